@@ -28,7 +28,7 @@ export default defineConfig({
         test: {
           ...everywhere,
           name: "unit",
-          include: ["{src,provider,components,policy,test/engine}/**/*.test.ts"],
+          include: ["{src,provider,components,policy,test/engine,test/fuzz,test/faults/long}/**/*.test.ts"],
           maxWorkers: 2,
           testTimeout: 30_000,
           sequence: { groupOrder: 0 },

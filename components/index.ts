@@ -18,8 +18,15 @@ export {
   type RecipeStepArgs,
   type WaitForArgs,
 } from "./recipe.ts";
-export { type EgressArgs, RametRuntime, type RametRuntimeArgs } from "./ramet-runtime.ts";
+export { RametRuntime, type RametRuntimeArgs } from "./ramet-runtime.ts";
 export { type AzureStore, type GcsStore, type RametStore, type S3Store } from "./ramet-store.ts";
+export {
+  type CellArgs,
+  type EgressArgs,
+  type EncryptionArgs,
+  type GatewayArgs,
+  type NamespaceQuotaArgs,
+} from "./runtime-settings.ts";
 export { type Manifest } from "../src/install/manifest.ts";
 export { Sandbox, type SandboxArgs } from "./sandbox.ts";
 export { SandboxClone, type SandboxCloneArgs } from "./sandbox-clone.ts";

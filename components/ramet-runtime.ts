@@ -13,7 +13,6 @@ import { findRuntime } from "../provider/handlers/runtime/find-runtime.ts";
 import { planRuntime, type RuntimeMode } from "../provider/handlers/runtime/plan-runtime.ts";
 import { systemNamespace } from "../src/api/names/system-names.ts";
 import { RametError } from "../src/base/errors.ts";
-import type { InstalledEgress, InstallOptions } from "../src/install/install-options.ts";
 import { type Manifest, privateRanges } from "../src/install/manifest.ts";
 import { lastingManifests, serverManifests, storeIsNotMounted } from "../src/install/manifests.ts";
 import { declareAll, declareRetained, declareObject } from "./declare.ts";
@@ -21,6 +20,19 @@ import { inspectCluster } from "./inspect-cluster.ts";
 import { ownersOf } from "./placement.ts";
 import { installedStore, type RametStore } from "./ramet-store.ts";
 import { validatedField, runError, withRunError } from "./run-error.ts";
+import {
+  type CellArgs,
+  type EgressArgs,
+  type EncryptionArgs,
+  type GatewayArgs,
+  type NamespaceQuotaArgs,
+  type ProgramInstallOptions,
+  validatedCells,
+  validatedEgress,
+  validatedGateway,
+  validatedNames,
+  validatedQuota,
+} from "./runtime-settings.ts";
 
 export interface RametRuntimeArgs {
   /**
@@ -59,24 +71,25 @@ export interface RametRuntimeArgs {
    * and sandboxes can only narrow them, with the annotation `ramet.dev/egress`. @default `{ default: "allow" }`
    */
   egress?: EgressArgs;
+  /**
+   * The namespace of Prometheus. Only its Pods can connect to the metrics ports of controllers and gateways.
+   * @default all Pods can
+   */
+  metricsNamespace?: Input<string>;
+  /** What confines every cell on its node. @default no seccomp profile and no user namespaces */
+  cells?: CellArgs;
+  /** Settings of the gateways. @default the defaults of `ramet gateway` */
+  gateway?: GatewayArgs;
+  /**
+   * The limits of each namespace, for example `{ storeBytes: "100Gi" }`. An administrator can set others for one namespace with
+   * the annotation `ramet.dev/quota`. @default unlimited bytes, 10000 checkpoints, 10 builds and 2 fetches
+   */
+  namespaceQuota?: NamespaceQuotaArgs;
+  /** How checkpoints are encrypted in the store. @default they are not encrypted by Ramet */
+  encryption?: EncryptionArgs;
   /** Changes the manifest of each declared object, for settings that have no argument. */
   transform?: { object?: (manifest: Manifest) => Manifest };
 }
-
-/** A rule is an IPv4 address, a range, a name, `*.name` or `*`, each with an optional `:port`. */
-export interface EgressArgs {
-  /** What applies to connections without a rule: `allow` or `deny`. @default "allow" */
-  default?: Input<"allow" | "deny">;
-  /**
-   * What sandboxes can connect to. Only a rule here that names an address or a range inside opens an address of
-   * `clusterRanges`. @default none
-   */
-  allow?: readonly Input<string>[];
-  /** What sandboxes cannot connect to. It precedes `allow`. @default none */
-  deny?: readonly Input<string>[];
-}
-
-type ProgramInstallOptions = InstallOptions<Input<string>, Input<number>>;
 
 interface Found {
   mode: "install" | "adopt";
@@ -149,6 +162,11 @@ function installOptions(
     clusterRanges = privateRanges,
     clusterDomain,
     egress,
+    metricsNamespace,
+    cells,
+    gateway,
+    namespaceQuota,
+    encryption,
   }: RametRuntimeArgs,
   owner: string,
 ): ProgramInstallOptions {
@@ -165,18 +183,14 @@ function installOptions(
     replicas: validatedField("replicas", replicas),
     gatewayReplicas: validatedField("gatewayReplicas", gatewayReplicas),
     clusterRanges: clusterRanges.map((range) => validatedField("clusterRanges", range)),
-    ...(clusterDomain !== undefined && { clusterDomain: validatedField("clusterDomain", clusterDomain) }),
+    ...validatedNames({ clusterDomain, metricsNamespace }),
     ...(egress && { egress: validatedEgress(egress) }),
+    cells: validatedCells(cells),
+    ...(gateway && { gateway: validatedGateway(gateway) }),
+    ...(encryption && { encryption: { secret: validatedField("encryption.secret", encryption.secret) } }),
+    ...(namespaceQuota && { namespaceQuota: validatedQuota(namespaceQuota) }),
     store: place,
     namespace: systemNamespace,
     annotations: { [ownerAnnotation]: owner },
-  };
-}
-
-function validatedEgress({ default: fallback, allow = [], deny = [] }: EgressArgs): InstalledEgress<Input<string>> {
-  return {
-    ...(fallback !== undefined && { default: validatedField("egress.default", fallback) }),
-    allow: allow.map((rule) => validatedField("egress.allow", rule)),
-    deny: deny.map((rule) => validatedField("egress.deny", rule)),
   };
 }

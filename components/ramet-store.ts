@@ -30,6 +30,11 @@ export interface S3Store {
   /** The URL of an S3-compatible store, such as `https://minio.example.com:9000`. @default Amazon S3 */
   endpoint?: Input<string>;
   /**
+   * Whether `endpoint` can be an http URL on another host. Memory images and signed URLs then cross the network unencrypted.
+   * @default false
+   */
+  allowInsecure?: Input<boolean>;
+  /**
    * The ARN of an IAM role for the controllers' service account (IRSA). It must allow s3:GetObject, s3:PutObject and
    * s3:DeleteObject below the prefix, and s3:ListBucket on the bucket. @default none; EKS Pod Identity does not need it
    */
@@ -46,6 +51,11 @@ export interface GcsStore {
   prefix?: Input<string>;
   /** The URL of another server, such as an emulator. @default Google Cloud Storage */
   endpoint?: Input<string>;
+  /**
+   * Whether `endpoint` can be an http URL on another host. Memory images and signed URLs then cross the network unencrypted.
+   * @default false
+   */
+  allowInsecure?: Input<boolean>;
   /**
    * The email of the Google service account that the controllers impersonate on GKE. It needs roles/storage.objectUser
    * on the bucket, and roles/iam.serviceAccountTokenCreator on itself, because it signs the grants for cells. @default
@@ -67,6 +77,11 @@ export interface AzureStore {
    * @default `https://<account>.blob.core.windows.net`
    */
   endpoint?: Input<string>;
+  /**
+   * Whether `endpoint` can be an http URL on another host. Memory images and signed URLs then cross the network unencrypted.
+   * @default false
+   */
+  allowInsecure?: Input<boolean>;
   /**
    * The client id of a managed identity that the controllers' service account uses (AKS workload identity). It needs
    * the role Storage Blob Data Contributor on the account. @default none

@@ -15,7 +15,7 @@ export interface Backend {
    * Captures parts of a sandbox. If it fails, the sandbox continues as before.
    * @throws RametError `SandboxNotReady`; `Conflict` during another capture of the sandbox; `Unavailable` when the sandbox
    *   cannot be reached; `Timeout` when it does not respond; `StoreFull`, `StoreReadOnly`, `StoreUnavailable`,
-   *   `CheckpointTooLarge`, `EngineFailed`
+   *   `CheckpointTooLarge`, `QuotaExceeded`, `EngineFailed`
    */
   capture(request: CaptureRequest): Promise<Capture>;
   /**
@@ -66,6 +66,8 @@ export interface CaptureRequest {
   contents: PartContents;
   /** False: the sandbox stays paused afterwards and waits to be stopped. */
   keepRunning: boolean;
+  /** The limit for the size of the data. A backend that learns the size before it publishes fails with `QuotaExceeded`. */
+  maxBytes?: number | undefined;
   /** Ends the wait for a response. A sandbox that still runs completes the capture. */
   signal?: AbortSignal;
 }

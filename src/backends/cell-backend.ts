@@ -1,5 +1,5 @@
 import { comparedParts } from "../api/cell/restore-spec.ts";
-import type { CheckpointResult, RestoreResult } from "../api/cell/cell-api.ts";
+import type { CheckpointRequest, CheckpointResult, RestoreResult } from "../api/cell/cell-api.ts";
 import type { PartContents } from "../api/kinds/checkpoint.ts";
 import { Contents } from "../api/schema/metadata.ts";
 import type { Grant } from "../api/cell/grant.ts";
@@ -62,7 +62,7 @@ export function cellBackend(options: CellBackendOptions): Backend {
       // A store that is nearly full may still have room for this checkpoint. The capture finds out.
       return { contents: problem.code === "StoreFull" ? contents : [], problem };
     },
-    async capture({ source, name, contents, keepRunning, signal: given }) {
+    async capture({ source, name, contents, keepRunning, maxBytes, signal: given }) {
       const grant = await store.grantWrite({ ...name, ttlMilliseconds: grantMilliseconds });
       // An earlier attempt may have completed after its controller stopped.
       const earlier = await published(name);
@@ -75,7 +75,16 @@ export function cellBackend(options: CellBackendOptions): Backend {
         signal: given,
       };
       const request = { grant, contents: Contents.parse(contents), keepRunning };
-      const result = await within(deadline, (signal) => cells.checkpoint(cellAddress(source), request, signal));
+      const take = (body: CheckpointRequest) =>
+        within(deadline, (signal) => cells.checkpoint(cellAddress(source), body, signal));
+      const result =
+        maxBytes === undefined
+          ? await take(request)
+          : await take({ ...request, maxBytes }).catch((error: unknown) => {
+              // A cell of an earlier version does not know the limit. The controllers compare the size again.
+              if (!isUnknownField(error)) throw error;
+              return take(request);
+            });
       const manifest = await store.manifest({ ...name, digest: result.manifestDigest });
       return captureOf(manifest, result.manifestDigest, result);
     },
@@ -112,6 +121,11 @@ export function cellBackend(options: CellBackendOptions): Backend {
       return { checkpoints, orphans, contents, freedBytes: report.freedBytes, foreign: report.foreign };
     },
   };
+}
+
+function isUnknownField(error: unknown): boolean {
+  const { code, message } = RametError.from(error);
+  return code === "InvalidArgument" && message.includes("maxBytes");
 }
 
 function started({ state, phases }: RestoreResult): Started {

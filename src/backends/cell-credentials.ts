@@ -12,25 +12,25 @@ export interface CellCredentials {
   guestToken(sandboxUid: string): string;
 }
 
-/** The credentials as text, for a Kubernetes Secret. */
+/** The credentials as text, for Kubernetes Secrets. */
 export interface StoredCellCredentials {
   /** Ed25519, PKCS #8 PEM. */
   privateKeyPem: string;
   /** 32 bytes, base64. */
-  clusterSecret: string;
+  guestSecret: string;
 }
 
 export function newCellCredentials(): StoredCellCredentials {
-  return { privateKeyPem: newCellKeyPem(), clusterSecret: randomBytes(32).toString("base64") };
+  return { privateKeyPem: newCellKeyPem(), guestSecret: newGuestSecret() };
+}
+
+/** A secret from which the tokens of guests are derived: 32 bytes, base64. */
+export function newGuestSecret(): string {
+  return randomBytes(32).toString("base64");
 }
 
 export function cellCredentials(stored: StoredCellCredentials): CellCredentials {
   const key = cellKeyFromPem(stored.privateKeyPem);
-  const clusterSecret = Buffer.from(stored.clusterSecret, "base64");
-  return { key, publicKey: key.publicKey, guestToken: (sandboxUid) => guestAccessToken(clusterSecret, sandboxUid) };
-}
-
-/** The public half of a key, as in Pods: base64url of its 32 bytes. */
-export function publicKeyOf(privateKeyPem: string): string {
-  return cellKeyFromPem(privateKeyPem).publicKey;
+  const guestSecret = Buffer.from(stored.guestSecret, "base64");
+  return { key, publicKey: key.publicKey, guestToken: (sandboxUid) => guestAccessToken(guestSecret, sandboxUid) };
 }

@@ -1,64 +1,81 @@
 import * as z from "zod";
-import { credentialsSecret, gatewayKeySecret, privateKeyEntry, systemNamespace } from "../api/names/system-names.ts";
+import {
+  cellKeySecret,
+  guestKeySecret,
+  guestSecretEntry,
+  privateKeyEntry,
+  systemNamespace,
+} from "../api/names/system-names.ts";
+import { RametError } from "../base/errors.ts";
 import type { KubeClient } from "../kube/kube-client.ts";
 import { ObjectMeta } from "../kube/object.ts";
 import { coreResources } from "../kube/resource-ref.ts";
-import {
-  cellCredentials,
-  type CellCredentials,
-  newCellCredentials,
-  newCellKeyPem,
-  publicKeyOf,
-} from "./cell-credentials.ts";
+import { cellCredentials, type CellCredentials, newCellKeyPem, newGuestSecret } from "./cell-credentials.ts";
 import { keptSecret } from "./kept-secret.ts";
 
-/** Reads the credentials of this cluster's cells from their Secret. Creates the Secret if it does not exist. */
+/**
+ * Reads what controllers need for this cluster's cells and guests. Creates the Secrets that do not exist.
+ *
+ * Earlier versions kept the guests' secret in the cell key's Secret. It is copied from there, so tokens stay the same.
+ */
 export async function clusterCredentials(client: KubeClient, signal?: AbortSignal): Promise<CellCredentials> {
-  const secret = { name: credentialsSecret, schema: CredentialsSecret, make: newValues };
-  return fromSecret(await keptSecret(client, secret, signal));
+  const cells = { name: cellKeySecret, schema: CellKeySecret, make: newPrivateKey };
+  const cellKey = await keptSecret(client, cells, signal);
+  const make = () => ({ [guestSecretEntry]: cellKey.data[earlierGuestSecretEntry] ?? newGuestSecret() });
+  const guestKey = await keptSecret(client, { name: guestKeySecret, schema: GuestKeySecret, make }, signal);
+  return credentialsIn(cellKey, guestKey.data[guestSecretEntry]);
 }
 
 /**
- * Reads the credentials of this cluster's cells, for clients other than the controllers. Creates nothing.
+ * Reads the same credentials, for clients other than the controllers. Creates nothing.
  * @throws RametError `NotFound` before a controller has created them, `Forbidden`
  */
 export async function readClusterCredentials(client: KubeClient, signal?: AbortSignal): Promise<CellCredentials> {
-  const secrets = client.resource(coreResources.secrets, (value) => CredentialsSecret.parse(value));
-  return fromSecret(await secrets.get({ namespace: systemNamespace, name: credentialsSecret }, { signal }));
+  const { secrets } = coreResources;
+  const [cellKey, guestKey] = await Promise.all([
+    client
+      .resource(secrets, (value) => CellKeySecret.parse(value))
+      .get({ namespace: systemNamespace, name: cellKeySecret }, { signal }),
+    client
+      .resource(secrets, (value) => GuestKeySecret.parse(value))
+      .find({ namespace: systemNamespace, name: guestKeySecret }, { signal }),
+  ]);
+  const guestSecret = guestKey?.data[guestSecretEntry] ?? cellKey.data[earlierGuestSecretEntry];
+  if (guestSecret === undefined) {
+    throw new RametError("NotFound", `The Secret ${guestKeySecret} in ${systemNamespace} does not exist`);
+  }
+  return credentialsIn(cellKey, guestSecret);
 }
 
-/**
- * The public half of the key of this cluster's gateways, base64url of its 32 bytes. Any client may connect to a gateway, so
- * gateways have a separate key, which can only open ports of sandboxes.
- */
-export async function clusterGatewayKey(client: KubeClient, signal?: AbortSignal): Promise<string> {
-  const make = () => ({ [privateKeyEntry]: base64(newCellKeyPem()) });
-  const { data } = await keptSecret(client, { name: gatewayKeySecret, schema: KeySecret, make }, signal);
-  return publicKeyOf(Buffer.from(data[privateKeyEntry], "base64").toString("utf8"));
+/** The values of a Secret with a new key, base64. */
+export function newPrivateKey(): Record<typeof privateKeyEntry, string> {
+  return { [privateKeyEntry]: Buffer.from(newCellKeyPem()).toString("base64") };
 }
 
-function newValues(): Record<string, string> {
-  const { privateKeyPem, clusterSecret } = newCellCredentials();
-  return { [privateKeyEntry]: base64(privateKeyPem), "cluster-secret": clusterSecret };
-}
+/** Where versions before the guests' Secret kept its value. */
+const earlierGuestSecretEntry = "cluster-secret";
 
-function base64(text: string): string {
-  return Buffer.from(text).toString("base64");
-}
-
-const KeySecret = z.looseObject({
+/** A Secret with a private key: that of the cells, or that of the gateways. */
+export const PrivateKeySecret = z.looseObject({
   metadata: ObjectMeta,
   data: z.looseObject({ [privateKeyEntry]: z.string().min(1) }),
 });
+export type PrivateKeySecret = z.infer<typeof PrivateKeySecret>;
 
-const CredentialsSecret = z.looseObject({
-  metadata: ObjectMeta,
-  data: z.looseObject({ [privateKeyEntry]: z.string().min(1), "cluster-secret": z.string().min(1) }),
+const CellKeySecret = PrivateKeySecret.extend({
+  data: PrivateKeySecret.shape.data.extend({ [earlierGuestSecretEntry]: z.string().min(1).optional() }),
 });
 
-function fromSecret({ data }: z.infer<typeof CredentialsSecret>): CellCredentials {
-  return cellCredentials({
-    privateKeyPem: Buffer.from(data[privateKeyEntry], "base64").toString("utf8"),
-    clusterSecret: data["cluster-secret"],
-  });
+const GuestKeySecret = z.looseObject({
+  metadata: ObjectMeta,
+  data: z.looseObject({ [guestSecretEntry]: z.string().min(1) }),
+});
+
+/** Returns the key as PKCS #8 PEM. */
+export function privateKeyIn({ data }: PrivateKeySecret): string {
+  return Buffer.from(data[privateKeyEntry], "base64").toString("utf8");
+}
+
+function credentialsIn(cellKey: PrivateKeySecret, guestSecret: string): CellCredentials {
+  return cellCredentials({ privateKeyPem: privateKeyIn(cellKey), guestSecret });
 }

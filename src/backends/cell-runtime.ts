@@ -1,4 +1,5 @@
 import { type CellState, guestClientPort, type Identity } from "../api/cell/cell-api.ts";
+import type { Pod } from "../api/schema/pod.ts";
 import { type Clock, systemClock } from "../base/clock.ts";
 import { RametError } from "../base/errors.ts";
 import { type Deadline, within } from "../base/within.ts";
@@ -10,12 +11,26 @@ import type { SandboxRef, SandboxRuntime, Started } from "./runtime.ts";
 export interface CellRuntimeOptions {
   cells: CellClient;
   credentials: Pick<CellCredentials, "guestToken">;
+  /** Reads the current state of a Pod from the API server. */
+  findPod: (at: { namespace: string; name: string }) => Promise<Pod | undefined>;
   clock?: Clock;
 }
 
 /** Runs each sandbox in the cell of its Pod. */
-export function cellRuntime({ cells, credentials, clock = systemClock }: CellRuntimeOptions): SandboxRuntime {
+export function cellRuntime({ cells, credentials, findPod, clock = systemClock }: CellRuntimeOptions): SandboxRuntime {
   return {
+    async identified(target) {
+      if (target.cellKey !== undefined) return target;
+      const cellKey = await cells.cellKey(cellAddress(target));
+      // In this order: the answer came from the address while it was this Pod's.
+      const pod = await findPod(target);
+      if (pod !== undefined && hasAddress(pod, target)) return { ...target, cellKey };
+      throw new RametError(
+        "Unavailable",
+        `The sandbox ${target.name} cannot be called: its Pod does not have the address ${target.podIp} any more`,
+        { retryable: true, hint: "Check the Pod with kubectl describe pod" },
+      );
+    },
     async boot(target, environment) {
       const identity = identityOf(target, environment, credentials);
       const boot = (signal: AbortSignal) => cells.boot(cellAddress(target), { identity }, signal);
@@ -29,6 +44,12 @@ export function cellRuntime({ cells, credentials, clock = systemClock }: CellRun
     },
     async setEgress(target, policy) {
       await cells.setEgress(cellAddress(target), { policy });
+    },
+    async setKeys(target, keys) {
+      await cells.setKeys(cellAddress(target), { keys });
+    },
+    useKey: (key) => {
+      cells.useKey(key);
     },
     async stop(target, reason) {
       const stop = (signal: AbortSignal) => cells.stop(cellAddress(target), reason, signal);
@@ -64,8 +85,14 @@ export function startDeadline(clock: Clock, what: string): Deadline {
 const startHint =
   "Check with kubectl describe pod and kubectl logs what the node lacks; then delete the Sandbox and create another one";
 
-export function cellAddress({ podIp, uid }: SandboxRef): CellAddress {
-  return { ip: podIp, sandboxUid: uid };
+export function cellAddress({ podIp, uid, cellKey }: SandboxRef): CellAddress {
+  return { ip: podIp, sandboxUid: uid, cellKey };
+}
+
+/** An ended Pod keeps its address in its status, and another Pod may have it. */
+function hasAddress({ metadata, status }: Pod, { podUid, podIp }: SandboxRef): boolean {
+  const isLive = status?.phase !== "Succeeded" && status?.phase !== "Failed";
+  return metadata.uid === podUid && status?.podIP === podIp && isLive;
 }
 
 export function startOf({ generation, memory }: CellState): Pick<Started, "generation" | "memory"> {

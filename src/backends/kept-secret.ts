@@ -25,14 +25,18 @@ export async function keptSecret<T extends KubeObject>(
   if (found !== undefined) return found;
   await createSystemNamespace(client, signal);
   // A changed key would cut the controllers off from running cells.
-  const secret = { apiVersion: "v1", kind: "Secret", metadata: at, immutable: true, data: make() };
   try {
-    return await secrets.create(secret, { signal });
+    return await secrets.create(immutableSecret(at, make()), { signal });
   } catch (error) {
     // Another controller created it first.
     if (RametError.from(error).code !== "AlreadyExists") throw error;
     return secrets.get(at, { signal });
   }
+}
+
+/** The manifest of a Secret whose values cannot change. @param data base64 */
+export function immutableSecret(metadata: { namespace: string; name: string }, data: Record<string, string>) {
+  return { apiVersion: "v1", kind: "Secret", metadata, immutable: true, data };
 }
 
 export async function createSystemNamespace(client: KubeClient, signal?: AbortSignal): Promise<void> {

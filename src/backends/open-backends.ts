@@ -1,3 +1,4 @@
+import { Pod } from "../api/schema/pod.ts";
 import { delay } from "../base/clock.ts";
 import { RametError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
@@ -6,18 +7,25 @@ import type { KubeClient } from "../kube/kube-client.ts";
 import { coreResources } from "../kube/resource-ref.ts";
 import { boundStore } from "../store/bound-store.ts";
 import type { CheckpointStore } from "../store/checkpoint-store.ts";
+import { encryptedStore } from "../store/encryption/encrypted-store.ts";
 import type { Backend } from "./backend.ts";
 import { Backends } from "./backends.ts";
 import { cellBackend } from "./cell-backend.ts";
-import { clusterCredentials, clusterGatewayKey } from "./cell-keys.ts";
+import { clusterCredentials } from "./cell-keys.ts";
+import { encryptionKeys } from "./encryption-keys.ts";
+import { ClusterKeys } from "./cluster-keys.ts";
 import { cellRuntime } from "./cell-runtime.ts";
 import type { SandboxRuntime } from "./runtime.ts";
 
 export interface OpenBackendsOptions {
   client: KubeClient;
   store: CheckpointStore;
+  /** The Secret in `ramet-system` with the key for checkpoints. @default they are not encrypted */
+  encryptionSecret?: string | undefined;
   /** Other backends beside `cell`. @default none */
   others?: readonly Backend[] | undefined;
+  /** Called when a process at a cell's address is not the cell. @default ignored */
+  onCellNotProven?: (() => void) | undefined;
   log: Log;
   signal: AbortSignal;
 }
@@ -26,8 +34,8 @@ export interface OpenBackendsOptions {
 export interface OpenedBackends {
   backends: Backends;
   runtime: SandboxRuntime;
-  /** The public keys of the controllers and of the gateways, which every sandbox Pod gets. */
-  podKeys: { publicKey: string; gatewayKey: string };
+  /** The keys of the controllers and of the gateways. Every sandbox Pod gets their public halves. */
+  keys: ClusterKeys;
   /** Closes idle connections. */
   close(): void;
 }
@@ -39,21 +47,30 @@ export interface OpenedBackends {
 export async function openBackends({
   client,
   store,
+  encryptionSecret,
   others = [],
+  onCellNotProven,
   log,
   signal,
 }: OpenBackendsOptions): Promise<OpenedBackends> {
-  const [credentials, gatewayKey] = await Promise.all([
-    clusterCredentials(client, signal),
-    clusterGatewayKey(client, signal),
-  ]);
+  // First, because it completes a rotation that a crash has interrupted.
+  const keys = await ClusterKeys.open(client, signal);
+  const credentials = await clusterCredentials(client, signal);
   const { clock } = client;
-  const cells = new CellClient(credentials.key);
+  const cells = new CellClient(keys.cellKey, {
+    clock,
+    onNotProven: ({ ip, sandboxUid }, error) => {
+      onCellNotProven?.();
+      log.warn({ ip, sandboxUid, error: error.describe() }, "a cell was not called");
+    },
+  });
+  const pods = client.resource(coreResources.pods, (value) => Pod.parse(value));
   const bound = await clusterStore({ client, store, log, signal });
+  const used = encryptionSecret === undefined ? bound : encryptedStore(bound, encryptionKeys(client, encryptionSecret));
   return {
-    backends: new Backends([cellBackend({ cells, credentials, store: bound, clock }), ...others], log),
-    runtime: cellRuntime({ cells, credentials, clock }),
-    podKeys: { publicKey: credentials.publicKey, gatewayKey },
+    backends: new Backends([cellBackend({ cells, credentials, store: used, clock }), ...others], log),
+    runtime: cellRuntime({ cells, credentials, clock, findPod: (at) => pods.find(at) }),
+    keys,
     close: () => {
       cells.close();
     },

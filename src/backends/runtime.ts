@@ -1,17 +1,28 @@
-import type { EgressPolicy } from "../api/cell/cell-api.ts";
+import type { EgressPolicy, KeySets } from "../api/cell/cell-api.ts";
 import type { Sandbox } from "../api/kinds/sandbox.ts";
 import type { Pod } from "../api/schema/pod.ts";
+import type { CellKey } from "../cell/client/cell-token.ts";
 import type { GuestClient } from "../cell/client/guest-client.ts";
 import type { Phases } from "../base/phases.ts";
 
 /** Runs sandboxes. A `Backend` takes their checkpoints. */
 export interface SandboxRuntime {
+  /**
+   * Returns the target with the key of its cell. Call it before an operation that hands over an identity or a grant, unless
+   * the status has the key: it asks the cell, and then checks that the Pod still has its address.
+   * @throws RametError `Unavailable` (retryable) if the Pod does not have the address
+   */
+  identified(target: SandboxRef): Promise<SandboxRef>;
   /** Assigns an identity to a new sandbox. Resolves when the sandbox responds. */
   boot(target: SandboxRef, environment: Record<string, string>): Promise<Started>;
   /** Gives a running sandbox another environment, which new commands get. A repeated call changes nothing. */
   adopt(target: SandboxRef, environment: Record<string, string>): Promise<{ generation: number }>;
   /** Gives a running sandbox another egress policy, which also ends open connections that it denies. */
   setEgress(target: SandboxRef, policy: EgressPolicy): Promise<void>;
+  /** Replaces the keys whose tokens the cell accepts. */
+  setKeys(target: SandboxRef, keys: KeySets): Promise<void>;
+  /** Signs calls with this key from now on. */
+  useKey(key: CellKey): void;
   /** Stops a sandbox; its Pod becomes Succeeded. A running capture is completed first. */
   stop(target: SandboxRef, reason: string): Promise<void>;
   /** @param user the user for commands and files; absent: the entrypoint's user */
@@ -46,6 +57,10 @@ export interface SandboxRef {
   uid: string;
   /** The Pod's address; empty: it has none. */
   podIp: string;
+  /** The Pod's UID; absent: it has none. */
+  podUid?: string | undefined;
+  /** The public key of the Pod's cell; absent: not known yet, or the cell is of a version without one. */
+  cellKey?: string | undefined;
   /** The PersistentVolumeClaims that the Pod mounts. */
   claims: readonly string[];
 }
@@ -54,7 +69,13 @@ export function sandboxRef({ metadata, status }: Pick<Sandbox, "metadata" | "sta
   const { namespace, name, uid } = metadata;
   const podIp = pod?.status?.podIP ?? status?.sandboxIp ?? status?.podInfo?.podIP ?? "";
   const claims = (pod?.spec.volumes ?? []).flatMap((volume) => claimOf(volume) ?? []);
-  return { namespace, name, uid, podIp, claims };
+  return { namespace, name, uid, podIp, claims, ...cellOf(status, pod) };
+}
+
+function cellOf(status: Sandbox["status"], pod: Pod | undefined): Pick<SandboxRef, "podUid" | "cellKey"> {
+  const recordedUid = status?.podInfo?.podUID;
+  const podUid = pod?.metadata.uid ?? recordedUid;
+  return { podUid, cellKey: podUid === recordedUid ? status?.ramet?.cellKey : undefined };
 }
 
 function claimOf(volume: Record<string, unknown>): string | undefined {

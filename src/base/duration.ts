@@ -25,14 +25,24 @@ export const goDurationPattern = /^[-+]?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|�
  * @throws RametError `InvalidArgument`
  */
 export function parseDuration(text: string, field = "duration"): number {
-  const body = /^[-+]?(.+)$/.exec(text)?.[1];
+  const body = text.length > maxCharacters ? undefined : /^[-+]?(.+)$/.exec(text)?.[1];
   if (body === "0") return 0;
-  const parts = body === undefined ? [] : [...body.matchAll(/([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h|d)/g)];
+  const parts = body === undefined ? [] : [...body.matchAll(/([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h|d)/g)];
   if (parts.length === 0 || parts.map(([part]) => part).join("") !== body) {
-    throw new RametError("InvalidArgument", `${field} is not a duration: ${JSON.stringify(text)}`, {
-      hint: "Write a number and a unit (s, m, h or d), like 30s, 90m, 1h30m or 30d",
-    });
+    throw invalid(text, field, "is not a duration");
   }
   const sum = parts.reduce((total, [, count, unit]) => total + Number(count) * (unitMilliseconds[unit ?? ""] ?? 0), 0);
+  if (sum > maxMilliseconds) throw invalid(text, field, "is more than 292 years");
   return text.startsWith("-") ? -sum : sum;
+}
+
+/** Far more than a duration needs. */
+const maxCharacters = 128;
+/** The range of Go's durations. A time that is this far from now is still a valid date. */
+const maxMilliseconds = 2 ** 63 / 1e6;
+
+function invalid(text: string, field: string, why: string): RametError {
+  return new RametError("InvalidArgument", `${field} ${why}: ${JSON.stringify(text.slice(0, maxCharacters))}`, {
+    hint: "Write a number and a unit (s, m, h or d), like 30s, 90m, 1h30m or 30d",
+  });
 }

@@ -40,6 +40,10 @@ export const errorCodes = {
   StoreReadOnly: "The store is not writable. Mount it read-write, or grant the controllers write access.",
   StoreOfAnotherCluster:
     "The store is bound to another cluster. Nothing in it was read, written or removed. Configure a separate store for each cluster.",
+  KeyUnavailable:
+    "The key that encrypts the data of a checkpoint is missing, or it is another one. Create or restore the key in the Secret that the message names.",
+  QuotaExceeded:
+    "The namespace has reached the quota that the message names. Delete what you do not need, or ask an administrator to raise the quota.",
   StoreFull: "The store has no space left. Delete checkpoints that you do not need, or enlarge the store.",
   GrantInvalid:
     "The grant is for another checkpoint or another operation, or it has expired. Repeat the operation; if it fails again, compare the clocks of the nodes.",
@@ -52,6 +56,8 @@ export const errorCodes = {
     "The operation needs a sandbox that is running and ready, and this one is not. Wait until the sandbox is Ready, or read its conditions.",
   SandboxUnreachable:
     "The sandbox does not accept connections on the port, or closed one before it responded. Check that a program in the sandbox listens on the port.",
+  CellNotProven:
+    "The process at the address of a sandbox's Pod did not prove that it is the sandbox's cell, so it was sent nothing. Check whether another Pod has the address; if the sandbox's own Pod has it, delete the sandbox.",
   OutOfMemory:
     "The sandbox exceeded its memory limit and was stopped. Its cell and other sandboxes were not affected. Raise the memory limit in the template.",
   StepFailed:

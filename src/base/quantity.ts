@@ -3,7 +3,8 @@ import { RametError } from "./errors.ts";
 /** The powers of ten and two of a Kubernetes quantity's suffixes (k8s.io/apimachinery/pkg/api/resource). */
 const decimalExponents: Record<string, number> = { n: -9, u: -6, m: -3, "": 0, k: 3, M: 6, G: 9, T: 12, P: 15, E: 18 };
 const binaryExponents: Record<string, number> = { Ki: 10, Mi: 20, Gi: 30, Ti: 40, Pi: 50, Ei: 60 };
-const shape = /^([+-]?)(\d+)?(?:\.(\d*))?(?:([KMGTPE]i)|([numkMGTPE]?)|[eE]([+-]?\d{1,3}))$/;
+/** At most 128 characters, far more than a quantity needs: the time to compute one grows with the square of its length. */
+const shape = /^(?=.{1,128}$)([+-]?)(\d+)?(?:\.(\d*))?(?:([KMGTPE]i)|([numkMGTPE]?)|[eE]([+-]?\d{1,3}))$/;
 
 /**
  * Converts a quantity such as `512Mi`, `1G`, `1e9` or `1000` to bytes. Rounds up to whole bytes, as Kubernetes does.
@@ -24,6 +25,7 @@ export function quantityToMillicores(quantity: string | number, field = "quantit
 /** quantity × 10^tens, computed with integers because 0.1 has no exact floating-point representation. */
 function scaled(quantity: string | number, tens: number, field: string): number {
   const { mantissa, power, shift } = parse(quantity, field);
+  if (power > maxPower) throw invalid(quantity, field, "is too large");
   const numerator = mantissa * 2n ** BigInt(shift) * 10n ** BigInt(Math.max(power + tens, 0));
   const denominator = 10n ** BigInt(Math.max(-power - tens, 0));
   const remainder = numerator % denominator;
@@ -35,9 +37,7 @@ function parse(quantity: string | number, field: string): { mantissa: bigint; po
   const match = shape.exec(String(quantity));
   const [, sign = "", whole = "", fraction = "", binary = "", suffix = "", exponent] = match ?? [];
   if (whole + fraction === "") {
-    throw new RametError("InvalidArgument", `${field} is not a Kubernetes quantity: ${JSON.stringify(quantity)}`, {
-      hint: "Write a number with an optional suffix, like 512Mi, 1Gi, 500m or 2",
-    });
+    throw invalid(quantity, field, "is not a Kubernetes quantity");
   }
   const power = exponent === undefined ? (decimalExponents[suffix] ?? 0) : Number(exponent);
   const mantissa = BigInt(whole + fraction);
@@ -46,4 +46,14 @@ function parse(quantity: string | number, field: string): { mantissa: bigint; po
     power: power - fraction.length,
     shift: binaryExponents[binary] ?? 0,
   };
+}
+
+/** A larger power of ten could exceed the numbers of JavaScript, of which the largest is near 10^308. */
+const maxPower = 150;
+
+function invalid(quantity: string | number, field: string, why: string): RametError {
+  const text = JSON.stringify(String(quantity).slice(0, 128));
+  return new RametError("InvalidArgument", `${field} ${why}: ${text}`, {
+    hint: "Write a number with an optional suffix, like 512Mi, 1Gi, 500m or 2",
+  });
 }

@@ -5,13 +5,15 @@ import { BlockList } from "node:net";
  * (`native/link/internal/policy/special-addresses.json`), which a test compares.
  */
 export const specialAddresses = {
-  /** Metadata and credentials of clouds, and link-local addresses. No rule opens them. */
+  /** Metadata and credentials of clouds, and link-local addresses. No rule opens them, except those of `podIdentity`. */
   metadata: [
     "169.254.0.0/16", // AWS, Google Cloud, Azure and most others
     "168.63.129.16/32", // Azure's WireServer, which gives nodes their credentials
     "100.100.100.200/32", // Alibaba Cloud
     "192.0.0.192/32", // Oracle Cloud
   ],
+  /** Only a rule of the runtime or a namespace that names the address opens it. EKS Pod Identity gives a Pod its own credentials. */
+  podIdentity: ["169.254.170.23/32"],
   /** Loopback, multicast and special purposes (RFC 6890). Only a rule that names an address or range inside opens them. */
   reserved: [
     "0.0.0.0/8",

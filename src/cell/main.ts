@@ -5,6 +5,7 @@ import * as z from "zod";
 import { cellPort } from "../api/cell/cell-api.ts";
 import { delay, systemClock } from "../base/clock.ts";
 import { RametError } from "../base/errors.ts";
+import { cellProver } from "./client/cell-proof.ts";
 import { Cell } from "./lifecycle/cell.ts";
 import { EntrypointLog } from "./sandbox/entrypoint-log.ts";
 import { serveAccess } from "./server/container-access.ts";
@@ -30,7 +31,12 @@ async function main(): Promise<number> {
   const { config, paths, listen } = setting;
   const log = await EntrypointLog.open(join(paths.directory, "log"), clock);
   const cell = new Cell({ setting, log, clock, report });
-  const server = cellServer({ cell, verifier: tokenVerifier(config, config.sandbox.uid, clock), logPath: log.path });
+  const server = cellServer({
+    cell,
+    verifier: tokenVerifier(config, config.sandbox.uid, clock),
+    prover: cellProver(config.sandbox.uid),
+    logPath: log.path,
+  });
   const ended = untilEnd(cell);
   // The local node reads the state file. A kubelet starts exec probes and hooks in the cell's container.
   if (paths.stateFile !== undefined) keepStateFile(cell, paths.stateFile, clock);

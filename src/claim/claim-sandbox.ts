@@ -4,7 +4,7 @@ import { canceled, type Clock } from "../base/clock.ts";
 import { RametError } from "../base/errors.ts";
 import type { ResourceClient } from "../kube/resource-client.ts";
 import { coldSandbox, type NamedManifest } from "./cold-sandbox.ts";
-import type { FairTurns } from "./fair-turns.ts";
+import type { FairTurns } from "../base/fair-turns.ts";
 import type { ClaimMetrics } from "./metrics.ts";
 import { claimPatch, type ClaimRequest, validateClaimRequest } from "./request.ts";
 import type { Stock } from "./stock.ts";

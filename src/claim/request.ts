@@ -1,5 +1,5 @@
 import type { Sandbox } from "../api/kinds/sandbox.ts";
-import { initRuntimeRequest } from "../api/names/init-request.ts";
+import { initRuntimeRequest, type RequestSeal } from "../api/names/init-request.ts";
 import { annotations, labels, restoreFromAnnotations } from "../api/names/labels.ts";
 import { RametError } from "../base/errors.ts";
 import type { JsonPatchOperation } from "../kube/resource-client.ts";
@@ -19,6 +19,8 @@ export interface ClaimRequest {
   annotations?: Record<string, string>;
   /** Environment variables of every command that starts after the claim. */
   environment?: Record<string, string>;
+  /** Seals the environment, which the Sandbox carries. @default plain text, which the controllers seal */
+  seal?: RequestSeal;
   /** A checkpoint id or named snapshot to restore in place. */
   restoreFrom?: string;
   /** RFC 3339: when the sandbox is deleted. */
@@ -88,7 +90,7 @@ export function claimMetadata(
     },
     annotations: {
       ...request.annotations,
-      ...(request.environment && { [annotations.initRuntimeRequest]: initRuntimeRequest(request.environment) }),
+      ...environmentAnnotation(request),
       ...(request.restoreFrom !== undefined && {
         [annotations.rollbackTo]: request.restoreFrom,
         [annotations.rollbackRequest]: request.lock,
@@ -98,4 +100,11 @@ export function claimMetadata(
       [annotations.claimTimestamp]: now.toISOString(),
     },
   };
+}
+
+function environmentAnnotation({ namespace, environment, seal }: ClaimRequest): Record<string, string> {
+  if (environment === undefined) return {};
+  const text = initRuntimeRequest(environment);
+  if (seal === undefined) return { [annotations.initRuntimeRequest]: text };
+  return { [annotations.sealedInitRequest]: seal.seal(namespace, text) };
 }

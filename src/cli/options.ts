@@ -1,5 +1,7 @@
 import { isIP, isIPv4 } from "node:net";
 import { type Command, InvalidArgumentError, Option } from "commander";
+import { cellUserNamespaces } from "../api/names/system-names.ts";
+import { defaultQuota, type QuotaName } from "../api/quota/namespace-quota.ts";
 import { parseDuration } from "../base/duration.ts";
 import { RametError } from "../base/errors.ts";
 
@@ -13,6 +15,28 @@ export function withClusterFlags(command: Command): Command {
     .option("-n, --namespace <name>", "the namespace (default: the kubeconfig's)")
     .option("--kubeconfig <file>", "the kubeconfig (default: $KUBECONFIG, ~/.kube/config, the local cluster's)")
     .option("--context <name>", "the kubeconfig's context (default: the current one)");
+}
+
+/** Adds the flags of commands that enter a sandbox. */
+export function withAccessFlags(command: Command): Command {
+  return command
+    .option(
+      "--gateway <url>",
+      "the gateway's address (default: $RAMET_GATEWAY, else the address that the cluster publishes)",
+    )
+    .addOption(
+      new Option(
+        "--as-service-account <name>",
+        "request a token of this service account, NAME or NAMESPACE/NAME (default: $RAMET_AS_SERVICE_ACCOUNT)",
+      ).conflicts("tokenFile"),
+    )
+    .option("--token-file <file>", "a file with a token for the gateway (default: $RAMET_GATEWAY_TOKEN)")
+    .addOption(
+      new Option(
+        "--direct",
+        "for operators: connect to the sandbox's Pod with the Secrets of the controllers, without a gateway",
+      ).conflicts(["gateway", "tokenFile", "asServiceAccount"]),
+    );
 }
 
 /** @param table what `table` means here */
@@ -71,6 +95,21 @@ export function collectNetwork(text: string, before: readonly string[] = []): st
   return [...before, text];
 }
 
+/** Adds the flags for what confines every cell on its node. */
+export function withCellFlags(command: Command): Command {
+  return command
+    .option(
+      "--cell-seccomp-profile <path>",
+      "the cells' seccomp profile, a path in the kubelet's directory of profiles (default: Unconfined)",
+    )
+    .addOption(
+      new Option(
+        "--cell-user-namespaces <when>",
+        "run cells in user namespaces; auto: if all schedulable nodes support it (default: never)",
+      ).choices(cellUserNamespaces),
+    );
+}
+
 export interface EgressFlags {
   egressDefault?: "allow" | "deny";
   egressAllow?: string[];
@@ -98,6 +137,48 @@ export const egressFlagNames = { default: "--egress-default", allow: "--egress-a
 /** The rules of the flags, not validated. */
 export function egressOf({ egressDefault, egressAllow, egressDeny }: EgressFlags) {
   return { default: egressDefault, allow: egressAllow, deny: egressDeny };
+}
+
+export type QuotaFlags = Partial<Record<`namespace${Capitalize<QuotaName>}`, string>>;
+
+export const quotaFlagNames = {
+  storeBytes: "--namespace-store-bytes",
+  checkpoints: "--namespace-checkpoints",
+  builds: "--namespace-builds",
+  fetches: "--namespace-fetches",
+} as const satisfies Record<QuotaName, string>;
+
+/** Adds the flags for the limits of each namespace. */
+export function withQuotaFlags(command: Command): Command {
+  const { checkpoints, builds, fetches } = defaultQuota;
+  return command
+    .option(
+      `${quotaFlagNames.storeBytes} <quantity>`,
+      "the limit for a namespace's checkpoints in the store, like 100Gi (default: unlimited)",
+    )
+    .option(
+      `${quotaFlagNames.checkpoints} <number>`,
+      `the limit for the checkpoints of a namespace, or unlimited (default: ${checkpoints})`,
+    )
+    .option(
+      `${quotaFlagNames.builds} <number>`,
+      `how many named snapshots of a namespace build concurrently, or unlimited (default: ${builds})`,
+    )
+    .option(
+      `${quotaFlagNames.fetches} <number>`,
+      `how many files the recipes of a namespace fetch concurrently, or unlimited (default: ${fetches})`,
+    );
+}
+
+/** The limits of the flags, not validated. */
+export function quotaFlagsOf(flags: QuotaFlags): Partial<Record<QuotaName, string>> {
+  const given = {
+    storeBytes: flags.namespaceStoreBytes,
+    checkpoints: flags.namespaceCheckpoints,
+    builds: flags.namespaceBuilds,
+    fetches: flags.namespaceFetches,
+  };
+  return Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined));
 }
 
 /** Collects repeated `--env NAME=VALUE`. */

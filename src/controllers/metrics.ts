@@ -13,6 +13,8 @@ export interface ControllersMetrics {
   forController: (name: string) => ControllerMetrics;
   sweeps: SweepMetrics;
   collections: CollectionMetrics;
+  /** Counts a call that was not made because another process had the cell's address. */
+  cellNotProven: () => void;
 }
 
 export interface SweepMetrics {
@@ -27,6 +29,18 @@ export function controllersMetrics(registry: Registry = new Registry()): Control
     forController: controllerMetrics(registry),
     sweeps: sweepMetrics(registry),
     collections: collectionMetrics(registry),
+    cellNotProven: notProvenCounter(registry),
+  };
+}
+
+function notProvenCounter(registry: Registry): () => void {
+  const counter = new Counter({
+    name: "ramet_cells_not_proven_total",
+    help: "Calls that were not made because the process at the cell's address did not prove that it is the cell.",
+    registers: [registry],
+  });
+  return () => {
+    counter.inc();
   };
 }
 

@@ -1,8 +1,10 @@
 import { hostname } from "node:os";
 import type { RuntimeEgress } from "../api/cell/effective-egress.ts";
 import type { CellPodOptions } from "../api/cell/cell-pod.ts";
-import { controllersLease, systemNamespace } from "../api/names/system-names.ts";
+import { type CellUserNamespaces, controllersLease, systemNamespace } from "../api/names/system-names.ts";
+import type { NamespaceQuota } from "../api/quota/namespace-quota.ts";
 import type { Backend } from "../backends/backend.ts";
+import { clusterEnvironmentSeal } from "../backends/environment-seal.ts";
 import { createSystemNamespace } from "../backends/kept-secret.ts";
 import { openBackends, type OpenBackendsOptions, type OpenedBackends } from "../backends/open-backends.ts";
 import { type Log, silentLog } from "../base/log.ts";
@@ -17,9 +19,12 @@ import { OwnWrites } from "../kube/own-writes.ts";
 import { checkpointController } from "./checkpoint/controller.ts";
 import { runCollector } from "./collect/run-collector.ts";
 import { createCache } from "./common/cache.ts";
+import { type KeyRotationOptions, runKeyRotation } from "./keys/rotate-keys.ts";
 import type { Controller, ControllerParts } from "./common/controller-parts.ts";
+import { NamespaceQuotas } from "./common/namespace-quotas.ts";
 import type { ControllersMetrics } from "./metrics.ts";
 import { createInformers, type Informers } from "./common/resources.ts";
+import { UserNamespaceSupport } from "./common/user-namespaces.ts";
 import { installCrds } from "./install-crds.ts";
 import { namedSnapshotController } from "./named-snapshot/controller.ts";
 import { sandboxClaimController } from "./sandbox-claim/controller.ts";
@@ -31,10 +36,16 @@ export interface RunControllersOptions {
   client: KubeClient;
   /** Where the `cell` backend keeps checkpoints. */
   store: OpenBackendsOptions["store"];
+  /** The Secret in `ramet-system` with the key for checkpoints. @default they are not encrypted */
+  encryptionSecret?: string;
   /** Further backends. @default none */
   backends?: readonly Backend[];
   /** The image with the cell, gVisor, guest and link. */
   cellImage: string;
+  /** The path of the cells' seccomp profile in the kubelets' directory of profiles. @default none */
+  cellSeccompProfile?: string;
+  /** Whether cells get a user namespace; `auto`: if all schedulable nodes support it. @default "never" */
+  cellUserNamespaces?: CellUserNamespaces;
   /** The upstreams of every sandbox's DNS relay. */
   dns?: CellPodOptions["dns"];
   /** The egress rules of every sandbox. Namespaces, templates and sandboxes can only narrow them. @default allow */
@@ -49,6 +60,10 @@ export interface RunControllersOptions {
   concurrency?: number;
   /** The size budget for captured steps of recipes in each namespace. @default 20 GiB */
   stepCacheBytes?: number;
+  /** The limits of namespaces whose annotation does not set them. @default {@link defaultQuota} */
+  namespaceQuota?: Partial<NamespaceQuota>;
+  /** The pauses of rotations of keys. @default those of `KeyRotationOptions` */
+  keyRotation?: Pick<KeyRotationOptions, "pauseMilliseconds" | "settleMilliseconds">;
   metrics?: ControllersMetrics;
   /** Fails if an informer or a controller stops. */
   liveness?: Liveness;
@@ -78,16 +93,27 @@ export async function runControllers(options: RunControllersOptions): Promise<vo
 
 async function lead(options: RunControllersOptions, signal: AbortSignal): Promise<void> {
   const { client, log = silentLog } = options;
-  const { store, backends: others } = options;
-  const opened = await openBackends({ client, store, others, log, signal });
+  const { store, backends: others, encryptionSecret } = options;
+  const seal = await clusterEnvironmentSeal(client, signal);
+  const opened = await openBackends({
+    client,
+    store,
+    encryptionSecret,
+    others,
+    onCellNotProven: options.metrics?.cellNotProven,
+    log,
+    signal,
+  });
   const informers = createInformers(client, log);
+  const userNamespaces = options.cellUserNamespaces === "auto" ? new UserNamespaceSupport(client, log) : undefined;
   const all = Object.values(informers) as Informer<KubeObject>[];
   const following = new AbortController();
-  const followers = all.map((informer) => informer.run(following.signal, options.liveness));
+  const nodes = userNamespaces === undefined ? [] : [userNamespaces.informer];
+  const followers = [...all, ...nodes].map((informer) => informer.run(following.signal, options.liveness));
   try {
     // Every controller reads all caches: in one that has not synced, an existing object would seem to be deleted.
-    await Promise.all(all.map((informer) => informer.synced(signal)));
-    await work(options, { ...opened, informers }, signal);
+    await Promise.all([...all, ...nodes].map((informer) => informer.synced(signal)));
+    await work(options, { ...opened, informers, seal, userNamespaces }, signal);
   } catch (error) {
     if (!signal.aborted) throw error;
   } finally {
@@ -97,16 +123,17 @@ async function lead(options: RunControllersOptions, signal: AbortSignal): Promis
   }
 }
 
-interface Opened extends Pick<ControllerParts, "backends" | "runtime" | "informers"> {
-  podKeys: OpenedBackends["podKeys"];
+interface Opened extends Pick<ControllerParts, "backends" | "runtime" | "informers" | "seal"> {
+  keys: OpenedBackends["keys"];
+  userNamespaces: UserNamespaceSupport | undefined;
 }
 
 async function work(
   options: RunControllersOptions,
-  { podKeys, backends, runtime, informers }: Opened,
+  { keys, backends, runtime, informers, seal, userNamespaces }: Opened,
   signal: AbortSignal,
 ): Promise<void> {
-  const { client, cellImage, dns, egress, clusterRanges, metrics, log = silentLog, onReady } = options;
+  const { client, metrics, log = silentLog, onReady } = options;
   const { clock, random } = client;
   const events = new EventRecorder({
     client,
@@ -118,15 +145,12 @@ async function work(
     informers,
     backends,
     runtime,
+    seal,
     client,
     cache: createCache(informers),
-    podOptions: {
-      cellImage,
-      ...podKeys,
-      ...(dns && { dns }),
-      ...(egress && { egress }),
-      ...(clusterRanges && { clusterRanges }),
-    },
+    quotas: new NamespaceQuotas(informers.namespaces, options.namespaceQuota),
+    podOptions: podOptions(options, userNamespaces),
+    podKeys: () => keys.podKeys,
     sandboxWrites: new OwnWrites(informers.sandboxes),
     events,
     clock,
@@ -157,12 +181,27 @@ async function work(
     await Promise.all([
       runSweeper(sweeping, signal),
       runCollector(collecting(options, informers), signal),
+      runKeyRotation({ client, keys, runtime, informers, clock, log, ...options.keyRotation }, signal),
       ...controllers.map(run),
     ]);
   } finally {
     for (const { close } of controllers) close?.();
     await events.flush();
   }
+}
+
+function podOptions(
+  { cellImage, cellSeccompProfile, cellUserNamespaces, dns, egress, clusterRanges }: RunControllersOptions,
+  userNamespaces: UserNamespaceSupport | undefined,
+): ControllerParts["podOptions"] {
+  return {
+    cellImage,
+    seccompProfile: cellSeccompProfile,
+    userNamespaceFor: userNamespaces?.covers ?? (() => cellUserNamespaces === "always"),
+    ...(dns && { dns }),
+    ...(egress && { egress }),
+    ...(clusterRanges && { clusterRanges }),
+  };
 }
 
 function collecting({ client, stepCacheBytes, metrics, log = silentLog }: RunControllersOptions, informers: Informers) {

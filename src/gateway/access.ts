@@ -17,14 +17,29 @@ interface Place {
   name: string;
 }
 
+/** What a client may do with a sandbox. RBAC grants it as the verb `create` on this subresource of `sandboxes`. */
+export type SandboxRight =
+  /** Connect to ports. */
+  | "proxy"
+  /** Run commands and transfer files with the access token of the guest, which the gateway adds. */
+  | "exec";
+
+export interface AccessQuestion {
+  token: string | undefined;
+  /** The sandboxes. If empty, a valid token is enough. */
+  places: readonly Place[];
+  /** In the order in which they are checked. */
+  rights: readonly [SandboxRight, ...SandboxRight[]];
+}
+
 /** Authorizes clients for sandboxes. */
 export interface Access {
   /**
-   * Resolves when the token is valid for gateways and its user may connect to all of these sandboxes.
-   * @param places if empty, a valid token is enough
+   * Resolves when the token is valid for gateways and its user has one of the rights for all of these sandboxes.
+   * @returns the first right that the user has
    * @throws RametError `Unauthorized`, `Forbidden`; `Unavailable` while the API server does not respond
    */
-  check(token: string | undefined, places: readonly Place[], client: Pick<ClientOrigin, "address">): Promise<void>;
+  check(question: AccessQuestion, client: Pick<ClientOrigin, "address">): Promise<SandboxRight>;
 }
 
 export interface AccessOptions {
@@ -59,7 +74,7 @@ export function apiServerAccess({ client, tokens, metrics }: AccessOptions): Acc
     }
   };
   return {
-    async check(token, places, { address }) {
+    async check({ token, places, rights }, { address }) {
       if (token === undefined) throw unauthorized("The request has no token");
       const authenticated = await callers.get(digestOf(token), async () => {
         await tokens?.verify(token).catch((error: unknown) => {
@@ -72,11 +87,16 @@ export function apiServerAccess({ client, tokens, metrics }: AccessOptions): Acc
       if (authenticated === undefined) throw unauthorized("The API server does not accept the token for gateways");
       const { caller, expiresAt } = authenticated;
       if (expiresAt <= client.clock.now().getTime()) throw unauthorized("The token has expired");
-      for (const at of places) {
-        const key = JSON.stringify([caller, at.namespace, at.name]);
-        const decide = () => reviewing(address, () => isAllowed(client, caller, at));
-        if (!(await decisions.get(key, decide))) throw forbidden(caller, at);
-      }
+      const isGranted = async (right: SandboxRight): Promise<boolean> => {
+        for (const at of places) {
+          const key = JSON.stringify([caller, right, at.namespace, at.name]);
+          const decide = () => reviewing(address, () => isAllowed(client, caller, right, at));
+          if (!(await decisions.get(key, decide))) return false;
+        }
+        return true;
+      };
+      for (const right of rights) if (await isGranted(right)) return right;
+      throw forbidden(caller, rights, places);
     },
   };
 }
@@ -97,15 +117,15 @@ function tooManyReviews(metrics: GatewayMetrics): RametError {
   return new RametError("Unavailable", "The gateway checks the access of too many requests", { retryable: true });
 }
 
-const subresource = "proxy";
-
 function unauthorized(why: string): RametError {
   return new RametError("Unauthorized", why, { hint: tokenHint });
 }
 
-function forbidden({ username }: Caller, { namespace, name }: Place): RametError {
-  return new RametError("Forbidden", `${username} is not allowed to connect to the sandbox ${name} in ${namespace}`, {
-    hint: `Grant the verb create on sandboxes/${subresource} in the API group ${group} by a Role in that namespace`,
+function forbidden({ username }: Caller, rights: AccessQuestion["rights"], [at]: readonly Place[]): RametError {
+  const what = rights.includes("exec") ? "enter" : "connect to";
+  const where = at === undefined ? "the sandbox" : `the sandbox ${at.name} in ${at.namespace}`;
+  return new RametError("Forbidden", `${username} is not allowed to ${what} ${where}`, {
+    hint: `Grant the verb create on sandboxes/${rights[0]} in the API group ${group} by a Role in that namespace`,
   });
 }
 
@@ -121,8 +141,13 @@ async function authenticate(client: KubeClient, token: string): Promise<Caller |
   return status.authenticated && status.audiences.includes(gatewayAudience) ? Caller.parse(status.user) : undefined;
 }
 
-async function isAllowed(client: KubeClient, { username, uid, groups, extra }: Caller, at: Place): Promise<boolean> {
-  const resourceAttributes = { ...at, group, resource: "sandboxes", subresource, verb: "create" };
+async function isAllowed(
+  client: KubeClient,
+  { username, uid, groups, extra }: Caller,
+  subresource: SandboxRight,
+  { namespace, name }: Place,
+): Promise<boolean> {
+  const resourceAttributes = { namespace, name, group, resource: "sandboxes", subresource, verb: "create" };
   const spec = { user: username, uid, groups, extra, resourceAttributes };
   return AccessReview.parse(await review(client, coreResources.subjectAccessReviews, spec)).status.allowed;
 }

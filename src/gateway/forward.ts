@@ -56,7 +56,7 @@ async function sendRequest(
       path: url,
       method,
       signal,
-      headers: forwardedRequestHeaders(request, origin),
+      headers: forwardedRequestHeaders(request, origin, route.guestToken),
       body: hasBody ? request : null,
       responseHeaders: "raw",
     });

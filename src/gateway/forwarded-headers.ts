@@ -17,10 +17,22 @@ const hopByHopHeaders = new Set([
   "upgrade",
 ]);
 
-/** Returns the headers for the sandbox as alternating names and values. Removes the gateway's token. */
-export function forwardedRequestHeaders(request: IncomingMessage, { forwardedFor, scheme }: ClientOrigin): string[] {
+/** The header for the token of the guest, as of envd. */
+export const guestTokenHeader = "x-access-token";
+
+/**
+ * Returns the headers for the sandbox as alternating names and values. Removes the gateway's token.
+ * @param guestToken replaces the client's own value of the guest's header
+ */
+export function forwardedRequestHeaders(
+  request: IncomingMessage,
+  { forwardedFor, scheme }: ClientOrigin,
+  guestToken?: string,
+): string[] {
+  const isReplaced = (name: string) => guestToken !== undefined && name === guestTokenHeader;
   return [
-    ...endToEndHeaders(request.rawHeaders, (name) => ownHeaders.has(name)),
+    ...endToEndHeaders(request.rawHeaders, (name) => ownHeaders.has(name) || isReplaced(name)),
+    ...(guestToken === undefined ? [] : [guestTokenHeader, guestToken]),
     "X-Forwarded-For",
     forwardedFor,
     "X-Forwarded-Proto",

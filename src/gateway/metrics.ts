@@ -13,6 +13,8 @@ export interface GatewayMetrics {
   underWay(change: 1 | -1): void;
   /** Counts a connection or request that the gateway refused to protect itself. */
   refused(reason: Refusal): void;
+  /** Counts a connection that was not used because another process had the cell's address. */
+  cellNotProven(): void;
   /** Registers the function that counts the known sandboxes. */
   sandboxes(count: () => number): void;
 }
@@ -46,6 +48,11 @@ export function gatewayMetrics(registry: Registry = new Registry()): GatewayMetr
     labelNames: ["reason"],
     registers,
   });
+  const notProven = new Counter({
+    name: "ramet_gateway_cells_not_proven_total",
+    help: "Connections to cells that were not used because the process at the address did not prove that it is the cell.",
+    registers,
+  });
   return {
     registry,
     onRequest: requestMetrics(registry),
@@ -58,6 +65,9 @@ export function gatewayMetrics(registry: Registry = new Registry()): GatewayMetr
     },
     refused: (reason) => {
       refusals.inc({ reason });
+    },
+    cellNotProven: () => {
+      notProven.inc();
     },
     sandboxes: (count) => {
       new Gauge({

@@ -11,6 +11,8 @@ export interface RoutedSandbox {
   isReady: boolean;
   /** The IP address of its Pod. */
   ip?: string;
+  /** The public key of its Pod's cell; absent: the cell is of a version without one. */
+  cellKey?: string;
   /** The ports that do not require a token. */
   publicPorts: readonly number[];
 }
@@ -18,14 +20,19 @@ export interface RoutedSandbox {
 export function readRoutedSandbox(value: unknown): RoutedSandbox {
   const { metadata, status } = Read.parse(value);
   const { annotations: given, ...own } = metadata;
-  const ip = status?.sandboxIp ?? status?.podInfo?.podIP;
   return {
     metadata: own,
     phase: status?.phase ?? "Pending",
     isReady: isConditionTrue(status?.conditions, "Ready"),
-    ...(ip !== undefined && { ip }),
+    ...cellOf(status),
     publicPorts: portsIn(given?.[annotations.publicPorts]),
   };
+}
+
+function cellOf(status: z.infer<typeof Read>["status"]): Pick<RoutedSandbox, "ip" | "cellKey"> {
+  const ip = status?.sandboxIp ?? status?.podInfo?.podIP;
+  const cellKey = status?.ramet?.cellKey;
+  return { ...(ip !== undefined && { ip }), ...(cellKey !== undefined && { cellKey }) };
 }
 
 /** An invalid list opens no port at all. */
@@ -48,6 +55,7 @@ const Read = z.object({
       conditions: Conditions.optional(),
       podInfo: z.object({ podIP: z.string().optional() }).optional(),
       sandboxIp: z.string().optional(),
+      ramet: z.object({ cellKey: z.string().optional() }).optional(),
     })
     .optional(),
 });

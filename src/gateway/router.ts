@@ -1,17 +1,20 @@
 import type { IncomingMessage } from "node:http";
-import { guestClientPort } from "../api/cell/cell-api.ts";
+import { guestClientPort, reportsPort } from "../api/cell/cell-api.ts";
 import { RametError } from "../base/errors.ts";
 import type { ObjectStore } from "../kube/store.ts";
-import type { Access } from "./access.ts";
+import type { Access, AccessQuestion, SandboxRight } from "./access.ts";
 import type { ClientOrigin } from "./client-origin.ts";
 import type { Destination } from "./destination.ts";
-import { tokenHeader } from "./forwarded-headers.ts";
+import { guestTokenHeader, tokenHeader } from "./forwarded-headers.ts";
+import type { GuestTokens } from "./guest-tokens.ts";
 import type { RoutedSandbox } from "./routed-sandbox.ts";
 import type { Route } from "./upstreams.ts";
 
 export interface RouterOptions {
   sandboxes: Pick<ObjectStore<RoutedSandbox>, "get" | "byUid">;
   access: Access;
+  /** The tokens of guests, for clients with the right `exec`. @default the gateway adds no tokens */
+  guestTokens?: GuestTokens | undefined;
 }
 
 /**
@@ -20,17 +23,14 @@ export interface RouterOptions {
  *   `InvalidArgument`
  */
 export async function routeOf(
-  { sandboxes, access }: RouterOptions,
-  { sandboxId, port }: Destination,
-  { request, origin }: { request: IncomingMessage; origin: ClientOrigin },
+  options: RouterOptions,
+  destination: Destination,
+  client: { request: IncomingMessage; origin: ClientOrigin },
 ): Promise<Route> {
-  const { places, sandbox } = findSandbox(sandboxes, sandboxId);
-  if (sandbox?.publicPorts.includes(port) !== true) {
-    await access.check(tokenOf(request), places, origin).catch((error: unknown) => {
-      // The refusal names the sandbox, and a client that has only a UID must not learn whose it is.
-      throw isUid.test(sandboxId) && RametError.from(error).code === "Forbidden" ? unknown(sandboxId) : error;
-    });
-  }
+  const { sandboxId, port } = destination;
+  const found = findSandbox(options.sandboxes, sandboxId);
+  const right = await rightOf(options, destination, { ...client, found });
+  const { sandbox } = found;
   if (sandbox === undefined) throw unknown(sandboxId);
   if (!sandbox.isReady || sandbox.ip === undefined) {
     const { namespace, name } = sandbox.metadata;
@@ -43,14 +43,62 @@ export async function routeOf(
       },
     );
   }
-  if (port === guestClientPort) checkGuestRequest(request);
-  return { sandbox, port };
+  if (port === guestClientPort) checkGuestRequest(client.request);
+  const guestToken =
+    right === "exec" && port === guestClientPort ? await guestTokenFor(options, sandbox, client.request) : undefined;
+  return { sandbox, port, ...(guestToken !== undefined && { guestToken }) };
+}
+
+/**
+ * Returns the right with which the client reaches the port; undefined for a public port, which requires none.
+ * @throws RametError `Unauthorized`, `Forbidden`, `NotFound`
+ */
+async function rightOf(
+  { access, guestTokens }: RouterOptions,
+  { sandboxId, port }: Destination,
+  { request, origin, found }: { request: IncomingMessage; origin: ClientOrigin; found: Found },
+): Promise<SandboxRight | undefined> {
+  const { places, sandbox } = found;
+  const token = tokenOf(request);
+  const isPublic = port !== reportsPort && sandbox?.publicPorts.includes(port) === true;
+  const canEnter = port === guestClientPort && guestTokens !== undefined;
+  // The guest's port can be public too, because the guest requires its own token.
+  if (isPublic && (token === undefined || !canEnter)) return undefined;
+  const rights = canEnter ? (["exec", "proxy"] as const) : rightsFor(port, request.url);
+  return access.check({ token, places, rights }, origin).catch((error: unknown) => {
+    const { code } = RametError.from(error);
+    if (isPublic && (code === "Forbidden" || code === "Unauthorized")) return undefined;
+    // The refusal names the sandbox, and a client that has only a UID must not learn whose it is.
+    throw isUid.test(sandboxId) && code === "Forbidden" ? unknown(sandboxId) : error;
+  });
+}
+
+/** The log can have more than what clients of ports see, as the output of commands does. */
+function rightsFor(port: number, url = "/"): AccessQuestion["rights"] {
+  if (port !== reportsPort) return ["proxy"];
+  return egressPaths.has(url) ? ["proxy", "exec"] : ["exec"];
+}
+
+const egressPaths: ReadonlySet<string> = new Set(["/", "/metrics"]);
+
+/** @returns undefined if the gateway cannot read the secret of the guests and the client sends a token itself */
+async function guestTokenFor(
+  { guestTokens }: RouterOptions,
+  { metadata }: RoutedSandbox,
+  { headers }: IncomingMessage,
+): Promise<string | undefined> {
+  try {
+    return await guestTokens?.tokenOf(metadata.uid);
+  } catch (error) {
+    if (headers[guestTokenHeader] === undefined) throw error;
+    return undefined;
+  }
 }
 
 function unknown(id: string): RametError {
   return new RametError("NotFound", `There is no sandbox ${id}`, {
     hint: isUid.test(id)
-      ? "List the sandboxes with: ramet sandbox ls -A. To connect, a client also needs the verb create on sandboxes/proxy in the sandbox's namespace"
+      ? "List the sandboxes with: ramet sandbox ls -A. To connect, a client also needs the verb create on sandboxes/proxy or sandboxes/exec in the sandbox's namespace"
       : "List the sandboxes with: ramet sandbox ls -A",
   });
 }

@@ -1,17 +1,14 @@
-import * as z from "zod";
 import { sandboxKind } from "../api/kinds/sandbox.ts";
-import { gatewayKeySecret, privateKeyEntry, systemNamespace } from "../api/names/system-names.ts";
 import { group, version } from "../api/schema/kind.ts";
 import { delay, untilAborted } from "../base/clock.ts";
 import { type Log, silentLog } from "../base/log.ts";
 import { CellClient } from "../cell/client/cell-client.ts";
-import { type CellKey, cellKeyFromPem } from "../cell/client/cell-token.ts";
 import { Informer } from "../kube/informer.ts";
 import type { KubeClient } from "../kube/kube-client.ts";
 import type { Liveness } from "../kube/liveness.ts";
-import { ObjectMeta } from "../kube/object.ts";
-import { coreResources } from "../kube/resource-ref.ts";
+import { dialWithCurrentKey, gatewayKey } from "./gateway-key.ts";
 import { apiServerAccess } from "./access.ts";
+import { guestTokens } from "./guest-tokens.ts";
 import { defaultLimits, type GatewayLimits } from "./limits.ts";
 import { gatewayMetrics, type GatewayMetrics } from "./metrics.ts";
 import { readRoutedSandbox } from "./routed-sandbox.ts";
@@ -33,6 +30,8 @@ export interface RunGatewayOptions {
   trustedProxies?: readonly string[];
   /** Asks the API server about every token, also about those that its service account keys did not sign. @default false */
   reviewOnly?: boolean;
+  /** Adds the guest's access token to requests of clients that may enter the sandbox. @default true */
+  exec?: boolean;
   /** Learns when the informer of sandboxes has stopped. */
   liveness?: Liveness;
   log?: Log;
@@ -63,13 +62,23 @@ export async function runGateway(options: RunGatewayOptions): Promise<void> {
     const key = await gatewayKey(client, log, signal);
     const tokens = options.reviewOnly === true ? undefined : await serviceAccountTokens(client, signal);
     await sandboxes.synced(signal);
-    const cells = new CellClient(key);
-    const upstreams = new Upstreams(cells, (uid) => sandboxes.store.byUid(uid));
+    const cells = new CellClient(key, {
+      clock: client.clock,
+      onNotProven: ({ ip, sandboxUid }, error) => {
+        metrics.cellNotProven();
+        log.warn({ ip, sandboxUid, error: error.describe() }, "a connection to a sandbox was refused");
+      },
+    });
+    const upstreams = new Upstreams(dialWithCurrentKey(cells, { key, client, log }), (uid) =>
+      sandboxes.store.byUid(uid),
+    );
     const access = apiServerAccess({ client, tokens, metrics });
     const limits = { ...defaultLimits, ...options.limits };
     const { trustedProxies = [] } = options;
     const common = { port, address, metrics, limits, trustedProxies, clock: client.clock, log };
-    const server = await serveGateway({ ...common, sandboxes: sandboxes.store, access, upstreams });
+    const tokensOfGuests = options.exec === false ? undefined : guestTokens(client);
+    const routing = { sandboxes: sandboxes.store, access, guestTokens: tokensOfGuests };
+    const server = await serveGateway({ ...common, ...routing, upstreams });
     options.onReady?.(server.port);
     await untilAborted(signal);
     options.onEnding?.();
@@ -84,23 +93,3 @@ export async function runGateway(options: RunGatewayOptions): Promise<void> {
     await followed;
   }
 }
-
-const pauseMilliseconds = 250;
-
-/** Returns the key of this cluster's gateways. Waits until the controllers create it. @throws RametError `Forbidden`, `Canceled` */
-async function gatewayKey(client: KubeClient, log: Log, signal: AbortSignal): Promise<CellKey> {
-  const secrets = client.resource(coreResources.secrets, (value) => KeySecret.parse(value));
-  const at = { namespace: systemNamespace, name: gatewayKeySecret };
-  for (let attempt = 0; ; attempt += 1) {
-    const found = await secrets.find(at, { signal });
-    if (found !== undefined) return cellKeyFromPem(Buffer.from(found.data[privateKeyEntry], "base64").toString("utf8"));
-    if (attempt === 0)
-      log.info({ secret: `${at.namespace}/${at.name}` }, "waiting for the controllers to create the gateway's key");
-    await delay(client.clock, pauseMilliseconds, signal);
-  }
-}
-
-const KeySecret = z.looseObject({
-  metadata: ObjectMeta,
-  data: z.looseObject({ [privateKeyEntry]: z.string().min(1) }),
-});

@@ -1,6 +1,7 @@
 import { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { Agent, type Dispatcher } from "undici";
+import type { ErrorCode } from "../base/error-codes.ts";
 import { RametError } from "../base/errors.ts";
 import type { CellClient } from "../cell/client/cell-client.ts";
 import type { RoutedSandbox } from "./routed-sandbox.ts";
@@ -9,6 +10,8 @@ import type { RoutedSandbox } from "./routed-sandbox.ts";
 export interface Route {
   sandbox: RoutedSandbox;
   port: number;
+  /** The guest's access token, if the gateway sends it. The client must not get it. */
+  guestToken?: string;
 }
 
 /** Connections to sandboxes through their cells. Connections for requests are pooled. */
@@ -45,9 +48,9 @@ export class Upstreams {
   }
 
   /** Opens a connection. @throws RametError `SandboxUnreachable` or `Timeout` */
-  async dial({ sandbox: { metadata, ip = "" }, port }: Route, signal?: AbortSignal): Promise<Socket> {
+  async dial({ sandbox: { metadata, ip = "", cellKey }, port }: Route, signal?: AbortSignal): Promise<Socket> {
     try {
-      return asSocket(await this.#cells.dial({ ip, sandboxUid: metadata.uid }, port, signal));
+      return asSocket(await this.#cells.dial({ ip, sandboxUid: metadata.uid, cellKey }, port, signal));
     } catch (error) {
       throw unreachable(metadata, port, RametError.from(error));
     }
@@ -60,19 +63,24 @@ export class Upstreams {
 
 function unreachable({ namespace, name }: RoutedSandbox["metadata"], port: number, cause: RametError): RametError {
   if (cause.code === "Timeout" || cause.code === "Canceled") return cause;
-  const lacksKey = cause.code === "Unauthorized";
   return new RametError(
     "SandboxUnreachable",
     `Cannot connect to port ${port} of the sandbox ${name} in ${namespace}: ${cause.message}`,
     {
       cause,
-      retryable: !lacksKey,
-      hint: lacksKey
-        ? "Pause and resume the sandbox, or create it again: its cell does not have the current key of the gateway"
-        : "Check that a program in the sandbox listens on this port, on 0.0.0.0 and not on 127.0.0.1",
+      retryable: cause.code !== "Unauthorized",
+      hint:
+        hints[cause.code] ??
+        "Check that a program in the sandbox listens on this port, on 0.0.0.0 and not on 127.0.0.1",
     },
   );
 }
+
+const hints: Partial<Record<ErrorCode, string>> = {
+  Unauthorized:
+    "Pause and resume the sandbox, or create it again: its cell does not have the current key of the gateway",
+  CellNotProven: "Repeat the request later: the sandbox's Pod is gone, and another Pod has its address",
+};
 
 function deleted(uid: string): RametError {
   return new RametError("SandboxUnreachable", `The sandbox ${uid} was deleted`);

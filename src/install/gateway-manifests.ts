@@ -1,24 +1,37 @@
 import { gatewayLabels as labels, gatewayName as name } from "../api/names/system-names.ts";
-import type { InstallOptions } from "./install-options.ts";
+import { gatewayLimits, type GatewaySettings, type InstallOptions } from "./install-options.ts";
+import { gatewayAddressManifests } from "./gateway-address.ts";
 import type { Manifest } from "./manifest.ts";
 import {
   disruptionBudget,
+  metricsIngress,
   metricsPort,
   metricsService,
   restrictedSecurityContext,
   serverResources,
   spreadOverNodes,
 } from "./replicas.ts";
-import { gatewayClusterRights, gatewaySystemRights, roles } from "./rights.ts";
+import { gatewayClusterRights, gatewayExecRight, gatewaySystemRights, roles } from "./rights.ts";
 
-type GatewayOptions = Pick<InstallOptions<unknown, unknown>, "namespace" | "image" | "gatewayReplicas">;
+type GatewayOptions = Pick<
+  InstallOptions<unknown, unknown>,
+  "namespace" | "image" | "gatewayReplicas" | "metricsNamespace" | "gateway"
+>;
 
 /** Returns the manifests of the gateways. All replicas serve traffic independently of each other. */
-export function gatewayManifests({ namespace, image, gatewayReplicas }: GatewayOptions): Manifest[] {
+export function gatewayManifests({
+  namespace,
+  image,
+  gatewayReplicas,
+  metricsNamespace,
+  gateway,
+}: GatewayOptions): Manifest[] {
   const at = { name, namespace };
+  const { url, ca, exec = true } = gateway ?? {};
+  const inSystem = exec ? [...gatewaySystemRights, gatewayExecRight] : gatewaySystemRights;
   return [
     { apiVersion: "v1", kind: "ServiceAccount", metadata: at },
-    ...roles(at, { everywhere: gatewayClusterRights, inSystem: gatewaySystemRights }),
+    ...roles(at, { everywhere: gatewayClusterRights, inSystem }),
     {
       apiVersion: "apps/v1",
       kind: "Deployment",
@@ -26,7 +39,7 @@ export function gatewayManifests({ namespace, image, gatewayReplicas }: GatewayO
       spec: {
         replicas: gatewayReplicas,
         selector: { matchLabels: labels },
-        template: { metadata: { labels }, spec: pod(image) },
+        template: { metadata: { labels }, spec: pod(image, gateway) },
       },
     },
     disruptionBudget(at, labels),
@@ -37,7 +50,8 @@ export function gatewayManifests({ namespace, image, gatewayReplicas }: GatewayO
       spec: { selector: labels, ports: [{ name: "http", port: 80, targetPort: "http" }] },
     },
     metricsService(at, labels),
-    networkPolicy(at),
+    networkPolicy(at, metricsNamespace),
+    ...(url === undefined ? [] : gatewayAddressManifests({ url, ca })),
   ];
 }
 
@@ -45,7 +59,7 @@ const port = 8080;
 /** The time in which load balancers and kube-proxy notice that a Pod is terminating. */
 const shutdownDelaySeconds = 5;
 
-function pod(image: unknown) {
+function pod(image: unknown, settings: GatewaySettings<unknown, unknown> = {}) {
   return {
     serviceAccountName: name,
     // The delay, 20 s for requests in progress, and the exit of the process.
@@ -68,6 +82,7 @@ function pod(image: unknown) {
           String(metricsPort),
           "--metrics-address",
           "0.0.0.0",
+          ...settingFlags(settings),
         ],
         ports: [
           { name: "http", containerPort: port },
@@ -82,13 +97,37 @@ function pod(image: unknown) {
   };
 }
 
-/** Allows clients from anywhere. Egress to the API server and the cells is not restricted. */
-function networkPolicy(metadata: Manifest["metadata"]): Manifest {
-  const ports = ["http", "metrics"].map((each) => ({ port: each, protocol: "TCP" }));
+function settingFlags(settings: GatewaySettings<unknown, unknown>): unknown[] {
+  const { trustedProxies = [], acceptTokensByReviewOnly = false, exec = true } = settings;
+  const limits = gatewayLimits.map((limit) => ({ limit, value: settings[limit] }));
+  return [
+    ...trustedProxies.flatMap((network) => ["--trusted-proxy", network]),
+    ...limits.flatMap(({ limit, value }) => (value === undefined ? [] : [flagOf(limit), argumentOf(value)])),
+    ...(acceptTokensByReviewOnly ? ["--accept-tokens-by-review-only"] : []),
+    ...(exec ? [] : ["--no-exec"]),
+  ];
+}
+
+function flagOf(setting: string): string {
+  return `--${setting.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
+}
+
+/** A container's arguments are texts. The value of a Pulumi component is an output of text. */
+function argumentOf(value: unknown): unknown {
+  return typeof value === "number" ? String(value) : value;
+}
+
+/** Allows clients from anywhere, and readers of metrics from one namespace if it is given. Egress to the API server and the cells is not restricted. */
+function networkPolicy(metadata: Manifest["metadata"], metricsNamespace: unknown): Manifest {
+  const http = { ports: [{ port: "http", protocol: "TCP" }] };
   return {
     apiVersion: "networking.k8s.io/v1",
     kind: "NetworkPolicy",
     metadata,
-    spec: { podSelector: { matchLabels: labels }, policyTypes: ["Ingress"], ingress: [{ ports }] },
+    spec: {
+      podSelector: { matchLabels: labels },
+      policyTypes: ["Ingress"],
+      ingress: [http, metricsIngress(metricsNamespace)],
+    },
   };
 }

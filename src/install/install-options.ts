@@ -1,9 +1,12 @@
 import * as z from "zod";
 import { parseRuntimeEgress } from "../api/cell/effective-egress.ts";
 import { namesMetadata, parseEgressRule } from "../api/cell/egress-rules.ts";
+import { parseLimit, type QuotaName, quotaNames } from "../api/quota/namespace-quota.ts";
 import { RametError } from "../base/errors.ts";
 import { parseImageReference } from "../api/names/image-reference.ts";
+import { cellUserNamespaces } from "../api/names/system-names.ts";
 import { parseStoreAddress } from "../api/store/store-address.ts";
+import { parseGatewayUrl } from "./gateway-address.ts";
 import { accessFields, identities, identityFields, type RemoteStore } from "./remote-store.ts";
 
 /** The type parameters let Pulumi components pass outputs instead of plain values. */
@@ -27,6 +30,41 @@ export interface InstallOptions<Text = string, Count = number> {
   clusterDomain?: Text;
   /** The egress rules of all sandboxes, which namespaces, templates and sandboxes can only narrow. @default allow */
   egress?: InstalledEgress<Text>;
+  /** The namespace of Prometheus, the only one that can connect to the metrics ports. @default all can */
+  metricsNamespace?: Text;
+  /** What confines every cell on its node. */
+  cells?: CellSettings<Text>;
+  /** Settings of the gateways. */
+  gateway?: GatewaySettings<Text, Count>;
+  /** The limits of namespaces whose annotation does not set them. */
+  namespaceQuota?: Partial<Record<QuotaName, Text>>;
+  /** The Secret in `ramet-system` with the key for checkpoints. @default they are not encrypted */
+  encryption?: { secret: Text };
+}
+
+export interface CellSettings<Text = string> {
+  /** The path of the cells' seccomp profile in the kubelet's directory of profiles. @default none: `Unconfined` */
+  seccompProfile?: Text | undefined;
+  /** When cells run in user namespaces: `auto`, `always` or `never`. @default never */
+  userNamespaces?: Text | undefined;
+}
+
+/** What the flags of `ramet gateway` set. */
+export interface GatewaySettings<Text = string, Count = number> {
+  /** The networks of load balancers, whose `X-Forwarded-For` names the client. @default none */
+  trustedProxies?: readonly Text[] | undefined;
+  maxConnections?: Count | undefined;
+  maxConnectionsPerClient?: Count | undefined;
+  maxConnectionsPerNamespace?: Count | undefined;
+  maxConnectionsPerSandbox?: Count | undefined;
+  /** Ask the API server about every token. @default false */
+  acceptTokensByReviewOnly?: boolean | undefined;
+  /** Let clients with the verb `create` on `sandboxes/exec` enter sandboxes. @default true */
+  exec?: boolean | undefined;
+  /** The address that users of the cluster can read, such as `https://gateway.example.org`. @default none is published */
+  url?: Text | undefined;
+  /** PEM of the certificate authority that signed its certificate. @default the system's certificate authorities */
+  ca?: Text | undefined;
 }
 
 export interface InstalledEgress<Text = string> {
@@ -69,12 +107,58 @@ export function parseInstallOptions({ store, ...given }: InstallOptions, fieldNa
         deny: fieldNames["egress.deny"],
       }),
     }),
+    ...(given.metricsNamespace !== undefined && {
+      metricsNamespace: validated("metricsNamespace", given.metricsNamespace),
+    }),
+    ...(given.cells && { cells: parseCellSettings(given.cells, fieldNames) }),
+    ...(given.gateway && { gateway: parseGatewaySettings(given.gateway, fieldNames) }),
+    ...(given.encryption && { encryption: { secret: validated("encryption.secret", given.encryption.secret) } }),
+    ...(given.namespaceQuota && {
+      namespaceQuota: Object.fromEntries(
+        quotaNames.flatMap((name) => {
+          const limit = given.namespaceQuota?.[name];
+          return limit === undefined ? [] : [[name, validated(`namespaceQuota.${name}`, limit)] as const];
+        }),
+      ),
+    }),
     store:
       "address" in store
         ? validateRemoteStore(store, fieldNames)
         : { directory: validated("store.directory", store.directory), claim: validated("store.claim", store.claim) },
   };
 }
+
+function parseCellSettings({ seccompProfile, userNamespaces }: CellSettings, fieldNames: FieldNames): CellSettings {
+  const validated = <Field extends InstallField>(field: Field, value: unknown) =>
+    parseInstallField(field, value, fieldNames[field]);
+  return {
+    ...(seccompProfile !== undefined && { seccompProfile: validated("cells.seccompProfile", seccompProfile) }),
+    ...(userNamespaces !== undefined && { userNamespaces: validated("cells.userNamespaces", userNamespaces) }),
+  };
+}
+
+function parseGatewaySettings(given: GatewaySettings, fieldNames: FieldNames): GatewaySettings {
+  const { trustedProxies = [], acceptTokensByReviewOnly = false, exec = true, url, ca } = given;
+  const validated = <Field extends InstallField>(field: Field, value: unknown) =>
+    parseInstallField(field, value, fieldNames[field]);
+  const limits = gatewayLimits.filter((limit) => given[limit] !== undefined);
+  return {
+    trustedProxies: trustedProxies.map((network) => validated("gateway.trustedProxies", network)),
+    acceptTokensByReviewOnly,
+    exec,
+    ...(url !== undefined && { url: validated("gateway.url", url) }),
+    ...(ca !== undefined && { ca: validated("gateway.ca", ca) }),
+    ...Object.fromEntries(limits.map((limit) => [limit, validated(`gateway.${limit}`, given[limit])])),
+  };
+}
+
+/** The limits of a gateway's connections. */
+export const gatewayLimits = [
+  "maxConnections",
+  "maxConnectionsPerClient",
+  "maxConnectionsPerNamespace",
+  "maxConnectionsPerSandbox",
+] as const;
 
 function validateRemoteStore(store: RemoteStore, fieldNames: FieldNames): RemoteStore {
   const validated = (field: keyof RemoteStore) =>
@@ -142,6 +226,16 @@ const Rule = z.string().superRefine((text, context) => {
     context.addIssue(`names metadata services or link-local addresses: ${text}; no rule opens them`);
 });
 
+const Limit = z.int("must be a whole number").min(1, "must be at least 1");
+const limitOf = (name: QuotaName) =>
+  z.string().superRefine((text, context) => {
+    try {
+      parseLimit(name, text, "");
+    } catch (error) {
+      context.addIssue(RametError.from(error).message.trim());
+    }
+  });
+
 const fields = {
   namespace: Label,
   image: Image,
@@ -150,11 +244,35 @@ const fields = {
   gatewayReplicas: z.int("must be a whole number").min(0, "must be at least 0"),
   clusterRanges: z.cidrv4({ error: ({ input }) => `is not an IPv4 range: ${JSON.stringify(input)}` }),
   clusterDomain: ObjectName,
+  metricsNamespace: Label,
   "egress.default": z.enum(["allow", "deny"], {
     error: ({ input }) => `is ${JSON.stringify(input)}, not allow or deny`,
   }),
   "egress.allow": Rule,
   "egress.deny": Rule,
+  // The kubelet rejects absolute paths and `..` (Kubernetes API, SeccompProfile.localhostProfile).
+  "cells.seccompProfile": z.string().regex(/^(?!\/)(?!(.*\/)?\.\.(\/|$)).+$/, {
+    error: ({ input }) => `is not a path in the kubelet's directory of profiles: ${JSON.stringify(input)}`,
+  }),
+  "cells.userNamespaces": z.enum(cellUserNamespaces, {
+    error: ({ input }) => `is ${JSON.stringify(input)}, not auto, always or never`,
+  }),
+  "gateway.trustedProxies": z.union([z.cidrv4(), z.cidrv6()], {
+    error: ({ input }) => `is not a network, such as 10.0.0.0/16: ${JSON.stringify(input)}`,
+  }),
+  "gateway.url": z.string().refine((text) => parseGatewayUrl(text) !== undefined, {
+    error: ({ input }) => `is not the http or https address of a gateway, without a path: ${JSON.stringify(input)}`,
+  }),
+  "gateway.ca": z.string().includes("-----BEGIN CERTIFICATE-----", "contains no certificate in PEM"),
+  "gateway.maxConnections": Limit,
+  "gateway.maxConnectionsPerClient": Limit,
+  "gateway.maxConnectionsPerNamespace": Limit,
+  "gateway.maxConnectionsPerSandbox": Limit,
+  "namespaceQuota.storeBytes": limitOf("storeBytes"),
+  "namespaceQuota.checkpoints": limitOf("checkpoints"),
+  "namespaceQuota.builds": limitOf("builds"),
+  "namespaceQuota.fetches": limitOf("fetches"),
+  "encryption.secret": ObjectName,
   "store.directory": Directory,
   "store.claim": ObjectName,
   "store.address": StoreAddress,

@@ -1,12 +1,14 @@
 import { renderCrds } from "../api/kinds/crd.ts";
 import { controllerLabels as labels, controllerName as name, systemNamespace } from "../api/names/system-names.ts";
+import { quotaNames } from "../api/quota/namespace-quota.ts";
 import { admissionPolicies } from "./cell-policies.ts";
 import { gatewayManifests } from "./gateway-manifests.ts";
-import type { InstalledEgress, InstallOptions } from "./install-options.ts";
+import type { CellSettings, InstalledEgress, InstallOptions } from "./install-options.ts";
 import type { Manifest } from "./manifest.ts";
 import { identityAnnotations, identityLabels } from "./remote-store.ts";
 import {
   disruptionBudget,
+  metricsIngress,
   metricsPort,
   metricsService,
   restrictedSecurityContext,
@@ -94,10 +96,28 @@ function deployment({ namespace, annotations, replicas, ...options }: InstallOpt
 
 type PodOptions = Pick<
   InstallOptions<unknown, unknown>,
-  "image" | "cellImage" | "store" | "clusterRanges" | "clusterDomain" | "egress"
+  | "image"
+  | "cellImage"
+  | "store"
+  | "clusterRanges"
+  | "clusterDomain"
+  | "egress"
+  | "namespaceQuota"
+  | "encryption"
+  | "cells"
 >;
 
-function pod({ image, cellImage, store, clusterRanges, clusterDomain, egress }: PodOptions) {
+function pod({
+  image,
+  cellImage,
+  store,
+  clusterRanges,
+  clusterDomain,
+  egress,
+  namespaceQuota,
+  encryption,
+  cells,
+}: PodOptions) {
   const mounted = "address" in store ? undefined : store;
   return {
     serviceAccountName: name,
@@ -118,9 +138,12 @@ function pod({ image, cellImage, store, clusterRanges, clusterDomain, egress }: 
           ...("address" in store ? ["--store", store.address] : ["--store-directory", store.directory]),
           "--cell-image",
           cellImage,
+          ...cellFlags(cells),
           ...clusterRanges.flatMap((range) => ["--cluster-range", range]),
           ...(clusterDomain === undefined ? [] : ["--cluster-domain", clusterDomain]),
           ...egressFlags(egress),
+          ...quotaFlags(namespaceQuota),
+          ...(encryption === undefined ? [] : ["--encryption-secret", encryption.secret]),
           "--metrics-port",
           String(metricsPort),
           "--metrics-address",
@@ -140,11 +163,18 @@ function pod({ image, cellImage, store, clusterRanges, clusterDomain, egress }: 
       },
     ],
     volumes: [
-      // Recipe steps fetch files of up to 1 GiB into it; the root file system is read-only.
-      { name: "tmp", emptyDir: { sizeLimit: "4Gi" } },
+      // Recipe steps fetch up to eight files of up to 1 GiB into it; the root file system is read-only.
+      { name: "tmp", emptyDir: { sizeLimit: "9Gi" } },
       ...(mounted ? [{ name: "store", persistentVolumeClaim: { claimName: mounted.claim } }] : []),
     ],
   };
+}
+
+function cellFlags({ seccompProfile, userNamespaces }: CellSettings<unknown> = {}): unknown[] {
+  return [
+    ...(seccompProfile === undefined ? [] : ["--cell-seccomp-profile", seccompProfile]),
+    ...(userNamespaces === undefined ? [] : ["--cell-user-namespaces", userNamespaces]),
+  ];
 }
 
 function egressFlags({ default: fallback, allow = [], deny = [] }: InstalledEgress<unknown> = {}) {
@@ -155,11 +185,24 @@ function egressFlags({ default: fallback, allow = [], deny = [] }: InstalledEgre
   ];
 }
 
+function quotaFlags(quota: InstallOptions<unknown>["namespaceQuota"] = {}): unknown[] {
+  const flags = {
+    storeBytes: "--namespace-store-bytes",
+    checkpoints: "--namespace-checkpoints",
+    builds: "--namespace-builds",
+    fetches: "--namespace-fetches",
+  };
+  return quotaNames.flatMap((name) => (quota[name] === undefined ? [] : [flags[name], quota[name]]));
+}
+
 /**
  * Allows ingress only to the metrics port. Egress is not restricted: controllers connect to the API server, cells, the store
  * and URLs in recipes.
  */
-function networkPolicy({ namespace }: InNamespace): Manifest {
+function networkPolicy({
+  namespace,
+  metricsNamespace,
+}: Pick<InstallOptions<unknown, unknown>, "namespace" | "metricsNamespace">): Manifest {
   return {
     apiVersion: "networking.k8s.io/v1",
     kind: "NetworkPolicy",
@@ -167,7 +210,7 @@ function networkPolicy({ namespace }: InNamespace): Manifest {
     spec: {
       podSelector: { matchLabels: labels },
       policyTypes: ["Ingress"],
-      ingress: [{ ports: [{ port: "metrics", protocol: "TCP" }] }],
+      ingress: [metricsIngress(metricsNamespace)],
     },
   };
 }

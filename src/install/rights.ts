@@ -1,4 +1,11 @@
-import { gatewayKeySecret, systemNamespace } from "../api/names/system-names.ts";
+import {
+  gatewayKeySecret,
+  guestKeySecret,
+  systemNamespace,
+  keyPowers,
+  keySecrets,
+  nextSecretOf,
+} from "../api/names/system-names.ts";
 import type { Manifest } from "./manifest.ts";
 
 /** A permission of a server, with the reason why the server needs it. */
@@ -104,6 +111,12 @@ export const clusterRights: readonly Right[] = [
     verbs: ["list", "watch"],
   },
   {
+    why: "find out whether all nodes support user namespaces, with --cell-user-namespaces auto",
+    apiGroups: [""],
+    resources: ["nodes"],
+    verbs: ["list", "watch"],
+  },
+  {
     why: "record events",
     apiGroups: ["events.k8s.io"],
     resources: ["events"],
@@ -119,7 +132,19 @@ export const systemRights: readonly Right[] = [
     resources: ["leases"],
     verbs: ["get", "create", "update"],
   },
-  { why: "create the key of the cells", apiGroups: [""], resources: ["secrets"], verbs: ["create"] },
+  {
+    why: "create the keys of the cells, the guests and the gateways",
+    apiGroups: [""],
+    resources: ["secrets"],
+    verbs: ["create"],
+  },
+  {
+    why: "replace the keys of the cells and the gateways when they are rotated",
+    apiGroups: [""],
+    resources: ["secrets"],
+    resourceNames: keyPowers.flatMap((power) => [keySecrets[power], nextSecretOf(power)]),
+    verbs: ["delete"],
+  },
 ];
 
 /** Permissions of the gateways in all namespaces. */
@@ -142,7 +167,7 @@ export const gatewayClusterRights: readonly Right[] = [
     verbs: ["create"],
   },
   {
-    why: "check whether a client may connect to a sandbox",
+    why: "check whether a client may connect to a sandbox or enter it",
     apiGroups: ["authorization.k8s.io"],
     resources: ["subjectaccessreviews"],
     verbs: ["create"],
@@ -159,6 +184,15 @@ export const gatewaySystemRights: readonly Right[] = [
     verbs: ["get"],
   },
 ];
+
+/** The further permission in `ramet-system` of gateways through which clients enter sandboxes. */
+export const gatewayExecRight: Right = {
+  why: "send the access token of a sandbox's guest for clients that may enter the sandbox",
+  apiGroups: [""],
+  resources: ["secrets"],
+  resourceNames: [guestKeySecret],
+  verbs: ["get"],
+};
 
 interface Rights {
   everywhere: readonly Right[];

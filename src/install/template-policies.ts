@@ -1,4 +1,5 @@
 import { type RestrictedField, restrictedFields, restrictedNames } from "../api/cell/template-policy.ts";
+import { quotaExample, quotaItemPattern } from "../api/quota/namespace-quota.ts";
 import { annotations } from "../api/names/labels.ts";
 import { group, rametGroup } from "../api/schema/kind.ts";
 import { admissionPolicy, mayCreateCells, type Validation } from "./admission-policy.ts";
@@ -40,6 +41,26 @@ export function templatePolicies(): Manifest[] {
         { expression: `${namesAllowedBy("object")}.all(name, name in ${knownNames})`, message: unknownName },
       ],
     }),
+    ...admissionPolicy({
+      name: "ramet-quota-annotation",
+      operations: written,
+      resources: ["namespaces"],
+      conditions: [
+        { name: "annotation-changed", expression: `oldObject == null || ${quota("object")} != ${quota("oldObject")}` },
+      ],
+      variables: [{ name: "items", expression: namesIn(quota("object")) }],
+      validations: [
+        {
+          expression: `variables.items.all(item, item.matches(${JSON.stringify(quotaItemPattern)}))`,
+          message: `The annotation ${annotations.quota} of the namespace has an invalid item: write it as ${quotaExample}`,
+        },
+        {
+          expression:
+            'variables.items.all(item, variables.items.exists_one(other, other.split("=")[0] == item.split("=")[0]))',
+          message: `The annotation ${annotations.quota} of the namespace sets a limit twice`,
+        },
+      ],
+    }),
     ...references("ramet-template-references", { apiGroup: group, resources: withTemplate, field: "template" }),
     ...references("ramet-recipe-references", { apiGroup: rametGroup, resources: ["namedsnapshots"], field: "recipe" }),
   ];
@@ -57,7 +78,16 @@ const knownNames = list(restrictedNames);
 const unknownName = `The annotation ${annotations.allowInTemplates} of the namespace names an unknown field: use only ${restrictedNames.join(", ")}`;
 
 function namesAllowedBy(namespace: string): string {
-  return `${annotation(namespace)}.orValue("").split(",").map(name, name.trim()).filter(name, name != "")`;
+  return namesIn(annotation(namespace));
+}
+
+/** The items of a comma-separated text. */
+function namesIn(optional: string): string {
+  return `${optional}.orValue("").split(",").map(name, name.trim()).filter(name, name != "")`;
+}
+
+function quota(namespace: string): string {
+  return `${namespace}.metadata.?annotations[?"${annotations.quota}"]`;
 }
 
 function annotation(namespace: string): string {

@@ -23,6 +23,7 @@ export const coreResources = {
     kind: "PersistentVolumeClaim",
     namespaced: true,
   },
+  serviceAccounts: { group: "", version: "v1", plural: "serviceaccounts", kind: "ServiceAccount", namespaced: true },
   leases: { group: "coordination.k8s.io", version: "v1", plural: "leases", kind: "Lease", namespaced: true },
   events: { group: "events.k8s.io", version: "v1", plural: "events", kind: "Event", namespaced: true },
   tokenReviews: {

@@ -1,5 +1,7 @@
 import { readFileSync, renameSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
 import * as z from "zod";
+import type { ClusterDirectory } from "./cluster-directory.ts";
 import { isProcessRunning, ProcessIdentity } from "./process-identity.ts";
 
 export const partStates = ["waiting", "starting", "running", "restarting", "stopping", "stopped"] as const;
@@ -47,4 +49,22 @@ export function writeStatus(path: string, status: ClusterStatus): void {
 /** Whether the status's supervisor is running. If not, it was killed. */
 export function isSupervised(status: ClusterStatus | undefined): status is ClusterStatus {
   return status !== undefined && isProcessRunning(status.supervisor);
+}
+
+/** The file to which a part of a cluster writes its process id when it is ready. The supervisor removes it first. */
+export function readyFilePath(directory: ClusterDirectory, part: string): string {
+  return join(directory.path, `${part}.ready`);
+}
+
+export function writeReadyFile(path: string): void {
+  writeFileSync(`${path}.new`, String(process.pid));
+  renameSync(`${path}.new`, path);
+}
+
+export function isReadyFileOf(path: string, pid: number): boolean {
+  try {
+    return readFileSync(path, "utf8") === String(pid);
+  } catch {
+    return false;
+  }
 }

@@ -1,14 +1,16 @@
 import { createHash } from "node:crypto";
-import { readdir } from "node:fs/promises";
+import { readdir, stat } from "node:fs/promises";
+import { join } from "node:path";
 import * as z from "zod";
 import { ContainerSpec } from "../api/cell/cell-api.ts";
-import { Digest } from "../api/cell/grant.ts";
+import { Digest, Envelope } from "../api/cell/grant.ts";
 import { Contents } from "../api/schema/metadata.ts";
 import { canonicalJson } from "../base/canonical-json.ts";
 import { RametError } from "../base/errors.ts";
 import { CheckpointId, type CheckpointRef, NamespaceName } from "./checkpoint-id.ts";
 
-const manifestVersion = 1;
+/** Version 2 is encrypted. Others have version 1, so that earlier releases can read them. */
+const manifestVersion = 2;
 
 /** The name of a file in a checkpoint: one path component without characters that are special to a shell or a driver. */
 export const FileName = z
@@ -42,7 +44,7 @@ const Engine = z.object({
 
 /** The content of a checkpoint and the needs of its restore. A published manifest never changes. */
 export const Manifest = z.object({
-  v: z.literal(manifestVersion),
+  v: z.literal([1, manifestVersion]),
   namespace: NamespaceName,
   checkpointId: CheckpointId,
   contents: Contents,
@@ -60,6 +62,8 @@ export const Manifest = z.object({
   consistency: z.enum(["crash", "quiesced", "atomic"]),
   /** How many identities the captured memory has had. Absent if unknown. */
   generation: z.number().int().min(1).optional(),
+  /** Absent: the content is not encrypted. The sizes and digests are those of the encrypted files. */
+  encryption: Envelope.optional(),
 });
 export type Manifest = z.infer<typeof Manifest>;
 
@@ -73,7 +77,7 @@ export function manifestFrom(ref: CheckpointRef, files: ManifestFile[], draft: M
   const { env, ...container } = draft.container;
   const result = Manifest.safeParse({
     ...draft,
-    v: manifestVersion,
+    v: draft.encryption === undefined ? 1 : manifestVersion,
     ...ref,
     files: files.toSorted((a, b) => (a.name < b.name ? -1 : 1)),
     container: { ...container, envNames: env.map((variable) => variable.name).sort() },
@@ -171,6 +175,13 @@ export async function imageFiles(imagePath: string): Promise<string[]> {
   }
   if (entries.length === 0) throw new RametError("InvalidArgument", "cannot publish the checkpoint: it has no files");
   return entries.map((entry) => entry.name).sort();
+}
+
+/** The size of the files that a capture has written. */
+export async function stagedBytes(imagePath: string): Promise<number> {
+  const names = await imageFiles(imagePath);
+  const sizes = await Promise.all(names.map(async (name) => (await stat(join(imagePath, name))).size));
+  return sizes.reduce((sum, size) => sum + size, 0);
 }
 
 export function invalidFile(name: string, why: string): RametError {

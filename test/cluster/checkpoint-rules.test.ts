@@ -1,8 +1,9 @@
-import { readdir } from "node:fs/promises";
+import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { RametError } from "../../src/base/errors.ts";
-import { gate, inPhase, RulesWorld, template } from "./rules-world.ts";
+import { coreResources } from "../../src/kube/resource-ref.ts";
+import { gate, inPhase, reasonOf, restoreFrom, RulesWorld, template } from "./rules-world.ts";
 
 /** Tests the rules and faults of checkpoints on a real API server, with stand-in cells that a test can block and fail. */
 const world = new RulesWorld();
@@ -171,4 +172,115 @@ it("deletes a checkpoint after its time to live", async () => {
   await world.create("Checkpoint", "c", { podName: "a", ttlAfterFinished: "1s" });
   await world.checkpoint("c", inPhase("Succeeded"));
   await world.cluster.untilDeleted("checkpoints", world.at("c"));
+});
+
+const ofQuota = "ramet.dev/quota of the namespace [QuotaExceeded]";
+
+it("takes a checkpoint beyond the number of a quota when another one was deleted or the quota was raised", async () => {
+  await world.inNewNamespace();
+  await world.quota("checkpoints=1");
+  await world.running("a");
+  await world.taken("first", "a");
+  await world.create("Checkpoint", "second", { podName: "a" });
+  const { status } = await world.checkpoint("second", inPhase("Failed", "Succeeded"));
+  expect(status?.message).toBe(
+    `The checkpoint was not taken: the namespace ${world.namespace} uses 1 of 1 of its quota checkpoints. Delete checkpoints that you do not need, or let an administrator raise checkpoints in the annotation ${ofQuota}`,
+  );
+  expect(status?.conditions).toMatchObject([{ type: "WithinQuota", status: "False", reason: "QuotaExceeded" }]);
+  await world.cluster.seen.checkpoints.resource.delete({ namespace: world.namespace, name: "first" });
+  await world.cluster.untilDeleted("checkpoints", world.at("first"));
+  await world.taken("third", "a");
+  await world.quota("checkpoints=2");
+  await world.taken("fourth", "a");
+});
+
+it("counts one place of a quota once, whatever the cache shows and after a restart", async () => {
+  await world.inNewNamespace();
+  await world.quota("checkpoints=1");
+  const names = ["a", "b", "c"];
+  for (const name of names) await world.running(name);
+  await Promise.all(names.map((name) => world.create("Checkpoint", name, { podName: name })));
+  const ended = await Promise.all(names.map((name) => world.checkpoint(name, inPhase("Failed", "Succeeded"))));
+  expect(ended.map(({ status }) => status?.phase).sort()).toEqual(["Failed", "Failed", "Succeeded"]);
+  await world.cluster.restartControllers();
+  await world.create("Checkpoint", "after", { podName: "a" });
+  expect((await world.checkpoint("after", inPhase("Failed", "Succeeded"))).status?.phase).toBe("Failed");
+});
+
+it("keeps a sandbox running if its pause would exceed the bytes of a quota, and nothing of it in the store", async () => {
+  await world.inNewNamespace();
+  await world.running("a");
+  await world.quota("storeBytes=1");
+  await world.patch("a", { paused: true });
+  const { status } = await world.sandbox("a", (now) => reasonOf(now, "SandboxPaused") === "CheckpointFailed");
+  expect(status?.phase).toBe("Running");
+  const message = status?.conditions?.find(({ type }) => type === "SandboxPaused")?.message;
+  expect(message).toContain("uses 0 B of 1 B of its quota storeBytes");
+  expect(world.node.cells.get(world.at("a"))!.state.phase).toBe("running");
+  expect(await readdir(join(world.cluster.storePath, world.namespace, "checkpoints"))).toEqual([]);
+});
+
+it("removes a checkpoint that exceeds the bytes of a quota when its size is known", async () => {
+  await world.inNewNamespace();
+  await world.running("a");
+  await world.running("b");
+  const id = await world.taken("first", "a");
+  const used = (await readdir(join(world.cluster.storePath, world.namespace, "checkpoints"))).length;
+  expect(used).toBe(1);
+  await world.quota("storeBytes=5");
+  await world.create("Checkpoint", "full", { podName: "b" });
+  const full = await world.checkpoint("full", inPhase("Failed", "Succeeded"));
+  expect(full.status?.message).toContain("uses 4 B of 5 B of its quota storeBytes");
+  world.node.cells.get(world.at("b"))!.behaviour.ignoresMaxBytes = true;
+  await world.create("Checkpoint", "late", { podName: "b" });
+  const late = await world.checkpoint("late", inPhase("Failed", "Succeeded"));
+  expect(late.status?.message).toContain("uses 8 B of 5 B of its quota storeBytes");
+  expect(late.status?.ramet).toBeUndefined();
+  expect(await readdir(join(world.cluster.storePath, world.namespace, "checkpoints"))).toEqual([id]);
+});
+
+it("takes no checkpoint while the quota cannot be read, and names the annotation", async () => {
+  await world.inNewNamespace();
+  await world.running("a");
+  await world.quota("checkpoint=5");
+  await world.create("Checkpoint", "c", { podName: "a" });
+  const { status } = await world.checkpoint("c", inPhase("Failed", "Succeeded"));
+  expect(status?.message).toContain("has an invalid item: checkpoint=5");
+});
+
+it("encrypts the checkpoints of a namespace with the key of a Secret, which can be replaced", async () => {
+  world.options.encryptionSecret = "none";
+  await world.cluster.restartControllers();
+  await world.inNewNamespace();
+  await world.annotateNamespace("ramet.dev/encryption-secret", "team-keys");
+  await world.running("a");
+  await world.create("Checkpoint", "early", { podName: "a" });
+  const early = await world.checkpoint("early", inPhase("Failed", "Succeeded"));
+  expect(early.status?.message).toBe(
+    "The key for checkpoints cannot be used: the Secret team-keys in the namespace ramet-system does not exist. Create the Secret, or restore its keys from your backup [KeyUnavailable]",
+  );
+  const keys = (data: Record<string, string | null>) =>
+    world.cluster.client
+      .resource(coreResources.secrets)
+      .apply(
+        { apiVersion: "v1", kind: "Secret", metadata: { name: "team-keys", namespace: "ramet-system" }, data },
+        { fieldManager: "test", force: true },
+      );
+  const [k1, k2] = [1, 2].map((byte) => Buffer.alloc(32, byte).toString("base64"));
+  const current = (name: string) => Buffer.from(`${name}\n`).toString("base64");
+  await keys({ current: current("k1"), k1: k1! });
+  const first = await world.taken("first", "a");
+  await keys({ current: current("k2"), k1: k1!, k2: k2! });
+  const second = await world.taken("second", "a");
+  for (const id of [first, second]) {
+    const image = join(world.cluster.storePath, world.namespace, "checkpoints", id, "image", "checkpoint.img");
+    expect((await readFile(image)).includes("of a")).toBe(false);
+    await world.create("Sandbox", `of-${id}`, { template }, { [restoreFrom]: id });
+    await world.sandbox(`of-${id}`, inPhase("Running", "Failed"));
+    expect(world.node.cells.get(world.at(`of-${id}`))).toMatchObject({ restored: id, content: "of a" });
+  }
+  await keys({ current: current("k2"), k2: k2! });
+  await world.create("Sandbox", "late", { template }, { [restoreFrom]: first });
+  const { status } = await world.sandbox("late", inPhase("Failed"));
+  expect(status?.message).toContain("the key k1 of the Secret team-keys in the namespace ramet-system does not exist");
 });

@@ -74,6 +74,8 @@ it("claims ready sandboxes with the requested fields, and refills the set", asyn
     const sandbox = await cluster.sandbox(at(name), isClaimed);
     expect(sandbox.metadata.labels).toMatchObject({ task: "7", [labels.claimName]: "c" });
     expect(sandbox.metadata.annotations).toMatchObject({ note: "n", [annotations.owner]: done.metadata.uid });
+    expect(sandbox.metadata.annotations).toHaveProperty([annotations.sealedInitRequest]);
+    expect(sandbox.metadata.annotations).not.toHaveProperty([annotations.initRuntimeRequest]);
     expect(sandbox.spec.shutdownTime).toBe("2036-01-01T00:00:00Z");
     expect(node.cells.get(at(name))?.identity?.environment).toEqual({ A: "1", B: "2" });
   }

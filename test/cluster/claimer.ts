@@ -4,7 +4,7 @@ import { SandboxSet } from "../../src/api/kinds/sandbox-set.ts";
 import { setRevision } from "../../src/api/set/set-revision.ts";
 import { setSandbox } from "../../src/api/set/set-sandbox.ts";
 import { claimSandbox, type ClaimParts } from "../../src/claim/claim-sandbox.ts";
-import { FairTurns } from "../../src/claim/fair-turns.ts";
+import { FairTurns } from "../../src/base/fair-turns.ts";
 import { Stock } from "../../src/claim/stock.ts";
 import type { ClaimRequest } from "../../src/claim/request.ts";
 import { sandboxResources } from "../../src/controllers/common/resources.ts";

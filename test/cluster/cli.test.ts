@@ -1,73 +1,26 @@
-import { spawn, type ChildProcess } from "node:child_process";
-import { once } from "node:events";
+import { randomBytes } from "node:crypto";
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { Sandbox, sandboxKind } from "../../src/api/kinds/sandbox.ts";
 import { refOf } from "../../src/cli/cluster/cluster.ts";
-import { memoryIo } from "../setup/memory-io.ts";
-import { runProgram } from "../../src/cli/program.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
 import { connectionFromKubeconfig } from "../../src/kube/kubeconfig.ts";
-import { builtPrograms } from "../setup/built-package.ts";
-import { serviceAccounts, tokenOf } from "../setup/service-accounts.ts";
-
-interface Outcome {
-  exitCode: number | null;
-  stdout: string;
-  stderr: string;
-}
+import { accountToken, allowToReach } from "../setup/gateway.ts";
+import { tokenOf, writeKubeconfig } from "../setup/service-accounts.ts";
+import { CliHome } from "./cli-home.ts";
 
 let home: string;
+let cli: CliHome;
 let client: KubeClient;
-
-/** Runs the real program as a process, on its own cluster. */
-async function ramet(
-  args: readonly string[],
-  input = "",
-  onFirstOutput: (child: ChildProcess) => void = () => undefined,
-): Promise<Outcome> {
-  const [program, main] = builtPrograms.ramet;
-  const child = spawn(program, [main, ...args], {
-    env: { PATH: process.env["PATH"], HOME: home, XDG_DATA_HOME: home, ...cachesOf(process.env) },
-  });
-  const outcome: Outcome = { exitCode: null, stdout: "", stderr: "" };
-  child.stdout.on("data", (chunk: Buffer) => (outcome.stdout += chunk.toString()));
-  child.stdout.once("data", () => {
-    onFirstOutput(child);
-  });
-  child.stderr.on("data", (chunk: Buffer) => (outcome.stderr += chunk.toString()));
-  child.stdin.on("error", () => undefined).end(input);
-  await once(child, "close");
-  return { ...outcome, exitCode: child.exitCode };
-}
-
-/** Shares the machine's tools and images and the run's compile cache; everything else belongs to the test. */
-function cachesOf({ XDG_CACHE_HOME, HOME = "", NODE_COMPILE_CACHE }: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
-  return { XDG_CACHE_HOME: XDG_CACHE_HOME ?? join(HOME, ".cache"), NODE_COMPILE_CACHE };
-}
-
-/** Runs the same command in this process, with in-memory streams. */
-function inProcess(args: string[], options: Parameters<typeof memoryIo>[0] = {}) {
-  const io = memoryIo({ ...options, environment: { HOME: home, XDG_DATA_HOME: home } });
-  const ended = runProgram(io, args).then((exitCode) => ({
-    exitCode,
-    stdout: io.written("stdout"),
-    stderr: io.written("stderr"),
-  }));
-  return { io, ended };
-}
-
-async function exec(sandbox: string, ...command: string[]): Promise<string> {
-  const { exitCode, stdout, stderr } = await ramet(["sandbox", "exec", sandbox, "--", ...command]);
-  expect(stderr).toBe("");
-  expect(exitCode).toBe(0);
-  return stdout.trim();
-}
+const ramet = (...call: Parameters<CliHome["ramet"]>) => cli.ramet(...call);
+const exec = (...call: Parameters<CliHome["exec"]>) => cli.exec(...call);
+const inProcess = (...call: Parameters<CliHome["inProcess"]>) => cli.inProcess(...call);
 
 beforeAll(async () => {
   home = await mkdtemp(join(tmpdir(), "ramet-cli-"));
+  cli = new CliHome(home);
   const up = await ramet(["local", "up"]);
   expect(up.exitCode, up.stderr).toBe(0);
   const path = up.stdout.replace("export KUBECONFIG=", "").trim();
@@ -193,16 +146,93 @@ describe("ramet sandbox exec", () => {
     expect((await ramet(["sandbox", "cp", "a:/missing", home])).exitCode).toBe(3);
   });
 
-  it("rejects a caller that cannot read the cell key", async () => {
-    const token = await limitedToken();
-    const kubeconfig = join(home, "limited");
-    const admin = await readFile(join(home, "ramet/default/kubeconfig"), "utf8");
-    await writeFile(kubeconfig, limitedKubeconfig(admin, token));
-    const refused = await ramet(["sandbox", "exec", "--kubeconfig", kubeconfig, "a", "--", "true"]);
+  it("copies large files through the gateway without a change", async () => {
+    const [large, back] = [join(home, "large"), join(home, "large-back")];
+    await writeFile(large, randomBytes(48 * 1024 * 1024));
+    expect(await ramet(["sandbox", "cp", large, "a:/tmp/large"])).toMatchObject({ exitCode: 0, stderr: "" });
+    expect(await ramet(["sandbox", "cp", "a:/tmp/large", back])).toMatchObject({ exitCode: 0, stderr: "" });
+    expect((await readFile(back)).equals(await readFile(large))).toBe(true);
+    await exec("a", "rm", "/tmp/large");
+  });
+
+  it("connects to the Pod with --direct, and with nothing else", async () => {
+    const direct = await ramet(["sandbox", "exec", "--direct", "a", "--", "echo", "direct"]);
+    expect(direct).toEqual({ exitCode: 0, stdout: "direct\n", stderr: "" });
+    const elsewhere = await ramet(["sandbox", "exec", "--gateway", "http://127.0.0.1:1", "a", "--", "true"]);
+    expect(elsewhere).toMatchObject({ exitCode: 1, stdout: "" });
+    expect(elsewhere.stderr).toContain("Cannot connect to the gateway http://127.0.0.1:1");
+  });
+
+  it("enters a sandbox whose name contains --", async () => {
+    await ramet(["sandbox", "create", "--template", "python", "--name", "a--b"]);
+    expect(await exec("a--b", "hostname")).toBe("a--b");
+    await ramet(["sandbox", "rm", "a--b"]);
+  });
+});
+
+describe("a user with only the verb create on sandboxes/exec in one namespace", () => {
+  const runner = { namespace: "default", name: "runner" };
+  let kubeconfig: string;
+  let flags: string[];
+
+  beforeAll(async () => {
+    const forGateways = join(home, "gateway-token");
+    await writeFile(forGateways, await accountToken(client, runner));
+    await allowToReach(client, "default", runner, "exec");
+    kubeconfig = await kubeconfigOf(await tokenOf(client, runner));
+    flags = ["--kubeconfig", kubeconfig, "--token-file", forGateways];
+  });
+
+  it("runs commands and copies files", async () => {
+    const command = ["sandbox", "exec", ...flags, "-i", "a", "--", "sh", "-c", "cat; id -u"];
+    expect(await ramet(command, "in\n")).toEqual({ exitCode: 0, stdout: "in\n0\n", stderr: "" });
+    expect((await ramet(["sandbox", "cp", ...flags, "-", "a:/tmp/of-runner"], "copied")).exitCode).toBe(0);
+    expect((await ramet(["sandbox", "cp", ...flags, "a:/tmp/of-runner", "-"])).stdout).toBe("copied");
+    const missing = await ramet(["sandbox", "exec", ...flags, "missing", "--", "true"]);
+    expect(missing).toMatchObject({ exitCode: 3, stderr: expect.stringContaining("[NotFound]") as string });
+  });
+
+  it("prints and follows the log of a sandbox until it ends", async () => {
+    const container = { name: "main", image: "python", command: ["sh", "-c", "echo hello; exec sleep infinity"] };
+    const metadata = { namespace: "default", name: "talker" };
+    const spec = { template: { spec: { containers: [container] } } };
+    const sandboxes = client.resource(refOf(sandboxKind));
+    await sandboxes.create({ apiVersion: "agents.kruise.io/v1alpha1", kind: "Sandbox", metadata, spec });
+    const logs = (...args: string[]) => ["sandbox", "logs", ...flags, "talker", ...args];
+    const answer = async () => (await ramet(logs("--tail", "1", "--since", "1h"))).stdout;
+    await expect.poll(answer, { timeout: 30_000 }).toBe("hello\n");
+    const ended = ramet(logs("-f"), "", () => void sandboxes.delete(metadata));
+    expect(await ended).toMatchObject({ stdout: "hello\n" });
+    expect(await ramet(["sandbox", "logs", ...flags, "-n", "other", "a"])).toMatchObject({
+      exitCode: 1,
+      stderr: expect.stringContaining("[Forbidden]") as string,
+    });
+  });
+
+  it("is refused in other namespaces, for --direct, and without the verb", async () => {
+    const refusal = async (...args: string[]) => {
+      const { exitCode, stderr } = await ramet(["sandbox", "exec", ...args, "a", "--", "true"]);
+      return `${exitCode} ${stderr}`;
+    };
+    expect(await refusal(...flags, "-n", "other")).toMatch(
+      /^1 .*default:runner is not allowed to enter the sandbox a in other\nGrant the verb create on sandboxes\/exec.*\[Forbidden\]/s,
+    );
+    expect(await refusal("--kubeconfig", kubeconfig, "--direct")).toMatch(/^1 .*\[Forbidden\]/s);
+    await accountToken(client, { namespace: "default", name: "none" });
+    expect(await refusal("--as-service-account", "none")).toMatch(/^1 .*default:none is not allowed.*\[Forbidden\]/s);
+  });
+
+  it("needs a token of a service account for gateways", async () => {
+    const own = ["sandbox", "exec", "--kubeconfig", kubeconfig, "a", "--", "true"];
+    const refused = await ramet(own);
     expect(refused.exitCode).toBe(1);
-    expect(refused.stderr).toContain("Cannot enter the sandbox");
-    expect(refused.stderr).toContain("Secret ramet-cell-key");
-    expect(refused.stderr).toContain("[Forbidden]");
+    expect(refused.stderr).toMatch(
+      /Ask for the verb create on serviceaccounts\/token with the name runner.*\[Forbidden\]/s,
+    );
+    // The administrator may request a token of every account.
+    expect((await ramet(["sandbox", "exec", "--as-service-account", "runner", "a", "--", "true"])).exitCode).toBe(0);
+    await allowTokens(runner);
+    await expect.poll(async () => (await ramet(own)).exitCode, { timeout: 10_000 }).toBe(0);
   });
 });
 
@@ -257,31 +287,29 @@ describe("waiting", () => {
   });
 });
 
-/** The token of an account that can read and create sandboxes but not Secrets. */
-async function limitedToken(): Promise<string> {
-  const rbac = { group: "rbac.authorization.k8s.io", version: "v1", namespaced: false };
-  const roles = client.resource({ ...rbac, plural: "clusterroles", kind: "ClusterRole" });
-  const bindings = client.resource({ ...rbac, plural: "clusterrolebindings", kind: "ClusterRoleBinding" });
-  const metadata = { name: "limited", namespace: "default" };
-  await client.resource(serviceAccounts).create({ apiVersion: "v1", kind: "ServiceAccount", metadata });
-  await roles.create({
-    apiVersion: "rbac.authorization.k8s.io/v1",
-    kind: "ClusterRole",
-    metadata: { name: "limited" },
-    rules: [{ apiGroups: ["agents.kruise.io"], resources: ["*"], verbs: ["*"] }],
+/** Allows a service account to request its own tokens. */
+async function allowTokens({ namespace, name }: { namespace: string; name: string }): Promise<void> {
+  const apiGroup = "rbac.authorization.k8s.io";
+  const apiVersion = `${apiGroup}/v1`;
+  const metadata = { namespace, name: `${name}-tokens` };
+  const rules = [{ apiGroups: [""], resources: ["serviceaccounts/token"], resourceNames: [name], verbs: ["create"] }];
+  const subjects = [{ kind: "ServiceAccount", namespace, name }];
+  const roleRef = { apiGroup, kind: "Role", name: metadata.name };
+  const resource = (plural: string, kind: string) =>
+    client.resource({ group: apiGroup, version: "v1", plural, kind, namespaced: true });
+  await resource("roles", "Role").create({ apiVersion, kind: "Role", metadata, rules });
+  await resource("rolebindings", "RoleBinding").create({
+    apiVersion,
+    kind: "RoleBinding",
+    metadata,
+    roleRef,
+    subjects,
   });
-  await bindings.create({
-    apiVersion: "rbac.authorization.k8s.io/v1",
-    kind: "ClusterRoleBinding",
-    metadata: { name: "limited" },
-    roleRef: { apiGroup: "rbac.authorization.k8s.io", kind: "ClusterRole", name: "limited" },
-    subjects: [{ kind: "ServiceAccount", ...metadata }],
-  });
-  return tokenOf(client, metadata);
 }
 
-function limitedKubeconfig(admin: string, token: string): string {
-  return admin
-    .replace(/^( *)client-certificate-data:.*$/m, `$1token: ${token}`)
-    .replace(/^ *client-key-data:.*\n/m, "");
+/** Writes the cluster's kubeconfig with another user. */
+async function kubeconfigOf(token: string): Promise<string> {
+  const path = join(home, "limited");
+  await writeKubeconfig(path, { like: join(home, "ramet/default/kubeconfig"), user: { token } });
+  return path;
 }

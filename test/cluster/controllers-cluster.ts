@@ -23,6 +23,10 @@ export interface ClusterOptions {
   startNode: (context: NodeContext) => Promise<{ stopped: Promise<void> }>;
   /** Allowed egress of sandboxes. @default the controllers' default */
   egress?: RunControllersOptions["egress"];
+  /** Read at each start of the controllers. @default checkpoints are not encrypted */
+  encryptionSecret?: RunControllersOptions["encryptionSecret"];
+  /** @default the controllers' default */
+  keyRotation?: RunControllersOptions["keyRotation"];
   /** Store of the checkpoints. @default a directory */
   store?: CheckpointStore;
   /** Backends other than `cell`; read at each start of the controllers. @default none */
@@ -101,6 +105,8 @@ export async function openCluster(options: ClusterOptions): Promise<Cluster> {
       cellImage: "ramet.dev/cell:test",
       installCrds: true,
       ...(egress && { egress }),
+      ...(options.encryptionSecret !== undefined && { encryptionSecret: options.encryptionSecret }),
+      ...(options.keyRotation && { keyRotation: options.keyRotation }),
       ...(options.backends && { backends: [...options.backends] }),
       log,
       onReady: () => {

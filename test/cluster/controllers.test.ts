@@ -70,9 +70,13 @@ it("runs a sandbox, captures it with its memory, and restores it in a clone with
   const credentials = await clusterCredentials(cluster.client);
   expect(credentials.guestToken(source.metadata.uid)).not.toBe(credentials.guestToken(clone.metadata.uid));
   const cells = new CellClient(credentials.key);
-  const state = await cells.state({ ip: clone.status?.sandboxIp ?? "", sandboxUid: clone.metadata.uid });
+  const cell = { ip: clone.status?.sandboxIp ?? "", sandboxUid: clone.metadata.uid };
+  const cellKey = clone.status?.ramet?.cellKey;
+  expect(cellKey).toMatch(/^[\w-]{43}$/);
+  expect(await cells.state({ ...cell, cellKey })).toMatchObject({ phase: "running", ready: true });
+  const ofAnother = cells.state({ ...cell, cellKey: source.status?.ramet?.cellKey });
+  await expect(ofAnother).rejects.toMatchObject({ code: "CellNotProven" });
   cells.close();
-  expect(state).toMatchObject({ phase: "running", ready: true });
 });
 
 it("reports when a clone with much memory has loaded all of it, also if the controllers restart meanwhile", async () => {

@@ -16,12 +16,14 @@ const apiVersion = "agents.kruise.io/v1alpha1";
 const egress = "ramet.dev/egress";
 const deny = JSON.stringify({ default: "deny" });
 
+/** The rules of the runtime, which the controllers read when they start. */
+const rules = { allow: [address] };
 let cluster: Cluster;
 let world: { port: number; sockets: Socket[]; close: () => void };
 
 beforeAll(async () => {
   world = await openWorld(address);
-  cluster = await openCluster({ startNode: realNode(), egress: { allow: [address] } });
+  cluster = await openCluster({ startNode: realNode(), egress: rules });
   await cluster.namespace("t");
 });
 afterAll(async () => {
@@ -117,6 +119,33 @@ describe("egress rules", () => {
       .toBe("Completed");
     const claimed = cluster.seen.sandboxes.store.list().find(({ metadata }) => metadata.annotations?.[egress] === deny);
     expect(await ask(claimed?.metadata.name ?? "")).toBe("denied");
+  });
+
+  it("of a changed template apply to the running sandboxes that name it", async () => {
+    const at = { name: "python", namespace: "t" };
+    await create("SandboxTemplate", at.name, { spec: { template: template() } });
+    await create("Sandbox", "follower", { spec: { templateRef: { name: at.name } } });
+    expect(await ask("follower")).toBe("ok");
+    const before = await cluster.sandbox("t/follower", () => true);
+    const templates = cluster.seen.templates.resource;
+    const setRules = (value: string | null) =>
+      templates.mergePatch(at, { spec: { template: { metadata: { annotations: { [egress]: value } } } } });
+    await setRules(deny);
+    await cluster.sandbox("t/follower", ({ status }) => applied(status)?.status === "True");
+    expect(await ask("follower")).toBe("denied");
+    await setRules(null);
+    const after = await cluster.sandbox("t/follower", ({ status }) => applied(status) === undefined);
+    expect(await ask("follower")).toBe("ok");
+    expect(after.status?.podInfo?.podUID).toBe(before.status?.podInfo?.podUID);
+  });
+
+  it("of the runtime apply to running sandboxes when the controllers restart with them", async () => {
+    rules.allow.length = 0;
+    await cluster.restartControllers();
+    await expect.poll(() => ask("a"), { timeout: 20_000 }).toBe("denied");
+    rules.allow.push(address);
+    await cluster.restartControllers();
+    await expect.poll(() => ask("a"), { timeout: 20_000 }).toBe("ok");
   });
 
   it("of a namespace apply to its sandboxes", async () => {

@@ -6,10 +6,11 @@ export const programPort = 9000;
  * - `/headers` returns the request headers, `/cookies` sets two cookies, `POST` returns the digest of the body.
  * - `/events` streams an event, and a second one after a request for `/next`. `/endless` streams until the client disconnects.
  * - `/disconnected` returns how many clients of `/endless` have disconnected.
+ * - `/metadata` returns "denied" if the program cannot connect to a metadata service.
  * - `/broken` closes the connection in the middle of a response. `/ws` is a WebSocket that echoes short messages.
  */
 export const program = `
-import base64, hashlib, http.server, json, socketserver, threading
+import base64, hashlib, http.server, json, socket, socketserver, threading
 proceed, disconnected = threading.Event(), []
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
@@ -36,6 +37,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
         elif self.path == "/cookies": self.answer(b"", [("set-cookie", "a=1"), ("set-cookie", "b=2"), ("connection", "x-own"), ("x-own", "1")])
         elif self.path == "/next": proceed.set(); self.answer(b"")
         elif self.path == "/disconnected": self.answer(str(len(disconnected)).encode())
+        elif self.path == "/metadata":
+            try:
+                socket.create_connection(("169.254.169.254", 80), timeout=20).recv(1)
+                self.answer(b"connected")
+            except OSError: self.answer(b"denied")
         elif self.path == "/events":
             self.send_response(200); self.send_header("transfer-encoding", "chunked"); self.end_headers()
             self.chunk(b"one")

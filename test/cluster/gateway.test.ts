@@ -5,6 +5,7 @@ import { Readable } from "node:stream";
 import { request, WebSocket } from "undici";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import type { Sandbox } from "../../src/api/kinds/sandbox.ts";
+import { EgressReport, reportsPort } from "../../src/api/cell/cell-api.ts";
 import { systemClock } from "../../src/base/clock.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
 import { ApiLine } from "./api-line.ts";
@@ -75,6 +76,27 @@ it("requires a token for gateways and the permission for the sandbox", async () 
   expect(await refusal(ask(gateway, { id: "t--none", port: 1 }, { token: unauthorized }))).toEqual([403, "Forbidden"]);
   expect(await refusal(ask(gateway, { id: "t--none", port: 1 }))).toEqual([401, "Unauthorized"]);
   expect((await askWeb({ path: "/disconnected" })).status).toBe(200);
+});
+
+it("serves a sandbox's egress report to clients that may connect to it", async () => {
+  const to = { id: at.id, port: reportsPort };
+  const { status, text } = await askWeb({}, to);
+  expect(status).toBe(200);
+  const before = EgressReport.parse(JSON.parse(text));
+  expect((await askWeb({ path: "/metadata" })).text).toBe("denied");
+  const after = EgressReport.parse(JSON.parse((await askWeb({}, to)).text));
+  expect(after.connections.denied).toBe(before.connections.denied + 1);
+  expect(after.refused[0]).toMatchObject({ what: "connection to 169.254.169.254:80" });
+  const metrics = (await askWeb({ path: "/metrics" }, to)).text;
+  expect(metrics).toContain(`ramet_egress_connections_total{result="denied"} ${after.connections.denied}\n`);
+  expect(await refusal(ask(gateway, to))).toEqual([401, "Unauthorized"]);
+});
+
+it("serves a sandbox's log only to clients that may enter it", async () => {
+  const to = { id: at.id, port: reportsPort };
+  expect(await refusal(askWeb({ path: "/logs" }, to))).toEqual([403, "Forbidden"]);
+  // As a server that normalizes paths could read it.
+  expect(await refusal(askWeb({ path: "/./logs" }, to))).toEqual([403, "Forbidden"]);
 });
 
 it("finds a sandbox by its UID and by host name", async () => {
@@ -182,6 +204,30 @@ it("reports an unreachable destination with its own status and code", async () =
   }
   expect(await request(`http://127.0.0.1:${gateway.port}/healthz`)).toMatchObject({ statusCode: 200 });
   expect(await request(`http://127.0.0.1:${gateway.port}/`)).toMatchObject({ statusCode: 400 });
+});
+
+it("lets a client with only the right exec use the guest of sandboxes in its namespace, and nothing else", async () => {
+  const runner = { namespace, name: "runner" };
+  const own = await accountToken(cluster.client, runner);
+  await allowToReach(cluster.client, namespace, runner, "exec");
+  const guest = { ...at, port: 49983 };
+  const path = "/files?path=/tmp/from-gateway";
+  const body = randomBytes(5 * 1024 * 1024);
+  const upload = { token: own, method: "POST", path, body, headers: { "content-type": "application/octet-stream" } };
+  expect((await ask(gateway, guest, upload)).status).toBe(200);
+  const back = await request(`http://127.0.0.1:${gateway.port}${path}`, {
+    headers: { ...headers(), "e2b-sandbox-port": "49983", "ramet-access-token": own },
+  });
+  expect(Buffer.from(await back.body.arrayBuffer()).equals(body)).toBe(true);
+  expect(JSON.stringify(back.headers)).not.toContain("access-token");
+  // The client with only the right proxy needs the sandbox's own token.
+  expect((await ask(gateway, guest, { token, path })).status).toBe(401);
+  expect(await refusal(ask(gateway, at, { token: own }))).toEqual([403, "Forbidden"]);
+  expect(await refusal(ask(gateway, { id: "other--web", port: 49983 }, { token: own, path }))).toEqual([
+    403,
+    "Forbidden",
+  ]);
+  expect(await refusal(ask(gateway, guest, { token: own, method: "POST", path: "/init" }))).toEqual([403, "Forbidden"]);
 });
 
 it("opens a new connection after a checkpoint has broken the pooled ones", async () => {

@@ -38,10 +38,11 @@ export class TestCluster {
     return { ...process.env, XDG_DATA_HOME: this.#home, ...own };
   }
 
-  async up(): Promise<UpResult> {
+  /** @param program the command of the cluster's parts */
+  async up(program: readonly string[] = builtPrograms.part): Promise<UpResult> {
     const signal = AbortSignal.timeout(180_000);
     const prepared = await prepareCluster({ name: "test", clock: systemClock, signal, progress: () => undefined });
-    const setting = { ...prepared, program: [...builtPrograms.part], cell: [...builtPrograms.cell] };
+    const setting = { ...prepared, program: [...program], cell: [...builtPrograms.cell] };
     const { environment } = this;
     return startCluster({ directory: this.directory, setting, clock: systemClock, signal, environment });
   }

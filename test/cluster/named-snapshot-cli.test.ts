@@ -3,6 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { stringify } from "yaml";
+import { accountToken, allowToReach, startGateway, type RunningGateway } from "../setup/gateway.ts";
 import { memoryIo } from "../setup/memory-io.ts";
 import { runProgram } from "../../src/cli/program.ts";
 import { openSnapshotWorld, type SnapshotWorld } from "./named-snapshot-world.ts";
@@ -10,12 +11,21 @@ import { openSnapshotWorld, type SnapshotWorld } from "./named-snapshot-world.ts
 /** Tests the named snapshot commands with real cells. */
 let world: SnapshotWorld;
 let directory: string;
+let gateway: RunningGateway;
+let token: string;
 
 beforeAll(async () => {
   world = await openSnapshotWorld();
+  const { client } = world.cluster;
+  const account = { namespace: "t", name: "follower" };
+  gateway = await startGateway(client);
+  token = await accountToken(client, account);
+  await allowToReach(client, "t", account, "exec");
   directory = await mkdtemp(join(tmpdir(), "ramet-snapshots-"));
 });
 afterAll(async () => {
+  gateway.end();
+  await gateway.ended;
   await rm(directory, { recursive: true, force: true });
   await world.close();
 });
@@ -23,7 +33,12 @@ afterAll(async () => {
 /** Starts a command; `ended` resolves to its exit code. */
 function start(...args: string[]) {
   const io = memoryIo({
-    environment: { HOME: directory, KUBECONFIG: world.cluster.kubeconfigPath },
+    environment: {
+      HOME: directory,
+      KUBECONFIG: world.cluster.kubeconfigPath,
+      RAMET_GATEWAY: `http://127.0.0.1:${gateway.port}`,
+      RAMET_GATEWAY_TOKEN: token,
+    },
     progressIsSeen: true,
   });
   return { io, ended: runProgram(io, [...args, "-n", "t"]) };

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
-import type { NamedSnapshotManifest } from "../../src/api/kinds/named-snapshot.ts";
+import type { NamedSnapshot, NamedSnapshotManifest } from "../../src/api/kinds/named-snapshot.ts";
+import { findCondition, isConditionTrue } from "../../src/kube/conditions.ts";
 import { openSnapshotWorld, untilReleased, type SnapshotWorld } from "./named-snapshot-world.ts";
 
 /** Tests with real cells that a failing recipe ends with a message that names the cause. */
@@ -167,4 +168,44 @@ it("builds two named snapshots of one recipe at the same time, each with its own
   );
   expect(a?.status?.digest).toBe(b?.status?.digest);
   expect(a?.status?.checkpointId).not.toBe(b?.status?.checkpointId);
+});
+
+it("lets builds beyond the quota wait, names it and those that build, and starts them in turn, also after a restart", async () => {
+  const { resource } = world.cluster.seen.namespaces;
+  const quota = (text: string | null) =>
+    resource.mergePatch({ name: "t" }, { metadata: { annotations: { "ramet.dev/quota": text } } });
+  await quota("builds=1");
+  await world.apply("turn-a", { from: template, recipe: [{ run: untilReleased }] });
+  await world.builderOf("turn-a");
+  for (const name of ["turn-b", "turn-c"])
+    await world.apply(name, { from: template, recipe: [{ run: `echo ${name}` }] });
+  const waits = ({ status }: NamedSnapshot) =>
+    findCondition(status?.conditions, "Building")?.reason === "BuildQuotaReached";
+  const [b] = await Promise.all(["turn-b", "turn-c"].map((name) => world.until(name, waits)));
+  expect(b?.status?.message).toBe(
+    "The build waits: the namespace t uses 1 of 1 of its quota builds (turn-a). It starts when one of them ends, or when an administrator raises builds in the annotation ramet.dev/quota of the namespace",
+  );
+  await world.cluster.restartControllers();
+  const seen = new Set<string>();
+  const { store } = world.cluster.seen.snapshots;
+  const stop = store.subscribe(() => {
+    const building = ["turn-a", "turn-b", "turn-c"].filter((name) => {
+      const found = store.get(`t/${name}`);
+      return found !== undefined && !waits(found) && isConditionTrue(found.status?.conditions, "Building");
+    });
+    seen.add(building.join("+"));
+  });
+  let released = "";
+  const versionOfFirst = async () => {
+    // The restart can interrupt the step, which then runs in another builder.
+    const builder = await world.builderOf("turn-a");
+    if (builder !== released) void world.release(builder).catch(() => undefined);
+    released = builder;
+    return store.get("t/turn-a")?.status?.version;
+  };
+  await expect.poll(versionOfFirst, { timeout: 60_000, interval: 500 }).toBe(1);
+  for (const name of ["turn-b", "turn-c"]) await world.until(name, ({ status }) => status?.version === 1);
+  stop();
+  expect([...seen].filter((building) => building.includes("+"))).toEqual([]);
+  await quota(null);
 });

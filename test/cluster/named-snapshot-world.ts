@@ -95,7 +95,7 @@ export async function openSnapshotWorld({
     });
   const guestOf = async (sandbox: string) => {
     const ready = await cluster.sandbox(`t/${sandbox}`, ({ status: now }) => now?.phase === "Running");
-    return cellRuntime({ cells, credentials }).guest(sandboxRef(ready));
+    return cellRuntime({ cells, credentials, findPod: () => Promise.resolve(undefined) }).guest(sandboxRef(ready));
   };
   const read = async (sandbox: string, path: string): Promise<string> => {
     const guest = await guestOf(sandbox);

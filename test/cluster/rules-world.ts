@@ -1,7 +1,8 @@
 import { expect } from "vitest";
 import type { Checkpoint } from "../../src/api/kinds/checkpoint.ts";
 import type { Sandbox } from "../../src/api/kinds/sandbox.ts";
-import { type Cluster, openCluster } from "./controllers-cluster.ts";
+import { annotations } from "../../src/api/names/labels.ts";
+import { type Cluster, type ClusterOptions, openCluster } from "./controllers-cluster.ts";
 import { StandInNode } from "./controllers-stand-in-node.ts";
 
 type SandboxStatus = NonNullable<Sandbox["status"]>;
@@ -10,13 +11,14 @@ type CheckpointStatus = NonNullable<Checkpoint["status"]>;
 /** A real API server and the real controllers with stand-in cells. Each test has its own namespace. */
 export class RulesWorld {
   readonly node = new StandInNode();
+  readonly options: ClusterOptions = { startNode: this.node.start };
   /** The namespace of the current test. */
   namespace = "";
   #cluster: Cluster | undefined;
   #namespaces = 0;
 
   async open(): Promise<void> {
-    this.#cluster = await openCluster({ startNode: this.node.start });
+    this.#cluster = await openCluster(this.options);
   }
 
   async close(): Promise<void> {
@@ -41,6 +43,17 @@ export class RulesWorld {
   async create(kind: string, name: string, spec: object, annotations?: Record<string, string>): Promise<void> {
     const metadata = { name, namespace: this.namespace, ...(annotations && { annotations }) };
     await this.cluster.create({ apiVersion: "agents.kruise.io/v1alpha1", kind, metadata, spec });
+  }
+
+  /** Sets an annotation of the current namespace. Resolves when an informer shows it. */
+  async annotateNamespace(key: string, value: string): Promise<void> {
+    const { resource, store } = this.cluster.seen.namespaces;
+    await resource.mergePatch({ name: this.namespace }, { metadata: { annotations: { [key]: value } } });
+    await expect.poll(() => store.get(this.namespace)?.metadata.annotations?.[key]).toBe(value);
+  }
+
+  quota(text: string): Promise<void> {
+    return this.annotateNamespace(annotations.quota, text);
   }
 
   /** Changes the spec of a Sandbox. */

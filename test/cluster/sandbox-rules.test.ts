@@ -243,10 +243,11 @@ it("records transitions as Events", async () => {
 it("applies the variables of an annotation to new and running sandboxes, and keeps them over a pause", async () => {
   await world.inNewNamespace();
   const request = "agents.kruise.io/init-runtime-request";
+  const sealedRequest = "ramet.dev/sealed-init-request";
   const ask = (text: string | null) =>
     world.cluster.seen.sandboxes.resource.mergePatch(
       { namespace: world.namespace, name: "a" },
-      { metadata: { annotations: { [request]: text } } },
+      { metadata: { annotations: { [request]: text, ...(text === null && { [sealedRequest]: null }) } } },
     );
   const environment = () => world.node.cells.get(world.at("a"))?.identity?.environment;
   await world.create("Sandbox", "a", { template }, { [request]: '{"envVars":{"B":"2"}}' });
@@ -254,6 +255,10 @@ it("applies the variables of an annotation to new and running sandboxes, and kee
   expect(environment()).toEqual({ A: "1", B: "2" });
   expect(world.node.cells.get(world.at("a"))?.calls).toEqual(["boot"]);
   expect(reasonOf(started.status!, "RuntimeInitialized")).toBe("Succeeded");
+  // Everyone who can list Sandboxes reads annotations.
+  const { annotations: sealed = {} } = started.metadata;
+  expect(Object.keys(sealed)).toEqual([sealedRequest]);
+  expect(Object.values(sealed).join()).toMatch(/^v1\.[-\w]+$/);
 
   await ask('{"envVars":{"A":"own"}}');
   await world.sandbox("a", ({ ramet }) => ramet?.initRequest !== started.status?.ramet?.initRequest);

@@ -1,8 +1,12 @@
-import { createHmac, generateKeyPairSync } from "node:crypto";
+import { createHmac, generateKeyPairSync, randomBytes } from "node:crypto";
+import type { Duplex } from "node:stream";
 import { SignJWT } from "jose";
 import { afterAll, beforeAll, expect, it } from "vitest";
+import { guestKeySecret, guestSecretEntry, systemNamespace } from "../../src/api/names/system-names.ts";
 import { systemClock } from "../../src/base/clock.ts";
+import { guestAccessToken } from "../../src/cell/client/cell-token.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
+import { coreResources } from "../../src/kube/resource-ref.ts";
 import { ApiLine } from "../cluster/api-line.ts";
 import { accountToken, allowToReach, ask, startGateway } from "../setup/gateway.ts";
 import { GatewayWorld, namespace } from "./gateway-world.ts";
@@ -125,3 +129,70 @@ it("lets no client occupy all reviews, if the API server decides about every tok
   await client.close();
   await line.close();
 });
+
+it("sends the guest's token for clients with the right exec only, and no token that a client brings", async () => {
+  await world.sandbox("guest", echo, { publicPorts: [8000] });
+  await world.sandbox("public", echo, { publicPorts: [49983] });
+  const [executor, proxier] = [
+    { namespace, name: "executor" },
+    { namespace, name: "proxier" },
+  ];
+  const [exec, proxy, none] = [
+    await accountToken(world.client, executor),
+    await accountToken(world.client, proxier),
+    await accountToken(world.client, { namespace, name: "stranger" }),
+  ];
+  await allowToReach(world.client, namespace, executor, "exec");
+  await allowToReach(world.client, namespace, proxier, "proxy");
+  const gateway = await world.startGateway();
+  const sent = async (
+    own: string | undefined,
+    headers: Record<string, string> = {},
+    sandbox = "guest",
+    port = 49983,
+  ) => {
+    const to = { id: `${namespace}--${sandbox}`, port };
+    const { status, text } = await ask(gateway, to, {
+      ...(own !== undefined && { token: own }),
+      path: "/files",
+      headers,
+    });
+    return status === 200 ? [...text.matchAll(/^x-access-token: (.*)\r$/gim)].map(([, value]) => value) : status;
+  };
+  const own = { "x-access-token": "own" };
+
+  // The controllers have not created the secret of the guests.
+  expect(await sent(exec)).toBe(503);
+  expect(await sent(exec, own)).toEqual(["own"]);
+
+  const secret = randomBytes(32);
+  const metadata = { name: guestKeySecret, namespace: systemNamespace };
+  const data = { [guestSecretEntry]: secret.toString("base64") };
+  await world.client.resource(coreResources.secrets).create({ apiVersion: "v1", kind: "Secret", metadata, data });
+  const right = guestAccessToken(secret, await world.uidOf("guest"));
+  expect(await sent(exec)).toEqual([right]);
+  expect(await sent(exec, own)).toEqual([right]);
+  expect(await sent(exec, { ...own, connection: "x-access-token" })).toEqual([right]);
+  // The right exec opens no other port, and the right proxy brings no token.
+  expect(await sent(exec, {}, "a", 8000)).toBe(403);
+  expect(await sent(exec, own, "guest", 8000)).toEqual(["own"]);
+  expect(await sent(proxy)).toEqual([]);
+  expect(await sent(proxy, own)).toEqual(["own"]);
+  expect(await sent(none)).toBe(403);
+  expect(await sent(undefined)).toBe(401);
+  for (const client of [undefined, none, proxy, "made-up"]) expect(await sent(client, {}, "public")).toEqual([]);
+  expect(await sent(exec, {}, "public")).toEqual([guestAccessToken(secret, await world.uidOf("public"))]);
+  await gateway.child.kill();
+
+  const without = await world.startGateway(["--no-exec"]);
+  const asked = (caller: string) => ask(without, { id: `${namespace}--guest`, port: 49983 }, { token: caller });
+  expect([(await asked(exec)).status, (await asked(proxy)).status]).toEqual([403, 200]);
+  await without.child.kill();
+});
+
+/** Answers with the head of the request. */
+function echo(stream: Duplex): void {
+  stream.once("data", (head: Buffer) => {
+    stream.end(`HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: ${head.length}\r\n\r\n${head.toString()}`);
+  });
+}

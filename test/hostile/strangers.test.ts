@@ -36,6 +36,35 @@ it("closes connections that send no request, or half of one", async () => {
   await expect.poll(() => [silent.closed, half.closed], { timeout: 40_000 }).toEqual([true, true]);
 });
 
+it("survives callers that send no HTTP, huge headers, pipelined requests and upgrades", async () => {
+  const keep = "GET /v1/state HTTP/1.1\r\nHost: x\r\n";
+  const get = `${keep}Connection: close\r\n`;
+  const dial = "GET /v1/ports/8000 HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n";
+  const attacks = [
+    "\u0016\u0003\u0001\u0002\u0000\u0001",
+    "GET / HTTP/9.9\r\n\r\n",
+    `${get}Content-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n`,
+    `${get}X-A: ${"a".repeat(1 << 16)}\r\n\r\n`,
+    `${get}Authorization: Bearer ${"a.".repeat(5_000)}\r\n\r\n`,
+    `${keep}\r\n`.repeat(500) + `${get}\r\n`,
+    dial,
+    `${keep}\r\n${dial}`,
+    dial + dial,
+    `${dial}${"b".repeat(10_000)}`,
+    "CONNECT x:1 HTTP/1.1\r\nHost: x\r\n\r\n",
+  ];
+  const callers = attacks.map((attack) => {
+    const [staying, leaving] = [open(), open()];
+    staying.write(attack, "latin1");
+    leaving.write(attack, "latin1", () => leaving.resetAndDestroy());
+    return staying;
+  });
+  // Each gets an answer at most, and then the cell closes the connection.
+  const stillOpen = () => attacks.filter((_, index) => callers[index]?.closed === false);
+  await expect.poll(stillOpen, { timeout: 40_000 }).toEqual([]);
+  expect(await cells.client.state(cell.address)).toMatchObject({ phase: "running", ready: true });
+});
+
 function open(): Socket {
   const socket = connect(cellPort, cell.address.ip).on("error", () => undefined);
   socket.resume();

@@ -157,6 +157,17 @@ describe("the admission policies", () => {
     expect(await refusal(change)).toMatch(/cannot use hostPath/);
   });
 
+  it("refuse a quota of a namespace that the controllers could not read", async () => {
+    const quota = (text: string) =>
+      cluster.client
+        .resource(coreResources.namespaces)
+        .mergePatch({ name: "policed" }, { metadata: { annotations: { "ramet.dev/quota": text } } });
+    await untilRefused(() => quota("checkpoint=5"), /has an invalid item: write it as storeBytes=100Gi/);
+    expect(await refusal(quota("builds=1,builds=2"))).toMatch(/sets a limit twice/);
+    await quota("storeBytes=1.5Ti, checkpoints=unlimited,builds=4,fetches=0");
+    await quota("");
+  });
+
   it("let a user change and delete an object from before them", async () => {
     const at = { name: "a", namespace: "direct" };
     const sandboxes = mallory.resource(refOfKind("Sandbox"));

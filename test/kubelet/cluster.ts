@@ -1,5 +1,6 @@
-import { mkdir, writeFile } from "node:fs/promises";
-import { join } from "node:path";
+import { copyFile, mkdir, writeFile } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
 import { stringify } from "yaml";
 import { systemClock as clock } from "../../src/base/clock.ts";
 import { startChild, type Child } from "../../src/local/control-plane/child.ts";
@@ -29,6 +30,9 @@ export interface KubeletCluster {
   s3: { endpoint: string; environment: { AWS_ACCESS_KEY_ID: string; AWS_SECRET_ACCESS_KEY: string } };
   stop: () => Promise<void>;
 }
+
+/** The path of the cells' seccomp profile in the kubelet's directory of profiles. */
+export const cellSeccompProfile = "ramet/cell.json";
 
 /** The machine's address on the Pods' bridge. */
 const gateway = "10.88.0.1";
@@ -111,6 +115,9 @@ export async function startCluster(setting: ClusterSetting): Promise<KubeletClus
     );
   await untilReady(containerd, "containerd", () => ctrWorks("version"));
   for (const image of setting.images) await runProgram(tools.ctr, [...ctr, "images", "import", image]);
+  const profile = join(dir, "kubelet", "seccomp", cellSeccompProfile);
+  await mkdir(dirname(profile), { recursive: true });
+  await copyFile(fileURLToPath(new URL("../../images/cell-seccomp.json", import.meta.url)), profile);
   const kubelet = await start("kubelet", [
     `--config=${await kubeletSetting(setting, pki.caPath)}`,
     `--kubeconfig=${kubeconfig}`,

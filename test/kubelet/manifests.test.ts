@@ -3,6 +3,9 @@ import { join } from "node:path";
 import { beforeAll, describe, expect, it } from "vitest";
 import { imageNames } from "./images.ts";
 import { ask } from "../setup/gateway.ts";
+import { cellCapabilities } from "../../src/api/cell/cell-container.ts";
+import { capabilityBits, cellStatuses, withoutCapability } from "./cell-rights.ts";
+import { cellSeccompProfile } from "./cluster.ts";
 import { controllers, gateways, makeStoreSecret, openWorld, type World } from "./world.ts";
 
 const long = { timeout: 90_000, interval: 250 };
@@ -26,9 +29,11 @@ describe("an installation by ramet manifests", () => {
   const readyPods: World["readyPods"] = (...args) => world.readyPods(...args);
 
   it("runs two controllers with only the declared permissions, and one of them leads", async () => {
-    const address = `s3://checkpoints/ramet?endpoint=${encodeURIComponent(world.s3.endpoint)}`;
+    const address = `s3://checkpoints/ramet?endpoint=${encodeURIComponent(world.s3.endpoint)}&allow-insecure=true`;
     const images = ["--image", imageNames.controller, "--cell-image", imageNames.cell];
-    await ramet("manifests", ...images, "--store", address, "--store-secret", "s3", "--out", directory);
+    await withoutCapability(world, process.env["RAMET_TEST_WITHOUT_CAPABILITY"]);
+    const cells = ["--cell-seccomp-profile", cellSeccompProfile, "--cell-user-namespaces", "auto"];
+    await ramet("manifests", ...images, ...cells, "--store", address, "--store-secret", "s3", "--out", directory);
     await kubectl("apply", "-f", join(directory, "namespace.yaml"));
     await makeStoreSecret(world);
     await kubectl("apply", "-k", directory);
@@ -67,6 +72,21 @@ describe("an installation by ramet manifests", () => {
     await inSandbox("clone", "rm /pause");
     await expect.poll(async () => Number(await inSandbox("clone", "cat /count")), long).toBeGreaterThan(before);
     expect(Number(await inSandbox("source", "cat /count"))).toBe(before);
+    // The capabilities of every cell, as a mask, and its seccomp filter.
+    const mask = cellCapabilities.reduce((sum, name) => sum | (1n << BigInt(capabilityBits[name])), 0n);
+    for (const status of await cellStatuses()) {
+      expect(status).toMatchObject({ CapEff: mask.toString(16).padStart(16, "0"), Seccomp: "2" });
+    }
+  });
+
+  it("denies what a cell does not need with the seccomp profile, also to root with SYS_ADMIN", async () => {
+    await world.apply(JSON.stringify(denied));
+    await expect
+      .poll(() => kubectl("get", "pod", "denied", "-o", "jsonpath={.status.phase}"), long)
+      .toMatch(/^(Succeeded|Failed)$/);
+    // 1 is EPERM, 38 is ENOSYS.
+    const expected = Object.keys(deniedCalls).map((name) => `${name} ${name === "io_uring_setup" ? 38 : 1}`);
+    expect((await kubectl("logs", "denied")).trim().split("\n")).toEqual(expected);
   });
 
   it("fills a set, and restores a version of a named snapshot in a claimed sandbox", async () => {
@@ -178,6 +198,45 @@ const wholePod = {
     { name: "shared", emptyDir: {} },
     { name: "own", emptyDir: { sizeLimit: "10Mi" } },
   ],
+};
+
+/** System calls of amd64 and arm64. */
+const deniedCalls = {
+  keyctl: [250, 219],
+  userfaultfd: [323, 282],
+  bpf: [321, 280],
+  perf_event_open: [298, 241],
+  open_by_handle_at: [304, 265],
+  init_module: [175, 105],
+  kexec_load: [246, 104],
+  open_tree: [428, 428],
+  mount_setattr: [442, 442],
+  process_vm_readv: [310, 270],
+  io_uring_setup: [425, 425],
+};
+const callEach = `import ctypes, platform
+libc = ctypes.CDLL(None, use_errno=True)
+for name, numbers in ${JSON.stringify(deniedCalls)}.items():
+    libc.syscall(numbers[platform.machine() == "aarch64"], 0, 0, 0, 0, 0)
+    print(name, ctypes.get_errno())`;
+const denied = {
+  apiVersion: "v1",
+  kind: "Pod",
+  metadata: { name: "denied", namespace: "default" },
+  spec: {
+    restartPolicy: "Never",
+    containers: [
+      {
+        name: "main",
+        image: imageNames.python,
+        command: ["python3", "-c", callEach],
+        securityContext: {
+          capabilities: { add: ["SYS_ADMIN", "SYS_PTRACE", "SYS_MODULE", "SYS_BOOT", "DAC_READ_SEARCH"] },
+          seccompProfile: { type: "Localhost", localhostProfile: cellSeccompProfile },
+        },
+      },
+    ],
+  },
 };
 
 const counting = "i=0; while :; do [ -e /pause ] || { i=$((i+1)); echo $i > /count; }; sleep 0.1; done";

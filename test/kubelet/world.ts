@@ -51,7 +51,7 @@ export async function openWorld(): Promise<World> {
       await writeFile(path, manifest);
       await kubectl("apply", "-f", path);
     },
-    inSandbox: (name, script) => ramet("sandbox", "exec", name, "--", "sh", "-c", script),
+    inSandbox: (name, script) => ramet("sandbox", "exec", "--direct", name, "--", "sh", "-c", script),
     readyPods: async (...selector) => {
       const path = '{range .items[*].status.conditions[?(@.type=="Ready")]}{.status}{"\\n"}{end}';
       const printed = await kubectl("get", "pods", ...selector, "-o", `jsonpath=${path}`);

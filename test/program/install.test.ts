@@ -14,9 +14,10 @@ import { kinds } from "../../src/api/kinds/crd.ts";
 import {
   controllerName,
   controllersLease,
-  credentialsSecret,
+  cellKeySecret,
   gatewayKeySecret,
   gatewayName,
+  guestKeySecret,
   localNodeLabels,
   systemNamespace,
 } from "../../src/api/names/system-names.ts";
@@ -172,7 +173,8 @@ it("gives the gateways the permissions that they need, and no other key than the
         () => "reads",
         (error: unknown) => RametError.from(error).code,
       );
-  expect([await reads(gatewayKeySecret), await reads(credentialsSecret)]).toEqual(["reads", "Forbidden"]);
+  const read = await Promise.all([gatewayKeySecret, guestKeySecret, cellKeySecret].map(reads));
+  expect(read).toEqual(["reads", "reads", "Forbidden"]);
   await own.close();
 });
 

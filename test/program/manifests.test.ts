@@ -81,6 +81,33 @@ it("prints the objects that RametRuntime declares with a store in Google Cloud S
   await world.edit(gcs, directory);
 });
 
+it("prints the objects that RametRuntime declares with settings of the gateways, and refuses an invalid one", async () => {
+  const gateway = `gateway: {
+    trustedProxies: ["10.0.0.0/16", "2001:db8::/32"],
+    maxConnections: 5000,
+    maxConnectionsPerClient: 50,
+    acceptTokensByReviewOnly: true,
+  },`;
+  await world.edit("store: {", `metricsNamespace: "monitoring", ${gateway} store: {`);
+  const io = memoryIo();
+  const networks = ["--gateway-trusted-proxy", "10.0.0.0/16", "2001:db8::/32"];
+  const limits = ["--gateway-max-connections", "5000", "--gateway-max-connections-per-client", "50"];
+  const flags = ["--metrics-namespace", "monitoring", ...networks, ...limits, "--gateway-accept-tokens-by-review-only"];
+  expect(await runProgram(io, ["manifests", ...images, "--store-claim", "checkpoints", ...flags])).toBe(0);
+  const printed = parseAllDocuments(io.written("stdout")).map((document) => document.toJS() as Manifest);
+  expect(await declared()).toEqual(byName(printed));
+
+  await world.edit('"10.0.0.0/16"', '"10.0.0.0"');
+  expect((await world.engine.preview()).text).toContain(
+    'gateway.trustedProxies is not a network, such as 10.0.0.0/16: "10.0.0.0" [InvalidArgument]',
+  );
+  await world.edit('"10.0.0.0", "2001:db8::/32"', "");
+  await world.edit("maxConnections: 5000", "maxConnections: 0");
+  expect((await world.engine.preview()).text).toContain("gateway.maxConnections must be at least 1 [InvalidArgument]");
+  await world.edit(gateway.replace('"10.0.0.0/16", "2001:db8::/32"', "").replace("5000", "0"), "");
+  await world.edit('metricsNamespace: "monitoring",', "");
+});
+
 it("prints objects that an API server accepts unchanged", async () => {
   expect((await world.engine.destroy()).succeeded).toBe(true);
   for (const manifest of manifests) {

@@ -75,15 +75,18 @@ export async function accountToken(
   return tokenOf(client, metadata, audience);
 }
 
-/** Allows a service account to connect to the sandboxes of a namespace, as docs/tasks/gateway.md describes. */
+/**
+ * Allows a service account to connect to the sandboxes of a namespace, or to enter them, as docs/tasks/gateway.md describes.
+ */
 export async function allowToReach(
   client: KubeClient,
   namespace: string,
   account: { namespace: string; name: string },
+  subresource: "proxy" | "exec" = "proxy",
 ): Promise<void> {
   const apiVersion = "rbac.authorization.k8s.io/v1";
-  const metadata = { namespace, name: `${account.name}-reaches-sandboxes` };
-  const rules = [{ apiGroups: ["agents.kruise.io"], resources: ["sandboxes/proxy"], verbs: ["create"] }];
+  const metadata = { namespace, name: `${account.name}-${subresource}` };
+  const rules = [{ apiGroups: ["agents.kruise.io"], resources: [`sandboxes/${subresource}`], verbs: ["create"] }];
   const roleRef = { apiGroup: "rbac.authorization.k8s.io", kind: "Role", name: metadata.name };
   const subjects = [{ kind: "ServiceAccount", ...account }];
   const resource = (plural: string, kind: string) =>
@@ -98,11 +101,14 @@ export async function allowToReach(
   });
   // A new permission takes effect after a moment, and the gateway caches the first decision.
   const user = `system:serviceaccount:${account.namespace}:${account.name}`;
-  while (!(await isAllowed(client, namespace, user))) await delay(20);
+  while (!(await isAllowed(client, { user, namespace, subresource }))) await delay(20);
 }
 
-async function isAllowed(client: KubeClient, namespace: string, user: string): Promise<boolean> {
-  const asked = { namespace, group: "agents.kruise.io", resource: "sandboxes", subresource: "proxy", verb: "create" };
+async function isAllowed(
+  client: KubeClient,
+  { user, namespace, subresource }: { user: string; namespace: string; subresource: string },
+): Promise<boolean> {
+  const asked = { namespace, group: "agents.kruise.io", resource: "sandboxes", subresource, verb: "create" };
   const spec = { user, resourceAttributes: asked };
   const body = { apiVersion: "authorization.k8s.io/v1", kind: "SubjectAccessReview", spec };
   const resource = coreResources.subjectAccessReviews;

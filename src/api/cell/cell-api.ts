@@ -4,6 +4,8 @@ import { Digest, Grant } from "./grant.ts";
 
 /** The cell's one HTTP port. */
 export const cellPort = 49980;
+/** The cell serves the log and the egress report of its sandbox on this port, to clients that a gateway authorized. */
+export const reportsPort = 49981;
 /** The guest's control port inside the sandbox, for the cell only. */
 export const guestControlPort = 49982;
 /** The guest's client port inside the sandbox, with the API of E2B's envd. */
@@ -61,6 +63,38 @@ export const EgressPolicy = z.strictObject({
 });
 export type EgressPolicy = z.infer<typeof EgressPolicy>;
 
+const Count = z.number().int().min(0);
+
+/** The outgoing traffic of a sandbox since its Pod started. */
+export const EgressReport = z.object({
+  connections: z.object({
+    allowed: Count,
+    denied: Count,
+    /** Allowed, but the destination did not accept them. */
+    failed: Count,
+    /** Reset, because the sandbox had too many open connections. */
+    overLimit: Count,
+    open: Count,
+  }),
+  /** Of connections, without DNS. */
+  bytes: z.object({ out: Count, in: Count }),
+  dns: z.object({ questions: Count, refused: Count }),
+  /** Up to 64 refused destinations and names, the last one first. */
+  refused: z.array(z.object({ what: z.string(), why: z.string(), count: Count, last: z.string() })),
+});
+export type EgressReport = z.infer<typeof EgressReport>;
+
+const PublicKeys = z.array(z.string().regex(/^[\w-]{43}$/, "is not the base64url of 32 bytes")).max(4);
+
+/** The public keys whose tokens a cell accepts, in the form of `CellConfig.publicKey`. */
+export const KeySets = z.strictObject({
+  /** For every operation. */
+  controllers: PublicKeys.min(1),
+  /** For `ports` only. */
+  gateways: PublicKeys,
+});
+export type KeySets = z.infer<typeof KeySets>;
+
 /** The configuration of a cell: JSON in the environment variable `RAMET_CELL`. It holds no secret. */
 export const CellConfig = z.strictObject({
   v: z.literal(1),
@@ -80,6 +114,8 @@ export const CellConfig = z.strictObject({
   publicKey: z.string().min(1),
   /** The gateway's public key, in the same form. Its tokens can only open ports of the sandbox. */
   gatewayKey: z.string().min(1).optional(),
+  /** During a rotation of keys: all keys that the cell accepts. Replaces the two keys above. */
+  keySets: KeySets.optional(),
   dns: z
     .strictObject({
       upstreams: z.array(z.string()).default([]),
@@ -159,6 +195,10 @@ export type BootRequest = z.infer<typeof BootRequest>;
 export const IdentityRequest = z.strictObject({ identity: Identity });
 export type IdentityRequest = z.infer<typeof IdentityRequest>;
 
+/** Replaces the keys whose tokens the cell accepts. */
+export const KeysRequest = z.strictObject({ keys: KeySets });
+export type KeysRequest = z.infer<typeof KeysRequest>;
+
 export const EgressRequest = z.strictObject({ policy: EgressPolicy });
 export type EgressRequest = z.infer<typeof EgressRequest>;
 
@@ -172,7 +212,13 @@ export type RestoreInPlaceCall = z.infer<typeof RestoreInPlaceCall>;
 export const RestoreResult = z.object({ state: CellState, phases: Phases });
 export type RestoreResult = z.infer<typeof RestoreResult>;
 
-export const CheckpointRequest = z.strictObject({ grant: Grant, contents: Contents, keepRunning: z.boolean() });
+export const CheckpointRequest = z.strictObject({
+  grant: Grant,
+  contents: Contents,
+  keepRunning: z.boolean(),
+  /** The limit for the checkpoint's size. Nothing is published above it, and the sandbox keeps running. */
+  maxBytes: z.number().int().min(0).optional(),
+});
 export type CheckpointRequest = z.infer<typeof CheckpointRequest>;
 export const CheckpointResult = z.object({
   manifestDigest: Digest,

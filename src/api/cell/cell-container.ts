@@ -6,18 +6,17 @@ import { environmentPrefix, expandVariables, mountsPath, sortedMounts } from "./
 export const rootPath = "/ramet/root";
 const rootVolume = "ramet-root";
 
-/** The cell's capabilities; all others are dropped. The sandbox does not get them: gVisor has its own capabilities. */
-const cellCapabilities = [
+/**
+ * The cell's capabilities; all others are dropped. Without one of them no sandbox starts (docs/reference/cell.md). The sandbox
+ * does not get them: gVisor has its own capabilities.
+ */
+export const cellCapabilities = [
   "NET_ADMIN", // link: namespaces' veth pair, addresses, routes and the proxy's packet rules
   "SYS_ADMIN", // cell and runsc: unshare, mount and pivot_root for the sandbox, setns for link
-  "SYS_CHROOT", // runsc: the gofer and the sentry change to an empty root
-  "SYS_PTRACE", // runsc: systrap attaches to the processes that run the sandbox's threads
-  "SETUID", // runsc: the sentry runs as nobody
+  "SETUID", // runsc: maps the users of the gofer's user namespace
   "SETGID", // the same, for its groups
-  "SETFCAP", // runsc: the gofer's user namespace maps root, which needs this since Linux 5.12
-  "SETPCAP", // runsc: drops what it no longer needs from the bounding set
-  "DAC_OVERRIDE", // runsc's gofer: reads files of the image that only their owner can read
-  "CHOWN", // runsc's gofer: assigns new files in a volume to the sandbox's users
+  "SETFCAP", // the same, for root, since Linux 5.12
+  "DAC_OVERRIDE", // cell: the overlay over files of the image that only their owner can read
   "NET_BIND_SERVICE", // link: the sandbox's resolver, port 53 of the gateway namespace
   "NET_RAW", // link and runsc: packet sockets on the veth pair's ends
 ] as const;
@@ -30,8 +29,19 @@ export function imageVolume({ image, imagePullPolicy }: Container): Volume {
   };
 }
 
+export interface CellImageOptions {
+  /** The image with the cell, gVisor, guest and link. */
+  cellImage: string;
+  /** The path of the cell's seccomp profile in the kubelet's directory of profiles. @default none: `Unconfined` */
+  seccompProfile?: string | undefined;
+}
+
 /** The cell's container. It has the name of the main container, so that `kubectl logs` and metrics work as usual. */
-export function cellContainer(container: Container, config: CellConfig, image: string): Container {
+export function cellContainer(
+  container: Container,
+  config: CellConfig,
+  { cellImage: image, seccompProfile }: CellImageOptions,
+): Container {
   const { name, resources, lifecycle } = container;
   const { postStart, preStop } = lifecycle ?? {};
   return {
@@ -66,7 +76,8 @@ export function cellContainer(container: Container, config: CellConfig, image: s
       runAsNonRoot: false,
       capabilities: { drop: ["ALL"], add: [...cellCapabilities] },
       // runsc needs pivot_root, which RuntimeDefault denies, and mounts, which AppArmor's default profile denies.
-      seccompProfile: { type: "Unconfined" },
+      seccompProfile:
+        seccompProfile === undefined ? { type: "Unconfined" } : { type: "Localhost", localhostProfile: seccompProfile },
       appArmorProfile: { type: "Unconfined" },
     },
   };

@@ -129,14 +129,10 @@ it("gives the cell only these capabilities", () => {
         "add": [
           "NET_ADMIN",
           "SYS_ADMIN",
-          "SYS_CHROOT",
-          "SYS_PTRACE",
           "SETUID",
           "SETGID",
           "SETFCAP",
-          "SETPCAP",
           "DAC_OVERRIDE",
-          "CHOWN",
           "NET_BIND_SERVICE",
           "NET_RAW",
         ],
@@ -152,4 +148,17 @@ it("gives the cell only these capabilities", () => {
       },
     }
   `);
+});
+
+it("sets the seccomp profile and the user namespace of an installation", () => {
+  const template = parsePodTemplate({
+    spec: { hostUsers: true, containers: [{ name: "main", image: "python:3.12" }] },
+  });
+  const made = cellPod(owner, template, { ...options, seccompProfile: "ramet/cell.json", userNamespace: true });
+  expect(main(made).securityContext).toMatchObject({
+    seccompProfile: { type: "Localhost", localhostProfile: "ramet/cell.json" },
+  });
+  expect(made.spec).toMatchObject({ hostUsers: false });
+  // Without the option, the template decides.
+  expect(cellPod(owner, template, options).spec).toMatchObject({ hostUsers: true });
 });

@@ -1,6 +1,6 @@
 import type * as z from "zod";
-import { CellConfig } from "./cell-api.ts";
-import { cellContainer, imageVolume, rootPath } from "./cell-container.ts";
+import { CellConfig, type KeySets } from "./cell-api.ts";
+import { cellContainer, type CellImageOptions, imageVolume, rootPath } from "./cell-container.ts";
 import { containerSpec, mainContainer } from "./container-spec.ts";
 import { egressDigest } from "./effective-egress.ts";
 import { templateDigest, templateRevision } from "./template-digest.ts";
@@ -15,13 +15,15 @@ export interface PodOwner {
   spec: { volumeClaimTemplates?: Record<string, unknown>[] | undefined };
 }
 
-export interface CellPodOptions {
-  /** The image with the cell, gVisor, guest and link. */
-  cellImage: string;
+export interface CellPodOptions extends CellImageOptions {
+  /** Whether the Pod gets a user namespace. @default what the template says */
+  userNamespace?: boolean;
   /** The controller's Ed25519 public key, base64url of its 32 bytes. */
   publicKey: string;
   /** The gateway's public key. Undefined: no gateway can reach the sandbox. */
   gatewayKey?: string;
+  /** During a rotation of keys: all keys that the cell accepts. @default the two keys above */
+  keySets?: KeySets | undefined;
   /** `boot` for a new sandbox, `wait` for one that will be restored. */
   start: "boot" | "wait";
   /** Whether a restore in place is likely. */
@@ -51,6 +53,7 @@ export function cellPod(sandbox: PodOwner, template: PodTemplateSpec, options: C
     graceSeconds: template.spec.terminationGracePeriodSeconds,
     publicKey: options.publicKey,
     ...(options.gatewayKey !== undefined && { gatewayKey: options.gatewayKey }),
+    ...(options.keySets && { keySets: options.keySets }),
     ...(options.dns && { dns: options.dns }),
     ...(options.egress && { egress: options.egress }),
     ...(options.clusterRanges && { clusterRanges: options.clusterRanges }),
@@ -79,8 +82,9 @@ export function cellPod(sandbox: PodOwner, template: PodTemplateSpec, options: C
       ...template.spec,
       // A restarted cell would have lost its sandbox. The controller decides what happens then.
       restartPolicy: "Never",
+      ...(options.userNamespace === true && { hostUsers: false }),
       automountServiceAccountToken: false,
-      containers: [cellContainer(container, config, options.cellImage), ...template.spec.containers.slice(1)],
+      containers: [cellContainer(container, config, options), ...template.spec.containers.slice(1)],
       volumes: [...(template.spec.volumes ?? []), ...claimVolumes(sandbox), imageVolume(container)],
     },
   };

@@ -113,10 +113,10 @@ function reachablePorts(container: Container): number[] {
     (handler) => handlerPorts(handler),
   );
   const ports = [...new Set([...declared.map(({ containerPort }) => containerPort), ...knocked])].sort((a, b) => a - b);
-  const reserved = ports.find((port) => port === cellPort || port === guestControlPort);
+  const reserved = ports.find((port) => port >= cellPort && port <= guestControlPort);
   if (reserved === undefined) return ports;
   throw new RametError("InvalidArgument", `${at(container)}.ports: port ${reserved} is reserved for Ramet`, {
-    hint: `Use a port other than ${cellPort} and ${guestControlPort}`,
+    hint: `Use a port other than ${cellPort} to ${guestControlPort}`,
   });
 }
 
@@ -133,7 +133,7 @@ function limit(
 ): number | undefined {
   const value = quantity === undefined ? 0 : read(quantity, field);
   // In Kubernetes a limit of zero means no limit.
-  return value > 0 ? value : undefined;
+  return value > 0 ? Math.min(value, Number.MAX_SAFE_INTEGER) : undefined;
 }
 
 function at(container: Container): string {
@@ -154,7 +154,7 @@ function ownEmptyDir({ spec }: PodTemplateSpec, { name, readOnly }: VolumeMount)
   if (sizeLimit === undefined) return {};
   const sizeLimitBytes = quantityToBytes(sizeLimit, `spec.template.spec.volumes[${name}].emptyDir.sizeLimit`);
   // In Kubernetes a limit of zero means no limit.
-  return sizeLimitBytes > 0 ? { sizeLimitBytes } : {};
+  return sizeLimitBytes > 0 ? { sizeLimitBytes: Math.min(sizeLimitBytes, Number.MAX_SAFE_INTEGER) } : {};
 }
 
 const Source = z.looseObject({ sizeLimit: z.union([z.string(), z.number()]).optional() });

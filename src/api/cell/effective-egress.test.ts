@@ -68,7 +68,11 @@ const connections = fc.record({
   port: fc.constantFrom(80, 443),
   names: fc.subarray(["example.org", "a.example.org", "b.a.example.org", "evil.org"], { maxLength: 2 }),
 });
-type Connection = typeof connections extends fc.Arbitrary<infer T> ? T : never;
+interface Connection {
+  address: string;
+  port: number;
+  names: string[];
+}
 
 it("allows no connection that the levels above deny", () => {
   fc.assert(
@@ -207,6 +211,31 @@ it("has one policy and one digest for no rules at any level", () => {
   expect(egressDigest(effectiveEgress({}, {}, {}, meta({})).policy)).not.toBe(egressDigest(policy));
 });
 
+it("lets only the runtime and a namespace open the address of EKS Pod Identity, by its address", () => {
+  const to = { address: "169.254.170.23", port: 80, names: [] };
+  const opening = (text: string) => ({ annotations: { "ramet.dev/egress": JSON.stringify({ allow: [text] }) } });
+  const decide = (...levels: Parameters<typeof effectiveEgress>) => {
+    const { policy, problem } = effectiveEgress(...levels);
+    return [isAllowed(policy, to), problem?.message.replace(/^.*?: /, "")];
+  };
+  const one = "169.254.170.23:80";
+  expect(decide({}, undefined, undefined, undefined)).toEqual([false, undefined]);
+  expect(decide({ rules: { allow: ["*", "169.254.0.0/16"] } }, undefined, undefined, undefined)).toEqual([
+    false,
+    undefined,
+  ]);
+  expect(decide({ rules: { allow: [one] } }, undefined, undefined, undefined)).toEqual([true, undefined]);
+  expect(decide({}, opening(one), undefined, opening(one))).toEqual([true, undefined]);
+  expect(decide({ rules: { deny: ["169.254.0.0/16"] } }, opening(one), undefined, undefined)[0]).toBe(false);
+  expect(decide({ rules: { default: "deny" } }, opening(one), undefined, undefined)[0]).toBe(false);
+  const why = `${one} is in 169.254.170.23/32, and the runtime's egress does not open it`;
+  expect(decide({}, undefined, opening(one), undefined)).toEqual([false, expect.stringContaining(why)]);
+  expect(decide({}, undefined, undefined, opening(one))).toEqual([false, expect.stringContaining(why)]);
+  const metadata = effectiveEgress({}, opening("169.254.169.254"), undefined, undefined);
+  expect(metadata.problem?.message).toContain("169.254.169.254 is an address of metadata services");
+  expect(isAllowed(metadata.policy, { ...to, address: "169.254.169.254" })).toBe(false);
+});
+
 it("names the invalid field of the runtime", () => {
   const names = { default: "--egress-default", allow: "--egress-allow", deny: "--egress-deny" };
   const parse = (given: unknown) => () => parseRuntimeEgress(given, names);
@@ -220,7 +249,8 @@ it("names the invalid field of the runtime", () => {
 function isAllowed({ narrowedBy = [], ...top }: EgressPolicy, connection: Connection): boolean {
   const to = address(connection.address);
   if (namesMetadata(to)) return false;
-  const closed = [...specialAddresses.reserved, ...clusterRanges].filter((range) => namesInside(to, [range]));
+  const { reserved, podIdentity } = specialAddresses;
+  const closed = [...reserved, ...podIdentity, ...clusterRanges].filter((range) => namesInside(to, [range]));
   return [top, ...narrowedBy].every(({ default: fallback, allow, deny }, at) => {
     if (deny.some((text) => matches(parsed(text), connection))) return false;
     const matching = allow.map(parsed).filter((rule) => matches(rule, connection));

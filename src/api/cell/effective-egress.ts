@@ -13,6 +13,7 @@ import {
   namesBelow,
   namesInside,
   namesMetadata,
+  namesPodIdentity,
   parseEgressRule,
 } from "./egress-rules.ts";
 
@@ -39,7 +40,8 @@ export interface EffectiveEgress {
 
 /**
  * The policy of a sandbox: a connection must be allowed by the runtime, the namespace, the template and the sandbox. So a level
- * can only narrow what the levels above allow. A level that cannot be read denies everything.
+ * can only narrow what the levels above allow, except that a namespace can open the address of Pod credentials. A level that
+ * cannot be read denies everything.
  */
 export function effectiveEgress(
   runtime: RuntimeEgress,
@@ -47,12 +49,10 @@ export function effectiveEgress(
   template: EgressHolder | undefined,
   sandbox: EgressHolder | undefined,
 ): EffectiveEgress {
-  const { default: fallback = "allow", allow = [], deny = [] } = runtime.rules ?? {};
-  const levels = [
-    ...levelsOf(namespace, "the namespace's metadata"),
-    ...levelsOf(template, "spec.template.metadata"),
-    ...levelsOf(sandbox, "metadata"),
-  ];
+  const { default: fallback = "allow", allow: given = [], deny = [] } = runtime.rules ?? {};
+  const ofNamespace = levelsOf(namespace, "the namespace's metadata");
+  const allow = fallback === "deny" ? given : [...given, ...openedByNamespace(ofNamespace)];
+  const levels = [...ofNamespace, ...levelsOf(template, "spec.template.metadata"), ...levelsOf(sandbox, "metadata")];
   const top = levelOf("the runtime's egress", { default: fallback, allow, deny });
   const problem = levels.map((level, at) => problemOf(level, [top, ...levels.slice(0, at)], runtime)).find(Boolean);
   const narrowedBy = levels.map(({ rules }) => ({ ...rules, default: rules.default ?? "allow" }));
@@ -60,6 +60,11 @@ export function effectiveEgress(
     policy: { default: fallback, allow, deny, ...(narrowedBy.length > 0 && { narrowedBy }) },
     ...(problem && { problem }),
   };
+}
+
+/** Only administrators change namespaces, so a namespace can open the address of Pod credentials for its sandboxes. */
+function openedByNamespace(levels: readonly Level[]): string[] {
+  return levels.flatMap(({ allow }) => allow.filter(({ rule }) => namesPodIdentity(rule)).map(({ text }) => text));
 }
 
 /** Identifies a policy by 16 hex digits. */
@@ -133,8 +138,24 @@ function levelOfText(text: string, path: string): Level {
 
 function parsedText(text: string): unknown {
   if (text.length > maxCharacters) throw new Error(`it is longer than ${maxCharacters} characters`);
-  return parse(text);
+  if (!isShallow(text)) throw new Error("it is nested too deeply");
+  // A warning would be written to the controller's standard error, in the words of whoever wrote the annotation.
+  return parse(text, { logLevel: "error", stringKeys: true });
 }
+
+/**
+ * Whether a text cannot be nested much deeper than rules are. The YAML parser is recursive, and V8 ends the process when a
+ * regular expression is compiled while the stack is nearly full. Counts what opens a level: brackets in all lines, and the
+ * indentation and the indicators (`-`, `?`, `:`) of each line.
+ */
+function isShallow(text: string): boolean {
+  const brackets = text.match(/[[{]/g) ?? [];
+  const lines = text.split("\n").map((line) => line.search(/\S|$/) + (line.match(/[-?:](?=\s|$)/g) ?? []).length);
+  return [brackets.length, ...lines].every((levels) => levels <= maxLevels);
+}
+
+/** Rules have two levels, each of which can be indented. */
+const maxLevels = 64;
 
 function reason(error: unknown): string {
   const { issues: [issue] = [] } = error as { issues?: z.core.$ZodIssue[] };
@@ -172,7 +193,8 @@ function whyNot(
   { clusterRanges = [], clusterDomain }: RuntimeEgress,
 ): string | undefined {
   if (namesMetadata(rule)) return isMetadata(text);
-  const ranges = [...specialAddresses.reserved, ...clusterRanges].filter((range) => namesInside(rule, [range]));
+  const { reserved, podIdentity } = specialAddresses;
+  const ranges = [...reserved, ...podIdentity, ...clusterRanges].filter((range) => namesInside(rule, [range]));
   const domains = [...specialAddresses.names, ...(clusterDomain === undefined ? [] : [clusterDomain])];
   const closed = [...ranges, ...domains.filter((domain) => namesBelow(rule, domain))];
   for (const [at, { path, rules, allow, deny }] of above.entries()) {

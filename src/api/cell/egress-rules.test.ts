@@ -54,3 +54,12 @@ function rule(text: string): EgressRule {
   if (typeof parsed === "string") throw new Error(parsed);
   return parsed;
 }
+
+it("limits the rules of a level", () => {
+  const some = (length: number) => Array.from({ length }, (_, at) => `10.0.${Math.floor(at / 250)}.${at % 250}`);
+  expect(EgressRules.safeParse({ allow: some(200), deny: some(56) }).success).toBe(true);
+  const { error } = EgressRules.safeParse({ allow: some(57), deny: some(200) });
+  expect(error?.issues).toMatchObject([
+    { path: ["deny"], message: "it has 257 rules with those of allow, and a level can have 256" },
+  ]);
+});

@@ -44,13 +44,23 @@ const Rule = z.string().superRefine((text, context) => {
   if (typeof rule === "string") context.addIssue(`${JSON.stringify(text)} is not a rule: ${rule}`);
 });
 
+/** Each connection of a sandbox is compared with the rules of all levels, and each rule with those of the levels above. */
+export const maxEgressRules = 256;
+
 /** The egress rules of one level: the runtime, a namespace, a template or a sandbox. */
-export const EgressRules = z.strictObject({
-  /** What applies to connections without a rule. Absent: `allow`, as far as the level above allows. */
-  default: z.enum(["allow", "deny"]).optional(),
-  allow: z.array(Rule).default([]),
-  deny: z.array(Rule).default([]),
-});
+export const EgressRules = z
+  .strictObject({
+    /** What applies to connections without a rule. Absent: `allow`, as far as the level above allows. */
+    default: z.enum(["allow", "deny"]).optional(),
+    allow: z.array(Rule).default([]),
+    deny: z.array(Rule).default([]),
+  })
+  .superRefine(({ allow, deny }, context) => {
+    const rules = allow.length + deny.length;
+    if (rules <= maxEgressRules) return;
+    const message = `it has ${rules} rules with those of ${allow.length > deny.length ? "deny" : "allow"}, and a level can have ${maxEgressRules}`;
+    context.addIssue({ code: "custom", message, path: [allow.length > deny.length ? "allow" : "deny"] });
+  });
 export type EgressRules = z.infer<typeof EgressRules>;
 
 /** Whether a rule matches every connection that the other one matches. */
@@ -85,7 +95,12 @@ export function namesBelow({ target }: EgressRule, domain: string): boolean {
 
 /** Whether a rule names only addresses that no policy can open. */
 export function namesMetadata(rule: EgressRule): boolean {
-  return namesInside(rule, specialAddresses.metadata);
+  return namesInside(rule, specialAddresses.metadata) && !namesPodIdentity(rule);
+}
+
+/** Whether a rule names the address of Pod credentials, which only administrators can open. */
+export function namesPodIdentity(rule: EgressRule): boolean {
+  return namesInside(rule, specialAddresses.podIdentity);
 }
 
 /** Parses `10.0.0.1` or `10.0.0.0/8`. */

@@ -3,8 +3,28 @@ import * as z from "zod";
 /** A SHA-256 digest in statuses and grants: `sha256:` and 64 hex digits. */
 export const Digest = z.string().regex(/^sha256:[0-9a-f]{64}$/, "must be sha256: and 64 hex digits");
 
-/** The checkpoint of a grant, and its expiry. */
+/** The data key of a checkpoint, encrypted with a key of the installation. It is a part of the manifest, and no secret. */
+export const Envelope = z.strictObject({
+  algorithm: z.literal("AES-256-GCM"),
+  /** The Secret in `ramet-system` with the key, and the name of the key in it. */
+  secret: z.string().min(1).max(253),
+  key: z.string().min(1).max(253),
+  /** Base64 of the nonce, the encrypted data key and the tag. */
+  wrapped: z.base64().max(256),
+});
+export type Envelope = z.infer<typeof Envelope>;
+
+/** How the content of a checkpoint is encrypted. The data key is a secret: never log it or put it into a message. */
+export const GrantEncryption = z.strictObject({
+  /** Base64 of 32 bytes. */
+  dataKey: z.base64().length(44),
+  envelope: Envelope,
+});
+export type GrantEncryption = z.infer<typeof GrantEncryption>;
+
+/** The checkpoint of a grant, its expiry, and its encryption if it has one. */
 const scope = {
+  encryption: GrantEncryption.optional(),
   namespace: z.string().min(1),
   checkpointId: z.string().min(1),
   /** The grant's expiry, in milliseconds since 1970. */

@@ -9,6 +9,9 @@ import { SchemalessObject, withRules } from "../schema/rules.ts";
 export const checkpointPhases = ["Pending", "Creating", "Succeeded", "Failed", "Terminating"] as const;
 export type CheckpointPhase = (typeof checkpointPhases)[number];
 
+/** The condition of a checkpoint that its namespace's quota does not allow: `False`, with the reason `QuotaExceeded`. */
+export const withinQuota = "WithinQuota";
+
 /** Limited to the two existing contents, so that the API server can estimate the cost of the rule. */
 const CheckpointContents = withRules(
   z

@@ -8,6 +8,8 @@ export const stepStates = ["Pending", "Running", "Succeeded", "Failed"] as const
 export const namedSnapshotConditions = {
   Ready: ["VersionReady", "NoVersion", "VersionNotFound"],
   Building: [
+    "BuildQuotaReached",
+    "FetchQuotaReached",
     "StartingBuilder",
     "RunningStep",
     "CapturingStep",
@@ -16,7 +18,9 @@ export const namedSnapshotConditions = {
     "Built",
     "StepFailed",
     "BuilderFailed",
+    "ControllersStopped",
     "CaptureFailed",
+    "QuotaExceeded",
     "InputMissing",
     "Cycle",
     "Suspended",
@@ -67,6 +71,10 @@ export const SnapshotBuild = z.object({
   request: z.string().optional().describe("The value of the annotation ramet.dev/build-request that requested it."),
   attempt: z.int().min(1).describe("The number of the attempt. A lost builder is replaced, up to 3 attempts."),
   builderUid: z.string().optional().describe("The UID of the Sandbox in which the steps run."),
+  interruptions: z
+    .object({ step: z.int().min(1), count: z.int().min(1), at: Time })
+    .optional()
+    .describe("How often in a row the controllers stopped while this step ran, and when it was last continued."),
   endedAt: Time.optional(),
   failure: z
     .object({

@@ -109,6 +109,10 @@ const RametSandboxStatus = z.object({
     .optional()
     .describe("The digest of the agents.kruise.io/init-runtime-request that the guest has."),
   egress: z.string().optional().describe("The digest of the egress policy that the cell was last given."),
+  cellKey: z
+    .string()
+    .optional()
+    .describe("The public key with which the Pod's cell proves itself. Absent: the cell is of a version without one."),
   restoredFrom: z
     .string()
     .optional()
@@ -126,6 +130,8 @@ const RametSandboxStatus = z.object({
     .optional()
     .describe("Milliseconds by phase of the boot or the restore, in order."),
 });
+
+export type RametSandboxStatus = z.infer<typeof RametSandboxStatus>;
 
 export const SandboxStatus = z.object({
   observedGeneration: z.int().optional(),

@@ -7,7 +7,14 @@ import { annotations } from "./labels.ts";
 const InitRuntimeRequest = z.looseObject({ envVars: z.record(z.string(), z.string()).nullish() });
 
 interface MaybeRequested {
-  metadata: { annotations?: Record<string, string> | undefined };
+  metadata: { namespace: string; annotations?: Record<string, string> | undefined };
+}
+
+/** Makes requests unreadable for everyone but the controllers. A request can be opened only in its own namespace. */
+export interface RequestSeal {
+  seal(namespace: string, request: string): string;
+  /** @throws RametError `InvalidArgument` */
+  open(namespace: string, sealed: string): string;
 }
 
 /** The annotation value that requests these variables. */
@@ -15,26 +22,39 @@ export function initRuntimeRequest(envVars: Record<string, string>): string {
   return JSON.stringify({ envVars });
 }
 
+/** The annotations that replace a request in plain text, which a client has set; undefined without one. */
+export function sealedAnnotations(
+  { metadata: { namespace, annotations: given } }: MaybeRequested,
+  seal: RequestSeal,
+): Record<string, string | null> | undefined {
+  const text = given?.[annotations.initRuntimeRequest];
+  if (text === undefined) return undefined;
+  return { [annotations.initRuntimeRequest]: null, [annotations.sealedInitRequest]: seal.seal(namespace, text) };
+}
+
 /**
- * The variables that the annotation requests in addition to those of the template.
+ * The variables that a sandbox requests in addition to those of the template. Plain text is newer than the sealed request.
  * @throws RametError `InvalidArgument` when the annotation is invalid
  */
-export function requestedEnvironment({ metadata }: MaybeRequested): Record<string, string> {
-  const text = metadata.annotations?.[annotations.initRuntimeRequest];
+export function requestedEnvironment(sandbox: MaybeRequested, seal: RequestSeal): Record<string, string> {
+  const { namespace, annotations: given } = sandbox.metadata;
+  const sealed = given?.[annotations.sealedInitRequest];
+  const text =
+    given?.[annotations.initRuntimeRequest] ?? (sealed === undefined ? undefined : seal.open(namespace, sealed));
   if (text === undefined) return {};
   try {
     return InitRuntimeRequest.parse(JSON.parse(text)).envVars ?? {};
   } catch (error) {
+    // No cause: messages of the JSON parser quote the text.
     const why = error instanceof z.ZodError ? z.prettifyError(error) : "it is not JSON";
     throw new RametError("InvalidArgument", `The annotation ${annotations.initRuntimeRequest} is invalid: ${why}`, {
       hint: 'Write it as {"envVars":{"NAME":"value"}}',
-      cause: error,
     });
   }
 }
 
 /** Identifies a request by 16 hex digits; undefined without a request. */
-export function initRequestDigest({ metadata }: MaybeRequested): string | undefined {
-  const text = metadata.annotations?.[annotations.initRuntimeRequest];
+export function initRequestDigest({ metadata: { annotations: given } }: MaybeRequested): string | undefined {
+  const text = given?.[annotations.initRuntimeRequest] ?? given?.[annotations.sealedInitRequest];
   return text === undefined ? undefined : createHash("sha256").update(text).digest("hex").slice(0, 16);
 }

@@ -8,6 +8,8 @@ export const annotations = {
   /** RFC 3339. */
   claimTimestamp: "agents.kruise.io/claim-timestamp",
   initRuntimeRequest: "agents.kruise.io/init-runtime-request",
+  /** On a Sandbox: an `init-runtime-request` that only the controllers can read (decision 19). */
+  sealedInitRequest: "ramet.dev/sealed-init-request",
   runtimeUrl: "agents.kruise.io/runtime-url",
   runtimeAccessToken: "agents.kruise.io/runtime-access-token",
   /** On a Checkpoint: the Sandbox that it was captured from. */
@@ -44,6 +46,10 @@ export const annotations = {
   publicPorts: "ramet.dev/public-ports",
   /** On a namespace, by an administrator: comma-separated names of restricted fields that templates there may use. */
   allowInTemplates: "ramet.dev/allow-in-templates",
+  /** On a namespace, by an administrator: its limits (docs/reference/quotas.md). */
+  quota: "ramet.dev/quota",
+  /** On a namespace, by an administrator: the Secret in `ramet-system` with the key for its checkpoints, or `none`. */
+  encryptionSecret: "ramet.dev/encryption-secret",
   reservePausedSandboxDuration: "agents.kruise.io/reserve-paused-sandbox-duration",
   sandboxPriority: "agents.kruise.io/sandbox-priority",
   /** On a SandboxTemplate of an old revision that its set no longer needs. */

@@ -1,14 +1,38 @@
 /** The namespace of Ramet's own objects in every cluster, such as the cell key and the lease of the controllers. */
 export const systemNamespace = "ramet-system";
 
-/** The Secret with the credentials that controllers use to call cells. The first controller creates it. */
-export const credentialsSecret = "ramet-cell-key";
+/** The Secret with the key that controllers use to call cells. The first controller creates it, as the two below. */
+export const cellKeySecret = "ramet-cell-key";
 
-/** The entry of both Secrets that holds the private key, as PKCS #8 PEM. */
+/** The Secret from whose value the access tokens of all guests are derived. */
+export const guestKeySecret = "ramet-guest-key";
+
+/** The entry of that Secret: 32 bytes. */
+export const guestSecretEntry = "secret";
+
+/** The Secret with which controllers encrypt the variables that Sandboxes carry. No other component reads it. */
+export const environmentKeySecret = "ramet-environment-key";
+
+/** The entry of that Secret: 32 bytes. */
+export const environmentKeyEntry = "key";
+
+/** The Secret with the key that gateways use to reach sandbox ports. */
+export const gatewayKeySecret = "ramet-gateway-key";
+
+/** The entry of the cells' and the gateways' Secret that holds the private key, as PKCS #8 PEM. */
 export const privateKeyEntry = "private-key.pem";
 
-/** The Secret with the key that gateways use to reach sandbox ports. The controllers create it. */
-export const gatewayKeySecret = "ramet-gateway-key";
+/** The keys that can be rotated: those that sign operations on cells, and those that sign connections to ports. */
+export const keyPowers = ["cells", "gateways"] as const;
+export type KeyPower = (typeof keyPowers)[number];
+
+/** The Secret of each key. */
+export const keySecrets: Record<KeyPower, string> = { cells: cellKeySecret, gateways: gatewayKeySecret };
+
+/** The Secret of the next key, which exists during a rotation. */
+export function nextSecretOf(power: KeyPower): string {
+  return `${keySecrets[power]}-next`;
+}
 
 /** The name of the controllers' Deployment, service account and roles. */
 export const controllerName = "ramet-controller";
@@ -18,6 +42,20 @@ export const gatewayName = "ramet-gateway";
 
 /** The audience of tokens for gateways. Tokens for the API server are rejected, as a gateway could use them there. */
 export const gatewayAudience = "ramet-gateway";
+
+/**
+ * The ConfigMap in `ramet-system` with the address of the gateways, for users outside the cluster. Every authenticated user may
+ * read it.
+ */
+export const gatewayAddress = {
+  configMap: "ramet-gateway-address",
+  /** Such as `https://gateway.example.org`. */
+  url: "url",
+  /** PEM of the certificate authority that signed its certificate. @default the system's certificate authorities */
+  ca: "ca.crt",
+  /** `<namespace>/<name>` of the service account whose tokens users of a local cluster use. */
+  serviceAccount: "service-account",
+} as const;
 
 /** On the gateways' Deployment and its Pods. */
 export const gatewayLabels = { "app.kubernetes.io/name": "ramet", "app.kubernetes.io/component": "gateway" };
@@ -36,3 +74,7 @@ export const localNodeLabels = { "node.kubernetes.io/instance-type": "ramet-loca
  * exists already.
  */
 export const clusterTemplatePrefix = "ramet-";
+
+/** Whether Pods of sandboxes get a user namespace. `auto`: if all schedulable nodes support it. */
+export const cellUserNamespaces = ["auto", "always", "never"] as const;
+export type CellUserNamespaces = (typeof cellUserNamespaces)[number];

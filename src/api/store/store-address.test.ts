@@ -6,7 +6,7 @@ const valid: [string, StoreLocation][] = [
   ["s3://checkpoints/ramet/prod", { driver: "s3", bucket: "checkpoints", prefix: "ramet/prod" }],
   ["s3://a.b-c/x?region=eu-central-1", { driver: "s3", bucket: "a.b-c", prefix: "x", region: "eu-central-1" }],
   [
-    "s3://b12/p?region=us-east-1&endpoint=http%3A%2F%2Fminio.storage%3A9000&path-style=false",
+    "s3://b12/p?region=us-east-1&endpoint=http%3A%2F%2Fminio.storage%3A9000&path-style=false&allow-insecure=true",
     {
       driver: "s3",
       bucket: "b12",
@@ -14,12 +14,13 @@ const valid: [string, StoreLocation][] = [
       region: "us-east-1",
       endpoint: "http://minio.storage:9000",
       pathStyle: false,
+      allowInsecure: true,
     },
   ],
   ["gs://my_checkpoints/ramet", { driver: "gcs", bucket: "my_checkpoints", prefix: "ramet" }],
   [
-    "gs://checkpoints?endpoint=http%3A%2F%2Femulator%3A4443",
-    { driver: "gcs", bucket: "checkpoints", endpoint: "http://emulator:4443" },
+    "gs://checkpoints?endpoint=http%3A%2F%2Femulator%3A4443&allow-insecure=true",
+    { driver: "gcs", bucket: "checkpoints", endpoint: "http://emulator:4443", allowInsecure: true },
   ],
   ["azblob://checkpoints?account=agents", { driver: "azure", container: "checkpoints", account: "agents" }],
   [
@@ -59,6 +60,11 @@ describe("parseStoreAddress", () => {
     ["s3://bucket?endpoint=ftp://x", "endpoint"],
     ["s3://bucket?endpoint=https://x/path", "endpoint"],
     ["s3://bucket?endpoint=https://user:pass@x", "endpoint"],
+    ["s3://bucket?endpoint=http://minio.storage:9000", "endpoint has no TLS"],
+    ["s3://bucket?endpoint=http://minio.storage:9000&allow-insecure=false", "endpoint has no TLS"],
+    ["s3://bucket?endpoint=http://127.0.0.1.example.org", "endpoint has no TLS"],
+    ["gs://bucket?endpoint=http://emulator:4443", "endpoint has no TLS"],
+    ["azblob://checkpoints?account=agents&endpoint=http://agents", "endpoint has no TLS"],
     ["gs://B", "bucket"],
     ["gs://bucket?region=us-central1", "valid are endpoint"],
     ["azblob://checkpoints", "account"],

@@ -25,28 +25,54 @@ const Prefix = z
 /** The URL of a server. It can have a path. */
 const ServiceUrl = z
   .url({ protocol: /^https?$/, error: "must be an http or https URL" })
-  .refine((text) => new URL(text).username === "", "must not contain a user: credentials come from the environment");
+  .refine((text) => parts(text).username === "", "must not contain a user: credentials come from the environment");
 
 /** The URL of a store that is not at its cloud's default URL. */
-const Endpoint = ServiceUrl.refine((text) => ["", "/"].includes(new URL(text).pathname), "must not have a path");
+const Endpoint = ServiceUrl.refine((text) => ["", "/"].includes(parts(text).pathname), "must not have a path");
+
+/** A refinement also gets a text that is not a URL: zod reports that first, and continues. */
+function parts(text: string): Pick<URL, "username" | "pathname"> {
+  return URL.canParse(text) ? new URL(text) : { username: "", pathname: "" };
+}
+
+/** What a location needs for an endpoint without TLS that is not on this machine: memory images and signed URLs cross the network. */
+const allowInsecure = { allowInsecure: z.boolean().optional() };
+
+function requireTls(
+  { endpoint, allowInsecure: allowed = false }: { endpoint?: string | undefined; allowInsecure?: boolean | undefined },
+  context: z.RefinementCtx,
+): void {
+  if (endpoint === undefined || allowed || !URL.canParse(endpoint)) return;
+  const { protocol, hostname } = new URL(endpoint);
+  if (protocol === "https:" || /^(localhost|127(\.\d+){3}|\[::1\])$/.test(hostname)) return;
+  context.addIssue({
+    code: "custom",
+    path: ["endpoint"],
+    message:
+      "has no TLS, so memory images and signed URLs would cross the network unencrypted; use https, or allow-insecure=true (allowInsecure) on a network that you trust",
+  });
+}
 
 /** A store in a container of Azure Blob Storage. */
-export const AzureLocation = z.strictObject({
-  driver: z.literal("azure"),
-  account: z.string().regex(/^[a-z0-9]{3,24}$/, "must be the name of a storage account"),
-  container: z.string().regex(/^(?=.{3,63}$)[a-z0-9]+(-[a-z0-9]+)*$/, "must be the name of a container"),
-  /** @default the store uses the whole container */
-  prefix: Prefix.optional(),
-  /** The account's URL. An emulator has the account in the path. @default `https://<account>.blob.core.windows.net` */
-  endpoint: ServiceUrl.optional(),
-});
+export const AzureLocation = z
+  .strictObject({
+    ...allowInsecure,
+    driver: z.literal("azure"),
+    account: z.string().regex(/^[a-z0-9]{3,24}$/, "must be the name of a storage account"),
+    container: z.string().regex(/^(?=.{3,63}$)[a-z0-9]+(-[a-z0-9]+)*$/, "must be the name of a container"),
+    /** @default the store uses the whole container */
+    prefix: Prefix.optional(),
+    /** The account's URL. An emulator has the account in the path. @default `https://<account>.blob.core.windows.net` */
+    endpoint: ServiceUrl.optional(),
+  })
+  .superRefine(requireTls);
 export type AzureLocation = z.infer<typeof AzureLocation>;
 
 /** `azblob://container/prefix?account=…&endpoint=…`. Prefix and endpoint are optional. */
 const azureScheme: StoreScheme<AzureLocation> = {
   scheme: "azblob",
   host: "container",
-  parameters: { account: "account", endpoint: "endpoint" },
+  parameters: { account: "account", endpoint: "endpoint", "allow-insecure": "allowInsecure" },
   location: AzureLocation,
   label: "the store in Azure",
   example:
@@ -54,49 +80,55 @@ const azureScheme: StoreScheme<AzureLocation> = {
 };
 
 /** A store in a bucket of Google Cloud Storage. */
-export const GcsLocation = z.strictObject({
-  driver: z.literal("gcs"),
-  bucket: z.string().regex(/^[a-z0-9][-_.a-z0-9]{1,220}[a-z0-9]$/, "must be the name of a bucket"),
-  /** @default the store uses the whole bucket */
-  prefix: Prefix.optional(),
-  /** The URL of an emulator or a private cloud. @default Google's */
-  endpoint: Endpoint.optional(),
-});
+export const GcsLocation = z
+  .strictObject({
+    ...allowInsecure,
+    driver: z.literal("gcs"),
+    bucket: z.string().regex(/^[a-z0-9][-_.a-z0-9]{1,220}[a-z0-9]$/, "must be the name of a bucket"),
+    /** @default the store uses the whole bucket */
+    prefix: Prefix.optional(),
+    /** The URL of an emulator or a private cloud. @default Google's */
+    endpoint: Endpoint.optional(),
+  })
+  .superRefine(requireTls);
 export type GcsLocation = z.infer<typeof GcsLocation>;
 
 /** `gs://bucket/prefix?endpoint=…`. Everything except the bucket is optional. */
 const gcsScheme: StoreScheme<GcsLocation> = {
   scheme: "gs",
   host: "bucket",
-  parameters: { endpoint: "endpoint" },
+  parameters: { endpoint: "endpoint", "allow-insecure": "allowInsecure" },
   location: GcsLocation,
   label: "the store in Google Cloud Storage",
   example: "gs://bucket/prefix",
 };
 
 /** A store in a bucket of S3, or of a server with the same protocol. */
-export const S3Location = z.strictObject({
-  driver: z.literal("s3"),
-  bucket: z.string().regex(/^[a-z0-9][-.a-z0-9]{1,61}[a-z0-9]$/, "must be the name of a bucket"),
-  /** @default the store uses the whole bucket */
-  prefix: Prefix.optional(),
-  /** @default the region of the environment; `us-east-1` with an endpoint */
-  region: z
-    .string()
-    .regex(/^[a-z0-9][-a-z0-9]*$/, "must be the name of a region")
-    .optional(),
-  /** The URL of a server other than Amazon's. */
-  endpoint: Endpoint.optional(),
-  /** Whether URLs have the bucket in the path instead of the host. @default true with an endpoint */
-  pathStyle: z.boolean().optional(),
-});
+export const S3Location = z
+  .strictObject({
+    ...allowInsecure,
+    driver: z.literal("s3"),
+    bucket: z.string().regex(/^[a-z0-9][-.a-z0-9]{1,61}[a-z0-9]$/, "must be the name of a bucket"),
+    /** @default the store uses the whole bucket */
+    prefix: Prefix.optional(),
+    /** @default the region of the environment; `us-east-1` with an endpoint */
+    region: z
+      .string()
+      .regex(/^[a-z0-9][-a-z0-9]*$/, "must be the name of a region")
+      .optional(),
+    /** The URL of a server other than Amazon's. */
+    endpoint: Endpoint.optional(),
+    /** Whether URLs have the bucket in the path instead of the host. @default true with an endpoint */
+    pathStyle: z.boolean().optional(),
+  })
+  .superRefine(requireTls);
 export type S3Location = z.infer<typeof S3Location>;
 
 /** `s3://bucket/prefix?region=…&endpoint=…&path-style=true`. Everything except the bucket is optional. */
 const s3Scheme: StoreScheme<S3Location> = {
   scheme: "s3",
   host: "bucket",
-  parameters: { region: "region", endpoint: "endpoint", "path-style": "pathStyle" },
+  parameters: { region: "region", endpoint: "endpoint", "path-style": "pathStyle", "allow-insecure": "allowInsecure" },
   location: S3Location,
   label: "the store in S3",
   example: "s3://bucket/prefix?region=eu-central-1, with &endpoint=https://… for a server other than Amazon's",

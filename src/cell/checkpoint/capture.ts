@@ -2,7 +2,7 @@ import { setImmediate as immediate } from "node:timers/promises";
 import type { CheckpointRequest, CheckpointResult, EngineBuild } from "../../api/cell/cell-api.ts";
 import type { Clock } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
-import type { ManifestDraft } from "../../store/manifest.ts";
+import { type ManifestDraft, stagedBytes } from "../../store/manifest.ts";
 import { openForWrite } from "../../store/open.ts";
 import type { CellSetting } from "../setting/cell-setting.ts";
 import type { GuestControl } from "../client/guest-control.ts";
@@ -54,6 +54,7 @@ async function captureAndPublish(request: CheckpointRequest, subject: CaptureSub
     const before = subject.generation();
     const captured = await capture(request, engine, { path: session.stagingPath, phases, clock });
     held = captured.held;
+    await requireWithin(request, session.stagingPath);
     // If the identity has changed during the capture, a clone asks its guest for the generation.
     const generation = subject.generation() === before ? before : undefined;
     const draft = await manifestDraft(request, subject, { cutAt: captured.cutAt, quiesced, generation });
@@ -71,6 +72,15 @@ async function captureAndPublish(request: CheckpointRequest, subject: CaptureSub
   } finally {
     await session.abandon();
   }
+}
+
+/** @throws RametError `QuotaExceeded` */
+async function requireWithin({ maxBytes, grant }: CheckpointRequest, stagingPath: string): Promise<void> {
+  if (maxBytes === undefined) return;
+  const sizeBytes = await stagedBytes(stagingPath);
+  if (sizeBytes <= maxBytes) return;
+  const why = `it has ${sizeBytes} bytes, and its namespace may store ${maxBytes} more`;
+  throw new RametError("QuotaExceeded", `capturing checkpoint ${grant.checkpointId} failed: ${why}`);
 }
 
 interface Capture {

@@ -1,9 +1,15 @@
 import { once } from "node:events";
 import { createServer, type RequestListener, type Server } from "node:http";
+import { createServer as createNetServer } from "node:net";
+import { PassThrough } from "node:stream";
 import { expect, it, onTestFinished } from "vitest";
 import { ManualClock } from "../../../test/setup/manual-clock.ts";
 import { cellPort } from "../../api/cell/cell-api.ts";
+import type { Cell } from "../lifecycle/cell.ts";
+import { cellServer } from "../server/server.ts";
+import { tokenVerifier } from "../server/token-verifier.ts";
 import { CellClient } from "./cell-client.ts";
+import { cellProver } from "./cell-proof.ts";
 import { cellKeyFromPem, newCellKeyPem } from "./cell-token.ts";
 
 /** A separate address, because the port is fixed. */
@@ -67,12 +73,97 @@ it("reports a cell that responds with an upgrade as unreachable", async () => {
   await expect(client.untilLoaded(cell)).rejects.toMatchObject({ code: "Unavailable" });
 });
 
+it("sends nothing to another process that has the address of a cell", async () => {
+  const received: string[] = [];
+  const hostile = createNetServer((socket) => {
+    socket.on("data", (chunk: Buffer) => {
+      received.push(chunk.toString());
+      const { publicKey, prove } = other;
+      const proof = prove(/^ramet-nonce: (\S+)/im.exec(chunk.toString())?.[1]);
+      socket.write(`HTTP/1.1 204 No Content\r\nramet-cell-key: ${publicKey}\r\nramet-cell-proof: ${proof}\r\n\r\n`);
+      socket.write("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n");
+    });
+    socket.on("error", () => undefined);
+  });
+  const other = cellProver(cell.sandboxUid);
+  hostile.listen(cellPort, ip);
+  await once(hostile, "listening");
+  const reported: string[] = [];
+  const client = new CellClient(cellKeyFromPem(newCellKeyPem()), {
+    onNotProven: ({ sandboxUid }) => reported.push(sandboxUid),
+  });
+  onTestFinished(() => {
+    client.close();
+    hostile.close();
+  });
+  const known = { ...cell, cellKey: cellProver(cell.sandboxUid).publicKey };
+  const identity = { sandboxId: "a--b", hostname: "b", accessToken: "secret", environment: {} };
+  await expect(client.dial(known, 8000)).rejects.toMatchObject({ code: "CellNotProven", retryable: true });
+  await expect(client.boot(known, { identity })).rejects.toMatchObject({ code: "CellNotProven" });
+  // Nor with the key of the cell, for which it has no signature.
+  const imposed = cellProver("another");
+  Object.assign(other, { publicKey: known.cellKey, prove: imposed.prove });
+  await expect(client.boot(known, { identity })).rejects.toMatchObject({ code: "CellNotProven" });
+  expect(reported).toEqual(["uid", "uid", "uid"]);
+  expect(received).toHaveLength(3);
+  for (const text of received)
+    expect(text).toMatch(/^GET \/v1\/proof HTTP\/1.1\r\nHost: cell\r\nramet-nonce: \S+\r\n\r\n$/);
+});
+
+it("calls a cell that proves itself once for each connection, and learns its key", async () => {
+  const key = cellKeyFromPem(newCellKeyPem());
+  const prover = cellProver(cell.sandboxUid);
+  // Stands in for the cell behind its real server.
+  const state = { phase: "running", generation: 1, ready: true };
+  const standIn = { state, boot: () => Promise.resolve(state), dial: () => Promise.resolve(new PassThrough()) };
+  const verifier = tokenVerifier(key, cell.sandboxUid);
+  const server = cellServer({ cell: standIn as unknown as Cell, verifier, prover, logPath: "/nonexistent" });
+  const paths: (string | undefined)[] = [];
+  server.on("request", ({ url }) => paths.push(url)).listen(cellPort, ip);
+  await once(server, "listening");
+  const client = new CellClient(key);
+  onTestFinished(async () => {
+    client.close();
+    server.closeAllConnections();
+    server.close();
+    await once(server, "close");
+  });
+  const cellKey = await client.cellKey(cell);
+  expect(cellKey).toBe(prover.publicKey);
+  const known = { ...cell, cellKey };
+  expect(await client.state(known)).toEqual(state);
+  expect(await client.state(known)).toEqual(state);
+  expect(paths).toEqual(["/v1/proof", "/v1/proof", "/v1/state", "/v1/state"]);
+  const stream = await client.dial(known, 8000);
+  stream.write("echo");
+  expect(((await once(stream, "data")) as [Buffer])[0].toString()).toBe("echo");
+  stream.destroy();
+  // A connection of this sandbox is not used for another one at the same address.
+  await expect(client.state({ ...known, sandboxUid: "another" })).rejects.toMatchObject({ code: "CellNotProven" });
+});
+
+it("finds no key in a cell of a version without proofs", async () => {
+  const client = await clientOf((_, response) => response.writeHead(404).end("{}"));
+  expect(await client.cellKey(cell)).toBeUndefined();
+  await expect(client.state({ ...cell, cellKey: "a" })).rejects.toMatchObject({ code: "CellNotProven" });
+});
+
+it("gives up a process that accepts a connection and does not answer", async () => {
+  const clock = new ManualClock(new Date());
+  const client = await clientOf(() => undefined, clock);
+  const called = client.boot({ ...cell, cellKey: "a" }, { identity: {} as never });
+  called.catch(() => undefined);
+  await expect.poll(() => clock.waits).toEqual([10_000]);
+  clock.advance(10_000);
+  await expect(called).rejects.toMatchObject({ code: "Unavailable", retryable: true });
+});
+
 /** Returns a client, and lets this listener stand in for the cell. */
 async function clientOf(listener: RequestListener, clock?: ManualClock): Promise<CellClient> {
   const server: Server = createServer(listener);
   server.listen(cellPort, ip);
   await once(server, "listening");
-  const client = new CellClient(cellKeyFromPem(newCellKeyPem()), clock);
+  const client = new CellClient(cellKeyFromPem(newCellKeyPem()), clock && { clock });
   onTestFinished(async () => {
     client.close();
     server.closeAllConnections();

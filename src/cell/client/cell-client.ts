@@ -1,5 +1,6 @@
 import { once } from "node:events";
-import { Agent, type ClientRequest, request as httpRequest, type IncomingMessage } from "node:http";
+import { type ClientRequest, request as httpRequest, type IncomingMessage, type RequestOptions } from "node:http";
+import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import * as z from "zod";
 import {
@@ -10,6 +11,7 @@ import {
   CheckpointResult,
   type EgressRequest,
   type IdentityRequest,
+  type KeysRequest,
   type RestoreInPlaceCall,
   type RestoreRequest,
   RestoreResult,
@@ -18,13 +20,24 @@ import { type Clock, systemClock } from "../../base/clock.ts";
 import { type ErrorCode, errorCodes } from "../../base/error-codes.ts";
 import { RametError } from "../../base/errors.ts";
 import { readAnswer } from "../../base/http.ts";
+import { CellAgent, type CellCallOptions, connectToCell, readCellKey } from "./cell-proof.ts";
 import { type CellKey, signCellToken } from "./cell-token.ts";
-import { rejectUpgrade } from "./guest-http.ts";
+import { parsedAnswer, rejectUpgrade } from "./guest-http.ts";
 
 export interface CellAddress {
   /** The Pod's address. */
   ip: string;
   sandboxUid: string;
+  /**
+   * The public key that the cell must prove to have before it gets anything. Absent: the cell is of a version without proofs.
+   */
+  cellKey?: string | undefined;
+}
+
+export interface CellClientOptions {
+  clock?: Clock;
+  /** Learns of a process at a cell's address that is not the cell. @default ignored */
+  onNotProven?: (cell: CellAddress, error: RametError) => void;
 }
 
 const Failure = z.object({
@@ -55,16 +68,33 @@ const errorLimitBytes = 64 << 10;
  * the cell finishes the operation, and a repeated call joins it.
  *
  * Every method throws RametError `Unavailable` (retryable) if the cell cannot be reached within 2 s, and `Canceled` when the
- * signal is aborted. Methods that do not wait for gVisor throw `Timeout` after 10 s.
+ * signal is aborted. Methods that do not wait for gVisor throw `Timeout` after 10 s. With a `cellKey` they throw `CellNotProven`
+ * if another process has the address; it gets neither the token nor the body.
  */
 export class CellClient {
-  readonly #key: CellKey;
+  #key: CellKey;
   readonly #clock: Clock;
-  readonly #agent = new Agent({ keepAlive: true, maxFreeSockets: 64 });
+  readonly #agent: CellAgent;
+  readonly #onNotProven: NonNullable<CellClientOptions["onNotProven"]>;
 
-  constructor(key: CellKey, clock: Clock = systemClock) {
+  constructor(key: CellKey, { clock = systemClock, onNotProven = () => undefined }: CellClientOptions = {}) {
     this.#key = key;
     this.#clock = clock;
+    this.#agent = new CellAgent(clock);
+    this.#onNotProven = onNotProven;
+  }
+
+  /** Signs calls with this key from now on. */
+  useKey(key: CellKey): void {
+    this.#key = key;
+  }
+
+  /**
+   * Returns the key of the cell at this address; undefined if the cell is of a version without proofs. Trust it only after you
+   * have checked that the sandbox's Pod still has the address.
+   */
+  cellKey(cell: CellAddress, signal?: AbortSignal): Promise<string | undefined> {
+    return readCellKey(cell, this.#clock, signal);
   }
 
   state(cell: CellAddress, signal?: AbortSignal): Promise<CellState> {
@@ -82,6 +112,11 @@ export class CellClient {
   /** Resolves when the policy is in effect, also for open connections. */
   setEgress(cell: CellAddress, body: EgressRequest, signal?: AbortSignal): Promise<CellState> {
     return this.#call(cell, { operation: "egress", body, answer: CellState, responseMilliseconds, signal });
+  }
+
+  /** Replaces the keys whose tokens the cell accepts. */
+  setKeys(cell: CellAddress, body: KeysRequest, signal?: AbortSignal): Promise<CellState> {
+    return this.#call(cell, { operation: "keys", body, answer: CellState, responseMilliseconds, signal });
   }
 
   restore(cell: CellAddress, body: RestoreRequest, signal?: AbortSignal): Promise<RestoreResult> {
@@ -109,11 +144,15 @@ export class CellClient {
   async *events(cell: CellAddress, signal: AbortSignal): AsyncGenerator<CellState> {
     const response = await this.#send(cell, { operation: "events", responseMilliseconds, signal });
     let rest = "";
-    for await (const chunk of response as AsyncIterable<Buffer>) {
-      const lines = (rest + chunk.toString()).split("\n");
-      rest = lines.pop() ?? "";
-      if (rest.length > errorLimitBytes) throw tooLong(cell);
-      for (const line of lines) yield CellState.parse(JSON.parse(line));
+    try {
+      for await (const chunk of response as AsyncIterable<Buffer>) {
+        const lines = (rest + chunk.toString()).split("\n");
+        rest = lines.pop() ?? "";
+        if (rest.length > errorLimitBytes) throw tooLong(cell);
+        for (const line of lines) yield parsedAnswer(CellState, line, `a line of the cell at ${cell.ip}`);
+      }
+    } catch (error) {
+      throw unreachable(cell, error, signal);
     }
   }
 
@@ -125,13 +164,14 @@ export class CellClient {
   /** Opens a raw stream to a port inside the sandbox. */
   async dial(cell: CellAddress, port: number, signal?: AbortSignal): Promise<Duplex> {
     const token = await signCellToken(this.#key, { sandboxUid: cell.sandboxUid, operation: "ports" }, this.#clock);
+    const socket = await this.#connected(cell, signal);
     const request = httpRequest({
+      createConnection: () => socket,
       host: cell.ip,
       port: cellPort,
       path: `/v1/ports/${port}`,
       headers: { authorization: `Bearer ${token}`, connection: "Upgrade", upgrade: "tcp" },
     });
-    limitConnecting(this.#clock, request, cell.ip);
     limitResponse(this.#clock, request, { milliseconds: responseMilliseconds, what: `connecting to port ${port}` });
     const abort = (): void => void request.destroy();
     signal?.addEventListener("abort", abort, { once: true });
@@ -166,9 +206,9 @@ export class CellClient {
     try {
       const what = `the answer of the cell at ${cell.ip}`;
       const limits = { what, limitBytes: answerLimitBytes, milliseconds: responseMilliseconds, clock: this.#clock };
-      return call.answer.parse(JSON.parse(await readAnswer(response, limits)));
+      return parsedAnswer(call.answer, await readAnswer(response, limits), what);
     } catch (error) {
-      throw response.complete ? error : unreachable(cell, error, call.signal);
+      throw unreachable(cell, error, call.signal);
     }
   }
 
@@ -177,7 +217,9 @@ export class CellClient {
     const body = call.body === undefined ? undefined : JSON.stringify(call.body);
     const token = await signCellToken(this.#key, { sandboxUid: cell.sandboxUid, operation, body }, this.#clock);
     const query = call.query === undefined ? "" : `?${call.query.toString()}`;
-    const request = httpRequest({
+    const connection: CellCallOptions = { peer: cell, callSignal: call.signal };
+    const options: RequestOptions & CellCallOptions = {
+      ...connection,
       agent: this.#agent,
       method: body === undefined ? "GET" : "POST",
       host: cell.ip,
@@ -190,8 +232,8 @@ export class CellClient {
           : { "content-type": "application/json", "content-length": Buffer.byteLength(body) }),
       },
       ...(call.signal && { signal: call.signal }),
-    });
-    limitConnecting(this.#clock, request, cell.ip);
+    };
+    const request = httpRequest(options);
     if (call.responseMilliseconds !== undefined)
       limitResponse(this.#clock, request, { milliseconds: call.responseMilliseconds, what: operation });
     ignoreLateErrors(request);
@@ -202,8 +244,21 @@ export class CellClient {
       if (response.statusCode === 200) return response;
       throw await failure(response, this.#clock);
     } catch (error) {
-      throw unreachable(cell, error, call.signal);
+      throw this.#reported(cell, unreachable(cell, error, call.signal));
     }
+  }
+
+  async #connected(cell: CellAddress, signal: AbortSignal | undefined): Promise<Socket> {
+    try {
+      return await connectToCell(cell, this.#clock, signal);
+    } catch (error) {
+      throw this.#reported(cell, unreachable(cell, error, signal));
+    }
+  }
+
+  #reported(cell: CellAddress, error: RametError): RametError {
+    if (error.code === "CellNotProven") this.#onNotProven(cell, error);
+    return error;
   }
 }
 
@@ -241,51 +296,19 @@ function tooLong(cell: CellAddress): RametError {
   return new RametError("Internal", `the cell at ${cell.ip} sent a line of more than ${errorLimitBytes} bytes`);
 }
 
-/** A cell is on the same network: one that does not accept a connection within this time does not exist. */
-const connectMilliseconds = 2_000;
-
-/** Fails a request without a connection after two seconds with `Unavailable`. Nothing was sent, so it can be repeated. */
-function limitConnecting(clock: Clock, request: ClientRequest, ip: string): void {
-  const seconds = connectMilliseconds / 1000;
-  failAfter({ clock, request, milliseconds: connectMilliseconds, until: "connect" }, () => {
-    return new RametError("Unavailable", `cannot reach the cell at ${ip}: no connection within ${seconds} s`, {
-      retryable: true,
-    });
-  });
-}
-
 /** Fails a request with `Timeout` if its response has not started in time. */
 function limitResponse(
   clock: Clock,
   request: ClientRequest,
   { milliseconds, what }: { milliseconds: number; what: string },
 ): void {
-  failAfter({ clock, request, milliseconds, until: "response" }, () => {
-    return new RametError("Timeout", `${what} timed out: the cell did not respond within ${milliseconds / 1000} s`, {
-      retryable: true,
-      hint: "Check the sandbox's Pod with kubectl get pod and kubectl logs",
-    });
-  });
-}
-
-interface RequestLimit {
-  clock: Clock;
-  request: ClientRequest;
-  milliseconds: number;
-  until: "connect" | "response";
-}
-
-function failAfter({ clock, request, milliseconds, until }: RequestLimit, why: () => RametError): void {
   const done = clock.schedule(milliseconds, () => {
-    request.destroy(why());
+    request.destroy(
+      new RametError("Timeout", `${what} timed out: the cell did not respond within ${milliseconds / 1000} s`, {
+        retryable: true,
+        hint: "Check the sandbox's Pod with kubectl get pod and kubectl logs",
+      }),
+    );
   });
-  request.once("close", done);
-  if (until === "response") {
-    request.once("response", done).once("upgrade", done);
-    return;
-  }
-  request.once("socket", (socket) => {
-    if (socket.connecting) socket.once("connect", done);
-    else done();
-  });
+  request.once("close", done).once("response", done).once("upgrade", done);
 }

@@ -52,6 +52,6 @@ export function signCellToken(
 }
 
 /** The token that clients present to a sandbox's guest. It is derived, so it is not stored and differs for each clone. */
-export function guestAccessToken(clusterSecret: Buffer, sandboxUid: string): string {
-  return createHmac("sha256", clusterSecret).update(`guest:${sandboxUid}`).digest("base64url");
+export function guestAccessToken(guestSecret: Buffer, sandboxUid: string): string {
+  return createHmac("sha256", guestSecret).update(`guest:${sandboxUid}`).digest("base64url");
 }

@@ -1,7 +1,7 @@
 import type { IncomingMessage } from "node:http";
 import type { Readable } from "node:stream";
 import * as z from "zod";
-import { callGuest, type GuestDial, guestError, guestLimits, textOf } from "./guest-http.ts";
+import { callGuest, type GuestDial, guestError, guestLimits, parsedAnswer, textOf } from "./guest-http.ts";
 import { guestInput, type GuestInput } from "./guest-input.ts";
 import { type ProcessEvent, processEvents } from "./guest-process-events.ts";
 import { EntriesAnswer, EntryAnswer, envelope, type FileEntry, ProcessListAnswer } from "./guest-wire.ts";
@@ -9,8 +9,10 @@ import { EntriesAnswer, EntryAnswer, envelope, type FileEntry, ProcessListAnswer
 export interface GuestClientOptions {
   /** Opens a stream to port 49983 of the sandbox. */
   dial: GuestDial;
-  /** The sandbox's token; see `guestAccessToken`. */
+  /** The sandbox's token; see `guestAccessToken`. @default a gateway sends it */
   accessToken?: string;
+  /** Returns further headers of each call, which a gateway requires. @default none */
+  callHeaders?: () => Promise<Record<string, string>>;
   /** The user that runs commands and owns files: a name in the image or a number. @default the entrypoint's user */
   user?: string;
 }
@@ -38,11 +40,13 @@ export interface StartProcess {
 /** A client of the guest for commands and files. The API is that of E2B's envd (Connect RPC in JSON, and HTTP). */
 export class GuestClient {
   readonly #dial: GuestDial;
-  readonly #headers: Record<string, string>;
+  readonly #callHeaders: () => Promise<Record<string, string>>;
+  readonly #own: Record<string, string>;
 
-  constructor({ dial, accessToken, user }: GuestClientOptions) {
+  constructor({ dial, accessToken, user, callHeaders = () => Promise.resolve({}) }: GuestClientOptions) {
     this.#dial = dial;
-    this.#headers = {
+    this.#callHeaders = callHeaders;
+    this.#own = {
       ...(accessToken === undefined ? {} : { "x-access-token": accessToken }),
       ...(user === undefined ? {} : { authorization: `Basic ${Buffer.from(`${user}:`).toString("base64")}` }),
     };
@@ -91,7 +95,7 @@ export class GuestClient {
       process,
       into,
       call: async (body, signal) => {
-        const headers = { ...this.#headers, "content-type": "application/connect+json" };
+        const headers = { ...(await this.#headers()), "content-type": "application/connect+json" };
         const path = "/process.Process/StreamInput";
         return ok(
           "sending input to a command",
@@ -133,7 +137,7 @@ export class GuestClient {
     const response = await callGuest(this.#dial, {
       method: "GET",
       path: `/files?${new URLSearchParams({ path }).toString()}`,
-      headers: this.#headers,
+      headers: await this.#headers(),
       signal,
       responseMilliseconds,
     });
@@ -145,7 +149,7 @@ export class GuestClient {
     const response = await callGuest(this.#dial, {
       method: "POST",
       path: `/files?${new URLSearchParams({ path }).toString()}`,
-      headers: { ...this.#headers, "content-type": "application/octet-stream" },
+      headers: { ...(await this.#headers()), "content-type": "application/octet-stream" },
       body: content,
       signal,
     });
@@ -168,15 +172,20 @@ export class GuestClient {
     await this.#unary(`removing ${path}`, "filesystem.Filesystem/Remove", { path }, Empty);
   }
 
+  async #headers(): Promise<Record<string, string>> {
+    return { ...(await this.#callHeaders()), ...this.#own };
+  }
+
   async #unary<T extends z.ZodType>(what: string, method: string, message: object, answer: T): Promise<z.infer<T>> {
     const response = await callGuest(this.#dial, {
       method: "POST",
       path: `/${method}`,
-      headers: { ...this.#headers, "content-type": "application/json" },
+      headers: { ...(await this.#headers()), "content-type": "application/json" },
       body: Buffer.from(JSON.stringify(message)),
       responseMilliseconds,
     });
-    return answer.parse(JSON.parse(await textOf(await ok(what, response), guestLimits.list)));
+    const text = await textOf(await ok(what, response), guestLimits.list);
+    return parsedAnswer(answer, text, `the guest's answer to ${what}`);
   }
 
   async #stream(
@@ -187,7 +196,7 @@ export class GuestClient {
     const response = await callGuest(this.#dial, {
       method: "POST",
       path: `/process.Process/${method}`,
-      headers: { ...this.#headers, ...headers, "content-type": "application/connect+json" },
+      headers: { ...(await this.#headers()), ...headers, "content-type": "application/connect+json" },
       body: envelope(message),
       signal,
       responseMilliseconds,

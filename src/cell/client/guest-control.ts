@@ -1,7 +1,7 @@
 import * as z from "zod";
 import type { Identity } from "../../api/cell/cell-api.ts";
 import { type Clock, delay, systemClock } from "../../base/clock.ts";
-import { callGuest, type GuestDial, guestError, guestLimits, textOf } from "./guest-http.ts";
+import { callGuest, type GuestDial, guestError, guestLimits, parsedAnswer, textOf } from "./guest-http.ts";
 
 export const GuestHealth = z.object({
   pid: z.number().int(),
@@ -123,7 +123,7 @@ export class GuestControl {
     );
     const text = await textOf(response, guestLimits.control, this.#clock);
     if (response.statusCode !== 200) throw guestError(what, response.statusCode ?? 0, text);
-    return answer.parse(JSON.parse(text));
+    return parsedAnswer(answer, text, `the guest's answer to ${what}`);
   }
 }
 

@@ -98,6 +98,16 @@ export async function textOf(
   }
 }
 
+/** Parses a response. @throws RametError `Internal` if it is not what the schema says */
+export function parsedAnswer<T extends z.ZodType>(schema: T, text: string, what: string): z.infer<T> {
+  try {
+    return schema.parse(JSON.parse(text));
+  } catch (error) {
+    const why = error instanceof z.ZodError ? z.prettifyError(error) : "it is not JSON";
+    throw new RametError("Internal", `${what} is not valid: ${why.slice(0, 300)}`);
+  }
+}
+
 /** Converts a connection error into a RametError. */
 export function unreachable(what: string, error: unknown, signal?: AbortSignal): RametError {
   if (signal?.aborted === true) {
@@ -156,6 +166,10 @@ const codes = new Map<string, ErrorCode>([
   ["403", "Forbidden"],
   ["404", "NotFound"],
   ["409", "Conflict"],
+  // Of a gateway between the client and the guest.
+  ["502", "GuestUnreachable"],
+  ["503", "Unavailable"],
+  ["504", "Timeout"],
 ]);
 
 function parsed(body: string): unknown {

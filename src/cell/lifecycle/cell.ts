@@ -4,6 +4,7 @@ import type {
   CheckpointRequest,
   CheckpointResult,
   EgressPolicy,
+  EgressReport,
   EngineBuild,
   Identity,
   RestoreInPlaceCall,
@@ -129,6 +130,11 @@ export class Cell {
   async setEgress(policy: EgressPolicy): Promise<CellState> {
     await this.#environment.network.setEgress(policy);
     return this.state;
+  }
+
+  /** The sandbox's outgoing traffic so far. */
+  async egressReport(): Promise<EgressReport> {
+    return this.#environment.network.report();
   }
 
   restore(request: RestoreRequest): Promise<RestoreResult> {

@@ -53,6 +53,8 @@ async function firstLine(socket: Socket): Promise<string> {
       read = Buffer.concat([read, chunk]);
       const end = read.indexOf("\n");
       if (end >= 0) {
+        // Returning the rest makes the stream readable again, before the promise can remove this listener.
+        socket.off("readable", take);
         const rest = read.subarray(end + 1);
         if (rest.length > 0) socket.unshift(rest);
         line.resolve(read.toString("utf8", 0, end));

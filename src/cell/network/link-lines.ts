@@ -13,7 +13,7 @@ export class LinkLines {
   /** Resolves with the reason when link has exited. */
   readonly closed: Promise<string>;
   readonly #child: ChildProcessWithoutNullStreams;
-  readonly #pending = new Map<number, PromiseWithResolvers<undefined>>();
+  readonly #pending = new Map<number, PromiseWithResolvers<LinkAnswer>>();
   readonly #netns = Promise.withResolvers<string>();
   readonly #ready = Promise.withResolvers<undefined>();
   #ended: RametError | undefined;
@@ -46,13 +46,13 @@ export class LinkLines {
   }
 
   /** @throws RametError from link; `Unavailable` if link has exited */
-  async request(body: object): Promise<void> {
+  async request(body: object): Promise<LinkAnswer> {
     if (this.#ended !== undefined) throw this.#ended;
     const id = this.#nextId++;
-    const answer = Promise.withResolvers<undefined>();
+    const answer = Promise.withResolvers<LinkAnswer>();
     this.#pending.set(id, answer);
     this.write({ id, ...body });
-    await answer.promise;
+    return answer.promise;
   }
 
   /** Closes link's input, which makes it exit. */
@@ -79,10 +79,11 @@ export class LinkLines {
     this.#ready.reject(error);
   }
 
-  #receiveAnswer({ id, error }: LinkAnswer): void {
+  #receiveAnswer(answer: LinkAnswer): void {
+    const { id, error } = answer;
     const pending = this.#pending.get(id);
     this.#pending.delete(id);
-    if (error === undefined) pending?.resolve(undefined);
+    if (error === undefined) pending?.resolve(answer);
     else pending?.reject(linkError(error));
   }
 

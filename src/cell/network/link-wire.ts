@@ -1,4 +1,5 @@
 import * as z from "zod";
+import { EgressReport } from "../../api/cell/cell-api.ts";
 import { errorCodes, type ErrorCode } from "../../base/error-codes.ts";
 import { RametError } from "../../base/errors.ts";
 
@@ -28,6 +29,7 @@ export type LinkEvent = z.infer<typeof LinkEvent>;
 export const LinkAnswer = z.object({
   id: z.number().int(),
   ok: z.literal(true).optional(),
+  report: EgressReport.optional(),
   error: LinkFault.optional(),
 });
 export type LinkAnswer = z.infer<typeof LinkAnswer>;

@@ -1,6 +1,6 @@
 import { spawn } from "node:child_process";
 import type { Duplex } from "node:stream";
-import type { EgressPolicy } from "../../api/cell/cell-api.ts";
+import type { EgressPolicy, EgressReport } from "../../api/cell/cell-api.ts";
 import { RametError } from "../../base/errors.ts";
 import { dialLink, type DialOptions } from "./link-dial.ts";
 import { LinkLines } from "./link-lines.ts";
@@ -40,6 +40,8 @@ export interface Link {
   setGate(open: boolean): Promise<void>;
   /** @throws RametError `InvalidArgument` that names the invalid rule. The previous policy then stays in effect. */
   setEgress(policy: EgressPolicy): Promise<void>;
+  /** What the sandbox has sent since link started, and what was refused. */
+  report(): Promise<EgressReport>;
   /**
    * Opens a raw stream to a TCP port of the sandbox.
    * @throws RametError `Unavailable` if nothing listens there, `SandboxNotReady` if the gate is closed, `Forbidden`
@@ -82,9 +84,20 @@ function runningLink(pid: number, netnsPath: string, lines: LinkLines, socket: s
   return {
     pid,
     netnsPath,
-    prepare: () => lines.request({ op: "prepare" }),
-    setGate: (open) => lines.request({ op: "gate", open }),
-    setEgress: (policy) => lines.request({ op: "egress", policy }),
+    prepare: async () => {
+      await lines.request({ op: "prepare" });
+    },
+    setGate: async (open) => {
+      await lines.request({ op: "gate", open });
+    },
+    setEgress: async (policy) => {
+      await lines.request({ op: "egress", policy });
+    },
+    report: async () => {
+      const { report } = await lines.request({ op: "report" });
+      if (report === undefined) throw new RametError("Internal", "link sent no egress report");
+      return report;
+    },
     dial: (port, dialOptions) => dialLink(socket, port, dialOptions),
     closed: lines.closed,
     stop: async () => {

@@ -3,6 +3,7 @@ import type { Server } from "node:http";
 import { type AddressInfo, connect, type Socket } from "node:net";
 import { PassThrough } from "node:stream";
 import { afterEach, beforeEach, expect, it } from "vitest";
+import { cellProver } from "../client/cell-proof.ts";
 import { cellKeyFromPem, newCellKeyPem, signCellToken } from "../client/cell-token.ts";
 import type { Cell } from "../lifecycle/cell.ts";
 import { cellServer } from "./server.ts";
@@ -26,6 +27,7 @@ beforeEach(async () => {
   server = cellServer({
     cell: cell as unknown as Cell,
     verifier: tokenVerifier(key, sandboxUid),
+    prover: cellProver(sandboxUid),
     logPath: "/nonexistent",
   });
   server.listen(0, "127.0.0.1");
@@ -90,8 +92,14 @@ it("limits the connections to ports", async () => {
 
 it("forgets connections that close while their token is verified", async () => {
   const verified = Promise.withResolvers<undefined>();
-  const verifier = { verify: () => verified.promise.then(() => ({ requireBody: () => undefined })) };
-  const slow = cellServer({ cell: cell as unknown as Cell, verifier, logPath: "/nonexistent" });
+  const replaceKeys = () => undefined;
+  const verifier = { replaceKeys, verify: () => verified.promise.then(() => ({ requireBody: () => undefined })) };
+  const slow = cellServer({
+    cell: cell as unknown as Cell,
+    verifier,
+    prover: cellProver(sandboxUid),
+    logPath: "/nonexistent",
+  });
   const { port } = await new Promise<AddressInfo>((resolve) => {
     slow.listen(0, "127.0.0.1", () => {
       resolve(slow.address() as AddressInfo);

@@ -8,19 +8,23 @@ import {
   EgressRequest,
   IdentityRequest,
   RestoreRequest,
+  KeysRequest,
   StopRequest,
+  reportsPort,
   RestoreInPlaceCall,
 } from "../../api/cell/cell-api.ts";
 import { RametError } from "../../base/errors.ts";
-import { readBody } from "../../base/http.ts";
+import { readBody, statusOf } from "../../base/http.ts";
+import { type CellProver, proofHeaders, proofPath } from "../client/cell-proof.ts";
 import type { Cell } from "../lifecycle/cell.ts";
-import { statusOf } from "./http-status.ts";
+import { reports } from "./reports.ts";
 import { sendLog } from "./log-stream.ts";
 import type { TokenVerifier } from "./token-verifier.ts";
 
 export interface CellServerOptions {
   cell: Cell;
   verifier: TokenVerifier;
+  prover: CellProver;
   logPath: string;
 }
 
@@ -49,12 +53,13 @@ const limits = {
 };
 
 /**
- * The cell's HTTP server. Every call but the probes needs a token for its operation. The port is open to every Pod, so the
+ * The cell's HTTP server. Every call but the probes and the cell's own proof needs a token for its operation. The port is open to every Pod, so the
  * cell verifies the token before it reads a body, and closes the oldest connection without a token when there are too many.
  */
 export function cellServer(options: CellServerOptions): Server {
   const strangers = new Set<Duplex>();
   const tunnels = new Set<Duplex>();
+  const page = reports(options);
   const server = createServer(limits, (request, response) => {
     response.on("error", () => response.destroy());
     void answer({ ...options, strangers }, request, response);
@@ -66,13 +71,13 @@ export function cellServer(options: CellServerOptions): Server {
     if (strangers.size > maxStrangers) oldest?.destroy();
   });
   server.on("upgrade", (request: IncomingMessage, socket: Duplex) => {
-    void upgrade({ ...options, strangers, tunnels }, request, socket);
+    void upgrade({ ...options, strangers, tunnels, page }, request, socket);
   });
   return server;
 }
 
 /** Handlers by method and operation. The operation is the last part of the path, and is named in the token. */
-function routes({ cell, logPath }: CellServerOptions): Record<string, (call: Call) => unknown> {
+function routes({ cell, logPath, verifier }: CellServerOptions): Record<string, (call: Call) => unknown> {
   return {
     "GET state": () => cell.state,
     "GET loaded": () => cell.untilLoaded(),
@@ -82,6 +87,10 @@ function routes({ cell, logPath }: CellServerOptions): Record<string, (call: Cal
     "GET logs": ({ response, url }) => sendLog(logPath, url.searchParams, response),
     "POST boot": ({ body }) => cell.boot(parsed(BootRequest, body).identity),
     "POST identity": ({ body }) => cell.adopt(parsed(IdentityRequest, body).identity),
+    "POST keys": ({ body }) => {
+      verifier.replaceKeys(parsed(KeysRequest, body).keys);
+      return cell.state;
+    },
     "POST egress": ({ body }) => cell.setEgress(parsed(EgressRequest, body).policy),
     "POST restore": ({ body }) => cell.restore(parsed(RestoreRequest, body)),
     "POST swap": ({ body }) => cell.restoreInPlace(parsed(RestoreInPlaceCall, body)),
@@ -96,10 +105,15 @@ interface Guarded extends CellServerOptions {
 
 async function answer(options: Guarded, request: IncomingMessage, response: ServerResponse): Promise<void> {
   try {
-    const url = new URL(request.url ?? "/", "http://cell");
+    const url = urlOf(request);
     const probe = probes[url.pathname];
     if (probe !== undefined) {
       response.writeHead(probe(options.cell) ? 200 : 503).end(`${options.cell.state.phase}\n`);
+      return;
+    }
+    if (url.pathname === proofPath) {
+      const proof = options.prover.prove(request.headersDistinct[proofHeaders.nonce]?.[0]);
+      response.writeHead(204, { [proofHeaders.key]: options.prover.publicKey, [proofHeaders.proof]: proof }).end();
       return;
     }
     const result = await perform(options, { request, response, url });
@@ -107,6 +121,12 @@ async function answer(options: Guarded, request: IncomingMessage, response: Serv
   } catch (error) {
     sendError(response, error);
   }
+}
+
+function urlOf({ url = "/" }: IncomingMessage): URL {
+  const parsed = URL.canParse(url, "http://cell") ? new URL(url, "http://cell") : undefined;
+  if (parsed === undefined) throw new RametError("InvalidArgument", "cell: the request's target is not a URL");
+  return parsed;
 }
 
 /** Probes of the kubelet, without a token: whether the process runs, and whether the sandbox is open to traffic. */
@@ -130,7 +150,7 @@ async function perform(options: Guarded, { request, response, url }: Omit<Call, 
 }
 
 async function upgrade(
-  { cell, verifier, strangers, tunnels }: Guarded & { tunnels: Set<Duplex> },
+  { cell, verifier, strangers, tunnels, page }: Guarded & { tunnels: Set<Duplex>; page: Server },
   request: IncomingMessage,
   socket: Duplex,
 ): Promise<void> {
@@ -148,12 +168,17 @@ async function upgrade(
     strangers.delete(socket);
     tunnels.add(socket);
     socket.once("close", () => tunnels.delete(socket));
+    if (port === reportsPort) {
+      socket.write(switched);
+      page.emit("connection", socket);
+      return;
+    }
     const inner = await cell.dial(port);
     if (isClosed()) return void inner.destroy();
     inner.on("error", () => socket.destroy());
     inner.on("close", () => socket.destroy());
     socket.on("close", () => inner.destroy());
-    socket.write("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n");
+    socket.write(switched);
     inner.pipe(socket);
     socket.pipe(inner);
   } catch (error) {
@@ -164,6 +189,8 @@ async function upgrade(
     );
   }
 }
+
+const switched = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n";
 
 function streamStates(cell: Cell, response: ServerResponse): void {
   response.writeHead(200, { "content-type": "application/x-ndjson" });

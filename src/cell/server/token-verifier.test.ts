@@ -73,3 +73,27 @@ it("accepts a token from a node whose clock is 20 seconds ahead", async () => {
   const token = await signCellToken(controller, { sandboxUid, operation: "stop" }, ahead);
   await tokenVerifier(keys, sandboxUid).verify(`Bearer ${token}`, "stop");
 });
+
+it("accepts two keys of each power during a rotation, and forgets the previous ones", async () => {
+  const verifier = tokenVerifier(keys, sandboxUid);
+  const [nextController, nextGateway] = [newKey(), newKey()];
+  const accepted = async (): Promise<string[]> => {
+    const found: string[] = [];
+    for (const [name, key] of Object.entries({ controller, nextController, gateway, nextGateway, stranger })) {
+      const token = await signCellToken(key, { sandboxUid, operation: "ports" });
+      await verifier.verify(`Bearer ${token}`, "ports").then(
+        () => found.push(name),
+        () => undefined,
+      );
+    }
+    return found;
+  };
+  expect(await accepted()).toEqual(["controller", "gateway"]);
+  const both = [gateway.publicKey, nextGateway.publicKey];
+  verifier.replaceKeys({ controllers: [controller.publicKey, nextController.publicKey], gateways: both });
+  expect(await accepted()).toEqual(["controller", "nextController", "gateway", "nextGateway"]);
+  const checkpoint = await signCellToken(nextGateway, { sandboxUid, operation: "checkpoint" });
+  await expect(verifier.verify(`Bearer ${checkpoint}`, "checkpoint")).rejects.toMatchObject({ code: "Forbidden" });
+  verifier.replaceKeys({ controllers: [nextController.publicKey], gateways: [nextGateway.publicKey] });
+  expect(await accepted()).toEqual(["nextController", "nextGateway"]);
+});

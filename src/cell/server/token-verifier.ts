@@ -1,6 +1,7 @@
 import { createHash, createPublicKey, type KeyObject } from "node:crypto";
 import { jwtVerify } from "jose";
 import * as z from "zod";
+import type { KeySets } from "../../api/cell/cell-api.ts";
 import { type Clock, systemClock } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
 import { tokenLifeSeconds } from "../client/cell-token.ts";
@@ -21,6 +22,8 @@ const skewSeconds = 30;
 const repeatable: ReadonlySet<string> = new Set(["state", "loaded", "events", "logs", "ports"]);
 
 export interface TokenVerifier {
+  /** Accepts tokens of these keys and of no others from now on. @throws RametError `InvalidArgument` */
+  replaceKeys(keys: KeySets): void;
   /**
    * Resolves if `authorization` holds a valid token for this sandbox and operation. It needs only headers, so that a server
    * reads no body of a stranger.
@@ -40,21 +43,27 @@ export interface TokenKeys {
   publicKey: string;
   /** The gateways' key, for `ports` only. */
   gatewayKey?: string | undefined;
+  /** Replaces both. */
+  keySets?: KeySets | undefined;
 }
 
 const gatewayOperation = "ports";
 
 /** Verifies tokens that were signed with one of these Ed25519 keys. */
 export function tokenVerifier(
-  { publicKey, gatewayKey }: TokenKeys,
+  { publicKey, gatewayKey, keySets }: TokenKeys,
   sandboxUid: string,
   clock: Clock = systemClock,
 ): TokenVerifier {
-  const controllers = keyObject(publicKey);
-  const gateways = gatewayKey === undefined ? undefined : keyObject(gatewayKey);
+  let { controllers, gateways } = keyObjects(
+    keySets ?? { controllers: [publicKey], gateways: gatewayKey === undefined ? [] : [gatewayKey] },
+  );
   /** When each used token expires, in seconds since 1970, by its id. Only valid tokens of the controllers get here. */
   const used = new Map<string, number>();
   return {
+    replaceKeys: (sets) => {
+      ({ controllers, gateways } = keyObjects(sets));
+    },
     async verify(authorization, operation) {
       const token = /^Bearer (\S+)$/.exec(authorization ?? "")?.[1];
       if (token === undefined) throw new RametError("Unauthorized", "cell: the request has no bearer token");
@@ -81,13 +90,15 @@ export function tokenVerifier(
   }
 
   async function claims(token: string): Promise<Claims & { ofGateway: boolean }> {
-    // The header names the signing key. Without a name it is the controllers' key.
-    let key = controllers;
+    let ofGateway = false;
     try {
       const { payload } = await jwtVerify(
         token,
-        ({ kid }) => {
-          if (gateways !== undefined && kid === gatewayKey) key = gateways;
+        // The header names the signing key.
+        ({ kid = "" }) => {
+          const key = controllers.get(kid) ?? gateways.get(kid);
+          if (key === undefined) throw new Error("it was signed with an unknown key");
+          ofGateway = !controllers.has(kid);
           return key;
         },
         {
@@ -101,12 +112,17 @@ export function tokenVerifier(
       );
       const found = Claims.parse(payload);
       if (found.exp - found.iat > tokenLifeSeconds) throw new Error(`it is valid for more than ${tokenLifeSeconds} s`);
-      return { ...found, ofGateway: key === gateways };
+      return { ...found, ofGateway };
     } catch (error) {
       const why = error instanceof Error ? error.message : String(error);
       throw new RametError("Unauthorized", `cell: invalid token: ${why}`, { cause: error });
     }
   }
+}
+
+function keyObjects({ controllers, gateways }: KeySets): Record<keyof KeySets, ReadonlyMap<string, KeyObject>> {
+  const map = (keys: readonly string[]) => new Map(keys.map((key) => [key, keyObject(key)]));
+  return { controllers: map(controllers), gateways: map(gateways) };
 }
 
 function keyObject(publicKey: string): KeyObject {

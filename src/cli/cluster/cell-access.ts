@@ -1,7 +1,7 @@
 import { guestClientPort } from "../../api/cell/cell-api.ts";
 import { RametError } from "../../base/errors.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
-import { credentialsSecret, systemNamespace } from "../../api/names/system-names.ts";
+import { cellKeySecret, guestKeySecret, systemNamespace } from "../../api/names/system-names.ts";
 import type { CellCredentials } from "../../backends/cell-credentials.ts";
 import { readClusterCredentials } from "../../backends/cell-keys.ts";
 import { CellClient } from "../../cell/client/cell-client.ts";
@@ -9,37 +9,33 @@ import { GuestClient } from "../../cell/client/guest-client.ts";
 import { isConditionTrue } from "../../kube/conditions.ts";
 import type { Cluster } from "./cluster.ts";
 
-export interface GuestAccessOptions {
+export interface CellAccessOptions {
   /** The user who runs commands and owns files. @default the entrypoint's user */
   user?: string | undefined;
   signal: AbortSignal;
 }
 
 /**
- * Runs `use` with a client of the sandbox's guest, which it reaches through the cell. This needs permission to read the
- * Secret with the cluster's cell key.
+ * Runs `use` with a client of the sandbox's guest, which it reaches through the cell and without a gateway. This is for operators:
+ * it needs a connection to the sandbox's Pod, and permission to read the
+ * Secrets with the keys of the cluster's cells and guests.
  *
  * @throws RametError `Forbidden` without that permission, `SandboxNotReady` if the sandbox is not running
  */
-export async function withGuest<T>(
+export async function withCellGuest<T>(
   cluster: Cluster,
   sandbox: Sandbox,
-  options: GuestAccessOptions,
+  options: CellAccessOptions,
   use: (guest: GuestClient) => Promise<T>,
 ): Promise<T> {
-  const { name, uid } = sandbox.metadata;
-  const ip = sandbox.status?.sandboxIp ?? sandbox.status?.podInfo?.podIP;
-  if (ip === undefined || !isConditionTrue(sandbox.status?.conditions, "Ready")) {
-    throw new RametError("SandboxNotReady", `The sandbox ${name} is not running: it is ${phaseOf(sandbox)}`, {
-      hint: `See why with: ramet sandbox get ${name} -o yaml`,
-    });
-  }
+  const { uid } = sandbox.metadata;
+  const ip = checkReady(sandbox);
   const credentials = await readCredentials(cluster, options.signal);
   const cells = new CellClient(credentials.key);
   try {
     return await use(
       new GuestClient({
-        dial: () => cells.dial({ ip, sandboxUid: uid }, guestClientPort),
+        dial: () => cells.dial({ ip, sandboxUid: uid, cellKey: sandbox.status?.ramet?.cellKey }, guestClientPort),
         accessToken: credentials.guestToken(uid),
         ...(options.user === undefined ? {} : { user: options.user }),
       }),
@@ -49,7 +45,16 @@ export async function withGuest<T>(
   }
 }
 
-function phaseOf({ status }: Sandbox): string {
+/** Returns the address of the sandbox's Pod. @throws RametError `SandboxNotReady` */
+export function checkReady({ metadata: { name }, status }: Sandbox): string {
+  const ip = status?.sandboxIp ?? status?.podInfo?.podIP;
+  if (ip !== undefined && isConditionTrue(status?.conditions, "Ready")) return ip;
+  throw new RametError("SandboxNotReady", `The sandbox ${name} is not running: it is ${phaseOf(status)}`, {
+    hint: `See why with: ramet sandbox get ${name} -o yaml`,
+  });
+}
+
+function phaseOf(status: Sandbox["status"]): string {
   const phase = status?.phase ?? "not processed by a controller yet";
   return phase === "Running" ? "Running and not ready" : phase;
 }
@@ -63,16 +68,16 @@ async function readCredentials({ client }: Cluster, signal: AbortSignal): Promis
 }
 
 function explained(error: RametError): RametError {
-  const secret = `the Secret ${credentialsSecret} in namespace ${systemNamespace}`;
+  const secrets = `the Secrets ${cellKeySecret} and ${guestKeySecret} in namespace ${systemNamespace}`;
   if (error.code === "Forbidden") {
     return new RametError("Forbidden", `Cannot enter the sandbox: ${error.message}`, {
-      hint: `Ask the cluster's administrator for permission to read ${secret}, which gives access to every sandbox`,
+      hint: `Only operators need --direct, which reads ${secrets}; enter the sandbox through the gateway, without the flag`,
       cause: error,
     });
   }
   if (error.code === "NotFound") {
-    return new RametError("Unavailable", `Cannot enter the sandbox: ${secret} does not exist`, {
-      hint: "Check that the controller runs: it creates the Secret when it starts",
+    return new RametError("Unavailable", `Cannot enter the sandbox: ${secrets} do not exist`, {
+      hint: "Check that the controller runs: it creates the Secrets when it starts",
       cause: error,
     });
   }

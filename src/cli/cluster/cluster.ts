@@ -5,6 +5,7 @@ import { NamedSnapshot, namedSnapshotKind } from "../../api/kinds/named-snapshot
 import { Sandbox, sandboxKind } from "../../api/kinds/sandbox.ts";
 import { SandboxSet, sandboxSetKind } from "../../api/kinds/sandbox-set.ts";
 import { SandboxTemplate, sandboxTemplateKind } from "../../api/kinds/sandbox-template.ts";
+import type { Credentials } from "../../kube/credentials.ts";
 import { KubeClient } from "../../kube/kube-client.ts";
 import { connectionFromKubeconfig } from "../../kube/kubeconfig.ts";
 import type { KubeManifest, KubeObject } from "../../kube/object.ts";
@@ -31,10 +32,13 @@ export class Cluster {
   readonly templates: ResourceClient<SandboxTemplate>;
   readonly snapshots: ResourceClient<NamedSnapshot>;
   readonly sets: ResourceClient<SandboxSet>;
+  /** The user's own credentials; absent if the user impersonates another one. */
+  readonly credentials: Credentials | undefined;
 
-  constructor(client: KubeClient, namespace: string) {
+  constructor(client: KubeClient, namespace: string, credentials?: Credentials) {
     this.client = client;
     this.namespace = namespace;
+    this.credentials = credentials;
     this.sandboxes = client.resource(refOf(sandboxKind), (value) => Sandbox.parse(value));
     this.checkpoints = client.resource(refOf(checkpointKind), (value) => Checkpoint.parse(value));
     this.templates = client.resource(refOf(sandboxTemplateKind), (value) => SandboxTemplate.parse(value));
@@ -92,7 +96,8 @@ export async function withCluster<T>(
     ...(options.context === undefined ? {} : { context: options.context }),
   });
   const client = new KubeClient(connection, { clock: io.clock, userAgent: "ramet-cli", connections: 4 });
-  const cluster = new Cluster(client, options.namespace ?? connection.namespace);
+  const credentials = connection.impersonate === undefined ? connection.credentials : undefined;
+  const cluster = new Cluster(client, options.namespace ?? connection.namespace, credentials);
   try {
     return await use(cluster);
   } catch (error) {

@@ -1,6 +1,7 @@
 import { type Command, Option } from "commander";
-import { defaultClusterName } from "../../local/cluster-directory.ts";
+import { clusterDirectory, defaultClusterName } from "../../local/cluster-directory.ts";
 import { type LogPart, logParts } from "../../local/log-files.ts";
+import { exitCodes } from "../exit-codes.ts";
 import { withExamples } from "../options.ts";
 import type { Act } from "../report-error.ts";
 import type { AddImageOptions, ListImagesOptions } from "./image.ts";
@@ -114,18 +115,24 @@ function imageCommands(image: Command, act: Act): void {
     );
 }
 
-/** Hidden commands that `up` starts. */
+/** Hidden commands that `up` starts. They run until a signal arrives. */
 function partCommands(local: Command, act: Act): void {
   withName(local.command("node", { hidden: true })).action(
     act(async (options: { name: string }) => {
-      const { localNode } = await import("./parts.ts");
-      return (io) => localNode(io, options);
+      const { runNodeProcess } = await import("../../local/node/node-process.ts");
+      return async (io) => {
+        await runNodeProcess(clusterDirectory(options.name, io.environment), io.signal);
+        return exitCodes.ok;
+      };
     }),
   );
   withName(local.command("supervise", { hidden: true })).action(
     act(async (options: { name: string }) => {
-      const { localSupervise } = await import("./parts.ts");
-      return (io) => localSupervise(io, options);
+      const { superviseCluster } = await import("../../local/supervisor/supervise.ts");
+      return async (io) => {
+        await superviseCluster(clusterDirectory(options.name, io.environment), io.signal);
+        return exitCodes.ok;
+      };
     }),
   );
 }

@@ -2,18 +2,55 @@ import { Option, type Command } from "commander";
 import { systemNamespace } from "../../api/names/system-names.ts";
 import { privateRanges } from "../../install/manifest.ts";
 import type { Act } from "../report-error.ts";
-import { collectRange, storeAddresses, wholeNumber, withEgressFlags } from "../options.ts";
+import {
+  collectNetwork,
+  collectRange,
+  storeAddresses,
+  wholeNumber,
+  withCellFlags,
+  withEgressFlags,
+  withQuotaFlags,
+} from "../options.ts";
 import type { ManifestsOptions } from "./manifests.ts";
 
 /** `ramet manifests`. */
 export function manifestsCommand(program: Command, act: Act): void {
-  withEgressFlags(program.command("manifests"))
+  withCellFlags(withQuotaFlags(withEgressFlags(program.command("manifests"))))
     .description("Print the manifests that install the controllers and gateways, for kubectl apply and GitOps.")
     .requiredOption("--image <image>", "the image that contains the ramet command")
     .requiredOption("--cell-image <image>", "the image that contains the cell, gVisor, guest and link")
     .option("-n, --namespace <name>", "the namespace of controllers and gateways", systemNamespace)
     .option("--replicas <number>", "the number of controller replicas, of which one leads", wholeNumber, 2)
     .option("--gateway-replicas <number>", "the number of gateway replicas; 0 installs none", wholeNumber, 2)
+    .option("--gateway-url <url>", "the gateways' address for users, which the cluster then publishes (default: none)")
+    .option("--gateway-ca-file <file>", "the certificate authority of that address, PEM (default: the users' systems')")
+    .option("--no-gateway-exec", "do not let clients enter sandboxes through the gateways")
+    .option("--metrics-namespace <name>", "the only namespace that can read metrics, that of Prometheus (default: all)")
+    .option(
+      "--gateway-trusted-proxy <cidr...>",
+      "the networks of load balancers in front of the gateways, whose X-Forwarded-For names the client (default: none)",
+      collectNetwork,
+    )
+    .option("--gateway-max-connections <number>", "a gateway's limit for connections (default: 10000)", wholeNumber)
+    .option(
+      "--gateway-max-connections-per-client <number>",
+      "its limit for one client address, or one IPv6 /64 network (default: 2500)",
+      wholeNumber,
+    )
+    .option(
+      "--gateway-max-connections-per-namespace <number>",
+      "its limit for requests and upgraded connections to one namespace (default: 5000)",
+      wholeNumber,
+    )
+    .option(
+      "--gateway-max-connections-per-sandbox <number>",
+      "its limit for requests and upgraded connections to one sandbox (default: 1000)",
+      wholeNumber,
+    )
+    .option(
+      "--gateway-accept-tokens-by-review-only",
+      "let gateways ask the API server about every token, for tokens of other authenticators",
+    )
     .option(
       "--cluster-range <cidr...>",
       `IPv4 ranges of the cluster's Pods, Services and nodes, which are denied to sandboxes (default: ${privateRanges.join(" ")})`,
@@ -21,6 +58,10 @@ export function manifestsCommand(program: Command, act: Act): void {
     )
     .option("--cluster-domain <name>", "the cluster's DNS domain, whose names sandboxes cannot resolve")
     .option("--no-cluster-range", "deny no ranges of the cluster to sandboxes")
+    .option(
+      "--encryption-secret <name>",
+      "encrypt checkpoints with the key in this Secret of ramet-system (default: no encryption)",
+    )
     .option("--store <address>", `where checkpoints are kept: ${storeAddresses}`)
     .option("--store-role-arn <arn>", "S3: the IAM role that the controllers use (IRSA)")
     .option(

@@ -6,7 +6,14 @@ import { parse, parseAllDocuments } from "yaml";
 import { memoryIo } from "../../../test/setup/memory-io.ts";
 import { privateRanges } from "../../install/manifest.ts";
 import { allManifests } from "../../install/manifests.ts";
-import { clusterRights, gatewayClusterRights, gatewaySystemRights, systemRights } from "../../install/rights.ts";
+import {
+  clusterRights,
+  gatewayClusterRights,
+  gatewayExecRight,
+  gatewaySystemRights,
+  systemRights,
+} from "../../install/rights.ts";
+import { exitCodes } from "../exit-codes.ts";
 import { runProgram } from "../program.ts";
 
 let directory: string;
@@ -52,6 +59,27 @@ it("denies sandboxes the private ranges, the given ranges or none", async () => 
   expect(await run("--cluster-range", "10.0.0.300/8")).toMatchObject({ exitCode: 2, stdout: "" });
 });
 
+it("passes the quotas of namespaces to the controllers, and names the invalid one", async () => {
+  const { stdout } = await run("--namespace-store-bytes", "100Gi", "--namespace-builds", "unlimited");
+  expect(stdout).toContain(
+    "- --namespace-store-bytes\n            - 100Gi\n            - --namespace-builds\n            - unlimited\n",
+  );
+  const { exitCode, stderr } = await run("--namespace-checkpoints", "many");
+  expect([exitCode, stderr]).toEqual([
+    2,
+    expect.stringContaining('--namespace-checkpoints is "many", not a whole number'),
+  ]);
+});
+
+it("passes the Secret for encryption to the controllers, and says that it must be created", async () => {
+  const { stdout, stderr } = await run("--encryption-secret", "ramet-encryption");
+  expect(stdout).toContain("- --encryption-secret\n            - ramet-encryption\n");
+  expect(stderr).toContain("The Secret ramet-encryption in the namespace ramet-system must be created by you.");
+  expect((await run("--encryption-secret", "No_Name")).stderr).toContain(
+    '--encryption-secret is not an object name: "No_Name"',
+  );
+});
+
 it("passes egress rules to the controllers, and names the invalid one", async () => {
   const { stdout } = await run("--egress-default", "deny", "--egress-allow", "*.example.org:443", "10.0.0.0/8");
   const deployment = parseAllDocuments(stdout)
@@ -62,6 +90,70 @@ it("passes egress rules to the controllers, and names the invalid one", async ()
   const refused = await run("--egress-allow", "example.org", "169.254.169.254");
   expect(refused).toMatchObject({ exitCode: 2, stdout: "" });
   expect(refused.stderr).toContain("--egress-allow[1]: 169.254.169.254 is an address of metadata services");
+});
+
+it("passes the settings of the gateways to them in flags that they accept, and names the invalid one", async () => {
+  const limits = ["", "-per-client", "-per-namespace", "-per-sandbox"].flatMap((each, at) => [
+    `--max-connections${each}`,
+    String(at + 1),
+  ]);
+  const flags = ["--trusted-proxy", "10.0.0.0/16", ...limits, "--accept-tokens-by-review-only"];
+  const { stdout } = await run(...flags.map((flag) => flag.replace(/^--/, "--gateway-")));
+  const deployments = parseAllDocuments(stdout)
+    .map((document) => document.toJS() as Installed)
+    .filter(({ kind }) => kind === "Deployment");
+  const args = deployments[1]?.spec?.template?.spec.containers[0]?.args ?? [];
+  expect(args.slice(-flags.length)).toEqual(flags);
+  const io = memoryIo();
+  // A flag that the gateway does not know would be wrong usage. The kubeconfig is not found later.
+  expect(await runProgram(io, [...args, "--kubeconfig", join(directory, "missing")])).toBe(exitCodes.notFound);
+  expect(io.written("stderr")).toContain("missing");
+  const refused = await run("--gateway-max-connections", "0");
+  expect(refused).toMatchObject({ exitCode: 2, stdout: "" });
+  expect(refused.stderr).toContain("--gateway-max-connections must be at least 1");
+});
+
+it("publishes the address of the gateways to all users, and leaves out the right to enter sandboxes", async () => {
+  const ca = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n";
+  const caFile = join(directory, "ca.crt");
+  await writeFile(caFile, ca);
+  const objects = async (...args: string[]) =>
+    parseAllDocuments((await run(...args)).stdout).map((document) => document.toJS() as Installed & { data?: object });
+  const published = await objects("--gateway-url", "https://gateway.example.org", "--gateway-ca-file", caFile);
+  const map = published.find(({ kind }) => kind === "ConfigMap");
+  expect(map).toMatchObject({ metadata: { name: "ramet-gateway-address", namespace: "ramet-system" } });
+  expect(map?.data).toEqual({ url: "https://gateway.example.org", "ca.crt": ca });
+  expect(JSON.stringify(published)).toContain("ramet-guest-key");
+  const closed = await objects("--no-gateway-exec");
+  expect(closed.find(({ kind }) => kind === "ConfigMap")).toBeUndefined();
+  expect(JSON.stringify(closed)).not.toContain("ramet-guest-key");
+  expect(JSON.stringify(closed)).toContain("--no-exec");
+  const refused = await run("--gateway-url", "https://gateway.example.org/path");
+  expect(refused).toMatchObject({ exitCode: 2, stdout: "" });
+  expect(refused.stderr).toContain("--gateway-url is not the http or https address of a gateway, without a path");
+});
+
+it("lets only the given namespace connect to the metrics ports", async () => {
+  const policies = async (...args: string[]) =>
+    parseAllDocuments((await run(...args)).stdout)
+      .map(
+        (document) =>
+          document.toJS() as { kind: string; spec: { ingress: { ports: { port: string }[]; from?: object }[] } },
+      )
+      .filter(({ kind }) => kind === "NetworkPolicy")
+      .flatMap(({ spec }) => spec.ingress.map(({ ports, from }) => [ports.map(({ port }) => port).join(), from]));
+  expect(await policies()).toEqual([
+    ["metrics", undefined],
+    ["http", undefined],
+    ["metrics", undefined],
+  ]);
+  const from = [{ namespaceSelector: { matchLabels: { "kubernetes.io/metadata.name": "monitoring" } } }];
+  expect(await policies("--metrics-namespace", "monitoring")).toEqual([
+    ["metrics", from],
+    ["http", undefined],
+    ["metrics", from],
+  ]);
+  expect((await run("--metrics-namespace", "No_Name")).stderr).toContain("--metrics-namespace is not a DNS label");
 });
 
 it("configures a store in S3 by its address, with a role and without a volume or a warning", async () => {
@@ -155,7 +247,7 @@ it.each([
 
 it("prints the reason for each right", async () => {
   const { stdout } = await run();
-  const all = [...clusterRights, ...systemRights, ...gatewayClusterRights, ...gatewaySystemRights];
+  const all = [...clusterRights, ...systemRights, ...gatewayClusterRights, ...gatewaySystemRights, gatewayExecRight];
   for (const { why } of all) expect(stdout).toContain(`# ${why}\n`);
 });
 

@@ -1,32 +1,43 @@
 import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { Document, isNode } from "yaml";
-import { controllerName, gatewayName } from "../../api/names/system-names.ts";
+import { controllerName, gatewayName, systemNamespace } from "../../api/names/system-names.ts";
 import { RametError } from "../../base/errors.ts";
-import { type InstallOptions, parseInstallOptions } from "../../install/install-options.ts";
+import { type GatewaySettings, type InstallOptions, parseInstallOptions } from "../../install/install-options.ts";
 import { type Manifest, privateRanges } from "../../install/manifest.ts";
 import { allManifests, storeIsNotMounted } from "../../install/manifests.ts";
 import { accessFields } from "../../install/remote-store.ts";
 import {
   clusterRights,
   gatewayClusterRights,
+  gatewayExecRight,
   gatewaySystemRights,
   type Right,
   systemRights,
 } from "../../install/rights.ts";
 import { exitCodes } from "../exit-codes.ts";
-import { egressFlagNames, type EgressFlags, egressOf } from "../options.ts";
+import {
+  egressFlagNames,
+  type EgressFlags,
+  egressOf,
+  quotaFlagNames,
+  type QuotaFlags,
+  quotaFlagsOf,
+} from "../options.ts";
 import { type Io, printLine, writeAll } from "../io.ts";
 
-export interface ManifestsOptions extends EgressFlags {
+export interface ManifestsOptions extends EgressFlags, QuotaFlags {
   image: string;
   cellImage: string;
+  cellSeccompProfile?: string;
+  cellUserNamespaces?: string;
   namespace: string;
   replicas: number;
   gatewayReplicas: number;
   /** `false` denies no ranges. @default private ranges */
   clusterRange?: readonly string[] | false;
   clusterDomain?: string;
+  encryptionSecret?: string;
   /** An address, instead of directory and claim. */
   store?: string;
   storeRoleArn?: string;
@@ -36,6 +47,17 @@ export interface ManifestsOptions extends EgressFlags {
   storeSecret?: string;
   storeDirectory: string;
   storeClaim: string;
+  metricsNamespace?: string;
+  gatewayTrustedProxy?: string[];
+  gatewayMaxConnections?: number;
+  gatewayMaxConnectionsPerClient?: number;
+  gatewayMaxConnectionsPerNamespace?: number;
+  gatewayMaxConnectionsPerSandbox?: number;
+  gatewayAcceptTokensByReviewOnly?: boolean;
+  /** @default true */
+  gatewayExec?: boolean;
+  gatewayUrl?: string;
+  gatewayCaFile?: string;
   out?: string;
 }
 
@@ -44,7 +66,16 @@ export async function printManifests(io: Io, options: ManifestsOptions): Promise
   const { out } = options;
   const { clusterRange = privateRanges } = options;
   const clusterRanges = clusterRange === false ? [] : clusterRange;
-  const given = { ...options, clusterRanges, egress: egressOf(options), store: storeOf(options) };
+  const given = {
+    ...options,
+    clusterRanges,
+    egress: egressOf(options),
+    gateway: await gatewayOf(options),
+    cells: { seccompProfile: options.cellSeccompProfile, userNamespaces: options.cellUserNamespaces },
+    namespaceQuota: quotaFlagsOf(options),
+    ...(options.encryptionSecret !== undefined && { encryption: { secret: options.encryptionSecret } }),
+    store: storeOf(options),
+  };
   const wanted = parseInstallOptions(given, flagNames);
   const manifests = allManifests(wanted);
   if (out === undefined) await writeAll(io.stdout, `${mark}.\n${renderManifests(manifests)}`);
@@ -55,6 +86,27 @@ export async function printManifests(io: Io, options: ManifestsOptions): Promise
   }
   for (const line of toKnow(wanted)) printLine(io.stderr, line);
   return exitCodes.ok;
+}
+
+async function gatewayOf(options: ManifestsOptions): Promise<GatewaySettings> {
+  const { gatewayCaFile: path } = options;
+  return {
+    exec: options.gatewayExec,
+    url: options.gatewayUrl,
+    ca: path === undefined ? undefined : await textOf(path),
+    trustedProxies: options.gatewayTrustedProxy,
+    maxConnections: options.gatewayMaxConnections,
+    maxConnectionsPerClient: options.gatewayMaxConnectionsPerClient,
+    maxConnectionsPerNamespace: options.gatewayMaxConnectionsPerNamespace,
+    maxConnectionsPerSandbox: options.gatewayMaxConnectionsPerSandbox,
+    acceptTokensByReviewOnly: options.gatewayAcceptTokensByReviewOnly,
+  };
+}
+
+async function textOf(path: string): Promise<string> {
+  return readFile(path, "utf8").catch((cause: unknown) => {
+    throw new RametError("NotFound", `Cannot read ${path}: ${RametError.from(cause).message}`, { cause });
+  });
 }
 
 function storeOf(options: ManifestsOptions): InstallOptions["store"] {
@@ -72,7 +124,18 @@ function storeOf(options: ManifestsOptions): InstallOptions["store"] {
   throw new RametError("InvalidArgument", `${flags.join(" and ")} can only be used with --store`);
 }
 
-function toKnow({ store, namespace }: InstallOptions): string[] {
+function toKnow(options: InstallOptions): string[] {
+  const { encryption } = options;
+  const isCreated = encryption === undefined || encryption.secret === "none";
+  return [
+    ...ofStore(options),
+    ...(isCreated
+      ? []
+      : [`The Secret ${encryption.secret} in the namespace ${systemNamespace} must be created by you.`]),
+  ];
+}
+
+function ofStore({ store, namespace }: InstallOptions): string[] {
   if ("claim" in store) {
     return [
       `The PersistentVolumeClaim ${store.claim} in the namespace ${namespace} must be created by you.`,
@@ -91,6 +154,8 @@ const flagNames = {
   namespace: "--namespace",
   image: "--image",
   cellImage: "--cell-image",
+  "cells.seccompProfile": "--cell-seccomp-profile",
+  "cells.userNamespaces": "--cell-user-namespaces",
   replicas: "--replicas",
   gatewayReplicas: "--gateway-replicas",
   clusterRanges: "--cluster-range",
@@ -98,6 +163,19 @@ const flagNames = {
   "egress.default": egressFlagNames.default,
   "egress.allow": egressFlagNames.allow,
   "egress.deny": egressFlagNames.deny,
+  "gateway.url": "--gateway-url",
+  "gateway.ca": "--gateway-ca-file",
+  metricsNamespace: "--metrics-namespace",
+  "gateway.trustedProxies": "--gateway-trusted-proxy",
+  "gateway.maxConnections": "--gateway-max-connections",
+  "gateway.maxConnectionsPerClient": "--gateway-max-connections-per-client",
+  "gateway.maxConnectionsPerNamespace": "--gateway-max-connections-per-namespace",
+  "gateway.maxConnectionsPerSandbox": "--gateway-max-connections-per-sandbox",
+  "namespaceQuota.storeBytes": quotaFlagNames.storeBytes,
+  "namespaceQuota.checkpoints": quotaFlagNames.checkpoints,
+  "namespaceQuota.builds": quotaFlagNames.builds,
+  "namespaceQuota.fetches": quotaFlagNames.fetches,
+  "encryption.secret": "--encryption-secret",
   "store.directory": "--store-directory",
   "store.claim": "--store-claim",
   "store.address": "--store",
@@ -183,7 +261,7 @@ const rights: Readonly<Record<string, readonly Right[]>> = {
   [`ClusterRole ${controllerName}`]: clusterRights,
   [`Role ${controllerName}`]: systemRights,
   [`ClusterRole ${gatewayName}`]: gatewayClusterRights,
-  [`Role ${gatewayName}`]: gatewaySystemRights,
+  [`Role ${gatewayName}`]: [...gatewaySystemRights, gatewayExecRight],
 };
 
 function kebab(kind: string): string {

@@ -3,6 +3,7 @@ import { listCommand, getCommand, removeCommand } from "../object/verbs.ts";
 import {
   collectVariable,
   wholeNumber,
+  withAccessFlags,
   withClusterFlags,
   withExamples,
   withOutputFlag,
@@ -68,6 +69,7 @@ function execCommand(sandbox: Command, act: Act): void {
     .option("-e, --env <name=value>", "an environment variable; repeatable", collectVariable)
     .option("--cwd <directory>", "its working directory")
     .option("-u, --user <name>", "the user name or id (default: the sandbox's user)");
+  withAccessFlags(command);
   withClusterFlags(command)
     .action(
       act(async (name: string, words: [string, ...string[]], options: Omit<ExecOptions, "name" | "command">) => {
@@ -97,6 +99,7 @@ function logsCommand(sandbox: Command, act: Act): void {
     .option("--tail <lines>", "print only this many of the last lines", wholeNumber)
     .option("--since <duration>", "print only output that is newer than this, such as 10m")
     .option("--timestamps", "start each line with its time");
+  withAccessFlags(command);
   withExamples(command, "ramet sandbox logs a -f", "ramet sandbox logs a --since 10m --timestamps");
   withClusterFlags(command).action(
     act(async (name: string, options: Omit<LogsOptions, "name">) => {
@@ -113,6 +116,7 @@ function copyCommand(sandbox: Command, act: Act): void {
     .argument("<from>", "a local file, NAME:/path in a sandbox, or - for stdin")
     .argument("<to>", "a local file, NAME:/path in a sandbox, or - for stdout")
     .option("-u, --user <name>", "the user name or id (default: the sandbox's user)");
+  withAccessFlags(command);
   withClusterFlags(command)
     .action(
       act(async (from: string, to: string, options: Omit<CopyOptions, "from" | "to">) => {

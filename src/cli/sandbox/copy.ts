@@ -6,12 +6,13 @@ import type { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { RametError } from "../../base/errors.ts";
 import type { GuestClient } from "../../cell/client/guest-client.ts";
-import { withGuest } from "../cluster/cell-access.ts";
 import { withCluster, type ClusterOptions } from "../cluster/cluster.ts";
+import type { AccessFlags } from "../cluster/gateway-credentials.ts";
+import { withGuest } from "../cluster/guest-access.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { writeAll, type Io } from "../io.ts";
 
-export interface CopyOptions extends ClusterOptions {
+export interface CopyOptions extends ClusterOptions, AccessFlags {
   /** A local file, `NAME:/path`, or `-`. */
   from: string;
   to: string;
@@ -33,9 +34,8 @@ export async function copyFile(io: Io, options: CopyOptions): Promise<number> {
     );
   }
   return withCluster(io, options, async (cluster) => {
-    const sandbox = await cluster.get(cluster.sandboxes, inside.sandbox, io.signal);
-    const access = { user: options.user, signal: io.signal };
-    await withGuest(cluster, sandbox, access, (guest) =>
+    const access = { sandbox: inside.sandbox, flags: options, user: options.user };
+    await withGuest(io, cluster, access, (guest) =>
       from === undefined ? upload(io, guest, options.from, inside.path) : download(io, guest, from.path, options.to),
     );
     return exitCodes.ok;

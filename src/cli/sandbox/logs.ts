@@ -1,11 +1,15 @@
-import { parseDuration } from "../../base/duration.ts";
 import { Pod } from "../../api/schema/pod.ts";
+import { parseDuration } from "../../base/duration.ts";
+import { RametError } from "../../base/errors.ts";
+import { isConditionTrue } from "../../kube/conditions.ts";
 import { coreResources } from "../../kube/resource-ref.ts";
-import { withCluster, type ClusterOptions } from "../cluster/cluster.ts";
+import { type Cluster, type ClusterOptions, withCluster } from "../cluster/cluster.ts";
+import type { AccessFlags } from "../cluster/gateway-credentials.ts";
+import { sandboxLog } from "../cluster/guest-access.ts";
 import { exitCodes } from "../exit-codes.ts";
-import { writeAll, type Io } from "../io.ts";
+import { type Io, printLine, writeAll } from "../io.ts";
 
-export interface LogsOptions extends ClusterOptions {
+export interface LogsOptions extends ClusterOptions, AccessFlags {
   name: string;
   follow?: boolean;
   tail?: number;
@@ -14,28 +18,81 @@ export interface LogsOptions extends ClusterOptions {
   timestamps?: boolean;
 }
 
-/** `ramet sandbox logs`: prints the log of the sandbox's Pod, with the permissions that `kubectl logs` needs. */
+/**
+ * `ramet sandbox logs`: prints the output of the entrypoint, through the gateway. The log of a sandbox that is not running is
+ * that of its Pod, for which the user needs the permissions of `kubectl logs`.
+ */
 export async function printLogs(io: Io, options: LogsOptions): Promise<number> {
   const sinceMilliseconds = options.since === undefined ? undefined : parseDuration(options.since, "--since");
   return withCluster(io, options, async (cluster) => {
-    const { name, namespace } = (await cluster.get(cluster.sandboxes, options.name, io.signal)).metadata;
-    const pods = cluster.client.resource(coreResources.pods, (value) => Pod.parse(value));
-    const pod = await pods.get({ namespace, name }, { signal: io.signal });
-    const body = await cluster.client.stream({
-      verb: "get",
-      resource: coreResources.pods,
-      at: { namespace, name, subresource: "log" },
-      query: {
-        container: pod.spec.containers[0]?.name,
-        follow: options.follow,
-        tailLines: options.tail,
-        sinceSeconds: sinceMilliseconds === undefined ? undefined : Math.max(1, Math.ceil(sinceMilliseconds / 1000)),
-        timestamps: options.timestamps,
-      },
-      repeatable: false,
-      signal: io.signal,
-    });
-    for await (const chunk of body as AsyncIterable<Buffer>) await writeAll(io.stdout, chunk);
+    const query = queryOf(io, options, sinceMilliseconds);
+    const log = await sandboxLog(io, cluster, { sandbox: options.name, flags: options }, query);
+    if (log === undefined && options.direct !== true)
+      printLine(io.stderr, `The sandbox ${options.name} is not running: this is the log of its Pod.`);
+    try {
+      for await (const chunk of (log ??
+        (await podLog(io, cluster, options, sinceMilliseconds))) as AsyncIterable<Buffer>)
+        await writeAll(io.stdout, chunk);
+    } catch (error) {
+      // The connection ends with the sandbox.
+      if (log === undefined || io.signal.aborted || (await isRunning(io, cluster, options.name)))
+        throw interrupted(error);
+    }
     return exitCodes.ok;
+  });
+}
+
+function queryOf({ clock }: Io, options: LogsOptions, sinceMilliseconds: number | undefined): URLSearchParams {
+  const query = new URLSearchParams();
+  if (options.follow === true) query.set("follow", "true");
+  if (options.timestamps === true) query.set("timestamps", "true");
+  if (options.tail !== undefined) query.set("tailLines", String(options.tail));
+  if (sinceMilliseconds !== undefined)
+    query.set("sinceTime", new Date(clock.now().getTime() - sinceMilliseconds).toISOString());
+  return query;
+}
+
+async function podLog(
+  { signal }: Io,
+  cluster: Cluster,
+  options: LogsOptions,
+  sinceMilliseconds: number | undefined,
+): Promise<AsyncIterable<unknown>> {
+  const { name, namespace } = (await cluster.get(cluster.sandboxes, options.name, signal)).metadata;
+  const pods = cluster.client.resource(coreResources.pods, (value) => Pod.parse(value));
+  const pod = await pods.get({ namespace, name }, { signal });
+  return cluster.client.stream({
+    verb: "get",
+    resource: coreResources.pods,
+    at: { namespace, name, subresource: "log" },
+    query: {
+      container: pod.spec.containers[0]?.name,
+      follow: options.follow,
+      tailLines: options.tail,
+      sinceSeconds: sinceMilliseconds === undefined ? undefined : Math.max(1, Math.ceil(sinceMilliseconds / 1000)),
+      timestamps: options.timestamps,
+    },
+    repeatable: false,
+    signal,
+  });
+}
+
+/** A user without the right to read sandboxes is told that the connection ended. */
+async function isRunning({ signal }: Io, cluster: Cluster, name: string): Promise<boolean> {
+  try {
+    const { status } = await cluster.get(cluster.sandboxes, name, signal);
+    return isConditionTrue(status?.conditions, "Ready");
+  } catch (error) {
+    return RametError.from(error).code !== "NotFound";
+  }
+}
+
+function interrupted(error: unknown): RametError {
+  if (error instanceof RametError) return error;
+  const { message } = RametError.from(error);
+  return new RametError("Unavailable", `The connection to the log ended: ${message}`, {
+    retryable: true,
+    hint: "Run the command again; --tail 0 skips the lines before",
+    cause: error,
   });
 }

@@ -1,8 +1,9 @@
 import type { Readable } from "node:stream";
 import { RametError } from "../../base/errors.ts";
 import type { GuestClient, ProcessSelector, StartProcess } from "../../cell/client/guest-client.ts";
-import { withGuest } from "../cluster/cell-access.ts";
 import { type ClusterOptions, withCluster } from "../cluster/cluster.ts";
+import type { AccessFlags } from "../cluster/gateway-credentials.ts";
+import { withGuest } from "../cluster/guest-access.ts";
 import { type Io, isBrokenPipe, printLine, type Terminal, writeAll } from "../io.ts";
 import { reportError } from "../report-error.ts";
 
@@ -164,7 +165,7 @@ export function feedStdin(stdin: Readable, receiver: InputReceiver, onError: (er
   };
 }
 
-export interface ExecOptions extends ClusterOptions, Omit<CommandToRun, "terminal"> {
+export interface ExecOptions extends ClusterOptions, AccessFlags, Omit<CommandToRun, "terminal"> {
   name: string;
   /** Whether to allocate a terminal, if this process has one. */
   tty?: boolean;
@@ -178,9 +179,8 @@ export async function execInSandbox(io: Io, options: ExecOptions): Promise<numbe
     printLine(io.stderr, "-t is ignored: stdin and stdout are not a terminal");
   }
   return withCluster(io, options, async (cluster) => {
-    const sandbox = await cluster.get(cluster.sandboxes, options.name, io.signal);
-    const access = { user: options.user, signal: io.signal };
-    return withGuest(cluster, sandbox, access, async (guest) => {
+    const access = { sandbox: options.name, flags: options, user: options.user };
+    return withGuest(io, cluster, access, async (guest) => {
       try {
         return await runCommand(io, guest, { ...options, terminal });
       } catch (error) {

@@ -7,6 +7,8 @@ import {
   wholeNumber,
   withEgressFlags,
   withExamples,
+  withCellFlags,
+  withQuotaFlags,
 } from "../options.ts";
 import type { Act } from "../report-error.ts";
 import type { ControllerOptions } from "./controller.ts";
@@ -55,10 +57,11 @@ function cellCommand(program: Command, act: Act): void {
 }
 
 function controllerCommand(program: Command, act: Act): void {
-  withEgressFlags(withServerOptions(program.command("controller")))
+  withCellFlags(withQuotaFlags(withEgressFlags(withServerOptions(program.command("controller")))))
     .description("Run the controllers.")
     .option("--store-directory <directory>", "the directory of the store, which every node that runs cells mounts")
     .option("--store <address>", `the address of the store, instead of a directory: ${storeAddresses}`)
+    .option("--encryption-secret <name>", "encrypt checkpoints with the key in this Secret of ramet-system")
     .requiredOption("--cell-image <image>", "the image that contains the cell, gVisor, guest and link")
     .option("--install-crds", "install or update the CRDs first")
     .option("--leader-elect", "elect a leader: of several replicas, one works")
@@ -128,6 +131,7 @@ function gatewayCommand(program: Command, act: Act): void {
       "--accept-tokens-by-review-only",
       "ask the API server about every token, also about tokens that its service account keys did not sign",
     )
+    .option("--no-exec", "do not let clients run commands and transfer files without the sandbox's own access token")
     .action(
       act(async (options: GatewayOptions) => {
         const { runGatewayProcess } = await import("./gateway.ts");

@@ -2,7 +2,9 @@ import { randomUUID } from "node:crypto";
 import { hostname } from "node:os";
 import { setFlagsFromString } from "node:v8";
 import { pino } from "pino";
+import type { CellUserNamespaces } from "../../api/names/system-names.ts";
 import { parseRuntimeEgress } from "../../api/cell/effective-egress.ts";
+import { parseQuota } from "../../api/quota/namespace-quota.ts";
 import { RametError } from "../../base/errors.ts";
 import { parseStoreAddress } from "../../api/store/store-address.ts";
 import { controllersMetrics } from "../../controllers/metrics.ts";
@@ -13,15 +15,25 @@ import type { CheckpointStore } from "../../store/checkpoint-store.ts";
 import { storeAt } from "../../store/store-at.ts";
 import type { ClusterOptions } from "../cluster/cluster.ts";
 import type { Io } from "../io.ts";
-import { egressFlagNames, type EgressFlags, egressOf } from "../options.ts";
+import {
+  egressFlagNames,
+  type EgressFlags,
+  egressOf,
+  quotaFlagNames,
+  type QuotaFlags,
+  quotaFlagsOf,
+} from "../options.ts";
 import { serveHealth } from "./health.ts";
 import { runServer, serverConnection } from "./server-process.ts";
 
-export interface ControllerOptions extends Pick<ClusterOptions, "kubeconfig" | "context">, EgressFlags {
+export interface ControllerOptions extends Pick<ClusterOptions, "kubeconfig" | "context">, EgressFlags, QuotaFlags {
   storeDirectory?: string;
   /** An address, instead of a directory. */
   store?: string;
+  encryptionSecret?: string;
   cellImage: string;
+  cellSeccompProfile?: string;
+  cellUserNamespaces?: CellUserNamespaces;
   installCrds?: boolean;
   leaderElect?: boolean;
   /** Port of /livez, /healthz, /readyz and /metrics. @default none is opened */
@@ -48,7 +60,8 @@ export async function runController(io: Io, options: ControllerOptions): Promise
     onRequest: metrics.onRequest,
   });
   const { metricsPort: port, metricsAddress: address, installCrds, concurrency, leaderElect, dnsUpstream } = options;
-  const { clusterDomain, stepCacheBytes, clusterRange } = options;
+  const { clusterDomain, stepCacheBytes, clusterRange, encryptionSecret } = options;
+  const namespaceQuota = parseQuota(quotaFlagsOf(options), quotaFlagNames);
   const liveness = new Liveness(io.clock);
   const health =
     port === undefined ? undefined : await serveHealth({ port, address, registry: metrics.registry, liveness, log });
@@ -58,9 +71,13 @@ export async function runController(io: Io, options: ControllerOptions): Promise
         client,
         store,
         cellImage: options.cellImage,
+        ...(options.cellSeccompProfile !== undefined && { cellSeccompProfile: options.cellSeccompProfile }),
+        ...(options.cellUserNamespaces && { cellUserNamespaces: options.cellUserNamespaces }),
         dns: { ...(dnsUpstream && { upstreams: dnsUpstream }), ...(clusterDomain !== undefined && { clusterDomain }) },
         ...(clusterRange === undefined ? {} : { clusterRanges: clusterRange }),
         egress: parseRuntimeEgress(egressOf(options), egressFlagNames),
+        namespaceQuota,
+        ...(encryptionSecret === undefined ? {} : { encryptionSecret }),
         ...(installCrds === undefined ? {} : { installCrds }),
         ...(concurrency === undefined ? {} : { concurrency }),
         // The host name alone is not unique: a container that restarts in its Pod is another candidate.

@@ -20,6 +20,8 @@ export interface GatewayOptions extends Pick<ClusterOptions, "kubeconfig" | "con
   maxConnectionsPerSandbox?: number;
   trustedProxy?: string[];
   acceptTokensByReviewOnly?: boolean;
+  /** @default true */
+  exec: boolean;
   /** Port of /livez, /healthz, /readyz and /metrics. @default none is opened */
   metricsPort?: number;
   metricsAddress: string;
@@ -53,6 +55,7 @@ export async function runGatewayProcess(io: Io, options: GatewayOptions): Promis
         limits: limitsOf(options),
         trustedProxies: options.trustedProxy ?? [],
         reviewOnly: options.acceptTokensByReviewOnly ?? false,
+        exec: options.exec,
         liveness,
         log,
         shutdownDelayMilliseconds: shutdownDelay * 1000,

@@ -1,6 +1,13 @@
 import { type Command, Option } from "commander";
 import { listCommand, removeCommand } from "../object/verbs.ts";
-import { wholeNumber, withClusterFlags, withExamples, withOutputFlag, withWaitFlags } from "../options.ts";
+import {
+  wholeNumber,
+  withAccessFlags,
+  withClusterFlags,
+  withExamples,
+  withOutputFlag,
+  withWaitFlags,
+} from "../options.ts";
 import type { Act } from "../report-error.ts";
 import type { ApplySnapshotsOptions, BuildSnapshotOptions } from "./apply.ts";
 import type { DiffSnapshotsOptions } from "./diff.ts";
@@ -110,6 +117,7 @@ function logsCommand(snapshot: Command, act: Act): void {
     .addOption(
       new Option("-f, --follow", "follow the latest build to its end and exit with its result").conflicts("version"),
     );
+  withAccessFlags(command);
   withExamples(command, "ramet snapshot logs python-data -f", "ramet snapshot logs python-data --version 7 --step 2");
   withClusterFlags(command).action(
     act(async (name: string, options: Omit<SnapshotLogsOptions, "name">) => {

@@ -3,6 +3,7 @@ import { RametError } from "../../base/errors.ts";
 import { logKey } from "../../controllers/named-snapshot/names.ts";
 import { waitUntil } from "../../kube/wait-until.ts";
 import { type Cluster, type ClusterOptions, withCluster } from "../cluster/cluster.ts";
+import type { AccessFlags } from "../cluster/gateway-credentials.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { type Io, printLine, writeAll } from "../io.ts";
 import { reportFailure } from "../report-error.ts";
@@ -10,7 +11,7 @@ import { requestStays } from "../wait/follow.ts";
 import { keptLogs, StepPrinter } from "./step-printer.ts";
 import { describeSnapshot, hasEnded, settledBuild } from "./until-built.ts";
 
-export interface SnapshotLogsOptions extends ClusterOptions {
+export interface SnapshotLogsOptions extends ClusterOptions, AccessFlags {
   name: string;
   /** Counted from 1. @default all */
   step?: number;
@@ -25,7 +26,7 @@ export async function snapshotLogs(io: Io, options: SnapshotLogsOptions): Promis
   const { name, step, version, follow = false } = options;
   return withCluster(io, options, async (cluster) => {
     const snapshot = await cluster.get(cluster.snapshots, name, io.signal);
-    if (follow) return followBuild(io, cluster, { snapshot, step });
+    if (follow) return followBuild(io, cluster, { snapshot, step, access: options });
     const digest = digestOfBuild(snapshot, version);
     const logs = await keptLogs(cluster, { snapshot: name, digest }, io.signal);
     const keys = Object.keys(logs)
@@ -63,12 +64,12 @@ function noBuild(name: string, version: number | undefined): RametError {
 async function followBuild(
   io: Io,
   cluster: Cluster,
-  { snapshot, step }: { snapshot: NamedSnapshot; step: number | undefined },
+  { snapshot, step, access }: { snapshot: NamedSnapshot; step: number | undefined; access: AccessFlags },
 ): Promise<number> {
   const { name, generation } = snapshot.metadata;
   const broken = new AbortController();
   const signal = AbortSignal.any([io.signal, broken.signal]);
-  const printer = new StepPrinter({ io, cluster, step, signal });
+  const printer = new StepPrinter({ io, cluster, step, access, signal });
   let last: NamedSnapshot | undefined = snapshot;
   try {
     await waitUntil({

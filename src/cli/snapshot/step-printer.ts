@@ -4,10 +4,12 @@ import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
 import { delay } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
 import { builderName, logKey, logName, stepTag } from "../../controllers/named-snapshot/names.ts";
+import type { GuestClient } from "../../cell/client/guest-client.ts";
 import { ObjectMeta } from "../../kube/object.ts";
 import { coreResources } from "../../kube/resource-ref.ts";
-import { withGuest } from "../cluster/cell-access.ts";
 import type { Cluster } from "../cluster/cluster.ts";
+import type { AccessFlags } from "../cluster/gateway-credentials.ts";
+import { withGuest } from "../cluster/guest-access.ts";
 import { type Io, isBrokenPipe, printLine, writeAll } from "../io.ts";
 
 export interface StepPrinterOptions {
@@ -15,6 +17,8 @@ export interface StepPrinterOptions {
   cluster: Cluster;
   /** Prints only this step, counted from 1. */
   step: number | undefined;
+  /** How to enter the sandbox of the build. */
+  access: AccessFlags;
   signal: AbortSignal;
 }
 
@@ -56,9 +60,10 @@ export class StepPrinter {
       return true;
     }
     if (step.state !== "Running" || snapshot.spec.recipe[index]?.run === undefined) return false;
-    const { io, cluster, signal } = this.#options;
+    const { io, cluster, access, signal } = this.#options;
     return printWhileRunning(io, cluster, {
       snapshot,
+      access,
       index,
       digest: step.digest,
       begin: () => {
@@ -98,6 +103,7 @@ interface RunningStep {
   index: number;
   /** The index of the step. */
   digest: string;
+  access: AccessFlags;
   /** Called before the first output. */
   begin: () => void;
   /** Whether the step has ended, in the latest known state. */
@@ -126,8 +132,8 @@ async function follow(io: Io, cluster: Cluster, step: RunningStep): Promise<bool
   const { snapshot, signal } = step;
   const build = snapshot.status?.build;
   if (build === undefined) return false;
-  const builder = await cluster.get(cluster.sandboxes, builderName(snapshot.metadata.name, build), signal);
-  return withGuest(cluster, builder, { signal }, async (guest) => {
+  const sandbox = builderName(snapshot.metadata.name, build);
+  return withGuest(io, cluster, { sandbox, flags: step.access, signal }, async (guest) => {
     while (step.isRunning()) {
       try {
         return await printAll(io, guest.connect({ tag: stepTag(step.index, step.digest) }, signal), step);
@@ -141,7 +147,7 @@ async function follow(io: Io, cluster: Cluster, step: RunningStep): Promise<bool
   });
 }
 
-type Events = ReturnType<Parameters<Parameters<typeof withGuest>[3]>[0]["connect"]>;
+type Events = ReturnType<GuestClient["connect"]>;
 
 async function printAll(io: Io, events: Events, { begin }: RunningStep): Promise<boolean> {
   let hasBegun = false;

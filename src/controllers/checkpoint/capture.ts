@@ -23,13 +23,17 @@ import type {
  */
 export async function startCapture(
   { checkpoint, checkpointId }: CheckpointState,
-  { source, spec }: Extract<CheckpointAction, { do: "startCapture" }>,
+  { source, spec, maxBytes }: Extract<CheckpointAction, { do: "startCapture" }>,
   dependencies: CheckpointDependencies,
 ): Promise<void> {
   const { uid } = checkpoint.metadata;
   dependencies.capturing.set(source.pod.metadata.uid, uid);
-  const capture = { checkpoint, checkpointId, source, spec };
-  if (!(await markStarted(capture, dependencies))) return;
+  dependencies.usage.start(checkpoint);
+  const capture = { checkpoint, checkpointId, source, spec, maxBytes };
+  if (!(await markStarted(capture, dependencies))) {
+    dependencies.usage.forget(uid);
+    return;
+  }
   const call = (signal: AbortSignal) => takeCheckpoint(capture, dependencies, signal);
   dependencies.captures.start(uid, call, () => {
     if (dependencies.captures.get(uid)?.state !== "running") releasePod(uid, dependencies);
@@ -57,14 +61,17 @@ async function takeCheckpoint(
 }
 
 async function captureSource(
-  { checkpoint, checkpointId, source, spec }: CheckpointCapture,
-  { backends }: CheckpointDependencies,
+  { checkpoint, checkpointId, source, spec, maxBytes }: CheckpointCapture,
+  { backends, usage }: CheckpointDependencies,
   signal: AbortSignal,
 ): Promise<CheckpointRecord> {
   const name = { namespace: checkpoint.metadata.namespace, checkpointId };
   const { contents, keepRunning } = spec;
   const target = sandboxRef(source.sandbox, source.pod);
-  return captureParts(backends, { source: target, name, contents, keepRunning, signal });
+  const request = { source: target, name, contents, keepRunning, maxBytes, signal };
+  return captureParts(backends, request).catch((error: unknown) => {
+    throw usage.explain(checkpoint, RametError.from(error));
+  });
 }
 
 /** Writes the phase Creating. The phase is informative only, so a failed write does not stop the capture. */

@@ -16,6 +16,7 @@ import { isUnfinished } from "../common/pause-checkpoint.ts";
 import { releasePod, startCapture } from "./capture.ts";
 import { gather } from "./gather.ts";
 import { planCheckpoint } from "./plan.ts";
+import { CheckpointUsage } from "./usage.ts";
 import type { CheckpointAction, CheckpointDependencies, CheckpointPlan, CheckpointState } from "./state.ts";
 
 /** The changes that the Checkpoint controller watches: Checkpoints, and Pods while they are captured. */
@@ -35,12 +36,13 @@ export async function reconcileCheckpoint(key: string, dependencies: CheckpointD
   if (cached === undefined) return;
   if (!isUnfinished(cached)) forget(cached, dependencies);
   const checkpoint = ownWrites.latest(cached);
-  const state = await gather(checkpoint, dependencies);
+  const state = withQuota(await gather(checkpoint, dependencies), dependencies);
   const plan = planCheckpoint(state);
   for (const action of plan.actions) await applyAction(state, action, dependencies);
   if (plan.actions.some((action) => action.do === "removeData")) {
     await remove(cached, state, { plan, dependencies });
     captures.forget(cached.metadata.uid);
+    dependencies.usage.forget(cached.metadata.uid);
     return;
   }
   const { status } = plan;
@@ -50,6 +52,24 @@ export async function reconcileCheckpoint(key: string, dependencies: CheckpointD
   }
   const { requeueAfterMilliseconds } = plan;
   return requeueAfterMilliseconds === undefined ? undefined : { requeueAfterMilliseconds };
+}
+
+/**
+ * Adds the namespace's quota. Nothing is awaited between this and the start of the capture, so two checkpoints cannot get the
+ * same place. A sandbox that was captured to be stopped is paused: its checkpoint is kept, as the sandbox would be lost
+ * without it.
+ */
+function withQuota(
+  state: Omit<CheckpointState, "quota">,
+  { usage }: Pick<CheckpointDependencies, "usage">,
+): CheckpointState {
+  const { checkpoint, capture, spec } = state;
+  if (!isUnfinished(checkpoint)) return { ...state, quota: {} };
+  if (capture === undefined) return { ...state, quota: usage.admission(checkpoint) };
+  if (capture.state !== "done") return { ...state, quota: {} };
+  const problem = usage.excess(checkpoint, capture.value.sizeBytes ?? 0);
+  const isKept = problem === undefined || "problem" in spec || !spec.keepRunning;
+  return { ...state, quota: isKept ? {} : { problem } };
 }
 
 async function applyAction(
@@ -65,6 +85,13 @@ async function applyAction(
       return;
     case "findPublished":
       findPublished(state, action, dependencies);
+      return;
+    case "discard":
+      await removeParts(
+        dependencies.backends,
+        { namespace: checkpoint.metadata.namespace, checkpointId: state.checkpointId },
+        action.record.parts,
+      );
       return;
     case "stopSource": {
       const { sandbox, pod } = action.source;
@@ -126,6 +153,7 @@ async function remove(
 
 function forget({ metadata }: Checkpoint, dependencies: CheckpointDependencies): void {
   dependencies.captures.forget(metadata.uid);
+  dependencies.usage.forget(metadata.uid);
   releasePod(metadata.uid, dependencies);
 }
 
@@ -141,6 +169,7 @@ export function checkpointController(parts: ControllerParts): Controller {
     statuses: new StatusWriter<Checkpoint>(informers.checkpoints.resource),
     ownWrites: new OwnWrites(informers.checkpoints),
     captures: new Attempts<CheckpointRecord>({ clock, random, giveUpAfterMilliseconds: unreachableMilliseconds }),
+    usage: new CheckpointUsage(parts.cache, parts.quotas),
     capturing: new Map(),
     enqueue: requeues.enqueue,
   };

@@ -10,7 +10,10 @@ import { secretsOfSandbox, secretsOfTemplate } from "../common/secrets-in-memory
 import type { CheckpointDependencies, CheckpointState, Source } from "./state.ts";
 
 /** Reads the state for a plan from the cache. Where that state would reject the checkpoint, also asks the API server. */
-export async function gather(checkpoint: Checkpoint, dependencies: CheckpointDependencies): Promise<CheckpointState> {
+export async function gather(
+  checkpoint: Checkpoint,
+  dependencies: CheckpointDependencies,
+): Promise<Omit<CheckpointState, "quota">> {
   const { captures, clock } = dependencies;
   const { uid } = checkpoint.metadata;
   const spec = specOf(checkpoint, dependencies);

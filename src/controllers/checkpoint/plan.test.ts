@@ -20,6 +20,7 @@ const meta = (name: string, rest: object = {}) => ({
 });
 const lost = new RametError("SandboxLost", "The checkpoint was not taken: the Pod a has ended");
 const error = new RametError("EngineFailed", "checkpoint: rejected", { hint: "Try again" });
+const overQuota = new RametError("QuotaExceeded", "The checkpoint was not taken: the namespace t uses 1 of 1");
 const record: CheckpointRecord = checkpointRecord(
   [
     {
@@ -93,6 +94,7 @@ const states: fc.Arbitrary<CheckpointState> = fc.record({
     { state: "done", value: record },
   ),
   secrets: fc.constantFrom([], ["api-key"]),
+  quota: fc.constantFrom<CheckpointState["quota"]>({}, { maxBytes: 1 }, { problem: overQuota }),
   now: fc.constant(now),
 });
 const doing = (state: CheckpointState) => planCheckpoint(state).actions.map((action) => action.do);
@@ -140,6 +142,19 @@ describe("planCheckpoint", () => {
       }
       if (status?.phase === "Failed") expect(status.message).toMatch(/./);
       if (isFinal(status?.phase)) expect(status?.completionTime).toBeDefined();
+    });
+  });
+
+  it("takes no checkpoint beyond a quota: not a part of one is kept, and a condition names the quota", () => {
+    holds((state) => {
+      const plan = planCheckpoint(state);
+      const does = plan.actions.map((action) => action.do);
+      if ("problem" in state.quota) expect(does).not.toContain("startCapture");
+      if ("problem" in state.quota && state.capture?.state === "done") expect(plan.status?.phase).not.toBe("Succeeded");
+      if (does.includes("discard"))
+        expect(plan.status).toMatchObject({ phase: "Failed", message: overQuota.describe() });
+      if (plan.status?.message !== overQuota.describe()) return;
+      expect(plan.status.conditions).toMatchObject([{ type: "WithinQuota", status: "False", reason: "QuotaExceeded" }]);
     });
   });
 

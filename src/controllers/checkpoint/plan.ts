@@ -1,6 +1,8 @@
+import { withinQuota } from "../../api/kinds/checkpoint.ts";
 import { RametError } from "../../base/errors.ts";
 import { finalizers } from "../../api/names/labels.ts";
 import type { CheckpointRecord } from "../../backends/checkpoint-record.ts";
+import { setCondition } from "../../kube/conditions.ts";
 import { capturedPodUid } from "../common/pause-checkpoint.ts";
 import type { CheckpointAction, CheckpointPlan, CheckpointState, Source } from "./state.ts";
 
@@ -19,8 +21,8 @@ function isBeingCaptured({ checkpoint, capture, source }: CheckpointState): bool
 }
 
 function planCapture(state: CheckpointState): CheckpointPlan {
-  const { checkpoint, capture, source, earlierCapture, spec } = state;
-  if (capture?.state === "done") return succeeded(state, capture.value);
+  const { checkpoint, capture, source, earlierCapture, spec, quota } = state;
+  if (capture?.state === "done") return captured(state, capture.value);
   if (capture?.state === "failed") return failed(state, capture.error);
   if (capture?.state === "running") return { actions: abandonedCapture(source) };
   if ("problem" in spec) return failed(state, spec.problem);
@@ -31,7 +33,15 @@ function planCapture(state: CheckpointState): CheckpointPlan {
       : failed(state, source.problem);
   }
   if (earlierCapture !== undefined) return failed(state, tooMany(earlierCapture.metadata.name, spec.sandboxName));
-  return { actions: [{ do: "startCapture", source, spec }] };
+  if ("problem" in quota) return failed(state, quota.problem);
+  return { actions: [{ do: "startCapture", source, spec, maxBytes: quota.maxBytes }] };
+}
+
+/** What exceeds the quota is removed before the status says so: whatever fails, a repeat finds the data or takes it again. */
+function captured(state: CheckpointState, record: CheckpointRecord): CheckpointPlan {
+  const { quota } = state;
+  if (!("problem" in quota)) return succeeded(state, record);
+  return { ...failed(state, quota.problem), actions: [{ do: "discard", record }] };
 }
 
 /** The cell of an ended Pod never responds. Data that it published before is looked up in the store. */
@@ -76,6 +86,13 @@ function failed({ checkpoint, checkpointId, now }: CheckpointState, error: Ramet
       message,
       checkpointId,
       completionTime: checkpoint.status?.completionTime ?? now.toISOString(),
+      ...(error.code === "QuotaExceeded" && {
+        conditions: setCondition(
+          checkpoint.status?.conditions ?? [],
+          { type: withinQuota, status: "False", reason: error.code, message },
+          now,
+        ),
+      }),
     },
     transitions: [{ type: "Warning", reason: "CheckpointFailed", action: "Checkpoint", note: message }],
   };

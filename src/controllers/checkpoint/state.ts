@@ -13,6 +13,7 @@ import type { StatusWriter } from "../../kube/status-writer.ts";
 import type { Attempt, Attempts } from "../common/attempts.ts";
 import type { Cache } from "../common/cache.ts";
 import type { Informers } from "../common/resources.ts";
+import type { Admission, CheckpointUsage } from "./usage.ts";
 
 /** The input of a plan for one checkpoint. */
 export interface CheckpointState {
@@ -26,6 +27,8 @@ export interface CheckpointState {
   capture: Attempt<CheckpointRecord> | undefined;
   /** The Secrets whose values the checkpoint can contain, once it is captured. */
   secrets: string[];
+  /** Of the namespace's quota. Set before a capture, and after it if the source keeps running. */
+  quota: Admission;
   now: Date;
 }
 
@@ -43,10 +46,14 @@ export interface CheckpointCapture {
   checkpointId: string;
   source: CapturableSource;
   spec: ResolvedCheckpointSpec;
+  /** The limit for the size of the data. */
+  maxBytes: number | undefined;
 }
 
 export type CheckpointAction =
-  | { do: "startCapture"; source: CapturableSource; spec: ResolvedCheckpointSpec }
+  | { do: "startCapture"; source: CapturableSource; spec: ResolvedCheckpointSpec; maxBytes: number | undefined }
+  /** Removes data that exceeds the quota of the namespace. */
+  | { do: "discard"; record: CheckpointRecord }
   /** Replaces a running capture. The Pod that the checkpoint started with has ended, but its data may be published. */
   | { do: "findPublished"; otherwise: RametError }
   | { do: "stopSource"; source: CapturableSource }
@@ -70,6 +77,7 @@ export interface CheckpointDependencies {
   ownWrites: OwnWrites<Checkpoint>;
   /** By the UID of a Checkpoint: the call that takes it. */
   captures: Attempts<CheckpointRecord>;
+  usage: CheckpointUsage;
   /** By the UID of a Pod: the UID of the Checkpoint that this process is taking of it. */
   capturing: Map<string, string>;
   events: EventRecorder;

@@ -23,6 +23,7 @@ export interface Cache {
   /** Those that name this sandbox or its Pod. */
   checkpointsOf(sandboxKey: string): Checkpoint[];
   checkpointsOwnedBy(uid: string): Checkpoint[];
+  checkpointsIn(namespace: string): Checkpoint[];
   templatesOwnedBy(uid: string): SandboxTemplate[];
   sandboxesIn(namespace: string): Sandbox[];
   sandboxesByTemplate(templateKey: string): Sandbox[];
@@ -71,6 +72,7 @@ export function createCache({ sandboxes, pods, checkpoints, templates, sets, sna
     checkpointByUid: (uid) => checkpoints.store.byUid(uid),
     checkpointsOf: bySource,
     checkpointsOwnedBy: checkpointsByOwner,
+    checkpointsIn: checkpoints.store.index(({ metadata }) => [metadata.namespace]),
     templatesOwnedBy: templatesByOwner,
     sandboxesIn: byNamespace,
     sandboxesByTemplate: byTemplate,
@@ -117,15 +119,16 @@ export function sandboxKeysOfSnapshot(cache: Cache, { metadata, status }: NamedS
     .map((clone) => keyOf(clone.metadata));
 }
 
-/** The keys of sandboxes that a change of a SandboxTemplate concerns: those that wait for it. */
+/** The keys of sandboxes that a change of a SandboxTemplate concerns: those that wait for it, and running ones, for its egress. */
 export function sandboxKeysOfTemplate(cache: Cache, template: SandboxTemplate): string[] {
   const { namespace } = template.metadata;
   const owner = controllerOf(template);
   const id = owner === undefined ? undefined : cache.checkpointByUid(owner.uid)?.status?.checkpointId;
   const clones = id === undefined ? [] : cache.clonesOf(namespace, id);
-  return [...cache.sandboxesByTemplate(keyOf(template.metadata)), ...clones]
-    .filter(isStarting)
-    .map(({ metadata }) => keyOf(metadata));
+  const naming = cache
+    .sandboxesByTemplate(keyOf(template.metadata))
+    .filter((sandbox) => isStarting(sandbox) || sandbox.status?.phase === "Running");
+  return [...naming, ...clones.filter(isStarting)].map(({ metadata }) => keyOf(metadata));
 }
 
 function isStarting({ status }: Sandbox): boolean {

@@ -1,7 +1,9 @@
 import type { Registry } from "prom-client";
 import type { RuntimeEgress } from "../../api/cell/effective-egress.ts";
 import type { CellPodOptions } from "../../api/cell/cell-pod.ts";
+import type { PodTemplateSpec } from "../../api/schema/pod-template.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
+import type { RequestSeal } from "../../api/names/init-request.ts";
 import type { Backends } from "../../backends/backends.ts";
 import type { SandboxRuntime } from "../../backends/runtime.ts";
 import type { Clock } from "../../base/clock.ts";
@@ -11,6 +13,7 @@ import type { EventRecorder } from "../../kube/events.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import type { OwnWrites } from "../../kube/own-writes.ts";
 import type { Cache } from "./cache.ts";
+import type { NamespaceQuotas } from "./namespace-quotas.ts";
 import type { Informers } from "./resources.ts";
 
 /** The shared dependencies of all controllers of a process. */
@@ -20,11 +23,18 @@ export interface ControllerParts {
   cache: Cache;
   backends: Backends;
   runtime: SandboxRuntime;
+  /** Seals the variables that Sandboxes carry. */
+  seal: RequestSeal;
   /** Options of every Pod that is created. */
-  podOptions: Omit<CellPodOptions, "start" | "egress"> & {
+  podOptions: Omit<CellPodOptions, "start" | "egress" | "userNamespace" | PodKey> & {
+    /** Decides for each Pod. @default what the template says */
+    userNamespaceFor?: (template: PodTemplateSpec) => boolean;
     /** The rules that no sandbox can exceed. */
     egress?: RuntimeEgress["rules"];
   };
+  /** The keys of every Pod that is created now. A rotation changes them. */
+  podKeys: () => Pick<CellPodOptions, PodKey>;
+  quotas: NamespaceQuotas;
   /** Writes of this process to Sandboxes that its cache may not show yet. Shared by all controllers that write Sandboxes. */
   sandboxWrites: OwnWrites<Sandbox>;
   events: EventRecorder;
@@ -35,6 +45,8 @@ export interface ControllerParts {
   /** Absent: nothing is measured. */
   metrics?: { registry: Registry };
 }
+
+type PodKey = "publicKey" | "gatewayKey" | "keySets";
 
 /** One controller, ready to run. */
 export interface Controller extends Pick<ControllerOptions, "name" | "watches" | "reconcile"> {

@@ -9,6 +9,7 @@ import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations } from "../../api/names/labels.ts";
 import type { Pod } from "../../api/schema/pod.ts";
 import type { ControllerParts } from "./controller-parts.ts";
+import type { resolveTemplate } from "./resolve-template.ts";
 
 export interface DesiredEgress extends EffectiveEgress {
   digest: string;
@@ -16,7 +17,7 @@ export interface DesiredEgress extends EffectiveEgress {
 
 interface Levels {
   namespace: EgressHolder | undefined;
-  /** A running sandbox keeps the rules of the template that its Pod was created from: the Pod has its annotations and labels. */
+  /** @see egressTemplate */
   template: EgressHolder | undefined;
   sandbox: Sandbox;
 }
@@ -33,6 +34,20 @@ export function desiredEgress(
     sandbox.metadata,
   );
   return { ...effective, digest: egressDigest(effective.policy) };
+}
+
+/**
+ * Where the rules of a sandbox's template are: in the template that it names or contains, so that changes apply to the running
+ * sandbox. The Pod has the annotations and labels of the template that it was created from. It is used for a template that was
+ * kept with a checkpoint, was deleted or is invalid.
+ */
+export function egressTemplate(
+  template: ReturnType<typeof resolveTemplate>,
+  pod: Pod | undefined,
+): EgressHolder | undefined {
+  const own = "problem" in template ? undefined : template;
+  if (pod === undefined || own?.borrowed === false) return own?.template.metadata;
+  return pod.metadata;
 }
 
 /** The digest of the policy that the sandbox's cell has: the last one that it was given, or the one that it started with. */

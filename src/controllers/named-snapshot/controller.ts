@@ -10,15 +10,17 @@ import { StatusWriter } from "../../kube/status-writer.ts";
 import { Attempts } from "../common/attempts.ts";
 import { type Controller, type ControllerParts, RequeueSource } from "../common/controller-parts.ts";
 import { applyAction } from "./apply.ts";
-import type { SnapshotDependencies } from "./state.ts";
+import { BuildTurns, isBuildUnderWay } from "./build-turns.ts";
+import type { SnapshotDependencies, SnapshotPlan, SnapshotState } from "./state.ts";
 import { gather } from "./gather.ts";
 import { createLookups } from "./lookups.ts";
 import { snapshotMetrics } from "./metrics.ts";
-import { planSnapshot } from "./plan.ts";
+import { planSnapshot, planWaiting } from "./plan.ts";
+import { FetchTurns } from "./steps/fetch-turns.ts";
 import { publicFetch } from "./steps/public-fetch.ts";
 import type { StepOutcome } from "./steps/step.ts";
 
-export function snapshotWatches({ informers, lookups }: SnapshotDependencies): ControllerWatch[] {
+export function snapshotWatches({ informers, lookups, builds, fetches }: SnapshotDependencies): ControllerWatch[] {
   const from = (namespace: string, source: string) => lookups.snapshotsFrom(namespace, source).map(keyOfSnapshot);
   const ofBuilder = controllerKeys("NamedSnapshot", rametGroup);
   return [
@@ -27,7 +29,12 @@ export function snapshotWatches({ informers, lookups }: SnapshotDependencies): C
       `${namespace}/${name}`,
       ...from(namespace, `snapshot/${name}`),
       ...(spec.from.snapshot === undefined ? [] : [`${namespace}/${spec.from.snapshot.name}`]),
+      ...builds.next(namespace),
     ]),
+    watching(informers.namespaces, ({ metadata: { name } }) => {
+      fetches.quotaChanged();
+      return builds.next(name);
+    }),
     watching(informers.templates, ({ metadata: { namespace, name } }) => from(namespace, `template/${name}`)),
     watching(informers.sandboxes, (sandbox: Sandbox) => [
       ...ofBuilder(sandbox),
@@ -41,9 +48,12 @@ export function snapshotWatches({ informers, lookups }: SnapshotDependencies): C
 export async function reconcileSnapshot(key: string, dependencies: SnapshotDependencies): Promise<ReconcileResult> {
   const { lookups, ownWrites, statuses, events } = dependencies;
   const cached = lookups.snapshot(key);
-  if (cached === undefined) return;
+  if (cached === undefined) {
+    dependencies.builds.release(key).forEach(dependencies.enqueue);
+    return;
+  }
   const snapshot = ownWrites.latest(cached);
-  const plan = planSnapshot(await gather(snapshot, dependencies));
+  const plan = inTurn(await gather(snapshot, dependencies), dependencies);
   for (const action of plan.actions) await applyAction(snapshot, action, dependencies);
   const { status } = plan;
   if (status !== undefined && !plan.actions.some((action) => action.do === "removeFinalizer")) {
@@ -54,6 +64,20 @@ export async function reconcileSnapshot(key: string, dependencies: SnapshotDepen
   for (const action of plan.afterStatus ?? []) await applyAction(snapshot, action, dependencies);
   const { requeueAfterMilliseconds } = plan;
   return requeueAfterMilliseconds === undefined ? undefined : { requeueAfterMilliseconds };
+}
+
+/** The plan, if it builds nothing or the quota of the namespace allows another build; otherwise the build waits. */
+function inTurn(
+  state: SnapshotState,
+  { builds, enqueue }: Pick<SnapshotDependencies, "builds" | "enqueue">,
+): SnapshotPlan {
+  const plan = planSnapshot(state);
+  if (!isBuildUnderWay(plan.status)) {
+    builds.release(keyOf(state.snapshot.metadata)).forEach(enqueue);
+    return plan;
+  }
+  const why = builds.take(state.snapshot);
+  return why === undefined ? plan : planWaiting(state, why);
 }
 
 function keysOfCheckpoint({ metadata, status }: Checkpoint, from: (namespace: string, source: string) => string[]) {
@@ -78,13 +102,20 @@ export function namedSnapshotController(parts: ControllerParts): Controller {
   const counted = metrics && snapshotMetrics(metrics.registry);
   const requeues = new RequeueSource();
   const closing = new AbortController();
+  const lookups = createLookups(informers);
+  const ownWrites = new OwnWrites(informers.snapshots);
+  const fetch = publicFetch({ clusterRanges: parts.podOptions.clusterRanges });
   const dependencies: SnapshotDependencies = {
     ...parts,
-    lookups: createLookups(informers),
+    lookups,
     statuses: new StatusWriter<NamedSnapshot>(informers.snapshots.resource),
-    ownWrites: new OwnWrites(informers.snapshots),
+    ownWrites,
     steps: new Attempts<StepOutcome>({ clock, random, giveUpAfterMilliseconds: unreachableMilliseconds }),
-    fetch: publicFetch({ clusterRanges: parts.podOptions.clusterRanges }),
+    builds: new BuildTurns({
+      quotas: parts.quotas,
+      snapshotsIn: (namespace) => lookups.snapshotsIn(namespace).map((one) => ownWrites.latest(one)),
+    }),
+    fetches: new FetchTurns({ fetch, quotas: parts.quotas, clock }),
     counted,
     closing: closing.signal,
     enqueue: requeues.enqueue,

@@ -40,7 +40,7 @@ export async function gather(snapshot: NamedSnapshot, dependencies: SnapshotDepe
     made: lookups
       .checkpointsOfSnapshot(`${namespace}/${name}`)
       .filter(({ metadata }) => metadata.labels?.[labels.snapshotUid] === uid),
-    attempt: builder && nextAttempt(snapshot, builder, dependencies),
+    ...nextAttempt(snapshot, builder, dependencies),
     referrers: referrersOf(snapshot, lookups),
     followers: followersOf(snapshot, lookups),
     now: clock.now(),
@@ -113,9 +113,15 @@ function lastStepCheckpoint(
   return last && checkpoint(stepCheckpointName(metadata.name, last.digest));
 }
 
-function nextAttempt({ status }: NamedSnapshot, builder: Sandbox, { steps }: SnapshotDependencies) {
+function nextAttempt(
+  { status, metadata }: NamedSnapshot,
+  builder: Sandbox | undefined,
+  { steps, fetches }: SnapshotDependencies,
+): Pick<SnapshotState, "attempt" | "fetchWait"> {
   const index = status?.steps?.findIndex(({ state }) => state !== "Succeeded") ?? -1;
-  return index < 0 ? undefined : steps.get(attemptId(builder.metadata.uid, index));
+  if (builder === undefined || index < 0) return { attempt: undefined, fetchWait: undefined };
+  const id = attemptId(builder.metadata.uid, index);
+  return { attempt: steps.get(id), fetchWait: fetches.whyWaiting(metadata.namespace, id) };
 }
 
 function isCloneable(checkpoint: Checkpoint | undefined): boolean {

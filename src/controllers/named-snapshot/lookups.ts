@@ -9,6 +9,7 @@ import type { Informers } from "../common/resources.ts";
 
 export interface Lookups {
   snapshot(key: string): NamedSnapshot | undefined;
+  snapshotsIn(namespace: string): NamedSnapshot[];
   /** Snapshots built from this source, like `template/python`. */
   snapshotsFrom(namespace: string, source: string): NamedSnapshot[];
   /** Checkpoints with this value of the step digest label. */
@@ -39,6 +40,7 @@ export function createLookups({ snapshots, checkpoints, sandboxes, sets }: Infor
   );
   return {
     snapshot: (key) => snapshots.store.get(key),
+    snapshotsIn: snapshots.store.index(({ metadata }) => [metadata.namespace]),
     snapshotsFrom: (namespace, source) => bySource(`${namespace}/${source}`),
     checkpointsOfStep: (namespace, label) => byStep(`${namespace}/${label}`),
     checkpointsOfSnapshot: bySnapshot,

@@ -1,8 +1,8 @@
-import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
+import { type Checkpoint, withinQuota } from "../../api/kinds/checkpoint.ts";
 import type { SnapshotBuild } from "../../api/kinds/named-snapshot-status.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations } from "../../api/names/labels.ts";
-import { isConditionTrue } from "../../kube/conditions.ts";
+import { findCondition, isConditionTrue } from "../../kube/conditions.ts";
 import { type BuildUnderWay, fail, lost, retry, starting, waiting, whereIn } from "./build-under-way.ts";
 import { builderName, sourceCheckpointName } from "./names.ts";
 import { planSteps } from "./plan-steps.ts";
@@ -115,9 +115,7 @@ function originOf(underWay: BuildUnderWay): Exclude<BuildOrigin, { kind: "sandbo
   if (captured.metadata.deletionTimestamp === undefined) {
     if (captured.status?.phase === "Succeeded" && id !== undefined) return { kind: "checkpoint", checkpointId: id };
     if (captured.status?.phase === "Failed") {
-      const message = `Capturing the sandbox ${origin.name} failed: ${captured.status.message ?? ""}`;
-      const actions: SnapshotAction[] = [{ do: "deleteCheckpoint", checkpoint: captured }];
-      return { plan: { ...retry(underWay, "CaptureFailed", message), actions } };
+      return { plan: captureFailed(underWay, captured, `Capturing the sandbox ${origin.name} failed`) };
     }
   }
   return { plan: waiting(underWay, building(`Waiting for the Checkpoint ${captured.metadata.name}`)) };
@@ -166,8 +164,10 @@ function orphans({ orphans: all }: SnapshotState): SnapshotAction[] {
 }
 
 function knownReason(reason: string): Building["reason"] {
-  return reason === "BuilderFailed" || reason === "CaptureFailed" ? reason : "StepFailed";
+  return failureReasons.find((known) => known === reason) ?? "StepFailed";
 }
+
+const failureReasons = ["BuilderFailed", "CaptureFailed", "ControllersStopped", "QuotaExceeded"] as const;
 
 const ended = new Set(["Succeeded", "Failed", "Terminating", "Paused"]);
 
@@ -178,13 +178,25 @@ function planCapture(underWay: BuildUnderWay, checkpoint: Checkpoint): SnapshotP
     return foreign(underWay, metadata.name);
   if (metadata.deletionTimestamp === undefined) {
     if (status?.phase === "Succeeded") return publish(underWay, checkpoint);
-    if (status?.phase === "Failed") {
-      const plan = retry(underWay, "CaptureFailed", `Capturing the version failed: ${status.message ?? ""}`);
-      return { ...plan, actions: [{ do: "deleteCheckpoint", checkpoint }] };
-    }
+    if (status?.phase === "Failed") return captureFailed(underWay, checkpoint, "Capturing the version failed");
   }
   const message = `Waiting for the Checkpoint ${metadata.name}`;
   return waiting(underWay, { status: "True", reason: "CapturingVersion", message });
+}
+
+/** A repeat would exceed the quota again, so the build waits for somebody who makes room. */
+function captureFailed(underWay: BuildUnderWay, checkpoint: Checkpoint, what: string): SnapshotPlan {
+  const { name, namespace } = underWay.state.snapshot.metadata;
+  const { conditions, message: why = "" } = checkpoint.status ?? {};
+  const message = `${what}: ${why}`;
+  const plan =
+    findCondition(conditions, withinQuota)?.status === "False"
+      ? fail(underWay, {
+          reason: "QuotaExceeded",
+          message: `${message}; then run: ramet snapshot build ${name} -n ${namespace}`,
+        })
+      : retry(underWay, "CaptureFailed", message);
+  return { ...plan, actions: [{ do: "deleteCheckpoint", checkpoint }] };
 }
 
 /** Another Checkpoint has the name. As the name contains a part of the digest, this is not a coincidence. */

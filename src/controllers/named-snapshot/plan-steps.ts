@@ -24,10 +24,37 @@ export function planSteps(underWay: BuildUnderWay, builder: Sandbox): SnapshotPl
   if (step.state === "Pending") {
     return { ...record(underWay, index, { ...step, state: "Running" }), afterStatus: [start] };
   }
-  if (attempt === undefined) return { ...waiting(underWay, building), actions: [start] };
-  if (attempt.state === "running") return waiting(underWay, building);
+  if (attempt === undefined) return resume(underWay, index, start);
+  if (attempt.state === "running") return waiting(underWay, fetchWaiting(state, building));
   if (attempt.state === "failed") return broken(underWay, { index, builder, error: attempt.error });
   return ended(underWay, { index, builder, step, outcome: attempt.value });
+}
+
+/**
+ * Continues a step that ran when the controllers stopped. A step that makes them stop would do so for ever, and with it the work
+ * for all namespaces, so the count is written before each try. Updates of the controllers are further apart.
+ */
+function resume(underWay: BuildUnderWay, index: number, start: SnapshotAction): SnapshotPlan {
+  const { state, build, status } = underWay;
+  const { interruptions: before } = build;
+  const isSoon = before !== undefined && state.now.getTime() - Date.parse(before.at) < soonMilliseconds;
+  const count = isSoon && before.step === index + 1 ? before.count + 1 : 1;
+  if (count >= mostInterruptions) {
+    const { name, namespace } = state.snapshot.metadata;
+    const message = `The controllers stopped ${count} times while the build was${whereIn(status)}, so it was given up. Read the log of their previous containers, correct the step, then run: ramet snapshot build ${name} -n ${namespace}`;
+    return fail(underWay, { reason: "ControllersStopped", message, step: index + 1 });
+  }
+  const interruptions = { step: index + 1, count, at: state.now.toISOString() };
+  const noted = { ...status, build: { ...build, interruptions } };
+  return { actions: [], status: withStatus(state, noted, running(underWay, index)), afterStatus: [start] };
+}
+
+const mostInterruptions = 3;
+const soonMilliseconds = 600_000;
+
+function fetchWaiting({ fetchWait }: BuildUnderWay["state"], building: Building): Building {
+  if (fetchWait === undefined) return building;
+  return { ...building, reason: "FetchQuotaReached", message: `${building.message}: ${fetchWait}` };
 }
 
 interface StepEnd {

@@ -47,6 +47,7 @@ class StandInWorld {
   /** By builder UID: the indexes of the steps started in it, in order. */
   readonly startedAt = new Map<string, number[]>();
   isDeleted = false;
+  now = new Date(at);
   #count = 0;
 
   step(): SnapshotPlan {
@@ -155,10 +156,11 @@ class StandInWorld {
       builder,
       orphans: this.builders.filter((one) => one !== builder),
       made: [...this.checkpoints.values()],
+      fetchWait: undefined,
       attempt: builder && this.attempts.get(`${builder.metadata.uid}/${next}`),
       referrers: new Map(),
       followers: [],
-      now: new Date(at),
+      now: this.now,
     };
   }
 
@@ -364,6 +366,37 @@ it("runs only the steps after the longest captured prefix in a rebuild", () => {
   world.settle();
   expect(world.status).toMatchObject({ version: 1, latestVersion: 2 });
   expect(world.startedAt.size).toBe(2);
+});
+
+it("gives up a step during which the controllers stop three times within minutes, until another build is requested", () => {
+  const interrupt = (world: StandInWorld, times: number, minutes: number): void => {
+    world.spec = { ...defaults, recipe: [{ run: "a" }, { run: "b" }] };
+    while (world.status?.steps?.[1]?.state !== "Running") {
+      world.step();
+      world.startBuilders();
+      world.finishCheckpoints("Succeeded");
+      if (world.status?.steps?.[1]?.state !== "Running") world.finishSteps();
+    }
+    for (let time = 0; time < times; time++) {
+      world.crash();
+      world.now = new Date(world.now.getTime() + minutes * 60_000);
+      world.step();
+    }
+  };
+  const world = new StandInWorld();
+  interrupt(world, 2, 9);
+  expect(world.status?.build).toMatchObject({ attempt: 1, interruptions: { step: 2, count: 2 } });
+  world.settle();
+  expect(world.status?.version).toBe(1);
+  const givenUp = new StandInWorld();
+  interrupt(givenUp, 3, 9);
+  givenUp.settle();
+  expect(givenUp.status?.build?.failure).toMatchObject({ reason: "ControllersStopped", step: 2 });
+  expect(givenUp.status?.message).toContain("stopped 3 times while the build was in step 2 of 2 (run b)");
+  expect(givenUp.builders).toEqual([]);
+  const updated = new StandInWorld();
+  interrupt(updated, 5, 11);
+  expect(updated.status?.build).toMatchObject({ interruptions: { count: 1 } });
 });
 
 it("tries a failing recipe once", () => {

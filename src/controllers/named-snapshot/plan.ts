@@ -12,6 +12,18 @@ export function planSnapshot(state: SnapshotState): SnapshotPlan {
   return requeue(state, planVersion(state));
 }
 
+/** A build that has to wait. It is requeued at a change of the namespace or of another build, and to be safe from time to time. */
+export function planWaiting(state: SnapshotState, why: string): SnapshotPlan {
+  const building: Building = { status: "True", reason: "BuildQuotaReached", message: why };
+  return requeue(state, {
+    actions: [],
+    status: withStatus(state, { ...state.snapshot.status }, building),
+    requeueAfterMilliseconds: waitingMilliseconds,
+  });
+}
+
+const waitingMilliseconds = 60_000;
+
 function planVersion(state: SnapshotState): SnapshotPlan {
   const { snapshot, desired } = state;
   const { pinnedVersion, suspend } = snapshot.spec;

@@ -1,6 +1,7 @@
 import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { actionOf, type CopyStep } from "../../api/recipe/recipe.ts";
+import type { CopiedContent } from "../../api/snapshot/snapshot-inputs.ts";
 import { sandboxRef } from "../../backends/runtime.ts";
 import { RametError } from "../../base/errors.ts";
 import { withoutSecrets } from "../../base/redact.ts";
@@ -10,7 +11,6 @@ import { desiredEgress } from "../common/egress.ts";
 import { keyedContent, secretContents } from "./keyed-content.ts";
 import { attemptId, stepTag } from "./names.ts";
 import type { SnapshotAction, SnapshotDependencies, DesiredVersion } from "./state.ts";
-import { fetchContent } from "./steps/fetch-content.ts";
 import { runStep } from "./steps/run-step.ts";
 import { type ContentOf, stepContext, type StepOutcome } from "./steps/step.ts";
 
@@ -25,6 +25,7 @@ export function startStep(
   const step = recipe[index];
   if (step === undefined) return;
   const target = sandboxRef(builder);
+  const attempt = attemptId(builder.metadata.uid, index);
   const request = {
     step,
     context: stepContext(recipe, index),
@@ -35,13 +36,13 @@ export function startStep(
   const environment = {
     guest: (user: string | undefined) => runtime.guest(target, user),
     takesConnections: (port: number, signal: AbortSignal) => runtime.acceptsConnections(target, port, signal),
-    contentOf: contentOf(snapshot, desired.copied.get(index), dependencies),
+    contentOf: contentOf(snapshot, { identity: desired.copied.get(index), attempt }, dependencies),
     egress: builderEgress(builder, dependencies),
     clock,
     signal: closing,
   };
   steps.start(
-    attemptId(builder.metadata.uid, index),
+    attempt,
     async () => {
       // Read before the step runs, so that the step does nothing if they cannot be read.
       const secrets = await copiedSecrets(client, { snapshot, index, desired }, closing);
@@ -87,13 +88,20 @@ function startedBefore(
 
 /** Returns the content of a copy step. The content of a key must be the one that is in the digest. */
 function contentOf(
-  { metadata: { namespace } }: NamedSnapshot,
-  identity: DesiredVersion["copied"] extends ReadonlyMap<number, infer Content> ? Content | undefined : never,
-  { client, fetch }: SnapshotDependencies,
+  { metadata }: NamedSnapshot,
+  { identity, attempt }: { identity: CopiedContent | undefined; attempt: string },
+  { client, fetches, enqueue }: SnapshotDependencies,
 ): ContentOf {
+  const { namespace } = metadata;
+  const onWait = (): void => {
+    enqueue(keyOf(metadata));
+  };
   return async (copy, signal) => {
     if (copy.content !== undefined) return Buffer.from(copy.content);
-    if (copy.url !== undefined) return fetchContent(fetch, { url: copy.url, sha256: copy.sha256 ?? "", signal });
+    if (copy.url !== undefined) {
+      const { url, sha256 = "" } = copy;
+      return fetches.fetch({ namespace, url, sha256, attempt, onWait, signal });
+    }
     const found = await keyedContent(client, namespace, keyedSource(copy), signal);
     if (JSON.stringify(found.identity) === JSON.stringify(identity)) return found.bytes;
     throw new RametError("Conflict", `Cannot copy to ${copy.path}: its source has changed during the build`, {

@@ -11,9 +11,10 @@ import type { OwnWrites } from "../../kube/own-writes.ts";
 import type { StatusWriter } from "../../kube/status-writer.ts";
 import type { Attempt, Attempts } from "../common/attempts.ts";
 import type { ControllerParts } from "../common/controller-parts.ts";
+import type { BuildTurns } from "./build-turns.ts";
 import type { Lookups } from "./lookups.ts";
 import type { SnapshotMetrics } from "./metrics.ts";
-import type { PublicFetch } from "./steps/public-fetch.ts";
+import type { FetchTurns } from "./steps/fetch-turns.ts";
 import type { StepOutcome } from "./steps/step.ts";
 
 /** The state from which a named snapshot is planned. */
@@ -38,6 +39,8 @@ export interface SnapshotState {
   made: Checkpoint[];
   /** The call that runs the next step. */
   attempt: Attempt<StepOutcome> | undefined;
+  /** Why the running step waits for its turn to fetch a file. */
+  fetchWait: string | undefined;
   /** By version: the objects that refer to it, like `Sandbox a`. */
   referrers: ReadonlyMap<number, string[]>;
   /** The objects that follow the name, like `SandboxSet a`. */
@@ -109,7 +112,8 @@ export interface SnapshotDependencies extends Pick<
   ownWrites: OwnWrites<NamedSnapshot>;
   /** Running and finished steps, by `attemptId`. */
   steps: Attempts<StepOutcome>;
-  fetch: PublicFetch;
+  builds: BuildTurns;
+  fetches: FetchTurns;
   counted?: SnapshotMetrics | undefined;
   /** Aborted when the controller stops. */
   closing: AbortSignal;

@@ -44,7 +44,7 @@ export async function applyAction(
 function startClaim(
   claim: SandboxClaim,
   { ordinal, deadline }: Extract<ClaimAction, { do: "startClaim" }>,
-  { claimParts, attempts, pursuits, clock, enqueue }: ClaimDependencies,
+  { claimParts, attempts, pursuits, seal, clock, enqueue }: ClaimDependencies,
 ): void {
   const { uid } = claim.metadata;
   const pursuit = pursuits.get(uid);
@@ -52,7 +52,7 @@ function startClaim(
   const { signal } = pursuit.abort;
   const call = () => {
     const timeoutMilliseconds = Math.max(0, deadline.getTime() - clock.now().getTime());
-    const request = { ...claimRequest(claim), lock: ordinalLock(uid, ordinal), timeoutMilliseconds };
+    const request = { ...claimRequest(claim), seal, lock: ordinalLock(uid, ordinal), timeoutMilliseconds };
     return claimSandbox(request, claimParts, signal);
   };
   pursuit.ordinals.add(ordinal);

@@ -3,7 +3,7 @@ import { labels } from "../../api/names/labels.ts";
 import { setRevision } from "../../api/set/set-revision.ts";
 import { setSandbox } from "../../api/set/set-sandbox.ts";
 import type { Claimed, ClaimParts } from "../../claim/claim-sandbox.ts";
-import { FairTurns } from "../../claim/fair-turns.ts";
+import { FairTurns } from "../../base/fair-turns.ts";
 import { claimMetrics } from "../../claim/metrics.ts";
 import { Stock } from "../../claim/stock.ts";
 import type { ControllerWatch, ReconcileResult } from "../../kube/controller.ts";

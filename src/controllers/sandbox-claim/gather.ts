@@ -5,9 +5,9 @@ import { parseDuration } from "../../base/duration.ts";
 import { RametError } from "../../base/errors.ts";
 import { validateClaimRequest } from "../../claim/request.ts";
 import { keyOf } from "../../kube/object.ts";
-import { appliedEgress, desiredEgress } from "../common/egress.ts";
-import { originOfText } from "../common/origin.ts";
+import { appliedEgress, desiredEgress, egressTemplate } from "../common/egress.ts";
 import { resolveTemplate } from "../common/resolve-template.ts";
+import { originOfText } from "../common/origin.ts";
 import { claimRequest, progressOf } from "./claim-progress.ts";
 import { ordinalLock, Pursuit } from "./pursuit.ts";
 import type { ClaimDependencies, ClaimState } from "./state.ts";
@@ -48,7 +48,8 @@ export async function gather(claim: SandboxClaim, dependencies: ClaimDependencie
 function hasEgress(sandbox: Sandbox, { cache, informers, podOptions }: ClaimDependencies): boolean {
   const pod = cache.pod(keyOf(sandbox.metadata));
   const namespace = informers.namespaces.store.get(sandbox.metadata.namespace)?.metadata;
-  const { digest } = desiredEgress({ namespace, template: pod?.metadata, sandbox }, podOptions);
+  const template = egressTemplate(resolveTemplate(sandbox, cache), pod);
+  const { digest } = desiredEgress({ namespace, template, sandbox }, podOptions);
   return appliedEgress(sandbox, pod) === digest;
 }
 

@@ -59,7 +59,16 @@ export interface ClaimPlan {
 /** This controller does not call cells. */
 export type ClaimControllerParts = Pick<
   ControllerParts,
-  "informers" | "cache" | "backends" | "podOptions" | "sandboxWrites" | "events" | "clock" | "random" | "metrics"
+  | "informers"
+  | "cache"
+  | "backends"
+  | "podOptions"
+  | "seal"
+  | "sandboxWrites"
+  | "events"
+  | "clock"
+  | "random"
+  | "metrics"
 >;
 
 export interface ClaimDependencies extends ClaimControllerParts {

@@ -79,14 +79,21 @@ function specOf({ template, volumeClaims }: ResolvedTemplate): object {
 async function createPod(
   sandbox: Sandbox,
   { template: { template, volumeClaims }, start, egress }: Extract<SandboxAction, { do: "createPod" }>,
-  { client, informers, namespaces, podOptions, newPods, clock }: SandboxDependencies,
+  { client, informers, namespaces, podOptions, podKeys, newPods, clock }: SandboxDependencies,
 ): Promise<void> {
   const { resource } = informers.pods;
   const startedAt = clock.monotonicMilliseconds();
   const owner = { metadata: sandbox.metadata, spec: { volumeClaimTemplates: volumeClaims } };
   // A claim of a set's sandbox may restore a checkpoint in place.
   const keepsWaiting = controllerOf(sandbox)?.kind === "SandboxSet";
-  const manifest = cellPod(owner, template, { ...podOptions, start, keepsWaiting, egress });
+  const manifest = cellPod(owner, template, {
+    ...podOptions,
+    ...podKeys(),
+    userNamespace: podOptions.userNamespaceFor?.(template) === true,
+    start,
+    keepsWaiting,
+    egress,
+  });
   // Every Pod of a sandbox is created here, whoever made the Sandbox and wherever its template comes from.
   await namespaces.admit(sandbox.metadata.namespace, template);
   if (volumeClaims.length > 0) await createClaims(client, sandbox, volumeClaims);

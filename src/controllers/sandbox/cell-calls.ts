@@ -1,6 +1,6 @@
 import { containerSpec } from "../../api/cell/container-spec.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
-import { initRequestDigest, requestedEnvironment } from "../../api/names/init-request.ts";
+import { initRequestDigest, requestedEnvironment, type RequestSeal } from "../../api/names/init-request.ts";
 import type { PodTemplateSpec } from "../../api/schema/pod-template.ts";
 import type { Pod } from "../../api/schema/pod.ts";
 import { cloneParts, restorePartsInPlace, untilPartsLoaded } from "../../backends/checkpoint-parts.ts";
@@ -43,17 +43,18 @@ export function callCell(sandbox: Sandbox, action: CellAction, dependencies: San
 function startSandbox(
   sandbox: Sandbox,
   { pod, template, source }: Extract<SandboxAction, { do: "startSandbox" }>,
-  { starts, backends, runtime, newPods, enqueue }: SandboxDependencies,
+  { starts, backends, runtime, newPods, seal, enqueue }: SandboxDependencies,
 ): void {
-  const { environment, initRequest } = startEnvironment(sandbox, template);
-  const target = sandboxRef(sandbox, pod);
+  const { environment, initRequest } = startEnvironment(sandbox, template, seal);
   const call = async () => {
+    const target = await runtime.identified(sandboxRef(sandbox, pod));
     const started = await (source === undefined
       ? runtime.boot(target, environment)
       : cloneParts(backends, { source, target, environment }));
     const bootMilliseconds = newPods.ageMilliseconds(pod.metadata.uid);
     return {
       ...started,
+      ...(target.cellKey !== undefined && { cellKey: target.cellKey }),
       ...(bootMilliseconds !== undefined && { bootMilliseconds }),
       ...(source && { checkpointId: source.name.checkpointId }),
       ...(initRequest !== undefined && { initRequest }),
@@ -67,13 +68,13 @@ function startSandbox(
 function restoreSandboxInPlace(
   sandbox: Sandbox,
   { pod, template, source, request }: Extract<SandboxAction, { do: "restoreSandboxInPlace" }>,
-  { restoresInPlace, loads, backends, enqueue }: SandboxDependencies,
+  { restoresInPlace, loads, backends, runtime, seal, enqueue }: SandboxDependencies,
 ): void {
-  const { environment, initRequest } = startEnvironment(sandbox, template);
-  const target = sandboxRef(sandbox, pod);
+  const { environment, initRequest } = startEnvironment(sandbox, template, seal);
   // The old wait is for memory that the restore replaces.
   loads.forget(pod.metadata.uid);
   const call = async () => {
+    const target = await runtime.identified(sandboxRef(sandbox, pod));
     const started = await restorePartsInPlace(backends, { source, target, environment, request });
     return { ...started, checkpointId: source.name.checkpointId, ...(initRequest !== undefined && { initRequest }) };
   };
@@ -86,11 +87,11 @@ function restoreSandboxInPlace(
 function adoptIdentity(
   sandbox: Sandbox,
   { pod, template }: Extract<SandboxAction, { do: "adoptIdentity" }>,
-  { adoptions, runtime, enqueue }: SandboxDependencies,
+  { adoptions, runtime, seal, enqueue }: SandboxDependencies,
 ): void {
-  const target = sandboxRef(sandbox, pod);
   const call = async () => {
-    const environment = { ...literalEnvironment(template), ...requestedEnvironment(sandbox) };
+    const target = await runtime.identified(sandboxRef(sandbox, pod));
+    const environment = { ...literalEnvironment(template), ...requestedEnvironment(sandbox, seal) };
     return runtime.adopt(target, environment);
   };
   adoptions.start(adoptionId(sandbox, pod), call, () => {
@@ -102,11 +103,12 @@ function adoptIdentity(
 function startEnvironment(
   sandbox: Sandbox,
   template: PodTemplateSpec,
+  seal: RequestSeal,
 ): { environment: Record<string, string>; initRequest?: string | undefined } {
   const environment = literalEnvironment(template);
   try {
     return {
-      environment: { ...environment, ...requestedEnvironment(sandbox) },
+      environment: { ...environment, ...requestedEnvironment(sandbox, seal) },
       initRequest: initRequestDigest(sandbox),
     };
   } catch (error) {

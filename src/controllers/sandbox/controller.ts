@@ -1,4 +1,5 @@
 import type { Sandbox, SandboxStatus } from "../../api/kinds/sandbox.ts";
+import { sealedAnnotations } from "../../api/names/init-request.ts";
 import { isRollbackPending } from "../../api/names/rollback-request.ts";
 import { group } from "../../api/schema/kind.ts";
 import type { Pod } from "../../api/schema/pod.ts";
@@ -49,8 +50,9 @@ export async function reconcileSandbox(key: string, dependencies: SandboxDepende
   const { cache, sandboxWrites } = dependencies;
   await deleteOrphan(key, cache.sandbox(key), dependencies);
   for (let round = 1; ; round++) {
-    const sandbox = latest(key, dependencies);
-    if (sandbox === undefined) return;
+    const found = latest(key, dependencies);
+    if (found === undefined) return;
+    const sandbox = await withSealedRequest(found, dependencies);
     const state = await gather(sandbox, dependencies);
     const plan = planSandbox(state);
     forgetFinished(state, dependencies);
@@ -66,6 +68,19 @@ export async function reconcileSandbox(key: string, dependencies: SandboxDepende
 
 /** A sandbox that changes more often is being changed by others too. */
 const maxRounds = 3;
+
+/** Replaces variables that a client has set in plain text: everyone who can list Sandboxes, such as a gateway, reads these. */
+async function withSealedRequest(
+  sandbox: Sandbox,
+  { seal, informers, sandboxWrites }: SandboxDependencies,
+): Promise<Sandbox> {
+  const { uid, resourceVersion, deletionTimestamp } = sandbox.metadata;
+  const annotations = deletionTimestamp === undefined ? sealedAnnotations(sandbox, seal) : undefined;
+  if (annotations === undefined) return sandbox;
+  // Fails with a conflict if the request has changed since.
+  const patch = { metadata: { uid, resourceVersion, annotations } };
+  return sandboxWrites.write(sandbox, () => informers.sandboxes.resource.mergePatch(sandbox.metadata, patch));
+}
 
 function latest(key: string, { cache, sandboxWrites }: SandboxDependencies): Sandbox | undefined {
   const cached = cache.sandbox(key);

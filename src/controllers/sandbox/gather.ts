@@ -5,7 +5,7 @@ import { annotations, restoreFrom } from "../../api/names/labels.ts";
 import type { Pod } from "../../api/schema/pod.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import { controllerOf, keyOf } from "../../kube/object.ts";
-import { desiredEgress, type DesiredEgress } from "../common/egress.ts";
+import { desiredEgress, type DesiredEgress, egressTemplate } from "../common/egress.ts";
 import { type FoundOrigin, type Origin, originFrom, originOfText } from "../common/origin.ts";
 import { capturedPodUid, isPauseCheckpoint, isUnfinished } from "../common/pause-checkpoint.ts";
 import { resolveTemplate } from "../common/resolve-template.ts";
@@ -23,11 +23,7 @@ export async function gather(sandbox: Sandbox, dependencies: SandboxDependencies
     .checkpointsOwnedBy(sandbox.metadata.uid)
     .filter((one) => isPauseCheckpoint(one) && one.metadata.deletionTimestamp === undefined);
   const pauseCheckpoint = pauseCheckpointOf(sandbox, owned);
-  const egress = await gatherEgress(
-    sandbox,
-    pod ?? ("problem" in template ? undefined : template.template),
-    dependencies,
-  );
+  const egress = await gatherEgress(sandbox, egressTemplate(template, pod), dependencies);
   return {
     sandbox,
     pod,
@@ -51,16 +47,15 @@ export async function gather(sandbox: Sandbox, dependencies: SandboxDependencies
   };
 }
 
-/** @param holder the Pod, or the template of a Pod that is not created yet */
 async function gatherEgress(
   sandbox: Sandbox,
-  holder: { metadata?: EgressHolder | undefined } | undefined,
+  template: EgressHolder | undefined,
   { informers: { namespaces }, podOptions }: SandboxDependencies,
 ): Promise<DesiredEgress> {
   const name = sandbox.metadata.namespace;
   // The cache may lag behind the creation of the namespace.
   const namespace = namespaces.store.get(name) ?? (await namespaces.resource.find({ name }));
-  return desiredEgress({ namespace: namespace?.metadata, template: holder?.metadata, sandbox }, podOptions);
+  return desiredEgress({ namespace: namespace?.metadata, template, sandbox }, podOptions);
 }
 
 async function findPod(

@@ -5,7 +5,7 @@ import { findCondition } from "../../kube/conditions.ts";
 import { isUnfinished } from "../common/pause-checkpoint.ts";
 import { cellRuns, isEnded } from "../common/pod-facts.ts";
 import { type SandboxAction, type SandboxPlan, type SandboxState, isAdoptionPending } from "./state.ts";
-import { changed, type ConditionChange, ended, initialized, memoryLoaded, memoryNotLoaded } from "./status.ts";
+import { changed, type ConditionChange, ended, initialized, lost, memoryLoaded, memoryNotLoaded } from "./status.ts";
 
 /** Pauses a running sandbox on request, and otherwise reports the state of its Pod. */
 export function planRunning(state: SandboxState): SandboxPlan {
@@ -32,8 +32,7 @@ function planEnd(state: SandboxState): SandboxPlan | undefined {
   const message =
     "Pod Not Found: the sandbox's Pod was deleted, and its memory and files are lost; delete the Sandbox, and create it " +
     "again from its template or from a checkpoint";
-  const condition = { type: "Ready", status: "False", reason: "SandboxLost", message } as const;
-  return { actions: [], status: changed(state, "Failed", { message, conditions: [condition] }) };
+  return { actions: [], status: lost(state, message) };
 }
 
 /**

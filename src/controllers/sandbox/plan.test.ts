@@ -252,6 +252,44 @@ describe("planSandbox", () => {
     );
   });
 
+  it("reports nothing as under way in a sandbox that ends", () => {
+    fc.assert(
+      fc.property(states, (state) => {
+        const { phase, conditions: written = [] } = planSandbox(state).status ?? {};
+        if (phase !== "Succeeded" && phase !== "Failed") return;
+        expect(written.map(({ reason }) => reason)).not.toContain("CheckpointCreating");
+        expect(written.map(({ reason }) => reason)).not.toContain("Loading");
+      }),
+    );
+  });
+
+  it("names the checkpoint of the pause when a resume fails", () => {
+    fc.assert(
+      fc.property(states, checkpoints, (state, pauseCheckpoint) => {
+        const { sandbox } = state;
+        const status = { ...sandbox.status, phase: "Resuming" as const };
+        const kept = { ...pauseCheckpoint, status: { ...pauseCheckpoint.status, checkpointId: "kept" } };
+        const planned = planSandbox({ ...state, sandbox: { ...sandbox, status }, pauseCheckpoint: kept }).status;
+        if (planned?.phase === "Failed") expect(planned.message).toContain("ramet rollback a kept");
+      }),
+    );
+  });
+
+  it("observes a change of a sandbox that has ended, and leaves its status", () => {
+    fc.assert(
+      fc.property(states, (state) => {
+        const { metadata, status } = state.sandbox;
+        if (metadata.deletionTimestamp !== undefined || !["Succeeded", "Failed"].includes(status?.phase ?? "")) return;
+        const { actions, status: written } = planSandbox({
+          ...state,
+          sandbox: { ...state.sandbox, metadata: { ...metadata, generation: 2 } },
+        });
+        if (actions.some((action) => action.do === "deleteSandbox")) return;
+        expect(written).toEqual(status);
+      }),
+    );
+  });
+
   it("reports why a sandbox that neither runs nor pauses nor resumes is not Ready", () => {
     fc.assert(
       fc.property(states, (state) => {

@@ -43,9 +43,18 @@ function planPhase(state: SandboxState): SandboxPlan {
       return withEgress(state, withRollback(state, planRunning(state)));
     case "Paused":
       return withRollback(state, planPaused(state));
+    case "Succeeded":
+    case "Failed":
+      return withRollback(state, planEnded(state.sandbox));
     default:
       return withRollback(state, { actions: [] });
   }
+}
+
+/** Writes the status once more after the spec has changed: its generation is observed. */
+function planEnded({ metadata, status }: Sandbox): SandboxPlan {
+  const isObserved = status?.observedGeneration === metadata.generation;
+  return { actions: [], ...(!isObserved && status && { status }) };
 }
 
 /** When the status of a starting sandbox should report why it waits, unless it already does. */

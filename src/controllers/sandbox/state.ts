@@ -56,6 +56,8 @@ export interface SandboxState {
 export interface StartOutcome extends Started {
   /** Since the Pod's creation; absent if an earlier controller process created it. */
   bootMilliseconds?: number;
+  /** The public key of the cell. */
+  cellKey?: string;
   /** The checkpoint that the sandbox was restored from. */
   checkpointId?: string;
   /** The digest of the init-runtime-request that its environment came from. */

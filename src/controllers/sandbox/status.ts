@@ -2,8 +2,8 @@ import type { RametError } from "../../base/errors.ts";
 import { labels } from "../../api/names/labels.ts";
 import type { Condition } from "../../api/schema/metadata.ts";
 import type { Pod } from "../../api/schema/pod.ts";
-import type { SandboxConditionType, SandboxPhase, SandboxStatus } from "../../api/kinds/sandbox.ts";
-import { setCondition } from "../../kube/conditions.ts";
+import type { RametSandboxStatus, SandboxConditionType, SandboxPhase, SandboxStatus } from "../../api/kinds/sandbox.ts";
+import { findCondition, setCondition } from "../../kube/conditions.ts";
 import { endMessage, endReason } from "../common/pod-facts.ts";
 import type { SandboxState, StartOutcome } from "./state.ts";
 
@@ -35,20 +35,53 @@ export function changed(
 
 /** For a permanent error: the phase is Failed, and the reason is the error's code. */
 export function failed(state: SandboxState, error: RametError): SandboxStatus {
-  const message = error.describe();
-  return changed(state, "Failed", {
-    message,
-    conditions: [{ type: "Ready", status: "False", reason: error.code, message }],
-  });
+  return final(state, "Failed", { reason: error.code, message: error.describe() });
+}
+
+/** For a Pod that was deleted by someone other than this controller. */
+export function lost(state: SandboxState, message: string): SandboxStatus {
+  return final(state, "Failed", { reason: "SandboxLost", message });
 }
 
 /** For a Pod that has ended, successfully or not. */
 export function ended(state: SandboxState, pod: Pod): SandboxStatus {
-  const message = endMessage(pod);
-  return changed(state, pod.status?.phase === "Succeeded" ? "Succeeded" : "Failed", {
+  const phase = pod.status?.phase === "Succeeded" ? "Succeeded" : "Failed";
+  return final(state, phase, { reason: endReason(pod), message: endMessage(pod) });
+}
+
+/** Nothing is under way in a sandbox that has ended. */
+function final(
+  state: SandboxState,
+  phase: "Succeeded" | "Failed",
+  { reason, message: what }: { reason: string; message: string },
+): SandboxStatus {
+  const message = phase === "Failed" ? what + wayBack(state) : what;
+  return changed(state, phase, {
     message,
-    conditions: [{ type: "Ready", status: "False", reason: endReason(pod), message }],
+    conditions: [{ type: "Ready", status: "False", reason, message }, ...interrupted(state, message)],
+    drop: loading(state),
   });
+}
+
+/** What is left of a sandbox whose resume failed. */
+function wayBack({ sandbox, pauseCheckpoint }: SandboxState): string {
+  const id = pauseCheckpoint?.status?.checkpointId;
+  if (sandbox.status?.phase !== "Resuming" || id === undefined) return "";
+  const { namespace, name } = sandbox.metadata;
+  return `. The checkpoint of its pause is kept; try it again with: ramet rollback ${name} ${id} -n ${namespace}`;
+}
+
+/** A pause that was under way has failed with the sandbox. */
+function interrupted({ sandbox }: Pick<SandboxState, "sandbox">, message: string): ConditionChange[] {
+  const pause = findCondition(sandbox.status?.conditions, "SandboxPaused");
+  if (pause?.status !== "False" || pause.reason === "CheckpointFailed") return [];
+  return [{ type: "SandboxPaused", status: "False", reason: "CheckpointFailed", message }];
+}
+
+/** A sandbox that has ended loads no memory. */
+function loading({ sandbox }: Pick<SandboxState, "sandbox">): string[] {
+  const memory = findCondition(sandbox.status?.conditions, "MemoryLoaded");
+  return memory?.reason === "Loading" ? ["MemoryLoaded"] : [];
 }
 
 /** For a problem that may pass: the phase stays, and the condition reports what is missing. */
@@ -87,16 +120,22 @@ export function running(state: SandboxState, pod: Pod, started: StartOutcome): S
       ...measured(started),
       ...(restoredFrom !== undefined && { restoredFrom }),
       ...(rollback && { rollback }),
-      ...egressOfPod(sandbox, pod),
+      ...ofCell(sandbox, pod, started),
       phases: started.phases,
     },
   };
 }
 
-/** A restore in place keeps the cell, and with it the policy that the cell was given. */
-function egressOfPod({ status }: SandboxState["sandbox"], pod: Pod): { egress?: string } {
+/** A restore in place keeps the cell, and with it the cell's key and the policy that the cell was given. */
+function ofCell(
+  { status }: SandboxState["sandbox"],
+  pod: Pod,
+  started: StartOutcome,
+): Pick<RametSandboxStatus, "egress" | "cellKey"> {
   const { podInfo, ramet } = status ?? {};
-  return podInfo?.podUID === pod.metadata.uid && ramet?.egress !== undefined ? { egress: ramet.egress } : {};
+  const { egress, cellKey: known } = podInfo?.podUID === pod.metadata.uid ? (ramet ?? {}) : {};
+  const cellKey = started.cellKey ?? known;
+  return { ...(egress !== undefined && { egress }), ...(cellKey !== undefined && { cellKey }) };
 }
 
 function measured({ generation, bootMilliseconds, initRequest }: StartOutcome) {

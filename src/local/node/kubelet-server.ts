@@ -1,10 +1,10 @@
+import { statusOf } from "../../base/http.ts";
 import { once } from "node:events";
 import { createServer, type Server } from "node:https";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { TLSSocket } from "node:tls";
 import { RametError } from "../../base/errors.ts";
-import { statusOf } from "../../cell/server/http-status.ts";
 import { sendLog } from "../../cell/server/log-stream.ts";
 import type { Clock } from "../../base/clock.ts";
 import { nodeClientName } from "../control-plane/api-server.ts";

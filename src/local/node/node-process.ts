@@ -14,7 +14,7 @@ import { openImageStore } from "../images/image-store.ts";
 import { imageUser } from "../images/image-user.ts";
 import { getOrPullImage } from "../images/pull-image.ts";
 import { imagesDirectory } from "../images/python-image.ts";
-import { readyFilePath, writeReadyFile } from "../ready-file.ts";
+import { readyFilePath, writeReadyFile } from "../cluster-status.ts";
 import { runProgram } from "../tools/run-program.ts";
 import { hiddenDirectory } from "./pod-view.ts";
 import type { ImageSource } from "./pod.ts";

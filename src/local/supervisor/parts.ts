@@ -4,14 +4,14 @@ import type { Clock } from "../../base/clock.ts";
 import { specialAddresses } from "../../base/special-addresses.ts";
 import type { ClusterDirectory } from "../cluster-directory.ts";
 import type { ClusterSetting } from "../cluster-setting.ts";
-import type { PartStatus } from "../cluster-status.ts";
+import { isReadyFileOf, readyFilePath, type PartStatus } from "../cluster-status.ts";
 import { portWasTaken, startApiServer } from "../control-plane/api-server.ts";
 import { type Child, startChild } from "../control-plane/child.ts";
 import { startEtcd } from "../control-plane/etcd.ts";
 import { writeKubeconfig } from "../control-plane/kubeconfig.ts";
 import { openPki, type Pki } from "../control-plane/pki.ts";
 import { freePort, waitUntilReady } from "../control-plane/readiness.ts";
-import { isReadyFileOf, readyFilePath } from "../ready-file.ts";
+import { publishGateway } from "./gateway-access.ts";
 import { Part } from "./part.ts";
 
 /** The processes of a cluster, in the order of their start. */
@@ -115,6 +115,8 @@ export function controllerArguments(
 async function startGateway(options: ClusterPartsOptions, signal: AbortSignal): Promise<Child> {
   const { directory } = options;
   return keptPort(directory.gatewayPort, async (port) => {
+    // The port changes if another program has taken it.
+    await publishGateway(directory, port);
     const metricsPort = await freePort();
     const ports = ["--port", String(port), "--metrics-port", String(metricsPort)];
     const child = await startRamet(options, "gateway", ["gateway", "--kubeconfig", directory.kubeconfig, ...ports]);

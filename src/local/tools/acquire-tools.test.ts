@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { acquireTools, type AcquireOptions } from "./acquire-tools.ts";
-import type { ToolName } from "./pinned-tools.ts";
+import { pinnedTool, type ToolName } from "./pinned-tools.ts";
 
 let dir: string;
 let lines: string[];
@@ -78,4 +78,9 @@ it("names every missing tool and every remedy in one error", async () => {
     hint: expect.stringMatching(/PATH.*KUBEBUILDER_ASSETS.*Go 1\.26.*internet/s) as string,
   });
   expect(await readdir(join(dir, "cache/tools/etcd"))).toEqual([]);
+});
+
+it.each(["etcd", "kube-apiserver", "runsc"] as const)("has a digest of the release of %s", async (name) => {
+  const { release } = await pinnedTool(name);
+  expect(release?.digest).toMatch(/^(sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128})$/);
 });

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { createReadStream, createWriteStream } from "node:fs";
 import { chmod, rm } from "node:fs/promises";
-import { basename, join } from "node:path";
+import { join } from "node:path";
 import { Readable, Transform } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { createZstdDecompress } from "node:zlib";
@@ -18,7 +18,7 @@ export interface DownloadOptions {
 
 /** Downloads official releases. Does not retry a host that was unreachable. */
 export interface Downloader {
-  /** Downloads the release's files into `directory` and verifies the published checksum. */
+  /** Downloads the release's files into `directory` and verifies its pinned digest. */
   fetchInto(directory: string, name: string, release: Release, options: DownloadOptions): Promise<void>;
   close(): Promise<void>;
 }
@@ -58,12 +58,15 @@ export function makeDownloader(environment: NodeJS.ProcessEnv): Downloader {
 
   return {
     fetchInto: async (directory, name, release, { onBytes, signal }) => {
-      const { checksum, format, url } = release;
-      const expected = publishedDigest(await (await get(checksum.url, signal)).text(), basename(new URL(url).pathname));
+      const { digest, format, url } = release;
+      if (digest === undefined) {
+        throw new RametError("Unavailable", `${url} is not downloaded: Ramet has no digest of it for ${process.arch}`);
+      }
+      const [algorithm = "", expected] = digest.split(":");
       const target = format.kind === "program" ? join(directory, name) : join(directory, "download");
-      const actual = await save(await get(url, signal), target, { algorithm: checksum.algorithm, onBytes, signal });
+      const actual = await save(await get(url, signal), target, { algorithm, onBytes, signal });
       if (actual !== expected) {
-        throw new RametError("Unavailable", `${url} does not match the checksum in ${checksum.url}`, {
+        throw new RametError("Unavailable", `${url} does not match the digest ${digest} that Ramet has of it`, {
           hint: "Try again, or check for a proxy that changes downloads",
         });
       }
@@ -72,17 +75,6 @@ export function makeDownloader(environment: NodeJS.ProcessEnv): Downloader {
     },
     close: () => dispatcher.close(),
   };
-}
-
-/** Reads a file with only a digest, or `sha256sum`'s lines of digest and file name. */
-export function publishedDigest(text: string, file: string): string {
-  const lines = text.trim().split("\n");
-  const named = lines.map((line) => line.trim().split(/\s+\*?/)).find(([, name]) => name === undefined || basename(name) === file);
-  const digest = named?.[0];
-  if (digest === undefined || !/^[0-9a-f]{64,128}$/.test(digest)) {
-    throw new RametError("Unavailable", `The published checksums do not include ${file}`);
-  }
-  return digest;
 }
 
 interface SaveOptions {

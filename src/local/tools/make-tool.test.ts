@@ -56,8 +56,10 @@ function options(overrides: Partial<MakeOptions> = {}): MakeOptions {
   };
 }
 
-function released(path: string, format: Release["format"]): Release {
-  return { url: base + path, checksum: { url: `${base}/sums`, algorithm: "sha512" }, format };
+/** The release of this content, whose digest is pinned. */
+function released(path: string, content: Buffer, format: Release["format"] = { kind: "program" }): Release {
+  served.set(path, content);
+  return { url: base + path, digest: `sha512:${createHash("sha512").update(content).digest("hex")}`, format };
 }
 
 /** A Go program of four lines. */
@@ -74,15 +76,8 @@ async function helloTool(release?: Release, source = 'package main\n\nfunc main(
   };
 }
 
-function publish(path: string, content: Buffer, sums?: string): void {
-  const digest = createHash("sha512").update(content).digest("hex");
-  served.set(path, content);
-  served.set("/sums", Buffer.from(sums ?? `${digest}  ${path.slice(1)}\n`));
-}
-
-it("downloads a program that matches the published checksum", async () => {
-  publish("/hello", Buffer.from("#!/bin/sh\necho released\n"));
-  const tool = await helloTool(released("/hello", { kind: "program" }));
+it("downloads a program that matches the pinned digest", async () => {
+  const tool = await helloTool(released("/hello", Buffer.from("#!/bin/sh\necho released\n")));
   const parent = join(dir, "cache");
   await mkdir(parent);
   expect(await makeTool(tool, parent, options())).toBe("downloaded");
@@ -94,9 +89,9 @@ it("extracts several programs from a Zstandard archive", async () => {
   await mkdir(join(dir, "set", "gvisor-bin"), { recursive: true });
   for (const name of ["hello", "gvisor-bin/helper", "unwanted"]) await writeFile(join(dir, "set", name), name);
   await runProgram("tar", ["-c", "-C", join(dir, "set"), "-f", join(dir, "set.tar"), "hello", "gvisor-bin", "unwanted"]);
-  publish("/set.tar.zst", zstdCompressSync(await readFile(join(dir, "set.tar"))));
+  const archive = zstdCompressSync(await readFile(join(dir, "set.tar")));
   const members = ["hello", "gvisor-bin"];
-  const tool = await helloTool(released("/set.tar.zst", { kind: "tar.zst", strip: 0, members }));
+  const tool = await helloTool(released("/set.tar.zst", archive, { kind: "tar.zst", strip: 0, members }));
   await mkdir(join(dir, "cache"));
   await makeTool(tool, join(dir, "cache"), options());
   expect((await readdir(join(dir, "cache", "1"), { recursive: true })).sort()).toEqual([
@@ -106,19 +101,34 @@ it("extracts several programs from a Zstandard archive", async () => {
   ]);
 });
 
-it.skipIf(go === undefined)("reports a download with another checksum and builds instead", buildTimeout, async () => {
-  publish("/hello", Buffer.from("changed on the way"), `${"0".repeat(128)}  hello\n`);
-  const tool = await helloTool(released("/hello", { kind: "program" }));
+it.skipIf(go === undefined)("reports a download with another digest and builds instead", buildTimeout, async () => {
+  const tool = await helloTool(released("/hello", Buffer.from("as released")));
+  const changed = Buffer.from("changed on the way");
+  served.set("/hello", changed);
+  // Whoever changes the file on its host can also change the checksums there.
+  for (const name of ["/hello.sha512", "/SHA512SUMS"]) {
+    served.set(name, Buffer.from(`${createHash("sha512").update(changed).digest("hex")}  hello\n`));
+  }
   await mkdir(join(dir, "cache"));
   expect(await makeTool(tool, join(dir, "cache"), options())).toBe("built");
   expect((await runProgram(join(dir, "cache", "1", "hello"), [])).stderr).toBe("hello\n");
-  expect(lines.join("\n")).toContain("does not match the checksum");
+  expect(lines.join("\n")).toContain("does not match the digest");
+});
+
+it("downloads nothing without a pinned digest", async () => {
+  const tool = await helloTool({ ...released("/hello", Buffer.from("anything")), digest: undefined });
+  await mkdir(join(dir, "cache"));
+  const shared = options({ findGo: () => Promise.resolve(undefined) });
+  await expect(makeTool(tool, join(dir, "cache"), shared)).rejects.toMatchObject({
+    message: expect.stringMatching(/has no digest of it for .*Go is not installed/) as string,
+  });
+  expect(requests).toEqual([]);
 });
 
 it("tries an unreachable host only once", async () => {
   server.close();
   await once(server, "close");
-  const tool = await helloTool(released("/hello", { kind: "program" }));
+  const tool = await helloTool(released("/hello", Buffer.from("never sent")));
   await mkdir(join(dir, "cache"));
   const shared = options({ findGo: () => Promise.resolve(undefined) });
   for (let attempt = 0; attempt < 2; attempt += 1) {

@@ -28,6 +28,11 @@ export async function pinnedTool(name: ToolName): Promise<Tool> {
 const goArchitecture = process.arch === "x64" ? "amd64" : process.arch;
 const unameArchitecture = process.arch === "x64" ? "x86_64" : "aarch64";
 
+/** The digest for this machine. A checksum beside the download would not protect against a changed host. */
+function pinnedDigest(digests: Record<"x64" | "arm64", string>): string | undefined {
+  return process.arch === "x64" || process.arch === "arm64" ? digests[process.arch] : undefined;
+}
+
 function etcd(module: string): Tool {
   const version = "3.6.12";
   const base = `https://github.com/etcd-io/etcd/releases/download/v${version}`;
@@ -37,22 +42,35 @@ function etcd(module: string): Tool {
     fits: (printed) => /^etcd Version: 3\.6\./m.test(printed),
     release: {
       url: `${base}/etcd-v${version}-linux-${goArchitecture}.tar.gz`,
-      checksum: { url: `${base}/SHA256SUMS`, algorithm: "sha256" },
+      digest: pinnedDigest({
+        x64: "sha256:d2564bb50b58e52fbaf3bde4a9561a1d04e20cdc761f795580e4d615d5d41355",
+        arm64: "sha256:147afc710e164fa342ad8561bcca8903f3913bd9fb9ae0c83c857b1d868189cc",
+      }),
       format: { kind: "tar.gz", strip: 1, members: [`etcd-v${version}-linux-${goArchitecture}/etcd`] },
     },
     build: { module, package: "go.etcd.io/etcd/server/v3", set: {}, coldSeconds: 80 },
   };
 }
 
+/** The archive for tests of controllers, because its publisher also has its digests in a repository. */
 function kubeApiServer(module: string): Tool {
   const version = "1.36.3";
-  const url = `https://dl.k8s.io/v${version}/bin/linux/${goArchitecture}/kube-apiserver`;
+  // The newest archive of this minor version.
+  const released = "envtest-v1.36.2";
   const symbol = "k8s.io/component-base/version";
   return {
     name: "kube-apiserver",
     version,
     fits: (printed) => /^Kubernetes v1\.36\./m.test(printed),
-    release: { url, checksum: { url: `${url}.sha512`, algorithm: "sha512" }, format: { kind: "program" } },
+    release: {
+      url: `https://github.com/kubernetes-sigs/controller-tools/releases/download/${released}/${released}-linux-${goArchitecture}.tar.gz`,
+      digest: pinnedDigest({
+        x64: "sha512:ea743186c8a799f5cf8faf16969f86189d003cb7d130e0ac4b58789f1e5748dcf30ebe91c837a10d5ac415383da3e10b9e64d65785c938c23e739781cfb76f08",
+        arm64:
+          "sha512:2d72ee985a8e262a3c57dc9f7f0fd891f6a8c7bf7ebaa2db6dc6d8eac8ae28181afe51c1f368b67756cdb40b10de9b205609e1726e5f27f7c6d824dd9c6649ac",
+      }),
+      format: { kind: "tar.gz", strip: 2, members: ["controller-tools/envtest/kube-apiserver"] },
+    },
     build: {
       module,
       package: "k8s.io/kubernetes/cmd/kube-apiserver",
@@ -65,7 +83,7 @@ function kubeApiServer(module: string): Tool {
 /** Since its release of 2026-08-31 gVisor consists of `runsc` and the side programs in `gvisor-bin`. */
 function runsc(module: string): Tool {
   const version = "20260905.0";
-  const release = "20260907";
+  const release = "20260907.0";
   const url = `https://storage.googleapis.com/gvisor/releases/release/${release}/${unameArchitecture}/gvisor.tar.zstd`;
   return {
     name: "runsc",
@@ -73,7 +91,10 @@ function runsc(module: string): Tool {
     fits: runscFits,
     release: {
       url,
-      checksum: { url: `${url}.sha512`, algorithm: "sha512" },
+      digest: pinnedDigest({
+        x64: "sha256:e32ed48a2ddc7c0ef5e922ff5d52e33b6fccc75b61fd4c40a0bd9bdfe90032e6",
+        arm64: "sha256:f3ba93a1a83dd4b6a322237030cdf81a278d9ef4e01ae6218ba69fbc479fdfb2",
+      }),
       format: { kind: "tar.zst", strip: 0, members: ["runsc", "gvisor-bin"] },
     },
     build: {

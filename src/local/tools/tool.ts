@@ -18,7 +18,8 @@ export interface Tool {
 /** A program's official release. */
 export interface Release {
   url: string;
-  checksum: { url: string; algorithm: "sha256" | "sha512" };
+  /** `sha256:` or `sha512:` and the hex digits. A release without a pinned digest is not downloaded. */
+  digest: string | undefined;
   /** The format of the file at `url`: the program, or an archive with the members to extract. */
   format: { kind: "program" } | { kind: "tar.gz" | "tar.zst"; strip: number; members: string[] };
 }

@@ -29,7 +29,9 @@ let backend: Backend;
 const standIns = new Map<string, StandInCell>();
 const credentials = cellCredentials(newCellCredentials());
 const cells = new CellClient(credentials.key);
-const runtime = cellRuntime({ cells, credentials });
+/** These cells run without a cluster. */
+const findPod = () => Promise.resolve(undefined);
+const runtime = cellRuntime({ cells, credentials, findPod });
 
 beforeAll(async () => {
   root = await mkdtemp(join(tmpdir(), "ramet-"));
@@ -115,7 +117,7 @@ async function silentCell(): Promise<{ target: SandboxRef; open: () => number; c
 it("stops calling a cell that does not respond in time", async () => {
   const clock = new ManualClock();
   const ownCells = new CellClient(credentials.key);
-  const parts = { cells: ownCells, credentials, clock };
+  const parts = { cells: ownCells, credentials, findPod, clock };
   const local = cellBackend({ ...parts, store: directoryStore({ root }) });
   const server = await startS3Server();
   Object.assign(process.env, server.environment);

@@ -1,3 +1,4 @@
+import { statusOf } from "../../../src/base/http.ts";
 import { once } from "node:events";
 import { readFile, writeFile } from "node:fs/promises";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
@@ -15,7 +16,7 @@ import {
   type Identity,
 } from "../../../src/api/cell/cell-api.ts";
 import { RametError } from "../../../src/base/errors.ts";
-import { statusOf } from "../../../src/cell/server/http-status.ts";
+import { cellProver, proofHeaders, proofPath } from "../../../src/cell/client/cell-proof.ts";
 import { tokenVerifier } from "../../../src/cell/server/token-verifier.ts";
 import { openForRead, openForWrite } from "../../../src/store/open.ts";
 
@@ -27,6 +28,8 @@ export interface StandInBehaviour {
   captureResponseGate?: Promise<unknown>;
   /** Error of the next capture. */
   captureError?: RametError;
+  /** Publishes a checkpoint of any size, like a cell of an earlier version. */
+  ignoresMaxBytes?: true;
   /** Error of every boot and restore. */
   startError?: RametError;
   /** Error of every restore in place. */
@@ -52,6 +55,7 @@ export class StandInCell {
   restored: string | undefined;
   onStop: (reason: string) => void = () => undefined;
   #state: CellState;
+  readonly #prover: ReturnType<typeof cellProver>;
   #lastCapture: { checkpointId: string; result: Promise<CheckpointResult> } | undefined;
   #server: Server | undefined;
 
@@ -59,6 +63,7 @@ export class StandInCell {
     this.config = config;
     this.ip = ip;
     this.behaviour = behaviour;
+    this.#prover = cellProver(config.sandbox.uid);
     this.content = `of ${config.sandbox.name}`;
     this.#state = { phase: config.start === "wait" ? "waiting" : "booting", generation: 0, ready: false };
   }
@@ -87,6 +92,11 @@ export class StandInCell {
 
   async #answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
     try {
+      if (request.url === proofPath) {
+        const proof = this.#prover.prove(request.headersDistinct[proofHeaders.nonce]?.[0]);
+        response.writeHead(204, { [proofHeaders.key]: this.#prover.publicKey, [proofHeaders.proof]: proof }).end();
+        return;
+      }
       const operation = (request.url ?? "").replace(/^\/v1\//, "");
       const chunks: Buffer[] = [];
       for await (const chunk of request as AsyncIterable<Buffer>) chunks.push(chunk);
@@ -162,13 +172,15 @@ export class StandInCell {
     return result;
   }
 
-  async #capture({ grant, contents, keepRunning }: CheckpointRequest): Promise<CheckpointResult> {
+  async #capture({ grant, contents, keepRunning, maxBytes = Infinity }: CheckpointRequest): Promise<CheckpointResult> {
     this.#state = { ...this.#state, checkpointing: grant.checkpointId };
     try {
       await this.behaviour.captureGate;
       const error = this.behaviour.captureError;
       delete this.behaviour.captureError;
       if (error !== undefined) throw error;
+      if (this.content.length > maxBytes && this.behaviour.ignoresMaxBytes !== true)
+        throw new RametError("QuotaExceeded", `it has ${this.content.length} bytes, and may have ${maxBytes}`);
       const session = await openForWrite(grant);
       await writeFile(join(session.stagingPath, "checkpoint.img"), this.content);
       const cutAt = new Date().toISOString();

@@ -5,9 +5,11 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { guestClientPort } from "../../../src/api/cell/cell-api.ts";
 import { DirectoryGrant } from "../../../src/api/cell/grant.ts";
+import type { Contents } from "../../../src/api/schema/metadata.ts";
 import { GuestClient } from "../../../src/cell/client/guest-client.ts";
+import { encryptedStore } from "../../../src/store/encryption/encrypted-store.ts";
 import type { RunningCell } from "../../setup/cell-rig.ts";
-import { both, Cells } from "../../setup/cells.ts";
+import { both, Cells, namespace } from "../../setup/cells.ts";
 import { countAt, counterPort, counterScript } from "../../setup/counter.ts";
 
 const container = { command: ["python3", "-c", counterScript], ports: [counterPort] };
@@ -146,6 +148,52 @@ describe("a cell on real gVisor", () => {
     ).rejects.toMatchObject({ code: "StoreUnavailable" });
     expect(await cells.client.state(source.address)).toMatchObject({ phase: "running", ready: true });
     expect(await count(source)).toBe(asked + 1);
+  });
+
+  it("keeps the source running if a checkpoint is larger than allowed, and publishes nothing", async () => {
+    const grant = await cells.writeGrant("large-1");
+    const asked = await count(source);
+    const request = { grant, contents: both, keepRunning: false, maxBytes: 1000 };
+    await expect(cells.client.checkpoint(source.address, request)).rejects.toThrow(
+      /it has \d+ bytes, and its namespace may store 1000 more; the sandbox keeps running/,
+    );
+    expect(await cells.client.state(source.address)).toMatchObject({ phase: "running", ready: true });
+    expect(await count(source)).toBe(asked + 1);
+    await cells.checkpoint(source, "large-1");
+  });
+
+  it("encrypts memory and files, and clones them with the key of a grant", async () => {
+    const bytes = Buffer.alloc(32, 7);
+    const key = { secret: "keys", key: "k1", bytes };
+    const keys = { current: () => Promise.resolve(key), find: () => Promise.resolve(key) };
+    const store = encryptedStore(cells.store, keys);
+    const marker = "a-secret-of-the-sandbox";
+    const asked = await count(source);
+    await output(source, `echo ${marker} > /marker`);
+    for (const [id, contents] of [
+      ["sealed-1", both],
+      ["sealed-2", ["filesystem"]],
+    ] as [string, Contents][]) {
+      const ref = { namespace, checkpointId: id, ttlMilliseconds: 60_000 };
+      const write = await store.grantWrite(ref);
+      const { manifestDigest } = await cells.client.checkpoint(source.address, {
+        grant: write,
+        contents,
+        keepRunning: true,
+      });
+      const image = join(cells.rig.directory, "store", namespace, "checkpoints", id, "image");
+      for (const file of await readdir(image)) expect((await readFile(join(image, file))).includes(marker)).toBe(false);
+      const cell = await cells.rig.startCell({ name: id, start: "wait", container });
+      const request = { identity: cell.identity, contents };
+      const grant = await store.grantRead({ ...ref, manifestDigest });
+      await cells.client.restore(cell.address, { ...request, grant });
+      expect(await output(cell, "cat /marker")).toBe(marker);
+      if (contents === both) expect(await count(cell)).toBe(asked + 1);
+      const without = await cells.rig.startCell({ name: `${id}-without`, start: "wait", container });
+      await expect(cells.restore(without, { checkpointId: id, manifestDigest, contents })).rejects.toMatchObject({
+        code: "KeyUnavailable",
+      });
+    }
   });
 
   it("fails a clone of a missing checkpoint before it can be reached", async () => {

@@ -15,7 +15,16 @@ const config = new Config();
 const runtime = new RametRuntime("ramet", {
   image: config.require("image"),
   cellImage: config.require("cellImage"),
-  store: { s3: { bucket: "checkpoints", prefix: "ramet", endpoint: config.require("endpoint"), secret: "s3" } },
+  store: {
+    s3: {
+      bucket: "checkpoints",
+      prefix: "ramet",
+      endpoint: config.require("endpoint"),
+      secret: "s3",
+      // The test server has no certificate.
+      allowInsecure: true,
+    },
+  },
 });
 const python = new SandboxTemplate(
   "program-python",

@@ -64,3 +64,33 @@ it("removes an aborted caller from the queue", async () => {
   await first;
   await expect(third).resolves.toBe("ran");
 });
+
+it("never exceeds the limit of a namespace, which delays no other one, and starts more when it is raised", async () => {
+  const limits: Record<string, number> = { a: 1, b: 2, none: 0 };
+  const turns = new FairTurns(4, (namespace) => limits[namespace] ?? Infinity);
+  const gate = Promise.withResolvers<undefined>();
+  const began: string[] = [];
+  const waited: string[] = [];
+  const all = ["none", "a", "a", "a", "b", "b", "b", "c"].map((namespace) =>
+    turns.run(
+      namespace,
+      () => {
+        began.push(namespace);
+        return gate.promise;
+      },
+      never,
+      () => waited.push(namespace),
+    ),
+  );
+  await new Promise((resolve) => setImmediate(resolve));
+  expect(began).toEqual(["a", "b", "b", "c"]);
+  expect(waited).toEqual(["none", "a", "a", "b"]);
+  expect([turns.runningOf("a"), turns.runningOf("b"), turns.runningOf("none")]).toEqual([1, 2, 0]);
+  gate.resolve(undefined);
+  await Promise.all(all.slice(1));
+  expect(began).not.toContain("none");
+  limits["none"] = 1;
+  turns.limitChanged();
+  await all[0];
+  expect(turns.runningOf("none")).toBe(0);
+});

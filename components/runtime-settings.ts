@@ -1,0 +1,151 @@
+import { type Input, output } from "@pulumi/pulumi";
+import { quotaNames } from "../src/api/quota/namespace-quota.ts";
+import {
+  type CellSettings,
+  gatewayLimits,
+  type GatewaySettings,
+  type InstalledEgress,
+  type InstallOptions,
+} from "../src/install/install-options.ts";
+import { validatedField } from "./run-error.ts";
+
+/** The key of checkpoints. */
+export interface EncryptionArgs {
+  /**
+   * The Secret in the namespace `ramet-system`, which you create: its entry `current` names the entry with the key of 32 bytes
+   * for new checkpoints. `none` encrypts only namespaces with the annotation `ramet.dev/encryption-secret`.
+   */
+  secret: Input<string>;
+}
+
+/** Protections of nodes from cells. They depend on what the nodes have. */
+export interface CellArgs {
+  /**
+   * The path of the cells' seccomp profile in the kubelet's directory of profiles, for example `"ramet/cell.json"`. Install
+   * `images/cell-seccomp.json` of the package there on every node. @default none: `Unconfined`
+   */
+  seccompProfile?: Input<string>;
+  /**
+   * When cells run in user namespaces: `always`, `never`, or `auto` if all schedulable nodes report that they support them.
+   * @default "never"
+   */
+  userNamespaces?: Input<"auto" | "always" | "never">;
+}
+
+/** What one namespace may use. */
+export interface NamespaceQuotaArgs {
+  /** The size of its checkpoints in the store, like `100Gi`. @default unlimited */
+  storeBytes?: Input<string>;
+  /** The number of its checkpoints, with those of pauses, of recipe steps and of versions. @default 10000 */
+  checkpoints?: Input<number>;
+  /** How many of its named snapshots build concurrently; others wait. @default 10 */
+  builds?: Input<number>;
+  /** How many files its recipes fetch concurrently; others wait. @default 2 */
+  fetches?: Input<number>;
+}
+
+/** A rule is an IPv4 address, a range, a name, `*.name` or `*`, each with an optional `:port`. */
+export interface EgressArgs {
+  /** What applies to connections without a rule: `allow` or `deny`. @default "allow" */
+  default?: Input<"allow" | "deny">;
+  /**
+   * What sandboxes can connect to. Only a rule here that names an address or a range inside opens an address of
+   * `clusterRanges`. @default none
+   */
+  allow?: readonly Input<string>[];
+  /** What sandboxes cannot connect to. It precedes `allow`. @default none */
+  deny?: readonly Input<string>[];
+}
+
+/** Each gateway counts its own connections. Beyond a limit it responds with 503. */
+export interface GatewayArgs {
+  /**
+   * The networks of load balancers in front of the gateways, for example `["10.0.0.0/16"]`. Their `X-Forwarded-For` names the
+   * client; the header of any other peer is then dropped. @default none
+   */
+  trustedProxies?: readonly Input<string>[];
+  /** Connections of all clients. @default 10000 */
+  maxConnections?: Input<number>;
+  /** Connections of one IPv4 address or IPv6 /64 network. Lower it only with `trustedProxies`. @default 2500 */
+  maxConnectionsPerClient?: Input<number>;
+  /** Requests and upgraded connections in progress to one namespace. @default 5000 */
+  maxConnectionsPerNamespace?: Input<number>;
+  /** Requests and upgraded connections in progress to one sandbox. @default 1000 */
+  maxConnectionsPerSandbox?: Input<number>;
+  /**
+   * Ask the API server about every token, also about tokens that its service account keys did not sign. It lets clients without
+   * a token cost the API server reviews. @default false
+   */
+  acceptTokensByReviewOnly?: boolean;
+  /**
+   * Let clients with the verb `create` on `sandboxes/exec` run commands in sandboxes and transfer files. Otherwise gateways cannot
+   * read the secret of the guests. @default true
+   */
+  exec?: boolean;
+  /**
+   * The address of the gateways for users outside the cluster, for example `"https://gateway.example.org"`. The cluster publishes
+   * it to authenticated users, and `ramet sandbox exec` uses it. @default none is published
+   */
+  url?: Input<string>;
+  /**
+   * The certificate authority that signed the certificate of `url`, as PEM. @default the certificate authorities of the users'
+   * systems
+   */
+  ca?: Input<string>;
+}
+
+/** Installation options of a program, whose values may be unknown yet. */
+export type ProgramInstallOptions = InstallOptions<Input<string>, Input<number>>;
+
+export function validatedQuota(quota: NamespaceQuotaArgs): NonNullable<ProgramInstallOptions["namespaceQuota"]> {
+  const limits = quotaNames.flatMap((name) => {
+    const limit = quota[name];
+    return limit === undefined
+      ? []
+      : [[name, validatedField(`namespaceQuota.${name}`, output<string | number>(limit).apply(String))] as const];
+  });
+  return Object.fromEntries(limits);
+}
+
+export function validatedEgress({
+  default: fallback,
+  allow = [],
+  deny = [],
+}: EgressArgs): InstalledEgress<Input<string>> {
+  return {
+    ...(fallback !== undefined && { default: validatedField("egress.default", fallback) }),
+    allow: allow.map((rule) => validatedField("egress.allow", rule)),
+    deny: deny.map((rule) => validatedField("egress.deny", rule)),
+  };
+}
+
+export function validatedNames(names: Record<"clusterDomain" | "metricsNamespace", Input<string> | undefined>) {
+  const { clusterDomain, metricsNamespace } = names;
+  return {
+    ...(clusterDomain !== undefined && { clusterDomain: validatedField("clusterDomain", clusterDomain) }),
+    ...(metricsNamespace !== undefined && { metricsNamespace: validatedField("metricsNamespace", metricsNamespace) }),
+  };
+}
+
+export function validatedCells({ seccompProfile, userNamespaces }: CellArgs = {}): CellSettings<Input<string>> {
+  return {
+    ...(seccompProfile !== undefined && { seccompProfile: validatedField("cells.seccompProfile", seccompProfile) }),
+    ...(userNamespaces !== undefined && { userNamespaces: validatedField("cells.userNamespaces", userNamespaces) }),
+  };
+}
+
+export function validatedGateway(gateway: GatewayArgs): GatewaySettings<Input<string>, Input<number>> {
+  const { trustedProxies = [], acceptTokensByReviewOnly = false, exec = true, url, ca } = gateway;
+  const limits = gatewayLimits.flatMap((limit) => {
+    const given = gateway[limit];
+    return given === undefined ? [] : [[limit, validatedField(`gateway.${limit}`, given).apply(String)]];
+  });
+  return {
+    trustedProxies: trustedProxies.map((network) => validatedField("gateway.trustedProxies", network)),
+    acceptTokensByReviewOnly,
+    exec,
+    ...(url !== undefined && { url: validatedField("gateway.url", url) }),
+    ...(ca !== undefined && { ca: validatedField("gateway.ca", ca) }),
+    ...(Object.fromEntries(limits) as object),
+  };
+}

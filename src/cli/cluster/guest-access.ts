@@ -1,0 +1,119 @@
+import type { IncomingMessage } from "node:http";
+import type { Sandbox } from "../../api/kinds/sandbox.ts";
+import { RametError } from "../../base/errors.ts";
+import { group } from "../../api/schema/kind.ts";
+import type { GuestClient } from "../../cell/client/guest-client.ts";
+import { isConditionTrue } from "../../kube/conditions.ts";
+import type { Io } from "../io.ts";
+import { checkReady, withCellGuest } from "./cell-access.ts";
+import type { Cluster } from "./cluster.ts";
+import { type AccessFlags, gatewayCredentials } from "./gateway-credentials.ts";
+import { gatewayGuest, gatewayLog, type GatewayOptions } from "./gateway-guest.ts";
+
+export interface GuestAccess {
+  /** The name of the sandbox, in the cluster's namespace. */
+  sandbox: string;
+  flags: AccessFlags;
+  /** The user who runs commands and owns files. @default the entrypoint's user */
+  user?: string | undefined;
+  /** @default that of the command */
+  signal?: AbortSignal;
+}
+
+/**
+ * Runs `use` with a client of a sandbox's guest: through the gateway, where the user needs the verb `create` on
+ * `sandboxes/exec`, or directly with the keys of the controllers if the user asks for that.
+ *
+ * @throws RametError `NotFound`, `SandboxNotReady`, `Forbidden`, `Unauthorized`, `Unavailable`
+ */
+export async function withGuest<T>(
+  io: Io,
+  cluster: Cluster,
+  { sandbox: name, flags, user, signal = io.signal }: GuestAccess,
+  use: (guest: GuestClient) => Promise<T>,
+): Promise<T> {
+  const sandbox = await findSandbox(cluster, name, flags.direct === true, signal);
+  if (sandbox !== undefined) checkReady(sandbox);
+  if (flags.direct === true && sandbox !== undefined) return withCellGuest(cluster, sandbox, { user, signal }, use);
+  const throughGateway = await gatewayOptions(io, cluster, { name, sandbox, flags, signal });
+  const guest = await gatewayGuest({ ...throughGateway, user });
+  try {
+    return await use(guest);
+  } catch (error) {
+    throw RametError.from(error).code === "Unauthorized" ? withoutRight(cluster.namespace, error) : error;
+  }
+}
+
+/**
+ * Opens the log of a sandbox's entrypoint through the gateway.
+ * @param query the options of `kubectl logs`
+ * @returns undefined if the sandbox is not running, or the user asks for a direct connection: its Pod then has the log
+ * @throws RametError as `withGuest`
+ */
+export async function sandboxLog(
+  io: Io,
+  cluster: Cluster,
+  { sandbox: name, flags, signal = io.signal }: GuestAccess,
+  query: URLSearchParams,
+): Promise<IncomingMessage | undefined> {
+  if (flags.direct === true) return undefined;
+  const sandbox = await findSandbox(cluster, name, false, signal);
+  if (sandbox !== undefined && !isConditionTrue(sandbox.status?.conditions, "Ready")) return undefined;
+  return gatewayLog(await gatewayOptions(io, cluster, { name, sandbox, flags, signal }), query);
+}
+
+interface Entered extends Required<Pick<GuestAccess, "flags" | "signal">> {
+  name: string;
+  sandbox: Sandbox | undefined;
+}
+
+async function gatewayOptions(
+  io: Io,
+  cluster: Cluster,
+  { name, sandbox, flags, signal }: Entered,
+): Promise<GatewayOptions> {
+  const gateway = await gatewayCredentials(io, cluster, flags);
+  const sandboxId = idOf(cluster.namespace, name, sandbox?.metadata.uid);
+  return { gateway, sandboxId, isKnownReady: sandbox !== undefined, clock: io.clock, signal };
+}
+
+/** A user can enter sandboxes without the right to read them. The gateway then reports what is wrong. */
+async function findSandbox(
+  cluster: Cluster,
+  name: string,
+  isRequired: boolean,
+  signal: AbortSignal,
+): Promise<Sandbox | undefined> {
+  try {
+    return await cluster.get(cluster.sandboxes, name, signal);
+  } catch (error) {
+    // A token for gateways only is none for the API server.
+    const isRefused = ["Forbidden", "Unauthorized"].includes(RametError.from(error).code);
+    if (!isRequired && isRefused) return undefined;
+    throw error;
+  }
+}
+
+/** The name, with which a refusal can be explained; the UID if the gateway could split the name in two ways. */
+function idOf(namespace: string, name: string, uid: string | undefined): string {
+  const isAmbiguous = namespace.includes("--") || name.includes("--");
+  if (isAmbiguous && uid === undefined) {
+    throw new RametError(
+      "Forbidden",
+      `Cannot enter the sandbox ${name}: gateways find names with -- by their UID only`,
+      {
+        hint: `Ask for the verb get on sandboxes in namespace ${namespace}`,
+      },
+    );
+  }
+  return isAmbiguous && uid !== undefined ? uid : `${namespace}--${name}`;
+}
+
+/** The guest refused the call, because the gateway did not send its token. */
+function withoutRight(namespace: string, cause: unknown): RametError {
+  const { message } = RametError.from(cause);
+  return new RametError("Forbidden", `Cannot enter the sandbox: ${message}`, {
+    hint: `Ask for the verb create on sandboxes/exec in the API group ${group} in namespace ${namespace}; a gateway with --no-exec lets nobody enter`,
+    cause,
+  });
+}

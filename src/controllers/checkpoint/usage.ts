@@ -1,0 +1,97 @@
+import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
+import { type Exhausted, quotaExceeded } from "../../api/quota/namespace-quota.ts";
+import type { RametError } from "../../base/errors.ts";
+import type { Cache } from "../common/cache.ts";
+import type { NamespaceQuotas } from "../common/namespace-quotas.ts";
+import { capturedPodUid } from "../common/pause-checkpoint.ts";
+
+/** Whether a checkpoint may be taken, and how large it may be. */
+export type Admission = { maxBytes?: number } | { problem: RametError };
+
+/**
+ * What the checkpoints of each namespace use of its quota: those in the informers' cache that have data or are being captured,
+ * whatever they were created for, and those that this process has started and the cache does not show yet. Failed checkpoints
+ * have no data and do not count. Everything is computed from the objects, so a restart changes nothing.
+ */
+export class CheckpointUsage {
+  readonly #cache: Pick<Cache, "checkpointsIn">;
+  readonly #quotas: Pick<NamespaceQuotas, "of">;
+  /** By UID: the checkpoints that this process has started, and their sizes when they are known. */
+  readonly #started = new Map<string, { sizeBytes: number }>();
+
+  constructor(cache: Pick<Cache, "checkpointsIn">, quotas: Pick<NamespaceQuotas, "of">) {
+    this.#cache = cache;
+    this.#quotas = quotas;
+  }
+
+  /** Asked before a capture. One that has started before, with another controller, has its place already. */
+  admission(checkpoint: Checkpoint): Admission {
+    const quota = this.#quotas.of(checkpoint.metadata.namespace);
+    const hasPlace = capturedPodUid(checkpoint) !== undefined;
+    if ("problem" in quota) return hasPlace ? {} : quota;
+    const { count, bytes } = this.#usedByOthers(checkpoint);
+    const maxBytes = Math.max(0, quota.storeBytes - bytes);
+    if (!hasPlace && count >= quota.checkpoints)
+      return this.#refused(checkpoint, { quota: "checkpoints", limit: quota.checkpoints, used: count });
+    if (!hasPlace && maxBytes === 0)
+      return this.#refused(checkpoint, { quota: "storeBytes", limit: quota.storeBytes, used: bytes });
+    return Number.isFinite(maxBytes) ? { maxBytes } : {};
+  }
+
+  /** Counts a checkpoint whose capture starts now. */
+  start({ metadata }: Checkpoint): void {
+    this.#started.set(metadata.uid, { sizeBytes: 0 });
+  }
+
+  /**
+   * Asked when the size of a captured checkpoint is known: captures that ran concurrently can exceed the quota together. The
+   * size counts from now on.
+   */
+  excess(checkpoint: Checkpoint, sizeBytes: number): RametError | undefined {
+    const quota = this.#quotas.of(checkpoint.metadata.namespace);
+    const limit = "problem" in quota ? Infinity : quota.storeBytes;
+    const used = this.#usedByOthers(checkpoint).bytes;
+    this.#started.set(checkpoint.metadata.uid, { sizeBytes });
+    if (used + sizeBytes <= limit) return undefined;
+    return this.#refused(checkpoint, { quota: "storeBytes", limit, used: used + sizeBytes }).problem;
+  }
+
+  /** Adds the quota to the error of a cell that has found the checkpoint too large. Other errors are returned unchanged. */
+  explain(checkpoint: Checkpoint, error: RametError): RametError {
+    const quota = this.#quotas.of(checkpoint.metadata.namespace);
+    if (error.code !== "QuotaExceeded" || "problem" in quota) return error;
+    const used = this.#usedByOthers(checkpoint).bytes;
+    return this.#refused(checkpoint, { quota: "storeBytes", limit: quota.storeBytes, used }, error.message).problem;
+  }
+
+  /** The cache shows the end of the checkpoint, or it no longer exists. */
+  forget(uid: string): void {
+    this.#started.delete(uid);
+  }
+
+  #usedByOthers({ metadata: { namespace, uid } }: Checkpoint): { count: number; bytes: number } {
+    let count = 0;
+    let bytes = 0;
+    for (const other of this.#cache.checkpointsIn(namespace)) {
+      if (other.metadata.uid === uid || !this.#hasPlace(other)) continue;
+      count++;
+      bytes += other.status?.ramet?.sizeBytes ?? this.#started.get(other.metadata.uid)?.sizeBytes ?? 0;
+    }
+    return { count, bytes };
+  }
+
+  #hasPlace(checkpoint: Checkpoint): boolean {
+    const { metadata, status } = checkpoint;
+    if (status?.phase === "Failed") return false;
+    return status?.ramet !== undefined || this.#started.has(metadata.uid) || capturedPodUid(checkpoint) !== undefined;
+  }
+
+  #refused(
+    { metadata: { namespace } }: Checkpoint,
+    reached: Pick<Exhausted, "quota" | "limit" | "used">,
+    what = "The checkpoint was not taken",
+  ): { problem: RametError } {
+    const remedy = "Delete checkpoints that you do not need";
+    return { problem: quotaExceeded(what, { ...reached, namespace, remedy }) };
+  }
+}

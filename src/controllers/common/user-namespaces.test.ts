@@ -1,0 +1,15 @@
+import { expect, it } from "vitest";
+import { nodesWithoutUserNamespaces } from "./user-namespaces.ts";
+
+const node = (name: string, userNamespaces: boolean | undefined, unschedulable = false) => ({
+  metadata: { name, uid: name, resourceVersion: "1" },
+  spec: { unschedulable },
+  status: { runtimeHandlers: userNamespaces === undefined ? [] : [{ name: "", features: { userNamespaces } }] },
+});
+
+it("names the schedulable nodes whose kubelet does not report support for user namespaces", () => {
+  const nodes = [node("yes", true), node("no", false), node("old", undefined), node("cordoned", false, true)];
+  expect(nodesWithoutUserNamespaces(nodes)).toEqual(["no", "old"]);
+  expect(nodesWithoutUserNamespaces([node("yes", true)])).toEqual([]);
+  expect(nodesWithoutUserNamespaces([])).toEqual(["none is schedulable"]);
+});

@@ -1,0 +1,43 @@
+import { gatewayAddress, systemNamespace } from "../api/names/system-names.ts";
+import type { Manifest } from "./manifest.ts";
+
+export interface GatewayAddress<Text = string> {
+  /** Such as `https://gateway.example.org`. */
+  url: Text;
+  /** PEM of the certificate authority that signed its certificate. @default the system's certificate authorities */
+  ca?: Text | undefined;
+  /** `<namespace>/<name>` of the service account whose tokens users use who name none. @default none */
+  serviceAccount?: Text;
+}
+
+/** The address of a gateway without a path, such as `https://gateway.example.org`. @returns undefined if it is none */
+export function parseGatewayUrl(text: string): URL | undefined {
+  if (!URL.canParse(text)) return undefined;
+  const url = new URL(text);
+  const isOrigin = url.pathname === "/" && url.search === "" && url.hash === "" && url.username === "";
+  return isOrigin && (url.protocol === "https:" || url.protocol === "http:") ? url : undefined;
+}
+
+/** Returns the ConfigMap with the address of the gateways, and the permission of all authenticated users to read it. */
+export function gatewayAddressManifests({ url, ca, serviceAccount }: GatewayAddress<unknown>): Manifest[] {
+  const metadata = { name: gatewayAddress.configMap, namespace: systemNamespace };
+  const apiVersion = "rbac.authorization.k8s.io/v1";
+  const apiGroup = "rbac.authorization.k8s.io";
+  const rule = { apiGroups: [""], resources: ["configmaps"], resourceNames: [metadata.name], verbs: ["get"] };
+  const data = {
+    [gatewayAddress.url]: url,
+    ...(ca !== undefined && { [gatewayAddress.ca]: ca }),
+    ...(serviceAccount !== undefined && { [gatewayAddress.serviceAccount]: serviceAccount }),
+  };
+  return [
+    { apiVersion: "v1", kind: "ConfigMap", metadata, data },
+    { apiVersion, kind: "Role", metadata, rules: [rule] },
+    {
+      apiVersion,
+      kind: "RoleBinding",
+      metadata,
+      roleRef: { apiGroup, kind: "Role", name: metadata.name },
+      subjects: [{ apiGroup, kind: "Group", name: "system:authenticated" }],
+    },
+  ];
+}

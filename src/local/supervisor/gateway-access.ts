@@ -1,0 +1,56 @@
+import { group } from "../../api/schema/kind.ts";
+import { systemNamespace } from "../../api/names/system-names.ts";
+import { gatewayAddressManifests } from "../../install/gateway-address.ts";
+import type { Manifest } from "../../install/manifest.ts";
+import { KubeClient } from "../../kube/kube-client.ts";
+import { connectionFromKubeconfig } from "../../kube/kubeconfig.ts";
+import type { ResourceRef } from "../../kube/resource-ref.ts";
+import type { ClusterDirectory } from "../cluster-directory.ts";
+
+/**
+ * The account of users who enter sandboxes of a local cluster. Gateways accept tokens of service accounts only, and the user of
+ * the cluster's kubeconfig has a certificate; this user may request the account's tokens.
+ */
+const account = { name: "ramet-local-user", namespace: systemNamespace };
+
+/** Publishes the gateway's address in the cluster, and lets its users enter sandboxes. */
+export async function publishGateway({ kubeconfig }: ClusterDirectory, port: number): Promise<void> {
+  const client = new KubeClient(await connectionFromKubeconfig({ path: kubeconfig }));
+  try {
+    await Promise.all(manifests(port).map((manifest) => apply(client, manifest)));
+  } finally {
+    await client.close();
+  }
+}
+
+function manifests(port: number): Manifest[] {
+  const { name, namespace } = account;
+  const apiVersion = "rbac.authorization.k8s.io/v1";
+  const rules = [{ apiGroups: [group], resources: ["sandboxes/exec"], verbs: ["create"] }];
+  return [
+    ...gatewayAddressManifests({ url: `http://127.0.0.1:${port}`, serviceAccount: `${namespace}/${name}` }),
+    { apiVersion: "v1", kind: "ServiceAccount", metadata: account },
+    { apiVersion, kind: "ClusterRole", metadata: { name }, rules },
+    {
+      apiVersion,
+      kind: "ClusterRoleBinding",
+      metadata: { name },
+      roleRef: { apiGroup: "rbac.authorization.k8s.io", kind: "ClusterRole", name },
+      subjects: [{ kind: "ServiceAccount", ...account }],
+    },
+  ];
+}
+
+async function apply(client: KubeClient, manifest: Manifest): Promise<void> {
+  const [version = "", apiGroup = ""] = manifest.apiVersion.split("/").reverse();
+  const { kind, metadata } = manifest;
+  const plural = `${kind.toLowerCase()}s`;
+  const resource: ResourceRef = {
+    group: apiGroup,
+    version,
+    plural,
+    kind,
+    namespaced: metadata.namespace !== undefined,
+  };
+  await client.resource(resource).apply(manifest, { fieldManager: "ramet-local", force: true });
+}
