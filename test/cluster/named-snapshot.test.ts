@@ -164,6 +164,15 @@ it("builds from a running sandbox, which keeps running", async () => {
   expect(status?.versions?.[0]?.parent).toBe("sandbox/web-a");
 });
 
+it("waits for a source sandbox that is still starting", async () => {
+  const metadata = { name: "starting", namespace: "t" };
+  const spec = { template: baseTemplate };
+  await world.apply("of-starting", { from: { sandbox: { name: "starting" } }, recipe: [] });
+  await world.cluster.create({ apiVersion: "agents.kruise.io/v1alpha1", kind: "Sandbox", metadata, spec });
+  const { status } = await world.until("of-starting", ({ status: now }) => now?.build?.endedAt !== undefined);
+  expect(status).toMatchObject({ version: 1, build: { attempt: 1 } });
+});
+
 it("copies a Secret without showing it anywhere, and lists it in the version", async () => {
   await world.secret("key", { token: "hunter2" });
   const copy = { path: "/root/token", secretKeyRef: { name: "key", key: "token" }, mode: "0600" };

@@ -107,6 +107,10 @@ function originOf(underWay: BuildUnderWay): Exclude<BuildOrigin, { kind: "sandbo
   const { sourceCheckpoint: captured } = state;
   const building = (message: string): Building => ({ status: "True", reason: "CapturingSource", message });
   if (captured === undefined) {
+    if (origin.starting !== undefined) {
+      const message = `Waiting for the sandbox ${origin.name}: ${origin.starting}`;
+      return { plan: waiting(underWay, building(message)) };
+    }
     const name = sourceCheckpointName(state.snapshot.metadata.name, digest.base);
     const action: SnapshotAction = { do: "capture", of: "source", name, sandboxName: origin.name };
     return { plan: { ...waiting(underWay, building(`Capturing the sandbox ${origin.name}`)), actions: [action] } };

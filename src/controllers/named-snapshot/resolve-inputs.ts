@@ -7,6 +7,7 @@ import { snapshotDigest } from "../../api/snapshot/snapshot-digest.ts";
 import type { CopiedContent, ResolvedSource } from "../../api/snapshot/snapshot-inputs.ts";
 import { findVersion, printSnapshotReference } from "../../api/snapshot/snapshot-reference.ts";
 import { RametError } from "../../base/errors.ts";
+import { isConditionTrue } from "../../kube/conditions.ts";
 import { secretsOfTemplate } from "../common/secrets-in-memory.ts";
 import type { BuildOrigin, SnapshotState } from "./state.ts";
 
@@ -81,7 +82,7 @@ function resolveSource({ spec: { from }, metadata: { namespace } }: NamedSnapsho
     const found = lookups.sandbox(name) ?? missing("Sandbox", name, namespace);
     const source = { sandbox: { name, uid: found.metadata.uid } };
     const inheritedSecrets = lookups.secretsOfSandbox(found);
-    return { source, origin: { kind: "sandbox", name }, parent: `sandbox/${name}`, inheritedSecrets };
+    return { source, origin: sandboxOrigin(found), parent: `sandbox/${name}`, inheritedSecrets };
   }
   const id = from.checkpoint?.id ?? "";
   const found = lookups.checkpoint(id);
@@ -100,6 +101,14 @@ function resolveSource({ spec: { from }, metadata: { namespace } }: NamedSnapsho
     parent: `checkpoint/${id}`,
     inheritedSecrets: lookups.secretsOfCheckpoint(found),
   };
+}
+
+function sandboxOrigin({ metadata: { name }, status }: Sandbox): BuildOrigin {
+  const { phase = "Pending", message = "it is starting" } = status ?? {};
+  const isReady = isConditionTrue(status?.conditions, "Ready");
+  // A sandbox in any other phase is not about to become ready, so its capture fails and says why.
+  const isStarting = phase === "Pending" || phase === "Resuming" || (phase === "Running" && !isReady);
+  return { kind: "sandbox", name, ...(isStarting && { starting: message }) };
 }
 
 function secretsOf(recipe: readonly RecipeStep[]): string[] {

@@ -66,7 +66,7 @@ export interface DesiredVersion {
 export type BuildOrigin =
   | { kind: "template"; spec: SandboxTemplateSpec }
   | { kind: "checkpoint"; checkpointId: string }
-  | { kind: "sandbox"; name: string };
+  | { kind: "sandbox"; name: string; /** What it waits for, if it is still starting. */ starting?: string };
 
 export type BuildingReason = (typeof namedSnapshotConditions)["Building"][number];
 
