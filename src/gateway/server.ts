@@ -59,6 +59,8 @@ export async function serveGateway(options: GatewayServerOptions): Promise<Gatew
       metrics.refused("overload");
     })
     .on("request", (request, response) => {
+      // Node reports every request in the bytes that it has read, also after the connection was closed for some of them.
+      if (request.socket.destroyed) return;
       // After close(), Node keeps idle keep-alive connections open.
       response.once("close", () => {
         if (!server.listening)

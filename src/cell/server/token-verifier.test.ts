@@ -54,16 +54,29 @@ it("accepts a token once for an operation that changes the sandbox, and again fo
 const seconds = Math.floor(Date.now() / 1000);
 
 it.each([
-  ["without the time of issue", { exp: seconds + 60, jti: "a" }],
-  ["without an id", { exp: seconds + 60, iat: seconds }],
-  ["with a life of an hour", { exp: seconds + 3600, iat: seconds, jti: "a" }],
-  ["that was issued ten minutes ago and has not expired", { exp: seconds + 60, iat: seconds - 600, jti: "a" }],
-  ["from the future", { exp: seconds + 660, iat: seconds + 600, jti: "a" }],
-])("rejects a token %s", async (_, claims) => {
+  ["without the time of issue", "Unauthorized", { exp: seconds + 60, jti: "a" }],
+  ["without an id", "Unauthorized", { exp: seconds + 60, iat: seconds }],
+  ["with a life of an hour", "Unauthorized", { exp: seconds + 3600, iat: seconds, jti: "a" }],
+  // A caller with the key can correct its clock, and must try again.
+  ["that was issued ten minutes ago", "Unavailable", { exp: seconds + 60, iat: seconds - 600, jti: "a" }],
+  ["that has expired", "Unavailable", { exp: seconds - 40, iat: seconds - 80, jti: "a" }],
+  ["from the future", "Unavailable", { exp: seconds + 660, iat: seconds + 600, jti: "a" }],
+])("rejects a token %s", async (_, code, claims) => {
   const token = await new SignJWT({ op: "stop", ...claims })
     .setProtectedHeader({ alg: "EdDSA", kid: controller.publicKey })
     .setAudience(sandboxUid)
     .sign(controller.privateKey);
+  const verified = tokenVerifier(keys, sandboxUid).verify(`Bearer ${token}`, "stop");
+  await expect(verified).rejects.toMatchObject({ code, retryable: code === "Unavailable" });
+});
+
+it("rejects a token of a stranger for its signature, whatever its times are", async () => {
+  const late = { ...systemClock, now: () => new Date(Date.now() - 600_000) };
+  const token = await signCellToken(
+    { ...stranger, publicKey: controller.publicKey },
+    { sandboxUid, operation: "stop" },
+    late,
+  );
   const verified = tokenVerifier(keys, sandboxUid).verify(`Bearer ${token}`, "stop");
   await expect(verified).rejects.toMatchObject({ code: "Unauthorized" });
 });

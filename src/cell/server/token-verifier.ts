@@ -1,5 +1,5 @@
 import { createHash, createPublicKey, type KeyObject } from "node:crypto";
-import { jwtVerify } from "jose";
+import { errors, jwtVerify } from "jose";
 import * as z from "zod";
 import type { KeySets } from "../../api/cell/cell-api.ts";
 import { type Clock, systemClock } from "../../base/clock.ts";
@@ -27,7 +27,8 @@ export interface TokenVerifier {
   /**
    * Resolves if `authorization` holds a valid token for this sandbox and operation. It needs only headers, so that a server
    * reads no body of a stranger.
-   * @throws RametError `Unauthorized` or `Forbidden`
+   * @throws RametError `Unauthorized` or `Forbidden`; `Unavailable` if it was signed with a known key for another time, because
+   *   the clock of its sender can be corrected and the operation must not fail for good
    */
   verify(authorization: string | undefined, operation: string): Promise<VerifiedToken>;
 }
@@ -115,9 +116,21 @@ export function tokenVerifier(
       return { ...found, ofGateway };
     } catch (error) {
       const why = error instanceof Error ? error.message : String(error);
-      throw new RametError("Unauthorized", `cell: invalid token: ${why}`, { cause: error });
+      if (!isOfAnotherTime(error))
+        throw new RametError("Unauthorized", `cell: invalid token: ${why}`, { cause: error });
+      throw new RametError("Unavailable", `cell: the token is not valid at this time: ${why}`, {
+        cause: error,
+        retryable: true,
+        hint: `Synchronize the clocks of the nodes: they may differ by ${skewSeconds} s`,
+      });
     }
   }
+}
+
+/** jose checks the times after the signature. */
+function isOfAnotherTime(error: unknown): boolean {
+  if (error instanceof errors.JWTExpired) return true;
+  return error instanceof errors.JWTClaimValidationFailed && error.claim === "iat" && error.reason === "check_failed";
 }
 
 function keyObjects({ controllers, gateways }: KeySets): Record<keyof KeySets, ReadonlyMap<string, KeyObject>> {
