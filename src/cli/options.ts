@@ -66,15 +66,19 @@ export function withWaitFlags(
 /** The timeout of commands that always wait. */
 export function withTimeoutFlag(command: Command, timeout = { milliseconds: 60_000, shown: "60s" }): Command {
   return command.addOption(
-    new Option("--timeout <duration>", "how long to wait; 0 means forever")
+    new Option(
+      "--timeout <duration>",
+      "how long to wait, such as 90s or 2m; a number alone is seconds; 0 means forever",
+    )
       .default(timeout.milliseconds, timeout.shown)
       .argParser(timeoutMilliseconds),
   );
 }
 
-/** `0` means no limit: `Infinity`. */
+/** A number without a unit is in seconds. `0` means no limit: `Infinity`. */
 function timeoutMilliseconds(text: string): number {
-  const milliseconds = parsed(() => parseDuration(text, "--timeout"));
+  const duration = /^\d+(\.\d+)?$/.test(text) ? `${text}s` : text;
+  const milliseconds = parsed(() => parseDuration(duration, "--timeout"));
   if (milliseconds < 0) throw new InvalidArgumentError("it must not be negative");
   return milliseconds === 0 ? Infinity : milliseconds;
 }

@@ -137,6 +137,12 @@ describe("ramet", () => {
     expect(stderr).toMatch(/^error: Cannot find a cluster.*\nRun `ramet local up`.*\n\[NotFound\]\n$/);
   });
 
+  it("accepts a timeout in seconds without a unit", async () => {
+    const { exitCode, stderr } = await run("sandbox", "create", "--image", "x", "--timeout", "5");
+    expect(stderr).toContain("Cannot find a cluster");
+    expect(exitCode).toBe(3);
+  });
+
   it("prints errors in JSON when the output is JSON", async () => {
     const { stderr } = await run("sandbox", "ls", "-o", "json");
     expect(JSON.parse(stderr)).toMatchObject({ error: { code: "NotFound", retryable: false } });

@@ -27,6 +27,11 @@ it("describes the changed step, the digest, the first step to rebuild and the se
   );
 });
 
+it("counts the sandbox of a set with one replica in the singular", () => {
+  const text = describeChange({ ...change(recipe(1), recipe(2)), followers: [{ name: "pool", replicas: 1 }] });
+  expect(text).toMatch(/; pool rolls 1 sandbox$/);
+});
+
 it("reports that a kept version becomes current again", () => {
   const kept = [{ version: 6, digest: digest(recipe(1)).digest }];
   expect(describeChange({ ...change(recipe(2), recipe(1)), kept })).toMatch(/digest is kept as version 6: no rebuild$/);

@@ -91,7 +91,9 @@ function effect({ before, after, kept, held, followers }: SnapshotChange): strin
   const desired = after.digest?.digest;
   if (desired === undefined) return ["digest unknown until its inputs are known"];
   if (desired === before.current) return [];
-  const rolls = followers.map(({ name, replicas }) => `${name} rolls ${replicas} sandboxes`);
+  const rolls = followers.map(
+    ({ name, replicas }) => `${name} rolls ${replicas} ${replicas === 1 ? "sandbox" : "sandboxes"}`,
+  );
   const digests = `digest ${short(before.current)} => ${short(desired)}`;
   if (held !== undefined) return [digests, held];
   const found = kept.find(({ digest }) => digest === desired);

@@ -34,9 +34,10 @@ export async function printLogs(io: Io, options: LogsOptions): Promise<number> {
         (await podLog(io, cluster, options, sinceMilliseconds))) as AsyncIterable<Buffer>)
         await writeAll(io.stdout, chunk);
     } catch (error) {
+      // Interrupting is how a user ends --follow.
+      if (io.signal.aborted) return exitCodes.interrupted;
       // The connection ends with the sandbox.
-      if (log === undefined || io.signal.aborted || (await isRunning(io, cluster, options.name)))
-        throw interrupted(error);
+      if (log === undefined || (await isRunning(io, cluster, options.name))) throw interrupted(error);
     }
     return exitCodes.ok;
   });
