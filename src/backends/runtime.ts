@@ -1,3 +1,4 @@
+import { volumeClaims } from "../api/cell/volume-claims.ts";
 import type { EgressPolicy, KeySets } from "../api/cell/cell-api.ts";
 import type { Sandbox } from "../api/kinds/sandbox.ts";
 import type { Pod } from "../api/schema/pod.ts";
@@ -68,7 +69,7 @@ export interface SandboxRef {
 export function sandboxRef({ metadata, status }: Pick<Sandbox, "metadata" | "status">, pod?: Pod): SandboxRef {
   const { namespace, name, uid } = metadata;
   const podIp = pod?.status?.podIP ?? status?.sandboxIp ?? status?.podInfo?.podIP ?? "";
-  const claims = (pod?.spec.volumes ?? []).flatMap((volume) => claimOf(volume) ?? []);
+  const claims = volumeClaims(pod?.spec.volumes ?? [], name);
   return { namespace, name, uid, podIp, claims, ...cellOf(status, pod) };
 }
 
@@ -76,9 +77,4 @@ function cellOf(status: Sandbox["status"], pod: Pod | undefined): Pick<SandboxRe
   const recordedUid = status?.podInfo?.podUID;
   const podUid = pod?.metadata.uid ?? recordedUid;
   return { podUid, cellKey: podUid === recordedUid ? status?.ramet?.cellKey : undefined };
-}
-
-function claimOf(volume: Record<string, unknown>): string | undefined {
-  const claim = volume["persistentVolumeClaim"] as { claimName?: string } | undefined;
-  return claim?.claimName;
 }

@@ -8,6 +8,7 @@ import { capturedPodUid, checkpointIdOf, isUnfinished } from "../common/pause-ch
 import { endMessage, isEnded } from "../common/pod-facts.ts";
 import { secretsOfSandbox, secretsOfTemplate } from "../common/secrets-in-memory.ts";
 import type { CheckpointDependencies, CheckpointState, Source } from "./state.ts";
+import { claimsOfSource } from "./volumes.ts";
 
 /** Reads the state for a plan from the cache. Where that state would reject the checkpoint, also asks the API server. */
 export async function gather(
@@ -30,8 +31,12 @@ export async function gather(
         ? undefined
         : earlierCaptureOf(checkpoint, source.pod.metadata.uid, dependencies),
     capture,
-    // Only the status of a finished capture lists them.
+    // Only the status of a finished capture lists these and the claims.
     secrets: capture?.state === "done" ? secretsOf(checkpoint, source, dependencies) : [],
+    claims:
+      capture?.state === "done" && !("problem" in spec)
+        ? claimsOfSource(checkpoint, source, { sandboxName: spec.sandboxName, cache: dependencies.cache })
+        : [],
     now: clock.now(),
   };
 }

@@ -94,6 +94,7 @@ const states: fc.Arbitrary<CheckpointState> = fc.record({
     { state: "done", value: record },
   ),
   secrets: fc.constantFrom([], ["api-key"]),
+  claims: fc.constantFrom([], ["home-a", "a-cache"]),
   quota: fc.constantFrom<CheckpointState["quota"]>({}, { maxBytes: 1 }, { problem: overQuota }),
   now: fc.constant(now),
 });
@@ -155,6 +156,20 @@ describe("planCheckpoint", () => {
         expect(plan.status).toMatchObject({ phase: "Failed", message: overQuota.describe() });
       if (plan.status?.message !== overQuota.describe()) return;
       expect(plan.status.conditions).toMatchObject([{ type: "WithinQuota", status: "False", reason: "QuotaExceeded" }]);
+    });
+  });
+
+  it("names the claims whose data it does not contain, and is then not atomic as a whole", () => {
+    holds((state) => {
+      const { status } = planCheckpoint(state);
+      if (status?.phase !== "Succeeded") return;
+      const condition = status.conditions?.find(({ type }) => type === "VolumesCaptured");
+      expect(condition === undefined).toBe(state.claims.length === 0);
+      expect(status.ramet?.consistency).toBe(state.claims.length === 0 ? "atomic" : undefined);
+      expect(status.ramet?.parts?.[0]?.consistency).toBe("atomic");
+      if (condition === undefined) return;
+      expect(condition.status).toBe("False");
+      for (const claim of state.claims) expect(condition.message).toContain(claim);
     });
   });
 

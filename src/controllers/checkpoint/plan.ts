@@ -5,6 +5,7 @@ import type { CheckpointRecord } from "../../backends/checkpoint-record.ts";
 import { setCondition } from "../../kube/conditions.ts";
 import { capturedPodUid } from "../common/pause-checkpoint.ts";
 import type { CheckpointAction, CheckpointPlan, CheckpointState, Source } from "./state.ts";
+import { withoutVolumes } from "./volumes.ts";
 
 /** Plans the next actions for a checkpoint; a pure function. For the rules see docs/reference/controllers.md. */
 export function planCheckpoint(state: CheckpointState): CheckpointPlan {
@@ -51,6 +52,7 @@ function abandonedCapture(source: Source): CheckpointAction[] {
 
 function succeeded(state: CheckpointState, record: CheckpointRecord): CheckpointPlan {
   const { checkpoint, checkpointId, secrets, now } = state;
+  const incomplete = withoutVolumes(state, record);
   return {
     actions: [],
     status: {
@@ -58,7 +60,8 @@ function succeeded(state: CheckpointState, record: CheckpointRecord): Checkpoint
       phase: "Succeeded",
       checkpointId,
       completionTime: checkpoint.status?.completionTime ?? now.toISOString(),
-      ramet: { ...record, ...(secrets.length > 0 && { secrets }) },
+      ...(incomplete && { conditions: incomplete.conditions }),
+      ramet: { ...(incomplete?.ramet ?? record), ...(secrets.length > 0 && { secrets }) },
     },
     transitions: [
       {

@@ -27,6 +27,8 @@ export interface CheckpointState {
   capture: Attempt<CheckpointRecord> | undefined;
   /** The Secrets whose values the checkpoint can contain, once it is captured. */
   secrets: string[];
+  /** The PersistentVolumeClaims of the source, once it is captured. */
+  claims: string[];
   /** Of the namespace's quota. Set before a capture, and after it if the source keeps running. */
   quota: Admission;
   now: Date;
