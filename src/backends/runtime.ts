@@ -1,5 +1,5 @@
-import { volumeClaims } from "../api/cell/volume-claims.ts";
 import type { EgressPolicy, KeySets } from "../api/cell/cell-api.ts";
+import { volumeClaims } from "../api/cell/volume-claims.ts";
 import type { Sandbox } from "../api/kinds/sandbox.ts";
 import type { Pod } from "../api/schema/pod.ts";
 import type { CellKey } from "../cell/client/cell-token.ts";

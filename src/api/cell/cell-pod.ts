@@ -7,7 +7,8 @@ import { templateDigest, templateRevision } from "./template-digest.ts";
 import { apiVersion } from "../schema/kind.ts";
 import { annotations, labels } from "../names/labels.ts";
 import type { PodManifest } from "../schema/pod.ts";
-import type { PodTemplateSpec, Volume } from "../schema/pod-template.ts";
+import type { PodTemplateSpec } from "../schema/pod-template.ts";
+import { claimVolumes } from "./volume-claims.ts";
 
 /** The fields of a Sandbox from which its Pod is made. */
 export interface PodOwner {
@@ -85,20 +86,11 @@ export function cellPod(sandbox: PodOwner, template: PodTemplateSpec, options: C
       ...(options.userNamespace === true && { hostUsers: false }),
       automountServiceAccountToken: false,
       containers: [cellContainer(container, config, options), ...template.spec.containers.slice(1)],
-      volumes: [...(template.spec.volumes ?? []), ...claimVolumes(sandbox), imageVolume(container)],
+      volumes: [
+        ...(template.spec.volumes ?? []),
+        ...claimVolumes(sandbox.spec.volumeClaimTemplates, name),
+        imageVolume(container),
+      ],
     },
   };
-}
-
-/** The name of a sandbox's PersistentVolumeClaim for one of its claim templates. */
-export function claimName(template: string, sandbox: string): string {
-  return `${template}-${sandbox}`;
-}
-
-function claimVolumes({ metadata, spec }: PodOwner): Volume[] {
-  return (spec.volumeClaimTemplates ?? []).flatMap((claim) => {
-    const name = (claim["metadata"] as { name?: unknown } | undefined)?.name;
-    if (typeof name !== "string") return [];
-    return [{ name, persistentVolumeClaim: { claimName: claimName(name, metadata.name) } }];
-  });
 }

@@ -1,7 +1,7 @@
-import { claimName } from "../../api/cell/cell-pod.ts";
-import { volumeClaims } from "../../api/cell/volume-claims.ts";
+import { claimVolumes, volumeClaims } from "../../api/cell/volume-claims.ts";
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import type { Condition } from "../../api/schema/metadata.ts";
+import { PodTemplateSpec } from "../../api/schema/pod-template.ts";
 import type { CheckpointRecord } from "../../backends/checkpoint-record.ts";
 import { setCondition } from "../../kube/conditions.ts";
 import type { Cache } from "../common/cache.ts";
@@ -18,12 +18,10 @@ export function claimsOfSource(
 ): string[] {
   if (!("problem" in source)) return volumeClaims(source.pod.spec.volumes ?? [], source.pod.metadata.name);
   return cache.templatesOwnedBy(metadata.uid).flatMap(({ spec }) => {
-    const { template } = spec as { template?: { spec?: { volumes?: Record<string, unknown>[] } } };
-    const own = (spec.volumeClaimTemplates ?? []).flatMap((claim) => {
-      const name = (claim as { metadata?: { name?: unknown } }).metadata?.name;
-      return typeof name === "string" ? [claimName(name, sandboxName)] : [];
-    });
-    return [...volumeClaims(template?.spec?.volumes ?? [], sandboxName), ...own];
+    // A user may have changed the kept template. A restore reports what is wrong with it.
+    const template = PodTemplateSpec.safeParse(spec.template).data;
+    const volumes = [...(template?.spec.volumes ?? []), ...claimVolumes(spec.volumeClaimTemplates, sandboxName)];
+    return volumeClaims(volumes, sandboxName);
   });
 }
 
@@ -43,11 +41,19 @@ export function withoutVolumes(
         status: "False",
         reason: "NotSupported",
         message:
-          `The data of the PersistentVolumeClaims ${claims.join(", ")} is not in the checkpoint: ` +
+          `The data of the PersistentVolumeClaims ${listed(claims)} is not in the checkpoint: ` +
           "no backend captures volumes; only the parts in status.ramet.parts are restored",
       },
       now,
     ),
     ramet,
   };
+}
+
+/** A message of a condition has at most 32,768 characters, and a name up to 253. */
+const mostListed = 100;
+
+function listed(claims: readonly string[]): string {
+  const more = claims.length - mostListed;
+  return claims.slice(0, mostListed).join(", ") + (more > 0 ? ` and ${more} more` : "");
 }

@@ -1,5 +1,6 @@
 import * as z from "zod";
-import { cellPod, claimName } from "../../api/cell/cell-pod.ts";
+import { cellPod } from "../../api/cell/cell-pod.ts";
+import { claimName } from "../../api/cell/volume-claims.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations, finalizers } from "../../api/names/labels.ts";
 import { apiVersion } from "../../api/schema/kind.ts";
