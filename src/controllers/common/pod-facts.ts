@@ -1,3 +1,5 @@
+import { cellPort } from "../../api/cell/cell-api.ts";
+import type { Container } from "../../api/schema/pod-template.ts";
 import type { Pod } from "../../api/schema/pod.ts";
 
 /** Whether the cell's container is running and the Pod has an address. Sidecars may still be starting. */
@@ -5,6 +7,27 @@ export function cellRuns(pod: Pod): boolean {
   if (pod.status?.podIP === undefined || pod.status.podIP === "") return false;
   const container = cellStatus(pod);
   return container === undefined ? pod.status.phase === "Running" : container.state?.running !== undefined;
+}
+
+/** Whether the node decides about more than the cell: startup and readiness probes of the template, or other containers. */
+export function declaresReadiness({ spec }: Pod): boolean {
+  const [cell, ...others] = spec.containers;
+  const hasSidecar = spec.initContainers?.some((container) => container["restartPolicy"] === "Always") ?? false;
+  return others.length > 0 || hasSidecar || (cell !== undefined && hasOwnProbe(cell));
+}
+
+function hasOwnProbe({ startupProbe, readinessProbe }: Container): boolean {
+  if (startupProbe !== undefined) return true;
+  const { httpGet } = readinessProbe ?? {};
+  const isCells = httpGet?.port === cellPort && httpGet["path"] === "/readyz";
+  return readinessProbe !== undefined && !isCells;
+}
+
+/** Why the node does not report the Pod as ready. */
+export function unreadyMessage({ status }: Pod): string {
+  const condition = status?.conditions?.find(({ type }) => type === "Ready");
+  const why = condition?.status === "False" ? (condition.message ?? condition.reason) : undefined;
+  return `The Pod is not Ready: ${why === undefined || why === "" ? "its probes have not succeeded yet" : why}`;
 }
 
 export function isEnded(pod: Pod): boolean {

@@ -3,7 +3,7 @@ import { initRequestDigest } from "../../api/names/init-request.ts";
 import { isPodReady, type Pod } from "../../api/schema/pod.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import { isUnfinished } from "../common/pause-checkpoint.ts";
-import { cellRuns, isEnded } from "../common/pod-facts.ts";
+import { cellRuns, declaresReadiness, isEnded, unreadyMessage } from "../common/pod-facts.ts";
 import { type SandboxAction, type SandboxPlan, type SandboxState, isAdoptionPending } from "./state.ts";
 import { changed, type ConditionChange, ended, initialized, lost, memoryLoaded, memoryNotLoaded } from "./status.ts";
 
@@ -53,18 +53,23 @@ function planReadiness(state: SandboxState): SandboxPlan {
       status: changed(state, "Running", { message, conditions: [condition], drop: ["SandboxPaused"] }),
     };
   }
-  if (ready?.status !== "True" && !isPodReady(pod)) {
-    return {
-      actions: [],
-      status: changed(state, "Running", { message: ready?.message ?? "", drop: ["SandboxPaused"] }),
-    };
-  }
+  if (ready?.status !== "True" && !isPodReady(pod)) return { actions: [], status: stillUnready(state, pod) };
   const condition = { type: "Ready", status: "True", reason: "PodReady" } as const;
   const { actions, conditions: memory } = planMemory(state, pod);
   return {
     actions,
     status: changed(state, "Running", { conditions: [condition, ...memory], drop: ["SandboxPaused"] }),
   };
+}
+
+/** The node's report may name another problem than before. */
+function stillUnready(state: SandboxState, pod: Pod): SandboxStatus {
+  const ready = findCondition(state.sandbox.status?.conditions, "Ready");
+  const drop = ["SandboxPaused"];
+  if (!declaresReadiness(pod)) return changed(state, "Running", { message: ready?.message ?? "", drop });
+  const message = unreadyMessage(pod);
+  const condition = { type: "Ready", status: "False", reason: ready?.reason ?? "SandboxNotReady", message } as const;
+  return changed(state, "Running", { message, conditions: [condition], drop });
 }
 
 /** Waits until all memory of a clone is loaded, if it was not when the clone first responded. */

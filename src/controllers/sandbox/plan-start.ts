@@ -1,6 +1,7 @@
 import { finalizers } from "../../api/names/labels.ts";
 import type { Pod } from "../../api/schema/pod.ts";
 import type { PodTemplateSpec } from "../../api/schema/pod-template.ts";
+import type { RametError } from "../../base/errors.ts";
 import { cellRuns, isEnded, startProblem } from "../common/pod-facts.ts";
 import type { ResolvedTemplate } from "../common/resolve-template.ts";
 import type { SandboxAction, SandboxPlan, SandboxState } from "./state.ts";
@@ -52,7 +53,7 @@ function planInPod(state: SandboxState, { template }: ResolvedTemplate, pod: Pod
   if (start?.state === "failed") return { actions: [], status: failed(state, start.error) };
   if (isEnded(pod)) return { actions: [], status: ended(state, pod) };
   if (!cellRuns(pod)) return planWaiting(state, pod);
-  if (start !== undefined) return slowly(state, start.lastError?.message ?? "Waiting for the sandbox to respond");
+  if (start !== undefined) return slowly(state, whyWaiting(state, start.lastError, pod));
   return planContents(state, template, pod);
 }
 
@@ -73,8 +74,18 @@ function planWaiting(state: SandboxState, pod: Pod): SandboxPlan {
 /** Reports the reason of the wait once it is long. A fast start needs only one status write. */
 function slowly(state: SandboxState, message: string): SandboxPlan {
   if (state.slowInMilliseconds > 0) return { actions: [] };
-  return { actions: [], status: notReady(state, "PodCreateFailed", message) };
+  return { actions: [], status: notReady(state, "PodStarting", message) };
 }
+
+/** A cell refuses connections until it listens, so a refusal is only reported if it lasts. */
+function whyWaiting({ now }: SandboxState, error: RametError | undefined, { metadata }: Pod): string {
+  const waiting = "Waiting for the sandbox to respond";
+  if (error === undefined) return waiting;
+  const age = now.getTime() - new Date(metadata.creationTimestamp).getTime();
+  return error.message.includes("ECONNREFUSED") && age < refusalMilliseconds ? waiting : error.message;
+}
+
+const refusalMilliseconds = 30_000;
 
 /**
  * Adds the finalizer. The same write gives a sandbox without a template the one of its checkpoint, which may be deleted later,

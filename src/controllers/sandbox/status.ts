@@ -1,10 +1,10 @@
 import type { RametError } from "../../base/errors.ts";
 import { labels } from "../../api/names/labels.ts";
 import type { Condition } from "../../api/schema/metadata.ts";
-import type { Pod } from "../../api/schema/pod.ts";
+import { isPodReady, type Pod } from "../../api/schema/pod.ts";
 import type { RametSandboxStatus, SandboxConditionType, SandboxPhase, SandboxStatus } from "../../api/kinds/sandbox.ts";
 import { findCondition, setCondition } from "../../kube/conditions.ts";
-import { endMessage, endReason } from "../common/pod-facts.ts";
+import { declaresReadiness, endMessage, endReason, unreadyMessage } from "../common/pod-facts.ts";
 import type { SandboxState, StartOutcome } from "./state.ts";
 
 export interface ConditionChange {
@@ -103,7 +103,7 @@ export function running(state: SandboxState, pod: Pod, started: StartOutcome): S
   return {
     ...changed(state, "Running", {
       conditions: [
-        { type: "Ready", status: "True", reason: "PodReady" },
+        readiness(pod),
         ...(started.initRequest === undefined ? [] : [initialized]),
         ...memoryConditions(started.memory),
         ...egress,
@@ -124,6 +124,16 @@ export function running(state: SandboxState, pod: Pod, started: StartOutcome): S
       phases: started.phases,
     },
   };
+}
+
+/**
+ * A sandbox that responds is ready, unless the template declares what the node must find first: only then does it wait for
+ * the node's report.
+ */
+function readiness(pod: Pod): ConditionChange {
+  const problem = declaresReadiness(pod) && !isPodReady(pod) ? unreadyMessage(pod) : undefined;
+  if (problem === undefined) return { type: "Ready", status: "True", reason: "PodReady" };
+  return { type: "Ready", status: "False", reason: "SandboxNotReady", message: problem };
 }
 
 /** A restore in place keeps the cell, and with it the cell's key and the policy that the cell was given. */

@@ -1,0 +1,40 @@
+import { describe, expect, it } from "vitest";
+import { Sandbox } from "../../api/kinds/sandbox.ts";
+import { Pod } from "../../api/schema/pod.ts";
+import { findCondition } from "../../kube/conditions.ts";
+import type { SandboxState } from "./state.ts";
+import { running } from "./status.ts";
+
+const now = new Date("2030-01-01T00:00:00Z");
+const metadata = { name: "a", namespace: "t", uid: "u", resourceVersion: "1", creationTimestamp: now.toISOString() };
+const sandbox = Sandbox.parse({ apiVersion: "agents.kruise.io/v1alpha1", kind: "Sandbox", metadata, spec: {} });
+const cellProbe = { httpGet: { path: "/readyz", port: 49980 } };
+const ownProbe = { httpGet: { path: "/health", port: 49999 } };
+
+/** The Ready condition when the sandbox has responded, and the node reports the Pod as not ready. */
+function readyCondition(spec: object, container: object = {}) {
+  const pod = Pod.parse({
+    metadata,
+    spec: { containers: [{ name: "main", image: "cell", readinessProbe: cellProbe, ...container }], ...spec },
+    status: { conditions: [{ type: "Ready", status: "False", message: "the startup probe failed: HTTP status 500" }] },
+  });
+  const state = { sandbox, now, egress: { policy: { allow: [], deny: [], default: "allow" } } };
+  const status = running(state as unknown as SandboxState, pod, { phases: {} });
+  return findCondition(status.conditions, "Ready");
+}
+
+describe("a sandbox that responds", () => {
+  it("is ready at once if its template declares no probes and no other containers", () => {
+    expect(readyCondition({})).toMatchObject({ status: "True", reason: "PodReady" });
+    expect(readyCondition({ initContainers: [{ name: "init" }] })).toMatchObject({ status: "True" });
+  });
+
+  it.each([
+    ["a startup probe", {}, { startupProbe: ownProbe }],
+    ["a readiness probe", {}, { readinessProbe: ownProbe }],
+    ["a sidecar", { initContainers: [{ name: "sidecar", restartPolicy: "Always" }] }, {}],
+  ])("waits for the node if its template has %s, and reports the node's problem", (_, spec, container) => {
+    const message = "The Pod is not Ready: the startup probe failed: HTTP status 500";
+    expect(readyCondition(spec, container)).toMatchObject({ status: "False", reason: "SandboxNotReady", message });
+  });
+});
