@@ -42,6 +42,8 @@ export const errorCodes = {
     "The store is bound to another cluster. Nothing in it was read, written or removed. Configure a separate store for each cluster.",
   KeyUnavailable:
     "The key that encrypts the data of a checkpoint is missing, or it is another one. Create or restore the key in the Secret that the message names.",
+  CaptureRefused:
+    "A capture would need more memory than the limit of the sandbox's container has left, and would end the sandbox. The sandbox keeps running. Raise the memory limit in the template, or free memory in the sandbox.",
   QuotaExceeded:
     "The namespace has reached the quota that the message names. Delete what you do not need, or ask an administrator to raise the quota.",
   StoreFull: "The store has no space left. Delete checkpoints that you do not need, or enlarge the store.",

@@ -1,8 +1,9 @@
 import { once } from "node:events";
+import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import * as z from "zod";
-import { cellPort } from "../api/cell/cell-api.ts";
+import { cellPort, type CellState } from "../api/cell/cell-api.ts";
 import { delay, systemClock } from "../base/clock.ts";
 import { RametError } from "../base/errors.ts";
 import { cellProver } from "./client/cell-proof.ts";
@@ -48,6 +49,7 @@ async function main(): Promise<number> {
   cell.start().catch(() => undefined);
   await once(server, "listening");
   const exitCode = await ended;
+  if (paths.stateFile === undefined) await leaveMessage(cell.state);
   const lingered = delay(clock, lingerMilliseconds);
   // A failed cell has not removed its sandbox yet. For a stopped one this does nothing.
   const tornDown = cell.stop("the sandbox failed").catch((error: unknown) => {
@@ -68,6 +70,16 @@ function untilEnd(cell: Cell): Promise<number> {
       resolve(phase === "failed" ? 70 : (exitCode ?? 0));
     });
   });
+}
+
+/** Where the kubelet looks for the last message of a container. It creates the file, and cuts longer messages. */
+const terminationLog = "/dev/termination-log";
+const longestMessage = 4_096;
+
+/** Leaves why the sandbox failed for the kubelet, which shows it in the Pod's status after the cell has exited. */
+async function leaveMessage({ phase, message }: CellState): Promise<void> {
+  if (phase !== "failed" || message === undefined) return;
+  await writeFile(terminationLog, message.slice(0, longestMessage), { flag: "r+" }).catch(() => undefined);
 }
 
 /**

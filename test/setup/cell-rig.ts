@@ -17,6 +17,8 @@ export interface StartCellOptions {
   container?: Partial<ContainerSpec>;
   templateDigest?: string;
   keepsWaiting?: true;
+  /** A command that executes the rest of its arguments, such as `unshare`. @default none */
+  within?: readonly string[];
   /** Added to the cell's own environment. */
   environment?: Record<string, string>;
 }
@@ -89,7 +91,9 @@ export class CellRig {
       RAMET_LINK: this.#tools["ramet-link"],
       ...options.environment,
     };
-    const child = spawn(this.#tools["ramet-link"], ["pod", "--", ...builtPrograms.cell], {
+    const pod = [this.#tools["ramet-link"], "pod", "--"].concat(builtPrograms.cell);
+    const [program = "", ...args] = (options.within ?? []).concat(pod);
+    const child = spawn(program, args, {
       stdio: ["ignore", "pipe", "pipe"],
       env: environment,
     });

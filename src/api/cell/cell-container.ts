@@ -1,5 +1,6 @@
 import type { Container, Handler, Volume } from "../schema/pod-template.ts";
 import { type CellConfig, cellPort } from "./cell-api.ts";
+import { cellResources } from "./cell-resources.ts";
 import { environmentPrefix, expandVariables, mountsPath, sortedMounts } from "./container-spec.ts";
 
 /** The mount path of the template's image in the cell's container. */
@@ -34,13 +35,15 @@ export interface CellImageOptions {
   cellImage: string;
   /** The path of the cell's seccomp profile in the kubelet's directory of profiles. @default none: `Unconfined` */
   seccompProfile?: string | undefined;
+  /** Whether the container gets what the cell needs on top of the template's resources. @default true */
+  hasOverhead?: boolean;
 }
 
 /** The cell's container. It has the name of the main container, so that `kubectl logs` and metrics work as usual. */
 export function cellContainer(
   container: Container,
   config: CellConfig,
-  { cellImage: image, seccompProfile }: CellImageOptions,
+  { cellImage: image, seccompProfile, hasOverhead = true }: CellImageOptions,
 ): Container {
   const { name, resources, lifecycle } = container;
   const { postStart, preStop } = lifecycle ?? {};
@@ -52,7 +55,7 @@ export function cellContainer(
       envFrom: container.envFrom.map((source) => ({ ...source, prefix: environmentPrefix + (source.prefix ?? "") })),
     }),
     ports: [...(container.ports ?? []), { name: "ramet-cell", containerPort: cellPort, protocol: "TCP" }],
-    ...(resources && { resources }),
+    ...(resources && { resources: hasOverhead ? cellResources(resources) : resources }),
     volumeMounts: [
       ...sortedMounts(container).map((mount, index) => ({
         ...withSubPath(mount, config),

@@ -102,7 +102,7 @@ it("keeps the meaning of probes, hooks, resources, volumes and the grace period"
     [{ metadata: { name: "home" }, spec: {} }],
   );
   expect(main(made)).toMatchObject({
-    resources: { limits: { memory: "1Gi" } },
+    resources: { limits: { memory: "1152Mi" }, requests: { memory: "1152Mi" } },
     readinessProbe: { tcpSocket: { port: 8000 }, periodSeconds: 3 },
     livenessProbe: { exec: { command: ["ramet", "cell", "exec", "--", "true"] } },
     lifecycle: { postStart: { exec: { command: ["ramet", "cell", "exec", "--at-start", "--", "/start"] } } },

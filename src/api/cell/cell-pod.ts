@@ -85,7 +85,10 @@ export function cellPod(sandbox: PodOwner, template: PodTemplateSpec, options: C
       restartPolicy: "Never",
       ...(options.userNamespace === true && { hostUsers: false }),
       automountServiceAccountToken: false,
-      containers: [cellContainer(container, config, options), ...template.spec.containers.slice(1)],
+      containers: [
+        cellContainer(container, config, { ...options, hasOverhead: hasOverhead(template) }),
+        ...template.spec.containers.slice(1),
+      ],
       volumes: [
         ...(template.spec.volumes ?? []),
         ...claimVolumes(sandbox.spec.volumeClaimTemplates, name),
@@ -93,4 +96,8 @@ export function cellPod(sandbox: PodOwner, template: PodTemplateSpec, options: C
       ],
     },
   };
+}
+
+function hasOverhead({ metadata }: PodTemplateSpec): boolean {
+  return metadata?.annotations?.[annotations.cellOverhead] !== "none";
 }

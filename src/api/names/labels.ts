@@ -42,6 +42,8 @@ export const annotations = {
   egress: "ramet.dev/egress",
   /** On a Pod that runs a cell: the digest of the egress policy with which the cell starts. */
   egressDigest: "ramet.dev/egress-digest",
+  /** On a Pod template, `none`: the Pod has exactly the template's resources, and the cell takes its part from the sandbox. */
+  cellOverhead: "ramet.dev/cell-overhead",
   /** On a Sandbox: comma-separated ports that a gateway proxies without authorization. */
   publicPorts: "ramet.dev/public-ports",
   /** On a namespace, by an administrator: comma-separated names of restricted fields that templates there may use. */

@@ -25,6 +25,7 @@ describe("cgroupLayout", () => {
         cpu: "/sys/fs/cgroup/cpu,cpuacct/docker/0a1b",
         pids: "/sys/fs/cgroup/pids",
       },
+      contained: [],
     });
   });
 
@@ -34,6 +35,7 @@ describe("cgroupLayout", () => {
     expect(cgroupLayout("4:memory:/kubepods/pod1/c1\n", mounts)).toEqual({
       version: 1,
       own: { memory: "/sys/fs/cgroup/memory" },
+      contained: ["memory"],
     });
   });
 

@@ -1,6 +1,11 @@
 /** The directories of the cell's own control groups. */
 export type CgroupLayout =
-  | { version: 1; own: Partial<Record<V1Controller, string>> }
+  | {
+      version: 1;
+      own: Partial<Record<V1Controller, string>>;
+      /** The controllers whose mount shows only the cell's own group: that of its container. */
+      contained: V1Controller[];
+    }
   | {
       version: 2;
       /** The mount point of the hierarchy, and the cell's directory in it. */
@@ -17,42 +22,71 @@ export type V1Controller = (typeof controllers)[number];
  * counts as version 1 if that has any of the controllers. Returns undefined if the cell sees no control groups.
  */
 export function cgroupLayout(selfCgroup: string, mountInfo: string): CgroupLayout | undefined {
-  const mounts = mountInfo.split("\n").flatMap(mountOfLine);
+  const mounts = visible(mountInfo.split("\n").flatMap(mountOfLine));
   const lines = selfCgroup.split("\n").flatMap(membershipOfLine);
+  return layoutV1(lines, mounts) ?? layoutV2(lines, mounts);
+}
+
+function layoutV1(lines: readonly Membership[], mounts: readonly Mount[]): CgroupLayout | undefined {
   const own: Partial<Record<V1Controller, string>> = {};
+  const contained: V1Controller[] = [];
   for (const controller of controllers) {
     const path = lines.find(({ controllers: names }) => names.includes(controller))?.path;
     const mount = mounts.find(({ type, options }) => type === "cgroup" && options.includes(controller));
     const directory = path === undefined || mount === undefined ? undefined : directoryOf(mount, path);
-    if (directory !== undefined) own[controller] = directory;
+    if (mount === undefined || directory === undefined) continue;
+    own[controller] = directory;
+    if (directory === mount.target && (mount.root !== "/" || mount.isReadOnly)) contained.push(controller);
   }
-  if (Object.keys(own).length > 0) return { version: 1, own };
+  return Object.keys(own).length === 0 ? undefined : { version: 1, own, contained };
+}
+
+function layoutV2(lines: readonly Membership[], mounts: readonly Mount[]): CgroupLayout | undefined {
   const unified = lines.find(({ hierarchy }) => hierarchy === "0")?.path;
   const mount = mounts.find(({ type }) => type === "cgroup2");
-  const directory = unified === undefined || mount === undefined ? undefined : directoryOf(mount, unified);
-  return mount === undefined || directory === undefined
-    ? undefined
-    : { version: 2, mount: mount.target, own: directory };
+  if (unified === undefined || mount === undefined) return undefined;
+  const own = directoryOf(mount, unified);
+  return own === undefined ? undefined : { version: 2, mount: mount.target, own };
 }
 
 interface Mount {
   /** The directory of the hierarchy that is mounted. */
   root: string;
   target: string;
+  isReadOnly: boolean;
   type: string;
   /** The file system's options. For version 1 they include its controllers. */
   options: string[];
 }
 
-function mountOfLine(line: string): Mount[] {
-  const [before, after] = line.split(" - ");
-  const [, , , root, target] = before?.split(" ") ?? [];
-  const [type, , options] = after?.split(" ") ?? [];
-  if (root === undefined || target === undefined || type === undefined) return [];
-  return [{ root: unescaped(root), target: unescaped(target), type, options: options?.split(",") ?? [] }];
+/** Without mounts that a later one at the same place hides. */
+function visible(mounts: readonly Mount[]): Mount[] {
+  return mounts.filter(({ target }, index) => !mounts.slice(index + 1).some((later) => later.target === target));
 }
 
-function membershipOfLine(line: string): { hierarchy: string; controllers: string[]; path: string }[] {
+function mountOfLine(line: string): Mount[] {
+  const [before, after] = line.split(" - ");
+  const [, , , root, target, flags] = before?.split(" ") ?? [];
+  const [type, , options] = after?.split(" ") ?? [];
+  if (root === undefined || target === undefined || type === undefined) return [];
+  return [
+    {
+      root: unescaped(root),
+      target: unescaped(target),
+      isReadOnly: flags?.split(",").includes("ro") === true,
+      type,
+      options: options?.split(",") ?? [],
+    },
+  ];
+}
+
+interface Membership {
+  hierarchy: string;
+  controllers: string[];
+  path: string;
+}
+
+function membershipOfLine(line: string): Membership[] {
   const match = /^(\d+):([^:]*):(\/.*)$/.exec(line);
   if (match === null) return [];
   const [, hierarchy = "", names = "", path = ""] = match;

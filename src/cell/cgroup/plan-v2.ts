@@ -3,10 +3,10 @@ import {
   commonDirectory,
   cpuPeriodMicroseconds,
   cpuQuotaMicroseconds,
-  type MemoryBound,
   type SandboxLimits,
   type Step,
 } from "./plan.ts";
+import { type GroupBounds, type Share, shareOf } from "./share.ts";
 
 /** Where groups can be created in the unified hierarchy. */
 export interface V2Place {
@@ -17,17 +17,8 @@ export interface V2Place {
   /** Controllers that `parent` can delegate. */
   controllers: readonly string[];
   /** The limits of `parent`. */
-  bounds: { memoryBytes?: number; cpuMillis?: number; processes?: number };
+  bounds: GroupBounds;
 }
-
-/**
- * What cell, link and a `runsc` command need in addition to the sandbox, from the Pod's limit. Measured: 55 MiB of memory that
- * cannot be reclaimed for cell and link, and 25 MiB for the command while it runs.
- */
-const cellMemoryBytes = 96 * 1024 ** 2;
-const cellProcesses = 128;
-/** The share of a Pod's CPU for the cell, which must respond while the sandbox uses all of the rest. */
-const cellCpuShare = 0.05;
 
 /**
  * Plans the leaf groups `sandbox`, `cut` (for checkpoints) and, in a Pod, `cell` for the processes already in the container: in
@@ -36,8 +27,8 @@ const cellCpuShare = 0.05;
 export function planV2(place: V2Place, { uid, limits }: { uid: string; limits: SandboxLimits }): CgroupPlan {
   const { kind, parent } = place;
   const base = kind === "pod" ? parent : `${parent}/${commonDirectory}/${uid}`;
-  const share = shareOf(place, limits);
-  const { memory, processes } = share;
+  const share = enforceable(place, limits);
+  const { memory, cpuMillis, processes } = share;
   const leaf = `${base}/sandbox`;
   const cut = `${base}/cut`;
   return {
@@ -49,7 +40,15 @@ export function planV2(place: V2Place, { uid, limits }: { uid: string; limits: S
       make(cut),
     ],
     enter: [`${leaf}/cgroup.procs`],
-    aside: { enter: `${cut}/cgroup.procs`, leave: `${leaf}/cgroup.procs` },
+    aside: { enter: `${cut}/cgroup.procs`, leave: `${leaf}/cgroup.procs`, oomKills: `${cut}/memory.events` },
+    ...(cpuMillis === undefined
+      ? {}
+      : {
+          cpu: {
+            limit: [write(`${leaf}/cpu.max`, `${cpuQuotaMicroseconds(cpuMillis)} ${cpuPeriodMicroseconds}`)],
+            lift: [write(`${leaf}/cpu.max`, `max ${cpuPeriodMicroseconds}`)],
+          },
+        }),
     ...(kind === "pod"
       ? { remove: [leaf, cut], removeIfEmpty: [] }
       : { remove: [leaf, cut, base], removeIfEmpty: [`${parent}/${commonDirectory}`] }),
@@ -62,20 +61,13 @@ export function planV2(place: V2Place, { uid, limits }: { uid: string; limits: S
   };
 }
 
-/** The sandbox's share of the Pod or the machine. */
-interface Share {
-  memory?: MemoryBound;
-  cpuMillis?: number;
-  processes?: number;
-}
-
-function shareOf({ controllers, bounds }: V2Place, limits: SandboxLimits): Share {
-  const memory = controllers.includes("memory") ? memoryBound(limits, bounds) : undefined;
-  const cpuMillis = controllers.includes("cpu") ? cpuBound(limits, bounds) : undefined;
+/** The share, without the limits whose controller cannot be delegated. */
+function enforceable({ controllers, bounds }: V2Place, limits: SandboxLimits): Partial<Share> {
+  const { memory, cpuMillis, processes } = shareOf(limits, bounds);
   return {
-    ...(memory === undefined ? {} : { memory }),
-    ...(cpuMillis === undefined ? {} : { cpuMillis }),
-    ...(controllers.includes("pids") ? { processes: processBound(limits, bounds) } : {}),
+    ...(memory !== undefined && controllers.includes("memory") && { memory }),
+    ...(cpuMillis !== undefined && controllers.includes("cpu") && { cpuMillis }),
+    ...(controllers.includes("pids") && { processes }),
   };
 }
 
@@ -86,12 +78,9 @@ function missing({ controllers }: V2Place, { memoryBytes, cpuMillis }: SandboxLi
   ];
 }
 
-function settings(leaf: string, { memory, cpuMillis, processes }: Share): Step[] {
+function settings(leaf: string, { memory, processes }: Partial<Share>): Step[] {
   return [
     ...(memory === undefined ? [] : memorySettings(leaf, memory.leafBytes)),
-    ...(cpuMillis === undefined
-      ? []
-      : [write(`${leaf}/cpu.max`, `${cpuQuotaMicroseconds(cpuMillis)} ${cpuPeriodMicroseconds}`)]),
     ...(processes === undefined ? [] : [write(`${leaf}/pids.max`, processes)]),
   ];
 }
@@ -127,24 +116,4 @@ function memorySettings(leaf: string, bytes: number): Step[] {
     { do: "write", file: `${leaf}/memory.swap.max`, value: "0", optional: true },
     write(`${leaf}/memory.oom.group`, 1),
   ];
-}
-
-/** The Pod's limit minus what the cell needs, so that the sandbox reaches its limit first; at least half of the Pod's limit. */
-function memoryBound(limits: SandboxLimits, bounds: V2Place["bounds"]): MemoryBound | undefined {
-  const declaredBytes = limits.memoryBytes ?? bounds.memoryBytes;
-  if (declaredBytes === undefined) return undefined;
-  if (bounds.memoryBytes === undefined) return { declaredBytes, leafBytes: declaredBytes };
-  const room = Math.max(bounds.memoryBytes - cellMemoryBytes, Math.floor(bounds.memoryBytes / 2));
-  return { declaredBytes, leafBytes: Math.min(declaredBytes, room) };
-}
-
-function cpuBound(limits: SandboxLimits, bounds: V2Place["bounds"]): number | undefined {
-  const declared = limits.cpuMillis ?? bounds.cpuMillis;
-  if (declared === undefined || bounds.cpuMillis === undefined) return declared;
-  return Math.min(declared, bounds.cpuMillis * (1 - cellCpuShare));
-}
-
-function processBound(limits: SandboxLimits, bounds: V2Place["bounds"]): number {
-  if (bounds.processes === undefined) return limits.processes;
-  return Math.min(limits.processes, Math.max(bounds.processes - cellProcesses, Math.floor(bounds.processes / 2)));
 }

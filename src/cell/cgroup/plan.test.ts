@@ -5,7 +5,7 @@ import { planV2, type V2Place } from "./plan-v2.ts";
 
 const mebibyte = 1024 ** 2;
 const limits = { memoryBytes: 512 * mebibyte, cpuMillis: 1500, processes: 8192 };
-const v1 = { memory: "/c/memory/own", cpu: "/c/cpu", pids: "/c/pids" };
+const v1 = { own: { memory: "/c/memory/own", cpu: "/c/cpu", pids: "/c/pids" }, bounds: {} };
 const pod: V2Place = {
   kind: "pod",
   parent: "/c",
@@ -35,7 +35,6 @@ describe("planV1", () => {
       "536870912 > /c/memory/own/ramet/u/sandbox/memory.memsw.limit_in_bytes",
       "mkdir /c/cpu/ramet/u/sandbox",
       "100000 > /c/cpu/ramet/u/sandbox/cpu.cfs_period_us",
-      "150000 > /c/cpu/ramet/u/sandbox/cpu.cfs_quota_us",
       "mkdir /c/pids/ramet/u/sandbox",
       "8192 > /c/pids/ramet/u/sandbox/pids.max",
       "mkdir /c/memory/own/ramet/u/cut",
@@ -52,13 +51,22 @@ describe("planV1", () => {
   it("creates groups only for declared limits, and always limits processes", () => {
     const plan = planV1(v1, { uid: "u", limits: { cpuMillis: 1, processes: 100 } });
     expect(plan.enter).toEqual(["/c/cpu/ramet/u/sandbox/tasks", "/c/pids/ramet/u/sandbox/tasks"]);
-    expect(script(plan)).toContain("1000 > /c/cpu/ramet/u/sandbox/cpu.cfs_quota_us");
+    expect(plan.cpu?.limit).toEqual([{ do: "write", file: "/c/cpu/ramet/u/sandbox/cpu.cfs_quota_us", value: "1000" }]);
+    expect(plan.cpu?.lift).toEqual([{ do: "write", file: "/c/cpu/ramet/u/sandbox/cpu.cfs_quota_us", value: "-1" }]);
     expect(plan.aside).toBeUndefined();
     expect(plan.mustPollForOom).toBe(false);
   });
 
+  it("leaves the cell its part of a Pod's limits", () => {
+    const bounds = { memoryBytes: 640 * mebibyte, cpuMillis: 200, processes: 1024 };
+    const plan = planV1({ ...v1, bounds }, { uid: "u", limits: { ...limits, cpuMillis: 150 } });
+    expect(plan.memory).toEqual({ declaredBytes: 512 * mebibyte, leafBytes: 512 * mebibyte });
+    expect(plan.cpu?.limit).toMatchObject([{ value: "10000" }]);
+    expect(script(plan)).toContain("896 > /c/pids/ramet/u/sandbox/pids.max");
+  });
+
   it("names the limits without a controller", () => {
-    expect(planV1({ pids: "/c/pids" }, { uid: "u", limits }).missing).toEqual(["memory", "cpu"]);
+    expect(planV1({ own: { pids: "/c/pids" }, bounds: {} }, { uid: "u", limits }).missing).toEqual(["memory", "cpu"]);
   });
 });
 
@@ -71,13 +79,20 @@ describe("planV2", () => {
       "+cpu > /c/cgroup.subtree_control",
       "+pids > /c/cgroup.subtree_control",
       "mkdir /c/sandbox",
-      `${416 * mebibyte} > /c/sandbox/memory.max`,
+      `${384 * mebibyte} > /c/sandbox/memory.max`,
       "0 > /c/sandbox/memory.swap.max",
       "1 > /c/sandbox/memory.oom.group",
-      "142500 100000 > /c/sandbox/cpu.max",
       "896 > /c/sandbox/pids.max",
       "mkdir /c/cut",
     ]);
+  });
+
+  it("limits the CPU when the sandbox is ready, and lifts the limit before", () => {
+    const file = "/c/sandbox/cpu.max";
+    expect(planV2(pod, { uid: "u", limits }).cpu).toEqual({
+      limit: [{ do: "write", file, value: "140000 100000" }],
+      lift: [{ do: "write", file, value: "max 100000" }],
+    });
   });
 
   it("gives a sandbox at least half of a small Pod", () => {
@@ -89,7 +104,7 @@ describe("planV2", () => {
   it("uses the Pod's limits if the container declares none", () => {
     expect(planV2(pod, { uid: "u", limits: { processes: 8192 } }).memory).toEqual({
       declaredBytes: 512 * mebibyte,
-      leafBytes: 416 * mebibyte,
+      leafBytes: 384 * mebibyte,
     });
   });
 
@@ -102,7 +117,6 @@ describe("planV2", () => {
       `${512 * mebibyte} > /c/user.slice/ramet/u/sandbox/memory.max`,
       "0 > /c/user.slice/ramet/u/sandbox/memory.swap.max",
       "1 > /c/user.slice/ramet/u/sandbox/memory.oom.group",
-      "150000 100000 > /c/user.slice/ramet/u/sandbox/cpu.max",
       "8192 > /c/user.slice/ramet/u/sandbox/pids.max",
       "mkdir /c/user.slice/ramet/u/cut",
     ]);

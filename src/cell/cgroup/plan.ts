@@ -18,7 +18,9 @@ export interface CgroupPlan {
   /** A process that writes 0 into each of these files enters the sandbox's groups, with all processes that it starts. */
   enter: string[];
   /** The files that move gVisor's own process out of the group while it writes a checkpoint, and back. */
-  aside?: { enter: string; leave: string };
+  aside?: { enter: string; leave: string; oomKills: string };
+  /** How to limit the CPU of the sandbox, and how to lift that limit while it starts or is captured. */
+  cpu?: { limit: Step[]; lift: Step[] };
   /** Directories that only the sandbox uses, the deepest first. */
   remove: string[];
   /** Shared directories, which are removed when they are empty. */

@@ -15,7 +15,10 @@ afterEach(() => rm(directory, { recursive: true, force: true }));
 /** Plain directories stand in for groups: they show what is removed, not how the kernel behaves. */
 it("removes the groups that a cell has recorded, and no group of another cell", async () => {
   const [memory, pids] = [join(directory, "memory"), join(directory, "pids")];
-  await writeCgroupRecord(directory, planV1({ memory, pids }, { uid: "a", limits: { memoryBytes: 1, processes: 1 } }));
+  await writeCgroupRecord(
+    directory,
+    planV1({ own: { memory, pids }, bounds: {} }, { uid: "a", limits: { memoryBytes: 1, processes: 1 } }),
+  );
   for (const directory of [`${memory}/ramet/a/sandbox`, `${memory}/ramet/a/cut`, `${memory}/ramet/b/sandbox`])
     await mkdir(directory, { recursive: true });
   await mkdir(`${pids}/ramet/a/sandbox`, { recursive: true });

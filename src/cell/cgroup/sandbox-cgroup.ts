@@ -1,8 +1,8 @@
-import { readFileSync } from "node:fs";
 import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { type Clock, systemClock } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
+import { counted, numberIn } from "./container-memory.ts";
 import { type CgroupPlan, outOfMemory, type Step, tooManyProcesses } from "./plan.ts";
 import { removeGroups, removeIfEmpty } from "./remove-groups.ts";
 
@@ -17,6 +17,7 @@ export class SandboxCgroup {
   readonly #clock: Clock;
   #moving: Promise<void> = Promise.resolve();
   #removed = false;
+  #cpuIsLimited = false;
 
   private constructor(plan: CgroupPlan, clock: Clock) {
     this.#plan = plan;
@@ -42,8 +43,9 @@ export class SandboxCgroup {
 
   /** The limit that the sandbox has exceeded, if any. Synchronous, because it is read at the moment when the sandbox ends. */
   exceededLimit(): RametError | undefined {
-    const { oomKills, refusedForks, memory, limits } = this.#plan;
-    if (oomKills !== undefined && memory !== undefined && counted(oomKills, "oom_kill") > 0) return outOfMemory(memory);
+    const { oomKills, aside, refusedForks, memory, limits } = this.#plan;
+    const groups = oomKills === undefined ? [] : [oomKills, ...(aside === undefined ? [] : [aside.oomKills])];
+    if (memory !== undefined && groups.some((file) => counted(file, "oom_kill") > 0)) return outOfMemory(memory);
     if (refusedForks !== undefined && counted(refusedForks, "max") > 0) return tooManyProcesses(limits.processes);
     return undefined;
   }
@@ -73,18 +75,36 @@ export class SandboxCgroup {
     });
   }
 
+  /** Applies the CPU limit. Without it, gVisor takes ten times as long to start with a limit of a tenth of a CPU. */
+  limitCpu(): Promise<void> {
+    return this.#setCpu("limit");
+  }
+
+  /** Lifts the CPU limit: the sandbox can use what its Pod has left. */
+  liftCpuLimit(): Promise<void> {
+    return this.#setCpu("lift");
+  }
+
+  async #setCpu(to: "limit" | "lift"): Promise<void> {
+    this.#cpuIsLimited = to === "limit";
+    for (const step of this.#plan.cpu?.[to] ?? []) await apply(step);
+  }
+
   /**
    * Charges what gVisor's own process writes during `work`, mostly the page cache of a checkpoint, only to the Pod's limit. The
-   * move runs in parallel with the start of the work, which takes longer. The move back is not awaited.
+   * move runs in parallel with the start of the work, which takes longer. The move back is not awaited. Meanwhile the sandbox is
+   * paused, and gVisor writes without the sandbox's CPU limit.
    */
   async aside<T>(pid: number, work: () => Promise<T>): Promise<T> {
     const { aside } = this.#plan;
-    if (aside === undefined) return work();
-    this.#move(pid, aside.enter);
+    const isCpuLimited = this.#cpuIsLimited;
+    if (isCpuLimited) this.#then(() => this.liftCpuLimit());
+    if (aside !== undefined) this.#move(pid, aside.enter);
     try {
       return await work();
     } finally {
-      this.#move(pid, aside.leave);
+      if (aside !== undefined) this.#move(pid, aside.leave);
+      if (isCpuLimited) this.#then(() => this.limitCpu());
     }
   }
 
@@ -97,15 +117,11 @@ export class SandboxCgroup {
 
   /** Ignores errors: a process that has exited cannot be moved. */
   #move(pid: number, file: string): void {
-    this.#moving = this.#moving.then(() => write(file, `${pid}`)).catch(() => undefined);
+    this.#then(() => write(file, `${pid}`));
   }
-}
 
-function numberIn(path: string): number | undefined {
-  try {
-    return Number(readFileSync(path, "utf8"));
-  } catch {
-    return undefined;
+  #then(change: () => Promise<void>): void {
+    this.#moving = this.#moving.then(change).catch(() => undefined);
   }
 }
 
@@ -167,31 +183,26 @@ function rejected(what: string, error: unknown): RametError {
   return new RametError("HostUnsupported", `${what} failed: ${code ?? message}`, { cause: error });
 }
 
-/** Reads a counter from a file of `name number` lines. 0 if the file does not exist. */
-function counted(file: string, name: string): number {
-  try {
-    const line = readFileSync(file, "utf8")
-      .split("\n")
-      .find((one) => one.startsWith(`${name} `));
-    return line === undefined ? 0 : Number(line.slice(name.length + 1));
-  } catch {
-    return 0;
-  }
-}
-
 /**
  * Returns a command that moves itself into the groups and then executes `program`, so that all its memory is charged there. Node
  * cannot start a process in another group. Moving gVisor afterwards takes 3 to 10 ms per group and leaves its first memory
- * charged to the cell. The shell takes 2 ms.
+ * charged to the cell. The shell takes 2 ms. It also raises the score by which the kernel selects what it kills, so that at the
+ * container's limit it kills the sandbox and not the cell, which then reports it (proc_pid_oom_score_adj(5)).
+ * @param enter undefined: nothing limits the command
  */
 export function inLeaves(
-  enter: readonly string[],
+  enter: readonly string[] | undefined,
   program: string,
   args: readonly string[],
 ): { program: string; args: string[] } {
-  if (enter.length === 0) return { program, args: [...args] };
+  if (enter === undefined) return { program, args: [...args] };
   return { program: "/bin/sh", args: ["-c", script, "ramet-enter", ...enter, "--", program, ...args] };
 }
 
-/** Exit code 125 means that the program was not started, as for env(1). */
-const script = `while [ "$1" != -- ]; do echo 0 > "$1" || exit 125; shift; done; shift; exec "$@"`;
+/** Exit code 125 means that the program was not started, as for env(1). A third of the memory is what 300 stands for. */
+const script = [
+  `while [ "$1" != -- ]; do echo 0 > "$1" || exit 125; shift; done; shift`,
+  "read score < /proc/self/oom_score_adj; score=$((score + 300))",
+  'if [ "$score" -gt 1000 ]; then score=1000; fi',
+  `echo "$score" 2>/dev/null > /proc/self/oom_score_adj; exec "$@"`,
+].join("; ");

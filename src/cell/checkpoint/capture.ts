@@ -7,6 +7,7 @@ import { openForWrite } from "../../store/open.ts";
 import type { CellSetting } from "../setting/cell-setting.ts";
 import type { GuestControl } from "../client/guest-control.ts";
 import type { Engine } from "../sandbox/engine.ts";
+import { pageWritesFor, type PageWrites } from "./capture-room.ts";
 import { PhaseClock } from "../../base/phases.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 
@@ -51,8 +52,12 @@ async function captureAndPublish(request: CheckpointRequest, subject: CaptureSub
   let held = false;
   try {
     if (session.published !== undefined) throw alreadyPublished(request.grant.checkpointId);
+    const pages = await pageWritesFor(subject.sandbox.container, {
+      memory: request.contents.includes("memory"),
+      imagePath: session.stagingPath,
+    });
     const before = subject.generation();
-    const captured = await capture(request, engine, { path: session.stagingPath, phases, clock });
+    const captured = await capture(request, engine, { path: session.stagingPath, pages, phases, clock });
     held = captured.held;
     await requireWithin(request, session.stagingPath);
     // If the identity has changed during the capture, a clone asks its guest for the generation.
@@ -94,7 +99,7 @@ interface Capture {
 async function capture(
   { contents, keepRunning }: CheckpointRequest,
   engine: Engine,
-  { path, phases, clock }: { path: string; phases: PhaseClock; clock: Clock },
+  { path, pages, phases, clock }: { path: string; pages: PageWrites; phases: PhaseClock; clock: Clock },
 ): Promise<Capture> {
   const start = clock.monotonicMilliseconds();
   const cutAt = clock.now().toISOString();
@@ -103,7 +108,7 @@ async function capture(
   const mustPause = !memory || !keepRunning;
   if (mustPause) await phases.phase("pause", () => engine.pause());
   try {
-    if (memory) await phases.phase("engine", () => engine.checkpoint(path));
+    if (memory) await phases.phase("engine", () => engine.checkpoint(path, pages));
     else await phases.phase("engine", () => engine.saveFilesystem(`${path}/filesystem.tar`));
   } catch (error) {
     if (mustPause) await engine.resume().catch(() => undefined);

@@ -29,7 +29,10 @@ export async function openSandbox(
     clone,
     via: (what, call) => phases.phase(what, () => untilGuestAnswers(call, { ended, clock })),
   });
-  await phases.phase("gate", () => environment.network.setGate(true));
+  await phases.phase("gate", async () => {
+    await environment.limitCpu();
+    await environment.network.setGate(true);
+  });
   void followEntrypoint(core, guest);
   clock.schedule(removeReplacedMilliseconds, () => {
     removeReplaced(core);

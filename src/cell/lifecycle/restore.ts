@@ -68,7 +68,7 @@ async function replaceSandbox(
   const { phases } = restoring;
   try {
     states.set({ phase: "restoring", ready: false });
-    await phases.phase("gate", () => environment.network.setGate(false));
+    await phases.phase("gate", () => Promise.all([environment.network.setGate(false), environment.liftCpuLimit()]));
     states.unset("memory");
     await phases.phase("engine", replace);
     return await openClone(core, request, restoring);

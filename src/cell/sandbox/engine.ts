@@ -25,6 +25,8 @@ export interface EngineOptions {
   volumesInMemory?: boolean;
   /** The leaf control groups in which the sandbox runs. Undefined where its resources are not limited. */
   cgroup?: SandboxCgroup | undefined;
+  /** Whether the sandbox and its cell share a memory limit. @default false */
+  sharesMemory?: boolean;
 }
 
 export interface EngineOutput {
@@ -146,9 +148,14 @@ export class Engine {
     await this.#run(["resume", this.#options.id]);
   }
 
-  /** Writes memory and kernel state into `imagePath`. A running sandbox is paused meanwhile and then resumes. */
-  async checkpoint(imagePath: string): Promise<void> {
-    await this.#writing(() => this.#runEarly("checkpoint", imagePath));
+  /**
+   * Writes memory and kernel state into `imagePath`. A running sandbox is paused meanwhile and then resumes.
+   * @param pages `direct`: writes the pages without the page cache, which the container's memory limit has no room for
+   */
+  async checkpoint(imagePath: string, pages: "cached" | "direct" = "cached"): Promise<void> {
+    if (pages === "direct") await this.dropEarly();
+    const direct = ["checkpoint", "--direct", "--leave-running", "--image-path", imagePath, this.#options.id];
+    await this.#writing(() => (pages === "direct" ? this.#run(direct) : this.#runEarly("checkpoint", imagePath)));
   }
 
   /** Writes the changed files of the root filesystem as a tar, including deletions. */
@@ -177,7 +184,8 @@ export class Engine {
     await mkdir(this.#bundle, { recursive: true });
     await writeFile(join(this.#bundle, "config.json"), JSON.stringify(spec));
     const args = [...command, "--bundle", this.#bundle, "--pid-file", this.#pidFile, this.#options.id];
-    const { child, stdout, stderr } = await this.#run(args, this.#options.cgroup?.enter);
+    const { cgroup, sharesMemory = false } = this.#options;
+    const { child, stdout, stderr } = await this.#run(args, cgroup?.enter ?? (sharesMemory ? [] : undefined));
     if (child.stdout === null || child.stderr === null)
       throw new RametError("Internal", `gVisor ${command[0] ?? ""} failed: it has no output pipes`);
     return { stdout: child.stdout, stderr: child.stderr, early: { stdout, stderr } };
@@ -225,7 +233,7 @@ export class Engine {
     return { gate: `${path}.gate`, root: `${path}.state`, image: `${path}.image` };
   }
 
-  async #run(args: string[], enter: readonly string[] = []): Promise<ProgramResult> {
+  async #run(args: string[], enter?: readonly string[]): Promise<ProgramResult> {
     const [command = ""] = args;
     const result = await runProgram({
       ...inLeaves(enter, this.#options.runsc, this.#commandLine(args, { log: this.#log, root: this.#root })),

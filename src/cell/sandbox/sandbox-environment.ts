@@ -85,7 +85,14 @@ export class SandboxEnvironment {
     // A sandbox runs also where its limits cannot be enforced.
     if (cgroup.unenforced !== undefined) onUnenforced(cgroup.unenforced);
     this.#slots = new SandboxSlots({
-      sandbox: { setting, log, netnsPath: link.netnsPath, rootPath: root.path, cgroup: cgroup.leaves },
+      sandbox: {
+        setting,
+        log,
+        netnsPath: link.netnsPath,
+        rootPath: root.path,
+        cgroup: cgroup.leaves,
+        container: cgroup.container,
+      },
       onLost,
     });
   }
@@ -104,6 +111,16 @@ export class SandboxEnvironment {
   async prepareReplacement(origin: SandboxOrigin): Promise<() => Promise<void>> {
     const replace = await this.#prepared.prepareReplacement(this.sandbox, origin);
     return () => replace(() => this.network.prepare());
+  }
+
+  /** Applies the sandbox's CPU limit. Until then it shares the CPU of its Pod with the cell. */
+  async limitCpu(): Promise<void> {
+    await this.#resources?.cgroup.leaves?.limitCpu();
+  }
+
+  /** Lifts the sandbox's CPU limit while another sandbox replaces it. */
+  async liftCpuLimit(): Promise<void> {
+    await this.#resources?.cgroup.leaves?.liftCpuLimit();
   }
 
   async removeReplaced(): Promise<void> {

@@ -3,6 +3,7 @@ import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { RametError } from "../../base/errors.ts";
 import type { CellSetting } from "../setting/cell-setting.ts";
+import type { ContainerMemory } from "../cgroup/container-memory.ts";
 import type { SandboxCgroup } from "../cgroup/sandbox-cgroup.ts";
 import { Engine, type EngineOutput, type SavedMemory } from "./engine.ts";
 import type { EntrypointLog } from "./entrypoint-log.ts";
@@ -20,6 +21,8 @@ export interface SandboxOptions {
   rootPath: string;
   /** The leaf control groups in which it runs. Undefined where its resources are not limited. */
   cgroup: SandboxCgroup | undefined;
+  /** The memory that the sandbox shares with its cell, if that has a limit. */
+  container: ContainerMemory | undefined;
 }
 
 /** One gVisor sandbox, from its creation to `runsc delete`. A cell may replace it by another one. */
@@ -27,6 +30,8 @@ export class Sandbox {
   readonly engine: Engine;
   /** Resolves when no process of the sandbox is left: its output is closed. */
   readonly ended: Promise<void>;
+  /** The memory that the sandbox shares with its cell, if that has a limit. */
+  readonly container: ContainerMemory | undefined;
   readonly #cgroup: SandboxCgroup | undefined;
   readonly #isLimited: boolean;
   #hasEnded = false;
@@ -36,8 +41,9 @@ export class Sandbox {
   private constructor(parts: { engine: Engine; ended: Promise<void>; options: SandboxOptions }) {
     this.engine = parts.engine;
     this.ended = parts.ended;
-    const { cgroup, setting } = parts.options;
+    const { cgroup, container, setting } = parts.options;
     this.#cgroup = cgroup;
+    this.container = container;
     this.#isLimited = setting.config.container.resources.memoryBytes !== undefined;
     void parts.ended.then(() => {
       this.#hasEnded = true;
@@ -78,6 +84,7 @@ export class Sandbox {
       id: containerId(config.sandbox.uid),
       volumesInMemory: hasOneUserOnly(),
       cgroup,
+      sharesMemory: options.container !== undefined,
     });
     const spec = ociSpec({
       container,
@@ -89,7 +96,7 @@ export class Sandbox {
       ...(files !== "image" && files),
     });
     const output = await command(engine, spec).catch((error: unknown) => {
-      throw cgroup?.exceededLimit() ?? error;
+      throw cgroup?.exceededLimit() ?? options.container?.exceeded() ?? error;
     });
     const ended = Promise.all([
       log.follow(output.stdout, "stdout", output.early.stdout),
@@ -110,12 +117,13 @@ export class Sandbox {
 
   /** Resolves when the sandbox has ended or has run out of memory. */
   async untilLost(): Promise<void> {
-    await Promise.race([this.ended, ...(this.#cgroup === undefined ? [] : [this.#cgroup.untilOutOfMemory()])]);
+    const exceeded = this.#cgroup?.untilOutOfMemory() ?? this.container?.untilExceeded(this.ended);
+    await Promise.race([this.ended, ...(exceeded === undefined ? [] : [exceeded])]);
   }
 
   /** The limit that the sandbox has exceeded, if any. It is then the reason why the sandbox ended. */
   exceededLimit(): RametError | undefined {
-    return this.#cgroup?.exceededLimit();
+    return this.#cgroup?.exceededLimit() ?? this.container?.exceeded();
   }
 
   /** Whether no process of the sandbox is left. */

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { placeV2 } from "./cell-cgroups.ts";
+import { placeV2 } from "./place.ts";
 
 const mount = "/sys/fs/cgroup";
 const atRoot = { version: 2, mount, own: mount } as const;

@@ -1,0 +1,25 @@
+import { expect, it } from "vitest";
+import { cellResources } from "./cell-resources.ts";
+
+it("adds the cell's memory to request and limit, and its CPU to the limit only", () => {
+  const resources = { requests: { cpu: "50m", memory: "64Mi" }, limits: { cpu: "2", memory: "512Mi" } };
+  expect(cellResources(resources)).toEqual({
+    requests: { cpu: "50m", memory: "192Mi" },
+    limits: { cpu: "2100m", memory: "640Mi" },
+  });
+});
+
+it("raises a small CPU limit to one CPU, and keeps what the scheduler counts", () => {
+  expect(cellResources({ limits: { cpu: "100m" } })).toEqual({ requests: { cpu: "100m" }, limits: { cpu: "1000m" } });
+});
+
+it("keeps other resources, claims, and a container without any", () => {
+  expect(cellResources({})).toEqual({});
+  expect(cellResources({ requests: { cpu: 1 } })).toEqual({ requests: { cpu: 1 } });
+  const gpu = { limits: { "nvidia.com/gpu": 1, memory: "500M" }, claims: [{ name: "a" }] };
+  expect(cellResources(gpu)).toEqual({
+    limits: { "nvidia.com/gpu": 1, memory: "634217728" },
+    requests: { "nvidia.com/gpu": 1, memory: "634217728" },
+    claims: [{ name: "a" }],
+  });
+});

@@ -1,0 +1,138 @@
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { imageNames } from "./images.ts";
+import { cellSeccompProfile } from "./cluster.ts";
+import { makeStoreSecret, openWorld, type World } from "./world.ts";
+
+const long = { timeout: 90_000, interval: 250 };
+
+/** Tests the limits of a template in Pods of a real kubelet, with the machine's version of control groups. */
+describe("limits of a sandbox in a Pod", () => {
+  let world: World;
+  let directory: string;
+
+  beforeAll(async () => {
+    world = await openWorld();
+    directory = join(world.directory, "kustomization");
+    const address = `s3://checkpoints/limits?endpoint=${encodeURIComponent(world.s3.endpoint)}&allow-insecure=true`;
+    const images = ["--image", imageNames.controller, "--cell-image", imageNames.cell];
+    const cells = ["--cell-seccomp-profile", cellSeccompProfile];
+    await world.ramet("manifests", ...images, ...cells, "--store", address, "--store-secret", "s3", "--out", directory);
+    await world.kubectl("apply", "-f", join(directory, "namespace.yaml"));
+    await makeStoreSecret(world);
+    await world.kubectl("apply", "-k", directory);
+    await world.kubectl("rollout", "status", "-n", "ramet-system", "deployment/ramet-controller", "--timeout=120s");
+  });
+  afterAll(async () => {
+    await world.kubectl("delete", "sandbox", "--all", "--wait=true");
+    await world.kubectl("delete", "-f", join(directory, "deployment.yaml"));
+  });
+
+  const condition = (name: string, path = "message") =>
+    world.kubectl("get", "sandbox", name, "-o", `jsonpath={.status.conditions[?(@.type=="Ready")].${path}}`);
+
+  async function hold(name: string, mebibytes: number): Promise<void> {
+    const program = `a = bytearray(${mebibytes} * 2**20)
+for i in range(0, len(a), 4096): a[i:i+4] = (i // 4096 + 1).to_bytes(4, "big")
+open("/held", "w")
+import time
+time.sleep(1000)`;
+    await world.inSandbox(name, `python3 -c '${program}' >/dev/null 2>&1 & until [ -e /held ]; do sleep 0.1; done`);
+  }
+
+  it("shows what the cell needs in the Pod's resources, on top of the template's", async () => {
+    await world.apply(template("half", { limits: { cpu: "1", memory: "512Mi" }, requests: { cpu: "50m" } }));
+    await world.ramet("sandbox", "create", "--template", "half", "--name", "near");
+    const shown = await world.kubectl("get", "pod", "near", "-o", "jsonpath={.spec.containers[0].resources}");
+    expect(JSON.parse(shown)).toEqual({
+      limits: { cpu: "1100m", memory: "640Mi" },
+      requests: { cpu: "50m", memory: "640Mi" },
+    });
+    expect(await world.kubectl("logs", "near")).not.toContain("not enforced");
+  });
+
+  it.each([420, 30])("checkpoints a sandbox of 512Mi that holds %d MiB more, and it keeps running", async (more) => {
+    await hold("near", more);
+    const id = await world.ramet("checkpoint", "create", "near");
+    expect(await world.inSandbox("near", "echo $((6 * 7))")).toBe("42");
+    expect(await condition("near", "status")).toBe("True");
+    expect(id).not.toBe("");
+  });
+
+  it("clones a sandbox that is near its limit", async () => {
+    const id = await world.ramet("checkpoint", "create", "near");
+    await world.ramet("sandbox", "create", "--from", id, "--name", "near-clone");
+    expect(await world.inSandbox("near-clone", "echo $((6 * 7))")).toBe("42");
+    await world.ramet("sandbox", "rm", "near-clone");
+  });
+
+  it("refuses a capture without room for it with the reason, and the sandbox keeps running", async () => {
+    const limits = { limits: { memory: "512Mi" }, requests: { memory: "64Mi" } };
+    await world.apply(template("exact", limits, { "ramet.dev/cell-overhead": "none" }));
+    await world.ramet("sandbox", "create", "--template", "exact", "--name", "exact");
+    await hold("exact", 300);
+    const failed = await world
+      .ramet("checkpoint", "create", "exact", "--contents", "filesystem")
+      .then(() => "", String);
+    expect(failed).toContain("capturing the sandbox was refused: it can need");
+    expect(await world.inSandbox("exact", "echo $((6 * 7))")).toBe("42");
+    await world.ramet("sandbox", "rm", "exact");
+  });
+
+  it("says that a sandbox exceeded its memory limit", async () => {
+    await world.ramet("sandbox", "create", "--template", "half", "--name", "hog");
+    await hold("hog", 600).catch(() => undefined);
+    await expect.poll(() => condition("hog"), long).toContain("exceeded its memory limit of 512Mi");
+    await world.ramet("sandbox", "rm", "hog");
+  });
+
+  it("starts a sandbox with a tenth of a CPU about as fast as one with a whole CPU, and then limits it", async () => {
+    const requests = { cpu: "10m" };
+    await world.apply(template("tenth", { limits: { cpu: "100m" }, requests }));
+    await world.apply(template("whole-cpu", { limits: { cpu: "1" }, requests }));
+    await world.apply(
+      template("exact-tenth", { limits: { cpu: "100m" }, requests }, { "ramet.dev/cell-overhead": "none" }),
+    );
+    const seconds: Record<string, number[]> = { tenth: [], "whole-cpu": [], "exact-tenth": [] };
+    for (let round = 0; round < 5; round++) {
+      for (const [name, list] of Object.entries(seconds)) {
+        if (name === "exact-tenth" && round > 1 && process.env["RAMET_TEST_FIGURES"] === undefined) continue;
+        const since = performance.now();
+        await world.ramet("sandbox", "create", "--template", name, "--name", `cpu-${name}`);
+        list.push(Math.round(performance.now() - since));
+        if (name === "tenth" && round === 4) continue;
+        await world.ramet("sandbox", "rm", `cpu-${name}`);
+      }
+    }
+    console.log(
+      "milliseconds to Ready, with the command",
+      JSON.stringify(seconds),
+      "load",
+      await readFile("/proc/loadavg", "utf8"),
+    );
+    const median = (name: string): number => (seconds[name] ?? []).sort((a, b) => a - b)[2] ?? Infinity;
+    expect(median("tenth")).toBeLessThan(2 * median("whole-cpu"));
+    const spin =
+      "import time\nend = time.monotonic() + 4\nwhile time.monotonic() < end: pass\nprint(time.process_time())";
+    const used = Number(await world.inSandbox("cpu-tenth", `python3 -c '${spin}'`));
+    console.log("CPU seconds of 4:", used);
+  });
+});
+
+function template(name: string, resources: object, annotations: Record<string, string> = {}): string {
+  return JSON.stringify({
+    apiVersion: "agents.kruise.io/v1alpha1",
+    kind: "SandboxTemplate",
+    metadata: { name, namespace: "default" },
+    spec: {
+      template: {
+        metadata: { annotations },
+        spec: {
+          terminationGracePeriodSeconds: 1,
+          containers: [{ name: "sandbox", image: imageNames.python, command: ["sleep", "infinity"], resources }],
+        },
+      },
+    },
+  });
+}
