@@ -131,13 +131,16 @@ export class RametRuntime extends ComponentResource<Found> {
       assumption: "it is unknown whether controllers run",
     });
     const planned = facts === undefined ? unseen(args) : withRunError(() => planRuntime(mode, facts, owners));
-    return { mode: planned, objects: planned === "install" ? this.#install(args, owners[0]) : {} };
+    const readOnly = facts?.readOnlyCrds ?? [];
+    return { mode: planned, objects: planned === "install" ? this.#install(args, owners[0], readOnly) : {} };
   }
 
-  #install(args: RametRuntimeArgs & { name: string }, owner: string): Found["objects"] {
+  /** @param readOnly CRDs of another project, which must not be changed */
+  #install(args: RametRuntimeArgs & { name: string }, owner: string, readOnly: readonly string[]): Found["objects"] {
     const options = installOptions(args, owner);
     const component = { name: args.name, transform: this.#transform, parent: this };
-    const lasting = declareAll(component, lastingManifests(options), declareRetained);
+    const owned = lastingManifests(options).filter(({ metadata: { name } }) => !readOnly.includes(name));
+    const lasting = declareAll(component, owned, declareRetained);
     const others = declareAll(component, serverManifests(options), declareObject, Object.values(lasting));
     if ("claim" in options.store) void log.warn(storeIsNotMounted, this);
     return { ...lasting, ...others };

@@ -30,6 +30,8 @@ export const errorCodes = {
     "The checkpoint's data is missing from the store or does not match the recorded digest. Restore the data from a backup, or delete the Checkpoint and create a new one.",
   BackendMissing:
     "No installed backend can capture the requested contents or restore a part of the checkpoint. Install the backend that the message names.",
+  OtherController:
+    "Another controller owns the kinds that Ramet's controllers reconcile. Nothing was changed. Use `--beside=openkruise`, or remove the other controller and its CRDs first.",
   NeedNotMet:
     "The node or its cell lacks something that the checkpoint needs. Schedule the sandbox to a node that has what the message names.",
   CheckpointTooNew: "A newer version of Ramet wrote the checkpoint. Upgrade Ramet to that version or a later one.",

@@ -7,14 +7,30 @@ import { delay } from "../base/clock.ts";
 import { isConditionTrue } from "../kube/conditions.ts";
 import type { KubeClient } from "../kube/kube-client.ts";
 import { ObjectMeta } from "../kube/object.ts";
+import { crdOrigin, InstalledCrd } from "../kube/other-controllers/crd-origin.ts";
+import { otherCrd, ownedByOthers } from "../kube/other-controllers/find.ts";
 import { coreResources } from "../kube/resource-ref.ts";
 
-/** Installs the CRDs of this version and waits until the API server serves them. */
-export async function installCrds(client: KubeClient, signal?: AbortSignal): Promise<void> {
+/**
+ * Installs the CRDs of this version and waits until the API server serves them. CRDs that another project made are only read.
+ * @param groups the API groups whose CRDs are installed. @default all
+ * @throws RametError `OtherController` for a CRD of another project that lacks something; nothing is written then
+ */
+export async function installCrds(client: KubeClient, signal?: AbortSignal, groups?: readonly string[]): Promise<void> {
   const crds = client.resource(coreResources.crds, (value) => CrdObject.parse(value));
   const applier = new Applier("ramet-crds");
+  const ours = renderCrds().filter(({ spec }) => groups?.includes(spec.group) ?? true);
+  const rendered = await Promise.all(
+    ours.map(async (crd) => {
+      const found = await crds.find(crd.metadata, { signal });
+      return { crd, origin: found === undefined ? "ramet" : crdOrigin(InstalledCrd.parse(found)) };
+    }),
+  );
+  const others = rendered.filter(({ origin }) => origin === "other").map(({ crd }) => otherCrd(crd.metadata.name));
+  if (others.length > 0) throw ownedByOthers("Cannot install the CRDs", others);
   await Promise.all(
-    renderCrds().map(async (crd) => {
+    rendered.map(async ({ crd, origin }) => {
+      if (origin !== "ramet") return;
       // Takes ownership of fields that older versions and other installers wrote: this version needs its own schemas.
       let found = await applier.apply(crds, { ...crd }, { force: true, signal });
       for (let tries = 0; !isConditionTrue(found.status?.conditions, "Established"); tries++) {

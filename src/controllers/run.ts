@@ -31,6 +31,7 @@ import { sandboxClaimController } from "./sandbox-claim/controller.ts";
 import { sandboxSetController } from "./sandbox-set/controller.ts";
 import { sandboxController } from "./sandbox/controller.ts";
 import { runSweeper } from "./sweep.ts";
+import { refuseOtherControllers, workUnlessOthersDo } from "./yield.ts";
 
 export interface RunControllersOptions {
   client: KubeClient;
@@ -68,6 +69,10 @@ export interface RunControllersOptions {
   /** Fails if an informer or a controller stops. */
   liveness?: Liveness;
   log?: Log;
+  /** How often the controllers look for others of the same kinds. @default 15000 */
+  otherControllers?: { pauseMilliseconds?: number };
+  /** Called when the controllers stop for another one, with the reason. When it is gone, `onReady` is called again. */
+  onYield?: (why: string) => void;
   /** Called when all informers have synced and all controllers reconcile. */
   onReady?: () => void;
   signal: AbortSignal;
@@ -76,19 +81,45 @@ export interface RunControllersOptions {
 /**
  * Runs all controllers until `signal` is aborted. Running reconciles complete. Cells complete their operations, and the next
  * leader joins them or finds their results.
- * @throws RametError `Unavailable` if the lease was lost: the process must exit; `StoreOfAnotherCluster`
+ * @throws RametError `Unavailable` if the lease was lost: the process must exit; `StoreOfAnotherCluster`; `OtherController` if
+ *   another controller owns the kinds when this is called
  */
 export async function runControllers(options: RunControllersOptions): Promise<void> {
   const { client, leaderElection, signal, log = silentLog } = options;
+  await refuseOtherControllers(client, log, signal);
   if (options.installCrds ?? false) await installCrds(client, signal);
   if (leaderElection === undefined) {
-    await lead(options, signal);
+    await leadUnlessOthersDo(options, signal);
     return;
   }
   await createSystemNamespace(client, signal);
   const { identity } = leaderElection;
   const lease = { client, namespace: systemNamespace, name: controllersLease, identity, log };
-  await runWhileLeading(lease, (leading) => lead(options, leading), signal);
+  await runWhileLeading(lease, (leading) => leadUnlessOthersDo(options, leading), signal);
+}
+
+async function leadUnlessOthersDo(options: RunControllersOptions, signal: AbortSignal): Promise<void> {
+  const { client, metrics, onYield, otherControllers, log = silentLog } = options;
+  const events = recorder(options);
+  const yielding = {
+    client,
+    log,
+    events,
+    registry: metrics?.registry,
+    onYield,
+    pauseMilliseconds: otherControllers?.pauseMilliseconds,
+  };
+  await workUnlessOthersDo(yielding, (working) => lead(options, working), signal);
+  await events.flush();
+}
+
+function recorder({ client, leaderElection, log = silentLog }: RunControllersOptions): EventRecorder {
+  return new EventRecorder({
+    client,
+    reportingController: "ramet.dev/controllers",
+    reportingInstance: leaderElection?.identity ?? hostname(),
+    log,
+  });
 }
 
 async function lead(options: RunControllersOptions, signal: AbortSignal): Promise<void> {
@@ -135,12 +166,7 @@ async function work(
 ): Promise<void> {
   const { client, metrics, log = silentLog, onReady } = options;
   const { clock, random } = client;
-  const events = new EventRecorder({
-    client,
-    reportingController: "ramet.dev/controllers",
-    reportingInstance: options.leaderElection?.identity ?? hostname(),
-    log,
-  });
+  const events = recorder(options);
   const controllers = controllerTable({
     informers,
     backends,

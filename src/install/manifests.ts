@@ -28,13 +28,14 @@ export function lastingManifests({ namespace }: InNamespace): Manifest[] {
       kind: "Namespace",
       ...kept(each),
     })),
-    ...renderCrds().map((crd): Manifest => ({ ...crd, ...kept(crd.metadata.name) })),
+    ...renderCrds().map((crd): Manifest => ({ ...crd, ...kept(crd.metadata.name, crd.metadata.annotations) })),
   ];
 }
 
 /** Tells Argo CD and Flux not to delete an object. (Source: their documentation of sync options and pruning.) */
-function kept(objectName: string): Pick<Manifest, "metadata"> {
+function kept(objectName: string, own: Record<string, string> = {}): Pick<Manifest, "metadata"> {
   const annotations = {
+    ...own,
     "argocd.argoproj.io/sync-options": "Prune=false,Delete=false",
     "kustomize.toolkit.fluxcd.io/prune": "disabled",
   };

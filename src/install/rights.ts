@@ -6,6 +6,8 @@ import {
   keySecrets,
   nextSecretOf,
 } from "../api/names/system-names.ts";
+import { renderCrds } from "../api/kinds/crd.ts";
+import { competingControllers } from "../api/names/other-controllers.ts";
 import type { Manifest } from "./manifest.ts";
 
 /** A permission of a server, with the reason why the server needs it. */
@@ -122,7 +124,39 @@ export const clusterRights: readonly Right[] = [
     resources: ["events"],
     verbs: ["create", "patch"],
   },
+  ...otherControllerRights(),
 ];
+
+/**
+ * The names are fixed, but not the namespaces: those depend on the installation of the other controller. RBAC allows a list of one
+ * name in all namespaces.
+ */
+function otherControllerRights(): Right[] {
+  const why = "find other controllers of the same kinds, beside which the controllers do not work";
+  return [
+    {
+      why: `${why}: their leases`,
+      apiGroups: ["coordination.k8s.io"],
+      resources: ["leases"],
+      resourceNames: competingControllers.flatMap(({ leases }) => [...leases]),
+      verbs: ["list"],
+    },
+    {
+      why: `${why}: their Deployments`,
+      apiGroups: ["apps"],
+      resources: ["deployments"],
+      resourceNames: competingControllers.flatMap(({ deployments }) => deployments.map(({ name }) => name)),
+      verbs: ["list"],
+    },
+    {
+      why: `${why}: the origin of their CRDs`,
+      apiGroups: ["apiextensions.k8s.io"],
+      resources: ["customresourcedefinitions"],
+      resourceNames: renderCrds().flatMap(({ metadata, spec }) => (spec.group === kruise ? [metadata.name] : [])),
+      verbs: ["get"],
+    },
+  ];
+}
 
 /** Permissions of the controllers in `ramet-system`. */
 export const systemRights: readonly Right[] = [

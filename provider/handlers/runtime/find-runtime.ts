@@ -12,6 +12,8 @@ import { covers } from "../../../src/kube/apply.ts";
 import type { KubeClient } from "../../../src/kube/kube-client.ts";
 import { LeaseObject } from "../../../src/kube/lease.ts";
 import { keyOf, type KubeObject } from "../../../src/kube/object.ts";
+import { crdOrigin, InstalledCrd } from "../../../src/kube/other-controllers/crd-origin.ts";
+import { findOtherControllers, type OtherController } from "../../../src/kube/other-controllers/find.ts";
 import { coreResources, type ResourceRef } from "../../../src/kube/resource-ref.ts";
 import { readCluster, type ClusterEnvironment } from "../open-cluster.ts";
 import { declaredBy } from "../owner.ts";
@@ -26,6 +28,10 @@ export interface RuntimeFacts {
   missingCrds: string[];
   /** CRDs that lack something that this version needs. */
   otherCrds: string[];
+  /** CRDs of another project with all that this version needs. They are only read. */
+  readOnlyCrds: string[];
+  /** Controllers of other projects that own the same kinds. */
+  otherControllers: OtherController[];
 }
 
 export interface Declared {
@@ -46,6 +52,7 @@ export async function findRuntime(env: ClusterEnvironment): Promise<RuntimeFacts
       ...(sign !== undefined && { sign }),
       ...(declared !== undefined && { declared }),
       ...(await crdsIn(client, signal)),
+      otherControllers: await othersIn(client, signal),
     };
   });
   const holder = facts.sign === undefined ? await liveHolder(env) : undefined;
@@ -79,22 +86,32 @@ async function declaredOf(
   return { by, object: `${kind} ${name}${namespace === undefined ? "" : ` --namespace ${namespace}`}` };
 }
 
+/** @throws RametError `Forbidden` if a controller could be there unseen */
+async function othersIn(client: KubeClient, signal: AbortSignal): Promise<OtherController[]> {
+  const { others, unread } = await findOtherControllers(client, signal);
+  const [first] = unread;
+  if (first !== undefined) throw first;
+  return others;
+}
+
 async function crdsIn(
   client: KubeClient,
   signal: AbortSignal,
-): Promise<Pick<RuntimeFacts, "missingCrds" | "otherCrds">> {
-  const crds = client.resource(coreResources.crds);
+): Promise<Pick<RuntimeFacts, "missingCrds" | "otherCrds" | "readOnlyCrds">> {
+  const crds = client.resource(coreResources.crds, (value) => InstalledCrd.parse(value));
   const found = await Promise.all(
     renderCrds().map(async (desired) => {
       const { name } = desired.metadata;
       const there = await crds.find({ name }, { signal });
       const fits = there === undefined || covers(there, { spec: desired.spec });
-      return { name, isThere: there !== undefined, fits };
+      const isReadOnly = there !== undefined && crdOrigin(there) === "compatible";
+      return { name, isThere: there !== undefined, fits, isReadOnly };
     }),
   );
   return {
     missingCrds: found.filter(({ isThere }) => !isThere).map(({ name }) => name),
     otherCrds: found.filter(({ fits }) => !fits).map(({ name }) => name),
+    readOnlyCrds: found.filter(({ isReadOnly }) => isReadOnly).map(({ name }) => name),
   };
 }
 

@@ -2,8 +2,12 @@ import { expect, it } from "vitest";
 import type { RuntimeFacts } from "./find-runtime.ts";
 import { planRuntime } from "./plan-runtime.ts";
 
-const nothing: RuntimeFacts = { missingCrds: ["a"], otherCrds: [] };
-const theirs: RuntimeFacts = { sign: "the Deployment ramet-system/ramet-controller", missingCrds: [], otherCrds: [] };
+const nothing: RuntimeFacts = { missingCrds: ["a"], otherCrds: [], readOnlyCrds: [], otherControllers: [] };
+const theirs: RuntimeFacts = {
+  ...nothing,
+  sign: "the Deployment ramet-system/ramet-controller",
+  missingCrds: [],
+};
 const declaredBy = (by: string): RuntimeFacts => ({ ...theirs, declared: { by, object: "deployment c" } });
 
 it("installs into an empty cluster or its own installation, and adopts controllers that no program declares", () => {
@@ -38,4 +42,19 @@ it("rejects a second installation, and adopting missing controllers or another v
   expect(() => planRuntime("install", declaredBy("you"), ["me"])).toThrow(/declared by you/);
   expect(() => planRuntime("adopt", nothing, ["me"])).toThrow(/Cannot adopt: no Ramet controllers run/);
   expect(() => planRuntime("auto", { ...theirs, otherCrds: ["sandboxes"] }, ["me"])).toThrow(/another version/);
+});
+
+it("refuses to install where another controller owns the kinds, and names it", () => {
+  const lease = { name: "OpenKruise Agents or ACS", sign: "the Lease sandbox-system/f57b9a68.kruise.io, held by a" };
+  const beside = { ...nothing, otherControllers: [lease] };
+  const refusal = expect.objectContaining({
+    code: "OtherController",
+    message: expect.stringMatching(/Cannot install the controllers: another .* sandbox-system\/f57b9a68/) as string,
+    hint: expect.stringContaining('mode: "beside"') as string,
+  }) as Error;
+  expect(() => planRuntime("auto", beside, ["me"])).toThrow(refusal);
+  expect(() => planRuntime("install", beside, ["me"])).toThrow(refusal);
+  expect(() => planRuntime("auto", { ...beside, ...declaredBy("me"), otherControllers: [lease] }, ["me"])).toThrow(
+    refusal,
+  );
 });

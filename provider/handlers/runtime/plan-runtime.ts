@@ -1,4 +1,5 @@
 import { RametError } from "../../../src/base/errors.ts";
+import { ownedByOthers } from "../../../src/kube/other-controllers/find.ts";
 import { ownerConflictHint, ownerAnnotation } from "../owner.ts";
 import type { Declared, RuntimeFacts } from "./find-runtime.ts";
 
@@ -16,6 +17,14 @@ export function planRuntime(
   facts: RuntimeFacts,
   owners: readonly [string, ...string[]],
 ): "install" | "adopt" {
+  const { otherControllers } = facts;
+  const planned = modeFor(mode, facts, owners);
+  if (planned === "install" && otherControllers.length > 0) {
+    throw ownedByOthers("Cannot install the controllers", otherControllers);
+  }
+  return planned;
+}
+function modeFor(mode: RuntimeMode, facts: RuntimeFacts, owners: readonly [string, ...string[]]): "install" | "adopt" {
   const { sign, declared } = facts;
   if (declared !== undefined && owners.includes(declared.by)) {
     if (mode === "adopt") throw itsOwn();

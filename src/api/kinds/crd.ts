@@ -12,7 +12,7 @@ type JsonSchema = Record<string, unknown>;
 export interface CustomResourceDefinition {
   apiVersion: "apiextensions.k8s.io/v1";
   kind: "CustomResourceDefinition";
-  metadata: { name: string };
+  metadata: { name: string; annotations: Record<string, string> };
   spec: {
     group: string;
     names: Omit<KindNames, "group"> & { listKind: string };
@@ -36,6 +36,9 @@ interface CrdSource extends KindNames {
   scale?: Record<string, string>;
 }
 
+/** On a CRD: Ramet made it, and may change it. A CRD of another project with the same name is only read. */
+export const crdMark = "ramet.dev/crd";
+
 /** The CRDs of all kinds. */
 export function renderCrds(): CustomResourceDefinition[] {
   return kinds.map((kind) => renderCrd(kind));
@@ -47,7 +50,7 @@ export function renderCrd(source: CrdSource): CustomResourceDefinition {
   return {
     apiVersion: "apiextensions.k8s.io/v1",
     kind: "CustomResourceDefinition",
-    metadata: { name: `${plural}.${group}` },
+    metadata: { name: `${plural}.${group}`, annotations: { [crdMark]: "true" } },
     spec: {
       group,
       names: { kind, listKind: `${kind}List`, plural, singular, shortNames },

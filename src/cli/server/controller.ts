@@ -86,6 +86,9 @@ export async function runController(io: Io, options: ControllerOptions): Promise
         metrics,
         liveness,
         log,
+        onYield: (why) => {
+          health?.setReady(false, why);
+        },
         onReady: () => {
           health?.setReady(true);
           log.info({}, "the controllers are running");

@@ -16,8 +16,8 @@ export interface HealthOptions {
 
 export interface HealthServer {
   port: number;
-  /** Whether `/readyz` responds with 200 from now on. */
-  setReady(isReady: boolean): void;
+  /** Whether `/readyz` responds with 200 from now on; if not, with this reason. */
+  setReady(isReady: boolean, why?: string): void;
   close(): Promise<void>;
 }
 
@@ -33,6 +33,7 @@ export interface HealthServer {
  */
 export async function serveHealth({ port, address, registry, liveness, log }: HealthOptions): Promise<HealthServer> {
   let ready = false;
+  let reason = "not ready";
   const pages: Readonly<Record<string, Page>> = {
     "/livez": (response) => {
       const problems = liveness.problems();
@@ -43,7 +44,7 @@ export async function serveHealth({ port, address, registry, liveness, log }: He
       response.end("ok\n");
     },
     "/readyz": (response) => {
-      response.writeHead(ready ? 200 : 503).end(ready ? "ok\n" : "not ready\n");
+      response.writeHead(ready ? 200 : 503).end(`${ready ? "ok" : reason}\n`);
     },
     "/metrics": async (response) => {
       const text = await registry.metrics();
@@ -58,8 +59,9 @@ export async function serveHealth({ port, address, registry, liveness, log }: He
   const opened = await openPort(server, { port, address, hint: "Choose another one with --metrics-port" });
   return {
     port: opened,
-    setReady: (isReady) => {
+    setReady: (isReady, why = "not ready") => {
       ready = isReady;
+      reason = why;
     },
     close: async () => {
       server.closeAllConnections();

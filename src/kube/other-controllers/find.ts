@@ -1,0 +1,128 @@
+import * as z from "zod";
+import { renderCrds } from "../../api/kinds/crd.ts";
+import { group } from "../../api/schema/kind.ts";
+import { RametError } from "../../base/errors.ts";
+import type { KubeClient } from "../kube-client.ts";
+import { LeaseObject } from "../lease.ts";
+import { keyOf, type KubeObject, ObjectMeta } from "../object.ts";
+import type { ResourceClient } from "../resource-client.ts";
+import { coreResources } from "../resource-ref.ts";
+import { crdOrigin, InstalledCrd } from "./crd-origin.ts";
+import { competingControllers, type KnownController } from "../../api/names/other-controllers.ts";
+
+/** Evidence that another controller owns the kinds of Ramet. */
+export interface OtherController {
+  /** Of the controller in messages; undefined: unknown. */
+  name?: string;
+  /** `the Lease sandbox-system/f57b9a68.kruise.io, held by a_1`. */
+  sign: string;
+}
+
+export interface FoundControllers {
+  others: OtherController[];
+  /** What could not be read, and why: an older role lacks the right. */
+  unread: RametError[];
+}
+
+/** Reads the cluster for controllers that would write the same objects as Ramet's. Changes nothing. */
+export async function findOtherControllers(client: KubeClient, signal?: AbortSignal): Promise<FoundControllers> {
+  const looks = [
+    ...competingControllers.flatMap((known) => [
+      ...known.leases.map((lease) => () => heldLeases(client, known, lease, signal)),
+      ...known.deployments.map((deployment) => () => runningDeployments(client, known, deployment, signal)),
+    ]),
+    () => otherCrds(client, signal),
+  ];
+  const found = await Promise.all(looks.map(allowed));
+  return {
+    others: found.flatMap((one) => (one instanceof RametError ? [] : one)),
+    unread: found.filter((one) => one instanceof RametError),
+  };
+}
+
+/** An error that names what was found and the remedy. */
+export function ownedByOthers(what: string, others: readonly OtherController[]): RametError {
+  const signs = others.map(({ name, sign }) => (name === undefined ? sign : `${sign} (${name})`)).join("; ");
+  return new RametError("OtherController", `${what}: another controller owns the kinds of ${group}: ${signs}`, {
+    hint: 'To add named snapshots to it, use --beside=openkruise (mode: "beside" in Pulumi); to replace it, remove it and its CRDs first',
+  });
+}
+
+async function heldLeases(
+  client: KubeClient,
+  { name }: KnownController,
+  lease: string,
+  signal: AbortSignal | undefined,
+): Promise<OtherController[]> {
+  const leases = client.resource(coreResources.leases, (value) => LeaseObject.parse(value));
+  const now = client.clock.now().getTime();
+  return (await named(leases, lease, signal)).flatMap(({ metadata, spec }) => {
+    const { holderIdentity: holder, renewTime, leaseDurationSeconds } = spec;
+    if (!holder || !renewTime) return [];
+    const validMilliseconds = Math.max(leastValidMilliseconds, (leaseDurationSeconds ?? 0) * 1000);
+    if (Date.parse(renewTime) < now - validMilliseconds) return [];
+    return [{ name, sign: `the Lease ${keyOf(metadata)}, held by ${holder}` }];
+  });
+}
+
+async function runningDeployments(
+  client: KubeClient,
+  { name }: KnownController,
+  deployment: KnownController["deployments"][number],
+  signal: AbortSignal | undefined,
+): Promise<OtherController[]> {
+  const resource = client.resource(coreResources.deployments, (value) => DeploymentObject.parse(value));
+  const { namespaces } = deployment;
+  return (await named(resource, deployment.name, signal))
+    .filter(({ spec }) => spec.replicas !== 0)
+    .filter(({ metadata }) => namespaces?.includes(metadata.namespace ?? "") ?? true)
+    .map(({ metadata }) => ({ name, sign: `the Deployment ${keyOf(metadata)}` }));
+}
+
+async function otherCrds(client: KubeClient, signal: AbortSignal | undefined): Promise<OtherController[]> {
+  const crds = client.resource(coreResources.crds, (value) => InstalledCrd.parse(value));
+  const names = renderCrds().filter(({ spec }) => spec.group === group);
+  const found = await Promise.all(names.map(({ metadata }) => crds.find(metadata, { signal })));
+  return found
+    .filter((crd) => crd !== undefined)
+    .filter((crd) => crdOrigin(crd) === "other")
+    .map(({ metadata }) => otherCrd(metadata.name));
+}
+
+export function otherCrd(name: string): OtherController {
+  return { sign: `the CustomResourceDefinition ${name}, which Ramet did not make` };
+}
+
+/** In all namespaces. A role can allow such a list for single names. Empty if the API server does not serve the resource. */
+async function named<T extends KubeObject>(
+  resource: ResourceClient<T>,
+  name: string,
+  signal: AbortSignal | undefined,
+): Promise<T[]> {
+  try {
+    return (await resource.list({ fieldSelector: `metadata.name=${name}`, signal })).items;
+  } catch (error) {
+    if (RametError.from(error).code === "NotFound") return [];
+    throw error;
+  }
+}
+
+async function allowed(look: () => Promise<OtherController[]>): Promise<OtherController[] | RametError> {
+  try {
+    return await look();
+  } catch (thrown) {
+    const error = RametError.from(thrown);
+    if (error.code !== "Forbidden") throw error;
+    return error;
+  }
+}
+
+/** Tolerates clocks that differ, and an API server that is slow to accept a renewal. */
+const leastValidMilliseconds = 60_000;
+
+const DeploymentObject = z.looseObject({
+  apiVersion: z.string().optional(),
+  kind: z.string().optional(),
+  metadata: ObjectMeta,
+  spec: z.looseObject({ replicas: z.number().optional() }),
+});
