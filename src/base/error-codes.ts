@@ -31,7 +31,7 @@ export const errorCodes = {
   BackendMissing:
     "No installed backend can capture the requested contents or restore a part of the checkpoint. Install the backend that the message names.",
   OtherController:
-    "Another controller owns the kinds that Ramet's controllers reconcile. Nothing was changed. Use `--beside=openkruise`, or remove the other controller and its CRDs first.",
+    "Another controller owns the kinds that Ramet's controllers reconcile. Nothing was changed. Remove the other controller and its CRDs first.",
   NeedNotMet:
     "The node or its cell lacks something that the checkpoint needs. Schedule the sandbox to a node that has what the message names.",
   CheckpointTooNew: "A newer version of Ramet wrote the checkpoint. Upgrade Ramet to that version or a later one.",

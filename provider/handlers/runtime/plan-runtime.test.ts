@@ -50,7 +50,7 @@ it("refuses to install where another controller owns the kinds, and names it", (
   const refusal = expect.objectContaining({
     code: "OtherController",
     message: expect.stringMatching(/Cannot install the controllers: another .* sandbox-system\/f57b9a68/) as string,
-    hint: expect.stringContaining('mode: "beside"') as string,
+    hint: expect.stringContaining("Remove the other controller") as string,
   }) as Error;
   expect(() => planRuntime("auto", beside, ["me"])).toThrow(refusal);
   expect(() => planRuntime("install", beside, ["me"])).toThrow(refusal);
