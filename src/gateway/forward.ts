@@ -24,7 +24,8 @@ export async function forward(
 ): Promise<number> {
   const closed = new AbortController();
   response.once("close", () => {
-    closed.abort();
+    // An abort makes an exception with a stack, which no request needs that was answered.
+    if (!response.writableFinished) closed.abort();
   });
   const answer = await sendRequest(upstreams, route, { request, origin }, closed.signal);
   try {

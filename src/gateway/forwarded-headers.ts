@@ -49,7 +49,9 @@ const ownHeaders: ReadonlySet<string> = new Set([tokenHeader, "x-forwarded-for",
  * @throws Error if the status is not that of a final response
  */
 export function forwardedResponseHead(statusCode: number, rawHeaders: readonly string[]) {
-  if (statusCode < 200 || statusCode > 599) throw new Error(`its status is ${statusCode}`);
+  if (statusCode < 200 || statusCode > 599) {
+    throw Object.assign(new Error(`its status is ${statusCode}`), { code: "ERR_HTTP_INVALID_STATUS_CODE" });
+  }
   return { status: statusCode, headers: endToEndHeaders(rawHeaders, () => false) };
 }
 

@@ -1,5 +1,5 @@
 import { once } from "node:events";
-import { createServer, type IncomingMessage, ServerResponse, STATUS_CODES } from "node:http";
+import { createServer, IncomingMessage, ServerResponse, STATUS_CODES } from "node:http";
 import { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { type Clock, delay } from "../base/clock.ts";
@@ -12,6 +12,7 @@ import { ClientConnections, endWith } from "./connections.ts";
 import { type Destination, destinationOf, namingHint } from "./destination.ts";
 import { forwardUpgrade, upgradeWithBody } from "./forward-upgrade.ts";
 import { forward } from "./forward.ts";
+import { InvalidResponses } from "./invalid-responses.ts";
 import { ExchangeSlots, type GatewayLimits } from "./limits.ts";
 import type { GatewayMetrics, Refusal } from "./metrics.ts";
 import { routeOf, type RouterOptions } from "./router.ts";
@@ -41,12 +42,18 @@ export interface GatewayServer {
  * @throws RametError `Unavailable` when the port cannot be opened
  */
 export async function serveGateway(options: GatewayServerOptions): Promise<GatewayServer> {
-  const { port, address, limits, metrics } = options;
-  const server = createServer(timeouts);
+  const { port, address, limits, metrics, clock } = options;
+  const server = createServer({ ...timeouts, IncomingMessage: ClientRequest });
   server.maxConnections = limits.connections;
   const originOf = originReader(options.trustedProxies);
   const connections = new ClientConnections({ limits, metrics, originOf });
-  const gateway = { ...options, connections, originOf, slots: new ExchangeSlots(limits, metrics) };
+  const gateway = {
+    ...options,
+    connections,
+    originOf,
+    slots: new ExchangeSlots(limits, metrics),
+    invalidResponses: new InvalidResponses(clock),
+  };
   const guarded = guardWith(options.log);
   server
     .on("connection", (socket: Socket) => {
@@ -60,7 +67,10 @@ export async function serveGateway(options: GatewayServerOptions): Promise<Gatew
     })
     .on("request", (request, response) => {
       // Node reports every request in the bytes that it has read, also after the connection was closed for some of them.
-      if (request.socket.destroyed) return;
+      if (request.socket.destroyed) {
+        request.isIgnored = true;
+        return;
+      }
       // After close(), Node keeps idle keep-alive connections open.
       response.once("close", () => {
         if (!server.listening)
@@ -114,6 +124,16 @@ export async function serveGateway(options: GatewayServerOptions): Promise<Gatew
   };
 }
 
+class ClientRequest extends IncomingMessage {
+  /** The connection was closed before the gateway began with the request. */
+  isIgnored = false;
+
+  /** Node destroys the requests of a closed connection, each with an exception, which costs more than to parse the request. */
+  override destroy(error?: Error): this {
+    return this.isIgnored ? this : super.destroy(error);
+  }
+}
+
 const timeouts = {
   // No limit for a whole request: an upload can take any time.
   requestTimeout: 0,
@@ -162,6 +182,7 @@ interface Gateway extends GatewayServerOptions {
   connections: ClientConnections;
   originOf: OriginReader;
   slots: ExchangeSlots;
+  invalidResponses: InvalidResponses;
 }
 
 interface Exchange {
@@ -191,7 +212,7 @@ async function answer(
     if (origin.isProxied) releases.push(slots.takeForClient(origin.address));
     const route = await routeOf(gateway, destination, { request, origin });
     releases.push(slots.takeForSandbox(route.sandbox.metadata));
-    status = await send(route);
+    status = await gateway.invalidResponses.watch(route, () => send(route));
   } catch (thrown) {
     const error = RametError.from(thrown);
     if (response.headersSent || response.destroyed) return;

@@ -43,6 +43,8 @@ const falseUpgrades = ["HTTP/1.1 101 x\r\n\r\n", "HTTP/1.1 101 x\r\nUpgrade: a\r
 
 const hostile = [...hostileAnswers, ...hostileReasons, ...falseUpgrades];
 const portOf = (answer: string) => firstHostilePort + hostile.indexOf(answer);
+/** The port of each connection to the hostile sandbox. */
+const connected: number[] = [];
 
 beforeAll(async () => {
   world = await GatewayWorld.open();
@@ -51,6 +53,7 @@ beforeAll(async () => {
   await world.sandbox(
     "hostile",
     (stream, port) => {
+      connected.push(port);
       stream.once("data", () => stream.end(hostile[port - firstHostilePort], "latin1"));
     },
     { publicPorts: hostile.map(portOf) },
@@ -141,6 +144,16 @@ it("answers 502 once for each invalid response of a sandbox, to requests and to 
       expect(response).toContain('"code":"SandboxUnreachable"');
     }
   }
+});
+
+it("opens no connection for a moment to a port that sends one invalid response after the other", async () => {
+  const port = portOf(hostileAnswers[1] ?? "");
+  connected.length = 0;
+  const requests = Array.from({ length: 40 }, () => gateway.exchange(head("hostile", port, ["Connection: close"])));
+  expect((await Promise.all(requests)).map(statusOf)).toEqual(Array.from({ length: 40 }, () => 502));
+  for (let turn = 0; turn < 40; turn++) await gateway.exchange(head("hostile", port, ["Connection: close"]));
+  // Those that were under way together, and one after each second.
+  expect(connected.length).toBeLessThan(60);
 });
 
 it("replaces the reason phrase of a sandbox's response", async () => {
