@@ -5,9 +5,10 @@ import { join } from "node:path";
 import { Transform } from "node:stream";
 import { createGunzip, createZstdDecompress } from "node:zlib";
 import * as z from "zod";
+import { directoryInside } from "../../base/directory-inside.ts";
 import { RametError } from "../../base/errors.ts";
 import type { ImageConfig } from "./image.ts";
-import { directoryInside, isRoot, unpackTar } from "./unpack-tar.ts";
+import { isRoot, unpackTar } from "./unpack-tar.ts";
 
 /** Whether a directory is an OCI image layout (image-spec, image-layout.md). */
 export async function isOciLayout(directory: string): Promise<boolean> {

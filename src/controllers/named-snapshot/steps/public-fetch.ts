@@ -1,9 +1,8 @@
-import { lookup } from "node:dns";
-import { isIP, type LookupFunction } from "node:net";
+import { isIP } from "node:net";
 import type { Readable } from "node:stream";
 import { Agent, request } from "undici";
 import { RametError } from "../../../base/errors.ts";
-import { notPublicAddresses } from "../../../base/special-addresses.ts";
+import { guardedLookup, publicOnly } from "../../../base/guarded-lookup.ts";
 
 /** Returns the response body of a GET. @throws RametError `Forbidden`, `NotFound`, `Unavailable` */
 export type PublicFetch = (url: string, signal: AbortSignal) => Promise<Readable>;
@@ -21,7 +20,10 @@ export interface PublicFetchOptions {
  */
 export function publicFetch(options: PublicFetchOptions = {}): PublicFetch {
   const isAllowed = options.isAllowed ?? publicOnly(options.clusterRanges);
-  const dispatcher = new Agent({ connect: { lookup: guardedLookup(isAllowed), timeout: 10_000 }, pipelining: 0 });
+  const dispatcher = new Agent({
+    connect: { lookup: guardedLookup(isAllowed, notPublic), timeout: 10_000 },
+    pipelining: 0,
+  });
   return async (url, signal) => {
     for (let hops = 0, next = url; hops <= mostRedirects; hops++) {
       const { hostname, protocol } = new URL(next);
@@ -41,25 +43,9 @@ export function publicFetch(options: PublicFetchOptions = {}): PublicFetch {
   };
 }
 
-function guardedLookup(isAllowed: (address: string) => boolean): LookupFunction {
-  return (hostname, options, callback) => {
-    lookup(hostname, { ...options, all: true }, (error, addresses) => {
-      const allowed = error === null ? addresses.filter(({ address }) => isAllowed(address)) : [];
-      const [first] = allowed;
-      if (error !== null) callback(error, "");
-      else if (first === undefined) callback(refused(hostname, "none of its addresses is public"), "");
-      else if (options.all === true) callback(null, allowed);
-      else callback(null, first.address, first.family);
-    });
-  };
-}
-
-function publicOnly(clusterRanges: readonly string[] | undefined): (address: string) => boolean {
-  const denied = notPublicAddresses(clusterRanges);
-  return (address) => !denied.check(address, isIP(address) === 6 ? "ipv6" : "ipv4");
-}
-
 const mostRedirects = 5;
+
+const notPublic = (hostname: string) => refused(hostname, "none of its addresses is public");
 
 function refused(url: string, why: string): RametError {
   return new RametError("Forbidden", `Cannot fetch ${url}: ${why}`, {

@@ -1,4 +1,5 @@
-import { mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
+import { execFileSync } from "node:child_process";
+import { mkdir, mkdtemp, rm, symlink, truncate, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, it } from "vitest";
@@ -43,4 +44,14 @@ it("does not follow a link out of the image", async () => {
   await mkdir(join(rootPath, "etc"));
   await symlink("/etc/passwd", join(rootPath, "etc/passwd"));
   await expect(of("daemon")).rejects.toThrow(/no user daemon/);
+});
+
+it("does not wait for a FIFO, and does not read a huge file", async () => {
+  await rm(join(rootPath, "etc/passwd"));
+  execFileSync("mkfifo", [join(rootPath, "etc/passwd")]);
+  await expect(of("app")).rejects.toThrow(/no user app/);
+  await rm(join(rootPath, "etc/passwd"));
+  await writeFile(join(rootPath, "etc/passwd"), "app:x:1000:50:App:/home/app:/bin/sh\n");
+  await truncate(join(rootPath, "etc/passwd"), 2 ** 40);
+  await expect(of("app")).rejects.toThrow(/no user app/);
 });

@@ -1,8 +1,8 @@
 import { constants } from "node:fs";
 import { open } from "node:fs/promises";
 import { join } from "node:path";
+import { directoryInside } from "../../base/directory-inside.ts";
 import { RametError } from "../../base/errors.ts";
-import { directoryInside } from "./unpack-tar.ts";
 
 export interface UserIds {
   uid: number;
@@ -44,13 +44,20 @@ async function entries(rootPath: string, name: "passwd" | "group"): Promise<stri
   // The image is untrusted: a link in it must not lead to a file of this machine.
   const etc = await directoryInside(rootPath, join(rootPath, "etc"));
   if (etc === undefined) return [];
-  const file = await open(join(etc, name), constants.O_RDONLY | constants.O_NOFOLLOW).catch(() => undefined);
+  // Nor may a FIFO block the reader, or a huge file fill its memory.
+  const flags = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
+  const file = await open(join(etc, name), flags).catch(() => undefined);
   try {
-    return ((await file?.readFile("utf8")) ?? "").split("\n").map((line) => line.split(":"));
+    const found = await file?.stat();
+    if (file === undefined || found?.isFile() !== true || found.size > mostBytes) return [];
+    return (await file.readFile("utf8")).split("\n").map((line) => line.split(":"));
   } finally {
     await file?.close();
   }
 }
+
+/** A line has about 60 bytes. */
+const mostBytes = 4 * 1024 * 1024;
 
 function number(text: string | undefined): number | undefined {
   return text !== undefined && /^\d{1,10}$/.test(text) ? Number(text) : undefined;
