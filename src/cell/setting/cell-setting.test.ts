@@ -12,11 +12,32 @@ it("completes the limits that a container does not declare, and does not record 
   expect(() => setting({}, { ...defaults, RAMET_DEFAULT_CPU_MILLIS: "-1" })).toThrow("RAMET_DEFAULT_CPU_MILLIS");
 });
 
-function config(resources: object): object {
+it("prefers the container's variables to the image's, also those that the kubelet resolves, and does not expand the image's", () => {
+  const { container } = cellSetting({
+    RAMET_CELL: JSON.stringify(config({}, { args: ["$(FROM_SECRET)"], env: [{ name: "LITERAL", value: "pod" }] })),
+    RAMET_ENV_FROM_SECRET: "secret",
+    RAMET_ENV_LITERAL: "secret",
+    RAMET_IMAGE_CONFIG: JSON.stringify({
+      env: ["FROM_SECRET=image", "LITERAL=image", "OWN=$(FROM_SECRET)", "EMPTY="],
+      entrypoint: ["run", "$(FROM_SECRET)"],
+      cmd: ["cmd"],
+      workingDir: "/srv",
+    }),
+  });
+  expect(Object.fromEntries(container.env.map(({ name, value }) => [name, value]))).toEqual({
+    FROM_SECRET: "secret",
+    LITERAL: "pod",
+    OWN: "$(FROM_SECRET)",
+    EMPTY: "",
+  });
+  expect(container).toMatchObject({ command: ["run", "$(FROM_SECRET)"], args: ["secret"], workingDir: "/srv" });
+});
+
+function config(resources: object, fields: object = {}): object {
   return {
     v: 1,
     sandbox: { namespace: "default", name: "a", uid: "uid" },
-    container: { name: "main", image: "python", resources },
+    container: { name: "main", image: "python", resources, ...fields },
     rootPath: "/image",
     templateDigest: "sha256:0",
     start: "boot",

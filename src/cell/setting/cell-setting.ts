@@ -56,7 +56,7 @@ export function cellSetting(environment: NodeJS.ProcessEnv): CellSetting {
   const image = parse("RAMET_IMAGE_CONFIG", ImageConfig, environment["RAMET_IMAGE_CONFIG"] ?? "{}");
   return {
     config: { ...config, rootPath: environment["RAMET_ROOT_PATH"] ?? config.rootPath },
-    container: withDefaultLimits(withResolved(withImage(config, image), environment), environment),
+    container: withDefaultLimits(withImage(withResolved(config.container, environment), image), environment),
     image,
     listen: environment["RAMET_CELL_LISTEN"] ?? "0.0.0.0",
     ...(environment["RAMET_ENGINE_BUILD"] === undefined
@@ -77,8 +77,11 @@ export function cellSetting(environment: NodeJS.ProcessEnv): CellSetting {
   };
 }
 
-/** As in Kubernetes: a command replaces the image's entrypoint and cmd; args replace only its cmd. */
-function withImage({ container }: CellConfig, image: ImageConfig): ContainerSpec {
+/**
+ * As in Kubernetes: a command replaces the image's entrypoint and cmd; args replace only its cmd. Every variable of the container
+ * takes precedence over the image's, wherever its value comes from, and the image's own texts are not expanded.
+ */
+function withImage(container: ContainerSpec, image: ImageConfig): ContainerSpec {
   const named = new Set(container.env.map(({ name }) => name));
   const inherited = image.env.map((pair) => ({
     name: pair.split("=", 1)[0] ?? pair,
