@@ -1,3 +1,4 @@
+import { errors } from "undici";
 import { expect, it } from "vitest";
 import { ManualClock } from "../../test/setup/manual-clock.ts";
 import { RametError } from "../base/errors.ts";
@@ -13,7 +14,8 @@ function world() {
     const send = (): Promise<number> => {
       sent++;
       if (typeof outcome === "number") return Promise.resolve(outcome);
-      const cause = Object.assign(new Error(outcome), { code: outcome });
+      const isParsers = outcome === "HTTPParserError";
+      const cause = isParsers ? new errors.HTTPParserError(outcome) : Object.assign(new Error(), { code: outcome });
       return Promise.reject(new RametError("SandboxUnreachable", outcome, { cause, retryable: true }));
     };
     try {
@@ -32,7 +34,7 @@ const paused = "Port 80 of the sandbox a in ns sends invalid HTTP";
 
 it("pauses a port after five invalid responses in a row, and no other port", async () => {
   const { ask, askTimes, sent } = world();
-  await askTimes(5, "HPE_INVALID_CONSTANT");
+  await askTimes(5, "HTTPParserError");
   expect(await ask(200)).toBe(paused);
   expect(sent()).toBe(5);
   expect(await ask(200, 81)).toBe("200");

@@ -1,3 +1,4 @@
+import { errors } from "undici";
 import type { Clock } from "../base/clock.ts";
 import { RametError } from "../base/errors.ts";
 import type { Route } from "./upstreams.ts";
@@ -59,8 +60,12 @@ const mostPorts = 1_000;
 /** Not a connection that cannot be opened or that breaks: a checkpoint breaks many at a time, and clients leave. */
 function isInvalidResponse(error: unknown): boolean {
   const { cause } = RametError.from(error);
+  if (cause instanceof errors.HTTPParserError) return true;
   return cause instanceof Error && invalidCodes.test((cause as NodeJS.ErrnoException).code ?? "");
 }
 
-/** The codes of Node and undici: of the parser, for a header or a status that cannot be sent, and for headers without an end. */
-const invalidCodes = /^(HPE_|ERR_(HTTP_)?INVALID_|UND_ERR_HEADERS_OVERFLOW)/;
+/**
+ * The codes of Node's parser, and of Node and undici for a status or a header that cannot be sent, for a status below 100
+ * (an assertion), and for headers without an end.
+ */
+const invalidCodes = /^(HPE_|ERR_ASSERTION$|ERR_(HTTP_)?INVALID_|UND_ERR_HEADERS_OVERFLOW$)/;

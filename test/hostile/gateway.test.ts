@@ -147,13 +147,16 @@ it("answers 502 once for each invalid response of a sandbox, to requests and to 
 });
 
 it("opens no connection for a moment to a port that sends one invalid response after the other", async () => {
-  const port = portOf(hostileAnswers[1] ?? "");
-  connected.length = 0;
-  const requests = Array.from({ length: 40 }, () => gateway.exchange(head("hostile", port, ["Connection: close"])));
-  expect((await Promise.all(requests)).map(statusOf)).toEqual(Array.from({ length: 40 }, () => 502));
-  for (let turn = 0; turn < 40; turn++) await gateway.exchange(head("hostile", port, ["Connection: close"]));
-  // Those that were under way together, and one after each second.
-  expect(connected.length).toBeLessThan(60);
+  for (const answer of [hostileAnswers[1], hostileAnswers[8]]) {
+    const request = head("hostile", portOf(answer ?? ""), ["Connection: close"]);
+    connected.length = 0;
+    // Requests that are in progress together all get their response. On a slow machine, a pause ends in between.
+    for (let turn = 0; turn < 10; turn++) {
+      const responses = await Promise.all(Array.from({ length: 10 }, () => gateway.exchange(request)));
+      expect(responses.map(statusOf)).toEqual(Array.from({ length: 10 }, () => 502));
+    }
+    expect(connected.length).toBeLessThan(60);
+  }
 });
 
 it("replaces the reason phrase of a sandbox's response", async () => {
