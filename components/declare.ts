@@ -15,17 +15,21 @@ export interface DeclaringComponent {
   name: string;
   parent: Resource;
   transform?: { object?: (manifest: Manifest) => Manifest } | undefined;
+  /** The namespaces that have objects of the same names as others: the names of their resources contain the namespace. */
+  servedNamespaces?: readonly string[] | undefined;
 }
 
-/** Declares the objects of a component. Returns them by kind and name. */
+/** Declares the objects of a component. Returns them by kind and name, with the namespace in between if it is a served one. */
 export function declareAll(
-  { name, parent, transform }: DeclaringComponent,
+  { name, parent, transform, servedNamespaces = [] }: DeclaringComponent,
   manifests: readonly Manifest[],
   declare: typeof declareObject,
   dependsOn: CustomResource[] = [],
 ): Record<string, CustomResource> {
   const declared = manifests.map((manifest): [string, CustomResource] => {
-    const key = `${manifest.kind}/${manifest.metadata.name}`;
+    const { name: objectName, namespace = "" } = manifest.metadata;
+    const isServed = servedNamespaces.includes(namespace);
+    const key = `${manifest.kind}/${isServed ? `${namespace}/${objectName}` : objectName}`;
     return [key, declare(`${name}-${key}`, transform?.object?.(manifest) ?? manifest, { parent, dependsOn })];
   });
   return Object.fromEntries(declared);

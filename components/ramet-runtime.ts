@@ -32,6 +32,7 @@ import {
   validatedGateway,
   validatedNames,
   validatedQuota,
+  validatedServed,
 } from "./runtime-settings.ts";
 
 export interface RametRuntimeArgs {
@@ -71,6 +72,12 @@ export interface RametRuntimeArgs {
    * and sandboxes can only narrow them, with the annotation `ramet.dev/egress`. @default `{ default: "allow" }`
    */
   egress?: EgressArgs;
+  /**
+   * The only namespaces whose sandboxes run, for example `["team-a"]`. They must exist. The controllers have rights on Pods and
+   * Secrets in these namespaces only, gateways on Sandboxes, and a NetworkPolicy in each keeps other Pods away from the port of
+   * cells. Plain texts, because the names of the declared objects contain them. @default all namespaces
+   */
+  servedNamespaces?: readonly string[];
   /**
    * The namespace of Prometheus. Only its Pods can connect to the metrics ports of controllers and gateways.
    * @default all Pods can
@@ -138,7 +145,8 @@ export class RametRuntime extends ComponentResource<Found> {
   /** @param readOnly CRDs of another project, which must not be changed */
   #install(args: RametRuntimeArgs & { name: string }, owner: string, readOnly: readonly string[]): Found["objects"] {
     const options = installOptions(args, owner);
-    const component = { name: args.name, transform: this.#transform, parent: this };
+    const { servedNamespaces } = options;
+    const component = { name: args.name, transform: this.#transform, parent: this, servedNamespaces };
     const owned = lastingManifests(options).filter(({ metadata: { name } }) => !readOnly.includes(name));
     const lasting = declareAll(component, owned, declareRetained);
     const others = declareAll(component, serverManifests(options), declareObject, Object.values(lasting));
@@ -165,6 +173,7 @@ function installOptions(
     clusterRanges = privateRanges,
     clusterDomain,
     egress,
+    servedNamespaces,
     metricsNamespace,
     cells,
     gateway,
@@ -188,6 +197,7 @@ function installOptions(
     clusterRanges: clusterRanges.map((range) => validatedField("clusterRanges", range)),
     ...validatedNames({ clusterDomain, metricsNamespace }),
     ...(egress && { egress: validatedEgress(egress) }),
+    ...(servedNamespaces && { servedNamespaces: validatedServed(servedNamespaces) }),
     cells: validatedCells(cells),
     ...(gateway && { gateway: validatedGateway(gateway) }),
     ...(encryption && { encryption: { secret: validatedField("encryption.secret", encryption.secret) } }),

@@ -6,8 +6,9 @@ import {
   type GatewaySettings,
   type InstalledEgress,
   type InstallOptions,
+  parseServedNamespaces,
 } from "../src/install/install-options.ts";
-import { validatedField } from "./run-error.ts";
+import { validatedField, withRunError } from "./run-error.ts";
 
 /** The key of checkpoints. */
 export interface EncryptionArgs {
@@ -125,6 +126,10 @@ export function validatedNames(names: Record<"clusterDomain" | "metricsNamespace
     ...(clusterDomain !== undefined && { clusterDomain: validatedField("clusterDomain", clusterDomain) }),
     ...(metricsNamespace !== undefined && { metricsNamespace: validatedField("metricsNamespace", metricsNamespace) }),
   };
+}
+
+export function validatedServed(namespaces: readonly string[]): string[] {
+  return withRunError(() => parseServedNamespaces(namespaces, "servedNamespaces"));
 }
 
 export function validatedCells({ seccompProfile, userNamespaces }: CellArgs = {}): CellSettings<Input<string>> {

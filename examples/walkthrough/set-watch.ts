@@ -17,7 +17,7 @@ export class SetWatch {
 
   private constructor({ sandboxes, namespace }: Cluster, set: string) {
     const labelSelector = `${labels.sandboxPool}=${set}`;
-    this.#sandboxes = new Informer({ resource: sandboxes, namespace, labelSelector });
+    this.#sandboxes = new Informer({ resource: sandboxes, namespaces: [namespace], labelSelector });
     this.#set = set;
     this.#following = this.#sandboxes.run(this.#end.signal);
     this.#sandboxes.store.subscribe(() => {

@@ -40,9 +40,12 @@ export function immutableSecret(metadata: { namespace: string; name: string }, d
 }
 
 export async function createSystemNamespace(client: KubeClient, signal?: AbortSignal): Promise<void> {
+  const namespaces = client.resource(coreResources.namespaces);
+  // Controllers that serve only some namespaces may not create any.
+  if ((await namespaces.find({ name: systemNamespace }, { signal })) !== undefined) return;
   const namespace = { apiVersion: "v1", kind: "Namespace", metadata: { name: systemNamespace } };
   try {
-    await client.resource(coreResources.namespaces).create(namespace, { signal });
+    await namespaces.create(namespace, { signal });
   } catch (error) {
     if (RametError.from(error).code !== "AlreadyExists") throw error;
   }

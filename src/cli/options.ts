@@ -114,6 +114,14 @@ export function withCellFlags(command: Command): Command {
     );
 }
 
+/** Adds the flag for the namespaces in which a server works. */
+export function withServedNamespaceFlag(command: Command): Command {
+  return command.option(
+    "--served-namespace <name...>",
+    "the only namespaces whose sandboxes run; the servers need no rights in others (default: all)",
+  );
+}
+
 export interface EgressFlags {
   egressDefault?: "allow" | "deny";
   egressAllow?: string[];

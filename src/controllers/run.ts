@@ -53,6 +53,8 @@ export interface RunControllersOptions {
   egress?: RuntimeEgress["rules"];
   /** IPv4 ranges of the cluster's Pods, Services and nodes, which sandboxes cannot reach. @default none */
   clusterRanges?: string[];
+  /** The only namespaces whose objects they read and reconcile. @default all */
+  servedNamespaces?: readonly string[];
   /** Unique among the candidates. Absent: this is the only one, and it takes no lease. */
   leaderElection?: { identity: string };
   /** Whether to install the CRDs of this version first. @default false */
@@ -135,7 +137,7 @@ async function lead(options: RunControllersOptions, signal: AbortSignal): Promis
     log,
     signal,
   });
-  const informers = createInformers(client, log);
+  const informers = createInformers(client, log, options.servedNamespaces);
   const userNamespaces = options.cellUserNamespaces === "auto" ? new UserNamespaceSupport(client, log) : undefined;
   const all = Object.values(informers) as Informer<KubeObject>[];
   const following = new AbortController();

@@ -29,8 +29,14 @@ describe("sweeping the store", () => {
   });
   afterEach(() => rm(root, { recursive: true, force: true }));
 
+  interface World {
+    objects: () => Promise<Checkpoint[]>;
+    cached?: Checkpoint[];
+    follows?: (namespace: string) => boolean;
+  }
+
   /** The real store and backend, with these objects in the API and `cached` in the informer. */
-  function open({ objects, cached = [] }: { objects: () => Promise<Checkpoint[]>; cached?: Checkpoint[] }) {
+  function open({ objects, cached = [], follows = () => true }: World) {
     const clock = new ManualClock();
     const store = directoryStore({ root, clock: storeClock });
     const logged: string[] = [];
@@ -39,6 +45,7 @@ describe("sweeping the store", () => {
     const metrics = controllersMetrics();
     const end = new AbortController();
     const checkpoints = {
+      follows,
       store: { list: () => cached },
       resource: { list: async () => ({ items: await objects(), resourceVersion: "1" }) },
     };
@@ -103,6 +110,24 @@ describe("sweeping the store", () => {
     await swept;
     expect(await store.has(id("cached"))).toBe(true);
     expect((await store.usage("t")).stagingBytes).toBeGreaterThan(0);
+  });
+
+  it("keeps the data of namespaces that the controllers do not serve, without asking about them", async () => {
+    const objects = () => Promise.reject(new RametError("Forbidden", "not served"));
+    const { store, clock, sweep, end, logged } = open({ objects, follows: (namespace) => namespace !== "t" });
+    await publish({ store, clock: storeClock }, id("foreign"), files);
+    const session = await openForWrite(await store.grantWrite({ ...id("begun"), ttlMilliseconds: 60_000 }), {
+      clock: storeClock,
+    });
+    await writeFile(join(session.stagingPath, "pages.img"), "of another cell");
+    later = hour + 60_000;
+    const swept = sweep();
+    await expect.poll(() => clock.waits).toEqual([600_000]);
+    end.abort();
+    await swept;
+    expect(await store.has(id("foreign"))).toBe(true);
+    expect((await store.usage("t")).stagingBytes).toBeGreaterThan(0);
+    expect(logged).toEqual([]);
   });
 
   it("removes nothing if the API server or the store does not respond, and tries again", async () => {

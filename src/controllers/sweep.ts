@@ -20,6 +20,8 @@ export interface SweepingOptions {
 
 /** The Checkpoints in the cache and in the API server. */
 export interface KnownCheckpoints {
+  /** Whether they include those of a namespace. @default of each */
+  follows?: (namespace: string) => boolean;
   store: Pick<Informer<Checkpoint>["store"], "list">;
   resource: Pick<Informer<Checkpoint>["resource"], "list">;
 }
@@ -66,16 +68,18 @@ function report({ checkpoints, orphans, contents, freedBytes, foreign }: Swept, 
 }
 
 /**
- * Returns whether a checkpoint has an object. The cache may be outdated: a checkpoint without an object in it is looked up in
+ * Returns whether a checkpoint has an object. Of a namespace that is not followed nothing is known, so that its data stays: it is
+ * reported as unfinished. The cache may be outdated: a checkpoint without an object in it is looked up in
  * the API server. If the API server does not respond, the function throws and the sweep ends.
  */
 export function livenessIn(
-  { store, resource }: KnownCheckpoints,
+  { store, resource, follows = () => true }: KnownCheckpoints,
   signal: AbortSignal,
 ): (name: CheckpointName) => Promise<CheckpointLiveness> {
   const known = new Map(store.list().map((checkpoint) => [keyOfData(dataOf(checkpoint)), checkpoint]));
   return async (name) => {
     const { namespace } = name;
+    if (!follows(namespace)) return "unfinished";
     const isIt = (checkpoint: Checkpoint): boolean => keyOfData(dataOf(checkpoint)) === keyOfData(name);
     const found = known.get(keyOfData(name)) ?? (await resource.list({ namespace, signal })).items.find(isIt);
     if (found === undefined) return "absent";

@@ -28,6 +28,8 @@ export interface RunGatewayOptions {
   limits?: Partial<GatewayLimits>;
   /** The networks of the proxies in front of the gateway, such as `10.0.0.0/8`. @default none */
   trustedProxies?: readonly string[];
+  /** The only namespaces whose sandboxes it knows. @default all */
+  servedNamespaces?: readonly string[] | undefined;
   /** Asks the API server about every token, also about those that its service account keys did not sign. @default false */
   reviewOnly?: boolean;
   /** Adds the guest's access token to requests of clients that may enter the sandbox. @default true */
@@ -54,7 +56,7 @@ export async function runGateway(options: RunGatewayOptions): Promise<void> {
   const { client, port, address, metrics = gatewayMetrics(), log = silentLog, signal } = options;
   const { plural, kind } = sandboxKind;
   const resource = client.resource({ group, version, plural, kind, namespaced: true }, readRoutedSandbox);
-  const sandboxes = new Informer({ resource, log });
+  const sandboxes = new Informer({ resource, namespaces: options.servedNamespaces, log });
   metrics.sandboxes(() => sandboxes.store.size);
   const following = new AbortController();
   const followed = sandboxes.run(following.signal, options.liveness);

@@ -8,14 +8,15 @@ import {
   metricsPort,
   metricsService,
   restrictedSecurityContext,
+  servedFlags,
   serverResources,
   spreadOverNodes,
 } from "./replicas.ts";
-import { gatewayClusterRights, gatewayExecRight, gatewaySystemRights, roles } from "./rights.ts";
+import { gatewayRights, roles } from "./rights.ts";
 
 type GatewayOptions = Pick<
   InstallOptions<unknown, unknown>,
-  "namespace" | "image" | "gatewayReplicas" | "metricsNamespace" | "gateway"
+  "namespace" | "image" | "gatewayReplicas" | "metricsNamespace" | "servedNamespaces" | "gateway"
 >;
 
 /** Returns the manifests of the gateways. All replicas serve traffic independently of each other. */
@@ -24,14 +25,14 @@ export function gatewayManifests({
   image,
   gatewayReplicas,
   metricsNamespace,
+  servedNamespaces,
   gateway,
 }: GatewayOptions): Manifest[] {
   const at = { name, namespace };
   const { url, ca, exec = true } = gateway ?? {};
-  const inSystem = exec ? [...gatewaySystemRights, gatewayExecRight] : gatewaySystemRights;
   return [
     { apiVersion: "v1", kind: "ServiceAccount", metadata: at },
-    ...roles(at, { everywhere: gatewayClusterRights, inSystem }),
+    ...roles(at, gatewayRights(exec, servedNamespaces)),
     {
       apiVersion: "apps/v1",
       kind: "Deployment",
@@ -39,7 +40,7 @@ export function gatewayManifests({
       spec: {
         replicas: gatewayReplicas,
         selector: { matchLabels: labels },
-        template: { metadata: { labels }, spec: pod(image, gateway) },
+        template: { metadata: { labels }, spec: pod(image, servedNamespaces, gateway) },
       },
     },
     disruptionBudget(at, labels),
@@ -59,7 +60,7 @@ const port = 8080;
 /** The time in which load balancers and kube-proxy notice that a Pod is terminating. */
 const shutdownDelaySeconds = 5;
 
-function pod(image: unknown, settings: GatewaySettings<unknown, unknown> = {}) {
+function pod(image: unknown, served?: readonly string[], settings: GatewaySettings<unknown, unknown> = {}) {
   return {
     serviceAccountName: name,
     // The delay, 20 s for requests in progress, and the exit of the process.
@@ -82,6 +83,7 @@ function pod(image: unknown, settings: GatewaySettings<unknown, unknown> = {}) {
           String(metricsPort),
           "--metrics-address",
           "0.0.0.0",
+          ...servedFlags(served),
           ...settingFlags(settings),
         ],
         ports: [

@@ -4,7 +4,7 @@ import { namesMetadata, parseEgressRule } from "../api/cell/egress-rules.ts";
 import { parseLimit, type QuotaName, quotaNames } from "../api/quota/namespace-quota.ts";
 import { RametError } from "../base/errors.ts";
 import { parseImageReference } from "../api/names/image-reference.ts";
-import { cellUserNamespaces } from "../api/names/system-names.ts";
+import { cellUserNamespaces, systemNamespace } from "../api/names/system-names.ts";
 import { parseStoreAddress } from "../api/store/store-address.ts";
 import { parseGatewayUrl } from "./gateway-address.ts";
 import { accessFields, identities, identityFields, type RemoteStore } from "./remote-store.ts";
@@ -30,6 +30,8 @@ export interface InstallOptions<Text = string, Count = number> {
   clusterDomain?: Text;
   /** The egress rules of all sandboxes, which namespaces, templates and sandboxes can only narrow. @default allow */
   egress?: InstalledEgress<Text>;
+  /** The only namespaces whose sandboxes run, and in which the servers have rights on Pods and Secrets. @default all */
+  servedNamespaces?: readonly string[];
   /** The namespace of Prometheus, the only one that can connect to the metrics ports. @default all can */
   metricsNamespace?: Text;
   /** What confines every cell on its node. */
@@ -107,6 +109,9 @@ export function parseInstallOptions({ store, ...given }: InstallOptions, fieldNa
         deny: fieldNames["egress.deny"],
       }),
     }),
+    ...(given.servedNamespaces && {
+      servedNamespaces: parseServedNamespaces(given.servedNamespaces, fieldNames.servedNamespaces),
+    }),
     ...(given.metricsNamespace !== undefined && {
       metricsNamespace: validated("metricsNamespace", given.metricsNamespace),
     }),
@@ -126,6 +131,16 @@ export function parseInstallOptions({ store, ...given }: InstallOptions, fieldNa
         ? validateRemoteStore(store, fieldNames)
         : { directory: validated("store.directory", store.directory), claim: validated("store.claim", store.claim) },
   };
+}
+
+/** @param name the flag or argument. @throws RametError `InvalidArgument` */
+export function parseServedNamespaces(namespaces: readonly string[], name: string): string[] {
+  if (namespaces.length > 0) {
+    return [...new Set(namespaces.map((namespace) => parseInstallField("servedNamespaces", namespace, name)))];
+  }
+  throw new RametError("InvalidArgument", `${name} contains no namespace`, {
+    hint: "Name at least one namespace, or omit it to serve all",
+  });
 }
 
 function parseCellSettings({ seccompProfile, userNamespaces }: CellSettings, fieldNames: FieldNames): CellSettings {
@@ -245,6 +260,9 @@ const fields = {
   clusterRanges: z.cidrv4({ error: ({ input }) => `is not an IPv4 range: ${JSON.stringify(input)}` }),
   clusterDomain: ObjectName,
   metricsNamespace: Label,
+  servedNamespaces: Label.refine((text) => text !== systemNamespace, {
+    error: `contains ${systemNamespace}, which has the keys of all cells and no sandboxes`,
+  }),
   "egress.default": z.enum(["allow", "deny"], {
     error: ({ input }) => `is ${JSON.stringify(input)}, not allow or deny`,
   }),

@@ -1,4 +1,6 @@
+import { cellPort } from "../api/cell/cell-api.ts";
 import { renderCrds } from "../api/kinds/crd.ts";
+import { labels as cellLabels } from "../api/names/labels.ts";
 import { controllerLabels as labels, controllerName as name, systemNamespace } from "../api/names/system-names.ts";
 import { quotaNames } from "../api/quota/namespace-quota.ts";
 import { admissionPolicies } from "./cell-policies.ts";
@@ -12,10 +14,11 @@ import {
   metricsPort,
   metricsService,
   restrictedSecurityContext,
+  servedFlags,
   serverResources,
   spreadOverNodes,
 } from "./replicas.ts";
-import { clusterRights, roles, systemRights } from "./rights.ts";
+import { controllerRights, roles } from "./rights.ts";
 
 /**
  * Returns the manifests that must outlive the runtime. With the CRDs, Kubernetes would delete all their objects. With the
@@ -60,17 +63,16 @@ export function serverManifests(options: InstallOptions<unknown, unknown>): Mani
 function controllerManifests(options: InstallOptions<unknown, unknown>): Manifest[] {
   return [
     serviceAccount(options),
-    ...roles({ name, namespace: options.namespace }, rights, options.annotations),
+    ...roles({ name, namespace: options.namespace }, controllerRights(options.servedNamespaces), options.annotations),
     deployment(options),
     disruptionBudget({ name, namespace: options.namespace }, labels),
     metricsService({ name, namespace: options.namespace }, labels),
     networkPolicy(options),
+    ...(options.servedNamespaces ?? []).map((served) => cellNetworkPolicy(served, options)),
   ];
 }
 
 type InNamespace = Pick<InstallOptions, "namespace">;
-
-const rights = { everywhere: clusterRights, inSystem: systemRights };
 
 function serviceAccount({ namespace, store }: Pick<InstallOptions<unknown, unknown>, "namespace" | "store">): Manifest {
   const annotations = "address" in store ? identityAnnotations(store) : {};
@@ -103,6 +105,7 @@ type PodOptions = Pick<
   | "clusterRanges"
   | "clusterDomain"
   | "egress"
+  | "servedNamespaces"
   | "namespaceQuota"
   | "encryption"
   | "cells"
@@ -115,6 +118,7 @@ function pod({
   clusterRanges,
   clusterDomain,
   egress,
+  servedNamespaces,
   namespaceQuota,
   encryption,
   cells,
@@ -143,6 +147,7 @@ function pod({
           ...clusterRanges.flatMap((range) => ["--cluster-range", range]),
           ...(clusterDomain === undefined ? [] : ["--cluster-domain", clusterDomain]),
           ...egressFlags(egress),
+          ...servedFlags(servedNamespaces),
           ...quotaFlags(namespaceQuota),
           ...(encryption === undefined ? [] : ["--encryption-secret", encryption.secret]),
           "--metrics-port",
@@ -212,6 +217,29 @@ function networkPolicy({
       podSelector: { matchLabels: labels },
       policyTypes: ["Ingress"],
       ingress: [metricsIngress(metricsNamespace)],
+    },
+  };
+}
+
+/** Allows only controllers and gateways to connect to the port of the cells in a namespace. Declared ports stay open. */
+function cellNetworkPolicy(served: string, { namespace }: InNamespace): Manifest {
+  const servers = { namespaceSelector: { matchLabels: { "kubernetes.io/metadata.name": namespace } } };
+  return {
+    apiVersion: "networking.k8s.io/v1",
+    kind: "NetworkPolicy",
+    metadata: { name: "ramet-cells", namespace: served },
+    spec: {
+      podSelector: { matchLabels: { [cellLabels.cell]: "true" } },
+      policyTypes: ["Ingress"],
+      ingress: [
+        { from: [servers], ports: [{ port: cellPort, protocol: "TCP" }] },
+        {
+          ports: [
+            { port: 1, endPort: cellPort - 1, protocol: "TCP" },
+            { port: cellPort + 1, endPort: 65_535, protocol: "TCP" },
+          ],
+        },
+      ],
     },
   };
 }

@@ -20,10 +20,15 @@ export interface Right {
   /** Paths that are not resources; without `apiGroups` and `resources`. */
   nonResourceURLs?: string[];
   verbs: string[];
+  /**
+   * What the right is for if only some namespaces are served. `cluster`: all of it, because it is for objects outside of
+   * namespaces, or of the cluster's own. `namespaces`: {@link namespaceRights} instead. @default objects in the served namespaces
+   */
+  scope?: "cluster" | "namespaces";
 }
 
-/** Returns the RBAC rule, which has no field for the reason. */
-export function ruleOf({ why: _, ...rule }: Right) {
+/** Returns the RBAC rule, which has fields neither for the reason nor for the scope. */
+export function ruleOf({ why: _, scope: __, ...rule }: Right) {
   return rule;
 }
 
@@ -105,18 +110,21 @@ export const clusterRights: readonly Right[] = [
     apiGroups: [""],
     resources: ["namespaces"],
     verbs: ["get", "create", "patch"],
+    scope: "namespaces",
   },
   {
     why: "follow the egress rules that administrators set on namespaces",
     apiGroups: [""],
     resources: ["namespaces"],
     verbs: ["list", "watch"],
+    scope: "namespaces",
   },
   {
     why: "find out whether all nodes support user namespaces, with --cell-user-namespaces auto",
     apiGroups: [""],
     resources: ["nodes"],
     verbs: ["list", "watch"],
+    scope: "cluster",
   },
   {
     why: "record events",
@@ -140,6 +148,7 @@ function otherControllerRights(): Right[] {
       resources: ["leases"],
       resourceNames: competingControllers.flatMap(({ leases }) => [...leases]),
       verbs: ["list"],
+      scope: "cluster",
     },
     {
       why: `${why}: their Deployments`,
@@ -147,6 +156,7 @@ function otherControllerRights(): Right[] {
       resources: ["deployments"],
       resourceNames: competingControllers.flatMap(({ deployments }) => deployments.map(({ name }) => name)),
       verbs: ["list"],
+      scope: "cluster",
     },
     {
       why: `${why}: the origin of their CRDs`,
@@ -154,6 +164,7 @@ function otherControllerRights(): Right[] {
       resources: ["customresourcedefinitions"],
       resourceNames: renderCrds().flatMap(({ metadata, spec }) => (spec.group === kruise ? [metadata.name] : [])),
       verbs: ["get"],
+      scope: "cluster",
     },
   ];
 }
@@ -181,30 +192,69 @@ export const systemRights: readonly Right[] = [
   },
 ];
 
+/** Permissions of the controllers on Namespaces if only some are served. A list or watch of one name can be allowed by RBAC. */
+function namespaceRights(served: readonly string[]): Right[] {
+  return [
+    {
+      why: "bind the store to the cluster by the UID of kube-system, and look for ramet-system",
+      apiGroups: [""],
+      resources: ["namespaces"],
+      resourceNames: ["kube-system", systemNamespace],
+      verbs: ["get"],
+    },
+    {
+      why: "follow the rules that administrators set on the served namespaces, and label those with sandboxes",
+      apiGroups: [""],
+      resources: ["namespaces"],
+      resourceNames: [...served],
+      verbs: [...follow, "patch"],
+    },
+  ];
+}
+
+/** What the controllers need in `ramet-system` besides `systemRights` if they have no rights in all namespaces. */
+const ownNamespaceRights: readonly Right[] = [
+  {
+    why: "read the keys of the cells, the guests, the gateways and the checkpoints",
+    apiGroups: [""],
+    resources: ["secrets"],
+    verbs: ["get"],
+  },
+  {
+    why: "report the progress of the rotation of keys",
+    apiGroups: [""],
+    resources: ["configmaps"],
+    verbs: ["get", "create", "patch"],
+  },
+];
+
 /** Permissions of the gateways in all namespaces. */
 export const gatewayClusterRights: readonly Right[] = [
   {
     why: "read the address and the readiness of sandboxes",
     apiGroups: ["agents.kruise.io"],
     resources: ["sandboxes"],
-    verbs: ["get", "list", "watch"],
+    verbs: follow,
   },
   {
     why: "verify the signature of a client's token before the API server is asked",
     nonResourceURLs: ["/openid/v1/jwks"],
     verbs: ["get"],
+    scope: "cluster",
   },
   {
     why: "authenticate clients by their token",
     apiGroups: ["authentication.k8s.io"],
     resources: ["tokenreviews"],
     verbs: ["create"],
+    scope: "cluster",
   },
   {
     why: "check whether a client may connect to a sandbox or enter it",
     apiGroups: ["authorization.k8s.io"],
     resources: ["subjectaccessreviews"],
     verbs: ["create"],
+    scope: "cluster",
   },
 ];
 
@@ -228,31 +278,64 @@ export const gatewayExecRight: Right = {
   verbs: ["get"],
 };
 
-interface Rights {
+/** The rights of a server. */
+export interface Rights {
   everywhere: readonly Right[];
   /** In `ramet-system`. */
   inSystem: readonly Right[];
+  /** In each of the served namespaces. @default none: `everywhere` includes them */
+  inServed?: { namespaces: readonly string[]; rights: readonly Right[] };
+}
+
+/** @param served the namespaces whose objects the controllers reconcile. @default all */
+export function controllerRights(served?: readonly string[]): Rights {
+  if (served === undefined) return { everywhere: clusterRights, inSystem: systemRights };
+  const { everywhere, inServed } = narrowed(clusterRights, served);
+  return {
+    everywhere: [...namespaceRights(served), ...everywhere],
+    inSystem: [...systemRights, ...ownNamespaceRights],
+    inServed,
+  };
+}
+
+/** @param exec whether clients enter sandboxes through the gateways */
+export function gatewayRights(exec: boolean, served?: readonly string[]): Rights {
+  const inSystem = exec ? [...gatewaySystemRights, gatewayExecRight] : gatewaySystemRights;
+  if (served === undefined) return { everywhere: gatewayClusterRights, inSystem };
+  return { ...narrowed(gatewayClusterRights, served), inSystem };
+}
+
+function narrowed(rights: readonly Right[], namespaces: readonly string[]) {
+  return {
+    everywhere: rights.filter(({ scope }) => scope === "cluster"),
+    inServed: { namespaces, rights: rights.filter(({ scope }) => scope === undefined) },
+  };
 }
 
 /**
- * Returns the roles and role bindings of a service account. All have its name.
+ * Returns the roles and role bindings of a service account. All have its name, so that other rights replace them.
  * @param annotations the annotations of the ClusterRole
  */
 export function roles(
   { name, namespace }: { name: string; namespace: string },
-  { everywhere, inSystem }: Rights,
+  { everywhere, inSystem, inServed }: Rights,
   annotations?: Record<string, string>,
 ): Manifest[] {
   const apiVersion = "rbac.authorization.k8s.io/v1";
   const apiGroup = "rbac.authorization.k8s.io";
   const subjects = [{ kind: "ServiceAccount", name, namespace }];
   const clusterMetadata = { name, ...(annotations !== undefined && { annotations }) };
-  const systemMetadata = { name, namespace: systemNamespace };
   const bound = (kind: string) => ({ roleRef: { apiGroup, kind, name }, subjects });
+  const inNamespace = (metadata: { name: string; namespace: string }, rights: readonly Right[]): Manifest[] => [
+    { apiVersion, kind: "Role", metadata, rules: rights.map(ruleOf) },
+    { apiVersion, kind: "RoleBinding", metadata, ...bound("Role") },
+  ];
   return [
     { apiVersion, kind: "ClusterRole", metadata: clusterMetadata, rules: everywhere.map(ruleOf) },
     { apiVersion, kind: "ClusterRoleBinding", metadata: { name }, ...bound("ClusterRole") },
-    { apiVersion, kind: "Role", metadata: systemMetadata, rules: inSystem.map(ruleOf) },
-    { apiVersion, kind: "RoleBinding", metadata: systemMetadata, ...bound("Role") },
+    ...inNamespace({ name, namespace: systemNamespace }, inSystem),
+    ...(inServed?.namespaces ?? []).flatMap((served) =>
+      inNamespace({ name, namespace: served }, inServed?.rights ?? []),
+    ),
   ];
 }

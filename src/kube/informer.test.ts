@@ -212,6 +212,24 @@ describe("Informer", () => {
     await eventually(names).toEqual(["a", "c"]);
   });
 
+  it("selects each of its namespaces in a request of its own, and is synced when all are listed", async () => {
+    server.refuse({ when: ({ path }) => path.includes("/two/"), times: 3, httpStatus: 403 });
+    const resource = client.resource(coreResources.configMaps);
+    const informer = new Informer({ resource, timings, namespaces: ["one", "two"] });
+    expect([informer.follows("one"), informer.follows("three")]).toEqual([true, false]);
+    let isSynced = false;
+    running.push(informer.run(stop.signal));
+    const synced = informer.synced().then(() => (isSynced = true));
+    await eventually(() => server.watchers).toBe(1);
+    expect(isSynced).toBe(server.requests.some(({ path, verb }) => verb === "watch" && path.includes("/two/")));
+    await synced;
+    await eventually(() => server.watchers).toBe(2);
+    const listed = server.requests.filter(({ verb }) => verb === "list").map(({ path }) => path);
+    expect(new Set(listed)).toEqual(
+      new Set(["/api/v1/namespaces/one/configmaps", "/api/v1/namespaces/two/configmaps"]),
+    );
+  });
+
   it("is synced only after the first list, and stops waiting when aborted", async () => {
     server.refuse({ times: 100, httpStatus: 403 });
     const informer = new Informer({ resource: client.resource(coreResources.configMaps), timings });

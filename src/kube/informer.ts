@@ -3,14 +3,14 @@ import { canceled } from "../base/clock.ts";
 import { silentLog, type Log } from "../base/log.ts";
 import type { Liveness } from "./liveness.ts";
 import type { KubeObject } from "./object.ts";
-import { defaultReflectorTimings, runReflector, type ReflectorTimings } from "./reflector.ts";
+import { defaultReflectorTimings, runReflector, type ReflectorTimings, selectNamespace } from "./reflector.ts";
 import type { ResourceClient } from "./resource-client.ts";
 import { ObjectStore, type Change } from "./store.ts";
 
 export interface InformerOptions<T extends KubeObject> {
   resource: ResourceClient<T>;
-  /** @default all namespaces */
-  namespace?: string;
+  /** Only objects of these namespaces; of the resource `namespaces`, only these. @default all */
+  namespaces?: readonly string[] | undefined;
   labelSelector?: string;
   fieldSelector?: string;
   log?: Log;
@@ -27,8 +27,11 @@ export class Informer<T extends KubeObject> {
   readonly #options: InformerOptions<T>;
   readonly #log: Log;
   readonly #firstList = Promise.withResolvers<undefined>();
-  /** Undefined while the informer does not run. */
-  #lastProgressAt: number | undefined;
+  /** When each reflector made progress; empty while the informer does not run. */
+  readonly #progress = new Map<string | undefined, number>();
+
+  /** Whether the informer follows the objects of a namespace. */
+  readonly follows = (namespace: string): boolean => this.#options.namespaces?.includes(namespace) ?? true;
 
   constructor(options: InformerOptions<T>) {
     this.#options = options;
@@ -46,34 +49,67 @@ export class Informer<T extends KubeObject> {
    */
   async run(signal: AbortSignal, liveness?: Liveness): Promise<void> {
     const { plural } = this.resource.ref;
-    if (this.#lastProgressAt !== undefined)
-      throw new RametError("Internal", `The informer of ${plural} is already running`);
-    const { namespace, labelSelector, fieldSelector, timings } = this.#options;
-    const onProgress = (): void => {
-      this.#lastProgressAt = this.resource.client.clock.monotonicMilliseconds();
-    };
-    onProgress();
+    if (this.#progress.size > 0) throw new RametError("Internal", `The informer of ${plural} is already running`);
+    const reflected = this.#options.namespaces ?? [undefined];
+    for (const namespace of reflected) this.#noteProgress(namespace);
     const endCheck = liveness?.add({
-      waitingSince: () => this.#lastProgressAt,
+      waitingSince: () => (this.#progress.size === 0 ? undefined : Math.min(...this.#progress.values())),
       describe: () => `The informer of ${plural} has made no progress`,
     });
+    const unlisted = new Set(reflected);
+    const onList = (namespace: string | undefined): void => {
+      unlisted.delete(namespace);
+      if (unlisted.size === 0) this.#firstList.resolve(undefined);
+    };
+    await Promise.all(reflected.map((namespace) => this.#reflect(namespace, onList, signal)));
+    endCheck?.();
+    this.#progress.clear();
+  }
+
+  async #reflect(
+    namespace: string | undefined,
+    onList: (namespace: string | undefined) => void,
+    signal: AbortSignal,
+  ): Promise<void> {
+    const { labelSelector, fieldSelector, timings } = this.#options;
     await runReflector(
       {
         resource: this.resource,
-        select: { namespace, labelSelector, fieldSelector },
+        select: { labelSelector, fieldSelector },
+        namespace,
         store: this.store,
         parse: (value) => this.resource.read(withoutManagedFields(value)),
         timings: { ...defaultReflectorTimings, ...timings },
         log: this.#log,
         onList: () => {
-          this.#firstList.resolve(undefined);
+          onList(namespace);
         },
-        onProgress,
+        onProgress: () => {
+          this.#noteProgress(namespace);
+        },
       },
       signal,
     );
-    endCheck?.();
-    this.#lastProgressAt = undefined;
+  }
+
+  #noteProgress(namespace: string | undefined): void {
+    this.#progress.set(namespace, this.resource.client.clock.monotonicMilliseconds());
+  }
+
+  /** Lists from the API server what the informer follows. */
+  async listNow(signal?: AbortSignal): Promise<T[]> {
+    const { namespaces = [undefined], labelSelector, fieldSelector } = this.#options;
+    const lists = await Promise.all(
+      namespaces.map((namespace) =>
+        this.resource.list({
+          labelSelector,
+          fieldSelector,
+          ...selectNamespace(this.resource.ref, namespace),
+          signal,
+        }),
+      ),
+    );
+    return lists.flatMap(({ items }) => items);
   }
 
   /** Resolves after the first complete list. @throws RametError `Canceled` if `signal` is aborted first */

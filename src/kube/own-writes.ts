@@ -35,7 +35,7 @@ export class OwnWrites<T extends KubeObject> {
     const { uid } = cached.metadata;
     const unseen = this.#unseen.get(uid);
     if (unseen === undefined) return cached;
-    if (unseen.lists === this.#informer.store.lists) return unseen.object;
+    if (unseen.lists === this.#informer.store.listsOf(cached.metadata.namespace)) return unseen.object;
     this.#unseen.delete(uid);
     return cached;
   }
@@ -52,7 +52,7 @@ export class OwnWrites<T extends KubeObject> {
   /** Runs `write`, which returns the written object, or `base` itself if nothing had to be written. */
   async write(base: T, write: () => Promise<T>): Promise<T> {
     const { store } = this.#informer;
-    const { lists } = store;
+    const lists = store.listsOf(base.metadata.namespace);
     const { uid } = base.metadata;
     const present = store.byUid(uid)?.metadata.resourceVersion;
     const underWay = { uid, shown: new Set(present === undefined ? [] : [present]) };

@@ -4,6 +4,7 @@ import { delay } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 import type { KubeObject } from "./object.ts";
 import type { ResourceClient, SelectOptions } from "./resource-client.ts";
+import type { ResourceRef } from "./resource-ref.ts";
 import { isExpired } from "./status-error.ts";
 import type { ObjectStore } from "./store.ts";
 
@@ -27,7 +28,9 @@ export const defaultReflectorTimings: ReflectorTimings = {
 
 export interface ReflectorOptions<T extends KubeObject> {
   resource: ResourceClient<T>;
-  select: Pick<SelectOptions, "namespace" | "labelSelector" | "fieldSelector">;
+  select: Pick<SelectOptions, "labelSelector" | "fieldSelector">;
+  /** Only the objects of this namespace; of the resource `namespaces`, only this one. @default all */
+  namespace?: string | undefined;
   store: ObjectStore<T>;
   /** Parses an object as the server sent it. If it throws, the error is logged and the object skipped. */
   parse: (value: unknown) => T;
@@ -113,13 +116,14 @@ class Reflector<T extends KubeObject> {
   }
 
   async #list(): Promise<string> {
-    const { resource, select, store, onList, onProgress } = this.#options;
+    const { resource, namespace, store, onList, onProgress } = this.#options;
     const paging = { ...(this.#unpagedList && { pageSize: 0 }), ...(onProgress && { onPage: onProgress }) };
     try {
-      const { items, resourceVersion } = await resource.listRaw({ ...select, ...paging, signal: this.#signal });
+      const { items, resourceVersion } = await resource.listRaw({ ...this.#select(), ...paging, signal: this.#signal });
       store.replace(
         items.flatMap((item) => this.#parsed(item)),
         this.#selectsAll,
+        namespace,
       );
       this.#unpagedList = false;
       onList?.();
@@ -133,9 +137,9 @@ class Reflector<T extends KubeObject> {
 
   /** @param at its resource version is updated with each event, also if this throws */
   async #watch(at: { resourceVersion: string }): Promise<void> {
-    const { resource, select, timings, onProgress } = this.#options;
+    const { resource, timings, onProgress } = this.#options;
     for await (const event of resource.watch({
-      ...select,
+      ...this.#select(),
       resourceVersion: at.resourceVersion,
       timeoutSeconds: Math.round(this.#spread(timings.watchTimeoutSeconds, 1)),
       stallMilliseconds: timings.stallMilliseconds,
@@ -147,6 +151,11 @@ class Reflector<T extends KubeObject> {
       else at.resourceVersion = this.#take(event.type, event.object) ?? at.resourceVersion;
     }
     this.#failures = 0;
+  }
+
+  #select(): SelectOptions {
+    const { resource, select, namespace } = this.#options;
+    return { ...select, ...selectNamespace(resource.ref, namespace) };
   }
 
   /** Returns the object's resource version, from which a watch can resume. */
@@ -176,3 +185,13 @@ class Reflector<T extends KubeObject> {
 }
 
 const failuresBeforeRelist = 5;
+
+/** Selects the objects of one namespace; of the resource `namespaces`, that one. @param namespace undefined: all */
+export function selectNamespace(
+  { namespaced }: Pick<ResourceRef, "namespaced">,
+  namespace: string | undefined,
+): Pick<SelectOptions, "namespace" | "fieldSelector"> {
+  if (namespace === undefined) return {};
+  // RBAC knows the name in this field selector, so it can allow single namespaces.
+  return namespaced ? { namespace } : { fieldSelector: `metadata.name=${namespace}` };
+}

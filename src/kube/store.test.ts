@@ -66,6 +66,21 @@ describe("ObjectStore", () => {
     expect(seen).toEqual(["deleted 3", "updated 2", "added 4", "added 5"]);
   });
 
+  it("replaces the objects of one namespace only, and counts its lists apart", () => {
+    const { store, seen } = newStore();
+    const of = (namespace: string, uid: string) => ({
+      ...pod(uid, uid, "v1"),
+      metadata: { ...pod(uid, uid, "v1").metadata, namespace },
+    });
+    for (const object of [of("a", "1"), of("ab", "2"), of("b", "3")]) store.put(object);
+    seen.length = 0;
+    store.replace([of("a", "4")], true, "a");
+    expect(seen).toEqual(["deleted 1", "added 4"]);
+    expect([store.listsOf("a"), store.listsOf("ab")]).toEqual([1, 0]);
+    store.replace([], true);
+    expect([store.listsOf("a"), store.listsOf("ab"), store.size]).toEqual([2, 1, 0]);
+  });
+
   it("calls the other listeners when one throws", () => {
     const { store, errors } = newStore();
     store.subscribe(() => {

@@ -20,7 +20,8 @@ export class ObjectStore<T extends KubeObject> {
   /** UIDs of deleted objects, which cannot return. The oldest are dropped first. */
   readonly #retiredUids = new Set<string>();
   readonly #onListenerError: (error: unknown) => void;
-  #lists = 0;
+  /** The number of lists by the namespace that they cover; undefined: all. */
+  readonly #lists = new Map<string | undefined, number>();
 
   /** @param onListenerError called with the error of a listener that threw; the other listeners are still called */
   constructor(onListenerError: (error: unknown) => void) {
@@ -31,9 +32,10 @@ export class ObjectStore<T extends KubeObject> {
     return this.#byKey.size;
   }
 
-  /** The number of complete lists it has received. A list is counted before its changes are reported. */
-  get lists(): number {
-    return this.#lists;
+  /** The number of received lists that cover a namespace. A list is counted before its changes are reported. */
+  listsOf(namespace: string | undefined): number {
+    const ofAll = this.#lists.get(undefined) ?? 0;
+    return namespace === undefined ? ofAll : ofAll + (this.#lists.get(namespace) ?? 0);
   }
 
   get(key: string): T | undefined {
@@ -93,12 +95,16 @@ export class ObjectStore<T extends KubeObject> {
     this.#emit({ type: "deleted", object });
   }
 
-  /** Replaces all objects by a new list. @param final whether objects that are not in it were deleted */
-  replace(objects: readonly T[], final: boolean): void {
-    this.#lists++;
+  /**
+   * Replaces all objects, or those of one namespace, by a new list.
+   * @param final whether objects that are not in it were deleted
+   */
+  replace(objects: readonly T[], final: boolean, namespace?: string): void {
+    this.#lists.set(namespace, (this.#lists.get(namespace) ?? 0) + 1);
     const uids = new Set(objects.map((object) => object.metadata.uid));
     const keys = new Set(objects.map((object) => keyOf(object.metadata)));
     for (const known of this.list()) {
+      if (namespace !== undefined && !isIn(namespace, known)) continue;
       // If another object has its name, the object was deleted, even with a selection.
       if (!uids.has(known.metadata.uid)) this.remove(known, final || keys.has(keyOf(known.metadata)));
     }
@@ -135,6 +141,12 @@ export class ObjectStore<T extends KubeObject> {
       }
     }
   }
+}
+
+/** Whether an object is in a namespace, or is that namespace. */
+function isIn(namespace: string, { metadata }: KubeObject): boolean {
+  const key = keyOf(metadata);
+  return key === namespace || key.startsWith(`${namespace}/`);
 }
 
 const mostRetiredUids = 10_000;

@@ -30,7 +30,7 @@ export async function measureClaims(cluster: LocalCluster, n: number, signal: Ab
     metadata: { name: "claimed", namespace },
     spec: { replicas: stocked, template: { spec: { containers: [main] } } },
   });
-  const seen = new Informer({ resource: claims, namespace });
+  const seen = new Informer({ resource: claims, namespaces: [namespace] });
   const end = new AbortController();
   const following = seen.run(end.signal);
   await seen.synced(signal);

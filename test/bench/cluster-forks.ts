@@ -16,7 +16,7 @@ export async function openClusterForks(cluster: LocalCluster, signal: AbortSigna
   const checkpoint = await cluster.createCheckpoint("fork-source", "fork-source");
   await cluster.remove(sandboxes, source);
   const { checkpointId = "" } = checkpoint.status ?? {};
-  const seen = new Informer({ resource: sandboxes, namespace });
+  const seen = new Informer({ resource: sandboxes, namespaces: [namespace] });
   const end = new AbortController();
   const following = seen.run(end.signal);
   await seen.synced(signal);

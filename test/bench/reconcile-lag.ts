@@ -35,15 +35,15 @@ export async function measureReconcileLag(
   const end = new AbortController();
   const podWatch = new Informer({
     resource: client.resource(coreResources.pods, (value) => Pod.parse(value)),
-    namespace,
+    namespaces: [namespace],
   });
   const sandboxWatch = new Informer({
     resource: client.resource(sandboxResources.sandboxes, (value) => Sandbox.parse(value)),
-    namespace,
+    namespaces: [namespace],
   });
   const checkpointWatch = new Informer({
     resource: client.resource(sandboxResources.checkpoints, (value) => Checkpoint.parse(value)),
-    namespace,
+    namespaces: [namespace],
   });
   const following = [podWatch.run(end.signal), sandboxWatch.run(end.signal), checkpointWatch.run(end.signal)];
   try {

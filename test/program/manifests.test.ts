@@ -108,6 +108,28 @@ it("prints the objects that RametRuntime declares with settings of the gateways,
   await world.edit('metricsNamespace: "monitoring",', "");
 });
 
+it("prints the objects that RametRuntime declares for served namespaces, and refuses the system's own", async () => {
+  const argument = 'servedNamespaces: ["team-a", "team-b"],';
+  await world.edit("store: {", `${argument} store: {`);
+  for (const namespace of ["team-a", "team-b"]) {
+    const manifest = { apiVersion: "v1", kind: "Namespace", metadata: { name: namespace } };
+    await client.resource(coreResources.namespaces).create(manifest);
+  }
+  const io = memoryIo();
+  const flags = ["--served-namespace", "team-a", "team-b"];
+  expect(await runProgram(io, ["manifests", ...images, "--store-claim", "checkpoints", ...flags])).toBe(0);
+  const printed = parseAllDocuments(io.written("stdout")).map((document) => document.toJS() as Manifest);
+  expect(await declared()).toEqual(byName(printed));
+
+  await world.edit('"team-b"', '"ramet-system"');
+  expect((await world.engine.preview()).text).toContain(
+    "servedNamespaces contains ramet-system, which has the keys of all cells and no sandboxes [InvalidArgument]",
+  );
+  await world.edit('"team-a", "ramet-system"', "");
+  expect((await world.engine.preview()).text).toContain("servedNamespaces contains no namespace [InvalidArgument]");
+  await world.edit("servedNamespaces: [],", "");
+});
+
 it("prints objects that an API server accepts unchanged", async () => {
   expect((await world.engine.destroy()).succeeded).toBe(true);
   for (const manifest of manifests) {
@@ -185,7 +207,7 @@ function byName(objects: readonly object[]): object {
   return Object.fromEntries(
     objects.map((object) => {
       const { kind, metadata } = object as Manifest;
-      return [`${kind} ${metadata.name}`, object];
+      return [`${kind} ${metadata.namespace ?? ""}/${metadata.name}`, object];
     }),
   );
 }

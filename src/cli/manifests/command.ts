@@ -10,12 +10,13 @@ import {
   withCellFlags,
   withEgressFlags,
   withQuotaFlags,
+  withServedNamespaceFlag,
 } from "../options.ts";
 import type { ManifestsOptions } from "./manifests.ts";
 
 /** `ramet manifests`. */
 export function manifestsCommand(program: Command, act: Act): void {
-  withCellFlags(withQuotaFlags(withEgressFlags(program.command("manifests"))))
+  withCellFlags(withQuotaFlags(withEgressFlags(withServedNamespaceFlag(program.command("manifests")))))
     .description("Print the manifests that install the controllers and gateways, for kubectl apply and GitOps.")
     .requiredOption("--image <image>", "the image that contains the ramet command")
     .requiredOption("--cell-image <image>", "the image that contains the cell, gVisor, guest and link")

@@ -283,6 +283,42 @@ it("keeps the rights on the lease and the key in the system namespace when contr
   expect(documents.find(({ kind }) => kind === "RoleBinding")?.subjects).toMatchObject([{ namespace: "platform" }]);
 });
 
+it("limits the rights to the served namespaces, with the reason for each", async () => {
+  const { stdout } = await run("--served-namespace", "team-a", "team-b", "team-a");
+  const documents = parseAllDocuments(stdout).map((document) => document.toJS() as Placed);
+  const placesOf = (wanted: string) =>
+    documents.flatMap(({ kind, metadata: { name, namespace } }) => (kind === wanted ? [`${namespace} ${name}`] : []));
+  expect(placesOf("Role")).toEqual([
+    "ramet-system ramet-controller",
+    "team-a ramet-controller",
+    "team-b ramet-controller",
+    "ramet-system ramet-gateway",
+    "team-a ramet-gateway",
+    "team-b ramet-gateway",
+  ]);
+  expect(placesOf("NetworkPolicy")).toEqual([
+    "ramet-system ramet-controller",
+    "team-a ramet-cells",
+    "team-b ramet-cells",
+    "ramet-system ramet-gateway",
+  ]);
+  const everywhere = documents.flatMap(({ kind, rules = [] }) => (kind === "ClusterRole" ? rules : []));
+  const open = everywhere.filter(({ resourceNames }) => resourceNames === undefined);
+  expect(open.flatMap(({ resources = [] }) => resources).sort()).toEqual([
+    "nodes",
+    "subjectaccessreviews",
+    "tokenreviews",
+  ]);
+  for (const { why, scope } of clusterRights) expect(stdout.includes(`# ${why}\n`)).toBe(scope !== "namespaces");
+  expect(stdout.match(/- --served-namespace\n +- team-a\n +- --served-namespace\n +- team-b\n/g)).toHaveLength(2);
+
+  const system = await run("--served-namespace", "ramet-system");
+  expect([system.exitCode, system.stderr]).toEqual([
+    2,
+    expect.stringContaining("--served-namespace contains ramet-system, which has the keys of all cells"),
+  ]);
+});
+
 it("writes a directory that kustomize reads, and rewrites it", async () => {
   const out = join(directory, "new", "ramet");
   const first = await run("--out", out);
@@ -319,4 +355,5 @@ interface Placed {
   kind: string;
   metadata: { name: string; namespace?: string };
   subjects?: unknown;
+  rules?: { resources?: string[]; resourceNames?: string[] }[];
 }

@@ -7,14 +7,7 @@ import { type GatewaySettings, type InstallOptions, parseInstallOptions } from "
 import { type Manifest, privateRanges } from "../../install/manifest.ts";
 import { allManifests, storeIsNotMounted } from "../../install/manifests.ts";
 import { accessFields } from "../../install/remote-store.ts";
-import {
-  clusterRights,
-  gatewayClusterRights,
-  gatewayExecRight,
-  gatewaySystemRights,
-  type Right,
-  systemRights,
-} from "../../install/rights.ts";
+import { controllerRights, gatewayRights, type Rights } from "../../install/rights.ts";
 import { exitCodes } from "../exit-codes.ts";
 import {
   egressFlagNames,
@@ -48,6 +41,7 @@ export interface ManifestsOptions extends EgressFlags, QuotaFlags {
   storeDirectory: string;
   storeClaim: string;
   metricsNamespace?: string;
+  servedNamespace?: string[];
   gatewayTrustedProxy?: string[];
   gatewayMaxConnections?: number;
   gatewayMaxConnectionsPerClient?: number;
@@ -69,6 +63,7 @@ export async function printManifests(io: Io, options: ManifestsOptions): Promise
   const given = {
     ...options,
     clusterRanges,
+    ...(options.servedNamespace && { servedNamespaces: options.servedNamespace }),
     egress: egressOf(options),
     gateway: await gatewayOf(options),
     cells: { seccompProfile: options.cellSeccompProfile, userNamespaces: options.cellUserNamespaces },
@@ -78,9 +73,12 @@ export async function printManifests(io: Io, options: ManifestsOptions): Promise
   };
   const wanted = parseInstallOptions(given, flagNames);
   const manifests = allManifests(wanted);
-  if (out === undefined) await writeAll(io.stdout, `${mark}.\n${renderManifests(manifests)}`);
+  if (out === undefined) await writeAll(io.stdout, `${mark}.\n${renderManifests(manifests, wanted)}`);
   else {
-    const files = manifestFiles(manifests).map(({ name, text }) => ({ name, text: `${mark}. ${advice}\n${text}` }));
+    const files = manifestFiles(manifests, wanted).map(({ name, text }) => ({
+      name,
+      text: `${mark}. ${advice}\n${text}`,
+    }));
     await writeFiles(out, files, mark);
     printLine(io.stdout, join(out, "kustomization.yaml"));
   }
@@ -166,6 +164,7 @@ const flagNames = {
   "gateway.url": "--gateway-url",
   "gateway.ca": "--gateway-ca-file",
   metricsNamespace: "--metrics-namespace",
+  servedNamespaces: "--served-namespace",
   "gateway.trustedProxies": "--gateway-trusted-proxy",
   "gateway.maxConnections": "--gateway-max-connections",
   "gateway.maxConnectionsPerClient": "--gateway-max-connections-per-client",
@@ -219,12 +218,12 @@ interface ManifestFile {
 }
 
 /** Manifests as a stream of YAML documents. A comment above each rule of a role gives its reason. */
-function renderManifests(manifests: readonly Manifest[]): string {
-  return manifests.map(renderManifest).join("---\n");
+function renderManifests(manifests: readonly Manifest[], options: InstallOptions): string {
+  return manifests.map((manifest) => renderManifest(manifest, options)).join("---\n");
 }
 
 /** One file for each kind of object, and last the kustomization that lists them. */
-function manifestFiles(manifests: readonly Manifest[]): ManifestFile[] {
+function manifestFiles(manifests: readonly Manifest[], options: InstallOptions): ManifestFile[] {
   const byKind = Map.groupBy(manifests, ({ kind }) => `${kebab(kind)}.yaml`);
   const kustomization = {
     apiVersion: "kustomize.config.k8s.io/v1beta1",
@@ -232,14 +231,14 @@ function manifestFiles(manifests: readonly Manifest[]): ManifestFile[] {
     resources: [...byKind.keys()],
   };
   return [
-    ...[...byKind].map(([name, ofKind]) => ({ name, text: renderManifests(ofKind) })),
+    ...[...byKind].map(([name, ofKind]) => ({ name, text: renderManifests(ofKind, options) })),
     { name: "kustomization.yaml", text: renderDocument(new Document(kustomization)) },
   ];
 }
 
-function renderManifest(manifest: Manifest): string {
+function renderManifest(manifest: Manifest, options: InstallOptions): string {
   const document = new Document(manifest, { aliasDuplicateObjects: false });
-  reasonsOf(manifest).forEach((why, at) => {
+  reasonsOf(manifest, options).forEach((why, at) => {
     const rule = document.getIn(["rules", at]);
     if (isNode(rule)) rule.commentBefore = ` ${why}`;
   });
@@ -253,16 +252,17 @@ function renderDocument(document: Document): string {
   return document.toString({ lineWidth: 0 });
 }
 
-function reasonsOf({ kind, metadata: { name } }: Manifest): string[] {
-  return (rights[`${kind} ${name}`] ?? []).map(({ why }) => why);
+function reasonsOf({ kind, metadata: { name, namespace } }: Manifest, options: InstallOptions): string[] {
+  if (kind !== "ClusterRole" && kind !== "Role") return [];
+  const { servedNamespaces, gateway } = options;
+  const rights: Partial<Record<string, Rights>> = {
+    [controllerName]: controllerRights(servedNamespaces),
+    [gatewayName]: gatewayRights(gateway?.exec ?? true, servedNamespaces),
+  };
+  const { everywhere, inSystem, inServed } = rights[name] ?? { everywhere: [], inSystem: [] };
+  const inNamespace = namespace === systemNamespace ? inSystem : (inServed?.rights ?? []);
+  return (kind === "ClusterRole" ? everywhere : inNamespace).map(({ why }) => why);
 }
-
-const rights: Readonly<Record<string, readonly Right[]>> = {
-  [`ClusterRole ${controllerName}`]: clusterRights,
-  [`Role ${controllerName}`]: systemRights,
-  [`ClusterRole ${gatewayName}`]: gatewayClusterRights,
-  [`Role ${gatewayName}`]: [...gatewaySystemRights, gatewayExecRight],
-};
 
 function kebab(kind: string): string {
   return kind.replaceAll(/(?<=[a-z])(?=[A-Z])/g, "-").toLowerCase();

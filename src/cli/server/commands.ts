@@ -9,6 +9,7 @@ import {
   withExamples,
   withCellFlags,
   withQuotaFlags,
+  withServedNamespaceFlag,
 } from "../options.ts";
 import type { Act } from "../report-error.ts";
 import type { ControllerOptions } from "./controller.ts";
@@ -57,7 +58,9 @@ function cellCommand(program: Command, act: Act): void {
 }
 
 function controllerCommand(program: Command, act: Act): void {
-  withCellFlags(withQuotaFlags(withEgressFlags(withServerOptions(program.command("controller")))))
+  withCellFlags(
+    withQuotaFlags(withEgressFlags(withServedNamespaceFlag(withServerOptions(program.command("controller"))))),
+  )
     .description("Run the controllers.")
     .option("--store-directory <directory>", "the directory of the store, which every node that runs cells mounts")
     .option("--store <address>", `the address of the store, instead of a directory: ${storeAddresses}`)
@@ -94,7 +97,7 @@ Examples:
 }
 
 function gatewayCommand(program: Command, act: Act): void {
-  withServerOptions(program.command("gateway"))
+  withServedNamespaceFlag(withServerOptions(program.command("gateway")))
     .description(
       "Proxy HTTP and WebSocket traffic to sandbox ports for authorized clients. Stateless: run any number of replicas.",
     )

@@ -9,6 +9,7 @@ import { RametError } from "../../base/errors.ts";
 import { parseStoreAddress } from "../../api/store/store-address.ts";
 import { controllersMetrics } from "../../controllers/metrics.ts";
 import { runControllers } from "../../controllers/run.ts";
+import { parseServedNamespaces } from "../../install/install-options.ts";
 import { KubeClient } from "../../kube/kube-client.ts";
 import { Liveness } from "../../kube/liveness.ts";
 import type { CheckpointStore } from "../../store/checkpoint-store.ts";
@@ -41,6 +42,7 @@ export interface ControllerOptions extends Pick<ClusterOptions, "kubeconfig" | "
   metricsAddress: string;
   dnsUpstream?: string[];
   clusterRange?: string[];
+  servedNamespace?: string[];
   clusterDomain?: string;
   concurrency?: number;
   stepCacheBytes?: number;
@@ -61,6 +63,8 @@ export async function runController(io: Io, options: ControllerOptions): Promise
   });
   const { metricsPort: port, metricsAddress: address, installCrds, concurrency, leaderElect, dnsUpstream } = options;
   const { clusterDomain, stepCacheBytes, clusterRange, encryptionSecret } = options;
+  const { servedNamespace } = options;
+  const servedNamespaces = servedNamespace && parseServedNamespaces(servedNamespace, "--served-namespace");
   const namespaceQuota = parseQuota(quotaFlagsOf(options), quotaFlagNames);
   const liveness = new Liveness(io.clock);
   const health =
@@ -77,6 +81,7 @@ export async function runController(io: Io, options: ControllerOptions): Promise
         ...(clusterRange === undefined ? {} : { clusterRanges: clusterRange }),
         egress: parseRuntimeEgress(egressOf(options), egressFlagNames),
         namespaceQuota,
+        ...(servedNamespaces && { servedNamespaces }),
         ...(encryptionSecret === undefined ? {} : { encryptionSecret }),
         ...(installCrds === undefined ? {} : { installCrds }),
         ...(concurrency === undefined ? {} : { concurrency }),

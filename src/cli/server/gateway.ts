@@ -2,6 +2,7 @@ import { pino } from "pino";
 import type { GatewayLimits } from "../../gateway/limits.ts";
 import { gatewayMetrics } from "../../gateway/metrics.ts";
 import { runGateway } from "../../gateway/run.ts";
+import { parseServedNamespaces } from "../../install/install-options.ts";
 import { KubeClient } from "../../kube/kube-client.ts";
 import { Liveness } from "../../kube/liveness.ts";
 import type { ClusterOptions } from "../cluster/cluster.ts";
@@ -19,6 +20,7 @@ export interface GatewayOptions extends Pick<ClusterOptions, "kubeconfig" | "con
   maxConnectionsPerNamespace?: number;
   maxConnectionsPerSandbox?: number;
   trustedProxy?: string[];
+  servedNamespace?: string[];
   acceptTokensByReviewOnly?: boolean;
   /** @default true */
   exec: boolean;
@@ -30,7 +32,8 @@ export interface GatewayOptions extends Pick<ClusterOptions, "kubeconfig" | "con
 
 /** `ramet gateway`: proxies traffic to sandboxes until it receives a signal. Logs JSON lines to stderr. */
 export async function runGatewayProcess(io: Io, options: GatewayOptions): Promise<number> {
-  const { port, address, shutdownDelay, metricsPort, metricsAddress, logLevel } = options;
+  const { port, address, shutdownDelay, metricsPort, metricsAddress, logLevel, servedNamespace } = options;
+  const servedNamespaces = servedNamespace && parseServedNamespaces(servedNamespace, "--served-namespace");
   const log = pino({ name: "gateway", level: logLevel }, io.stderr);
   const metrics = gatewayMetrics();
   const { registry } = metrics;
@@ -54,6 +57,7 @@ export async function runGatewayProcess(io: Io, options: GatewayOptions): Promis
         metrics,
         limits: limitsOf(options),
         trustedProxies: options.trustedProxy ?? [],
+        servedNamespaces,
         reviewOnly: options.acceptTokensByReviewOnly ?? false,
         exec: options.exec,
         liveness,

@@ -2,7 +2,9 @@ import type { Registry } from "prom-client";
 import { type Clock, delay } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
 import type { Log } from "../../base/log.ts";
+import type { Informer } from "../../kube/informer.ts";
 import { MetricGroup } from "../../kube/metrics.ts";
+import type { KubeObject } from "../../kube/object.ts";
 import type { Informers } from "../common/resources.ts";
 import {
   collect,
@@ -83,12 +85,20 @@ function cached(informers: CollectingOptions["informers"], stepCacheBytes: numbe
 function resources(informers: CollectingOptions["informers"]): Collectable {
   const { templates, checkpoints, sandboxes, sets, snapshots, claims } = informers;
   return {
-    templates: templates.resource,
-    checkpoints: checkpoints.resource,
-    sandboxes: sandboxes.resource,
-    sets: sets.resource,
-    snapshots: snapshots.resource,
-    claims: claims.resource,
+    templates: followed(templates),
+    checkpoints: followed(checkpoints),
+    sandboxes: followed(sandboxes),
+    sets: followed(sets),
+    snapshots: followed(snapshots),
+    claims: followed(claims),
+  };
+}
+
+/** The resource, of which the controllers may list only what they follow. */
+function followed<T extends KubeObject>(informer: Informer<T>): Pick<Informer<T>["resource"], "list" | "delete"> {
+  return {
+    list: async (options) => ({ items: await informer.listNow(options?.signal), resourceVersion: "" }),
+    delete: (at, options) => informer.resource.delete(at, options),
   };
 }
 

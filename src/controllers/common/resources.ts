@@ -37,38 +37,40 @@ export interface Informers {
   namespaces: Informer<KubeObject>;
 }
 
-export function createInformers(client: KubeClient, log: Log): Informers {
+/** @param namespaces those that the controllers serve. @default all */
+export function createInformers(client: KubeClient, log: Log, namespaces?: readonly string[]): Informers {
+  const common = { log, namespaces };
   return {
     sandboxes: new Informer({
       resource: client.resource(sandboxResources.sandboxes, (value) => Sandbox.parse(value)),
-      log,
+      ...common,
     }),
     pods: new Informer({
       resource: client.resource(coreResources.pods, (value) => Pod.parse(value)),
       labelSelector: `${labels.cell}=true`,
-      log,
+      ...common,
     }),
     checkpoints: new Informer({
       resource: client.resource(sandboxResources.checkpoints, (value) => Checkpoint.parse(value)),
-      log,
+      ...common,
     }),
     templates: new Informer({
       resource: client.resource(sandboxResources.templates, (value) => SandboxTemplate.parse(value)),
-      log,
+      ...common,
     }),
     sets: new Informer({
       resource: client.resource(sandboxResources.sets, (value) => SandboxSet.parse(value)),
-      log,
+      ...common,
     }),
     claims: new Informer({
       resource: client.resource(sandboxResources.claims, (value) => SandboxClaim.parse(value)),
-      log,
+      ...common,
     }),
     snapshots: new Informer({
       resource: client.resource(sandboxResources.snapshots, (value) => NamedSnapshot.parse(value)),
-      log,
+      ...common,
     }),
-    namespaces: new Informer({ resource: client.resource(coreResources.namespaces, parseObject), log }),
+    namespaces: new Informer({ resource: client.resource(coreResources.namespaces, parseObject), ...common }),
   };
 }
 

@@ -3,7 +3,6 @@ import { CellConfig, type KeySets } from "../../api/cell/cell-api.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { rotationEntry, rotationIn, type RotationState, type WaitingCell } from "../../api/names/key-rotation.ts";
 import { type KeyPower, keyPowers } from "../../api/names/system-names.ts";
-import { labels } from "../../api/names/labels.ts";
 import type { Pod } from "../../api/schema/pod.ts";
 import type { ClusterKeys } from "../../backends/cluster-keys.ts";
 import { RotationEntries } from "../../backends/rotation-entries.ts";
@@ -149,9 +148,7 @@ export class KeyRotation {
   /** In a rotation from the API server, because the cache may lag behind. */
   async #livePods(signal: AbortSignal): Promise<Pod[]> {
     const { pods } = this.#options.informers;
-    const all = this.#isRotating
-      ? (await pods.resource.list({ labelSelector: `${labels.cell}=true`, signal })).items
-      : pods.store.list();
+    const all = this.#isRotating ? await pods.listNow(signal) : pods.store.list();
     return all.filter((pod) => !isEnded(pod) && pod.metadata.deletionTimestamp === undefined);
   }
 

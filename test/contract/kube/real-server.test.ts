@@ -251,7 +251,7 @@ describe("Informer on a real API server", () => {
     const stop = new AbortController();
     const informer = new Informer({
       resource: maps,
-      namespace,
+      namespaces: [namespace],
       labelSelector: "followed=yes",
       timings: { backoff: { baseMilliseconds: 50, maxMilliseconds: 500 } },
     });
@@ -302,7 +302,7 @@ describe("a controller on a real API server", () => {
   it("reconciles each object with one write, and does not write again because of its own write", async () => {
     const maps = client.resource(coreResources.configMaps);
     const stop = new AbortController();
-    const informer = new Informer({ resource: maps, namespace, labelSelector: "echoed" });
+    const informer = new Informer({ resource: maps, namespaces: [namespace], labelSelector: "echoed" });
     const running = informer.run(stop.signal);
     const applier = new Applier("echo");
     const controller = runController(
