@@ -27,6 +27,8 @@ export const ClusterSetting = z.object({
     .default({}),
   /** Whether sandboxes can connect to private networks, such as the one that the machine is in. */
   allowPrivateNetworks: z.boolean().default(false),
+  /** Whether restores hash all content of a checkpoint. */
+  verifyRestores: z.boolean().default(false),
 });
 export type ClusterSetting = z.infer<typeof ClusterSetting>;
 

@@ -22,6 +22,8 @@ export interface PrepareOptions {
   defaultLimits?: ClusterSetting["defaultLimits"];
   /** @default false */
   allowPrivateNetworks?: boolean;
+  /** @default false */
+  verifyRestores?: boolean;
 }
 
 /**
@@ -44,6 +46,7 @@ export async function prepareCluster(options: PrepareOptions): Promise<ClusterSe
     cellImage: "ramet-cell:local",
     defaultLimits: options.defaultLimits ?? {},
     allowPrivateNetworks: options.allowPrivateNetworks ?? false,
+    verifyRestores: options.verifyRestores ?? false,
   };
 }
 

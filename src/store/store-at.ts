@@ -13,6 +13,8 @@ export interface StoreAtOptions {
   /** @default the system's clock */
   clock?: Clock;
   onStep?: Step;
+  /** Whether restores from a directory hash all content, as those from buckets always do. @default false */
+  verifyRestores?: boolean;
 }
 
 /** Opens the store at a location. */

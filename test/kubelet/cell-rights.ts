@@ -14,7 +14,7 @@ export const capabilityBits: Record<(typeof cellCapabilities)[number], number> =
   SETFCAP: 31,
 };
 
-/** The fields of `/proc/<pid>/status` of each running cell. */
+/** The fields of `/proc/<pid>/status` of each running cell, and its limit for core files. */
 export async function cellStatuses(): Promise<Record<string, string>[]> {
   const pids = (await readdir("/proc")).filter((name) => /^\d+$/.test(name));
   const statuses = await Promise.all(
@@ -22,7 +22,9 @@ export async function cellStatuses(): Promise<Record<string, string>[]> {
       const command = await readFile(`/proc/${pid}/cmdline`, "utf8").catch(() => "");
       if (command !== "node\0/opt/ramet/dist/cell.cjs\0") return [];
       const lines = (await readFile(`/proc/${pid}/status`, "utf8")).trim().split("\n");
-      return [Object.fromEntries(lines.map((line) => line.split(/:\s*/) as [string, string]))];
+      const [, core = ""] = /^Max core file size +(.*?) *$/m.exec(await readFile(`/proc/${pid}/limits`, "utf8")) ?? [];
+      const status = Object.fromEntries(lines.map((line) => line.split(/:\s*/) as [string, string]));
+      return [{ ...status, "core file size": core }];
     }),
   );
   if (statuses.flat().length === 0) throw new Error("no cell runs");

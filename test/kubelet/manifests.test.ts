@@ -79,6 +79,10 @@ describe("an installation by ramet manifests", () => {
     }
   });
 
+  it("lets no cell leave its memory in a core file", async () => {
+    for (const status of await cellStatuses()) expect(status["core file size"]).toMatch(/^1 +1 +bytes$/);
+  });
+
   it("denies what a cell does not need with the seccomp profile, also to root with SYS_ADMIN", async () => {
     await world.apply(JSON.stringify(denied));
     await expect

@@ -40,6 +40,8 @@ export const DirectoryGrant = z.strictObject({
   path: z.string().startsWith("/"),
   /** For `read`: the required digest of the manifest. */
   manifestDigest: Digest.optional(),
+  /** For `read`: hash all content, also if it looks unchanged. */
+  verify: z.literal(true).optional(),
 });
 export type DirectoryGrant = z.infer<typeof DirectoryGrant>;
 

@@ -16,11 +16,13 @@ export interface UpOptions {
   defaultMemory?: string;
   defaultCpu?: string;
   allowPrivateNetworks?: boolean;
+  verifyRestores?: boolean;
 }
 
 /** `ramet local up`: prints progress to stderr, and the `export` line for kubectl to stdout. */
 export async function localUp(io: Io, options: UpOptions): Promise<number> {
-  const { name = defaultClusterName, tune = false, defaultMemory, defaultCpu, allowPrivateNetworks = false } = options;
+  const { name = defaultClusterName, tune = false, defaultMemory, defaultCpu } = options;
+  const { allowPrivateNetworks = false, verifyRestores = false } = options;
   const defaultLimits = {
     ...(defaultMemory !== undefined && { memoryBytes: orNone(defaultMemory, "--default-memory", quantityToBytes) }),
     ...(defaultCpu !== undefined && { cpuMillis: orNone(defaultCpu, "--default-cpu", quantityToMillicores) }),
@@ -36,7 +38,8 @@ export async function localUp(io: Io, options: UpOptions): Promise<number> {
   if (isSupervised(known) && known.phase === "up") {
     progress(`The local cluster ${name} is up, since ${known.startedAt}.`);
   } else {
-    const setting = await prepareCluster({ name, clock, signal, progress, defaultLimits, allowPrivateNetworks });
+    const settings = { defaultLimits, allowPrivateNetworks, verifyRestores };
+    const setting = await prepareCluster({ name, clock, signal, progress, ...settings });
     const { already } = await startCluster({ directory, setting, clock, signal, progress });
     const seconds = ((clock.monotonicMilliseconds() - startedAt) / 1000).toFixed(1);
     progress(already ? `The local cluster ${name} is up.` : `The local cluster ${name} is up, after ${seconds} s.`);

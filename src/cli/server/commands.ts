@@ -63,6 +63,7 @@ function controllerCommand(program: Command, act: Act): void {
   )
     .description("Run the controllers.")
     .option("--store-directory <directory>", "the directory of the store, which every node that runs cells mounts")
+    .option("--verify-restores", "hash all content at each restore from a directory; restores from buckets always do")
     .option("--store <address>", `the address of the store, instead of a directory: ${storeAddresses}`)
     .option("--encryption-secret <name>", "encrypt checkpoints with the key in this Secret of ramet-system")
     .requiredOption("--cell-image <image>", "the image that contains the cell, gVisor, guest and link")

@@ -31,6 +31,7 @@ export interface ControllerOptions extends Pick<ClusterOptions, "kubeconfig" | "
   storeDirectory?: string;
   /** An address, instead of a directory. */
   store?: string;
+  verifyRestores?: boolean;
   encryptionSecret?: string;
   cellImage: string;
   cellSeccompProfile?: string;
@@ -107,11 +108,13 @@ export async function runController(io: Io, options: ControllerOptions): Promise
   }
 }
 
-function storeOf({ storeDirectory, store }: ControllerOptions): Promise<CheckpointStore> {
+function storeOf({ storeDirectory, store, verifyRestores = false }: ControllerOptions): Promise<CheckpointStore> {
   if ((storeDirectory === undefined) === (store === undefined)) {
     throw new RametError("InvalidArgument", "Cannot start the controllers: they need exactly one store", {
       hint: "Add either --store-directory or --store",
     });
   }
-  return storeAt(store === undefined ? { directory: storeDirectory ?? "" } : parseStoreAddress(store));
+  return storeAt(store === undefined ? { directory: storeDirectory ?? "" } : parseStoreAddress(store), {
+    verifyRestores,
+  });
 }

@@ -108,6 +108,7 @@ export function controllerArguments(
     setting.cellImage,
     "--metrics-port",
     String(metricsPort),
+    ...(setting.verifyRestores ? ["--verify-restores"] : []),
     ...denied.flatMap((range) => ["--cluster-range", range]),
   ];
 }

@@ -1,4 +1,16 @@
-import { mkdir, mkdtemp, readdir, readFile, rename, rm, symlink, utimes, writeFile } from "node:fs/promises";
+import {
+  chmod,
+  mkdir,
+  mkdtemp,
+  readdir,
+  readFile,
+  rename,
+  rm,
+  stat,
+  symlink,
+  utimes,
+  writeFile,
+} from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, it } from "vitest";
@@ -35,6 +47,40 @@ it("hashes a file with a changed fingerprint once and records the new fingerprin
   await utimes(join(checkpoint, "image", "pages.img"), 1, 1);
   expect(await rehashed(manifestDigest)).toEqual(["pages.img"]);
   expect(await rehashed(manifestDigest)).toEqual([]);
+});
+
+it("finds content that was replaced with its size and times if the store verifies restores, and not otherwise", async () => {
+  const { manifestDigest } = await publish(s, ref, files);
+  const path = join(checkpoint, "image", "pages.img");
+  const { atimeMs, mtimeMs } = await stat(path);
+  await chmod(path, 0o600);
+  await writeFile(path, "PAGES");
+  await utimes(path, atimeMs / 1000, mtimeMs / 1000);
+  const forged = JSON.stringify(await recordOf("pages.img"));
+  const fingerprints = join(checkpoint, "fingerprints.json");
+  await writeFile(
+    fingerprints,
+    (await readFile(fingerprints, "utf8")).replace(/"pages.img":\{[^}]*\}/, `"pages.img":${forged}`),
+  );
+  expect(await restore(s, ref, manifestDigest)).toEqual({ ...files, "pages.img": "PAGES" });
+  const verifying = { store: directoryStore({ root, verifyRestores: true }) };
+  await expect(restore(verifying, ref, manifestDigest)).rejects.toMatchObject({
+    code: "CheckpointLost",
+    message: expect.stringContaining("its file pages.img was changed after publication") as string,
+  });
+});
+
+async function recordOf(file: string) {
+  const { size, ino, mtimeNs } = await stat(join(checkpoint, "image", file), { bigint: true });
+  return { sizeBytes: String(size), inode: String(ino), modifiedNanoseconds: String(mtimeNs) };
+}
+
+it("hashes all files at each restore if the store verifies restores", async () => {
+  const { manifestDigest } = await publish(s, ref, files);
+  s = { store: directoryStore({ root, verifyRestores: true }) };
+  for (let restores = 0; restores < 2; restores++) {
+    expect(await rehashed(manifestDigest)).toEqual(["checkpoint.img", "pages.img"]);
+  }
 });
 
 it.each(["absent", "unreadable"])("hashes all files once if the fingerprints are %s", async (how) => {

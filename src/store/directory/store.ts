@@ -29,6 +29,8 @@ export interface DirectoryStoreOptions {
   root: string;
   /** Returns the path of a namespace's directory inside a cell. @default its path in the root */
   cellPath?: (namespace: string) => string;
+  /** Whether restores hash all content. Others trust sizes and times, which a process that writes to the directory can forge. */
+  verifyRestores?: boolean;
   /** Below this free space, `probe` reports `StoreFull`. @default 256 MiB */
   minimumFreeBytes?: number;
   /** @default the system's clock */
@@ -80,6 +82,7 @@ export function directoryStore(options: DirectoryStoreOptions): CheckpointStore 
         Promise.resolve({
           ...grantFor(checkedRef(request), "read", request.ttlMilliseconds),
           manifestDigest: request.manifestDigest,
+          ...(options.verifyRestores === true && { verify: true as const }),
         }),
       ),
     manifest: (request) =>

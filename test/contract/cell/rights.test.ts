@@ -35,6 +35,19 @@ describe.runIf(process.getuid?.() === 0)("rights of a sandbox's processes", () =
     expect(found).toMatchObject({ CapInh: found["CapEff"], Seccomp: "2", NoNewPrivs: "1" });
   });
 
+  it("no process can leave its memory in a core file", async () => {
+    const programs = {
+      cell: /cell\/main\.ts|cell\.c?js/,
+      link: /ramet-link\0net/,
+      sentry: /^runsc-sandbox/,
+      gofer: /^runsc-gofer/,
+    };
+    for (const [name, program] of Object.entries(programs)) {
+      const limits = await readFile(`/proc/${await pidOf(program, uid)}/limits`, "utf8");
+      expect(limits, name).toMatch(/^Max core file size +1 +1 +bytes/m);
+    }
+  });
+
   it("a command in the sandbox has the default capabilities of a container, also as root", async () => {
     const status = fields(await cells.output(cell, "cat /proc/self/status"));
     expect(capabilities(status["CapEff"])).toEqual(containerCapabilities);
@@ -88,12 +101,16 @@ function capabilities(mask = "0"): string[] {
 
 /** The fields of `/proc/<pid>/status` of the cell's process with this command line. */
 async function statusOf(program: RegExp, uid: string): Promise<Record<string, string>> {
+  return fields(await readFile(`/proc/${await pidOf(program, uid)}/status`, "utf8"));
+}
+
+async function pidOf(program: RegExp, uid: string): Promise<string> {
   for (const pid of (await readdir("/proc")).filter((name) => /^\d+$/.test(name))) {
     const command = await readFile(`/proc/${pid}/cmdline`, "utf8").catch(() => "");
     if (!program.test(command)) continue;
     // gVisor's processes are started with the sandbox's id, and link with the cell's environment.
     const environment = await readFile(`/proc/${pid}/environ`, "utf8").catch(() => "");
-    if (`${command}${environment}`.includes(uid)) return fields(await readFile(`/proc/${pid}/status`, "utf8"));
+    if (`${command}${environment}`.includes(uid)) return pid;
   }
   throw new Error(`no process ${String(program)} of ${uid} runs`);
 }

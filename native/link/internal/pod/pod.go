@@ -90,7 +90,19 @@ func parse(args []string) (plan, error) {
 	return p, nil
 }
 
+// refuseCoreDumps keeps the memory of the sandbox out of core files: of this process and of all that it starts. The kernel
+// takes a limit of 1 byte, and no other, as a reason not to start a program of core_pattern either (fs/coredump.c).
+func refuseCoreDumps() error {
+	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{Cur: 1, Max: 1}); err != nil {
+		return refused("Refusing core dumps", err)
+	}
+	return nil
+}
+
 func run(p plan) (int, error) {
+	if err := refuseCoreDumps(); err != nil {
+		return 0, err
+	}
 	// Registered before the child starts, so that no signal is lost.
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, forwarded...)
