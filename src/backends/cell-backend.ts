@@ -1,6 +1,7 @@
 import { comparedParts } from "../api/cell/restore-spec.ts";
 import type { CheckpointRequest, CheckpointResult, RestoreResult } from "../api/cell/cell-api.ts";
-import type { PartContents } from "../api/kinds/checkpoint.ts";
+import { engineId } from "../api/cell/engine-id.ts";
+import type { CheckpointPart, PartContents } from "../api/kinds/checkpoint.ts";
 import { Contents } from "../api/schema/metadata.ts";
 import type { Grant } from "../api/cell/grant.ts";
 import { type Clock, systemClock } from "../base/clock.ts";
@@ -137,7 +138,7 @@ const captureHint =
 
 /** A manifest as a capture, with the measurements of the call that wrote it, if known. */
 function captureOf(manifest: Manifest, manifestDigest: string, measured?: CheckpointResult): Capture {
-  const { contents, cutAt, engine, templateDigest, image, consistency } = manifest;
+  const { contents, cutAt, templateDigest, image, consistency } = manifest;
   return {
     parts: [
       {
@@ -148,12 +149,7 @@ function captureOf(manifest: Manifest, manifestDigest: string, measured?: Checkp
         ...(measured && { readyAt: measured.readyAt }),
         sizeBytes: sizeOf(manifest),
         consistency,
-        needs: {
-          architecture: engine.architecture,
-          engine: engine.version,
-          platform: engine.platform,
-          ...(engine.cpuFeatures && { cpuFeatures: engine.cpuFeatures }),
-        },
+        needs: needsOf(manifest),
       },
     ],
     isDurable: true,
@@ -165,5 +161,17 @@ function captureOf(manifest: Manifest, manifestDigest: string, measured?: Checkp
       ...(image.digest !== undefined && { imageDigest: image.digest }),
       ...(measured && { pausedMilliseconds: measured.pausedMilliseconds, phases: measured.phases }),
     },
+  };
+}
+
+/** Only memory is bound to an engine and a CPU. */
+function needsOf({ engine, contents }: Manifest): NonNullable<CheckpointPart["needs"]> {
+  const { architecture, version, platform, guest, cpuFeatures } = engine;
+  const any = { architecture, engine: version, platform };
+  if (!contents.includes("memory")) return any;
+  return {
+    ...any,
+    ...(guest !== undefined && { engineId: engineId({ version, architecture, guest }), guest }),
+    ...(cpuFeatures && { cpuFeatures }),
   };
 }

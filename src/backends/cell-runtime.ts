@@ -95,8 +95,8 @@ function hasAddress({ metadata, status }: Pod, { podUid, podIp }: SandboxRef): b
   return metadata.uid === podUid && status?.podIP === podIp && isLive;
 }
 
-export function startOf({ generation, memory }: CellState): Pick<Started, "generation" | "memory"> {
-  return { generation, ...(memory !== undefined && { memory }) };
+export function startOf({ generation, memory, engine }: CellState): Pick<Started, "generation" | "memory" | "engine"> {
+  return { generation, ...(memory !== undefined && { memory }), ...(engine && { engine }) };
 }
 
 /** The identity of a sandbox. Deterministic: a repeated boot gives the same one, and two sandboxes never share one. */

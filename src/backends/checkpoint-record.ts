@@ -26,7 +26,8 @@ export function checkpointRecord(parts: CheckpointPart[], details: CaptureDetail
 }
 
 function summary(part: CheckpointPart): Omit<RametCheckpointStatus, "parts"> {
-  const { backend, handle, contents, cutAt, consistency, needs } = part;
+  const { backend, handle, contents, cutAt, consistency } = part;
+  const needs = part.needs && summarizedNeeds(part.needs);
   const own = Contents.safeParse(contents);
   return {
     backend,
@@ -34,8 +35,23 @@ function summary(part: CheckpointPart): Omit<RametCheckpointStatus, "parts"> {
     ...(backend === "cell" && { manifestDigest: handle }),
     cutAt,
     consistency,
+    ...(needs?.engineId !== undefined && { engine: needs.engineId }),
     ...(needs && { needs }),
   };
+}
+
+/** The features are a long list, which the part has anyway. */
+function summarizedNeeds({ cpuFeatures: _, ...needs }: NonNullable<CheckpointPart["needs"]>) {
+  return needs;
+}
+
+/** The engine that a checkpoint's memory needs. Undefined: it has no memory, or its record is of an earlier release. */
+export function engineOfParts(parts: readonly CheckpointPart[]): string | undefined {
+  return memoryPart(parts)?.needs?.engineId;
+}
+
+export function memoryPart(parts: readonly CheckpointPart[]): CheckpointPart | undefined {
+  return parts.find(({ contents }) => contents.includes("memory"));
 }
 
 /**

@@ -1,3 +1,4 @@
+import type { EngineBuild } from "../api/cell/engine.ts";
 import type { EgressPolicy, KeySets } from "../api/cell/cell-api.ts";
 import { volumeClaims } from "../api/cell/volume-claims.ts";
 import type { Sandbox } from "../api/kinds/sandbox.ts";
@@ -47,6 +48,8 @@ export interface Started {
   generation?: number;
   /** Absent: the part has no memory that is loaded later. */
   memory?: "loading" | "loaded";
+  /** The build of the cell that started it. Absent: this part did not start it, or the cell did not report it. */
+  engine?: EngineBuild;
   /** Milliseconds by phase, in order. */
   phases: Phases;
 }

@@ -32,6 +32,8 @@ export const errorCodes = {
     "No installed backend can capture the requested contents or restore a part of the checkpoint. Install the backend that the message names.",
   OtherController:
     "Another controller owns the kinds that Ramet's controllers reconcile. Nothing was changed. Remove the other controller and its CRDs first.",
+  EngineMissing:
+    "No known cell image has the engine that the checkpoint's memory needs. Name the cell image of the release that captured it with --earlier-cell-image, or capture the checkpoint again.",
   NeedNotMet:
     "The node or its cell lacks something that the checkpoint needs. Schedule the sandbox to a node that has what the message names.",
   CheckpointTooNew: "A newer version of Ramet wrote the checkpoint. Upgrade Ramet to that version or a later one.",

@@ -37,7 +37,9 @@ async function main(): Promise<number> {
     verifier: tokenVerifier(config, config.sandbox.uid, clock),
     prover: cellProver(config.sandbox.uid),
     logPath: log.path,
+    report,
   });
+  if (setting.ignored.length > 0) report("ignored unknown fields of RAMET_CELL", { fields: setting.ignored });
   const ended = untilEnd(cell);
   // The local node reads the state file. A kubelet starts exec probes and hooks in the cell's container.
   if (paths.stateFile !== undefined) keepStateFile(cell, paths.stateFile, clock);

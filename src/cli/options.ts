@@ -1,5 +1,6 @@
 import { isIP, isIPv4 } from "node:net";
 import { type Command, InvalidArgumentError, Option } from "commander";
+import { engineIdPattern } from "../api/cell/engine-id.ts";
 import { cellUserNamespaces } from "../api/names/system-names.ts";
 import { defaultQuota, type QuotaName } from "../api/quota/namespace-quota.ts";
 import { parseDuration } from "../base/duration.ts";
@@ -81,6 +82,22 @@ function timeoutMilliseconds(text: string): number {
   const milliseconds = parsed(() => parseDuration(duration, "--timeout"));
   if (milliseconds < 0) throw new InvalidArgumentError("it must not be negative");
   return milliseconds === 0 ? Infinity : milliseconds;
+}
+
+/** The id of an engine, such as `3fb1c0a9d2e4`. */
+export function engineOption(text: string): string {
+  if (engineIdPattern.test(text)) return text;
+  throw new InvalidArgumentError("write 12 hex digits, as in status.ramet.engine of a Sandbox or a Checkpoint");
+}
+
+/** Collects images of earlier engines, such as `3fb1c0a9d2e4=registry.example/ramet-cell:1`. */
+export function collectEarlierImage(text: string, before: readonly [string, string][] = []): [string, string][] {
+  const at = text.indexOf("=");
+  const [engine, image] = [text.slice(0, at), text.slice(at + 1)];
+  if (!engineIdPattern.test(engine) || image === "") {
+    throw new InvalidArgumentError("write it as 3fb1c0a9d2e4=registry.example/ramet-cell:1");
+  }
+  return [...before, [engine, image]];
 }
 
 /** Collects IPv4 ranges, such as `10.0.0.0/8`. */

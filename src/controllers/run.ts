@@ -20,6 +20,7 @@ import { checkpointController } from "./checkpoint/controller.ts";
 import { runCollector } from "./collect/run-collector.ts";
 import { createCache } from "./common/cache.ts";
 import { type KeyRotationOptions, runKeyRotation } from "./keys/rotate-keys.ts";
+import { Engines } from "./common/engines.ts";
 import type { Controller, ControllerParts } from "./common/controller-parts.ts";
 import { NamespaceQuotas } from "./common/namespace-quotas.ts";
 import type { ControllersMetrics } from "./metrics.ts";
@@ -43,6 +44,10 @@ export interface RunControllersOptions {
   backends?: readonly Backend[];
   /** The image with the cell, gVisor, guest and link. */
   cellImage: string;
+  /** The engine of that image. @default the cells report it */
+  cellEngine?: string;
+  /** Cell images by earlier engines, in addition to those that the cluster remembers. */
+  earlierCellImages?: ReadonlyMap<string, string>;
   /** The path of the cells' seccomp profile in the kubelets' directory of profiles. @default none */
   cellSeccompProfile?: string;
   /** Whether cells get a user namespace; `auto`: if all schedulable nodes support it. @default "never" */
@@ -137,6 +142,7 @@ async function lead(options: RunControllersOptions, signal: AbortSignal): Promis
     log,
     signal,
   });
+  const engines = await Engines.open(client, options, { log, signal });
   const informers = createInformers(client, log, options.servedNamespaces);
   const userNamespaces = options.cellUserNamespaces === "auto" ? new UserNamespaceSupport(client, log) : undefined;
   const all = Object.values(informers) as Informer<KubeObject>[];
@@ -146,7 +152,7 @@ async function lead(options: RunControllersOptions, signal: AbortSignal): Promis
   try {
     // Every controller reads all caches: in one that has not synced, an existing object would seem to be deleted.
     await Promise.all([...all, ...nodes].map((informer) => informer.synced(signal)));
-    await work(options, { ...opened, informers, seal, userNamespaces }, signal);
+    await work(options, { ...opened, informers, seal, engines, userNamespaces }, signal);
   } catch (error) {
     if (!signal.aborted) throw error;
   } finally {
@@ -156,14 +162,14 @@ async function lead(options: RunControllersOptions, signal: AbortSignal): Promis
   }
 }
 
-interface Opened extends Pick<ControllerParts, "backends" | "runtime" | "informers" | "seal"> {
+interface Opened extends Pick<ControllerParts, "backends" | "runtime" | "informers" | "seal" | "engines"> {
   keys: OpenedBackends["keys"];
   userNamespaces: UserNamespaceSupport | undefined;
 }
 
 async function work(
   options: RunControllersOptions,
-  { keys, backends, runtime, informers, seal, userNamespaces }: Opened,
+  { keys, backends, runtime, informers, seal, engines, userNamespaces }: Opened,
   signal: AbortSignal,
 ): Promise<void> {
   const { client, metrics, log = silentLog, onReady } = options;
@@ -174,6 +180,7 @@ async function work(
     backends,
     runtime,
     seal,
+    engines,
     client,
     cache: createCache(informers),
     quotas: new NamespaceQuotas(informers.namespaces, options.namespaceQuota),
@@ -219,11 +226,10 @@ async function work(
 }
 
 function podOptions(
-  { cellImage, cellSeccompProfile, cellUserNamespaces, dns, egress, clusterRanges }: RunControllersOptions,
+  { cellSeccompProfile, cellUserNamespaces, dns, egress, clusterRanges }: RunControllersOptions,
   userNamespaces: UserNamespaceSupport | undefined,
 ): ControllerParts["podOptions"] {
   return {
-    cellImage,
     seccompProfile: cellSeccompProfile,
     userNamespaceFor: userNamespaces?.covers ?? (() => cellUserNamespaces === "always"),
     ...(dns && { dns }),

@@ -10,6 +10,8 @@ export interface ClusterDirectory {
   /** The store's directory, with the data of checkpoints. */
   store: string;
   pods: string;
+  /** The cell's programs of each engine that a checkpoint may need. */
+  engines: string;
   /** File with the gateway's port on 127.0.0.1. */
   gatewayPort: string;
   /** File with the setting of the cluster's processes; see `cluster-setting.ts`. */
@@ -43,6 +45,7 @@ export function clusterDirectory(
     kubeconfig: join(path, "kubeconfig"),
     store: join(path, "store"),
     pods: join(path, "pods"),
+    engines: join(path, "engines"),
     gatewayPort: join(path, "gateway-port"),
     setting: join(path, "setting.json"),
     status: join(path, "status.json"),

@@ -18,8 +18,10 @@ export const ClusterSetting = z.object({
     "ramet-guest": z.string(),
     "ramet-link": z.string(),
   }),
-  /** The image name in the Pods of cells. It is never pulled. */
+  /** The image name in the Pods of cells. It is never pulled. It contains the engine's id. */
   cellImage: z.string(),
+  /** The id of the engine: the builds of `runsc` and `ramet-guest`. */
+  cellEngine: z.string().optional(),
   /** The limits of sandboxes whose template declares none. 0: no limit. Without it, a share of the machine. */
   defaultLimits: z
     .object({ memoryBytes: z.number().int().min(0), cpuMillis: z.number().int().min(0) })
@@ -31,6 +33,11 @@ export const ClusterSetting = z.object({
   verifyRestores: z.boolean().default(false),
 });
 export type ClusterSetting = z.infer<typeof ClusterSetting>;
+
+/** The name of the cell image in the Pods of a local cluster, by the engine that it has. */
+export function localCellImage(engine: string): string {
+  return `ramet-cell:${engine}`;
+}
 
 /** @throws RametError `NotFound`, `InvalidArgument` */
 export async function readSetting(path: string): Promise<ClusterSetting> {

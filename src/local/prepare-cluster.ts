@@ -1,10 +1,12 @@
 import { existsSync } from "node:fs";
 import { join, sep } from "node:path";
 import * as z from "zod";
+import { engineId } from "../api/cell/engine-id.ts";
 import type { Clock } from "../base/clock.ts";
 import { RametError } from "../base/errors.ts";
 import { runProgram } from "../base/run-program.ts";
-import type { ClusterSetting } from "./cluster-setting.ts";
+import { engineBuild } from "../cell/sandbox/engine.ts";
+import { type ClusterSetting, localCellImage } from "./cluster-setting.ts";
 import { ensurePythonImage } from "./images/python-image.ts";
 import { acquireTools } from "./tools/acquire-tools.ts";
 import { toolNames } from "./tools/pinned-tools.ts";
@@ -37,13 +39,15 @@ export async function prepareCluster(options: PrepareOptions): Promise<ClusterSe
   const tools = await acquireProbed({ clock, signal, progress });
   await ensurePythonImage({ clock, signal, progress });
   const program = options.program ?? rametProgram();
+  const engine = engineId(await engineBuild({ runsc: tools.runsc, guest: tools["ramet-guest"] }));
   return {
     v: 1,
     name,
     program,
     cell: cellProgram(),
     tools,
-    cellImage: "ramet-cell:local",
+    cellImage: localCellImage(engine),
+    cellEngine: engine,
     defaultLimits: options.defaultLimits ?? {},
     allowPrivateNetworks: options.allowPrivateNetworks ?? false,
     verifyRestores: options.verifyRestores ?? false,

@@ -7,6 +7,7 @@ import { Digest, Envelope } from "../api/cell/grant.ts";
 import { Contents } from "../api/schema/metadata.ts";
 import { canonicalJson } from "../base/canonical-json.ts";
 import { RametError } from "../base/errors.ts";
+import { tolerantParse } from "../base/tolerant-parse.ts";
 import { CheckpointId, type CheckpointRef, NamespaceName } from "./checkpoint-id.ts";
 
 /** Version 2 is encrypted. Others have version 1, so that earlier releases can read them. */
@@ -109,13 +110,22 @@ export function decodeManifest(bytes: Uint8Array, ref: CheckpointRef, expectedDi
 /** Like `decodeManifest`, but without a digest to verify. */
 export function parseManifest(bytes: Uint8Array, ref: CheckpointRef): Manifest {
   const value = versionedJson(bytes, ref, { what: "manifest", known: manifestVersion });
-  const result = Manifest.safeParse(value);
-  if (!result.success) throw lost(ref, `its manifest is not valid: ${issue(result.error)}`);
-  const { namespace, checkpointId } = result.data;
+  const manifest = valid(value, ref);
+  const { namespace, checkpointId } = manifest;
   if (namespace !== ref.namespace || checkpointId !== ref.checkpointId) {
     throw lost(ref, `its manifest belongs to ${namespace}/${checkpointId}`);
   }
-  return result.data;
+  return manifest;
+}
+
+/** A later release may have written fields that this one does not know. It raises `v` if they must not be ignored. */
+function valid(value: unknown, ref: CheckpointRef): Manifest {
+  try {
+    return tolerantParse(Manifest, value).value;
+  } catch (error) {
+    const why = error instanceof z.ZodError ? issue(error) : String(error);
+    throw lost(ref, `its manifest is not valid: ${why}`);
+  }
 }
 
 export function sizeOf(manifest: Manifest): number {

@@ -2,6 +2,7 @@ import { randomUUID } from "node:crypto";
 import { Registry } from "prom-client";
 import { apiVersion } from "../../src/api/schema/kind.ts";
 import { SandboxClaim } from "../../src/api/kinds/sandbox-claim.ts";
+import { Engines } from "../../src/controllers/common/engines.ts";
 import { createCache } from "../../src/controllers/common/cache.ts";
 import { Backends } from "../../src/backends/backends.ts";
 import { environmentSeal } from "../../src/backends/environment-seal.ts";
@@ -150,7 +151,8 @@ async function objectClaimer(world: ClaimWorld): Promise<StormClaimer> {
     metrics,
     seal: environmentSeal(Buffer.alloc(32)),
     cache: createCache(informers),
-    podOptions: { cellImage: "ramet.dev/cell:bench" },
+    podOptions: {},
+    engines: new Engines({ cellImage: "ramet.dev/cell:bench" }),
     backends: new Backends([]),
     sandboxWrites: new OwnWrites(informers.sandboxes),
     events: new EventRecorder({ client, reportingController: "ramet.dev/bench", reportingInstance: "bench" }),

@@ -27,6 +27,8 @@ export interface ClusterOptions {
   encryptionSecret?: RunControllersOptions["encryptionSecret"];
   /** @default the controllers' default */
   keyRotation?: RunControllersOptions["keyRotation"];
+  /** The cell image of the controllers; read at each start. @default one name */
+  cellImage?: string;
   /** Store of the checkpoints. @default a directory */
   store?: CheckpointStore;
   /** Backends other than `cell`; read at each start of the controllers. @default none */
@@ -102,7 +104,7 @@ export async function openCluster(options: ClusterOptions): Promise<Cluster> {
     const ended = runControllers({
       client: own,
       store: options.store ?? directoryStore({ root: storePath }),
-      cellImage: "ramet.dev/cell:test",
+      cellImage: options.cellImage ?? "ramet.dev/cell:test",
       installCrds: true,
       ...(egress && { egress }),
       ...(options.encryptionSecret !== undefined && { encryptionSecret: options.encryptionSecret }),

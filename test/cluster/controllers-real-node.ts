@@ -2,6 +2,7 @@ import { join } from "node:path";
 import { systemClock } from "../../src/base/clock.ts";
 import { silentLog, type Log } from "../../src/base/log.ts";
 import { openPki } from "../../src/local/control-plane/pki.ts";
+import type { CellTools } from "../../src/local/node/cell-environment.ts";
 import { localNodeName, runLocalNode } from "../../src/local/node/run-node.ts";
 import { acquireTools } from "../../src/local/tools/acquire-tools.ts";
 import { builtPrograms } from "../setup/built-package.ts";
@@ -13,6 +14,8 @@ export interface RealNodeOptions {
   commands?: Record<string, string[]>;
   /** Additional environment of every cell. */
   environment?: Record<string, string>;
+  /** The cell images whose programs are not Ramet's own. @default none */
+  cells?: Readonly<Record<string, Partial<CellTools>>>;
   log?: Log;
 }
 
@@ -20,6 +23,7 @@ export interface RealNodeOptions {
 export function realNode({
   commands = {},
   environment = {},
+  cells = {},
   log = silentLog,
 }: RealNodeOptions = {}): ClusterOptions["startNode"] {
   return async ({ client, controlPlane, directory, signal }) => {
@@ -27,6 +31,7 @@ export function realNode({
     const rootPath = await pythonRootPath();
     const pki = await openPki(join(controlPlane.dir, "pki"), () => systemClock.now());
     const serving = pki.issue({ commonName: localNodeName, use: "server", hosts: ["127.0.0.1"] });
+    const own = { runsc: tools.runsc, guest: tools["ramet-guest"], link: tools["ramet-link"] };
     const ready = Promise.withResolvers<undefined>();
     const stopped = runLocalNode(
       {
@@ -40,8 +45,9 @@ export function realNode({
               config: { entrypoint: [], cmd: commands[name] ?? [], env: ["FROM_IMAGE=yes"], workingDir: "/usr" },
             }),
         },
-        tools: { runsc: tools.runsc, guest: tools["ramet-guest"], link: tools["ramet-link"] },
+        tools: own,
         cell: [...builtPrograms.cell],
+        earlierCells: (image) => cells[image] && { tools: { ...own, ...cells[image] }, cell: [...builtPrograms.cell] },
         environment: { PATH: process.env["PATH"] ?? "", HOME: directory, NODE_NO_WARNINGS: "1", ...environment },
         view: { hidden: [directory], shared: [], store: join(directory, "store") },
         serving: { ca: pki.ca, ...serving },

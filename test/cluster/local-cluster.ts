@@ -2,12 +2,15 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Agent, fetch } from "undici";
+import { engineId } from "../../src/api/cell/engine-id.ts";
 import { systemClock } from "../../src/base/clock.ts";
+import { engineBuild } from "../../src/cell/sandbox/engine.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
 import { connectionFromKubeconfig } from "../../src/kube/kubeconfig.ts";
 import type { KubeObject } from "../../src/kube/object.ts";
 import { coreResources, type ResourceRef } from "../../src/kube/resource-ref.ts";
 import { clusterDirectory, type ClusterDirectory } from "../../src/local/cluster-directory.ts";
+import { type ClusterSetting, localCellImage } from "../../src/local/cluster-setting.ts";
 import { readStatus } from "../../src/local/cluster-status.ts";
 import { stopCluster } from "../../src/local/down.ts";
 import { NodePod } from "../../src/local/node/pod.ts";
@@ -38,11 +41,18 @@ export class TestCluster {
     return { ...process.env, XDG_DATA_HOME: this.#home, ...own };
   }
 
-  /** @param program the command of the cluster's parts */
-  async up(program: readonly string[] = builtPrograms.part): Promise<UpResult> {
+  /**
+   * @param program the command of the cluster's parts
+   * @param tools programs instead of Ramet's own
+   */
+  async up(
+    program: readonly string[] = builtPrograms.part,
+    tools: Partial<ClusterSetting["tools"]> = {},
+  ): Promise<UpResult> {
     const signal = AbortSignal.timeout(180_000);
     const prepared = await prepareCluster({ name: "test", clock: systemClock, signal, progress: () => undefined });
-    const setting = { ...prepared, program: [...program], cell: [...builtPrograms.cell] };
+    const own = { ...prepared, program: [...program], cell: [...builtPrograms.cell] };
+    const setting = Object.keys(tools).length === 0 ? own : await withTools(own, { ...own.tools, ...tools });
     const { environment } = this;
     return startCluster({ directory: this.directory, setting, clock: systemClock, signal, environment });
   }
@@ -172,3 +182,8 @@ export class TestCluster {
 }
 
 const sandboxes = { group: "agents.kruise.io", version: "v1alpha1", plural: "sandboxes", namespaced: true };
+
+async function withTools(setting: ClusterSetting, tools: ClusterSetting["tools"]): Promise<ClusterSetting> {
+  const cellEngine = engineId(await engineBuild({ runsc: tools.runsc, guest: tools["ramet-guest"] }));
+  return { ...setting, tools, cellEngine, cellImage: localCellImage(cellEngine) };
+}

@@ -1,5 +1,6 @@
 import * as z from "zod";
 import { Contents } from "../schema/metadata.ts";
+import { EngineBuild } from "./engine.ts";
 import { Digest, Grant } from "./grant.ts";
 
 /** The cell's one HTTP port. */
@@ -150,16 +151,6 @@ export const cellPhases = [
   "stopped",
   "failed",
 ] as const;
-
-export const EngineBuild = z.object({
-  /** From `runsc --version`. */
-  version: z.string().min(1),
-  /** As in Go: `amd64`, `arm64`. */
-  architecture: z.string().min(1),
-  /** The digest of the guest's program. A sandbox's memory image refers to the program's text and does not contain it. */
-  guest: Digest,
-});
-export type EngineBuild = z.infer<typeof EngineBuild>;
 
 export const CellState = z.object({
   phase: z.enum(cellPhases),

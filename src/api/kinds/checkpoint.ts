@@ -75,8 +75,17 @@ export const consistencies = ["crash", "quiesced", "atomic"] as const;
 const Needs = z.object({
   architecture: z.string(),
   engine: z.string().describe("The gVisor build that captured it."),
+  engineId: z
+    .string()
+    .optional()
+    .describe("The engine that memory needs: an id of the gVisor build and the guest build together."),
+  guest: z.string().optional().describe("The digest of the guest that memory needs."),
   platform: z.string().describe("The gVisor platform."),
-  cpuFeatures: z.array(z.string()).meta({ "x-kubernetes-list-type": "atomic" }).optional(),
+  cpuFeatures: z
+    .array(z.string())
+    .meta({ "x-kubernetes-list-type": "atomic" })
+    .optional()
+    .describe("The CPU features that memory needs, as gVisor names them."),
 });
 
 /** What one part of a checkpoint contains: memory and files, or volumes. */
@@ -123,6 +132,7 @@ export const RametCheckpointStatus = z.object({
     .optional()
     .describe("The Secrets of the namespace whose values the captured memory or files can contain."),
   consistency: z.enum(consistencies).optional(),
+  engine: z.string().optional().describe("The engine that the memory needs. Absent without memory."),
   needs: Needs.optional().describe("What a node must have for a restore."),
   phases: z.record(z.string(), z.number()).optional().describe("Milliseconds by phase, in order."),
 });
@@ -151,6 +161,7 @@ export const checkpointKind = defineKind({
   columns: [
     { name: "Status", type: "string", jsonPath: ".status.phase" },
     { name: "Age", type: "date", jsonPath: ".metadata.creationTimestamp" },
+    { name: "Engine", type: "string", jsonPath: ".status.ramet.engine", priority: 1 },
   ],
 });
 export const Checkpoint = checkpointKind.object;

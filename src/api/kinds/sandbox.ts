@@ -113,6 +113,7 @@ const RametSandboxStatus = z.object({
     .string()
     .optional()
     .describe("The public key with which the Pod's cell proves itself. Absent: the cell is of a version without one."),
+  engine: z.string().optional().describe("The engine that runs the sandbox: its gVisor build and guest build."),
   restoredFrom: z
     .string()
     .optional()
@@ -172,6 +173,7 @@ export const sandboxKind = defineKind({
     { name: "pause_time", type: "string", jsonPath: ".spec.pauseTime" },
     { name: "RecycledCount", type: "integer", jsonPath: ".status.recycledCount" },
     { name: "Message", type: "string", jsonPath: ".status.message" },
+    { name: "Engine", type: "string", jsonPath: ".status.ramet.engine", priority: 1 },
   ],
 });
 export const Sandbox = sandboxKind.object;

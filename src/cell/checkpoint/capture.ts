@@ -1,5 +1,6 @@
 import { setImmediate as immediate } from "node:timers/promises";
-import type { CheckpointRequest, CheckpointResult, EngineBuild } from "../../api/cell/cell-api.ts";
+import type { CheckpointRequest, CheckpointResult } from "../../api/cell/cell-api.ts";
+import type { EngineBuild } from "../../api/cell/engine.ts";
 import type { Clock } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
 import { type ManifestDraft, stagedBytes } from "../../store/manifest.ts";
@@ -16,6 +17,7 @@ export interface CaptureSubject {
   guest: GuestControl;
   setting: CellSetting;
   clock: Clock;
+  /** The engine, with the CPU features that the sandbox can use. */
   build: () => Promise<EngineBuild>;
   /** @see GuestIdentity.generation */
   generation: () => number | undefined;

@@ -44,3 +44,14 @@ it("rejects the memory of another guest, whose program text it refers to", () =>
 it("accepts files from any build", () => {
   expect(unmetNeed(files, { ...own, version: "20261001.0" })).toBeUndefined();
 });
+
+it("names the CPU features that the node lacks, and compares nothing that is unknown", () => {
+  const needing = { ...memory, engine: { ...engine, cpuFeatures: ["sse2", "avx2", "avx512f"] } };
+  expect(unmetNeed(needing, { ...own, cpuFeatures: ["sse2"] })?.message).toBe(
+    "restoring checkpoint c-1 failed: it needs the CPU features avx2, avx512f, which the node's CPU does not have",
+  );
+  expect(unmetNeed(needing, { ...own, cpuFeatures: ["sse2", "avx2", "avx512f", "amx"] })).toBeUndefined();
+  expect(unmetNeed(needing, own)).toBeUndefined();
+  expect(unmetNeed(memory, { ...own, cpuFeatures: ["sse2"] })).toBeUndefined();
+  expect(unmetNeed({ ...files, engine: needing.engine }, { ...own, cpuFeatures: ["sse2"] })).toBeUndefined();
+});

@@ -1,4 +1,6 @@
-import type { CellState, EngineBuild, RestoreRequest } from "../../api/cell/cell-api.ts";
+import type { CellState, RestoreRequest } from "../../api/cell/cell-api.ts";
+import type { EngineBuild } from "../../api/cell/engine.ts";
+import { missingFeatures } from "../../api/cell/engine-id.ts";
 import { RametError } from "../../base/errors.ts";
 import { type Manifest, sizeOf } from "../../store/manifest.ts";
 import { openForRead } from "../../store/open.ts";
@@ -11,6 +13,8 @@ export interface RestoreSource {
   memory: CellState["memory"];
   /** How many identities its memory has had, if recorded. 0 if only files are restored. */
   generation: number | undefined;
+  /** The CPU features that its memory keeps using, also on a CPU that has more. Undefined if only files are restored. */
+  cpuFeatures: string[] | undefined;
   /** Closes the checkpoint. Call it when gVisor has opened its files. Files that cannot be removed are left to the sweep. */
   release(): void;
 }
@@ -48,10 +52,22 @@ export async function openRestoreSource(
     throw unmet;
   }
   if (!contents.includes("memory"))
-    return { origin: { filesystemTar: `${imagePath}/filesystem.tar` }, memory: undefined, generation: 0, release };
+    return {
+      origin: { filesystemTar: `${imagePath}/filesystem.tar` },
+      memory: undefined,
+      generation: 0,
+      cpuFeatures: undefined,
+      release,
+    };
   const background = sizeOf(manifest) > foregroundBytes;
-  const { generation } = manifest;
-  return { origin: { imagePath, background }, memory: background ? "loading" : "loaded", generation, release };
+  const { generation, engine } = manifest;
+  return {
+    origin: { imagePath, background },
+    memory: background ? "loading" : "loaded",
+    generation,
+    cpuFeatures: engine.cpuFeatures,
+    release,
+  };
 }
 
 type Needing = Pick<Manifest, "checkpointId" | "contents" | "engine">;
@@ -81,6 +97,14 @@ export function unmetNeed({ checkpointId, contents, engine }: Needing, own: Engi
       `guest ${short(engine.guest)}`,
       `but the cell has ${short(own.guest)}`,
       "Run the release of Ramet that captured it, or capture it again with this one; a checkpoint of [filesystem] alone works with any build",
+    );
+  }
+  const missing = contents.includes("memory") ? missingFeatures(engine.cpuFeatures, own.cpuFeatures) : [];
+  if (missing.length > 0) {
+    return unmet(
+      `the CPU feature${missing.length > 1 ? "s" : ""} ${missing.join(", ")}`,
+      `which the node's CPU does not have`,
+      "Schedule the clone on a node with a CPU like that of the node that captured it, or capture it again on this one; a checkpoint of [filesystem] alone works on any CPU",
     );
   }
   return undefined;

@@ -1,4 +1,4 @@
-import type { EngineBuild } from "../../api/cell/cell-api.ts";
+import type { EngineBuild } from "../../api/cell/engine.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { GuestIdentity } from "../sandbox/guest-identity.ts";
 import type { SandboxEnvironment } from "../sandbox/sandbox-environment.ts";
@@ -16,6 +16,8 @@ export interface CellCore {
   report: (message: string, detail?: Record<string, unknown>) => void;
   /** Returns the build of gVisor and guest. It is determined once and recorded in the state. */
   engineBuild: () => Promise<EngineBuild>;
+  /** Records the CPU features of the memory that was restored: a later checkpoint of it needs those, not those of this CPU. */
+  setMemoryFeatures: (features: readonly string[] | undefined) => void;
   /** Moves the cell to `failed`, unless it is stopping or has failed already. */
   fail: (error: unknown) => void;
   /** Called when the entrypoint of the current sandbox has exited. */

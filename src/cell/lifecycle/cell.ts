@@ -5,12 +5,12 @@ import type {
   CheckpointResult,
   EgressPolicy,
   EgressReport,
-  EngineBuild,
   Identity,
   RestoreInPlaceCall,
   RestoreRequest,
   RestoreResult,
 } from "../../api/cell/cell-api.ts";
+import type { EngineBuild } from "../../api/cell/engine.ts";
 import type { Clock } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
 import { PhaseClock } from "../../base/phases.ts";
@@ -49,6 +49,8 @@ export class Cell {
   readonly #environment: SandboxEnvironment;
   #prepared: Promise<void> | undefined;
   #build: Promise<EngineBuild> | undefined;
+  /** Undefined: the sandbox was booted here, or its record has no features. */
+  #memoryFeatures: readonly string[] | undefined;
   #restored: { checkpointId: string; result: Promise<RestoreResult> } | undefined;
   readonly #lastBoot = new LastOperation<CellState>();
   readonly #lastRestoreInPlace = new LastOperation<RestoreResult>();
@@ -85,6 +87,9 @@ export class Cell {
       environment: this.#environment,
       report,
       engineBuild: () => this.#engineBuild(),
+      setMemoryFeatures: (features) => {
+        this.#memoryFeatures = features;
+      },
       fail: (error) => {
         this.#fail(error);
       },
@@ -200,8 +205,8 @@ export class Cell {
   async #prepare(): Promise<void> {
     const { start } = this.#setting.config;
     try {
-      // A restore needs the build, and the network takes longer.
-      if (start === "wait") this.#engineBuild().catch(() => undefined);
+      // The network takes longer.
+      this.#engineBuild().catch(() => undefined);
       await this.#environment.prepare();
       this.#states.set({ phase: start === "wait" ? "waiting" : "booting" });
       if (start === "boot") await this.#environment.start("image");
@@ -241,7 +246,7 @@ export class Cell {
         guest: this.#environment.guest(),
         setting: this.#setting,
         clock: this.#core.clock,
-        build: () => this.#engineBuild(),
+        build: () => this.#engineOfMemory(),
         generation: () => this.#identity.generation,
       });
       if (!request.keepRunning) this.#states.set({ phase: "paused", ready: false });
@@ -277,6 +282,11 @@ export class Cell {
   #requireIdle(what: string): void {
     if (this.#terminating !== undefined) throw new RametError("SandboxNotReady", `${what}: ${this.#terminating}`);
     this.#states.requireIdle(what);
+  }
+
+  async #engineOfMemory(): Promise<EngineBuild> {
+    const build = await this.#engineBuild();
+    return this.#memoryFeatures === undefined ? build : { ...build, cpuFeatures: [...this.#memoryFeatures] };
   }
 
   #engineBuild(): Promise<EngineBuild> {

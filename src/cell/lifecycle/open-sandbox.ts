@@ -37,8 +37,8 @@ export async function openSandbox(
   clock.schedule(removeReplacedMilliseconds, () => {
     removeReplaced(core);
   });
-  // The next checkpoint needs the build.
-  core.engineBuild().catch(() => undefined);
+  // The answer has the engine, which was determined while the sandbox started. The next checkpoint needs it too.
+  await core.engineBuild().catch(() => undefined);
   return states.set({ phase: "running", ready: true, generation });
 }
 

@@ -84,6 +84,7 @@ async function openClone(
   { source, phases }: Restoring,
 ): Promise<RestoreResult> {
   if (source.memory !== undefined) core.states.set({ memory: source.memory });
+  core.setMemoryFeatures(source.cpuFeatures);
   const state = await openSandbox(core, { identity, clone: true, before: source.generation }, phases);
   return { state, phases: phases.phases };
 }

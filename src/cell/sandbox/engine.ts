@@ -3,7 +3,7 @@ import { appendFile, mkdir, readFile, rm, symlink, writeFile } from "node:fs/pro
 import { join } from "node:path";
 import { arch } from "node:process";
 import type { Readable } from "node:stream";
-import type { EngineBuild } from "../../api/cell/cell-api.ts";
+import type { EngineBuild } from "../../api/cell/engine.ts";
 import { RametError } from "../../base/errors.ts";
 import { type ProgramResult, runProgram } from "../../base/run-program.ts";
 import { spaceHint, scratchHint } from "../../store/store-error.ts";
@@ -290,10 +290,14 @@ export const engineFlags = [
 
 const timeoutMilliseconds = 20_000;
 
-/** Returns the versions of gVisor and of the guest. Only the same builds can restore a checkpoint's memory. */
+/**
+ * Returns the versions of gVisor and of the guest, and the features of the CPU. Only the same builds can restore a checkpoint's
+ * memory, on a CPU with at least the same features.
+ */
 export async function engineBuild({ runsc, guest }: Pick<CellPaths, "runsc" | "guest">): Promise<EngineBuild> {
-  const [{ code, stdout, stderr }, bytes] = await Promise.all([
+  const [{ code, stdout, stderr }, features, bytes] = await Promise.all([
     runProgram({ program: runsc, args: ["--version"], timeoutMilliseconds }),
+    runProgram({ program: runsc, args: ["cpu-features"], timeoutMilliseconds }),
     readFile(guest),
   ]);
   const version = /runsc version (\S+)/.exec(stdout)?.[1];
@@ -304,5 +308,11 @@ export async function engineBuild({ runsc, guest }: Pick<CellPaths, "runsc" | "g
     );
   }
   const digest = `sha256:${createHash("sha256").update(bytes).digest("hex")}`;
-  return { version, architecture: arch === "x64" ? "amd64" : arch, guest: digest };
+  const cpuFeatures = features.code === 0 ? features.stdout.trim().split(",").filter(Boolean) : [];
+  return {
+    version,
+    architecture: arch === "x64" ? "amd64" : arch,
+    guest: digest,
+    ...(cpuFeatures.length > 0 && { cpuFeatures }),
+  };
 }

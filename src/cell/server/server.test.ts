@@ -21,14 +21,17 @@ const mebibyte = 1024 * 1024;
 
 let server: Server;
 let sockets: Socket[];
+let reported: unknown[];
 
 beforeEach(async () => {
   sockets = [];
+  reported = [];
   server = cellServer({
     cell: cell as unknown as Cell,
     verifier: tokenVerifier(key, sandboxUid),
     prover: cellProver(sandboxUid),
     logPath: "/nonexistent",
+    report: (_, { fields }) => reported.push(fields),
   });
   server.listen(0, "127.0.0.1");
   await once(server, "listening");
@@ -57,6 +60,21 @@ it("rejects a body that the token was not signed for", async () => {
   const body = JSON.stringify({ identity: { sandboxId: "a--b", hostname: "b", accessToken: "t", environment: {} } });
   expect(await call(body, body)).toContain(" 200 ");
   expect(await call(body, `${body} `)).toContain(" 403 ");
+});
+
+it("ignores and logs unknown fields of a later controller, but not in a grant or a policy", async () => {
+  const call = async (operation: string, body: object): Promise<string> => {
+    const text = JSON.stringify(body);
+    const head = `POST /v1/${operation} HTTP/1.1\r\nHost: x\r\nContent-Length: ${text.length}\r\n`;
+    return statusLine(`${head}Authorization: ${await token(operation, text)}\r\n\r\n${text}`);
+  };
+  const identity = { sandboxId: "a--b", hostname: "b", accessToken: "t", environment: {}, locale: "C" };
+  expect(await call("boot", { identity, priority: 1 })).toContain(" 200 ");
+  expect(reported).toEqual([["identity.locale", "priority"]]);
+  expect(await call("egress", { policy: { default: "deny", exceptAtNight: true } })).toContain(" 400 ");
+  const grant = { driver: "directory", access: "read", namespace: "n", checkpointId: "c", expiresAt: 1, path: "/" };
+  const restore = { identity, contents: ["memory", "filesystem"], grant: { ...grant, sealed: true } };
+  expect(await call("restore", restore)).toContain(" 400 ");
 });
 
 it("answers a controller and the kubelet while strangers hold connections", async () => {

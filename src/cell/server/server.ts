@@ -15,6 +15,7 @@ import {
 } from "../../api/cell/cell-api.ts";
 import { RametError } from "../../base/errors.ts";
 import { readBody, statusOf } from "../../base/http.ts";
+import { tolerantParse } from "../../base/tolerant-parse.ts";
 import { type CellProver, proofHeaders, proofPath } from "../client/cell-proof.ts";
 import type { Cell } from "../lifecycle/cell.ts";
 import { reports } from "./reports.ts";
@@ -26,6 +27,8 @@ export interface CellServerOptions {
   verifier: TokenVerifier;
   prover: CellProver;
   logPath: string;
+  /** Writes a line to the cell's own log. @default nothing is written */
+  report?: (message: string, detail: Record<string, unknown>) => void;
 }
 
 interface Call {
@@ -77,7 +80,8 @@ export function cellServer(options: CellServerOptions): Server {
 }
 
 /** Handlers by method and operation. The operation is the last part of the path, and is named in the token. */
-function routes({ cell, logPath, verifier }: CellServerOptions): Record<string, (call: Call) => unknown> {
+function routes({ cell, logPath, verifier, report }: CellServerOptions): Record<string, (call: Call) => unknown> {
+  const parsed = <T extends z.ZodType>(schema: T, body: Buffer): z.infer<T> => parseBody(schema, body, report);
   return {
     "GET state": () => cell.state,
     "GET loaded": () => cell.untilLoaded(),
@@ -200,9 +204,15 @@ function streamStates(cell: Cell, response: ServerResponse): void {
   response.on("close", stop);
 }
 
-function parsed<T extends z.ZodType>(schema: T, body: Buffer): z.infer<T> {
+/** Below these fields of a body an unknown field is refused: without it, the sandbox or its data would be less protected. */
+const closedFields = ["policy", "keys", "grant"];
+
+/** A controller of a later release may send fields that this cell does not know (docs/decisions/0021-older-cells.md). */
+function parseBody<T extends z.ZodType>(schema: T, body: Buffer, report: CellServerOptions["report"]): z.infer<T> {
   try {
-    return schema.parse(JSON.parse(body.toString("utf8")));
+    const { value, ignored } = tolerantParse(schema, JSON.parse(body.toString("utf8")), closedFields);
+    if (ignored.length > 0) report?.("ignored unknown fields of a call", { fields: ignored });
+    return value;
   } catch (error) {
     const why = error instanceof z.ZodError ? z.prettifyError(error) : "not JSON";
     throw new RametError("InvalidArgument", `cell: invalid request body: ${why}`, { cause: error });

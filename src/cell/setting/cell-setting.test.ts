@@ -33,6 +33,14 @@ it("prefers the container's variables to the image's, also those that the kubele
   expect(container).toMatchObject({ command: ["run", "$(FROM_SECRET)"], args: ["secret"], workingDir: "/srv" });
 });
 
+it("ignores and names fields of a later release, but not below the fields that protect the sandbox", () => {
+  const setting = (more: object) => cellSetting({ RAMET_CELL: JSON.stringify({ ...config({ gpus: 1 }), ...more }) });
+  expect(setting({ later: { a: 1 } }).ignored).toEqual(["container.resources.gpus", "later"]);
+  expect(setting({ later: 1 }).config).not.toHaveProperty("later");
+  expect(() => setting({ egress: { default: "deny", exceptAtNight: true } })).toThrow("exceptAtNight");
+  expect(() => setting({ v: 2, later: 1 })).toThrow("expected 1");
+});
+
 function config(resources: object, fields: object = {}): object {
   return {
     v: 1,

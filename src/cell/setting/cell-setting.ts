@@ -1,7 +1,9 @@
 import * as z from "zod";
-import { CellConfig, EngineBuild, type ContainerSpec } from "../../api/cell/cell-api.ts";
+import { CellConfig, type ContainerSpec } from "../../api/cell/cell-api.ts";
 import { environmentPrefix } from "../../api/cell/container-spec.ts";
+import { EngineBuild } from "../../api/cell/engine.ts";
 import { RametError } from "../../base/errors.ts";
+import { tolerantParse } from "../../base/tolerant-parse.ts";
 
 /** The image's configuration of its first process. It applies to fields that the Pod's container leaves out. */
 export const ImageConfig = z.object({
@@ -32,6 +34,8 @@ export interface CellPaths {
 export interface CellSetting {
   /** `config.container` is the container as in the Pod. It is recorded with a checkpoint and compared with templates. */
   config: CellConfig;
+  /** The fields of `RAMET_CELL` that this cell does not know, because the controller is of a later release. */
+  ignored: string[];
   /** The container that runs: the Pod's container, completed with the values of the image and of the kubelet. */
   container: ContainerSpec;
   image: ImageConfig;
@@ -52,10 +56,11 @@ export interface CellSetting {
  * that declares none, from the local node: `RAMET_DEFAULT_MEMORY_BYTES`, `RAMET_DEFAULT_CPU_MILLIS`.
  */
 export function cellSetting(environment: NodeJS.ProcessEnv): CellSetting {
-  const config = parse("RAMET_CELL", CellConfig, environment["RAMET_CELL"]);
+  const { value: config, ignored } = parseConfig(environment["RAMET_CELL"]);
   const image = parse("RAMET_IMAGE_CONFIG", ImageConfig, environment["RAMET_IMAGE_CONFIG"] ?? "{}");
   return {
     config: { ...config, rootPath: environment["RAMET_ROOT_PATH"] ?? config.rootPath },
+    ignored,
     container: withDefaultLimits(withImage(withResolved(config.container, environment), image), environment),
     image,
     listen: environment["RAMET_CELL_LISTEN"] ?? "0.0.0.0",
@@ -133,11 +138,23 @@ function withDefaultLimits(container: ContainerSpec, environment: NodeJS.Process
 
 const PositiveInt = z.number().int().positive();
 
+/** Below these fields an unknown field is refused: without it, the sandbox would be less protected. */
+const closedFields = ["egress", "keySets"];
+
+/** A controller of a later release starts this cell for memory of its engine (docs/decisions/0021-older-cells.md). */
+function parseConfig(text: string | undefined): { value: CellConfig; ignored: string[] } {
+  return parsed("RAMET_CELL", text, (value) => tolerantParse(CellConfig, value, closedFields));
+}
+
 function parse<T extends z.ZodType>(variable: string, schema: T, text: string | undefined): z.infer<T> {
+  return parsed(variable, text, (value) => schema.parse(value));
+}
+
+function parsed<T>(variable: string, text: string | undefined, read: (value: unknown) => T): T {
   if (text === undefined)
     throw new RametError("InvalidArgument", `cell: the environment variable ${variable} is not set`);
   try {
-    return schema.parse(JSON.parse(text));
+    return read(JSON.parse(text));
   } catch (error) {
     const why = error instanceof z.ZodError ? z.prettifyError(error) : String(error);
     throw new RametError("InvalidArgument", `cell: invalid environment variable ${variable}: ${why}`, { cause: error });

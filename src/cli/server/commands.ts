@@ -1,7 +1,9 @@
 import { Option, type Command } from "commander";
 import {
+  collectEarlierImage,
   collectNetwork,
   collectRange,
+  engineOption,
   portNumber,
   storeAddresses,
   wholeNumber,
@@ -67,6 +69,12 @@ function controllerCommand(program: Command, act: Act): void {
     .option("--store <address>", `the address of the store, instead of a directory: ${storeAddresses}`)
     .option("--encryption-secret <name>", "encrypt checkpoints with the key in this Secret of ramet-system")
     .requiredOption("--cell-image <image>", "the image that contains the cell, gVisor, guest and link")
+    .option("--cell-engine <id>", "the engine of that image (default: its cells report it)", engineOption)
+    .option(
+      "--earlier-cell-image <engine=image...>",
+      "images of earlier engines, besides those that the cluster remembers",
+      collectEarlierImage,
+    )
     .option("--install-crds", "install or update the CRDs first")
     .option("--leader-elect", "elect a leader: of several replicas, one works")
     .option("--dns-upstream <ip...>", "the resolvers for sandboxes' DNS queries (default: the Pod's resolvers)")

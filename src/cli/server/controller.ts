@@ -34,6 +34,8 @@ export interface ControllerOptions extends Pick<ClusterOptions, "kubeconfig" | "
   verifyRestores?: boolean;
   encryptionSecret?: string;
   cellImage: string;
+  cellEngine?: string;
+  earlierCellImage?: [engine: string, image: string][];
   cellSeccompProfile?: string;
   cellUserNamespaces?: CellUserNamespaces;
   installCrds?: boolean;
@@ -75,9 +77,7 @@ export async function runController(io: Io, options: ControllerOptions): Promise
       runControllers({
         client,
         store,
-        cellImage: options.cellImage,
-        ...(options.cellSeccompProfile !== undefined && { cellSeccompProfile: options.cellSeccompProfile }),
-        ...(options.cellUserNamespaces && { cellUserNamespaces: options.cellUserNamespaces }),
+        ...cellOptions(options),
         dns: { ...(dnsUpstream && { upstreams: dnsUpstream }), ...(clusterDomain !== undefined && { clusterDomain }) },
         ...(clusterRange === undefined ? {} : { clusterRanges: clusterRange }),
         egress: parseRuntimeEgress(egressOf(options), egressFlagNames),
@@ -106,6 +106,22 @@ export async function runController(io: Io, options: ControllerOptions): Promise
     await health?.close();
     await client.close();
   }
+}
+
+function cellOptions({
+  cellImage,
+  cellEngine,
+  earlierCellImage,
+  cellSeccompProfile,
+  cellUserNamespaces,
+}: ControllerOptions) {
+  return {
+    cellImage,
+    ...(cellEngine !== undefined && { cellEngine }),
+    ...(earlierCellImage && { earlierCellImages: new Map(earlierCellImage) }),
+    ...(cellSeccompProfile !== undefined && { cellSeccompProfile }),
+    ...(cellUserNamespaces && { cellUserNamespaces }),
+  };
 }
 
 function storeOf({ storeDirectory, store, verifyRestores = false }: ControllerOptions): Promise<CheckpointStore> {

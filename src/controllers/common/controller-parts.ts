@@ -13,6 +13,7 @@ import type { EventRecorder } from "../../kube/events.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import type { OwnWrites } from "../../kube/own-writes.ts";
 import type { Cache } from "./cache.ts";
+import type { Engines } from "./engines.ts";
 import type { NamespaceQuotas } from "./namespace-quotas.ts";
 import type { Informers } from "./resources.ts";
 
@@ -26,12 +27,14 @@ export interface ControllerParts {
   /** Seals the variables that Sandboxes carry. */
   seal: RequestSeal;
   /** Options of every Pod that is created. */
-  podOptions: Omit<CellPodOptions, "start" | "egress" | "userNamespace" | PodKey> & {
+  podOptions: Omit<CellPodOptions, "cellImage" | "start" | "egress" | "userNamespace" | PodKey> & {
     /** Decides for each Pod. @default what the template says */
     userNamespaceFor?: (template: PodTemplateSpec) => boolean;
     /** The rules that no sandbox can exceed. */
     egress?: RuntimeEgress["rules"];
   };
+  /** The cell images, by the engine that they have. */
+  engines: Engines;
   /** The keys of every Pod that is created now. A rotation changes them. */
   podKeys: () => Pick<CellPodOptions, PodKey>;
   quotas: NamespaceQuotas;

@@ -13,6 +13,7 @@ import { partsOf } from "../../backends/checkpoint-record.ts";
 import { RametError } from "../../base/errors.ts";
 import type { Cache } from "./cache.ts";
 import type { ControllerParts } from "./controller-parts.ts";
+import type { Engines } from "./engines.ts";
 import type { Informers } from "./resources.ts";
 
 /** Where a sandbox's contents come from. */
@@ -23,7 +24,7 @@ export type Origin =
   /** `isNamed`: the reference is a named snapshot, which may mean another checkpoint later. */
   | { kind: "checkpoint"; source: RestoreSource; isNamed?: boolean };
 
-type Known = Pick<ControllerParts, "cache" | "informers" | "backends">;
+type Known = Pick<ControllerParts, "cache" | "informers" | "backends" | "engines">;
 
 /** The checkpoint of a reference. `origin` reports whether a sandbox with a given template can start from it. */
 export interface FoundOrigin {
@@ -52,7 +53,7 @@ export async function originOfText(
     if (checkpoint !== undefined) {
       return {
         checkpoint,
-        origin: (template) => named(originFrom(checkpoint, template, dependencies.backends), isNamed),
+        origin: (template) => named(originFrom(checkpoint, template, dependencies), isNamed),
       };
     }
     const namesake = dependencies.cache.checkpoint(`${namespace}/${id}`);
@@ -136,7 +137,7 @@ function asName(text: string): SnapshotReference | undefined {
 export function originFrom(
   checkpoint: Checkpoint,
   template: PodTemplateSpec | undefined,
-  backends: Pick<Backends, "forParts">,
+  installed: Installed,
 ): Origin {
   const { metadata, status } = checkpoint;
   const checkpointId = status?.checkpointId ?? "";
@@ -150,15 +151,26 @@ export function originFrom(
   if (parts === undefined) return impossible(unrecorded(checkpointId));
   const mismatch = captured && template && templateDifference(captured, restoreSpec(template));
   if (mismatch !== undefined) return impossible(mismatched(checkpointId, describeDifference(mismatch)));
-  const missing = missingBackend(parts, backends);
+  const missing = missingPart(parts, checkpointId, installed);
   if (missing !== undefined) return impossible(missing);
   return { kind: "checkpoint", source: { name: { namespace: metadata.namespace, checkpointId }, parts } };
 }
 
-function missingBackend(parts: RestoreSource["parts"], backends: Pick<Backends, "forParts">): RametError | undefined {
+/** The backends and the cell images of this installation. */
+interface Installed {
+  backends: Pick<Backends, "forParts">;
+  engines: Pick<Engines, "problemOf">;
+}
+
+/** The backend or the engine that is needed and not installed. */
+function missingPart(
+  parts: RestoreSource["parts"],
+  checkpointId: string,
+  { backends, engines }: Installed,
+): RametError | undefined {
   try {
     backends.forParts(parts);
-    return undefined;
+    return engines.problemOf(parts, checkpointId);
   } catch (error) {
     return RametError.from(error);
   }

@@ -52,6 +52,8 @@ function rejectedEgress({ status }: Sandbox): string | undefined {
 
 function rejectedByCell(sandbox: Sandbox): string | undefined {
   if (rollbackRequest(sandbox) === undefined || isRollbackPending(sandbox)) return undefined;
+  // Memory of another engine is restored in another Pod.
+  if (sandbox.status?.phase === "Resuming") return undefined;
   const rolledBack = findCondition(sandbox.status?.conditions, "RolledBack");
   return rolledBack?.status === "False" ? `restoring the checkpoint failed: ${rolledBack.message}` : undefined;
 }

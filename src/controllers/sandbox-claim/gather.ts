@@ -136,11 +136,11 @@ async function problemOf(claim: SandboxClaim, dependencies: ClaimDependencies): 
 /** Checked before the claim: a claimed sandbox that cannot be restored in place would be lost to its set. */
 async function originProblem(
   claim: SandboxClaim,
-  { cache, informers, backends, claimParts }: ClaimDependencies,
+  { cache, informers, backends, engines, claimParts }: ClaimDependencies,
 ): Promise<ClaimState["problem"]> {
   const { namespace, set, restoreFrom } = claimRequest(claim);
   if (restoreFrom === undefined) return undefined;
-  const { origin } = await originOfText(namespace, () => restoreFrom, { cache, informers, backends });
+  const { origin } = await originOfText(namespace, () => restoreFrom, { cache, informers, backends, engines });
   const model = await claimParts.model({ namespace, name: set });
   const template = model && resolveTemplate(model, cache);
   const verdict = origin(template === undefined || "problem" in template ? undefined : template.template);

@@ -62,6 +62,7 @@ export type ClaimControllerParts = Pick<
   | "informers"
   | "cache"
   | "backends"
+  | "engines"
   | "podOptions"
   | "seal"
   | "sandboxWrites"

@@ -8,6 +8,7 @@ import { RametError } from "../../base/errors.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import { controllerOf, type KubeManifest } from "../../kube/object.ts";
 import { coreResources } from "../../kube/resource-ref.ts";
+import { neededEngine } from "../common/engines.ts";
 import { addFinalizer, removeFinalizer } from "../common/finalizer.ts";
 import { pauseCheckpoint } from "../common/pause-checkpoint.ts";
 import type { ResolvedTemplate } from "../common/resolve-template.ts";
@@ -79,8 +80,8 @@ function specOf({ template, volumeClaims }: ResolvedTemplate): object {
 
 async function createPod(
   sandbox: Sandbox,
-  { template: { template, volumeClaims }, start, egress }: Extract<SandboxAction, { do: "createPod" }>,
-  { client, informers, namespaces, podOptions, podKeys, newPods, clock }: SandboxDependencies,
+  { template: { template, volumeClaims }, start, source, egress }: Extract<SandboxAction, { do: "createPod" }>,
+  { client, informers, namespaces, engines, podOptions, podKeys, newPods, clock }: SandboxDependencies,
 ): Promise<void> {
   const { resource } = informers.pods;
   const startedAt = clock.monotonicMilliseconds();
@@ -90,6 +91,7 @@ async function createPod(
   const manifest = cellPod(owner, template, {
     ...podOptions,
     ...podKeys(),
+    cellImage: engines.imageFor(neededEngine(source?.parts ?? [])),
     userNamespace: podOptions.userNamespaceFor?.(template) === true,
     start,
     keepsWaiting,

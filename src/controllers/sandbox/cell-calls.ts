@@ -43,7 +43,7 @@ export function callCell(sandbox: Sandbox, action: CellAction, dependencies: San
 function startSandbox(
   sandbox: Sandbox,
   { pod, template, source }: Extract<SandboxAction, { do: "startSandbox" }>,
-  { starts, backends, runtime, newPods, seal, enqueue }: SandboxDependencies,
+  { starts, backends, runtime, newPods, seal, engines, enqueue }: SandboxDependencies,
 ): void {
   const { environment, initRequest } = startEnvironment(sandbox, template, seal);
   const call = async () => {
@@ -51,6 +51,7 @@ function startSandbox(
     const started = await (source === undefined
       ? runtime.boot(target, environment)
       : cloneParts(backends, { source, target, environment }));
+    if (started.engine !== undefined) engines.learn(pod, started.engine);
     const bootMilliseconds = newPods.ageMilliseconds(pod.metadata.uid);
     return {
       ...started,

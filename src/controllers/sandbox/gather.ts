@@ -95,11 +95,11 @@ function requestedCheckpoint(sandbox: Sandbox, { cache }: SandboxDependencies): 
   return restoreFrom(sandbox, template ?? named?.spec.template);
 }
 
-function resumeOrigin(sandbox: Sandbox, { cache, backends }: SandboxDependencies): Origin {
+function resumeOrigin(sandbox: Sandbox, { cache, backends, engines }: SandboxDependencies): Origin {
   const paused = findCondition(sandbox.status?.conditions, "SandboxPaused");
   if (paused?.reason !== "SnapshotPauseSucceed") return { kind: "new" };
   const checkpoint = pauseCheckpointOf(sandbox, cache.checkpointsOwnedBy(sandbox.metadata.uid));
-  if (checkpoint !== undefined) return originFrom(checkpoint, undefined, backends);
+  if (checkpoint !== undefined) return originFrom(checkpoint, undefined, { backends, engines });
   return { kind: "impossible", error: pauseLost() };
 }
 

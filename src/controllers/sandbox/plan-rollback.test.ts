@@ -76,7 +76,7 @@ function stateOf(parts: Partial<SandboxState> & Pick<SandboxState, "sandbox">): 
     restoreInPlace: undefined,
     adoption: undefined,
     load: undefined,
-    egress: desiredEgress({ namespace: undefined, template: undefined, sandbox: parts.sandbox }, { cellImage: "cell" }),
+    egress: desiredEgress({ namespace: undefined, template: undefined, sandbox: parts.sandbox }, {}),
     egressCall: undefined,
     pauseCheckpoint: undefined,
     orphans: [],

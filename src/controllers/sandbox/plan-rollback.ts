@@ -3,6 +3,7 @@ import type { PodTemplateSpec } from "../../api/schema/pod-template.ts";
 import type { Pod } from "../../api/schema/pod.ts";
 import { RametError } from "../../base/errors.ts";
 import type { RestoreSource } from "../../backends/checkpoint-parts.ts";
+import { engineOfParts } from "../../backends/checkpoint-record.ts";
 import { isUnfinished } from "../common/pause-checkpoint.ts";
 import { cellRuns, isEnded } from "../common/pod-facts.ts";
 import { notRolledBack, refused, withRolledBack } from "./rollback.ts";
@@ -21,7 +22,7 @@ export function withRollback(state: SandboxState, plan: SandboxPlan): SandboxPla
   if (rollback === undefined || (plan.status !== undefined && plan.status.phase !== phase)) return plan;
   const decision = decide(state, rollback);
   if ("source" in decision) {
-    const pod = podForRestoreInPlace(state);
+    const pod = podForRestoreInPlace(state, decision.source);
     if (pod !== undefined)
       return planRestoreInPlace(state, plan, { pod, ...decision, request: rollback.request.digest });
     return { actions: [], status: beginning(state, rollback.request.digest, decision.source) };
@@ -97,13 +98,23 @@ interface RestoreInPlaceRequest {
 }
 
 /** The Pod of the running sandbox, if its cell can restore in place. */
-function podForRestoreInPlace({ sandbox, pod, restoreInPlace }: SandboxState): Pod | undefined {
+function podForRestoreInPlace(state: SandboxState, source: RestoreSource): Pod | undefined {
+  const { sandbox, pod } = state;
   const { phase, podInfo } = sandbox.status ?? {};
   if (phase !== "Running" || pod === undefined || pod.metadata.uid !== podInfo?.podUID) return undefined;
   if (pod.metadata.deletionTimestamp !== undefined || isEnded(pod) || !cellRuns(pod)) return undefined;
+  return canRestoreInPlace(state, source) ? pod : undefined;
+}
+
+function canRestoreInPlace({ sandbox, restoreInPlace }: SandboxState, { parts }: RestoreSource): boolean {
+  const refusal = restoreInPlace?.state === "failed" ? restoreInPlace.error.code : undefined;
   // The cells of earlier releases do not have the call.
-  const isUnknown = restoreInPlace?.state === "failed" && restoreInPlace.error.code === "NotFound";
-  return isUnknown ? undefined : pod;
+  if (refusal === "NotFound") return false;
+  const needed = engineOfParts(parts);
+  const own = sandbox.status?.ramet?.engine;
+  if (needed === undefined || needed === own) return true;
+  // The status of a sandbox that an earlier release started does not have its engine: its cell compares, and stops nothing.
+  return own === undefined && refusal !== "NeedNotMet";
 }
 
 /**

@@ -28,8 +28,10 @@ function planPod(state: SandboxState, template: ResolvedTemplate): SandboxPlan {
   if (state.foreignPod !== undefined) return planForeignPod(state, state.foreignPod);
   const { policy, problem } = state.egress;
   if (problem !== undefined) return { actions: [], status: notReady(state, "PodCreateFailed", problem.describe()) };
-  const start = state.origin.kind === "new" ? "boot" : "wait";
-  return { actions: [...finalizer(state, template), { do: "createPod", template, start, egress: policy }] };
+  const { origin } = state;
+  const source = origin.kind === "checkpoint" ? origin.source : undefined;
+  const start = origin.kind === "new" ? "boot" : "wait";
+  return { actions: [...finalizer(state, template), { do: "createPod", template, start, source, egress: policy }] };
 }
 
 /** The sandbox stays Pending, as in OpenKruise Agents: the name may become free. */

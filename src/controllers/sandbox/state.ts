@@ -74,7 +74,14 @@ export interface EgressOutcome {
 export type SandboxAction =
   | { do: "addFinalizer"; borrowed?: ResolvedTemplate; resolvedCheckpoint?: string }
   | { do: "removeFinalizer" }
-  | { do: "createPod"; template: ResolvedTemplate; start: "boot" | "wait"; egress: EgressPolicy }
+  /** `source`: what is restored in the Pod, whose memory may need an earlier engine. */
+  | {
+      do: "createPod";
+      template: ResolvedTemplate;
+      start: "boot" | "wait";
+      source: RestoreSource | undefined;
+      egress: EgressPolicy;
+    }
   | { do: "deletePod"; pod: Pod }
   | { do: "startSandbox"; pod: Pod; template: PodTemplateSpec; source: RestoreSource | undefined }
   | { do: "restoreSandboxInPlace"; pod: Pod; template: PodTemplateSpec; source: RestoreSource; request: string }

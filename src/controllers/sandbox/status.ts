@@ -1,3 +1,4 @@
+import { engineId } from "../../api/cell/engine-id.ts";
 import type { RametError } from "../../base/errors.ts";
 import { labels } from "../../api/names/labels.ts";
 import type { Condition } from "../../api/schema/metadata.ts";
@@ -136,16 +137,22 @@ function readiness(pod: Pod): ConditionChange {
   return { type: "Ready", status: "False", reason: "SandboxNotReady", message: problem };
 }
 
-/** A restore in place keeps the cell, and with it the cell's key and the policy that the cell was given. */
+/** A restore in place keeps the cell, and with it the cell's key, its engine and the policy that the cell was given. */
 function ofCell(
   { status }: SandboxState["sandbox"],
   pod: Pod,
   started: StartOutcome,
-): Pick<RametSandboxStatus, "egress" | "cellKey"> {
+): Pick<RametSandboxStatus, "egress" | "cellKey" | "engine"> {
   const { podInfo, ramet } = status ?? {};
-  const { egress, cellKey: known } = podInfo?.podUID === pod.metadata.uid ? (ramet ?? {}) : {};
-  const cellKey = started.cellKey ?? known;
-  return { ...(egress !== undefined && { egress }), ...(cellKey !== undefined && { cellKey }) };
+  const before = podInfo?.podUID === pod.metadata.uid ? (ramet ?? {}) : {};
+  const { egress } = before;
+  const cellKey = started.cellKey ?? before.cellKey;
+  const engine = started.engine === undefined ? before.engine : engineId(started.engine);
+  return {
+    ...(egress !== undefined && { egress }),
+    ...(cellKey !== undefined && { cellKey }),
+    ...(engine !== undefined && { engine }),
+  };
 }
 
 function measured({ generation, bootMilliseconds, initRequest }: StartOutcome) {

@@ -3,13 +3,20 @@ import { mkdir } from "node:fs/promises";
 import { availableParallelism, totalmem } from "node:os";
 import { join } from "node:path";
 import { pino } from "pino";
-import { type Clock, systemClock } from "../../base/clock.ts";
+import * as z from "zod";
+import { enginesConfigMap, parseEngineList } from "../../api/cell/engine-list.ts";
+import { systemNamespace } from "../../api/names/system-names.ts";
+import { type Clock, delay, systemClock } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
+import type { Log } from "../../base/log.ts";
 import { imageUser } from "../../cell/setting/image-user.ts";
 import { KubeClient } from "../../kube/kube-client.ts";
 import { connectionFromKubeconfig } from "../../kube/kubeconfig.ts";
+import { ObjectMeta } from "../../kube/object.ts";
+import { coreResources } from "../../kube/resource-ref.ts";
 import type { ClusterDirectory } from "../cluster-directory.ts";
 import { type ClusterSetting, readSetting } from "../cluster-setting.ts";
+import { dropEngines, keepEngine, keptEngine } from "./engine-bundles.ts";
 import { openPki } from "../control-plane/pki.ts";
 import { openImageStore } from "../images/image-store.ts";
 import { getOrPullImage } from "../images/pull-image.ts";
@@ -30,8 +37,15 @@ export async function runNodeProcess(directory: ClusterDirectory, signal: AbortS
   });
   const { runsc, "ramet-guest": guest, "ramet-link": link } = setting.tools;
   const compileCache = join(directory.path, "cell-compile-cache");
-  const needed = [...Object.values(setting.tools), ...setting.cell, imagesDirectory()];
   const log = pino({ name: "local-node" }, pino.destination(2));
+  const current = { tools: { runsc, guest, link }, cell: setting.cell };
+  const { cellEngine } = setting;
+  await mkdir(directory.engines, { recursive: true, mode: 0o700 });
+  if (cellEngine !== undefined) {
+    await keepEngine(directory.engines, cellEngine, current);
+    void dropUnneeded({ client, engines: directory.engines, current: cellEngine, log }, signal);
+  }
+  const needed = [...Object.values(setting.tools), ...setting.cell, imagesDirectory()];
   await warmCompileCache(compileCache, link, setting.cell).catch((error: unknown) => {
     // Each cell then compiles its program.
     log.warn({ error: RametError.from(error).message }, "caching the cell's compiled code failed");
@@ -44,15 +58,20 @@ export async function runNodeProcess(directory: ClusterDirectory, signal: AbortS
         images: machineImages((line) => {
           log.info({}, line);
         }, systemClock),
-        tools: { runsc, guest, link },
-        cell: setting.cell,
+        ...current,
+        cellImage: setting.cellImage,
+        earlierCells: (image) => keptEngine(directory.engines, image, current),
         environment: {
           PATH: process.env["PATH"] ?? "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
           HOME: process.env["HOME"] ?? "/",
           NODE_COMPILE_CACHE: compileCache,
           ...defaultLimits(setting),
         },
-        view: { hidden: [hiddenDirectory(directory.path, needed)], shared: [compileCache], store: directory.store },
+        view: {
+          hidden: [hiddenDirectory(directory.path, needed)],
+          shared: [compileCache, directory.engines],
+          store: directory.store,
+        },
         serving: { ca: pki.ca, ...serving },
         log,
         onReady: () => {
@@ -65,6 +84,32 @@ export async function runNodeProcess(directory: ClusterDirectory, signal: AbortS
     await client.close();
   }
 }
+
+/** How often engines that no checkpoint needs are removed from the disk. */
+const dropMilliseconds = 600_000;
+
+/** Removes the programs of engines that the controllers no longer remember. */
+async function dropUnneeded(
+  { client, engines, current, log }: { client: KubeClient; engines: string; current: string; log: Log },
+  signal: AbortSignal,
+): Promise<void> {
+  while (!signal.aborted) {
+    try {
+      const known = await client
+        .resource(coreResources.configMaps, (value) => EngineMap.parse(value))
+        .find(engineMapAt);
+      const needed = new Set([current, ...parseEngineList(known?.data).keys()]);
+      const dropped = known === undefined ? [] : await dropEngines(engines, needed, client.clock.now());
+      if (dropped.length > 0) log.info({ engines: dropped }, "removed engines that no checkpoint needs");
+    } catch (error) {
+      log.warn({ error: RametError.from(error).message }, "removing unneeded engines failed");
+    }
+    await delay(client.clock, dropMilliseconds, signal).catch(() => undefined);
+  }
+}
+
+const engineMapAt = { namespace: systemNamespace, name: enginesConfigMap };
+const EngineMap = z.looseObject({ metadata: ObjectMeta, data: z.record(z.string(), z.string()).nullish() });
 
 /** Half of the machine's memory and three quarters of its CPUs, so that one sandbox leaves room for the cluster and its user. */
 function defaultLimits({ defaultLimits: limits }: ClusterSetting): Record<string, string> {

@@ -2,12 +2,12 @@ import { join } from "node:path";
 import { delay } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
 import type { Log } from "../../base/log.ts";
-import { engineBuild } from "../../cell/sandbox/engine.ts";
 import { runController, watching } from "../../kube/controller.ts";
 import { Informer } from "../../kube/informer.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import { coreResources } from "../../kube/resource-ref.ts";
 import type { CellTools } from "./cell-environment.ts";
+import { CellImages, type EarlierPrograms } from "./cell-programs.ts";
 import { startKubeletServer } from "./kubelet-server.ts";
 import { heartbeatMilliseconds, renewNodeLease, writeNode } from "./node-object.ts";
 import { PodRunner } from "./pod-runner.ts";
@@ -26,6 +26,10 @@ export interface LocalNodeOptions {
   images: ImageSource;
   tools: CellTools;
   cell: readonly string[];
+  /** @see CellImagesOptions.cellImage */
+  cellImage?: string;
+  /** The programs of earlier cell images. @default there are none */
+  earlierCells?: EarlierPrograms;
   /** Environment variables of every cell, such as PATH. */
   environment: Record<string, string>;
   /** The part of the machine's files that cells see. */
@@ -51,10 +55,11 @@ export async function runLocalNode(options: LocalNodeOptions, signal: AbortSigna
     log,
   });
   const directory = join(dir, "pods");
-  const environment = { ...options.environment, ...(await knownBuild(options.tools)) };
+  const { tools, cell, cellImage, earlierCells, environment } = options;
+  const cells = new CellImages({ tools, cell, cellImage, earlier: earlierCells });
   const spares = new SparePods({
     ...options,
-    environment,
+    environment: { ...environment, ...(await cells.build(cells.current)) },
     link: options.tools.link,
     pods: directory,
     count: options.spareCells ?? 1,
@@ -62,7 +67,7 @@ export async function runLocalNode(options: LocalNodeOptions, signal: AbortSigna
   });
   const pods = new PodRunner({
     ...options,
-    environment,
+    cells,
     pods: directory,
     spares,
     nodeName: localNodeName,
@@ -106,12 +111,6 @@ export async function runLocalNode(options: LocalNodeOptions, signal: AbortSigna
     await informing;
     await beating;
   }
-}
-
-/** Reads the builds of gVisor and guest once, instead of in every cell. If that fails, each cell reports the error. */
-async function knownBuild(tools: CellTools): Promise<Record<string, string>> {
-  const engine = await engineBuild(tools).catch(() => undefined);
-  return engine === undefined ? {} : { RAMET_ENGINE_BUILD: JSON.stringify(engine) };
 }
 
 async function heartbeats({ client, log }: LocalNodeOptions, pods: PodRunner, signal: AbortSignal): Promise<void> {

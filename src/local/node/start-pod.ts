@@ -6,7 +6,8 @@ import type { Container, Volume } from "../../api/schema/pod-template.ts";
 import type { Clock } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
 import { signalProcess } from "../process-identity.ts";
-import { cellEnvironment, type CellTools } from "./cell-environment.ts";
+import { cellEnvironment } from "./cell-environment.ts";
+import type { CellImages } from "./cell-programs.ts";
 import { launchPod } from "./launch-pod.ts";
 import { PodDirectory } from "./pod-directory.ts";
 import { PodProcess } from "./pod-process.ts";
@@ -24,9 +25,7 @@ export interface PodStarterOptions {
   nodeName: string;
   /** The node's address. */
   hostIP: string;
-  tools: CellTools;
-  /** The cell's program and its arguments. */
-  cell: readonly string[];
+  cells: CellImages;
   /** Environment variables of every cell, such as PATH. */
   environment: Record<string, string>;
   view: MachineView;
@@ -48,9 +47,14 @@ export async function startPod(
   if (container === undefined) throw new RametError("InvalidArgument", "spec.containers is empty");
   const directory = new PodDirectory(options.pods, uid);
   const [image, ip] = await Promise.all([podImage(options.images, pod, container), chooseAddress(uid, taken)]);
-  const spare = options.spares.take(directory, namespace);
+  const { cells } = options;
+  const programs = cells.programs(container.image);
+  const build = await cells.build(programs);
+  // A spare runs the current cell.
+  const spare = programs === cells.current ? options.spares.take(directory, namespace) : undefined;
   directory.make();
-  const { objects, hostIP, nodeName, tools, clock } = options;
+  const { objects, hostIP, nodeName, clock } = options;
+  const { tools, cell } = programs;
   try {
     await image.hold?.(directory.path);
     const variables = await podVariables(pod, container, { objects, place: { podIP: ip, hostIP, nodeName } });
@@ -58,9 +62,10 @@ export async function startPod(
     const mounts = new Map([...volumes].map(([target, path]) => [target, pathInside(directory, path)]));
     const environment = {
       ...options.environment,
+      ...build,
       ...cellEnvironment({ variables, image, mounts, ip, tools, directory: directoryInside }),
     };
-    const { cell, view } = options;
+    const { view } = options;
     const launched =
       spare ?? (await launchPod({ link: tools.link, cell, environment, directory, namespace, view, spare: false }));
     const identity = { uid, namespace, name, ip, ...(spare && { spare: spare.name }) };

@@ -106,6 +106,7 @@ export function controllerArguments(
     directory.store,
     "--cell-image",
     setting.cellImage,
+    ...(setting.cellEngine === undefined ? [] : ["--cell-engine", setting.cellEngine]),
     "--metrics-port",
     String(metricsPort),
     ...(setting.verifyRestores ? ["--verify-restores"] : []),

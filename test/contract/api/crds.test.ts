@@ -46,20 +46,26 @@ it.each(kinds.map((kind) => [kind.kind, kind] as const))(
 );
 
 it.each([
-  ["Sandbox", ["Name", "Status", "Age", "Claimed", "shutdown_time", "pause_time", "RecycledCount", "Message"]],
+  [
+    "Sandbox",
+    ["Name", "Status", "Age", "Claimed", "shutdown_time", "pause_time", "RecycledCount", "Message", "Engine"],
+  ],
   [
     "SandboxSet",
     ["Name", "Replicas", "Available", "UpdatedReplicas", "UpdatedAvailableReplicas", "UpdateRevision", "Age"],
   ],
   ["SandboxTemplate", ["Name", "Age"]],
   ["SandboxClaim", ["Name", "Phase", "Template", "Desired", "Claimed", "Age"]],
-  ["Checkpoint", ["Name", "Status", "Age"]],
+  ["Checkpoint", ["Name", "Status", "Age", "Engine"]],
   ["NamedSnapshot", ["Name", "Version", "Ready", "Building", "Step", "Digest", "Age", "Message"]],
-])("shows these columns in kubectl get %s, as OpenKruise Agents does for its kinds", async (kind, columns) => {
-  const headers = { accept: "application/json;as=Table;v=v1;g=meta.k8s.io" };
-  const { body } = await api.call("GET", collection(kind), undefined, headers);
-  expect((body["columnDefinitions"] as { name: string }[]).map(({ name }) => name)).toEqual(columns);
-});
+])(
+  "shows these columns in kubectl get %s, as OpenKruise Agents does for its kinds, and then the engine",
+  async (kind, columns) => {
+    const headers = { accept: "application/json;as=Table;v=v1;g=meta.k8s.io" };
+    const { body } = await api.call("GET", collection(kind), undefined, headers);
+    expect((body["columnDefinitions"] as { name: string }[]).map(({ name }) => name)).toEqual(columns);
+  },
+);
 
 describe.each(
   manifests.map((manifest) => [`${manifest.kind} ${JSON.stringify(manifest.metadata)}`, manifest] as const),

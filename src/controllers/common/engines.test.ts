@@ -1,0 +1,86 @@
+import { describe, expect, it } from "vitest";
+import { engineId } from "../../api/cell/engine-id.ts";
+import { type KnownEngine, parseEngineList } from "../../api/cell/engine-list.ts";
+import type { CheckpointPart } from "../../api/kinds/checkpoint.ts";
+import { Engines } from "./engines.ts";
+
+const digest = `sha256:${"a".repeat(64)}`;
+const build = (version: string, architecture = "amd64") => ({ version, architecture, guest: digest });
+const pod = (image: string, imageID?: string) => ({
+  spec: { containers: [{ name: "main", image }] },
+  status: { containerStatuses: [{ name: "main", ...(imageID !== undefined && { imageID }) }] },
+});
+const one = engineId(build("1"));
+const two = engineId(build("2"));
+const remembered = (entries: Record<string, KnownEngine>) => ({
+  entries: new Map(Object.entries(entries)),
+  save: () => Promise.resolve(),
+});
+const part = (engine: string): CheckpointPart => ({
+  backend: "cell",
+  handle: digest,
+  contents: ["memory", "filesystem"],
+  cutAt: "2026-01-01T00:00:00Z",
+  sizeBytes: 1,
+  consistency: "atomic",
+  needs: { architecture: "amd64", engine: "1", platform: "systrap", engineId: engine },
+});
+
+describe("Engines", () => {
+  it("uses the current cell image until a cell has reported its engine", () => {
+    const engines = new Engines({ cellImage: "cell:2" });
+    expect(engines.stateOf({ engineId: one, architecture: "amd64" })).toBe("unknown");
+    expect(engines.imageFor({ engineId: one })).toBe("cell:2");
+    expect(engines.problemOf([part(one)], "c")).toBeUndefined();
+  });
+
+  it("restores memory of an earlier engine in the image that had it, by its digest", () => {
+    const before = new Engines({ cellImage: "cell:1" });
+    before.learn(pod("cell:1", `registry.example/cell@${digest}`), build("1"));
+    const engines = new Engines({ cellImage: "cell:2" }, remembered(Object.fromEntries(before.list())));
+    engines.learn(pod("cell:2"), build("2"));
+    expect([engines.stateOf({ engineId: one }), engines.stateOf({ engineId: two })]).toEqual(["earlier", "current"]);
+    expect(engines.imageFor({ engineId: one })).toBe(`registry.example/cell@${digest}`);
+    expect(engines.imageFor({ engineId: two })).toBe("cell:2");
+    expect(engines.imageFor({})).toBe("cell:2");
+  });
+
+  it("names the engine that no image has, and the option that names its image", () => {
+    const engines = new Engines({ cellImage: "cell:2", cellEngine: two });
+    const problem = engines.problemOf([part(one)], "c-1");
+    expect(problem?.code).toBe("EngineMissing");
+    expect(problem?.describe()).toContain(`--earlier-cell-image ${one}=<image>`);
+    const named = new Engines({ cellImage: "cell:2", cellEngine: two, earlierCellImages: new Map([[one, "cell:1"]]) });
+    expect(named.problemOf([part(one)], "c-1")).toBeUndefined();
+    expect(named.imageFor({ engineId: one })).toBe("cell:1");
+  });
+
+  it("does not compare engines of different architectures", () => {
+    const engines = new Engines({ cellImage: "cell:2" });
+    engines.learn(pod("cell:2"), build("2", "arm64"));
+    expect(engines.stateOf({ engineId: one, architecture: "amd64" })).toBe("unknown");
+  });
+
+  it("finds an earlier engine by its digest after its tag has moved, and forgets it if no node has reported one", () => {
+    const pinned = new Engines({ cellImage: "cell:latest" });
+    pinned.learn(pod("cell:latest", `registry.example/cell@${digest}`), build("1"));
+    pinned.learn(pod("cell:latest"), build("2"));
+    expect(pinned.imageFor({ engineId: one })).toBe(`registry.example/cell@${digest}`);
+    expect(pinned.stateOf({ engineId: two })).toBe("current");
+    const unpinned = new Engines({ cellImage: "cell:latest" });
+    unpinned.learn(pod("cell:latest"), build("1"));
+    unpinned.learn(pod("cell:latest"), build("2"));
+    expect(unpinned.stateOf({ engineId: one, architecture: "amd64" })).toBe("missing");
+  });
+
+  it("restores in the current image after a downgrade, and in a known image of a newer engine", () => {
+    const entries = { [one]: { image: "cell:1", name: "cell:1" }, [two]: { image: "cell:2", name: "cell:2" } };
+    const engines = new Engines({ cellImage: "cell:1" }, remembered(entries));
+    expect([engines.imageFor({ engineId: one }), engines.imageFor({ engineId: two })]).toEqual(["cell:1", "cell:2"]);
+  });
+
+  it("ignores entries of the ConfigMap that it cannot read", () => {
+    const data = { [one]: "{", [two]: JSON.stringify({ image: "cell:2", name: "cell:2" }), note: "x" };
+    expect([...parseEngineList(data).keys()]).toEqual([two]);
+  });
+});

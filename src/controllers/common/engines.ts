@@ -1,0 +1,174 @@
+import * as z from "zod";
+import type { EngineBuild } from "../../api/cell/engine.ts";
+import { engineId } from "../../api/cell/engine-id.ts";
+import {
+  enginesConfigMap,
+  engineState,
+  type EngineState,
+  type KnownEngine,
+  type NeededEngine,
+  parseEngineList,
+} from "../../api/cell/engine-list.ts";
+import type { CheckpointPart } from "../../api/kinds/checkpoint.ts";
+import { systemNamespace } from "../../api/names/system-names.ts";
+import type { Pod } from "../../api/schema/pod.ts";
+import { createSystemNamespace } from "../../backends/kept-secret.ts";
+import { memoryPart } from "../../backends/checkpoint-record.ts";
+import { RametError } from "../../base/errors.ts";
+import type { Log } from "../../base/log.ts";
+import type { KubeClient } from "../../kube/kube-client.ts";
+import { ObjectMeta } from "../../kube/object.ts";
+import type { ResourceClient } from "../../kube/resource-client.ts";
+import { coreResources } from "../../kube/resource-ref.ts";
+
+export interface EnginesOptions {
+  /** The current cell image. */
+  cellImage: string;
+  /** The engine of the current cell image, if it is known in advance. */
+  cellEngine?: string | undefined;
+  /** Cell images by engine that an administrator has named. They take precedence. */
+  earlierCellImages?: ReadonlyMap<string, string> | undefined;
+}
+
+/** What the cluster remembers, and how a change is remembered. */
+interface Memory {
+  entries: ReadonlyMap<string, KnownEngine>;
+  save: (id: string, entry: KnownEngine | null) => Promise<void>;
+}
+
+/**
+ * The cell images of this installation, by engine. The current one runs new sandboxes. Memory of an earlier engine is restored
+ * in the cell image that has it. The ConfigMap `ramet-engines` remembers them across upgrades.
+ */
+export class Engines {
+  readonly cellImage: string;
+  readonly #entries: Map<string, KnownEngine>;
+  readonly #save: Memory["save"] | undefined;
+
+  constructor({ cellImage, cellEngine, earlierCellImages = new Map() }: EnginesOptions, memory?: Memory) {
+    this.cellImage = cellImage;
+    this.#save = memory?.save;
+    this.#entries = new Map(memory?.entries);
+    for (const [id, image] of earlierCellImages) this.#entries.set(id, { image, name: image });
+    if (cellEngine !== undefined) this.#put(cellEngine, { image: cellImage, name: cellImage });
+  }
+
+  /** Reads what the cluster remembers. */
+  static async open(
+    client: KubeClient,
+    options: EnginesOptions,
+    { log, signal }: { log: Log; signal: AbortSignal },
+  ): Promise<Engines> {
+    const configMaps = client.resource(coreResources.configMaps, (value) => EngineMap.parse(value));
+    const found = await configMaps.find(at, { signal });
+    const save = async (id: string, entry: KnownEngine | null): Promise<void> => {
+      try {
+        await saveEntry(client, configMaps, id, entry);
+      } catch (error) {
+        log.warn({ engine: id, error: RametError.from(error).describe() }, "remembering a cell image failed");
+      }
+    };
+    return new Engines(options, { entries: parseEngineList(found?.data), save });
+  }
+
+  /** All known engines by id. */
+  list(): ReadonlyMap<string, KnownEngine> {
+    return this.#entries;
+  }
+
+  stateOf(needed: NeededEngine): EngineState {
+    return engineState(this.#entries, this.cellImage, needed);
+  }
+
+  /** The image of a Pod in which memory of this engine is restored. Without an engine: that of a new sandbox. */
+  imageFor(needed: NeededEngine): string {
+    const known = needed.engineId === undefined ? undefined : this.#entries.get(needed.engineId);
+    return known === undefined || known.name === this.cellImage ? this.cellImage : known.image;
+  }
+
+  /** Why these parts cannot be restored: no cell image has the engine of their memory. */
+  problemOf(parts: readonly CheckpointPart[], checkpointId: string): RametError | undefined {
+    const { needs } = memoryPart(parts) ?? {};
+    if (needs?.engineId === undefined || this.stateOf(needs) !== "missing") return undefined;
+    const guest = needs.guest === undefined ? "" : `, guest ${needs.guest.slice(0, "sha256:".length + 12)}`;
+    return new RametError(
+      "EngineMissing",
+      `The checkpoint ${checkpointId} cannot be restored: it needs the engine ${needs.engineId} (gVisor ${needs.engine}${guest}), and no known cell image has it`,
+      {
+        hint: `Name the cell image of the release that captured it: ramet controller --earlier-cell-image ${needs.engineId}=<image>`,
+      },
+    );
+  }
+
+  /** Remembers the engine that a Pod's cell has reported. */
+  learn(pod: Pick<Pod, "spec" | "status">, build: EngineBuild): void {
+    const [cell] = pod.spec.containers;
+    const name = cell?.image;
+    if (name === undefined) return;
+    const id = engineId(build);
+    const image = pinnedImage(pod, cell?.name) ?? name;
+    if (!isNews(this.#entries.get(id), { name, image }, this.cellImage)) return;
+    const { architecture, version, guest } = build;
+    this.#put(id, { image, name, architecture, version, guest });
+  }
+
+  #put(id: string, entry: KnownEngine): void {
+    // The tag of the current image was moved to another build. The earlier one is found by its digest, or not at all.
+    for (const [other, before] of this.#entries) {
+      if (other === id || before.name !== entry.name || !isSameArchitecture(before, entry)) continue;
+      this.#change(other, before.image === before.name ? undefined : { ...before, name: before.image });
+    }
+    this.#change(id, entry);
+  }
+
+  #change(id: string, entry: KnownEngine | undefined): void {
+    if (entry === undefined) this.#entries.delete(id);
+    else this.#entries.set(id, entry);
+    void this.#save?.(id, entry ?? null);
+  }
+}
+
+/** The engine that a checkpoint's memory needs. */
+export function neededEngine(parts: readonly CheckpointPart[]): NeededEngine {
+  return memoryPart(parts)?.needs ?? {};
+}
+
+const at = { namespace: systemNamespace, name: enginesConfigMap };
+const EngineMap = z.looseObject({ metadata: ObjectMeta, data: z.record(z.string(), z.string()).nullish() });
+
+async function saveEntry(
+  client: KubeClient,
+  configMaps: ResourceClient<z.infer<typeof EngineMap>>,
+  id: string,
+  entry: KnownEngine | null,
+): Promise<void> {
+  const value = entry === null ? null : JSON.stringify(entry);
+  try {
+    await configMaps.mergePatch(at, { data: { [id]: value } });
+  } catch (error) {
+    if (RametError.from(error).code !== "NotFound" || value === null) throw error;
+    await createSystemNamespace(client);
+    const manifest = { apiVersion: "v1", kind: "ConfigMap", metadata: at, data: { [id]: value } };
+    await configMaps.create(manifest).catch(async (thrown: unknown) => {
+      if (RametError.from(thrown).code !== "AlreadyExists") throw thrown;
+      await configMaps.mergePatch(at, { data: { [id]: value } });
+    });
+  }
+}
+
+/** Whether a report adds something: a new engine, the current image for a known one, or a digest. */
+function isNews(known: KnownEngine | undefined, seen: Pick<KnownEngine, "name" | "image">, cellImage: string): boolean {
+  if (known === undefined) return true;
+  if (known.name !== seen.name) return seen.name === cellImage;
+  return known.architecture === undefined || (known.image === known.name && seen.image !== seen.name);
+}
+
+function isSameArchitecture(a: KnownEngine, b: KnownEngine): boolean {
+  return a.architecture === undefined || b.architecture === undefined || a.architecture === b.architecture;
+}
+
+/** The image with its digest, as the kubelet reports it. A node that has only imported the image reports no repository. */
+function pinnedImage({ status }: Pick<Pod, "status">, container: string | undefined): string | undefined {
+  const imageId = status?.containerStatuses?.find(({ name }) => name === container)?.imageID;
+  return imageId !== undefined && /^[^@\s]+@sha256:[0-9a-f]{64}$/.test(imageId) ? imageId : undefined;
+}

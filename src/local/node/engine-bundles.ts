@@ -1,0 +1,79 @@
+import { existsSync } from "node:fs";
+import { copyFile, cp, link, mkdir, readdir, rename, rm, stat, writeFile } from "node:fs/promises";
+import { basename, dirname, join, resolve } from "node:path";
+import { engineIdPattern } from "../../api/cell/engine-id.ts";
+import { localCellImage } from "../cluster-setting.ts";
+import type { CellPrograms } from "./cell-programs.ts";
+
+/**
+ * Keeps the programs of a cell in `<engines>/<id>`, so that checkpoints of this engine can be restored after an upgrade has
+ * replaced them. Files are linked where that is possible. Does nothing if they are kept already.
+ */
+export async function keepEngine(engines: string, id: string, { tools, cell }: CellPrograms): Promise<void> {
+  const target = join(engines, id);
+  if (existsSync(target)) return;
+  const making = `${target}.making`;
+  await rm(making, { recursive: true, force: true });
+  await mkdir(making, { recursive: true, mode: 0o700 });
+  await Promise.all([
+    keep(tools.runsc, join(making, "runsc")),
+    keep(tools.guest, join(making, "ramet-guest")),
+    keep(tools.link, join(making, "ramet-link")),
+    keepSidePrograms(tools.runsc, making),
+    keepCell(cell, making),
+  ]);
+  await rename(making, target);
+}
+
+/** The programs of an earlier engine of this cluster. */
+export function keptEngine(engines: string, image: string, { cell }: CellPrograms): CellPrograms | undefined {
+  const id = image.slice(localCellImage("").length);
+  const directory = join(engines, id);
+  if (!engineIdPattern.test(id) || image !== localCellImage(id) || !existsSync(directory)) return undefined;
+  const own = join(directory, bundleName);
+  const [node = process.execPath] = cell;
+  return {
+    tools: {
+      runsc: join(directory, "runsc"),
+      guest: join(directory, "ramet-guest"),
+      link: join(directory, "ramet-link"),
+    },
+    // A cell that runs from sources is not kept, and the current one runs the earlier gVisor and guest.
+    cell: existsSync(own) ? [node, own] : cell,
+  };
+}
+
+/** A new engine is kept this long although no checkpoint needs it yet. */
+const youngMilliseconds = 3_600_000;
+
+/** Removes the programs of engines that are not in `needed`. Returns their ids. */
+export async function dropEngines(engines: string, needed: ReadonlySet<string>, now: Date): Promise<string[]> {
+  const dropped: string[] = [];
+  for (const id of await readdir(engines).catch(() => [])) {
+    if (!engineIdPattern.test(id) || needed.has(id)) continue;
+    const directory = join(engines, id);
+    if (now.getTime() - (await stat(directory)).mtimeMs < youngMilliseconds) continue;
+    await rm(directory, { recursive: true, force: true });
+    dropped.push(id);
+  }
+  return dropped;
+}
+
+const bundleName = "cell.cjs";
+
+async function keepCell(cell: readonly string[], making: string): Promise<void> {
+  const program = cell.at(-1) ?? "";
+  if (basename(program) === bundleName) await copyFile(program, join(making, bundleName));
+  // Node reads a bundle below a package of ES modules otherwise as one.
+  await writeFile(join(making, "package.json"), "{}\n");
+}
+
+/** gVisor's side programs are in a directory beside `runsc`. */
+async function keepSidePrograms(runsc: string, making: string): Promise<void> {
+  const side = join(dirname(resolve(runsc)), "gvisor-bin");
+  if (existsSync(side)) await cp(side, join(making, "gvisor-bin"), { recursive: true });
+}
+
+async function keep(from: string, to: string): Promise<void> {
+  await link(from, to).catch(() => copyFile(from, to));
+}
