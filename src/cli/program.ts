@@ -3,6 +3,7 @@ import { dirname, join } from "node:path";
 import { Command, CommanderError, Option } from "commander";
 import { checkpointCommands } from "./checkpoint/commands.ts";
 import { claimCommands } from "./claim/commands.ts";
+import { explainCommand } from "./explain/command.ts";
 import { exitCodes } from "./exit-codes.ts";
 import { forkCommand } from "./fork/command.ts";
 import { gcCommand } from "./gc/command.ts";
@@ -61,6 +62,7 @@ export function buildProgram(io: Pick<Io, "stdout" | "stderr">, act: Act): Comma
   setCommands(program.command("set").alias("sbs").description("Keep sandboxes ready to claim."), act);
   claimCommands(program.command("claim").description("Claim ready sandboxes of a set."), act);
   snapshotCommands(program.command("snapshot").alias("nsnap").description("Build, name and version snapshots."), act);
+  explainCommand(program, act);
   gcCommand(program, act);
   objectCommands(program, act);
   localCommands(program.command("local").description("Run a cluster on this machine."), act);

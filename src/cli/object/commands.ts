@@ -41,7 +41,7 @@ export function objectCommands(program: Command, act: Act): void {
   );
 }
 
-const kindHelp = "sandbox, checkpoint, template, set, claim or snapshot";
+export const kindHelp = "sandbox, checkpoint, template, set, claim or snapshot";
 
 /** The accepted spellings of each kind: Ramet's, and kubectl's plurals and short names. */
 const spellings: Readonly<Record<UserKindName, readonly string[]>> = {
@@ -53,7 +53,8 @@ const spellings: Readonly<Record<UserKindName, readonly string[]>> = {
   snapshot: ["snapshot", "snapshots", "namedsnapshot", "namedsnapshots", "nsnap"],
 };
 
-function kindName(text: string): UserKindName {
+/** The kind with this spelling. @throws InvalidArgumentError */
+export function kindName(text: string): UserKindName {
   const word = text.toLowerCase();
   const found = (["sandbox", "checkpoint", "template", "set", "claim", "snapshot"] as const).find((name) =>
     spellings[name].includes(word),

@@ -1,0 +1,108 @@
+import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
+import { unprocessed } from "./controller-rules.ts";
+import { foreignFinalizers } from "./end-rules.ts";
+import { type Explanation, firstOf, nothingToDo, readDescription, remedyIn, type Rule } from "./explanation.ts";
+import { type Cause, type CommonFacts, foundIn, isProblem } from "./facts.ts";
+import { secondsSince } from "./time.ts";
+
+export interface CheckpointFacts extends CommonFacts {
+  checkpoint: Checkpoint;
+  /** Why its source is in its state; undefined if the source does not exist. */
+  source: Cause | undefined;
+}
+
+/** Explains the state of a checkpoint. Pure. */
+export function explainCheckpoint(facts: CheckpointFacts): Explanation {
+  return rules(facts) ?? underWay(facts);
+}
+
+const rules: Rule<CheckpointFacts> = firstOf(
+  failed,
+  (facts) => unprocessed(facts.checkpoint, facts),
+  terminating,
+  succeeded,
+);
+
+function failed({ checkpoint, source }: CheckpointFacts): Explanation | undefined {
+  const { metadata, status } = checkpoint;
+  if (status?.phase !== "Failed" || metadata.deletionTimestamp !== undefined) return undefined;
+  const described = readDescription(status.message ?? "no reason is given");
+  const final = {
+    state: "failed",
+    reason: described.code,
+    since: status.completionTime,
+    retry: "None: a failed checkpoint stays so, and its source continues as before",
+  } as const;
+  if (described.code === "SandboxNotReady" && isProblem(source)) {
+    const { cause, action } = source.explanation;
+    return { ...final, cause: `${described.cause}. ${cause}`, action, ...foundIn(source) };
+  }
+  return { ...final, cause: described.cause, action: remedyIn(described, "Create another Checkpoint") };
+}
+
+function terminating({ checkpoint, now }: CheckpointFacts): Explanation | undefined {
+  const { metadata, status } = checkpoint;
+  if (metadata.deletionTimestamp === undefined) return undefined;
+  const [foreign] = foreignFinalizers(metadata);
+  const isLate = secondsSince(metadata.deletionTimestamp, now) > 60;
+  const common = { reason: "Terminating", since: metadata.deletionTimestamp };
+  if (foreign !== undefined) {
+    return {
+      ...common,
+      state: "stuck",
+      cause: `Its deletion waits for the finalizer ${foreign}`,
+      retry: "The controller of the finalizer removes it when it has cleaned up",
+      action: `Start the controller of ${foreign}, or remove the finalizer if that controller is gone`,
+    };
+  }
+  const isCaptured = status?.phase === "Creating";
+  return {
+    ...common,
+    state: isLate ? "stuck" : "waiting",
+    cause: isCaptured ? "It is deleted when its capture has ended" : "Its data has not been removed from the store yet",
+    retry: "The controllers try again after growing pauses of at most 5 minutes",
+    action: isLate ? "Check the store: ramet doctor" : nothingToDo,
+  };
+}
+
+function succeeded({ checkpoint: { status } }: CheckpointFacts): Explanation | undefined {
+  if (status?.phase !== "Succeeded") return undefined;
+  const lacking = status.conditions?.find((condition) => condition.status === "False");
+  const since = status.completionTime;
+  if (lacking === undefined) {
+    return { state: "healthy", cause: "It can be cloned", since, retry: "None is needed", action: nothingToDo };
+  }
+  const { cause, hint } = readDescription(lacking.message);
+  return {
+    state: "degraded",
+    cause: `It can be cloned, but ${lacking.type} is False: ${cause}`,
+    reason: lacking.reason,
+    since,
+    retry: "None: a checkpoint is immutable",
+    action: hint ?? "Save what the cause names in another way",
+  };
+}
+
+function underWay({ checkpoint, source, now }: CheckpointFacts): Explanation {
+  const { metadata, spec, status } = checkpoint;
+  const since = metadata.creationTimestamp;
+  const name = spec.sandboxName ?? spec.podName ?? "";
+  const retry = "The controllers call the cell again for 30 s, then the checkpoint fails and its source continues";
+  if (isProblem(source)) {
+    const { explanation, object } = source;
+    return {
+      ...explanation,
+      cause: `Its source ${object} cannot be captured: ${explanation.cause}`,
+      ...foundIn(source),
+    };
+  }
+  const isLate = secondsSince(since, now) > 120;
+  return {
+    state: isLate ? "stuck" : "waiting",
+    cause: `The sandbox ${name} is being captured`,
+    reason: status?.phase,
+    since,
+    retry,
+    action: isLate ? `Read the log of its source: kubectl logs ${name} -n ${metadata.namespace}` : nothingToDo,
+  };
+}

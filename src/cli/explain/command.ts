@@ -1,0 +1,41 @@
+import { type Command, InvalidArgumentError, Option } from "commander";
+import { kindHelp, kindName } from "../object/commands.ts";
+import type { UserKindName } from "../object/user-kind.ts";
+import { withClusterFlags, withExamples } from "../options.ts";
+import type { Act } from "../report-error.ts";
+import type { ExplainOptions } from "./explain.ts";
+
+type Subject = { kind: UserKindName; name: string } | { code: string };
+
+/** `ramet explain`. */
+export function explainCommand(program: Command, act: Act): void {
+  const command = program
+    .command("explain")
+    .description("Explain why an object is in its state and what to do, or what an error code means.")
+    .argument("<object...>", `KIND/NAME, where KIND is ${kindHelp}, or an error code`, collectSubject)
+    .addOption(new Option("-o, --output <format>", "the output format").choices(["table", "json"]).default("table"));
+  withExamples(
+    command,
+    "ramet explain sandbox/a",
+    "ramet explain snapshot/python-data set/python -o json",
+    "ramet explain StoreFull",
+  );
+  withClusterFlags(command).action(
+    act(async (subjects: Subject[], options: Omit<ExplainOptions, "objects">) => {
+      const codes = subjects.flatMap((subject) => ("code" in subject ? [subject.code] : []));
+      const objects = subjects.flatMap((subject) => ("code" in subject ? [] : [subject]));
+      const [{ explainCodes }, { explainObjects }] = await Promise.all([import("./codes.ts"), import("./explain.ts")]);
+      return (io) =>
+        objects.length === 0 ? explainCodes(io, codes, options.output) : explainObjects(io, { ...options, objects });
+    }),
+  );
+}
+
+function collectSubject(text: string, before: Subject[] = []): Subject[] {
+  const slash = text.indexOf("/");
+  if (slash < 0 && /^[A-Z][A-Za-z]+$/.test(text)) return [...before, { code: text }];
+  const name = text.slice(slash + 1);
+  if (slash < 1 || name === "" || name.includes("/"))
+    throw new InvalidArgumentError("write it as KIND/NAME, such as sandbox/a");
+  return [...before, { kind: kindName(text.slice(0, slash)), name }];
+}

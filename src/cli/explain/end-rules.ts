@@ -1,0 +1,116 @@
+import type { Sandbox } from "../../api/kinds/sandbox.ts";
+import { finalizers } from "../../api/names/labels.ts";
+import { findCondition } from "../../kube/conditions.ts";
+import { type Explanation, generalRemedy, isErrorCode, nothingToDo, readDescription } from "./explanation.ts";
+import { type PodFacts, type SandboxFacts, valueOf } from "./facts.ts";
+import { silentNode } from "./node-rules.ts";
+import { secondsSince } from "./time.ts";
+
+/** What the controllers report about a sandbox that is not ready. */
+export interface Report {
+  message: string;
+  reason: string | undefined;
+  since: string;
+}
+
+export function reportOf({ metadata, status }: Sandbox): Report {
+  const ready = findCondition(status?.conditions, "Ready");
+  return {
+    message: status?.message ?? ready?.message ?? "",
+    reason: ready?.reason,
+    since: ready?.lastTransitionTime ?? metadata.creationTimestamp,
+  };
+}
+
+/** Recognizes a sandbox that has ended. It stays so, whatever happens to its node or the controllers. */
+export function ended({ sandbox }: SandboxFacts): Explanation | undefined {
+  const { metadata, status } = sandbox;
+  const isEnded = status?.phase === "Failed" || status?.phase === "Succeeded";
+  if (metadata.deletionTimestamp !== undefined || !isEnded) return undefined;
+  const report = reportOf(sandbox);
+  const { cause, hint, code } = readDescription(report.message);
+  const reason = code ?? report.reason;
+  const common = { state: "failed", reason, since: report.since } as const;
+  if (status.phase === "Succeeded") {
+    return {
+      ...common,
+      cause: `Its entrypoint ended: ${cause}`,
+      retry: "None: a sandbox that has ended stays so",
+      action: "Give the template a command that keeps running, such as sleep infinity, and create the sandbox again",
+    };
+  }
+  return {
+    ...common,
+    cause,
+    retry: "None: a failed sandbox stays so, unless it is rolled back to a checkpoint",
+    action: hint ?? remedyOf(reason, metadata),
+  };
+}
+
+function remedyOf(reason: string | undefined, { name, namespace }: { name: string; namespace: string }): string {
+  if (isErrorCode(reason)) return generalRemedy(reason);
+  const again = "Create the sandbox again from its template or a checkpoint";
+  return podEnds[reason ?? ""] ?? `${again}; its Pod's log may say more: kubectl logs ${name} -n ${namespace}`;
+}
+
+/** Reasons that a node gives for the end of a Pod (Kubernetes v1.36). */
+const podEnds: Readonly<Record<string, string>> = {
+  OOMKilled: "Raise the memory limit in the template, and create the sandbox again",
+  Evicted: "Set requests in the template that the sandbox keeps to, and create it again",
+  DeadlineExceeded: "Raise activeDeadlineSeconds in the template, and create the sandbox again",
+};
+
+/** Recognizes what a deletion waits for. */
+export function terminating(facts: SandboxFacts): Explanation | undefined {
+  const { metadata } = facts.sandbox;
+  if (metadata.deletionTimestamp === undefined) return undefined;
+  const pod = valueOf(facts.pod);
+  if (pod !== undefined) return silentDeletion(facts) ?? endingPod(facts, pod);
+  const others = foreignFinalizers(metadata);
+  const common = { reason: "Terminating", since: metadata.deletionTimestamp };
+  if (others.length === 0) {
+    const retry = "The controllers remove it when its Pod and data are gone";
+    return { ...common, state: "waiting", cause: "It is being deleted", retry, action: nothingToDo };
+  }
+  return {
+    ...common,
+    state: "stuck",
+    cause: `Its deletion waits for the finalizers of other controllers: ${others.join(", ")}`,
+    retry: "Each controller removes its finalizer when it has cleaned up",
+    action: `Start the controller of ${others[0] ?? ""}, or remove the finalizer if that controller is gone`,
+  };
+}
+
+const ownFinalizers: ReadonlySet<string> = new Set(Object.values(finalizers));
+
+export function foreignFinalizers({ finalizers: all = [] }: { finalizers?: string[] | undefined }): string[] {
+  return all.filter((finalizer) => !ownFinalizers.has(finalizer));
+}
+
+function silentDeletion(facts: SandboxFacts): Explanation | undefined {
+  const silent = silentNode(facts);
+  if (silent === undefined) return undefined;
+  const { name, namespace, deletionTimestamp } = facts.sandbox.metadata;
+  return {
+    ...silent,
+    cause: `Its Pod cannot end. ${silent.cause}`,
+    since: silent.since ?? deletionTimestamp,
+    action: `If the node does not come back, run: kubectl delete pod ${name} -n ${namespace} --force --grace-period=0`,
+  };
+}
+
+function endingPod({ sandbox, now }: SandboxFacts, pod: PodFacts): Explanation {
+  const { name, namespace, deletionTimestamp } = sandbox.metadata;
+  const grace = pod.metadata.deletionGracePeriodSeconds ?? 30;
+  // The Pod's deletionTimestamp is the end of its grace period.
+  const isLate = pod.metadata.deletionTimestamp !== undefined && secondsSince(pod.metadata.deletionTimestamp, now) > 10;
+  return {
+    state: isLate ? "stuck" : "waiting",
+    cause: isLate ? `Its Pod has not ended after its grace period of ${grace} s` : "Its Pod is ending",
+    reason: "Terminating",
+    since: deletionTimestamp,
+    retry: "The controllers remove it when its Pod has ended",
+    action: isLate ? `Find out what keeps the Pod: kubectl describe pod ${name} -n ${namespace}` : nothingToDo,
+    foundIn: `pod/${name}`,
+  };
+}

@@ -1,0 +1,79 @@
+import { type ErrorCode, errorCodes } from "../../base/error-codes.ts";
+
+export const explainedStates = ["healthy", "waiting", "degraded", "stuck", "failed"] as const;
+
+/** Why an object is in its state, and what to do. */
+export interface Explanation {
+  /**
+   * `waiting`: it needs more time. `degraded`: it works, but not as requested. `stuck`: it waits for somebody. `failed`: final.
+   */
+  state: (typeof explainedStates)[number];
+  /** One sentence without a full stop. */
+  cause: string;
+  /** A code of docs/errors.md, or the reason that Kubernetes reports. */
+  reason?: string | undefined;
+  /** Since when, in RFC 3339. */
+  since?: string | undefined;
+  /** What is tried next without the user, and when. */
+  retry: string;
+  /** The one thing to do, an imperative without a full stop. */
+  action: string;
+  /** The object that causes it, if it is another one: `pod/a`, `node/n`. */
+  foundIn?: string | undefined;
+}
+
+/** Recognizes one cause; undefined if it is another one. A pure function. */
+export type Rule<Facts> = (facts: Facts) => Explanation | undefined;
+
+/** Applies rules in order. The first that recognizes the cause counts. */
+export function firstOf<Facts>(...rules: readonly Rule<Facts>[]): Rule<Facts> {
+  return (facts) => {
+    for (const rule of rules) {
+      const explanation = rule(facts);
+      if (explanation !== undefined) return explanation;
+    }
+    return undefined;
+  };
+}
+
+/** The parts of `RametError.describe()`. */
+export interface Description {
+  cause: string;
+  hint?: string;
+  code?: ErrorCode;
+}
+
+/** Takes the text of a condition apart into what failed, what to do, and the code. */
+export function readDescription(text: string): Description {
+  const [, before, code] = /^(.*) \[([A-Z][A-Za-z]+)\]$/s.exec(text) ?? [];
+  return before !== undefined && isErrorCode(code) ? { ...splitHint(before), code } : { cause: withoutStop(text) };
+}
+
+/** A hint is one imperative without a full stop, so it follows the last one. */
+export function splitHint(text: string): Pick<Description, "cause" | "hint"> {
+  const at = text.lastIndexOf(". ");
+  const hint = text.slice(at + 2);
+  return at > 0 && /^[A-Z][a-z]+ /.test(hint) ? { cause: text.slice(0, at), hint } : { cause: withoutStop(text) };
+}
+
+export function isErrorCode(word: string | undefined): word is ErrorCode {
+  return word !== undefined && Object.hasOwn(errorCodes, word);
+}
+
+/** The hint of a description, else what its code means, else `otherwise`. */
+export function remedyIn({ hint, code }: Description, otherwise: string): string {
+  return hint ?? (code === undefined ? otherwise : generalRemedy(code));
+}
+
+/** What docs/errors.md says to do about a code. */
+export function generalRemedy(code: ErrorCode): string {
+  const [, ...remedy] = errorCodes[code].split(/(?<=\.) /);
+  return withoutStop(remedy.at(-1) ?? errorCodes[code]);
+}
+
+export function withoutStop(text: string): string {
+  return text.trim().replace(/\.$/, "");
+}
+
+/** For explanations of objects that nothing is wrong with. */
+export const nothingToDo = "Nothing needs to be done";

@@ -1,0 +1,76 @@
+import { type Explanation, splitHint } from "./explanation.ts";
+
+export interface ImageProblem {
+  pod: string;
+  image: string;
+  /** Of the waiting container, such as `ImagePullBackOff`. */
+  reason: string;
+  /** What the registry or the kubelet said. */
+  message: string;
+  since: string | undefined;
+  isLocal: boolean;
+}
+
+export const imageReasons: ReadonlySet<string> = new Set([
+  "ErrImagePull",
+  "ImagePullBackOff",
+  "ErrImageNeverPull",
+  "InvalidImageName",
+  "ImageInspectError",
+  "RegistryUnavailable",
+  "SignatureValidationFailed",
+]);
+
+/** Explains an image that cannot be pulled, with the remedy that fits the registry's words. */
+export function unpulledImage({ pod, image, reason, message, since, isLocal }: ImageProblem): Explanation {
+  // The local node's message already says what to do.
+  const { cause, hint } = isLocal ? splitHint(message) : { cause: message };
+  const never = reason === "ErrImageNeverPull" || reason === "InvalidImageName";
+  return {
+    state: "stuck",
+    cause: `The image ${image} cannot be pulled: ${cause === "" ? reason : cause}`,
+    reason,
+    since,
+    retry: never
+      ? "None until the template changes"
+      : isLocal
+        ? "The local node tries again every 2 seconds"
+        : "The kubelet tries again after growing pauses of at most 5 minutes",
+    action: hint ?? remedyOf(message, image),
+    foundIn: `pod/${pod}`,
+  };
+}
+
+function remedyOf(message: string, image: string): string {
+  return remedies.find(({ pattern }) => pattern.test(message))?.remedy(image) ?? "Correct the image in the template";
+}
+
+// The registries' words, as containerd and the OCI distribution specification pass them on.
+const remedies: readonly { pattern: RegExp; remedy: (image: string) => string }[] = [
+  {
+    pattern: /no match for platform|exec format|does not match the specified platform/i,
+    remedy: (image) => `Use an image for the nodes' architecture: ${image} has none`,
+  },
+  {
+    pattern: /toomanyrequests|429|rate limit/i,
+    remedy: () => "Add imagePullSecrets to the template, or use a mirror: the registry limits anonymous pulls",
+  },
+  {
+    pattern:
+      /unauthorized|\b401\b|\b403\b|forbidden|authorization failed|pull access denied|authentication required|denied/i,
+    remedy: () => "Check the image's name, and add imagePullSecrets with access to its repository to the template",
+  },
+  {
+    pattern: /x509|certificate/i,
+    remedy: () => "Let the nodes trust the registry's certificate authority",
+  },
+  {
+    pattern: /no space left on device/i,
+    remedy: () => "Free space in the node's image file system",
+  },
+  {
+    pattern:
+      /no such host|i\/o timeout|connection refused|connection reset|network is unreachable|deadline exceeded|EAI_AGAIN|ENOTFOUND|ECONNREFUSED|ETIMEDOUT/i,
+    remedy: () => "Give the nodes access to the registry: check its name, DNS and the network",
+  },
+];

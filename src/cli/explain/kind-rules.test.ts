@@ -1,0 +1,272 @@
+import { describe, expect, it } from "vitest";
+import { Checkpoint } from "../../api/kinds/checkpoint.ts";
+import { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
+import { SandboxClaim } from "../../api/kinds/sandbox-claim.ts";
+import { SandboxSet } from "../../api/kinds/sandbox-set.ts";
+import { SandboxTemplate } from "../../api/kinds/sandbox-template.ts";
+import { RametError } from "../../base/errors.ts";
+import { explainCheckpoint } from "./checkpoint-rules.ts";
+import { explainClaim } from "./claim-rules.ts";
+import type { Cause } from "./facts.ts";
+import { explainSet } from "./set-rules.ts";
+import { explainSnapshot } from "./snapshot-rules.ts";
+import { explainTemplate } from "./template-rules.ts";
+
+const now = new Date("2030-01-01T00:10:00Z");
+const since = "2030-01-01T00:00:00Z";
+const common = { now, controllers: { value: undefined } };
+const metadata = { name: "x", namespace: "t", uid: "u", resourceVersion: "1", creationTimestamp: since, generation: 1 };
+const object = { metadata, apiVersion: "agents.kruise.io/v1alpha1" };
+const containing = (text: string) => expect.stringContaining(text) as string;
+
+function condition(type: string, status: string, reason: string, message = "") {
+  return { type, status, reason, message, lastTransitionTime: since };
+}
+
+const silentNode: Cause = {
+  object: "sandbox/a",
+  explanation: {
+    state: "stuck",
+    cause: "The node n is silent",
+    retry: "-",
+    action: "Start the kubelet",
+    foundIn: "node/n",
+  },
+};
+
+describe("a checkpoint", () => {
+  const explain = (status: object | undefined, source?: Cause, more: object = {}) =>
+    explainCheckpoint({
+      ...common,
+      source,
+      checkpoint: Checkpoint.parse({
+        ...object,
+        metadata: { ...metadata, ...more },
+        kind: "Checkpoint",
+        spec: { sandboxName: "a" },
+        ...(status && { status: { observedGeneration: 1, ...status } }),
+      }),
+    });
+
+  it("failed because the store is full", () => {
+    const message = new RametError("StoreFull", "no space left on device").describe();
+    expect(explain({ phase: "Failed", message, completionTime: since })).toMatchObject({
+      state: "failed",
+      reason: "StoreFull",
+      since,
+      action: containing("Delete checkpoints"),
+      retry: containing("None"),
+    });
+  });
+
+  it("waits for a source whose node is silent", () => {
+    expect(explain({ phase: "Creating" }, silentNode)).toMatchObject({
+      state: "stuck",
+      cause: "Its source sandbox/a cannot be captured: The node n is silent",
+      foundIn: "node/n",
+      action: "Start the kubelet",
+    });
+    const message = new RametError("SandboxNotReady", "The sandbox a is not ready").describe();
+    expect(explain({ phase: "Failed", message }, silentNode)).toMatchObject({
+      foundIn: "node/n",
+      action: "Start the kubelet",
+    });
+  });
+
+  it("lacks the data of volumes", () => {
+    const conditions = [
+      condition("VolumesCaptured", "False", "NotSupported", "The data of data is not in the checkpoint"),
+    ];
+    expect(explain({ phase: "Succeeded", conditions })).toMatchObject({
+      state: "degraded",
+      cause: containing("VolumesCaptured is False"),
+    });
+    expect(explain({ phase: "Succeeded" })).toMatchObject({ state: "healthy" });
+  });
+
+  it("cannot be deleted while the store does not respond", () => {
+    const deletion = { deletionTimestamp: since, finalizers: ["agents.kruise.io/checkpoint"] };
+    expect(explain({ phase: "Terminating" }, undefined, deletion)).toMatchObject({
+      state: "stuck",
+      action: containing("ramet doctor"),
+    });
+  });
+
+  it("is not processed by any controller", () => {
+    expect(explain(undefined)).toMatchObject({ reason: "ControllerSilent" });
+  });
+});
+
+describe("a set", () => {
+  const explain = (conditions: object[], member?: Cause) =>
+    explainSet({
+      ...common,
+      member,
+      set: SandboxSet.parse({
+        ...object,
+        kind: "SandboxSet",
+        spec: { replicas: 2, templateRef: { name: "python" } },
+        status: { observedGeneration: 1, replicas: 2, availableReplicas: 1, conditions },
+      }),
+    });
+
+  it("names why a sandbox is not available", () => {
+    const filling = [condition("Ready", "False", "Filling", "1 of 2 sandboxes are available")];
+    expect(explain(filling, silentNode)).toMatchObject({
+      state: "stuck",
+      cause: "1 of 2 sandboxes are available. sandbox/a: The node n is silent",
+      foundIn: "node/n",
+    });
+    expect(explain(filling)).toMatchObject({ state: "waiting" });
+  });
+
+  it("names when it tries again", () => {
+    const last = new RametError("OutOfMemory", "It used more than its memory limit").describe();
+    const message = `3 times in a row a sandbox ended before it was claimed, or could not be created; the next attempt is at 2030-01-01T00:12:00Z. Correct the template to retry immediately. The last failure: ${last}`;
+    expect(explain([condition("Ready", "False", "StartFailing", message)])).toMatchObject({
+      state: "stuck",
+      cause: containing("It used more than its memory limit"),
+      reason: "OutOfMemory",
+      retry: "The next attempt is at 2030-01-01T00:12:00Z",
+      action: containing("Raise the memory limit"),
+    });
+  });
+
+  it("has a template that does not exist", () => {
+    const message = new RametError("NotFound", "The SandboxTemplate python does not exist", {
+      hint: "Create it",
+    }).describe();
+    expect(explain([condition("Ready", "False", "NotFound", message)])).toMatchObject({
+      state: "stuck",
+      action: "Create it",
+    });
+  });
+
+  it("rolls to a new revision", () => {
+    const rolling = condition(
+      "Updated",
+      "False",
+      "RollingUpdate",
+      "1 of 2 sandboxes are of an earlier revision than r",
+    );
+    expect(explain([condition("Ready", "True", "Available"), rolling])).toMatchObject({
+      state: "waiting",
+      reason: "RollingUpdate",
+    });
+  });
+});
+
+describe("a claim", () => {
+  const stuckSet: Cause = { ...silentNode, object: "set/python" };
+  const explain = (status: object, set?: Cause) =>
+    explainClaim({
+      ...common,
+      set,
+      claim: SandboxClaim.parse({
+        ...object,
+        kind: "SandboxClaim",
+        spec: { templateName: "python", claimTimeout: "30m" },
+        status: { observedGeneration: 1, ...status },
+      }),
+    });
+
+  it("says until when it waits, and for what", () => {
+    expect(explain({ phase: "Claiming", claimStartTime: since, message: "0 of 1 claimed" }, stuckSet)).toMatchObject({
+      state: "stuck",
+      cause: "0 of 1 claimed. set/python: The node n is silent",
+      retry: "The controllers try again whenever the set python changes, until 2030-01-01T00:30:00Z",
+      foundIn: "node/n",
+    });
+  });
+
+  it("ended without its sandboxes", () => {
+    const conditions = [condition("Completed", "True", "TimeoutReached")];
+    const status = { phase: "Completed", claimedReplicas: 0, message: "0 of 1 claimed: timed out", conditions };
+    expect(explain(status)).toMatchObject({
+      state: "failed",
+      reason: "TimeoutReached",
+      action: containing("Raise the replicas"),
+    });
+    expect(explain({ phase: "Completed", claimedReplicas: 1 })).toMatchObject({ state: "healthy" });
+  });
+});
+
+describe("a named snapshot", () => {
+  const explain = (status: object, awaited?: Cause) =>
+    explainSnapshot({
+      ...common,
+      awaited,
+      snapshot: NamedSnapshot.parse({
+        ...object,
+        apiVersion: "ramet.dev/v1alpha1",
+        kind: "NamedSnapshot",
+        spec: { from: { template: { name: "python" } } },
+        status: { observedGeneration: 1, ...status },
+      }),
+    });
+  const digest = `sha256:${"0".repeat(64)}`;
+
+  it("names the failed step and its last output", () => {
+    const failure = { reason: "StepFailed", message: "Step 2 of 2 (run make) failed", step: 2 };
+    const build = { digest, startedAt: since, attempt: 1, endedAt: since, failure };
+    const step = { digest, step: "run make", state: "Failed", cached: false, output: "a\nmake: no rule\n" };
+    const conditions = [condition("Building", "False", "StepFailed", failure.message)];
+    const steps = [{ ...step, state: "Succeeded" }, step];
+    expect(explain({ conditions, build, steps })).toMatchObject({
+      state: "failed",
+      cause: "Step 2 of 2 (run make) failed. Its last output: make: no rule",
+      action: containing("Correct step 2 of the recipe"),
+      retry: containing("until it changes or a build is requested"),
+    });
+    expect(explain({ conditions, build, steps, version: 3 })).toMatchObject({
+      state: "degraded",
+      cause: containing("Version 3 is current"),
+    });
+  });
+
+  it("waits for its build sandbox", () => {
+    const conditions = [condition("Building", "True", "StartingBuilder", "Waiting for the sandbox a: it is starting")];
+    expect(explain({ conditions }, silentNode)).toMatchObject({
+      state: "stuck",
+      foundIn: "node/n",
+      cause: containing("The build waits for sandbox/a"),
+    });
+    expect(explain({ conditions })).toMatchObject({ state: "waiting" });
+  });
+
+  it("proposes a command that keeps running if the build sandbox ended by itself", () => {
+    const message =
+      "The sandbox x-build-1, in which it is built, is Succeeded in step 1 of 1 (run sleep 30): the entrypoint exited with code 0 (3 attempts)";
+    expect(explain({ conditions: [condition("Building", "False", "BuilderFailed", message)] })).toMatchObject({
+      state: "failed",
+      action: containing("sleep infinity"),
+    });
+  });
+
+  it("waits for an input", () => {
+    const message = new RametError("NotFound", "The Secret s does not exist", { hint: "Create it" }).describe();
+    expect(explain({ conditions: [condition("Building", "False", "InputMissing", message)] })).toMatchObject({
+      state: "stuck",
+      retry: containing("every 10 seconds"),
+      action: "Create it",
+    });
+  });
+
+  it("is held on purpose", () => {
+    const message = "It is pinned to version 1; remove spec.pinnedVersion to build and follow new versions";
+    expect(explain({ conditions: [condition("Building", "False", "Pinned", message)] })).toMatchObject({
+      state: "healthy",
+      action: "Remove spec.pinnedVersion to build and follow new versions",
+    });
+  });
+});
+
+describe("a template", () => {
+  const explain = (template: object) =>
+    explainTemplate(SandboxTemplate.parse({ ...object, kind: "SandboxTemplate", spec: { template } }));
+
+  it("names the field that is not valid", () => {
+    expect(explain({ spec: { containers: [{ name: "main", image: "python" }] } })).toMatchObject({ state: "healthy" });
+    expect(explain({ spec: { containers: [] } })).toMatchObject({ state: "stuck", reason: "InvalidArgument" });
+  });
+});

@@ -1,0 +1,89 @@
+import { systemNamespace, controllersLease } from "../../api/names/system-names.ts";
+import type { Sandbox } from "../../api/kinds/sandbox.ts";
+import { RametError } from "../../base/errors.ts";
+import { within } from "../../base/within.ts";
+import { LeaseObject } from "../../kube/lease.ts";
+import { coreResources } from "../../kube/resource-ref.ts";
+import type { Cluster } from "../cluster/cluster.ts";
+import type { Io } from "../io.ts";
+import {
+  type CommonFacts,
+  EventFacts,
+  lastSeen,
+  NodeFacts,
+  PodFacts,
+  type Read,
+  type SandboxFacts,
+  valueOf,
+} from "./facts.ts";
+
+/** Reads what explanations need, with the user's own rights. What cannot be read is unknown, and never an error. */
+export class FactReader {
+  readonly #io: Io;
+  readonly #cluster: Cluster;
+
+  constructor(io: Io, cluster: Cluster) {
+    this.#io = io;
+    this.#cluster = cluster;
+  }
+
+  async common(): Promise<CommonFacts> {
+    return { now: this.#io.clock.now(), controllers: await this.#lease(systemNamespace, controllersLease) };
+  }
+
+  /** Two rounds of concurrent reads: what the names are known of, then the Pod's node. */
+  async sandbox(sandbox: Sandbox, common: CommonFacts): Promise<SandboxFacts> {
+    const { client } = this.#cluster;
+    const { name, namespace } = sandbox.metadata;
+    const [pod, events] = await Promise.all([
+      this.read("pods", (signal) =>
+        client.resource(coreResources.pods, (value) => PodFacts.parse(value)).find({ namespace, name }, { signal }),
+      ),
+      this.events(namespace, name),
+    ]);
+    const nodeName = valueOf(pod)?.spec.nodeName;
+    if (nodeName == null) return { ...common, sandbox, pod, events, node: absent, nodeLease: absent };
+    const [node, nodeLease] = await Promise.all([
+      this.read("nodes", (signal) =>
+        client.resource(coreResources.nodes, (value) => NodeFacts.parse(value)).find({ name: nodeName }, { signal }),
+      ),
+      this.#lease("kube-node-lease", nodeName),
+    ]);
+    return { ...common, sandbox, pod, events, node, nodeLease };
+  }
+
+  /** The Events of all objects of a name, the latest first. */
+  events(namespace: string, name: string): Promise<Read<EventFacts[]>> {
+    return this.read("events", async (signal) => {
+      const events = this.#cluster.client.resource(coreResources.events, (value) => EventFacts.parse(value));
+      const { items } = await events.list({ namespace, fieldSelector: `regarding.name=${name}`, signal });
+      return items.sort((a, b) => lastSeen(b).localeCompare(lastSeen(a)));
+    });
+  }
+
+  /** Reads one thing within its time. @param what its plural, for the reason why it is unknown */
+  async read<T>(what: string, call: (signal: AbortSignal) => Promise<T | undefined>): Promise<Read<T>> {
+    const { clock, signal } = this.#io;
+    const deadline = { clock, milliseconds: readMilliseconds, what: `Reading ${what}`, signal };
+    try {
+      return { value: await within(deadline, call) };
+    } catch (thrown) {
+      signal.throwIfAborted();
+      const error = RametError.from(thrown);
+      return { unknown: error.code === "Forbidden" ? `you are not allowed to read ${what}` : error.message };
+    }
+  }
+
+  #lease(namespace: string, name: string): Promise<Read<LeaseObject>> {
+    return this.read(`leases in ${namespace}`, (signal) =>
+      this.#cluster.client
+        .resource(coreResources.leases, (value) => LeaseObject.parse(value))
+        .find({ namespace, name }, { signal }),
+    );
+  }
+}
+
+const absent = { value: undefined };
+
+/** Two rounds take at most 1.6 s. */
+const readMilliseconds = 800;

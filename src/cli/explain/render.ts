@@ -1,0 +1,65 @@
+import type { KubeObject } from "../../kube/object.ts";
+import { age } from "../output/table.ts";
+import type { Explanation } from "./explanation.ts";
+
+/** One explained object. */
+export interface Explained {
+  /** The kind's name on the command line. */
+  kind: string;
+  object: KubeObject;
+  explanation: Explanation;
+  /** What could not be read, and why. */
+  unknown: string[];
+}
+
+/** Explanations as text for people, or as JSON: one object, or a list of several. */
+export function renderExplained(all: readonly Explained[], output: "table" | "json", now: Date): string {
+  if (output === "table") return all.map((one) => block(one, now)).join("\n");
+  const documents = all.map(document);
+  return `${JSON.stringify(documents.length === 1 ? documents[0] : documents, undefined, 2)}\n`;
+}
+
+function document({ kind, object, explanation, unknown }: Explained): object {
+  const { name, namespace } = object.metadata;
+  const { state, cause, reason, since, retry, action, foundIn } = explanation;
+  return {
+    object: `${kind}/${name}`,
+    namespace,
+    phase: phaseOf(object),
+    state,
+    cause,
+    reason,
+    since,
+    retry,
+    action,
+    foundIn,
+    unknown,
+  };
+}
+
+/** A line each, because sentences do not fit into columns. */
+function block({ kind, object, explanation, unknown }: Explained, now: Date): string {
+  const { state, cause, reason, since, retry, action, foundIn } = explanation;
+  const phase = phaseOf(object);
+  const lines: [string, string | undefined][] = [
+    ["OBJECT", `${kind}/${object.metadata.name} in ${object.metadata.namespace ?? ""}`],
+    ["STATE", phase === undefined ? state : `${state} (${phase})`],
+    ["CAUSE", reason === undefined ? cause : `${cause} [${reason}]`],
+    ["FOUND IN", foundIn],
+    ["SINCE", since === undefined ? undefined : `${age(since, now)} (${since})`],
+    ["NEXT RETRY", retry],
+    ["DO", action],
+    ["UNKNOWN", unknown.length === 0 ? undefined : unknown.join("; ")],
+  ];
+  return lines
+    .filter(([, text]) => text !== undefined)
+    .map(([heading, text = ""]) => `${heading.padEnd(12)}${text.replace(/\s+/g, " ")}\n`)
+    .join("");
+}
+
+function phaseOf(object: KubeObject): string | undefined {
+  if (object.metadata.deletionTimestamp !== undefined) return "Terminating";
+  const status: unknown = "status" in object ? object.status : undefined;
+  const phase: unknown = typeof status === "object" && status !== null && "phase" in status ? status.phase : undefined;
+  return typeof phase === "string" ? phase : undefined;
+}

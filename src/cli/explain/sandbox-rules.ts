@@ -1,0 +1,123 @@
+import { findCondition } from "../../kube/conditions.ts";
+import { unprocessed } from "./controller-rules.ts";
+import { ended, type Report, reportOf, terminating } from "./end-rules.ts";
+import { type Explanation, firstOf, generalRemedy, nothingToDo, readDescription, type Rule } from "./explanation.ts";
+import type { SandboxFacts } from "./facts.ts";
+import { explainPod } from "./pod-rules.ts";
+import { refusedPod } from "./refusal-rules.ts";
+import { secondsSince } from "./time.ts";
+
+/** Explains the state of a sandbox. Pure. */
+export function explainSandbox(facts: SandboxFacts): Explanation {
+  return rules(facts) ?? healthy(facts);
+}
+
+const rules: Rule<SandboxFacts> = firstOf(
+  ended,
+  (facts) => unprocessed(facts.sandbox, facts),
+  terminating,
+  paused,
+  starting,
+  unready,
+  degraded,
+);
+
+function paused({ sandbox: { metadata, spec, status } }: SandboxFacts): Explanation | undefined {
+  if (status?.phase !== "Paused") return undefined;
+  const since = findCondition(status.conditions, "SandboxPaused")?.lastTransitionTime;
+  if (spec.paused !== true) {
+    const retry = "The controllers start a Pod for it";
+    return { state: "waiting", cause: "It is being resumed", since, retry, action: nothingToDo };
+  }
+  return {
+    state: "healthy",
+    cause: "It is paused, as spec.paused requests",
+    since,
+    retry: "None is needed",
+    action: `Resume it when you need it: ramet sandbox resume ${metadata.name} -n ${metadata.namespace}`,
+  };
+}
+
+const startPhases: ReadonlySet<string> = new Set(["Pending", "Resuming"]);
+
+function starting(facts: SandboxFacts): Explanation | undefined {
+  const { metadata, status } = facts.sandbox;
+  if (!startPhases.has(status?.phase ?? "Pending")) return undefined;
+  const report = reportOf(facts.sandbox);
+  const found = refusedPod({ ...report, namespace: metadata.namespace }) ?? explainPod(facts);
+  return found === undefined ? withoutCause(facts, report) : { ...found, since: found.since ?? report.since };
+}
+
+/** Only the controllers' own report says what is missing. */
+function withoutCause({ sandbox, now }: SandboxFacts, { message, since, reason }: Report): Explanation {
+  const { cause, hint, code } = readDescription(message);
+  if (code !== undefined) {
+    const retry = "The controllers start it when what is missing exists, or the template changes";
+    return { state: "stuck", cause, reason: code, since, retry, action: hint ?? generalRemedy(code) };
+  }
+  const isLate = secondsSince(since, now) > 60;
+  const { name, namespace } = sandbox.metadata;
+  return {
+    state: isLate ? "stuck" : "waiting",
+    cause: cause === "" ? "It is starting" : cause,
+    reason,
+    since,
+    retry: "The controllers continue as soon as this changes",
+    action: isLate ? `Read the log of its Pod: kubectl logs ${name} -n ${namespace}` : nothingToDo,
+  };
+}
+
+function unready(facts: SandboxFacts): Explanation | undefined {
+  const { metadata, status } = facts.sandbox;
+  const ready = findCondition(status?.conditions, "Ready");
+  const found = explainPod(facts);
+  if (found !== undefined) return { ...found, since: found.since ?? ready?.lastTransitionTime };
+  if (ready?.status !== "False") return undefined;
+  const { cause, hint, code } = readDescription(status?.message ?? ready.message);
+  return {
+    state: "stuck",
+    cause,
+    reason: code ?? ready.reason,
+    since: ready.lastTransitionTime,
+    retry: "It is Ready again as soon as its Pod is",
+    action: hint ?? `Read the log of its Pod: kubectl logs ${metadata.name} -n ${metadata.namespace}`,
+    foundIn: `pod/${metadata.name}`,
+  };
+}
+
+/** It runs, but something that was requested has not happened. */
+function degraded({ sandbox }: SandboxFacts): Explanation | undefined {
+  const condition = sandbox.status?.conditions?.find(
+    ({ type, status, reason }) => status === "False" && !harmless.has(type) && !underWay.has(reason),
+  );
+  if (condition === undefined) return undefined;
+  const { cause, hint, code } = readDescription(condition.message);
+  const general = code === undefined ? "Change the request as the cause says" : generalRemedy(code);
+  return {
+    state: "degraded",
+    cause: `It runs, but ${condition.type} is False: ${cause}`,
+    reason: code ?? condition.reason,
+    since: condition.lastTransitionTime,
+    retry: condition.type === "EgressApplied" ? "The controllers try again when the rules change" : "None",
+    action: hint ?? remedies[condition.type] ?? general,
+  };
+}
+
+const harmless: ReadonlySet<string> = new Set(["SandboxResumed"]);
+const underWay: ReadonlySet<string> = new Set(["Loading", "Pending", "CheckpointCreating", "Restoring"]);
+
+const remedies: Readonly<Record<string, string>> = {
+  MemoryLoaded: "Delete the sandbox, and clone the checkpoint again",
+  RolledBack: "Correct what the cause names, then request the rollback again: ramet rollback",
+  RuntimeInitialized: "Correct the variables that the guest rejected, then request them again",
+};
+
+function healthy({ sandbox }: SandboxFacts): Explanation {
+  return {
+    state: "healthy",
+    cause: `It is ${sandbox.status?.phase ?? "new"}, and all its conditions are as requested`,
+    since: findCondition(sandbox.status?.conditions, "Ready")?.lastTransitionTime,
+    retry: "None is needed",
+    action: nothingToDo,
+  };
+}

@@ -1,0 +1,101 @@
+import type { SandboxSet } from "../../api/kinds/sandbox-set.ts";
+import type { Condition } from "../../api/schema/metadata.ts";
+import { findCondition } from "../../kube/conditions.ts";
+import { unprocessed } from "./controller-rules.ts";
+import { type Explanation, generalRemedy, isErrorCode, nothingToDo, readDescription, remedyIn } from "./explanation.ts";
+import { type Cause, type CommonFacts, foundIn, isProblem } from "./facts.ts";
+
+export interface SetFacts extends CommonFacts {
+  set: SandboxSet;
+  /** Why the longest-waiting of its unavailable sandboxes is in its state. */
+  member: Cause | undefined;
+}
+
+/** Explains the state of a set. Pure. */
+export function explainSet(facts: SetFacts): Explanation {
+  const { set, member } = facts;
+  const unseen = unprocessed(set, facts);
+  if (unseen !== undefined) return unseen;
+  const ready = findCondition(set.status?.conditions, "Ready");
+  const since = ready?.lastTransitionTime;
+  if (set.metadata.deletionTimestamp !== undefined) {
+    return {
+      state: "waiting",
+      cause: "It is being deleted, with its unclaimed sandboxes",
+      since: set.metadata.deletionTimestamp,
+      retry: "Kubernetes removes it when they have ended",
+      action: nothingToDo,
+    };
+  }
+  if (ready?.status !== "False") return full(set, since);
+  if (ready.reason === "StartFailing") return failing(ready, member);
+  if (ready.reason === "Filling") return filling(set, ready, member);
+  return rejected(ready);
+}
+
+function full({ status, spec }: SandboxSet, since: string | undefined): Explanation {
+  const updated = findCondition(status?.conditions, "Updated");
+  const counts = `${status?.availableReplicas ?? 0} of ${spec.replicas} sandboxes are available`;
+  if (updated?.status === "False") {
+    return {
+      state: "waiting",
+      cause: `${counts}; ${updated.message}`,
+      reason: updated.reason,
+      since: updated.lastTransitionTime,
+      retry: "The controllers replace the others within the limits of spec.updateStrategy",
+      action: nothingToDo,
+    };
+  }
+  return { state: "healthy", cause: counts, since, retry: "None is needed", action: nothingToDo };
+}
+
+/** A spec that no sandbox can be created from. */
+function rejected({ message, reason, lastTransitionTime }: Condition): Explanation {
+  const { cause, hint, code } = readDescription(message);
+  const known = code ?? reason;
+  return {
+    state: "stuck",
+    cause,
+    reason: known,
+    since: lastTransitionTime,
+    retry: "The controllers try again when the set or its template changes",
+    action: hint ?? (isErrorCode(known) ? generalRemedy(known) : "Correct the set's spec"),
+  };
+}
+
+function failing({ message, lastTransitionTime }: Condition, member: Cause | undefined): Explanation {
+  const [, last = message] = /The last failure: (.*)$/s.exec(message) ?? [];
+  const [, nextAt] = /the next attempt is at ([^\s.]+)/.exec(message) ?? [];
+  const described = readDescription(last);
+  const otherwise = member?.explanation.action ?? "Correct the template so that its sandboxes keep running";
+  return {
+    state: "stuck",
+    cause: `Its sandboxes end before they are claimed, or cannot be created: ${described.cause}`,
+    reason: described.code ?? "StartFailing",
+    since: lastTransitionTime,
+    retry: nextAt === undefined ? "An attempt is running" : `The next attempt is at ${nextAt}`,
+    action: remedyIn(described, otherwise),
+    ...foundIn(member),
+  };
+}
+
+function filling({ spec, status }: SandboxSet, ready: Condition, member: Cause | undefined): Explanation {
+  const counts = `${status?.availableReplicas ?? 0} of ${spec.replicas} sandboxes are available`;
+  if (!isProblem(member)) {
+    return {
+      state: "waiting",
+      cause: `${counts}; the others are starting`,
+      reason: ready.reason,
+      since: ready.lastTransitionTime,
+      retry: "The controllers create and start them now",
+      action: nothingToDo,
+    };
+  }
+  const { object, explanation } = member;
+  return {
+    ...explanation,
+    state: "stuck",
+    cause: `${counts}. ${object}: ${explanation.cause}`,
+    ...foundIn(member),
+  };
+}

@@ -1,0 +1,146 @@
+import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
+import type { Condition } from "../../api/schema/metadata.ts";
+import { findCondition } from "../../kube/conditions.ts";
+import { unprocessed } from "./controller-rules.ts";
+import { type Explanation, nothingToDo, readDescription, remedyIn, withoutStop } from "./explanation.ts";
+import { type Cause, type CommonFacts, foundIn, isProblem } from "./facts.ts";
+
+export interface SnapshotFacts extends CommonFacts {
+  snapshot: NamedSnapshot;
+  /** Why the sandbox or the checkpoint that the build waits for is in its state. */
+  awaited: Cause | undefined;
+}
+
+/** Explains the state of a named snapshot. Pure. */
+export function explainSnapshot(facts: SnapshotFacts): Explanation {
+  const { snapshot } = facts;
+  const unseen = unprocessed(snapshot, facts);
+  if (unseen !== undefined) return unseen;
+  const building = findCondition(snapshot.status?.conditions, "Building");
+  const found = building === undefined ? undefined : explainBuild(facts, building);
+  const version = snapshot.status?.version;
+  if (found === undefined) return ready(snapshot);
+  // The current version stays usable whatever happens to a build.
+  if (version === undefined || found.state === "healthy") return found;
+  const state = found.state === "waiting" ? "waiting" : "degraded";
+  return {
+    ...found,
+    state,
+    cause: `Version ${version} is current and can be cloned, but a new one is not built: ${found.cause}`,
+  };
+}
+
+function explainBuild(facts: SnapshotFacts, building: Condition): Explanation | undefined {
+  if (building.status === "True") return underWay(facts, building);
+  switch (building.reason) {
+    case "Built":
+      return undefined;
+    case "StepFailed":
+      return stepFailed(facts.snapshot, building);
+    case "Suspended":
+    case "Pinned":
+      return held(building);
+    default:
+      return stopped(facts, building);
+  }
+}
+
+function ready({ status }: NamedSnapshot): Explanation {
+  const condition = findCondition(status?.conditions, "Ready");
+  const cause = condition?.message ?? "It has not been built";
+  const since = condition?.lastTransitionTime;
+  return {
+    state: condition?.status === "True" ? "healthy" : "waiting",
+    cause,
+    since,
+    retry: "None is needed",
+    action: nothingToDo,
+  };
+}
+
+function underWay(
+  { snapshot, awaited }: SnapshotFacts,
+  { reason, message, lastTransitionTime }: Condition,
+): Explanation {
+  if (isProblem(awaited)) {
+    const { object, explanation } = awaited;
+    return {
+      ...explanation,
+      state: "stuck",
+      cause: `The build waits for ${object}: ${explanation.cause}`,
+      ...foundIn(awaited),
+    };
+  }
+  const { name, namespace } = snapshot.metadata;
+  const isQuota = reason === "BuildQuotaReached" || reason === "FetchQuotaReached";
+  return {
+    state: "waiting",
+    cause: withoutStop(message),
+    reason,
+    since: lastTransitionTime,
+    retry: isQuota ? "It continues when another build of the namespace has ended" : "The build is running",
+    action: isQuota ? nothingToDo : `Follow it, if you like: ramet snapshot logs ${name} -f -n ${namespace}`,
+  };
+}
+
+function stepFailed(
+  { metadata, status }: NamedSnapshot,
+  { reason, message, lastTransitionTime }: Condition,
+): Explanation {
+  const number = status?.build?.failure?.step;
+  const output = status?.steps?.[(number ?? 0) - 1]?.output;
+  const logs = `ramet snapshot logs ${metadata.name} -n ${metadata.namespace}`;
+  return {
+    state: "failed",
+    cause: withOutput(message.split("\n")[0] ?? message, output),
+    reason,
+    since: status?.build?.endedAt ?? lastTransitionTime,
+    retry: "None: a failed recipe is not repeated until it changes or a build is requested",
+    action: `Correct ${number === undefined ? "the recipe" : `step ${number} of the recipe`}; its whole output: ${logs}`,
+  };
+}
+
+function withOutput(message: string, output = ""): string {
+  const last = output.trim().split("\n").at(-1) ?? "";
+  return last === "" || message.includes(last)
+    ? withoutStop(message)
+    : `${withoutStop(message)}. Its last output: ${last}`;
+}
+
+function held({ reason, message, lastTransitionTime }: Condition): Explanation {
+  const [cause = "", action = nothingToDo] = message.split("; ");
+  return {
+    state: "healthy",
+    cause: withoutStop(cause),
+    reason,
+    since: lastTransitionTime,
+    retry: "None: it is held on purpose",
+    action: action.charAt(0).toUpperCase() + action.slice(1),
+  };
+}
+
+/** The build ended, or cannot start because of its inputs. */
+function stopped(
+  { snapshot, awaited }: SnapshotFacts,
+  { reason, message, lastTransitionTime }: Condition,
+): Explanation {
+  const { name, namespace } = snapshot.metadata;
+  const text = message.replace(/ \(\d+ attempts\)$/, "");
+  const described = readDescription(text);
+  const waitsForInput = reason === "InputMissing" || reason === "Cycle" || reason === "Deleting";
+  const endedByItself = /is Succeeded/.test(message);
+  const otherwise =
+    awaited?.explanation.action ?? `Remove the cause, then run: ramet snapshot build ${name} -n ${namespace}`;
+  return {
+    state: waitsForInput ? "stuck" : "failed",
+    cause: withoutStop(described.cause),
+    reason: described.code ?? reason,
+    since: lastTransitionTime,
+    retry: waitsForInput
+      ? "The controllers look again every 10 seconds"
+      : "None: a failed build is not repeated until the recipe changes or a build is requested",
+    action: endedByItself
+      ? "Give the template a command that keeps running, such as sleep infinity"
+      : remedyIn(described, otherwise),
+  };
+}
