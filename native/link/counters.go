@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"ramet.dev/native/link/internal/proxy"
+	"ramet.dev/native/internal/proxy"
 )
 
 // counters counts the outgoing traffic of the sandbox since link started.

@@ -9,10 +9,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"ramet.dev/native/internal/proxy"
 	"ramet.dev/native/link/internal/dnsrelay"
 	"ramet.dev/native/link/internal/netns"
 	"ramet.dev/native/link/internal/policy"
-	"ramet.dev/native/link/internal/proxy"
 )
 
 const (

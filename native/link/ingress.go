@@ -11,9 +11,9 @@ import (
 	"syscall"
 	"time"
 
+	"ramet.dev/native/internal/proxy"
 	"ramet.dev/native/link/internal/fault"
 	"ramet.dev/native/link/internal/netns"
-	"ramet.dev/native/link/internal/proxy"
 )
 
 const (
