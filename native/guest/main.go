@@ -78,9 +78,14 @@ func run(config config) (int, error) {
 		time.AfterFunc(identityTimeout, entrypoint.Start)
 	}
 	clients := newConnections()
+	loopback := &control.Loopback{Reserved: []int{config.ControlPort, config.ClientPort}}
 	controlServer := &control.Server{
 		Identity: state, Processes: processes, Entrypoint: entrypoint,
-		HookDir: config.HookDir, StateDir: config.StateDir, DropClients: clients.drop,
+		HookDir: config.HookDir, StateDir: config.StateDir, Loopback: loopback,
+		DropClients: func() {
+			clients.drop()
+			loopback.Drop()
+		},
 	}
 	controlHTTP := &http.Server{Handler: controlServer.Handler(), ReadHeaderTimeout: 10 * time.Second}
 	clientHTTP := &http.Server{

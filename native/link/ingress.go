@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"ramet.dev/native/internal/loopback"
 	"ramet.dev/native/internal/proxy"
 	"ramet.dev/native/link/internal/fault"
 	"ramet.dev/native/link/internal/netns"
@@ -18,7 +19,9 @@ import (
 
 const (
 	// controlPort is the guest's control port, for the cell only.
-	controlPort   = 49982
+	controlPort = 49982
+	// clientPort is the guest's port for clients.
+	clientPort    = 49983
 	headerTimeout = 10 * time.Second
 	dialTimeout   = 5 * time.Second
 	// maxHeaderBytes is far more than a header needs.
@@ -111,6 +114,9 @@ func (in *ingress) serve(conn *net.UnixConn) {
 		defer release()
 	}
 	inner, err := in.dial(header.Port)
+	if errors.Is(err, syscall.ECONNREFUSED) && !header.Control && header.Port != clientPort {
+		inner, err = in.dialLoopback(header.Port)
+	}
 	if err != nil {
 		refuse(conn, dialFault(header.Port, err))
 		return
@@ -215,11 +221,27 @@ func (in *ingress) dial(port uint16) (*net.TCPConn, error) {
 	return in.pair.Gateway.Dial(ctx, netip.AddrPortFrom(netns.SandboxAddress, port))
 }
 
+// dialLoopback connects through the guest to a program that listens only on a loopback address of the sandbox. It is for
+// authorized clients only: a declared port at the Pod's address has no authorization, and works as in any other Pod.
+func (in *ingress) dialLoopback(port uint16) (*net.TCPConn, error) {
+	conn, err := in.dial(controlPort)
+	if err != nil {
+		return nil, err
+	}
+	_ = conn.SetDeadline(time.Now().Add(dialTimeout))
+	if err := loopback.Connect(conn, port); err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	_ = conn.SetDeadline(time.Time{})
+	return conn, nil
+}
+
 func dialFault(port uint16, err error) *fault.Fault {
 	const what = "Connecting to port %d of the sandbox failed: "
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return fault.New("Unavailable", "Start a server on that port that listens on all addresses", what+"nothing listens there", port)
+		return fault.New("Unavailable", "Start a server on that port", what+"nothing listens there", port)
 	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ETIMEDOUT):
 		return fault.New("Unavailable", "", what+"it did not respond", port)
 	}

@@ -69,9 +69,7 @@ function unreachable({ namespace, name }: RoutedSandbox["metadata"], port: numbe
     {
       cause,
       retryable: cause.code !== "Unauthorized",
-      hint:
-        hints[cause.code] ??
-        "Check that a program in the sandbox listens on this port, on 0.0.0.0 and not on 127.0.0.1",
+      hint: hints[cause.code] ?? "Check that a program in the sandbox listens on this port",
     },
   );
 }

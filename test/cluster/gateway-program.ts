@@ -1,5 +1,7 @@
 /** The port of the program below. The template does not declare it. */
 export const programPort = 9000;
+/** The program listens on these ports only on 127.0.0.1 and on ::1. */
+export const loopbackPorts = { ipv4: 9004, ipv6: 9006 };
 
 /**
  * A server for tests of the gateway, written with Python's standard library only:
@@ -7,6 +9,7 @@ export const programPort = 9000;
  * - `/events` streams an event, and a second one after a request for `/next`. `/endless` streams until the client disconnects.
  * - `/disconnected` returns how many clients of `/endless` have disconnected.
  * - `/metadata` returns "denied" if the program cannot connect to a metadata service.
+ * - On 127.0.0.1 and ::1, each request returns the address, also in a clone.
  * - `/broken` closes the connection in the middle of a response. `/ws` is a WebSocket that echoes short messages.
  */
 export const program = `
@@ -73,6 +76,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def log_message(self, *args): pass
 class Server(socketserver.ThreadingTCPServer):
     allow_reuse_address = daemon_threads = True
+class Local(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200); self.end_headers(); self.wfile.write(self.server.server_address[0].encode())
+    def log_message(self, *args): pass
+class Server6(Server): address_family = socket.AF_INET6
+for local in Server(("127.0.0.1", ${loopbackPorts.ipv4}), Local), Server6(("::1", ${loopbackPorts.ipv6}), Local):
+    threading.Thread(target=local.serve_forever, daemon=True).start()
 Server(("", ${programPort}), Handler).serve_forever()
 `;
 

@@ -11,7 +11,7 @@ import { KubeClient } from "../../src/kube/kube-client.ts";
 import { ApiLine } from "./api-line.ts";
 import { openCluster, type Cluster } from "./controllers-cluster.ts";
 import { realNode } from "./controllers-real-node.ts";
-import { programPort, programTemplate as template } from "./gateway-program.ts";
+import { loopbackPorts, programPort, programTemplate as template } from "./gateway-program.ts";
 import { accountToken, allowToReach, ask, startGateway, type Question, type RunningGateway } from "../setup/gateway.ts";
 
 /** A real gateway with real sandboxes and an API server that authorizes clients. */
@@ -120,6 +120,13 @@ it("requires no token for a public port, but does for other ports", async () => 
   // Nothing listens on this port, so the request passes authorization and then fails.
   expect(await refusal(ask(gateway, { ...at, port: 8001 }))).toEqual([502, "SandboxUnreachable"]);
   expect(await refusal(ask(gateway, at))).toEqual([401, "Unauthorized"]);
+});
+
+it("reaches programs that listen only on 127.0.0.1 or ::1, with the same authorization", async () => {
+  const { ipv4, ipv6 } = loopbackPorts;
+  expect(await askWeb({}, { ...at, port: ipv4 })).toMatchObject({ status: 200, text: "127.0.0.1" });
+  expect(await askWeb({}, { ...at, port: ipv6 })).toMatchObject({ status: 200, text: "::1" });
+  expect(await refusal(ask(gateway, { ...at, port: ipv4 }))).toEqual([401, "Unauthorized"]);
 });
 
 it("forwards end-to-end headers in both directions, but not hop-by-hop headers or the token", async () => {
@@ -249,6 +256,11 @@ it("opens a new connection after a checkpoint has broken the pooled ones", async
   await expect
     .poll(async () => (await askWeb({ path: "/disconnected" }, { ...at, id: "t--clone" })).status, long)
     .toBe(200);
+  for (const [port, address] of [
+    [loopbackPorts.ipv4, "127.0.0.1"],
+    [loopbackPorts.ipv6, "::1"],
+  ] as const)
+    expect(await askWeb({}, { id: "t--clone", port })).toMatchObject({ status: 200, text: address });
 });
 
 it("reports a paused sandbox as not ready, and finds it after it was resumed in another Pod", async () => {

@@ -15,6 +15,8 @@ const recipe = (word: string) => [
   { run: `mkdir -p /srv && echo ${word} > /srv/index.html` },
   { start: "exec python3 -m http.server 8000 -d /srv" },
   { waitFor: { port: 8000 } },
+  { start: "exec python3 -m http.server 8001 --bind 127.0.0.1" },
+  { waitFor: { port: 8001 } },
 ];
 const patient = { timeout: 60_000, interval: 20 };
 const members = (): Sandbox[] =>

@@ -123,12 +123,19 @@ describe("an installation by ramet manifests", () => {
       kubectl("get", "-n", "ramet-system", ...what, "-o", `jsonpath=${path}`);
     const addresses = (await show("{.items[*].status.podIP}", "pods", ...gateways)).split(" ");
     await inSandbox("clone", "cd / && (python3 -m http.server 8123 >/dev/null 2>&1 &)");
-    const asked = (address: string, path = "/my-file") =>
-      ask({ address, port: 8080 }, { id: "default--clone", port: 8123 }, { token, path });
+    const asked = (address: string, path = "/my-file", port = 8123) =>
+      ask({ address, port: 8080 }, { id: "default--clone", port }, { token, path });
     for (const address of addresses) expect((await asked(address)).status).toBe(403);
     await kubectl("create", "rolebinding", "reach", "--role=reach", "--serviceaccount=default:agent");
     for (const address of addresses) {
       await expect.poll(() => asked(address).then(({ text }) => text), long).toBe("kept\n");
+    }
+    // Also a port on which a program listens only on a loopback address.
+    const loopback = { 8124: "127.0.0.1", 8125: "::1" };
+    for (const [port, host] of Object.entries(loopback)) {
+      await inSandbox("clone", `cd / && (python3 -m http.server ${port} --bind ${host} >/dev/null 2>&1 &)`);
+      const text = async () => (await asked(addresses[0] ?? "", "/my-file", Number(port))).text;
+      await expect.poll(text, long).toBe("kept\n");
     }
     // Clients in the cluster use the Service.
     expect(await show("{.spec.ports[0].port}", "service", "ramet-gateway")).toBe("80");

@@ -12,6 +12,7 @@ import (
 
 	"ramet.dev/native/guest/internal/identity"
 	"ramet.dev/native/guest/internal/process"
+	"ramet.dev/native/internal/loopback"
 )
 
 // Server serves the cell on port 49982.
@@ -25,6 +26,8 @@ type Server struct {
 	StateDir string
 	// DropClients resets the connections of clients, which are useless after a restore.
 	DropClients func()
+	// Loopback serves link's connections to programs. They are connections of clients, too.
+	Loopback *Loopback
 
 	handover handover
 }
@@ -36,6 +39,9 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("POST /init", s.init)
 	mux.HandleFunc("POST /quiesce", s.quiesce)
 	mux.HandleFunc("GET /exit", s.exit)
+	if s.Loopback != nil {
+		mux.HandleFunc("POST "+loopback.Path+"{port}", s.Loopback.connect)
+	}
 	return mux
 }
 
