@@ -6,7 +6,7 @@ import type { CellCredentials } from "../../backends/cell-credentials.ts";
 import { readClusterCredentials } from "../../backends/cell-keys.ts";
 import { CellClient } from "../../cell/client/cell-client.ts";
 import { GuestClient } from "../../cell/client/guest-client.ts";
-import { isConditionTrue } from "../../kube/conditions.ts";
+import { findCondition, isConditionTrue } from "../../kube/conditions.ts";
 import type { Cluster } from "./cluster.ts";
 
 export interface CellAccessOptions {
@@ -56,7 +56,9 @@ export function checkReady({ metadata: { name }, status }: Sandbox): string {
 
 function phaseOf(status: Sandbox["status"]): string {
   const phase = status?.phase ?? "not processed by a controller yet";
-  return phase === "Running" ? "Running and not ready" : phase;
+  if (phase !== "Running") return phase;
+  const why = findCondition(status?.conditions, "Ready")?.message;
+  return `Running and not ready${why === undefined || why === "" ? "" : `: ${why}`}`;
 }
 
 async function readCredentials({ client }: Cluster, signal: AbortSignal): Promise<CellCredentials> {

@@ -9,6 +9,11 @@ export function cellRuns(pod: Pod): boolean {
   return container === undefined ? pod.status.phase === "Running" : container.state?.running !== undefined;
 }
 
+/** When the cell's container started, by the node's clock. */
+export function cellStartedAt(pod: Pod): string | undefined {
+  return cellStatus(pod)?.state?.running?.startedAt;
+}
+
 /** Whether the node decides about more than the cell: startup and readiness probes of the template, or other containers. */
 export function declaresReadiness({ spec }: Pod): boolean {
   const [cell, ...others] = spec.containers;

@@ -2,6 +2,7 @@ import { describe, expect, it } from "vitest";
 import { Sandbox } from "../../api/kinds/sandbox.ts";
 import { Pod } from "../../api/schema/pod.ts";
 import { findCondition } from "../../kube/conditions.ts";
+import { unreadySince } from "./plan-running.ts";
 import type { SandboxState } from "./state.ts";
 import { running } from "./status.ts";
 
@@ -36,5 +37,32 @@ describe("a sandbox that responds", () => {
   ])("waits for the node if its template has %s, and reports the node's problem", (_, spec, container) => {
     const message = "The Pod is not Ready: the startup probe failed: HTTP status 500";
     expect(readyCondition(spec, container)).toMatchObject({ status: "False", reason: "SandboxNotReady", message });
+  });
+});
+
+describe("a ready sandbox whose Pod reports that it is not ready", () => {
+  const instant = "2030-01-01T00:00:10Z";
+  const at = (seconds: number) => `2030-01-01T00:00:${seconds}Z`;
+  const podThat = (startedAt: string | undefined, unreadyAt: string) =>
+    Pod.parse({
+      metadata,
+      spec: { containers: [{ name: "main", image: "cell" }] },
+      status: {
+        conditions: [{ type: "Ready", status: "False", message: "a probe failed", lastTransitionTime: unreadyAt }],
+        ...(startedAt !== undefined && {
+          containerStatuses: [{ name: "main", state: { running: { startedAt } } }],
+        }),
+      },
+    });
+
+  it("becomes unready if the node found it ready before", () => {
+    expect(unreadySince(podThat(at(20), at(25)), instant)).toBe("a probe failed");
+    expect(unreadySince(podThat(undefined, at(25)), instant)).toBe("a probe failed");
+  });
+
+  it("stays ready if the node has not probed it yet, also with a clock that is ahead of the controller's", () => {
+    expect(unreadySince(podThat(at(10), at(10)), instant)).toBeUndefined();
+    expect(unreadySince(podThat(at(21), at(20)), instant)).toBeUndefined();
+    expect(unreadySince(podThat(at(20), at(20)), instant)).toBeUndefined();
   });
 });

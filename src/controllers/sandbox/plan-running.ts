@@ -3,7 +3,7 @@ import { initRequestDigest } from "../../api/names/init-request.ts";
 import { isPodReady, type Pod } from "../../api/schema/pod.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import { isUnfinished } from "../common/pause-checkpoint.ts";
-import { cellRuns, declaresReadiness, isEnded, unreadyMessage } from "../common/pod-facts.ts";
+import { cellRuns, cellStartedAt, declaresReadiness, isEnded, unreadyMessage } from "../common/pod-facts.ts";
 import { type SandboxAction, type SandboxPlan, type SandboxState, isAdoptionPending } from "./state.ts";
 import { changed, type ConditionChange, ended, initialized, lost, memoryLoaded, memoryNotLoaded } from "./status.ts";
 
@@ -84,11 +84,17 @@ function planMemory(
   return { actions: [], conditions: [load.state === "done" ? memoryLoaded() : memoryNotLoaded(load.error)] };
 }
 
-/** Why the Pod is not ready; undefined if it is ready, or has not become unready since `instant`. */
+/**
+ * Why the Pod is not ready; undefined if it is ready, or has not become unready since `instant`. A node whose clock is ahead
+ * reports a time after `instant` for a Pod that has never been ready, so the cell's start by the same clock counts too.
+ */
 export function unreadySince(pod: Pod, instant: string): string | undefined {
   const condition = pod.status?.conditions?.find(({ type, status }) => type === "Ready" && status === "False");
   const since = condition?.lastTransitionTime;
-  if (condition === undefined || since == null || new Date(since) <= new Date(instant)) return undefined;
+  if (condition === undefined || since == null) return undefined;
+  const began = cellStartedAt(pod);
+  const isNew = began === undefined || new Date(since) > new Date(began);
+  if (!isNew || new Date(since) <= new Date(instant)) return undefined;
   return condition.message ?? condition.reason ?? "no reason given";
 }
 
