@@ -178,3 +178,35 @@ func processes(t *testing.T, mark string) (pids []string) {
 	}
 	return pids
 }
+
+func TestPodBindsOnlyWhatIsBelowAVolume(t *testing.T) {
+	callers(t, func(t *testing.T, as *syscall.Credential) {
+		volume, secret, target := openFolder(t), openFolder(t), filepath.Join(openFolder(t), "shown")
+		must(t, os.WriteFile(filepath.Join(secret, "secret"), nil, 0o644))
+		must(t, os.Chmod(volume, 0o777))
+		must(t, os.Symlink(secret, filepath.Join(volume, "link")))
+		must(t, os.Mkdir(filepath.Join(volume, "own"), 0o777))
+		must(t, os.WriteFile(filepath.Join(volume, "own", "file"), nil, 0o644))
+		hidden := filepath.Dir(target)
+		show := func(below string) string {
+			flag := fmt.Sprintf(`{"source":%q,"below":%q,"target":%q}`, volume, below, target)
+			output, _ := link(t, as, "pod", "--hide", hidden, "--bind-below", flag, "--", "ls", target).CombinedOutput()
+			skipIfRefused(t, string(output))
+			return string(output)
+		}
+		if text := show("own"); !strings.Contains(text, "file") {
+			t.Errorf("a directory of the volume looks like %q", text)
+		}
+		if text := show("new/one"); text != "" {
+			t.Errorf("a new directory looks like %q", text)
+		}
+		for _, below := range []string{"link", "own/../../" + filepath.Base(secret), "link/deeper"} {
+			if text := show(below); strings.Contains(text, "secret\n") || !strings.Contains(text, "Binding") {
+				t.Errorf("%s looks like %q", below, text)
+			}
+		}
+		if _, err := os.Stat(filepath.Join(secret, "deeper")); err == nil {
+			t.Error("a directory was created outside the volume")
+		}
+	})
+}

@@ -82,7 +82,7 @@ export class Sandbox {
       runsc: paths.runsc,
       directory: paths.directory,
       id: containerId(config.sandbox.uid),
-      volumesInMemory: hasOneUserOnly(),
+      volumesInMemory: hasOneUserOnly() && !setting.sharesVolumes,
       cgroup,
       sharesMemory: options.container !== undefined,
     });

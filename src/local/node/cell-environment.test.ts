@@ -29,6 +29,7 @@ it("passes no variable of a Pod to the cell's process but its setting and the sa
     directory: directoryInside,
     ip: "127.64.0.1",
     tools: { runsc: "/tools/runsc", guest: "/tools/guest", link: "/tools/link" },
+    sharesVolumes: false,
   });
   expect(environment).toMatchObject({ RAMET_ENV_TOKEN: "of the sandbox", RAMET_LINK: "/tools/link" });
   expect(Object.keys(environment).sort()).toEqual([

@@ -22,6 +22,8 @@ export interface CellEnvironmentOptions {
   directory: PodDirectory;
   ip: string;
   tools: CellTools;
+  /** Whether other containers or later Pods read what the sandbox writes to its volumes. */
+  sharesVolumes: boolean;
 }
 
 /**
@@ -29,11 +31,12 @@ export interface CellEnvironmentOptions {
  * their prefix: another name, such as NODE_OPTIONS or LD_PRELOAD, would run code in the cell's process, outside of gVisor.
  */
 export function cellEnvironment(options: CellEnvironmentOptions): Record<string, string> {
-  const { variables, image, directory, ip, tools, mounts } = options;
+  const { variables, image, directory, ip, tools, mounts, sharesVolumes } = options;
   const { rootPath, config, digest } = image;
+  const cell = withDirectories(cellConfig(variables.get("RAMET_CELL")), mounts);
   return {
     ...Object.fromEntries([...variables].filter(([name]) => name.startsWith(environmentPrefix))),
-    RAMET_CELL: JSON.stringify(withDirectories(cellConfig(variables.get("RAMET_CELL")), mounts)),
+    RAMET_CELL: JSON.stringify(cell),
     RAMET_ROOT_PATH: rootPath,
     RAMET_IMAGE_CONFIG: JSON.stringify({ ...config, digest }),
     RAMET_CELL_LISTEN: ip,
@@ -42,10 +45,12 @@ export function cellEnvironment(options: CellEnvironmentOptions): Record<string,
     RAMET_RUNSC: tools.runsc,
     RAMET_GUEST: tools.guest,
     RAMET_LINK: tools.link,
+    ...(sharesVolumes && { RAMET_CELL_SHARES_VOLUMES: "true" }),
   };
 }
 
-function cellConfig(text: string | undefined): CellConfig {
+/** @throws RametError `InvalidArgument` */
+export function cellConfig(text: string | undefined): CellConfig {
   try {
     return CellConfig.parse(JSON.parse(text ?? ""));
   } catch (error) {

@@ -2,8 +2,7 @@ import { spawn, type ChildProcess } from "node:child_process";
 import { closeSync, openSync } from "node:fs";
 import { RametError } from "../../base/errors.ts";
 import { identifyProcess, type ProcessIdentity } from "../process-identity.ts";
-import type { PodDirectory } from "./pod-directory.ts";
-import { viewFlags, type MachineView } from "./pod-view.ts";
+import { viewFlags, type CellView, type MachineView } from "./pod-view.ts";
 import { podDirectoryVariable } from "./orphans.ts";
 
 /** The outer process of a Pod that was just started. */
@@ -12,15 +11,12 @@ export interface LaunchedPod {
   process: ProcessIdentity;
 }
 
-export interface LaunchOptions {
+export interface LaunchOptions extends CellView {
   /** `ramet-link`. */
   link: string;
   /** The cell's program and its arguments. */
   cell: readonly string[];
   environment: Record<string, string>;
-  directory: PodDirectory;
-  /** The Pod's namespace. It determines what the cell sees of the store. */
-  namespace: string;
   view: MachineView;
   /** Whether the cell receives its setting later, on its standard input. */
   spare: boolean;
@@ -31,12 +27,12 @@ export interface LaunchOptions {
  * @throws RametError `ToolMissing`
  */
 export async function launchPod(options: LaunchOptions): Promise<LaunchedPod> {
-  const { link, cell, environment, directory, namespace, view, spare } = options;
+  const { link, cell, environment, directory, view, spare } = options;
   directory.make();
   const log = openSync(directory.cellLog, "a", 0o600);
   let child: ChildProcess;
   try {
-    child = spawn(link, ["pod", ...viewFlags(view, directory, namespace), "--", ...cell], {
+    child = spawn(link, ["pod", ...viewFlags(view, options), "--", ...cell], {
       detached: true,
       stdio: [spare ? "pipe" : "ignore", log, log],
       env: { ...environment, [podDirectoryVariable]: directory.path },

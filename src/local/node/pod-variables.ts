@@ -2,6 +2,7 @@ import * as z from "zod";
 import { expandVariables } from "../../api/cell/container-spec.ts";
 import type { Container } from "../../api/schema/pod-template.ts";
 import { RametError } from "../../base/errors.ts";
+import { podField, type PodPlace } from "./pod-fields.ts";
 import type { NodePod, PodObjects } from "./pod.ts";
 
 const KeyRef = z.object({ name: z.string().default(""), key: z.string(), optional: z.boolean().default(false) });
@@ -17,13 +18,6 @@ const EnvFrom = z.looseObject({
   secretRef: ObjectRef.optional(),
 });
 
-/** Values of the downward API that are not in the Pod object yet, because it is bound while it starts. */
-export interface PodPlace {
-  nodeName: string;
-  podIP: string;
-  hostIP: string;
-}
-
 /**
  * Resolves the variables of a container as a kubelet does: `envFrom` first, then `env`, each expanded with the previous ones.
  * @throws RametError `NotFound` for a missing object or key, `InvalidArgument` for an unsupported source
@@ -34,11 +28,14 @@ export async function podVariables(
   sources: { objects: PodObjects; place: PodPlace },
 ): Promise<ReadonlyMap<string, string>> {
   const variables = await fromObjects(pod, container, sources.objects);
-  for (const [index, { name, value, valueFrom }] of (container.env ?? []).entries()) {
+  for (const { name, value, valueFrom } of container.env ?? []) {
     const text =
       valueFrom === undefined
         ? expandVariables(value ?? "", (other) => variables.get(other))
-        : await resolve(pod, valueFrom, { ...sources, field: `spec.containers[0].env[${index}].valueFrom` });
+        : await resolve(pod, valueFrom, {
+            ...sources,
+            field: `the variable ${name} of container ${container.name}: valueFrom`,
+          });
     if (text !== undefined) variables.set(name, text);
   }
   return variables;
@@ -80,28 +77,4 @@ async function resolve(
   if (value === undefined && !ref.optional)
     throw new RametError("NotFound", `Resolving ${field} failed: ${ref.name} has no key ${ref.key}`);
   return value?.toString();
-}
-
-/** Fields of the downward API. */
-function podField(pod: NodePod, path: string, { place, field }: { place: PodPlace; field: string }): string {
-  const { metadata, spec } = pod;
-  const keyed = /^metadata\.(labels|annotations)\['(.+)'\]$/.exec(path);
-  if (keyed !== null) return metadata[keyed[1] as "labels" | "annotations"]?.[keyed[2] ?? ""] ?? "";
-  const fields: Readonly<Record<string, unknown>> = {
-    "metadata.name": metadata.name,
-    "metadata.namespace": metadata.namespace,
-    "metadata.uid": metadata.uid,
-    "spec.nodeName": place.nodeName,
-    "spec.serviceAccountName": spec["serviceAccountName"] ?? "",
-    "status.podIP": place.podIP,
-    "status.podIPs": place.podIP,
-    "status.hostIP": place.hostIP,
-    "status.hostIPs": place.hostIP,
-  };
-  const value = fields[path];
-  if (typeof value === "string") return value;
-  throw new RametError(
-    "InvalidArgument",
-    `${field}.fieldRef is not supported: the local node does not provide ${path}`,
-  );
 }

@@ -29,9 +29,26 @@ export function hiddenDirectory(cluster: string, needed: readonly string[]): str
   return needed.some((path) => path.startsWith(all + sep)) ? cluster : all;
 }
 
-/** The flags of `ramet-link pod` for a cell of this namespace. */
-export function viewFlags(view: MachineView, directory: PodDirectory, namespace: string): string[] {
-  const store = namespaceDirectory(view.store, namespace);
+/** What one cell sees of the machine. */
+export interface CellView {
+  directory: PodDirectory;
+  /** The Pod's namespace, whose checkpoints the cell sees. Undefined: none. */
+  namespace: string | undefined;
+  /** What else it sees, such as volumes. */
+  binds?: readonly Bind[];
+}
+
+export interface Bind {
+  source: string;
+  /** A path below the source, which is created if it is missing. Symbolic links in it are refused. */
+  below: string;
+  target: string;
+  readOnly: boolean;
+}
+
+/** The flags of `ramet-link pod` for a cell. */
+export function viewFlags(view: MachineView, { directory, namespace, binds = [] }: CellView): string[] {
+  const store = namespace === undefined ? undefined : namespaceDirectory(view.store, namespace);
   return [
     ...view.hidden.flatMap((path) => ["--hide", path]),
     // gVisor's sockets there are removed with the Pod.
@@ -41,8 +58,13 @@ export function viewFlags(view: MachineView, directory: PodDirectory, namespace:
     `${directory.path}:${directoryInside.path}`,
     ...view.shared.flatMap((path) => ["--bind", `${path}:${path}:ro`]),
     ...(store === undefined ? [] : ["--bind", `${store}:${store}`]),
+    ...binds.flatMap(bindFlags),
     ...resolverFlags(),
   ];
+}
+
+function bindFlags(bind: Bind): string[] {
+  return ["--bind-below", JSON.stringify(bind)];
 }
 
 /**

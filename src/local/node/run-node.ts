@@ -6,6 +6,7 @@ import { runController, watching } from "../../kube/controller.ts";
 import { Informer } from "../../kube/informer.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import { coreResources } from "../../kube/resource-ref.ts";
+import { Claims, NodeClaim } from "./claims.ts";
 import type { CellTools } from "./cell-environment.ts";
 import { CellImages, type EarlierPrograms } from "./cell-programs.ts";
 import { startKubeletServer } from "./kubelet-server.ts";
@@ -54,6 +55,11 @@ export async function runLocalNode(options: LocalNodeOptions, signal: AbortSigna
     resource: client.resource(coreResources.pods, (value) => NodePod.parse(value)),
     log,
   });
+  const claimInformer = new Informer<NodeClaim>({
+    resource: client.resource(coreResources.persistentVolumeClaims, (value) => NodeClaim.parse(value)),
+    log,
+  });
+  const claims = new Claims({ client, claims: claimInformer, pods: informer, directory: join(dir, "claims") });
   const directory = join(dir, "pods");
   const { tools, cell, cellImage, earlierCells, environment } = options;
   const cells = new CellImages({ tools, cell, cellImage, earlier: earlierCells });
@@ -74,6 +80,7 @@ export async function runLocalNode(options: LocalNodeOptions, signal: AbortSigna
     hostIP: nodeIP,
     informer,
     objects: new PodObjects(client),
+    claims,
     clock,
   });
   const server = await startKubeletServer({ ...options.serving, ip: nodeIP, clock, find: (at) => pods.find(at) });
@@ -82,7 +89,7 @@ export async function runLocalNode(options: LocalNodeOptions, signal: AbortSigna
   pods.recover();
   await spares.fill();
   const stopInforming = new AbortController();
-  const informing = informer.run(stopInforming.signal);
+  const informing = Promise.all([informer.run(stopInforming.signal), claimInformer.run(stopInforming.signal)]);
   const beating = heartbeats(options, pods, signal);
   const controller = {
     name: "local-node",
@@ -92,11 +99,21 @@ export async function runLocalNode(options: LocalNodeOptions, signal: AbortSigna
     concurrency: 16,
     log,
   };
+  const claimController = {
+    name: "local-claims",
+    watches: [watching(claimInformer), watching(informer, (pod) => Claims.keysOf(pod))],
+    reconcile: (key: string) => claims.reconcile(key),
+    clock,
+    log,
+  };
   try {
-    await runController(controller, signal, (add) => {
-      pods.onChange(add);
-      options.onReady?.();
-    });
+    await Promise.all([
+      runController(claimController, signal, () => void claims.sweep()),
+      runController(controller, signal, (add) => {
+        pods.onChange(add);
+        options.onReady?.();
+      }),
+    ]);
   } finally {
     await Promise.all([pods.shutDown(podGraceMilliseconds), spares.stop()]);
     await writeNode(client, facts, {

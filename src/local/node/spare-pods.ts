@@ -144,7 +144,7 @@ export class SparePods {
   }
 }
 
-/** A spare's first setting. The remaining setting arrives on its standard input. */
+/** The first setting of a cell that waits. The remaining setting arrives on its standard input. */
 const spareSetting = {
   RAMET_CELL_SETTING: "stdin",
   RAMET_CELL_STATE_FILE: directoryInside.stateFile,

@@ -13,7 +13,8 @@ import { PodDirectory } from "./pod-directory.ts";
 import { PodProcess } from "./pod-process.ts";
 import { podVariables } from "./pod-variables.ts";
 import { directoryInside, type MachineView, pathInside } from "./pod-view.ts";
-import { podVolumes } from "./pod-volumes.ts";
+import { needsBinds, podVolumes, volumeBinds, volumeMounts } from "./pod-volumes.ts";
+import type { Claims } from "./claims.ts";
 import type { ImageSource, NodeImage, NodePod, PodObjects } from "./pod.ts";
 import type { SparePods } from "./spare-pods.ts";
 
@@ -22,6 +23,7 @@ export interface PodStarterOptions {
   pods: string;
   images: ImageSource;
   objects: PodObjects;
+  claims: Pick<Claims, "directoryOf">;
   nodeName: string;
   /** The node's address. */
   hostIP: string;
@@ -50,24 +52,38 @@ export async function startPod(
   const { cells } = options;
   const programs = cells.programs(container.image);
   const build = await cells.build(programs);
-  // A spare runs the current cell.
-  const spare = programs === cells.current ? options.spares.take(directory, namespace) : undefined;
+  const hasBinds = needsBinds(pod, container);
+  // A spare runs the current cell, and what it sees of the machine is fixed.
+  const canBeSpare = programs === cells.current && !hasBinds;
+  const spare = canBeSpare ? options.spares.take(directory, namespace) : undefined;
   directory.make();
-  const { objects, hostIP, nodeName, clock } = options;
+  const { objects, claims, hostIP, nodeName, clock } = options;
   const { tools, cell } = programs;
   try {
     await image.hold?.(directory.path);
     const variables = await podVariables(pod, container, { objects, place: { podIP: ip, hostIP, nodeName } });
-    const volumes = await podVolumes(pod, container, { directory, objects, variables });
-    const mounts = new Map([...volumes].map(([target, path]) => [target, pathInside(directory, path)]));
+    const volumes = volumeMounts(container, await podVolumes(pod, { directory, objects, claims }), variables);
+    const binds = hasBinds ? volumeBinds(volumes) : [];
+    const mounts = new Map(
+      volumes.map(({ target, volume }, index) => [target, binds[index]?.target ?? pathInside(directory, volume.path)]),
+    );
     const environment = {
       ...options.environment,
       ...build,
-      ...cellEnvironment({ variables, image, mounts, ip, tools, directory: directoryInside }),
+      ...cellEnvironment({
+        variables,
+        image,
+        mounts,
+        ip,
+        tools,
+        directory: directoryInside,
+        sharesVolumes: hasShared(pod),
+      }),
     };
     const { view } = options;
     const launched =
-      spare ?? (await launchPod({ link: tools.link, cell, environment, directory, namespace, view, spare: false }));
+      spare ??
+      (await launchPod({ link: tools.link, cell, environment, directory, namespace, binds, view, spare: false }));
     const identity = { uid, namespace, name, ip, ...(spare && { spare: spare.name }) };
     const process = PodProcess.start({ directory, clock, onChange, launched, identity });
     spare?.give(environment);
@@ -76,6 +92,12 @@ export async function startPod(
     if (spare !== undefined) signalProcess(spare.process, "SIGKILL");
     throw error;
   }
+}
+
+/** Whether others read what the sandbox writes to its volumes: further containers, or later Pods that mount a claim. */
+function hasShared({ spec }: NodePod): boolean {
+  const hasOthers = spec.containers.length > 1 || (spec.initContainers?.length ?? 0) > 0;
+  return hasOthers || spec.volumes?.some((volume) => volume["persistentVolumeClaim"] !== undefined) === true;
 }
 
 /** The image of the Pod's image volume: the sandbox's root filesystem. */

@@ -1,9 +1,10 @@
 import { cellPort } from "../../api/cell/cell-api.ts";
 import type { Container, Handler, Volume } from "../../api/schema/pod-template.ts";
 import type { NodePod } from "./pod.ts";
+import { fileVolumeKinds } from "./volume-files.ts";
 import { unsupportedProbe } from "./probe-attempt.ts";
 
-const volumeKinds = ["image", "emptyDir", "configMap", "secret"];
+const volumeKinds = ["image", "emptyDir", "persistentVolumeClaim", ...fileVolumeKinds];
 
 /** Why the local node cannot run a Pod as specified: one sentence that names the field. */
 export function unsupported(pod: NodePod): string | undefined {

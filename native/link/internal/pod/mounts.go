@@ -2,6 +2,7 @@ package pod
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,9 +21,9 @@ func arrange(p plan) error {
 	// Sources are opened before paths are hidden, so that a directory can be shown inside a hidden one.
 	trees := make([]int, len(p.Binds))
 	for i, b := range p.Binds {
-		tree, err := unix.OpenTree(unix.AT_FDCWD, b.Source, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
+		tree, err := openTree(b)
 		if err != nil {
-			return refused("Binding "+b.Source, err)
+			return refused("Binding "+filepath.Join(b.Source, b.Below), err)
 		}
 		defer func() { _ = unix.Close(tree) }()
 		trees[i] = tree
@@ -47,6 +48,56 @@ func arrange(p plan) error {
 		return refused("Setting the host name", err)
 	}
 	return nil
+}
+
+// openTree opens a copy of the mounts at the source.
+func openTree(b bind) (int, error) {
+	const flags = unix.OPEN_TREE_CLONE | unix.OPEN_TREE_CLOEXEC | unix.AT_RECURSIVE
+	if b.Below == "" {
+		return unix.OpenTree(unix.AT_FDCWD, b.Source, flags)
+	}
+	at, err := openBelow(b.Source, b.Below)
+	if err != nil {
+		return -1, err
+	}
+	defer func() { _ = unix.Close(at) }()
+	return unix.OpenTree(at, "", flags|unix.AT_EMPTY_PATH)
+}
+
+// openBelow opens a path below a directory that others write to. It follows no symbolic link, and creates directories that
+// are missing, with the mode of the directory.
+func openBelow(root, below string) (int, error) {
+	at, err := unix.Open(root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, err
+	}
+	var stat unix.Stat_t
+	if err := unix.Fstat(at, &stat); err != nil {
+		_ = unix.Close(at)
+		return -1, err
+	}
+	how := unix.OpenHow{
+		Flags:   unix.O_PATH | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV,
+	}
+	for _, name := range strings.Split(below, "/") {
+		next, err := unix.Openat2(at, name, &how)
+		if errors.Is(err, unix.ENOENT) {
+			if err = unix.Mkdirat(at, name, stat.Mode&0o777); err == nil || errors.Is(err, unix.EEXIST) {
+				next, err = unix.Openat2(at, name, &how)
+			}
+			if err == nil {
+				// Regardless of the umask. The path is through a descriptor, so it cannot be exchanged.
+				_ = os.Chmod(fmt.Sprintf("/proc/self/fd/%d", next), os.FileMode(stat.Mode&0o777))
+			}
+		}
+		_ = unix.Close(at)
+		if err != nil {
+			return -1, err
+		}
+		at = next
+	}
+	return at, nil
 }
 
 func attach(tree int, b bind) error {

@@ -56,7 +56,9 @@ type plan struct {
 }
 
 type bind struct {
-	Source   string `json:"source"`
+	Source string `json:"source"`
+	// Below is a path below Source. No component of it may be a symbolic link: others can write there.
+	Below    string `json:"below,omitempty"`
 	Target   string `json:"target"`
 	ReadOnly bool   `json:"readOnly,omitempty"`
 }
@@ -74,6 +76,17 @@ func parse(args []string) (plan, error) {
 			return errors.New("not /source:/target or /source:/target:ro")
 		}
 		b.Source, b.Target = parts[0], parts[1]
+		p.Binds = append(p.Binds, b)
+		return nil
+	})
+	flags.Func("bind-below", "JSON {source, below, target, readOnly}: show a path below source, without following links, and create it", func(text string) error {
+		var b bind
+		if err := json.Unmarshal([]byte(text), &b); err != nil {
+			return err
+		}
+		if !strings.HasPrefix(b.Source, "/") || !strings.HasPrefix(b.Target, "/") {
+			return errors.New("source and target must be absolute")
+		}
 		p.Binds = append(p.Binds, b)
 		return nil
 	})

@@ -1,0 +1,155 @@
+import { chmodSync, mkdirSync, readdirSync } from "node:fs";
+import { rm } from "node:fs/promises";
+import { join } from "node:path";
+import * as z from "zod";
+import { volumeClaims } from "../../api/cell/volume-claims.ts";
+import { RametError } from "../../base/errors.ts";
+import type { ReconcileResult } from "../../kube/controller.ts";
+import type { Informer } from "../../kube/informer.ts";
+import type { KubeClient } from "../../kube/kube-client.ts";
+import { controllerOf, keyOf, ObjectMeta } from "../../kube/object.ts";
+import { hasEnded, type NodePod } from "./pod.ts";
+
+/** A PersistentVolumeClaim as the node reads it. */
+export const NodeClaim = z.looseObject({
+  metadata: ObjectMeta,
+  spec: z.looseObject({
+    accessModes: z.array(z.string()).default([]),
+    volumeMode: z.string().optional(),
+    resources: z.looseObject({ requests: z.record(z.string(), z.unknown()).optional() }).optional(),
+  }),
+  status: z.looseObject({ phase: z.string().optional() }).optional(),
+});
+export type NodeClaim = z.infer<typeof NodeClaim>;
+
+export interface ClaimsOptions {
+  client: KubeClient;
+  claims: Informer<NodeClaim>;
+  pods: Informer<NodePod>;
+  /** The directory of all claims' directories. */
+  directory: string;
+}
+
+/** Keeps a claim while a Pod uses it. On a cluster, the controller manager removes it. */
+const protection = "kubernetes.io/pvc-protection";
+/** How often the owner of a claim is looked up. */
+const ownerCheckMilliseconds = 15_000;
+
+/**
+ * The PersistentVolumeClaims of a local cluster: each is a directory, which exists as long as the claim. The requested size is
+ * not enforced, and storage classes have no effect.
+ */
+export class Claims {
+  readonly #options: ClaimsOptions;
+  /** UIDs of claims that the cache may not have yet. */
+  readonly #recent = new Set<string>();
+
+  constructor(options: ClaimsOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * The directory of a claim that a Pod mounts.
+   * @throws RametError `NotFound`; `InvalidArgument` for a block device; `Conflict` if another Pod has it for itself
+   */
+  async directoryOf(pod: NodePod, name: string): Promise<string> {
+    const { namespace } = pod.metadata;
+    const claim = await this.#find({ namespace, name });
+    const what = `Mounting the PersistentVolumeClaim ${name} failed`;
+    if (claim === undefined || claim.metadata.deletionTimestamp !== undefined) {
+      const why = claim === undefined ? "it does not exist" : "it is being deleted";
+      throw new RametError("NotFound", `${what}: ${why}`, { hint: `Create it in namespace ${namespace}` });
+    }
+    if (claim.spec.volumeMode === "Block")
+      throw new RametError("InvalidArgument", `${what}: the local node has no block devices`, {
+        hint: "Set its volumeMode to Filesystem",
+      });
+    const user = isExclusive(claim)
+      ? this.#usersOf(claim).find(({ metadata }) => metadata.uid !== pod.metadata.uid)
+      : undefined;
+    if (user !== undefined)
+      throw new RametError(
+        "Conflict",
+        `${what}: its access mode is ReadWriteOncePod, and ${user.metadata.name} uses it`,
+      );
+    this.#recent.add(claim.metadata.uid);
+    const path = join(this.#options.directory, claim.metadata.uid);
+    mkdirSync(path, { recursive: true, mode: 0o777 });
+    // Regardless of the umask. The sandbox's user is any user, and only this cluster's user can enter the parent directory.
+    chmodSync(path, 0o777);
+    return path;
+  }
+
+  /** Binds a claim, and deletes what is deleted or owned by a deleted object. */
+  async reconcile(key: string): Promise<ReconcileResult> {
+    const claim = this.#options.claims.store.get(key);
+    if (claim === undefined) return this.sweep();
+    this.#recent.delete(claim.metadata.uid);
+    if (claim.metadata.deletionTimestamp !== undefined) return this.#release(claim);
+    if (await this.#isOwnerGone(claim)) {
+      await this.#resource.delete(claim.metadata, { uid: claim.metadata.uid });
+      return;
+    }
+    if (claim.status?.phase !== "Bound") await this.#bind(claim);
+    return controllerOf(claim) === undefined ? undefined : { requeueAfterMilliseconds: ownerCheckMilliseconds };
+  }
+
+  /** Removes the directories of claims that no longer exist. */
+  async sweep(): Promise<void> {
+    const { directory, claims } = this.#options;
+    mkdirSync(directory, { recursive: true, mode: 0o700 });
+    for (const uid of readdirSync(directory)) {
+      const isKnown = claims.store.byUid(uid) !== undefined || this.#recent.has(uid);
+      if (!isKnown) await rm(join(directory, uid), { recursive: true, force: true });
+    }
+  }
+
+  /** The keys of the claims that a Pod mounts. */
+  static keysOf({ metadata, spec }: NodePod): string[] {
+    const { namespace } = metadata;
+    return volumeClaims(spec.volumes ?? [], metadata.name).map((name) => keyOf({ namespace, name }));
+  }
+
+  async #find(at: { namespace: string | undefined; name: string }): Promise<NodeClaim | undefined> {
+    return this.#options.claims.store.get(keyOf(at)) ?? (await this.#resource.find(at));
+  }
+
+  /** A kubelet's Pods that have ended no longer use their claims. */
+  #usersOf({ metadata }: NodeClaim): NodePod[] {
+    const key = keyOf(metadata);
+    return this.#options.pods.store.list().filter((pod) => !hasEnded(pod) && Claims.keysOf(pod).includes(key));
+  }
+
+  async #release(claim: NodeClaim): Promise<void> {
+    const { finalizers = [], resourceVersion } = claim.metadata;
+    if (!finalizers.includes(protection) || this.#usersOf(claim).length > 0) return;
+    const kept = finalizers.filter((one) => one !== protection);
+    await this.#resource.mergePatch(claim.metadata, { metadata: { resourceVersion, finalizers: kept } });
+  }
+
+  /** On a cluster, the garbage collector deletes what a deleted object owned. */
+  async #isOwnerGone(claim: NodeClaim): Promise<boolean> {
+    const owner = controllerOf(claim);
+    if (owner?.kind !== "Sandbox") return false;
+    const [group = "", version = ""] = owner.apiVersion.split("/");
+    const ref = { group, version, plural: "sandboxes", kind: owner.kind, namespaced: true };
+    const found = await this.#options.client
+      .resource(ref)
+      .find({ namespace: claim.metadata.namespace, name: owner.name });
+    return found?.metadata.uid !== owner.uid;
+  }
+
+  async #bind({ metadata, spec }: NodeClaim): Promise<void> {
+    const { accessModes, resources } = spec;
+    const status = { phase: "Bound", accessModes, ...(resources?.requests && { capacity: resources.requests }) };
+    await this.#resource.mergePatch(metadata, { status }, { subresource: "status" });
+  }
+
+  get #resource() {
+    return this.#options.claims.resource;
+  }
+}
+
+function isExclusive({ spec }: NodeClaim): boolean {
+  return spec.accessModes.length > 0 && spec.accessModes.every((mode) => mode === "ReadWriteOncePod");
+}
