@@ -1,12 +1,12 @@
 import { fork, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
-import { readFile } from "node:fs/promises";
 import type { Duplex } from "node:stream";
 import { setTimeout as delay } from "node:timers/promises";
 import { Agent, request } from "undici";
 import { GatewayWorld, namespace, type GatewayProcess } from "../hostile/gateway-world.ts";
 import { setup as buildPackage } from "../setup/built-package.ts";
 import { accountToken, allowToReach } from "../setup/gateway.ts";
+import { cpuSecondsOf } from "./cpu-of-processes.ts";
 import { summary } from "./samples.ts";
 
 /** What honest clients of a gateway get while one flood runs, compared with the time just before and after it. */
@@ -138,7 +138,7 @@ class HonestClients {
 
   async window(): Promise<Window> {
     const { pid } = this.#gateway.child;
-    const [since, cpuSince] = [performance.now(), await cpuSeconds(pid)];
+    const [since, cpuSince] = [performance.now(), await cpuSecondsOf([pid])];
     let answered = 0;
     const ask = async (): Promise<void> => {
       while (performance.now() - since < windowMilliseconds) {
@@ -148,7 +148,7 @@ class HonestClients {
     };
     await Promise.all(Array.from({ length: honestClients }, ask));
     const seconds = (performance.now() - since) / 1000;
-    const used = (await cpuSeconds(pid)) - cpuSince;
+    const used = (await cpuSecondsOf([pid])) - cpuSince;
     return { perSecond: answered / seconds, perCpuSecond: answered / used };
   }
 
@@ -233,8 +233,3 @@ function median(values: readonly number[]): number {
 }
 
 /** User and system time of a process: fields 14 and 15 of proc_pid_stat(5), in hundredths of a second. */
-async function cpuSeconds(pid: number): Promise<number> {
-  const line = await readFile(`/proc/${pid}/stat`, "utf8");
-  const fields = line.slice(line.lastIndexOf(")") + 2).split(" ");
-  return (Number(fields[11]) + Number(fields[12])) / 100;
-}

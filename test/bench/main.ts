@@ -16,11 +16,14 @@ import { measureFork, type Fork } from "./fork.ts";
 import { forkTable } from "./fork-report.ts";
 import { measureGateway, type GatewayCosts } from "./gateway.ts";
 import { gatewayTable } from "./gateway-report.ts";
+import { hardeningTable, measureHardening, type HardeningFigure } from "./hardening.ts";
 import { LocalCluster } from "./local-cluster.ts";
 import { measureGrowth, type GrowthPoint } from "./growth.ts";
 import { allowHugePages } from "./huge-pages.ts";
 import { describeMachine } from "./machine.ts";
 import type { Memory } from "./memory.ts";
+import { measureNeighbours, type NeighbourFigure } from "./neighbours.ts";
+import { neighboursTable } from "./neighbours-report.ts";
 import { benchOptions, usage, type BenchOptions } from "./options.ts";
 import { measurePools, type PoolFill } from "./pool.ts";
 import { poolTable } from "./pool-report.ts";
@@ -97,6 +100,16 @@ async function bench(options: BenchOptions, cleanUp: CleanUp, signal: AbortSigna
     others.floods = await measureFloods({ quick: options.n <= 5 }, signal);
     console.log(`\n${floodsTable(others.floods)}`);
   }
+  if (options.levels.has("cell") && options.only.has("neighbours")) {
+    await cleanUp.run();
+    others.neighbours = await measureNeighbours(rootPath, { quick: options.n <= 5 }, signal);
+    console.log(`\n${neighboursTable(others.neighbours)}`);
+  }
+  if (options.levels.has("cluster") && options.only.has("hardening")) {
+    await cleanUp.run();
+    others.hardening = await measureHardening(options.n, signal);
+    console.log(`\n${hardeningTable(others.hardening)}`);
+  }
   if (options.levels.has("cluster") && options.only.has("scale")) {
     await cleanUp.run();
     others.scale = await measureScale(options.objects, signal);
@@ -117,7 +130,7 @@ async function bench(options: BenchOptions, cleanUp: CleanUp, signal: AbortSigna
 
 /** Simulated figures use a separate control plane. */
 function isSimulatedOnly({ only }: BenchOptions): boolean {
-  const separate: ReadonlySet<string> = new Set(["pool", "floods", "scale", "program"]);
+  const separate: ReadonlySet<string> = new Set(["pool", "floods", "neighbours", "hardening", "scale", "program"]);
   return [...only].every((name) => separate.has(name));
 }
 
@@ -132,6 +145,8 @@ interface ClusterCosts {
   pools?: PoolFill[];
   claimStorms?: ClaimStorm[];
   floods?: FloodFigure[];
+  neighbours?: NeighbourFigure[];
+  hardening?: HardeningFigure[];
   scale?: ScalePoint[];
   program?: ProgramCosts;
 }

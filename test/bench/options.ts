@@ -14,6 +14,8 @@ export const figureNames = [
   "fork",
   "gateway",
   "floods",
+  "neighbours",
+  "hardening",
   "scale",
   "program",
 ] as const;

@@ -2,7 +2,6 @@ import { once } from "node:events";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { Agent, createServer, request } from "node:https";
 import type { AddressInfo } from "node:net";
-import type { TLSSocket } from "node:tls";
 import type { KeyPair } from "../../../src/local/control-plane/certificate.ts";
 
 /**
@@ -110,7 +109,7 @@ export class ApiProxy {
     if (!isWatch) return;
     outgoing.flushHeaders();
     this.#watches.add(response);
-    (response.socket as TLSSocket | null)?.on("close", () => this.#watches.delete(response));
+    // Also when its connection ends. A listener on the connection itself would stay when the connection is used again.
     response.on("close", () => this.#watches.delete(response));
     if (this.#is("stale")) response.pause();
   }

@@ -1,3 +1,6 @@
+import { once } from "node:events";
+import { createServer, type Server } from "node:http";
+import type { AddressInfo } from "node:net";
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
 import type { AzureLocation } from "../../../api/store/store-address.ts";
 import { azureBucket } from "./azure-bucket.ts";
@@ -47,3 +50,29 @@ it.each([
     hint: expect.stringContaining("AKS workload identity") as string,
   });
 });
+
+it("keeps no connection of a response that is not the store's", async () => {
+  vi.stubEnv("AZURE_STORAGE_KEY", Buffer.from("key").toString("base64"));
+  // Such as a proxy's, which answers 200 to everything. It does not close idle connections itself.
+  const server = createServer((_, response) => response.end("<html>not here</html>"));
+  server.keepAliveTimeout = 0;
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const endpoint = `http://127.0.0.1:${(server.address() as AddressInfo).port}/agents`;
+  const bucket = azureBucket({ ...location, endpoint });
+  for (let times = 0; times < 10; times++) {
+    await expect(bucket.read(key)).rejects.toMatchObject({ code: "StoreUnavailable" });
+  }
+  await expect.poll(() => connectionsOf(server)).toBeLessThanOrEqual(1);
+  server.closeAllConnections();
+  server.close();
+});
+
+function connectionsOf(server: Server): Promise<number> {
+  return new Promise((resolve, reject) => {
+    server.getConnections((error, count) => {
+      if (error) reject(error);
+      else resolve(count);
+    });
+  });
+}

@@ -127,6 +127,10 @@ export function silenceLimit({ clock, signal }: { clock: Clock; signal?: AbortSi
         ended.abort();
       });
       return operation();
+    }).catch((error: unknown) => {
+      // The client keeps the connection of a response that it refuses, until the server closes it.
+      ended.abort();
+      throw error;
     });
 
   return {
