@@ -27,6 +27,12 @@ export interface NamedSnapshotArgs extends PlacementArgs {
   deletionPolicy?: Input<"Retain" | "Delete">;
   /** After which steps the state is captured, so that a later build can start from there. @default "EveryStep" */
   stepCache?: Input<"EveryStep" | "LastStep" | "None">;
+  /**
+   * The volumes of the sandboxes that build a version, if the source has PersistentVolumeClaims: no version contains their data.
+   * `Empty` for new claims, `Shared` for the claims of the source. Without it, such a snapshot is refused, also in a preview.
+   * @default none
+   */
+  volumesOnRestore?: Input<"Empty" | "Shared">;
   /** How long to wait for a build, such as `"30 minutes"`. A longer build continues in the cluster. @default "1 hour" */
   timeout?: Input<string>;
 }

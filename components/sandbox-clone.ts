@@ -13,6 +13,11 @@ export interface SandboxCloneArgs extends PlacementArgs {
   lifetime?: Input<string>;
   /** Ports that are reachable at the clone's address. `url` uses the first. @default the ports that the recipe waits for */
   ports?: Input<Input<number>[]>;
+  /**
+   * The clone's volumes, if the source has PersistentVolumeClaims, which no checkpoint contains: `Empty` for new claims, `Shared` for
+   * the claims of the source. Without it, such a clone is refused, also in a preview. @default none
+   */
+  volumesOnRestore?: Input<"Empty" | "Shared">;
   /** How long to wait until the clone is ready. @default "5 minutes" */
   timeout?: Input<string>;
 }

@@ -1,7 +1,7 @@
 import type { apiextensions } from "@pulumi/kubernetes";
 import { ComponentResource, type ComponentResourceOptions, type Input, type Output } from "@pulumi/pulumi";
 import { digestOf } from "../src/api/cell/template-digest.ts";
-import { restoreFromAnnotations } from "../src/api/names/labels.ts";
+import { annotations as annotationKeys, restoreFromAnnotations } from "../src/api/names/labels.ts";
 import { sandboxSetKind } from "../src/api/kinds/sandbox-set.ts";
 import { deleteInBackground, waitForConditions, waitTimeout } from "./await.ts";
 import { declareKind, type ObjectTransform } from "./declare.ts";
@@ -23,6 +23,11 @@ export interface SandboxSetArgs extends PlacementArgs {
   /** How many sandboxes may start at the same time: a number or a percentage. @default all */
   maxStarting?: Input<number | string>;
   /**
+   * The volumes of each sandbox, if `from` is a snapshot or a checkpoint whose source has PersistentVolumeClaims, which no checkpoint
+   * contains: `Empty` for new claims, `Shared` for the claims of the source. Without it, such sandboxes are refused. @default none
+   */
+  volumesOnRestore?: Input<"Empty" | "Shared">;
+  /**
    * How long to wait until all sandboxes are ready, such as `"30 minutes"`.
    * @default 10 minutes, the default of Pulumi's Kubernetes provider
    */
@@ -42,7 +47,7 @@ export class SandboxSet extends ComponentResource {
     const { from, transform, ...inputs } = args;
     super("ramet:index:SandboxSet", name, inputs, opts);
     const placement = placementBeside(name, args, from);
-    const spec = { ...originOf(from), ...strategiesOf(args), replicas: args.replicas };
+    const spec = { ...originOf(from, args.volumesOnRestore), ...strategiesOf(args), replicas: args.replicas };
     const waits = { ...waitForConditions("Ready", "Updated"), ...waitTimeout(args.timeout) };
     const metadata = { ...placement, annotations: { ...followed(from), ...waits, ...deleteInBackground } };
     const { object: set } = declareKind(this, name, sandboxSetKind, { metadata, spec, transform });
@@ -54,11 +59,15 @@ export class SandboxSet extends ComponentResource {
 }
 
 /** Clones use the template that is stored with their checkpoint. */
-function originOf(from: SandboxSetArgs["from"]): Record<string, unknown> {
+function originOf(
+  from: SandboxSetArgs["from"],
+  volumesOnRestore: SandboxSetArgs["volumesOnRestore"],
+): Record<string, unknown> {
   if (from instanceof SandboxTemplate) return { templateRef: { name: from.name } };
   if (isTemplateName(from)) return { templateRef: { name: from.template } };
   const reference = from instanceof NamedSnapshot ? from.name : from;
-  return { template: { metadata: { annotations: { [restoreFromAnnotations[0]]: reference } } } };
+  const volumes = volumesOnRestore === undefined ? {} : { [annotationKeys.volumesOnRestore]: volumesOnRestore };
+  return { template: { metadata: { annotations: { [restoreFromAnnotations[0]]: reference, ...volumes } } } };
 }
 
 function isTemplateName(from: SandboxSetArgs["from"]): from is { template: Input<string> } {

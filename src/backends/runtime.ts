@@ -72,7 +72,7 @@ export interface SandboxRef {
 export function sandboxRef({ metadata, status }: Pick<Sandbox, "metadata" | "status">, pod?: Pod): SandboxRef {
   const { namespace, name, uid } = metadata;
   const podIp = pod?.status?.podIP ?? status?.sandboxIp ?? status?.podInfo?.podIP ?? "";
-  const claims = volumeClaims(pod?.spec.volumes ?? [], name);
+  const claims = [...new Set(volumeClaims(pod?.spec.volumes ?? [], name).map(({ claim }) => claim))];
   return { namespace, name, uid, podIp, claims, ...cellOf(status, pod) };
 }
 

@@ -28,6 +28,10 @@ export const errorCodes = {
     "The checkpoint has not succeeded, so it cannot be cloned. Wait until its phase is Succeeded; if it is Failed, create a new checkpoint.",
   CheckpointLost:
     "The checkpoint's data is missing from the store or does not match the recorded digest. Restore the data from a backup, or delete the Checkpoint and create a new one.",
+  VolumesNotCaptured:
+    "The checkpoint does not contain the data of its source's PersistentVolumeClaims, and the request does not say which volumes the restored sandbox gets. Set the annotation `ramet.dev/volumes-on-restore` (`--volumes`, `volumesOnRestore`) to `Empty` for new claims, or to `Shared` for the claims of the source.",
+  VolumeNotShareable:
+    "The access mode of a PersistentVolumeClaim does not allow another Pod to mount it. Set `ramet.dev/volumes-on-restore` to `Empty`, or use a claim with another access mode.",
   BackendMissing:
     "No installed backend can capture the requested contents or restore a part of the checkpoint. Install the backend that the message names.",
   OtherController:

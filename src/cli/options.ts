@@ -1,6 +1,8 @@
 import { isIP, isIPv4 } from "node:net";
 import { type Command, InvalidArgumentError, Option } from "commander";
 import { engineIdPattern } from "../api/cell/engine-id.ts";
+import { annotations } from "../api/names/labels.ts";
+import { volumesOnRestore, type VolumesOnRestore } from "../api/names/volumes-on-restore.ts";
 import { cellUserNamespaces } from "../api/names/system-names.ts";
 import { defaultQuota, type QuotaName } from "../api/quota/namespace-quota.ts";
 import { parseDuration } from "../base/duration.ts";
@@ -62,6 +64,25 @@ export function withWaitFlags(
     .option("--wait", `wait ${what}`, true)
     .option("--no-wait", "return once the cluster has accepted the request");
   return withTimeoutFlag(command, timeout);
+}
+
+export interface VolumesFlag {
+  volumes?: VolumesOnRestore;
+}
+
+/** Adds the flag for the volumes of sandboxes that are restored from a checkpoint without their data. */
+export function withVolumesFlag(command: Command): Command {
+  return command.addOption(
+    new Option(
+      "--volumes <choice>",
+      "the volumes, if the source has PersistentVolumeClaims, which no checkpoint contains: Empty for new claims, Shared for the source's",
+    ).choices(volumesOnRestore),
+  );
+}
+
+/** The annotation that the flag stands for. */
+export function volumesAnnotation({ volumes }: VolumesFlag): Record<string, string> {
+  return volumes === undefined ? {} : { [annotations.volumesOnRestore]: volumes };
 }
 
 /** The timeout of commands that always wait. */

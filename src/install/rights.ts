@@ -93,10 +93,10 @@ export const clusterRights: readonly Right[] = [
     verbs: ["create"],
   },
   {
-    why: "create PersistentVolumeClaims from the volumeClaimTemplates of a sandbox",
+    why: "create PersistentVolumeClaims from the volumeClaimTemplates of a sandbox, share them with its clones, and delete them with the last of these",
     apiGroups: [""],
     resources: ["persistentvolumeclaims"],
-    verbs: ["get", "create"],
+    verbs: ["get", "create", "patch", "delete"],
   },
   {
     why: "keep the output of recipe steps in ConfigMaps, and copy files from ConfigMaps",

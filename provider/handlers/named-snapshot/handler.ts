@@ -1,4 +1,6 @@
-import type { NamedSnapshot } from "../../../src/api/kinds/named-snapshot.ts";
+import { SandboxTemplateSpec } from "../../../src/api/kinds/sandbox-template.ts";
+import { printSnapshotReference } from "../../../src/api/snapshot/snapshot-reference.ts";
+import { type NamedSnapshot, SnapshotSource } from "../../../src/api/kinds/named-snapshot.ts";
 import { RametError } from "../../../src/base/errors.ts";
 import { withoutSecrets } from "../../../src/base/redact.ts";
 import { covers } from "../../../src/kube/apply.ts";
@@ -6,7 +8,9 @@ import { InitFailed } from "../follow.ts";
 import type { HandlerContext, ResourceHandler, Values } from "../handler.ts";
 import { withCluster } from "../open-cluster.ts";
 import { applyOptionsFor, explainApplyError } from "../owner.ts";
+import { missingVolumes, volumesOfCheckpoint, volumesOfTemplate } from "../missing-volumes.ts";
 import { parseTimeSpan } from "../time-span.ts";
+import { hasUnknown } from "../validate.ts";
 import { checkNamedSnapshot } from "./check.ts";
 import { deleteSnapshot, waitUntilDeleted } from "./delete-snapshot.ts";
 import { manifestOf, NamedSnapshotInputs, retryPatch, specProperties } from "./inputs.ts";
@@ -18,7 +22,11 @@ import { waitForBuild } from "./wait-for-build.ts";
 /** Manages named snapshots as resources of a program. */
 export function namedSnapshotHandler(context: HandlerContext): ResourceHandler {
   return {
-    check: async (olds, news) => checkNamedSnapshot(olds, news, await recoverDigestKey(context, olds, news)),
+    check: async (olds, news) => {
+      const { inputs, failures } = checkNamedSnapshot(olds, news, await recoverDigestKey(context, olds, news));
+      const volumes = failures.length === 0 ? await volumesOfSource(context, inputs) : [];
+      return { inputs, failures: [...failures, ...missingVolumes(volumes, inputs)] };
+    },
     diff: (_id, olds, news) => diffNamedSnapshot(context, olds, news),
     create: async (values) => {
       const inputs = NamedSnapshotInputs.parse(values);
@@ -33,6 +41,18 @@ export function namedSnapshotHandler(context: HandlerContext): ResourceHandler {
     delete: (_id, props) =>
       withCluster(context, (client) => deleteSnapshot(client, NamedSnapshotInputs.parse(props), context.log)),
   };
+}
+
+/** The volumes of the source whose data no version contains. A running sandbox is checked when it is captured. */
+async function volumesOfSource(context: HandlerContext, { namespace, source, from }: Values): Promise<string[]> {
+  const known = NamedSnapshotInputs.shape.source.safeParse(source).data;
+  if (known !== undefined && "template" in known) {
+    return hasUnknown(known) ? [] : volumesOfTemplate(SandboxTemplateSpec.parse(known.template));
+  }
+  const { data } = SnapshotSource.safeParse(from);
+  const { name, version, digest } = data?.snapshot ?? {};
+  const snapshot = name && printSnapshotReference({ name, ...(version && { version }), ...(digest && { digest }) });
+  return volumesOfCheckpoint(context, { namespace, from: data?.checkpoint?.id ?? snapshot });
 }
 
 /**

@@ -5,6 +5,7 @@ import {
   NamedSnapshotSpec,
 } from "../../../src/api/kinds/named-snapshot.ts";
 import { annotations } from "../../../src/api/names/labels.ts";
+import { volumesOnRestore } from "../../../src/api/names/volumes-on-restore.ts";
 import type { DiffTable, Values } from "../handler.ts";
 import { ownerAnnotation } from "../owner.ts";
 
@@ -27,6 +28,8 @@ export const NamedSnapshotInputs = z.looseObject({
   digestKey: z.string().optional(),
   /** Whether the recipe itself contains a secret of the program, where everyone could read it. */
   recipeHoldsSecrets: z.boolean().optional(),
+  /** What the volumes of builds are whose source has PersistentVolumeClaims. */
+  volumesOnRestore: z.enum(volumesOnRestore).optional(),
   /** How long to wait for a build, such as `30 minutes`. */
   timeout: z.string(),
   /** Identifies the declaring resource and its stack. */
@@ -47,6 +50,7 @@ export const namedSnapshotDiff: DiffTable = {
   deletionPolicy: "mutable",
   stepCache: "mutable",
   secrets: "mutable",
+  volumesOnRestore: "mutable",
   digest: "mutable",
   source: "ignored",
   digestKey: "ignored",
@@ -64,14 +68,18 @@ export function manifestOf(inputs: Values): NamedSnapshotManifest {
     specProperties.flatMap((property) => (inputs[property] == null ? [] : [[property, inputs[property]]])),
   );
   const { apiVersion } = namedSnapshotKind;
-  const { name, namespace, owner, digest } = inputs;
+  const { name, namespace, owner, digest, volumesOnRestore: volumes } = inputs;
   return {
     apiVersion,
     kind: "NamedSnapshot",
     metadata: {
       name,
       namespace,
-      annotations: { [ownerAnnotation]: owner, ...(digest !== undefined && { [annotations.wantedDigest]: digest }) },
+      annotations: {
+        [ownerAnnotation]: owner,
+        ...(digest !== undefined && { [annotations.wantedDigest]: digest }),
+        ...(volumes != null && { [annotations.volumesOnRestore]: volumes }),
+      },
     },
     spec,
   } as unknown as NamedSnapshotManifest;

@@ -21,7 +21,7 @@ export async function checkpointTemplate(
   namespace: string,
   from: string,
 ): Promise<SandboxTemplateSpec> {
-  const { metadata, status } = await checkpointOf(client, namespace, from);
+  const { metadata, status } = await checkpointOf(client, { namespace, from });
   const templates = client.resource(refOf(sandboxTemplateKind), (value) => SandboxTemplate.parse(value));
   for (const name of [metadata.name, status?.checkpointId ?? metadata.name]) {
     const found = await templates.find({ namespace, name });
@@ -33,18 +33,22 @@ export async function checkpointTemplate(
 }
 
 /** An id takes precedence over a name, as in the controller. */
-async function checkpointOf(client: KubeClient, namespace: string, from: string): Promise<Checkpoint> {
+export async function checkpointOf(
+  client: KubeClient,
+  { namespace, from }: { namespace: string; from: string },
+  signal?: AbortSignal,
+): Promise<Checkpoint> {
   const checkpoints = client.resource(refOf(checkpointKind), (value) => Checkpoint.parse(value));
-  const { items } = await checkpoints.list({ namespace });
+  const { items } = await checkpoints.list({ namespace, signal });
   const byId = items.find(({ status }) => status?.checkpointId === from);
   if (byId !== undefined) return byId;
   const reference = parseSnapshotReference(from);
   const snapshots = client.resource(refOf(namedSnapshotKind), (value) => NamedSnapshot.parse(value));
-  const snapshot = await snapshots.find({ namespace, name: reference.name });
+  const snapshot = await snapshots.find({ namespace, name: reference.name }, { signal });
   if (snapshot === undefined) {
     throw new RametError("NotFound", `No checkpoint or named snapshot ${from} exists in the namespace ${namespace}`, {
       hint: `List them with: ramet checkpoint ls -n ${namespace}, and ramet snapshot ls -n ${namespace}`,
     });
   }
-  return checkpoints.get({ namespace, name: findVersion(snapshot, reference).checkpointName });
+  return checkpoints.get({ namespace, name: findVersion(snapshot, reference).checkpointName }, { signal });
 }

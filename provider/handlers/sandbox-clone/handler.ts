@@ -8,6 +8,7 @@ import type { CheckResult, HandlerContext, ResourceHandler, Values } from "../ha
 import { refOf, withCluster } from "../open-cluster.ts";
 import { applyOptionsFor, explainApplyError, ownerOf } from "../owner.ts";
 import { parseTimeSpan } from "../time-span.ts";
+import { missingVolumes, volumesOfCheckpoint } from "../missing-volumes.ts";
 import { hasUnknown, validate } from "../validate.ts";
 import { checkpointTemplate } from "./checkpoint-template.ts";
 import { diffSandboxClone, manifestOf, SandboxCloneInputs } from "./inputs.ts";
@@ -15,7 +16,13 @@ import { diffSandboxClone, manifestOf, SandboxCloneInputs } from "./inputs.ts";
 /** Manages clones as resources of a program. */
 export function sandboxCloneHandler(context: HandlerContext): ResourceHandler {
   return {
-    check: (_olds, news) => Promise.resolve(check(news)),
+    check: async (olds, news) => {
+      const { inputs, failures } = check(news);
+      // A clone that exists has its volumes.
+      const isNew = olds["from"] === undefined;
+      const volumes = isNew && failures.length === 0 ? await volumesOfCheckpoint(context, inputs) : [];
+      return { inputs, failures: [...failures, ...missingVolumes(volumes, inputs)] };
+    },
     diff: (_id, olds, news) => Promise.resolve(diffSandboxClone(olds, news)),
     create: async (values) => {
       const inputs = SandboxCloneInputs.parse(values);

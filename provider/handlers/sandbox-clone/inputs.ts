@@ -1,6 +1,7 @@
 import * as z from "zod";
 import { sandboxKind, type SandboxManifest } from "../../../src/api/kinds/sandbox.ts";
-import { restoreFromAnnotations } from "../../../src/api/names/labels.ts";
+import { annotations, restoreFromAnnotations } from "../../../src/api/names/labels.ts";
+import { volumesOnRestore } from "../../../src/api/names/volumes-on-restore.ts";
 import { diffByTable, type DiffResult, type DiffTable, type Values } from "../handler.ts";
 import { ownerAnnotation } from "../owner.ts";
 
@@ -25,6 +26,8 @@ export const SandboxCloneInputs = z.looseObject({
   portsFollow: z.boolean().optional(),
   /** The time after which the sandbox is deleted, such as `8 hours`. */
   lifetime: z.string().optional(),
+  /** What the clone's volumes are, if the source has PersistentVolumeClaims. */
+  volumesOnRestore: z.enum(volumesOnRestore).optional(),
   timeout: z.string(),
   owner: z.string(),
 });
@@ -36,6 +39,7 @@ const sandboxCloneDiff: DiffTable = {
   namespace: "immutable",
   from: "immutable",
   ports: "immutable",
+  volumesOnRestore: "immutable",
   lifetime: "mutable",
   portsFollow: "ignored",
   template: "ignored",
@@ -52,11 +56,19 @@ export function diffSandboxClone(olds: Values, news: Values): DiffResult {
 
 /** The manifest to apply. */
 export function manifestOf(inputs: SandboxCloneInputs, spec: SandboxManifest["spec"]): SandboxManifest {
-  const { name, namespace, from, owner } = inputs;
+  const { name, namespace, from, owner, volumesOnRestore: volumes } = inputs;
   return {
     apiVersion: sandboxKind.apiVersion,
     kind: "Sandbox",
-    metadata: { name, namespace, annotations: { [restoreFromAnnotations[0]]: from, [ownerAnnotation]: owner } },
+    metadata: {
+      name,
+      namespace,
+      annotations: {
+        [restoreFromAnnotations[0]]: from,
+        [ownerAnnotation]: owner,
+        ...(volumes !== undefined && { [annotations.volumesOnRestore]: volumes }),
+      },
+    },
     spec,
   };
 }

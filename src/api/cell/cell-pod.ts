@@ -7,8 +7,9 @@ import { templateDigest, templateRevision } from "./template-digest.ts";
 import { apiVersion } from "../schema/kind.ts";
 import { annotations, labels } from "../names/labels.ts";
 import type { PodManifest } from "../schema/pod.ts";
-import type { PodTemplateSpec } from "../schema/pod-template.ts";
-import { claimVolumes } from "./volume-claims.ts";
+import type { PodTemplateSpec, Volume } from "../schema/pod-template.ts";
+import { claimVolumes, withClaims } from "./volume-claims.ts";
+import { onNode } from "./on-node.ts";
 
 /** The fields of a Sandbox from which its Pod is made. */
 export interface PodOwner {
@@ -31,6 +32,10 @@ export interface CellPodOptions extends CellImageOptions {
   keepsWaiting?: boolean;
   dns?: z.input<typeof CellConfig>["dns"];
   egress?: z.input<typeof CellConfig>["egress"];
+  /** The claims that volumes mount instead of those of the template, by the name of the volume. @default those of the template */
+  claims?: ReadonlyMap<string, string>;
+  /** The node on which the Pod must run. @default any that the template allows */
+  node?: string | undefined;
   /** IPv4 ranges of Pods, Services and nodes. A sandbox can reach them only if a rule names an address in them. */
   clusterRanges?: string[];
 }
@@ -85,19 +90,25 @@ export function cellPod(sandbox: PodOwner, template: PodTemplateSpec, options: C
       restartPolicy: "Never",
       ...(options.userNamespace === true && { hostUsers: false }),
       automountServiceAccountToken: false,
+      ...placement(template, options.node),
       containers: [
         cellContainer(container, config, { ...options, hasOverhead: hasOverhead(template) }),
         ...template.spec.containers.slice(1),
       ],
-      volumes: [
-        ...(template.spec.volumes ?? []),
-        ...claimVolumes(sandbox.spec.volumeClaimTemplates, name),
-        imageVolume(container),
-      ],
+      volumes: [...withClaims(ownVolumes(sandbox, template), options.claims), imageVolume(container)],
     },
   };
 }
 
 function hasOverhead({ metadata }: PodTemplateSpec): boolean {
   return metadata?.annotations?.[annotations.cellOverhead] !== "none";
+}
+
+function placement({ spec }: PodTemplateSpec, node: string | undefined): object {
+  return node === undefined ? {} : { affinity: onNode(spec["affinity"], node) };
+}
+
+/** The volumes of a sandbox's Pod without those of the cell. */
+export function ownVolumes({ metadata, spec }: PodOwner, template: PodTemplateSpec): Volume[] {
+  return [...(template.spec.volumes ?? []), ...claimVolumes(spec.volumeClaimTemplates, metadata.name)];
 }

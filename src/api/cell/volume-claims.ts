@@ -1,4 +1,10 @@
+import * as z from "zod";
+import { annotations } from "../names/labels.ts";
 import type { Volume } from "../schema/pod-template.ts";
+
+/** A volume of a Pod and the PersistentVolumeClaim that it mounts. */
+export const VolumeClaim = z.object({ volume: z.string(), claim: z.string() });
+export type VolumeClaim = z.infer<typeof VolumeClaim>;
 
 /** The name of a sandbox's PersistentVolumeClaim for one of its claim templates. */
 export function claimName(template: string, sandbox: string): string {
@@ -14,9 +20,13 @@ export function claimVolumes(templates: readonly Record<string, unknown>[] | und
   });
 }
 
-/** The names of the PersistentVolumeClaims that the volumes of a Pod refer to, each once. */
-export function volumeClaims(volumes: readonly Record<string, unknown>[], podName: string): string[] {
-  return [...new Set(volumes.flatMap((volume) => claimOf(volume, podName) ?? []))];
+/** The volumes of a Pod that mount PersistentVolumeClaims. */
+export function volumeClaims(volumes: readonly Record<string, unknown>[], podName: string): VolumeClaim[] {
+  return volumes.flatMap((volume) => {
+    const { name } = volume;
+    const claim = claimOf(volume, podName);
+    return typeof name === "string" && claim !== undefined ? [{ volume: name, claim }] : [];
+  });
 }
 
 /** Kubernetes names the claim of an ephemeral volume after the Pod and the volume. */
@@ -25,4 +35,35 @@ function claimOf(volume: Record<string, unknown>, podName: string): string | und
   if (typeof claim?.claimName === "string") return claim.claimName;
   const isEphemeral = volume["ephemeral"] !== undefined && typeof volume["name"] === "string";
   return isEphemeral ? `${podName}-${volume["name"] as string}` : undefined;
+}
+
+/** The volumes of a Pod with other claims, by the name of the volume. */
+export function withClaims(volumes: readonly Volume[], claims: ReadonlyMap<string, string> = new Map()): Volume[] {
+  return volumes.map((volume) => {
+    const claim = claims.get(volume.name);
+    if (claim === undefined) return volume;
+    const { ephemeral: _, ...others } = volume;
+    const before = volume["persistentVolumeClaim"] as object | null | undefined;
+    return { ...others, persistentVolumeClaim: { ...before, claimName: claim } };
+  });
+}
+
+const Chosen = z.record(z.string(), z.string());
+
+/**
+ * The claims that a clone's volumes mount instead of those of its template, by the name of the volume. The controller writes them
+ * when the clone starts. A text that is not its own counts as none.
+ */
+export function chosenClaims({
+  metadata,
+}: {
+  metadata: { annotations?: Record<string, string> | undefined };
+}): ReadonlyMap<string, string> {
+  const text = metadata.annotations?.[annotations.volumeClaims];
+  if (text === undefined) return new Map();
+  try {
+    return new Map(Object.entries(Chosen.parse(JSON.parse(text))));
+  } catch {
+    return new Map();
+  }
 }

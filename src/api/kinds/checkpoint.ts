@@ -2,6 +2,7 @@ import * as z from "zod";
 import { parseDuration, ttlPattern } from "../../base/duration.ts";
 import { Digest } from "../cell/grant.ts";
 import { RestoreSpec } from "../cell/restore-spec.ts";
+import { VolumeClaim } from "../cell/volume-claims.ts";
 import { defineKind } from "../schema/kind.ts";
 import { Conditions, Contents, openString, Time } from "../schema/metadata.ts";
 import { SchemalessObject, withRules } from "../schema/rules.ts";
@@ -131,6 +132,11 @@ export const RametCheckpointStatus = z.object({
     .meta({ "x-kubernetes-list-type": "atomic" })
     .optional()
     .describe("The Secrets of the namespace whose values the captured memory or files can contain."),
+  volumes: z
+    .array(VolumeClaim)
+    .meta({ "x-kubernetes-list-type": "atomic" })
+    .optional()
+    .describe("The volumes of the source whose data is not in the checkpoint, and their PersistentVolumeClaims."),
   consistency: z.enum(consistencies).optional(),
   engine: z.string().optional().describe("The engine that the memory needs. Absent without memory."),
   needs: Needs.optional().describe("What a node must have for a restore."),

@@ -22,6 +22,7 @@ export const namedSnapshotConditions = {
     "CaptureFailed",
     "QuotaExceeded",
     "InputMissing",
+    "VolumesNotCaptured",
     "Cycle",
     "Suspended",
     "Pinned",

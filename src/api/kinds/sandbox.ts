@@ -114,6 +114,11 @@ const RametSandboxStatus = z.object({
     .optional()
     .describe("The public key with which the Pod's cell proves itself. Absent: the cell is of a version without one."),
   engine: z.string().optional().describe("The engine that runs the sandbox: its gVisor build and guest build."),
+  claims: z
+    .array(z.string())
+    .meta({ "x-kubernetes-list-type": "atomic" })
+    .optional()
+    .describe("The PersistentVolumeClaims of the sandbox's last Pod that outlive it."),
   restoredFrom: z
     .string()
     .optional()

@@ -38,6 +38,13 @@ export const annotations = {
   rollbackTo: "ramet.dev/rollback-to",
   /** On a Sandbox: any text; a change requests the same rollback once more. */
   rollbackRequest: "ramet.dev/rollback-request",
+  /**
+   * On a Sandbox, a Pod template, a SandboxClaim or a NamedSnapshot, `Empty` or `Shared`: the volumes of a sandbox that is restored
+   * from a checkpoint without the data of its source's PersistentVolumeClaims.
+   */
+  volumesOnRestore: "ramet.dev/volumes-on-restore",
+  /** On a clone: the claims that its volumes mount instead of those of its template, as JSON by the name of the volume. */
+  volumeClaims: "ramet.dev/volume-claims",
   /** On a Namespace, a Pod template or a Sandbox: egress rules as JSON or YAML (docs/reference/network.md). */
   egress: "ramet.dev/egress",
   /** On a Pod that runs a cell: the digest of the egress policy with which the cell starts. */

@@ -1,7 +1,14 @@
 import type { Command } from "commander";
 import type { Act } from "../report-error.ts";
 import { getCommand, listCommand, removeCommand } from "../object/verbs.ts";
-import { collectVariable, wholeNumber, withClusterFlags, withOutputFlag, withWaitFlags } from "../options.ts";
+import {
+  collectVariable,
+  wholeNumber,
+  withClusterFlags,
+  withOutputFlag,
+  withVolumesFlag,
+  withWaitFlags,
+} from "../options.ts";
 import type { TakeOptions } from "./take.ts";
 
 /** `ramet claim …`. */
@@ -23,6 +30,7 @@ function takeCommand(claim: Command, act: Act): void {
     .option("--from <checkpoint>", "restore this checkpoint (id or name) or named snapshot into each claimed sandbox")
     .option("--no-create", "wait for a ready sandbox instead of creating one when none is ready")
     .option("--name <name>", "the claim's name (default: generated)");
+  withVolumesFlag(command);
   withWaitFlags(command, "until they are claimed");
   withOutputFlag(command, "only the sandboxes' names, or with --no-wait the claim's name");
   withClusterFlags(command)

@@ -9,13 +9,13 @@ import { checkpointReference } from "../checkpoint/reference.ts";
 import { type Cluster, type ClusterOptions, refOf, withCluster } from "../cluster/cluster.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { type Io, writeAll } from "../io.ts";
-import { checkName, generateName } from "../options.ts";
+import { checkName, generateName, volumesAnnotation, type VolumesFlag } from "../options.ts";
 import { claimColumns } from "../object/columns.ts";
 import { type OutputFormat, renderObject } from "../output/render.ts";
 import { reportError } from "../report-error.ts";
 import { describeState, followRequest } from "../wait/follow.ts";
 
-export interface TakeOptions extends ClusterOptions {
+export interface TakeOptions extends ClusterOptions, VolumesFlag {
   set: string;
   count: number;
   label?: Record<string, string>;
@@ -79,7 +79,10 @@ async function manifest(cluster: Cluster, options: TakeOptions, signal: AbortSig
       ...(label && { labels: label }),
       ...(env && { envVars: env }),
       ...(from !== undefined && {
-        annotations: { [restoreFromAnnotations[0]]: await checkpointReference(cluster, from, signal) },
+        annotations: {
+          [restoreFromAnnotations[0]]: await checkpointReference(cluster, from, signal),
+          ...volumesAnnotation(options),
+        },
       }),
     },
   };

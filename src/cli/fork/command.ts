@@ -1,6 +1,6 @@
 import type { Command } from "commander";
 import type { Act } from "../report-error.ts";
-import { wholeNumber, withClusterFlags, withOutputFlag, withTimeoutFlag } from "../options.ts";
+import { wholeNumber, withClusterFlags, withOutputFlag, withTimeoutFlag, withVolumesFlag } from "../options.ts";
 import type { ForkOptions } from "./fork.ts";
 
 /** `ramet fork`. */
@@ -12,6 +12,7 @@ export function forkCommand(program: Command, act: Act): void {
     .option("--count <n>", "the number of sandboxes", wholeNumber, 1)
     .option("--name-prefix <prefix>", "name the clones <prefix>-1, <prefix>-2 and so on (default: generated names)")
     .option("--keep-checkpoint", "keep the checkpoint that the clones start from");
+  withVolumesFlag(command);
   withTimeoutFlag(command);
   withOutputFlag(command, "the names of the clones that are ready");
   withClusterFlags(command)

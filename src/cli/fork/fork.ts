@@ -6,14 +6,14 @@ import { untilSucceeded } from "../checkpoint/until-succeeded.ts";
 import { type Cluster, type ClusterOptions, withCluster } from "../cluster/cluster.ts";
 import { exitCodeOf, exitCodes } from "../exit-codes.ts";
 import { type Io, printLine, writeAll } from "../io.ts";
-import { checkLabel, generateName } from "../options.ts";
+import { checkLabel, generateName, volumesAnnotation, type VolumesFlag } from "../options.ts";
 import { sandboxColumns } from "../object/columns.ts";
 import { type OutputFormat, renderList } from "../output/render.ts";
 import { reportError, reportFailure } from "../report-error.ts";
 import type { Settled } from "../wait/follow.ts";
 import { type CloneResult, createClone, followClone, untilStarted } from "./make-clone.ts";
 
-export interface ForkOptions extends ClusterOptions {
+export interface ForkOptions extends ClusterOptions, VolumesFlag {
   sandbox: string;
   count: number;
   namePrefix?: string;
@@ -77,17 +77,15 @@ function manifest(cluster: Cluster, { sandbox, keepCheckpoint }: ForkOptions): C
   };
 }
 
-function createClones(
-  io: Io,
-  cluster: Cluster,
-  { status }: Checkpoint,
-  { sandbox, count, namePrefix }: ForkOptions,
-): Promise<CloneResult[]> {
+function createClones(io: Io, cluster: Cluster, { status }: Checkpoint, options: ForkOptions): Promise<CloneResult[]> {
+  const { sandbox, count, namePrefix } = options;
   const naming = Array.from({ length: count }, (_, at) =>
     namePrefix === undefined ? { generateName: generateName(sandbox) } : { name: `${namePrefix}-${at + 1}` },
   );
   const checkpointId = status?.checkpointId ?? "";
-  return Promise.all(naming.map((names) => createClone(io, cluster, { names, checkpointId })));
+  return Promise.all(
+    naming.map((names) => createClone(io, cluster, { names, checkpointId, annotations: volumesAnnotation(options) })),
+  );
 }
 
 /** Prints the clones that are still created if the wait fails. @throws RametError `Timeout` or `Canceled` */

@@ -13,6 +13,7 @@ import { describeState, followRequest } from "../wait/follow.ts";
 export interface CloneRequest {
   names: { name: string } | { generateName: string };
   checkpointId: string;
+  annotations: Record<string, string>;
 }
 
 /** `isOver`: the clone is finished; otherwise the controllers are still working on it. */
@@ -22,12 +23,16 @@ export type CloneResult = { object: Sandbox } | { failure: RametError; isOver: b
 export async function createClone(
   io: Io,
   cluster: Cluster,
-  { names, checkpointId }: CloneRequest,
+  { names, checkpointId, annotations }: CloneRequest,
 ): Promise<CloneResult> {
   const manifest = {
     apiVersion,
     kind: "Sandbox",
-    metadata: { ...names, namespace: cluster.namespace, annotations: { [restoreFromAnnotations[0]]: checkpointId } },
+    metadata: {
+      ...names,
+      namespace: cluster.namespace,
+      annotations: { ...annotations, [restoreFromAnnotations[0]]: checkpointId },
+    },
     spec: {},
   };
   try {

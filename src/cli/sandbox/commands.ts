@@ -7,6 +7,7 @@ import {
   withClusterFlags,
   withExamples,
   withOutputFlag,
+  withVolumesFlag,
   withWaitFlags,
 } from "../options.ts";
 import type { Act } from "../report-error.ts";
@@ -37,6 +38,7 @@ function createCommand(sandbox: Command, act: Act): void {
     .option("--from <checkpoint-id>", "the checkpoint to clone")
     .option("--name <name>", "its name: a DNS label (default: generated)")
     .option("-e, --env <name=value>", "an environment variable; repeatable", collectVariable);
+  withVolumesFlag(command);
   withWaitFlags(command, "until it is ready");
   withOutputFlag(command, "only the name");
   withClusterFlags(command)

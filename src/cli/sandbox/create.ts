@@ -5,14 +5,14 @@ import { RametError } from "../../base/errors.ts";
 import { type Cluster, type ClusterOptions, withCluster } from "../cluster/cluster.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { type Io, writeAll } from "../io.ts";
-import { checkLabel, checkName, generateName } from "../options.ts";
+import { checkLabel, checkName, generateName, volumesAnnotation, type VolumesFlag } from "../options.ts";
 import { sandboxColumns } from "../object/columns.ts";
 import { type OutputFormat, renderObject } from "../output/render.ts";
 import { reportFailure } from "../report-error.ts";
 import { sandboxSource, type SourceOptions } from "./source.ts";
 import { untilReady } from "./until-ready.ts";
 
-export interface CreateSandboxOptions extends ClusterOptions, SourceOptions {
+export interface CreateSandboxOptions extends ClusterOptions, SourceOptions, VolumesFlag {
   name?: string;
   wait: boolean;
   /** Milliseconds; `Infinity` waits forever. */
@@ -67,7 +67,9 @@ async function manifest(
     metadata: {
       ...naming,
       namespace: cluster.namespace,
-      ...(from === undefined ? {} : { annotations: { [restoreFromAnnotations[0]]: from } }),
+      ...(from === undefined
+        ? {}
+        : { annotations: { [restoreFromAnnotations[0]]: from, ...volumesAnnotation(options) } }),
     },
     spec: await sandboxSource(cluster, options, signal),
   };

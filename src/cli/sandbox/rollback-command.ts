@@ -1,6 +1,6 @@
 import type { Command } from "commander";
 import type { Act } from "../report-error.ts";
-import { withClusterFlags, withOutputFlag, withWaitFlags } from "../options.ts";
+import { withClusterFlags, withOutputFlag, withVolumesFlag, withWaitFlags } from "../options.ts";
 import type { RollbackOptions } from "./rollback.ts";
 
 /** `ramet rollback`. */
@@ -10,6 +10,7 @@ export function rollbackCommand(program: Command, act: Act): void {
     .description("Restore a sandbox to a checkpoint, in place.")
     .argument("<name>", "the sandbox")
     .argument("<checkpoint>", "the checkpoint's id or name, or a version of a named snapshot");
+  withVolumesFlag(command);
   withWaitFlags(command, "until it is ready again");
   withOutputFlag(command, "one sentence");
   withClusterFlags(command)
@@ -23,6 +24,7 @@ export function rollbackCommand(program: Command, act: Act): void {
       "after",
       `
 The sandbox keeps its name and volumes and gets another IP address. Its current memory and files are lost.
+If it has PersistentVolumeClaims, --volumes Shared confirms that they keep their current data.
 
 Examples:
   $ id=$(ramet checkpoint create a)

@@ -8,12 +8,13 @@ import { checkpointReference } from "../checkpoint/reference.ts";
 import { type Cluster, type ClusterOptions, withCluster } from "../cluster/cluster.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { type Io, writeAll } from "../io.ts";
+import { volumesAnnotation, type VolumesFlag } from "../options.ts";
 import { sandboxColumns } from "../object/columns.ts";
 import { type OutputFormat, renderObject } from "../output/render.ts";
 import { reportFailure } from "../report-error.ts";
 import { describeState, failureOf, followRequest, type Settled } from "../wait/follow.ts";
 
-export interface RollbackOptions extends ClusterOptions {
+export interface RollbackOptions extends ClusterOptions, VolumesFlag {
   name: string;
   /** A Checkpoint's name or id, or a version of a named snapshot. */
   to: string;
@@ -31,7 +32,11 @@ export async function rollBackSandbox(io: Io, options: RollbackOptions): Promise
     const { metadata, status } = await cluster.get(cluster.sandboxes, name, io.signal);
     if (status?.phase === "Paused") throw isPaused(name);
     const to = await checkpointReference(cluster, options.to, io.signal);
-    const request = { [annotations.rollbackTo]: to, [annotations.rollbackRequest]: randomUUID() };
+    const request = {
+      ...volumesAnnotation(options),
+      [annotations.rollbackTo]: to,
+      [annotations.rollbackRequest]: randomUUID(),
+    };
     // Do not roll back another sandbox that was created with the same name meanwhile.
     const body = { metadata: { uid: metadata.uid, annotations: request } };
     const sandbox = await cluster.sandboxes.mergePatch(metadata, body, { signal: io.signal });

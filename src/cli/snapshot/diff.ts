@@ -1,3 +1,6 @@
+import type { VolumeClaim } from "../../api/cell/volume-claims.ts";
+import type { SandboxTemplateSpec } from "../../api/kinds/sandbox-template.ts";
+import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { describeStep } from "../../api/recipe/recipe.ts";
 import {
   NamedSnapshot,
@@ -6,6 +9,7 @@ import {
 } from "../../api/kinds/named-snapshot.ts";
 import { unchangedSteps, type SnapshotDigest } from "../../api/snapshot/snapshot-digest.ts";
 import { copiedContents } from "../../controllers/named-snapshot/keyed-content.ts";
+import { claimsOfTemplate } from "../../controllers/common/restored-volumes.ts";
 import { resolveInputs } from "../../controllers/named-snapshot/resolve-inputs.ts";
 import { withCluster, type Cluster, type ClusterOptions } from "../cluster/cluster.ts";
 import { exitCodes } from "../exit-codes.ts";
@@ -51,7 +55,8 @@ async function lookupsFor(io: Io, cluster: Cluster, requested: NamedSnapshot, sn
   const read = { signal: io.signal };
   const template = from.template && (await cluster.templates.find(at(from.template.name), read));
   const sandbox = from.sandbox && (await cluster.sandboxes.find(at(from.sandbox.name), read));
-  const checkpoints = from.checkpoint ? (await cluster.checkpoints.list({ namespace, ...read })).items : [];
+  const checkpoints =
+    from.checkpoint || from.snapshot ? (await cluster.checkpoints.list({ namespace, ...read })).items : [];
   return {
     template: () => template,
     sandbox: () => sandbox,
@@ -61,8 +66,16 @@ async function lookupsFor(io: Io, cluster: Cluster, requested: NamedSnapshot, sn
     // A difference does not show the Secrets of a version.
     secretsOfSandbox: () => [],
     secretsOfCheckpoint: () => [],
+    volumesOfTemplate: (spec: SandboxTemplateSpec) => volumesIn(claimsOfTemplate(spec, "")),
+    volumesOfSandbox: ({ status }: Sandbox) => status?.ramet?.claims ?? [],
+    volumesOfCheckpoint: (id: string) =>
+      volumesIn(checkpoints.find(({ status }) => status?.checkpointId === id)?.status?.ramet?.volumes ?? []),
     copied: await copiedContents(cluster.client, requested, io.signal),
   };
+}
+
+function volumesIn(claims: readonly VolumeClaim[]): string[] {
+  return claims.map(({ volume }) => volume);
 }
 
 function effect({ spec }: NamedSnapshot, { digest, steps }: SnapshotDigest, found: NamedSnapshot | undefined): string {

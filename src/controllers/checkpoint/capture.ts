@@ -198,10 +198,13 @@ async function createTemplate(
   }
 }
 
-/** Removes the restore-from annotations: a clone of a clone is restored from its own checkpoint, not from the first one. */
+/**
+ * Removes the annotations about the origin: a clone of a clone is restored from its own checkpoint, not from the first one, and what
+ * was requested for the volumes of one says nothing about the other.
+ */
 function withoutOrigin(template: PodTemplateSpec): PodTemplateSpec {
   const kept = Object.entries(template.metadata?.annotations ?? {}).filter(
-    ([key]) => !(restoreFromAnnotations as readonly string[]).includes(key),
+    ([key]) => key !== annotations.volumesOnRestore && !(restoreFromAnnotations as readonly string[]).includes(key),
   );
   return { ...template, metadata: { ...template.metadata, annotations: Object.fromEntries(kept) } };
 }

@@ -8,7 +8,7 @@ import { capturedPodUid, checkpointIdOf, isUnfinished } from "../common/pause-ch
 import { endMessage, isEnded } from "../common/pod-facts.ts";
 import { secretsOfSandbox, secretsOfTemplate } from "../common/secrets-in-memory.ts";
 import type { CheckpointDependencies, CheckpointState, Source } from "./state.ts";
-import { claimsOfSource } from "./volumes.ts";
+import { volumesOfSource } from "./volumes.ts";
 
 /** Reads the state for a plan from the cache. Where that state would reject the checkpoint, also asks the API server. */
 export async function gather(
@@ -31,12 +31,9 @@ export async function gather(
         ? undefined
         : earlierCaptureOf(checkpoint, source.pod.metadata.uid, dependencies),
     capture,
-    // Only the status of a finished capture lists these and the claims.
+    // Only the status of a finished capture lists these and the volumes.
     secrets: capture?.state === "done" ? secretsOf(checkpoint, source, dependencies) : [],
-    claims:
-      capture?.state === "done" && !("problem" in spec)
-        ? claimsOfSource(checkpoint, source, { sandboxName: spec.sandboxName, cache: dependencies.cache })
-        : [],
+    volumes: capture?.state === "done" ? volumesOfSource(checkpoint, source, dependencies.cache) : [],
     now: clock.now(),
   };
 }

@@ -94,7 +94,13 @@ const states: fc.Arbitrary<CheckpointState> = fc.record({
     { state: "done", value: record },
   ),
   secrets: fc.constantFrom([], ["api-key"]),
-  claims: fc.constantFrom([], ["home-a", "a-cache"]),
+  volumes: fc.constantFrom(
+    [],
+    [
+      { volume: "home", claim: "home-a" },
+      { volume: "cache", claim: "a-cache" },
+    ],
+  ),
   quota: fc.constantFrom<CheckpointState["quota"]>({}, { maxBytes: 1 }, { problem: overQuota }),
   now: fc.constant(now),
 });
@@ -164,12 +170,13 @@ describe("planCheckpoint", () => {
       const { status } = planCheckpoint(state);
       if (status?.phase !== "Succeeded") return;
       const condition = status.conditions?.find(({ type }) => type === "VolumesCaptured");
-      expect(condition === undefined).toBe(state.claims.length === 0);
-      expect(status.ramet?.consistency).toBe(state.claims.length === 0 ? "atomic" : undefined);
+      expect(condition === undefined).toBe(state.volumes.length === 0);
+      expect(status.ramet?.consistency).toBe(state.volumes.length === 0 ? "atomic" : undefined);
       expect(status.ramet?.parts?.[0]?.consistency).toBe("atomic");
       if (condition === undefined) return;
       expect(condition.status).toBe("False");
-      for (const claim of state.claims) expect(condition.message).toContain(claim);
+      for (const { claim } of state.volumes) expect(condition.message).toContain(claim);
+      expect(status.ramet?.volumes).toEqual(state.volumes);
     });
   });
 

@@ -1,3 +1,4 @@
+import type { VolumeClaim } from "../../api/cell/volume-claims.ts";
 import type { Checkpoint, CheckpointStatus, ResolvedCheckpointSpec } from "../../api/kinds/checkpoint.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import type { Pod } from "../../api/schema/pod.ts";
@@ -27,8 +28,8 @@ export interface CheckpointState {
   capture: Attempt<CheckpointRecord> | undefined;
   /** The Secrets whose values the checkpoint can contain, once it is captured. */
   secrets: string[];
-  /** The PersistentVolumeClaims of the source, once it is captured. */
-  claims: string[];
+  /** The volumes of the source that are PersistentVolumeClaims, once it is captured. */
+  volumes: VolumeClaim[];
   /** Of the namespace's quota. Set before a capture, and after it if the source keeps running. */
   quota: Admission;
   now: Date;

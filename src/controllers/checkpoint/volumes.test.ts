@@ -2,7 +2,7 @@ import { expect, it } from "vitest";
 import { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import { SandboxTemplate } from "../../api/kinds/sandbox-template.ts";
 import { RametError } from "../../base/errors.ts";
-import { claimsOfSource, withoutVolumes } from "./volumes.ts";
+import { volumesOfSource, withoutVolumes } from "./volumes.ts";
 
 const metadata = {
   name: "one",
@@ -27,13 +27,16 @@ function claimsOfKept(spec: object): string[] {
     metadata,
     spec,
   });
-  return claimsOfSource(checkpoint, gone, { sandboxName: "a", cache: { templatesOwnedBy: () => [kept] } });
+  return volumesOfSource(checkpoint, gone, { templatesOwnedBy: () => [kept] }).map(({ claim }) => claim);
 }
 
-it("finds the claims of a source that no longer exists in its kept template, each once", () => {
+it("finds the claims of a source that no longer exists in its kept template", () => {
   const home = { name: "home", persistentVolumeClaim: { claimName: "home-a" } };
   const template = { spec: { containers: [{ name: "main", image: "x" }], volumes: [home] } };
-  expect(claimsOfKept({ template, volumeClaimTemplates: [{ metadata: { name: "home" } }] })).toEqual(["home-a"]);
+  expect(claimsOfKept({ template, volumeClaimTemplates: [{ metadata: { name: "home" } }] })).toEqual([
+    "home-a",
+    "home-a",
+  ]);
 });
 
 it("still finds the claim templates when a user has made the rest of the kept template invalid", () => {
@@ -44,9 +47,9 @@ it("still finds the claim templates when a user has made the rest of the kept te
 });
 
 it("lists so many claims that the message fits into a condition", () => {
-  const claims = Array.from({ length: 300 }, (_, index) => String(index).padStart(253, "x"));
+  const volumes = Array.from({ length: 300 }, (_, at) => ({ volume: `v${at}`, claim: String(at).padStart(253, "x") }));
   const now = new Date(0);
-  const incomplete = withoutVolumes({ checkpoint, claims, now }, { parts: [] });
+  const incomplete = withoutVolumes({ checkpoint, volumes, now }, { parts: [] });
   const { message = "" } = incomplete?.conditions[0] ?? {};
   expect(message).toContain("and 200 more");
   expect(message.length).toBeLessThan(32_768);

@@ -1,3 +1,4 @@
+import { volumeClaims } from "../../api/cell/volume-claims.ts";
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import { RametError } from "../../base/errors.ts";
 import { labels, restoreFrom, type MaybeClone } from "../../api/names/labels.ts";
@@ -16,6 +17,8 @@ import type { Informers } from "./resources.ts";
 export interface Cache {
   sandbox(key: string): Sandbox | undefined;
   pod(key: string): Pod | undefined;
+  /** Those that mount this PersistentVolumeClaim. */
+  podsOfClaim(claimKey: string): Pod[];
   checkpoint(key: string): Checkpoint | undefined;
   template(key: string): SandboxTemplate | undefined;
   checkpointById(namespace: string, checkpointId: string): Checkpoint | undefined;
@@ -66,6 +69,9 @@ export function createCache({ sandboxes, pods, checkpoints, templates, sets, sna
   return {
     sandbox: (key) => sandboxes.store.get(key),
     pod: (key) => pods.store.get(key),
+    podsOfClaim: pods.store.index(({ metadata, spec }) =>
+      volumeClaims(spec.volumes ?? [], metadata.name).map(({ claim }) => `${metadata.namespace}/${claim}`),
+    ),
     checkpoint: (key) => checkpoints.store.get(key),
     template: (key) => templates.store.get(key),
     checkpointById: (namespace, checkpointId) => byId(`${namespace}/${checkpointId}`)[0],

@@ -96,11 +96,17 @@ export function builderSandbox(snapshot: NamedSnapshot, { name, base }: Of<"crea
       name,
       namespace: snapshot.metadata.namespace,
       labels: { [labels.purpose]: "build", [labels.snapshot]: snapshot.metadata.name },
-      annotations: { ...restoreFrom, [annotations.buildBaseSteps]: String(base.steps) },
+      annotations: { ...restoreFrom, ...ownChoice(snapshot), [annotations.buildBaseSteps]: String(base.steps) },
       ownerReferences: [ownerReference(snapshot)],
     },
     spec: "template" in base ? { ...base.template, pauseStrategy: undefined } : {},
   };
+}
+
+/** What the volumes of a builder are that starts from a checkpoint. */
+function ownChoice({ metadata }: NamedSnapshot): Record<string, string> {
+  const choice = metadata.annotations?.[annotations.volumesOnRestore];
+  return choice === undefined ? {} : { [annotations.volumesOnRestore]: choice };
 }
 
 /** A Checkpoint of the builder, or of the sandbox that the snapshot is built from. */

@@ -3,6 +3,7 @@ import type { SnapshotVersion } from "../../api/kinds/named-snapshot-status.ts";
 import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations, labels } from "../../api/names/labels.ts";
+import { claimsOfTemplate, uncapturedVolumes } from "../common/restored-volumes.ts";
 import { secretsOfCheckpoint, secretsOfSandbox } from "../common/secrets-in-memory.ts";
 import { copiedContents } from "./keyed-content.ts";
 import type { Lookups } from "./lookups.ts";
@@ -63,6 +64,10 @@ async function desiredVersionOf(
     },
     secretsOfSandbox: (sandbox) => secretsOfSandbox(sandbox, cache),
     secretsOfCheckpoint: (checkpoint) => secretsOfCheckpoint(checkpoint, cache),
+    volumesOfTemplate: (spec) => claimsOfTemplate(spec, "").map(({ volume }) => volume),
+    volumesOfSandbox: (sandbox) => sandbox.status?.ramet?.claims ?? [],
+    volumesOfCheckpoint: (id) =>
+      uncapturedVolumes(cache.checkpointById(namespace, id), cache).map(({ volume }) => volume),
     copied: await copiedContents(dependencies.client, snapshot),
   });
 }

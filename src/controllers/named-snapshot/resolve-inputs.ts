@@ -1,13 +1,16 @@
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
-import type { SandboxTemplate } from "../../api/kinds/sandbox-template.ts";
+import type { SandboxTemplate, SandboxTemplateSpec } from "../../api/kinds/sandbox-template.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
+import { annotations } from "../../api/names/labels.ts";
+import { volumesChoice } from "../../api/names/volumes-on-restore.ts";
 import type { RecipeStep } from "../../api/recipe/recipe.ts";
 import { snapshotDigest } from "../../api/snapshot/snapshot-digest.ts";
 import type { CopiedContent, ResolvedSource } from "../../api/snapshot/snapshot-inputs.ts";
 import { findVersion, printSnapshotReference } from "../../api/snapshot/snapshot-reference.ts";
 import { RametError } from "../../base/errors.ts";
 import { isConditionTrue } from "../../kube/conditions.ts";
+import { listed } from "../common/restored-volumes.ts";
 import { secretsOfTemplate } from "../common/secrets-in-memory.ts";
 import type { BuildOrigin, SnapshotState } from "./state.ts";
 
@@ -20,6 +23,10 @@ export interface InputLookups {
   /** The Secrets whose values a sandbox or a checkpoint can contain. */
   secretsOfSandbox: (sandbox: Sandbox) => string[];
   secretsOfCheckpoint: (checkpoint: Checkpoint) => string[];
+  /** The volumes that are PersistentVolumeClaims: of a template, a sandbox, and the source of a checkpoint. */
+  volumesOfTemplate: (template: SandboxTemplateSpec) => string[];
+  volumesOfSandbox: (sandbox: Sandbox) => string[];
+  volumesOfCheckpoint: (id: string) => string[];
   /** Represents the content that steps copy, by step index; or the problem that prevents reading it. */
   copied: ReadonlyMap<number, CopiedContent> | { problem: RametError };
 }
@@ -33,14 +40,16 @@ export function resolveInputs(snapshot: NamedSnapshot, lookups: InputLookups): S
   });
   if (cycle !== undefined) return { reason: "Cycle", problem: inCycle(cycle) };
   try {
-    const { source, inheritedSecrets = [], ...from } = resolveSource(snapshot, lookups);
+    const { source, inheritedSecrets = [], volumes, ...from } = resolveSource(snapshot, lookups);
+    if (volumes.length > 0 && volumesChoice(snapshot) === undefined) throw notChosen(volumes);
     if ("problem" in lookups.copied) throw lookups.copied.problem;
     const { copied } = lookups;
     const digest = snapshotDigest({ from: source, recipe: spec.recipe, copied, contents: spec.contents });
     const secrets = [...new Set([...inheritedSecrets, ...secretsOf(spec.recipe)])];
     return { ...from, digest, copied, inheritedSecrets, secrets, ...(copied.size > 0 && requeue) };
   } catch (error) {
-    return { reason: "InputMissing", problem: RametError.from(error) };
+    const problem = RametError.from(error);
+    return { reason: problem.code === "VolumesNotCaptured" ? problem.code : "InputMissing", problem };
   }
 }
 
@@ -52,6 +61,8 @@ interface Source {
   origin: BuildOrigin;
   parent: string;
   inheritedSecrets?: string[];
+  /** The volumes of the source that are PersistentVolumeClaims. No version contains their data. */
+  volumes: string[];
 }
 
 function resolveSource({ spec: { from }, metadata: { namespace } }: NamedSnapshot, lookups: InputLookups): Source {
@@ -63,6 +74,7 @@ function resolveSource({ spec: { from }, metadata: { namespace } }: NamedSnapsho
       origin: { kind: "template", spec: found.spec },
       parent: `template/${name}`,
       inheritedSecrets: secretsOfTemplate(found.spec.template),
+      volumes: lookups.volumesOfTemplate(found.spec),
     };
   }
   if (from.snapshot !== undefined) {
@@ -75,6 +87,7 @@ function resolveSource({ spec: { from }, metadata: { namespace } }: NamedSnapsho
       origin: { kind: "checkpoint", checkpointId },
       parent,
       inheritedSecrets,
+      volumes: lookups.volumesOfCheckpoint(checkpointId),
     };
   }
   if (from.sandbox !== undefined) {
@@ -82,7 +95,8 @@ function resolveSource({ spec: { from }, metadata: { namespace } }: NamedSnapsho
     const found = lookups.sandbox(name) ?? missing("Sandbox", name, namespace);
     const source = { sandbox: { name, uid: found.metadata.uid } };
     const inheritedSecrets = lookups.secretsOfSandbox(found);
-    return { source, origin: sandboxOrigin(found), parent: `sandbox/${name}`, inheritedSecrets };
+    const volumes = lookups.volumesOfSandbox(found);
+    return { source, origin: sandboxOrigin(found), parent: `sandbox/${name}`, inheritedSecrets, volumes };
   }
   const id = from.checkpoint?.id ?? "";
   const found = lookups.checkpoint(id);
@@ -100,6 +114,7 @@ function resolveSource({ spec: { from }, metadata: { namespace } }: NamedSnapsho
     origin: { kind: "checkpoint", checkpointId: id },
     parent: `checkpoint/${id}`,
     inheritedSecrets: lookups.secretsOfCheckpoint(found),
+    volumes: lookups.volumesOfCheckpoint(id),
   };
 }
 
@@ -135,6 +150,13 @@ function missing(kind: string, name: string, namespace: string): never {
       hint: "Create it; the build then starts",
     },
   );
+}
+
+function notChosen(volumes: readonly string[]): RametError {
+  const message = `The versions do not contain the data of the volumes ${listed(volumes)}, and the snapshot does not say which volumes its builds use`;
+  return new RametError("VolumesNotCaptured", message, {
+    hint: `Set the annotation ${annotations.volumesOnRestore} to Empty for new claims, or to Shared for the claims of the source`,
+  });
 }
 
 function inCycle(cycle: string[]): RametError {

@@ -1,13 +1,19 @@
+import { ownVolumes } from "../../api/cell/cell-pod.ts";
+import { volumeClaims } from "../../api/cell/volume-claims.ts";
+import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import type { SandboxClaim, SandboxClaimSpec } from "../../api/kinds/sandbox-claim.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations, labels } from "../../api/names/labels.ts";
+import { volumesChoice } from "../../api/names/volumes-on-restore.ts";
 import { parseDuration } from "../../base/duration.ts";
 import { RametError } from "../../base/errors.ts";
+import type { NamedManifest } from "../../claim/cold-sandbox.ts";
 import { validateClaimRequest } from "../../claim/request.ts";
 import { keyOf } from "../../kube/object.ts";
 import { appliedEgress, desiredEgress, egressTemplate } from "../common/egress.ts";
 import { resolveTemplate } from "../common/resolve-template.ts";
 import { originOfText } from "../common/origin.ts";
+import { inPlaceProblem, uncapturedVolumes } from "../common/restored-volumes.ts";
 import { claimRequest, progressOf } from "./claim-progress.ts";
 import { ordinalLock, Pursuit } from "./pursuit.ts";
 import type { ClaimDependencies, ClaimState } from "./state.ts";
@@ -140,11 +146,42 @@ async function originProblem(
 ): Promise<ClaimState["problem"]> {
   const { namespace, set, restoreFrom } = claimRequest(claim);
   if (restoreFrom === undefined) return undefined;
-  const { origin } = await originOfText(namespace, () => restoreFrom, { cache, informers, backends, engines });
+  const { origin, checkpoint } = await originOfText(namespace, () => restoreFrom, {
+    cache,
+    informers,
+    backends,
+    engines,
+  });
   const model = await claimParts.model({ namespace, name: set });
   const template = model && resolveTemplate(model, cache);
   const verdict = origin(template === undefined || "problem" in template ? undefined : template.template);
-  return verdict.kind === "impossible" ? { reason: verdict.error.code, message: verdict.error.describe() } : undefined;
+  const error =
+    verdict.kind === "checkpoint" ? volumesProblem(claim, { checkpoint, model, template, cache }) : undefined;
+  const problem = verdict.kind === "impossible" ? verdict.error : error;
+  return problem && { reason: problem.code, message: problem.describe() };
+}
+
+/** A restore in place keeps the volumes of the sandbox. The model's claims have other names than the source's, as each sandbox's. */
+function volumesProblem(
+  claim: SandboxClaim,
+  found: {
+    checkpoint: Checkpoint | undefined;
+    model: NamedManifest | undefined;
+    template: ReturnType<typeof resolveTemplate> | undefined;
+    cache: ClaimDependencies["cache"];
+  },
+): RametError | undefined {
+  const { checkpoint, model, template, cache } = found;
+  if (model === undefined || template === undefined || "problem" in template) return undefined;
+  const owner = { metadata: { ...model.metadata, uid: "" }, spec: { volumeClaimTemplates: template.volumeClaims } };
+  const own = volumeClaims(ownVolumes(owner, template.template), model.metadata.name);
+  const id = checkpoint?.status?.checkpointId ?? "";
+  try {
+    const choice = volumesChoice({ metadata: { annotations: claim.spec.annotations } }, template.template);
+    return inPlaceProblem({ id, missing: uncapturedVolumes(checkpoint, cache) }, choice, own);
+  } catch (error) {
+    return RametError.from(error);
+  }
 }
 
 function invalidPart(claim: SandboxClaim): RametError | undefined {

@@ -1,18 +1,15 @@
-import * as z from "zod";
 import { cellPod } from "../../api/cell/cell-pod.ts";
-import { claimName } from "../../api/cell/volume-claims.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations, finalizers } from "../../api/names/labels.ts";
-import { apiVersion } from "../../api/schema/kind.ts";
 import { RametError } from "../../base/errors.ts";
-import type { KubeClient } from "../../kube/kube-client.ts";
-import { controllerOf, type KubeManifest } from "../../kube/object.ts";
-import { coreResources } from "../../kube/resource-ref.ts";
+import { controllerOf } from "../../kube/object.ts";
 import { neededEngine } from "../common/engines.ts";
 import { addFinalizer, removeFinalizer } from "../common/finalizer.ts";
 import { pauseCheckpoint } from "../common/pause-checkpoint.ts";
 import type { ResolvedTemplate } from "../common/resolve-template.ts";
 import { callCell, isCellAction } from "./cell-calls.ts";
+import { type Claim, claimResource, copyClaims, createClaims, releaseClaims, shareClaims } from "./claims.ts";
+import { nodeOfClaims } from "./gather-volumes.ts";
 import type { SandboxAction, SandboxDependencies } from "./state.ts";
 
 /** Carries out one action. Every action can be repeated: an existing or a deleted object is no error. */
@@ -34,6 +31,8 @@ export async function applyAction(
       );
       return;
     case "removeFinalizer":
+      // Nothing finds these claims again after the Sandbox.
+      await releaseClaims(claimResource(dependencies.client), sandbox, action.claims);
       await removeFinalizer(sandboxes.resource, sandbox, finalizers.sandbox);
       return;
     case "createPod":
@@ -64,12 +63,15 @@ export async function applyAction(
 }
 
 /** The changes that are written together with the finalizer. */
-function patchWithFinalizer({ borrowed, resolvedCheckpoint }: Extract<SandboxAction, { do: "addFinalizer" }>) {
+function patchWithFinalizer({ borrowed, resolvedCheckpoint, claims }: Extract<SandboxAction, { do: "addFinalizer" }>) {
   return {
     ...(borrowed && { spec: specOf(borrowed) }),
-    ...(resolvedCheckpoint !== undefined && {
-      metadata: { annotations: { [annotations.resolvedCheckpoint]: resolvedCheckpoint } },
-    }),
+    metadata: {
+      annotations: {
+        ...(resolvedCheckpoint !== undefined && { [annotations.resolvedCheckpoint]: resolvedCheckpoint }),
+        ...(claims && { [annotations.volumeClaims]: JSON.stringify(Object.fromEntries(claims)) }),
+      },
+    },
   };
 }
 
@@ -80,14 +82,25 @@ function specOf({ template, volumeClaims }: ResolvedTemplate): object {
 
 async function createPod(
   sandbox: Sandbox,
-  { template: { template, volumeClaims }, start, source, egress }: Extract<SandboxAction, { do: "createPod" }>,
-  { client, informers, namespaces, engines, podOptions, podKeys, newPods, clock }: SandboxDependencies,
+  action: Extract<SandboxAction, { do: "createPod" }>,
+  dependencies: SandboxDependencies,
 ): Promise<void> {
+  const { informers, namespaces, engines, podOptions, podKeys, newPods, clock } = dependencies;
+  const {
+    template: { template, volumeClaims },
+    start,
+    source,
+    egress,
+    volumes,
+  } = action;
   const { resource } = informers.pods;
   const startedAt = clock.monotonicMilliseconds();
   const owner = { metadata: sandbox.metadata, spec: { volumeClaimTemplates: volumeClaims } };
   // A claim of a set's sandbox may restore a checkpoint in place.
   const keepsWaiting = controllerOf(sandbox)?.kind === "SandboxSet";
+  // Every Pod of a sandbox is created here, whoever made the Sandbox and wherever its template comes from.
+  await namespaces.admit(sandbox.metadata.namespace, template);
+  const claims = await claimsFor(sandbox, action, dependencies);
   const manifest = cellPod(owner, template, {
     ...podOptions,
     ...podKeys(),
@@ -96,10 +109,9 @@ async function createPod(
     start,
     keepsWaiting,
     egress,
+    claims: volumes.claims,
+    node: nodeOfClaims(sandbox, claims, dependencies),
   });
-  // Every Pod of a sandbox is created here, whoever made the Sandbox and wherever its template comes from.
-  await namespaces.admit(sandbox.metadata.namespace, template);
-  if (volumeClaims.length > 0) await createClaims(client, sandbox, volumeClaims);
   try {
     newPods.add(sandbox.metadata.uid, await resource.create(manifest), startedAt);
   } catch (error) {
@@ -116,74 +128,27 @@ async function createPod(
   }
 }
 
+/** Creates the claims of a Pod that do not exist yet, and keeps those that it shares from being deleted before it. */
+async function claimsFor(
+  sandbox: Sandbox,
+  { template: { volumeClaims }, volumes }: Extract<SandboxAction, { do: "createPod" }>,
+  { client }: SandboxDependencies,
+): Promise<Claim[]> {
+  const { claims, copies, shared } = volumes;
+  if (volumeClaims.length === 0 && claims.size === 0) return [];
+  const resource = claimResource(client);
+  const found = await Promise.all([
+    createClaims(resource, sandbox, { templates: volumeClaims, except: claims }),
+    copyClaims(resource, sandbox, copies),
+    shareClaims(resource, sandbox, shared),
+  ]);
+  return found.flat();
+}
+
 async function created(creation: Promise<unknown>): Promise<void> {
   try {
     await creation;
   } catch (error) {
     if (RametError.from(error).code !== "AlreadyExists") throw error;
   }
-}
-
-/**
- * Creates the PersistentVolumeClaims `<template>-<sandbox>` that the sandbox's Pod mounts. The Sandbox owns them: they outlive
- * its Pods, so a resumed sandbox has its volumes, and Kubernetes' garbage collector deletes them with the Sandbox.
- * @throws RametError `InvalidArgument` with the field of an invalid template; `AlreadyExists` if another object owns a claim
- */
-async function createClaims(
-  client: KubeClient,
-  sandbox: Sandbox,
-  templates: readonly Record<string, unknown>[],
-): Promise<void> {
-  await Promise.all(templates.map((template, index) => createClaim(client, sandbox, claim(sandbox, template, index))));
-}
-
-async function createClaim(client: KubeClient, { metadata }: Sandbox, manifest: KubeManifest): Promise<void> {
-  const claims = client.resource(coreResources.persistentVolumeClaims);
-  const at = { namespace: metadata.namespace, name: manifest.metadata.name ?? "" };
-  // Each resume creates a Pod, and the claims already exist then.
-  const found = (await claims.find(at)) ?? (await claims.create(manifest).catch(existing));
-  if (controllerOf(found)?.uid === metadata.uid) return;
-  throw new RametError("AlreadyExists", `A PersistentVolumeClaim ${at.name} exists and belongs to something else`, {
-    hint: "Delete it if its data is not needed, or give the sandbox another name",
-  });
-
-  async function existing(error: unknown) {
-    if (RametError.from(error).code !== "AlreadyExists") throw error;
-    return claims.get(at);
-  }
-}
-
-/** Only the fields that Ramet reads: Kubernetes validates the spec. */
-const ClaimTemplate = z.looseObject({
-  metadata: z.looseObject({
-    name: z.string().min(1, "is required"),
-    labels: z.record(z.string(), z.string()).optional(),
-    annotations: z.record(z.string(), z.string()).optional(),
-  }),
-  spec: z.looseObject({}),
-});
-
-function claim({ metadata }: Sandbox, template: Record<string, unknown>, index: number): KubeManifest {
-  const parsed = ClaimTemplate.safeParse(template);
-  if (!parsed.success) {
-    const [issue] = parsed.error.issues;
-    const field = `spec.volumeClaimTemplates[${index}].${issue?.path.join(".") ?? ""}`;
-    throw new RametError("InvalidArgument", `${field}: ${issue?.message ?? "is invalid"}`, {
-      hint: "Write it as a PersistentVolumeClaim: metadata.name and spec",
-    });
-  }
-  const { name, namespace, uid } = metadata;
-  const { labels, annotations } = parsed.data.metadata;
-  return {
-    apiVersion: "v1",
-    kind: "PersistentVolumeClaim",
-    metadata: {
-      name: claimName(parsed.data.metadata.name, name),
-      namespace,
-      ...(labels && { labels }),
-      ...(annotations && { annotations }),
-      ownerReferences: [{ apiVersion, kind: "Sandbox", name, uid, controller: true, blockOwnerDeletion: true }],
-    },
-    spec: parsed.data.spec,
-  };
 }

@@ -9,6 +9,8 @@ import { desiredEgress, type DesiredEgress, egressTemplate } from "../common/egr
 import { type FoundOrigin, type Origin, originFrom, originOfText } from "../common/origin.ts";
 import { capturedPodUid, isPauseCheckpoint, isUnfinished } from "../common/pause-checkpoint.ts";
 import { resolveTemplate } from "../common/resolve-template.ts";
+import { noRestoredVolumes } from "../common/restored-volumes.ts";
+import { gatherVolumes, lostClaims } from "./gather-volumes.ts";
 import { pauseLost } from "./plan-paused.ts";
 import { gatherRollback, restoreInPlaceId, rollbackUnderWay } from "./rollback.ts";
 import { adoptionId, type SandboxDependencies, type SandboxState } from "./state.ts";
@@ -24,13 +26,17 @@ export async function gather(sandbox: Sandbox, dependencies: SandboxDependencies
     .filter((one) => isPauseCheckpoint(one) && one.metadata.deletionTimestamp === undefined);
   const pauseCheckpoint = pauseCheckpointOf(sandbox, owned);
   const egress = await gatherEgress(sandbox, egressTemplate(template, pod), dependencies);
+  const origin = findOrigin("problem" in template ? undefined : template.template);
   return {
     sandbox,
     pod,
     foreignPod,
     template,
-    origin: findOrigin("problem" in template ? undefined : template.template),
-    rollback: await gatherRollback(sandbox, template, dependencies),
+    ...(pod !== undefined || "problem" in template
+      ? { origin, volumes: noRestoredVolumes }
+      : await gatherVolumes(sandbox, { origin, template, checkpoint }, dependencies)),
+    lostClaims: pod === undefined ? await lostClaims(sandbox, dependencies) : [],
+    rollback: await gatherRollback(sandbox, { template, pod }, dependencies),
     start: pod && starts.get(pod.metadata.uid),
     adoption: pod && adoptions.get(adoptionId(sandbox, pod)),
     restoreInPlace: pod && restoresInPlace.get(restoreInPlaceId(sandbox, pod)),

@@ -1,4 +1,5 @@
 import fc from "fast-check";
+import { noRestoredVolumes } from "../common/restored-volumes.ts";
 import { describe, expect, it } from "vitest";
 import { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import { RametError } from "../../base/errors.ts";
@@ -71,6 +72,8 @@ function stateOf(parts: Partial<SandboxState> & Pick<SandboxState, "sandbox">): 
     pod: undefined,
     foreignPod: undefined,
     template: resolved,
+    volumes: noRestoredVolumes,
+    lostClaims: [],
     rollback: isRequested ? { request, origin } : undefined,
     start: undefined,
     restoreInPlace: undefined,

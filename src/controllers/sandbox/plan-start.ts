@@ -1,9 +1,12 @@
-import { finalizers } from "../../api/names/labels.ts";
+import { claimName, claimVolumes } from "../../api/cell/volume-claims.ts";
+import { annotations, finalizers } from "../../api/names/labels.ts";
+import { volumesChoice } from "../../api/names/volumes-on-restore.ts";
 import type { Pod } from "../../api/schema/pod.ts";
 import type { PodTemplateSpec } from "../../api/schema/pod-template.ts";
-import type { RametError } from "../../base/errors.ts";
+import { RametError } from "../../base/errors.ts";
 import { cellRuns, isEnded, startProblem } from "../common/pod-facts.ts";
 import type { ResolvedTemplate } from "../common/resolve-template.ts";
+import { listed } from "../common/restored-volumes.ts";
 import type { SandboxAction, SandboxPlan, SandboxState } from "./state.ts";
 import { ended, failed, notReady, running } from "./status.ts";
 
@@ -28,10 +31,46 @@ function planPod(state: SandboxState, template: ResolvedTemplate): SandboxPlan {
   if (state.foreignPod !== undefined) return planForeignPod(state, state.foreignPod);
   const { policy, problem } = state.egress;
   if (problem !== undefined) return { actions: [], status: notReady(state, "PodCreateFailed", problem.describe()) };
-  const { origin } = state;
+  if (state.lostClaims.length > 0) {
+    const lost = lostProblem(state, template);
+    if (lost !== undefined) {
+      return {
+        actions: [],
+        status: notReady(state, lost.code, lost.describe()),
+        requeueAfterMilliseconds: claimPollMilliseconds,
+      };
+    }
+  }
+  const { origin, volumes } = state;
   const source = origin.kind === "checkpoint" ? origin.source : undefined;
   const start = origin.kind === "new" ? "boot" : "wait";
-  return { actions: [...finalizer(state, template), { do: "createPod", template, start, source, egress: policy }] };
+  return {
+    actions: [...finalizer(state, template), { do: "createPod", template, start, source, egress: policy, volumes }],
+  };
+}
+
+/** Claims have no informer, and the user may create a lost one again. */
+const claimPollMilliseconds = 15_000;
+
+/** A claim that is created again is empty, so that needs the user's word. */
+function lostProblem({ sandbox, lostClaims }: SandboxState, { template, volumeClaims }: ResolvedTemplate) {
+  try {
+    const { name } = sandbox.metadata;
+    const made = new Set(claimVolumes(volumeClaims, name).map((volume) => claimName(volume.name, name)));
+    const isMade = lostClaims.every((claim) => made.has(claim));
+    if (isMade && volumesChoice(sandbox, template) === "Empty") return undefined;
+    return new RametError(
+      "VolumesNotCaptured",
+      `The sandbox cannot be resumed: its PersistentVolumeClaims ${listed(lostClaims)} were deleted while it had no Pod`,
+      {
+        hint: isMade
+          ? `Create them again with their data, or set the annotation ${annotations.volumesOnRestore} to Empty for new, empty ones`
+          : "Create them again with their data",
+      },
+    );
+  } catch (error) {
+    return RametError.from(error);
+  }
 }
 
 /** The sandbox stays Pending, as in OpenKruise Agents: the name may become free. */
@@ -93,7 +132,10 @@ const refusalMilliseconds = 30_000;
  * Adds the finalizer. The same write gives a sandbox without a template the one of its checkpoint, which may be deleted later,
  * and records the checkpoint that a named snapshot resolves to.
  */
-function finalizer({ sandbox, origin }: SandboxState, template: ResolvedTemplate): SandboxAction[] {
+function finalizer(
+  { sandbox, origin, volumes: { claims } }: SandboxState,
+  template: ResolvedTemplate,
+): SandboxAction[] {
   if (sandbox.metadata.finalizers?.includes(finalizers.sandbox) ?? false) return [];
   const resolvedCheckpoint = origin.kind === "checkpoint" && origin.isNamed === true && origin.source.name.checkpointId;
   return [
@@ -101,6 +143,7 @@ function finalizer({ sandbox, origin }: SandboxState, template: ResolvedTemplate
       do: "addFinalizer",
       ...(template.borrowed && { borrowed: template }),
       ...(resolvedCheckpoint !== false && { resolvedCheckpoint }),
+      ...(claims.size > 0 && { claims }),
     },
   ];
 }

@@ -1,4 +1,5 @@
 import fc from "fast-check";
+import { noRestoredVolumes } from "../common/restored-volumes.ts";
 import { describe, expect, it } from "vitest";
 import { RametError } from "../../base/errors.ts";
 import { effectiveEgress, egressDigest } from "../../api/cell/effective-egress.ts";
@@ -131,6 +132,8 @@ const states: fc.Arbitrary<SandboxState> = fc.record({
     { problem: error },
   ),
   origin: origins,
+  volumes: fc.constant(noRestoredVolumes),
+  lostClaims: fc.constantFrom([], ["home-a"]),
   rollback: fc.constant(undefined),
   restoreInPlace: fc.constant(undefined),
   load: fc.constantFrom<SandboxState["load"]>(

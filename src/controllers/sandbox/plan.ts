@@ -1,3 +1,4 @@
+import { chosenClaims, claimName, claimVolumes } from "../../api/cell/volume-claims.ts";
 import type { Sandbox, SandboxStatus } from "../../api/kinds/sandbox.ts";
 import { annotations, finalizers } from "../../api/names/labels.ts";
 import type { Pod } from "../../api/schema/pod.ts";
@@ -24,7 +25,11 @@ export function planSandbox(state: SandboxState): SandboxPlan {
   const { action, nextAt } = timers(state.sandbox, state.now);
   if (action?.do === "deleteSandbox") return { actions: [action] };
   const plan = planPhase(state);
-  const requeueAt = earlier(nextAt, slowAt(state));
+  const again = plan.requeueAfterMilliseconds;
+  const requeueAt = earlier(
+    earlier(nextAt, slowAt(state)),
+    again === undefined ? undefined : new Date(state.now.getTime() + again),
+  );
   return withTransition(state, {
     ...plan,
     actions: [...(action === undefined ? [] : [action]), ...plan.actions],
@@ -79,7 +84,9 @@ function planDeletion(state: SandboxState): SandboxPlan {
     .map((checkpoint) => ({ do: "deleteCheckpoint", checkpoint }) as const);
   if (pod === undefined) {
     const ours = sandbox.metadata.finalizers?.includes(finalizers.sandbox) ?? false;
-    return { actions: [...checkpoints, ...(ours ? [{ do: "removeFinalizer" } as const] : [])] };
+    return {
+      actions: [...checkpoints, ...(ours ? [{ do: "removeFinalizer", claims: ownClaims(state) } as const] : [])],
+    };
   }
   return {
     actions: [
@@ -92,6 +99,14 @@ function planDeletion(state: SandboxState): SandboxPlan {
       ],
     }),
   };
+}
+
+/** All claims that the sandbox may own. */
+function ownClaims({ sandbox, template }: SandboxState): string[] {
+  const { name } = sandbox.metadata;
+  const templates = "problem" in template ? [] : template.volumeClaims;
+  const made = claimVolumes(templates, name).map((volume) => claimName(volume.name, name));
+  return [...new Set([...made, ...chosenClaims(sandbox).values(), ...(sandbox.status?.ramet?.claims ?? [])])];
 }
 
 /** Adds an Event for a change of phase, with the names that OpenKruise Agents uses. */

@@ -1,10 +1,14 @@
 import type { Sandbox, SandboxStatus } from "../../api/kinds/sandbox.ts";
+import { volumesChoice } from "../../api/names/volumes-on-restore.ts";
 import { rollbackRequest, isRollbackPending } from "../../api/names/rollback-request.ts";
 import type { Condition } from "../../api/schema/metadata.ts";
 import type { Pod } from "../../api/schema/pod.ts";
-import type { RametError } from "../../base/errors.ts";
+import { RametError } from "../../base/errors.ts";
 import { setCondition } from "../../kube/conditions.ts";
-import { originOfText } from "../common/origin.ts";
+import { controllerOf } from "../../kube/object.ts";
+import { type FoundOrigin, type Origin, originOfText } from "../common/origin.ts";
+import { inPlaceProblem, uncapturedVolumes } from "../common/restored-volumes.ts";
+import { claimsOfSandbox } from "./gather-volumes.ts";
 import type { SandboxDependencies, SandboxState } from "./state.ts";
 
 /** A rollback in progress: the sandbox's old Pod is being deleted, or a new one restored. */
@@ -29,15 +33,40 @@ export function restoreInPlaceId(sandbox: Sandbox, pod: Pod): string {
 /** The requested rollback, and whether its checkpoint can be restored. Everything is checked before anything changes. */
 export async function gatherRollback(
   sandbox: Sandbox,
-  template: SandboxState["template"],
+  { template, pod }: Pick<SandboxState, "template" | "pod">,
   dependencies: SandboxDependencies,
 ): Promise<SandboxState["rollback"]> {
   const request = rollbackRequest(sandbox);
   if (request === undefined || !isRollbackPending(sandbox) || !settledPhases.has(sandbox.status?.phase))
     return undefined;
   const { namespace } = sandbox.metadata;
-  const { origin } = await originOfText(namespace, () => request.to, dependencies);
-  return { request, origin: origin("problem" in template ? undefined : template.template) };
+  const { origin: find, checkpoint } = await originOfText(namespace, () => request.to, dependencies);
+  const origin = find("problem" in template ? undefined : template.template);
+  return { request, origin: withVolumes(sandbox, { origin, checkpoint, template, pod }, dependencies) };
+}
+
+/** Whether the request says what the volumes shall be. Those of a paused sandbox have not changed since its pause. */
+function withVolumes(
+  sandbox: Sandbox,
+  {
+    origin,
+    checkpoint,
+    template,
+    pod,
+  }: Pick<SandboxState, "template" | "pod" | "origin"> & { checkpoint: FoundOrigin["checkpoint"] | undefined },
+  { cache }: SandboxDependencies,
+): Origin {
+  if (origin.kind !== "checkpoint" || checkpoint === undefined) return origin;
+  if (controllerOf(checkpoint)?.uid === sandbox.metadata.uid) return origin;
+  const { checkpointId: id } = origin.source.name;
+  try {
+    const choice = volumesChoice(sandbox, "problem" in template ? undefined : template.template);
+    const missing = uncapturedVolumes(checkpoint, cache);
+    const error = inPlaceProblem({ id, missing }, choice, claimsOfSandbox(sandbox, template, pod));
+    return error === undefined ? origin : { kind: "impossible", error };
+  } catch (error) {
+    return { kind: "impossible", error: RametError.from(error) };
+  }
 }
 
 /** Every other phase leads to one of these. */

@@ -15,6 +15,7 @@ import type { ControllerParts } from "../common/controller-parts.ts";
 import type { DesiredEgress } from "../common/egress.ts";
 import type { Origin } from "../common/origin.ts";
 import type { ResolvedTemplate } from "../common/resolve-template.ts";
+import type { RestoredVolumes } from "../common/restored-volumes.ts";
 import type { Namespaces } from "./namespaces.ts";
 import type { NewPods } from "./new-pods.ts";
 
@@ -28,6 +29,10 @@ export interface SandboxState {
   template: ResolvedTemplate | { problem: RametError };
   /** Where the contents of a new Pod come from. */
   origin: Origin;
+  /** What the volumes of a new Pod mount instead of the claims of the template. */
+  volumes: RestoredVolumes;
+  /** Claims of a sandbox without a Pod that were deleted. */
+  lostClaims: string[];
   /** The requested rollback that has not been answered, and its checkpoint. */
   rollback: { request: RollbackRequest; origin: Origin } | undefined;
   /** The call that boots or restores the sandbox in `pod`. */
@@ -72,8 +77,14 @@ export interface EgressOutcome {
 
 /** One step. The actions of a plan run concurrently; the status is written after them. */
 export type SandboxAction =
-  | { do: "addFinalizer"; borrowed?: ResolvedTemplate; resolvedCheckpoint?: string }
-  | { do: "removeFinalizer" }
+  | {
+      do: "addFinalizer";
+      borrowed?: ResolvedTemplate;
+      resolvedCheckpoint?: string;
+      claims?: ReadonlyMap<string, string>;
+    }
+  /** Before that, deletes the claims that no other sandbox uses. */
+  | { do: "removeFinalizer"; claims: readonly string[] }
   /** `source`: what is restored in the Pod, whose memory may need an earlier engine. */
   | {
       do: "createPod";
@@ -81,6 +92,7 @@ export type SandboxAction =
       start: "boot" | "wait";
       source: RestoreSource | undefined;
       egress: EgressPolicy;
+      volumes: RestoredVolumes;
     }
   | { do: "deletePod"; pod: Pod }
   | { do: "startSandbox"; pod: Pod; template: PodTemplateSpec; source: RestoreSource | undefined }

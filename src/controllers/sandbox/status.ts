@@ -6,6 +6,7 @@ import { isPodReady, type Pod } from "../../api/schema/pod.ts";
 import type { RametSandboxStatus, SandboxConditionType, SandboxPhase, SandboxStatus } from "../../api/kinds/sandbox.ts";
 import { findCondition, setCondition } from "../../kube/conditions.ts";
 import { declaresReadiness, endMessage, endReason, unreadyMessage } from "../common/pod-facts.ts";
+import { lastingClaims } from "./gather-volumes.ts";
 import type { SandboxState, StartOutcome } from "./state.ts";
 
 export interface ConditionChange {
@@ -122,6 +123,7 @@ export function running(state: SandboxState, pod: Pod, started: StartOutcome): S
       ...(restoredFrom !== undefined && { restoredFrom }),
       ...(rollback && { rollback }),
       ...ofCell(sandbox, pod, started),
+      ...claimsOf(pod),
       phases: started.phases,
     },
   };
@@ -153,6 +155,12 @@ function ofCell(
     ...(cellKey !== undefined && { cellKey }),
     ...(engine !== undefined && { engine }),
   };
+}
+
+/** Their names are compared with the existing ones before a resume. */
+function claimsOf(pod: Pod): Pick<RametSandboxStatus, "claims"> {
+  const claims = lastingClaims(pod);
+  return claims.length === 0 ? {} : { claims };
 }
 
 function measured({ generation, bootMilliseconds, initRequest }: StartOutcome) {

@@ -107,7 +107,7 @@ export class Claims {
   /** The keys of the claims that a Pod mounts. */
   static keysOf({ metadata, spec }: NodePod): string[] {
     const { namespace } = metadata;
-    return volumeClaims(spec.volumes ?? [], metadata.name).map((name) => keyOf({ namespace, name }));
+    return volumeClaims(spec.volumes ?? [], metadata.name).map(({ claim }) => keyOf({ namespace, name: claim }));
   }
 
   async #find(at: { namespace: string | undefined; name: string }): Promise<NodeClaim | undefined> {

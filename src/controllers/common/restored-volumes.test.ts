@@ -1,0 +1,64 @@
+import { describe, expect, it } from "vitest";
+import { RametError } from "../../base/errors.ts";
+import { inPlaceProblem, restoredVolumes } from "./restored-volumes.ts";
+
+const home = { volume: "home", claim: "home-a" };
+const data = { volume: "data", claim: "team-data" };
+const cache = { volume: "cache", claim: "a-cache" };
+const checkpoint = { id: "c-1", missing: [home, data, cache] };
+const named = (name: string, claimName: string) => ({ name, persistentVolumeClaim: { claimName } });
+const clone = {
+  name: "b",
+  volumes: [named("home", "home-b"), named("data", "team-data"), { name: "cache", ephemeral: {} }, { name: "tmp" }],
+};
+const codeOf = (run: () => unknown): string => {
+  try {
+    run();
+    return "none";
+  } catch (error) {
+    return RametError.from(error).code;
+  }
+};
+
+describe("restoredVolumes", () => {
+  it("needs a choice only if data is missing", () => {
+    expect(codeOf(() => restoredVolumes(checkpoint, undefined, clone))).toBe("VolumesNotCaptured");
+    expect(restoredVolumes({ id: "c-1", missing: [] }, undefined, clone).claims.size).toBe(0);
+  });
+
+  it("replaces the source's claims that the template names with Empty; all others are new for each sandbox anyway", () => {
+    const { claims, copies, shared } = restoredVolumes(checkpoint, "Empty", clone);
+    expect([[...claims], [...copies], shared]).toEqual([[["data", "data-b"]], [["data-b", "team-data"]], []]);
+  });
+
+  it("mounts all claims of the source with Shared, also those of ephemeral volumes", () => {
+    const { claims, shared } = restoredVolumes(checkpoint, "Shared", clone);
+    expect(Object.fromEntries(claims)).toEqual({ home: "home-a", data: "team-data", cache: "a-cache" });
+    expect(shared).toEqual(["home-a", "team-data", "a-cache"]);
+  });
+
+  it("keeps a claim that the clone's own template names and that is not the source's", () => {
+    const own = { name: "b", volumes: [named("data", "other-data")] };
+    for (const choice of ["Empty", "Shared"] as const)
+      expect(restoredVolumes(checkpoint, choice, own).claims.size).toBe(0);
+  });
+
+  it("refuses to share a volume that the source does not have: it would silently be empty", () => {
+    const own = { name: "b", volumes: [named("work", "work-b")] };
+    expect(codeOf(() => restoredVolumes(checkpoint, "Shared", own))).toBe("InvalidArgument");
+  });
+});
+
+describe("inPlaceProblem", () => {
+  const only = { id: "c-1", missing: [home] };
+
+  it("accepts Shared for the source's own claims, and Empty for others", () => {
+    const other = { volume: "home", claim: "home-b" };
+    expect(inPlaceProblem(only, "Shared", [home])).toBeUndefined();
+    expect(inPlaceProblem(only, "Empty", [other])).toBeUndefined();
+    expect(inPlaceProblem(only, "Shared", [other])?.code).toBe("VolumesNotCaptured");
+    expect(inPlaceProblem(only, "Empty", [home])?.code).toBe("VolumesNotCaptured");
+    expect(inPlaceProblem(only, undefined, [home])?.code).toBe("VolumesNotCaptured");
+    expect(inPlaceProblem({ id: "c-1", missing: [] }, undefined, [home])).toBeUndefined();
+  });
+});

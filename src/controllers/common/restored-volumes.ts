@@ -1,0 +1,154 @@
+import { claimName, claimVolumes, volumeClaims, type VolumeClaim } from "../../api/cell/volume-claims.ts";
+import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
+import type { SandboxTemplateSpec } from "../../api/kinds/sandbox-template.ts";
+import { annotations } from "../../api/names/labels.ts";
+import type { VolumesOnRestore } from "../../api/names/volumes-on-restore.ts";
+import { PodTemplateSpec, type Volume } from "../../api/schema/pod-template.ts";
+import { RametError } from "../../base/errors.ts";
+import type { Cache } from "./cache.ts";
+
+/** The claims of a checkpoint's source whose data the checkpoint does not contain. */
+export function uncapturedVolumes(
+  checkpoint: Checkpoint | undefined,
+  cache: Pick<Cache, "templatesOwnedBy">,
+): VolumeClaim[] {
+  const { ramet } = checkpoint?.status ?? {};
+  if (checkpoint === undefined || ramet?.parts?.some(({ contents }) => contents.includes("volumes")) === true)
+    return [];
+  return ramet?.volumes ?? keptVolumes(checkpoint, cache);
+}
+
+/** The same for a checkpoint of an earlier release, by the template that was kept with it. */
+export function keptVolumes(
+  { metadata, spec: { sandboxName, podName = "" } }: Checkpoint,
+  cache: Pick<Cache, "templatesOwnedBy">,
+): VolumeClaim[] {
+  return cache.templatesOwnedBy(metadata.uid).flatMap(({ spec }) => claimsOfTemplate(spec, sandboxName ?? podName));
+}
+
+/** The claims of a sandbox that is made from a template. What is invalid in the template is reported when it is used. */
+export function claimsOfTemplate(
+  { template, volumeClaimTemplates }: Pick<SandboxTemplateSpec, "template" | "volumeClaimTemplates">,
+  sandbox: string,
+): VolumeClaim[] {
+  const volumes = PodTemplateSpec.safeParse(template).data?.spec.volumes ?? [];
+  return volumeClaims([...volumes, ...claimVolumes(volumeClaimTemplates, sandbox)], sandbox);
+}
+
+/** The claims that a clone's volumes mount instead of those of its template, by the name of the volume. */
+export interface RestoredVolumes {
+  claims: ReadonlyMap<string, string>;
+  /** New claims with the spec of an existing one, by name: for volumes whose claim the template names. */
+  copies: ReadonlyMap<string, string>;
+  /** Existing claims of the source. */
+  shared: readonly string[];
+}
+
+export const noRestoredVolumes: RestoredVolumes = { claims: new Map(), copies: new Map(), shared: [] };
+
+/**
+ * What the volumes of a clone mount. A claim that the clone's own template names, and that is not the source's, is kept.
+ * @param volumes those of the clone's Pod, by its template and its claim templates
+ * @throws RametError `VolumesNotCaptured` without a choice; `InvalidArgument` for a volume that the source does not have
+ */
+export function restoredVolumes(
+  checkpoint: { id: string; missing: readonly VolumeClaim[] },
+  choice: VolumesOnRestore | undefined,
+  { name, volumes }: { name: string; volumes: readonly Volume[] },
+): RestoredVolumes {
+  const { missing } = checkpoint;
+  if (missing.length === 0) return noRestoredVolumes;
+  if (choice === undefined) throw notChosen(checkpoint);
+  const ofSource = new Set(missing.map(({ claim }) => claim));
+  const own = volumeClaims(volumes, name);
+  const named = new Set(
+    own.filter(({ volume, claim }) => isNamed(volumes, volume, claim, name)).map(({ claim }) => claim),
+  );
+  if (choice === "Empty") {
+    const replaced = own.filter(({ claim }) => named.has(claim) && ofSource.has(claim));
+    const claims = new Map(replaced.map(({ volume }) => [volume, claimName(volume, name)]));
+    return {
+      claims,
+      copies: new Map(replaced.map(({ volume, claim }) => [claimName(volume, name), claim])),
+      shared: [],
+    };
+  }
+  const claims = new Map(
+    own.flatMap(({ volume, claim }): [string, string][] => {
+      if (named.has(claim)) return ofSource.has(claim) ? [[volume, claim]] : [];
+      const found = missing.find((one) => one.volume === volume);
+      if (found === undefined) throw noCounterpart(volume, missing);
+      return [[volume, found.claim]];
+    }),
+  );
+  return { claims, copies: new Map(), shared: [...new Set(claims.values())] };
+}
+
+/** Whether the template names the claim, rather than having one made for each sandbox. */
+function isNamed(volumes: readonly Volume[], volume: string, claim: string, sandbox: string): boolean {
+  const isMade = claim === claimName(volume, sandbox);
+  return !isMade && volumes.some(({ name, ephemeral }) => name === volume && ephemeral === undefined);
+}
+
+/**
+ * A restore in place keeps the volumes of the sandbox, whatever they contain. Why that is not what was requested; undefined if it
+ * is: with `Shared`, they are the source's; with `Empty`, they are not.
+ */
+export function inPlaceProblem(
+  checkpoint: { id: string; missing: readonly VolumeClaim[] },
+  choice: VolumesOnRestore | undefined,
+  own: readonly VolumeClaim[],
+): RametError | undefined {
+  const { id, missing } = checkpoint;
+  if (missing.length === 0) return undefined;
+  if (choice === undefined) return notChosen(checkpoint);
+  const ofSource = new Set(missing.map(({ claim }) => claim));
+  const others = own.filter(({ claim }) => ofSource.has(claim) !== (choice === "Shared"));
+  if (others.length === 0) return undefined;
+  const names = listed(others.map(({ claim }) => claim));
+  const [what, hint] =
+    choice === "Shared"
+      ? [
+          `the claims ${names} of the sandbox are not those of the checkpoint's source`,
+          `Set ${key} to Empty to keep them`,
+        ]
+      : [
+          `the claims ${names} of the sandbox are also the source's, and are not emptied`,
+          `Set ${key} to Shared to keep them`,
+        ];
+  return new RametError("VolumesNotCaptured", `The checkpoint ${id} cannot be restored in place: ${what}`, {
+    hint: `${hint}, or create a clone of the checkpoint, which gets other claims`,
+  });
+}
+
+function notChosen({ id, missing }: { id: string; missing: readonly VolumeClaim[] }): RametError {
+  const names = listed(missing.map(({ claim }) => claim));
+  return new RametError(
+    "VolumesNotCaptured",
+    `The checkpoint ${id} does not contain the data of the PersistentVolumeClaims ${names}, and the request does not say which volumes to use`,
+    { hint: `Set the annotation ${key} to Empty for new claims, or to Shared for the claims of the source` },
+  );
+}
+
+const key = annotations.volumesOnRestore;
+
+function noCounterpart(volume: string, missing: readonly VolumeClaim[]): RametError {
+  const names = listed(missing.map((one) => one.volume));
+  return new RametError(
+    "InvalidArgument",
+    `The volume ${volume} cannot be shared: the source has the volumes ${names}`,
+    {
+      hint: `Give the volume the name of the source's, or set ${key} to Empty`,
+    },
+  );
+}
+
+/** A message of a condition has at most 32,768 characters, and a name up to 253. */
+const mostListed = 100;
+
+/** The names, each once, as a part of a sentence. */
+export function listed(names: readonly string[]): string {
+  const all = [...new Set(names)];
+  const more = all.length - mostListed;
+  return all.slice(0, mostListed).join(", ") + (more > 0 ? ` and ${more} more` : "");
+}

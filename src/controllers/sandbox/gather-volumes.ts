@@ -1,0 +1,140 @@
+import { ownVolumes } from "../../api/cell/cell-pod.ts";
+import { chosenClaims, claimName, volumeClaims, type VolumeClaim } from "../../api/cell/volume-claims.ts";
+import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
+import type { Sandbox } from "../../api/kinds/sandbox.ts";
+import { annotations } from "../../api/names/labels.ts";
+import { volumesChoice } from "../../api/names/volumes-on-restore.ts";
+import type { Pod } from "../../api/schema/pod.ts";
+import { RametError } from "../../base/errors.ts";
+import type { ResourceClient } from "../../kube/resource-client.ts";
+import type { Origin } from "../common/origin.ts";
+import { isEnded } from "../common/pod-facts.ts";
+import type { ResolvedTemplate } from "../common/resolve-template.ts";
+import { type RestoredVolumes, restoredVolumes, uncapturedVolumes } from "../common/restored-volumes.ts";
+import { type Claim, claimResource } from "./claims.ts";
+import type { SandboxDependencies, SandboxState } from "./state.ts";
+
+interface Start {
+  origin: Origin;
+  template: ResolvedTemplate;
+  checkpoint: Checkpoint | undefined;
+}
+
+/**
+ * What the volumes of a sandbox mount that has no Pod. A clone of a checkpoint without the data of its source's volumes cannot start
+ * unless it says what its volumes shall be, which is checked before anything is created.
+ */
+export async function gatherVolumes(
+  sandbox: Sandbox,
+  { origin, template, checkpoint }: Start,
+  { cache, client }: SandboxDependencies,
+): Promise<Pick<SandboxState, "origin" | "volumes">> {
+  const recorded = recordedVolumes(sandbox);
+  const isNew = sandbox.status?.phase === undefined || sandbox.status.phase === "Pending";
+  if (!isNew || origin.kind !== "checkpoint") return { origin, volumes: recorded };
+  const { checkpointId: id } = origin.source.name;
+  const missing = uncapturedVolumes(checkpoint, cache);
+  try {
+    const choice = volumesChoice(sandbox, template.template);
+    const { name } = sandbox.metadata;
+    const owner = { metadata: sandbox.metadata, spec: { volumeClaimTemplates: template.volumeClaims } };
+    const volumes = restoredVolumes({ id, missing }, choice, { name, volumes: ownVolumes(owner, template.template) });
+    await assertUsable(sandbox, volumes, claimResource(client));
+    return { origin, volumes };
+  } catch (thrown) {
+    const error = RametError.from(thrown);
+    if (error.retryable) throw error;
+    return { origin: { kind: "impossible", error }, volumes: recorded };
+  }
+}
+
+/** The volumes of a clone that has started before. */
+function recordedVolumes(sandbox: Sandbox): RestoredVolumes {
+  const claims = chosenClaims(sandbox);
+  const { name } = sandbox.metadata;
+  const shared = [...claims].filter(([volume, claim]) => claim !== claimName(volume, name)).map(([, claim]) => claim);
+  return { claims, copies: new Map(), shared: [...new Set(shared)] };
+}
+
+/** @throws RametError `NotFound`; `VolumeNotShareable` */
+async function assertUsable(
+  { metadata: { namespace } }: Sandbox,
+  { copies, shared }: RestoredVolumes,
+  claims: ResourceClient<Claim>,
+): Promise<void> {
+  const find = async (name: string): Promise<Claim> => {
+    const found = await claims.find({ namespace, name });
+    if (found !== undefined && found.metadata.deletionTimestamp === undefined) return found;
+    throw new RametError(
+      "NotFound",
+      `The PersistentVolumeClaim ${name} of the checkpoint's source does not exist any more`,
+      {
+        hint: shared.includes(name)
+          ? `Set ${annotations.volumesOnRestore} to Empty for new claims`
+          : "Create it; a new, empty claim is created like it",
+      },
+    );
+  };
+  await Promise.all([...copies.values()].map(find));
+  for (const { metadata, spec } of await Promise.all(shared.map(find))) {
+    if (spec.accessModes?.includes("ReadWriteOncePod") !== true) continue;
+    throw new RametError(
+      "VolumeNotShareable",
+      `The PersistentVolumeClaim ${metadata.name} cannot be shared: its access mode is ReadWriteOncePod, so only one Pod can mount it`,
+      { hint: `Set ${annotations.volumesOnRestore} to Empty for new claims` },
+    );
+  }
+}
+
+/** The claims that a Pod mounts and that outlive it. Kubernetes deletes those of ephemeral volumes with the Pod. */
+export function lastingClaims({ metadata, spec }: Pod): string[] {
+  const lasting = (spec.volumes ?? []).filter(({ ephemeral }) => ephemeral === undefined);
+  return [...new Set(volumeClaims(lasting, metadata.name).map(({ claim }) => claim))];
+}
+
+/** The claims that a sandbox had before its Pod ended, and that do not exist any more. */
+export async function lostClaims(
+  { metadata: { namespace }, status }: Sandbox,
+  { client }: Pick<SandboxDependencies, "client">,
+): Promise<string[]> {
+  const { claims: names = [] } = status?.ramet ?? {};
+  if (status?.phase !== "Resuming" || names.length === 0) return [];
+  const claims = claimResource(client);
+  const found = await Promise.all(names.map((name) => claims.find({ namespace, name })));
+  return names.filter((_, at) => found[at] === undefined || found[at].metadata.deletionTimestamp !== undefined);
+}
+
+/** The claims of a sandbox's Pod, or of the next one if it has none. */
+export function claimsOfSandbox(
+  sandbox: Sandbox,
+  template: SandboxState["template"],
+  pod: Pod | undefined,
+): VolumeClaim[] {
+  const { name } = sandbox.metadata;
+  if (pod !== undefined) return volumeClaims(pod.spec.volumes ?? [], name);
+  if ("problem" in template) return [];
+  const owner = { metadata: sandbox.metadata, spec: { volumeClaimTemplates: template.volumeClaims } };
+  const chosen = chosenClaims(sandbox);
+  return volumeClaims(ownVolumes(owner, template.template), name).map(({ volume, claim }) => ({
+    volume,
+    claim: chosen.get(volume) ?? claim,
+  }));
+}
+
+/**
+ * The node on which another Pod mounts one of the claims, if no Pod on another node can: Kubernetes attaches a volume with
+ * ReadWriteOnce to one node, and its scheduler does not look at that.
+ */
+export function nodeOfClaims(
+  { metadata }: Sandbox,
+  claims: readonly Claim[],
+  { cache }: Pick<SandboxDependencies, "cache">,
+): string | undefined {
+  const bound = claims.filter(({ spec: { accessModes = [] } }) => !accessModes.some((mode) => manyNodes.has(mode)));
+  return bound
+    .flatMap((claim) => cache.podsOfClaim(`${metadata.namespace}/${claim.metadata.name}`))
+    .find((pod) => pod.metadata.name !== metadata.name && !isEnded(pod) && pod.spec.nodeName !== undefined)?.spec
+    .nodeName;
+}
+
+const manyNodes = new Set(["ReadWriteMany", "ReadOnlyMany"]);
