@@ -2,6 +2,7 @@ import { readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { RametError } from "../../src/base/errors.ts";
+import { annotations } from "../../src/api/names/labels.ts";
 import { coreResources } from "../../src/kube/resource-ref.ts";
 import { gate, inPhase, reasonOf, restoreFrom, RulesWorld, template } from "./rules-world.ts";
 import { followStatuses, withoutNotices, writeOf } from "./counted-writes.ts";
@@ -305,7 +306,12 @@ it("creates volume claims before the Pod that mounts them, and never uses claims
   expect(pod.spec.volumes).toContainEqual({ name: "data", persistentVolumeClaim: { claimName: "data-a" } });
 
   // A clone from a checkpoint's template has its own claims.
-  await world.create("Sandbox", "b", {}, { [restoreFrom]: await world.taken("c", "a") });
+  await world.create(
+    "Sandbox",
+    "b",
+    {},
+    { [restoreFrom]: await world.taken("c", "a"), [annotations.volumesOnRestore]: "Empty" },
+  );
   const clone = await world.sandbox("b", inPhase("Running"));
   expect(clone.spec.volumeClaimTemplates).toEqual(volumeClaimTemplates);
   await claims.get({ namespace: world.namespace, name: "data-b" });
