@@ -1,9 +1,10 @@
+import { randomUUID } from "node:crypto";
 import { once } from "node:events";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import * as z from "zod";
-import { cellPort, type CellState } from "../api/cell/cell-api.ts";
+import { type CellConfig, cellPort, type CellState } from "../api/cell/cell-api.ts";
 import { delay, systemClock } from "../base/clock.ts";
 import { RametError } from "../base/errors.ts";
 import { cellProver } from "./client/cell-proof.ts";
@@ -41,15 +42,18 @@ async function main(): Promise<number> {
   });
   if (setting.ignored.length > 0) report("ignored unknown fields of RAMET_CELL", { fields: setting.ignored });
   const ended = untilEnd(cell);
-  // The local node reads the state file. A kubelet starts exec probes and hooks in the cell's container.
+  // The local node reads the state file.
   if (paths.stateFile !== undefined) keepStateFile(cell, paths.stateFile, clock);
-  else await serveAccess(paths.directory, cell);
+  await serveAccess(paths.directory, cell);
   for (const signal of ["SIGTERM", "SIGINT"] as const)
     process.on(signal, () => void cell.terminate(`the cell received ${signal}`));
-  // Clients may call as soon as the Pod has an address, while the sandbox is prepared.
-  server.listen(cellPort, listen);
-  cell.start().catch(() => undefined);
-  await once(server, "listening");
+  if (setting.isSideContainer) bootAlone(cell, config);
+  else {
+    // Clients may call as soon as the Pod has an address, while the sandbox is prepared.
+    server.listen(cellPort, listen);
+    cell.start().catch(() => undefined);
+    await once(server, "listening");
+  }
   const exitCode = await ended;
   if (paths.stateFile === undefined) await leaveMessage(cell.state);
   const lingered = delay(clock, lingerMilliseconds);
@@ -62,6 +66,13 @@ async function main(): Promise<number> {
   await lingered;
   server.closeAllConnections();
   return exitCode;
+}
+
+/** Boots without a controller. Nobody else knows the token. */
+function bootAlone(cell: Cell, { sandbox }: CellConfig): void {
+  const identity = { sandboxId: sandbox.uid, hostname: sandbox.name, accessToken: randomUUID(), environment: {} };
+  // A failure is in the cell's state.
+  Promise.all([cell.start(), cell.boot(identity)]).catch(() => undefined);
 }
 
 function untilEnd(cell: Cell): Promise<number> {

@@ -68,7 +68,7 @@ export function cellContainer(
     readinessProbe: container.readinessProbe ? inSandbox(container.readinessProbe) : cellReadiness,
     ...(lifecycle && {
       lifecycle: {
-        ...(postStart && { postStart: inSandbox(postStart, "--at-start") }),
+        ...(postStart && { postStart: inSandbox(postStart, atStartFlag) }),
         ...(preStop && { preStop: inSandbox(preStop) }),
       },
     }),
@@ -123,11 +123,22 @@ function probe(name: "startupProbe" | "livenessProbe", handler: Handler | undefi
   return handler === undefined ? {} : { [name]: inSandbox(handler) };
 }
 
+/** The inverse of `inSandbox`: the command that a probe or hook runs in the sandbox. */
+export function commandInSandbox(command: readonly string[]): { command: readonly string[]; atStart: boolean } {
+  const isWrapped = execPrefix.every((word, index) => command[index] === word);
+  if (!isWrapped) return { command, atStart: false };
+  const end = command.indexOf("--");
+  return { command: command.slice(end + 1), atStart: command.slice(0, end).includes(atStartFlag) };
+}
+
+const execPrefix = ["ramet", "cell", "exec"];
+const atStartFlag = "--at-start";
+
 /** The kubelet starts the command of a probe or hook in the cell's container. The cell runs it in the sandbox. */
 function inSandbox(handler: Handler, ...options: string[]): Handler {
   if (handler.exec === undefined) return handler;
   return {
     ...handler,
-    exec: { command: ["ramet", "cell", "exec", ...options, "--", ...(handler.exec.command ?? [])] },
+    exec: { command: [...execPrefix, ...options, "--", ...(handler.exec.command ?? [])] },
   };
 }

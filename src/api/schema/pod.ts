@@ -34,6 +34,7 @@ export const Pod = z.looseObject({
         .array(Condition.partial({ reason: true, message: true }).extend({ lastTransitionTime: z.string().nullish() }))
         .optional(),
       containerStatuses: z.array(ContainerStatus).optional(),
+      initContainerStatuses: z.array(ContainerStatus).optional(),
     })
     .optional(),
 });

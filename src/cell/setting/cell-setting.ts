@@ -44,6 +44,8 @@ export interface CellSetting {
   listen: string;
   /** The build of `runsc` and the guest, if the node has already determined it. */
   engine?: EngineBuild;
+  /** Whether it runs an init container or a sidecar for the local node: it boots without a controller and serves no port. */
+  isSideContainer: boolean;
   /** Whether files that it writes to volumes must be in the volumes' directories, where other containers read them. */
   sharesVolumes: boolean;
   /** The limit of the sandbox's processes and threads on the host, if the operator sets one. */
@@ -56,7 +58,7 @@ export interface CellSetting {
  * `rootPath`), `RAMET_ENGINE_BUILD`, `RAMET_CELL_LISTEN`, `RAMET_CELL_DIRECTORY`, `RAMET_CELL_STATE_FILE`, `RAMET_RUNSC`,
  * `RAMET_GUEST`, `RAMET_LINK`, `RAMET_SANDBOX_PROCESSES` (default: src/cell/cgroup/cell-cgroups.ts), and the limits of a container
  * that declares none, from the local node: `RAMET_DEFAULT_MEMORY_BYTES`, `RAMET_DEFAULT_CPU_MILLIS`. The local node also sets
- * `RAMET_CELL_SHARES_VOLUMES`.
+ * `RAMET_CELL_SIDE_CONTAINER` and `RAMET_CELL_SHARES_VOLUMES`.
  */
 export function cellSetting(environment: NodeJS.ProcessEnv): CellSetting {
   const { value: config, ignored } = parseConfig(environment["RAMET_CELL"]);
@@ -67,6 +69,7 @@ export function cellSetting(environment: NodeJS.ProcessEnv): CellSetting {
     container: withDefaultLimits(withImage(withResolved(config.container, environment), image), environment),
     image,
     listen: environment["RAMET_CELL_LISTEN"] ?? "0.0.0.0",
+    isSideContainer: environment["RAMET_CELL_SIDE_CONTAINER"] === "true",
     sharesVolumes: environment["RAMET_CELL_SHARES_VOLUMES"] === "true",
     ...(environment["RAMET_ENGINE_BUILD"] === undefined
       ? {}

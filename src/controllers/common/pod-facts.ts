@@ -44,7 +44,20 @@ export function endMessage(pod: Pod): string {
   const ended = cellStatus(pod)?.state?.terminated;
   const own = ended?.message ?? pod.status?.message;
   if (own !== undefined && own.trim() !== "") return own.trim();
+  const init = failedInit(pod);
+  if (init !== undefined) return init;
   return ended === undefined ? `The Pod ${pod.metadata.name} has ended` : `The cell exited with code ${ended.exitCode}`;
+}
+
+/** An init container that has failed: no container of a sandbox's Pod is restarted, so it ends the Pod. */
+function failedInit({ metadata, status }: Pod): string | undefined {
+  for (const { name, state } of status?.initContainerStatuses ?? []) {
+    const { exitCode = 0 } = state?.terminated ?? {};
+    if (exitCode === 0) continue;
+    const command = `kubectl logs ${metadata.name} -n ${metadata.namespace} -c ${name}`;
+    return `The init container ${name} failed with exit code ${exitCode}; see why with: ${command}`;
+  }
+  return undefined;
 }
 
 /** A condition reason for how a Pod has ended: that of Kubernetes' Ready condition, or the reason that the node reports. */
@@ -57,13 +70,17 @@ export function endReason(pod: Pod): string {
 
 /** The problem that keeps a container from starting and lasts longer than a moment, such as an image that cannot be pulled. */
 export function startProblem({ status }: Pod): string | undefined {
-  for (const { name, state } of status?.containerStatuses ?? []) {
+  for (const { name, state } of allStatuses(status)) {
     const { reason, message } = state?.waiting ?? {};
     if (reason === undefined || passing.has(reason)) continue;
     return `The container ${name} cannot be started: ${[reason, message].filter(Boolean).join(": ")}`;
   }
   const unscheduled = status?.conditions?.find((one) => one.type === "PodScheduled" && one.status === "False");
   return unscheduled && `The Pod cannot be scheduled: ${unscheduled.message ?? "no reason given"}`;
+}
+
+function allStatuses({ initContainerStatuses = [], containerStatuses = [] }: NonNullable<Pod["status"]> = {}) {
+  return [...initContainerStatuses, ...containerStatuses];
 }
 
 const passing = new Set(["PodInitializing", "ContainerCreating"]);

@@ -8,7 +8,7 @@ import { RametError } from "../../base/errors.ts";
 import { sendLog } from "../../cell/server/log-stream.ts";
 import type { Clock } from "../../base/clock.ts";
 import { nodeClientName } from "../control-plane/api-server.ts";
-import type { PodProcess } from "./pod-process.ts";
+import type { ContainerLog } from "./pod-runner.ts";
 
 export interface KubeletServerOptions {
   /** PEM: the authority of the API server's client certificate, and the node's certificate and key. */
@@ -16,8 +16,8 @@ export interface KubeletServerOptions {
   certificate: string;
   key: string;
   ip: string;
-  /** The process of a Pod. */
-  find: (at: { namespace: string; name: string }) => PodProcess | undefined;
+  /** The log of a container of a Pod. */
+  findLog: (at: { namespace: string; name: string }, container: string) => ContainerLog | undefined;
   clock: Clock;
 }
 
@@ -63,15 +63,22 @@ async function answer(
 ): Promise<void> {
   requireApiServer(request);
   const url = new URL(request.url ?? "/", "https://node");
-  const [, what = "", namespace = "", name = ""] = url.pathname.split("/").map(decodeURIComponent);
+  const [, what = "", namespace = "", name = "", container = ""] = url.pathname.split("/").map(decodeURIComponent);
   if (streams.has(what)) return void response.writeHead(501, { "content-type": "text/plain" }).end(`${noStreams}\n`);
   if (what !== "containerLogs") throw new RametError("NotFound", `node: no such path: ${url.pathname}`);
-  const process = options.find({ namespace, name });
-  if (process === undefined) throw new RametError("NotFound", `Pod ${namespace}/${name} has not been started here`);
+  const log = options.findLog({ namespace, name }, container);
+  if (log === undefined) throw new RametError("NotFound", `Pod ${namespace}/${name} has not been started here`);
   const query = logQuery(url.searchParams, options.clock.now());
-  // Ends the response with the Pod, after the last lines have been read from the file.
-  void process.ended.then(() => options.clock.schedule(lastLinesMilliseconds, () => response.end()));
-  await sendLog(process.directory.entrypointLog, query, response);
+  const path = logPath(log, url.searchParams);
+  // Ends the response with the container, after the last lines have been read from the file.
+  void log.ended.then(() => options.clock.schedule(lastLinesMilliseconds, () => response.end()));
+  await sendLog(path, query, response);
+}
+
+function logPath({ path, previousPath }: ContainerLog, query: URLSearchParams): string {
+  if (query.get("previous") !== "true") return path;
+  if (previousPath !== undefined) return previousPath;
+  throw new RametError("InvalidArgument", "the container has no previous run: a cell is never restarted in place");
 }
 
 const streams = new Set(["exec", "attach", "portForward", "run"]);
@@ -86,8 +93,6 @@ const lastLinesMilliseconds = 200;
 
 /** The API server passes `sinceSeconds` unchanged. */
 function logQuery(query: URLSearchParams, now: Date): URLSearchParams {
-  if (query.get("previous") === "true")
-    throw new RametError("InvalidArgument", "the container has no previous run: a cell is never restarted in place");
   const seconds = query.get("sinceSeconds");
   if (seconds === null) return query;
   const copy = new URLSearchParams(query);

@@ -1,5 +1,5 @@
 import { readdirSync, readFileSync } from "node:fs";
-import { identifyProcess, type ProcessIdentity } from "../process-identity.ts";
+import { identifyProcess, type ProcessIdentity, signalProcess } from "../process-identity.ts";
 
 /** Environment variable of every process of a Pod: the Pod's directory on the machine. */
 export const podDirectoryVariable = "RAMET_POD_FOLDER";
@@ -18,6 +18,12 @@ export function podProcesses(pods: string): { name: string; process: ProcessIden
     const name = variable?.slice(prefix.length);
     return process === undefined || name === undefined ? [] : [{ name, process }];
   });
+}
+
+/** Kills the processes of a Pod and of its further containers, whose directories are below the Pod's. */
+export function killPod(pods: string, uid: string): void {
+  for (const { name, process } of podProcesses(pods))
+    if (name === uid || name.startsWith(`${uid}/`)) signalProcess(process, "SIGKILL");
 }
 
 function environmentOf(pid: number): string[] {

@@ -6,6 +6,7 @@ import {
   readdirSync,
   readFileSync,
   renameSync,
+  rmSync,
   statSync,
   truncateSync,
   writeFileSync,
@@ -73,6 +74,11 @@ export class PodDirectory {
 
   readRecord(): PodRecord | undefined {
     return readJson(join(this.path, "pod.json"), PodRecord);
+  }
+
+  /** For a process that is known to have ended. */
+  removeRecord(): void {
+    rmSync(join(this.path, "pod.json"), { force: true });
   }
 
   readState(): CellState | undefined {

@@ -4,8 +4,20 @@ import type { Clock } from "../../base/clock.ts";
 import { isProcessRunning, signalProcess } from "../process-identity.ts";
 import type { LaunchedPod } from "./launch-pod.ts";
 import type { PodDirectory, PodRecord } from "./pod-directory.ts";
-import type { NodePod } from "./pod.ts";
+import type { Container } from "../../api/schema/pod-template.ts";
+import { Hooks } from "./hooks.ts";
 import { PodProbes, type ProbeVerdict } from "./probes.ts";
+
+/** How to watch over a container. */
+export interface Care {
+  container: Container;
+  /** For a failed probe or hook that has none of its own. */
+  graceSeconds: number;
+  /** Whether it was restored: what its postStart hook did is part of its state. */
+  isClone: boolean;
+  /** The last reported status. */
+  before: { started?: boolean | undefined; ready?: boolean | undefined } | undefined;
+}
 
 export interface PodProcessOptions {
   directory: PodDirectory;
@@ -27,6 +39,8 @@ export interface PodExit {
 }
 
 const adoptedPollMilliseconds = 1_000;
+/** As of a kubelet. */
+const minimumGraceMilliseconds = 2_000;
 
 /**
  * The outer process of one Pod, `ramet-link pod`. All other processes of the Pod are in its namespaces. It has its own
@@ -42,6 +56,10 @@ export class PodProcess {
   #stopWatching: () => void = () => undefined;
   #cancelKill: (() => void) | undefined;
   #probes: PodProbes | undefined;
+  #hooks: Hooks | undefined;
+  #isAdopted = false;
+  /** When it is killed, on the monotonic clock, if it was asked to end. */
+  #deadline: number | undefined;
   #condemned: string | undefined;
   /** On the monotonic clock. */
   #restoringSince: number | undefined;
@@ -74,6 +92,7 @@ export class PodProcess {
   /** Follows a process of an earlier run of the node, which may have ended meanwhile. */
   static adopt(record: PodRecord, options: PodProcessOptions): PodProcess {
     const adopted = new PodProcess(record, options);
+    adopted.#isAdopted = true;
     adopted.#watch();
     adopted.#poll();
     return adopted;
@@ -104,23 +123,25 @@ export class PodProcess {
     return this.#probes?.verdict;
   }
 
-  /** Starts the Pod's probes, unless they run already. */
-  probe(pod: NodePod): void {
-    const [container] = pod.spec.containers;
-    if (this.#probes !== undefined || this.#exit !== undefined || container === undefined) return;
-    const { clock, onChange } = this.#options;
-    const graceSeconds = pod.spec.terminationGracePeriodSeconds ?? 30;
-    this.#probes = new PodProbes({
-      target: { ip: this.record.ip, container },
-      before: pod.status?.containerStatuses?.[0],
-      clock,
-      onChange,
-      onFatal: (message, ownGraceSeconds) => {
-        this.#condemned = message;
-        this.directory.writeRecord({ ...this.record, condemned: message });
-        this.terminate((ownGraceSeconds ?? graceSeconds) * 1000);
-      },
-    });
+  /** Whether the postStart hook still runs: until it has ended, a kubelet does not report the container as running. */
+  get isStarting(): boolean {
+    return this.#hooks?.isStarting === true;
+  }
+
+  /** Starts the container's probes and its postStart hook, unless they run already. */
+  careFor({ container, graceSeconds, isClone, before }: Care): void {
+    if (this.#probes !== undefined || this.#exit !== undefined) return;
+    const { clock, onChange, directory } = this.#options;
+    const target = { ip: this.record.ip, container, cellDirectory: directory.cell, clock };
+    const onFatal = (message: string, ownGraceSeconds?: number): void => {
+      this.#condemned = message;
+      directory.writeRecord({ ...this.record, condemned: message });
+      this.terminate((ownGraceSeconds ?? graceSeconds) * 1000);
+    };
+    this.#hooks = new Hooks({ target, onChange, onFatal });
+    // After a restart of the node it is unknown whether the hook has run, and a kubelet does not run it twice.
+    if (!this.#isAdopted && !isClone) this.#hooks.start();
+    this.#probes = new PodProbes({ target, before, clock, onChange, onFatal });
     if (this.#state !== undefined) this.#probes.follow(this.#state);
   }
 
@@ -129,13 +150,44 @@ export class PodProcess {
     return this.#ended.promise;
   }
 
-  /** Sends SIGTERM to the cell, and SIGKILL after the grace period. A later call replaces the grace period. */
+  /**
+   * Runs the preStop hook, sends SIGTERM to the cell, and SIGKILL after the grace period. A later call can only shorten the
+   * grace period.
+   */
   terminate(graceMilliseconds: number): void {
     if (this.#exit !== undefined) return;
-    const { process } = this.record;
-    if (graceMilliseconds > 0) signalProcess(process, "SIGTERM");
+    const { clock } = this.#options;
+    const deadline = clock.monotonicMilliseconds() + graceMilliseconds;
+    const before = this.#deadline;
+    if (before !== undefined && before <= deadline) return;
+    this.#deadline = deadline;
+    this.#killAfter(graceMilliseconds);
+    if (before === undefined && graceMilliseconds > 0) void this.#askToEnd(graceMilliseconds);
+  }
+
+  /** Whether it was asked to end. */
+  get isTerminating(): boolean {
+    return this.#deadline !== undefined;
+  }
+
+  async #askToEnd(graceMilliseconds: number): Promise<void> {
+    const { clock } = this.#options;
+    this.#probes?.stop();
+    if (this.#hooks?.hasPreStop === true && this.#state?.phase === "running") {
+      // The hook has the grace period, and the container has at least two seconds after it, as with a kubelet.
+      this.#killAfter(graceMilliseconds + minimumGraceMilliseconds);
+      await this.#hooks.preStop(graceMilliseconds);
+      const left = (this.#deadline ?? 0) - clock.monotonicMilliseconds();
+      this.#killAfter(Math.max(minimumGraceMilliseconds, left));
+    }
+    if (this.#exit === undefined) signalProcess(this.record.process, "SIGTERM");
+  }
+
+  #killAfter(milliseconds: number): void {
     this.#cancelKill?.();
-    this.#cancelKill = this.#options.clock.schedule(graceMilliseconds, () => signalProcess(process, "SIGKILL"));
+    if (this.#exit !== undefined) return;
+    const { clock } = this.#options;
+    this.#cancelKill = clock.schedule(milliseconds, () => signalProcess(this.record.process, "SIGKILL"));
   }
 
   #watch(): void {
@@ -177,6 +229,7 @@ export class PodProcess {
     this.#cancelKill?.();
     this.#stopWatching();
     this.#probes?.stop();
+    this.#hooks?.stop();
     // The watch may not have reported the cell's last write.
     this.#state = this.#options.directory.readState() ?? this.#state;
     this.#exit = { at: this.#options.clock.now(), ...exit };

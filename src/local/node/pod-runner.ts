@@ -10,9 +10,11 @@ import { observe, unreportedMilliseconds } from "./observe.ts";
 import { PodDirectory, podDirectories } from "./pod-directory.ts";
 import { PodProcess } from "./pod-process.ts";
 import { podStatus, type Observation } from "./pod-status.ts";
-import { awaitsNode, graceMilliseconds, hasEnded, type NodePod } from "./pod.ts";
-import { startPod, type PodStarterOptions } from "./start-pod.ts";
-import { podProcesses } from "./orphans.ts";
+import { awaitsNode, graceMilliseconds, hasEnded, type NodePod, waitingFor } from "./pod.ts";
+import { chooseAddress, startPod, type PodStarterOptions } from "./start-pod.ts";
+import { sandboxConfig } from "./side-container-config.ts";
+import { hasSideContainers, SideContainers } from "./side-containers.ts";
+import { killPod, podProcesses } from "./orphans.ts";
 import { unsupported } from "./unsupported.ts";
 
 export interface PodRunnerOptions extends PodStarterOptions {
@@ -22,6 +24,16 @@ export interface PodRunnerOptions extends PodStarterOptions {
 
 /** Pause before a failed start of a Pod is retried (missing image, object or program). */
 const retryMilliseconds = 2_000;
+const minimumGraceMilliseconds = 2_000;
+
+/** The log of a container. */
+export interface ContainerLog {
+  path: string;
+  /** That of its previous run; a sandbox has none. */
+  previousPath?: string;
+  /** Resolves when the container has ended. */
+  ended: Promise<unknown>;
+}
 
 /** Starts and stops processes as the Pods specify, and reports their state in the Pods' status. */
 export class PodRunner {
@@ -30,6 +42,8 @@ export class PodRunner {
   readonly #statuses: StatusWriter<NodePod>;
   /** By the Pod's UID. */
   readonly #processes = new Map<string, PodProcess>();
+  /** The further containers of Pods that have any, by the Pod's UID. */
+  readonly #sides = new Map<string, SideContainers>();
   #enqueue: (key: string) => void = () => undefined;
 
   constructor(options: PodRunnerOptions) {
@@ -49,7 +63,9 @@ export class PodRunner {
     }
     const known = new Set([...this.#processes.values()].map(({ record }) => record.spare ?? record.uid));
     for (const { name, process } of podProcesses(pods)) {
-      if (!known.has(name)) signalProcess(process, "SIGKILL");
+      // Other containers of a Pod are adopted when the Pod is known.
+      const isRecorded = name.includes("/") && new PodDirectory(pods, name).readRecord() !== undefined;
+      if (!known.has(name) && !isRecorded) signalProcess(process, "SIGKILL");
     }
   }
 
@@ -60,10 +76,16 @@ export class PodRunner {
     for (const { record } of this.#processes.values()) enqueue(keyOf(record));
   }
 
-  /** Finds the process of a Pod by name, for its log. */
-  find(at: { namespace: string; name: string }): PodProcess | undefined {
+  /** Finds the log of a container of a Pod by names. */
+  findLog(at: { namespace: string; name: string }, container: string): ContainerLog | undefined {
     const uid = this.#options.informer.store.get(keyOf(at))?.metadata.uid;
-    return uid === undefined ? undefined : this.#processes.get(uid);
+    if (uid === undefined) return undefined;
+    const side = this.#sides.get(uid)?.find(container);
+    if (side !== undefined) {
+      return { path: side.directory.entrypointLog, previousPath: side.previousLog, ended: side.untilEnded() };
+    }
+    const process = this.#processes.get(uid);
+    return process && { path: process.directory.entrypointLog, ended: process.ended };
   }
 
   async reconcile(key: string): Promise<ReconcileResult> {
@@ -73,7 +95,7 @@ export class PodRunner {
     if (awaitsNode(pod)) return this.#take(pod);
     if (pod.spec.nodeName !== this.#options.nodeName) return;
     if (pod.metadata.deletionTimestamp !== undefined) return this.#delete(pod);
-    if (hasEnded(pod)) return;
+    if (hasEnded(pod)) return this.#stopSides(pod);
     return this.#run(pod);
   }
 
@@ -93,6 +115,9 @@ export class PodRunner {
     const running = [...this.#processes.values()].filter(({ exit }) => exit === undefined);
     for (const process of running) process.terminate(graceMillis);
     await Promise.all(running.map(({ ended }) => ended));
+    const sides = [...this.#sides.values()];
+    for (const one of sides) one.stop(graceMillis);
+    await Promise.all(sides.map((one) => one.untilEnded()));
     await Promise.all(running.map((process) => this.#reportShutDown(process)));
   }
 
@@ -128,27 +153,71 @@ export class PodRunner {
     if (refusal !== undefined)
       return this.#write(pod, { kind: "refused", reason: "UnsupportedPodSpec", message: refusal });
     const process = this.#processes.get(pod.metadata.uid);
-    if (process !== undefined) return this.#show(pod, process);
+    const sides = await this.#sidesOf(pod);
+    if (process !== undefined) {
+      if (process.exit === undefined) sides?.advance({ sandboxRuns: true });
+      return this.#show(pod, process);
+    }
     if (wasStarted(pod)) return this.#write(pod, lost(pod, this.#options.clock.now()));
+    return this.#initialize(pod, sides);
+  }
+
+  /** Starts the sandbox, after the containers that must run before it. */
+  async #initialize(pod: NodePod, sides: SideContainers | undefined): Promise<ReconcileResult> {
+    const initialization = sides?.advance({ sandboxRuns: false });
+    if (initialization?.state === "failed") return this.#endInitialization(pod, initialization.message);
+    if (initialization?.state === "running")
+      return this.#write(pod, { kind: "waiting", reason: "PodInitializing", message: "" });
     try {
-      await this.#start(pod);
+      await this.#start(pod, sides?.ip);
     } catch (error) {
-      await new PodDirectory(this.#options.pods, pod.metadata.uid).remove();
-      await this.#write(pod, waiting(pod, RametError.from(error)));
+      if (sides === undefined) await new PodDirectory(this.#options.pods, pod.metadata.uid).remove();
+      await this.#write(pod, { kind: "waiting", ...waitingFor(RametError.from(error), imagePullPolicy(pod)) });
       return { requeueAfterMilliseconds: retryMilliseconds };
     }
   }
 
-  async #start(pod: NodePod): Promise<void> {
-    const taken = new Set([...this.#processes.values()].map(({ record }) => record.ip));
+  async #sidesOf(pod: NodePod): Promise<SideContainers | undefined> {
+    const { uid } = pod.metadata;
+    const known = this.#sides.get(uid);
+    if (known !== undefined || !hasSideContainers(pod)) return known;
+    const directory = new PodDirectory(this.#options.pods, uid);
+    const ip = SideContainers.knownAddress(directory.path) ?? (await chooseAddress(uid, this.#takenAddresses()));
+    const { clock } = this.#options;
     const onChange = this.#changed(pod.metadata);
-    const process = await startPod(this.#options, pod, { taken, onChange });
+    const sides = new SideContainers({ pod, directory, ip, starter: this.#options, clock, onChange });
+    this.#sides.set(uid, sides);
+    return sides;
+  }
+
+  /** An init container has failed, and is not run again: no container of a sandbox's Pod is. */
+  async #endInitialization(pod: NodePod, message: string): Promise<void> {
+    this.#sides.get(pod.metadata.uid)?.stop(graceMilliseconds(pod));
+    const finishedAt = this.#options.clock.now().toISOString();
+    await this.#write(pod, { kind: "ended", finishedAt, exitCode: 1, reason: "InitContainerFailed", message });
+  }
+
+  /** The sandbox has ended. Its sidecars have no more to do. */
+  async #stopSides(pod: NodePod): Promise<void> {
+    (await this.#sidesOf(pod))?.stop(graceMilliseconds(pod));
+  }
+
+  #takenAddresses(): ReadonlySet<string> {
+    const processes = [...this.#processes.values()].map(({ record }) => record.ip);
+    return new Set([...processes, ...[...this.#sides.values()].map(({ ip }) => ip)]);
+  }
+
+  async #start(pod: NodePod, ip: string | undefined): Promise<void> {
+    const onChange = this.#changed(pod.metadata);
+    const process = await startPod(this.#options, pod, { taken: this.#takenAddresses(), onChange, ip });
     this.#processes.set(pod.metadata.uid, process);
     this.#options.log.info({ pod: keyOf(pod.metadata), pid: process.record.process.pid }, "started a Pod");
   }
 
   async #show(pod: NodePod, process: PodProcess): Promise<ReconcileResult> {
-    process.probe(pod);
+    careFor(pod, process);
+    // As with a kubelet, the container does not run until its postStart hook has ended.
+    if (process.isStarting && process.exit === undefined) return;
     if (process.state?.ready === true) this.#options.spares.refill();
     const unreported = unreportedMilliseconds(process);
     if (unreported > 0) return { requeueAfterMilliseconds: unreported };
@@ -159,8 +228,9 @@ export class PodRunner {
   async #write(pod: NodePod, observation: Observation): Promise<void> {
     const { hostIP, clock } = this.#options;
     const seen = this.#statuses.latest(pod);
+    const sides = this.#sides.get(pod.metadata.uid)?.status();
     try {
-      await this.#statuses.write(pod, podStatus(seen, observation, { hostIP, now: clock.now() }));
+      await this.#statuses.write(pod, podStatus(seen, observation, { hostIP, now: clock.now(), sides }));
     } catch (error) {
       if (RametError.from(error).code !== "NotFound") throw error;
     }
@@ -173,8 +243,17 @@ export class PodRunner {
       process.terminate(graceMilliseconds(pod));
       return;
     }
+    const sides = await this.#sidesOf(pod);
+    sides?.stopNext(this.#graceLeft(pod));
+    if (sides?.isActive === true) return;
     await this.#forget(uid);
     await this.#resource.delete(pod.metadata, { uid, gracePeriodSeconds: 0 });
+  }
+
+  /** A sidecar has at least two seconds after the sandbox, as with a kubelet. */
+  #graceLeft({ metadata }: NodePod): number {
+    const end = new Date(metadata.deletionTimestamp ?? 0).getTime();
+    return Math.max(minimumGraceMilliseconds, end - this.#options.clock.now().getTime());
   }
 
   /** Stops processes of deleted Pods with this name. */
@@ -188,9 +267,15 @@ export class PodRunner {
   }
 
   async #forget(uid: string): Promise<void> {
+    // Those of an earlier run of the node may not be known.
+    if (this.#sides.delete(uid) || this.#hasAddress(uid)) killPod(this.#options.pods, uid);
     await new PodDirectory(this.#options.pods, uid).remove();
     this.#processes.delete(uid);
     this.#options.images.released?.();
+  }
+
+  #hasAddress(uid: string): boolean {
+    return SideContainers.knownAddress(new PodDirectory(this.#options.pods, uid).path) !== undefined;
   }
 
   /** Removes directories of deleted Pods that a crash prevented from starting. */
@@ -199,6 +284,7 @@ export class PodRunner {
     for (const uid of podDirectories(pods)) {
       if (this.#processes.has(uid) || informer.store.byUid(uid) !== undefined || this.#options.spares.has(uid))
         continue;
+      killPod(pods, uid);
       await new PodDirectory(pods, uid).remove().catch((error: unknown) => {
         log.warn({ uid, error: RametError.from(error).message }, "removing a Pod's directory failed");
       });
@@ -243,12 +329,16 @@ function lost(pod: NodePod, now: Date): Observation {
   };
 }
 
-function waiting(pod: NodePod, error: RametError): Observation {
-  const message = error.hint === undefined ? error.message : `${error.message}. ${error.hint}`;
-  if (error.code !== "ImageNotFound") return { kind: "waiting", reason: "CreateContainerError", message };
-  const volumes = pod.spec.volumes ?? [];
-  const never = volumes.some(
-    (volume) => (volume["image"] as { pullPolicy?: string } | undefined)?.pullPolicy === "Never",
-  );
-  return { kind: "waiting", reason: never ? "ErrImageNeverPull" : "ImagePullBackOff", message };
+/** Starts the probes and hooks of the sandbox's container. */
+function careFor(pod: NodePod, process: PodProcess): void {
+  const [container] = pod.spec.containers;
+  if (container === undefined || process.state === undefined) return;
+  const graceSeconds = pod.spec.terminationGracePeriodSeconds ?? 30;
+  const isClone = sandboxConfig(pod).start === "wait";
+  process.careFor({ container, graceSeconds, isClone, before: pod.status?.containerStatuses?.[0] });
+}
+
+function imagePullPolicy({ spec }: NodePod): string | undefined {
+  const images = (spec.volumes ?? []).map((volume) => volume["image"] as { pullPolicy?: string } | undefined);
+  return images.some((image) => image?.pullPolicy === "Never") ? "Never" : undefined;
 }

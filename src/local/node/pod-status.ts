@@ -19,17 +19,33 @@ export type Observation =
       message?: string | undefined;
     };
 
+/** The other containers of a Pod. */
+export interface SideStatus {
+  initContainerStatuses: ContainerStatus[];
+  /** Of the containers after the sandbox's. */
+  containerStatuses: ContainerStatus[];
+  initialized: boolean;
+  /** Why one of them is not ready. Undefined if all are. */
+  problem: string | undefined;
+}
+
 export interface StatusContext {
   hostIP: string;
   now: Date;
+  /** Undefined if the sandbox's container is the only one. */
+  sides?: SideStatus | undefined;
 }
 
 /** The Pod's complete status. Fields of other writers are kept. */
-export function podStatus(pod: NodePod, observation: Observation, { hostIP, now }: StatusContext): NodePodStatus {
-  const { phase, reason, message, ready, container } = facts(observation);
+export function podStatus(
+  pod: NodePod,
+  observation: Observation,
+  { hostIP, now, sides }: StatusContext,
+): NodePodStatus {
+  const all = facts(observation);
+  const { phase, reason, message } = all;
   const { reason: _reason, message: _message, ...before } = pod.status ?? {};
   const ip = "ip" in observation ? observation.ip : undefined;
-  const { name = "", image = "" } = pod.spec.containers[0] ?? {};
   return {
     ...before,
     phase,
@@ -39,20 +55,24 @@ export function podStatus(pod: NodePod, observation: Observation, { hostIP, now 
     hostIPs: [{ ip: hostIP }],
     ...(ip !== undefined && { podIP: ip, podIPs: [{ ip }] }),
     startTime: before["startTime"] ?? seconds(now),
-    conditions: conditions(pod, { ready, container, ended: phase === "Succeeded" || phase === "Failed" }, now),
-    containerStatuses: [
-      {
-        name,
-        image,
-        imageID: "",
-        ready: ready.status === "True",
-        // A cell is never restarted in place (src/api/cell/cell-pod.ts).
-        restartCount: 0,
-        started: isStarted(observation),
-        lastState: {},
-        state: container,
-      },
-    ],
+    conditions: conditions(pod, desiredConditions(all, sides), now),
+    ...(sides !== undefined && { initContainerStatuses: sides.initContainerStatuses }),
+    containerStatuses: [sandboxStatus(pod, observation, all), ...(sides?.containerStatuses ?? [])],
+  };
+}
+
+function sandboxStatus({ spec }: NodePod, observation: Observation, { ready, container }: Facts): ContainerStatus {
+  const { name = "", image = "" } = spec.containers[0] ?? {};
+  return {
+    name,
+    image,
+    imageID: "",
+    ready: ready.status === "True",
+    // A cell is never restarted in place (src/api/cell/cell-pod.ts).
+    restartCount: 0,
+    started: isStarted(observation),
+    lastState: {},
+    state: container,
   };
 }
 
@@ -60,7 +80,8 @@ function isStarted(observation: Observation): boolean {
   return observation.kind === "running" && observation.probes?.started !== false;
 }
 
-type ContainerState = NonNullable<NonNullable<NodePodStatus["containerStatuses"]>[number]["state"]>;
+export type ContainerStatus = NonNullable<NodePodStatus["containerStatuses"]>[number];
+type ContainerState = NonNullable<ContainerStatus["state"]>;
 
 interface Facts {
   phase: NonNullable<NodePodStatus["phase"]>;
@@ -130,20 +151,34 @@ function readiness(cell: CellState, probes: ProbeVerdict | undefined): Facts["re
   return { status: "False", reason: "ContainersNotReady", message };
 }
 
-function conditions(
-  pod: NodePod,
-  { ready, container, ended }: Pick<Facts, "ready" | "container"> & { ended: boolean },
-  now: Date,
-): NonNullable<NodePodStatus["conditions"]> {
+type DesiredCondition = Omit<Condition, "lastTransitionTime">;
+
+function desiredConditions(
+  { phase, ready: ofSandbox, container }: Facts,
+  sides: SideStatus | undefined,
+): DesiredCondition[] {
+  const ended = phase === "Succeeded" || phase === "Failed";
   const started = container.waiting === undefined;
+  const ready = ofSandbox.status === "True" && sides?.problem !== undefined ? notReady(sides.problem) : ofSandbox;
   const done = { reason: ended ? "PodCompleted" : "PodStarted", message: "" };
-  const desired: Omit<Condition, "lastTransitionTime">[] = [
+  const initialized: DesiredCondition =
+    sides?.initialized === false
+      ? { type: "Initialized", status: "False", reason: "ContainersNotInitialized", message: sides.problem ?? "" }
+      : { type: "Initialized", status: "True", ...done };
+  return [
     { type: "PodReadyToStartContainers", status: started && !ended ? "True" : "False", ...done },
-    { type: "Initialized", status: "True", ...done },
+    initialized,
     { type: "ContainersReady", ...ready },
     { type: "Ready", ...ready },
     { type: "PodScheduled", status: "True", reason: "Bound", message: "" },
   ];
+}
+
+function conditions(
+  pod: NodePod,
+  desired: readonly DesiredCondition[],
+  now: Date,
+): NonNullable<NodePodStatus["conditions"]> {
   // The API server omits empty fields, which Condition requires.
   const known = (pod.status?.conditions ?? []).map((condition) => ({
     ...condition,
@@ -154,7 +189,11 @@ function conditions(
   return desired.reduce<Condition[]>((all, condition) => setCondition(all, condition, now), known);
 }
 
+function notReady(message: string): Facts["ready"] {
+  return { status: "False", reason: "ContainersNotReady", message };
+}
+
 /** `metav1.Time` has no fractions. */
-function seconds(date: Date): string {
+export function seconds(date: Date): string {
   return date.toISOString().replace(/\.\d+Z$/, "Z");
 }

@@ -25,6 +25,13 @@ export function hasEnded(pod: NodePod): boolean {
   return pod.status?.phase === "Succeeded" || pod.status?.phase === "Failed";
 }
 
+/** Why a container waits after its start has failed, as a kubelet reports it. */
+export function waitingFor(error: RametError, pullPolicy: string | undefined): { reason: string; message: string } {
+  const message = error.hint === undefined ? error.message : `${error.message}. ${error.hint}`;
+  if (error.code !== "ImageNotFound") return { reason: "CreateContainerError", message };
+  return { reason: pullPolicy === "Never" ? "ErrImageNeverPull" : "ImagePullBackOff", message };
+}
+
 /** How long a Pod's processes may take to end after SIGTERM. */
 export function graceMilliseconds(pod: NodePod | undefined): number {
   const seconds = pod?.metadata.deletionGracePeriodSeconds ?? pod?.spec.terminationGracePeriodSeconds ?? 30;

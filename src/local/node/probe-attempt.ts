@@ -1,12 +1,20 @@
 import { connect } from "node:net";
 import { Agent, request } from "undici";
 import * as z from "zod";
+import type { Clock } from "../../base/clock.ts";
+import { commandInSandbox } from "../../api/cell/cell-container.ts";
 import type { Container, Handler } from "../../api/schema/pod-template.ts";
+import { execInContainer } from "./exec-in-container.ts";
+import { probeGrpc } from "./probe-grpc.ts";
 
-/** The address and container of a Pod's probes. */
+/** A container that probes and hooks reach. */
 export interface ProbeTarget {
+  /** The Pod's address. */
   ip: string;
   container: Container;
+  /** The directory of the container's cell on the node. */
+  cellDirectory: string;
+  clock: Clock;
 }
 
 /** Probes once. Resolves with the problem, or undefined on success. `signal` aborts a probe that takes too long. */
@@ -15,7 +23,12 @@ export type ProbeAttempt = (spec: ProbeSpec, target: ProbeTarget, signal: AbortS
 /** Probes as a kubelet does, except that a redirect counts as success and is not followed. */
 export const attemptProbe: ProbeAttempt = async (spec, target, signal) => {
   try {
+    if (spec.exec !== undefined) return await probeExec(spec, target, signal);
     if (spec.httpGet !== undefined) return await probeHttp(spec, target, signal);
+    if (spec.grpc !== undefined) {
+      const { port, service = "" } = spec.grpc;
+      return await probeGrpc({ ip: target.ip, port, service, signal });
+    }
     await probeTcp(spec, target, signal);
     return undefined;
   } catch (error) {
@@ -23,6 +36,21 @@ export const attemptProbe: ProbeAttempt = async (spec, target, signal) => {
     return error instanceof Error ? error.message || error.name : String(error);
   }
 };
+
+async function probeExec(
+  { exec, timeoutSeconds }: ProbeSpec,
+  { cellDirectory, clock }: ProbeTarget,
+  signal: AbortSignal,
+): Promise<string | undefined> {
+  const { command } = commandInSandbox(exec?.command ?? []);
+  const timeoutMilliseconds = timeoutSeconds * 1000;
+  const { exitCode, output } = await execInContainer({ cellDirectory, command, timeoutMilliseconds, signal, clock });
+  if (exitCode === 0) return undefined;
+  return output === "" ? `exit code ${exitCode}` : `exit code ${exitCode}: ${output.slice(0, maxQuotedCharacters)}`;
+}
+
+/** Of the output in a message. */
+const maxQuotedCharacters = 256;
 
 async function probeHttp(
   { httpGet }: ProbeSpec,
@@ -88,6 +116,8 @@ export const ProbeSpec = z.looseObject({
     })
     .optional(),
   tcpSocket: z.looseObject({ port: Port }).optional(),
+  exec: z.looseObject({ command: z.array(z.string()).optional() }).optional(),
+  grpc: z.looseObject({ port: z.int(), service: z.string().optional() }).optional(),
   initialDelaySeconds: z.int().default(0),
   periodSeconds: z.int().default(10),
   timeoutSeconds: z.int().default(1),
@@ -99,9 +129,6 @@ export type ProbeSpec = z.infer<typeof ProbeSpec>;
 
 /** The field of a probe's handler that the local node does not support. `why` continues "the local node". */
 export function unsupportedProbe(handler: Handler): { field: string; why: string } | undefined {
-  if (handler.exec !== undefined)
-    return { field: "exec", why: "does not run commands as probes: use httpGet or tcpSocket" };
-  if (handler.grpc !== undefined) return { field: "grpc", why: "does not support gRPC: use httpGet or tcpSocket" };
   for (const field of ["httpGet", "tcpSocket"] as const) {
     if (handler[field]?.["host"] !== undefined)
       return { field: `${field}.host`, why: "probes only the Pod's address: remove host" };

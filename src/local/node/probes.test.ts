@@ -1,3 +1,4 @@
+import { systemClock } from "../../base/clock.ts";
 import { once } from "node:events";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -19,7 +20,7 @@ function world(probes: object, before?: { started: boolean; ready: boolean }) {
   const fatal: string[] = [];
   const container = Container.parse({ name: "main", image: "cell", ...probes });
   const pod = new PodProbes({
-    target: { ip: "127.64.0.1", container },
+    target: { ip: "127.64.0.1", container, cellDirectory: "/none", clock },
     clock,
     before,
     onChange: () => undefined,
@@ -140,7 +141,11 @@ describe("a probe attempt", () => {
     const { port } = server.address() as AddressInfo;
     const container = Container.parse({ name: "a", image: "b", ports: [{ name: "web", containerPort: port }] });
     const at = (probe: object, signal = AbortSignal.timeout(5_000)) =>
-      attemptProbe(ProbeSpec.parse(probe), { ip: "127.0.0.1", container }, signal);
+      attemptProbe(
+        ProbeSpec.parse(probe),
+        { ip: "127.0.0.1", container, cellDirectory: "/none", clock: systemClock },
+        signal,
+      );
     try {
       expect(await at({ httpGet: { path: "/200", port } })).toBeUndefined();
       expect(await at({ httpGet: { path: "302", port: "web" } })).toBeUndefined();

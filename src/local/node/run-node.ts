@@ -83,7 +83,12 @@ export async function runLocalNode(options: LocalNodeOptions, signal: AbortSigna
     claims,
     clock,
   });
-  const server = await startKubeletServer({ ...options.serving, ip: nodeIP, clock, find: (at) => pods.find(at) });
+  const server = await startKubeletServer({
+    ...options.serving,
+    ip: nodeIP,
+    clock,
+    findLog: (at, container) => pods.findLog(at, container),
+  });
   const facts = { name: localNodeName, ip: nodeIP, port: server.port };
   await writeNode(client, facts, { ready: true, reason: "Running", message: "the local node accepts Pods" });
   pods.recover();

@@ -145,7 +145,7 @@ export class SparePods {
 }
 
 /** The first setting of a cell that waits. The remaining setting arrives on its standard input. */
-const spareSetting = {
+export const spareSetting = {
   RAMET_CELL_SETTING: "stdin",
   RAMET_CELL_STATE_FILE: directoryInside.stateFile,
 };

@@ -16,6 +16,7 @@ import { directoryInside, type MachineView, pathInside } from "./pod-view.ts";
 import { needsBinds, podVolumes, volumeBinds, volumeMounts } from "./pod-volumes.ts";
 import type { Claims } from "./claims.ts";
 import type { ImageSource, NodeImage, NodePod, PodObjects } from "./pod.ts";
+import { hasSideContainers } from "./side-containers.ts";
 import type { SparePods } from "./spare-pods.ts";
 
 export interface PodStarterOptions {
@@ -42,19 +43,19 @@ export interface PodStarterOptions {
 export async function startPod(
   options: PodStarterOptions,
   pod: NodePod,
-  { taken, onChange }: { taken: ReadonlySet<string>; onChange: () => void },
+  { taken, onChange, ip: known }: { taken: ReadonlySet<string>; onChange: () => void; ip: string | undefined },
 ): Promise<PodProcess> {
   const { namespace, name, uid } = pod.metadata;
   const [container] = pod.spec.containers;
   if (container === undefined) throw new RametError("InvalidArgument", "spec.containers is empty");
   const directory = new PodDirectory(options.pods, uid);
-  const [image, ip] = await Promise.all([podImage(options.images, pod, container), chooseAddress(uid, taken)]);
+  const [image, ip] = await Promise.all([podImage(options.images, pod, container), known ?? chooseAddress(uid, taken)]);
   const { cells } = options;
   const programs = cells.programs(container.image);
   const build = await cells.build(programs);
   const hasBinds = needsBinds(pod, container);
   // A spare runs the current cell, and what it sees of the machine is fixed.
-  const canBeSpare = programs === cells.current && !hasBinds;
+  const canBeSpare = programs === cells.current && !hasBinds && !hasSideContainers(pod);
   const spare = canBeSpare ? options.spares.take(directory, namespace) : undefined;
   directory.make();
   const { objects, claims, hostIP, nodeName, clock } = options;
@@ -95,9 +96,10 @@ export async function startPod(
 }
 
 /** Whether others read what the sandbox writes to its volumes: further containers, or later Pods that mount a claim. */
-function hasShared({ spec }: NodePod): boolean {
-  const hasOthers = spec.containers.length > 1 || (spec.initContainers?.length ?? 0) > 0;
-  return hasOthers || spec.volumes?.some((volume) => volume["persistentVolumeClaim"] !== undefined) === true;
+function hasShared(pod: NodePod): boolean {
+  return (
+    hasSideContainers(pod) || pod.spec.volumes?.some((volume) => volume["persistentVolumeClaim"] !== undefined) === true
+  );
 }
 
 /** The image of the Pod's image volume: the sandbox's root filesystem. */

@@ -1,6 +1,7 @@
 import { cellPort } from "../../api/cell/cell-api.ts";
 import type { Container, Handler, Volume } from "../../api/schema/pod-template.ts";
 import type { NodePod } from "./pod.ts";
+import { unsupportedHook } from "./hooks.ts";
 import { fileVolumeKinds } from "./volume-files.ts";
 import { unsupportedProbe } from "./probe-attempt.ts";
 
@@ -8,15 +9,18 @@ const volumeKinds = ["image", "emptyDir", "persistentVolumeClaim", ...fileVolume
 
 /** Why the local node cannot run a Pod as specified: one sentence that names the field. */
 export function unsupported(pod: NodePod): string | undefined {
-  const { containers, initContainers, volumes = [] } = pod.spec;
+  const { containers, initContainers = [], volumes = [] } = pod.spec;
   const [container] = containers;
   if (container === undefined) return "spec.containers is empty";
-  if (initContainers !== undefined && initContainers.length > 0)
-    return only("spec.initContainers", "does not run init containers or sidecars");
-  if (containers.length > 1) return only("spec.containers[1]", "runs only one container, the cell's");
   if (container.env?.some(({ name }) => name === "RAMET_CELL") !== true)
     return only("spec.containers[0].env", "runs only Ramet's sandboxes, and RAMET_CELL is not set");
-  return firstOf(volumes.entries(), volumeProblem) ?? containerProblem(container);
+  return (
+    firstOf(volumes.entries(), volumeProblem) ??
+    firstOf(containers.entries(), ([index, one]) => containerProblem(one, `spec.containers[${index}]`)) ??
+    firstOf(initContainers.entries(), ([index, one]) =>
+      containerProblem(one as Partial<Container>, `spec.initContainers[${index}]`),
+    )
+  );
 }
 
 function volumeProblem([index, volume]: [number, Volume]): string | undefined {
@@ -25,15 +29,17 @@ function volumeProblem([index, volume]: [number, Volume]): string | undefined {
   return only(`spec.volumes[${index}].${kind}`, `supports only these kinds of volumes: ${volumeKinds.join(", ")}`);
 }
 
-function containerProblem(container: Container): string | undefined {
+function containerProblem(container: Partial<Container>, at: string): string | undefined {
   const { lifecycle } = container;
-  const at = "spec.containers[0]";
   for (const name of ["startupProbe", "readinessProbe", "livenessProbe"] as const) {
     const problem = container[name] && unsupportedProbe(container[name]);
     if (problem !== undefined) return only(`${at}.${name}.${problem.field}`, problem.why);
   }
-  if (lifecycle?.postStart !== undefined || lifecycle?.preStop !== undefined)
-    return only(`${at}.lifecycle`, "does not run lifecycle hooks");
+  for (const name of ["postStart", "preStop"] as const) {
+    const hook = lifecycle?.[name];
+    const problem = hook && unsupportedHook(hook);
+    if (problem !== undefined) return only(`${at}.lifecycle.${name}.${problem.field}`, problem.why);
+  }
   return undefined;
 }
 
