@@ -7,7 +7,9 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { parse } from "yaml";
 import { Checkpoint, checkpointKind } from "../../src/api/kinds/checkpoint.ts";
 import { isPodReady } from "../../src/api/schema/pod.ts";
-import { sandboxKind } from "../../src/api/kinds/sandbox.ts";
+import { Sandbox, sandboxKind } from "../../src/api/kinds/sandbox.ts";
+import { SandboxSet, sandboxSetKind } from "../../src/api/kinds/sandbox-set.ts";
+import { findCondition } from "../../src/kube/conditions.ts";
 import { refOf } from "../../src/cli/cluster/cluster.ts";
 import type { KubeManifest } from "../../src/kube/object.ts";
 import type { NodePod } from "../../src/local/node/pod.ts";
@@ -17,6 +19,8 @@ import { pythonRootPath } from "../setup/python-image.ts";
 import { TestCluster } from "./local-cluster.ts";
 
 const image = "registry-ap-southeast-1.ack.aliyuncs.com/acs/code-interpreter:v1.6";
+
+const setImage = "registry-cn-hangzhou-vpc.ack.aliyuncs.com/acs/code-interpreter:v1.6";
 
 /** The manifest in ACS's documentation, with another name and the annotations of a clone. */
 const sandbox = (name: string, annotations = ""): string => `
@@ -72,6 +76,69 @@ spec:
   - filesystem
 `;
 
+/** A SandboxSet in ACS's documentation, with another number of replicas. */
+const sandboxSet = (name: string, contents: readonly string[]): string => `
+apiVersion: agents.kruise.io/v1alpha1
+kind: SandboxSet
+metadata:
+  name: ${name}
+  namespace: default
+spec:
+  replicas: 1
+  persistentContents: [${contents.join(", ")}]
+  template:
+    metadata:
+      labels:
+        alibabacloud.com/acs: "true"
+    spec:
+      initContainers:
+        - name: runtime
+          image: registry-cn-hangzhou-vpc.ack.aliyuncs.com/acs/agent-runtime:v0.0.2
+          command: [ "sh", "/workspace/entrypoint_inner.sh" ]
+          volumeMounts:
+            - name: envd-volume
+              mountPath: /mnt/envd
+          env:
+            - name: ENVD_DIR
+              value: /mnt/envd
+            - name: __IGNORE_RESOURCE__
+              value: "true"
+          restartPolicy: Always
+      containers:
+      - name: sandbox
+        image: ${setImage}
+        imagePullPolicy: IfNotPresent
+        resources:
+          limits:
+            cpu: 1
+            memory: 1Gi
+          requests:
+            cpu: 1
+            memory: 1Gi
+        startupProbe:
+          failureThreshold: 10
+          httpGet:
+            path: /health
+            port: 49999
+          initialDelaySeconds: 1
+          periodSeconds: 2
+          timeoutSeconds: 1
+        env:
+          - name: ENVD_DIR
+            value: /mnt/envd
+        volumeMounts:
+          - name: envd-volume
+            mountPath: /mnt/envd
+        lifecycle:
+          postStart:
+            exec:
+              command: [ "/bin/bash", "-c", "/mnt/envd/envd-run.sh" ]
+      terminationGracePeriodSeconds: 1
+      volumes:
+        - name: envd-volume
+          emptyDir: { }
+`;
+
 /** A stand-in for the interpreter: responds with its user id and the sum of the numbers in all requests. */
 const server = `
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -80,7 +147,8 @@ total = 0
 class Adder(BaseHTTPRequestHandler):
     def do_GET(self):
         global total
-        total += int(self.path[1:] or 0)
+        if self.path != "/health":
+            total += int(self.path[1:] or 0)
         self.send_response(200)
         self.end_headers()
         self.wfile.write(f"{os.getuid()} {total}".encode())
@@ -142,7 +210,7 @@ async function interpreterLayout(): Promise<string> {
 async function apply(text: string): Promise<void> {
   const parsed = parse(text) as KubeManifest;
   const manifest = { ...parsed, metadata: { namespace: "default", ...parsed.metadata } };
-  const kind = manifest.kind === "Sandbox" ? sandboxKind : checkpointKind;
+  const kind = [sandboxKind, checkpointKind, sandboxSetKind].find((one) => one.kind === manifest.kind) ?? sandboxKind;
   await (await cluster.client()).resource(refOf(kind)).apply(manifest, { fieldManager: "kubectl" });
 }
 
@@ -203,5 +271,36 @@ describe("a sandbox from ACS's documentation", () => {
     await apply(JSON.stringify(withProbes("unhealthy", { livenessProbe: probe("/x") })));
     const ended = await cluster.untilPod("unhealthy", (one) => one?.status?.phase === "Failed");
     expect(ended?.status?.["message"]).toMatch(/^the liveness probe failed: .*\(3 times\)$/);
+  });
+});
+
+describe("the SandboxSets of ACS's documentation", () => {
+  it.each([
+    ["code-interpreter-mem", ["memory", "filesystem"], "65534 42"],
+    ["code-interpreter-no-mem", ["filesystem"], "65534 2"],
+  ])("%s becomes available, and clones of its sandboxes have what it keeps", async (name, contents, expected) => {
+    await ramet("local", "image", "add", setImage, join(scratch, "layout"));
+    await apply(sandboxSet(name, contents));
+    const at = { namespace: "default", name };
+    const available = (set: SandboxSet | undefined): boolean => set?.status?.availableReplicas === 1;
+    await cluster.until(refOf(sandboxSetKind), at, (value) => SandboxSet.parse(value), available);
+    const source = (await ramet("claim", name)).trim();
+    const read = (value: unknown) => Sandbox.parse(value);
+    const found = await (await cluster.client()).resource(refOf(sandboxKind), read).get({ ...at, name: source });
+    expect(findCondition(found.status?.conditions, "AgentRuntimeInjected")).toMatchObject({
+      status: "False",
+      reason: "ReplacedByGuest",
+      message: expect.stringContaining("Skipped the init container runtime and the postStart hook") as string,
+    });
+    const pod = await cluster.untilPod(source, ready);
+    expect(pod?.spec.initContainers).toEqual([]);
+    expect(await ask(pod, "/40")).toBe("65534 40");
+    await ramet("sandbox", "exec", "--direct", "--user", "root", source, "--", "sh", "-c", "echo hello > /my-file");
+    const id = (await ramet("checkpoint", "create", source)).trim();
+    await ramet("sandbox", "rm", source);
+    const copy = `copy-of-${name}`;
+    await ramet("sandbox", "create", "--from", id, "--name", copy);
+    expect(await ask(await cluster.untilPod(copy, ready), "/2")).toBe(expected);
+    expect(await ramet("sandbox", "exec", "--direct", copy, "--", "cat", "/my-file")).toBe("hello\n");
   });
 });

@@ -1,5 +1,6 @@
 import type * as z from "zod";
 import { CellConfig, type KeySets } from "./cell-api.ts";
+import { withoutAgentRuntime } from "./agent-runtime.ts";
 import { cellContainer, type CellImageOptions, imageVolume, rootPath } from "./cell-container.ts";
 import { containerSpec, mainContainer } from "./container-spec.ts";
 import { egressDigest } from "./effective-egress.ts";
@@ -42,12 +43,13 @@ export interface CellPodOptions extends CellImageOptions {
 
 /**
  * Returns the Pod of a sandbox: that of the template, with the cell instead of the main container. Init containers, sidecars,
- * volumes, resources, ports and probes keep their meaning.
+ * volumes, resources, ports and probes keep their meaning. What injects envd is left out.
  * @throws RametError `InvalidArgument` that names an unsupported field of the template
  */
 export function cellPod(sandbox: PodOwner, template: PodTemplateSpec, options: CellPodOptions): PodManifest {
   const { name, namespace, uid } = sandbox.metadata;
   const container = mainContainer(template);
+  const run = withoutAgentRuntime(template);
   const config = CellConfig.parse({
     v: 1,
     sandbox: { namespace, name, uid },
@@ -85,15 +87,15 @@ export function cellPod(sandbox: PodOwner, template: PodTemplateSpec, options: C
       ownerReferences: [{ apiVersion, kind: "Sandbox", name, uid, controller: true, blockOwnerDeletion: true }],
     },
     spec: {
-      ...template.spec,
+      ...run.spec,
       // A restarted cell would have lost its sandbox. The controller decides what happens then.
       restartPolicy: "Never",
       ...(options.userNamespace === true && { hostUsers: false }),
       automountServiceAccountToken: false,
       ...placement(template, options.node),
       containers: [
-        cellContainer(container, config, { ...options, hasOverhead: hasOverhead(template) }),
-        ...template.spec.containers.slice(1),
+        cellContainer(mainContainer(run), config, { ...options, hasOverhead: hasOverhead(template) }),
+        ...run.spec.containers.slice(1),
       ],
       volumes: [...withClaims(ownVolumes(sandbox, template), options.claims), imageVolume(container)],
     },

@@ -59,6 +59,8 @@ export const sandboxConditions = {
   /** Ramet's own: whether the cell has the egress rules of the namespace, the template and the sandbox. */
   EgressApplied: ["Applied"],
   RuntimeInitialized: ["Pending", "Succeeded", "Failed"],
+  /** Ramet's own: False if parts of the template that inject envd were skipped, because the guest serves its interface. */
+  AgentRuntimeInjected: ["ReplacedByGuest"],
   /** Ramet's own: the result of the last requested rollback. A refused rollback does not change the sandbox. */
   RolledBack: ["Pending", "Restoring", "Succeeded"],
   Recycling: [

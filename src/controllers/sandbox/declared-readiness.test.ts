@@ -19,7 +19,8 @@ function readyCondition(spec: object, container: object = {}) {
     spec: { containers: [{ name: "main", image: "cell", readinessProbe: cellProbe, ...container }], ...spec },
     status: { conditions: [{ type: "Ready", status: "False", message: "the startup probe failed: HTTP status 500" }] },
   });
-  const state = { sandbox, now, egress: { policy: { allow: [], deny: [], default: "allow" } } };
+  const template = { problem: undefined };
+  const state = { sandbox, now, template, egress: { policy: { allow: [], deny: [], default: "allow" } } };
   const status = running(state as unknown as SandboxState, pod, { phases: {} });
   return findCondition(status.conditions, "Ready");
 }

@@ -1,5 +1,6 @@
 import { engineId } from "../../api/cell/engine-id.ts";
 import type { RametError } from "../../base/errors.ts";
+import { skippedRuntime } from "../../api/cell/agent-runtime.ts";
 import { labels } from "../../api/names/labels.ts";
 import type { Condition } from "../../api/schema/metadata.ts";
 import { isPodReady, type Pod } from "../../api/schema/pod.ts";
@@ -108,6 +109,7 @@ export function running(state: SandboxState, pod: Pod, started: StartOutcome): S
         readiness(pod),
         ...(started.initRequest === undefined ? [] : [initialized]),
         ...memoryConditions(started.memory),
+        ...runtimeConditions(state),
         ...egress,
         ...(resumed ? [{ type: "SandboxResumed", status: "True", reason: "ResumePod" } as const] : []),
       ],
@@ -174,6 +176,13 @@ function measured({ generation, bootMilliseconds, initRequest }: StartOutcome) {
 function memoryConditions(memory: StartOutcome["memory"]): ConditionChange[] {
   if (memory === undefined) return [];
   return [memory === "loaded" ? memoryLoaded() : memoryNotLoaded()];
+}
+
+/** Reports parts of the template that were not run. */
+function runtimeConditions({ template }: SandboxState): ConditionChange[] {
+  const message = "problem" in template ? undefined : skippedRuntime(template.template);
+  if (message === undefined) return [];
+  return [{ type: "AgentRuntimeInjected", status: "False", reason: "ReplacedByGuest", message }];
 }
 
 /** Reports whether the rules of the levels can be honoured. Nothing is reported if no level but the runtime has rules. */
