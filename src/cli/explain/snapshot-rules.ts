@@ -87,14 +87,15 @@ function stepFailed(
   { metadata, status }: NamedSnapshot,
   { reason, message, lastTransitionTime }: Condition,
 ): Explanation {
-  const number = status?.build?.failure?.step;
-  const output = status?.steps?.[(number ?? 0) - 1]?.output;
+  const { failure, endedAt = lastTransitionTime } = status?.build ?? {};
+  const number = failure?.step;
+  const output = number === undefined ? undefined : status?.steps?.[number - 1]?.output;
   const logs = `ramet snapshot logs ${metadata.name} -n ${metadata.namespace}`;
   return {
     state: "failed",
     cause: withOutput(message.split("\n")[0] ?? message, output),
     reason,
-    since: status?.build?.endedAt ?? lastTransitionTime,
+    since: endedAt,
     retry: "None: a failed recipe is not repeated until it changes or a build is requested",
     action: `Correct ${number === undefined ? "the recipe" : `step ${number} of the recipe`}; its whole output: ${logs}`,
   };

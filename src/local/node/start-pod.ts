@@ -3,38 +3,18 @@ import { once } from "node:events";
 import { createServer } from "node:net";
 import { cellPort } from "../../api/cell/cell-api.ts";
 import type { Container, Volume } from "../../api/schema/pod-template.ts";
-import type { Clock } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
 import { signalProcess } from "../process-identity.ts";
 import { cellEnvironment } from "./cell-environment.ts";
-import type { CellImages } from "./cell-programs.ts";
 import { launchPod } from "./launch-pod.ts";
 import { PodDirectory } from "./pod-directory.ts";
 import { PodProcess } from "./pod-process.ts";
 import { podVariables } from "./pod-variables.ts";
-import { directoryInside, type MachineView, pathInside } from "./pod-view.ts";
+import { directoryInside, pathInside } from "./pod-view.ts";
 import { needsBinds, podVolumes, volumeBinds, volumeMounts } from "./pod-volumes.ts";
-import type { Claims } from "./claims.ts";
-import type { ImageSource, NodeImage, NodePod, PodObjects } from "./pod.ts";
+import type { ImageSource, NodeImage, NodePod } from "./pod.ts";
 import { hasSideContainers } from "./side-containers.ts";
-import type { SparePods } from "./spare-pods.ts";
-
-export interface PodStarterOptions {
-  /** The directory of all Pods' directories. */
-  pods: string;
-  images: ImageSource;
-  objects: PodObjects;
-  claims: Pick<Claims, "directoryOf">;
-  nodeName: string;
-  /** The node's address. */
-  hostIP: string;
-  cells: CellImages;
-  /** Environment variables of every cell, such as PATH. */
-  environment: Record<string, string>;
-  view: MachineView;
-  spares: SparePods;
-  clock: Clock;
-}
+import type { PodStarterOptions } from "./pod-starter-options.ts";
 
 /**
  * Starts the process of one Pod.
@@ -54,9 +34,8 @@ export async function startPod(
   const programs = cells.programs(container.image);
   const build = await cells.build(programs);
   const hasBinds = needsBinds(pod, container);
-  // A spare runs the current cell, and what it sees of the machine is fixed.
   const canBeSpare = programs === cells.current && !hasBinds && !hasSideContainers(pod);
-  const spare = canBeSpare ? options.spares.take(directory, namespace) : undefined;
+  const spare = takeSpare(options, canBeSpare, { directory, namespace });
   directory.make();
   const { objects, claims, hostIP, nodeName, clock } = options;
   const { tools, cell } = programs;
@@ -93,6 +72,15 @@ export async function startPod(
     if (spare !== undefined) signalProcess(spare.process, "SIGKILL");
     throw error;
   }
+}
+
+/** A spare runs the current cell, and what it sees of the machine is fixed. */
+function takeSpare(
+  { spares }: PodStarterOptions,
+  isPossible: boolean,
+  { directory, namespace }: { directory: PodDirectory; namespace: string },
+) {
+  return isPossible ? spares.take(directory, namespace) : undefined;
 }
 
 /** Whether others read what the sandbox writes to its volumes: further containers, or later Pods that mount a claim. */

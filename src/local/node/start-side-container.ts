@@ -10,7 +10,7 @@ import type { NodePod } from "./pod.ts";
 import { podVolumes, volumeBinds, volumeMounts } from "./pod-volumes.ts";
 import { sideContainerEnvironment } from "./side-container-config.ts";
 import { spareSetting } from "./spare-pods.ts";
-import type { PodStarterOptions } from "./start-pod.ts";
+import type { PodStarterOptions } from "./pod-starter-options.ts";
 
 export interface SideStart {
   pod: NodePod;
