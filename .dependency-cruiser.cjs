@@ -7,6 +7,7 @@ const allowed = {
   cell: ["base", "api", "store"],
   backends: ["base", "api", "kube", "store", "cell/client"],
   claim: ["base", "api", "kube"],
+  preflight: ["base", "api", "kube"],
   install: ["base", "api"],
   controllers: ["base", "api", "kube", "backends", "claim"],
   gateway: ["base", "api", "kube", "cell/client"],
@@ -62,7 +63,7 @@ module.exports = {
       name: "provider-imports",
       severity: "error",
       from: { path: "^provider/" },
-      to: { path: "^(src|components)/", pathNot: "^src/(base|api|kube)/" },
+      to: { path: "^(src|components)/", pathNot: "^src/(base|api|kube|preflight)/" },
     },
     {
       name: "policy-imports",

@@ -50,7 +50,7 @@ export class NamedSnapshot extends dynamic.Resource {
   declare readonly digest: Output<string>;
   /** The id of the current version's checkpoint. */
   declare readonly checkpointId: Output<string>;
-  /** The ports that the recipe waits for. */
+  /** The ports that the recipe waits for, then those of the snapshot it is built from, if this program declares it. */
   declare readonly ports: Output<number[]>;
   /** The resolved source of the build, if the program knows it. */
   declare readonly source: Output<Record<string, unknown> | undefined>;
@@ -127,13 +127,16 @@ export type SnapshotSourceArgs =
 interface ResolvedSnapshotSource {
   from: Input<Record<string, unknown>>;
   source: Input<Record<string, unknown>> | undefined;
+  /** The ports on which processes of another named snapshot of this program listen. */
+  inheritedPorts?: Input<number[]>;
 }
 
 function resolveSource(from: SnapshotSourceArgs): ResolvedSnapshotSource {
   if (from instanceof SandboxTemplate)
     return { from: { template: { name: from.name } }, source: { template: from.spec } };
   if (from instanceof CustomResource) {
-    return { from: { snapshot: { name: from.name } }, source: { snapshot: { digest: from.digest } } };
+    const source = { snapshot: { digest: from.digest } };
+    return { from: { snapshot: { name: from.name } }, source, inheritedPorts: from.ports };
   }
   if ("checkpoint" in from) {
     const checkpoint = { checkpoint: { id: from.checkpoint } };

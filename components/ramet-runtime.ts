@@ -6,9 +6,11 @@ import {
   log,
   output,
   type Output,
+  runtime,
   secret,
 } from "@pulumi/pulumi";
 import { ownerAnnotation } from "../provider/handlers/owner.ts";
+import { problemsOfCluster } from "../provider/handlers/runtime/check-cluster.ts";
 import { findRuntime } from "../provider/handlers/runtime/find-runtime.ts";
 import { planRuntime, type RuntimeMode } from "../provider/handlers/runtime/plan-runtime.ts";
 import { systemNamespace } from "../src/api/names/system-names.ts";
@@ -137,9 +139,22 @@ export class RametRuntime extends ComponentResource<Found> {
       kubeconfig,
       assumption: "it is unknown whether controllers run",
     });
+    if (facts !== undefined && runtime.isDryRun()) await this.#warn(kubeconfig);
     const planned = facts === undefined ? unseen(args) : withRunError(() => planRuntime(mode, facts, owners));
     const readOnly = facts?.readOnlyCrds ?? [];
     return { mode: planned, objects: planned === "install" ? this.#install(args, owners[0], readOnly) : {} };
+  }
+
+  /** Reports what `ramet doctor` finds wrong in the cluster. */
+  async #warn(kubeconfig: RametRuntimeArgs["kubeconfig"]): Promise<void> {
+    const problems = await inspectCluster(this, {
+      find: problemsOfCluster,
+      kubeconfig,
+      assumption: "it is not checked",
+    });
+    for (const { message, action } of problems ?? []) {
+      void log.warn(`${message}${action === undefined ? "" : `. ${action}`}`, this);
+    }
   }
 
   /** @param readOnly CRDs of another project, which must not be changed */

@@ -98,7 +98,7 @@ export function withTimeoutFlag(command: Command, timeout = { milliseconds: 60_0
 }
 
 /** A number without a unit is in seconds. `0` means no limit: `Infinity`. */
-function timeoutMilliseconds(text: string): number {
+export function timeoutMilliseconds(text: string): number {
   const duration = /^\d+(\.\d+)?$/.test(text) ? `${text}s` : text;
   const milliseconds = parsed(() => parseDuration(duration, "--timeout"));
   if (milliseconds < 0) throw new InvalidArgumentError("it must not be negative");

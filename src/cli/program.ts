@@ -3,6 +3,8 @@ import { dirname, join } from "node:path";
 import { Command, CommanderError, Option } from "commander";
 import { checkpointCommands } from "./checkpoint/commands.ts";
 import { claimCommands } from "./claim/commands.ts";
+import { completionCommand } from "./completion/command.ts";
+import { doctorCommand } from "./doctor/command.ts";
 import { explainCommand } from "./explain/command.ts";
 import { exitCodes } from "./exit-codes.ts";
 import { forkCommand } from "./fork/command.ts";
@@ -63,6 +65,7 @@ export function buildProgram(io: Pick<Io, "stdout" | "stderr">, act: Act): Comma
   claimCommands(program.command("claim").description("Claim ready sandboxes of a set."), act);
   snapshotCommands(program.command("snapshot").alias("nsnap").description("Build, name and version snapshots."), act);
   explainCommand(program, act);
+  doctorCommand(program, act);
   gcCommand(program, act);
   objectCommands(program, act);
   localCommands(program.command("local").description("Run a cluster on this machine."), act);
@@ -70,6 +73,7 @@ export function buildProgram(io: Pick<Io, "stdout" | "stderr">, act: Act): Comma
   keysCommands(program.command("keys").description("Rotate the keys that sign calls to cells."), act);
   manifestsCommand(program, act);
   serverCommands(program, act);
+  completionCommand(program, act);
   answerVersion(program, () => {
     io.stdout.write(`${packageVersion()}\n`);
     throw new CommanderError(exitCodes.ok, "commander.version", "the version was printed");

@@ -95,6 +95,21 @@ export class KubeClient implements ApiCaller {
     return Version.parse(await this.getPath("/version", signal)).gitVersion;
   }
 
+  /** The API server's clock in whole seconds, and how long the request for it took. @throws RametError */
+  async serverTime(signal?: AbortSignal): Promise<{ at: Date; roundTripMilliseconds: number }> {
+    const startedAt = this.clock.monotonicMilliseconds();
+    try {
+      const response = await this.#transport.request({ method: "GET", path: "/version", ...this.#timeouts(), signal });
+      await response.body.dump();
+      const date = z.string().catch("").parse(response.headers["date"]);
+      const at = new Date(date);
+      if (Number.isNaN(at.getTime())) throw new RametError("Unavailable", "The API server's response has no date");
+      return { at, roundTripMilliseconds: this.clock.monotonicMilliseconds() - startedAt };
+    } catch (error) {
+      throw networkError("get /version", error, signal);
+    }
+  }
+
   /** The JSON at a path that is not a resource, such as `/openid/v1/jwks`. @throws RametError */
   async getPath(path: string, signal?: AbortSignal): Promise<unknown> {
     const what = `get ${path}`;

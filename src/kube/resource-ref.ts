@@ -34,6 +34,13 @@ export const coreResources = {
     kind: "TokenReview",
     namespaced: false,
   },
+  selfSubjectAccessReviews: {
+    group: "authorization.k8s.io",
+    version: "v1",
+    plural: "selfsubjectaccessreviews",
+    kind: "SelfSubjectAccessReview",
+    namespaced: false,
+  },
   subjectAccessReviews: {
     group: "authorization.k8s.io",
     version: "v1",

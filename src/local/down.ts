@@ -1,5 +1,6 @@
 import { rm, stat } from "node:fs/promises";
 import { delay, type Clock } from "../base/clock.ts";
+import { RametError } from "../base/errors.ts";
 import type { ClusterDirectory } from "./cluster-directory.ts";
 import { isSupervised, readStatus, writeStatus } from "./cluster-status.ts";
 import { killOrphans } from "./kill-orphans.ts";
@@ -39,8 +40,21 @@ export async function stopCluster({ directory, clock, signal, purge }: DownOptio
       writeStatus(directory.status, { ...after, phase: "down", parts: [] });
     return supervised || orphans > 0;
   });
-  if (purge) await rm(directory.path, { recursive: true, force: true });
+  if (purge) await purgeData(directory.path);
   return { wasUp };
+}
+
+async function purgeData(path: string): Promise<void> {
+  try {
+    await rm(path, { recursive: true, force: true });
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "EBUSY") throw error;
+    const mounted = (error as NodeJS.ErrnoException).path ?? path;
+    throw new RametError("Conflict", `Cannot remove ${mounted}: a file system is mounted there`, {
+      hint: `Unmount it, then repeat the command: umount ${mounted}`,
+      cause: error,
+    });
+  }
 }
 
 async function stopSupervisor(supervisor: ProcessIdentity, clock: Clock): Promise<void> {

@@ -64,7 +64,7 @@ it("rolls a sandbox back to the id or name of a checkpoint, any number of times"
 
 it("reports why a rollback failed and that nothing changed, and continues one without waiting", async () => {
   const refused = await ramet("rollback", "a", "nothing-there");
-  expect(refused).toMatchObject({ exitCode: 1, stdout: "" });
+  expect(refused).toMatchObject({ exitCode: 3, stdout: "" });
   expect(refused.stderr).toContain(
     "error: The sandbox a was not rolled back and is unchanged: No checkpoint in the namespace t has the id nothing-there",
   );

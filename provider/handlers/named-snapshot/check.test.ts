@@ -25,6 +25,13 @@ it("adds the controller's digest and the ports that the recipe waits for", () =>
   expect(inputs).toMatchObject({ digest, ports: [8000], keepVersions: 5, deletionPolicy: "Retain" });
 });
 
+it("adds the ports of the snapshot it is built from, on which processes still listen", () => {
+  const ports = (inheritedPorts: unknown) => checkNamedSnapshot({}, { ...requested, inheritedPorts }).inputs["ports"];
+  expect(ports([9000, 8000])).toEqual([8000, 9000]);
+  expect(ports(undefined)).toEqual([8000]);
+  expect(ports(unknownValue)).toBe(unknownValue);
+});
+
 it("leaves the digest unknown while an input is unknown, and omits it if only the cluster knows it", () => {
   const open = checkNamedSnapshot({}, { ...requested, source: { template: unknownValue } });
   expect(open).toMatchObject({ failures: [], inputs: { digest: unknownValue } });

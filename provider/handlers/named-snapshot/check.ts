@@ -68,10 +68,15 @@ function isOpen({ source, recipe, secrets, contents }: Values): boolean {
   return hasUnknown([source, recipe, secrets, contents]);
 }
 
-/** The ports that the recipe waits for. A process listens on them in every clone. */
-function portsOf({ recipe }: Values): number[] {
+/**
+ * The ports that the recipe waits for, then those of the snapshot it is built from. Processes listen on them in every clone.
+ * Unknown if the other snapshot's are.
+ */
+function portsOf({ recipe, inheritedPorts }: Values): number[] | typeof unknownValue {
+  if (hasUnknown([inheritedPorts])) return unknownValue;
   const steps = Array.isArray(recipe) ? (recipe as { waitFor?: { port?: unknown } }[]) : [];
-  const ports = steps.map((step) => step.waitFor?.port).filter((port) => typeof port === "number");
+  const inherited: unknown[] = Array.isArray(inheritedPorts) ? inheritedPorts : [];
+  const ports = [...steps.map((step) => step.waitFor?.port), ...inherited].filter((port) => typeof port === "number");
   return [...new Set(ports)];
 }
 

@@ -167,6 +167,9 @@ export const checkpointKind = defineKind({
   columns: [
     { name: "Status", type: "string", jsonPath: ".status.phase" },
     { name: "Age", type: "date", jsonPath: ".metadata.creationTimestamp" },
+    { name: "ID", type: "string", jsonPath: ".status.checkpointId" },
+    { name: "Source", type: "string", jsonPath: ".metadata.labels.agents\\.kruise\\.io/sandbox-name" },
+    { name: "Size", type: "integer", jsonPath: ".status.ramet.sizeBytes" },
     { name: "Engine", type: "string", jsonPath: ".status.ramet.engine", priority: 1 },
   ],
 });

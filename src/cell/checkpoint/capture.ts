@@ -5,6 +5,7 @@ import type { Clock } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
 import { type ManifestDraft, stagedBytes } from "../../store/manifest.ts";
 import { openForWrite } from "../../store/open.ts";
+import { scratchHint, spaceHint } from "../../store/store-error.ts";
 import type { CellSetting } from "../setting/cell-setting.ts";
 import type { GuestControl } from "../client/guest-control.ts";
 import type { Engine } from "../sandbox/engine.ts";
@@ -75,7 +76,7 @@ async function captureAndPublish(request: CheckpointRequest, subject: CaptureSub
       phases: { ...phases.phases, ...published.phases },
     };
   } catch (error) {
-    throw withSourceState(error, await resumeIfHeld(subject.sandbox, held));
+    throw withSourceState(withSpaceHint(error, request), await resumeIfHeld(subject.sandbox, held));
   } finally {
     await session.abandon();
   }
@@ -171,6 +172,16 @@ async function resumeIfHeld({ engine, ended }: Sandbox, held: boolean): Promise<
   );
   // One turn of the event loop, so that an end that has already happened is noticed.
   return Promise.race([ended.then(() => false), immediate(resumed)]);
+}
+
+/** gVisor writes into the store's directory, or into the cell's on the way to a bucket. */
+function withSpaceHint(thrown: unknown, { grant }: CheckpointRequest): RametError {
+  const error = RametError.from(thrown);
+  if (error.code !== "StoreFull") return error;
+  const hint = grant.driver === "directory" ? spaceHint : scratchHint;
+  return error.hint?.includes(hint) === true
+    ? new RametError("StoreFull", error.message, { hint, cause: error })
+    : error;
 }
 
 function withSourceState(error: unknown, isRunning: boolean): RametError {

@@ -6,9 +6,9 @@ import type { Readable } from "node:stream";
 import type { EngineBuild } from "../../api/cell/engine.ts";
 import { RametError } from "../../base/errors.ts";
 import { type ProgramResult, runProgram } from "../../base/run-program.ts";
-import { spaceHint, scratchHint } from "../../store/store-error.ts";
 import { inLeaves, type SandboxCgroup } from "../cgroup/sandbox-cgroup.ts";
 import type { CellPaths } from "../setting/cell-setting.ts";
+import { engineFailure } from "./engine-failure.ts";
 import { HeldCommand } from "./held-command.ts";
 
 export interface EngineOptions {
@@ -211,7 +211,7 @@ export class Engine {
     const { log, ...result } = await held.release(commandTimeoutMilliseconds);
     if (log !== "") await appendFile(this.#log, log);
     await rm(root, { force: true });
-    await this.#requireSuccess(command, result);
+    await this.#requireSuccess(command, result, imagePath);
   }
 
   #earlyArgs(command: EarlyCommand, imagePath: string): string[] {
@@ -240,7 +240,7 @@ export class Engine {
       what: `gVisor ${command}`,
       timeoutMilliseconds: commandTimeoutMilliseconds,
     });
-    await this.#requireSuccess(command, result);
+    await this.#requireSuccess(command, result, imagePathIn(args));
     return result;
   }
 
@@ -249,21 +249,22 @@ export class Engine {
     return [...engineFlags, `--overlay2=${overlay}`, "--root", root, "--log", log, ...args];
   }
 
-  async #requireSuccess(command: string, { code, stderr }: ProgramResult): Promise<void> {
+  async #requireSuccess(command: string, { code, stderr }: ProgramResult, imagePath?: string): Promise<void> {
     if (code === 0) return;
-    const why = stderr.trim() || (await this.#lastLogLine()) || `exit status ${code}`;
-    await appendFile(this.#log, `ramet: ${command} failed: ${why}\n`).catch(() => undefined);
-    const message = `gVisor ${command} failed: ${why.split("\n").at(-1) ?? why}`;
-    if (why.includes("no space left on device")) {
-      throw new RametError("StoreFull", message, { hint: `${spaceHint}; where the store is a bucket: ${scratchHint}` });
-    }
-    throw new RametError("EngineFailed", message);
+    const output = stderr.trim() || (await this.#lastLogLine()) || `exit status ${code}`;
+    await appendFile(this.#log, `ramet: ${command} failed: ${output}\n`).catch(() => undefined);
+    throw engineFailure({ command, output, imagePath });
   }
 
   async #lastLogLine(): Promise<string | undefined> {
     const text = await readFile(this.#log, "utf8").catch(() => "");
     return text.trim().split("\n").at(-1);
   }
+}
+
+function imagePathIn(args: readonly string[]): string | undefined {
+  const at = args.findIndex((arg) => arg === "--image-path" || arg === "--file");
+  return at < 0 ? undefined : args[at + 1];
 }
 
 async function link(path: string, target: string): Promise<void> {

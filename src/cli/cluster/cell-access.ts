@@ -1,3 +1,4 @@
+import type { Duplex } from "node:stream";
 import { guestClientPort } from "../../api/cell/cell-api.ts";
 import { RametError } from "../../base/errors.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
@@ -40,6 +41,23 @@ export async function withCellGuest<T>(
         ...(options.user === undefined ? {} : { user: options.user }),
       }),
     );
+  } finally {
+    cells.close();
+  }
+}
+
+/** Runs `use` with a function that opens a raw stream to a port of the sandbox, through the cell. @throws as `withCellGuest` */
+export async function withCellPorts<T>(
+  cluster: Cluster,
+  sandbox: Sandbox,
+  signal: AbortSignal,
+  use: (dial: (port: number) => Promise<Duplex>) => Promise<T>,
+): Promise<T> {
+  const { uid } = sandbox.metadata;
+  const ip = checkReady(sandbox);
+  const cells = new CellClient((await readCredentials(cluster, signal)).key);
+  try {
+    return await use((port) => cells.dial({ ip, sandboxUid: uid, cellKey: sandbox.status?.ramet?.cellKey }, port));
   } finally {
     cells.close();
   }

@@ -38,6 +38,11 @@ export async function gatewayGuest(options: GatewayGuestOptions): Promise<GuestC
   return new GuestClient({ ...transport, ...(user !== undefined && { user }) });
 }
 
+/** The calls of one port of a sandbox through a gateway. */
+export function gatewayPort(options: GatewayOptions, port: number): Transport {
+  return transportTo(port, options);
+}
+
 /**
  * Opens the log of a sandbox's entrypoint through a gateway.
  * @param query the options of `kubectl logs`
@@ -47,7 +52,7 @@ export function gatewayLog(options: GatewayOptions, query: URLSearchParams): Pro
   return untilAnswered(transportTo(reportsPort, options), `/logs?${query.toString()}`, options);
 }
 
-type Transport = Required<Pick<ConstructorParameters<typeof GuestClient>[0], "dial" | "callHeaders">>;
+export type Transport = Required<Pick<ConstructorParameters<typeof GuestClient>[0], "dial" | "callHeaders">>;
 
 function transportTo(port: number, options: GatewayOptions): Transport {
   const { gateway, sandboxId } = options;

@@ -1,14 +1,15 @@
 import type { IncomingMessage } from "node:http";
+import type { Duplex } from "node:stream";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { RametError } from "../../base/errors.ts";
 import { group } from "../../api/schema/kind.ts";
 import type { GuestClient } from "../../cell/client/guest-client.ts";
 import { isConditionTrue } from "../../kube/conditions.ts";
 import type { Io } from "../io.ts";
-import { checkReady, withCellGuest } from "./cell-access.ts";
+import { checkReady, withCellGuest, withCellPorts } from "./cell-access.ts";
 import type { Cluster } from "./cluster.ts";
 import { type AccessFlags, gatewayCredentials } from "./gateway-credentials.ts";
-import { gatewayGuest, gatewayLog, type GatewayOptions } from "./gateway-guest.ts";
+import { gatewayGuest, gatewayLog, gatewayPort, type GatewayOptions, type Transport } from "./gateway-guest.ts";
 
 export interface GuestAccess {
   /** The name of the sandbox, in the cluster's namespace. */
@@ -60,6 +61,33 @@ export async function sandboxLog(
   const sandbox = await findSandbox(cluster, name, false, signal);
   if (sandbox !== undefined && !isConditionTrue(sandbox.status?.conditions, "Ready")) return undefined;
   return gatewayLog(await gatewayOptions(io, cluster, { name, sandbox, flags, signal }), query);
+}
+
+/** Opens connections to ports of a sandbox. */
+export interface PortAccess {
+  /** A raw stream to the port; undefined: only HTTP passes, by `http`. */
+  dial?: (port: number) => Promise<Duplex>;
+  http?: (port: number) => Transport;
+}
+
+/**
+ * Runs `use` with access to the ports of a sandbox, through the gateway, or to their raw streams with `--direct`.
+ *
+ * @throws RametError as `withGuest`
+ */
+export async function withPorts<T>(
+  io: Io,
+  cluster: Cluster,
+  { sandbox: name, flags, signal = io.signal }: GuestAccess,
+  use: (access: PortAccess) => Promise<T>,
+): Promise<T> {
+  const sandbox = await findSandbox(cluster, name, flags.direct === true, signal);
+  if (sandbox !== undefined) checkReady(sandbox);
+  if (flags.direct === true && sandbox !== undefined) {
+    return withCellPorts(cluster, sandbox, signal, (dial) => use({ dial }));
+  }
+  const options = await gatewayOptions(io, cluster, { name, sandbox, flags, signal });
+  return use({ http: (port) => gatewayPort(options, port) });
 }
 
 interface Entered extends Required<Pick<GuestAccess, "flags" | "signal">> {

@@ -17,7 +17,7 @@ export function localCommands(local: Command, act: Act): void {
 }
 
 function upCommands(local: Command, act: Act): void {
-  withName(local.command("up"))
+  withExamples(withName(local.command("up")), "ramet local up", "ramet local up --name test --default-memory 1Gi")
     .description("Start a cluster on this machine. It runs in the background until `ramet local down`.")
     .option("--tune", "enable huge pages for shared memory, for the whole machine (root only)")
     .option(
@@ -33,7 +33,7 @@ function upCommands(local: Command, act: Act): void {
         return (io) => localUp(io, options);
       }),
     );
-  withName(local.command("down"))
+  withExamples(withName(local.command("down")), "ramet local down", "ramet local down --name test --purge")
     .description("Stop the cluster and its sandboxes. The next `up` uses its data again.")
     .option("--purge", "also remove its data: objects, checkpoints and logs")
     .action(
@@ -54,6 +54,17 @@ function upCommands(local: Command, act: Act): void {
 }
 
 function lookCommands(local: Command, act: Act): void {
+  const list = local
+    .command("ls")
+    .alias("list")
+    .description("List your clusters on this machine.")
+    .addOption(new Option("-o, --output <format>", "what to print").choices(["table", "json"]).default("table"));
+  withExamples(list, "ramet local ls").action(
+    act(async (options: { output: "table" | "json" }) => {
+      const { listClusters } = await import("./list.ts");
+      return (io) => listClusters(io, options);
+    }),
+  );
   withName(local.command("status"))
     .description("Show the cluster's processes and tools. Exits with 1 if the cluster is not up.")
     .addOption(new Option("-o, --output <format>", "what to print").choices(["table", "json"]).default("table"))

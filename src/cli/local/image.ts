@@ -1,4 +1,5 @@
-import { resolve } from "node:path";
+import { lstat } from "node:fs/promises";
+import { join, resolve } from "node:path";
 import { openImageStore, type ImageStore } from "../../local/images/image-store.ts";
 import { imagesDirectory } from "../../local/images/python-image.ts";
 import { exitCodes } from "../exit-codes.ts";
@@ -19,8 +20,24 @@ export async function addImage(io: Io, { name, path }: AddImageOptions): Promise
   const store = images(io);
   const image = await store.add(name, resolve(path), { signal: io.signal });
   await store.sweep();
+  if (!(await hasShell(image.rootPath))) {
+    printLine(io.stderr, `warning: ${name} has no /bin/sh; check that ${path} is the root directory of an image`);
+  }
   printLine(io.stdout, image.digest);
   return exitCodes.ok;
+}
+
+/** A link is enough: its target is relative to the image's root. */
+async function hasShell(rootPath: string): Promise<boolean> {
+  const found = await Promise.all(
+    ["bin/sh", "usr/bin/sh"].map((path) =>
+      lstat(join(rootPath, path)).then(
+        () => true,
+        () => false,
+      ),
+    ),
+  );
+  return found.includes(true);
 }
 
 /** `ramet local image rm`. Existing sandboxes keep running. */

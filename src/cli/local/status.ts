@@ -6,6 +6,7 @@ import { readPort } from "../../local/supervisor/parts.ts";
 import { cacheDirectory, cachedToolVersion } from "../../local/tools/tool.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { printLine, type Io } from "../io.ts";
+import { localClusters } from "./list.ts";
 import { table } from "../output/table.ts";
 
 export interface StatusOptions {
@@ -34,6 +35,13 @@ export async function localStatus(io: Io, { name = defaultClusterName, output }:
     if (gateway !== false) printLine(io.stdout, `gateway      ${gateway.gateway}`);
     printLine(io.stdout, `data         ${directory.path}`);
     printLine(io.stdout, `huge pages   ${describeHugePages(hugePages)}`);
+  }
+  const others = (await localClusters(io.environment)).filter((one) => one.name !== name && one.phase !== "down");
+  if (others.length > 0 && output === "table") {
+    printLine(
+      io.stdout,
+      `also         ${others.map((one) => `${one.name} (${one.phase})`).join(", ")}: see ramet local ls`,
+    );
   }
   return phase === "up" ? exitCodes.ok : exitCodes.failed;
 }

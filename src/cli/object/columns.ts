@@ -33,7 +33,7 @@ export const checkpointColumns: readonly Column[] = [
   { heading: "STATUS", cell: (object) => checkpointStatus(object) },
   { heading: "ID", cell: (object) => checkpointCell(object, ({ status }) => status?.checkpointId ?? "") },
   {
-    heading: "SANDBOX",
+    heading: "SOURCE",
     cell: (object) => checkpointCell(object, ({ spec }) => spec.sandboxName ?? spec.podName ?? ""),
   },
   { heading: "CONTENTS", cell: (object) => checkpointCell(object, contents) },

@@ -1,4 +1,6 @@
-import { type ClusterOptions, withCluster } from "../cluster/cluster.ts";
+import { RametError } from "../../base/errors.ts";
+import { coreResources } from "../../kube/resource-ref.ts";
+import { type Cluster, type ClusterOptions, withCluster } from "../cluster/cluster.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { type Io, printLine, writeAll } from "../io.ts";
 import { type OutputFormat, renderList, renderObject } from "../output/render.ts";
@@ -42,6 +44,7 @@ export async function listObjects(io: Io, options: ListOptions): Promise<number>
       signal: io.signal,
     });
     if (items.length === 0 && options.output === "table") {
+      if (!everywhere) await requireNamespace(io, cluster);
       printLine(io.stderr, `No ${noun} ${everywhere ? "in any namespace" : `in namespace ${cluster.namespace}`}.`);
       return exitCodes.ok;
     }
@@ -49,4 +52,19 @@ export async function listObjects(io: Io, options: ListOptions): Promise<number>
     await writeAll(io.stdout, renderList(items, { output, columns, now: io.clock.now(), withNamespace: everywhere }));
     return exitCodes.ok;
   });
+}
+
+/** An empty list of a namespace that does not exist is most likely a typing error. */
+async function requireNamespace(io: Io, { client, namespace }: Cluster): Promise<void> {
+  const namespaces = client.resource(coreResources.namespaces);
+  try {
+    await namespaces.get({ name: namespace }, { signal: io.signal });
+  } catch (error) {
+    // Users without the right to read namespaces get the empty list.
+    if (RametError.from(error).code !== "NotFound") return;
+    throw new RametError("NotFound", `The namespace ${namespace} does not exist`, {
+      hint: "Correct --namespace, or the namespace of the kubeconfig's context",
+      cause: error,
+    });
+  }
 }

@@ -5,11 +5,15 @@ import { type Cluster, type ClusterOptions, withCluster } from "../cluster/clust
 import { exitCodes } from "../exit-codes.ts";
 import { type Io, printLine } from "../io.ts";
 import { requestStays, startProgress } from "../wait/follow.ts";
+import { hasFailed } from "./failed.ts";
+import { canFail } from "./failing-kinds.ts";
 import { findObject, type UserKindName, userKinds } from "./user-kind.ts";
 
 export interface RemoveOptions extends ClusterOptions {
   kind: UserKindName;
   names: readonly string[];
+  /** Removes the objects of the namespace that have failed, instead of those with the names. */
+  failed?: boolean;
   /** Whether an object that does not exist counts as removed. */
   ignoreNotFound?: boolean;
   /** Waits until the objects and their dependents are deleted. */
@@ -21,11 +25,29 @@ export interface RemoveOptions extends ClusterOptions {
 /** `ramet sandbox rm`, and `rm` of every other kind. Prints each deleted object. */
 export async function removeObjects(io: Io, options: RemoveOptions): Promise<number> {
   return withCluster(io, options, async (cluster) => {
-    const found = await Promise.all(options.names.map((name) => findUnlessIgnored(io, cluster, options, name)));
-    const objects = found.filter((object) => object !== undefined);
+    const objects = await chosen(io, cluster, options);
     await Promise.all(objects.map((object) => removeOne(io, cluster, options, object)));
     return exitCodes.ok;
   });
+}
+
+/** @throws RametError `InvalidArgument` without names, or with names and `--failed` */
+async function chosen(io: Io, cluster: Cluster, options: RemoveOptions): Promise<KubeObject[]> {
+  const { names, kind, failed = false } = options;
+  const { noun } = userKinds[kind];
+  if (failed === names.length > 0) {
+    throw new RametError("InvalidArgument", failed ? "Cannot use both names and --failed" : `No ${noun} is named`, {
+      hint: `Name what to delete: ramet ${noun} rm NAME${canFail(kind) ? ", or use --failed" : ""}`,
+    });
+  }
+  if (failed) {
+    const { items } = await cluster.raw(userKinds[kind].kind).list({ namespace: cluster.namespace, signal: io.signal });
+    const found = items.filter((item) => hasFailed(kind, item));
+    if (found.length === 0) printLine(io.stderr, `No ${noun} has failed in namespace ${cluster.namespace}.`);
+    return found;
+  }
+  const found = await Promise.all(names.map((name) => findUnlessIgnored(io, cluster, options, name)));
+  return found.filter((object) => object !== undefined);
 }
 
 async function findUnlessIgnored(

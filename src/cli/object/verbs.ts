@@ -2,6 +2,7 @@ import type { Command } from "commander";
 import { withClusterFlags, withExamples, withOutputFlag, withWaitFlags } from "../options.ts";
 import type { Act } from "../report-error.ts";
 import type { GetOptions, ListOptions } from "./get.ts";
+import { canFail, type FailingKind } from "./failing-kinds.ts";
 import type { RemoveOptions } from "./remove.ts";
 import type { UserKindName } from "./user-kind.ts";
 
@@ -44,10 +45,12 @@ export function removeCommand(parent: Command, kind: UserKindName, act: Act): vo
     .command("rm")
     .alias("delete")
     .description(`Delete one or more ${kind}s.${whatStays[kind] ?? ""}`)
-    .argument("<name...>", kind === "checkpoint" ? "names or ids" : "names")
+    .argument("[name...]", kind === "checkpoint" ? "names or ids" : "names")
     .option("--ignore-not-found", "ignore objects that do not exist");
+  if (canFail(kind)) command.option("--failed", failedHelp[kind]);
   withWaitFlags(command, "until it is deleted");
-  withExamples(command, `ramet ${kind} rm a b`, `ramet ${kind} rm a --ignore-not-found`);
+  const second = canFail(kind) ? `ramet ${kind} rm --failed` : `ramet ${kind} rm a --ignore-not-found`;
+  withExamples(command, `ramet ${kind} rm a b`, second);
   withClusterFlags(command).action(
     act(async (names: string[], options: Omit<RemoveOptions, "kind" | "names">) => {
       const { removeObjects } = await import("./remove.ts");
@@ -55,6 +58,12 @@ export function removeCommand(parent: Command, kind: UserKindName, act: Act): vo
     }),
   );
 }
+
+const failedHelp: Readonly<Record<FailingKind, string>> = {
+  sandbox: "delete all sandboxes of the namespace that have failed or ended",
+  checkpoint: "delete all checkpoints of the namespace that have failed",
+  claim: "delete all claims of the namespace that ended without all their sandboxes",
+};
 
 const whatStays: Partial<Record<UserKindName, string>> = {
   checkpoint: " Their clones are kept.",

@@ -83,8 +83,8 @@ describe("output", () => {
       },
     };
     expect(renderObject(checkpoint, { output: "table", columns: checkpointColumns, now })).toBe(
-      "NAME   STATUS      ID    SANDBOX   CONTENTS            SIZE   AGE   MESSAGE\n" +
-        "a      Succeeded   a-1   a         memory,filesystem   4MiB   5m\n",
+      "NAME   STATUS      ID    SOURCE   CONTENTS            SIZE   AGE   MESSAGE\n" +
+        "a      Succeeded   a-1   a        memory,filesystem   4MiB   5m\n",
     );
   });
 

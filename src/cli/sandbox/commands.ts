@@ -1,7 +1,8 @@
-import type { Command } from "commander";
+import { type Command, InvalidArgumentError } from "commander";
 import { listCommand, getCommand, removeCommand } from "../object/verbs.ts";
 import {
   collectVariable,
+  portNumber,
   wholeNumber,
   withAccessFlags,
   withClusterFlags,
@@ -16,6 +17,7 @@ import type { CreateSandboxOptions } from "./create.ts";
 import type { ExecOptions } from "./run-command.ts";
 import type { LogsOptions } from "./logs.ts";
 import type { PauseOptions } from "./pause.ts";
+import type { Forward, PortForwardOptions } from "./port-forward.ts";
 
 /** `ramet sandbox …`. */
 export function sandboxCommands(sandbox: Command, act: Act): void {
@@ -24,6 +26,8 @@ export function sandboxCommands(sandbox: Command, act: Act): void {
   getCommand(sandbox, "sandbox", act);
   removeCommand(sandbox, "sandbox", act);
   execCommand(sandbox, act);
+  shellCommand(sandbox, act);
+  portForwardCommand(sandbox, act);
   logsCommand(sandbox, act);
   copyCommand(sandbox, act);
   pauseCommands(sandbox, act);
@@ -92,6 +96,56 @@ Examples:
     );
 }
 
+function shellCommand(sandbox: Command, act: Act): void {
+  const command = sandbox
+    .command("shell")
+    .description("Open a shell in a sandbox: bash if its image has it, else sh.")
+    .argument("<name>", "the sandbox")
+    .option("-e, --env <name=value>", "an environment variable; repeatable", collectVariable)
+    .option("--cwd <directory>", "its working directory")
+    .option("-u, --user <name>", "the user name or id (default: the sandbox's user)");
+  withAccessFlags(command);
+  withExamples(command, "ramet sandbox shell a", "ramet sandbox shell a --user root");
+  withClusterFlags(command).action(
+    act(async (name: string, options: Omit<ExecOptions, "name" | "command">) => {
+      const { execInSandbox } = await import("./run-command.ts");
+      const script = "if command -v bash >/dev/null 2>&1; then exec bash; else exec sh; fi";
+      return (io) =>
+        execInSandbox(io, {
+          ...options,
+          name,
+          command: ["sh", "-c", script],
+          stdin: true,
+          tty: io.terminal !== undefined,
+        });
+    }),
+  );
+}
+
+function portForwardCommand(sandbox: Command, act: Act): void {
+  const command = sandbox
+    .command("port-forward")
+    .description("Forward ports of this machine to ports of a sandbox: HTTP and WebSocket, with --direct any TCP.")
+    .argument("<name>", "the sandbox")
+    .argument("<port...>", "PORT or LOCAL:PORT; LOCAL 0 is any free port", collectForward)
+    .option("--address <ip>", "the local address to listen on", "127.0.0.1");
+  withAccessFlags(command);
+  withExamples(command, "ramet sandbox port-forward a 8000", "ramet sandbox port-forward a 0:8000 5432 --direct");
+  withClusterFlags(command).action(
+    act(async (name: string, ports: Forward[], options: Omit<PortForwardOptions, "name" | "ports">) => {
+      const { forwardPorts } = await import("./port-forward.ts");
+      return (io) => forwardPorts(io, { ...options, name, ports });
+    }),
+  );
+}
+
+function collectForward(text: string, before: Forward[] = []): Forward[] {
+  const [first = "", second] = text.split(":");
+  const remote = portNumber(second ?? first);
+  if (remote === 0) throw new InvalidArgumentError("the port in the sandbox must not be 0");
+  return [...before, { local: portNumber(first), remote }];
+}
+
 function logsCommand(sandbox: Command, act: Act): void {
   const command = sandbox
     .command("logs")
@@ -114,9 +168,9 @@ function logsCommand(sandbox: Command, act: Act): void {
 function copyCommand(sandbox: Command, act: Act): void {
   const command = sandbox
     .command("cp")
-    .description("Copy a file into or out of a sandbox.")
-    .argument("<from>", "a local file, NAME:/path in a sandbox, or - for stdin")
-    .argument("<to>", "a local file, NAME:/path in a sandbox, or - for stdout")
+    .description("Copy a file or a directory into or out of a sandbox.")
+    .argument("<from>", "a local file or directory, NAME:/path in a sandbox, or - for stdin")
+    .argument("<to>", "a local file or directory, NAME:/path in a sandbox, or - for stdout")
     .option("-u, --user <name>", "the user name or id (default: the sandbox's user)");
   withAccessFlags(command);
   withClusterFlags(command)
@@ -132,7 +186,8 @@ function copyCommand(sandbox: Command, act: Act): void {
 Examples:
   $ ramet sandbox cp data.csv a:/data/in.csv
   $ ramet sandbox cp a:/data/result.json .
-  $ ramet sandbox exec a -- tar c /data | tar x      a whole directory
+  $ ramet sandbox cp src a:/work/                    into /work/src
+  $ ramet sandbox cp a:/data ./data
 `,
     );
 }

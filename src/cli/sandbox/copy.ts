@@ -11,6 +11,7 @@ import type { AccessFlags } from "../cluster/gateway-credentials.ts";
 import { withGuest } from "../cluster/guest-access.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { writeAll, type Io } from "../io.ts";
+import { downloadDirectory, uploadDirectory } from "./copy-directory.ts";
 
 export interface CopyOptions extends ClusterOptions, AccessFlags {
   /** A local file, `NAME:/path`, or `-`. */
@@ -19,7 +20,7 @@ export interface CopyOptions extends ClusterOptions, AccessFlags {
   user?: string;
 }
 
-/** `ramet sandbox cp`: copies one file into or out of a sandbox. */
+/** `ramet sandbox cp`: copies a file or a directory into or out of a sandbox. */
 export async function copyFile(io: Io, options: CopyOptions): Promise<number> {
   const from = inSandbox(options.from);
   const to = inSandbox(options.to);
@@ -55,6 +56,10 @@ async function upload(io: Io, guest: GuestClient, from: string, to: string): Pro
   const found = await stat(from).catch((error: unknown) => {
     throw new RametError("NotFound", `Cannot read ${from}: ${String(error)}`, { cause: error });
   });
+  if (found.isDirectory()) {
+    await uploadDirectory(io, guest, from, to);
+    return;
+  }
   if (!found.isFile()) throw noFile(from);
   const path = to.endsWith("/") ? posix.join(to, basename(from)) : to;
   await guest.writeFile(path, createReadStream(from), io.signal);
@@ -62,7 +67,11 @@ async function upload(io: Io, guest: GuestClient, from: string, to: string): Pro
 
 async function download(io: Io, guest: GuestClient, from: string, to: string): Promise<void> {
   const { type } = await guest.stat(from);
-  if (type === "directory") throw noFile(from);
+  if (type === "directory") {
+    if (to === "-") throw noFile(from);
+    await downloadDirectory(io, guest, from, to);
+    return;
+  }
   const content = await guest.readFile(from, io.signal);
   if (to === "-") {
     for await (const chunk of content as AsyncIterable<Buffer>) await writeAll(io.stdout, chunk);
@@ -88,7 +97,7 @@ async function writeWhole(content: Readable, path: string): Promise<void> {
 }
 
 function noFile(path: string): RametError {
-  return new RametError("InvalidArgument", `Cannot copy ${path}: it is not a file`, {
-    hint: "Copy a directory with tar: ramet sandbox exec NAME -- tar c DIRECTORY | tar x",
+  return new RametError("InvalidArgument", `Cannot copy ${path}: it is not a regular file`, {
+    hint: "Copy a directory as an archive with: ramet sandbox exec NAME -- tar c DIRECTORY",
   });
 }

@@ -11,7 +11,7 @@ import { type Io, writeAll } from "../io.ts";
 import { volumesAnnotation, type VolumesFlag } from "../options.ts";
 import { sandboxColumns } from "../object/columns.ts";
 import { type OutputFormat, renderObject } from "../output/render.ts";
-import { reportFailure } from "../report-error.ts";
+import { reportError, reportFailure } from "../report-error.ts";
 import { describeState, failureOf, followRequest, type Settled } from "../wait/follow.ts";
 
 export interface RollbackOptions extends ClusterOptions, VolumesFlag {
@@ -43,6 +43,8 @@ export async function rollBackSandbox(io: Io, options: RollbackOptions): Promise
     const settled = options.wait
       ? await untilRolledBack(io, cluster, { sandbox, timeoutMilliseconds: options.timeout })
       : { object: sandbox };
+    // A checkpoint that does not exist is a wrong argument, which is noticed only by the controllers.
+    if ("failure" in settled && settled.failure.code === "NotFound") return reportError(io, settled.failure, output);
     if ("failure" in settled) return reportFailure(io, settled.failure, output);
     const sentence = `sandbox ${name} ${options.wait ? "rolled back" : "is being rolled back"} to ${to}\n`;
     const rendering = { output, columns: sandboxColumns, now: io.clock.now() };

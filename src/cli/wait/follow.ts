@@ -128,13 +128,13 @@ export function requestStays(
   const known = RametError.from(error);
   if (known.code === "Timeout") {
     return new RametError("Timeout", `Waiting for ${what} timed out: it is ${state}`, {
-      hint: `The request stays in the cluster; follow it with: ${look}`,
+      hint: `The request stays, and Ramet keeps trying; follow it with: ${look}`,
       cause: error,
     });
   }
   if (known.code === "Canceled") {
     return new RametError("Canceled", `Waiting for ${what} was interrupted: it is ${state}`, {
-      hint: `The request stays in the cluster; follow it with: ${look}`,
+      hint: `The request stays, and Ramet keeps trying; follow it with: ${look}`,
       cause: error,
     });
   }

@@ -96,8 +96,11 @@ function planBuilder(underWay: BuildUnderWay, builder: Sandbox): SnapshotPlan {
 function endOf({ metadata, status }: Sandbox, where: string): string | undefined {
   if (metadata.deletionTimestamp !== undefined) return `was deleted${where}`;
   const { phase = "Pending", message = "" } = status ?? {};
+  if (phase === "Succeeded") return `ended by itself${where}: ${message}; ${keepsRunning}`;
   return ended.has(phase) ? `is ${phase}${where}: ${message}` : undefined;
 }
+
+const keepsRunning = "give its template a command that keeps running, such as sleep infinity";
 
 /** The state that the builder starts from. If the source is a sandbox, it is captured first. */
 function originOf(underWay: BuildUnderWay): Exclude<BuildOrigin, { kind: "sandbox" }> | { plan: SnapshotPlan } {

@@ -13,7 +13,7 @@ import type { ClusterDirectory } from "../cluster-directory.ts";
  */
 const account = { name: "ramet-local-user", namespace: systemNamespace };
 
-/** Publishes the gateway's address in the cluster, and lets its users enter sandboxes. */
+/** Publishes the gateway's address in the cluster, and lets its users enter sandboxes and reach their ports. */
 export async function publishGateway({ kubeconfig }: ClusterDirectory, port: number): Promise<void> {
   const client = new KubeClient(await connectionFromKubeconfig({ path: kubeconfig }));
   try {
@@ -26,7 +26,7 @@ export async function publishGateway({ kubeconfig }: ClusterDirectory, port: num
 function manifests(port: number): Manifest[] {
   const { name, namespace } = account;
   const apiVersion = "rbac.authorization.k8s.io/v1";
-  const rules = [{ apiGroups: [group], resources: ["sandboxes/exec"], verbs: ["create"] }];
+  const rules = [{ apiGroups: [group], resources: ["sandboxes/exec", "sandboxes/proxy"], verbs: ["create"] }];
   return [
     ...gatewayAddressManifests({ url: `http://127.0.0.1:${port}`, serviceAccount: `${namespace}/${name}` }),
     { apiVersion: "v1", kind: "ServiceAccount", metadata: account },

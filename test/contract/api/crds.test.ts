@@ -56,10 +56,10 @@ it.each([
   ],
   ["SandboxTemplate", ["Name", "Age"]],
   ["SandboxClaim", ["Name", "Phase", "Template", "Desired", "Claimed", "Age"]],
-  ["Checkpoint", ["Name", "Status", "Age", "Engine"]],
+  ["Checkpoint", ["Name", "Status", "Age", "ID", "Source", "Size", "Engine"]],
   ["NamedSnapshot", ["Name", "Version", "Ready", "Building", "Step", "Digest", "Age", "Message"]],
 ])(
-  "shows these columns in kubectl get %s, as OpenKruise Agents does for its kinds, and then the engine",
+  "shows these columns in kubectl get %s, as OpenKruise Agents does for its kinds, and then what else tells checkpoints apart",
   async (kind, columns) => {
     const headers = { accept: "application/json;as=Table;v=v1;g=meta.k8s.io" };
     const { body } = await api.call("GET", collection(kind), undefined, headers);

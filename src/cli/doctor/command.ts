@@ -1,0 +1,24 @@
+import { type Command, Option } from "commander";
+import { timeoutMilliseconds, withClusterFlags, withExamples } from "../options.ts";
+import type { Act } from "../report-error.ts";
+import type { DoctorOptions } from "./check.ts";
+
+/** `ramet doctor`. */
+export function doctorCommand(program: Command, act: Act): void {
+  const command = program
+    .command("doctor")
+    .description("Check a cluster before or after an installation of Ramet. Exits with 1 if there is an error.")
+    .addOption(new Option("-o, --output <format>", "the output format").choices(["table", "json"]).default("table"))
+    .addOption(
+      new Option("--timeout <duration>", "how long each read may take, such as 10s; what takes longer is unknown")
+        .default(1_500, "1.5s")
+        .argParser(timeoutMilliseconds),
+    );
+  withExamples(command, "ramet doctor", "ramet doctor -n team-a -o json");
+  withClusterFlags(command).action(
+    act(async (options: DoctorOptions) => {
+      const { checkWithDoctor } = await import("./check.ts");
+      return (io) => checkWithDoctor(io, options);
+    }),
+  );
+}

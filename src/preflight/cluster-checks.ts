@@ -1,0 +1,240 @@
+import type { ClusterFacts, RenewedLease, Seen } from "./cluster-facts.ts";
+import { type Finding, finding, listed, ok, unread } from "./finding.ts";
+import { isAtLeast } from "./versions.ts";
+
+/** Checks the API server and what is installed in it. */
+export function checkCluster(facts: ClusterFacts): Finding[] {
+  return [
+    kubernetes(facts),
+    others(facts),
+    podSecurity(facts),
+    ...installation(facts),
+    ...clocks(facts),
+    store(facts),
+    rights(facts),
+  ];
+}
+
+function kubernetes({ version }: ClusterFacts): Finding {
+  const check = "kubernetes";
+  if ("unknown" in version)
+    return unread(check, `The version of Kubernetes is`, { why: version.unknown, allowed: "a user of the cluster" });
+  if (!isAtLeast(version.value, "1.33")) {
+    return finding(
+      check,
+      "error",
+      `Kubernetes ${version.value} has no image volumes, which cells need`,
+      "Upgrade the cluster to Kubernetes 1.35 or later",
+    );
+  }
+  if (!isAtLeast(version.value, "1.35")) {
+    return finding(
+      check,
+      "warning",
+      `Kubernetes ${version.value} has image volumes only with the feature gate ImageVolume, which the API does not show`,
+      "Set the feature gate ImageVolume on the API server and the kubelets, or upgrade to 1.35",
+    );
+  }
+  return ok(check, `Kubernetes ${version.value} has image volumes`);
+}
+
+function others({ others: found }: ClusterFacts): Finding {
+  const check = "other-controllers";
+  if ("unknown" in found)
+    return unread(check, `Whether another controller owns the same kinds is`, {
+      why: found.unknown,
+      allowed: "a user who may list leases and Deployments, and read CRDs",
+    });
+  if (found.value.length === 0) return ok(check, "No other controller owns the same kinds");
+  const signs = listed(found.value.map(({ name, sign }) => (name === undefined ? sign : `${sign} (${name})`)));
+  return finding(
+    check,
+    "error",
+    `Another controller owns the same kinds: ${signs}`,
+    "Remove the other controller and its CRDs first",
+  );
+}
+
+function podSecurity({ podSecurity: level, namespace }: ClusterFacts): Finding {
+  const check = "pod-security";
+  if ("unknown" in level)
+    return unread(check, `The Pod Security level of the namespace ${namespace} is`, {
+      why: level.unknown,
+      allowed: "a user who may read the namespace",
+    });
+  const { value } = level;
+  if (value === undefined || value === "privileged")
+    return ok(check, `The namespace ${namespace} accepts cells: it enforces ${value ?? "no level"}`);
+  return finding(
+    check,
+    "error",
+    `The namespace ${namespace} enforces the Pod Security level ${value}, which refuses cells`,
+    `Let an administrator run: kubectl label namespace ${namespace} pod-security.kubernetes.io/enforce=privileged --overwrite`,
+  );
+}
+
+/** Before an installation these are not problems. */
+function installation({ crds, controllers, nodes, now }: ClusterFacts): Finding[] {
+  if ("unknown" in crds)
+    return [
+      unread("installation", `Whether Ramet is installed is`, {
+        why: crds.unknown,
+        allowed: "a user who may read CRDs",
+      }),
+    ];
+  const { found, missing } = crds.value;
+  if (found.length === 0) return [ok("installation", "Ramet is not installed; nothing stands in its place")];
+  const kinds =
+    missing.length === 0
+      ? ok("crds", "All CRDs of this version exist")
+      : finding(
+          "crds",
+          "error",
+          `CRDs are missing: ${listed(missing)}`,
+          "Install the manifests of this version: ramet manifests",
+        );
+  const isLocal =
+    "value" in nodes &&
+    nodes.value.length > 0 &&
+    nodes.value.every((node) => node.metadata.labels?.["node.kubernetes.io/instance-type"] === "ramet-local");
+  return [kinds, controllersFinding(controllers, now, isLocal)];
+}
+
+function controllersFinding(controllers: Seen<RenewedLease | undefined>, now: Date, isLocal: boolean): Finding {
+  const check = "controllers";
+  const action = "Find out why they do not run: kubectl get pods -A -l app.kubernetes.io/component=controller";
+  if ("unknown" in controllers)
+    return unread(check, `Whether the controllers run is`, {
+      why: controllers.unknown,
+      allowed: "a user who may read leases in ramet-system",
+    });
+  const lease = controllers.value;
+  if (lease === undefined) {
+    return isLocal
+      ? ok(check, "The controller of a local cluster holds no Lease; ramet local status shows it")
+      : finding(check, "error", "No controller has ever held the Lease ramet-controllers", action);
+  }
+  if (lease.holder === "")
+    return finding(check, "error", "No controller runs: the last one released its Lease", action);
+  const seconds = (now.getTime() - Date.parse(lease.renewTime)) / 1000;
+  if (seconds <= lease.durationSeconds + toleratedSkewSeconds) return ok(check, `${lease.holder} leads`);
+  return finding(
+    check,
+    "error",
+    `The leading controller ${lease.holder} has not renewed its Lease for ${Math.round(seconds)} s`,
+    action,
+  );
+}
+
+/** Cells accept tokens from clocks that differ by up to 30 s. */
+const toleratedSkewSeconds = 30;
+const warningSkewSeconds = 5;
+
+function clocks({ serverTime, nodeLeases, controllers, now }: ClusterFacts): Finding[] {
+  return [machineClock(serverTime, now), nodeClocks(nodeLeases, controllers)];
+}
+
+function machineClock(serverTime: ClusterFacts["serverTime"], now: Date): Finding {
+  const check = "clock";
+  if ("unknown" in serverTime)
+    return unread(check, `The API server's clock is`, { why: serverTime.unknown, allowed: "a user of the cluster" });
+  const { at, roundTripMilliseconds } = serverTime.value;
+  // The header has whole seconds.
+  const seconds = Math.max(0, Math.abs(at.getTime() - now.getTime()) / 1000 - 1 - roundTripMilliseconds / 1000);
+  if (seconds <= warningSkewSeconds) return ok(check, "This machine's clock agrees with the API server's");
+  return finding(
+    check,
+    "warning",
+    `This machine's clock differs from the API server's by ${Math.round(seconds)} s`,
+    "Synchronize this machine's clock with NTP",
+  );
+}
+
+/** A component writes its own time into its Lease, and the API server adds the time of the write. */
+function nodeClocks(nodeLeases: ClusterFacts["nodeLeases"], controllers: ClusterFacts["controllers"]): Finding {
+  const check = "clock-skew";
+  if ("unknown" in nodeLeases)
+    return unread(check, `The clocks of the nodes are`, {
+      why: nodeLeases.unknown,
+      allowed: "a user who may list leases in kube-node-lease",
+    });
+  const leases = [
+    ...nodeLeases.value,
+    ...("value" in controllers && controllers.value?.holder ? [controllers.value] : []),
+  ];
+  const skews = leases.flatMap((lease) => {
+    const seconds =
+      lease.writtenAt === undefined
+        ? NaN
+        : Math.abs(Date.parse(lease.renewTime) - Date.parse(lease.writtenAt)) / 1000 - 1;
+    return Number.isNaN(seconds) ? [] : [{ name: lease.name, seconds }];
+  });
+  if (skews.length === 0)
+    return finding(check, "unknown", "No Lease shows the clock of a node", "Synchronize the nodes' clocks with NTP");
+  const off = skews.filter(({ seconds }) => seconds > warningSkewSeconds).sort((a, b) => b.seconds - a.seconds);
+  if (off.length === 0)
+    return ok(check, `The clocks of ${listed(skews.map(({ name }) => name))} agree with the API server's`);
+  const level = off.some(({ seconds }) => seconds > toleratedSkewSeconds) ? "error" : "warning";
+  const names = listed(off.map(({ name, seconds }) => `${name} by ${Math.round(seconds)} s`));
+  return finding(
+    check,
+    level,
+    `Clocks differ from the API server's: ${names}; cells refuse calls from clocks that differ by more than 30 s`,
+    "Synchronize these clocks with NTP",
+  );
+}
+
+const storeCodes = /\[(StoreUnavailable|StoreReadOnly|StoreFull|StoreOfAnotherCluster|KeyUnavailable)\]$/;
+
+/** Only the controllers and cells reach the store. The latest checkpoint shows whether they do. */
+function store({ checkpoints }: ClusterFacts): Finding {
+  const check = "store";
+  if ("unknown" in checkpoints)
+    return unread(check, `Whether the store is reachable is`, {
+      why: checkpoints.unknown,
+      allowed: "a user who may list Checkpoints",
+    });
+  const telling = checkpoints.value.find(
+    ({ status }) => status?.phase === "Succeeded" || storeCodes.test(status?.message ?? ""),
+  );
+  if (telling === undefined) {
+    return finding(
+      check,
+      "unknown",
+      "No checkpoint has used the store yet, and only controllers and cells reach it",
+      "Capture a sandbox: ramet checkpoint create NAME",
+    );
+  }
+  const { metadata, status } = telling;
+  const { completionTime: at = "", message = "" } = status ?? {};
+  const name = `${metadata.namespace}/${metadata.name}`;
+  if (status?.phase === "Succeeded") return ok(check, `The store accepted the checkpoint ${name} at ${at}`);
+  const [, code = ""] = storeCodes.exec(message) ?? [];
+  return finding(
+    check,
+    "error",
+    `The store refused the checkpoint ${name} at ${at}: ${message.replace(storeCodes, "").trim()}`,
+    `Do what the error code says: ramet explain ${code}`,
+  );
+}
+
+function rights({ missingRights, namespace }: ClusterFacts): Finding {
+  const check = "rbac";
+  if ("unknown" in missingRights)
+    return unread(check, `Your rights are`, { why: missingRights.unknown, allowed: "a user of the cluster" });
+  const missing = missingRights.value;
+  const [first] = missing;
+  if (first === undefined) return ok(check, "You have the rights to install and use Ramet");
+  const names = listed(
+    missing.map(
+      ({ verb, resource, subresource }) => `${verb} ${resource}${subresource === undefined ? "" : `/${subresource}`}`,
+    ),
+  );
+  const purposes = [...new Set(missing.map(({ purpose }) => purpose))].join(" and ");
+  return finding(
+    check,
+    "warning",
+    `You lack rights to ${purposes}: ${names}`,
+    `Ask an administrator for them if you need them in ${namespace}`,
+  );
+}

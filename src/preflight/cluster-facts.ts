@@ -1,0 +1,88 @@
+import * as z from "zod";
+import { localNodeLabels } from "../api/names/system-names.ts";
+import type { Checkpoint } from "../api/kinds/checkpoint.ts";
+import { ObjectMeta } from "../kube/object.ts";
+import type { OtherController } from "../kube/other-controllers/find.ts";
+
+/** The fields of a Node that are checked (Kubernetes API v1.36). */
+export const ClusterNode = z.looseObject({
+  metadata: ObjectMeta,
+  spec: z.looseObject({ unschedulable: z.boolean().optional() }).default({}),
+  status: z
+    .looseObject({
+      conditions: z
+        .array(z.looseObject({ type: z.string(), status: z.string(), message: z.string().nullish() }))
+        .default([]),
+      nodeInfo: z
+        .looseObject({
+          architecture: z.string().default(""),
+          kernelVersion: z.string().default(""),
+          containerRuntimeVersion: z.string().default(""),
+          kubeletVersion: z.string().default(""),
+        })
+        .default({ architecture: "", kernelVersion: "", containerRuntimeVersion: "", kubeletVersion: "" }),
+      runtimeHandlers: z
+        .array(
+          z.looseObject({
+            name: z.string().default(""),
+            features: z.looseObject({ userNamespaces: z.boolean().optional() }).nullish(),
+          }),
+        )
+        .default([]),
+    })
+    .prefault({}),
+});
+export type ClusterNode = z.infer<typeof ClusterNode>;
+
+/** A Lease with the time of its last write, which is the API server's. */
+export interface RenewedLease {
+  /** The node or the component whose clock wrote `renewTime`. */
+  name: string;
+  holder: string;
+  renewTime: string;
+  durationSeconds: number;
+  /** When the API server accepted the last renewal. */
+  writtenAt: string | undefined;
+}
+
+/** A right that is needed. */
+export interface Right {
+  verb: string;
+  group: string;
+  resource: string;
+  subresource?: string;
+  namespaced: boolean;
+  /** What it is needed for. */
+  purpose: string;
+}
+
+/** What was read, or why it could not be. */
+export type Seen<T> = { value: T } | { unknown: string };
+
+/** Everything that the checks look at. Reading it changes nothing. */
+export interface ClusterFacts {
+  now: Date;
+  /** The namespace in which the user works. */
+  namespace: string;
+  version: Seen<string>;
+  /** The API server's clock, and how long the request for it took. */
+  serverTime: Seen<{ at: Date; roundTripMilliseconds: number }>;
+  nodes: Seen<ClusterNode[]>;
+  nodeLeases: Seen<RenewedLease[]>;
+  /** The Lease of Ramet's controllers; undefined: there is none. */
+  controllers: Seen<RenewedLease | undefined>;
+  /** The names of Ramet's CRDs that exist. */
+  crds: Seen<{ found: string[]; missing: string[] }>;
+  others: Seen<OtherController[]>;
+  /** The Pod Security level that the namespace enforces; undefined: none. */
+  podSecurity: Seen<string | undefined>;
+  /** The finished checkpoints of the cluster, the latest first. */
+  checkpoints: Seen<Checkpoint[]>;
+  /** The rights that the caller lacks. */
+  missingRights: Seen<Right[]>;
+}
+
+/** Whether the node belongs to a cluster on one machine, which starts Pods without a kubelet. */
+export function isLocalNode({ metadata }: ClusterNode): boolean {
+  return Object.entries(localNodeLabels).every(([key, value]) => metadata.labels?.[key] === value);
+}

@@ -1,0 +1,45 @@
+export const findingLevels = ["ok", "unknown", "warning", "error"] as const;
+
+/** What one check of a cluster found. */
+export interface Finding {
+  /** The name of the check, such as `image-volumes`. */
+  check: string;
+  /** `unknown`: the API does not show it, or it cannot be read. `error`: Ramet does not work without it. */
+  level: (typeof findingLevels)[number];
+  /** One sentence without a full stop. */
+  message: string;
+  /** What to do: an imperative without a full stop. Absent if nothing needs to be done. */
+  action?: string;
+}
+
+export function ok(check: string, message: string): Finding {
+  return { check, level: "ok", message };
+}
+
+export function finding(
+  check: string,
+  level: Exclude<Finding["level"], "ok">,
+  message: string,
+  action: string,
+): Finding {
+  return { check, level, message, action };
+}
+
+/** For what could not be read. @param allowed who can read it */
+export function unread(check: string, what: string, { why, allowed }: { why: string; allowed: string }): Finding {
+  const action = why.startsWith(notAllowed)
+    ? `Run the checks as ${allowed}`
+    : "Run the checks again with a longer --timeout";
+  return { check, level: "unknown", message: `${what} unknown: ${why}`, action };
+}
+
+/** The start of the reason why something could not be read, if it is a missing right. */
+export const notAllowed = "you are not allowed";
+
+/** A list for a sentence: at most five, then how many more. */
+export function listed(names: readonly string[]): string {
+  const more = names.length - mostListed;
+  return names.slice(0, mostListed).join(", ") + (more > 0 ? ` and ${more} more` : "");
+}
+
+const mostListed = 5;

@@ -1,0 +1,180 @@
+import * as z from "zod";
+import { renderCrds } from "../api/kinds/crd.ts";
+import { Checkpoint, checkpointKind } from "../api/kinds/checkpoint.ts";
+import { controllersLease, systemNamespace } from "../api/names/system-names.ts";
+import { version as apiVersion } from "../api/schema/kind.ts";
+import { RametError } from "../base/errors.ts";
+import { within } from "../base/within.ts";
+import type { KubeClient } from "../kube/kube-client.ts";
+import { LeaseObject } from "../kube/lease.ts";
+import { findOtherControllers } from "../kube/other-controllers/find.ts";
+import { coreResources, type ResourceRef } from "../kube/resource-ref.ts";
+import { type ClusterFacts, ClusterNode, type RenewedLease, type Right, type Seen } from "./cluster-facts.ts";
+import { notAllowed } from "./finding.ts";
+import { reviewedRights } from "./rights.ts";
+
+export interface PreflightOptions {
+  /** Where the user works. */
+  namespace: string;
+  /** The limit of each read. @default 1500, so that an answer takes at most 2 s */
+  readMilliseconds?: number;
+  signal?: AbortSignal | undefined;
+}
+
+/** Reads all facts concurrently, each within its time. @throws RametError if the API server cannot be reached at all */
+export async function readFacts(
+  client: KubeClient,
+  { namespace, readMilliseconds = defaultReadMilliseconds, signal }: PreflightOptions,
+): Promise<ClusterFacts> {
+  const see = <T>(what: string, read: (signal: AbortSignal) => Promise<T>): Promise<Seen<T>> =>
+    seen(client, { what, readMilliseconds, signal }, read);
+  const nodes = client.resource(coreResources.nodes, (value) => ClusterNode.parse(value));
+  const leases = client.resource(coreResources.leases, (value) => LeaseObject.parse(value));
+  const checkpoints = client.resource(checkpointRef, (value) => Checkpoint.parse(value));
+  const [version, serverTime, nodeList, nodeLeases, controllers, crds, others, podSecurity, captured, missingRights] =
+    await Promise.all([
+      see("the version", (inTime) => client.version(inTime)),
+      see("the time", (inTime) => client.serverTime(inTime)),
+      see("nodes", async (inTime) => (await nodes.list({ signal: inTime, pageSize: mostNodes })).items),
+      see("leases in kube-node-lease", async (inTime) =>
+        (await leases.list({ namespace: "kube-node-lease", signal: inTime })).items.flatMap(renewedLease),
+      ),
+      see(`leases in ${systemNamespace}`, async (inTime) => {
+        const lease = await leases.find({ namespace: systemNamespace, name: controllersLease }, { signal: inTime });
+        return lease && (renewedLease(lease)[0] ?? releasedLease(lease));
+      }),
+      see("CRDs", (inTime) => readCrds(client, inTime)),
+      see("other controllers", async (inTime) => {
+        const { others: found, unread } = await findOtherControllers(client, inTime);
+        if (found.length === 0 && unread[0] !== undefined) throw unread[0];
+        return found;
+      }),
+      see("the namespace", (inTime) => readPodSecurity(client, namespace, inTime)),
+      see("Checkpoints", async (inTime) => latestFirst((await checkpoints.list({ signal: inTime })).items)),
+      see("your rights", (inTime) => readMissingRights(client, namespace, inTime)),
+    ]);
+  // Without any response the cluster is unreachable, which is one error and not ten findings.
+  if ("unknown" in version && "unknown" in serverTime) await client.version(signal);
+  const now = client.clock.now();
+  return {
+    now,
+    namespace,
+    version,
+    serverTime,
+    nodes: nodeList,
+    nodeLeases,
+    controllers,
+    crds,
+    others,
+    podSecurity,
+    checkpoints: captured,
+    missingRights,
+  };
+}
+
+const mostNodes = 500;
+
+/** Together with the start of the command, this leaves an answer within 2 s. */
+const defaultReadMilliseconds = 1_500;
+
+async function seen<T>(
+  client: KubeClient,
+  { what, readMilliseconds, signal }: { what: string; readMilliseconds: number; signal: AbortSignal | undefined },
+  read: (signal: AbortSignal) => Promise<T>,
+): Promise<Seen<T>> {
+  try {
+    return {
+      value: await within(
+        { clock: client.clock, milliseconds: readMilliseconds, what: `Reading ${what}`, signal },
+        read,
+      ),
+    };
+  } catch (thrown) {
+    if (signal?.aborted === true) throw thrown;
+    const { code, message } = RametError.from(thrown);
+    return { unknown: code === "Forbidden" ? `${notAllowed} to read ${what}` : message };
+  }
+}
+
+const checkpointRef: ResourceRef = {
+  group: checkpointKind.group,
+  version: apiVersion,
+  plural: checkpointKind.plural,
+  kind: checkpointKind.kind,
+  namespaced: true,
+};
+
+const ManagedFields = z.array(z.looseObject({ time: z.string().nullish() })).catch([]);
+
+function renewedLease({ metadata, spec }: LeaseObject): RenewedLease[] {
+  const { holderIdentity, renewTime, leaseDurationSeconds } = spec;
+  if (renewTime == null) return [];
+  const times = ManagedFields.parse((metadata as { managedFields?: unknown }).managedFields).flatMap(
+    ({ time }) => time ?? [],
+  );
+  return [
+    {
+      name: metadata.name,
+      holder: holderIdentity ?? "",
+      renewTime,
+      durationSeconds: leaseDurationSeconds ?? 40,
+      writtenAt: times.sort().at(-1),
+    },
+  ];
+}
+
+function releasedLease({ metadata }: LeaseObject): RenewedLease {
+  return {
+    name: metadata.name,
+    holder: "",
+    renewTime: metadata.creationTimestamp ?? "",
+    durationSeconds: 15,
+    writtenAt: undefined,
+  };
+}
+
+async function readCrds(client: KubeClient, signal: AbortSignal): Promise<{ found: string[]; missing: string[] }> {
+  const crds = client.resource(coreResources.crds);
+  const names = renderCrds().map(({ metadata }) => metadata.name);
+  const all = await Promise.all(names.map((name) => crds.find({ name }, { signal })));
+  const found = all.flatMap((crd) => crd?.metadata.name ?? []);
+  return { found, missing: names.filter((name) => !found.includes(name)) };
+}
+
+async function readPodSecurity(client: KubeClient, name: string, signal: AbortSignal): Promise<string | undefined> {
+  const namespace = await client.resource(coreResources.namespaces).find({ name }, { signal });
+  return namespace?.metadata.labels?.["pod-security.kubernetes.io/enforce"];
+}
+
+function latestFirst(checkpoints: Checkpoint[]): Checkpoint[] {
+  const end = ({ status }: Checkpoint): string => status?.completionTime ?? "";
+  return checkpoints.filter((one) => end(one) !== "").sort((a, b) => end(b).localeCompare(end(a)));
+}
+
+const Review = z.looseObject({ status: z.looseObject({ allowed: z.boolean() }) });
+
+/** Every authenticated user may ask about their own rights. */
+async function readMissingRights(client: KubeClient, namespace: string, signal: AbortSignal): Promise<Right[]> {
+  const answers = await Promise.all(
+    reviewedRights().map(async (right) => {
+      const { verb, group, resource, subresource, namespaced } = right;
+      const resourceAttributes = {
+        verb,
+        group,
+        resource,
+        ...(subresource !== undefined && { subresource }),
+        ...(namespaced && { namespace }),
+      };
+      const response = await client.request({
+        verb: "create",
+        resource: coreResources.selfSubjectAccessReviews,
+        at: {},
+        body: { apiVersion: "authorization.k8s.io/v1", kind: "SelfSubjectAccessReview", spec: { resourceAttributes } },
+        repeatable: true,
+        signal,
+      });
+      return Review.parse(response).status.allowed ? [] : [right];
+    }),
+  );
+  return answers.flat();
+}

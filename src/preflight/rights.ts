@@ -1,0 +1,41 @@
+import { renderCrds } from "../api/kinds/crd.ts";
+import type { Right } from "./cluster-facts.ts";
+
+const admission = "admissionregistration.k8s.io";
+const rbac = "rbac.authorization.k8s.io";
+
+/** What an installation writes. */
+const installing: readonly Right[] = [
+  ["apiextensions.k8s.io", "customresourcedefinitions", false],
+  [rbac, "clusterroles", false],
+  [rbac, "clusterrolebindings", false],
+  [admission, "validatingadmissionpolicies", false],
+  ["apps", "deployments", true],
+].map(([group, resource, namespaced]) => ({
+  verb: "create",
+  group: group as string,
+  resource: resource as string,
+  namespaced: namespaced as boolean,
+  purpose: "install Ramet",
+}));
+
+/** What users do with Ramet's kinds, and what explanations read. */
+function using(): Right[] {
+  const kinds = renderCrds().map(({ spec }): Right => {
+    const { group, names } = spec;
+    return { verb: "create", group, resource: names.plural, namespaced: true, purpose: "use Ramet" };
+  });
+  const reads = (["pods", "events"] as const).map((resource): Right => ({
+    verb: "list",
+    group: resource === "events" ? "events.k8s.io" : "",
+    resource,
+    namespaced: true,
+    purpose: "explain states",
+  }));
+  return [...kinds, ...reads];
+}
+
+/** The rights that are reviewed. */
+export function reviewedRights(): readonly Right[] {
+  return [...installing, ...using()];
+}
