@@ -36,7 +36,13 @@ export async function downloadDirectory(io: Io, guest: GuestClient, from: string
   const target = exists ? join(to, posix.basename(from)) : to;
   await mkdir(target, { recursive: true });
   const received = new PassThrough();
-  const unpack = extract({ cwd: target, strict: false, preserveOwner: false, noChmod: true, filter: isPlain });
+  const unpack = extract({
+    cwd: target,
+    strict: false,
+    preserveOwner: false,
+    filter: isPlain,
+    onReadEntry: withoutSetUid,
+  });
   const unpacked = pipeline(received, unpack as unknown as NodeJS.WritableStream).then(
     () => undefined,
     (error: unknown) => RametError.from(error, `Cannot write ${target}`),
@@ -55,6 +61,10 @@ export async function downloadDirectory(io: Io, guest: GuestClient, from: string
 function isPlain(_path: string, entry: object): boolean {
   const type = "type" in entry ? entry.type : undefined;
   return typeof type !== "string" || !/Device|FIFO/.test(type);
+}
+
+function withoutSetUid(entry: { mode?: number | undefined }): void {
+  if (entry.mode !== undefined) entry.mode &= 0o777;
 }
 
 interface TarRun {

@@ -1,0 +1,194 @@
+import { once } from "node:events";
+import { mkdir, mkdtemp, readFile, readlink, rm, symlink, writeFile } from "node:fs/promises";
+import { request } from "node:http";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { CliHome } from "./cli-home.ts";
+
+let home: string;
+let cli: CliHome;
+const ramet = (...args: string[]) => cli.ramet(args);
+
+beforeAll(async () => {
+  home = await mkdtemp(join(tmpdir(), "ramet-first-day-"));
+  cli = new CliHome(home);
+  const up = await ramet("local", "up");
+  expect(up.exitCode, up.stderr).toBe(0);
+  const made = await ramet("sandbox", "create", "--template", "python", "--name", "a");
+  expect(made, made.stderr).toMatchObject({ exitCode: 0 });
+});
+
+afterAll(async () => {
+  const down = await ramet("local", "down", "--purge");
+  expect(down.exitCode, down.stderr).toBe(0);
+  await rm(home, { recursive: true, force: true });
+});
+
+interface Explained {
+  state: string;
+  reason?: string;
+  cause: string;
+  action: string;
+  unknown: string[];
+}
+
+async function explain(object: string): Promise<Explained> {
+  const { stdout, stderr, exitCode } = await ramet("explain", object, "-o", "json");
+  expect(exitCode, stderr).toBe(0);
+  return JSON.parse(stdout) as Explained;
+}
+
+describe("ramet explain", () => {
+  it("finds nothing to do about a sandbox that works", async () => {
+    expect(await explain("sandbox/a")).toMatchObject({ state: "healthy", unknown: [] });
+  });
+
+  it("names an image that cannot be pulled, and a template that does not exist", async () => {
+    await ramet("sandbox", "create", "--image", "nosuch:9", "--name", "im", "--no-wait");
+    await ramet("sandbox", "create", "--template", "nope", "--name", "nt", "--no-wait");
+    await expect
+      .poll(() => explain("sandbox/im"), { timeout: 60_000 })
+      .toMatchObject({
+        state: "stuck",
+        reason: "ImagePullBackOff",
+        cause: expect.stringContaining("nosuch:9") as string,
+      });
+    await expect
+      .poll(() => explain("sandbox/nt"), { timeout: 60_000 })
+      .toMatchObject({ state: "stuck", reason: "NotFound", cause: expect.stringContaining("nope") as string });
+  });
+
+  it("exits with 3 for an object that does not exist, and explains error codes without a cluster", async () => {
+    expect((await ramet("explain", "sandbox/none")).exitCode).toBe(3);
+    expect((await ramet("explain", "StoreFull")).stdout).toContain("no space left");
+  });
+});
+
+describe("ramet doctor", () => {
+  it("finds no error in a local cluster, and says what the API does not show", async () => {
+    const { stdout, stderr, exitCode } = await ramet("doctor", "--timeout", "20s", "-o", "json");
+    expect(exitCode, stdout + stderr).toBe(0);
+    const { findings } = JSON.parse(stdout) as { findings: { check: string; level: string }[] };
+    const levels = Object.fromEntries(findings.map(({ check, level }) => [check, level]));
+    expect(levels).toMatchObject({
+      kubernetes: "ok",
+      nodes: "ok",
+      crds: "ok",
+      rbac: "ok",
+      "other-controllers": "ok",
+      clock: "ok",
+    });
+  });
+
+  it("exits with 1 for a namespace that refuses cells", async () => {
+    const { KubeClient } = await import("../../src/kube/kube-client.ts");
+    const { connectionFromKubeconfig } = await import("../../src/kube/kubeconfig.ts");
+    const { coreResources } = await import("../../src/kube/resource-ref.ts");
+    const status = JSON.parse((await ramet("local", "status", "-o", "json")).stdout) as { kubeconfig: string };
+    const client = new KubeClient(await connectionFromKubeconfig({ path: status.kubeconfig }));
+    const metadata = { name: "strict", labels: { "pod-security.kubernetes.io/enforce": "baseline" } };
+    await client.resource(coreResources.namespaces).create({ apiVersion: "v1", kind: "Namespace", metadata });
+    await client.close();
+    const { stdout, exitCode } = await ramet("doctor", "-n", "strict", "--timeout", "20s");
+    expect(exitCode).toBe(1);
+    expect(stdout).toContain("kubectl label namespace strict pod-security.kubernetes.io/enforce=privileged");
+    await ramet("sandbox", "create", "--image", "python", "--name", "b", "-n", "strict", "--no-wait");
+    const why = async () => (await ramet("explain", "sandbox/b", "-n", "strict")).stdout;
+    await expect.poll(why, { timeout: 60_000 }).toContain('the namespace strict enforces "baseline:latest"');
+  });
+});
+
+describe("files, ports and failed objects", () => {
+  it("copies a directory with its links into a sandbox and back", async () => {
+    const source = join(home, "source");
+    await mkdir(join(source, "deep"), { recursive: true });
+    await writeFile(join(source, "deep", "with space"), "content");
+    await symlink("deep/with space", join(source, "link"));
+    expect(await ramet("sandbox", "cp", source, "a:/copied")).toMatchObject({ exitCode: 0, stderr: "" });
+    expect(await ramet("sandbox", "cp", source, "a:/copied/")).toMatchObject({ exitCode: 0, stderr: "" });
+    expect(await cli.exec("a", "cat", "/copied/link", "/copied/source/link")).toBe("contentcontent");
+    const target = join(home, "target");
+    expect(await ramet("sandbox", "cp", "a:/copied", target)).toMatchObject({ exitCode: 0, stderr: "" });
+    expect(await readFile(join(target, "source", "deep", "with space"), "utf8")).toBe("content");
+    expect(await readlink(join(target, "link"))).toBe("deep/with space");
+  });
+
+  it("writes nothing outside of the target, whatever the sandbox sends", async () => {
+    const outside = join(home, "outside");
+    await mkdir(outside);
+    await cli.exec(
+      "a",
+      "sh",
+      "-c",
+      `mkdir -p /evil && ln -s ${outside} /evil/escape && mkfifo /evil/fifo && echo x > /evil/fine`,
+    );
+    // A tar that sends a file through the link that it sent before.
+    const fake = `#!/usr/bin/python3
+import io, sys, tarfile
+out = tarfile.open(fileobj=sys.stdout.buffer, mode="w|")
+def add(name, kind, link="", data=b""):
+    info = tarfile.TarInfo(name); info.type = kind; info.linkname = link; info.size = len(data)
+    out.addfile(info, io.BytesIO(data))
+add("escape", tarfile.SYMTYPE, "${outside}")
+add("escape/through-link", tarfile.REGTYPE, data=b"x")
+add("../by-name", tarfile.REGTYPE, data=b"x")
+add("device", tarfile.CHRTYPE)
+add("fine", tarfile.REGTYPE, data=b"x")
+out.close()
+`;
+    await writeFile(join(home, "fake-tar"), fake);
+    await ramet("sandbox", "cp", join(home, "fake-tar"), "a:/usr/local/bin/tar");
+    await cli.exec("a", "chmod", "755", "/usr/local/bin/tar");
+    const target = join(home, "received");
+    await ramet("sandbox", "cp", "a:/evil", target);
+    await cli.exec("a", "rm", "/usr/local/bin/tar");
+    expect(await readFile(join(target, "fine"), "utf8")).toBe("x");
+    const { readdir } = await import("node:fs/promises");
+    expect(await readdir(outside)).toEqual([]);
+    expect(await readdir(home)).not.toContain("by-name");
+    expect(await readdir(target)).not.toContain("device");
+  });
+
+  it("forwards HTTP and upgrades to a port through the gateway, until Ctrl-C", async () => {
+    const server = `
+import http.server
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        if self.headers.get("Upgrade"):
+            self.send_response(101); self.send_header("Upgrade", "echo"); self.send_header("Connection", "Upgrade"); self.end_headers()
+            self.wfile.write(b"up:" + self.rfile.read(4)); self.close_connection = True
+        else:
+            self.send_response(200); self.send_header("Content-Length", "2"); self.end_headers(); self.wfile.write(b"ok")
+http.server.HTTPServer(("0.0.0.0", 8000), Handler).serve_forever()`;
+    await writeFile(join(home, "server.py"), server);
+    await ramet("sandbox", "cp", join(home, "server.py"), "a:/server.py");
+    await cli.exec("a", "sh", "-c", "nohup python3 /server.py >/dev/null 2>&1 & sleep 1");
+    const { io, ended } = cli.inProcess(["sandbox", "port-forward", "a", "0:8000"]);
+    await expect.poll(() => io.written("stdout"), { timeout: 30_000 }).toMatch(/^127\.0\.0\.1:\d+ -> a:8000\n$/);
+    const address = io.written("stdout").split(" ")[0] ?? "";
+    expect(await (await fetch(`http://${address}/`)).text()).toBe("ok");
+    const [, port] = address.split(":");
+    const upgraded = request({ port, headers: { connection: "Upgrade", upgrade: "echo" } });
+    upgraded.end();
+    const [, socket] = (await once(upgraded, "upgrade")) as [unknown, NodeJS.ReadWriteStream];
+    socket.write("ping");
+    const [data] = (await once(socket, "data")) as [Buffer];
+    expect(data.toString()).toBe("up:ping");
+    io.interrupt();
+    expect(await ended).toMatchObject({ exitCode: 130, stderr: "" });
+  });
+
+  it("removes what has failed, and nothing else", async () => {
+    await ramet("sandbox", "create", "--from", "no-such-checkpoint", "--name", "f", "--timeout", "60s");
+    expect(await ramet("sandbox", "rm", "--failed")).toMatchObject({ exitCode: 0, stdout: "sandbox f removed\n" });
+    expect((await ramet("sandbox", "ls", "-o", "name")).stdout.split("\n")).toContain("a");
+    expect((await ramet("sandbox", "rm")).exitCode).toBe(2);
+    expect((await ramet("sandbox", "rm", "a", "--failed")).exitCode).toBe(2);
+  });
+
+  it("lists local clusters, and rejects a namespace that does not exist", async () => {
+    expect((await ramet("local", "ls")).stdout).toMatch(/^NAME +PHASE +KUBECONFIG\ndefault +up +/);
+    expect(await ramet("sandbox", "ls", "-n", "nowhere")).toMatchObject({ exitCode: 3 });
+  });
+});
