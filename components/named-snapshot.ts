@@ -33,6 +33,11 @@ export interface NamedSnapshotArgs extends PlacementArgs {
    * @default none
    */
   volumesOnRestore?: Input<"Empty" | "Shared">;
+  /**
+   * What happens when an upgrade of Ramet brings another engine: `Auto` builds the current version again in the background,
+   * `Manual` keeps its engine until a build is requested. @default "Auto"
+   */
+  engineUpgrade?: Input<"Auto" | "Manual">;
   /** How long to wait for a build, such as `"30 minutes"`. A longer build continues in the cluster. @default "1 hour" */
   timeout?: Input<string>;
 }

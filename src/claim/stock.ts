@@ -48,10 +48,15 @@ export class Stock {
     });
   }
 
-  /** Hands out the best candidate of a set. No other caller in this process gets the same version. */
-  take(setKey: string): Sandbox | undefined {
+  /**
+   * Hands out the best candidate of a set. No other caller in this process gets the same version.
+   * @param engine the engine that the sandbox should have
+   */
+  take(setKey: string, engine?: string): Sandbox | undefined {
     const { revisionOf, random } = this.#options;
-    const [best] = orderCandidates(this.#free(setKey), revisionOf(setKey), random());
+    const free = this.#free(setKey);
+    const fitting = engine === undefined ? [] : free.filter(({ status }) => status?.ramet?.engine === engine);
+    const [best] = orderCandidates(fitting.length > 0 ? fitting : free, revisionOf(setKey), random());
     if (best !== undefined) this.#given.set(best.metadata.uid, best.metadata.resourceVersion);
     return best;
   }

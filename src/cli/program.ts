@@ -21,6 +21,7 @@ import { serverCommands } from "./server/commands.ts";
 import { setCommands } from "./set/commands.ts";
 import { snapshotCommands } from "./snapshot/commands.ts";
 import { storeCommands } from "./store/commands.ts";
+import { upgradeCommand } from "./upgrade/command.ts";
 
 /** Runs `ramet` with these arguments. Never throws: reports failures on stderr. */
 export async function runProgram(io: Io, args: readonly string[]): Promise<number> {
@@ -72,6 +73,7 @@ export function buildProgram(io: Pick<Io, "stdout" | "stderr">, act: Act): Comma
   storeCommands(program.command("store").description("Inspect a checkpoint store."), act);
   keysCommands(program.command("keys").description("Rotate the keys that sign calls to cells."), act);
   manifestsCommand(program, act);
+  upgradeCommand(program, act);
   serverCommands(program, act);
   completionCommand(program, act);
   answerVersion(program, () => {

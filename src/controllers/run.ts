@@ -17,6 +17,7 @@ import { runWhileLeading } from "../kube/lease.ts";
 import type { KubeObject } from "../kube/object.ts";
 import { OwnWrites } from "../kube/own-writes.ts";
 import { checkpointController } from "./checkpoint/controller.ts";
+import { runEngineDropping } from "./collect/drop-engines.ts";
 import { runCollector } from "./collect/run-collector.ts";
 import { createCache } from "./common/cache.ts";
 import { type KeyRotationOptions, runKeyRotation } from "./keys/rotate-keys.ts";
@@ -48,6 +49,8 @@ export interface RunControllersOptions {
   cellEngine?: string;
   /** Cell images by earlier engines, in addition to those that the cluster remembers. */
   earlierCellImages?: ReadonlyMap<string, string>;
+  /** How many named snapshots are captured again at the same time after an upgrade. @default 2 */
+  concurrentUpgrades?: number;
   /** The path of the cells' seccomp profile in the kubelets' directory of profiles. @default none */
   cellSeccompProfile?: string;
   /** Whether cells get a user namespace; `auto`: if all schedulable nodes support it. @default "never" */
@@ -216,6 +219,10 @@ async function work(
     await Promise.all([
       runSweeper(sweeping, signal),
       runCollector(collecting(options, informers), signal),
+      // Controllers that serve some namespaces do not see what others need.
+      options.servedNamespaces === undefined
+        ? runEngineDropping({ engines, informers, clock: client.clock, log }, signal)
+        : undefined,
       runKeyRotation({ client, keys, runtime, informers, clock, log, ...options.keyRotation }, signal),
       ...controllers.map(run),
     ]);

@@ -112,7 +112,7 @@ it("uses two engines at the same time, and both after a downgrade", async () => 
   expect([await count(cluster, "one"), await count(cluster, "two")]).toEqual([3, 2]);
 });
 
-it("serves a claim and a longer recipe from memory of an earlier engine", async () => {
+it("serves a claim, and a longer recipe with engineUpgrade Manual, from memory of an earlier engine", async () => {
   await upgrade("cell:1");
   const from = { template: { name: "base" } };
   const snapshots = cluster.seen.snapshots.resource;
@@ -131,7 +131,7 @@ it("serves a claim and a longer recipe from memory of an earlier engine", async 
     apiVersion: "ramet.dev/v1alpha1",
     kind: "NamedSnapshot",
     metadata: { name: "s", namespace: "t" },
-    spec: { from, recipe: [{ run: "echo one > /one" }] },
+    spec: { from, recipe: [{ run: "echo one > /one" }], engineUpgrade: "Manual" },
   });
   expect((await settled(1))?.version).toBe(1);
   await upgrade("cell:2");

@@ -49,6 +49,7 @@ export const namedSnapshotDiff: DiffTable = {
   keepVersions: "mutable",
   deletionPolicy: "mutable",
   stepCache: "mutable",
+  engineUpgrade: "mutable",
   secrets: "mutable",
   volumesOnRestore: "mutable",
   digest: "mutable",
@@ -60,7 +61,15 @@ export const namedSnapshotDiff: DiffTable = {
 };
 
 /** The inputs that are copied to the object's spec. */
-export const specProperties = ["from", "recipe", "contents", "keepVersions", "deletionPolicy", "stepCache"] as const;
+export const specProperties = [
+  "from",
+  "recipe",
+  "contents",
+  "keepVersions",
+  "deletionPolicy",
+  "stepCache",
+  "engineUpgrade",
+] as const;
 
 /** The manifest to apply. */
 export function manifestOf(inputs: Values): NamedSnapshotManifest {

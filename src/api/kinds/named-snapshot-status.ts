@@ -7,6 +7,20 @@ export const stepStates = ["Pending", "Running", "Succeeded", "Failed"] as const
 /** Condition types and the reasons of each. */
 export const namedSnapshotConditions = {
   Ready: ["VersionReady", "NoVersion", "VersionNotFound"],
+  /** Whether the current version has the engine of new sandboxes. */
+  EngineCurrent: [
+    "EngineCurrent",
+    "Upgrading",
+    "UpgradeFailed",
+    "UpgradeWaiting",
+    "ManualUpgrade",
+    "SourceUpgrading",
+    "SourceBound",
+    "VersionOutdated",
+    "InputMissing",
+    "Suspended",
+    "Pinned",
+  ],
   Building: [
     "BuildQuotaReached",
     "FetchQuotaReached",
@@ -41,6 +55,15 @@ export const SnapshotVersion = z.object({
   createdAt: Time,
   sizeBytes: z.int().min(0).optional(),
   buildMilliseconds: milliseconds.optional().describe("From the start of the build to the end of the capture."),
+  engine: z.string().optional().describe("The engine that its memory needs. Absent without memory."),
+  replaces: z
+    .array(z.int().min(1))
+    .max(100)
+    .meta({ "x-kubernetes-list-type": "atomic" })
+    .optional()
+    .describe(
+      "The versions with the same inputs and an earlier engine that it replaces. Their numbers still refer to it.",
+    ),
   parent: z.string().optional().describe("The source: template/python, python@3, checkpoint/<id> or sandbox/a."),
   secrets: z
     .array(z.string())
@@ -71,6 +94,13 @@ export const SnapshotBuild = z.object({
   startedAt: Time,
   request: z.string().optional().describe("The value of the annotation ramet.dev/build-request that requested it."),
   attempt: z.int().min(1).describe("The number of the attempt. A lost builder is replaced, up to 3 attempts."),
+  upgrade: z
+    .object({
+      of: z.int().min(1).describe("The version with an earlier engine."),
+      cellImage: z.string().describe("The cell image whose engine the new version gets."),
+    })
+    .optional()
+    .describe("Set if the build only captures a version again with the current engine."),
   builderUid: z.string().optional().describe("The UID of the Sandbox in which the steps run."),
   interruptions: z
     .object({ step: z.int().min(1), count: z.int().min(1), at: Time })

@@ -57,6 +57,8 @@ const SnapshotContents = withRules(
 
 export const stepCaches = ["EveryStep", "LastStep", "None"] as const;
 
+export const engineUpgrades = ["Auto", "Manual"] as const;
+
 export const NamedSnapshotSpec = z.object({
   from: SnapshotSource,
   recipe: Recipe.default([]),
@@ -79,6 +81,12 @@ export const NamedSnapshotSpec = z.object({
     .enum(stepCaches)
     .default("EveryStep")
     .describe("The steps after which the state is captured, so that a later build can start from it."),
+  engineUpgrade: z
+    .enum(engineUpgrades)
+    .default("Auto")
+    .describe(
+      "What happens when an upgrade brings another engine. Auto: the current version is built again in the background, and replaced when that is ready. Manual: it keeps its engine until a build is requested.",
+    ),
   pinnedVersion: Version.optional().describe(
     "Keeps this kept version current and builds nothing until the field is removed.",
   ),

@@ -56,9 +56,8 @@ export function findVersion(snapshot: NamedSnapshot, reference: SnapshotReferenc
   const kept = status?.versions ?? [];
   const { version, digest } = reference;
   const isPinned = version !== undefined || digest !== undefined;
-  const found = kept.find((one) =>
-    isPinned ? one.version === version || one.digest === digest : one.version === status?.version,
-  );
+  const current = kept.find((one) => one.version === status?.version);
+  const found = isPinned ? pinned(kept, { version, digest, current }) : current;
   if (found !== undefined) return found;
   const name = printSnapshotReference(reference);
   if (!isPinned) {
@@ -71,4 +70,19 @@ export function findVersion(snapshot: NamedSnapshot, reference: SnapshotReferenc
   throw new RametError("NotFound", `The named snapshot ${reference.name} has no version ${name}, or it was deleted`, {
     hint: `Kept versions: ${numbers}`,
   });
+}
+
+interface Pin {
+  version: number | undefined;
+  digest: string | undefined;
+  current: SnapshotVersion | undefined;
+}
+
+/** Versions with the same digest differ in their engine. A version that an upgrade has replaced still has its number. */
+function pinned(kept: readonly SnapshotVersion[], { version, digest, current }: Pin): SnapshotVersion | undefined {
+  if (digest !== undefined) return current?.digest === digest ? current : kept.findLast((one) => one.digest === digest);
+  return (
+    kept.find((one) => one.version === version) ??
+    kept.findLast(({ replaces = [] }) => version !== undefined && replaces.includes(version))
+  );
 }

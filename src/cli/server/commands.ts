@@ -75,6 +75,11 @@ function controllerCommand(program: Command, act: Act): void {
       "images of earlier engines, besides those that the cluster remembers",
       collectEarlierImage,
     )
+    .option(
+      "--concurrent-upgrades <count>",
+      "how many named snapshots are captured again at the same time after an upgrade (default: 2; 0: none)",
+      wholeNumber,
+    )
     .option("--install-crds", "install or update the CRDs first")
     .option("--leader-elect", "elect a leader: of several replicas, one works")
     .option("--dns-upstream <ip...>", "the resolvers for sandboxes' DNS queries (default: the Pod's resolvers)")

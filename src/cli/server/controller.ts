@@ -36,6 +36,7 @@ export interface ControllerOptions extends Pick<ClusterOptions, "kubeconfig" | "
   cellImage: string;
   cellEngine?: string;
   earlierCellImage?: [engine: string, image: string][];
+  concurrentUpgrades?: number;
   cellSeccompProfile?: string;
   cellUserNamespaces?: CellUserNamespaces;
   installCrds?: boolean;
@@ -112,6 +113,7 @@ function cellOptions({
   cellImage,
   cellEngine,
   earlierCellImage,
+  concurrentUpgrades,
   cellSeccompProfile,
   cellUserNamespaces,
 }: ControllerOptions) {
@@ -119,6 +121,7 @@ function cellOptions({
     cellImage,
     ...(cellEngine !== undefined && { cellEngine }),
     ...(earlierCellImage && { earlierCellImages: new Map(earlierCellImage) }),
+    ...(concurrentUpgrades !== undefined && { concurrentUpgrades }),
     ...(cellSeccompProfile !== undefined && { cellSeccompProfile }),
     ...(cellUserNamespaces && { cellUserNamespaces }),
   };

@@ -9,11 +9,11 @@ import {
   type NeededEngine,
   parseEngineList,
 } from "../../api/cell/engine-list.ts";
-import type { CheckpointPart } from "../../api/kinds/checkpoint.ts";
+import type { Checkpoint, CheckpointPart } from "../../api/kinds/checkpoint.ts";
 import { systemNamespace } from "../../api/names/system-names.ts";
 import type { Pod } from "../../api/schema/pod.ts";
 import { createSystemNamespace } from "../../backends/kept-secret.ts";
-import { memoryPart } from "../../backends/checkpoint-record.ts";
+import { engineOfParts, memoryPart, partsOf } from "../../backends/checkpoint-record.ts";
 import { RametError } from "../../base/errors.ts";
 import type { Log } from "../../base/log.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
@@ -28,6 +28,8 @@ export interface EnginesOptions {
   cellEngine?: string | undefined;
   /** Cell images by engine that an administrator has named. They take precedence. */
   earlierCellImages?: ReadonlyMap<string, string> | undefined;
+  /** How many named snapshots are captured again at the same time after an upgrade. @default 2 */
+  concurrentUpgrades?: number | undefined;
 }
 
 /** What the cluster remembers, and how a change is remembered. */
@@ -42,12 +44,18 @@ interface Memory {
  */
 export class Engines {
   readonly cellImage: string;
+  readonly concurrentUpgrades: number;
   readonly #entries: Map<string, KnownEngine>;
   readonly #save: Memory["save"] | undefined;
+  readonly #named: ReadonlySet<string>;
+  readonly #listeners: (() => void)[] = [];
 
-  constructor({ cellImage, cellEngine, earlierCellImages = new Map() }: EnginesOptions, memory?: Memory) {
+  constructor(options: EnginesOptions, memory?: Memory) {
+    const { cellImage, cellEngine, earlierCellImages = new Map<string, string>(), concurrentUpgrades = 2 } = options;
     this.cellImage = cellImage;
+    this.concurrentUpgrades = concurrentUpgrades;
     this.#save = memory?.save;
+    this.#named = new Set(earlierCellImages.keys());
     this.#entries = new Map(memory?.entries);
     for (const [id, image] of earlierCellImages) this.#entries.set(id, { image, name: image });
     if (cellEngine !== undefined) this.#put(cellEngine, { image: cellImage, name: cellImage });
@@ -78,6 +86,37 @@ export class Engines {
 
   stateOf(needed: NeededEngine): EngineState {
     return engineState(this.#entries, this.cellImage, needed);
+  }
+
+  /** Whether a cell with the current image has reported its engine. */
+  isCurrentKnown(): boolean {
+    return [...this.#entries.values()].some(({ name }) => name === this.cellImage);
+  }
+
+  /**
+   * Whether memory of this engine was captured by another cell image than the current one. Until the engine of the current image
+   * is known, it can turn out to be the same.
+   */
+  isEarlier(needed: NeededEngine): boolean {
+    const own = needed.engineId === undefined ? undefined : this.#entries.get(needed.engineId);
+    return own === undefined ? this.stateOf(needed) === "missing" : own.name !== this.cellImage;
+  }
+
+  /** Calls the listener after each change of the list. */
+  onChange(listener: () => void): void {
+    this.#listeners.push(listener);
+  }
+
+  /** The engines that can be forgotten if nothing needs them: neither the current one nor one that an administrator has named. */
+  droppable(): string[] {
+    return [...this.#entries].flatMap(([id, { name }]) => (name === this.cellImage || this.#named.has(id) ? [] : [id]));
+  }
+
+  /** Forgets an engine. Returns its image. */
+  drop(id: string): string | undefined {
+    const image = this.#entries.get(id)?.image;
+    this.#change(id, undefined);
+    return image;
   }
 
   /** The image of a Pod in which memory of this engine is restored. Without an engine: that of a new sandbox. */
@@ -125,10 +164,16 @@ export class Engines {
     if (entry === undefined) this.#entries.delete(id);
     else this.#entries.set(id, entry);
     void this.#save?.(id, entry ?? null);
+    for (const listener of this.#listeners) listener();
   }
 }
 
-/** The engine that a checkpoint's memory needs. */
+/** The id of the engine that a checkpoint's memory needs. Undefined: it has no memory, or its record is of an earlier release. */
+export function engineOfCheckpoint({ status }: Checkpoint): string | undefined {
+  return engineOfParts(partsOf(status?.ramet) ?? []);
+}
+
+/** The engine that memory in these parts needs. */
 export function neededEngine(parts: readonly CheckpointPart[]): NeededEngine {
   return memoryPart(parts)?.needs ?? {};
 }

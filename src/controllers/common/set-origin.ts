@@ -2,6 +2,7 @@ import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations, restoreFromAnnotations } from "../../api/names/labels.ts";
 import { findVersion, isPinnedReference, parseSnapshotReference } from "../../api/snapshot/snapshot-reference.ts";
 import type { Cache } from "./cache.ts";
+import { engineOfCheckpoint } from "./engines.ts";
 
 /**
  * Resolves the `restore-from` annotation of a set's template to a checkpoint id. A reference is a checkpoint id, or a named
@@ -21,6 +22,21 @@ export function resolveOrigin(
   if (snapshot === undefined || cache.checkpointById(namespace, reference) !== undefined) return reference;
   const parsed = isPinnedReference(reference) ? parseSnapshotReference(reference) : { name };
   return findVersion(snapshot, parsed).checkpointId;
+}
+
+/** The engine that the memory of a reference needs, as far as the cache knows. */
+export function engineOfReference(
+  namespace: string,
+  reference: string,
+  cache: Pick<Cache, "checkpointById" | "snapshot">,
+): string | undefined {
+  try {
+    const checkpoint = cache.checkpointById(namespace, resolveOrigin(namespace, reference, cache));
+    return checkpoint && engineOfCheckpoint(checkpoint);
+  } catch {
+    // The sandbox reports a reference that cannot be resolved.
+    return undefined;
+  }
 }
 
 /**

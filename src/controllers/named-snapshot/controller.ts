@@ -19,8 +19,15 @@ import { planSnapshot, planWaiting } from "./plan.ts";
 import { FetchTurns } from "./steps/fetch-turns.ts";
 import { publicFetch } from "./steps/public-fetch.ts";
 import type { StepOutcome } from "./steps/step.ts";
+import { UpgradeTurns } from "./upgrade-turns.ts";
 
-export function snapshotWatches({ informers, lookups, builds, fetches }: SnapshotDependencies): ControllerWatch[] {
+export function snapshotWatches({
+  informers,
+  lookups,
+  builds,
+  upgrades,
+  fetches,
+}: SnapshotDependencies): ControllerWatch[] {
   const from = (namespace: string, source: string) => lookups.snapshotsFrom(namespace, source).map(keyOfSnapshot);
   const ofBuilder = controllerKeys("NamedSnapshot", rametGroup);
   return [
@@ -30,6 +37,7 @@ export function snapshotWatches({ informers, lookups, builds, fetches }: Snapsho
       ...from(namespace, `snapshot/${name}`),
       ...(spec.from.snapshot === undefined ? [] : [`${namespace}/${spec.from.snapshot.name}`]),
       ...builds.next(namespace),
+      ...upgrades.next(),
     ]),
     watching(informers.namespaces, ({ metadata: { name } }) => {
       fetches.quotaChanged();
@@ -49,7 +57,8 @@ export async function reconcileSnapshot(key: string, dependencies: SnapshotDepen
   const { lookups, ownWrites, statuses, events } = dependencies;
   const cached = lookups.snapshot(key);
   if (cached === undefined) {
-    dependencies.builds.release(key).forEach(dependencies.enqueue);
+    const { builds, upgrades, enqueue } = dependencies;
+    [...builds.release(key), ...upgrades.release(key)].forEach(enqueue);
     return;
   }
   const snapshot = ownWrites.latest(cached);
@@ -69,11 +78,22 @@ export async function reconcileSnapshot(key: string, dependencies: SnapshotDepen
 /** The plan, if it builds nothing or the quota of the namespace allows another build; otherwise the build waits. */
 function inTurn(
   state: SnapshotState,
-  { builds, enqueue }: Pick<SnapshotDependencies, "builds" | "enqueue">,
+  { builds, upgrades, enqueue }: Pick<SnapshotDependencies, "builds" | "upgrades" | "enqueue">,
 ): SnapshotPlan {
   const plan = planSnapshot(state);
-  if (!isBuildUnderWay(plan.status)) {
-    builds.release(keyOf(state.snapshot.metadata)).forEach(enqueue);
+  const key = keyOf(state.snapshot.metadata);
+  const isBuild = isBuildUnderWay(plan.status);
+  if (isBuild && plan.status?.build?.upgrade !== undefined) {
+    const why = upgrades.take(state.snapshot);
+    const busy = why ?? builds.take(state.snapshot);
+    // Nobody waits behind an upgrade that waits for the other turn.
+    if (why !== undefined) builds.release(key).forEach(enqueue);
+    else if (busy !== undefined) upgrades.release(key).forEach(enqueue);
+    return busy === undefined ? plan : planSnapshot({ ...state, engines: { ...state.engines, wait: busy } });
+  }
+  upgrades.release(key).forEach(enqueue);
+  if (!isBuild) {
+    builds.release(key).forEach(enqueue);
     return plan;
   }
   const why = builds.take(state.snapshot);
@@ -115,11 +135,19 @@ export function namedSnapshotController(parts: ControllerParts): Controller {
       quotas: parts.quotas,
       snapshotsIn: (namespace) => lookups.snapshotsIn(namespace).map((one) => ownWrites.latest(one)),
     }),
+    upgrades: new UpgradeTurns({
+      // Until the engine of the current image is known, one build finds it out.
+      limit: () => (parts.engines.isCurrentKnown() ? parts.engines.concurrentUpgrades : 1),
+      upgrading: lookups.upgrading,
+    }),
     fetches: new FetchTurns({ fetch, quotas: parts.quotas, clock }),
     counted,
     closing: closing.signal,
     enqueue: requeues.enqueue,
   };
+  parts.engines.onChange(() => {
+    for (const { metadata } of informers.snapshots.store.list()) requeues.enqueue(keyOf(metadata));
+  });
   return {
     name: "named-snapshot",
     watches: snapshotWatches(dependencies),

@@ -5,6 +5,7 @@ import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations, labels } from "../../api/names/labels.ts";
 import { claimsOfTemplate, uncapturedVolumes } from "../common/restored-volumes.ts";
 import { secretsOfCheckpoint, secretsOfSandbox } from "../common/secrets-in-memory.ts";
+import { engineFacts, neededBy } from "./engine-facts.ts";
 import { copiedContents } from "./keyed-content.ts";
 import type { Lookups } from "./lookups.ts";
 import {
@@ -28,19 +29,22 @@ export async function gather(snapshot: NamedSnapshot, dependencies: SnapshotDepe
   const { build } = snapshot.status ?? {};
   const builders = lookups.buildersOf(uid);
   const builder = build && builders.find(({ metadata }) => metadata.name === builderName(name, build));
+  const cloneable = await cloneableVersions(snapshot, dependencies);
+  const made = lookups
+    .checkpointsOfSnapshot(`${namespace}/${name}`)
+    .filter(({ metadata }) => metadata.labels?.[labels.snapshotUid] === uid);
   return {
     snapshot,
     desired,
-    cloneable: await cloneableVersions(snapshot, dependencies),
+    cloneable,
     versionCheckpoint: digest && checkpoint(versionCheckpointName(name, digest.digest)),
-    captured: digest === undefined ? new Map() : capturedSteps(namespace, digest.steps, dependencies),
-    stepCheckpoint: lastStepCheckpoint(snapshot, checkpoint),
+    captured: digest === undefined ? new Map() : capturedSteps(snapshot, digest.steps, dependencies),
+    stepCheckpoint: lastStepCheckpoint(snapshot, builder, checkpoint),
     sourceCheckpoint: digest && checkpoint(sourceCheckpointName(name, digest.base)),
     builder,
     orphans: builders.filter((one) => one !== builder),
-    made: lookups
-      .checkpointsOfSnapshot(`${namespace}/${name}`)
-      .filter(({ metadata }) => metadata.labels?.[labels.snapshotUid] === uid),
+    made,
+    engines: engineFacts(snapshot, { desired, checkpoints: [...cloneable.values(), ...made] }, dependencies),
     ...nextAttempt(snapshot, builder, dependencies),
     referrers: referrersOf(snapshot, lookups),
     followers: followersOf(snapshot, lookups),
@@ -92,19 +96,26 @@ async function cloneableVersions(
   return new Map(found.flat());
 }
 
-/** The label holds a part of the digest; the annotation holds the whole digest. */
+/**
+ * The label holds a part of the digest; the annotation holds the whole digest. A step of an earlier engine would make a version
+ * of that engine, so it is used only if the version keeps it anyway.
+ */
 function capturedSteps(
-  namespace: string,
+  { metadata: { namespace }, spec, status }: NamedSnapshot,
   digests: readonly string[],
-  { lookups }: SnapshotDependencies,
+  { lookups, engines }: SnapshotDependencies,
 ): Map<string, Checkpoint> {
+  const keepsEngine = spec.engineUpgrade === "Manual" && status?.build?.upgrade === undefined;
   return new Map(
     digests.flatMap((digest): [string, Checkpoint][] => {
-      const found = lookups
+      const all = lookups
         .checkpointsOfStep(namespace, digestLabel(digest))
-        .find(
+        .filter(
           (one) => isCloneable(one) && hasMemory(one) && one.metadata.annotations?.[annotations.stepDigest] === digest,
         );
+      const found =
+        all.find((one) => !engines.isEarlier(neededBy(one))) ??
+        all.find((one) => keepsEngine && engines.stateOf(neededBy(one)) !== "missing");
       return found === undefined ? [] : [[digest, found]];
     }),
   );
@@ -112,10 +123,11 @@ function capturedSteps(
 
 function lastStepCheckpoint(
   { metadata, status }: NamedSnapshot,
+  builder: Sandbox | undefined,
   checkpoint: (name: string) => Checkpoint | undefined,
 ): Checkpoint | undefined {
   const last = status?.steps?.findLast(({ state }) => state === "Succeeded");
-  return last && checkpoint(stepCheckpointName(metadata.name, last.digest));
+  return last && checkpoint(stepCheckpointName(metadata.name, last.digest, builder?.status?.ramet?.engine));
 }
 
 function nextAttempt(

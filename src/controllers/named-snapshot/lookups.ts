@@ -6,6 +6,7 @@ import type { SandboxSet } from "../../api/kinds/sandbox-set.ts";
 import { controllerOf } from "../../kube/object.ts";
 import { originReferences, templateOriginReferences } from "../common/set-origin.ts";
 import type { Informers } from "../common/resources.ts";
+import { isUpgrading } from "./upgrade-turns.ts";
 
 export interface Lookups {
   snapshot(key: string): NamedSnapshot | undefined;
@@ -21,6 +22,8 @@ export interface Lookups {
   setsFrom(namespace: string, text: string): SandboxSet[];
   /** Sets that name this snapshot at any version. */
   setsNaming(namespace: string, snapshot: string): SandboxSet[];
+  /** Snapshots of all namespaces that are being captured again after an upgrade. */
+  upgrading: () => NamedSnapshot[];
 }
 
 export function createLookups({ snapshots, checkpoints, sandboxes, sets }: Informers): Lookups {
@@ -38,7 +41,9 @@ export function createLookups({ snapshots, checkpoints, sandboxes, sets }: Infor
   const setsByName = sets.store.index((one) =>
     templateOriginReferences(one.spec.template).map((text) => inNamespace(one, text.split("@")[0] ?? "")),
   );
+  const upgrading = snapshots.store.index((one) => (isUpgrading(one) ? ["true"] : []));
   return {
+    upgrading: () => upgrading("true"),
     snapshot: (key) => snapshots.store.get(key),
     snapshotsIn: snapshots.store.index(({ metadata }) => [metadata.namespace]),
     snapshotsFrom: (namespace, source) => bySource(`${namespace}/${source}`),

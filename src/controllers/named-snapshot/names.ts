@@ -9,14 +9,14 @@ export function builderName(snapshot: string, { digest, startedAt, attempt }: Sn
   return `${snapshot}-build-${hexOf(digestOf([digest, startedAt, attempt]), 8)}`;
 }
 
-/** The Checkpoint behind a version. */
-export function versionCheckpointName(snapshot: string, digest: string): string {
-  return `${snapshot}-${hexOf(digest, 12)}`;
+/** The Checkpoint behind a version. `upgradeOf`: the version with the same digest that it replaces. */
+export function versionCheckpointName(snapshot: string, digest: string, upgradeOf?: number): string {
+  return `${snapshot}-${hexOf(digest, 12)}${upgradeOf === undefined ? "" : `-v${upgradeOf}`}`;
 }
 
-/** The Checkpoint of the state after a step. */
-export function stepCheckpointName(snapshot: string, stepDigest: string): string {
-  return `${snapshot}-step-${hexOf(stepDigest, 12)}`;
+/** The Checkpoint of the state after a step. Each engine has its own. */
+export function stepCheckpointName(snapshot: string, stepDigest: string, engine?: string): string {
+  return `${snapshot}-step-${hexOf(engine === undefined ? stepDigest : digestOf([stepDigest, engine]), 12)}`;
 }
 
 /** The Checkpoint of a sandbox from which a version is built. */

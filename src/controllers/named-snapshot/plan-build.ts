@@ -1,21 +1,29 @@
 import { type Checkpoint, withinQuota } from "../../api/kinds/checkpoint.ts";
-import type { SnapshotBuild } from "../../api/kinds/named-snapshot-status.ts";
+import type { NamedSnapshotStatus, SnapshotBuild, SnapshotVersion } from "../../api/kinds/named-snapshot-status.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations } from "../../api/names/labels.ts";
 import { findCondition, isConditionTrue } from "../../kube/conditions.ts";
 import { type BuildUnderWay, fail, lost, retry, starting, waiting, whereIn } from "./build-under-way.ts";
-import { builderName, sourceCheckpointName } from "./names.ts";
+import { builderName, sourceCheckpointName, versionCheckpointName } from "./names.ts";
 import { planSteps } from "./plan-steps.ts";
 import { currentVersion, keptVersions, planRetention, removeBuilders } from "./plan-versions.ts";
 import type { BuilderBase, BuildOrigin, SnapshotAction, SnapshotPlan, SnapshotState, DesiredVersion } from "./state.ts";
 import { type Building, freshSteps, pointer, progressOf, withStatus } from "./status.ts";
 
-/** Builds a version of the desired digest, which is not kept. The current version stays current meanwhile. */
-export function planBuild(state: SnapshotState, desired: DesiredVersion): SnapshotPlan {
+/**
+ * Builds a version of the desired digest, which is not kept or has an earlier engine. The current version stays current
+ * meanwhile.
+ */
+export function planBuild(
+  state: SnapshotState,
+  desired: DesiredVersion,
+  upgrade?: NonNullable<SnapshotBuild["upgrade"]>,
+): SnapshotPlan {
   const { snapshot } = state;
   const build = snapshot.status?.build;
   const request = snapshot.metadata.annotations?.[annotations.buildRequest];
-  if (build === undefined || isOutdated(build, desired, request)) return startBuild(state, desired, request);
+  if (build === undefined || isOutdated(state, build, { digest: desired.digest.digest, request, upgrade }))
+    return startBuild(state, desired, { request, upgrade });
   const current = currentVersion(state);
   // A request for a build while one is running refers to the running one.
   const joined = request === undefined ? build : { ...build, request };
@@ -25,14 +33,30 @@ export function planBuild(state: SnapshotState, desired: DesiredVersion): Snapsh
   return { ...plan, actions: [...orphans(state), ...planRetention(state, current), ...plan.actions] };
 }
 
-function isOutdated(build: SnapshotBuild, { digest }: DesiredVersion, request: string | undefined): boolean {
-  if (build.digest !== digest.digest) return true;
+type Requested = Pick<SnapshotBuild, "request" | "upgrade">;
+
+function isOutdated(
+  { now }: SnapshotState,
+  build: SnapshotBuild,
+  { digest, request, upgrade }: Requested & { digest: string },
+): boolean {
+  if (build.digest !== digest) return true;
+  if (build.upgrade?.of !== upgrade?.of || build.upgrade?.cellImage !== upgrade?.cellImage) return true;
   if (build.endedAt === undefined) return false;
   // A build that succeeded is missing from the kept versions if its Checkpoint was deleted.
-  return build.failure === undefined || build.request !== request;
+  if (build.failure === undefined || build.request !== request) return true;
+  return upgrade !== undefined && untilRepeat(build, now) <= 0;
 }
 
-function startBuild(state: SnapshotState, desired: DesiredVersion, request: string | undefined): SnapshotPlan {
+/** Nobody waits for an upgrade, so one that failed for a reason outside of the recipe is repeated. */
+function untilRepeat({ endedAt = "", failure }: SnapshotBuild, now: Date): number {
+  if (failure === undefined || failure.reason === "StepFailed") return Number.POSITIVE_INFINITY;
+  return Date.parse(endedAt) + repeatMilliseconds - now.getTime();
+}
+
+const repeatMilliseconds = 3_600_000;
+
+function startBuild(state: SnapshotState, desired: DesiredVersion, { request, upgrade }: Requested): SnapshotPlan {
   const { snapshot, now } = state;
   const before = snapshot.status?.build;
   const wasKept = keptVersions(state).some(({ digest }) => digest === before?.digest);
@@ -42,7 +66,9 @@ function startBuild(state: SnapshotState, desired: DesiredVersion, request: stri
     startedAt: now.toISOString(),
     attempt: 1,
     ...(request !== undefined && { request }),
+    ...(upgrade && { upgrade }),
   };
+  const what = upgrade === undefined ? "Building a version" : `Capturing version ${upgrade.of} again`;
   const changes = { ...snapshot.status, versions: keptVersions(state), build, steps, progress: progressOf(steps) };
   return {
     actions: [
@@ -55,7 +81,7 @@ function startBuild(state: SnapshotState, desired: DesiredVersion, request: stri
         type: "Normal",
         reason: "BuildStarted",
         action: "Build",
-        note: `Building a version with the digest ${desired.digest.digest}`,
+        note: `${what} with the digest ${desired.digest.digest}`,
       },
     ],
   };
@@ -65,14 +91,17 @@ function startBuild(state: SnapshotState, desired: DesiredVersion, request: stri
 function stayFailed(underWay: BuildUnderWay, { reason, message }: { reason: string; message: string }): SnapshotPlan {
   const { state } = underWay;
   const keeps = state.snapshot.metadata.annotations?.[annotations.keepBuilder] === "true";
+  const isRepeated = underWay.build.upgrade !== undefined && reason !== "StepFailed";
   return {
     actions: keeps ? [] : removeBuilders({ ...state, orphans: [] }),
     status: withStatus(state, underWay.status, { status: "False", reason: knownReason(reason), message }),
+    ...(isRepeated && { requeueAfterMilliseconds: repeatMilliseconds }),
   };
 }
 
 function continueBuild(underWay: BuildUnderWay): SnapshotPlan {
-  const { versionCheckpoint, builder } = underWay.state;
+  const { builder } = underWay.state;
+  const versionCheckpoint = versionCheckpointOf(underWay);
   if (versionCheckpoint !== undefined) return planCapture(underWay, versionCheckpoint);
   const origin = originOf(underWay);
   if ("plan" in origin) return origin.plan;
@@ -80,6 +109,13 @@ function continueBuild(underWay: BuildUnderWay): SnapshotPlan {
   return underWay.build.builderUid === undefined
     ? create(underWay, origin)
     : lost(underWay, `no longer exists${whereIn(underWay.status)}`);
+}
+
+/** An upgrade has a Checkpoint with its own name, as that of the version that it replaces still exists. */
+function versionCheckpointOf({ state, build }: BuildUnderWay): Checkpoint | undefined {
+  if (build.upgrade === undefined) return state.versionCheckpoint;
+  const name = versionCheckpointName(state.snapshot.metadata.name, build.digest, build.upgrade.of);
+  return state.made.find(({ metadata }) => metadata.name === name);
 }
 
 function planBuilder(underWay: BuildUnderWay, builder: Sandbox): SnapshotPlan {
@@ -214,7 +250,7 @@ function foreign(underWay: BuildUnderWay, name: string): SnapshotPlan {
 }
 
 function publish({ state, desired, build, status }: BuildUnderWay, checkpoint: Checkpoint): SnapshotPlan {
-  const { completionTime, checkpointId, ramet } = checkpoint.status ?? {};
+  const { completionTime, checkpointId } = checkpoint.status ?? {};
   const version = Math.max(status.latestVersion ?? 0, ...(status.versions ?? []).map((one) => one.version)) + 1;
   const endedAt = state.now.toISOString();
   const buildMilliseconds = new Date(completionTime ?? endedAt).getTime() - new Date(build.startedAt).getTime();
@@ -224,9 +260,10 @@ function publish({ state, desired, build, status }: BuildUnderWay, checkpoint: C
     checkpointId: checkpointId ?? "",
     checkpointName: checkpoint.metadata.name,
     createdAt: endedAt,
-    ...(ramet?.sizeBytes !== undefined && { sizeBytes: ramet.sizeBytes }),
+    ...measured(checkpoint),
     // A Checkpoint of an earlier named snapshot with the same name is older than this build.
     ...(buildMilliseconds > 0 && { buildMilliseconds }),
+    ...(build.upgrade && { replaces: replacedBy(status, build.upgrade.of) }),
     parent: desired.parent,
     ...(desired.secrets.length > 0 && { secrets: desired.secrets }),
   };
@@ -243,3 +280,16 @@ function publish({ state, desired, build, status }: BuildUnderWay, checkpoint: C
     transitions: [{ type: "Normal", reason: "VersionBuilt", action: "Build", note: `${message} and is current` }],
   };
 }
+
+function measured({ status }: Checkpoint): Pick<SnapshotVersion, "sizeBytes" | "engine"> {
+  const { sizeBytes, engine } = status?.ramet ?? {};
+  return { ...(sizeBytes !== undefined && { sizeBytes }), ...(engine !== undefined && { engine }) };
+}
+
+/** The version and those that it has replaced. */
+function replacedBy({ versions = [] }: NamedSnapshotStatus, version: number): number[] {
+  const { replaces = [] } = versions.find((one) => one.version === version) ?? {};
+  return [...replaces, version].slice(-mostReplaced);
+}
+
+const mostReplaced = 100;

@@ -110,11 +110,15 @@ function planStepCapture(underWay: BuildUnderWay, builder: Sandbox, next: number
     message: `Capturing the state after step ${next} of ${status.steps?.length ?? 0}`,
   };
   if (stepCheckpoint !== undefined) return waiting(underWay, building);
-  const name = stepCheckpointName(state.snapshot.metadata.name, step.digest);
+  const name = stepCheckpointName(state.snapshot.metadata.name, step.digest, engineOf(builder));
   return {
     ...waiting(underWay, building),
     actions: [{ do: "capture", of: "step", name, sandboxName: builder.metadata.name, stepDigest: step.digest }],
   };
+}
+
+function engineOf({ status }: Sandbox): string | undefined {
+  return status?.ramet?.engine;
 }
 
 function isCaptured(underWay: BuildUnderWay, index: number): boolean {
@@ -132,7 +136,7 @@ function captureVersion({ state, build, status, desired }: BuildUnderWay, builde
   const capture: SnapshotAction = {
     do: "capture",
     of: "version",
-    name: versionCheckpointName(name, build.digest),
+    name: versionCheckpointName(name, build.digest, build.upgrade?.of),
     sandboxName: builder.metadata.name,
     digest: build.digest,
     stepDigest: memory ? desired.digest.steps.at(-1) : undefined,

@@ -33,6 +33,7 @@ export function serve(state: SnapshotState, kept: SnapshotVersion, desired: Desi
       reason: "Built",
       message: `Version ${kept.version} matches the spec`,
     }),
+    ...(replacedVersions(state).size > 0 && { requeueAfterMilliseconds: replacedMilliseconds }),
     ...(isNew && {
       transitions: [
         {
@@ -46,12 +47,24 @@ export function serve(state: SnapshotState, kept: SnapshotVersion, desired: Desi
   };
 }
 
-/** Deletes versions beyond `keepVersions`, oldest first, except the current one and those that objects refer to. */
+/**
+ * Deletes versions beyond `keepVersions`, oldest first, except the current one and those that objects refer to. A version that
+ * an upgrade has replaced does not count: it is deleted when nothing refers to it any more.
+ */
 export function planRetention(state: SnapshotState, current: SnapshotVersion | undefined): SnapshotAction[] {
-  const { snapshot, cloneable, referrers } = state;
-  const others = keptVersions(state).filter(({ version }) => version !== current?.version);
+  const { snapshot, cloneable, referrers, now } = state;
+  const kept = keptVersions(state).filter(({ version }) => version !== current?.version);
+  const replaced = replacedVersions(state);
+  const others = kept.filter(({ version }) => !replaced.has(version));
   const room = snapshot.spec.keepVersions - (current === undefined ? 0 : 1);
-  return others
+  const overdue = kept
+    .filter(({ version }) => (replaced.get(version) ?? Infinity) <= now.getTime())
+    .filter(({ version }) => (referrers.get(version) ?? []).length === 0)
+    .flatMap(({ checkpointName }): SnapshotAction[] => {
+      const checkpoint = cloneable.get(checkpointName);
+      return checkpoint === undefined ? [] : [{ do: "deleteCheckpoint", checkpoint }];
+    });
+  const beyond = others
     .toSorted((a, b) => b.version - a.version)
     .slice(Math.max(0, room))
     .filter(({ version }) => (referrers.get(version) ?? []).length === 0)
@@ -63,13 +76,27 @@ export function planRetention(state: SnapshotState, current: SnapshotVersion | u
         { do: "deleteLog" as const, digest },
       ];
     });
+  return [...overdue, ...beyond];
 }
+
+/** The versions that an upgrade has replaced, with the time at which they can be deleted. */
+function replacedVersions(state: SnapshotState): Map<number, number> {
+  return new Map(
+    keptVersions(state).flatMap(({ replaces = [], createdAt }) =>
+      replaces.map((version): [number, number] => [version, Date.parse(createdAt) + replacedMilliseconds]),
+    ),
+  );
+}
+
+/** The time for clients that have resolved the name just before, and for a downgrade that is done soon. */
+const replacedMilliseconds = 3_600_000;
 
 /**
  * Deletes Checkpoints that no build of the current recipe can use, and those of interrupted builds. Captured steps that can be
  * restored are only marked, as a later recipe may have them again; the collector deletes them when they take too much space.
  */
-function unneeded({ snapshot, made, now }: SnapshotState, { digest }: DesiredVersion): SnapshotAction[] {
+function unneeded(state: SnapshotState, { digest }: DesiredVersion): SnapshotAction[] {
+  const { snapshot, made, now } = state;
   const needed = new Set([
     ...(snapshot.status?.versions ?? []).map(({ checkpointName }) => checkpointName),
     versionCheckpointName(snapshot.metadata.name, digest.digest),
@@ -81,11 +108,17 @@ function unneeded({ snapshot, made, now }: SnapshotState, { digest }: DesiredVer
       const { phase } = checkpoint.status ?? {};
       const isInRecipe = steps.has(stepDigestOf(checkpoint) ?? "");
       const isStep = checkpoint.metadata.labels?.[labels.purpose] === "step" && phase === "Succeeded";
+      if (isStep && isOfEarlierEngine(state, checkpoint)) return [{ do: "deleteCheckpoint", checkpoint }];
       if (!isStep) return phase === "Failed" || !isInRecipe ? [{ do: "deleteCheckpoint", checkpoint }] : [];
       const isMarked = checkpoint.metadata.annotations?.[annotations.unneededSince] !== undefined;
       if (isMarked !== isInRecipe) return [];
       return [{ do: "markStep", checkpoint, unneededSince: isInRecipe ? undefined : now.toISOString() }];
     });
+}
+
+/** No later build starts from a step of an earlier engine, unless the snapshot keeps its engine. */
+function isOfEarlierEngine({ snapshot, engines }: SnapshotState, { metadata }: Checkpoint): boolean {
+  return snapshot.spec.engineUpgrade === "Auto" && engines.source === "current" && engines.earlier.has(metadata.name);
 }
 
 function stepDigestOf({ metadata }: Checkpoint): string | undefined {

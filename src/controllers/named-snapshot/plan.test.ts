@@ -2,17 +2,19 @@ import fc from "fast-check";
 import { expect, it } from "vitest";
 import { RametError } from "../../base/errors.ts";
 import { Checkpoint } from "../../api/kinds/checkpoint.ts";
-import { annotations, finalizers } from "../../api/names/labels.ts";
+import { annotations, finalizers, restoreFromAnnotations } from "../../api/names/labels.ts";
 import { NamedSnapshot, type NamedSnapshotSpec } from "../../api/kinds/named-snapshot.ts";
 import type { NamedSnapshotStatus } from "../../api/kinds/named-snapshot-status.ts";
 import type { RecipeStep } from "../../api/recipe/recipe.ts";
 import { Sandbox } from "../../api/kinds/sandbox.ts";
 import { snapshotDigest } from "../../api/snapshot/snapshot-digest.ts";
+import { findVersion } from "../../api/snapshot/snapshot-reference.ts";
+import { findCondition } from "../../kube/conditions.ts";
 import type { Attempt } from "../common/attempts.ts";
 import { captureCheckpoint, builderSandbox } from "./apply.ts";
 import { builderName, stepCheckpointName, versionCheckpointName } from "./names.ts";
 import { planSnapshot } from "./plan.ts";
-import type { SnapshotAction, SnapshotPlan, SnapshotState, DesiredVersion } from "./state.ts";
+import type { DesiredVersion, EngineFacts, SnapshotAction, SnapshotPlan, SnapshotState } from "./state.ts";
 import type { StepOutcome } from "./steps/step.ts";
 
 const base = { template: { spec: { containers: [{ name: "main", image: "python" }] } } };
@@ -24,6 +26,7 @@ const defaults: NamedSnapshotSpec = {
   keepVersions: 5,
   deletionPolicy: "Retain",
   stepCache: "EveryStep",
+  engineUpgrade: "Auto",
 };
 const recipes: RecipeStep[][] = [
   [],
@@ -47,7 +50,12 @@ class StandInWorld {
   /** By builder UID: the indexes of the steps started in it, in order. */
   readonly startedAt = new Map<string, number[]>();
   isDeleted = false;
+  /** Stands for the engine too. */
+  cellImage = "cell:1";
   now = new Date(at);
+  engines: Partial<EngineFacts> & Pick<EngineFacts, "source"> = { source: "current" };
+  referrers: [number, string[]][] = [];
+  request: string | undefined;
   #count = 0;
 
   step(): SnapshotPlan {
@@ -77,16 +85,26 @@ class StandInWorld {
     const open = [...this.checkpoints].filter(([, { status }]) => status?.phase === undefined);
     for (const [name, checkpoint] of open) {
       const contents = checkpoint.spec.persistentContents;
-      this.checkpoints.set(name, { ...checkpoint, status: { phase, checkpointId: `id-${name}`, ramet: { contents } } });
+      const source = this.builders.find(({ metadata }) => metadata.name === checkpoint.spec.sandboxName);
+      const engine = contents?.includes("memory") === true ? source?.status?.ramet?.engine : undefined;
+      const ramet = { contents, ...(engine !== undefined && { engine }) };
+      this.checkpoints.set(name, { ...checkpoint, status: { phase, checkpointId: `id-${name}`, ramet } });
     }
     return open.length;
   }
 
   startBuilders(): number {
     const waiting = this.builders.filter(({ status }) => status === undefined);
+    const engineOf = ({ metadata }: Sandbox): string => {
+      const from = metadata.annotations?.[restoreFromAnnotations[0]];
+      const base = [...this.checkpoints.values()].find(({ status }) => status?.checkpointId === from);
+      return base?.status?.ramet?.engine ?? this.cellImage;
+    };
     const conditions = [{ type: "Ready", status: "True" as const, reason: "r", message: "", lastTransitionTime: at }];
     this.builders = this.builders.map((one) =>
-      one.status === undefined ? { ...one, status: { phase: "Running", conditions } } : one,
+      one.status === undefined
+        ? { ...one, status: { phase: "Running", conditions, ramet: { engine: engineOf(one) } } }
+        : one,
     );
     return waiting.length;
   }
@@ -118,6 +136,7 @@ class StandInWorld {
       metadata: {
         ...meta("s"),
         finalizers: [finalizers.namedSnapshot],
+        ...(this.request !== undefined && { annotations: { [annotations.buildRequest]: this.request } }),
         ...(this.isDeleted && { deletionTimestamp: at }),
       },
       spec: this.spec,
@@ -146,19 +165,28 @@ class StandInWorld {
       captured: new Map(
         succeeded.flatMap((one) => {
           const of = one.metadata.annotations?.["ramet.dev/step-digest"];
-          return of === undefined || !(one.status?.ramet?.contents?.includes("memory") ?? false)
-            ? []
-            : [[of, one] as const];
+          const isUsable = one.status?.ramet?.engine === this.cellImage;
+          return of === undefined || !isUsable ? [] : [[of, one] as const];
         }),
       ),
-      stepCheckpoint: last && this.checkpoints.get(stepCheckpointName("s", last.digest)),
+      stepCheckpoint:
+        last && this.checkpoints.get(stepCheckpointName("s", last.digest, builder?.status?.ramet?.engine)),
       sourceCheckpoint: undefined,
       builder,
       orphans: this.builders.filter((one) => one !== builder),
       made: [...this.checkpoints.values()],
       fetchWait: undefined,
       attempt: builder && this.attempts.get(`${builder.metadata.uid}/${next}`),
-      referrers: new Map(),
+      engines: {
+        cellImage: this.cellImage,
+        earlier: new Set(
+          succeeded
+            .filter(({ status }) => (status?.ramet?.engine ?? this.cellImage) !== this.cellImage)
+            .map(({ metadata }) => metadata.name),
+        ),
+        ...this.engines,
+      },
+      referrers: new Map(this.referrers),
       followers: [],
       now: this.now,
     };
@@ -236,6 +264,8 @@ const event = fc.constantFrom(
   "crash",
   "fail",
   "lose",
+  "upgrade",
+  "downgrade",
 );
 const request = fc.record({
   recipe: fc.constantFrom(...recipes),
@@ -250,6 +280,12 @@ const history = fc.array(fc.oneof({ weight: 8, arbitrary: event }, { weight: 1, 
 
 function simulate(world: StandInWorld, name: typeof event extends fc.Arbitrary<infer T> ? T : never): void {
   const events = {
+    upgrade: () => {
+      world.cellImage = "cell:2";
+    },
+    downgrade: () => {
+      world.cellImage = "cell:1";
+    },
     step: () => void world.step(),
     steps: () => world.finishSteps(),
     checkpoints: () => world.finishCheckpoints("Succeeded"),
@@ -303,8 +339,18 @@ it("reaches the desired version or reports a failure after any order of results,
         expect(status?.message).toBeTruthy();
       }
       expect(world.builders).toEqual([]);
-      if (served) expect(status.versions?.length).toBeLessThanOrEqual(world.spec.keepVersions);
-      if (served) expect(status).not.toHaveProperty("message");
+      if (!served) return;
+      const current = status.versions?.find(({ version }) => version === status.version);
+      const isMemory = world.spec.contents.includes("memory");
+      const upgradeFailed = status.build?.upgrade !== undefined && status.build.failure !== undefined;
+      if (!upgradeFailed) {
+        expect(current?.engine).toBe(isMemory ? world.cellImage : undefined);
+        expect(status).not.toHaveProperty("message");
+      }
+      world.now = new Date(world.now.getTime() + 3_600_000);
+      world.settle();
+      const inputs = world.status?.versions?.map(({ digest }) => digest) ?? [];
+      expect(new Set(inputs).size).toBeLessThanOrEqual(world.spec.keepVersions);
     }),
     { numRuns: 400 },
   );
@@ -342,7 +388,7 @@ it("marks and keeps the captured step that the recipe no longer has, and unmarks
       .map(({ metadata }) => metadata.name);
   world.spec = { ...defaults, recipe: [{ run: "a" }, { run: "b" }] };
   world.settle();
-  const step = stepCheckpointName("s", world.status!.steps![0]!.digest);
+  const step = stepCheckpointName("s", world.status!.steps![0]!.digest, "cell:1");
   expect(marked()).toEqual([]);
   world.spec = { ...defaults, recipe: [{ run: "x" }] };
   world.settle();
@@ -461,4 +507,130 @@ it("keeps a pinned version current without building, and follows the recipe agai
   world.spec = { ...defaults, recipe: [{ run: "c" }] };
   world.settle();
   expect(world.status).toMatchObject({ version: 3 });
+});
+
+function built(spec: Partial<NamedSnapshotSpec> = {}): StandInWorld {
+  const world = new StandInWorld();
+  world.spec = { ...defaults, recipe: [{ run: "a" }, { run: "b" }], ...spec };
+  world.settle();
+  expect(world.status).toMatchObject({ version: 1, versions: [{ engine: "cell:1" }] });
+  return world;
+}
+
+function engineCondition({ status }: StandInWorld) {
+  const { status: value, reason, message } = findCondition(status?.conditions, "EngineCurrent") ?? {};
+  return { value, reason, message };
+}
+
+it("captures the current version again after an upgrade, and keeps the earlier one current until then", () => {
+  const world = built();
+  world.cellImage = "cell:2";
+  const seen = new Set<number | undefined>();
+  for (let round = 0; round < 60; round++) {
+    world.step();
+    seen.add(world.status?.version);
+    world.startBuilders();
+    world.finishSteps();
+    world.finishCheckpoints("Succeeded");
+    if (world.status?.version === 1)
+      expect(engineCondition(world)).toMatchObject({ value: "False", reason: "Upgrading" });
+  }
+  expect([...seen]).toEqual([1, 2]);
+  expect(engineCondition(world)).toMatchObject({ value: "True" });
+  const [first, second] = world.status?.versions ?? [];
+  expect(second).toMatchObject({ version: 2, engine: "cell:2", replaces: [1], digest: first?.digest });
+  // Each step ran again: its captured state has the earlier engine, and was deleted.
+  expect([...world.startedAt.values()]).toEqual([
+    [0, 1],
+    [0, 1],
+  ]);
+  const engines = [...world.checkpoints.values()].map(({ status }) => status?.ramet?.engine);
+  expect(engines.sort()).toEqual(["cell:1", "cell:2", "cell:2"]);
+});
+
+it("deletes the replaced version an hour later, unless something refers to it, and its number refers to the new one", () => {
+  const world = built({ keepVersions: 1 });
+  world.cellImage = "cell:2";
+  world.settle();
+  const versions = () => world.status?.versions?.map(({ version }) => version);
+  expect(versions()).toEqual([1, 2]);
+  world.referrers = [[1, ["Sandbox a"]]];
+  world.now = new Date(world.now.getTime() + 3_600_000);
+  world.settle();
+  expect(versions()).toEqual([1, 2]);
+  const version = (reference: object) => findVersion(world.state().snapshot, { name: "s", ...reference }).version;
+  const digest = world.status?.digest ?? "";
+  expect([version({ version: 1 }), version({ digest }), version({})]).toEqual([1, 2, 2]);
+  world.referrers = [];
+  world.settle();
+  expect(versions()).toEqual([2]);
+  expect([version({ version: 1 }), version({ digest }), version({ version: 2 })]).toEqual([2, 2, 2]);
+  expect(() => version({ version: 3 })).toThrow("has no version s@3");
+});
+
+it("serves the earlier version after a downgrade within the hour, without building", () => {
+  const world = built();
+  world.cellImage = "cell:2";
+  world.settle();
+  world.cellImage = "cell:1";
+  world.settle();
+  expect(world.status).toMatchObject({ version: 1, latestVersion: 2 });
+});
+
+it("leaves the engine of a snapshot with engineUpgrade Manual alone until a build is requested", () => {
+  const world = built({ engineUpgrade: "Manual" });
+  world.cellImage = "cell:2";
+  world.settle();
+  expect(world.status).toMatchObject({ version: 1, latestVersion: 1 });
+  expect(engineCondition(world)).toMatchObject({
+    reason: "ManualUpgrade",
+    message: expect.stringContaining("ramet snapshot build s -n t") as string,
+  });
+  world.request = "now";
+  world.settle();
+  expect(world.status).toMatchObject({ version: 2, versions: [{}, { engine: "cell:2", replaces: [1] }] });
+});
+
+it.each([
+  [{ engines: { source: "bound" as const } }, {}, "SourceBound"],
+  [{ engines: { source: "waiting" as const } }, {}, "SourceUpgrading"],
+  [{ engines: { source: "current" as const, wait: "2 of 2" } }, {}, "UpgradeWaiting"],
+  [{}, { suspend: true }, "Suspended"],
+  [{}, { pinnedVersion: 1 }, "Pinned"],
+])("does not capture a version again while an obstacle remains, and names it (%j %j)", (facts, spec, reason) => {
+  const world = built();
+  world.cellImage = "cell:2";
+  Object.assign(world, facts);
+  world.spec = { ...world.spec, ...spec };
+  world.settle();
+  expect(world.status).toMatchObject({ version: 1, latestVersion: 1 });
+  expect(engineCondition(world)).toMatchObject({ value: "False", reason });
+});
+
+it("starts an upgrade again when another upgrade interrupts it", () => {
+  const world = built();
+  world.cellImage = "cell:2";
+  world.step();
+  world.step();
+  world.startBuilders();
+  world.step();
+  expect(world.status?.build?.upgrade).toEqual({ of: 1, cellImage: "cell:2" });
+  world.cellImage = "cell:3";
+  world.settle();
+  expect(world.status).toMatchObject({ version: 2, versions: [{}, { engine: "cell:3", replaces: [1] }] });
+});
+
+it("reports an upgrade that failed, keeps the version, and repeats it after an hour", () => {
+  const world = built({ recipe: [] });
+  world.cellImage = "cell:2";
+  for (let round = 0; round < 30; round++) {
+    world.step();
+    world.startBuilders();
+    world.finishCheckpoints("Failed");
+  }
+  expect(world.status).toMatchObject({ version: 1, build: { failure: { reason: "CaptureFailed" } } });
+  expect(engineCondition(world)).toMatchObject({ reason: "UpgradeFailed" });
+  world.now = new Date(world.now.getTime() + 3_600_000);
+  world.settle();
+  expect(world.status).toMatchObject({ version: 2 });
 });

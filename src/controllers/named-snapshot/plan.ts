@@ -1,6 +1,7 @@
 import { finalizers } from "../../api/names/labels.ts";
 import { planBuild } from "./plan-build.ts";
-import { currentVersion, keptVersions, planRetention, removeBuilders, serve } from "./plan-versions.ts";
+import { keptVersion, planKept } from "./plan-kept.ts";
+import { currentVersion, keptVersions, planRetention, removeBuilders } from "./plan-versions.ts";
 import type { SnapshotAction, SnapshotPlan, SnapshotState } from "./state.ts";
 import { type Building, pointer, withStatus } from "./status.ts";
 
@@ -31,8 +32,8 @@ function planVersion(state: SnapshotState): SnapshotPlan {
   if ("problem" in desired) {
     return planIdle(state, { status: "False", reason: desired.reason, message: desired.problem.describe() });
   }
-  const kept = keptVersions(state).find(({ digest }) => digest === desired.digest.digest);
-  if (kept !== undefined) return serve(state, kept, desired);
+  const kept = keptVersion(state, desired);
+  if (kept !== undefined) return planKept(state, kept, desired);
   if (suspend === true) {
     const message = "Builds are suspended; remove spec.suspend to build the changes";
     return planIdle(state, { status: "False", reason: "Suspended", message });
@@ -63,8 +64,8 @@ function planIdle(state: SnapshotState, building: Building, current = currentVer
 
 function requeue({ desired }: SnapshotState, plan: SnapshotPlan): SnapshotPlan {
   if ("problem" in desired) return { ...plan, requeueAfterMilliseconds: missingMilliseconds };
-  const { requeueAfterMilliseconds } = desired;
-  return requeueAfterMilliseconds === undefined ? plan : { ...plan, requeueAfterMilliseconds };
+  const all = [plan.requeueAfterMilliseconds, desired.requeueAfterMilliseconds].filter((one) => one !== undefined);
+  return all.length === 0 ? plan : { ...plan, requeueAfterMilliseconds: Math.min(...all) };
 }
 
 /** Some inputs have no informer. */

@@ -80,7 +80,13 @@ function resolveSource({ spec: { from }, metadata: { namespace } }: NamedSnapsho
   if (from.snapshot !== undefined) {
     const found = lookups.snapshot(from.snapshot.name) ?? missing("NamedSnapshot", from.snapshot.name, namespace);
     const reference = withoutUndefined(from.snapshot);
-    const { digest, version, checkpointId, secrets: inheritedSecrets = [] } = findVersion(found, reference);
+    const { digest } = findVersion(found, reference);
+    // An upgrade may have captured a pinned version again.
+    const {
+      version,
+      checkpointId,
+      secrets: inheritedSecrets = [],
+    } = findVersion(found, { name: found.metadata.name, digest });
     const parent = printSnapshotReference({ name: from.snapshot.name, version });
     return {
       source: { snapshot: { digest } },

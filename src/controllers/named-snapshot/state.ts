@@ -16,6 +16,7 @@ import type { Lookups } from "./lookups.ts";
 import type { SnapshotMetrics } from "./metrics.ts";
 import type { FetchTurns } from "./steps/fetch-turns.ts";
 import type { StepOutcome } from "./steps/step.ts";
+import type { UpgradeTurns } from "./upgrade-turns.ts";
 
 /** The state from which a named snapshot is planned. */
 export interface SnapshotState {
@@ -41,11 +42,24 @@ export interface SnapshotState {
   attempt: Attempt<StepOutcome> | undefined;
   /** Why the running step waits for its turn to fetch a file. */
   fetchWait: string | undefined;
+  engines: EngineFacts;
   /** By version: the objects that refer to it, like `Sandbox a`. */
   referrers: ReadonlyMap<number, string[]>;
   /** The objects that follow the name, like `SandboxSet a`. */
   followers: string[];
   now: Date;
+}
+
+/** What an upgrade of the cell image means for a named snapshot. */
+export interface EngineFacts {
+  /** The image of new sandboxes. */
+  cellImage: string;
+  /** The Checkpoints with memory of another engine than that of new sandboxes, by name. */
+  earlier: ReadonlySet<string>;
+  /** Of the source. `waiting`: it is captured again too. `bound`: it is memory of another engine, and remains so. */
+  source: "current" | "waiting" | "bound";
+  /** Why the upgrade waits for its turn. */
+  wait?: string;
 }
 
 /** The version that the spec asks for. */
@@ -105,7 +119,7 @@ export interface SnapshotPlan {
 
 export interface SnapshotDependencies extends Pick<
   ControllerParts,
-  "client" | "informers" | "cache" | "runtime" | "podOptions" | "events" | "clock" | "log"
+  "client" | "informers" | "cache" | "runtime" | "engines" | "podOptions" | "events" | "clock" | "log"
 > {
   lookups: Lookups;
   statuses: StatusWriter<NamedSnapshot>;
@@ -113,6 +127,7 @@ export interface SnapshotDependencies extends Pick<
   /** Running and finished steps, by `attemptId`. */
   steps: Attempts<StepOutcome>;
   builds: BuildTurns;
+  upgrades: UpgradeTurns;
   fetches: FetchTurns;
   counted?: SnapshotMetrics | undefined;
   /** Aborted when the controller stops. */

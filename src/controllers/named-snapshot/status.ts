@@ -2,6 +2,7 @@ import { describeStep } from "../../api/recipe/recipe.ts";
 import type { Condition } from "../../api/schema/metadata.ts";
 import type { NamedSnapshotStatus, SnapshotStep, SnapshotVersion } from "../../api/kinds/named-snapshot-status.ts";
 import { setCondition } from "../../kube/conditions.ts";
+import { engineCondition } from "./engine-upgrade.ts";
 import type { BuildingReason, SnapshotState, DesiredVersion } from "./state.ts";
 
 export interface Building {
@@ -10,19 +11,18 @@ export interface Building {
   message: string;
 }
 
-type Now = Pick<SnapshotState, "snapshot" | "now">;
+type Facts = Pick<SnapshotState, "snapshot" | "desired" | "engines" | "now">;
 
 /** A complete status with the conditions. */
-export function withStatus(state: Now, desired: NamedSnapshotStatus, building: Building): NamedSnapshotStatus {
+export function withStatus(state: Facts, desired: NamedSnapshotStatus, building: Building): NamedSnapshotStatus {
   const { message: _, ...status } = desired;
   const message = building.reason === "Built" ? "" : building.message;
   return {
     ...status,
     ...(message !== "" && { message }),
-    conditions: [ready(status), { type: "Building", ...building }].reduce<Condition[]>(
-      (all, condition) => setCondition(all, condition, state.now),
-      status.conditions ?? [],
-    ),
+    conditions: [ready(status), { type: "Building", ...building }, engineCondition(state, status)]
+      .filter((condition) => condition !== undefined)
+      .reduce<Condition[]>((all, condition) => setCondition(all, condition, state.now), status.conditions ?? []),
   };
 }
 

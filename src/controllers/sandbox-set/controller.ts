@@ -5,7 +5,7 @@ import { controllerKeys, type ControllerWatch, type ReconcileResult, watching } 
 import { controllerOf, keyOf, type KubeObject, nameOfKey } from "../../kube/object.ts";
 import type { ResourceClient } from "../../kube/resource-client.ts";
 import { StatusWriter } from "../../kube/status-writer.ts";
-import type { Controller, ControllerParts } from "../common/controller-parts.ts";
+import { type Controller, type ControllerParts, RequeueSource } from "../common/controller-parts.ts";
 import { applyAction } from "./apply.ts";
 import type { SetDependencies } from "./dependencies.ts";
 import { gather } from "./gather.ts";
@@ -136,10 +136,15 @@ export function sandboxSetController(parts: ControllerParts): Controller {
     metrics: metrics && setMetrics(metrics.registry, informers, cache),
   };
   forgetDeleted(dependencies);
+  const requeues = new RequeueSource();
+  parts.engines.onChange(() => {
+    for (const set of informers.sets.store.list()) requeues.enqueue(keyOf(set.metadata));
+  });
   return {
     name: "sandboxset",
     watches: setWatches(dependencies),
     reconcile: (key, signal) => reconcileSet(key, dependencies, signal),
+    requeues,
     close: () => {
       dependencies.metrics?.close();
     },

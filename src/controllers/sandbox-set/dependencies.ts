@@ -8,7 +8,7 @@ import type { StatusPace } from "./status-pace.ts";
 
 export interface SetDependencies extends Pick<
   ControllerParts,
-  "informers" | "cache" | "sandboxWrites" | "events" | "clock" | "random" | "log"
+  "informers" | "cache" | "engines" | "sandboxWrites" | "events" | "clock" | "random" | "log"
 > {
   statuses: StatusWriter<SandboxSet>;
   statusPace: StatusPace;

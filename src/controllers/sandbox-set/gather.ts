@@ -3,7 +3,8 @@ import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { setRevision } from "../../api/set/set-revision.ts";
 import { RametError } from "../../base/errors.ts";
 import { controllerOf, keyOf } from "../../kube/object.ts";
-import { resolveOrigin } from "../common/set-origin.ts";
+import { engineOfCheckpoint } from "../common/engines.ts";
+import { resolveOrigin, templateOriginReferences } from "../common/set-origin.ts";
 import type { SetDependencies } from "./dependencies.ts";
 import { backoffOf, nextFailures } from "./failures.ts";
 import { memberOf } from "./pool.ts";
@@ -17,7 +18,7 @@ export async function gather(set: SandboxSet, dependencies: SetDependencies): Pr
   await findOverdue(set, dependencies);
   const now = clock.now();
   const revision = resultOrProblem(() => revisionOf(set, dependencies));
-  const { members, deletionsUnseen } = membersOf(set, dependencies);
+  const { members, deletionsUnseen } = membersOf(set, revision, dependencies);
   const awaited = cache.clonesAwaitedOf(keyOf(set.metadata)).map((sandbox) => sandboxWrites.latest(sandbox));
   const hash = "problem" in revision ? undefined : revision.hash;
   return {
@@ -44,8 +45,12 @@ function revisionOf(set: SandboxSet, { cache }: SetDependencies) {
 
 function membersOf(
   set: SandboxSet,
-  { cache, sandboxWrites, newSandboxes }: SetDependencies,
+  revision: SetState["revision"],
+  { cache, sandboxWrites, newSandboxes, engines }: SetDependencies,
 ): Pick<SetState, "members" | "deletionsUnseen"> {
+  const isBound = isBoundToEngine(set, revision, cache);
+  const hasOldEngine = ({ status }: Sandbox): boolean =>
+    !isBound && engines.stateOf({ engineId: status?.ramet?.engine }) === "earlier";
   const owned = cache
     .sandboxesOfSet(keyOf(set.metadata))
     .map((sandbox) => sandboxWrites.latest(sandbox))
@@ -53,9 +58,22 @@ function membersOf(
     .filter((sandbox) => controllerOf(sandbox)?.uid === set.metadata.uid);
   const isUnseen = ({ metadata }: Sandbox): boolean => newSandboxes.isLeaving(metadata.uid);
   return {
-    members: owned.map((sandbox) => memberOf(sandbox, isUnseen(sandbox))),
+    members: owned.map((sandbox) => memberOf(sandbox, isUnseen(sandbox), hasOldEngine(sandbox))),
     deletionsUnseen: owned.some(isUnseen),
   };
+}
+
+/** A set that is warmed from memory has the engine of that memory. A checkpoint that is not known may have memory. */
+function isBoundToEngine(
+  { metadata: { namespace } }: SandboxSet,
+  revision: SetState["revision"],
+  cache: SetDependencies["cache"],
+): boolean {
+  if ("problem" in revision) return true;
+  return templateOriginReferences(revision.spec.template).some((id) => {
+    const checkpoint = cache.checkpointById(namespace, id);
+    return checkpoint === undefined || engineOfCheckpoint(checkpoint) !== undefined;
+  });
 }
 
 function updateFailures(

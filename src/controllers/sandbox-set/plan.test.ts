@@ -325,3 +325,35 @@ describe("materialised revisions", () => {
     expect(mark).toMatchObject({ candidate: false });
   });
 });
+
+describe("a set whose sandboxes have an earlier engine", () => {
+  const hasOldEngine = (kind: Shape["kind"], index: number, old = false): Member => ({
+    ...memberFrom({ kind, old, ageSeconds: index }, index),
+    hasOldEngine: true,
+  });
+
+  it("creates new sandboxes first, whatever maxUnavailable allows, and deletes an earlier one for each that is ready", () => {
+    const spec = { replicas: 5, updateStrategy: { maxUnavailable: "100%" } };
+    const before = [0, 1, 2, 3, 4].map((index) => hasOldEngine("available", index));
+    const plan = planSet(stateOf(spec, before));
+    expect([created(plan.actions), of(plan.actions, "retire").length]).toEqual([1, 0]);
+    expect(plan.status).toMatchObject({ availableReplicas: 5, updatedReplicas: 0 });
+    const starting = [...before, memberFrom({ kind: "starting", old: false, ageSeconds: 0 }, 5)];
+    expect(planSet(stateOf(spec, starting)).actions.filter((one) => one.do !== "writeTemplate")).toEqual([]);
+    const more = [...before, memberFrom({ kind: "available", old: false, ageSeconds: 0 }, 5)];
+    const next = planSet(stateOf(spec, more));
+    expect([created(next.actions), of(next.actions, "retire").length]).toEqual([0, 1]);
+    expect(of(next.actions, "retire")[0]?.sandbox.metadata.name).toBe("s4");
+  });
+
+  it("rolls as the update strategy says when the revision changes too", () => {
+    const spec = { replicas: 5, updateStrategy: { maxUnavailable: 2 } };
+    const plan = planSet(
+      stateOf(
+        spec,
+        [0, 1, 2, 3, 4].map((index) => hasOldEngine("available", index, true)),
+      ),
+    );
+    expect([created(plan.actions), of(plan.actions, "retire").length]).toEqual([0, 2]);
+  });
+});

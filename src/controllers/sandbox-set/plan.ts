@@ -75,18 +75,23 @@ function planRoll(state: SetState, pool: Pool): SetAction[] {
   if ("problem" in state.revision || "problem" in state.bounds) return [];
   const old = pool.members.filter((member) => !pool.isUpdated(member)).sort(removalOrder(pool.isUpdated));
   const [creating, available] = partition(old, ({ state: is }) => is === "creating");
-  const spare = Math.max(0, pool.available - minimumAvailable(pool, state.bounds.update));
+  const spare = Math.max(0, pool.available - minimumAvailable(pool, maxUnavailable(state.bounds.update, pool)));
   return [...creating, ...available.slice(0, spare)].map(({ sandbox }) => ({ do: "retire", sandbox, why: "update" }));
 }
 
 /** The minimum number of available sandboxes during a roll. */
-function minimumAvailable({ replicas }: Pool, maxUnavailable: number): number {
-  return Math.max(0, replicas - maxUnavailable);
+function minimumAvailable({ replicas }: Pool, unavailable: number): number {
+  return Math.max(0, replicas - unavailable);
+}
+
+/** An upgrade of the runtime is no change of the user's, so it makes no sandbox unavailable. */
+function maxUnavailable(update: number, { isRevisionUpdated }: Pool): number {
+  return isRevisionUpdated ? 0 : update;
 }
 
 /** With a `maxUnavailable` of 0, a roll creates new sandboxes first, up to a fifth of the replicas at a time. */
 function surgeOf({ bounds, revision }: SetState, pool: Pool): number {
-  if ("problem" in bounds || "problem" in revision || bounds.update > 0) return 0;
+  if ("problem" in bounds || "problem" in revision || maxUnavailable(bounds.update, pool) > 0) return 0;
   return Math.min(pool.total - pool.updated, Math.ceil(pool.replicas / 5));
 }
 

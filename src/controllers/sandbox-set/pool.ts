@@ -16,13 +16,16 @@ export interface Pool {
   /** The creating and available sandboxes that the cache shows. */
   members: Member[];
   isUpdated: (member: Member) => boolean;
+  /** Whether all have the current revision, so that others are old only by their engine. */
+  isRevisionUpdated: boolean;
 }
 
 export function poolOf({ set, revision, members, unseen }: SetState): Pool {
   // Without a known revision, no sandbox counts as outdated.
   const hash = "problem" in revision ? set.status?.updateRevision : revision.hash;
-  const isUpdated = ({ revisionHash }: { revisionHash: string | undefined }): boolean =>
+  const isOfRevision = ({ revisionHash }: { revisionHash: string | undefined }): boolean =>
     hash === undefined || revisionHash === hash;
+  const isUpdated = (member: Member): boolean => isOfRevision(member) && !member.hasOldEngine;
   const pooled = members.filter(({ state }) => state === "creating" || state === "available");
   const available = pooled.filter(({ state }) => state === "available");
   return {
@@ -31,17 +34,21 @@ export function poolOf({ set, revision, members, unseen }: SetState): Pool {
     creating: pooled.length - available.length + unseen.length,
     available: available.length,
     total: pooled.length + unseen.length,
-    updated: pooled.filter(isUpdated).length + unseen.filter(isUpdated).length,
+    updated: pooled.filter(isUpdated).length + unseen.filter(isOfRevision).length,
     updatedAvailable: available.filter(isUpdated).length,
     members: pooled,
     isUpdated,
+    isRevisionUpdated: pooled.every(isOfRevision),
   };
 }
 
-/** @param isLeaving whether this process has requested its deletion */
-export function memberOf(sandbox: Sandbox, isLeaving: boolean): Member {
+/**
+ * @param isLeaving whether this process has requested its deletion
+ * @param hasOldEngine whether its engine is an earlier one, although no memory that it was cloned from needs that
+ */
+export function memberOf(sandbox: Sandbox, isLeaving: boolean, hasOldEngine = false): Member {
   const state = isLeaving ? "leaving" : stateOf(sandbox);
-  return { sandbox, state, revisionHash: sandbox.metadata.labels?.[labels.templateHash] };
+  return { sandbox, state, revisionHash: sandbox.metadata.labels?.[labels.templateHash], hasOldEngine };
 }
 
 function stateOf(sandbox: Sandbox): MemberState {

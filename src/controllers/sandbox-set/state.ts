@@ -35,6 +35,8 @@ export interface Member {
   sandbox: Sandbox;
   state: MemberState;
   revisionHash: string | undefined;
+  /** Whether it was started in an earlier cell image than new sandboxes are. */
+  hasOldEngine: boolean;
 }
 
 /**

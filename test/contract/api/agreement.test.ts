@@ -112,6 +112,7 @@ const snapshot = fc.record(
     keepVersions: fc.constantFrom(0, 1, 101),
     deletionPolicy: fc.constantFrom("Retain", "Keep"),
     stepCache: fc.constantFrom("EveryStep", "Some"),
+    engineUpgrade: fc.constantFrom("Auto", "Never"),
     pinnedVersion: fc.constantFrom(0, 1),
   },
   { requiredKeys: ["from"] },

@@ -1,0 +1,85 @@
+import { expect, it } from "vitest";
+import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
+import type { Sandbox } from "../../api/kinds/sandbox.ts";
+import { silentLog } from "../../base/log.ts";
+import { Engines } from "../common/engines.ts";
+import { dropEngines, type EngineDroppingOptions } from "./drop-engines.ts";
+
+const [current, first, second, named] = ["c", "1", "2", "3"].map((digit) => digit.repeat(12)) as [
+  string,
+  string,
+  string,
+  string,
+];
+const entry = (image: string) => ({ image, name: image, architecture: "amd64" });
+const checkpoint = (engineId: string) =>
+  ({
+    metadata: { name: engineId },
+    status: { ramet: { parts: [{ contents: ["memory", "filesystem"], needs: { engineId } }] } },
+  }) as unknown as Checkpoint;
+const sandbox = (engine: string, phase: string) => ({ status: { phase, ramet: { engine } } }) as unknown as Sandbox;
+
+/** A stand-in for the informers: lists whose cached part can lag. */
+function world() {
+  const saved: [string, unknown][] = [];
+  const engines = new Engines(
+    { cellImage: "cell:9", cellEngine: current, earlierCellImages: new Map([[named, "cell:named"]]) },
+    {
+      entries: new Map([
+        [first, entry("cell:1")],
+        [second, entry("cell:2")],
+      ]),
+      save: (id, value) => Promise.resolve(void saved.push([id, value])),
+    },
+  );
+  const cached = { checkpoints: [] as Checkpoint[], sandboxes: [] as Sandbox[] };
+  const listed = { checkpoints: [] as Checkpoint[], sandboxes: [] as Sandbox[] };
+  const informer = (kind: "checkpoints" | "sandboxes") => ({
+    store: { list: () => cached[kind] },
+    resource: { list: () => Promise.resolve({ items: listed[kind] }) },
+  });
+  const informers = { checkpoints: informer("checkpoints"), sandboxes: informer("sandboxes") };
+  const options = { engines, informers, log: silentLog } as unknown as EngineDroppingOptions;
+  let before = new Set<string>();
+  return {
+    engines,
+    saved,
+    cached,
+    listed,
+    check: async () => {
+      before = await dropEngines(options, before, new AbortController().signal);
+    },
+  };
+}
+
+it("forgets an engine that nothing needs in two checks in a row, but not the current one and those of options", async () => {
+  const { engines, saved, cached, listed, check } = world();
+  for (const lists of [cached, listed]) lists.checkpoints.push(checkpoint(first));
+  await check();
+  expect(engines.list().has(second)).toBe(true);
+  await check();
+  expect([...engines.list().keys()].sort()).toEqual([first, named, current].sort());
+  expect(saved.at(-1)).toEqual([second, null]);
+  await check();
+  expect(engines.list().size).toBe(3);
+});
+
+it("keeps an engine for a running sandbox, and for objects that only the API server shows", async () => {
+  const { engines, cached, listed, check } = world();
+  for (const lists of [cached, listed]) lists.sandboxes.push(sandbox(first, "Running"), sandbox(second, "Failed"));
+  listed.checkpoints.push(checkpoint(second));
+  for (let times = 0; times < 3; times++) await check();
+  expect([engines.list().has(first), engines.list().has(second)]).toEqual([true, true]);
+});
+
+it("starts again with two checks when an engine was needed in between", async () => {
+  const { engines, cached, listed, check } = world();
+  await check();
+  for (const lists of [cached, listed]) lists.checkpoints.push(checkpoint(first), checkpoint(second));
+  await check();
+  for (const lists of [cached, listed]) lists.checkpoints.splice(0);
+  await check();
+  expect(engines.list().size).toBe(4);
+  await check();
+  expect(engines.list().size).toBe(2);
+});
