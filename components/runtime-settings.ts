@@ -31,6 +31,12 @@ export interface CellArgs {
    * @default "never"
    */
   userNamespaces?: Input<"auto" | "always" | "never">;
+  /**
+   * Cell images of earlier engines, each with the id of its engine, for example
+   * `["3fb1c0a9d2e4=registry.example/ramet-cell:1"]`. Memory that needs such an engine is restored in that image.
+   * @default those that the cluster remembers
+   */
+  earlierImages?: readonly Input<string>[];
 }
 
 /** What one namespace may use. */
@@ -132,10 +138,13 @@ export function validatedServed(namespaces: readonly string[]): string[] {
   return withRunError(() => parseServedNamespaces(namespaces, "servedNamespaces"));
 }
 
-export function validatedCells({ seccompProfile, userNamespaces }: CellArgs = {}): CellSettings<Input<string>> {
+export function validatedCells({ seccompProfile, userNamespaces, earlierImages }: CellArgs = {}): CellSettings<
+  Input<string>
+> {
   return {
     ...(seccompProfile !== undefined && { seccompProfile: validatedField("cells.seccompProfile", seccompProfile) }),
     ...(userNamespaces !== undefined && { userNamespaces: validatedField("cells.userNamespaces", userNamespaces) }),
+    ...(earlierImages && { earlierImages: earlierImages.map((one) => validatedField("cells.earlierImages", one)) }),
   };
 }
 

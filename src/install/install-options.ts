@@ -1,5 +1,6 @@
 import * as z from "zod";
 import { parseRuntimeEgress } from "../api/cell/effective-egress.ts";
+import { engineIdPattern } from "../api/cell/engine-id.ts";
 import { namesMetadata, parseEgressRule } from "../api/cell/egress-rules.ts";
 import { parseLimit, type QuotaName, quotaNames } from "../api/quota/namespace-quota.ts";
 import { RametError } from "../base/errors.ts";
@@ -49,6 +50,8 @@ export interface CellSettings<Text = string> {
   seccompProfile?: Text | undefined;
   /** When cells run in user namespaces: `auto`, `always` or `never`. @default never */
   userNamespaces?: Text | undefined;
+  /** Cell images of earlier engines, besides those that the cluster remembers: `3fb1c0a9d2e4=registry.example/ramet-cell:1`. */
+  earlierImages?: readonly Text[] | undefined;
 }
 
 /** What the flags of `ramet gateway` set. */
@@ -143,12 +146,16 @@ export function parseServedNamespaces(namespaces: readonly string[], name: strin
   });
 }
 
-function parseCellSettings({ seccompProfile, userNamespaces }: CellSettings, fieldNames: FieldNames): CellSettings {
+function parseCellSettings(
+  { seccompProfile, userNamespaces, earlierImages }: CellSettings,
+  fieldNames: FieldNames,
+): CellSettings {
   const validated = <Field extends InstallField>(field: Field, value: unknown) =>
     parseInstallField(field, value, fieldNames[field]);
   return {
     ...(seccompProfile !== undefined && { seccompProfile: validated("cells.seccompProfile", seccompProfile) }),
     ...(userNamespaces !== undefined && { userNamespaces: validated("cells.userNamespaces", userNamespaces) }),
+    ...(earlierImages && { earlierImages: earlierImages.map((one) => validated("cells.earlierImages", one)) }),
   };
 }
 
@@ -204,6 +211,11 @@ export function parseInstallField<Field extends InstallField>(
 const Image = z.string().refine((text) => parseImageReference(text) !== undefined, {
   error: ({ input }) => `is not an image reference: ${JSON.stringify(input)}`,
 });
+function isEarlierImage(text: string): boolean {
+  const [engine = "", ...image] = text.split("=");
+  return engineIdPattern.test(engine) && parseImageReference(image.join("=")) !== undefined;
+}
+
 const Label = z.string().regex(/^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/, {
   error: ({ input }) => `is not a DNS label: ${JSON.stringify(input)}`,
 });
@@ -274,6 +286,10 @@ const fields = {
   }),
   "cells.userNamespaces": z.enum(cellUserNamespaces, {
     error: ({ input }) => `is ${JSON.stringify(input)}, not auto, always or never`,
+  }),
+  "cells.earlierImages": z.string().refine((text) => isEarlierImage(text), {
+    error: ({ input }) =>
+      `is not an engine and its cell image, such as 3fb1c0a9d2e4=registry.example/ramet-cell:1: ${JSON.stringify(input)}`,
   }),
   "gateway.trustedProxies": z.union([z.cidrv4(), z.cidrv6()], {
     error: ({ input }) => `is not a network, such as 10.0.0.0/16: ${JSON.stringify(input)}`,

@@ -176,10 +176,11 @@ function pod({
   };
 }
 
-function cellFlags({ seccompProfile, userNamespaces }: CellSettings<unknown> = {}): unknown[] {
+function cellFlags({ seccompProfile, userNamespaces, earlierImages = [] }: CellSettings<unknown> = {}): unknown[] {
   return [
     ...(seccompProfile === undefined ? [] : ["--cell-seccomp-profile", seccompProfile]),
     ...(userNamespaces === undefined ? [] : ["--cell-user-namespaces", userNamespaces]),
+    ...earlierImages.flatMap((image) => ["--earlier-cell-image", image]),
   ];
 }
 

@@ -3,6 +3,7 @@ import { systemNamespace } from "../../api/names/system-names.ts";
 import { privateRanges } from "../../install/manifest.ts";
 import type { Act } from "../report-error.ts";
 import {
+  collectEarlierImage,
   collectNetwork,
   collectRange,
   storeAddresses,
@@ -20,6 +21,11 @@ export function manifestsCommand(program: Command, act: Act): void {
     .description("Print the manifests that install the controllers and gateways, for kubectl apply and GitOps.")
     .requiredOption("--image <image>", "the image that contains the ramet command")
     .requiredOption("--cell-image <image>", "the image that contains the cell, gVisor, guest and link")
+    .option(
+      "--earlier-cell-image <engine=image...>",
+      "images of earlier engines, besides those that the cluster remembers",
+      collectEarlierImage,
+    )
     .option("-n, --namespace <name>", "the namespace of controllers and gateways", systemNamespace)
     .option("--replicas <number>", "the number of controller replicas, of which one leads", wholeNumber, 2)
     .option("--gateway-replicas <number>", "the number of gateway replicas; 0 installs none", wholeNumber, 2)

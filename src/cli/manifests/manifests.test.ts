@@ -71,6 +71,17 @@ it("passes the quotas of namespaces to the controllers, and names the invalid on
   ]);
 });
 
+it("passes cell images of earlier engines to the controllers, and refuses invalid ones", async () => {
+  const [one, two] = ["3fb1c0a9d2e4=registry.example/cell:1", "0123456789ab=registry.example/cell:2"] as const;
+  const { stdout } = await run("--earlier-cell-image", one, two);
+  expect(stdout).toContain(
+    `- --earlier-cell-image\n            - ${one}\n            - --earlier-cell-image\n            - ${two}\n`,
+  );
+  for (const invalid of ["cell:1", "xyz=cell:1", "3fb1c0a9d2e4=", "3fb1c0a9d2e4=Not An Image"]) {
+    expect(await run("--earlier-cell-image", invalid)).toMatchObject({ exitCode: 2, stdout: "" });
+  }
+});
+
 it("passes the Secret for encryption to the controllers, and says that it must be created", async () => {
   const { stdout, stderr } = await run("--encryption-secret", "ramet-encryption");
   expect(stdout).toContain("- --encryption-secret\n            - ramet-encryption\n");

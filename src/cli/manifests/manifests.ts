@@ -22,6 +22,7 @@ import { type Io, printLine, writeAll } from "../io.ts";
 export interface ManifestsOptions extends EgressFlags, QuotaFlags {
   image: string;
   cellImage: string;
+  earlierCellImage?: [engine: string, image: string][];
   cellSeccompProfile?: string;
   cellUserNamespaces?: string;
   namespace: string;
@@ -66,7 +67,11 @@ export async function printManifests(io: Io, options: ManifestsOptions): Promise
     ...(options.servedNamespace && { servedNamespaces: options.servedNamespace }),
     egress: egressOf(options),
     gateway: await gatewayOf(options),
-    cells: { seccompProfile: options.cellSeccompProfile, userNamespaces: options.cellUserNamespaces },
+    cells: {
+      seccompProfile: options.cellSeccompProfile,
+      userNamespaces: options.cellUserNamespaces,
+      earlierImages: options.earlierCellImage?.map(([engine, image]) => `${engine}=${image}`),
+    },
     namespaceQuota: quotaFlagsOf(options),
     ...(options.encryptionSecret !== undefined && { encryption: { secret: options.encryptionSecret } }),
     store: storeOf(options),
@@ -154,6 +159,7 @@ const flagNames = {
   cellImage: "--cell-image",
   "cells.seccompProfile": "--cell-seccomp-profile",
   "cells.userNamespaces": "--cell-user-namespaces",
+  "cells.earlierImages": "--earlier-cell-image",
   replicas: "--replicas",
   gatewayReplicas: "--gateway-replicas",
   clusterRanges: "--cluster-range",
