@@ -1,6 +1,8 @@
 import { afterAll, beforeAll, expect, it, vi } from "vitest";
 import type { NamedSnapshotStatus } from "../../src/api/kinds/named-snapshot-status.ts";
+import { runProgram } from "../../src/cli/program.ts";
 import { findCondition } from "../../src/kube/conditions.ts";
+import { memoryIo } from "../setup/memory-io.ts";
 import { otherGuest } from "../setup/other-engine.ts";
 import { type Cluster, type ClusterOptions, openCluster } from "./controllers-cluster.ts";
 import { realNode } from "./controllers-real-node.ts";
@@ -78,6 +80,29 @@ it("builds snapshots and fills sets with the first engine", async () => {
   await create("SandboxSet", "warm", { replicas: 1, template: { ...template, metadata } });
   await Promise.all([untilReady("pool", 2), untilReady("warm", 1)]);
   expect(await images("pool")).toEqual(["cell:1", "cell:1"]);
+});
+
+it("lists before the upgrade what it will do", async () => {
+  const plan = async (image: string) => {
+    const io = memoryIo();
+    const args = ["upgrade", "--plan", "--cell-image", image, "--kubeconfig", cluster.kubeconfigPath];
+    expect(await runProgram(io, args)).toBe(0);
+    return io.written("stdout").split("\n");
+  };
+  const { engine = "" } = first.versions?.[0] ?? {};
+  expect((await plan("cell:2")).map((line) => line.replace(/ {3,}/g, " | "))).toEqual([
+    "KIND | NAMESPACE | NAME | ENGINE | WHAT",
+    `NamedSnapshot | t | auto | ${engine} | version 1 is captured again in the background, and stays current until then`,
+    `NamedSnapshot | t | child | ${engine} | version 1 is captured again after the named snapshot auto`,
+    `NamedSnapshot | t | manual | ${engine} | version 1 keeps its engine until a build is requested (engineUpgrade: Manual)`,
+    "SandboxSet | t | pool | 2 sandboxes are replaced, new ones first",
+    "SandboxSet | t | warm | 1 sandboxes are replaced when the snapshot that fills the set has a new version",
+    expect.stringMatching(
+      new RegExp(`^Engine \\| ${engine} \\| ${engine} \\| keep cell:1: \\d+ checkpoints and \\d+ sandboxes`),
+    ),
+    "",
+  ]);
+  expect(await plan("cell:1")).toEqual(["Nothing in the cluster depends on another engine.", ""]);
 });
 
 it("captures snapshots again, rolls sets without unavailable sandboxes, and fails no claim", async () => {
