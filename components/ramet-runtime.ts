@@ -35,6 +35,7 @@ import {
   validatedNames,
   validatedQuota,
   validatedServed,
+  validatedSelector,
 } from "./runtime-settings.ts";
 
 export interface RametRuntimeArgs {
@@ -80,6 +81,11 @@ export interface RametRuntimeArgs {
    * cells. Plain texts, because the names of the declared objects contain them. @default all namespaces
    */
   servedNamespaces?: readonly string[];
+  /**
+   * The labels of the namespaces that the controllers serve, as in `kubectl get -l`: `"team in (a,b),!legacy"`. Objects elsewhere
+   * are left to other controllers. @default all namespaces
+   */
+  namespaceSelector?: Input<string>;
   /**
    * The namespace of Prometheus. Only its Pods can connect to the metrics ports of controllers and gateways.
    * @default all Pods can
@@ -189,6 +195,7 @@ function installOptions(
     clusterDomain,
     egress,
     servedNamespaces,
+    namespaceSelector,
     metricsNamespace,
     cells,
     gateway,
@@ -213,6 +220,7 @@ function installOptions(
     ...validatedNames({ clusterDomain, metricsNamespace }),
     ...(egress && { egress: validatedEgress(egress) }),
     ...(servedNamespaces && { servedNamespaces: validatedServed(servedNamespaces) }),
+    ...(namespaceSelector !== undefined && { namespaceSelector: validatedSelector(namespaceSelector) }),
     cells: validatedCells(cells),
     ...(gateway && { gateway: validatedGateway(gateway) }),
     ...(encryption && { encryption: { secret: validatedField("encryption.secret", encryption.secret) } }),

@@ -1,4 +1,5 @@
 import { type Input, output } from "@pulumi/pulumi";
+import { parseLabelSelector } from "../src/api/names/label-selector.ts";
 import { quotaNames } from "../src/api/quota/namespace-quota.ts";
 import {
   type CellSettings,
@@ -136,6 +137,11 @@ export function validatedNames(names: Record<"clusterDomain" | "metricsNamespace
 
 export function validatedServed(namespaces: readonly string[]): string[] {
   return withRunError(() => parseServedNamespaces(namespaces, "servedNamespaces"));
+}
+
+export function validatedSelector(selector: Input<string>): NonNullable<ProgramInstallOptions["namespaceSelector"]> {
+  const text = validatedField("namespaceSelector", selector);
+  return { text, requirements: text.apply((known) => parseLabelSelector(known, "namespaceSelector")) };
 }
 
 export function validatedCells({ seccompProfile, userNamespaces, earlierImages }: CellArgs = {}): CellSettings<

@@ -12,6 +12,9 @@ import { RametError } from "../base/errors.ts";
 export const storeAddresses =
   "s3://bucket/prefix?region=…&endpoint=…&path-style=true, gs://bucket/prefix, azblob://container/prefix?account=…";
 
+export const namespaceSelectorHelp =
+  "the labels of the namespaces that the controllers serve, such as team=a or !legacy (default: all namespaces)";
+
 /** Adds the options that select a cluster and a namespace. */
 export function withClusterFlags(command: Command): Command {
   return command

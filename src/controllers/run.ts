@@ -20,6 +20,7 @@ import { checkpointController } from "./checkpoint/controller.ts";
 import { runEngineDropping } from "./collect/drop-engines.ts";
 import { runCollector } from "./collect/run-collector.ts";
 import { createCache } from "./common/cache.ts";
+import { Exclusion } from "./common/exclusion.ts";
 import { type KeyRotationOptions, runKeyRotation } from "./keys/rotate-keys.ts";
 import { Engines } from "./common/engines.ts";
 import type { Controller, ControllerParts } from "./common/controller-parts.ts";
@@ -67,6 +68,8 @@ export interface RunControllersOptions {
   leaderElection?: { identity: string };
   /** Whether to install the CRDs of this version first. @default false */
   installCrds?: boolean;
+  /** The labels of the namespaces whose objects the controllers see, as in `kubectl get -l`. @default all namespaces */
+  namespaceSelector?: string;
   /** How many reconciles of one controller run concurrently; none waits for a cell. @default 16 */
   concurrency?: number;
   /** The size budget for captured steps of recipes in each namespace. @default 20 GiB */
@@ -134,27 +137,30 @@ function recorder({ client, leaderElection, log = silentLog }: RunControllersOpt
 
 async function lead(options: RunControllersOptions, signal: AbortSignal): Promise<void> {
   const { client, log = silentLog } = options;
-  const { store, backends: others, encryptionSecret } = options;
+  const { store, encryptionSecret } = options;
   const seal = await clusterEnvironmentSeal(client, signal);
   const opened = await openBackends({
     client,
     store,
     encryptionSecret,
-    others,
+    others: options.backends,
     onCellNotProven: options.metrics?.cellNotProven,
     log,
     signal,
   });
   const engines = await Engines.open(client, options, { log, signal });
-  const informers = createInformers(client, log, options.servedNamespaces);
-  const userNamespaces = options.cellUserNamespaces === "auto" ? new UserNamespaceSupport(client, log) : undefined;
+  const { namespaceSelector, servedNamespaces: namespaces } = options;
+  const exclusion = new Exclusion(client, { namespaceSelector, namespaces }, log);
+  const informers = createInformers(client, log, { namespaces, excludes: exclusion.excludes });
   const all = Object.values(informers) as Informer<KubeObject>[];
+  exclusion.follow(all.map(({ store: seen }) => seen));
+  const userNamespaces = options.cellUserNamespaces === "auto" ? new UserNamespaceSupport(client, log) : undefined;
   const following = new AbortController();
-  const nodes = userNamespaces === undefined ? [] : [userNamespaces.informer];
-  const followers = [...all, ...nodes].map((informer) => informer.run(following.signal, options.liveness));
+  const others = [userNamespaces?.informer, exclusion.namespaces].filter((one) => one !== undefined);
+  const followers = [...all, ...others].map((informer) => informer.run(following.signal, options.liveness));
   try {
     // Every controller reads all caches: in one that has not synced, an existing object would seem to be deleted.
-    await Promise.all([...all, ...nodes].map((informer) => informer.synced(signal)));
+    await Promise.all([...all, ...others].map((informer) => informer.synced(signal)));
     await work(options, { ...opened, informers, seal, engines, userNamespaces }, signal);
   } catch (error) {
     if (!signal.aborted) throw error;

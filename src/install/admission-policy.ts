@@ -1,3 +1,4 @@
+import type { InstallOptions } from "./install-options.ts";
 import type { Manifest } from "./manifest.ts";
 
 /** A ValidatingAdmissionPolicy that denies, with its binding. Expressions are CEL. */
@@ -14,6 +15,15 @@ export interface AdmissionPolicy {
   /** Evaluated at most once a request, at their first use. */
   variables?: readonly NamedExpression[];
   validations: readonly Validation[];
+}
+
+/** The namespaces that the controllers serve. @default all */
+export type PolicyScope = Pick<InstallOptions<unknown, unknown>, "namespaceSelector">;
+
+/** The selectors of a policy for objects of the namespaces that the controllers serve. */
+export function servedNamespaces({ namespaceSelector }: PolicyScope): NonNullable<AdmissionPolicy["selectors"]> {
+  if (namespaceSelector === undefined) return {};
+  return { namespaceSelector: { matchExpressions: namespaceSelector.requirements } };
 }
 
 interface NamedExpression {

@@ -1,12 +1,12 @@
 import { labels } from "../api/names/labels.ts";
 import { group } from "../api/schema/kind.ts";
-import { admissionPolicy, mayCreateCells } from "./admission-policy.ts";
+import { admissionPolicy, mayCreateCells, type PolicyScope, servedNamespaces } from "./admission-policy.ts";
 import type { Manifest } from "./manifest.ts";
 import { templatePolicies } from "./template-policies.ts";
 
 /** Returns all admission policies: those that keep users out of cells, and those for templates. */
-export function admissionPolicies(): Manifest[] {
-  return [...cellPolicies(), ...templatePolicies()];
+export function admissionPolicies(scope: PolicyScope = {}): Manifest[] {
+  return [...cellPolicies(scope), ...templatePolicies(scope)];
 }
 
 /**
@@ -15,7 +15,7 @@ export function admissionPolicies(): Manifest[] {
  * `kubectl exec` cannot select Pods by label, so it covers all Pods of the namespaces that have sandboxes. Commands in sandboxes
  * and the kubelet's probes are not affected.
  */
-function cellPolicies(): Manifest[] {
+function cellPolicies(scope: PolicyScope): Manifest[] {
   const isCell = { objectSelector: { matchLabels: { [labels.cell]: "true" } } };
   return [
     ...admissionPolicy({
@@ -45,6 +45,8 @@ function cellPolicies(): Manifest[] {
     }),
     ...admissionPolicy({
       name: "ramet-cell-owners",
+      // Elsewhere, another controller creates the Pods of Sandboxes.
+      selectors: servedNamespaces(scope),
       operations: ["CREATE", "UPDATE"],
       resources: ["pods"],
       conditions: [{ name: "claims-to-be-a-cell", expression: `${claimsLabel} || ${claimsOwner}` }],

@@ -4,6 +4,7 @@ import { engineIdPattern } from "../api/cell/engine-id.ts";
 import { namesMetadata, parseEgressRule } from "../api/cell/egress-rules.ts";
 import { parseLimit, type QuotaName, quotaNames } from "../api/quota/namespace-quota.ts";
 import { RametError } from "../base/errors.ts";
+import { parseLabelSelector } from "../api/names/label-selector.ts";
 import { parseImageReference } from "../api/names/image-reference.ts";
 import { cellUserNamespaces, systemNamespace } from "../api/names/system-names.ts";
 import { parseStoreAddress } from "../api/store/store-address.ts";
@@ -33,6 +34,8 @@ export interface InstallOptions<Text = string, Count = number> {
   egress?: InstalledEgress<Text>;
   /** The only namespaces whose sandboxes run, and in which the servers have rights on Pods and Secrets. @default all */
   servedNamespaces?: readonly string[];
+  /** The namespaces that the controllers serve. @default all */
+  namespaceSelector?: InstalledSelector<Text>;
   /** The namespace of Prometheus, the only one that can connect to the metrics ports. @default all can */
   metricsNamespace?: Text;
   /** What confines every cell on its node. */
@@ -76,6 +79,14 @@ export interface InstalledEgress<Text = string> {
   default?: Text | "allow" | "deny" | undefined;
   allow?: readonly Text[] | undefined;
   deny?: readonly Text[] | undefined;
+}
+
+/** A label selector in both of its forms. */
+export interface InstalledSelector<Text = string> {
+  /** As in a flag: `team in (a,b)`. */
+  text: Text;
+  /** The `matchExpressions` of a policy: what `parseLabelSelector` returns, or an output of that. */
+  requirements: unknown;
 }
 
 /** A PersistentVolumeClaim in the controllers' namespace and its mount path. */
@@ -128,6 +139,12 @@ export function parseInstallOptions({ store, ...given }: InstallOptions, fieldNa
           return limit === undefined ? [] : [[name, validated(`namespaceQuota.${name}`, limit)] as const];
         }),
       ),
+    }),
+    ...(given.namespaceSelector && {
+      namespaceSelector: {
+        text: validated("namespaceSelector", given.namespaceSelector.text),
+        requirements: parseLabelSelector(given.namespaceSelector.text, fieldNames.namespaceSelector),
+      },
     }),
     store:
       "address" in store
@@ -237,6 +254,13 @@ const StoreAddress = z.string().superRefine((text, context) => {
     context.addIssue(`is not valid: ${RametError.from(error).message}`);
   }
 });
+const Selector = z.string().superRefine((text, context) => {
+  try {
+    parseLabelSelector(text, "");
+  } catch (error) {
+    context.addIssue(RametError.from(error).message.trim());
+  }
+});
 const RoleArn = z.string().regex(/^arn:aws[-a-z]*:iam::\d{12}:role\/[-\w+=,.@/]+$/, {
   error: ({ input }) => `is not the ARN of an IAM role: ${JSON.stringify(input)}`,
 });
@@ -271,6 +295,7 @@ const fields = {
   gatewayReplicas: z.int("must be a whole number").min(0, "must be at least 0"),
   clusterRanges: z.cidrv4({ error: ({ input }) => `is not an IPv4 range: ${JSON.stringify(input)}` }),
   clusterDomain: ObjectName,
+  namespaceSelector: Selector,
   metricsNamespace: Label,
   servedNamespaces: Label.refine((text) => text !== systemNamespace, {
     error: `contains ${systemNamespace}, which has the keys of all cells and no sandboxes`,

@@ -56,7 +56,7 @@ export const storeIsNotMounted =
 
 /** Returns the servers, their permissions and the admission policies for cells. */
 export function serverManifests(options: InstallOptions<unknown, unknown>): Manifest[] {
-  return [...controllerManifests(options), ...gatewayManifests(options), ...admissionPolicies()];
+  return [...controllerManifests(options), ...gatewayManifests(options), ...admissionPolicies(options)];
 }
 
 /** Returns the controllers and their permissions. */
@@ -104,6 +104,7 @@ type PodOptions = Pick<
   | "store"
   | "clusterRanges"
   | "clusterDomain"
+  | "namespaceSelector"
   | "egress"
   | "servedNamespaces"
   | "namespaceQuota"
@@ -117,6 +118,7 @@ function pod({
   store,
   clusterRanges,
   clusterDomain,
+  namespaceSelector,
   egress,
   servedNamespaces,
   namespaceQuota,
@@ -146,6 +148,7 @@ function pod({
           ...cellFlags(cells),
           ...clusterRanges.flatMap((range) => ["--cluster-range", range]),
           ...(clusterDomain === undefined ? [] : ["--cluster-domain", clusterDomain]),
+          ...(namespaceSelector === undefined ? [] : ["--namespace-selector", namespaceSelector.text]),
           ...egressFlags(egress),
           ...servedFlags(servedNamespaces),
           ...quotaFlags(namespaceQuota),

@@ -2,17 +2,25 @@ import { type RestrictedField, restrictedFields, restrictedNames } from "../api/
 import { quotaExample, quotaItemPattern } from "../api/quota/namespace-quota.ts";
 import { annotations } from "../api/names/labels.ts";
 import { group, rametGroup } from "../api/schema/kind.ts";
-import { admissionPolicy, mayCreateCells, type Validation } from "./admission-policy.ts";
+import {
+  admissionPolicy,
+  mayCreateCells,
+  type PolicyScope,
+  servedNamespaces,
+  type Validation,
+} from "./admission-policy.ts";
 import type { Manifest } from "./manifest.ts";
 
 /**
  * Returns admission policies for templates, and for what else names Secrets. The controllers create Pods with their own rights,
  * so the rights of a user who declares a sandbox must be checked while that user is known.
  */
-export function templatePolicies(): Manifest[] {
+export function templatePolicies(scope: PolicyScope): Manifest[] {
+  const selectors = servedNamespaces(scope);
   return [
     ...admissionPolicy({
       name: "ramet-templates",
+      selectors,
       apiGroup: group,
       operations: written,
       resources: withTemplate,
@@ -61,8 +69,18 @@ export function templatePolicies(): Manifest[] {
         },
       ],
     }),
-    ...references("ramet-template-references", { apiGroup: group, resources: withTemplate, field: "template" }),
-    ...references("ramet-recipe-references", { apiGroup: rametGroup, resources: ["namedsnapshots"], field: "recipe" }),
+    ...references("ramet-template-references", {
+      apiGroup: group,
+      resources: withTemplate,
+      field: "template",
+      selectors,
+    }),
+    ...references("ramet-recipe-references", {
+      apiGroup: rametGroup,
+      resources: ["namedsnapshots"],
+      field: "recipe",
+      selectors,
+    }),
   ];
 }
 
@@ -130,6 +148,7 @@ interface Referring {
   apiGroup: string;
   resources: readonly string[];
   field: "template" | "recipe";
+  selectors: ReturnType<typeof servedNamespaces>;
 }
 
 /**
@@ -137,10 +156,11 @@ interface Referring {
  * An authorization check costs 350,000 of the 1,000,000 that an expression may cost, and of the 10,000,000 of a policy, so each
  * name has an expression, and there is a limit for the names.
  */
-function references(name: string, { apiGroup, resources, field }: Referring): Manifest[] {
+function references(name: string, { apiGroup, resources, field, selectors }: Referring): Manifest[] {
   const secrets = field === "template" ? templateSecrets : recipeSecrets;
   return admissionPolicy({
     name,
+    selectors,
     apiGroup,
     operations: written,
     resources,

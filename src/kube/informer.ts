@@ -13,6 +13,8 @@ export interface InformerOptions<T extends KubeObject> {
   namespaces?: readonly string[] | undefined;
   labelSelector?: string;
   fieldSelector?: string;
+  /** Objects that no reader of the store sees. @default none */
+  excludes?: (object: T) => boolean;
   log?: Log;
   timings?: Partial<ReflectorTimings>;
 }
@@ -39,7 +41,7 @@ export class Informer<T extends KubeObject> {
     this.resource = options.resource;
     this.store = new ObjectStore((error) => {
       this.#log.error({ error: RametError.from(error).message }, `a listener for ${options.resource.ref.plural} threw`);
-    });
+    }, options.excludes);
   }
 
   /**

@@ -93,3 +93,63 @@ describe("ObjectStore", () => {
     expect(errors).toHaveLength(1);
   });
 });
+
+describe("ObjectStore with excluded objects", () => {
+  const withExclusion = () => {
+    const excludedNodes = new Set(["out"]);
+    const store = new ObjectStore<Pod>(
+      () => undefined,
+      ({ node }) => excludedNodes.has(node),
+    );
+    const seen: string[] = [];
+    store.subscribe(({ type, object }) => seen.push(`${type} ${object.metadata.uid}`));
+    return { store, seen, excludedNodes };
+  };
+
+  it("shows an excluded object to no reader, and follows its change in both directions", () => {
+    const { store, seen } = withExclusion();
+    const onNode = store.index((object) => [object.node]);
+    store.put(pod("a", "1", "v1", "out"));
+    expect([store.get("x/a"), store.byUid("1"), store.list(), onNode("out")]).toEqual([undefined, undefined, [], []]);
+    expect(store.excluded()).toHaveLength(1);
+    store.put(pod("a", "1", "v2", "in"));
+    store.put(pod("a", "1", "v3", "out"));
+    store.put(pod("a", "1", "v4", "in"));
+    expect(seen).toEqual(["added 1", "deleted 1", "added 1"]);
+    expect(store.excluded()).toEqual([]);
+  });
+
+  it("applies a changed rule to known objects, without a new version of them", () => {
+    const { store, seen, excludedNodes } = withExclusion();
+    store.put(pod("a", "1", "v1", "n1"));
+    store.put(pod("b", "2", "v1", "n2"));
+    excludedNodes.add("n1").add("n2");
+    store.reconsider(({ metadata }) => metadata.name === "a");
+    expect(store.list().map(({ metadata }) => metadata.name)).toEqual(["b"]);
+    excludedNodes.clear();
+    store.reconsider(() => true);
+    expect(seen).toEqual(["added 1", "added 2", "deleted 1", "added 1"]);
+  });
+
+  it("forgets an excluded object that is deleted, is recreated or is missing from a list", () => {
+    const { store, seen } = withExclusion();
+    store.put(pod("a", "1", "v1", "out"));
+    store.remove(pod("a", "1", "v2", "out"), true);
+    store.put(pod("a", "1", "v1", "out"));
+    expect(store.excluded()).toEqual([]);
+    store.put(pod("b", "2", "v1", "out"));
+    store.put(pod("b", "3", "v2", "in"));
+    store.put(pod("c", "4", "v1", "out"));
+    store.replace([pod("b", "3", "v2", "in")], true);
+    expect([store.excluded(), seen]).toEqual([[], ["added 3"]]);
+  });
+
+  it("reports the deletion of an object whose successor is excluded", () => {
+    const { store, seen } = withExclusion();
+    store.put(pod("a", "1", "v1", "in"));
+    store.put(pod("a", "2", "v2", "out"));
+    store.put(pod("a", "1", "v1", "in"));
+    expect(seen).toEqual(["added 1", "deleted 1"]);
+    expect(store.excluded()).toHaveLength(1);
+  });
+});

@@ -8,7 +8,8 @@ export type Change<T> =
 export type IndexFunction<T> = (object: T) => readonly string[];
 
 /**
- * The last seen objects of one resource, by key (`namespace/name`), by UID and by added indexes.
+ * The last seen objects of one resource, by key (`namespace/name`), by UID and by added indexes. Excluded objects are known, but
+ * in none of these: for a reader, an object that becomes excluded is deleted, and one that no longer is, added.
  *
  * The objects are shared and must not be changed. Resource versions are compared for equality only.
  */
@@ -17,15 +18,22 @@ export class ObjectStore<T extends KubeObject> {
   readonly #byUid = new Map<string, T>();
   readonly #indexes: Index<T>[] = [];
   readonly #listeners = new Set<(change: Change<T>) => void>();
+  /** By key. */
+  readonly #excluded = new Map<string, T>();
   /** UIDs of deleted objects, which cannot return. The oldest are dropped first. */
   readonly #retiredUids = new Set<string>();
   readonly #onListenerError: (error: unknown) => void;
   /** The number of lists by the namespace that they cover; undefined: all. */
   readonly #lists = new Map<string | undefined, number>();
+  readonly #excludes: (object: T) => boolean;
 
-  /** @param onListenerError called with the error of a listener that threw; the other listeners are still called */
-  constructor(onListenerError: (error: unknown) => void) {
+  /**
+   * @param onListenerError called with the error of a listener that threw; the other listeners are still called
+   * @param excludes call `reconsider` when its result for the same object may have changed. Default: it excludes nothing
+   */
+  constructor(onListenerError: (error: unknown) => void, excludes: (object: T) => boolean = () => false) {
     this.#onListenerError = onListenerError;
+    this.#excludes = excludes;
   }
 
   get size(): number {
@@ -50,6 +58,18 @@ export class ObjectStore<T extends KubeObject> {
     return [...this.#byKey.values()];
   }
 
+  /** The objects that exist and are excluded. */
+  excluded(): T[] {
+    return [...this.#excluded.values()];
+  }
+
+  /** Excludes known objects, and includes excluded ones, as they are excluded now. */
+  reconsider(isConcerned: (object: T) => boolean): void {
+    for (const object of [...this.list(), ...this.excluded()]) {
+      if (isConcerned(object)) this.put(object);
+    }
+  }
+
   /** Adds an index and returns its look-up. */
   index(valuesOf: IndexFunction<T>): (value: string) => T[] {
     const index: Index<T> = { valuesOf, objects: new Map() };
@@ -68,7 +88,14 @@ export class ObjectStore<T extends KubeObject> {
   put(object: T): void {
     const { uid, resourceVersion } = object.metadata;
     if (this.#retiredUids.has(uid)) return;
-    const previous = this.#byKey.get(keyOf(object.metadata));
+    const key = keyOf(object.metadata);
+    const previous = this.#byKey.get(key);
+    if (this.#excludes(object)) {
+      if (previous !== undefined) this.remove(previous, previous.metadata.uid !== uid);
+      this.#excluded.set(key, object);
+      return;
+    }
+    this.#excluded.delete(key);
     if (previous === undefined) {
       this.#insert(object);
       this.#emit({ type: "added", object });
@@ -88,8 +115,10 @@ export class ObjectStore<T extends KubeObject> {
    * @param final whether the object was deleted; one that only left a selection can return with its UID
    */
   remove(object: T, final: boolean): void {
-    if (final) this.#retire(object.metadata.uid);
-    const known = this.#byUid.get(object.metadata.uid);
+    const { uid } = object.metadata;
+    if (final) this.#retire(uid);
+    if (this.#excluded.get(keyOf(object.metadata))?.metadata.uid === uid) this.#excluded.delete(keyOf(object.metadata));
+    const known = this.#byUid.get(uid);
     if (known === undefined) return;
     this.#drop(known);
     this.#emit({ type: "deleted", object });
@@ -103,7 +132,7 @@ export class ObjectStore<T extends KubeObject> {
     this.#lists.set(namespace, (this.#lists.get(namespace) ?? 0) + 1);
     const uids = new Set(objects.map((object) => object.metadata.uid));
     const keys = new Set(objects.map((object) => keyOf(object.metadata)));
-    for (const known of this.list()) {
+    for (const known of [...this.list(), ...this.excluded()]) {
       if (namespace !== undefined && !isIn(namespace, known)) continue;
       // If another object has its name, the object was deleted, even with a selection.
       if (!uids.has(known.metadata.uid)) this.remove(known, final || keys.has(keyOf(known.metadata)));

@@ -88,11 +88,22 @@ it("prints the objects that RametRuntime declares with settings of the gateways,
     maxConnectionsPerClient: 50,
     acceptTokensByReviewOnly: true,
   },`;
-  await world.edit("store: {", `metricsNamespace: "monitoring", ${gateway} store: {`);
+  await world.edit(
+    "store: {",
+    `metricsNamespace: "monitoring", namespaceSelector: "team in (a,b)", ${gateway} store: {`,
+  );
   const io = memoryIo();
   const networks = ["--gateway-trusted-proxy", "10.0.0.0/16", "2001:db8::/32"];
   const limits = ["--gateway-max-connections", "5000", "--gateway-max-connections-per-client", "50"];
-  const flags = ["--metrics-namespace", "monitoring", ...networks, ...limits, "--gateway-accept-tokens-by-review-only"];
+  const served = ["--namespace-selector", "team in (a,b)"];
+  const flags = [
+    "--metrics-namespace",
+    "monitoring",
+    ...served,
+    ...networks,
+    ...limits,
+    "--gateway-accept-tokens-by-review-only",
+  ];
   expect(await runProgram(io, ["manifests", ...images, "--store-claim", "checkpoints", ...flags])).toBe(0);
   const printed = parseAllDocuments(io.written("stdout")).map((document) => document.toJS() as Manifest);
   expect(await declared()).toEqual(byName(printed));
@@ -105,7 +116,7 @@ it("prints the objects that RametRuntime declares with settings of the gateways,
   await world.edit("maxConnections: 5000", "maxConnections: 0");
   expect((await world.engine.preview()).text).toContain("gateway.maxConnections must be at least 1 [InvalidArgument]");
   await world.edit(gateway.replace('"10.0.0.0/16", "2001:db8::/32"', "").replace("5000", "0"), "");
-  await world.edit('metricsNamespace: "monitoring",', "");
+  await world.edit('metricsNamespace: "monitoring", namespaceSelector: "team in (a,b)",', "");
 });
 
 it("prints the objects that RametRuntime declares for served namespaces, and refuses the system's own", async () => {

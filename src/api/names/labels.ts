@@ -111,6 +111,8 @@ export const labels = {
   stepDigest: "ramet.dev/step-digest",
   /** On Pods that run a cell: `"true"`. Nodes, policies and lists select by it. */
   cell: "ramet.dev/cell",
+  /** On any object of the controllers: `"true"` makes them leave it alone. */
+  ignore: "ramet.dev/ignore",
   /** On namespaces: `"true"` makes the API server reject `exec` and the like for all their Pods, whatever else is set. */
   denyExec: "ramet.dev/deny-exec",
   /** On namespaces: `"true"` if the controllers have created a sandbox's Pod there. `exec` and the like are then rejected. */

@@ -6,6 +6,7 @@ import {
   collectEarlierImage,
   collectNetwork,
   collectRange,
+  namespaceSelectorHelp,
   storeAddresses,
   wholeNumber,
   withCellFlags,
@@ -64,6 +65,7 @@ export function manifestsCommand(program: Command, act: Act): void {
       collectRange,
     )
     .option("--cluster-domain <name>", "the cluster's DNS domain, whose names sandboxes cannot resolve")
+    .option("--namespace-selector <selector>", namespaceSelectorHelp)
     .option("--no-cluster-range", "deny no ranges of the cluster to sandboxes")
     .option(
       "--encryption-secret <name>",

@@ -82,6 +82,30 @@ it("passes cell images of earlier engines to the controllers, and refuses invali
   }
 });
 
+it("limits controllers and the policies for their objects to the selected namespaces, and names an invalid selector", async () => {
+  const { stdout } = await run("--namespace-selector", "team in (a,b),!legacy");
+  expect(stdout).toContain("- --namespace-selector\n            - team in (a,b),!legacy\n");
+  const matchExpressions = [
+    { key: "team", operator: "In", values: ["a", "b"] },
+    { key: "legacy", operator: "DoesNotExist" },
+  ];
+  const scoped = parseAllDocuments(stdout)
+    .map((document) => document.toJS() as { metadata: { name: string }; spec?: { matchConstraints?: object } })
+    .filter(({ spec }) => JSON.stringify(spec?.matchConstraints ?? {}).includes(JSON.stringify(matchExpressions)))
+    .map(({ metadata }) => metadata.name);
+  expect(scoped).toEqual([
+    "ramet-cell-owners",
+    "ramet-templates",
+    "ramet-template-references",
+    "ramet-recipe-references",
+  ]);
+  const { exitCode, stderr } = await run("--namespace-selector", "team in a");
+  expect([exitCode, stderr]).toEqual([
+    2,
+    expect.stringContaining('--namespace-selector is not a label selector: "team in a"'),
+  ]);
+});
+
 it("passes the Secret for encryption to the controllers, and says that it must be created", async () => {
   const { stdout, stderr } = await run("--encryption-secret", "ramet-encryption");
   expect(stdout).toContain("- --encryption-secret\n            - ramet-encryption\n");

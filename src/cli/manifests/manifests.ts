@@ -31,6 +31,7 @@ export interface ManifestsOptions extends EgressFlags, QuotaFlags {
   /** `false` denies no ranges. @default private ranges */
   clusterRange?: readonly string[] | false;
   clusterDomain?: string;
+  namespaceSelector?: string;
   encryptionSecret?: string;
   /** An address, instead of directory and claim. */
   store?: string;
@@ -61,8 +62,10 @@ export async function printManifests(io: Io, options: ManifestsOptions): Promise
   const { out } = options;
   const { clusterRange = privateRanges } = options;
   const clusterRanges = clusterRange === false ? [] : clusterRange;
+  const { namespaceSelector: text, ...others } = options;
   const given = {
-    ...options,
+    ...others,
+    ...(text !== undefined && { namespaceSelector: { text, requirements: [] } }),
     clusterRanges,
     ...(options.servedNamespace && { servedNamespaces: options.servedNamespace }),
     egress: egressOf(options),
@@ -164,6 +167,7 @@ const flagNames = {
   gatewayReplicas: "--gateway-replicas",
   clusterRanges: "--cluster-range",
   clusterDomain: "--cluster-domain",
+  namespaceSelector: "--namespace-selector",
   "egress.default": egressFlagNames.default,
   "egress.allow": egressFlagNames.allow,
   "egress.deny": egressFlagNames.deny,

@@ -4,6 +4,7 @@ import {
   collectNetwork,
   collectRange,
   engineOption,
+  namespaceSelectorHelp,
   portNumber,
   storeAddresses,
   wholeNumber,
@@ -88,6 +89,7 @@ function controllerCommand(program: Command, act: Act): void {
       "the cluster's DNS domain, whose names sandboxes cannot resolve (default: cluster.local)",
     )
     .option("--cluster-range <cidr...>", "IPv4 ranges that are denied to sandboxes (default: none)", collectRange)
+    .option("--namespace-selector <selector>", namespaceSelectorHelp)
     .option("--concurrency <number>", "the number of concurrent reconciles per kind (default: 16)", wholeNumber)
     .option(
       "--step-cache-bytes <number>",

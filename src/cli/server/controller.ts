@@ -4,6 +4,7 @@ import { setFlagsFromString } from "node:v8";
 import { pino } from "pino";
 import type { CellUserNamespaces } from "../../api/names/system-names.ts";
 import { parseRuntimeEgress } from "../../api/cell/effective-egress.ts";
+import { parseLabelSelector } from "../../api/names/label-selector.ts";
 import { parseQuota } from "../../api/quota/namespace-quota.ts";
 import { RametError } from "../../base/errors.ts";
 import { parseStoreAddress } from "../../api/store/store-address.ts";
@@ -48,6 +49,7 @@ export interface ControllerOptions extends Pick<ClusterOptions, "kubeconfig" | "
   clusterRange?: string[];
   servedNamespace?: string[];
   clusterDomain?: string;
+  namespaceSelector?: string;
   concurrency?: number;
   stepCacheBytes?: number;
   logLevel: string;
@@ -70,6 +72,8 @@ export async function runController(io: Io, options: ControllerOptions): Promise
   const { servedNamespace } = options;
   const servedNamespaces = servedNamespace && parseServedNamespaces(servedNamespace, "--served-namespace");
   const namespaceQuota = parseQuota(quotaFlagsOf(options), quotaFlagNames);
+  const { namespaceSelector } = options;
+  if (namespaceSelector !== undefined) parseLabelSelector(namespaceSelector, "--namespace-selector");
   const liveness = new Liveness(io.clock);
   const health =
     port === undefined ? undefined : await serveHealth({ port, address, registry: metrics.registry, liveness, log });
@@ -84,6 +88,7 @@ export async function runController(io: Io, options: ControllerOptions): Promise
         egress: parseRuntimeEgress(egressOf(options), egressFlagNames),
         namespaceQuota,
         ...(servedNamespaces && { servedNamespaces }),
+        ...(namespaceSelector === undefined ? {} : { namespaceSelector }),
         ...(encryptionSecret === undefined ? {} : { encryptionSecret }),
         ...(installCrds === undefined ? {} : { installCrds }),
         ...(concurrency === undefined ? {} : { concurrency }),

@@ -51,7 +51,8 @@ async function collectOnce(options: CollectingOptions, signal: AbortSignal): Pro
   const { informers, log, metrics, stepCacheBytes = defaultStepCacheBytes } = options;
   if (collectable(cached(informers, stepCacheBytes)).length === 0) return;
   const from: Collectable = resources(informers);
-  for (const garbage of collectable(await readCollection(from, { stepCacheBytes, signal }))) {
+  const garbages = collectable(await readCollection(from, { stepCacheBytes, signal }));
+  for (const garbage of garbages.filter((one) => !isExcluded(one, informers))) {
     try {
       if (!(await collect(from, garbage, signal))) continue;
     } catch (thrown) {
@@ -67,6 +68,15 @@ async function collectOnce(options: CollectingOptions, signal: AbortSignal): Pro
 
 function collectable(state: CollectionState): Garbage[] {
   return planCollection(state).filter(({ dueAt }) => dueAt === undefined);
+}
+
+/** Excluded objects still keep the objects that they refer to. */
+function isExcluded(
+  { kind, uid }: Garbage,
+  { checkpoints, templates, claims }: CollectingOptions["informers"],
+): boolean {
+  const { store } = { Checkpoint: checkpoints, SandboxTemplate: templates, SandboxClaim: claims }[kind];
+  return store.byUid(uid) === undefined;
 }
 
 function cached(informers: CollectingOptions["informers"], stepCacheBytes: number): CollectionState {

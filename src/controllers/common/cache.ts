@@ -26,6 +26,7 @@ export interface Cache {
   /** Those that name this sandbox or its Pod. */
   checkpointsOf(sandboxKey: string): Checkpoint[];
   checkpointsOwnedBy(uid: string): Checkpoint[];
+  /** With those that are excluded: they take space. */
   checkpointsIn(namespace: string): Checkpoint[];
   templatesOwnedBy(uid: string): SandboxTemplate[];
   sandboxesIn(namespace: string): Sandbox[];
@@ -59,6 +60,7 @@ export function createCache({ sandboxes, pods, checkpoints, templates, sets, sna
     const id = readableRestoreFrom(sandbox);
     return id === undefined ? [] : [`${sandbox.metadata.namespace}/${id}`];
   });
+  const checkpointsByNamespace = checkpoints.store.index(({ metadata }) => [metadata.namespace]);
   const checkpointsByOwner = checkpoints.store.index(ownerUid);
   const templatesByOwner = templates.store.index(ownerUid);
   const setsByTemplate = sets.store.index(({ metadata, spec }) =>
@@ -78,7 +80,10 @@ export function createCache({ sandboxes, pods, checkpoints, templates, sets, sna
     checkpointByUid: (uid) => checkpoints.store.byUid(uid),
     checkpointsOf: bySource,
     checkpointsOwnedBy: checkpointsByOwner,
-    checkpointsIn: checkpoints.store.index(({ metadata }) => [metadata.namespace]),
+    checkpointsIn: (namespace) => [
+      ...checkpointsByNamespace(namespace),
+      ...checkpoints.store.excluded().filter(({ metadata }) => metadata.namespace === namespace),
+    ],
     templatesOwnedBy: templatesByOwner,
     sandboxesIn: byNamespace,
     sandboxesByTemplate: byTemplate,

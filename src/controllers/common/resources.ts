@@ -37,40 +37,46 @@ export interface Informers {
   namespaces: Informer<KubeObject>;
 }
 
-/** @param namespaces those that the controllers serve. @default all */
-export function createInformers(client: KubeClient, log: Log, namespaces?: readonly string[]): Informers {
-  const common = { log, namespaces };
+interface InformersOptions {
+  /** The namespaces that the controllers serve. @default all */
+  namespaces?: readonly string[] | undefined;
+  /** Objects that no controller sees. @default none */
+  excludes?: (object: KubeObject) => boolean;
+}
+
+export function createInformers(client: KubeClient, log: Log, { namespaces, excludes }: InformersOptions = {}): Informers {
+  const options = { log, namespaces, ...(excludes && { excludes }) };
   return {
     sandboxes: new Informer({
       resource: client.resource(sandboxResources.sandboxes, (value) => Sandbox.parse(value)),
-      ...common,
+      ...options,
     }),
     pods: new Informer({
       resource: client.resource(coreResources.pods, (value) => Pod.parse(value)),
       labelSelector: `${labels.cell}=true`,
-      ...common,
+      ...options,
     }),
     checkpoints: new Informer({
       resource: client.resource(sandboxResources.checkpoints, (value) => Checkpoint.parse(value)),
-      ...common,
+      ...options,
     }),
     templates: new Informer({
       resource: client.resource(sandboxResources.templates, (value) => SandboxTemplate.parse(value)),
-      ...common,
+      ...options,
     }),
     sets: new Informer({
       resource: client.resource(sandboxResources.sets, (value) => SandboxSet.parse(value)),
-      ...common,
+      ...options,
     }),
     claims: new Informer({
       resource: client.resource(sandboxResources.claims, (value) => SandboxClaim.parse(value)),
-      ...common,
+      ...options,
     }),
     snapshots: new Informer({
       resource: client.resource(sandboxResources.snapshots, (value) => NamedSnapshot.parse(value)),
-      ...common,
+      ...options,
     }),
-    namespaces: new Informer({ resource: client.resource(coreResources.namespaces, parseObject), ...common }),
+    namespaces: new Informer({ resource: client.resource(coreResources.namespaces, parseObject), log, namespaces }),
   };
 }
 
