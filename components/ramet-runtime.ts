@@ -11,15 +11,17 @@ import {
 } from "@pulumi/pulumi";
 import { ownerAnnotation } from "../provider/handlers/owner.ts";
 import { problemsOfCluster } from "../provider/handlers/runtime/check-cluster.ts";
-import { findRuntime } from "../provider/handlers/runtime/find-runtime.ts";
+import { findRuntime, type RuntimeFacts } from "../provider/handlers/runtime/find-runtime.ts";
 import { planRuntime, type RuntimeMode } from "../provider/handlers/runtime/plan-runtime.ts";
 import { systemNamespace } from "../src/api/names/system-names.ts";
 import { RametError } from "../src/base/errors.ts";
 import { type Manifest, privateRanges } from "../src/install/manifest.ts";
 import { lastingManifests, serverManifests, storeIsNotMounted } from "../src/install/manifests.ts";
+import { besideLastingManifests, besideServerManifests } from "../src/install/beside-manifests.ts";
 import { declareAll, declareRetained, declareObject } from "./declare.ts";
 import { inspectCluster } from "./inspect-cluster.ts";
 import { ownersOf } from "./placement.ts";
+import { besideOptions, nothingBeside } from "./beside-settings.ts";
 import { installedStore, type RametStore } from "./ramet-store.ts";
 import { validatedField, runError, withRunError } from "./run-error.ts";
 import {
@@ -41,13 +43,14 @@ import {
 export interface RametRuntimeArgs {
   /**
    * Where checkpoints are stored: a bucket or a directory. Adopted controllers keep the store that they were started
-   * with.
+   * with. Required unless `mode` is `beside`.
    */
-  store: RametStore;
+  store?: RametStore;
   /**
    * `install` declares the controllers, `adopt` uses running ones. `auto` adopts controllers that no Pulumi program
-   * declares and installs otherwise; controllers of another Pulumi resource are adopted only with `adopt`. @default
-   * "auto"
+   * declares and installs otherwise; controllers of another Pulumi resource are adopted only with `adopt`. `beside` declares
+   * controllers that work beside those of OpenKruise Agents or ACS, and only build named snapshots and collect garbage: no
+   * gateways, store or cells. @default "auto"
    */
   mode?: RuntimeMode;
   /** The image of controllers and gateways, with the command `ramet`. Required to install. */
@@ -106,16 +109,18 @@ export interface RametRuntimeArgs {
   transform?: { object?: (manifest: Manifest) => Manifest };
 }
 
+type PlannedMode = Exclude<RuntimeMode, "auto">;
+
 interface Found {
-  mode: "install" | "adopt";
+  mode: PlannedMode;
   /** The declared objects, by kind and name. */
   objects: Record<string, CustomResource>;
 }
 
 /** Ramet's controllers and gateways in a cluster. All other resources depend on them. */
 export class RametRuntime extends ComponentResource<Found> {
-  /** The mode in effect: `install` or `adopt`. */
-  declare readonly mode: Output<"install" | "adopt">;
+  /** The mode in effect: `install`, `adopt` or `beside`. */
+  declare readonly mode: Output<PlannedMode>;
   /** The declared objects, by kind and name. Empty if the controllers are adopted. */
   declare readonly nodes: { objects: Promise<Record<string, CustomResource>> };
 
@@ -145,9 +150,11 @@ export class RametRuntime extends ComponentResource<Found> {
       kubeconfig,
       assumption: "it is unknown whether controllers run",
     });
-    if (facts !== undefined && runtime.isDryRun()) await this.#warn(kubeconfig);
+    // Beside other controllers, sandboxes need nothing of what is checked.
+    if (facts !== undefined && mode !== "beside" && runtime.isDryRun()) await this.#warn(kubeconfig);
     const planned = facts === undefined ? unseen(args) : withRunError(() => planRuntime(mode, facts, owners));
     const readOnly = facts?.readOnlyCrds ?? [];
+    if (planned === "beside") return { mode: planned, objects: this.#installBeside(args, owners[0], facts) };
     return { mode: planned, objects: planned === "install" ? this.#install(args, owners[0], readOnly) : {} };
   }
 
@@ -161,6 +168,19 @@ export class RametRuntime extends ComponentResource<Found> {
     for (const { message, action } of problems ?? []) {
       void log.warn(`${message}${action === undefined ? "" : `. ${action}`}`, this);
     }
+  }
+
+  #installBeside(
+    args: RametRuntimeArgs & { name: string },
+    owner: string,
+    facts: RuntimeFacts | undefined,
+  ): Found["objects"] {
+    const options = besideOptions(args, owner);
+    const component = { name: args.name, transform: this.#transform, parent: this };
+    if (facts?.otherControllers.length === 0) void log.warn(nothingBeside, this);
+    const lasting = declareAll(component, besideLastingManifests(options), declareRetained);
+    const others = declareAll(component, besideServerManifests(options), declareObject, Object.values(lasting));
+    return { ...lasting, ...others };
   }
 
   /** @param readOnly CRDs of another project, which must not be changed */
@@ -179,18 +199,30 @@ export class RametRuntime extends ComponentResource<Found> {
 /** The mode that a preview assumes for an unreachable cluster: `install` if all arguments for an installation are set. */
 function unseen({ mode = "auto", image, cellImage, store }: RametRuntimeArgs): Found["mode"] {
   if (mode !== "auto") return mode;
-  const isEnough = image !== undefined && cellImage !== undefined && installedStore(store) !== undefined;
+  const isEnough = image !== undefined && cellImage !== undefined && store && installedStore(store) !== undefined;
   return isEnough ? "install" : "adopt";
 }
 
 /** @throws RunError naming the missing arguments */
-function installOptions(
-  {
-    image,
-    cellImage,
+function requiredArguments({ image, cellImage, store }: RametRuntimeArgs) {
+  const place = store && installedStore(store);
+  if (image === undefined || cellImage === undefined || place === undefined) {
+    const why =
+      "Cannot install the controllers: image, cellImage and a store (a bucket, or store.directory with store.claim) are required, and no controllers run in this cluster";
+    const hint = "Set these arguments, or start controllers to adopt, on one machine with: ramet local up";
+    throw runError(new RametError("InvalidArgument", why, { hint }));
+  }
+  return {
+    image: validatedField("image", image),
+    cellImage: validatedField("cellImage", cellImage),
+    store: place,
+  };
+}
+
+function installOptions(args: RametRuntimeArgs, owner: string): ProgramInstallOptions {
+  const {
     replicas = 2,
     gatewayReplicas = 2,
-    store,
     clusterRanges = privateRanges,
     clusterDomain,
     egress,
@@ -201,19 +233,9 @@ function installOptions(
     gateway,
     namespaceQuota,
     encryption,
-  }: RametRuntimeArgs,
-  owner: string,
-): ProgramInstallOptions {
-  const place = installedStore(store);
-  if (image === undefined || cellImage === undefined || place === undefined) {
-    const why =
-      "Cannot install the controllers: image, cellImage and a store (a bucket, or store.directory with store.claim) are required, and no controllers run in this cluster";
-    const hint = "Set these arguments, or start controllers to adopt, on one machine with: ramet local up";
-    throw runError(new RametError("InvalidArgument", why, { hint }));
-  }
+  } = args;
   return {
-    image: validatedField("image", image),
-    cellImage: validatedField("cellImage", cellImage),
+    ...requiredArguments(args),
     replicas: validatedField("replicas", replicas),
     gatewayReplicas: validatedField("gatewayReplicas", gatewayReplicas),
     clusterRanges: clusterRanges.map((range) => validatedField("clusterRanges", range)),
@@ -225,7 +247,6 @@ function installOptions(
     ...(gateway && { gateway: validatedGateway(gateway) }),
     ...(encryption && { encryption: { secret: validatedField("encryption.secret", encryption.secret) } }),
     ...(namespaceQuota && { namespaceQuota: validatedQuota(namespaceQuota) }),
-    store: place,
     namespace: systemNamespace,
     annotations: { [ownerAnnotation]: owner },
   };

@@ -35,7 +35,7 @@ export const errorCodes = {
   BackendMissing:
     "No installed backend can capture the requested contents or restore a part of the checkpoint. Install the backend that the message names.",
   OtherController:
-    "Another controller owns the kinds that Ramet's controllers reconcile. Nothing was changed. Remove the other controller and its CRDs first.",
+    "Another controller owns the kinds that Ramet's controllers reconcile. Nothing was changed. Use `--beside=openkruise`, or remove the other controller and its CRDs first.",
   EngineMissing:
     "No known cell image has the engine that the checkpoint's memory needs. Name the cell image of the release that captured it with --earlier-cell-image, or capture the checkpoint again.",
   NeedNotMet:

@@ -3,7 +3,7 @@ import { type Command, InvalidArgumentError, Option } from "commander";
 import { engineIdPattern } from "../api/cell/engine-id.ts";
 import { annotations } from "../api/names/labels.ts";
 import { volumesOnRestore, type VolumesOnRestore } from "../api/names/volumes-on-restore.ts";
-import { cellUserNamespaces } from "../api/names/system-names.ts";
+import { besideProjects, cellUserNamespaces } from "../api/names/system-names.ts";
 import { defaultQuota, type QuotaName } from "../api/quota/namespace-quota.ts";
 import { parseDuration } from "../base/duration.ts";
 import { RametError } from "../base/errors.ts";
@@ -11,6 +11,37 @@ import { RametError } from "../base/errors.ts";
 /** The forms of a bucket's address in each cloud. */
 export const storeAddresses =
   "s3://bucket/prefix?region=…&endpoint=…&path-style=true, gs://bucket/prefix, azblob://container/prefix?account=…";
+
+/** Selects the project beside whose controllers Ramet works. */
+export function besideOption(): Option {
+  return new Option(
+    "--beside <project>",
+    "work beside the controllers of this project: only named snapshots and garbage collection",
+  ).choices(besideProjects);
+}
+
+/** The options without an effect where other controllers run the sandboxes and store their checkpoints. */
+export const flagsOfCells = [
+  "cellImage",
+  "store",
+  "storeDirectory",
+  "encryptionSecret",
+  "cellSeccompProfile",
+  "cellUserNamespaces",
+  "cellEngine",
+  "earlierCellImage",
+  "concurrentUpgrades",
+  "dnsUpstream",
+  "clusterDomain",
+  "egressDefault",
+  "egressAllow",
+  "egressDeny",
+  "stepCacheBytes",
+  "servedNamespace",
+  "verifyRestores",
+  "namespaceStoreBytes",
+  "namespaceCheckpoints",
+];
 
 export const namespaceSelectorHelp =
   "the labels of the namespaces that the controllers serve, such as team=a or !legacy (default: all namespaces)";

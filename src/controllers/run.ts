@@ -113,7 +113,7 @@ export async function runControllers(options: RunControllersOptions): Promise<vo
 
 async function leadUnlessOthersDo(options: RunControllersOptions, signal: AbortSignal): Promise<void> {
   const { client, metrics, onYield, otherControllers, log = silentLog } = options;
-  const events = recorder(options);
+  const events = eventRecorder(options);
   const yielding = {
     client,
     log,
@@ -126,7 +126,12 @@ async function leadUnlessOthersDo(options: RunControllersOptions, signal: AbortS
   await events.flush();
 }
 
-function recorder({ client, leaderElection, log = silentLog }: RunControllersOptions): EventRecorder {
+/** Records events as the controllers. */
+export function eventRecorder({
+  client,
+  leaderElection,
+  log = silentLog,
+}: Pick<RunControllersOptions, "client" | "leaderElection" | "log">): EventRecorder {
   return new EventRecorder({
     client,
     reportingController: "ramet.dev/controllers",
@@ -183,7 +188,7 @@ async function work(
 ): Promise<void> {
   const { client, metrics, log = silentLog, onReady } = options;
   const { clock, random } = client;
-  const events = recorder(options);
+  const events = eventRecorder(options);
   const controllers = controllerTable({
     informers,
     backends,
@@ -203,7 +208,7 @@ async function work(
     ...(metrics && { metrics }),
   });
   const { concurrency = 16, liveness } = options;
-  const common = { clock, random, concurrency, liveness, backoff, log };
+  const common = { clock, random, concurrency, liveness, backoff: controllerBackoff, log };
   const ready = countdown(controllers.length, onReady);
   const sweeping = {
     backends,
@@ -261,9 +266,10 @@ function collecting({ client, stepCacheBytes, metrics, log = silentLog }: RunCon
   };
 }
 
-const backoff = { baseMilliseconds: 50, maxMilliseconds: 60_000 };
+export const controllerBackoff = { baseMilliseconds: 50, maxMilliseconds: 60_000 };
 
-function countdown(count: number, then: (() => void) | undefined): () => void {
+/** Calls `then` when it has been called `count` times. */
+export function countdown(count: number, then: (() => void) | undefined): () => void {
   let left = count;
   return () => {
     if (--left === 0) then?.();

@@ -98,7 +98,7 @@ export interface MountedStore<Text = string> {
 /** The paths of the fields that are validated. */
 export type InstallField = keyof typeof fields;
 
-type FieldNames = Readonly<Record<InstallField, string>>;
+export type FieldNames = Readonly<Record<InstallField, string>>;
 
 /**
  * Validates the install options of a user.

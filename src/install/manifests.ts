@@ -23,15 +23,18 @@ import { controllerRights, roles } from "./rights.ts";
 /**
  * Returns the manifests that must outlive the runtime. With the CRDs, Kubernetes would delete all their objects. With the
  * namespaces, it would delete the key of running cells.
+ * @param groups the API groups whose CRDs are included. Default: all
  */
-export function lastingManifests({ namespace }: InNamespace): Manifest[] {
+export function lastingManifests({ namespace }: InNamespace, groups?: readonly string[]): Manifest[] {
   return [
     ...[...new Set([systemNamespace, namespace])].map((each) => ({
       apiVersion: "v1",
       kind: "Namespace",
       ...kept(each),
     })),
-    ...renderCrds().map((crd): Manifest => ({ ...crd, ...kept(crd.metadata.name, crd.metadata.annotations) })),
+    ...renderCrds()
+      .filter(({ spec }) => groups?.includes(spec.group) ?? true)
+      .map((crd): Manifest => ({ ...crd, ...kept(crd.metadata.name, crd.metadata.annotations) })),
   ];
 }
 
@@ -195,7 +198,7 @@ function egressFlags({ default: fallback, allow = [], deny = [] }: InstalledEgre
   ];
 }
 
-function quotaFlags(quota: InstallOptions<unknown>["namespaceQuota"] = {}): unknown[] {
+export function quotaFlags(quota: InstallOptions<unknown>["namespaceQuota"] = {}): unknown[] {
   const flags = {
     storeBytes: "--namespace-store-bytes",
     checkpoints: "--namespace-checkpoints",
@@ -209,7 +212,7 @@ function quotaFlags(quota: InstallOptions<unknown>["namespaceQuota"] = {}): unkn
  * Allows ingress only to the metrics port. Egress is not restricted: controllers connect to the API server, cells, the store
  * and URLs in recipes.
  */
-function networkPolicy({
+export function networkPolicy({
   namespace,
   metricsNamespace,
 }: Pick<InstallOptions<unknown, unknown>, "namespace" | "metricsNamespace">): Manifest {

@@ -132,15 +132,14 @@ export const clusterRights: readonly Right[] = [
     resources: ["events"],
     verbs: ["create", "patch"],
   },
-  ...otherControllerRights(),
+  ...otherControllerRights("find other controllers of the same kinds, beside which the controllers do not work"),
 ];
 
 /**
  * The names are fixed, but not the namespaces: those depend on the installation of the other controller. RBAC allows a list of one
  * name in all namespaces.
  */
-function otherControllerRights(): Right[] {
-  const why = "find other controllers of the same kinds, beside which the controllers do not work";
+export function otherControllerRights(why: string): Right[] {
   return [
     {
       why: `${why}: their leases`,

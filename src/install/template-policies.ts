@@ -49,6 +49,19 @@ export function templatePolicies(scope: PolicyScope): Manifest[] {
         { expression: `${namesAllowedBy("object")}.all(name, name in ${knownNames})`, message: unknownName },
       ],
     }),
+    ...references("ramet-template-references", {
+      apiGroup: group,
+      resources: withTemplate,
+      field: "template",
+      selectors,
+    }),
+    ...recipePolicies(scope),
+  ];
+}
+
+/** Returns the admission policies for named snapshots, and for the quotas of namespaces. */
+export function recipePolicies(scope: PolicyScope): Manifest[] {
+  return [
     ...admissionPolicy({
       name: "ramet-quota-annotation",
       operations: written,
@@ -69,17 +82,11 @@ export function templatePolicies(scope: PolicyScope): Manifest[] {
         },
       ],
     }),
-    ...references("ramet-template-references", {
-      apiGroup: group,
-      resources: withTemplate,
-      field: "template",
-      selectors,
-    }),
     ...references("ramet-recipe-references", {
       apiGroup: rametGroup,
       resources: ["namedsnapshots"],
       field: "recipe",
-      selectors,
+      selectors: servedNamespaces(scope),
     }),
   ];
 }

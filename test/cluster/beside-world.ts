@@ -2,6 +2,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { controllersMetrics } from "../../src/controllers/metrics.ts";
+import { runBeside, type RunBesideOptions } from "../../src/controllers/run-beside.ts";
 import { runControllers, type RunControllersOptions } from "../../src/controllers/run.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
 import type { KubeManifest } from "../../src/kube/object.ts";
@@ -21,6 +22,10 @@ export interface RunningControllers {
   metrics: () => Promise<string>;
   stop: () => Promise<void>;
 }
+
+type CommonOptions = Pick<RunControllersOptions, "client" | "onReady" | "signal"> & {
+  metrics: ReturnType<typeof controllersMetrics>;
+};
 
 /** A real API server with all its kinds, without any controller. */
 export class BesideWorld {
@@ -58,26 +63,35 @@ export class BesideWorld {
 
   /** Starts the controllers as `ramet controller` does. */
   start(options: Partial<RunControllersOptions> = {}): RunningControllers {
+    return this.#run((common, onYield) =>
+      runControllers({
+        ...common,
+        store: directoryStore({ root: this.#directory }),
+        cellImage: "ramet.dev/cell:test",
+        otherControllers: { pauseMilliseconds: 100 },
+        onYield,
+        ...options,
+      }),
+    );
+  }
+
+  /** Starts the controllers as `ramet controller --beside=openkruise` does. */
+  startBeside(options: Partial<RunBesideOptions> = {}): RunningControllers {
+    return this.#run((common) => runBeside({ ...common, ...options }));
+  }
+
+  #run(run: (options: CommonOptions, onYield: (why: string) => void) => Promise<void>): RunningControllers {
     const abort = new AbortController();
     const metrics = controllersMetrics();
     const yields: string[] = [];
     const ready = Promise.withResolvers<undefined>();
     let starts = 0;
     const own = new KubeClient(this.plane.connection);
-    const ended = runControllers({
-      client: own,
-      store: directoryStore({ root: this.#directory }),
-      cellImage: "ramet.dev/cell:test",
-      otherControllers: { pauseMilliseconds: 100 },
-      metrics,
-      onYield: (why) => yields.push(why),
-      onReady: () => {
-        starts++;
-        ready.resolve(undefined);
-      },
-      signal: abort.signal,
-      ...options,
-    });
+    const onReady = (): void => {
+      starts++;
+      ready.resolve(undefined);
+    };
+    const ended = run({ client: own, metrics, onReady, signal: abort.signal }, (why) => yields.push(why));
     ended.catch(() => undefined);
     const running = {
       ready: Promise.race([ready.promise, ended]),

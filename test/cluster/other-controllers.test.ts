@@ -35,7 +35,7 @@ describe("controllers that start", () => {
       message: expect.stringMatching(
         /the Lease sandbox-system\/f57b9a68\.kruise\.io, held by manager_1 \(OpenKruise/,
       ) as string,
-      hint: expect.stringContaining("Remove the other controller") as string,
+      hint: expect.stringContaining("--beside=openkruise") as string,
     });
     const { items } = await world.client.resource(coreResources.crds).list();
     expect(items).toEqual([]);

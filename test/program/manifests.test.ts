@@ -141,6 +141,21 @@ it("prints the objects that RametRuntime declares for served namespaces, and ref
   await world.edit("servedNamespaces: [],", "");
 });
 
+it("prints the objects that RametRuntime declares beside other controllers, and names arguments without effect", async () => {
+  const alone = `cellImage: "registry.example/ramet-cell:1",\n  store: ${directory},`;
+  await world.edit(alone, `mode: "beside",\n  cellImage: "registry.example/ramet-cell:1",\n  egress: {},`);
+  expect((await world.engine.preview()).text).toContain(
+    'Cannot install beside other controllers: cellImage, egress cannot be used with mode "beside", because other controllers run the sandboxes and store their checkpoints [InvalidArgument]',
+  );
+  await world.edit(`cellImage: "registry.example/ramet-cell:1",\n  egress: {},`, "");
+  const io = memoryIo();
+  expect(await runProgram(io, ["manifests", "--image", "registry.example/ramet:1", "--beside=openkruise"])).toBe(0);
+  const printed = parseAllDocuments(io.written("stdout")).map((document) => document.toJS() as Manifest);
+  expect(await declared("beside")).toEqual(byName(printed));
+  expect((await world.engine.preview()).text).toContain("No controller of OpenKruise Agents or ACS was found");
+  await world.edit(`mode: "beside",\n`, alone);
+});
+
 it("prints objects that an API server accepts unchanged", async () => {
   expect((await world.engine.destroy()).succeeded).toBe(true);
   for (const manifest of manifests) {
@@ -205,9 +220,9 @@ async function runError(request: Promise<unknown>): Promise<string> {
 }
 
 /** Runs the program, and returns the objects that it declares. */
-async function declared(): Promise<object> {
+async function declared(mode = "install"): Promise<object> {
   const up = await world.engine.up();
-  expect(up).toMatchObject({ succeeded: true, outputs: { mode: "install" } });
+  expect(up).toMatchObject({ succeeded: true, outputs: { mode } });
   const objects = State.parse(JSON.parse(await world.state())).resources.flatMap(({ parent, inputs }) =>
     parent.endsWith("RametRuntime::ramet") ? [inputs] : [],
   );

@@ -1,6 +1,6 @@
 import type { KubeClient } from "../../src/kube/kube-client.ts";
 import { coreResources } from "../../src/kube/resource-ref.ts";
-import { expect } from "vitest";
+import { vi } from "vitest";
 
 type Schema = Record<string, unknown>;
 
@@ -109,7 +109,7 @@ export async function installOpenKruiseCrds(client: KubeClient): Promise<void> {
   for (const one of openKruiseCrds) await crds.create(one);
   for (const { spec } of openKruiseCrds) {
     const ref = { group, version: "v1alpha1", plural: spec.names.plural, kind: spec.names.kind, namespaced: true };
-    await expect.poll(() => client.resource(ref).list()).toBeDefined();
+    await vi.waitFor(() => client.resource(ref).list(), { timeout: 30_000 });
   }
 }
 

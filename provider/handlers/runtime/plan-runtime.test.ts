@@ -50,11 +50,19 @@ it("refuses to install where another controller owns the kinds, and names it", (
   const refusal = expect.objectContaining({
     code: "OtherController",
     message: expect.stringMatching(/Cannot install the controllers: another .* sandbox-system\/f57b9a68/) as string,
-    hint: expect.stringContaining("Remove the other controller") as string,
+    hint: expect.stringContaining('mode: "beside"') as string,
   }) as Error;
   expect(() => planRuntime("auto", beside, ["me"])).toThrow(refusal);
   expect(() => planRuntime("install", beside, ["me"])).toThrow(refusal);
   expect(() => planRuntime("auto", { ...beside, ...declaredBy("me"), otherControllers: [lease] }, ["me"])).toThrow(
     refusal,
   );
+});
+
+it("installs beside another controller only if the program says so, and never beside Ramet's own", () => {
+  const lease = { name: "OpenKruise Agents or ACS", sign: "the Lease sandbox-system/f57b9a68.kruise.io, held by a" };
+  expect(planRuntime("beside", { ...nothing, otherControllers: [lease] }, ["me"])).toBe("beside");
+  expect(planRuntime("beside", nothing, ["me"])).toBe("beside");
+  expect(planRuntime("beside", { ...theirs, ...declaredBy("me") }, ["me"])).toBe("beside");
+  expect(() => planRuntime("beside", theirs, ["me"])).toThrow(/Ramet controllers already run/);
 });

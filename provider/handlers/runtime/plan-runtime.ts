@@ -3,7 +3,7 @@ import { ownedByOthers } from "../../../src/kube/other-controllers/find.ts";
 import { ownerConflictHint, ownerAnnotation } from "../owner.ts";
 import type { Declared, RuntimeFacts } from "./find-runtime.ts";
 
-export type RuntimeMode = "auto" | "install" | "adopt";
+export type RuntimeMode = "auto" | "install" | "adopt" | "beside";
 
 /**
  * Decides whether this program declares the controllers or adopts running ones: a pure function of the cluster's state.
@@ -16,15 +16,24 @@ export function planRuntime(
   mode: RuntimeMode,
   facts: RuntimeFacts,
   owners: readonly [string, ...string[]],
-): "install" | "adopt" {
+): Exclude<RuntimeMode, "auto"> {
   const { otherControllers } = facts;
+  if (mode === "beside") {
+    modeFor("install", facts, owners);
+    return "beside";
+  }
   const planned = modeFor(mode, facts, owners);
   if (planned === "install" && otherControllers.length > 0) {
     throw ownedByOthers("Cannot install the controllers", otherControllers);
   }
   return planned;
 }
-function modeFor(mode: RuntimeMode, facts: RuntimeFacts, owners: readonly [string, ...string[]]): "install" | "adopt" {
+
+function modeFor(
+  mode: Exclude<RuntimeMode, "beside">,
+  facts: RuntimeFacts,
+  owners: readonly [string, ...string[]],
+): "install" | "adopt" {
   const { sign, declared } = facts;
   if (declared !== undefined && owners.includes(declared.by)) {
     if (mode === "adopt") throw itsOwn();

@@ -78,3 +78,13 @@ export const clusterTemplatePrefix = "ramet-";
 /** Whether Pods of sandboxes get a user namespace. `auto`: if all schedulable nodes support it. */
 export const cellUserNamespaces = ["auto", "always", "never"] as const;
 export type CellUserNamespaces = (typeof cellUserNamespaces)[number];
+
+/** The ConfigMap in `ramet-system` that tells clients beside which controllers Ramet works. All authenticated users can read it. */
+export const controllersMode = {
+  configMap: "ramet-mode",
+  /** The project; absent: Ramet's controllers own all kinds. */
+  beside: "beside",
+} as const;
+
+/** The projects beside whose controllers Ramet can work. ACS has the kinds of OpenKruise Agents. */
+export const besideProjects = ["openkruise"] as const;

@@ -1,7 +1,9 @@
 import type { Checkpoint, CheckpointManifest } from "../../api/kinds/checkpoint.ts";
+import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { apiVersion } from "../../api/schema/kind.ts";
 import { ttlPattern } from "../../base/duration.ts";
 import { RametError } from "../../base/errors.ts";
+import { isBeside, templateOfSandbox } from "../beside/clone.ts";
 import { type Cluster, type ClusterOptions, withCluster } from "../cluster/cluster.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { type Io, writeAll } from "../io.ts";
@@ -33,8 +35,10 @@ export interface CreateCheckpointOptions extends ClusterOptions {
 export async function createCheckpoint(io: Io, options: CreateCheckpointOptions): Promise<number> {
   check(options);
   return withCluster(io, options, async (cluster) => {
-    await cluster.get(cluster.sandboxes, options.sandbox, io.signal);
-    const created = await cluster.create(cluster.checkpoints, manifest(cluster, options), io.signal);
+    const source = await cluster.get(cluster.sandboxes, options.sandbox, io.signal);
+    const beside = await isBeside(cluster, io.signal);
+    const created = await cluster.create(cluster.checkpoints, manifest(cluster, options, beside), io.signal);
+    if (beside) await keepTemplate(cluster, { checkpoint: created, source }, io.signal);
     const settled = options.wait ? await untilSucceeded(io, cluster, created, options.timeout) : { object: created };
     if ("failure" in settled) return reportFailure(io, settled.failure, options.output);
     await writeAll(io.stdout, rendered(settled.object, options, io.clock.now()));
@@ -66,7 +70,20 @@ function check({ name, contents, ttl }: CreateCheckpointOptions): void {
 
 const validContents: ReadonlySet<string> = new Set(["filesystem", "filesystem,memory"]);
 
-function manifest(cluster: Cluster, options: CreateCheckpointOptions): CheckpointManifest {
+/** Other controllers keep no template of a checkpoint that they did not request themselves. */
+async function keepTemplate(
+  cluster: Cluster,
+  { checkpoint, source }: { checkpoint: Checkpoint; source: Sandbox },
+  signal: AbortSignal,
+): Promise<void> {
+  const { name, namespace, uid } = checkpoint.metadata;
+  const owner = { apiVersion, kind: "Checkpoint", name, uid, controller: true };
+  const metadata = { name, namespace, ownerReferences: [owner] };
+  const spec = await templateOfSandbox(cluster, source, signal);
+  await cluster.create(cluster.templates, { apiVersion, kind: "SandboxTemplate", metadata, spec }, signal);
+}
+
+function manifest(cluster: Cluster, options: CreateCheckpointOptions, beside: boolean): CheckpointManifest {
   const { sandbox, name, contents, ttl, keepRunning } = options;
   const naming: { name: string } | { generateName: string } =
     name === undefined ? { generateName: generateName(sandbox) } : { name };
@@ -75,7 +92,7 @@ function manifest(cluster: Cluster, options: CreateCheckpointOptions): Checkpoin
     kind: "Checkpoint",
     metadata: { ...naming, namespace: cluster.namespace },
     spec: {
-      sandboxName: sandbox,
+      ...(beside ? { podName: sandbox } : { sandboxName: sandbox }),
       ...(keepRunning === undefined ? {} : { keepRunning }),
       ...(contents === undefined ? {} : { persistentContents: contents.includes("memory") ? both : ["filesystem"] }),
       ...(ttl === undefined ? {} : { ttlAfterFinished: ttl }),

@@ -1,11 +1,12 @@
 import { SandboxClaim, sandboxClaimKind } from "../../api/kinds/sandbox-claim.ts";
-import { restoreFromAnnotations } from "../../api/names/labels.ts";
+import { labels, restoreFromAnnotations } from "../../api/names/labels.ts";
 import { apiVersion } from "../../api/schema/kind.ts";
 import { type ErrorCode, errorCodes } from "../../base/error-codes.ts";
 import { RametError } from "../../base/errors.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import type { ResourceClient } from "../../kube/resource-client.ts";
 import { checkpointReference } from "../checkpoint/reference.ts";
+import { isBeside } from "../beside/clone.ts";
 import { type Cluster, type ClusterOptions, refOf, withCluster } from "../cluster/cluster.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { type Io, writeAll } from "../io.ts";
@@ -36,23 +37,43 @@ export interface TakeOptions extends ClusterOptions, VolumesFlag {
 export async function takeFromSet(io: Io, options: TakeOptions): Promise<number> {
   check(options);
   return withCluster(io, options, async (cluster) => {
+    if (options.from !== undefined && (await isBeside(cluster, io.signal))) throw noRestoreOnClaim(options.from);
     const claims = cluster.client.resource(refOf(sandboxClaimKind), (value) => SandboxClaim.parse(value));
     const created = await cluster.create(claims, await manifest(cluster, options, io.signal), io.signal);
     const claim = options.wait
       ? await untilCompleted(io, claims, { claim: created, timeoutMilliseconds: options.timeout })
       : created;
-    await writeAll(io.stdout, rendered(io, claim, options));
+    await writeAll(io.stdout, await rendered(io, cluster, claim, options));
     const missing = options.wait ? shortfall(claim) : undefined;
     return missing === undefined ? exitCodes.ok : reportError(io, missing, options.output);
   });
 }
 
-function rendered(io: Io, claim: SandboxClaim, { output, wait }: TakeOptions): string {
+function noRestoreOnClaim(from: string): RametError {
+  const why = "Cannot claim with --from beside other controllers: they restore no checkpoint into a sandbox of a set";
+  return new RametError("InvalidArgument", why, {
+    hint: `Create a clone with: ramet sandbox create --from ${from}; or claim from a set that follows the named snapshot`,
+  });
+}
+
+async function rendered(io: Io, cluster: Cluster, claim: SandboxClaim, { output, wait }: TakeOptions): Promise<string> {
   if (output === "json" || output === "yaml") {
     return renderObject(claim, { output, columns: claimColumns, now: io.clock.now() });
   }
-  const names = wait ? (claim.status?.ramet?.sandboxes ?? []) : [claim.metadata.name];
+  const names = wait ? await claimedNames(cluster, claim, io.signal) : [claim.metadata.name];
   return names.map((name) => `${name}\n`).join("");
+}
+
+/** Other controllers name the claimed sandboxes by a label only. */
+async function claimedNames(
+  { sandboxes }: Cluster,
+  { metadata: { name, namespace }, status }: SandboxClaim,
+  signal: AbortSignal,
+): Promise<string[]> {
+  if (status?.ramet !== undefined) return status.ramet.sandboxes;
+  const labelSelector = `${labels.claimName}=${name}`;
+  const { items } = await sandboxes.list({ namespace, labelSelector, signal });
+  return items.map(({ metadata }) => metadata.name);
 }
 
 function check({ set, count, name, timeout }: TakeOptions): void {

@@ -2,6 +2,7 @@ import type { Checkpoint, CheckpointManifest } from "../../api/kinds/checkpoint.
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { apiVersion } from "../../api/schema/kind.ts";
 import { RametError } from "../../base/errors.ts";
+import { isBeside, refuseSharedVolumes, templateOfSandbox } from "../beside/clone.ts";
 import { untilSucceeded } from "../checkpoint/until-succeeded.ts";
 import { type Cluster, type ClusterOptions, withCluster } from "../cluster/cluster.ts";
 import { exitCodeOf, exitCodes } from "../exit-codes.ts";
@@ -11,7 +12,7 @@ import { sandboxColumns } from "../object/columns.ts";
 import { type OutputFormat, renderList } from "../output/render.ts";
 import { reportError, reportFailure } from "../report-error.ts";
 import type { Settled } from "../wait/follow.ts";
-import { type CloneResult, createClone, followClone, untilStarted } from "./make-clone.ts";
+import { type CloneRequest, type CloneResult, createClone, followClone, untilStarted } from "./make-clone.ts";
 
 export interface ForkOptions extends ClusterOptions, VolumesFlag {
   sandbox: string;
@@ -32,11 +33,16 @@ export interface ForkOptions extends ClusterOptions, VolumesFlag {
 export async function forkSandbox(io: Io, options: ForkOptions): Promise<number> {
   check(options);
   return withCluster(io, options, async (cluster) => {
-    const { status } = await cluster.get(cluster.sandboxes, options.sandbox, io.signal);
-    if (status?.phase === "Paused") throw isPaused(options.sandbox);
-    const created = await cluster.create(cluster.checkpoints, manifest(cluster, options), io.signal);
+    const source = await cluster.get(cluster.sandboxes, options.sandbox, io.signal);
+    if (source.status?.phase === "Paused") throw isPaused(options.sandbox);
+    const beside = await isBeside(cluster, io.signal);
+    if (beside) refuseSharedVolumes(options);
+    const template = beside ? await templateOfSandbox(cluster, source, io.signal) : undefined;
+    const created = await cluster.create(cluster.checkpoints, manifest(cluster, options, beside), io.signal);
     const started = (await untilStarted(io, cluster, created, options.timeout)) ?? created;
-    const made = started.status?.phase === "Creating" ? await createClones(io, cluster, started, options) : [];
+    // Other controllers reject clones of an unfinished checkpoint.
+    const isEarly = !beside && started.status?.phase === "Creating";
+    const made = isEarly ? await createClones(io, cluster, started, options) : [];
     const taken = await untilTaken(io, cluster, { started, made }, options);
     if ("failure" in taken) {
       await removeClones(io, cluster, made);
@@ -44,7 +50,7 @@ export async function forkSandbox(io: Io, options: ForkOptions): Promise<number>
       return reportFailure(io, taken.failure, options.output);
     }
     // The capture completed before this command saw it start.
-    const all = made.length > 0 ? made : await createClones(io, cluster, taken.object, options);
+    const all = made.length > 0 ? made : await createClones(io, cluster, taken.object, { ...options, template });
     const results = await Promise.all(all.map((one) => followClone(io, cluster, one, options.timeout)));
     const exitCode = await report(io, results, options);
     await leaveCheckpoint(io, cluster, { checkpoint: taken.object, results, keep: options.keepCheckpoint === true });
@@ -64,28 +70,32 @@ function isPaused(name: string): RametError {
 }
 
 /** Always with memory and files, whatever the sandbox's default: a fork continues where its source is. */
-function manifest(cluster: Cluster, { sandbox, keepCheckpoint }: ForkOptions): CheckpointManifest {
+function manifest(cluster: Cluster, { sandbox, keepCheckpoint }: ForkOptions, beside: boolean): CheckpointManifest {
   return {
     apiVersion,
     kind: "Checkpoint",
     metadata: { generateName: generateName(`${sandbox}-fork`), namespace: cluster.namespace },
     spec: {
-      sandboxName: sandbox,
+      ...(beside ? { podName: sandbox } : { sandboxName: sandbox }),
       persistentContents: ["memory", "filesystem"],
       ...(keepCheckpoint === true ? {} : { ttlAfterFinished: "1d" }),
     },
   };
 }
 
-function createClones(io: Io, cluster: Cluster, { status }: Checkpoint, options: ForkOptions): Promise<CloneResult[]> {
-  const { sandbox, count, namePrefix } = options;
+function createClones(
+  io: Io,
+  cluster: Cluster,
+  { status }: Checkpoint,
+  options: ForkOptions & Pick<CloneRequest, "template">,
+): Promise<CloneResult[]> {
+  const { sandbox, count, namePrefix, template } = options;
   const naming = Array.from({ length: count }, (_, at) =>
     namePrefix === undefined ? { generateName: generateName(sandbox) } : { name: `${namePrefix}-${at + 1}` },
   );
   const checkpointId = status?.checkpointId ?? "";
-  return Promise.all(
-    naming.map((names) => createClone(io, cluster, { names, checkpointId, annotations: volumesAnnotation(options) })),
-  );
+  const annotations = volumesAnnotation(options);
+  return Promise.all(naming.map((names) => createClone(io, cluster, { names, checkpointId, annotations, template })));
 }
 
 /** Prints the clones that are still created if the wait fails. @throws RametError `Timeout` or `Canceled` */

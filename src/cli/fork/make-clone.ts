@@ -1,5 +1,7 @@
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
+import type { SandboxTemplateSpec } from "../../api/kinds/sandbox-template.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
+import { acsClone } from "../../backends/acs/acs-clone.ts";
 import { restoreFromAnnotations } from "../../api/names/labels.ts";
 import { apiVersion } from "../../api/schema/kind.ts";
 import type { ErrorCode } from "../../base/error-codes.ts";
@@ -14,6 +16,8 @@ export interface CloneRequest {
   names: { name: string } | { generateName: string };
   checkpointId: string;
   annotations: Record<string, string>;
+  /** The source's, for other controllers. @default Ramet's controllers add it */
+  template?: SandboxTemplateSpec | undefined;
 }
 
 /** `isOver`: the clone is finished; otherwise the controllers are still working on it. */
@@ -23,17 +27,17 @@ export type CloneResult = { object: Sandbox } | { failure: RametError; isOver: b
 export async function createClone(
   io: Io,
   cluster: Cluster,
-  { names, checkpointId, annotations }: CloneRequest,
+  { names, checkpointId, annotations: own, template }: CloneRequest,
 ): Promise<CloneResult> {
+  const { annotations, spec } =
+    template === undefined
+      ? { annotations: { ...own, [restoreFromAnnotations[0]]: checkpointId }, spec: {} }
+      : acsClone(template, checkpointId);
   const manifest = {
     apiVersion,
     kind: "Sandbox",
-    metadata: {
-      ...names,
-      namespace: cluster.namespace,
-      annotations: { ...annotations, [restoreFromAnnotations[0]]: checkpointId },
-    },
-    spec: {},
+    metadata: { ...names, namespace: cluster.namespace, annotations },
+    spec,
   };
   try {
     return { object: await cluster.create(cluster.sandboxes, manifest, io.signal) };

@@ -3,9 +3,11 @@ import { systemNamespace } from "../../api/names/system-names.ts";
 import { privateRanges } from "../../install/manifest.ts";
 import type { Act } from "../report-error.ts";
 import {
+  besideOption,
   collectEarlierImage,
   collectNetwork,
   collectRange,
+  flagsOfCells,
   namespaceSelectorHelp,
   storeAddresses,
   wholeNumber,
@@ -16,17 +18,41 @@ import {
 } from "../options.ts";
 import type { ManifestsOptions } from "./manifests.ts";
 
+/** The options without an effect where other controllers run the sandboxes: no gateway can reach them. */
+const flagsOfGateways = [
+  "gatewayReplicas",
+  "gatewayUrl",
+  "gatewayCaFile",
+  "gatewayExec",
+  "gatewayTrustedProxy",
+  "gatewayMaxConnections",
+  "gatewayMaxConnectionsPerClient",
+  "gatewayMaxConnectionsPerNamespace",
+  "gatewayMaxConnectionsPerSandbox",
+  "gatewayAcceptTokensByReviewOnly",
+  "storeRoleArn",
+  "storeServiceAccount",
+  "storeClientId",
+  "storeTenantId",
+  "storeSecret",
+  "storeClaim",
+];
+
 /** `ramet manifests`. */
 export function manifestsCommand(program: Command, act: Act): void {
   withCellFlags(withQuotaFlags(withEgressFlags(withServedNamespaceFlag(program.command("manifests")))))
     .description("Print the manifests that install the controllers and gateways, for kubectl apply and GitOps.")
     .requiredOption("--image <image>", "the image that contains the ramet command")
-    .requiredOption("--cell-image <image>", "the image that contains the cell, gVisor, guest and link")
+    .option(
+      "--cell-image <image>",
+      "the image that contains the cell, gVisor, guest and link; required without --beside",
+    )
     .option(
       "--earlier-cell-image <engine=image...>",
       "images of earlier engines, besides those that the cluster remembers",
       collectEarlierImage,
     )
+    .addOption(besideOption().conflicts([...flagsOfCells, ...flagsOfGateways]))
     .option("-n, --namespace <name>", "the namespace of controllers and gateways", systemNamespace)
     .option("--replicas <number>", "the number of controller replicas, of which one leads", wholeNumber, 2)
     .option("--gateway-replicas <number>", "the number of gateway replicas; 0 installs none", wholeNumber, 2)
@@ -103,6 +129,7 @@ export function manifestsCommand(program: Command, act: Act): void {
 Examples:
   $ ramet manifests --image example/ramet:1 --cell-image example/cell:1 --store s3://checkpoints | kubectl apply -f -
   $ ramet manifests --image example/ramet:1 --cell-image example/cell:1 --out ramet && kubectl apply -k ramet
+  $ ramet manifests --image example/ramet:1 --beside=openkruise | kubectl apply -f -
 `,
     );
 }

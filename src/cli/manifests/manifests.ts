@@ -3,6 +3,8 @@ import { join } from "node:path";
 import { Document, isNode } from "yaml";
 import { controllerName, gatewayName, systemNamespace } from "../../api/names/system-names.ts";
 import { RametError } from "../../base/errors.ts";
+import { besideLastingManifests, besideServerManifests, parseBesideOptions } from "../../install/beside-manifests.ts";
+import { rightsBeside } from "../../install/beside-rights.ts";
 import { type GatewaySettings, type InstallOptions, parseInstallOptions } from "../../install/install-options.ts";
 import { type Manifest, privateRanges } from "../../install/manifest.ts";
 import { allManifests, storeIsNotMounted } from "../../install/manifests.ts";
@@ -21,8 +23,11 @@ import { type Io, printLine, writeAll } from "../io.ts";
 
 export interface ManifestsOptions extends EgressFlags, QuotaFlags {
   image: string;
-  cellImage: string;
+  /** Required without `beside`. */
+  cellImage?: string;
   earlierCellImage?: [engine: string, image: string][];
+  /** The project beside whose controllers Ramet works. @default none */
+  beside?: string;
   cellSeccompProfile?: string;
   cellUserNamespaces?: string;
   namespace: string;
@@ -62,12 +67,23 @@ export async function printManifests(io: Io, options: ManifestsOptions): Promise
   const { out } = options;
   const { clusterRange = privateRanges } = options;
   const clusterRanges = clusterRange === false ? [] : clusterRange;
-  const { namespaceSelector: text, ...others } = options;
-  const given = {
+  const { namespaceSelector: text, beside, ...others } = options;
+  const common = {
     ...others,
     ...(text !== undefined && { namespaceSelector: { text, requirements: [] } }),
     clusterRanges,
+    namespaceQuota: quotaFlagsOf(options),
+  };
+  if (beside !== undefined) {
+    const parsed = parseBesideOptions({ ...common, beside }, flagNames);
+    const all = [...besideLastingManifests(parsed), ...besideServerManifests(parsed)];
+    await write(io, all, { out, rights: { [controllerName]: rightsBeside } });
+    return exitCodes.ok;
+  }
+  const given = {
+    ...common,
     ...(options.servedNamespace && { servedNamespaces: options.servedNamespace }),
+    cellImage: options.cellImage ?? missingCellImage(),
     egress: egressOf(options),
     gateway: await gatewayOf(options),
     cells: {
@@ -75,23 +91,43 @@ export async function printManifests(io: Io, options: ManifestsOptions): Promise
       userNamespaces: options.cellUserNamespaces,
       earlierImages: options.earlierCellImage?.map(([engine, image]) => `${engine}=${image}`),
     },
-    namespaceQuota: quotaFlagsOf(options),
     ...(options.encryptionSecret !== undefined && { encryption: { secret: options.encryptionSecret } }),
     store: storeOf(options),
   };
   const wanted = parseInstallOptions(given, flagNames);
-  const manifests = allManifests(wanted);
-  if (out === undefined) await writeAll(io.stdout, `${mark}.\n${renderManifests(manifests, wanted)}`);
+  const { servedNamespaces, gateway } = wanted;
+  const rights = {
+    [controllerName]: controllerRights(servedNamespaces),
+    [gatewayName]: gatewayRights(gateway?.exec ?? true, servedNamespaces),
+  };
+  await write(io, allManifests(wanted), { out, rights });
+  for (const line of toKnow(wanted)) printLine(io.stderr, line);
+  return exitCodes.ok;
+}
+
+function missingCellImage(): never {
+  throw new RametError("InvalidArgument", "Cannot print the manifests: they need a cell image", {
+    hint: "Add --cell-image, or --beside where other controllers run the sandboxes",
+  });
+}
+
+/** The rights of each server, by the name of its roles. */
+type RightsByName = Partial<Record<string, Rights>>;
+
+async function write(
+  io: Io,
+  manifests: readonly Manifest[],
+  { out, rights }: { out: string | undefined; rights: RightsByName },
+): Promise<void> {
+  if (out === undefined) await writeAll(io.stdout, `${mark}.\n${renderManifests(manifests, rights)}`);
   else {
-    const files = manifestFiles(manifests, wanted).map(({ name, text }) => ({
+    const files = manifestFiles(manifests, rights).map(({ name, text }) => ({
       name,
       text: `${mark}. ${advice}\n${text}`,
     }));
     await writeFiles(out, files, mark);
     printLine(io.stdout, join(out, "kustomization.yaml"));
   }
-  for (const line of toKnow(wanted)) printLine(io.stderr, line);
-  return exitCodes.ok;
 }
 
 async function gatewayOf(options: ManifestsOptions): Promise<GatewaySettings> {
@@ -228,12 +264,12 @@ interface ManifestFile {
 }
 
 /** Manifests as a stream of YAML documents. A comment above each rule of a role gives its reason. */
-function renderManifests(manifests: readonly Manifest[], options: InstallOptions): string {
-  return manifests.map((manifest) => renderManifest(manifest, options)).join("---\n");
+function renderManifests(manifests: readonly Manifest[], rights: RightsByName): string {
+  return manifests.map((manifest) => renderManifest(manifest, rights)).join("---\n");
 }
 
 /** One file for each kind of object, and last the kustomization that lists them. */
-function manifestFiles(manifests: readonly Manifest[], options: InstallOptions): ManifestFile[] {
+function manifestFiles(manifests: readonly Manifest[], rights: RightsByName): ManifestFile[] {
   const byKind = Map.groupBy(manifests, ({ kind }) => `${kebab(kind)}.yaml`);
   const kustomization = {
     apiVersion: "kustomize.config.k8s.io/v1beta1",
@@ -241,14 +277,14 @@ function manifestFiles(manifests: readonly Manifest[], options: InstallOptions):
     resources: [...byKind.keys()],
   };
   return [
-    ...[...byKind].map(([name, ofKind]) => ({ name, text: renderManifests(ofKind, options) })),
+    ...[...byKind].map(([name, ofKind]) => ({ name, text: renderManifests(ofKind, rights) })),
     { name: "kustomization.yaml", text: renderDocument(new Document(kustomization)) },
   ];
 }
 
-function renderManifest(manifest: Manifest, options: InstallOptions): string {
+function renderManifest(manifest: Manifest, rights: RightsByName): string {
   const document = new Document(manifest, { aliasDuplicateObjects: false });
-  reasonsOf(manifest, options).forEach((why, at) => {
+  reasonsOf(manifest, rights).forEach((why, at) => {
     const rule = document.getIn(["rules", at]);
     if (isNode(rule)) rule.commentBefore = ` ${why}`;
   });
@@ -262,13 +298,8 @@ function renderDocument(document: Document): string {
   return document.toString({ lineWidth: 0 });
 }
 
-function reasonsOf({ kind, metadata: { name, namespace } }: Manifest, options: InstallOptions): string[] {
+function reasonsOf({ kind, metadata: { name, namespace } }: Manifest, rights: RightsByName): string[] {
   if (kind !== "ClusterRole" && kind !== "Role") return [];
-  const { servedNamespaces, gateway } = options;
-  const rights: Partial<Record<string, Rights>> = {
-    [controllerName]: controllerRights(servedNamespaces),
-    [gatewayName]: gatewayRights(gateway?.exec ?? true, servedNamespaces),
-  };
   const { everywhere, inSystem, inServed } = rights[name] ?? { everywhere: [], inSystem: [] };
   const inNamespace = namespace === systemNamespace ? inSystem : (inServed?.rights ?? []);
   return (kind === "ClusterRole" ? everywhere : inNamespace).map(({ why }) => why);

@@ -1,7 +1,9 @@
 import type { SandboxManifest } from "../../api/kinds/sandbox.ts";
 import { restoreFromAnnotations } from "../../api/names/labels.ts";
 import { apiVersion } from "../../api/schema/kind.ts";
+import { acsCapturable, type AcsClone } from "../../backends/acs/acs-clone.ts";
 import { RametError } from "../../base/errors.ts";
+import { besideClone, isBeside, refuseSharedVolumes } from "../beside/clone.ts";
 import { type Cluster, type ClusterOptions, withCluster } from "../cluster/cluster.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { type Io, writeAll } from "../io.ts";
@@ -59,6 +61,7 @@ async function manifest(
   signal: AbortSignal,
 ): Promise<SandboxManifest> {
   const { name, from, template } = options;
+  const beside = await besideParts(cluster, options, signal);
   const naming: { name: string } | { generateName: string } =
     name === undefined ? { generateName: generateName(template ?? "sandbox") } : { name };
   return {
@@ -70,7 +73,30 @@ async function manifest(
       ...(from === undefined
         ? {}
         : { annotations: { [restoreFromAnnotations[0]]: from, ...volumesAnnotation(options) } }),
+      ...(beside && { annotations: beside.annotations }),
     },
-    spec: await sandboxSource(cluster, options, signal),
+    spec: beside?.spec ?? (await sandboxSource(cluster, options, signal)),
   };
+}
+
+/** What other controllers need, which read only the Pod template; undefined: Ramet's controllers own the sandboxes. */
+async function besideParts(
+  cluster: Cluster,
+  options: CreateSandboxOptions,
+  signal: AbortSignal,
+): Promise<AcsClone | undefined> {
+  if (!(await isBeside(cluster, signal))) return undefined;
+  refuseSharedVolumes(options);
+  const { from, template, image, env = {} } = options;
+  if (from === undefined) {
+    const spec = await sandboxSource(cluster, { ...options, writtenOut: true }, signal);
+    return { annotations: {}, spec: acsCapturable(spec) };
+  }
+  // The restored spec must be the source's.
+  if (template !== undefined || image !== undefined || Object.keys(env).length > 0) {
+    throw new RametError("InvalidArgument", "Cannot change the template of a clone beside other controllers", {
+      hint: "Leave out --template, --image and --env",
+    });
+  }
+  return besideClone(cluster, from, signal);
 }

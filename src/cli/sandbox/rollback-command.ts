@@ -25,6 +25,7 @@ export function rollbackCommand(program: Command, act: Act): void {
       `
 The sandbox keeps its name and volumes and gets another IP address. Its current memory and files are lost.
 If it has PersistentVolumeClaims, --volumes Shared confirms that they keep their current data.
+Beside other controllers, a clone with another name replaces the sandbox.
 
 Examples:
   $ id=$(ramet checkpoint create a)

@@ -4,6 +4,7 @@ import { annotations } from "../../api/names/labels.ts";
 import { rollbackRequest } from "../../api/names/rollback-request.ts";
 import { RametError } from "../../base/errors.ts";
 import { findCondition } from "../../kube/conditions.ts";
+import { isBeside, refuseSharedVolumes } from "../beside/clone.ts";
 import { checkpointReference } from "../checkpoint/reference.ts";
 import { type Cluster, type ClusterOptions, withCluster } from "../cluster/cluster.ts";
 import { exitCodes } from "../exit-codes.ts";
@@ -13,6 +14,7 @@ import { sandboxColumns } from "../object/columns.ts";
 import { type OutputFormat, renderObject } from "../output/render.ts";
 import { reportError, reportFailure } from "../report-error.ts";
 import { describeState, failureOf, followRequest, type Settled } from "../wait/follow.ts";
+import { rollBackBeside } from "./roll-back-beside.ts";
 
 export interface RollbackOptions extends ClusterOptions, VolumesFlag {
   name: string;
@@ -30,6 +32,7 @@ export async function rollBackSandbox(io: Io, options: RollbackOptions): Promise
   const { name, output } = options;
   return withCluster(io, options, async (cluster) => {
     const { metadata, status } = await cluster.get(cluster.sandboxes, name, io.signal);
+    if (await isBeside(cluster, io.signal)) return replaceSandbox(io, cluster, options);
     if (status?.phase === "Paused") throw isPaused(name);
     const to = await checkpointReference(cluster, options.to, io.signal);
     const request = {
@@ -51,6 +54,19 @@ export async function rollBackSandbox(io: Io, options: RollbackOptions): Promise
     await writeAll(io.stdout, output === "table" ? sentence : renderObject(settled.object, rendering));
     return exitCodes.ok;
   });
+}
+
+/** Prints the name of the clone, which other controllers need to be another one. */
+async function replaceSandbox(io: Io, cluster: Cluster, options: RollbackOptions): Promise<number> {
+  const { name, to, wait, timeout: timeoutMilliseconds, output } = options;
+  refuseSharedVolumes(options);
+  const sandbox = await cluster.get(cluster.sandboxes, name, io.signal);
+  const settled = await rollBackBeside(io, cluster, { sandbox, to, wait, timeoutMilliseconds });
+  if ("failure" in settled) return reportFailure(io, settled.failure, output);
+  const sentence = `sandbox ${settled.object.metadata.name} replaces ${name}, rolled back to ${to}\n`;
+  const rendering = { output, columns: sandboxColumns, now: io.clock.now() };
+  await writeAll(io.stdout, output === "table" ? sentence : renderObject(settled.object, rendering));
+  return exitCodes.ok;
 }
 
 function isPaused(name: string): RametError {

@@ -16,6 +16,8 @@ export interface SourceOptions {
   from?: string;
   /** Added to the template's variables. */
   env?: Readonly<Record<string, string>>;
+  /** Whether the sandbox contains its template, and does not refer to it. @default false, without variables */
+  writtenOut?: boolean;
 }
 
 type Spec = NonNullable<SandboxManifest["spec"]>;
@@ -32,7 +34,8 @@ export async function sandboxSource(cluster: Cluster, options: SourceOptions, si
   }
   if (template !== undefined) {
     const found = await templateNamed(cluster, template, signal);
-    if (environment.length === 0) return { templateRef: { name: found?.metadata.name ?? template } };
+    if (environment.length === 0 && options.writtenOut !== true)
+      return { templateRef: { name: found?.metadata.name ?? template } };
     return writtenOut(found ?? (await cluster.get(cluster.templates, template, signal)), environment);
   }
   if (from === undefined || environment.length === 0) return {};

@@ -1,9 +1,11 @@
 import { Option, type Command } from "commander";
 import {
+  besideOption,
   collectEarlierImage,
   collectNetwork,
   collectRange,
   engineOption,
+  flagsOfCells,
   namespaceSelectorHelp,
   portNumber,
   storeAddresses,
@@ -69,7 +71,10 @@ function controllerCommand(program: Command, act: Act): void {
     .option("--verify-restores", "hash all content at each restore from a directory; restores from buckets always do")
     .option("--store <address>", `the address of the store, instead of a directory: ${storeAddresses}`)
     .option("--encryption-secret <name>", "encrypt checkpoints with the key in this Secret of ramet-system")
-    .requiredOption("--cell-image <image>", "the image that contains the cell, gVisor, guest and link")
+    .option(
+      "--cell-image <image>",
+      "the image that contains the cell, gVisor, guest and link; required without --beside",
+    )
     .option("--cell-engine <id>", "the engine of that image (default: its cells report it)", engineOption)
     .option(
       "--earlier-cell-image <engine=image...>",
@@ -81,6 +86,7 @@ function controllerCommand(program: Command, act: Act): void {
       "how many named snapshots are captured again at the same time after an upgrade (default: 2; 0: none)",
       wholeNumber,
     )
+    .addOption(besideOption().conflicts(flagsOfCells))
     .option("--install-crds", "install or update the CRDs first")
     .option("--leader-elect", "elect a leader: of several replicas, one works")
     .option("--dns-upstream <ip...>", "the resolvers for sandboxes' DNS queries (default: the Pod's resolvers)")
@@ -108,6 +114,7 @@ function controllerCommand(program: Command, act: Act): void {
 Examples:
   $ ramet controller --store-directory /var/lib/ramet --cell-image example/cell:1 --install-crds --leader-elect
   $ ramet controller --store 's3://checkpoints/ramet?region=eu-central-1' --cell-image example/cell:1 --leader-elect
+  $ ramet controller --beside=openkruise --leader-elect
 `,
     );
 }

@@ -2,13 +2,14 @@ import { randomUUID } from "node:crypto";
 import { hostname } from "node:os";
 import { setFlagsFromString } from "node:v8";
 import { pino } from "pino";
-import type { CellUserNamespaces } from "../../api/names/system-names.ts";
+import type { besideProjects, CellUserNamespaces } from "../../api/names/system-names.ts";
 import { parseRuntimeEgress } from "../../api/cell/effective-egress.ts";
 import { parseLabelSelector } from "../../api/names/label-selector.ts";
 import { parseQuota } from "../../api/quota/namespace-quota.ts";
 import { RametError } from "../../base/errors.ts";
 import { parseStoreAddress } from "../../api/store/store-address.ts";
 import { controllersMetrics } from "../../controllers/metrics.ts";
+import { runBeside } from "../../controllers/run-beside.ts";
 import { runControllers } from "../../controllers/run.ts";
 import { parseServedNamespaces } from "../../install/install-options.ts";
 import { KubeClient } from "../../kube/kube-client.ts";
@@ -34,7 +35,8 @@ export interface ControllerOptions extends Pick<ClusterOptions, "kubeconfig" | "
   store?: string;
   verifyRestores?: boolean;
   encryptionSecret?: string;
-  cellImage: string;
+  /** Required without `beside`. */
+  cellImage?: string;
   cellEngine?: string;
   earlierCellImage?: [engine: string, image: string][];
   concurrentUpgrades?: number;
@@ -50,6 +52,8 @@ export interface ControllerOptions extends Pick<ClusterOptions, "kubeconfig" | "
   servedNamespace?: string[];
   clusterDomain?: string;
   namespaceSelector?: string;
+  /** The project whose controllers own the kinds. @default none */
+  beside?: (typeof besideProjects)[number];
   concurrency?: number;
   stepCacheBytes?: number;
   logLevel: string;
@@ -59,7 +63,7 @@ export interface ControllerOptions extends Pick<ClusterOptions, "kubeconfig" | "
 export async function runController(io: Io, options: ControllerOptions): Promise<number> {
   // V8 then collects garbage sooner and compiles less: 108 MiB instead of 150 after some hundred reconciles.
   setFlagsFromString("--optimize-for-size");
-  const store = await storeOf(options);
+  const store = options.beside === undefined ? await storeOf(options) : undefined;
   const log = pino({ name: "controller", level: options.logLevel }, io.stderr);
   const metrics = controllersMetrics();
   const client = new KubeClient(await serverConnection(io, options), {
@@ -77,37 +81,41 @@ export async function runController(io: Io, options: ControllerOptions): Promise
   const liveness = new Liveness(io.clock);
   const health =
     port === undefined ? undefined : await serveHealth({ port, address, registry: metrics.registry, liveness, log });
+  const shared = {
+    client,
+    namespaceQuota,
+    ...(namespaceSelector === undefined ? {} : { namespaceSelector }),
+    ...(clusterRange === undefined ? {} : { clusterRanges: clusterRange }),
+    ...(installCrds === undefined ? {} : { installCrds }),
+    ...(concurrency === undefined ? {} : { concurrency }),
+    // The host name alone is not unique: a container that restarts in its Pod is another candidate.
+    ...(leaderElect === true ? { leaderElection: { identity: `${hostname()}_${randomUUID()}` } } : {}),
+    metrics,
+    liveness,
+    log,
+    onReady: () => {
+      health?.setReady(true);
+      log.info({}, "the controllers are running");
+    },
+  };
   try {
-    return await runServer(io, log, (signal) =>
-      runControllers({
-        client,
+    return await runServer(io, log, (signal) => {
+      if (store === undefined) return runBeside({ ...shared, signal });
+      return runControllers({
+        ...shared,
         store,
         ...cellOptions(options),
         dns: { ...(dnsUpstream && { upstreams: dnsUpstream }), ...(clusterDomain !== undefined && { clusterDomain }) },
-        ...(clusterRange === undefined ? {} : { clusterRanges: clusterRange }),
         egress: parseRuntimeEgress(egressOf(options), egressFlagNames),
-        namespaceQuota,
         ...(servedNamespaces && { servedNamespaces }),
-        ...(namespaceSelector === undefined ? {} : { namespaceSelector }),
         ...(encryptionSecret === undefined ? {} : { encryptionSecret }),
-        ...(installCrds === undefined ? {} : { installCrds }),
-        ...(concurrency === undefined ? {} : { concurrency }),
-        // The host name alone is not unique: a container that restarts in its Pod is another candidate.
         ...(stepCacheBytes === undefined ? {} : { stepCacheBytes }),
-        ...(leaderElect === true ? { leaderElection: { identity: `${hostname()}_${randomUUID()}` } } : {}),
-        metrics,
-        liveness,
-        log,
         onYield: (why) => {
           health?.setReady(false, why);
         },
-        onReady: () => {
-          health?.setReady(true);
-          log.info({}, "the controllers are running");
-        },
         signal,
-      }),
-    );
+      });
+    });
   } finally {
     await health?.close();
     await client.close();
@@ -115,7 +123,7 @@ export async function runController(io: Io, options: ControllerOptions): Promise
 }
 
 function cellOptions({
-  cellImage,
+  cellImage = "",
   cellEngine,
   earlierCellImage,
   concurrentUpgrades,
@@ -132,7 +140,18 @@ function cellOptions({
   };
 }
 
-function storeOf({ storeDirectory, store, verifyRestores = false }: ControllerOptions): Promise<CheckpointStore> {
+/** @throws RametError `InvalidArgument` without a store or a cell image */
+function storeOf({
+  storeDirectory,
+  store,
+  cellImage,
+  verifyRestores = false,
+}: ControllerOptions): Promise<CheckpointStore> {
+  if (cellImage === undefined) {
+    throw new RametError("InvalidArgument", "Cannot start the controllers: they need a cell image", {
+      hint: "Add --cell-image, or --beside where other controllers run the sandboxes",
+    });
+  }
   if ((storeDirectory === undefined) === (store === undefined)) {
     throw new RametError("InvalidArgument", "Cannot start the controllers: they need exactly one store", {
       hint: "Add either --store-directory or --store",

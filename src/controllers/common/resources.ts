@@ -44,7 +44,11 @@ interface InformersOptions {
   excludes?: (object: KubeObject) => boolean;
 }
 
-export function createInformers(client: KubeClient, log: Log, { namespaces, excludes }: InformersOptions = {}): Informers {
+export function createInformers(
+  client: KubeClient,
+  log: Log,
+  { namespaces, excludes }: InformersOptions = {},
+): Informers {
   const options = { log, namespaces, ...(excludes && { excludes }) };
   return {
     sandboxes: new Informer({

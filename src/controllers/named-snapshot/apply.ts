@@ -2,7 +2,7 @@ import * as z from "zod";
 import { checkpointKind, type CheckpointManifest } from "../../api/kinds/checkpoint.ts";
 import { type NamedSnapshot, namedSnapshotKind } from "../../api/kinds/named-snapshot.ts";
 import { sandboxKind, type SandboxManifest } from "../../api/kinds/sandbox.ts";
-import { annotations, finalizers, labels, restoreFromAnnotations } from "../../api/names/labels.ts";
+import { annotations, finalizers, labels } from "../../api/names/labels.ts";
 import { RametError } from "../../base/errors.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import { keyOf, ObjectMeta } from "../../kube/object.ts";
@@ -10,7 +10,7 @@ import { coreResources } from "../../kube/resource-ref.ts";
 import { addFinalizer, removeFinalizer } from "../common/finalizer.ts";
 import { attemptId, digestLabel, logKey, logName } from "./names.ts";
 import { startStep } from "./start-step.ts";
-import type { SnapshotAction, SnapshotDependencies } from "./state.ts";
+import type { Cloning, SnapshotAction, SnapshotDependencies } from "./state.ts";
 
 /** Carries out one action. Actions can be repeated: an existing or deleted object is not an error. */
 export async function applyAction(
@@ -29,7 +29,7 @@ export async function applyAction(
       await removeFinalizer(snapshots.resource, snapshot, finalizers.namedSnapshot);
       return;
     case "createBuilder":
-      await created(sandboxes.resource.create(builderSandbox(snapshot, action)));
+      await created(sandboxes.resource.create(builderSandbox(snapshot, action, dependencies.cloning)));
       return;
     case "deleteSandbox":
       await sandboxes.resource.delete(action.sandbox.metadata, { uid: action.sandbox.metadata.uid });
@@ -60,10 +60,10 @@ export async function applyAction(
 async function applyToCheckpoint(
   snapshot: NamedSnapshot,
   action: Extract<SnapshotAction, { do: "capture" | "deleteCheckpoint" | "markStep" }>,
-  { informers: { checkpoints } }: SnapshotDependencies,
+  { informers: { checkpoints }, cloning }: SnapshotDependencies,
 ): Promise<void> {
   if (action.do === "capture") {
-    await created(checkpoints.resource.create(captureCheckpoint(snapshot, action)));
+    await created(checkpoints.resource.create(captureCheckpoint(snapshot, action, cloning)));
     return;
   }
   const { metadata } = action.checkpoint;
@@ -87,8 +87,12 @@ async function created(creation: Promise<unknown>): Promise<void> {
 type Of<Action extends SnapshotAction["do"]> = Extract<SnapshotAction, { do: Action }>;
 
 /** The sandbox in which the steps run. It contains its template, so a change of the SandboxTemplate does not affect it. */
-export function builderSandbox(snapshot: NamedSnapshot, { name, base }: Of<"createBuilder">): SandboxManifest {
-  const restoreFrom = "checkpointId" in base ? { [restoreFromAnnotations[0]]: base.checkpointId } : {};
+export function builderSandbox(
+  snapshot: NamedSnapshot,
+  { name, base }: Of<"createBuilder">,
+  cloning: Cloning,
+): SandboxManifest {
+  const { annotations: origin, spec } = cloning.builder(snapshot.metadata.namespace, base);
   return {
     apiVersion: sandboxKind.apiVersion,
     kind: "Sandbox",
@@ -96,10 +100,10 @@ export function builderSandbox(snapshot: NamedSnapshot, { name, base }: Of<"crea
       name,
       namespace: snapshot.metadata.namespace,
       labels: { [labels.purpose]: "build", [labels.snapshot]: snapshot.metadata.name },
-      annotations: { ...restoreFrom, ...ownChoice(snapshot), [annotations.buildBaseSteps]: String(base.steps) },
+      annotations: { ...origin, ...ownChoice(snapshot), [annotations.buildBaseSteps]: String(base.steps) },
       ownerReferences: [ownerReference(snapshot)],
     },
-    spec: "template" in base ? { ...base.template, pauseStrategy: undefined } : {},
+    spec,
   };
 }
 
@@ -110,9 +114,13 @@ function ownChoice({ metadata }: NamedSnapshot): Record<string, string> {
 }
 
 /** A Checkpoint of the builder, or of the sandbox that the snapshot is built from. */
-export function captureCheckpoint(snapshot: NamedSnapshot, capture: Of<"capture">): CheckpointManifest {
+export function captureCheckpoint(
+  snapshot: NamedSnapshot,
+  capture: Of<"capture">,
+  cloning: Cloning,
+): CheckpointManifest {
   const { namespace, uid, name } = snapshot.metadata;
-  const { of, sandboxName } = capture;
+  const { of } = capture;
   const stepDigest = of === "source" ? undefined : capture.stepDigest;
   return {
     apiVersion: checkpointKind.apiVersion,
@@ -133,11 +141,7 @@ export function captureCheckpoint(snapshot: NamedSnapshot, capture: Of<"capture"
       // A version can outlive its named snapshot, so it has no owner.
       ...(of !== "version" && { ownerReferences: [ownerReference(snapshot)] }),
     },
-    spec: {
-      sandboxName,
-      keepRunning: true,
-      persistentContents: of === "version" ? [...snapshot.spec.contents] : ["memory", "filesystem"],
-    },
+    spec: cloning.captureSpec(snapshot, capture),
   };
 }
 

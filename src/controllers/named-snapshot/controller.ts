@@ -11,6 +11,7 @@ import { Attempts } from "../common/attempts.ts";
 import { type Controller, type ControllerParts, RequeueSource } from "../common/controller-parts.ts";
 import { applyAction } from "./apply.ts";
 import { BuildTurns, isBuildUnderWay } from "./build-turns.ts";
+import { ownCloning } from "./cloning.ts";
 import type { SnapshotDependencies, SnapshotPlan, SnapshotState } from "./state.ts";
 import { gather } from "./gather.ts";
 import { createLookups } from "./lookups.ts";
@@ -62,7 +63,9 @@ export async function reconcileSnapshot(key: string, dependencies: SnapshotDepen
     return;
   }
   const snapshot = ownWrites.latest(cached);
-  const plan = inTurn(await gather(snapshot, dependencies), dependencies);
+  const state = await gather(snapshot, dependencies);
+  await dependencies.cloning.keep(state.made);
+  const plan = inTurn(state, dependencies);
   for (const action of plan.actions) await applyAction(snapshot, action, dependencies);
   const { status } = plan;
   if (status !== undefined && !plan.actions.some((action) => action.do === "removeFinalizer")) {
@@ -117,7 +120,24 @@ function keyOfSnapshot({ metadata }: NamedSnapshot): string {
 /** A builder whose cell is unreachable for longer is treated as lost. */
 const unreachableMilliseconds = 60_000;
 
-export function namedSnapshotController(parts: ControllerParts): Controller {
+/** What the controller needs of the process. Absent `cloning`: Ramet's controllers own the sandboxes. */
+type SnapshotParts = Pick<
+  ControllerParts,
+  | "client"
+  | "informers"
+  | "cache"
+  | "engines"
+  | "podOptions"
+  | "quotas"
+  | "events"
+  | "clock"
+  | "random"
+  | "log"
+  | "metrics"
+> &
+  Pick<SnapshotDependencies, "runtime"> & { cloning?: SnapshotDependencies["cloning"] };
+
+export function namedSnapshotController(parts: SnapshotParts): Controller {
   const { informers, clock, random, metrics } = parts;
   const counted = metrics && snapshotMetrics(metrics.registry);
   const requeues = new RequeueSource();
@@ -127,6 +147,7 @@ export function namedSnapshotController(parts: ControllerParts): Controller {
   const fetch = publicFetch({ clusterRanges: parts.podOptions.clusterRanges });
   const dependencies: SnapshotDependencies = {
     ...parts,
+    cloning: parts.cloning ?? ownCloning,
     lookups,
     statuses: new StatusWriter<NamedSnapshot>(informers.snapshots.resource),
     ownWrites,

@@ -56,9 +56,9 @@ async function desiredVersionOf(
   snapshot: NamedSnapshot,
   dependencies: SnapshotDependencies,
 ): Promise<SnapshotState["desired"]> {
-  const { cache, lookups } = dependencies;
+  const { cache, lookups, cloning } = dependencies;
   const { namespace } = snapshot.metadata;
-  return resolveInputs(snapshot, {
+  const desired = resolveInputs(snapshot, {
     template: (name) => cache.template(`${namespace}/${name}`),
     snapshot: (name) => lookups.snapshot(`${namespace}/${name}`),
     sandbox: (name) => cache.sandbox(`${namespace}/${name}`),
@@ -74,6 +74,10 @@ async function desiredVersionOf(
       uncapturedVolumes(cache.checkpointById(namespace, id), cache).map(({ volume }) => volume),
     copied: await copiedContents(dependencies.client, snapshot),
   });
+  if ("problem" in desired || desired.origin.kind !== "checkpoint") return desired;
+  const origin = cache.checkpointById(namespace, desired.origin.checkpointId);
+  const problem = origin && cloning.problemOf(origin);
+  return problem === undefined ? desired : { problem, reason: "InputMissing" };
 }
 
 /**
@@ -103,16 +107,15 @@ async function cloneableVersions(
 function capturedSteps(
   { metadata: { namespace }, spec, status }: NamedSnapshot,
   digests: readonly string[],
-  { lookups, engines }: SnapshotDependencies,
+  { lookups, engines, cloning }: SnapshotDependencies,
 ): Map<string, Checkpoint> {
   const keepsEngine = spec.engineUpgrade === "Manual" && status?.build?.upgrade === undefined;
   return new Map(
     digests.flatMap((digest): [string, Checkpoint][] => {
       const all = lookups
         .checkpointsOfStep(namespace, digestLabel(digest))
-        .filter(
-          (one) => isCloneable(one) && hasMemory(one) && one.metadata.annotations?.[annotations.stepDigest] === digest,
-        );
+        .filter((one) => isCloneable(one) && cloning.hasMemory(one) && cloning.problemOf(one) === undefined)
+        .filter(({ metadata }) => metadata.annotations?.[annotations.stepDigest] === digest);
       const found =
         all.find((one) => !engines.isEarlier(neededBy(one))) ??
         all.find((one) => keepsEngine && engines.stateOf(neededBy(one)) !== "missing");
@@ -143,10 +146,6 @@ function nextAttempt(
 
 function isCloneable(checkpoint: Checkpoint | undefined): boolean {
   return checkpoint?.status?.phase === "Succeeded" && checkpoint.metadata.deletionTimestamp === undefined;
-}
-
-function hasMemory({ status }: Checkpoint): boolean {
-  return status?.ramet?.contents?.includes("memory") ?? false;
 }
 
 /** By version: the objects that refer to it, which keep it from being deleted. */

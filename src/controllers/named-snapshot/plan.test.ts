@@ -12,6 +12,7 @@ import { findVersion } from "../../api/snapshot/snapshot-reference.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import type { Attempt } from "../common/attempts.ts";
 import { captureCheckpoint, builderSandbox } from "./apply.ts";
+import { ownCloning } from "./cloning.ts";
 import { builderName, stepCheckpointName, versionCheckpointName } from "./names.ts";
 import { planSnapshot } from "./plan.ts";
 import type { DesiredVersion, EngineFacts, SnapshotAction, SnapshotPlan, SnapshotState } from "./state.ts";
@@ -196,7 +197,7 @@ class StandInWorld {
     switch (action.do) {
       case "createBuilder":
         if (this.builders.some(({ metadata }) => metadata.name === action.name)) return;
-        this.builders.push(Sandbox.parse(this.#made(builderSandbox(this.state().snapshot, action))));
+        this.builders.push(Sandbox.parse(this.#made(builderSandbox(this.state().snapshot, action, ownCloning))));
         return;
       case "deleteSandbox":
         this.builders = this.builders.filter(({ metadata }) => metadata.uid !== action.sandbox.metadata.uid);
@@ -205,7 +206,7 @@ class StandInWorld {
         if (this.checkpoints.has(action.name)) return;
         this.checkpoints.set(
           action.name,
-          Checkpoint.parse(this.#made(captureCheckpoint(this.state().snapshot, action))),
+          Checkpoint.parse(this.#made(captureCheckpoint(this.state().snapshot, action, ownCloning))),
         );
         return;
       case "deleteCheckpoint":

@@ -1,8 +1,8 @@
-import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
+import type { Checkpoint, CheckpointManifest } from "../../api/kinds/checkpoint.ts";
 import type { namedSnapshotConditions, NamedSnapshotStatus } from "../../api/kinds/named-snapshot-status.ts";
 import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
 import type { SandboxTemplateSpec } from "../../api/kinds/sandbox-template.ts";
-import type { Sandbox } from "../../api/kinds/sandbox.ts";
+import type { Sandbox, SandboxManifest } from "../../api/kinds/sandbox.ts";
 import type { SnapshotDigest } from "../../api/snapshot/snapshot-digest.ts";
 import type { CopiedContent } from "../../api/snapshot/snapshot-inputs.ts";
 import type { RametError } from "../../base/errors.ts";
@@ -11,6 +11,7 @@ import type { OwnWrites } from "../../kube/own-writes.ts";
 import type { StatusWriter } from "../../kube/status-writer.ts";
 import type { Attempt, Attempts } from "../common/attempts.ts";
 import type { ControllerParts } from "../common/controller-parts.ts";
+import type { SandboxRuntime } from "../../backends/runtime.ts";
 import type { BuildTurns } from "./build-turns.ts";
 import type { Lookups } from "./lookups.ts";
 import type { SnapshotMetrics } from "./metrics.ts";
@@ -117,10 +118,28 @@ export interface SnapshotPlan {
   requeueAfterMilliseconds?: number;
 }
 
+/** How sandboxes are captured and cloned, which depends on the controllers that own them. */
+export interface Cloning {
+  /** @throws RametError `problemOf` the checkpoint */
+  builder(
+    namespace: string,
+    base: BuilderBase,
+  ): Pick<SandboxManifest, "spec"> & { annotations: Record<string, string> };
+  captureSpec(snapshot: NamedSnapshot, capture: Capture & { sandboxName: string }): CheckpointManifest["spec"];
+  /** Whether a finished checkpoint contains memory. */
+  hasMemory(checkpoint: Checkpoint): boolean;
+  /** Why a finished checkpoint cannot be cloned. */
+  problemOf(checkpoint: Checkpoint): RametError | undefined;
+  /** Keeps what clones of these checkpoints need, before their sources are deleted. */
+  keep(checkpoints: readonly Checkpoint[]): Promise<void>;
+}
+
 export interface SnapshotDependencies extends Pick<
   ControllerParts,
-  "client" | "informers" | "cache" | "runtime" | "engines" | "podOptions" | "events" | "clock" | "log"
+  "client" | "informers" | "cache" | "engines" | "podOptions" | "events" | "clock" | "log"
 > {
+  runtime: Pick<SandboxRuntime, "guest" | "acceptsConnections">;
+  cloning: Cloning;
   lookups: Lookups;
   statuses: StatusWriter<NamedSnapshot>;
   ownWrites: OwnWrites<NamedSnapshot>;

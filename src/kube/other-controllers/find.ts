@@ -44,7 +44,7 @@ export async function findOtherControllers(client: KubeClient, signal?: AbortSig
 export function ownedByOthers(what: string, others: readonly OtherController[]): RametError {
   const signs = others.map(({ name, sign }) => (name === undefined ? sign : `${sign} (${name})`)).join("; ");
   return new RametError("OtherController", `${what}: another controller owns the kinds of ${group}: ${signs}`, {
-    hint: "Remove the other controller and its CRDs first",
+    hint: 'To add named snapshots to it, use --beside=openkruise (mode: "beside" in Pulumi); to replace it, remove it and its CRDs first',
   });
 }
 

@@ -20,12 +20,12 @@ export class RunningGuest implements AsyncDisposable {
   readonly directory: string;
   readonly control: GuestControl;
   readonly #process: ChildProcess;
-  readonly #address: string;
+  readonly address: string;
 
   private constructor(directory: string, process: ChildProcess, address: string) {
     this.directory = directory;
     this.#process = process;
-    this.#address = address;
+    this.address = address;
     this.control = new GuestControl(() => dial(address, guestControlPort));
   }
 
@@ -51,7 +51,7 @@ export class RunningGuest implements AsyncDisposable {
   }
 
   client(accessToken = "token", user?: string): GuestClient {
-    const toClientPort = (): Promise<Socket> => dial(this.#address, guestClientPort);
+    const toClientPort = (): Promise<Socket> => dial(this.address, guestClientPort);
     return new GuestClient({ dial: toClientPort, accessToken, ...(user !== undefined && { user }) });
   }
 

@@ -1,0 +1,60 @@
+import type { CheckpointManifest } from "../../api/kinds/checkpoint.ts";
+import type { SandboxTemplateSpec } from "../../api/kinds/sandbox-template.ts";
+import { annotations, restoreFromAnnotations } from "../../api/names/labels.ts";
+
+/** What ACS reads on the Pod template of a clone, and OpenKruise's manager writes on its Sandbox. */
+const [, kruiseRestoreFrom, acsRestoreFrom] = restoreFromAnnotations;
+
+/** A Sandbox that OpenKruise's or ACS' controllers make a clone. */
+export interface AcsClone {
+  annotations: Record<string, string>;
+  spec: SandboxTemplateSpec;
+}
+
+/**
+ * The clone of a checkpoint, as the page "Clone an Agent Sandbox with Checkpoint" of ACS shows it: the source's template with two
+ * annotations. The Sandbox has the one that OpenKruise's manager writes.
+ * @param source the template of the checkpoint's source
+ */
+export function acsClone(source: SandboxTemplateSpec, checkpointId: string): AcsClone {
+  return {
+    annotations: { [kruiseRestoreFrom]: checkpointId },
+    spec: withAnnotations(source, { ...pausable, [acsRestoreFrom]: checkpointId }),
+  };
+}
+
+/** The template, whose sandboxes can be captured: without the annotation, ACS captures no sandbox. */
+export function acsCapturable(source: SandboxTemplateSpec): SandboxTemplateSpec {
+  return withAnnotations(source, pausable);
+}
+
+/** The annotations of a set's Pod template that make its sandboxes clones. */
+export function acsCloneAnnotations(checkpointId: string): Record<string, string> {
+  return { ...pausable, [acsRestoreFrom]: checkpointId };
+}
+
+/** The request for a checkpoint. A sandbox's Pod has the sandbox's name. (Source: as `acsClone`.) */
+export function acsCheckpointSpec(
+  podName: string,
+  persistentContents: readonly ("memory" | "filesystem")[] | undefined,
+  ttlAfterFinished?: string,
+): NonNullable<CheckpointManifest["spec"]> {
+  return {
+    podName,
+    keepRunning: true,
+    ...(persistentContents && { persistentContents: [...persistentContents] }),
+    ...(ttlAfterFinished !== undefined && { ttlAfterFinished }),
+  };
+}
+
+const pausable = { [annotations.acsPauseEnabled]: "true" };
+
+/** A template without the origin of its own sandbox, and with other annotations. It has no schema, so it can hold anything. */
+function withAnnotations(source: SandboxTemplateSpec, added: Record<string, string>): SandboxTemplateSpec {
+  const template = (source.template ?? {}) as { metadata?: { annotations?: Record<string, string> } };
+  const own = Object.entries(template.metadata?.annotations ?? {});
+  const origins: readonly string[] = [...restoreFromAnnotations, annotations.resolvedCheckpoint];
+  const kept = Object.fromEntries(own.filter(([key]) => !origins.includes(key)));
+  const metadata = { ...template.metadata, annotations: { ...kept, ...added } };
+  return { ...source, template: { ...template, metadata } };
+}

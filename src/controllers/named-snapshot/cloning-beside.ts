@@ -1,0 +1,103 @@
+import { type Checkpoint, checkpointKind } from "../../api/kinds/checkpoint.ts";
+import {
+  type SandboxTemplateManifest,
+  type SandboxTemplateSpec,
+  sandboxTemplateKind,
+} from "../../api/kinds/sandbox-template.ts";
+import type { Sandbox } from "../../api/kinds/sandbox.ts";
+import { acsCapturable, acsCheckpointSpec, acsClone } from "../../backends/acs/acs-clone.ts";
+import { RametError } from "../../base/errors.ts";
+import { keyOf } from "../../kube/object.ts";
+import type { Cache } from "../common/cache.ts";
+import type { Informers } from "../common/resources.ts";
+import { contentsOf } from "./cloning.ts";
+import type { Cloning } from "./state.ts";
+
+interface BesideCloningOptions {
+  cache: Pick<Cache, "checkpointById" | "sandbox" | "template">;
+  informers: Pick<Informers, "templates">;
+}
+
+/**
+ * Beside the controllers of OpenKruise Agents and ACS. A clone has the whole template of its source, which is kept as they keep it:
+ * in a SandboxTemplate with the name of the Checkpoint, which owns it.
+ */
+export function besideCloning({ cache, informers }: BesideCloningOptions): Cloning {
+  const problemOf = (checkpoint: Checkpoint): RametError | undefined =>
+    cache.template(keyOf(checkpoint.metadata)) === undefined ? withoutTemplate(checkpoint) : undefined;
+  return {
+    builder: (namespace, base) => {
+      if ("template" in base) {
+        return { annotations: {}, spec: { ...acsCapturable(base.template), pauseStrategy: undefined } };
+      }
+      const checkpoint = cache.checkpointById(namespace, base.checkpointId);
+      const template = checkpoint && cache.template(keyOf(checkpoint.metadata));
+      if (template === undefined) throw withoutTemplate({ metadata: { name: base.checkpointId, namespace } });
+      const { annotations, spec } = acsClone(template.spec, base.checkpointId);
+      return { annotations, spec: { ...spec, pauseStrategy: undefined } };
+    },
+    captureSpec: (snapshot, capture) =>
+      acsCheckpointSpec(
+        capture.sandboxName,
+        contentsOf(snapshot, capture),
+        // Their checkpoints have no known size, so a budget for steps cannot apply.
+        capture.of === "step" ? stepTimeToLive : undefined,
+      ),
+    // Unset: both. (Source: the page of ACS.)
+    hasMemory: ({ spec }) => spec.persistentContents?.includes("memory") ?? true,
+    problemOf,
+    keep: async (checkpoints) => {
+      for (const checkpoint of checkpoints) {
+        const source = cache.sandbox(`${checkpoint.metadata.namespace}/${checkpoint.spec.podName ?? ""}`);
+        const isKept = problemOf(checkpoint) === undefined;
+        const template = source && templateOf(source, cache);
+        if (isKept || template === undefined || checkpoint.metadata.deletionTimestamp !== undefined) continue;
+        await create(informers, keptTemplate(checkpoint, template));
+      }
+    },
+  };
+}
+
+const stepTimeToLive = "7d";
+
+function templateOf({ metadata, spec }: Sandbox, cache: Pick<Cache, "template">): SandboxTemplateSpec | undefined {
+  const { template, templateRef, volumeClaimTemplates, persistentContents, runtimes } = spec;
+  const named = templateRef && cache.template(`${metadata.namespace}/${templateRef.name}`)?.spec;
+  const whole = { ...named, ...defined({ template, volumeClaimTemplates, persistentContents, runtimes }) };
+  return whole.template === undefined ? undefined : whole;
+}
+
+function defined<T extends object>(fields: T): Partial<T> {
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as Partial<T>;
+}
+
+function keptTemplate({ metadata }: Checkpoint, spec: SandboxTemplateSpec): SandboxTemplateManifest {
+  const { name, namespace, uid } = metadata;
+  const { apiVersion, kind } = checkpointKind;
+  return {
+    apiVersion: sandboxTemplateKind.apiVersion,
+    kind: "SandboxTemplate",
+    metadata: { name, namespace, ownerReferences: [{ apiVersion, kind, name, uid, controller: true }] },
+    spec,
+  };
+}
+
+async function create({ templates }: Pick<Informers, "templates">, manifest: SandboxTemplateManifest): Promise<void> {
+  try {
+    await templates.resource.create(manifest);
+  } catch (error) {
+    if (RametError.from(error).code !== "AlreadyExists") throw error;
+  }
+}
+
+function withoutTemplate({
+  metadata: { name, namespace = "" },
+}: {
+  metadata: { name: string; namespace?: string };
+}): RametError {
+  return new RametError(
+    "NotFound",
+    `The checkpoint ${name} cannot be cloned: the namespace ${namespace} has no SandboxTemplate with the name of the Checkpoint, which holds the template of its source`,
+    { hint: "Create the SandboxTemplate with the template of the checkpoint's source" },
+  );
+}

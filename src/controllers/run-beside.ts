@@ -1,0 +1,155 @@
+import { podGuests } from "../backends/acs/pod-guests.ts";
+import { createSystemNamespace } from "../backends/kept-secret.ts";
+import { rametGroup } from "../api/schema/kind.ts";
+import { controllersLease, systemNamespace } from "../api/names/system-names.ts";
+import { RametError } from "../base/errors.ts";
+import { type Log, silentLog } from "../base/log.ts";
+import { runController } from "../kube/controller.ts";
+import type { Informer } from "../kube/informer.ts";
+import type { KubeClient } from "../kube/kube-client.ts";
+import { runWhileLeading } from "../kube/lease.ts";
+import type { KubeObject } from "../kube/object.ts";
+import { coreResources } from "../kube/resource-ref.ts";
+import { findOtherControllers } from "../kube/other-controllers/find.ts";
+import { besideSetController } from "./beside-set/controller.ts";
+import { runCollector } from "./collect/run-collector.ts";
+import { createCache } from "./common/cache.ts";
+import { Engines } from "./common/engines.ts";
+import { Exclusion } from "./common/exclusion.ts";
+import { NamespaceQuotas } from "./common/namespace-quotas.ts";
+import { createInformers, sandboxResources } from "./common/resources.ts";
+import { installCrds } from "./install-crds.ts";
+import { besideCloning } from "./named-snapshot/cloning-beside.ts";
+import { namedSnapshotController } from "./named-snapshot/controller.ts";
+import { controllerBackoff, countdown, eventRecorder, type RunControllersOptions } from "./run.ts";
+
+export type RunBesideOptions = Pick<
+  RunControllersOptions,
+  | "client"
+  | "leaderElection"
+  | "installCrds"
+  | "namespaceSelector"
+  | "clusterRanges"
+  | "concurrency"
+  | "namespaceQuota"
+  | "metrics"
+  | "liveness"
+  | "log"
+  | "onReady"
+  | "signal"
+>;
+
+/**
+ * Runs what OpenKruise's and ACS' controllers lack until `signal` is aborted: named snapshots, sets that follow them, and garbage
+ * collection. Their controllers run, capture and clone the sandboxes. Of their objects, nothing is written but what a user asks for.
+ * @throws RametError `NotFound` if their kinds are not installed; `Unavailable` if the lease was lost
+ */
+export async function runBeside(options: RunBesideOptions): Promise<void> {
+  const { client, leaderElection, signal, log = silentLog } = options;
+  await expectTheirKinds(client, log, signal);
+  if (options.installCrds ?? false) await installCrds(client, signal, [rametGroup]);
+  if (leaderElection === undefined) {
+    await work(options, signal);
+    return;
+  }
+  await createSystemNamespace(client, signal);
+  // The same lease as without --beside: two installations never work at the same time.
+  const lease = { client, namespace: systemNamespace, name: controllersLease, ...leaderElection, log };
+  await runWhileLeading(lease, (leading) => work(options, leading), signal);
+}
+
+async function expectTheirKinds(client: KubeClient, log: Log, signal: AbortSignal): Promise<void> {
+  const { sandboxes, checkpoints, templates, sets } = sandboxResources;
+  const crds = client.resource(coreResources.crds);
+  for (const { plural, group, kind } of [sandboxes, checkpoints, templates, sets]) {
+    if ((await crds.find({ name: `${plural}.${group}` }, { signal })) !== undefined) continue;
+    throw new RametError("NotFound", `Cannot work beside OpenKruise Agents: the kind ${kind} is not installed`, {
+      hint: "Install OpenKruise Agents or the ACS components first, or start without --beside",
+    });
+  }
+  const { others } = await findOtherControllers(client, signal);
+  if (others.length > 0) return;
+  log.warn({}, "no controller of OpenKruise Agents or ACS was found: named snapshots wait until one runs sandboxes");
+}
+
+async function work(options: RunBesideOptions, signal: AbortSignal): Promise<void> {
+  const { client, log = silentLog } = options;
+  const exclusion = new Exclusion(client, { namespaceSelector: options.namespaceSelector }, log);
+  // No cells run here, so there are no Pods to follow.
+  const { pods, ...followed } = createInformers(client, log, { excludes: exclusion.excludes });
+  const all = Object.values(followed) as Informer<KubeObject>[];
+  exclusion.follow(all.map(({ store }) => store));
+  const following = new AbortController();
+  const running = [...all, exclusion.namespaces].filter((one) => one !== undefined);
+  const followers = running.map((informer) => informer.run(following.signal, options.liveness));
+  try {
+    await Promise.all(running.map((informer) => informer.synced(signal)));
+    await reconcile(options, { ...followed, pods }, signal);
+  } catch (error) {
+    if (!signal.aborted) throw error;
+  } finally {
+    following.abort();
+    await Promise.all(followers);
+  }
+}
+
+async function reconcile(
+  options: RunBesideOptions,
+  informers: ReturnType<typeof createInformers>,
+  signal: AbortSignal,
+): Promise<void> {
+  const { client, metrics, clusterRanges, concurrency = 16, liveness, onReady, log = silentLog } = options;
+  const { clock, random } = client;
+  const events = eventRecorder(options);
+  const cache = createCache(informers);
+  const parts = {
+    client,
+    informers,
+    cache,
+    clock,
+    random,
+    log,
+    events,
+    runtime: podGuests(clock),
+    cloning: besideCloning({ cache, informers }),
+    // No cells run here, and no checkpoint records an engine.
+    engines: new Engines({ cellImage: "" }),
+    quotas: new NamespaceQuotas(informers.namespaces, options.namespaceQuota),
+    podOptions: { cellImage: "", ...(clusterRanges && { clusterRanges }) },
+    ...(metrics && { metrics }),
+  };
+  const controllers = [namedSnapshotController(parts), besideSetController(parts)];
+  const ready = countdown(controllers.length, onReady);
+  const common = { clock, random, concurrency, liveness, backoff: controllerBackoff, log };
+  const collecting = {
+    informers,
+    clock,
+    log,
+    isBeside: true,
+    ...(metrics && { metrics: metrics.collections }),
+  };
+  try {
+    await Promise.all([
+      runCollector(collecting, signal),
+      ...controllers.map(({ name, watches, reconcile: reconcileKey, requeues }) =>
+        runController(
+          {
+            ...common,
+            name,
+            watches,
+            reconcile: reconcileKey,
+            ...(metrics && { metrics: metrics.forController(name) }),
+          },
+          signal,
+          (add) => {
+            requeues?.connect(add);
+            ready();
+          },
+        ),
+      ),
+    ]);
+  } finally {
+    for (const { close } of controllers) close?.();
+    await events.flush();
+  }
+}

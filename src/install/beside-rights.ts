@@ -1,0 +1,66 @@
+import { otherControllerRights, type Right, type Rights, systemRights } from "./rights.ts";
+
+const kruise = "agents.kruise.io";
+const follow = ["get", "list", "watch"];
+
+/** Permissions in all namespaces of controllers that work beside others. They create no Pods and write no status of theirs. */
+const besideRights: readonly Right[] = [
+  {
+    why: "create and delete the sandboxes of builds",
+    apiGroups: [kruise],
+    resources: ["sandboxes"],
+    verbs: [...follow, "create", "delete"],
+  },
+  {
+    why: "request checkpoints of steps and versions, and delete unused and expired checkpoints",
+    apiGroups: [kruise],
+    resources: ["checkpoints"],
+    verbs: [...follow, "create", "patch", "delete"],
+  },
+  {
+    why: "keep the template of each checkpoint, and delete unused revisions of sets",
+    apiGroups: [kruise],
+    resources: ["sandboxtemplates"],
+    verbs: [...follow, "create", "delete"],
+  },
+  {
+    why: "write the checkpoint of a named snapshot into the sets that follow it",
+    apiGroups: [kruise],
+    resources: ["sandboxsets"],
+    verbs: [...follow, "patch"],
+  },
+  { why: "find what claims refer to", apiGroups: [kruise], resources: ["sandboxclaims"], verbs: follow },
+  {
+    why: "reconcile named snapshots, whose finalizer remains until their versions are deleted",
+    apiGroups: ["ramet.dev"],
+    resources: ["namedsnapshots"],
+    verbs: [...follow, "patch"],
+  },
+  {
+    why: "write the status of named snapshots",
+    apiGroups: ["ramet.dev"],
+    resources: ["namedsnapshots/status"],
+    verbs: ["patch"],
+  },
+  {
+    why: "keep the output of recipe steps in ConfigMaps, and copy files from ConfigMaps",
+    apiGroups: [""],
+    resources: ["configmaps"],
+    verbs: ["get", "create", "patch", "delete"],
+  },
+  { why: "copy files from the Secrets that a recipe names", apiGroups: [""], resources: ["secrets"], verbs: ["get"] },
+  {
+    why: "read the quotas of namespaces and select namespaces, and create ramet-system if it is missing",
+    apiGroups: [""],
+    resources: ["namespaces"],
+    verbs: [...follow, "create"],
+  },
+  { why: "record events", apiGroups: ["events.k8s.io"], resources: ["events"], verbs: ["create", "patch"] },
+  ...otherControllerRights("report whether the other controllers run"),
+];
+
+/** Permissions in `ramet-system`: the lease only, as there are no keys. */
+const besideSystemRights: readonly Right[] = systemRights.filter(({ resources }) => resources?.includes("leases"));
+
+/** Permissions of controllers that work beside others. */
+export const rightsBeside: Rights = { everywhere: besideRights, inSystem: besideSystemRights };
