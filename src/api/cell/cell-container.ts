@@ -1,3 +1,4 @@
+import { RametError } from "../../base/errors.ts";
 import type { Container, Handler, Volume } from "../schema/pod-template.ts";
 import { type CellConfig, cellPort } from "./cell-api.ts";
 import { cellResources } from "./cell-resources.ts";
@@ -68,7 +69,7 @@ export function cellContainer(
     readinessProbe: container.readinessProbe ? inSandbox(container.readinessProbe) : cellReadiness,
     ...(lifecycle && {
       lifecycle: {
-        ...(postStart && { postStart: inSandbox(postStart, atStartFlag) }),
+        ...(postStart && { postStart: startHook(container, postStart) }),
         ...(preStop && { preStop: inSandbox(preStop) }),
       },
     }),
@@ -117,6 +118,23 @@ function withSubPath<Mount extends Record<string, unknown>>(mount: Mount, config
 /** Escapes `$`, because the kubelet expands `$(NAME)` and `$$` in a variable's value. */
 function cellConfigJson(config: CellConfig): string {
   return JSON.stringify(config).replaceAll("$", "\\u0024");
+}
+
+/**
+ * A kubelet runs the hook before it reports the container as running, and only then can the controller give the sandbox its
+ * identity, before which no connection is accepted.
+ * @throws RametError `InvalidArgument` for a request to the sandbox itself
+ */
+function startHook({ name }: Container, hook: Handler): Handler {
+  if (hook.httpGet === undefined || hook.httpGet["host"] !== undefined) return inSandbox(hook, atStartFlag);
+  const field = `spec.template.spec.containers[${name}].lifecycle.postStart.httpGet`;
+  throw new RametError(
+    "InvalidArgument",
+    `${field}: a sandbox accepts connections only after this hook has succeeded`,
+    {
+      hint: "Use exec with a command that sends the request from inside the sandbox",
+    },
+  );
 }
 
 function probe(name: "startupProbe" | "livenessProbe", handler: Handler | undefined): Partial<Container> {

@@ -119,6 +119,14 @@ it("keeps the meaning of probes, hooks, resources, volumes and the grace period"
   ]);
 });
 
+it("refuses a postStart hook that sends a request to the sandbox, and keeps one to another host", () => {
+  const hook = (httpGet: object) => ({ lifecycle: { postStart: { httpGet: { port: 80, ...httpGet } } } });
+  expect(() => pod(hook({}))).toThrow(
+    "spec.template.spec.containers[main].lifecycle.postStart.httpGet: a sandbox accepts",
+  );
+  expect(main(pod(hook({ host: "example.org" }))).lifecycle).toEqual(hook({ host: "example.org" }).lifecycle);
+});
+
 it("gives the cell only these capabilities", () => {
   expect(main(pod({ securityContext: { runAsUser: 1000, privileged: true } })).securityContext).toMatchInlineSnapshot(`
     {

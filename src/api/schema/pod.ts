@@ -7,6 +7,7 @@ export const podPhases = ["Pending", "Running", "Succeeded", "Failed", "Unknown"
 const ContainerStatus = z.looseObject({
   name: z.string(),
   ready: z.boolean().optional(),
+  started: z.boolean().optional(),
   restartCount: z.number().int().optional(),
   imageID: z.string().optional(),
   state: z

@@ -29,10 +29,24 @@ function hasOwnProbe({ startupProbe, readinessProbe }: Container): boolean {
 }
 
 /** Why the node does not report the Pod as ready. */
-export function unreadyMessage({ status }: Pod): string {
-  const condition = status?.conditions?.find(({ type }) => type === "Ready");
+export function unreadyMessage(pod: Pod): string {
+  const condition = pod.status?.conditions?.find(({ type }) => type === "Ready");
   const why = condition?.status === "False" ? (condition.message ?? condition.reason) : undefined;
-  return `The Pod is not Ready: ${why === undefined || why === "" ? "its probes have not succeeded yet" : why}`;
+  const isGeneral = why === undefined || why === "" || why.startsWith("containers with unready status");
+  return `The Pod is not Ready: ${(isGeneral ? waitingProbe(pod) : undefined) ?? why ?? "its probes have not succeeded yet"}`;
+}
+
+/** A kubelet's condition names only the containers, and its events their probes. */
+function waitingProbe({ spec, status }: Pod): string | undefined {
+  const containers = [...(spec.initContainers ?? []), ...spec.containers];
+  for (const { name, ready, started, state } of allStatuses(status)) {
+    const container = containers.find((one) => one.name === name);
+    if (container === undefined || state?.running === undefined || ready !== false) continue;
+    const kind = started === false && container["startupProbe"] !== undefined ? "startup" : "readiness";
+    if (container[`${kind}Probe`] === undefined) continue;
+    return `the ${kind} probe of the container ${name} has not succeeded; see why with: kubectl describe pod`;
+  }
+  return undefined;
 }
 
 export function isEnded(pod: Pod): boolean {

@@ -3,6 +3,7 @@ import { Sandbox } from "../../api/kinds/sandbox.ts";
 import { Pod } from "../../api/schema/pod.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import { unreadySince } from "./plan-running.ts";
+import { unreadyMessage } from "../common/pod-facts.ts";
 import type { SandboxState } from "./state.ts";
 import { running } from "./status.ts";
 
@@ -66,4 +67,21 @@ describe("a ready sandbox whose Pod reports that it is not ready", () => {
     expect(unreadySince(podThat(at(21), at(20)), instant)).toBeUndefined();
     expect(unreadySince(podThat(at(20), at(20)), instant)).toBeUndefined();
   });
+});
+
+it.each([
+  ["startup", { startupProbe: ownProbe, readinessProbe: cellProbe }, false],
+  ["readiness", { startupProbe: ownProbe, readinessProbe: ownProbe }, true],
+])("names the %s probe if a kubelet names only the container", (kind, probes, started) => {
+  const pod = Pod.parse({
+    metadata,
+    spec: { containers: [{ name: "main", image: "cell", ...probes }] },
+    status: {
+      conditions: [{ type: "Ready", status: "False", message: "containers with unready status: [main]" }],
+      containerStatuses: [{ name: "main", ready: false, started, state: { running: {} } }],
+    },
+  });
+  expect(unreadyMessage(pod)).toContain(
+    `The Pod is not Ready: the ${kind} probe of the container main has not succeeded`,
+  );
 });

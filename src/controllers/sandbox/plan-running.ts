@@ -46,7 +46,7 @@ function planReadiness(state: SandboxState): SandboxPlan {
   const ready = findCondition(conditions, "Ready");
   const problem = ready?.status === "True" ? unreadySince(pod, ready.lastTransitionTime) : undefined;
   if (problem !== undefined) {
-    const message = `The Pod is not Ready: ${problem}`;
+    const message = unreadyMessage(pod);
     const condition = { type: "Ready", status: "False", reason: "SandboxNotReady", message } as const;
     return {
       actions: [],
