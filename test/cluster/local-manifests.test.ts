@@ -171,6 +171,7 @@ async function ramet(...args: string[]): Promise<string> {
   const environment = Object.fromEntries(
     Object.entries(cluster.environment).filter((pair): pair is [string, string] => pair[1] !== undefined),
   );
+  environment["KUBECONFIG"] = cluster.directory.kubeconfig;
   const [program, main] = builtPrograms.ramet;
   return (await runProgram(program, [main, ...args], { environment })).stdout;
 }
@@ -293,7 +294,7 @@ describe("the SandboxSets of ACS's documentation", () => {
       message: expect.stringContaining("Skipped the init container runtime and the postStart hook") as string,
     });
     const pod = await cluster.untilPod(source, ready);
-    expect(pod?.spec.initContainers).toEqual([]);
+    expect(pod?.spec.initContainers ?? []).toEqual([]);
     expect(await ask(pod, "/40")).toBe("65534 40");
     await ramet("sandbox", "exec", "--direct", "--user", "root", source, "--", "sh", "-c", "echo hello > /my-file");
     const id = (await ramet("checkpoint", "create", source)).trim();
