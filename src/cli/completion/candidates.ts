@@ -31,28 +31,34 @@ export async function printCandidates(io: Io, program: Command, words: readonly 
 export function positionOf(program: Command, words: readonly string[]): Position {
   const before = words.slice(0, -1);
   const last = words.at(-1) ?? "";
-  let command = program;
-  let argumentCount = 0;
-  let valueOf: string | undefined;
-  let namespace: string | undefined;
-  for (const word of before) {
-    if (valueOf !== undefined) {
-      if (valueOf === "--namespace") namespace = word;
-      valueOf = undefined;
-    } else if (word.startsWith("-")) {
-      const option = command.options.find(({ long, short }) => long === word || short === word);
-      if (option?.required === true) valueOf = option.long ?? word;
-    } else {
-      const child = command.commands.find((one) => one.name() === word || one.aliases().includes(word));
-      if (child === undefined) argumentCount++;
-      else command = child;
-    }
-  }
+  const walk = before.reduce<Walk>(step, { command: program, argumentCount: 0 });
+  const { command, pendingOption, namespace } = walk;
   const at = namespace === undefined ? {} : { namespace };
-  if (valueOf !== undefined) return { candidates: choicesOf(command, valueOf), ...at };
+  if (pendingOption !== undefined) return { candidates: choicesOf(command, pendingOption), ...at };
   if (last.startsWith("-")) return { candidates: optionsOf(command), ...at };
   if (command.commands.length > 0) return { candidates: visibleNames(command), ...at };
-  return { ...argumentOf(command, argumentCount, { before, last }), ...at };
+  return { ...argumentOf(command, walk.argumentCount, { before, last }), ...at };
+}
+
+/** What the words before the last one mean. */
+interface Walk {
+  command: Command;
+  argumentCount: number;
+  /** The option whose value comes next. */
+  pendingOption?: string;
+  namespace?: string;
+}
+
+function step({ pendingOption, ...walk }: Walk, word: string): Walk {
+  if (pendingOption !== undefined) return pendingOption === "--namespace" ? { ...walk, namespace: word } : walk;
+  if (word.startsWith("-")) return withOption(walk, word);
+  const child = walk.command.commands.find((one) => one.name() === word || one.aliases().includes(word));
+  return child === undefined ? { ...walk, argumentCount: walk.argumentCount + 1 } : { ...walk, command: child };
+}
+
+function withOption(walk: Walk, word: string): Walk {
+  const option = walk.command.options.find(({ long, short }) => long === word || short === word);
+  return option?.required === true ? { ...walk, pendingOption: option.long ?? word } : walk;
 }
 
 function choicesOf(command: Command, long: string): string[] {
@@ -78,21 +84,25 @@ function argumentOf(
   { before, last }: { before: readonly string[]; last: string },
 ): Position {
   const [name, parent] = [command.name(), command.parent?.name()];
+  if (parent !== "ramet") return argumentOfKind(command, parent);
   if (name === "explain") return explainArgument(last);
-  if ((name === "get" || name === "rm") && parent === "ramet") {
+  if (name === "get" || name === "rm") {
     const kind = userKindNames.find((one) => before.includes(one));
     return count === 0 || kind === undefined ? { candidates: [...userKindNames] } : { candidates: [], namesOf: kind };
   }
-  const kind = userKindNames.find((one) => one === parent);
-  const takesName = command.registeredArguments.length > 0 && !created.has(name);
-  if (kind !== undefined && takesName)
-    return { candidates: [], namesOf: kind === "checkpoint" && name === "create" ? "sandbox" : kind };
   if (name === "rollback" || name === "fork")
     return { candidates: [], namesOf: count === 0 ? "sandbox" : "checkpoint" };
   return { candidates: [] };
 }
 
-const created: ReadonlySet<string> = new Set(["apply", "diff"]);
+function argumentOfKind(command: Command, parent: string | undefined): Position {
+  const kind = userKindNames.find((one) => one === parent);
+  if (kind === undefined || command.registeredArguments.length === 0 || takesFile.has(command.name()))
+    return { candidates: [] };
+  return { candidates: [], namesOf: kind === "checkpoint" && command.name() === "create" ? "sandbox" : kind };
+}
+
+const takesFile: ReadonlySet<string> = new Set(["apply", "diff"]);
 
 function explainArgument(last: string): Position {
   const kind = userKindNames.find((one) => last.startsWith(`${one}/`));

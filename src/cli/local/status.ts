@@ -36,14 +36,18 @@ export async function localStatus(io: Io, { name = defaultClusterName, output }:
     printLine(io.stdout, `data         ${directory.path}`);
     printLine(io.stdout, `huge pages   ${describeHugePages(hugePages)}`);
   }
-  const others = (await localClusters(io.environment)).filter((one) => one.name !== name && one.phase !== "down");
-  if (others.length > 0 && output === "table") {
-    printLine(
-      io.stdout,
-      `also         ${others.map((one) => `${one.name} (${one.phase})`).join(", ")}: see ramet local ls`,
-    );
-  }
+  if (output === "table") await printOthers(io, name);
   return phase === "up" ? exitCodes.ok : exitCodes.failed;
+}
+
+/** Somebody who asks for the default cluster may mean another one that runs. */
+async function printOthers(io: Io, name: string): Promise<void> {
+  const others = (await localClusters(io.environment)).filter((one) => one.name !== name && one.phase !== "down");
+  if (others.length === 0) return;
+  printLine(
+    io.stdout,
+    `also         ${others.map((one) => `${one.name} (${one.phase})`).join(", ")}: see ramet local ls`,
+  );
 }
 
 interface ShownTool {

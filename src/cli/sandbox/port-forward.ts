@@ -1,5 +1,11 @@
 import { once } from "node:events";
-import { createServer as createHttpServer, type IncomingMessage, request, type ServerResponse } from "node:http";
+import {
+  type ClientRequest,
+  createServer as createHttpServer,
+  type IncomingMessage,
+  request,
+  type ServerResponse,
+} from "node:http";
 import { type AddressInfo, createServer as createTcpServer, type Server, type Socket } from "node:net";
 import { type Duplex, pipeline } from "node:stream";
 import { untilAborted } from "../../base/clock.ts";
@@ -125,11 +131,7 @@ async function upgrade(
   socket.on("error", () => undefined);
   const outgoing = await requestTo(incoming, transport);
   outgoing.end();
-  const answer = await Promise.race([
-    once(outgoing, "upgrade").then(([response, stream, first]) => ({ response, stream, first }) as Upgraded),
-    once(outgoing, "response").then(([response]) => ({ response }) as Upgraded),
-  ]);
-  const { response, stream, first } = answer;
+  const { response, stream, first } = await upgradeOf(outgoing);
   const lines = [`HTTP/1.1 ${response.statusCode ?? 502} ${response.statusMessage ?? ""}`];
   for (let at = 0; at < response.rawHeaders.length; at += 2) {
     lines.push(`${response.rawHeaders[at] ?? ""}: ${response.rawHeaders[at + 1] ?? ""}`);
@@ -144,6 +146,19 @@ async function upgrade(
   join(socket, stream);
 }
 
+/** A server may answer an upgrade with an ordinary response. */
+function upgradeOf(outgoing: ClientRequest): Promise<Upgraded> {
+  return new Promise((resolve, reject) => {
+    outgoing.once("upgrade", (response, stream, first) => {
+      resolve({ response, stream, first });
+    });
+    outgoing.once("response", (response) => {
+      resolve({ response });
+    });
+    outgoing.once("error", reject);
+  });
+}
+
 interface Upgraded {
   response: IncomingMessage;
   stream?: Duplex;
@@ -152,7 +167,7 @@ interface Upgraded {
 
 async function requestTo({ method, url, headers }: IncomingMessage, { dial, callHeaders }: Transport) {
   const [stream, own] = await Promise.all([dial(), callHeaders()]);
-  return request({ method, path: url, headers: { ...headers, ...own }, createConnection: () => stream as Socket });
+  return request({ method, path: url, headers: { ...headers, ...own }, createConnection: () => stream });
 }
 
 function refuse(io: Io, outgoing: ServerResponse, error: unknown): void {
