@@ -94,7 +94,7 @@ export interface RametRuntimeArgs {
    * @default all Pods can
    */
   metricsNamespace?: Input<string>;
-  /** What confines every cell on its node. @default no seccomp profile and no user namespaces */
+  /** What confines every cell on its node. @default no seccomp profile, and user namespaces where nodes support them */
   cells?: CellArgs;
   /** Settings of the gateways. @default the defaults of `ramet gateway` */
   gateway?: GatewayArgs;

@@ -29,7 +29,7 @@ export interface CellArgs {
   seccompProfile?: Input<string>;
   /**
    * When cells run in user namespaces: `always`, `never`, or `auto` if all schedulable nodes report that they support them.
-   * @default "never"
+   * @default "auto"
    */
   userNamespaces?: Input<"auto" | "always" | "never">;
   /**

@@ -181,7 +181,7 @@ export function withCellFlags(command: Command): Command {
     .addOption(
       new Option(
         "--cell-user-namespaces <when>",
-        "run cells in user namespaces; auto: if all schedulable nodes support it (default: never)",
+        "run cells in user namespaces; auto: if all schedulable nodes support it (default: auto)",
       ).choices(cellUserNamespaces),
     );
 }

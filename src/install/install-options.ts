@@ -51,7 +51,7 @@ export interface InstallOptions<Text = string, Count = number> {
 export interface CellSettings<Text = string> {
   /** The path of the cells' seccomp profile in the kubelet's directory of profiles. @default none: `Unconfined` */
   seccompProfile?: Text | undefined;
-  /** When cells run in user namespaces: `auto`, `always` or `never`. @default never */
+  /** When cells run in user namespaces: `auto`, `always` or `never`. @default auto */
   userNamespaces?: Text | undefined;
   /** Cell images of earlier engines, besides those that the cluster remembers: `3fb1c0a9d2e4=registry.example/ramet-cell:1`. */
   earlierImages?: readonly Text[] | undefined;

@@ -14,7 +14,7 @@ export const capabilityBits: Record<(typeof cellCapabilities)[number], number> =
   SETFCAP: 31,
 };
 
-/** The fields of `/proc/<pid>/status` of each running cell, and its limit for core files. */
+/** The fields of `/proc/<pid>/status` of each running cell, its limit for core files, and the user of the node that root is. */
 export async function cellStatuses(): Promise<Record<string, string>[]> {
   const pids = (await readdir("/proc")).filter((name) => /^\d+$/.test(name));
   const statuses = await Promise.all(
@@ -24,7 +24,8 @@ export async function cellStatuses(): Promise<Record<string, string>[]> {
       const lines = (await readFile(`/proc/${pid}/status`, "utf8")).trim().split("\n");
       const [, core = ""] = /^Max core file size +(.*?) *$/m.exec(await readFile(`/proc/${pid}/limits`, "utf8")) ?? [];
       const status = Object.fromEntries(lines.map((line) => line.split(/:\s*/) as [string, string]));
-      return [{ ...status, "core file size": core }];
+      const [start = ""] = (await readFile(`/proc/${pid}/uid_map`, "utf8")).trim().split(/\s+/).slice(1);
+      return [{ ...status, "core file size": core, "user of root": start }];
     }),
   );
   if (statuses.flat().length === 0) throw new Error("no cell runs");

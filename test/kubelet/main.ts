@@ -1,7 +1,7 @@
 // `npm run test:kubelet`: tests an installation and its sandboxes on a node with a real kubelet, containerd and runc. Everything
 // runs in separate namespaces (network, processes, mounts) and ends with them.
 import { spawnSync } from "node:child_process";
-import { mkdir, mkdtemp, rm, rmdir } from "node:fs/promises";
+import { chmod, mkdir, mkdtemp, rm, rmdir } from "node:fs/promises";
 import { globSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -28,6 +28,8 @@ if (missing.length > 0) {
 }
 buildPackage();
 const dir = await mkdtemp(join(tmpdir(), "ramet-kubelet-"));
+// Root of a user namespace must be able to reach the root file systems of its containers.
+await chmod(dir, 0o711);
 const cgroup = `ramet-test-${process.pid}`;
 try {
   const tools = {

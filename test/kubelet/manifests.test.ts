@@ -32,7 +32,7 @@ describe("an installation by ramet manifests", () => {
     const address = `s3://checkpoints/ramet?endpoint=${encodeURIComponent(world.s3.endpoint)}&allow-insecure=true`;
     const images = ["--image", imageNames.controller, "--cell-image", imageNames.cell];
     await withoutCapability(world, process.env["RAMET_TEST_WITHOUT_CAPABILITY"]);
-    const cells = ["--cell-seccomp-profile", cellSeccompProfile, "--cell-user-namespaces", "auto"];
+    const cells = ["--cell-seccomp-profile", cellSeccompProfile];
     await ramet("manifests", ...images, ...cells, "--store", address, "--store-secret", "s3", "--out", directory);
     await kubectl("apply", "-f", join(directory, "namespace.yaml"));
     await makeStoreSecret(world);
@@ -81,6 +81,12 @@ describe("an installation by ramet manifests", () => {
 
   it("lets no cell leave its memory in a core file", async () => {
     for (const status of await cellStatuses()) expect(status["core file size"]).toMatch(/^1 +1 +bytes$/);
+  });
+
+  it("runs cells in user namespaces if the node reports that its runtime supports them, and not otherwise", async () => {
+    const path = '{.items[*].status.runtimeHandlers[?(@.name=="")].features.userNamespaces}';
+    const supported = (await kubectl("get", "nodes", "-o", `jsonpath=${path}`)) === "true";
+    for (const status of await cellStatuses()) expect(status["user of root"] !== "0").toBe(supported);
   });
 
   it("denies what a cell does not need with the seccomp profile, also to root with SYS_ADMIN", async () => {

@@ -38,13 +38,15 @@ export interface CellImageOptions {
   seccompProfile?: string | undefined;
   /** Whether the container gets what the cell needs on top of the template's resources. @default true */
   hasOverhead?: boolean;
+  /** Whether the Pod gets a user namespace, in which a cell cannot create control groups. @default what the template says */
+  userNamespace?: boolean;
 }
 
 /** The cell's container. It has the name of the main container, so that `kubectl logs` and metrics work as usual. */
 export function cellContainer(
   container: Container,
   config: CellConfig,
-  { cellImage: image, seccompProfile, hasOverhead = true }: CellImageOptions,
+  { cellImage: image, seccompProfile, hasOverhead = true, userNamespace = false }: CellImageOptions,
 ): Container {
   const { name, resources, lifecycle } = container;
   const { postStart, preStop } = lifecycle ?? {};
@@ -56,7 +58,7 @@ export function cellContainer(
       envFrom: container.envFrom.map((source) => ({ ...source, prefix: environmentPrefix + (source.prefix ?? "") })),
     }),
     ports: [...(container.ports ?? []), { name: "ramet-cell", containerPort: cellPort, protocol: "TCP" }],
-    ...(resources && { resources: hasOverhead ? cellResources(resources) : resources }),
+    ...(resources && { resources: hasOverhead ? cellResources(resources, !userNamespace) : resources }),
     volumeMounts: [
       ...sortedMounts(container).map((mount, index) => ({
         ...withSubPath(mount, config),

@@ -19,8 +19,6 @@ export interface PodOwner {
 }
 
 export interface CellPodOptions extends CellImageOptions {
-  /** Whether the Pod gets a user namespace. @default what the template says */
-  userNamespace?: boolean;
   /** The controller's Ed25519 public key, base64url of its 32 bytes. */
   publicKey: string;
   /** The gateway's public key. Undefined: no gateway can reach the sandbox. */
@@ -94,7 +92,11 @@ export function cellPod(sandbox: PodOwner, template: PodTemplateSpec, options: C
       automountServiceAccountToken: false,
       ...placement(template, options.node),
       containers: [
-        cellContainer(mainContainer(run), config, { ...options, hasOverhead: hasOverhead(template) }),
+        cellContainer(mainContainer(run), config, {
+          ...options,
+          hasOverhead: hasOverhead(template),
+          userNamespace: options.userNamespace === true || template.spec["hostUsers"] === false,
+        }),
         ...run.spec.containers.slice(1),
       ],
       volumes: [...withClaims(ownVolumes(sandbox, template), options.claims), imageVolume(container)],

@@ -13,6 +13,11 @@ it("raises a small CPU limit to one CPU, and keeps what the scheduler counts", (
   expect(cellResources({ limits: { cpu: "100m" } })).toEqual({ requests: { cpu: "100m" }, limits: { cpu: "1000m" } });
 });
 
+it("does not raise a small CPU limit where only the container's limits bound the sandbox", () => {
+  const limits = { cpu: "100m", memory: "512Mi" };
+  expect(cellResources({ limits }, false).limits).toEqual({ cpu: "200m", memory: "640Mi" });
+});
+
 it("keeps other resources, claims, and a container without any", () => {
   expect(cellResources({})).toEqual({});
   expect(cellResources({ requests: { cpu: 1 } })).toEqual({ requests: { cpu: 1 } });

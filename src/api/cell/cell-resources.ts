@@ -17,15 +17,18 @@ const leastMillis = 1_000;
  * Returns the resources of a cell's container: those of the template's container plus what the cell needs. The sandbox itself has
  * the template's limits, in its own control groups. Memory is added to the request too, because the cell keeps it. CPU is not,
  * because the cell uses it only while it starts, captures or restores.
+ * @param limitsSandbox whether the cell can give the sandbox limits of its own. If not, those of the container bound the sandbox,
+ *   and a small CPU limit is not raised, although the sandbox then starts slowly
  */
-export function cellResources(resources: Resources): Resources {
+export function cellResources(resources: Resources, limitsSandbox = true): Resources {
   const limits = { ...resources.limits };
   // As the API server does. A raised limit must not become the request.
   const requests = { ...limits, ...resources.requests };
   if (limits["memory"] !== undefined) limits["memory"] = bytesPlus(limits["memory"], overheadBytes);
   if (requests["memory"] !== undefined) requests["memory"] = bytesPlus(requests["memory"], overheadBytes);
   if (limits["cpu"] !== undefined) {
-    limits["cpu"] = `${Math.max(quantityToMillicores(limits["cpu"]) + overheadMillis, leastMillis)}m`;
+    const least = limitsSandbox ? leastMillis : 0;
+    limits["cpu"] = `${Math.max(quantityToMillicores(limits["cpu"]) + overheadMillis, least)}m`;
   }
   return {
     ...resources,

@@ -128,7 +128,7 @@ function cellOptions({
   earlierCellImage,
   concurrentUpgrades,
   cellSeccompProfile,
-  cellUserNamespaces,
+  cellUserNamespaces = "auto",
 }: ControllerOptions) {
   return {
     cellImage,
@@ -136,7 +136,7 @@ function cellOptions({
     ...(earlierCellImage && { earlierCellImages: new Map(earlierCellImage) }),
     ...(concurrentUpgrades !== undefined && { concurrentUpgrades }),
     ...(cellSeccompProfile !== undefined && { cellSeccompProfile }),
-    ...(cellUserNamespaces && { cellUserNamespaces }),
+    cellUserNamespaces,
   };
 }
 

@@ -109,6 +109,8 @@ export function controllerArguments(
     ...(setting.cellEngine === undefined ? [] : ["--cell-engine", setting.cellEngine]),
     "--metrics-port",
     String(metricsPort),
+    "--cell-user-namespaces",
+    "never",
     ...(setting.verifyRestores ? ["--verify-restores"] : []),
     ...denied.flatMap((range) => ["--cluster-range", range]),
   ];
