@@ -137,7 +137,9 @@ it("prints the objects that RametRuntime declares for served namespaces, and ref
     "servedNamespaces contains ramet-system, which has the keys of all cells and no sandboxes [InvalidArgument]",
   );
   await world.edit('"team-a", "ramet-system"', "");
-  expect((await world.engine.preview()).text).toContain("servedNamespaces contains no namespace [InvalidArgument]");
+  expect((await world.engine.preview()).text).toContain(
+    "servedNamespaces contains no namespace. Name at least one namespace, or omit it to serve all [InvalidArgument]",
+  );
   await world.edit("servedNamespaces: [],", "");
 });
 
