@@ -1,4 +1,4 @@
-import type { IncomingMessage } from "node:http";
+import type { IncomingHttpHeaders } from "node:http";
 import { BlockList, isIP, isIPv6 } from "node:net";
 
 /** Where a request comes from. */
@@ -13,7 +13,10 @@ export interface ClientOrigin {
 }
 
 /** Finds the client of a request or, without headers, of a connection. */
-export type OriginReader = (from: Pick<IncomingMessage, "socket"> & Partial<IncomingMessage>) => ClientOrigin;
+export type OriginReader = (from: {
+  socket: { remoteAddress?: string | undefined; encrypted?: boolean };
+  headers?: IncomingHttpHeaders;
+}) => ClientOrigin;
 
 /**
  * Returns a function that finds the client of a request.
@@ -33,7 +36,9 @@ export function originReader(trusted: readonly string[]): OriginReader {
     const isProxied = isProxy(peer);
     const isHeard = isProxied || trusted.length === 0;
     const given = isHeard ? [headers["x-forwarded-for"]].flat().filter((value) => value !== undefined) : [];
-    const [scheme = "http"] = isHeard ? [headers["x-forwarded-proto"]].flat() : [];
+    const [scheme = socket.encrypted === true ? "https" : "http"] = isHeard
+      ? [headers["x-forwarded-proto"]].flat()
+      : [];
     const client = isProxied ? originalClient(given.join(",").split(","), isProxy) : undefined;
     return { address: limitKey(client ?? peer), isProxied, forwardedFor: [...given, peer].join(", "), scheme };
   };

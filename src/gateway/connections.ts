@@ -3,7 +3,7 @@ import { type ServerResponse, STATUS_CODES } from "node:http";
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import type { OriginReader } from "./client-origin.ts";
-import { type GatewayLimits, Slots } from "./limits.ts";
+import { type GatewayLimits, shedFrom, Slots } from "./limits.ts";
 import type { GatewayMetrics, Refusal } from "./metrics.ts";
 
 export interface ConnectionOptions {
@@ -18,6 +18,7 @@ export class ClientConnections {
   readonly #perClient: Slots;
   /** For each open connection, the requests that were not answered yet, oldest first. */
   readonly #open = new Map<Duplex, (() => void)[]>();
+  #count = 0;
 
   constructor(options: ConnectionOptions) {
     this.#options = options;
@@ -31,19 +32,32 @@ export class ClientConnections {
     // A proxy's connections are those of many clients, whose requests are counted.
     const release = isProxied ? () => undefined : this.#perClient.take(address);
     if (release === undefined) return this.#refuse("client");
-    if (this.#open.size >= limits.connections * shedFrom) {
+    if (this.#count >= limits.connections * shedFrom) {
       release();
       return this.#refuse("overload");
     }
+    this.#count++;
+    this.#follow(socket);
+    socket.once("close", () => {
+      this.#count--;
+      release();
+    });
+    return undefined;
+  }
+
+  /** The same for a connection with TLS, which was counted before its handshake. */
+  addSecure(socket: Socket): void {
+    this.#follow(socket);
+  }
+
+  #follow(socket: Socket): void {
     const waiting: (() => void)[] = [];
     this.#open.set(socket, waiting);
     socket.once("close", () => {
       this.#open.delete(socket);
-      release();
       // Node never closes the responses that were waiting for the connection.
       waiting.length = 0;
     });
-    return undefined;
   }
 
   /** Whether no request on this connection is in progress. */
@@ -78,9 +92,6 @@ export class ClientConnections {
     for (const socket of this.#open.keys()) socket.destroy();
   }
 }
-
-/** A load balancer that gets 503 selects another gateway, while a connection that is closed looks like a failure. */
-const shedFrom = 0.9;
 
 /** A few bytes of the client become a request object each. Common clients do not pipeline. */
 const mostPipelined = 8;

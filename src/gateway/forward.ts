@@ -1,16 +1,9 @@
-import type { IncomingMessage, ServerResponse } from "node:http";
 import { pipeline } from "node:stream/promises";
 import { errors, type Dispatcher } from "undici";
 import { RametError } from "../base/errors.ts";
-import type { ClientOrigin } from "./client-origin.ts";
+import type { Exchange } from "./exchange.ts";
 import { forwardedRequestHeaders, forwardedResponseHead } from "./forwarded-headers.ts";
 import type { Route, Upstreams } from "./upstreams.ts";
-
-interface ForwardedExchange {
-  request: IncomingMessage;
-  response: ServerResponse;
-  origin: ClientOrigin;
-}
 
 /**
  * Proxies a request to a sandbox and streams the response back.
@@ -20,12 +13,12 @@ interface ForwardedExchange {
 export async function forward(
   upstreams: Upstreams,
   route: Route,
-  { request, response, origin }: ForwardedExchange,
+  { request, response, origin }: Exchange,
 ): Promise<number> {
   const closed = new AbortController();
-  response.once("close", () => {
+  response.body.once("close", () => {
     // An abort makes an exception with a stack, which no request needs that was answered.
-    if (!response.writableFinished) closed.abort();
+    if (!response.body.writableFinished) closed.abort();
   });
   const answer = await sendRequest(upstreams, route, { request, origin }, closed.signal);
   try {
@@ -36,9 +29,9 @@ export async function forward(
     answer.body.on("error", () => undefined).destroy();
     throw failure(route, error);
   }
-  // A client that reads an event stream expects the headers before the first event.
-  response.flushHeaders();
-  await pipeline(answer.body, response).catch(() => response.destroy());
+  // The response to HEAD has no body, and HTTP/2 has ended it already.
+  if (response.body.writableEnded) answer.body.dump().catch(() => undefined);
+  else await pipeline(answer.body, response.body).catch(() => response.body.destroy());
   return answer.statusCode;
 }
 
@@ -46,11 +39,10 @@ export async function forward(
 async function sendRequest(
   upstreams: Upstreams,
   route: Route,
-  { request, origin }: Omit<ForwardedExchange, "response">,
+  { request, origin }: Omit<Exchange, "response">,
   signal: AbortSignal,
 ): Promise<Dispatcher.ResponseData> {
-  const { method = "GET", url = "/", headers } = request;
-  const hasBody = headers["content-length"] !== undefined || headers["transfer-encoding"] !== undefined;
+  const { method, url, hasBody } = request;
   const send = () =>
     upstreams.dispatcher.request({
       origin: upstreams.originOf(route),
@@ -58,7 +50,7 @@ async function sendRequest(
       method,
       signal,
       headers: forwardedRequestHeaders(request, origin, route.guestToken),
-      body: hasBody ? request : null,
+      body: hasBody ? request.body() : null,
       responseHeaders: "raw",
     });
   for (let retry = !hasBody && repeatable.has(method); ; retry = false) {

@@ -1,5 +1,6 @@
-import { type IncomingMessage, validateHeaderName, validateHeaderValue } from "node:http";
+import { validateHeaderName, validateHeaderValue } from "node:http";
 import type { ClientOrigin } from "./client-origin.ts";
+import type { ClientRequest } from "./exchange.ts";
 
 /** The header for the gateway's token. `Authorization` stays available for the program in the sandbox. */
 export const tokenHeader = "ramet-access-token";
@@ -25,7 +26,7 @@ export const guestTokenHeader = "x-access-token";
  * @param guestToken replaces the client's own value of the guest's header
  */
 export function forwardedRequestHeaders(
-  request: IncomingMessage,
+  request: Pick<ClientRequest, "rawHeaders">,
   { forwardedFor, scheme }: ClientOrigin,
   guestToken?: string,
 ): string[] {

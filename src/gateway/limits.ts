@@ -18,6 +18,9 @@ export const defaultLimits: GatewayLimits = {
   perSandbox: 1_000,
 };
 
+/** A load balancer that gets 503 selects another gateway, while a connection that is closed looks like a failure. */
+export const shedFrom = 0.9;
+
 /** Counts what is in use for each key, up to a limit. */
 export class Slots {
   readonly #limit: number;
@@ -43,14 +46,24 @@ export class Slots {
 /** The slots of requests and upgraded connections in progress. */
 export class ExchangeSlots {
   readonly #metrics: GatewayMetrics;
-  readonly #slots: Readonly<Record<"client" | "namespace" | "sandbox", Slots>>;
+  readonly #slots: Readonly<Record<"overload" | "client" | "namespace" | "sandbox", Slots>>;
 
-  constructor({ perClient, perNamespace, perSandbox }: GatewayLimits, metrics: GatewayMetrics) {
+  constructor({ connections, perClient, perNamespace, perSandbox }: GatewayLimits, metrics: GatewayMetrics) {
     this.#metrics = metrics;
-    this.#slots = { client: new Slots(perClient), namespace: new Slots(perNamespace), sandbox: new Slots(perSandbox) };
+    this.#slots = {
+      overload: new Slots(connections * shedFrom),
+      client: new Slots(perClient),
+      namespace: new Slots(perNamespace),
+      sandbox: new Slots(perSandbox),
+    };
   }
 
-  /** For a client behind a trusted proxy. @returns the function that gives the slot back @throws RametError `Unavailable` */
+  /** For a request over HTTP/2, of all clients. @returns the function that gives the slot back @throws RametError `Unavailable` */
+  takeForStream(): () => void {
+    return this.#take("overload", "", "All clients together");
+  }
+
+  /** For a client of HTTP/2 or behind a trusted proxy. @returns the function that gives the slot back @throws RametError `Unavailable` */
   takeForClient(address: string): () => void {
     return this.#take("client", address, "The client");
   }
@@ -70,7 +83,7 @@ export class ExchangeSlots {
     }
   }
 
-  #take(reason: "client" | "namespace" | "sandbox", key: string, whose: string): () => void {
+  #take(reason: "overload" | "client" | "namespace" | "sandbox", key: string, whose: string): () => void {
     const release = this.#slots[reason].take(key);
     if (release !== undefined) return release;
     this.#metrics.refused(reason);

@@ -21,7 +21,16 @@ export interface GatewayMetrics {
 
 /** Why the gateway refused a connection or a request. `overload`: it has too many connections. */
 export type Refusal =
-  "overload" | "client" | "namespace" | "sandbox" | "timeout" | "invalidRequest" | "pipelining" | "token" | "reviews";
+  | "overload"
+  | "client"
+  | "namespace"
+  | "sandbox"
+  | "timeout"
+  | "invalidRequest"
+  | "pipelining"
+  | "resets"
+  | "token"
+  | "reviews";
 
 export function gatewayMetrics(registry: Registry = new Registry()): GatewayMetrics {
   const registers = [registry];

@@ -15,6 +15,8 @@ export interface RoutedSandbox {
   cellKey?: string;
   /** The ports that do not require a token. */
   publicPorts: readonly number[];
+  /** The ports to which requests over HTTP/2 are proxied over HTTP/2. */
+  http2Ports: readonly number[];
 }
 
 export function readRoutedSandbox(value: unknown): RoutedSandbox {
@@ -26,6 +28,7 @@ export function readRoutedSandbox(value: unknown): RoutedSandbox {
     isReady: isConditionTrue(status?.conditions, "Ready"),
     ...cellOf(status),
     publicPorts: portsIn(given?.[annotations.publicPorts]),
+    http2Ports: portsIn(given?.[annotations.http2Ports]),
   };
 }
 
@@ -35,7 +38,7 @@ function cellOf(status: z.infer<typeof Read>["status"]): Pick<RoutedSandbox, "ip
   return { ...(ip !== undefined && { ip }), ...(cellKey !== undefined && { cellKey }) };
 }
 
-/** An invalid list opens no port at all. */
+/** An invalid list names no port at all. */
 function portsIn(text = ""): number[] {
   const parts = text.split(",").map((part) => part.trim());
   return parts.every((part) => /^\d{1,5}$/.test(part)) ? parts.map(Number) : [];

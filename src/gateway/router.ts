@@ -1,10 +1,10 @@
-import type { IncomingMessage } from "node:http";
 import { guestClientPort, reportsPort } from "../api/cell/cell-api.ts";
 import { RametError } from "../base/errors.ts";
 import type { ObjectStore } from "../kube/store.ts";
 import type { Access, AccessQuestion, SandboxRight } from "./access.ts";
 import type { ClientOrigin } from "./client-origin.ts";
 import type { Destination } from "./destination.ts";
+import type { ClientRequest } from "./exchange.ts";
 import { guestTokenHeader, tokenHeader } from "./forwarded-headers.ts";
 import type { GuestTokens } from "./guest-tokens.ts";
 import type { RoutedSandbox } from "./routed-sandbox.ts";
@@ -25,7 +25,7 @@ export interface RouterOptions {
 export async function routeOf(
   options: RouterOptions,
   destination: Destination,
-  client: { request: IncomingMessage; origin: ClientOrigin },
+  client: { request: ClientRequest; origin: ClientOrigin },
 ): Promise<Route> {
   const { sandboxId, port } = destination;
   const found = findSandbox(options.sandboxes, sandboxId);
@@ -56,7 +56,7 @@ export async function routeOf(
 async function rightOf(
   { access, guestTokens }: RouterOptions,
   { sandboxId, port }: Destination,
-  { request, origin, found }: { request: IncomingMessage; origin: ClientOrigin; found: Found },
+  { request, origin, found }: { request: ClientRequest; origin: ClientOrigin; found: Found },
 ): Promise<SandboxRight | undefined> {
   const { places, sandbox } = found;
   const token = tokenOf(request);
@@ -85,7 +85,7 @@ const egressPaths: ReadonlySet<string> = new Set(["/", "/metrics"]);
 async function guestTokenFor(
   { guestTokens }: RouterOptions,
   { metadata }: RoutedSandbox,
-  { headers }: IncomingMessage,
+  { headers }: ClientRequest,
 ): Promise<string | undefined> {
   try {
     return await guestTokens?.tokenOf(metadata.uid);
@@ -103,7 +103,7 @@ function unknown(id: string): RametError {
   });
 }
 
-function tokenOf({ headers }: IncomingMessage): string | undefined {
+function tokenOf({ headers }: ClientRequest): string | undefined {
   const value = headers[tokenHeader];
   return typeof value === "string" && value !== "" ? value : undefined;
 }
@@ -123,7 +123,7 @@ const internalPaths: ReadonlySet<string> = new Set([
 ]);
 
 /** @throws RametError `Forbidden` */
-function checkGuestRequest({ url, headers }: IncomingMessage): void {
+function checkGuestRequest({ url, headers }: ClientRequest): void {
   if (isInternal(url)) {
     throw new RametError(
       "Forbidden",

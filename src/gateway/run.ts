@@ -14,6 +14,7 @@ import { gatewayMetrics, type GatewayMetrics } from "./metrics.ts";
 import { readRoutedSandbox } from "./routed-sandbox.ts";
 import { serveGateway } from "./server.ts";
 import { serviceAccountTokens } from "./token-verifier.ts";
+import type { TlsFiles } from "./tls.ts";
 import { Upstreams } from "./upstreams.ts";
 
 export interface RunGatewayOptions {
@@ -30,6 +31,8 @@ export interface RunGatewayOptions {
   trustedProxies?: readonly string[];
   /** The only namespaces whose sandboxes it knows. @default all */
   servedNamespaces?: readonly string[] | undefined;
+  /** The certificate of the port. @default it serves without TLS */
+  tls?: TlsFiles | undefined;
   /** Asks the API server about every token, also about those that its service account keys did not sign. @default false */
   reviewOnly?: boolean;
   /** Adds the guest's access token to requests of clients that may enter the sandbox. @default true */
@@ -76,8 +79,8 @@ export async function runGateway(options: RunGatewayOptions): Promise<void> {
     );
     const access = apiServerAccess({ client, tokens, metrics });
     const limits = { ...defaultLimits, ...options.limits };
-    const { trustedProxies = [] } = options;
-    const common = { port, address, metrics, limits, trustedProxies, clock: client.clock, log };
+    const { trustedProxies = [], tls } = options;
+    const common = { port, address, metrics, limits, trustedProxies, tls, clock: client.clock, log };
     const tokensOfGuests = options.exec === false ? undefined : guestTokens(client);
     const routing = { sandboxes: sandboxes.store, access, guestTokens: tokensOfGuests };
     const server = await serveGateway({ ...common, ...routing, upstreams });

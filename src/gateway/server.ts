@@ -1,34 +1,41 @@
 import { once } from "node:events";
-import { createServer, IncomingMessage, ServerResponse, STATUS_CODES } from "node:http";
+import { createServer, IncomingMessage, type Server, ServerResponse } from "node:http";
+import { constants, type ServerHttp2Session } from "node:http2";
 import { Socket } from "node:net";
 import type { Duplex } from "node:stream";
-import { type Clock, delay } from "../base/clock.ts";
-import type { ErrorCode } from "../base/error-codes.ts";
+import type { TLSSocket } from "node:tls";
+import { delay } from "../base/clock.ts";
 import { RametError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { openPort } from "../base/http.ts";
-import { type ClientOrigin, originReader, type OriginReader } from "./client-origin.ts";
-import { ClientConnections, endWith } from "./connections.ts";
-import { type Destination, destinationOf, namingHint } from "./destination.ts";
+import { answer, type AnswerOptions, programSpeaksHttp2 } from "./answer.ts";
+import { originReader, type OriginReader } from "./client-origin.ts";
+import { ClientConnections } from "./connections.ts";
+import { http1Request, http1Response } from "./exchange.ts";
+import { onFirstBytes } from "./first-bytes.ts";
 import { forwardUpgrade, upgradeWithBody } from "./forward-upgrade.ts";
 import { forward } from "./forward.ts";
+import { http2Request, type Http2Request, http2Response } from "./http2/exchange.ts";
+import { forwardHttp2 } from "./http2/forward.ts";
+import { Http2Clients } from "./http2/server.ts";
+import { Http2Upstreams } from "./http2/upstreams.ts";
 import { InvalidResponses } from "./invalid-responses.ts";
 import { ExchangeSlots, type GatewayLimits } from "./limits.ts";
-import type { GatewayMetrics, Refusal } from "./metrics.ts";
-import { routeOf, type RouterOptions } from "./router.ts";
-import type { Route, Upstreams } from "./upstreams.ts";
+import type { Refusal } from "./metrics.ts";
+import { refuse, refuseOn } from "./refusal.ts";
+import { TlsClients, type TlsFiles } from "./tls.ts";
+import type { Upstreams } from "./upstreams.ts";
 
-export interface GatewayServerOptions extends RouterOptions {
+export interface GatewayServerOptions extends Omit<AnswerOptions, "slots" | "invalidResponses"> {
   upstreams: Upstreams;
   /** 0 selects a free port. */
   port: number;
   address: string;
-  metrics: GatewayMetrics;
   limits: GatewayLimits;
   /** The networks of the proxies in front of the gateway, such as `10.0.0.0/8`. */
   trustedProxies: readonly string[];
-  clock: Clock;
-  log: Log;
+  /** The certificate. @default the gateway serves without TLS */
+  tls?: TlsFiles | undefined;
 }
 
 export interface GatewayServer {
@@ -37,31 +44,120 @@ export interface GatewayServer {
   close(drainMilliseconds: number): Promise<void>;
 }
 
+interface Gateway extends GatewayServerOptions {
+  connections: ClientConnections;
+  originOf: OriginReader;
+  slots: ExchangeSlots;
+  invalidResponses: InvalidResponses;
+  http2Upstreams: Http2Upstreams;
+}
+
 /**
- * Serves the ports of sandboxes.
+ * Serves the ports of sandboxes over HTTP/1.1 and HTTP/2, on one port.
  * @throws RametError `Unavailable` when the port cannot be opened
  */
 export async function serveGateway(options: GatewayServerOptions): Promise<GatewayServer> {
   const { port, address, limits, metrics, clock } = options;
-  const server = createServer({ ...timeouts, IncomingMessage: ClientRequest });
-  server.maxConnections = limits.connections;
   const originOf = originReader(options.trustedProxies);
   const connections = new ClientConnections({ limits, metrics, originOf });
-  const gateway = {
-    ...options,
-    connections,
-    originOf,
-    slots: new ExchangeSlots(limits, metrics),
-    invalidResponses: new InvalidResponses(clock),
-  };
+  const http2Upstreams = new Http2Upstreams(options.upstreams, clock);
+  const slots = new ExchangeSlots(limits, metrics);
+  const invalidResponses = new InvalidResponses(clock);
+  const gateway = { ...options, connections, originOf, slots, invalidResponses, http2Upstreams };
   const guarded = guardWith(options.log);
-  server
-    .on("connection", (socket: Socket) => {
-      guarded(socket, () => {
-        const refusal = connections.add(socket);
-        if (refusal !== undefined) refuseOn(socket, tooManyConnections(refusal));
-      });
-    })
+  const server = serveHttp1(gateway, guarded);
+  server.maxConnections = limits.connections;
+  const http2 = new Http2Clients({
+    metrics,
+    clock,
+    onRequest: (request, session) => {
+      guarded(request.stream, () => answerHttp2(gateway, request, session));
+    },
+  });
+  // Node's own listeners start to parse HTTP/1.1.
+  const parsers = server.listeners("connection") as ((socket: Socket) => void)[];
+  const parse = (socket: Socket): void => {
+    for (const parser of parsers) parser.call(server, socket);
+  };
+  const tls = options.tls && (await acceptTls(gateway, options.tls, { parse, http2, guarded }));
+  server.removeAllListeners("connection").on("connection", (socket: Socket) => {
+    guarded(socket, () => {
+      const refusal = connections.add(socket);
+      if (refusal !== undefined && tls === undefined) refuseOn(socket, tooManyConnections(refusal));
+      else if (refusal !== undefined) socket.destroy();
+      else if (tls !== undefined) tls.accept(socket);
+      else acceptPlain(gateway, socket, { parse, http2 });
+    });
+  });
+  const opened = await openPort(server, {
+    port,
+    address,
+    hint: "Choose another address or port with --address and --port",
+  });
+  return {
+    port: opened,
+    close: async (drainMilliseconds) => {
+      const closed = once(server, "close");
+      server.close();
+      http2.close();
+      const drained = new AbortController();
+      const forced = delay(clock, drainMilliseconds, drained.signal).then(
+        () => {
+          connections.closeAll();
+        },
+        () => undefined,
+      );
+      await closed;
+      drained.abort();
+      await forced;
+      http2Upstreams.close();
+      tls?.close();
+    },
+  };
+}
+
+interface Protocols {
+  /** Parses HTTP/1.1 on a connection. */
+  parse: (socket: Socket) => void;
+  http2: Http2Clients;
+}
+
+function acceptPlain({ clock, metrics }: Gateway, socket: Socket, { parse, http2 }: Protocols): void {
+  onFirstBytes(socket, clock, {
+    http1: () => {
+      parse(socket);
+    },
+    http2: () => {
+      http2.accept(socket);
+    },
+    timeout: () => {
+      metrics.refused("timeout");
+      refuseOn(socket, invalidRequest("it is incomplete"), 408);
+    },
+  });
+}
+
+function acceptTls(
+  { clock, log, connections }: Gateway,
+  files: TlsFiles,
+  { parse, http2, guarded }: Protocols & { guarded: Guard },
+): Promise<TlsClients> {
+  const onSecure = (socket: TLSSocket): void => {
+    guarded(socket, () => {
+      connections.addSecure(socket);
+      if (socket.alpnProtocol === "h2") http2.accept(socket);
+      else parse(socket);
+    });
+  };
+  return TlsClients.open({ files, clock, log, onSecure });
+}
+
+type Guard = (stream: Duplex, run: () => Promise<void> | void) => void;
+
+function serveHttp1(gateway: Gateway, guarded: Guard): Server<typeof IgnorableRequest> {
+  const { connections, metrics, originOf, upstreams } = gateway;
+  const server = createServer({ ...timeouts, IncomingMessage: IgnorableRequest });
+  return server
     .on("drop", () => {
       metrics.refused("overload");
     })
@@ -82,8 +178,9 @@ export async function serveGateway(options: GatewayServerOptions): Promise<Gatew
       guarded(socket, () => {
         connections.whenTurn(socket, response, () => {
           guarded(socket, () => {
-            const exchange = { request, response, origin: originOf(request) };
-            return answer(gateway, exchange, (route) => forward(options.upstreams, route, exchange));
+            const origin = originOf(request);
+            const exchange = { request: http1Request(request), response: http1Response(response), origin };
+            return answer(gateway, exchange, (route) => forward(upstreams, route, exchange));
           });
         });
       });
@@ -96,35 +193,37 @@ export async function serveGateway(options: GatewayServerOptions): Promise<Gatew
       guarded(stream, () => {
         const status = parserStatuses[error.code ?? ""] ?? (error.code?.startsWith("HPE_") === true ? 400 : undefined);
         if (status !== undefined) metrics.refused(status === 408 ? "timeout" : "invalidRequest");
-        if (status !== undefined && connections.isIdle(stream)) refuseOn(stream, invalidRequest(error), status);
+        if (status !== undefined && connections.isIdle(stream)) refuseOn(stream, invalidRequest(error.message), status);
         else stream.destroy();
       });
     });
-  const opened = await openPort(server, {
-    port,
-    address,
-    hint: "Choose another address or port with --address and --port",
-  });
-  return {
-    port: opened,
-    close: async (drainMilliseconds) => {
-      const closed = once(server, "close");
-      server.close();
-      const drained = new AbortController();
-      const forced = delay(options.clock, drainMilliseconds, drained.signal).then(
-        () => {
-          connections.closeAll();
-        },
-        () => undefined,
-      );
-      await closed;
-      drained.abort();
-      await forced;
-    },
-  };
 }
 
-class ClientRequest extends IncomingMessage {
+async function answerHttp2(gateway: Gateway, request: Http2Request, { socket }: ServerHttp2Session): Promise<void> {
+  const { stream, headers } = request;
+  const { originOf, upstreams, http2Upstreams } = gateway;
+  const origin = originOf({ socket, headers });
+  const exchange = { request: http2Request(request), response: http2Response(stream), origin };
+  if (sizeOf(request.rawHeaders) > mostHeaderBytes) {
+    gateway.metrics.refused("invalidRequest");
+    refuse(exchange, invalidRequest(`its headers have more than ${mostHeaderBytes} bytes`), undefined, 431);
+    return;
+  }
+  if (headers.expect === "100-continue") stream.additionalHeaders({ ":status": 100 });
+  await answer(gateway, exchange, (route) =>
+    programSpeaksHttp2(exchange, route)
+      ? forwardHttp2(http2Upstreams, route, exchange, stream)
+      : forward(upstreams, route, exchange),
+  );
+  // A client must not continue to send what nobody reads (RFC 9113, 8.1).
+  // A reset drops the frames that Node has not passed on, so it must come later.
+  if (!stream.closed && !stream.readableEnded && !stream.endAfterHeaders)
+    setImmediate(() => {
+      stream.close(constants.NGHTTP2_NO_ERROR);
+    });
+}
+
+class IgnorableRequest extends IncomingMessage {
   /** The connection was closed before the gateway began with the request. */
   isIgnored = false;
 
@@ -148,8 +247,8 @@ const timeouts = {
 };
 
 /** An exception in a listener of Node's parser would end the process: it ends the connection instead. */
-function guardWith(log: Log) {
-  return (stream: Duplex, run: () => Promise<void> | void): void => {
+function guardWith(log: Log): Guard {
+  return (stream, run) => {
     const fail = (error: unknown): void => {
       log.error({ err: error }, "a request failed unexpectedly, so its connection was closed");
       stream.destroy();
@@ -171,70 +270,12 @@ async function acceptUpgrade(
   // Newer versions of Node pass another stream when the request has a body.
   else if (!(stream instanceof Socket)) refuseOn(stream, upgradeWithBody());
   else {
-    const exchange = { request, response: responseOn(request, stream), origin: gateway.originOf(request) };
+    const [response, origin] = [responseOn(request, stream), gateway.originOf(request)];
+    const exchange = { request: http1Request(request), response: http1Response(response), origin };
     await answer(gateway, exchange, (route) =>
-      forwardUpgrade(gateway.upstreams, route, { ...exchange, socket: stream, head }),
+      forwardUpgrade(gateway.upstreams, route, { request, response, origin, socket: stream, head }),
     );
   }
-}
-
-interface Gateway extends GatewayServerOptions {
-  connections: ClientConnections;
-  originOf: OriginReader;
-  slots: ExchangeSlots;
-  invalidResponses: InvalidResponses;
-}
-
-interface Exchange {
-  request: IncomingMessage;
-  response: ServerResponse;
-  origin: ClientOrigin;
-}
-
-/** Routes and proxies a request, then records its outcome. Never logs its content. */
-async function answer(
-  gateway: Gateway,
-  { request, response, origin }: Exchange,
-  send: (route: Route) => Promise<number>,
-): Promise<void> {
-  const { metrics, clock, log, slots } = gateway;
-  const releases: (() => void)[] = [];
-  const since = clock.monotonicMilliseconds();
-  let destination: Destination | undefined;
-  let status: number;
-  metrics.underWay(1);
-  try {
-    destination = destinationOf(request.headers);
-    if (destination === undefined) {
-      answerItself(request, response);
-      return;
-    }
-    if (origin.isProxied) releases.push(slots.takeForClient(origin.address));
-    const route = await routeOf(gateway, destination, { request, origin });
-    releases.push(slots.takeForSandbox(route.sandbox.metadata));
-    status = await gateway.invalidResponses.watch(route, () => send(route));
-  } catch (thrown) {
-    const error = RametError.from(thrown);
-    if (response.headersSent || response.destroyed) return;
-    status = refuse(response, error, destination);
-    const level = status === 500 ? "error" : "debug";
-    log[level]({ ...destination, status, code: error.code, error: error.message }, "refused a request");
-  } finally {
-    metrics.underWay(-1);
-    for (const release of releases) release();
-  }
-  metrics.answered(status, (clock.monotonicMilliseconds() - since) / 1000);
-}
-
-/** Responds to a request that names no sandbox: a health check, or a mistake. */
-function answerItself(request: IncomingMessage, response: ServerResponse): void {
-  if (request.url === "/healthz") response.end("ok\n");
-  else
-    refuse(
-      response,
-      new RametError("InvalidArgument", "The request names no sandbox", { hint: namingHint }),
-      undefined,
-    );
 }
 
 /** A response instead of an upgrade. The connection closes after it. */
@@ -250,40 +291,11 @@ function responseOn(request: IncomingMessage, socket: Socket): ServerResponse {
   return response;
 }
 
-/**
- * The HTTP status of each error code. E2B's clients expect 502 for an unreachable sandbox, so that a 404 always comes from the
- * program in the sandbox.
- */
-const statuses: Partial<Record<ErrorCode, number>> = {
-  InvalidArgument: 400,
-  Unauthorized: 401,
-  Forbidden: 403,
-  NotFound: 502,
-  SandboxNotReady: 502,
-  SandboxUnreachable: 502,
-  Unavailable: 503,
-  Timeout: 504,
-};
+/** As for HTTP/1.1. Node enforces it only after the client has acknowledged the settings of the connection. */
+const mostHeaderBytes = 16 * 1024;
 
-/** Responds with an error as JSON: `{sandboxId, port, code, message, hint, retryable}`. @returns the status */
-function refuse(response: ServerResponse, error: unknown, destination: Destination | undefined): number {
-  const { code, message, hint, retryable } = RametError.from(error);
-  const status = statuses[code] ?? 500;
-  const body = JSON.stringify({ ...destination, code, message, hint, retryable });
-  // An attempt to send the sandbox's response can have set it.
-  response.statusMessage = STATUS_CODES[status] ?? "";
-  const headers = { "content-type": "application/json", "cache-control": "no-store" };
-  response.writeHead(status, status === 503 ? { ...headers, "retry-after": "1" } : headers).end(`${body}\n`);
-  return status;
-}
-
-/** The same on a connection without a response object. The connection closes after it. */
-function refuseOn(
-  stream: Duplex,
-  { code, message, hint, retryable }: RametError,
-  status = statuses[code] ?? 500,
-): void {
-  endWith(stream, status, `${JSON.stringify({ code, message, hint, retryable })}\n`);
+function sizeOf(rawHeaders: readonly string[]): number {
+  return rawHeaders.reduce((sum, part) => sum + part.length, 0);
 }
 
 /** The statuses of errors of Node's parser other than 400. */
@@ -297,6 +309,6 @@ function tooManyConnections(refusal: Refusal): RametError {
   return new RametError("Unavailable", `The gateway has too many connections ${whose}`.trim(), { retryable: true });
 }
 
-function invalidRequest(cause: Error): RametError {
-  return new RametError("InvalidArgument", `The gateway cannot read the request: ${cause.message}`, { cause });
+function invalidRequest(why: string): RametError {
+  return new RametError("InvalidArgument", `The gateway cannot read the request: ${why}`);
 }

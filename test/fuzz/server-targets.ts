@@ -119,7 +119,8 @@ async function openGateway(): Promise<GatewayWorld> {
   cell.listen(cellPort, ip);
   await once(cell, "listening");
   const metadata = { namespace: "team-a", name: "dev", uid, resourceVersion: "1" };
-  const sandbox: RoutedSandbox = { metadata, phase: "Running", isReady: true, ip, publicPorts: [80, 81, 49_983] };
+  const ports = { publicPorts: [80, 81, 49_983], http2Ports: [] };
+  const sandbox: RoutedSandbox = { metadata, phase: "Running", isReady: true, ip, ...ports };
   const cells = new CellClient(key);
   const upstreams = new Upstreams(cells, () => sandbox);
   const problems: unknown[] = [];

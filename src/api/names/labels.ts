@@ -53,6 +53,8 @@ export const annotations = {
   cellOverhead: "ramet.dev/cell-overhead",
   /** On a Sandbox: comma-separated ports that a gateway proxies without authorization. */
   publicPorts: "ramet.dev/public-ports",
+  /** On a Sandbox: comma-separated ports whose programs speak HTTP/2 without TLS. gRPC needs no entry. */
+  http2Ports: "ramet.dev/http2-ports",
   /** On a namespace, by an administrator: comma-separated names of restricted fields that templates there may use. */
   allowInTemplates: "ramet.dev/allow-in-templates",
   /** On a namespace, by an administrator: its limits (docs/reference/quotas.md). */

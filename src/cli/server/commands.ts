@@ -157,6 +157,8 @@ function gatewayCommand(program: Command, act: Act): void {
       "--accept-tokens-by-review-only",
       "ask the API server about every token, also about tokens that its service account keys did not sign",
     )
+    .option("--tls-certificate <file>", "serve TLS with this certificate and its chain, in PEM (default: no TLS)")
+    .option("--tls-key <file>", "the key of the certificate, in PEM")
     .option("--no-exec", "do not let clients run commands and transfer files without the sandbox's own access token")
     .action(
       act(async (options: GatewayOptions) => {

@@ -1,8 +1,10 @@
 import { pino } from "pino";
+import { RametError } from "../../base/errors.ts";
 import type { GatewayLimits } from "../../gateway/limits.ts";
 import { gatewayMetrics } from "../../gateway/metrics.ts";
 import { runGateway } from "../../gateway/run.ts";
 import { parseServedNamespaces } from "../../install/install-options.ts";
+import type { TlsFiles } from "../../gateway/tls.ts";
 import { KubeClient } from "../../kube/kube-client.ts";
 import { Liveness } from "../../kube/liveness.ts";
 import type { ClusterOptions } from "../cluster/cluster.ts";
@@ -21,6 +23,8 @@ export interface GatewayOptions extends Pick<ClusterOptions, "kubeconfig" | "con
   maxConnectionsPerSandbox?: number;
   trustedProxy?: string[];
   servedNamespace?: string[];
+  tlsCertificate?: string;
+  tlsKey?: string;
   acceptTokensByReviewOnly?: boolean;
   /** @default true */
   exec: boolean;
@@ -58,6 +62,7 @@ export async function runGatewayProcess(io: Io, options: GatewayOptions): Promis
         limits: limitsOf(options),
         trustedProxies: options.trustedProxy ?? [],
         servedNamespaces,
+        tls: tlsOf(options),
         reviewOnly: options.acceptTokensByReviewOnly ?? false,
         exec: options.exec,
         liveness,
@@ -78,6 +83,14 @@ export async function runGatewayProcess(io: Io, options: GatewayOptions): Promis
     await health?.close();
     await client.close();
   }
+}
+
+/** @throws RametError `InvalidArgument` if only one of the files is given */
+function tlsOf({ tlsCertificate: certificate, tlsKey: key }: GatewayOptions): TlsFiles | undefined {
+  if (certificate !== undefined && key !== undefined) return { certificate, key };
+  if (certificate === undefined && key === undefined) return undefined;
+  const [given, missing] = key === undefined ? ["--tls-certificate", "--tls-key"] : ["--tls-key", "--tls-certificate"];
+  throw new RametError("InvalidArgument", `The flag ${missing} is missing: ${given} needs it`);
 }
 
 function limitsOf(options: GatewayOptions): Partial<GatewayLimits> {

@@ -1,0 +1,60 @@
+import type { ServerHttp2Stream } from "node:http2";
+import { type IncomingHttpHeaders, type IncomingMessage, type ServerResponse, STATUS_CODES } from "node:http";
+import type { Readable, Writable } from "node:stream";
+import type { ClientOrigin } from "./client-origin.ts";
+
+/** A request of a client, over HTTP/1.1 or HTTP/2. */
+export interface ClientRequest {
+  method: string;
+  /** The path with its query. */
+  url: string;
+  headers: IncomingHttpHeaders;
+  /** Alternating names and values, without the pseudo-headers of HTTP/2. */
+  rawHeaders: readonly string[];
+  hasBody: boolean;
+  /** Starts reading the body. Destroying it does not end the response. */
+  body(): Readable;
+  /** The stream of a request over HTTP/2. */
+  stream?: ServerHttp2Stream;
+}
+
+/** The response to a client. */
+export interface ClientResponse {
+  /** Takes the body after `writeHead`. It closes when the response was sent, or cannot be. */
+  readonly body: Writable;
+  readonly headersSent: boolean;
+  /** Sends the head immediately. @param headers alternating names and values @throws Error if they are invalid */
+  writeHead(status: number, headers: readonly string[]): void;
+  /** Sends a response without a body. */
+  endWithHead(status: number, headers: readonly string[]): void;
+}
+
+/** A request and its response. */
+export interface Exchange {
+  request: ClientRequest;
+  response: ClientResponse;
+  origin: ClientOrigin;
+}
+
+export function http1Request(request: IncomingMessage): ClientRequest {
+  const { method = "GET", url = "/", headers, rawHeaders } = request;
+  const hasBody = headers["content-length"] !== undefined || headers["transfer-encoding"] !== undefined;
+  return { method, url, headers, rawHeaders, hasBody, body: () => request };
+}
+
+export function http1Response(response: ServerResponse): ClientResponse {
+  return {
+    body: response,
+    get headersSent() {
+      return response.headersSent;
+    },
+    writeHead: (status, headers) => {
+      response.writeHead(status, STATUS_CODES[status] ?? "", [...headers]);
+      // A client that reads an event stream expects the headers before the first event.
+      response.flushHeaders();
+    },
+    endWithHead: (status, headers) => {
+      response.writeHead(status, STATUS_CODES[status] ?? "", [...headers]).end();
+    },
+  };
+}

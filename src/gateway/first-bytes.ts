@@ -1,0 +1,47 @@
+import type { Socket } from "node:net";
+import type { Clock } from "../base/clock.ts";
+
+/** What every client of HTTP/2 sends first (RFC 9113, 3.4). */
+const preface = Buffer.from("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+
+/** As for the headers of a first request. */
+const firstBytesMilliseconds = 20_000;
+
+export interface FirstBytesListener {
+  http1: () => void;
+  http2: () => void;
+  /** The client has sent too little to tell. */
+  timeout: () => void;
+}
+
+/** Calls a listener as soon as the first bytes show the client's protocol, and leaves these bytes in the socket. */
+export function onFirstBytes(socket: Socket, clock: Clock, listener: FirstBytesListener): void {
+  let received = Buffer.alloc(0);
+  const done = (call: () => void): void => {
+    cancel();
+    socket.off("readable", read).off("close", stop).off("error", stop).off("end", end);
+    if (received.length > 0) socket.unshift(received);
+    call();
+  };
+  const read = (): void => {
+    const bytes = socket.read() as Buffer | null;
+    if (bytes === null) return;
+    received = Buffer.concat([received, bytes]);
+    const compared = Math.min(received.length, preface.length);
+    if (!preface.subarray(0, compared).equals(received.subarray(0, compared))) done(listener.http1);
+    else if (compared === preface.length) done(listener.http2);
+  };
+  const stop = (): void => {
+    cancel();
+    socket.destroy();
+  };
+  // The parser of HTTP/1.1 answers an incomplete request.
+  const end = (): void => {
+    if (received.length > 0) done(listener.http1);
+    else stop();
+  };
+  const cancel = clock.schedule(firstBytesMilliseconds, () => {
+    done(listener.timeout);
+  });
+  socket.on("readable", read).once("close", stop).once("error", stop).once("end", end);
+}

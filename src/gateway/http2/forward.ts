@@ -1,0 +1,123 @@
+import { constants, type ClientHttp2Stream, type IncomingHttpHeaders, type ServerHttp2Stream } from "node:http2";
+import { RametError } from "../../base/errors.ts";
+import type { Exchange } from "../exchange.ts";
+import { forwardedRequestHeaders, forwardedResponseHead } from "../forwarded-headers.ts";
+import type { Route } from "../upstreams.ts";
+import { headersOf } from "./exchange.ts";
+import type { Http2Upstreams } from "./upstreams.ts";
+
+/**
+ * Proxies a request over HTTP/2 to a program that speaks HTTP/2, with the trailers of the response, which gRPC needs.
+ * @returns the status of the response, once all of it was sent
+ * @throws RametError only before any part of the response was sent; a later failure resets the stream
+ */
+export async function forwardHttp2(
+  upstreams: Http2Upstreams,
+  route: Route,
+  { request, origin }: Pick<Exchange, "request" | "origin">,
+  client: ServerHttp2Stream,
+): Promise<number> {
+  const { method, url, headers, hasBody } = request;
+  const { host, ...rest } = headersOf(forwardedRequestHeaders(request, origin, route.guestToken));
+  const outgoing = {
+    ...rest,
+    ":method": method,
+    ":path": url,
+    ":scheme": "http",
+    ":authority": host ?? "sandbox",
+    // The only value that HTTP/2 allows. Some gRPC servers require it.
+    ...(headers["te"] !== undefined && { te: "trailers" }),
+  };
+  const upstream = await upstreams.request(route, outgoing, !hasBody);
+  const answer = new Answer(upstream);
+  cancelWith(client, upstream);
+  if (hasBody) client.pipe(upstream);
+  const { status, headers: answered, isWhole } = await answer.head(route);
+  client.respond({ ...answered, ":status": status }, { endStream: isWhole, waitForTrailers: !isWhole });
+  if (isWhole) return status;
+  const sent = untilTrailersSent(client, () => answer.trailers ?? {});
+  upstream.pipe(client);
+  await answer.closed;
+  if (!upstream.readableEnded) client.close(upstream.rstCode || constants.NGHTTP2_INTERNAL_ERROR);
+  await sent;
+  return status;
+}
+
+/** Ends the response with trailers. @returns resolves when they were sent, or cannot be */
+function untilTrailersSent(client: ServerHttp2Stream, trailers: () => IncomingHttpHeaders): Promise<void> {
+  return new Promise((resolve) => {
+    client
+      .once("close", () => {
+        resolve();
+      })
+      .once("wantTrailers", () => {
+        try {
+          client.sendTrailers(trailers());
+        } catch {
+          // Node rejects trailers that a program may not send, such as a status.
+          client.close(constants.NGHTTP2_INTERNAL_ERROR);
+        }
+        resolve();
+      });
+  });
+}
+
+/** A client that resets its stream, or disconnects, ends the program's work. */
+function cancelWith(client: ServerHttp2Stream, upstream: ClientHttp2Stream): void {
+  const cancel = (): void => {
+    if (!upstream.closed) upstream.close(constants.NGHTTP2_CANCEL);
+  };
+  if (client.closed || client.destroyed) cancel();
+  else client.once("close", cancel);
+  // A program can respond before it has read the request. What remains of that is discarded.
+  upstream.once("close", () => {
+    client.unpipe(upstream).resume();
+  });
+}
+
+/** The response of a program, which is not trusted. */
+class Answer {
+  /** Resolves when the stream has closed, for any reason. */
+  readonly closed: Promise<Error | undefined>;
+  trailers: IncomingHttpHeaders | undefined;
+  readonly #head: Promise<[IncomingHttpHeaders, number]>;
+
+  constructor(upstream: ClientHttp2Stream) {
+    let failed: Error | undefined;
+    this.#head = new Promise((resolve) => {
+      upstream.once("response", (headers, flags) => {
+        resolve([headers, flags]);
+      });
+    });
+    // Node can report the trailers before a promise of the response has resolved.
+    upstream.once("trailers", (trailers: IncomingHttpHeaders) => {
+      this.trailers = trailers;
+    });
+    this.closed = new Promise((resolve) => {
+      upstream
+        .on("error", (error: Error) => (failed = error))
+        .once("close", () => {
+          resolve(failed);
+        });
+    });
+  }
+
+  /** @throws RametError `SandboxUnreachable` */
+  async head(route: Route): Promise<{ status: number; headers: IncomingHttpHeaders; isWhole: boolean }> {
+    try {
+      const head = await Promise.race([this.#head, this.closed]);
+      if (head === undefined || head instanceof Error) throw head ?? new Error("it closed the stream");
+      const [{ ":status": code, ...headers }, flags] = head as [IncomingHttpHeaders & { ":status"?: number }, number];
+      const { status } = forwardedResponseHead(Number(code), []);
+      // A gRPC response can be one block of headers, which must stay the only one.
+      return { status, headers, isWhole: (flags & constants.NGHTTP2_FLAG_END_STREAM) !== 0 };
+    } catch (error) {
+      const { namespace, name } = route.sandbox.metadata;
+      throw new RametError(
+        "SandboxUnreachable",
+        `The sandbox ${name} in ${namespace} sent no valid response on port ${route.port}: ${RametError.from(error).message}`,
+        { cause: error, retryable: true },
+      );
+    }
+  }
+}
