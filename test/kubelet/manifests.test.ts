@@ -1,8 +1,9 @@
-import { readdir } from "node:fs/promises";
+import { readdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { beforeAll, describe, expect, it } from "vitest";
 import { imageNames } from "./images.ts";
 import { ask } from "../setup/gateway.ts";
+import { RametError } from "../../src/base/errors.ts";
 import { cellCapabilities } from "../../src/api/cell/cell-container.ts";
 import { capabilityBits, cellStatuses, withoutCapability } from "./cell-rights.ts";
 import { cellSeccompProfile } from "./cluster.ts";
@@ -97,6 +98,36 @@ describe("an installation by ramet manifests", () => {
     // 1 is EPERM, 38 is ENOSYS.
     const expected = Object.keys(deniedCalls).map((name) => `${name} ${name === "io_uring_setup" ? 38 : 1}`);
     expect((await kubectl("logs", "denied")).trim().split("\n")).toEqual(expected);
+  });
+
+  it("refuses templates that reach the node, and exec into a cell, from users of the namespace", async () => {
+    await kubectl("create", "role", "developer", "--verb=create", "--resource=sandboxes.agents.kruise.io");
+    await kubectl("create", "rolebinding", "developer", "--role=developer", "--user=mallory");
+    await kubectl("create", "rolebinding", "editor", "--clusterrole=edit", "--user=editor");
+    const refusal = (...args: string[]): Promise<string> =>
+      kubectl(...args).then(
+        () => "",
+        (error: unknown) => RametError.from(error).message,
+      );
+    for (const [field, spec] of Object.entries(abuses)) {
+      const path = join(world.directory, "abuse.json");
+      const metadata = { name: "abuse", namespace: "default" };
+      const whole = { containers: [{ name: "sandbox", image: imageNames.python }], ...spec };
+      await writeFile(path, JSON.stringify({ ...sandboxKindOf, metadata, spec: { template: { spec: whole } } }));
+      expect([field, await refusal("create", "--as", "mallory", "-f", path)]).toEqual([
+        field,
+        expect.stringMatching(new RegExp(`cannot use ${field}|names the Secret s3|which you cannot impersonate`)),
+      ]);
+    }
+    expect(await refusal("auth", "can-i", "create", "pods/exec", "--as", "editor")).toBe("");
+    const denied = /exec, attach, port-forward and proxy are not allowed|ephemeral containers are not allowed/;
+    expect(await refusal("exec", "--as", "editor", "clone", "--", "id")).toMatch(denied);
+    expect(await refusal("attach", "--as", "editor", "clone")).toMatch(denied);
+    expect(await refusal("port-forward", "--as", "editor", "pod/clone", "39981:9981")).toMatch(denied);
+    expect(await refusal("debug", "--as", "editor", "clone", `--image=${imageNames.python}`, "--", "id")).toMatch(
+      denied,
+    );
+    expect(await kubectl("get", "sandbox,pod", "-o", "name")).not.toContain("abuse");
   });
 
   it("fills a set, and restores a version of a named snapshot in a claimed sandbox", async () => {
@@ -254,6 +285,26 @@ const denied = {
       },
     ],
   },
+};
+
+const sandboxKindOf = { apiVersion: "agents.kruise.io/v1alpha1", kind: "Sandbox" };
+const container = { name: "sandbox", image: imageNames.python };
+
+/** Specs of Pods that reach further than a sandbox, by the name of their field in the restrictions. */
+const abuses = {
+  hostPath: { volumes: [{ name: "node", hostPath: { path: "/" } }] },
+  hostNetwork: { hostNetwork: true },
+  hostPID: { hostPID: true },
+  hostIPC: { hostIPC: true },
+  nodeName: { nodeName: "node-a" },
+  shareProcessNamespace: { shareProcessNamespace: true },
+  privileged: { containers: [container, { ...container, name: "two", securityContext: { privileged: true } }] },
+  capabilities: {
+    containers: [container, { ...container, name: "two", securityContext: { capabilities: { add: ["SYS_ADMIN"] } } }],
+  },
+  hostPorts: { containers: [{ ...container, ports: [{ containerPort: 80, hostPort: 80 }] }] },
+  serviceAccountName: { serviceAccountName: "admin" },
+  secret: { volumes: [{ name: "s", secret: { secretName: "s3" } }] },
 };
 
 const counting = "i=0; while :; do [ -e /pause ] || { i=$((i+1)); echo $i > /count; }; sleep 0.1; done";
