@@ -155,7 +155,8 @@ describe("clients of HTTP/2", () => {
     const attacks = Promise.all(Array.from({ length: 4 }, attack));
     const since = performance.now();
     expect(await gateway.exchange(head("http1", port, ["Connection: close"]), "127.0.0.3")).toMatch(/^HTTP\/1.1 200 /);
-    expect(performance.now() - since).toBeLessThan(5_000);
+    // It waits while the gateway reads what was sent, about two seconds on an idle machine.
+    expect(performance.now() - since).toBeLessThan(20_000);
     await attacks;
     expect(started - before).toBeLessThan(4 * 1_000);
     await expect.poll(() => held).toBe(0);
@@ -384,10 +385,17 @@ describe("clients of HTTP/2", () => {
 
 const firstProgram = 10_000;
 const settings = frame("settings");
+/** Sends frames once the request has arrived, because a client accepts none for a stream that it has not opened. */
 const answered =
   (...frames: Buffer[]) =>
   (stream: Duplex): void => {
-    stream.once("data", () => stream.write(Buffer.concat([settings, ...frames])));
+    let bytes = Buffer.alloc(0);
+    stream.write(settings);
+    stream.on("data", function answer(chunk: Buffer) {
+      bytes = Buffer.concat([bytes, chunk]);
+      if (!framesIn(bytes.subarray(preface.length)).some(({ type }) => type === frameTypes.headers)) return;
+      stream.off("data", answer).resume().write(Buffer.concat(frames));
+    });
   };
 const block = (...headers: [string, string][]): Buffer => literals(headers);
 const whole = flags.endHeaders | flags.endStream;
@@ -448,8 +456,11 @@ const programs: [name: string, (stream: Duplex) => void][] = [
   [
     "breaks off",
     (stream) => {
-      answered(frame("headers", { stream: 1, flags: flags.endHeaders, payload: block([":status", "200"]) }))(stream);
-      stream.once("data", () => setTimeout(() => stream.destroy(), 300));
+      answered(
+        frame("headers", { stream: 1, flags: flags.endHeaders, payload: block([":status", "200"]) }),
+        frame("data", { stream: 1, payload: Buffer.from("part") }),
+      )(stream);
+      setTimeout(() => stream.destroy(), 1_000);
     },
   ],
   [
@@ -482,13 +493,16 @@ describe("a program in a sandbox", () => {
       expect(await statusOf(other, { ...grpc, ":path": "/", ...to("a") })).toBe("200");
       const waited = await Promise.race([ended, delay(20_000, "waits")]);
       // A gRPC error, a reset, or an HTTP status without the trailers of a call.
-      expect(["13", "14", "200", undefined, ...(number === noStreams ? ["waits"] : [])]).toContain(waited);
+      expect(["13", "14", "200", undefined, ...(silent.includes(number) ? ["waits"] : [])]).toContain(waited);
       expect(await residentMebibytes()).toBeLessThan(before + 100);
       expect(await statusOf(session, { ":path": "/", ...to("http1") })).toBe("200");
       for (const each of [session, other]) each.destroy();
     },
   );
-  const noStreams = firstProgram + programs.findIndex(([name]) => name === "allows no stream");
+  /** Programs that never answer, which is theirs to decide. */
+  const silent = ["allows no stream", "pushes"].map(
+    (silentName) => firstProgram + programs.findIndex(([name]) => name === silentName),
+  );
 
   it("that breaks off does not look complete", async () => {
     gateway = await world.startGateway();

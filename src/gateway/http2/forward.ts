@@ -36,9 +36,15 @@ export async function forwardHttp2(
   client.respond({ ...answered, ":status": status }, { endStream: isWhole, waitForTrailers: !isWhole });
   if (isWhole) return status;
   const sent = untilTrailersSent(client, () => answer.trailers ?? {});
-  upstream.pipe(client);
+  let isComplete = false;
+  upstream.pipe(client, { end: false });
+  upstream.once("end", () => {
+    // Node also ends a stream whose connection breaks, with a code.
+    isComplete = upstream.rstCode === constants.NGHTTP2_NO_ERROR;
+    if (isComplete) client.end();
+  });
   await answer.closed;
-  if (!upstream.readableEnded) client.close(upstream.rstCode || constants.NGHTTP2_INTERNAL_ERROR);
+  if (!isComplete) client.close(incompleteCode(upstream.rstCode));
   await sent;
   return status;
 }
@@ -60,6 +66,12 @@ function untilTrailersSent(client: ServerHttp2Stream, trailers: () => IncomingHt
         resolve();
       });
   });
+}
+
+/** Node reports a broken connection as canceled, and clients take that for the end of a response that they canceled. */
+function incompleteCode(code: number | undefined): number {
+  const { NGHTTP2_NO_ERROR, NGHTTP2_CANCEL, NGHTTP2_INTERNAL_ERROR } = constants;
+  return code === undefined || code === NGHTTP2_NO_ERROR || code === NGHTTP2_CANCEL ? NGHTTP2_INTERNAL_ERROR : code;
 }
 
 /** A client that resets its stream, or disconnects, ends the program's work. */
