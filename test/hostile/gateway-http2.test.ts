@@ -81,7 +81,8 @@ async function responseOf(stream: ClientHttp2Stream): Promise<string | undefined
     .on("response", ({ ":status": code, "grpc-status": status }) => (found = status?.toString() ?? String(code)))
     .on("error", () => undefined)
     .resume();
-  await once(stream, "close");
+  // Unlike `once` of node:events, it does not reject when the stream fails.
+  await new Promise((resolve) => stream.once("close", resolve));
   return found;
 }
 
