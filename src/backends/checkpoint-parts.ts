@@ -58,6 +58,8 @@ function recordOf(captures: readonly Capture[]): CheckpointRecord {
 /** What is restored: a checkpoint with its parts, which its record lists. */
 export interface RestoreSource {
   name: CheckpointName;
+  /** Identifies its data, if that is the data of another checkpoint. @default name */
+  data?: CheckpointName;
   parts: CheckpointPart[];
 }
 
@@ -68,7 +70,7 @@ type PartsRequest = Pick<CloneRequest, "target" | "environment"> & { source: Res
  * @throws RametError `BackendMissing` before anything is changed; as `Backend.clone`
  */
 export async function cloneParts(backends: Backends, { source, ...request }: PartsRequest): Promise<Started> {
-  const { name } = source;
+  const name = source.data ?? source.name;
   const started: Started[] = [];
   for (const { backend, part } of backends.forParts(source.parts)) {
     started.push(await backend.clone({ ...request, name, part }));
@@ -84,7 +86,7 @@ export async function restorePartsInPlace(
   backends: Backends,
   { source, ...rest }: PartsRequest & { request: string },
 ): Promise<Started> {
-  const { name } = source;
+  const name = source.data ?? source.name;
   const started: Started[] = [];
   for (const { backend, part } of backends.forParts(source.parts)) {
     started.push(await backend.restoreInPlace({ ...rest, name, part }));

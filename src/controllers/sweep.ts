@@ -6,7 +6,7 @@ import { RametError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { Informer } from "../kube/informer.ts";
 import type { SweepMetrics } from "./metrics.ts";
-import { checkpointIdOf, isUnfinished } from "./common/pause-checkpoint.ts";
+import { checkpointIdOf, dataIdOf, isUnfinished } from "./common/pause-checkpoint.ts";
 
 export interface SweepingOptions {
   backends: Pick<Backends, "all">;
@@ -76,19 +76,23 @@ export function livenessIn(
   { store, resource, follows = () => true }: KnownCheckpoints,
   signal: AbortSignal,
 ): (name: CheckpointName) => Promise<CheckpointLiveness> {
-  const known = new Map(store.list().map((checkpoint) => [keyOfData(dataOf(checkpoint)), checkpoint]));
+  const known = new Map(store.list().flatMap((one) => dataOf(one).map((name) => [keyOfData(name), one] as const)));
   return async (name) => {
     const { namespace } = name;
     if (!follows(namespace)) return "unfinished";
-    const isIt = (checkpoint: Checkpoint): boolean => keyOfData(dataOf(checkpoint)) === keyOfData(name);
+    const isIt = (one: Checkpoint): boolean => dataOf(one).some((data) => keyOfData(data) === keyOfData(name));
     const found = known.get(keyOfData(name)) ?? (await resource.list({ namespace, signal })).items.find(isIt);
     if (found === undefined) return "absent";
     return isUnfinished(found) ? "unfinished" : "finished";
   };
 }
 
-function dataOf({ metadata, status }: Checkpoint): CheckpointName {
-  return { namespace: metadata.namespace, checkpointId: status?.checkpointId ?? checkpointIdOf(metadata) };
+/** The data of its own, and that which it shares with another checkpoint. A failed one needs none. */
+function dataOf(checkpoint: Checkpoint): CheckpointName[] {
+  const { metadata, status } = checkpoint;
+  const own = status?.checkpointId ?? checkpointIdOf(metadata);
+  const shared = status?.phase === "Failed" ? own : dataIdOf(checkpoint);
+  return [...new Set([own, shared])].map((checkpointId) => ({ namespace: metadata.namespace, checkpointId }));
 }
 
 function keyOfData({ namespace, checkpointId }: CheckpointName): string {

@@ -153,7 +153,7 @@ it("restores a sandbox that has ended, and reports a failed rollback, which can 
   await sandbox("d", succeeded);
 });
 
-it("waits for an unfinished checkpoint of the sandbox, and rejects a paused sandbox", async () => {
+it("waits for an unfinished checkpoint of the sandbox, and rolls back a paused sandbox, which stays paused", async () => {
   await running("e");
   const id = await taken("e-1", "e");
   const captureEnd = Promise.withResolvers<undefined>();
@@ -170,8 +170,15 @@ it("waits for an unfinished checkpoint of the sandbox, and rejects a paused sand
   await patch("e", { spec: { paused: true } });
   await sandbox("e", ({ phase }) => phase === "Paused");
   await rollBack("e", id, "2");
-  const { status } = await sandbox("e", rejectedWith("SandboxNotReady"));
-  expect(status?.phase).toBe("Paused");
+  const { status } = await sandbox(
+    "e",
+    (now) =>
+      now.phase === "Paused" &&
+      outcome(now)?.reason === "Succeeded" &&
+      now.ramet?.restoredFrom === id &&
+      findCondition(now.conditions, "RolledBack")?.message.includes("when it is resumed") === true,
+  );
+  expect(status?.ramet?.restoredFrom).toBe(id);
   await patch("e", { spec: { paused: false } });
   await sandbox("e", ({ phase }) => phase === "Running");
 });

@@ -36,6 +36,8 @@ export const annotations = {
   resolvedCheckpoint: "ramet.dev/resolved-checkpoint",
   /** On a Sandbox: the checkpoint id or named snapshot to restore in place. */
   rollbackTo: "ramet.dev/rollback-to",
+  /** On the Checkpoint that holds a paused sandbox after a rollback: the digest of the rollback's request. */
+  rollbackDigest: "ramet.dev/rollback-digest",
   /** On a Sandbox: any text; a change requests the same rollback once more. */
   rollbackRequest: "ramet.dev/rollback-request",
   /**
@@ -98,6 +100,8 @@ export const labels = {
   /** On Checkpoints: the contents, sorted and joined by `-`. */
   checkpointType: "agents.kruise.io/checkpoint-type",
   checkpointId: "agents.kruise.io/checkpoint-id",
+  /** On Checkpoints that share the data of another one, such as that of a pause: the id under which the data is stored. */
+  dataOf: "ramet.dev/data-of",
   createdBy: "agents.kruise.io/created-by",
   /** On Pods: the revision of the Sandbox's template. */
   podTemplateHash: "pod-template-hash",

@@ -32,3 +32,8 @@ export function isRollbackPending(sandbox: MaybeAnswered): boolean {
   const request = rollbackRequest(sandbox);
   return request !== undefined && request.digest !== sandbox.status?.ramet?.rollback?.request;
 }
+
+/** The digest of a requested rollback that has no result yet. */
+export function pendingRollback(sandbox: MaybeAnswered): string | undefined {
+  return isRollbackPending(sandbox) ? rollbackRequest(sandbox)?.digest : undefined;
+}

@@ -34,11 +34,13 @@ export async function forkSandbox(io: Io, options: ForkOptions): Promise<number>
   check(options);
   return withCluster(io, options, async (cluster) => {
     const source = await cluster.get(cluster.sandboxes, options.sandbox, io.signal);
-    if (source.status?.phase === "Paused") throw isPaused(options.sandbox);
+    const isPaused = source.status?.phase === "Paused";
     const beside = await isBeside(cluster, io.signal);
+    if (beside && isPaused) throw cannotFork(options.sandbox);
     if (beside) refuseSharedVolumes(options);
     const template = beside ? await templateOfSandbox(cluster, source, io.signal) : undefined;
-    const created = await cluster.create(cluster.checkpoints, manifest(cluster, options, beside), io.signal);
+    const request = manifest(cluster, options, { beside, isPaused });
+    const created = await cluster.create(cluster.checkpoints, request, io.signal);
     const started = (await untilStarted(io, cluster, created, options.timeout)) ?? created;
     // Other controllers reject clones of an unfinished checkpoint.
     const isEarly = !beside && started.status?.phase === "Creating";
@@ -63,21 +65,29 @@ function check({ count, namePrefix }: ForkOptions): void {
   if (namePrefix !== undefined) checkLabel(`${namePrefix}-${count}`, "--name-prefix with its number");
 }
 
-function isPaused(name: string): RametError {
+/** Other controllers than Ramet's capture running sandboxes only. */
+function cannotFork(name: string): RametError {
   return new RametError("SandboxNotReady", `Cannot fork the sandbox ${name}: it is paused`, {
     hint: `Resume it first with: ramet sandbox resume ${name}`,
   });
 }
 
-/** Always with memory and files, whatever the sandbox's default: a fork continues where its source is. */
-function manifest(cluster: Cluster, { sandbox, keepCheckpoint }: ForkOptions, beside: boolean): CheckpointManifest {
+/**
+ * Always with memory and files, whatever the sandbox's default: a fork continues where its source is. A paused source has what its
+ * pause has stored.
+ */
+function manifest(
+  cluster: Cluster,
+  { sandbox, keepCheckpoint }: ForkOptions,
+  { beside, isPaused }: { beside: boolean; isPaused: boolean },
+): CheckpointManifest {
   return {
     apiVersion,
     kind: "Checkpoint",
     metadata: { generateName: generateName(`${sandbox}-fork`), namespace: cluster.namespace },
     spec: {
       ...(beside ? { podName: sandbox } : { sandboxName: sandbox }),
-      persistentContents: ["memory", "filesystem"],
+      ...(isPaused ? {} : { persistentContents: ["memory", "filesystem"] }),
       ...(keepCheckpoint === true ? {} : { ttlAfterFinished: "1d" }),
     },
   };

@@ -31,9 +31,8 @@ export interface RollbackOptions extends ClusterOptions, VolumesFlag {
 export async function rollBackSandbox(io: Io, options: RollbackOptions): Promise<number> {
   const { name, output } = options;
   return withCluster(io, options, async (cluster) => {
-    const { metadata, status } = await cluster.get(cluster.sandboxes, name, io.signal);
+    const { metadata } = await cluster.get(cluster.sandboxes, name, io.signal);
     if (await isBeside(cluster, io.signal)) return replaceSandbox(io, cluster, options);
-    if (status?.phase === "Paused") throw isPaused(name);
     const to = await checkpointReference(cluster, options.to, io.signal);
     const request = {
       ...volumesAnnotation(options),
@@ -67,12 +66,6 @@ async function replaceSandbox(io: Io, cluster: Cluster, options: RollbackOptions
   const rendering = { output, columns: sandboxColumns, now: io.clock.now() };
   await writeAll(io.stdout, output === "table" ? sentence : renderObject(settled.object, rendering));
   return exitCodes.ok;
-}
-
-function isPaused(name: string): RametError {
-  return new RametError("SandboxNotReady", `Cannot roll back the sandbox ${name}: it is paused`, {
-    hint: `Resume it first with: ramet sandbox resume ${name}`,
-  });
 }
 
 interface RollbackWait {

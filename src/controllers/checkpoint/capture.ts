@@ -158,7 +158,7 @@ async function keepTemplate(capture: CheckpointCapture, dependencies: Checkpoint
   try {
     const spec = keptSpec(capture, dependencies);
     const names = [checkpoint.metadata.name, checkpointId];
-    for (const name of names) if (await createTemplate(name, spec, { capture, dependencies })) return;
+    for (const name of names) if (await createTemplate(name, spec, { checkpoint, dependencies })) return;
   } catch (error) {
     log.warn({ checkpoint: keyOf(checkpoint.metadata), error: RametError.from(error).message }, "template not kept");
   }
@@ -178,14 +178,14 @@ function keptSpec({ source: { sandbox } }: CheckpointCapture, { cache }: Checkpo
   };
 }
 
-/** Returns false if another owner's template has the name. */
-async function createTemplate(
+/** Keeps a template for a Checkpoint. Returns false if another owner's template has the name. */
+export async function createTemplate(
   as: string,
   spec: object,
-  { capture, dependencies }: { capture: CheckpointCapture; dependencies: CheckpointDependencies },
+  { checkpoint, dependencies }: Pick<CheckpointCapture, "checkpoint"> & { dependencies: CheckpointDependencies },
 ): Promise<boolean> {
   const { resource } = dependencies.informers.templates;
-  const { name, namespace, uid } = capture.checkpoint.metadata;
+  const { name, namespace, uid } = checkpoint.metadata;
   const owner = { apiVersion, kind: "Checkpoint", name, uid, controller: true };
   const metadata = { name: as, namespace, ownerReferences: [owner] };
   try {

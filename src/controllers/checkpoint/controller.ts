@@ -12,10 +12,11 @@ import { StatusWriter } from "../../kube/status-writer.ts";
 import { Attempts } from "../common/attempts.ts";
 import { type Controller, type ControllerParts, RequeueSource } from "../common/controller-parts.ts";
 import { removeFinalizer } from "../common/finalizer.ts";
-import { isUnfinished } from "../common/pause-checkpoint.ts";
+import { dataIdOf, isUnfinished } from "../common/pause-checkpoint.ts";
 import { releasePod, startCapture } from "./capture.ts";
 import { gather } from "./gather.ts";
 import { planCheckpoint } from "./plan.ts";
+import { isShared, shareStored } from "./share-stored.ts";
 import { CheckpointUsage } from "./usage.ts";
 import type { CheckpointAction, CheckpointDependencies, CheckpointPlan, CheckpointState } from "./state.ts";
 
@@ -40,9 +41,10 @@ export async function reconcileCheckpoint(key: string, dependencies: CheckpointD
   const plan = planCheckpoint(state);
   for (const action of plan.actions) await applyAction(state, action, dependencies);
   if (plan.actions.some((action) => action.do === "removeData")) {
-    await remove(cached, state, { plan, dependencies });
+    await remove(cached, { plan, dependencies });
     captures.forget(cached.metadata.uid);
     dependencies.usage.forget(cached.metadata.uid);
+    dependencies.sharing.delete(cached.metadata.uid);
     return;
   }
   const { status } = plan;
@@ -82,6 +84,9 @@ async function applyAction(
   switch (action.do) {
     case "startCapture":
       await startCapture(state, action, dependencies);
+      return;
+    case "shareStored":
+      await shareStored(state, action.source, dependencies);
       return;
     case "findPublished":
       findPublished(state, action, dependencies);
@@ -130,7 +135,6 @@ function findPublished(
 /** Removes the data before the Checkpoint, so that a deleted Checkpoint leaves nothing in the store. */
 async function remove(
   cached: Checkpoint,
-  { checkpointId }: CheckpointState,
   { plan, dependencies }: { plan: CheckpointPlan; dependencies: CheckpointDependencies },
 ): Promise<void> {
   const { informers, cache, backends, statuses, log } = dependencies;
@@ -139,7 +143,9 @@ async function remove(
     log.debug({ checkpoint: keyOf(cached.metadata), error: RametError.from(error).message }, "status not written");
   });
   await Promise.all([
-    removeParts(backends, { namespace, checkpointId }, partsOf(cached.status?.ramet)),
+    isShared(cached, dependencies)
+      ? undefined
+      : removeParts(backends, { namespace, checkpointId: dataIdOf(cached) }, partsOf(cached.status?.ramet)),
     ...cache
       .templatesOwnedBy(uid)
       .map(({ metadata }) => informers.templates.resource.delete(metadata, { uid: metadata.uid })),
@@ -154,6 +160,7 @@ async function remove(
 function forget({ metadata }: Checkpoint, dependencies: CheckpointDependencies): void {
   dependencies.captures.forget(metadata.uid);
   dependencies.usage.forget(metadata.uid);
+  dependencies.sharing.delete(metadata.uid);
   releasePod(metadata.uid, dependencies);
 }
 
@@ -171,6 +178,7 @@ export function checkpointController(parts: ControllerParts): Controller {
     captures: new Attempts<CheckpointRecord>({ clock, random, giveUpAfterMilliseconds: unreachableMilliseconds }),
     usage: new CheckpointUsage(parts.cache, parts.quotas),
     capturing: new Map(),
+    sharing: new Map(),
     enqueue: requeues.enqueue,
   };
   return {

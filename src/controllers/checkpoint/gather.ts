@@ -1,10 +1,19 @@
 import { type Checkpoint, resolveCheckpointSpec, type ResolvedCheckpointSpec } from "../../api/kinds/checkpoint.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
+import { labels } from "../../api/names/labels.ts";
+import { pendingRollback } from "../../api/names/rollback-request.ts";
 import { isPodReady, type Pod } from "../../api/schema/pod.ts";
+import type { CheckpointRecord } from "../../backends/checkpoint-record.ts";
 import { RametError } from "../../base/errors.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import { controllerOf, keyOf } from "../../kube/object.ts";
-import { capturedPodUid, checkpointIdOf, isUnfinished } from "../common/pause-checkpoint.ts";
+import {
+  capturedPodUid,
+  checkpointIdOf,
+  dataIdOf,
+  isUnfinished,
+  pauseCheckpointOf,
+} from "../common/pause-checkpoint.ts";
 import { endMessage, isEnded } from "../common/pod-facts.ts";
 import { secretsOfSandbox, secretsOfTemplate } from "../common/secrets-in-memory.ts";
 import type { CheckpointDependencies, CheckpointState, Source } from "./state.ts";
@@ -17,30 +26,41 @@ export async function gather(
 ): Promise<Omit<CheckpointState, "quota">> {
   const { captures, clock } = dependencies;
   const { uid } = checkpoint.metadata;
+  const capture = captures.get(uid);
   const spec = specOf(checkpoint, dependencies);
   const source = "problem" in spec ? spec : await findSource(checkpoint, spec, dependencies);
-  const wasStarted = capturedPodUid(checkpoint) !== undefined;
-  const capture = captures.get(uid);
   return {
     checkpoint,
     checkpointId: checkpoint.status?.checkpointId ?? checkpointIdOf(checkpoint.metadata),
     spec,
     source,
     earlierCapture:
-      "problem" in source || wasStarted
-        ? undefined
-        : earlierCaptureOf(checkpoint, source.pod.metadata.uid, dependencies),
+      "pod" in source && capturedPodUid(checkpoint) === undefined
+        ? earlierCaptureOf(checkpoint, source.pod.metadata.uid, dependencies)
+        : undefined,
     capture,
-    // Only the status of a finished capture lists these and the volumes.
-    secrets: capture?.state === "done" ? secretsOf(checkpoint, source, dependencies) : [],
-    volumes: capture?.state === "done" ? volumesOfSource(checkpoint, source, dependencies.cache) : [],
+    ...outsideOf(checkpoint, { source, capture }, dependencies),
     now: clock.now(),
+  };
+}
+
+/** What the data may hold and what it lacks. Only the status of a finished capture lists it. */
+function outsideOf(
+  checkpoint: Checkpoint,
+  { source, capture }: Pick<CheckpointState, "source" | "capture">,
+  dependencies: CheckpointDependencies,
+): Pick<CheckpointState, "secrets" | "volumes"> {
+  if (capture?.state !== "done") return { secrets: [], volumes: [] };
+  const known: Partial<CheckpointRecord> = "dataId" in source ? capture.value : {};
+  return {
+    secrets: known.secrets ?? secretsOf(checkpoint, source, dependencies),
+    volumes: known.volumes ?? volumesOfSource(checkpoint, source, dependencies.cache),
   };
 }
 
 /** The kept template stands in for a source that no longer exists. */
 function secretsOf({ metadata }: Checkpoint, source: Source, { cache }: CheckpointDependencies): string[] {
-  if (!("problem" in source)) return secretsOfSandbox(source.sandbox, cache);
+  if ("pod" in source) return secretsOfSandbox(source.sandbox, cache);
   return cache.templatesOwnedBy(metadata.uid).flatMap(({ spec }) => secretsOfTemplate(spec.template));
 }
 
@@ -66,9 +86,13 @@ async function findSource(
 ): Promise<Source> {
   const { namespace, uid, deletionTimestamp } = checkpoint.metadata;
   const at = { namespace, name: spec.sandboxName };
+  const dataId = checkpoint.metadata.labels?.[labels.dataOf];
+  if (dataId !== undefined) return { dataId, sandboxName: at.name };
   const podUid = capturedPodUid(checkpoint);
   const sourceFrom = (sandbox: Sandbox | undefined, pod: Pod | undefined): Source =>
-    podUid === undefined ? sourceOf(spec, sandbox, pod) : startedSource({ sandboxName: at.name, podUid }, sandbox, pod);
+    podUid === undefined
+      ? (storedSource(sandbox, cache) ?? sourceOf(spec, sandbox, pod))
+      : startedSource({ sandboxName: at.name, podUid }, sandbox, pod);
   const cached = sourceFrom(cache.sandbox(keyOf(at)), cache.pod(keyOf(at)));
   const capture = captures.get(uid);
   // A running capture is abandoned only if its Pod has certainly ended: the cache may be older than the capture.
@@ -105,6 +129,19 @@ function isBefore(a: Checkpoint, b: Checkpoint): boolean {
   const rank = ({ metadata, status }: Checkpoint): string =>
     `${status?.phase === "Creating" ? 0 : 1} ${metadata.creationTimestamp} ${metadata.uid}`;
   return rank(a) < rank(b);
+}
+
+/** The data of a paused sandbox. A sandbox without any, by `pauseStrategy.type: Stop`, has only its volumes. */
+function storedSource(sandbox: Sandbox | undefined, cache: CheckpointDependencies["cache"]): Source | undefined {
+  if (sandbox?.status?.phase !== "Paused") return undefined;
+  const { name, uid } = sandbox.metadata;
+  const pause = pauseCheckpointOf(sandbox, cache.checkpointsOwnedBy(uid), pendingRollback(sandbox));
+  const isUsable = pause?.status?.phase === "Succeeded" && pause.metadata.deletionTimestamp === undefined;
+  if (pause !== undefined && isUsable) return { dataId: dataIdOf(pause), sandboxName: name };
+  const reason = findCondition(sandbox.status.conditions, "SandboxPaused")?.reason;
+  const wasKept = reason === "SnapshotPauseSucceed" || reason === "CheckpointSucceeded";
+  const why = wasKept ? "the checkpoint of its pause does not exist" : "its pause kept no memory and no files";
+  return problem("SandboxNotReady", `the sandbox ${name} is paused, and ${why}`);
 }
 
 /**

@@ -22,11 +22,19 @@ function isBeingCaptured({ checkpoint, capture, source }: CheckpointState): bool
 }
 
 function planCapture(state: CheckpointState): CheckpointPlan {
-  const { checkpoint, capture, source, earlierCapture, spec, quota } = state;
+  const { capture, source } = state;
   if (capture?.state === "done") return captured(state, capture.value);
   if (capture?.state === "failed") return failed(state, capture.error);
   if (capture?.state === "running") return { actions: abandonedCapture(source) };
+  return planStart(state);
+}
+
+function planStart(state: CheckpointState): CheckpointPlan {
+  const { checkpoint, source, earlierCapture, spec, quota } = state;
   if ("problem" in spec) return failed(state, spec.problem);
+  if ("dataId" in source) {
+    return "problem" in quota ? failed(state, quota.problem) : { actions: [{ do: "shareStored", source }] };
+  }
   if ("problem" in source) {
     const wasStarted = capturedPodUid(checkpoint) !== undefined;
     return wasStarted
@@ -115,7 +123,7 @@ function planFinished(state: CheckpointState): CheckpointPlan {
 
 /** With `keepRunning: false` the source is paused since the capture. A source that has already ended needs no action. */
 function stopSource({ spec, source }: CheckpointState): CheckpointAction[] {
-  if ("problem" in spec || spec.keepRunning || "problem" in source) return [];
+  if ("problem" in spec || spec.keepRunning || !("pod" in source)) return [];
   return [{ do: "stopSource", source }];
 }
 

@@ -36,11 +36,18 @@ export interface CheckpointState {
 }
 
 /** The sandbox to capture, or why it cannot be captured. `hasEnded`: the cell can no longer respond or publish. */
-export type Source = CapturableSource | { problem: RametError; hasEnded?: true };
+export type Source = CapturableSource | StoredSource | { problem: RametError; hasEnded?: true };
 
 export interface CapturableSource {
   sandbox: Sandbox;
   pod: Pod;
+}
+
+/** Data that is stored already: that of the checkpoint that holds a paused sandbox. The new Checkpoint shares it. */
+export interface StoredSource {
+  /** The id under which the data is stored. */
+  dataId: string;
+  sandboxName: string;
 }
 
 /** A checkpoint to take, and its source. */
@@ -55,6 +62,7 @@ export interface CheckpointCapture {
 
 export type CheckpointAction =
   | { do: "startCapture"; source: CapturableSource; spec: ResolvedCheckpointSpec; maxBytes: number | undefined }
+  | { do: "shareStored"; source: StoredSource }
   /** Removes data that exceeds the quota of the namespace. */
   | { do: "discard"; record: CheckpointRecord }
   /** Replaces a running capture. The Pod that the checkpoint started with has ended, but its data may be published. */
@@ -83,6 +91,8 @@ export interface CheckpointDependencies {
   usage: CheckpointUsage;
   /** By the UID of a Pod: the UID of the Checkpoint that this process is taking of it. */
   capturing: Map<string, string>;
+  /** By the UID of a Checkpoint: the namespace and id of the data that this process makes it share. */
+  sharing: Map<string, string>;
   events: EventRecorder;
   clock: Clock;
   log: Log;

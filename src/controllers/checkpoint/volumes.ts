@@ -16,7 +16,7 @@ export function volumesOfSource(
   source: Source,
   cache: Pick<Cache, "templatesOwnedBy">,
 ): VolumeClaim[] {
-  if ("problem" in source) return keptVolumes(checkpoint, cache);
+  if (!("pod" in source)) return keptVolumes(checkpoint, cache);
   return volumeClaims(source.pod.spec.volumes ?? [], source.pod.metadata.name);
 }
 

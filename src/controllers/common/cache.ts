@@ -11,6 +11,7 @@ import type { SandboxTemplate } from "../../api/kinds/sandbox-template.ts";
 import { group } from "../../api/schema/kind.ts";
 import { controllerKeys } from "../../kube/controller.ts";
 import { controllerOf, keyOf, type KubeObject } from "../../kube/object.ts";
+import { dataIdOf } from "./pause-checkpoint.ts";
 import type { Informers } from "./resources.ts";
 
 /** The informers' objects with the indexes that controllers need. It may lag behind the API server. */
@@ -25,6 +26,8 @@ export interface Cache {
   checkpointByUid(uid: string): Checkpoint | undefined;
   /** Those that name this sandbox or its Pod. */
   checkpointsOf(sandboxKey: string): Checkpoint[];
+  /** Those whose data is stored under this id. */
+  checkpointsOfData(namespace: string, dataId: string): Checkpoint[];
   checkpointsOwnedBy(uid: string): Checkpoint[];
   /** With those that are excluded: they take space. */
   checkpointsIn(namespace: string): Checkpoint[];
@@ -49,6 +52,7 @@ export function createCache({ sandboxes, pods, checkpoints, templates, sets, sna
   const byId = checkpoints.store.index(({ metadata, status }) =>
     status?.checkpointId === undefined ? [] : [`${metadata.namespace}/${status.checkpointId}`],
   );
+  const byData = checkpoints.store.index((checkpoint) => [`${checkpoint.metadata.namespace}/${dataIdOf(checkpoint)}`]);
   const bySource = checkpoints.store.index(({ metadata, spec }) => [
     `${metadata.namespace}/${spec.sandboxName ?? spec.podName ?? ""}`,
   ]);
@@ -79,6 +83,7 @@ export function createCache({ sandboxes, pods, checkpoints, templates, sets, sna
     checkpointById: (namespace, checkpointId) => byId(`${namespace}/${checkpointId}`)[0],
     checkpointByUid: (uid) => checkpoints.store.byUid(uid),
     checkpointsOf: bySource,
+    checkpointsOfData: (namespace, dataId) => byData(`${namespace}/${dataId}`),
     checkpointsOwnedBy: checkpointsByOwner,
     checkpointsIn: (namespace) => [
       ...checkpointsByNamespace(namespace),

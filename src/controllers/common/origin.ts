@@ -14,6 +14,7 @@ import { RametError } from "../../base/errors.ts";
 import type { Cache } from "./cache.ts";
 import type { ControllerParts } from "./controller-parts.ts";
 import type { Engines } from "./engines.ts";
+import { dataIdOf } from "./pause-checkpoint.ts";
 import type { Informers } from "./resources.ts";
 
 /** Where a sandbox's contents come from. */
@@ -153,7 +154,14 @@ export function originFrom(
   if (mismatch !== undefined) return impossible(mismatched(checkpointId, describeDifference(mismatch)));
   const missing = missingPart(parts, checkpointId, installed);
   if (missing !== undefined) return impossible(missing);
-  return { kind: "checkpoint", source: { name: { namespace: metadata.namespace, checkpointId }, parts } };
+  return { kind: "checkpoint", source: sourceOf(checkpoint, checkpointId, parts) };
+}
+
+function sourceOf(checkpoint: Checkpoint, checkpointId: string, parts: RestoreSource["parts"]): RestoreSource {
+  const { namespace } = checkpoint.metadata;
+  const name = { namespace, checkpointId };
+  const dataId = dataIdOf(checkpoint);
+  return dataId === checkpointId ? { name, parts } : { name, parts, data: { namespace, checkpointId: dataId } };
 }
 
 /** The backends and the cell images of this installation. */

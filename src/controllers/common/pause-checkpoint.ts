@@ -56,3 +56,51 @@ export function checkpointIdOf({ name, uid }: { name: string; uid: string }): st
   const digest = createHash("sha256").update(uid).digest("hex").slice(0, 12);
   return readable === "" ? `c-${digest}` : `${readable}-${digest}`;
 }
+
+/** The id under which a checkpoint's data is stored: its own, or that of the checkpoint whose data it shares. */
+export function dataIdOf({ metadata, status }: Checkpoint): string {
+  return metadata.labels?.[labels.dataOf] ?? status?.checkpointId ?? checkpointIdOf(metadata);
+}
+
+/**
+ * The checkpoint that holds a paused sandbox, or that is being taken for a pause: of the sandbox's current or last Pod. After a
+ * rollback of the paused sandbox, it is the one of the rollback. One that has not failed takes precedence.
+ * @param pending the digest of a requested rollback, whose checkpoint does not hold the sandbox yet
+ */
+export function pauseCheckpointOf(
+  { status }: Sandbox,
+  owned: readonly Checkpoint[],
+  pending?: string,
+): Checkpoint | undefined {
+  const digestOf = ({ metadata }: Checkpoint) => metadata.annotations?.[annotations.rollbackDigest];
+  const ofThisPod = owned.filter((one) => {
+    const podUid = capturedPodUid(one);
+    const isOfPod = podUid === undefined || podUid === status?.podInfo?.podUID;
+    return isPauseCheckpoint(one) && isOfPod && (pending === undefined || digestOf(one) !== pending);
+  });
+  const usable = ofThisPod.filter((one) => one.status?.phase !== "Failed");
+  const answered = status?.ramet?.rollback?.request;
+  return usable.find((one) => digestOf(one) !== undefined && digestOf(one) === answered) ?? usable[0] ?? ofThisPod[0];
+}
+
+/** The Checkpoint that replaces the one of a pause when the paused sandbox is rolled back. It shares the target's data. */
+export function rolledBackPause(
+  sandbox: Sandbox,
+  { digest, dataId, contents }: { digest: string; dataId: string; contents: readonly string[] },
+): CheckpointManifest {
+  const { metadata, spec, ...rest } = pauseCheckpoint(sandbox, contents);
+  const podUid = sandbox.status?.podInfo?.podUID;
+  return {
+    ...rest,
+    spec,
+    metadata: {
+      ...metadata,
+      name: `${sandbox.metadata.name}-pause-${digest.slice(0, 8)}`,
+      labels: { ...metadata.labels, [labels.dataOf]: dataId },
+      annotations: {
+        [annotations.rollbackDigest]: digest,
+        ...(podUid !== undefined && { [annotations.podUid]: podUid }),
+      },
+    },
+  };
+}

@@ -5,7 +5,7 @@ import { RametError } from "../../base/errors.ts";
 import { controllerOf } from "../../kube/object.ts";
 import { neededEngine } from "../common/engines.ts";
 import { addFinalizer, removeFinalizer } from "../common/finalizer.ts";
-import { pauseCheckpoint } from "../common/pause-checkpoint.ts";
+import { pauseCheckpoint, rolledBackPause } from "../common/pause-checkpoint.ts";
 import type { ResolvedTemplate } from "../common/resolve-template.ts";
 import { callCell, isCellAction } from "./cell-calls.ts";
 import { type Claim, claimResource, copyClaims, createClaims, releaseClaims, shareClaims } from "./claims.ts";
@@ -42,7 +42,7 @@ export async function applyAction(
       await pods.resource.delete(action.pod.metadata, { uid: action.pod.metadata.uid });
       return;
     case "createPauseCheckpoint":
-      await created(checkpoints.resource.create(pauseCheckpoint(sandbox, action.persistentContents)));
+      await created(checkpoints.resource.create(pauseManifest(sandbox, action)));
       return;
     case "deleteCheckpoint":
       await checkpoints.resource.delete(action.checkpoint.metadata, { uid: action.checkpoint.metadata.uid });
@@ -60,6 +60,16 @@ export async function applyAction(
       return;
     }
   }
+}
+
+function pauseManifest(
+  sandbox: Sandbox,
+  { persistentContents, rollback }: Extract<SandboxAction, { do: "createPauseCheckpoint" }>,
+) {
+  if (rollback === undefined) return pauseCheckpoint(sandbox, persistentContents);
+  const { digest, source } = rollback;
+  const { checkpointId: dataId } = source.data ?? source.name;
+  return rolledBackPause(sandbox, { digest, dataId, contents: persistentContents });
 }
 
 /** The changes that are written together with the finalizer. */

@@ -2,12 +2,13 @@ import type { EgressHolder } from "../../api/cell/effective-egress.ts";
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations, restoreFrom } from "../../api/names/labels.ts";
+import { pendingRollback } from "../../api/names/rollback-request.ts";
 import type { Pod } from "../../api/schema/pod.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import { controllerOf, keyOf } from "../../kube/object.ts";
 import { desiredEgress, type DesiredEgress, egressTemplate } from "../common/egress.ts";
 import { type FoundOrigin, type Origin, originFrom, originOfText } from "../common/origin.ts";
-import { capturedPodUid, isPauseCheckpoint, isUnfinished } from "../common/pause-checkpoint.ts";
+import { isPauseCheckpoint, isUnfinished, pauseCheckpointOf } from "../common/pause-checkpoint.ts";
 import { resolveTemplate } from "../common/resolve-template.ts";
 import { noRestoredVolumes } from "../common/restored-volumes.ts";
 import { gatherVolumes, lostClaims } from "./gather-volumes.ts";
@@ -24,7 +25,10 @@ export async function gather(sandbox: Sandbox, dependencies: SandboxDependencies
   const owned = cache
     .checkpointsOwnedBy(sandbox.metadata.uid)
     .filter((one) => isPauseCheckpoint(one) && one.metadata.deletionTimestamp === undefined);
-  const pauseCheckpoint = pauseCheckpointOf(sandbox, owned);
+  const pending = pendingRollback(sandbox);
+  const pauseCheckpoint = pauseCheckpointOf(sandbox, owned, pending);
+  const isOfRollback = ({ metadata }: Checkpoint) =>
+    pending !== undefined && metadata.annotations?.[annotations.rollbackDigest] === pending;
   const egress = await gatherEgress(sandbox, egressTemplate(template, pod), dependencies);
   const origin = findOrigin("problem" in template ? undefined : template.template);
   return {
@@ -44,7 +48,8 @@ export async function gather(sandbox: Sandbox, dependencies: SandboxDependencies
     egressCall: pod && egressCalls.get(pod.metadata.uid),
     load: pod && loads.get(pod.metadata.uid),
     pauseCheckpoint,
-    orphans: owned.filter((one) => one !== pauseCheckpoint),
+    rolledBackPause: owned.find(isOfRollback),
+    orphans: owned.filter((one) => one !== pauseCheckpoint && !isOfRollback(one)),
     otherCheckpoint: cache
       .checkpointsOf(keyOf(sandbox.metadata))
       .find((one) => isUnfinished(one) && !isPauseCheckpoint(one)),
@@ -107,13 +112,4 @@ function resumeOrigin(sandbox: Sandbox, { cache, backends, engines }: SandboxDep
   const checkpoint = pauseCheckpointOf(sandbox, cache.checkpointsOwnedBy(sandbox.metadata.uid));
   if (checkpoint !== undefined) return originFrom(checkpoint, undefined, { backends, engines });
   return { kind: "impossible", error: pauseLost() };
-}
-
-/** The pause checkpoint of the sandbox's current or last Pod. One that has not failed takes precedence. */
-function pauseCheckpointOf({ status }: Sandbox, owned: Checkpoint[]): Checkpoint | undefined {
-  const ofThisPod = owned.filter((one) => {
-    const podUid = capturedPodUid(one);
-    return isPauseCheckpoint(one) && (podUid === undefined || podUid === status?.podInfo?.podUID);
-  });
-  return ofThisPod.find((one) => one.status?.phase !== "Failed") ?? ofThisPod[0];
 }

@@ -4,6 +4,7 @@ import type { Pod } from "../../api/schema/pod.ts";
 import { RametError } from "../../base/errors.ts";
 import type { RestoreSource } from "../../backends/checkpoint-parts.ts";
 import { engineOfParts } from "../../backends/checkpoint-record.ts";
+import { findCondition, setCondition } from "../../kube/conditions.ts";
 import { isUnfinished } from "../common/pause-checkpoint.ts";
 import { cellRuns, isEnded } from "../common/pod-facts.ts";
 import { notRolledBack, refused, withRolledBack } from "./rollback.ts";
@@ -21,6 +22,9 @@ export function withRollback(state: SandboxState, plan: SandboxPlan): SandboxPla
   // If the phase changes now, the request is answered in the new phase.
   if (rollback === undefined || (plan.status !== undefined && plan.status.phase !== phase)) return plan;
   const decision = decide(state, rollback);
+  if ("source" in decision && phase === "Paused") {
+    return planPausedRollback(state, plan, { digest: rollback.request.digest, source: decision.source });
+  }
   if ("source" in decision) {
     const pod = podForRestoreInPlace(state, decision.source);
     if (pod !== undefined)
@@ -42,7 +46,7 @@ function decide(state: SandboxState, { origin, request }: NonNullable<SandboxSta
   const isPausedOrPausing = sandbox.status?.phase === "Paused" || sandbox.spec.paused === true;
   const awaited = sandbox.status?.phase === "Running" ? checkpointUnderWay(state, isPausedOrPausing) : undefined;
   if (awaited !== undefined) return { wait: `The rollback waits for the checkpoint ${awaited}, which is being taken` };
-  if (isPausedOrPausing) return { refusal: isPaused() };
+  if (isPausedOrPausing && !isPauseComplete(sandbox)) return { wait: "The rollback waits for the pause to complete" };
   if ("problem" in template) return { refusal: template.problem };
   if (origin.kind === "checkpoint") return { source: origin.source, template: template.template };
   return { refusal: origin.kind === "impossible" ? origin.error : notYet(request.to) };
@@ -57,10 +61,43 @@ function checkpointUnderWay({ pauseCheckpoint, otherCheckpoint }: SandboxState, 
   return pauses ? undefined : otherCheckpoint?.metadata.name;
 }
 
-function isPaused(): RametError {
-  return new RametError("SandboxNotReady", "The sandbox cannot be rolled back: it is paused", {
-    hint: "Set spec.paused to false, and request the rollback again when the sandbox runs",
-  });
+function isPauseComplete({ status }: SandboxState["sandbox"]): boolean {
+  return status?.phase === "Paused" && findCondition(status.conditions, "SandboxPaused")?.status === "True";
+}
+
+/**
+ * Rolls back a paused sandbox, which stays paused: another Checkpoint, which shares the data of the target, replaces the one of the
+ * pause. Until it has succeeded, the old one holds the sandbox.
+ */
+function planPausedRollback(
+  state: SandboxState,
+  plan: SandboxPlan,
+  { digest, source }: { digest: string; source: RestoreSource },
+): SandboxPlan {
+  const { rolledBackPause: made, sandbox } = state;
+  const status = plan.status ?? sandbox.status ?? {};
+  const { checkpointId } = source.name;
+  if (made?.status?.phase === "Failed") {
+    const why = made.status.message ?? "no reason given";
+    const error = new RametError("CheckpointLost", `The checkpoint ${checkpointId} cannot be used: ${why}`);
+    const actions = [...plan.actions, { do: "deleteCheckpoint", checkpoint: made } as const];
+    return { ...plan, actions, status: refused(state, status, { request: digest, error }) };
+  }
+  if (made?.status?.phase !== "Succeeded") {
+    const wait = notRolledBack("Pending", `The data of the checkpoint ${checkpointId} is being looked up`);
+    const persistentContents = source.parts.flatMap(({ contents }) => contents);
+    const create = { do: "createPauseCheckpoint", persistentContents, rollback: { digest, source } } as const;
+    const actions = made === undefined ? [create] : [];
+    return { ...plan, actions: [...plan.actions, ...actions], status: withRolledBack(state, status, wait) };
+  }
+  const message = `The sandbox continues from the checkpoint ${checkpointId} when it is resumed`;
+  const held = { type: "SandboxPaused", status: "True", reason: "SnapshotPauseSucceed", message } as const;
+  const answered = {
+    ...status,
+    conditions: setCondition(status.conditions ?? [], held, state.now),
+    ramet: { ...status.ramet, rollback: { request: digest }, restoredFrom: checkpointId },
+  };
+  return { ...plan, status: withRolledBack(state, answered, { status: "True", reason: "Succeeded", message }) };
 }
 
 function beginning(state: SandboxState, request: string, { name }: RestoreSource): SandboxStatus {

@@ -168,6 +168,7 @@ const states: fc.Arbitrary<SandboxState> = fc.record({
     { state: "done", value: { digest: egressOf({ default: "deny" }).digest, error } },
   ),
   pauseCheckpoint: fc.option(checkpoints, { nil: undefined }),
+  rolledBackPause: fc.constant(undefined),
   orphans: fc.array(checkpoints, { maxLength: 1 }),
   otherCheckpoint: fc.constant(undefined),
   slowInMilliseconds: fc.constantFrom(0, 0.1, 500),

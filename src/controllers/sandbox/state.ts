@@ -49,6 +49,8 @@ export interface SandboxState {
   load: Attempt<void> | undefined;
   /** The checkpoint of the current pause. */
   pauseCheckpoint: Checkpoint | undefined;
+  /** The checkpoint that will hold the paused sandbox after the requested rollback. */
+  rolledBackPause: Checkpoint | undefined;
   /** Checkpoints of earlier pauses. */
   orphans: Checkpoint[];
   /** An unfinished checkpoint of this sandbox that is not for a pause. */
@@ -100,7 +102,12 @@ export type SandboxAction =
   | { do: "adoptIdentity"; pod: Pod; template: PodTemplateSpec }
   | { do: "awaitMemory"; pod: Pod }
   | { do: "setEgress"; pod: Pod; policy: EgressPolicy; digest: string }
-  | { do: "createPauseCheckpoint"; persistentContents: readonly string[] }
+  /** `rollback`: a paused sandbox shall continue from this checkpoint when it is resumed. */
+  | {
+      do: "createPauseCheckpoint";
+      persistentContents: readonly string[];
+      rollback?: { digest: string; source: RestoreSource };
+    }
   | { do: "deleteCheckpoint"; checkpoint: Checkpoint }
   | { do: "deleteSandbox" }
   | { do: "setPaused"; shutdownTime?: string };

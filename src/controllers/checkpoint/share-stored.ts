@@ -1,0 +1,124 @@
+import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
+import { finalizers, labels } from "../../api/names/labels.ts";
+import { findParts } from "../../backends/checkpoint-parts.ts";
+import { type CheckpointRecord, partsOf } from "../../backends/checkpoint-record.ts";
+import { RametError } from "../../base/errors.ts";
+import { keyOf } from "../../kube/object.ts";
+import { addFinalizer } from "../common/finalizer.ts";
+import { dataIdOf, isPauseCheckpoint } from "../common/pause-checkpoint.ts";
+import { createTemplate } from "./capture.ts";
+import type { CheckpointDependencies, CheckpointState, StoredSource } from "./state.ts";
+
+/**
+ * Takes a checkpoint of a paused sandbox without resuming it: the new Checkpoint shares the data of the pause. The data is removed
+ * with the last Checkpoint that has it, which the label `ramet.dev/data-of` tells, so that is written before anything is read. A
+ * repeat after a crash finds the label and continues.
+ */
+export async function shareStored(
+  { checkpoint, checkpointId }: CheckpointState,
+  source: StoredSource,
+  dependencies: CheckpointDependencies,
+): Promise<void> {
+  const { captures, sharing, usage, enqueue } = dependencies;
+  const { uid, namespace } = checkpoint.metadata;
+  sharing.set(uid, `${namespace}/${source.dataId}`);
+  usage.start(checkpoint);
+  await mark(checkpoint, { checkpointId, source }, dependencies);
+  captures.start(
+    uid,
+    () => shared(checkpoint, source, dependencies),
+    () => {
+      enqueue(keyOf(checkpoint.metadata));
+    },
+  );
+}
+
+async function mark(
+  checkpoint: Checkpoint,
+  { checkpointId, source }: { checkpointId: string; source: StoredSource },
+  { informers, ownWrites }: CheckpointDependencies,
+): Promise<void> {
+  const { metadata } = checkpoint;
+  const isMarked = metadata.labels?.[labels.checkpointId] === checkpointId;
+  if (isMarked && metadata.finalizers?.includes(finalizers.checkpoint) === true) return;
+  const added = {
+    [labels.dataOf]: source.dataId,
+    [labels.sandboxName]: source.sandboxName,
+    [labels.checkpointId]: checkpointId,
+  };
+  await ownWrites.write(checkpoint, () =>
+    addFinalizer(informers.checkpoints.resource, checkpoint, finalizers.checkpoint, { metadata: { labels: added } }),
+  );
+}
+
+/** @throws RametError `CheckpointLost`; `InvalidArgument` for contents that are not stored; `Unavailable` during a removal */
+async function shared(
+  checkpoint: Checkpoint,
+  { dataId }: StoredSource,
+  dependencies: CheckpointDependencies,
+): Promise<CheckpointRecord> {
+  const { backends } = dependencies;
+  const { namespace } = checkpoint.metadata;
+  const holder = await holderOf(checkpoint, dataId, dependencies);
+  const found = await findParts(backends, { namespace, checkpointId: dataId });
+  const parts = partsOf(holder?.status?.ramet);
+  const record = parts === undefined ? found : { ...holder?.status?.ramet, parts };
+  assertContents(checkpoint, record);
+  await keepTemplate(checkpoint, holder, dependencies);
+  return record;
+}
+
+/** The Checkpoint whose data is shared, as the API server has it now. Its removal would take the data with it. */
+async function holderOf(
+  { metadata }: Checkpoint,
+  dataId: string,
+  { informers, cache }: CheckpointDependencies,
+): Promise<Checkpoint | undefined> {
+  const cached = cache.checkpointsOfData(metadata.namespace, dataId).find((one) => one.metadata.uid !== metadata.uid);
+  const holder = cached && (await informers.checkpoints.resource.find(cached.metadata));
+  if (holder === undefined || dataIdOf(holder) !== dataId) return undefined;
+  if (holder.metadata.deletionTimestamp === undefined) return holder;
+  throw new RametError("Unavailable", `The checkpoint ${holder.metadata.name} is being deleted`, { retryable: true });
+}
+
+/** Data with memory cannot be restored without it, and the other way round. */
+function assertContents(checkpoint: Checkpoint, { contents }: CheckpointRecord): void {
+  const { persistentContents: requested = [] } = checkpoint.spec;
+  if (requested.length === 0 || isPauseCheckpoint(checkpoint)) return;
+  if (requested.length === contents?.length) return;
+  throw new RametError(
+    "InvalidArgument",
+    `The checkpoint was not taken: the sandbox is paused with ${(contents ?? []).join(" and ")}, not with ${requested.join(" and ")}`,
+    { hint: "Omit spec.persistentContents to use what is stored, or resume the sandbox first" },
+  );
+}
+
+/** A clone needs no template. As with a capture, a failure is only logged. */
+async function keepTemplate(
+  checkpoint: Checkpoint,
+  holder: Checkpoint | undefined,
+  dependencies: CheckpointDependencies,
+): Promise<void> {
+  const { cache, log } = dependencies;
+  const spec = holder && cache.templatesOwnedBy(holder.metadata.uid)[0]?.spec;
+  if (spec === undefined || cache.templatesOwnedBy(checkpoint.metadata.uid).length > 0) return;
+  try {
+    const names = [checkpoint.metadata.name, checkpoint.status?.checkpointId ?? `${checkpoint.metadata.name}-template`];
+    for (const as of names) if (await createTemplate(as, spec, { checkpoint, dependencies })) return;
+  } catch (error) {
+    log.warn({ checkpoint: keyOf(checkpoint.metadata), error: RametError.from(error).message }, "template not kept");
+  }
+}
+
+/** Whether another Checkpoint needs the data of this one. */
+export function isShared(
+  checkpoint: Checkpoint,
+  { cache, sharing }: Pick<CheckpointDependencies, "cache" | "sharing">,
+): boolean {
+  const { namespace, uid } = checkpoint.metadata;
+  const dataId = dataIdOf(checkpoint);
+  const needs = ({ metadata, status }: Checkpoint): boolean =>
+    metadata.uid !== uid && metadata.deletionTimestamp === undefined && status?.phase !== "Failed";
+  const isStarting = [...sharing].some(([other, data]) => other !== uid && data === `${namespace}/${dataId}`);
+  return isStarting || cache.checkpointsOfData(namespace, dataId).some(needs);
+}
