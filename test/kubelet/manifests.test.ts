@@ -90,6 +90,28 @@ describe("an installation by ramet manifests", () => {
     for (const status of await cellStatuses()) expect(status["user of root"] !== "0").toBe(supported);
   });
 
+  it.each([
+    ["code-interpreter-mem", ["memory", "filesystem"], "42"],
+    ["code-interpreter-no-mem", ["filesystem"], "2"],
+  ])("makes ACS's SandboxSet %s available, and clones have what it keeps", async (name, contents, expected) => {
+    await world.apply(JSON.stringify(documentedSet(name, contents)));
+    const available = () => kubectl("get", "sandboxset", name, "-o", "jsonpath={.status.availableReplicas}");
+    await expect.poll(available, long).toBe("1");
+    const source = await ramet("claim", name);
+    const condition = `jsonpath={.status.conditions[?(@.type=="AgentRuntimeInjected")].reason}`;
+    expect(await kubectl("get", "sandbox", source, "-o", condition)).toBe("ReplacedByGuest");
+    const add = (number: number) =>
+      `python3 -c 'import urllib.request as r; print(r.urlopen("http://127.0.0.1:49999/${number}").read().decode())'`;
+    expect(await inSandbox(source, `echo hello > /my-file; ${add(40)}`)).toBe("40");
+    const id = await ramet("checkpoint", "create", source);
+    await ramet("sandbox", "rm", source);
+    const copy = `copy-of-${name}`;
+    await ramet("sandbox", "create", "--from", id, "--name", copy);
+    expect(await inSandbox(copy, `cat /my-file; ${add(2)}`)).toBe(`hello\n${expected}`);
+    await kubectl("delete", "sandboxset", name);
+    await ramet("sandbox", "rm", copy);
+  });
+
   it("denies what a cell does not need with the seccomp profile, also to root with SYS_ADMIN", async () => {
     await world.apply(JSON.stringify(denied));
     await expect
@@ -247,6 +269,69 @@ const wholePod = {
     { name: "own", emptyDir: { sizeLimit: "10Mi" } },
   ],
 };
+
+/** A stand-in for the interpreter: responds with the sum of the numbers in all requests. */
+const adder = `
+from http.server import BaseHTTPRequestHandler, HTTPServer
+total = 0
+class Adder(BaseHTTPRequestHandler):
+    def do_GET(self):
+        global total
+        if self.path != "/health":
+            total += int(self.path[1:])
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(str(total).encode())
+HTTPServer(("", 49999), Adder).serve_forever()
+`;
+
+/** A SandboxSet in ACS's documentation with one replica, another image, less memory, and the stand-in as its command. */
+const documentedSet = (name: string, persistentContents: readonly string[]) => ({
+  apiVersion: "agents.kruise.io/v1alpha1",
+  kind: "SandboxSet",
+  metadata: { name, namespace: "default" },
+  spec: {
+    replicas: 1,
+    persistentContents,
+    template: {
+      metadata: { labels: { "alibabacloud.com/acs": "true" } },
+      spec: {
+        initContainers: [
+          {
+            name: "runtime",
+            image: "registry-cn-hangzhou-vpc.ack.aliyuncs.com/acs/agent-runtime:v0.0.2",
+            command: ["sh", "/workspace/entrypoint_inner.sh"],
+            volumeMounts: [{ name: "envd-volume", mountPath: "/mnt/envd" }],
+            env: [
+              { name: "ENVD_DIR", value: "/mnt/envd" },
+              { name: "__IGNORE_RESOURCE__", value: "true" },
+            ],
+            restartPolicy: "Always",
+          },
+        ],
+        containers: [
+          {
+            ...sandbox,
+            command: ["python3", "-u", "-c", adder],
+            imagePullPolicy: "IfNotPresent",
+            startupProbe: {
+              failureThreshold: 10,
+              httpGet: { path: "/health", port: 49999 },
+              initialDelaySeconds: 1,
+              periodSeconds: 2,
+              timeoutSeconds: 1,
+            },
+            env: [{ name: "ENVD_DIR", value: "/mnt/envd" }],
+            volumeMounts: [{ name: "envd-volume", mountPath: "/mnt/envd" }],
+            lifecycle: { postStart: { exec: { command: ["/bin/bash", "-c", "/mnt/envd/envd-run.sh"] } } },
+          },
+        ],
+        terminationGracePeriodSeconds: 1,
+        volumes: [{ name: "envd-volume", emptyDir: {} }],
+      },
+    },
+  },
+});
 
 /** System calls of amd64 and arm64. */
 const deniedCalls = {
