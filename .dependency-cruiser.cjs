@@ -9,7 +9,8 @@ const allowed = {
   claim: ["base", "api", "kube"],
   preflight: ["base", "api", "kube"],
   install: ["base", "api"],
-  controllers: ["base", "api", "kube", "backends", "claim"],
+  controllers: ["base", "api", "kube", "backends", "claim", "registry"],
+  registry: ["base", "api"],
   gateway: ["base", "api", "kube", "cell/client"],
 };
 const folderRules = Object.entries(allowed).map(([folder, targets]) => ({
@@ -57,13 +58,13 @@ module.exports = {
       name: "components-imports",
       severity: "error",
       from: { path: "^components/" },
-      to: { path: "^src/", pathNot: "^src/(base|api|install)/" },
+      to: { path: "^src/", pathNot: "^src/(base|api|install|registry)/" },
     },
     {
       name: "provider-imports",
       severity: "error",
       from: { path: "^provider/" },
-      to: { path: "^(src|components)/", pathNot: "^src/(base|api|kube|preflight)/" },
+      to: { path: "^(src|components)/", pathNot: "^src/(base|api|kube|preflight|registry)/" },
     },
     {
       name: "policy-imports",

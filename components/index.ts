@@ -26,6 +26,7 @@ export {
   type EncryptionArgs,
   type GatewayArgs,
   type NamespaceQuotaArgs,
+  type RegistriesArgs,
 } from "./runtime-settings.ts";
 export { type Manifest } from "../src/install/manifest.ts";
 export { Sandbox, type SandboxArgs } from "./sandbox.ts";

@@ -31,11 +31,13 @@ import {
   type GatewayArgs,
   type NamespaceQuotaArgs,
   type ProgramInstallOptions,
+  type RegistriesArgs,
   validatedCells,
   validatedEgress,
   validatedGateway,
   validatedNames,
   validatedQuota,
+  validatedRegistries,
   validatedServed,
   validatedSelector,
 } from "./runtime-settings.ts";
@@ -96,6 +98,11 @@ export interface RametRuntimeArgs {
   metricsNamespace?: Input<string>;
   /** What confines every cell on its node. @default no seccomp profile, and user namespaces where nodes support them */
   cells?: CellArgs;
+  /**
+   * How the controllers reach the registries from which they read how images are started, for example
+   * `{ private: ["registry.internal:5000"] }`. @default registries with public addresses, by HTTPS
+   */
+  registries?: RegistriesArgs;
   /** Settings of the gateways. @default the defaults of `ramet gateway` */
   gateway?: GatewayArgs;
   /**
@@ -230,6 +237,7 @@ function installOptions(args: RametRuntimeArgs, owner: string): ProgramInstallOp
     namespaceSelector,
     metricsNamespace,
     cells,
+    registries,
     gateway,
     namespaceQuota,
     encryption,
@@ -244,6 +252,7 @@ function installOptions(args: RametRuntimeArgs, owner: string): ProgramInstallOp
     ...(servedNamespaces && { servedNamespaces: validatedServed(servedNamespaces) }),
     ...(namespaceSelector !== undefined && { namespaceSelector: validatedSelector(namespaceSelector) }),
     cells: validatedCells(cells),
+    ...(registries && { registries: validatedRegistries(registries) }),
     ...(gateway && { gateway: validatedGateway(gateway) }),
     ...(encryption && { encryption: { secret: validatedField("encryption.secret", encryption.secret) } }),
     ...(namespaceQuota && { namespaceQuota: validatedQuota(namespaceQuota) }),

@@ -8,6 +8,7 @@ import {
   type InstalledEgress,
   type InstallOptions,
   parseServedNamespaces,
+  type RegistrySettings,
 } from "../src/install/install-options.ts";
 import { validatedField, withRunError } from "./run-error.ts";
 
@@ -38,6 +39,27 @@ export interface CellArgs {
    * @default those that the cluster remembers
    */
   earlierImages?: readonly Input<string>[];
+}
+
+/** How the controllers reach the registries from which they read how images are started. */
+export interface RegistriesArgs {
+  /**
+   * Registries that may have addresses that are not public, as in image names, for example `"registry.internal:5000"`. Without
+   * this, controllers connect to public addresses only, because the names of images come from users. @default none
+   */
+  private?: readonly Input<string>[];
+  /** Registries that may have such addresses, and that are read by HTTP without TLS. @default none */
+  insecure?: readonly Input<string>[];
+  /**
+   * Whether controllers read images' configurations. Without it, a sandbox whose template has no `command` runs nothing of its
+   * own. @default true
+   */
+  lookup?: boolean;
+  /**
+   * How long sets and builds wait for an image that cannot be pulled before they fail with the registry's words, such as `"90s"`.
+   * @default "3m"
+   */
+  pullTimeout?: Input<string>;
 }
 
 /** What one namespace may use. */
@@ -151,6 +173,19 @@ export function validatedCells({ seccompProfile, userNamespaces, earlierImages }
     ...(seccompProfile !== undefined && { seccompProfile: validatedField("cells.seccompProfile", seccompProfile) }),
     ...(userNamespaces !== undefined && { userNamespaces: validatedField("cells.userNamespaces", userNamespaces) }),
     ...(earlierImages && { earlierImages: earlierImages.map((one) => validatedField("cells.earlierImages", one)) }),
+  };
+}
+
+export function validatedRegistries(given: RegistriesArgs): RegistrySettings<Input<string>> {
+  const list = (field: "private" | "insecure") =>
+    given[field]?.map((registry) => validatedField(`registries.${field}`, registry));
+  return {
+    ...(given.private && { private: list("private") }),
+    ...(given.insecure && { insecure: list("insecure") }),
+    ...(given.lookup !== undefined && { lookup: given.lookup }),
+    ...(given.pullTimeout !== undefined && {
+      pullTimeout: validatedField("registries.pullTimeout", given.pullTimeout),
+    }),
   };
 }
 

@@ -1,9 +1,11 @@
 import type { apiextensions } from "@pulumi/kubernetes";
 import { all, ComponentResource, type ComponentResourceOptions, type Input, output, type Output } from "@pulumi/pulumi";
 import { sandboxTemplateKind } from "../src/api/kinds/sandbox-template.ts";
+import { annotations } from "../src/api/names/labels.ts";
 import { deleteInBackground } from "./await.ts";
 import { declareKind, type ObjectTransform } from "./declare.ts";
 import { type PlacementArgs, placementOf } from "./placement.ts";
+import { runError } from "./run-error.ts";
 
 export interface SandboxTemplateArgs extends PlacementArgs, PodArgs {
   /**
@@ -52,10 +54,16 @@ export interface PodArgs {
   image: Input<string>;
   /**
    * The entrypoint. The sandbox ends when it exits. The default entrypoint of most images exits immediately without a
-   * terminal.
+   * terminal; `[]` runs it.
    * @default ["sleep", "infinity"]
    */
   command?: Input<Input<string>[]>;
+  /**
+   * The nodes' architecture, `"amd64"` or `"arm64"`: the program reads the image for it from its registry, with the credentials of
+   * `docker login`, and the template records its digest, entrypoint, user, variables and working directory. A moved tag is then a
+   * change in the preview. For registries that the controllers cannot reach. @default the controllers read the image
+   */
+  recordImage?: Input<string>;
   /** Arguments of the entrypoint. @default none */
   args?: Input<Input<string>[]>;
   /** Environment variables of the entrypoint and of all other processes in the sandbox. */
@@ -68,8 +76,11 @@ export interface PodArgs {
 
 /** Returns a Kubernetes Pod template with one container. */
 function podTemplate(args: PodArgs): Output<Record<string, unknown>> {
-  const { image, command, args: parameters, env, ports, resources } = args;
-  return output({ image, command, parameters, env, ports, resources }).apply((known): Record<string, unknown> => ({
+  const { image, command, args: parameters, env, ports, resources, recordImage: architecture } = args;
+  const recorded = output({ image, architecture }).apply(recordedAnnotation);
+  const parts = { image, command, parameters, env, ports, resources, recorded };
+  return output(parts).apply((known): Record<string, unknown> => ({
+    ...(known.recorded !== undefined && { metadata: { annotations: { [annotations.image]: known.recorded } } }),
     spec: {
       containers: [
         withoutUndefined({
@@ -84,6 +95,22 @@ function podTemplate(args: PodArgs): Output<Record<string, unknown>> {
       ],
     },
   }));
+}
+
+async function recordedAnnotation({
+  image,
+  architecture,
+}: {
+  image: string;
+  architecture: string | undefined;
+}): Promise<string | undefined> {
+  if (architecture === undefined) return undefined;
+  // Other programs do not load the client.
+  const { recordImage } = await import("../src/registry/record-image.ts");
+  const found = await recordImage(image, { architecture }).catch((error: unknown) => {
+    throw runError(error);
+  });
+  return JSON.stringify(found);
 }
 
 const sleepForever = ["sleep", "infinity"];

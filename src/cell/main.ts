@@ -15,6 +15,7 @@ import { cellServer } from "./server/server.ts";
 import { keepStateFile, writeState } from "./server/state-file.ts";
 import { tokenVerifier } from "./server/token-verifier.ts";
 import { cellSetting } from "./setting/cell-setting.ts";
+import { withImageUser } from "./setting/with-image-user.ts";
 
 /** How long responses in transit may take after the sandbox has ended. */
 const lingerMilliseconds = 250;
@@ -29,7 +30,7 @@ const clock = systemClock;
  */
 async function main(): Promise<number> {
   const isSpare = process.env["RAMET_CELL_SETTING"] === "stdin";
-  const setting = cellSetting(isSpare ? await readEnvironment() : process.env);
+  const setting = await withImageUser(cellSetting(isSpare ? await readEnvironment() : process.env));
   const { config, paths, listen } = setting;
   const log = await EntrypointLog.open(join(paths.directory, "log"), clock);
   const cell = new Cell({ setting, log, clock, report });

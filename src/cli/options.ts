@@ -1,12 +1,14 @@
 import { isIP, isIPv4 } from "node:net";
 import { type Command, InvalidArgumentError, Option } from "commander";
 import { engineIdPattern } from "../api/cell/engine-id.ts";
+import { isRegistryHost } from "../api/names/image-reference.ts";
 import { annotations } from "../api/names/labels.ts";
 import { volumesOnRestore, type VolumesOnRestore } from "../api/names/volumes-on-restore.ts";
 import { besideProjects, cellUserNamespaces } from "../api/names/system-names.ts";
 import { defaultQuota, type QuotaName } from "../api/quota/namespace-quota.ts";
 import { parseDuration } from "../base/duration.ts";
 import { RametError } from "../base/errors.ts";
+import type { RegistrySettings } from "../install/install-options.ts";
 
 /** The forms of a bucket's address in each cloud. */
 export const storeAddresses =
@@ -252,6 +254,66 @@ export function withQuotaFlags(command: Command): Command {
       `${quotaFlagNames.fetches} <number>`,
       `how many files the recipes of a namespace fetch concurrently, or unlimited (default: ${fetches})`,
     );
+}
+
+export interface RegistryFlags {
+  privateRegistry?: string[];
+  insecureRegistry?: string[];
+  /** False: `--no-image-lookup`. */
+  imageLookup?: boolean;
+  /** As given. */
+  pullTimeout?: string;
+}
+
+/** Adds the flags for registries of images. */
+export function withRegistryFlags(command: Command): Command {
+  return command
+    .option(
+      "--private-registry <host...>",
+      "registries, as host or host:port, that may have private addresses (default: none)",
+      collectRegistry,
+    )
+    .option(
+      "--insecure-registry <host...>",
+      "registries that may have private addresses and are read by HTTP without TLS (default: none)",
+      collectRegistry,
+    )
+    .option("--no-image-lookup", "do not read from registries how images are started")
+    .addOption(
+      new Option(
+        "--pull-timeout <duration>",
+        "how long sets and builds wait for an image that cannot be pulled (default: 3m)",
+      ).argParser(pullTimeout),
+    );
+}
+
+function pullTimeout(text: string): string {
+  if (parsed(() => parseDuration(text, "--pull-timeout")) < 1_000)
+    throw new InvalidArgumentError("it must be at least 1s");
+  return text;
+}
+
+function collectRegistry(text: string, before: readonly string[] = []): string[] {
+  if (!isRegistryHost(text)) throw new InvalidArgumentError("write it as registry.example or registry.example:5000");
+  return [...before, text];
+}
+
+/** The names of the flags in errors. */
+export const registryFlagNames = {
+  private: "--private-registry",
+  insecure: "--insecure-registry",
+  pullTimeout: "--pull-timeout",
+} as const;
+
+/** The settings of the flags, not validated. */
+export function registriesOf(flags: RegistryFlags): RegistrySettings {
+  const { privateRegistry, insecureRegistry, imageLookup, pullTimeout: timeout } = flags;
+  return {
+    ...(privateRegistry && { private: privateRegistry }),
+    ...(insecureRegistry && { insecure: insecureRegistry }),
+    ...(imageLookup === false && { lookup: false }),
+    ...(timeout !== undefined && { pullTimeout: timeout }),
+  };
 }
 
 /** The limits of the flags, not validated. */

@@ -16,6 +16,7 @@ import type { Liveness } from "../kube/liveness.ts";
 import { runWhileLeading } from "../kube/lease.ts";
 import type { KubeObject } from "../kube/object.ts";
 import { OwnWrites } from "../kube/own-writes.ts";
+import { type RegistryAccess, RegistryTransport } from "../registry/registry-transport.ts";
 import { checkpointController } from "./checkpoint/controller.ts";
 import { runEngineDropping } from "./collect/drop-engines.ts";
 import { runCollector } from "./collect/run-collector.ts";
@@ -70,6 +71,10 @@ export interface RunControllersOptions {
   installCrds?: boolean;
   /** The labels of the namespaces whose objects the controllers see, as in `kubectl get -l`. @default all namespaces */
   namespaceSelector?: string;
+  /** How to reach the registries of images. Absent: images are not looked up, because the node has them. */
+  registries?: RegistryAccess;
+  /** How long sets and builds wait for an image that cannot be pulled. @default 180000 */
+  pullTimeoutMilliseconds?: number;
   /** How many reconciles of one controller run concurrently; none waits for a cell. @default 16 */
   concurrency?: number;
   /** The size budget for captured steps of recipes in each namespace. @default 20 GiB */
@@ -189,6 +194,7 @@ async function work(
   const { client, metrics, log = silentLog, onReady } = options;
   const { clock, random } = client;
   const events = eventRecorder(options);
+  const registries = options.registries && new RegistryTransport(options.registries);
   const controllers = controllerTable({
     informers,
     backends,
@@ -200,6 +206,8 @@ async function work(
     quotas: new NamespaceQuotas(informers.namespaces, options.namespaceQuota),
     podOptions: podOptions(options, userNamespaces),
     podKeys: () => keys.podKeys,
+    registries,
+    pullTimeoutMilliseconds: options.pullTimeoutMilliseconds,
     sandboxWrites: new OwnWrites(informers.sandboxes),
     events,
     clock,
@@ -239,6 +247,7 @@ async function work(
     ]);
   } finally {
     for (const { close } of controllers) close?.();
+    await registries?.close();
     await events.flush();
   }
 }

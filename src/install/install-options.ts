@@ -5,7 +5,7 @@ import { namesMetadata, parseEgressRule } from "../api/cell/egress-rules.ts";
 import { parseLimit, type QuotaName, quotaNames } from "../api/quota/namespace-quota.ts";
 import { RametError } from "../base/errors.ts";
 import { parseLabelSelector } from "../api/names/label-selector.ts";
-import { parseImageReference } from "../api/names/image-reference.ts";
+import { isRegistryHost, parseImageReference } from "../api/names/image-reference.ts";
 import { cellUserNamespaces, systemNamespace } from "../api/names/system-names.ts";
 import { parseStoreAddress } from "../api/store/store-address.ts";
 import { parseGatewayUrl } from "./gateway-address.ts";
@@ -40,6 +40,8 @@ export interface InstallOptions<Text = string, Count = number> {
   metricsNamespace?: Text;
   /** What confines every cell on its node. */
   cells?: CellSettings<Text>;
+  /** How the controllers reach the registries of images. */
+  registries?: RegistrySettings<Text>;
   /** Settings of the gateways. */
   gateway?: GatewaySettings<Text, Count>;
   /** The limits of namespaces whose annotation does not set them. */
@@ -55,6 +57,18 @@ export interface CellSettings<Text = string> {
   userNamespaces?: Text | undefined;
   /** Cell images of earlier engines, besides those that the cluster remembers: `3fb1c0a9d2e4=registry.example/ramet-cell:1`. */
   earlierImages?: readonly Text[] | undefined;
+}
+
+/** Each registry is `host` or `host:port`, as in image names. */
+export interface RegistrySettings<Text = string> {
+  /** May have addresses that are not public. @default none */
+  private?: readonly Text[] | undefined;
+  /** The same, and they are read by HTTP without TLS. @default none */
+  insecure?: readonly Text[] | undefined;
+  /** Whether the controllers read from registries how images are started. @default true */
+  lookup?: boolean | undefined;
+  /** How long sets and builds wait for an image that cannot be pulled, such as `3m`. @default 3m */
+  pullTimeout?: Text | undefined;
 }
 
 /** What the flags of `ramet gateway` set. */
@@ -130,6 +144,7 @@ export function parseInstallOptions({ store, ...given }: InstallOptions, fieldNa
       metricsNamespace: validated("metricsNamespace", given.metricsNamespace),
     }),
     ...(given.cells && { cells: parseCellSettings(given.cells, fieldNames) }),
+    ...(given.registries && { registries: parseRegistrySettings(given.registries, fieldNames) }),
     ...(given.gateway && { gateway: parseGatewaySettings(given.gateway, fieldNames) }),
     ...(given.encryption && { encryption: { secret: validated("encryption.secret", given.encryption.secret) } }),
     ...(given.namespaceQuota && {
@@ -173,6 +188,19 @@ function parseCellSettings(
     ...(seccompProfile !== undefined && { seccompProfile: validated("cells.seccompProfile", seccompProfile) }),
     ...(userNamespaces !== undefined && { userNamespaces: validated("cells.userNamespaces", userNamespaces) }),
     ...(earlierImages && { earlierImages: earlierImages.map((one) => validated("cells.earlierImages", one)) }),
+  };
+}
+
+function parseRegistrySettings(given: RegistrySettings, fieldNames: FieldNames): RegistrySettings {
+  const list = (field: "private" | "insecure") =>
+    given[field]?.map((host) => parseInstallField(`registries.${field}`, host, fieldNames[`registries.${field}`]));
+  const { lookup, pullTimeout } = given;
+  const field = "registries.pullTimeout";
+  return {
+    ...(given.private && { private: list("private") }),
+    ...(given.insecure && { insecure: list("insecure") }),
+    ...(lookup !== undefined && { lookup }),
+    ...(pullTimeout !== undefined && { pullTimeout: parseInstallField(field, pullTimeout, fieldNames[field]) }),
   };
 }
 
@@ -233,6 +261,9 @@ function isEarlierImage(text: string): boolean {
   return engineIdPattern.test(engine) && parseImageReference(image.join("=")) !== undefined;
 }
 
+const Registry = z.string().refine(isRegistryHost, {
+  error: ({ input }) => `is not a registry, such as registry.example:5000: ${JSON.stringify(input)}`,
+});
 const Label = z.string().regex(/^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/, {
   error: ({ input }) => `is not a DNS label: ${JSON.stringify(input)}`,
 });
@@ -315,6 +346,11 @@ const fields = {
   "cells.earlierImages": z.string().refine((text) => isEarlierImage(text), {
     error: ({ input }) =>
       `is not an engine and its cell image, such as 3fb1c0a9d2e4=registry.example/ramet-cell:1: ${JSON.stringify(input)}`,
+  }),
+  "registries.private": Registry,
+  "registries.insecure": Registry,
+  "registries.pullTimeout": z.string().regex(/^\d{1,6}(s|m|h)$/, {
+    error: ({ input }) => `is not a duration such as 90s, 3m or 1h: ${JSON.stringify(input)}`,
   }),
   "gateway.trustedProxies": z.union([z.cidrv4(), z.cidrv6()], {
     error: ({ input }) => `is not a network, such as 10.0.0.0/16: ${JSON.stringify(input)}`,

@@ -5,7 +5,7 @@ import { controllerLabels as labels, controllerName as name, systemNamespace } f
 import { quotaNames } from "../api/quota/namespace-quota.ts";
 import { admissionPolicies } from "./cell-policies.ts";
 import { gatewayManifests } from "./gateway-manifests.ts";
-import type { CellSettings, InstalledEgress, InstallOptions } from "./install-options.ts";
+import type { CellSettings, InstalledEgress, InstallOptions, RegistrySettings } from "./install-options.ts";
 import type { Manifest } from "./manifest.ts";
 import { identityAnnotations, identityLabels } from "./remote-store.ts";
 import {
@@ -113,6 +113,7 @@ type PodOptions = Pick<
   | "namespaceQuota"
   | "encryption"
   | "cells"
+  | "registries"
 >;
 
 function pod({
@@ -127,6 +128,7 @@ function pod({
   namespaceQuota,
   encryption,
   cells,
+  registries,
 }: PodOptions) {
   const mounted = "address" in store ? undefined : store;
   return {
@@ -149,6 +151,7 @@ function pod({
           "--cell-image",
           cellImage,
           ...cellFlags(cells),
+          ...registryFlags(registries),
           ...clusterRanges.flatMap((range) => ["--cluster-range", range]),
           ...(clusterDomain === undefined ? [] : ["--cluster-domain", clusterDomain]),
           ...(namespaceSelector === undefined ? [] : ["--namespace-selector", namespaceSelector.text]),
@@ -187,6 +190,20 @@ function cellFlags({ seccompProfile, userNamespaces, earlierImages = [] }: CellS
     ...(seccompProfile === undefined ? [] : ["--cell-seccomp-profile", seccompProfile]),
     ...(userNamespaces === undefined ? [] : ["--cell-user-namespaces", userNamespaces]),
     ...earlierImages.flatMap((image) => ["--earlier-cell-image", image]),
+  ];
+}
+
+function registryFlags({
+  private: own = [],
+  insecure = [],
+  lookup,
+  pullTimeout,
+}: RegistrySettings<unknown> = {}): unknown[] {
+  return [
+    ...own.flatMap((registry) => ["--private-registry", registry]),
+    ...insecure.flatMap((registry) => ["--insecure-registry", registry]),
+    ...(lookup === false ? ["--no-image-lookup"] : []),
+    ...(pullTimeout === undefined ? [] : ["--pull-timeout", pullTimeout]),
   ];
 }
 

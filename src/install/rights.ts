@@ -104,7 +104,18 @@ export const clusterRights: readonly Right[] = [
     resources: ["configmaps"],
     verbs: ["get", "create", "patch", "delete"],
   },
-  { why: "copy files from the Secrets that a recipe names", apiGroups: [""], resources: ["secrets"], verbs: ["get"] },
+  {
+    why: "copy files from the Secrets that a recipe names, and read images with the Secrets that a template names",
+    apiGroups: [""],
+    resources: ["secrets"],
+    verbs: ["get"],
+  },
+  {
+    why: "read which Secrets a service account names for image pulls",
+    apiGroups: [""],
+    resources: ["serviceaccounts"],
+    verbs: ["get"],
+  },
   {
     why: "bind the store to the cluster by the UID of kube-system, create ramet-system if it is missing, read which fields templates may use, and label namespaces with sandboxes",
     apiGroups: [""],

@@ -29,6 +29,10 @@ export interface ClusterOptions {
   keyRotation?: RunControllersOptions["keyRotation"];
   /** The cell image of the controllers; read at each start. @default one name */
   cellImage?: string;
+  /** @default the controllers look no images up */
+  registries?: RunControllersOptions["registries"];
+  /** @default the controllers' default */
+  pullTimeoutMilliseconds?: number;
   /** Store of the checkpoints. @default a directory */
   store?: CheckpointStore;
   /** Backends other than `cell`; read at each start of the controllers. @default none */
@@ -108,6 +112,10 @@ export async function openCluster(options: ClusterOptions): Promise<Cluster> {
       installCrds: true,
       ...(egress && { egress }),
       ...(options.encryptionSecret !== undefined && { encryptionSecret: options.encryptionSecret }),
+      ...(options.pullTimeoutMilliseconds !== undefined && {
+        pullTimeoutMilliseconds: options.pullTimeoutMilliseconds,
+      }),
+      ...(options.registries && { registries: options.registries }),
       ...(options.keyRotation && { keyRotation: options.keyRotation }),
       ...(options.backends && { backends: [...options.backends] }),
       log,

@@ -2,6 +2,7 @@ import { RametError } from "../../base/errors.ts";
 import type { Container, Handler, Volume } from "../schema/pod-template.ts";
 import { type CellConfig, cellPort } from "./cell-api.ts";
 import { cellResources } from "./cell-resources.ts";
+import type { ResolvedImage } from "./resolved-image.ts";
 import { environmentPrefix, expandVariables, mountsPath, sortedMounts } from "./container-spec.ts";
 
 /** The mount path of the template's image in the cell's container. */
@@ -23,11 +24,14 @@ export const cellCapabilities = [
   "NET_RAW", // link and runsc: packet sockets on the veth pair's ends
 ] as const;
 
-/** The template's image as an image volume, with the container's pull policy. */
-export function imageVolume({ image, imagePullPolicy }: Container): Volume {
+/** The template's image as an image volume, with the container's pull policy. A resolved image is named by its digest. */
+export function imageVolume({ image, imagePullPolicy }: Container, resolved?: ResolvedImage): Volume {
   return {
     name: rootVolume,
-    image: { reference: image, ...(imagePullPolicy !== undefined && { pullPolicy: imagePullPolicy }) },
+    image: {
+      reference: resolved?.reference ?? image,
+      ...(imagePullPolicy !== undefined && { pullPolicy: imagePullPolicy }),
+    },
   };
 }
 
@@ -40,20 +44,22 @@ export interface CellImageOptions {
   hasOverhead?: boolean;
   /** Whether the Pod gets a user namespace, in which a cell cannot create control groups. @default what the template says */
   userNamespace?: boolean;
+  /** The template's image, if its registry is known to the controllers. @default the node or nobody knows it */
+  resolvedImage?: ResolvedImage | undefined;
 }
 
 /** The cell's container. It has the name of the main container, so that `kubectl logs` and metrics work as usual. */
 export function cellContainer(
   container: Container,
   config: CellConfig,
-  { cellImage: image, seccompProfile, hasOverhead = true, userNamespace = false }: CellImageOptions,
+  { cellImage: image, seccompProfile, hasOverhead = true, userNamespace = false, resolvedImage }: CellImageOptions,
 ): Container {
   const { name, resources, lifecycle } = container;
   const { postStart, preStop } = lifecycle ?? {};
   return {
     name,
     image,
-    env: environment(container, config),
+    env: environment(container, config, resolvedImage),
     ...(container.envFrom && {
       envFrom: container.envFrom.map((source) => ({ ...source, prefix: environmentPrefix + (source.prefix ?? "") })),
     }),
@@ -100,11 +106,16 @@ const cellReadiness = {
  * The cell's setting, and the variables that only the kubelet can resolve. The user's variables have a prefix here: a
  * NODE_OPTIONS or PATH for the sandbox must not apply to the cell.
  */
-function environment(container: Container, config: CellConfig): NonNullable<Container["env"]> {
+function environment(
+  container: Container,
+  config: CellConfig,
+  resolvedImage: ResolvedImage | undefined,
+): NonNullable<Container["env"]> {
   const resolved = (container.env ?? []).filter(({ valueFrom }) => valueFrom !== undefined);
   return [
     ...resolved.map(({ name, valueFrom }) => ({ name: environmentPrefix + name, valueFrom })),
-    { name: "RAMET_CELL", value: cellConfigJson(config) },
+    { name: "RAMET_CELL", value: literalJson(config) },
+    ...(resolvedImage ? [{ name: "RAMET_IMAGE_CONFIG", value: literalJson(resolvedImage.config) }] : []),
   ];
 }
 
@@ -118,8 +129,8 @@ function withSubPath<Mount extends Record<string, unknown>>(mount: Mount, config
 }
 
 /** Escapes `$`, because the kubelet expands `$(NAME)` and `$$` in a variable's value. */
-function cellConfigJson(config: CellConfig): string {
-  return JSON.stringify(config).replaceAll("$", "\\u0024");
+function literalJson(value: unknown): string {
+  return JSON.stringify(value).replaceAll("$", "\\u0024");
 }
 
 /**

@@ -35,6 +35,8 @@ export interface CellPodOptions extends CellImageOptions {
   claims?: ReadonlyMap<string, string>;
   /** The node on which the Pod must run. @default any that the template allows */
   node?: string | undefined;
+  /** Why the image is not resolved although it should be: JSON for the annotation. */
+  imageProblem?: string | undefined;
   /** IPv4 ranges of Pods, Services and nodes. A sandbox can reach them only if a rule names an address in them. */
   clusterRanges?: string[];
 }
@@ -78,8 +80,9 @@ export function cellPod(sandbox: PodOwner, template: PodTemplateSpec, options: C
         [labels.cell]: "true",
       },
       annotations: {
-        ...template.metadata?.annotations,
+        ...withoutImage(template.metadata?.annotations),
         [annotations.createdBy]: "sandbox",
+        ...imageAnnotations(options),
         ...(options.egress && { [annotations.egressDigest]: egressDigest(config.egress) }),
       },
       ownerReferences: [{ apiVersion, kind: "Sandbox", name, uid, controller: true, blockOwnerDeletion: true }],
@@ -88,6 +91,7 @@ export function cellPod(sandbox: PodOwner, template: PodTemplateSpec, options: C
       ...run.spec,
       // A restarted cell would have lost its sandbox. The controller decides what happens then.
       restartPolicy: "Never",
+      ...architectureOf(template, options),
       ...(options.userNamespace === true && { hostUsers: false }),
       automountServiceAccountToken: false,
       ...placement(template, options.node),
@@ -99,7 +103,10 @@ export function cellPod(sandbox: PodOwner, template: PodTemplateSpec, options: C
         }),
         ...run.spec.containers.slice(1),
       ],
-      volumes: [...withClaims(ownVolumes(sandbox, template), options.claims), imageVolume(container)],
+      volumes: [
+        ...withClaims(ownVolumes(sandbox, template), options.claims),
+        imageVolume(container, options.resolvedImage),
+      ],
     },
   };
 }
@@ -115,4 +122,41 @@ function placement({ spec }: PodTemplateSpec, node: string | undefined): object 
 /** The volumes of a sandbox's Pod without those of the cell. */
 export function ownVolumes({ metadata, spec }: PodOwner, template: PodTemplateSpec): Volume[] {
   return [...(template.spec.volumes ?? []), ...claimVolumes(spec.volumeClaimTemplates, metadata.name)];
+}
+
+function imageAnnotations({ resolvedImage, imageProblem }: CellPodOptions): Record<string, string> {
+  return {
+    ...(resolvedImage && { [annotations.image]: JSON.stringify(resolvedImage) }),
+    ...(imageProblem !== undefined && { [annotations.imageProblem]: imageProblem }),
+  };
+}
+
+/** The Pod's own annotation counts, also if it has none: the template's can be that of another image. */
+function withoutImage(given: Record<string, string> | undefined): Record<string, string> {
+  const { [annotations.image]: _, [annotations.imageProblem]: __, ...kept } = given ?? {};
+  return kept;
+}
+
+/** A resolved image is a manifest for one architecture, and a node of another one cannot pull it. */
+function architectureOf(
+  { spec }: PodTemplateSpec,
+  { resolvedImage }: CellPodOptions,
+): Partial<PodTemplateSpec["spec"]> {
+  const architecture = resolvedImage?.config.architecture;
+  if (architecture === undefined) return {};
+  return { nodeSelector: { [architectureLabel]: architecture, ...nodeSelectorOf(spec) } };
+}
+
+/** Set by every kubelet. */
+const architectureLabel = "kubernetes.io/arch";
+
+/** The architecture that a template asks for. As in Go. */
+export function requestedArchitecture({ spec }: PodTemplateSpec): string | undefined {
+  const found = nodeSelectorOf(spec)[architectureLabel];
+  return typeof found === "string" ? found : undefined;
+}
+
+function nodeSelectorOf(spec: PodTemplateSpec["spec"]): Record<string, unknown> {
+  const found = spec["nodeSelector"];
+  return typeof found === "object" && found !== null ? (found as Record<string, unknown>) : {};
 }

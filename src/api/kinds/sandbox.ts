@@ -29,7 +29,7 @@ export type SandboxPhase = (typeof sandboxPhases)[number];
  * the reason is the code of the `RametError`.
  */
 export const sandboxConditions = {
-  Ready: ["PodReady", "InplaceUpdating", "Upgrading", "StartContainerFailed", "PodCreateFailed"],
+  Ready: ["PodReady", "InplaceUpdating", "Upgrading", "StartContainerFailed", "PodCreateFailed", "ImageUnknown"],
   SandboxPaused: [
     "Pending",
     "ImageChanged",
@@ -58,6 +58,8 @@ export const sandboxConditions = {
   MemoryLoaded: ["Loading", "Loaded", "LoadFailed"],
   /** Ramet's own: whether the cell has the egress rules of the namespace, the template and the sandbox. */
   EgressApplied: ["Applied"],
+  /** Ramet's own: False if the registry could not be asked, for a sandbox whose template has a command. */
+  ImageResolved: [],
   RuntimeInitialized: ["Pending", "Succeeded", "Failed"],
   /** Ramet's own: False if parts of the template that inject envd were skipped, because the guest serves its interface. */
   AgentRuntimeInjected: ["ReplacedByGuest"],

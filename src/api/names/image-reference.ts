@@ -23,6 +23,11 @@ export function isPinned({ tag, digest }: ImageReference): boolean {
   return digest !== undefined || (tag !== undefined && tag !== "latest");
 }
 
+/** Whether the text is the registry of an image name: `host` or `host:port`. */
+export function isRegistryHost(text: string): boolean {
+  return text.length <= 255 && new RegExp(`^${host}$`).test(text);
+}
+
 const hostLabel = "[a-zA-Z0-9](?:[-a-zA-Z0-9]*[a-zA-Z0-9])?";
 const host = `(?:${hostLabel}(?:\\.${hostLabel})*|\\[[0-9a-fA-F:]+\\])(?::[0-9]+)?`;
 const component = "[a-z0-9]+(?:(?:\\.|_|__|-+)[a-z0-9]+)*";

@@ -53,6 +53,13 @@ export const annotations = {
   egressDigest: "ramet.dev/egress-digest",
   /** On a Pod template, `none`: the Pod has exactly the template's resources, and the cell takes its part from the sandbox. */
   cellOverhead: "ramet.dev/cell-overhead",
+  /**
+   * On a Pod template, by whoever resolved its image; on a Pod and a Checkpoint, by the controllers: the image as JSON
+   * (resolved-image.ts). The tag is resolved once.
+   */
+  image: "ramet.dev/image",
+  /** On a Pod that runs a cell: why its image is not resolved, as JSON with `code` and `message`. */
+  imageProblem: "ramet.dev/image-problem",
   /** On a Sandbox: comma-separated ports that a gateway proxies without authorization. */
   publicPorts: "ramet.dev/public-ports",
   /** On a Sandbox: comma-separated ports whose programs speak HTTP/2 without TLS. gRPC needs no entry. */

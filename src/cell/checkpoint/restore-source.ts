@@ -23,6 +23,8 @@ export interface RestoreSourceOptions {
   /** The cell's directory. */
   directory: string;
   build: () => Promise<EngineBuild>;
+  /** The digest of the image's configuration, if it is known. */
+  imageDigest: string | undefined;
   report: (message: string, detail?: Record<string, unknown>) => void;
 }
 
@@ -32,7 +34,7 @@ const foregroundBytes = 32 * 2 ** 20;
 /** @throws RametError `NeedNotMet`, and those of `openForRead` */
 export async function openRestoreSource(
   { grant, contents }: RestoreRequest,
-  { directory, build, report }: RestoreSourceOptions,
+  { directory, build, imageDigest, report }: RestoreSourceOptions,
 ): Promise<RestoreSource> {
   const session = await openForRead(grant, { scratchPath: directory });
   const { manifest, imagePath } = session;
@@ -44,7 +46,7 @@ export async function openRestoreSource(
     });
   };
   const unmet = await build().then(
-    (own) => unmetNeed(manifest, own),
+    (own) => unmetNeed(manifest, own) ?? otherImage(manifest, imageDigest),
     (error: unknown) => RametError.from(error),
   );
   if (unmet !== undefined) {
@@ -108,6 +110,19 @@ export function unmetNeed({ checkpointId, contents, engine }: Needing, own: Engi
     );
   }
   return undefined;
+}
+
+/** Programs in memory have files of their image open, and gVisor opens the files of this one at the same paths. */
+export function otherImage(
+  { checkpointId, contents, image }: Pick<Manifest, "checkpointId" | "contents" | "image">,
+  digest: string | undefined,
+): RametError | undefined {
+  if (!contents.includes("memory") || image.digest === undefined || digest === undefined) return undefined;
+  if (image.digest === digest) return undefined;
+  const why = `its memory needs the image ${image.name} as ${short(image.digest)}, but this one is ${short(digest)}`;
+  return new RametError("NeedNotMet", `restoring checkpoint ${checkpointId} failed: ${why}`, {
+    hint: "The image was replaced under its name: restore without a template of its own, or take another checkpoint",
+  });
 }
 
 function short(digest: string): string {

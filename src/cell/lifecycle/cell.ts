@@ -205,6 +205,7 @@ export class Cell {
   async #prepare(): Promise<void> {
     const { start } = this.#setting.config;
     try {
+      if (this.#setting.problem !== undefined) throw this.#setting.problem;
       // The network takes longer.
       this.#engineBuild().catch(() => undefined);
       await this.#environment.prepare();

@@ -90,5 +90,10 @@ async function openClone(
 }
 
 function openSource({ setting, report, engineBuild }: CellCore, request: RestoreRequest): Promise<RestoreSource> {
-  return openRestoreSource(request, { directory: setting.paths.directory, report, build: engineBuild });
+  return openRestoreSource(request, {
+    directory: setting.paths.directory,
+    imageDigest: setting.image.digest,
+    report,
+    build: engineBuild,
+  });
 }

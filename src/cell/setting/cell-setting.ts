@@ -2,20 +2,9 @@ import * as z from "zod";
 import { CellConfig, type ContainerSpec } from "../../api/cell/cell-api.ts";
 import { environmentPrefix } from "../../api/cell/container-spec.ts";
 import { EngineBuild } from "../../api/cell/engine.ts";
+import { ImageConfig } from "../../api/cell/image-config.ts";
 import { RametError } from "../../base/errors.ts";
 import { tolerantParse } from "../../base/tolerant-parse.ts";
-
-/** The image's configuration of its first process. It applies to fields that the Pod's container leaves out. */
-export const ImageConfig = z.object({
-  entrypoint: z.array(z.string()).default([]),
-  cmd: z.array(z.string()).default([]),
-  env: z.array(z.string()).default([]),
-  workingDir: z.string().default(""),
-  /** The ids of the image's user. */
-  user: z.object({ uid: z.number().int().min(0), gid: z.number().int().min(0) }).optional(),
-  digest: z.string().optional(),
-});
-export type ImageConfig = z.infer<typeof ImageConfig>;
 
 /** gVisor alone has about 40 threads while it starts. */
 const ProcessLimit = z.number().int().min(64);
@@ -39,6 +28,8 @@ export interface CellSetting {
   /** The container that runs: the Pod's container, completed with the values of the image and of the kubelet. */
   container: ContainerSpec;
   image: ImageConfig;
+  /** Why the image cannot run here. The cell reports it to the controllers instead of starting. */
+  problem?: RametError;
   paths: CellPaths;
   /** The Pod's IP address. */
   listen: string;
@@ -54,7 +45,7 @@ export interface CellSetting {
 
 /**
  * Reads a cell's setting from its environment variables: `RAMET_CELL` (CellConfig, from the Pod), `RAMET_IMAGE_CONFIG`
- * (ImageConfig, from the node if known), `RAMET_ROOT_PATH` (the image's root on the node, if it differs from the Pod's
+ * (ImageConfig, from the node or the controllers if known), `RAMET_ROOT_PATH` (the image's root on the node, if it differs from the Pod's
  * `rootPath`), `RAMET_ENGINE_BUILD`, `RAMET_CELL_LISTEN`, `RAMET_CELL_DIRECTORY`, `RAMET_CELL_STATE_FILE`, `RAMET_RUNSC`,
  * `RAMET_GUEST`, `RAMET_LINK`, `RAMET_SANDBOX_PROCESSES` (default: src/cell/cgroup/cell-cgroups.ts), and the limits of a container
  * that declares none, from the local node: `RAMET_DEFAULT_MEMORY_BYTES`, `RAMET_DEFAULT_CPU_MILLIS`. The local node also sets

@@ -15,6 +15,7 @@ import {
   withEgressFlags,
   withQuotaFlags,
   withServedNamespaceFlag,
+  withRegistryFlags,
 } from "../options.ts";
 import type { ManifestsOptions } from "./manifests.ts";
 
@@ -40,7 +41,9 @@ const flagsOfGateways = [
 
 /** `ramet manifests`. */
 export function manifestsCommand(program: Command, act: Act): void {
-  withCellFlags(withQuotaFlags(withEgressFlags(withServedNamespaceFlag(program.command("manifests")))))
+  withRegistryFlags(
+    withCellFlags(withQuotaFlags(withEgressFlags(withServedNamespaceFlag(program.command("manifests"))))),
+  )
     .description("Print the manifests that install the controllers and gateways, for kubectl apply and GitOps.")
     .requiredOption("--image <image>", "the image that contains the ramet command")
     .option(

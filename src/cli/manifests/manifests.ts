@@ -18,10 +18,13 @@ import {
   quotaFlagNames,
   type QuotaFlags,
   quotaFlagsOf,
+  type RegistryFlags,
+  registriesOf,
+  registryFlagNames,
 } from "../options.ts";
 import { type Io, printLine, writeAll } from "../io.ts";
 
-export interface ManifestsOptions extends EgressFlags, QuotaFlags {
+export interface ManifestsOptions extends EgressFlags, QuotaFlags, RegistryFlags {
   image: string;
   /** Required without `beside`. */
   cellImage?: string;
@@ -91,6 +94,7 @@ export async function printManifests(io: Io, options: ManifestsOptions): Promise
       userNamespaces: options.cellUserNamespaces,
       earlierImages: options.earlierCellImage?.map(([engine, image]) => `${engine}=${image}`),
     },
+    registries: registriesOf(options),
     ...(options.encryptionSecret !== undefined && { encryption: { secret: options.encryptionSecret } }),
     store: storeOf(options),
   };
@@ -199,6 +203,9 @@ const flagNames = {
   "cells.seccompProfile": "--cell-seccomp-profile",
   "cells.userNamespaces": "--cell-user-namespaces",
   "cells.earlierImages": "--earlier-cell-image",
+  "registries.private": registryFlagNames.private,
+  "registries.insecure": registryFlagNames.insecure,
+  "registries.pullTimeout": registryFlagNames.pullTimeout,
   replicas: "--replicas",
   gatewayReplicas: "--gateway-replicas",
   clusterRanges: "--cluster-range",

@@ -15,6 +15,7 @@ import {
   withCellFlags,
   withQuotaFlags,
   withServedNamespaceFlag,
+  withRegistryFlags,
 } from "../options.ts";
 import type { Act } from "../report-error.ts";
 import type { ControllerOptions } from "./controller.ts";
@@ -63,8 +64,10 @@ function cellCommand(program: Command, act: Act): void {
 }
 
 function controllerCommand(program: Command, act: Act): void {
-  withCellFlags(
-    withQuotaFlags(withEgressFlags(withServedNamespaceFlag(withServerOptions(program.command("controller"))))),
+  withRegistryFlags(
+    withCellFlags(
+      withQuotaFlags(withEgressFlags(withServedNamespaceFlag(withServerOptions(program.command("controller"))))),
+    ),
   )
     .description("Run the controllers.")
     .option("--store-directory <directory>", "the directory of the store, which every node that runs cells mounts")

@@ -6,6 +6,7 @@ import type { besideProjects, CellUserNamespaces } from "../../api/names/system-
 import { parseRuntimeEgress } from "../../api/cell/effective-egress.ts";
 import { parseLabelSelector } from "../../api/names/label-selector.ts";
 import { parseQuota } from "../../api/quota/namespace-quota.ts";
+import { parseDuration } from "../../base/duration.ts";
 import { RametError } from "../../base/errors.ts";
 import { parseStoreAddress } from "../../api/store/store-address.ts";
 import { controllersMetrics } from "../../controllers/metrics.ts";
@@ -25,11 +26,13 @@ import {
   quotaFlagNames,
   type QuotaFlags,
   quotaFlagsOf,
+  type RegistryFlags,
 } from "../options.ts";
 import { serveHealth } from "./health.ts";
 import { runServer, serverConnection } from "./server-process.ts";
 
-export interface ControllerOptions extends Pick<ClusterOptions, "kubeconfig" | "context">, EgressFlags, QuotaFlags {
+export interface ControllerOptions
+  extends Pick<ClusterOptions, "kubeconfig" | "context">, EgressFlags, QuotaFlags, RegistryFlags {
   storeDirectory?: string;
   /** An address, instead of a directory. */
   store?: string;
@@ -107,6 +110,16 @@ export async function runController(io: Io, options: ControllerOptions): Promise
         ...cellOptions(options),
         dns: { ...(dnsUpstream && { upstreams: dnsUpstream }), ...(clusterDomain !== undefined && { clusterDomain }) },
         egress: parseRuntimeEgress(egressOf(options), egressFlagNames),
+        ...(options.imageLookup !== false && {
+          registries: {
+            clusterRanges: clusterRange,
+            privateRegistries: options.privateRegistry,
+            insecureRegistries: options.insecureRegistry,
+          },
+        }),
+        ...(options.pullTimeout !== undefined && {
+          pullTimeoutMilliseconds: parseDuration(options.pullTimeout, "--pull-timeout"),
+        }),
         ...(servedNamespaces && { servedNamespaces }),
         ...(encryptionSecret === undefined ? {} : { encryptionSecret }),
         ...(stepCacheBytes === undefined ? {} : { stepCacheBytes }),

@@ -135,9 +135,15 @@ function isMarked({ metadata }: Checkpoint, { pod }: CapturableSource): boolean 
 }
 
 function marks({ checkpointId, source, spec }: CheckpointCapture) {
+  const image = source.pod.metadata.annotations?.[annotations.image];
   const { name, namespace } = source.sandbox.metadata;
   return {
-    annotations: { [annotations.podUid]: source.pod.metadata.uid, [annotations.sandboxId]: `${namespace}--${name}` },
+    annotations: {
+      [annotations.podUid]: source.pod.metadata.uid,
+      [annotations.sandboxId]: `${namespace}--${name}`,
+      // A clone gets the same image, although the tag may have moved or the registry may be unreachable.
+      ...(image !== undefined && { [annotations.image]: image }),
+    },
     labels: {
       [labels.sandboxName]: name,
       [labels.checkpointId]: checkpointId,

@@ -149,15 +149,17 @@ interface Run<T> {
 }
 
 /**
- * Detects slow starts. A sandbox that starts fast gets one status: Running. A slow one gets another status before, which
- * reports what it waits for.
+ * Detects what lasts too long: a start that is slow, an image that cannot be pulled. A sandbox that starts fast gets one status:
+ * Running. A slow one gets another status before, which reports what it waits for.
  */
 export class SlowStart {
   readonly #clock: Clock;
+  readonly #milliseconds: number;
   readonly #since = new Map<string, number>();
 
-  constructor(clock: Clock) {
+  constructor(clock: Clock, milliseconds = slowMilliseconds) {
     this.#clock = clock;
+    this.#milliseconds = milliseconds;
   }
 
   /** Milliseconds until `id` counts as slow; 0: it does already. The time of a new id starts now. */
@@ -165,7 +167,7 @@ export class SlowStart {
     const now = this.#clock.monotonicMilliseconds();
     const since = this.#since.get(id) ?? now;
     this.#since.set(id, since);
-    return Math.max(0, since + slowMilliseconds - now);
+    return Math.max(0, since + this.#milliseconds - now);
   }
 
   forget(id: string): void {

@@ -12,6 +12,7 @@ import type { ControllerOptions } from "../../kube/controller.ts";
 import type { EventRecorder } from "../../kube/events.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import type { OwnWrites } from "../../kube/own-writes.ts";
+import type { RegistryTransport } from "../../registry/registry-transport.ts";
 import type { Cache } from "./cache.ts";
 import type { Engines } from "./engines.ts";
 import type { NamespaceQuotas } from "./namespace-quotas.ts";
@@ -37,6 +38,10 @@ export interface ControllerParts {
   engines: Engines;
   /** The keys of every Pod that is created now. A rotation changes them. */
   podKeys: () => Pick<CellPodOptions, PodKey>;
+  /** Connections to the registries of images. Absent: the node has the images, and knows how each is started. */
+  registries?: RegistryTransport | undefined;
+  /** How long a sandbox of a set or a build waits for an image that cannot be had. @default 180000 */
+  pullTimeoutMilliseconds?: number | undefined;
   quotas: NamespaceQuotas;
   /** Writes of this process to Sandboxes that its cache may not show yet. Shared by all controllers that write Sandboxes. */
   sandboxWrites: OwnWrites<Sandbox>;

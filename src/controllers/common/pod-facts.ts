@@ -97,6 +97,26 @@ function allStatuses({ initContainerStatuses = [], containerStatuses = [] }: Non
   return [...initContainerStatuses, ...containerStatuses];
 }
 
+/** The node's words, often its registry's, if an image of the Pod cannot be pulled. */
+export function pullProblem({ status }: Pod): string | undefined {
+  for (const { state } of [...(status?.initContainerStatuses ?? []), ...(status?.containerStatuses ?? [])]) {
+    const { reason = "", message } = state?.waiting ?? {};
+    if (pullReasons.has(reason)) return message ?? reason;
+  }
+  return undefined;
+}
+
+/** Of the kubelet (pkg/kubelet/images/types.go). */
+const pullReasons = new Set([
+  "ErrImagePull",
+  "ImagePullBackOff",
+  "ErrImageNeverPull",
+  "InvalidImageName",
+  "ImageInspectError",
+  "RegistryUnavailable",
+  "SignatureValidationFailed",
+]);
+
 const passing = new Set(["PodInitializing", "ContainerCreating"]);
 
 function cellStatus(pod: Pod) {

@@ -120,6 +120,8 @@ function versionCheckpointOf({ state, build }: BuildUnderWay): Checkpoint | unde
 
 function planBuilder(underWay: BuildUnderWay, builder: Sandbox): SnapshotPlan {
   const { metadata, status } = builder;
+  const unpulled = imageProblemOf(builder);
+  if (unpulled !== undefined) return fail(underWay, { reason: "BuilderFailed", message: unpulled });
   const end = endOf(builder, whereIn(underWay.status));
   if (end !== undefined) return lost(underWay, end);
   if (status?.phase !== "Running" || !isConditionTrue(status.conditions, "Ready")) {
@@ -128,6 +130,15 @@ function planBuilder(underWay: BuildUnderWay, builder: Sandbox): SnapshotPlan {
   }
   return underWay.build.builderUid === metadata.uid ? planSteps(underWay, builder) : adopt(underWay, builder);
 }
+
+/** Another attempt would wait for the same image. The Sandbox has tried until the pull timeout. */
+function imageProblemOf({ metadata, status }: Sandbox): string | undefined {
+  if (status?.phase !== "Failed" || metadata.deletionTimestamp !== undefined) return undefined;
+  const { reason, message = "" } = findCondition(status.conditions, "Ready") ?? {};
+  return imageReasons.has(reason ?? "") ? `The build sandbox ${metadata.name} has no image: ${message}` : undefined;
+}
+
+const imageReasons = new Set(["ImageNotFound", "Unauthorized"]);
 
 function endOf({ metadata, status }: Sandbox, where: string): string | undefined {
   if (metadata.deletionTimestamp !== undefined) return `was deleted${where}`;

@@ -102,6 +102,7 @@ async function createPod(
     source,
     egress,
     volumes,
+    image,
   } = action;
   const { resource } = informers.pods;
   const startedAt = clock.monotonicMilliseconds();
@@ -121,6 +122,7 @@ async function createPod(
     egress,
     claims: volumes.claims,
     node: nodeOfClaims(sandbox, claims, dependencies),
+    ...(image instanceof RametError ? { imageProblem: imageProblem(image) } : { resolvedImage: image }),
   });
   try {
     newPods.add(sandbox.metadata.uid, await resource.create(manifest), startedAt);
@@ -153,6 +155,11 @@ async function claimsFor(
     shareClaims(resource, sandbox, shared),
   ]);
   return found.flat();
+}
+
+/** In the Pod, because the status of the Sandbox is written once it runs, maybe by another process. */
+function imageProblem({ code, message }: RametError): string {
+  return JSON.stringify({ code, message: message.slice(0, 1_000) });
 }
 
 async function created(creation: Promise<unknown>): Promise<void> {

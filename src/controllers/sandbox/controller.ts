@@ -10,6 +10,7 @@ import { coreResources } from "../../kube/resource-ref.ts";
 import { StatusWriter } from "../../kube/status-writer.ts";
 import { Attempts, SlowStart } from "../common/attempts.ts";
 import { sandboxKeysOfCheckpoint, sandboxKeysOfSnapshot, sandboxKeysOfTemplate } from "../common/cache.ts";
+import { ImageLookups } from "../common/image-lookups.ts";
 import { type Controller, type ControllerParts, RequeueSource } from "../common/controller-parts.ts";
 import { applyAction } from "./apply.ts";
 import { isCellAction } from "./cell-calls.ts";
@@ -147,6 +148,7 @@ function forgetFinished({ sandbox, pod, egress, egressCall }: SandboxState, depe
   const starting = phase === undefined || phase === "Pending" || phase === "Resuming";
   if (starting && sandbox.metadata.deletionTimestamp === undefined) return;
   slowStart.forget(sandbox.metadata.uid);
+  dependencies.pulls.forget(sandbox.metadata.uid);
   if (pod !== undefined) starts.forget(pod.metadata.uid);
 }
 
@@ -166,6 +168,8 @@ function forgetCompletedCalls(sandbox: Sandbox, pod: Pod, { adoptions, restoresI
   if (!isAdoptionPending(sandbox) || sandbox.status?.phase !== "Running") adoptions.forget(adoptionId(sandbox, pod));
 }
 
+const defaultPullTimeoutMilliseconds = 180_000;
+
 export function sandboxController(parts: ControllerParts): Controller {
   const { informers, clock, random } = parts;
   const requeues = new RequeueSource();
@@ -180,6 +184,9 @@ export function sandboxController(parts: ControllerParts): Controller {
     namespaces: new Namespaces(parts.client.resource(coreResources.namespaces)),
     newPods: new NewPods({ pods: informers.pods, clock, onLost: requeues.enqueue }),
     slowStart: new SlowStart(clock),
+    pulls: new SlowStart(clock, parts.pullTimeoutMilliseconds ?? defaultPullTimeoutMilliseconds),
+    imageLookups:
+      parts.registries && new ImageLookups({ client: parts.client, transport: parts.registries, clock, random }),
     enqueue: requeues.enqueue,
   };
   informers.pods.store.subscribe((change) => {
@@ -200,6 +207,7 @@ export function sandboxController(parts: ControllerParts): Controller {
       dependencies.loads.close();
       dependencies.egressCalls.close();
       dependencies.newPods.close();
+      dependencies.imageLookups?.close();
     },
   };
 }

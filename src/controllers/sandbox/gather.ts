@@ -3,16 +3,19 @@ import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations, restoreFrom } from "../../api/names/labels.ts";
 import { pendingRollback } from "../../api/names/rollback-request.ts";
+import type { PodTemplateSpec } from "../../api/schema/pod-template.ts";
 import type { Pod } from "../../api/schema/pod.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import { controllerOf, keyOf } from "../../kube/object.ts";
 import { desiredEgress, type DesiredEgress, egressTemplate } from "../common/egress.ts";
 import { type FoundOrigin, type Origin, originFrom, originOfText } from "../common/origin.ts";
 import { isPauseCheckpoint, isUnfinished, pauseCheckpointOf } from "../common/pause-checkpoint.ts";
+import { pullProblem } from "../common/pod-facts.ts";
 import { resolveTemplate } from "../common/resolve-template.ts";
 import { noRestoredVolumes } from "../common/restored-volumes.ts";
 import { gatherVolumes, lostClaims } from "./gather-volumes.ts";
 import { pauseLost } from "./plan-paused.ts";
+import { type PodImage, podImage } from "./pod-image.ts";
 import { gatherRollback, restoreInPlaceId, rollbackUnderWay } from "./rollback.ts";
 import { adoptionId, type SandboxDependencies, type SandboxState } from "./state.ts";
 
@@ -22,6 +25,9 @@ export async function gather(sandbox: Sandbox, dependencies: SandboxDependencies
   const { pod, foreignPod } = await findPod(sandbox, dependencies);
   const { checkpoint, origin: findOrigin } = await lookForOrigin(sandbox, dependencies);
   const template = resolveTemplate(sandbox, cache, checkpoint);
+  const resolved = "problem" in template ? undefined : template.template;
+  const origin = findOrigin(resolved);
+  const image = gatherImage(sandbox, { pod, template: resolved, origin, checkpoint }, dependencies);
   const owned = cache
     .checkpointsOwnedBy(sandbox.metadata.uid)
     .filter((one) => isPauseCheckpoint(one) && one.metadata.deletionTimestamp === undefined);
@@ -30,7 +36,6 @@ export async function gather(sandbox: Sandbox, dependencies: SandboxDependencies
   const isOfRollback = ({ metadata }: Checkpoint) =>
     pending !== undefined && metadata.annotations?.[annotations.rollbackDigest] === pending;
   const egress = await gatherEgress(sandbox, egressTemplate(template, pod), dependencies);
-  const origin = findOrigin("problem" in template ? undefined : template.template);
   return {
     sandbox,
     pod,
@@ -40,6 +45,7 @@ export async function gather(sandbox: Sandbox, dependencies: SandboxDependencies
       ? { origin, volumes: noRestoredVolumes }
       : await gatherVolumes(sandbox, { origin, template, checkpoint }, dependencies)),
     lostClaims: pod === undefined ? await lostClaims(sandbox, dependencies) : [],
+    image,
     rollback: await gatherRollback(sandbox, { template, pod }, dependencies),
     start: pod && starts.get(pod.metadata.uid),
     adoption: pod && adoptions.get(adoptionId(sandbox, pod)),
@@ -53,9 +59,58 @@ export async function gather(sandbox: Sandbox, dependencies: SandboxDependencies
     otherCheckpoint: cache
       .checkpointsOf(keyOf(sandbox.metadata))
       .find((one) => isUnfinished(one) && !isPauseCheckpoint(one)),
+    pullTimeoutInMilliseconds: gatherPull(sandbox, pod, image, dependencies),
     slowInMilliseconds: slowStart.millisecondsLeft(sandbox.metadata.uid),
     now: clock.now(),
   };
+}
+
+/** Only for a sandbox that is about to get a Pod: nothing else asks a registry. */
+function gatherImage(
+  sandbox: Sandbox,
+  { pod, template, origin, checkpoint }: NewPodParts,
+  dependencies: SandboxDependencies,
+): PodImage {
+  const phase = sandbox.status?.phase;
+  const starts = phase === undefined || phase === "Pending" || phase === "Resuming";
+  const { deletionTimestamp } = sandbox.metadata;
+  if (pod !== undefined || template === undefined || !starts || deletionTimestamp !== undefined)
+    return { state: "unresolved" };
+  return podImage(
+    sandbox,
+    { template, origin, checkpoint: checkpoint ?? pausedIn(sandbox, dependencies) },
+    dependencies,
+  );
+}
+
+/**
+ * Sets and builds report that an image cannot be had, and try again. A sandbox of a user waits, as a Pod does, because its image may
+ * still be pushed.
+ */
+function gatherPull(
+  { metadata }: Sandbox,
+  pod: Pod | undefined,
+  image: PodImage,
+  { pulls }: SandboxDependencies,
+): number | undefined {
+  const kind = controllerOf({ metadata })?.kind;
+  const isStuck = image.state === "unknown" || (pod !== undefined && pullProblem(pod) !== undefined);
+  if (isStuck && (kind === "SandboxSet" || kind === "NamedSnapshot")) return pulls.millisecondsLeft(metadata.uid);
+  pulls.forget(metadata.uid);
+  return undefined;
+}
+
+interface NewPodParts {
+  pod: Pod | undefined;
+  template: PodTemplateSpec | undefined;
+  origin: Origin;
+  checkpoint: Checkpoint | undefined;
+}
+
+/** The checkpoint from which a paused sandbox resumes. */
+function pausedIn(sandbox: Sandbox, { cache }: SandboxDependencies): Checkpoint | undefined {
+  if (sandbox.status?.phase !== "Resuming") return undefined;
+  return pauseCheckpointOf(sandbox, cache.checkpointsOwnedBy(sandbox.metadata.uid));
 }
 
 async function gatherEgress(

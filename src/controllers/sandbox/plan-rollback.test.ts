@@ -74,6 +74,8 @@ function stateOf(parts: Partial<SandboxState> & Pick<SandboxState, "sandbox">): 
     template: resolved,
     volumes: noRestoredVolumes,
     lostClaims: [],
+    image: { state: "unresolved" },
+    pullTimeoutInMilliseconds: undefined,
     rollback: isRequested ? { request, origin } : undefined,
     start: undefined,
     restoreInPlace: undefined,

@@ -1,10 +1,11 @@
+import { mainContainer } from "../../api/cell/container-spec.ts";
 import { claimName, claimVolumes } from "../../api/cell/volume-claims.ts";
 import { annotations, finalizers } from "../../api/names/labels.ts";
 import { volumesChoice } from "../../api/names/volumes-on-restore.ts";
 import type { Pod } from "../../api/schema/pod.ts";
 import type { PodTemplateSpec } from "../../api/schema/pod-template.ts";
 import { RametError } from "../../base/errors.ts";
-import { cellRuns, isEnded, startProblem } from "../common/pod-facts.ts";
+import { cellRuns, isEnded, pullProblem, startProblem } from "../common/pod-facts.ts";
 import type { ResolvedTemplate } from "../common/resolve-template.ts";
 import { listed } from "../common/restored-volumes.ts";
 import type { SandboxAction, SandboxPlan, SandboxState } from "./state.ts";
@@ -41,11 +42,42 @@ function planPod(state: SandboxState, template: ResolvedTemplate): SandboxPlan {
       };
     }
   }
-  const { origin, volumes } = state;
+  const { origin, image, volumes } = state;
   const source = origin.kind === "checkpoint" ? origin.source : undefined;
   const start = origin.kind === "new" ? "boot" : "wait";
+  if (image.state === "waiting") return slowly(state, `Waiting for the registry of the image ${nameOfImage(template)}`);
+  if (image.state === "unknown" && needsImage(template)) return planUnknownImage(state, template, image);
+  const used = image.state === "known" ? image.image : image.state === "unknown" ? image.error : undefined;
+  const create = { do: "createPod", template, start, source, egress: policy, volumes, image: used } as const;
+  return { actions: [...finalizer(state, template), create] };
+}
+
+/** Without a command only the image says what runs. */
+function needsImage({ template }: ResolvedTemplate): boolean {
+  return (mainContainer(template).command ?? []).length === 0;
+}
+
+function nameOfImage({ template }: ResolvedTemplate): string {
+  return mainContainer(template).image;
+}
+
+/** The sandbox waits: the registry may come back, and a Secret with credentials may be created. */
+function planUnknownImage(
+  state: SandboxState,
+  template: ResolvedTemplate,
+  { error, retryInMilliseconds }: Extract<SandboxState["image"], { state: "unknown" }>,
+): SandboxPlan {
+  if (state.pullTimeoutInMilliseconds === 0) return { actions: [], status: failed(state, error) };
+  const message =
+    `The sandbox cannot start, because its template has no command and the entrypoint of the image ` +
+    `${nameOfImage(template)} is unknown: ${error.describe()}. Set command in the template, or let Pulumi record the image with recordImage of SandboxTemplate`;
   return {
-    actions: [...finalizer(state, template), { do: "createPod", template, start, source, egress: policy, volumes }],
+    actions: [],
+    status: notReady(state, "ImageUnknown", message),
+    requeueAfterMilliseconds: Math.max(
+      1,
+      Math.ceil(Math.min(retryInMilliseconds, state.pullTimeoutInMilliseconds ?? Infinity)),
+    ),
   };
 }
 
@@ -107,9 +139,29 @@ function planContents(state: SandboxState, template: PodTemplateSpec, pod: Pod):
 }
 
 function planWaiting(state: SandboxState, pod: Pod): SandboxPlan {
+  const pull = pullProblem(pod);
+  if (pull !== undefined) return planUnpulled(state, pod, pull);
   const problem = startProblem(pod);
   if (problem !== undefined) return { actions: [], status: notReady(state, "StartContainerFailed", problem) };
   return slowly(state, `Waiting for the Pod ${pod.metadata.name} to start`);
+}
+
+/** Fails a sandbox of a set or a build after the pull timeout, with the words of the node or the registry. */
+function planUnpulled(state: SandboxState, pod: Pod, words: string): SandboxPlan {
+  const { pullTimeoutInMilliseconds: left } = state;
+  if (left === 0) return { actions: [], status: failed(state, notPulled(pod, words)) };
+  const problem = startProblem(pod) ?? words;
+  return {
+    actions: [],
+    status: notReady(state, "StartContainerFailed", problem),
+    ...(left !== undefined && { requeueAfterMilliseconds: Math.max(1, Math.ceil(left)) }),
+  };
+}
+
+function notPulled(pod: Pod, words: string): RametError {
+  return new RametError("ImageNotFound", `An image of the Pod ${pod.metadata.name} cannot be pulled: ${words}`, {
+    hint: "Check the image's name, imagePullSecrets and the node's access to the registry",
+  });
 }
 
 /** Reports the reason of the wait once it is long. A fast start needs only one status write. */

@@ -1,6 +1,7 @@
 import fc from "fast-check";
 import { noRestoredVolumes } from "../common/restored-volumes.ts";
 import { describe, expect, it } from "vitest";
+import { ImageConfig } from "../../api/cell/image-config.ts";
 import { RametError } from "../../base/errors.ts";
 import { effectiveEgress, egressDigest } from "../../api/cell/effective-egress.ts";
 import { annotations, labels } from "../../api/names/labels.ts";
@@ -134,6 +135,16 @@ const states: fc.Arbitrary<SandboxState> = fc.record({
   origin: origins,
   volumes: fc.constant(noRestoredVolumes),
   lostClaims: fc.constantFrom([], ["home-a"]),
+  pullTimeoutInMilliseconds: fc.constantFrom(undefined, 0, 1_000),
+  image: fc.constantFrom<SandboxState["image"]>(
+    { state: "unresolved" },
+    { state: "waiting" },
+    {
+      state: "known",
+      image: { name: "python", reference: `python@sha256:${"0".repeat(64)}`, config: ImageConfig.parse({}) },
+    },
+    { state: "unknown", error, retryInMilliseconds: 5_000 },
+  ),
   rollback: fc.constant(undefined),
   restoreInPlace: fc.constant(undefined),
   load: fc.constantFrom<SandboxState["load"]>(

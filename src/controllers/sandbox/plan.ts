@@ -25,11 +25,7 @@ export function planSandbox(state: SandboxState): SandboxPlan {
   const { action, nextAt } = timers(state.sandbox, state.now);
   if (action?.do === "deleteSandbox") return { actions: [action] };
   const plan = planPhase(state);
-  const again = plan.requeueAfterMilliseconds;
-  const requeueAt = earlier(
-    earlier(nextAt, slowAt(state)),
-    again === undefined ? undefined : new Date(state.now.getTime() + again),
-  );
+  const requeueAt = earlier(earlier(nextAt, slowAt(state)), retryAt(state, plan));
   return withTransition(state, {
     ...plan,
     actions: [...(action === undefined ? [] : [action]), ...plan.actions],
@@ -60,6 +56,12 @@ function planPhase(state: SandboxState): SandboxPlan {
 function planEnded({ metadata, status }: Sandbox): SandboxPlan {
   const isObserved = status?.observedGeneration === metadata.generation;
   return { actions: [], ...(!isObserved && status && { status }) };
+}
+
+/** When what the plan waits for is tried again. */
+function retryAt({ now }: SandboxState, { requeueAfterMilliseconds }: SandboxPlan): Date | undefined {
+  if (requeueAfterMilliseconds === undefined) return undefined;
+  return new Date(now.getTime() + requeueAfterMilliseconds);
 }
 
 /** When the status of a starting sandbox should report why it waits, unless it already does. */

@@ -1,5 +1,6 @@
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import type { EgressPolicy } from "../../api/cell/cell-api.ts";
+import type { ResolvedImage } from "../../api/cell/resolved-image.ts";
 import type { Sandbox, SandboxStatus } from "../../api/kinds/sandbox.ts";
 import { initRequestDigest } from "../../api/names/init-request.ts";
 import type { RollbackRequest } from "../../api/names/rollback-request.ts";
@@ -13,9 +14,11 @@ import type { StatusWriter } from "../../kube/status-writer.ts";
 import type { Attempt, Attempts, SlowStart } from "../common/attempts.ts";
 import type { ControllerParts } from "../common/controller-parts.ts";
 import type { DesiredEgress } from "../common/egress.ts";
+import type { ImageLookups } from "../common/image-lookups.ts";
 import type { Origin } from "../common/origin.ts";
 import type { ResolvedTemplate } from "../common/resolve-template.ts";
 import type { RestoredVolumes } from "../common/restored-volumes.ts";
+import type { PodImage } from "./pod-image.ts";
 import type { Namespaces } from "./namespaces.ts";
 import type { NewPods } from "./new-pods.ts";
 
@@ -33,6 +36,8 @@ export interface SandboxState {
   volumes: RestoredVolumes;
   /** Claims of a sandbox without a Pod that were deleted. */
   lostClaims: string[];
+  /** The image of a new Pod. */
+  image: PodImage;
   /** The requested rollback that has not been answered, and its checkpoint. */
   rollback: { request: RollbackRequest; origin: Origin } | undefined;
   /** The call that boots or restores the sandbox in `pod`. */
@@ -57,6 +62,8 @@ export interface SandboxState {
   otherCheckpoint: Checkpoint | undefined;
   /** Until the start counts as slow, and the status reports why it waits; 0: it is slow. */
   slowInMilliseconds: number;
+  /** Until a sandbox of a set or a build fails because its image cannot be had; undefined: nothing is wrong with the image. */
+  pullTimeoutInMilliseconds: number | undefined;
   now: Date;
 }
 
@@ -95,6 +102,7 @@ export type SandboxAction =
       source: RestoreSource | undefined;
       egress: EgressPolicy;
       volumes: RestoredVolumes;
+      image: ResolvedImage | RametError | undefined;
     }
   | { do: "deletePod"; pod: Pod }
   | { do: "startSandbox"; pod: Pod; template: PodTemplateSpec; source: RestoreSource | undefined }
@@ -143,8 +151,12 @@ export interface SandboxDependencies extends ControllerParts {
   /** By the UID of a Pod: the wait until the memory of its clone is loaded. */
   loads: Attempts<void>;
   newPods: NewPods;
+  /** Absent: the node has the images. */
+  imageLookups: ImageLookups | undefined;
   namespaces: Namespaces;
   slowStart: SlowStart;
+  /** By the UID of a Sandbox: since when its image cannot be had. */
+  pulls: SlowStart;
   /** Requeues a key after a change that no informer reports. */
   enqueue: (key: string) => void;
 }

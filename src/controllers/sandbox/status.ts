@@ -1,7 +1,8 @@
 import { engineId } from "../../api/cell/engine-id.ts";
+import * as z from "zod";
 import type { RametError } from "../../base/errors.ts";
 import { skippedRuntime } from "../../api/cell/agent-runtime.ts";
-import { labels } from "../../api/names/labels.ts";
+import { annotations, labels } from "../../api/names/labels.ts";
 import type { Condition } from "../../api/schema/metadata.ts";
 import { isPodReady, type Pod } from "../../api/schema/pod.ts";
 import type { RametSandboxStatus, SandboxConditionType, SandboxPhase, SandboxStatus } from "../../api/kinds/sandbox.ts";
@@ -111,10 +112,12 @@ export function running(state: SandboxState, pod: Pod, started: StartOutcome): S
         ...memoryConditions(started.memory),
         ...runtimeConditions(state),
         ...egress,
+        ...imageConditions(pod),
         ...(resumed ? [{ type: "SandboxResumed", status: "True", reason: "ResumePod" } as const] : []),
       ],
       drop: [
         "SandboxPaused",
+        "ImageResolved",
         ...(egress.length === 0 ? ["EgressApplied"] : []),
         ...(started.initRequest === undefined ? ["RuntimeInitialized"] : []),
       ],
@@ -140,6 +143,26 @@ function readiness(pod: Pod): ConditionChange {
   if (problem === undefined) return { type: "Ready", status: "True", reason: "PodReady" };
   return { type: "Ready", status: "False", reason: "SandboxNotReady", message: problem };
 }
+
+/** Reports a Pod that runs whatever its tag means on its node, without the fields that only the image has. */
+function imageConditions({ metadata }: Pod): ConditionChange[] {
+  const text = metadata.annotations?.[annotations.imageProblem];
+  if (text === undefined) return [];
+  const { code, message } = imageProblem(text);
+  const what = `The image is not pinned, and its user, variables and working directory do not apply: ${message}`;
+  return [{ type: "ImageResolved", status: "False", reason: code, message: what }];
+}
+
+/** Whoever can change the Pod can change the text. */
+function imageProblem(text: string): { code: string; message: string } {
+  try {
+    return ImageProblem.parse(JSON.parse(text));
+  } catch {
+    return { code: "Internal", message: "the reason was lost" };
+  }
+}
+
+const ImageProblem = z.object({ code: z.string().regex(/^[A-Za-z]{1,64}$/), message: z.string().max(2_000) });
 
 /** A restore in place keeps the cell, and with it the cell's key, its engine and the policy that the cell was given. */
 function ofCell(
@@ -217,11 +240,16 @@ function placeOf({ metadata, spec, status }: Pod): Partial<SandboxStatus> {
     ...(podIP !== undefined && { sandboxIp: podIP }),
     ...(updateRevision !== undefined && { updateRevision }),
     podInfo: {
-      ...(metadata.annotations && { annotations: metadata.annotations }),
+      ...(metadata.annotations && { annotations: withoutImage(metadata.annotations) }),
       ...(metadata.labels && { labels: metadata.labels }),
       ...(nodeName !== undefined && { nodeName }),
       ...(podIP !== undefined && { podIP }),
       podUID: metadata.uid,
     },
   };
+}
+
+/** The image's configuration is long, and no reader of a Sandbox needs it. */
+function withoutImage({ [annotations.image]: _, ...kept }: Record<string, string>): Record<string, string> {
+  return kept;
 }

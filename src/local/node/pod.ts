@@ -1,8 +1,8 @@
 import * as z from "zod";
+import type { ImageConfig } from "../../api/cell/image-config.ts";
 import { labels } from "../../api/names/labels.ts";
 import { Pod } from "../../api/schema/pod.ts";
 import { RametError } from "../../base/errors.ts";
-import type { ImageConfig } from "../../cell/setting/cell-setting.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import { ObjectMeta } from "../../kube/object.ts";
 import { coreResources } from "../../kube/resource-ref.ts";

@@ -107,6 +107,8 @@ export function controllerArguments(
     "--cell-image",
     setting.cellImage,
     ...(setting.cellEngine === undefined ? [] : ["--cell-engine", setting.cellEngine]),
+    // The node has the images, and knows how each is started.
+    "--no-image-lookup",
     "--metrics-port",
     String(metricsPort),
     "--cell-user-namespaces",
