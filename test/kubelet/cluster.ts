@@ -9,6 +9,7 @@ import { writeKubeconfig } from "../../src/local/control-plane/kubeconfig.ts";
 import { openPki } from "../../src/local/control-plane/pki.ts";
 import { waitUntilReady } from "../../src/local/control-plane/readiness.ts";
 import { runProgram } from "../../src/local/tools/run-program.ts";
+import { passwordLine } from "../setup/registry.ts";
 import { accepts } from "../setup/loopback-server.ts";
 import type { NodeToolName } from "./node-tools.ts";
 
@@ -19,7 +20,7 @@ export interface ClusterSetting {
   cgroup: string;
   /** The directory with the CNI plugins. */
   cni: string;
-  tools: Record<NodeToolName | "etcd" | "kube-apiserver" | "versitygw", string>;
+  tools: Record<NodeToolName | "etcd" | "kube-apiserver" | "versitygw" | "docker-registry", string>;
   /** OCI archives. */
   images: string[];
 }
@@ -28,6 +29,8 @@ export interface KubeletCluster {
   kubeconfig: string;
   /** An S3 server with the bucket `checkpoints`, at an address that Pods can reach. */
   s3: { endpoint: string; environment: { AWS_ACCESS_KEY_ID: string; AWS_SECRET_ACCESS_KEY: string } };
+  /** Two registries with the same images, by HTTP, at an address that Pods can reach. */
+  registries: typeof registries;
   stop: () => Promise<void>;
 }
 
@@ -36,6 +39,8 @@ export const cellSeccompProfile = "ramet/cell.json";
 
 /** The machine's address on the Pods' bridge. */
 const gateway = "10.88.0.1";
+/** The first one may be read by anyone, the second one by the account of test/setup/registry.ts. */
+const registries = { open: `${gateway}:5000`, protected: `${gateway}:5001` } as const;
 /** The address of the Service `kubernetes`. The API server listens there, because kube-proxy does not run. */
 const kubernetesAddress = "10.96.0.1";
 
@@ -130,9 +135,11 @@ export async function startCluster(setting: ClusterSetting): Promise<KubeletClus
     (await kubectl("get", "nodes").catch(() => "")).includes(" Ready "),
   );
   const s3 = await startS3(dir, start, untilReady);
+  await startRegistries(dir, start, untilReady);
   return {
     kubeconfig,
     s3,
+    registries,
     stop: async () => {
       for (const child of children.reverse()) await child.stop();
     },
@@ -178,11 +185,18 @@ async function containerdSetting({ dir, cni }: ClusterSetting): Promise<string> 
   };
   await mkdir(join(dir, "cni"));
   await writeFile(join(dir, "cni", "10-pods.conflist"), JSON.stringify(network));
+  for (const host of Object.values(registries)) {
+    const directory = join(dir, "certs.d", host);
+    await mkdir(directory, { recursive: true });
+    await writeFile(join(directory, "hosts.toml"), `server = "http://${host}"\n`);
+  }
   const path = join(dir, "containerd.toml");
   const text = `version = 3
 root = "${dir}/containerd"
 [plugins."io.containerd.cri.v1.images".pinned_images]
   sandbox = "localhost/pause:test"
+[plugins."io.containerd.cri.v1.images".registry]
+  config_path = "${dir}/certs.d"
 [plugins."io.containerd.cri.v1.runtime"]
   # On some machines, not even root may lower a score.
   restrict_oom_score_adj = true
@@ -218,6 +232,30 @@ async function kubeletSetting({ dir, cgroup }: ClusterSetting, clientCAFile: str
   };
   await writeFile(path, stringify(setting));
   return path;
+}
+
+/** Both serve one directory, so that what is pushed to the first one can be pulled from the second one. */
+async function startRegistries(
+  dir: string,
+  start: (program: "docker-registry", args: string[]) => Promise<Child>,
+  untilReady: (child: Child, what: string, ready: () => Promise<boolean>) => Promise<void>,
+): Promise<void> {
+  const htpasswd = join(dir, "htpasswd");
+  await writeFile(htpasswd, passwordLine);
+  for (const [name, addr] of Object.entries(registries)) {
+    const path = join(dir, `registry-${name}.yml`);
+    const setting = {
+      version: 0.1,
+      log: { level: "error", accesslog: { disabled: true } },
+      storage: { filesystem: { rootdirectory: join(dir, "registry") } },
+      http: { addr },
+      ...(name === "protected" && { auth: { htpasswd: { realm: "test", path: htpasswd } } }),
+    };
+    await writeFile(path, stringify(setting));
+    const [host = "", port] = addr.split(":");
+    const child = await start("docker-registry", ["serve", path]);
+    await untilReady(child, "the registry", () => accepts(host, Number(port)));
+  }
 }
 
 async function startS3(

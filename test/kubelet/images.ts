@@ -19,6 +19,21 @@ export const imageNames = {
   snapshotController: "registry.k8s.io/sig-storage/snapshot-controller:v8.6.0",
 } as const;
 
+/** An image that only the cluster's registries have, and how it is started. */
+export const registryImage = {
+  repository: "tools/app",
+  entrypoint: ["/bin/sh", "-c"],
+  cmd: ["echo $GREETING $(id -un):$(id -gn) in $(pwd) > /tmp/said; sleep infinity"],
+  settings: ["--env", "GREETING=hello", "--user", "daemon:mail", "--workingdir", "/usr/share"],
+} as const;
+
+/** Pushes an image of the cache to a registry that serves HTTP, as `registryImage.repository` with a tag. */
+export async function pushImage(host: string, tag: string, name: "app" | "other" = "app"): Promise<void> {
+  const buildah = await openBuildah();
+  const target = `docker://${host}/${registryImage.repository}:${tag}`;
+  await buildah.run("push", "--quiet", "--tls-verify=false", `localhost/ramet-registry-${name}`, target);
+}
+
 /**
  * Builds the images and writes each as an OCI archive into `directory`. `images/Dockerfile` is built as users build it, except for
  * its bases, so that no registry is needed: Debian with Node and Debian with Go stand in for `node:22-bookworm-slim` and
@@ -44,6 +59,15 @@ export async function buildImages(
   await buildah.compose(base("pause"), bases.debian, [], { entrypoint: ["sleep", "infinity"] });
   await buildah.run("tag", bases.debian, imageNames.python);
   await buildah.run("tag", base("pause"), imageNames.pause);
+  const { entrypoint, cmd, settings } = registryImage;
+  for (const [name, command] of [
+    ["app", cmd],
+    ["other", ["exit 1"]],
+  ] as const) {
+    const versioned = base(`registry-${name}`);
+    await buildah.compose(versioned, bases.debian, [], { entrypoint: [...entrypoint], cmd: command, settings });
+    await buildah.run("tag", versioned, `localhost/ramet-registry-${name}`);
+  }
   const snapshotController = base(imageNames.snapshotController.replace(/.*\/(.*):/, "$1-"));
   const path = "/snapshot-controller";
   await buildah.compose(snapshotController, "scratch", [[programs["snapshot-controller"], path]], {
@@ -72,6 +96,9 @@ interface Composition {
   /** A command to run once in the image. */
   run?: string[];
   entrypoint?: string[];
+  cmd?: readonly string[];
+  /** Further arguments of `buildah config`. */
+  settings?: readonly string[];
 }
 
 /** Opens Buildah with its own storage in the cache, so that unchanged images are built only once. */
@@ -99,6 +126,8 @@ async function openBuildah(): Promise<Buildah> {
         "config",
         ...settings,
         ...(more.entrypoint ? ["--entrypoint", JSON.stringify(more.entrypoint)] : []),
+        ...(more.cmd ? ["--cmd", JSON.stringify(more.cmd)] : []),
+        ...(more.settings ?? []),
         container,
       );
       await run("commit", "--quiet", "--rm", container, name);

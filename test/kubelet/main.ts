@@ -6,6 +6,7 @@ import { globSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { acquirePinned, acquireTools } from "../../src/local/tools/acquire-tools.ts";
+import { acquireRegistry } from "../setup/acquire-registry.ts";
 import { setup as buildPackage } from "../setup/built-package.ts";
 import { pinnedTestTool } from "../setup/pinned-tools.ts";
 import { buildImages } from "./images.ts";
@@ -35,6 +36,7 @@ try {
   const tools = {
     ...(await acquireTools({ names: ["etcd", "kube-apiserver"], progress })),
     ...(await acquirePinned(pinnedTestTool, { names: ["versitygw"], progress })),
+    "docker-registry": await acquireRegistry(progress),
     ...(await acquirePinned(pinnedNodeTool, { names: nodeToolNames, progress })),
   };
   const images = await buildImages(dir, tools, progress);

@@ -10,6 +10,8 @@ export interface GivenCluster {
   kubectl: string;
   /** An S3 server with the bucket `checkpoints`, at an address that Pods can reach. */
   s3: { endpoint: string; environment: Record<string, string> };
+  /** An open registry and one with a password, as in image names. */
+  registries: { open: string; protected: string };
 }
 
 declare module "vitest" {
@@ -21,7 +23,7 @@ declare module "vitest" {
 /** Vitest's global setup: all tests share one cluster, which takes half a minute to start. */
 export async function setup({ provide }: TestProject): Promise<() => Promise<void>> {
   const setting = JSON.parse(process.env["RAMET_TEST_KUBELET"] ?? "{}") as ClusterSetting;
-  const { kubeconfig, s3, stop } = await startCluster(setting);
-  provide("cluster", { kubeconfig, s3, dir: setting.dir, kubectl: setting.tools.kubectl });
+  const { kubeconfig, s3, registries, stop } = await startCluster(setting);
+  provide("cluster", { kubeconfig, s3, registries, dir: setting.dir, kubectl: setting.tools.kubectl });
   return stop;
 }

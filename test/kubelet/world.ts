@@ -8,7 +8,7 @@ import { builtPrograms } from "../setup/built-package.ts";
 import type { GivenCluster } from "./start-cluster.ts";
 
 /** Access to the cluster as a user: with `kubectl` and `ramet`, which resolve to their output. */
-export interface World extends Pick<GivenCluster, "kubeconfig" | "s3"> {
+export interface World extends Pick<GivenCluster, "kubeconfig" | "s3" | "registries"> {
   /** A directory for this test only. */
   directory: string;
   kubectl: (...args: string[]) => Promise<string>;
@@ -31,7 +31,7 @@ export const controllers = component("controller");
 export const gateways = component("gateway");
 
 export async function openWorld(): Promise<World> {
-  const { kubeconfig, s3, dir, kubectl: program } = inject("cluster");
+  const { kubeconfig, s3, registries, dir, kubectl: program } = inject("cluster");
   const directory = await mkdtemp(join(dir, "test-"));
   const kubectl = async (...args: string[]): Promise<string> =>
     (await runProgram(program, ["--kubeconfig", kubeconfig, ...args])).stdout;
@@ -43,6 +43,7 @@ export async function openWorld(): Promise<World> {
   return {
     kubeconfig,
     s3,
+    registries,
     directory,
     kubectl,
     ramet,

@@ -33,6 +33,9 @@ export interface TestRegistry {
 /** The account of a registry with `auth: "basic"`. */
 export const account = { username: "puller", password: "secret" } as const;
 
+/** The line of a password file, with bcrypt of the account's password. */
+export const passwordLine = `${account.username}:$2b$04$V96NTp4i/YrpqHqYkoqM.uRZJ5JsHfKpNyDI8uq78OnjRYh6hH1x2\n`;
+
 export interface RegistryOptions {
   /** `basic`: the registry asks for {@link account} itself; a realm: it asks for a token of that server. @default anyone may read */
   auth?: "basic" | { realm: string; issuer: string; service: string; rootCertificates: string };
@@ -54,9 +57,7 @@ export async function startRegistry({ auth, authorization }: RegistryOptions = {
   const port = await freePort();
   const host = `127.0.0.1:${port}`;
   await writeFile(join(dir, "config.yml"), stringify(setting(dir, host, auth)));
-  // bcrypt of the account's password.
-  const line = `${account.username}:$2b$04$V96NTp4i/YrpqHqYkoqM.uRZJ5JsHfKpNyDI8uq78OnjRYh6hH1x2\n`;
-  await writeFile(join(dir, "htpasswd"), line);
+  await writeFile(join(dir, "htpasswd"), passwordLine);
   const args = ["serve", join(dir, "config.yml")];
   const start = () => startLoopbackServer({ what: "the registry", program, dir, port, args });
   let child = await start();
