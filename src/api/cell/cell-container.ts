@@ -88,11 +88,14 @@ export function cellContainer(
       runAsNonRoot: false,
       capabilities: { drop: ["ALL"], add: [...cellCapabilities] },
       // runsc needs pivot_root, which RuntimeDefault denies, and mounts, which AppArmor's default profile denies.
-      seccompProfile:
-        seccompProfile === undefined ? { type: "Unconfined" } : { type: "Localhost", localhostProfile: seccompProfile },
+      seccompProfile: seccompOf(seccompProfile),
       appArmorProfile: { type: "Unconfined" },
     },
   };
+}
+
+function seccompOf(localhostProfile: string | undefined): object {
+  return localhostProfile === undefined ? { type: "Unconfined" } : { type: "Localhost", localhostProfile };
 }
 
 const cellReadiness = {

@@ -22,8 +22,12 @@ export interface EngineDroppingOptions {
 export async function runEngineDropping(options: EngineDroppingOptions, signal: AbortSignal): Promise<void> {
   const { clock, log, pauseMilliseconds = 600_000 } = options;
   let before = new Set<string>();
-  while (!signal.aborted) {
-    await delay(clock, pauseMilliseconds, signal).catch(() => undefined);
+  const isOver = () =>
+    delay(clock, pauseMilliseconds, signal).then(
+      () => false,
+      () => true,
+    );
+  while (!(await isOver())) {
     try {
       before = await dropEngines(options, before, signal);
     } catch (error) {

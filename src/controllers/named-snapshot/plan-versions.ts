@@ -96,7 +96,7 @@ const replacedMilliseconds = 3_600_000;
  * restored are only marked, as a later recipe may have them again; the collector deletes them when they take too much space.
  */
 function unneeded(state: SnapshotState, { digest }: DesiredVersion): SnapshotAction[] {
-  const { snapshot, made, now } = state;
+  const { snapshot, made } = state;
   const needed = new Set([
     ...(snapshot.status?.versions ?? []).map(({ checkpointName }) => checkpointName),
     versionCheckpointName(snapshot.metadata.name, digest.digest),
@@ -104,16 +104,17 @@ function unneeded(state: SnapshotState, { digest }: DesiredVersion): SnapshotAct
   const steps = new Set(digest.steps);
   return made
     .filter(({ metadata }) => metadata.deletionTimestamp === undefined && !needed.has(metadata.name))
-    .flatMap((checkpoint): SnapshotAction[] => {
-      const { phase } = checkpoint.status ?? {};
-      const isInRecipe = steps.has(stepDigestOf(checkpoint) ?? "");
-      const isStep = checkpoint.metadata.labels?.[labels.purpose] === "step" && phase === "Succeeded";
-      if (isStep && isOfEarlierEngine(state, checkpoint)) return [{ do: "deleteCheckpoint", checkpoint }];
-      if (!isStep) return phase === "Failed" || !isInRecipe ? [{ do: "deleteCheckpoint", checkpoint }] : [];
-      const isMarked = checkpoint.metadata.annotations?.[annotations.unneededSince] !== undefined;
-      if (isMarked !== isInRecipe) return [];
-      return [{ do: "markStep", checkpoint, unneededSince: isInRecipe ? undefined : now.toISOString() }];
-    });
+    .flatMap((checkpoint) => ofUnneeded(state, checkpoint, steps.has(stepDigestOf(checkpoint) ?? "")));
+}
+
+function ofUnneeded(state: SnapshotState, checkpoint: Checkpoint, isInRecipe: boolean): SnapshotAction[] {
+  const { phase } = checkpoint.status ?? {};
+  const isStep = checkpoint.metadata.labels?.[labels.purpose] === "step" && phase === "Succeeded";
+  if (isStep && isOfEarlierEngine(state, checkpoint)) return [{ do: "deleteCheckpoint", checkpoint }];
+  if (!isStep) return phase === "Failed" || !isInRecipe ? [{ do: "deleteCheckpoint", checkpoint }] : [];
+  const isMarked = checkpoint.metadata.annotations?.[annotations.unneededSince] !== undefined;
+  if (isMarked !== isInRecipe) return [];
+  return [{ do: "markStep", checkpoint, unneededSince: isInRecipe ? undefined : state.now.toISOString() }];
 }
 
 /** No later build starts from a step of an earlier engine, unless the snapshot keeps its engine. */

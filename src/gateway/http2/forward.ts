@@ -36,15 +36,15 @@ export async function forwardHttp2(
   client.respond({ ...answered, ":status": status }, { endStream: isWhole, waitForTrailers: !isWhole });
   if (isWhole) return status;
   const sent = untilTrailersSent(client, () => answer.trailers ?? {});
-  let isComplete = false;
+  const outcome = { isComplete: false };
   upstream.pipe(client, { end: false });
   upstream.once("end", () => {
     // Node also ends a stream whose connection breaks, with a code.
-    isComplete = upstream.rstCode === constants.NGHTTP2_NO_ERROR;
-    if (isComplete) client.end();
+    outcome.isComplete = upstream.rstCode === constants.NGHTTP2_NO_ERROR;
+    if (outcome.isComplete) client.end();
   });
   await answer.closed;
-  if (!isComplete) client.close(incompleteCode(upstream.rstCode));
+  if (!outcome.isComplete) client.close(incompleteCode(upstream.rstCode));
   await sent;
   return status;
 }
