@@ -170,6 +170,35 @@ it("gives a clone the image of its source, although the tag has moved and the re
   await registry.restart();
 });
 
+it("gives a resumed sandbox, and a clone of a paused one, the image that was paused", async () => {
+  const digest = await registry.push("tools/paused", "1", image);
+  const name = `${registry.host}/tools/paused:1`;
+  await sandbox("sleeper", { image: name });
+  await running("sleeper");
+  const setPaused = (paused: boolean) =>
+    cluster.seen.sandboxes.resource.mergePatch({ namespace, name: "sleeper" }, { spec: { paused } });
+  await setPaused(true);
+  await cluster.sandbox(
+    `${namespace}/sleeper`,
+    ({ status }) => findCondition(status?.conditions, "SandboxPaused")?.status === "True",
+  );
+  await registry.push("tools/paused", "1", { Cmd: ["other"] });
+  await cluster.create({
+    apiVersion,
+    kind: "Checkpoint",
+    metadata: { name: "stored", namespace },
+    spec: { sandboxName: "sleeper" },
+  });
+  const stored = await cluster.checkpoint(`${namespace}/stored`, ({ status }) => status?.phase === "Succeeded");
+  const restore = { annotations: { "ramet.dev/restore-from": stored.status?.checkpointId ?? "" } };
+  await cluster.create({ apiVersion, kind: "Sandbox", metadata: { name: "woken", namespace, ...restore }, spec: {} });
+  await setPaused(false);
+  for (const each of ["woken", "sleeper"]) {
+    await running(each);
+    expect(pulled(await podOf(each))).toBe(`${registry.host}/tools/paused@${digest}`);
+  }
+});
+
 it("gives all sandboxes of a set's revision one image, although the tag moves", async () => {
   const digest = await registry.push("tools/pooled", "1", image);
   const template = { spec: { containers: [{ name: "main", image: `${registry.host}/tools/pooled:1` }] } };

@@ -1,5 +1,5 @@
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
-import { finalizers, labels } from "../../api/names/labels.ts";
+import { annotations, finalizers, labels } from "../../api/names/labels.ts";
 import { findParts } from "../../backends/checkpoint-parts.ts";
 import { type CheckpointRecord, partsOf } from "../../backends/checkpoint-record.ts";
 import { RametError } from "../../base/errors.ts";
@@ -36,7 +36,7 @@ export async function shareStored(
 async function mark(
   checkpoint: Checkpoint,
   { checkpointId, source }: { checkpointId: string; source: StoredSource },
-  { informers, ownWrites }: CheckpointDependencies,
+  { informers, cache, ownWrites }: CheckpointDependencies,
 ): Promise<void> {
   const { metadata } = checkpoint;
   const isMarked = metadata.labels?.[labels.checkpointId] === checkpointId;
@@ -46,8 +46,14 @@ async function mark(
     [labels.sandboxName]: source.sandboxName,
     [labels.checkpointId]: checkpointId,
   };
+  // A clone needs the image of the Pod that was paused.
+  const image = cache
+    .checkpointsOfData(metadata.namespace, source.dataId)
+    .flatMap((one) => one.metadata.annotations?.[annotations.image] ?? [])[0];
+  const notes = image === undefined ? {} : { annotations: { [annotations.image]: image } };
+  const change = { metadata: { labels: added, ...notes } };
   await ownWrites.write(checkpoint, () =>
-    addFinalizer(informers.checkpoints.resource, checkpoint, finalizers.checkpoint, { metadata: { labels: added } }),
+    addFinalizer(informers.checkpoints.resource, checkpoint, finalizers.checkpoint, change),
   );
 }
 
