@@ -1,7 +1,7 @@
 import { inspect } from "node:util";
 import { type Input, output, type Output, RunError } from "@pulumi/pulumi";
 import { RametError } from "../src/base/errors.ts";
-import { type InstallField, parseInstallField } from "../src/install/install-options.ts";
+import { type InstallField, parseInstallField } from "../src/install/install-fields.ts";
 
 /** An error that ends the program with a single line. */
 export function runError(error: unknown): RunError {

@@ -7,7 +7,8 @@ import {
 import { parseLabelSelector } from "../api/names/label-selector.ts";
 import { rametGroup } from "../api/schema/kind.ts";
 import { rightsBeside } from "./beside-rights.ts";
-import { type FieldNames, type InstallOptions, parseInstallField } from "./install-options.ts";
+import { type FieldNames, parseInstallField } from "./install-fields.ts";
+import type { InstallOptions } from "./install-options.ts";
 import type { Manifest } from "./manifest.ts";
 import { lastingManifests, networkPolicy, quotaFlags } from "./manifests.ts";
 import {

@@ -2,6 +2,7 @@ import { Option, type Command } from "commander";
 import { systemNamespace } from "../../api/names/system-names.ts";
 import { privateRanges } from "../../install/manifest.ts";
 import type { Act } from "../report-error.ts";
+import { wholeNumber } from "../options.ts";
 import {
   besideOption,
   collectEarlierImage,
@@ -10,13 +11,12 @@ import {
   flagsOfCells,
   namespaceSelectorHelp,
   storeAddresses,
-  wholeNumber,
   withCellFlags,
   withEgressFlags,
   withQuotaFlags,
   withServedNamespaceFlag,
   withRegistryFlags,
-} from "../options.ts";
+} from "../server-options.ts";
 import type { ManifestsOptions } from "./manifests.ts";
 
 /** The options without an effect where other controllers run the sandboxes: no gateway can reach them. */

@@ -21,7 +21,7 @@ import {
   type RegistryFlags,
   registriesOf,
   registryFlagNames,
-} from "../options.ts";
+} from "../server-options.ts";
 import { type Io, printLine, writeAll } from "../io.ts";
 
 export interface ManifestsOptions extends EgressFlags, QuotaFlags, RegistryFlags {

@@ -1,4 +1,5 @@
 import { Option, type Command } from "commander";
+import { portNumber, wholeNumber, withExamples } from "../options.ts";
 import {
   besideOption,
   collectEarlierImage,
@@ -7,16 +8,13 @@ import {
   engineOption,
   flagsOfCells,
   namespaceSelectorHelp,
-  portNumber,
   storeAddresses,
-  wholeNumber,
   withEgressFlags,
-  withExamples,
   withCellFlags,
   withQuotaFlags,
   withServedNamespaceFlag,
   withRegistryFlags,
-} from "../options.ts";
+} from "../server-options.ts";
 import type { Act } from "../report-error.ts";
 import type { ControllerOptions } from "./controller.ts";
 import type { GatewayOptions } from "./gateway.ts";

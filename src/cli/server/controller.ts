@@ -27,7 +27,7 @@ import {
   type QuotaFlags,
   quotaFlagsOf,
   type RegistryFlags,
-} from "../options.ts";
+} from "../server-options.ts";
 import { serveHealth } from "./health.ts";
 import { runServer, serverConnection } from "./server-process.ts";
 

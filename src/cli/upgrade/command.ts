@@ -1,5 +1,6 @@
 import { type Command, Option } from "commander";
-import { engineOption, withClusterFlags } from "../options.ts";
+import { withClusterFlags } from "../options.ts";
+import { engineOption } from "../server-options.ts";
 import type { Act } from "../report-error.ts";
 import type { UpgradeOptions } from "./print-upgrade-plan.ts";
 
