@@ -39,6 +39,10 @@ export const flagsOfCells = [
   "stepCacheBytes",
   "servedNamespace",
   "verifyRestores",
+  "privateRegistry",
+  "insecureRegistry",
+  "imageLookup",
+  "pullTimeout",
   "namespaceStoreBytes",
   "namespaceCheckpoints",
 ];
