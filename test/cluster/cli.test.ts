@@ -134,7 +134,7 @@ describe("ramet sandbox exec", () => {
     expect(raw).toEqual([true, false]);
   });
 
-  it("copies files in and out, but no directories", async () => {
+  it("copies files and directories in and out", async () => {
     const here = join(home, "here.txt");
     await writeFile(here, "copied");
     expect((await ramet(["sandbox", "cp", here, "a:/tmp/deep/"])).exitCode).toBe(0);
@@ -142,7 +142,8 @@ describe("ramet sandbox exec", () => {
     expect(await readFile(join(home, "back.txt"), "utf8")).toBe("copied");
     expect((await ramet(["sandbox", "cp", "-", "a:/tmp/in"], "piped")).exitCode).toBe(0);
     expect((await ramet(["sandbox", "cp", "a:/tmp/in", "-"])).stdout).toBe("piped");
-    expect((await ramet(["sandbox", "cp", "a:/tmp", home])).exitCode).toBe(2);
+    expect((await ramet(["sandbox", "cp", "a:/tmp/deep", home])).exitCode).toBe(0);
+    expect(await readFile(join(home, "deep", "here.txt"), "utf8")).toBe("copied");
     expect((await ramet(["sandbox", "cp", "a:/missing", home])).exitCode).toBe(3);
   });
 

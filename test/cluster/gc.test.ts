@@ -233,10 +233,10 @@ it("deletes the same in the periodic collector, counts it, and continues after a
   const log = { ...silentLog, warn: (_: object, message: string) => details.push(message) };
   let answers = false;
   const templates = new Proxy(informers.templates, {
-    get: (target, key) =>
-      key === "resource" && !answers
-        ? { list: () => Promise.reject(new Error("no answer")) }
-        : (Reflect.get(target, key, target) as unknown),
+    get: (target, key) => {
+      if (key !== "listNow") return Reflect.get(target, key, target) as unknown;
+      return answers ? target.listNow.bind(target) : () => Promise.reject(new Error("no answer"));
+    },
   });
   const running = runCollector(
     { informers: { ...informers, templates }, clock, log, metrics: metrics.collections },
