@@ -1,6 +1,7 @@
 import { isIP } from "node:net";
 import type { Readable } from "node:stream";
-import { Agent, type Dispatcher, request } from "undici";
+// The name of the import must not become that of a parameter in the package: Pulumi puts the text of providers into states.
+import { Agent, type Dispatcher, request as send } from "undici";
 import { RametError } from "../base/errors.ts";
 import { guardedLookup, publicOnly } from "../base/guarded-lookup.ts";
 
@@ -67,7 +68,7 @@ export class RegistryTransport {
     const literal = hostname.replace(/^\[|\]$/g, "");
     if (!isNamed && isIP(literal) !== 0 && !this.#isPublic(literal)) throw notPublic(host);
     const dispatcher = isNamed ? this.#open : this.#guarded;
-    return request(url, {
+    return send(url, {
       method,
       dispatcher,
       signal,

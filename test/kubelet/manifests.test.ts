@@ -142,7 +142,8 @@ describe("an installation by ramet manifests", () => {
       ]);
     }
     expect(await refusal("auth", "can-i", "create", "pods/exec", "--as", "editor")).toBe("");
-    const denied = /exec, attach, port-forward and proxy are not allowed|ephemeral containers are not allowed|cannot patch resource "pods\/ephemeralcontainers"/;
+    const denied =
+      /exec, attach, port-forward and proxy are not allowed|ephemeral containers are not allowed|cannot patch resource "pods\/ephemeralcontainers"/;
     expect(await refusal("exec", "--as", "editor", "clone", "--", "id")).toMatch(denied);
     expect(await refusal("attach", "--as", "editor", "clone")).toMatch(denied);
     expect(await refusal("port-forward", "--as", "editor", "pod/clone", "39981:9981")).toMatch(denied);

@@ -144,18 +144,20 @@ it("prints the objects that RametRuntime declares for served namespaces, and ref
 });
 
 it("prints the objects that RametRuntime declares beside other controllers, and names arguments without effect", async () => {
-  const alone = `cellImage: "registry.example/ramet-cell:1",\n  store: ${directory},`;
-  await world.edit(alone, `mode: "beside",\n  cellImage: "registry.example/ramet-cell:1",\n  egress: {},`);
+  const cellImage = `cellImage: "registry.example/ramet-cell:1",`;
+  const store = `store: ${directory},`;
+  await world.edit(store, "");
+  await world.edit(cellImage, `mode: "beside",\n  ${cellImage}\n  egress: {},`);
   expect((await world.engine.preview()).text).toContain(
     'Cannot install beside other controllers: cellImage, egress cannot be used with mode "beside", because other controllers run the sandboxes and store their checkpoints [InvalidArgument]',
   );
-  await world.edit(`cellImage: "registry.example/ramet-cell:1",\n  egress: {},`, "");
+  await world.edit(`${cellImage}\n  egress: {},`, "");
   const io = memoryIo();
   expect(await runProgram(io, ["manifests", "--image", "registry.example/ramet:1", "--beside=openkruise"])).toBe(0);
   const printed = parseAllDocuments(io.written("stdout")).map((document) => document.toJS() as Manifest);
   expect(await declared("beside")).toEqual(byName(printed));
   expect((await world.engine.preview()).text).toContain("No controller of OpenKruise Agents or ACS was found");
-  await world.edit(`mode: "beside",\n`, alone);
+  await world.edit(`mode: "beside",\n`, `${cellImage}\n  ${store}\n`);
 });
 
 it("prints objects that an API server accepts unchanged", async () => {

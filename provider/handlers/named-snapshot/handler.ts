@@ -1,6 +1,6 @@
 import { SandboxTemplateSpec } from "../../../src/api/kinds/sandbox-template.ts";
 import { printSnapshotReference } from "../../../src/api/snapshot/snapshot-reference.ts";
-import { type NamedSnapshot, SnapshotSource } from "../../../src/api/kinds/named-snapshot.ts";
+import { type NamedSnapshot, NamedSnapshotSpec, SnapshotSource } from "../../../src/api/kinds/named-snapshot.ts";
 import { RametError } from "../../../src/base/errors.ts";
 import { withoutSecrets } from "../../../src/base/redact.ts";
 import { covers } from "../../../src/kube/apply.ts";
@@ -145,7 +145,12 @@ async function read(context: HandlerContext, id: string, props: Values): ReturnT
   if (found === undefined || found.metadata.deletionTimestamp !== undefined) return { id: "", props: {} };
   // Report changes made in the cluster, but not defaults that the API server added.
   const spec: Values = { ...found.spec };
-  const drifted = specProperties.filter((property) => !covers(spec[property], props[property]));
+  const drifted = specProperties.filter(
+    (property) => !covers(spec[property], props[property] ?? defaultsSince[property]),
+  );
   const observed = Object.fromEntries(drifted.map((property) => [property, spec[property]]));
   return { id, props: outputs({ ...props, ...observed, ...(secrets !== undefined && { secrets }) }, found) };
 }
+
+/** The API server's defaults that are not kept in the state, because states of earlier versions do not have them. */
+const defaultsSince: Values = { engineUpgrade: NamedSnapshotSpec.shape.engineUpgrade.parse(undefined) };
