@@ -12,6 +12,8 @@ import { ownerAnnotation } from "../owner.ts";
 /** The state of a named snapshot in a stack: the program's inputs and derived values. */
 export const NamedSnapshotInputs = z.looseObject({
   ...NamedSnapshotSpec.omit({ suspend: true, pinnedVersion: true }).shape,
+  /** Without the default, which states of earlier versions do not have. */
+  engineUpgrade: NamedSnapshotSpec.shape.engineUpgrade.unwrap().optional(),
   name: z.string(),
   namespace: z.string(),
   /** The resolved `from`. Absent if only the cluster knows it. */
