@@ -33,7 +33,8 @@ describe("a program that installs the runtime and uses it", () => {
     const up = await program.engine.up();
     expect(up.succeeded, up.text).toBe(true);
     expect(up.outputs).toMatchObject({ mode: "install", version: 1 });
-    expect(await world.readyPods(...controllers)).toBe(2);
+    // They work before the kubelet has probed them, and the offline engine does not wait for Deployments.
+    await expect.poll(() => world.readyPods(...controllers), { timeout: 60_000 }).toBe(2);
     expect(await rows(String(up.outputs["url"]))).toMatch(/^1\n.*\n1000\n$/s);
     const name = await world.ramet("claim", "program-pool");
     expect(await world.inSandbox(name, "tail -1 /data/rows")).toBe("1000");
