@@ -8,6 +8,7 @@ import { declareKind, type ObjectTransform } from "./declare.ts";
 import { NamedSnapshot } from "./named-snapshot.ts";
 import { placementBeside, type PlacementArgs } from "./placement.ts";
 import { SandboxTemplate } from "./sandbox-template.ts";
+import { restoredReference } from "./set-volumes.ts";
 
 export interface SandboxSetArgs extends PlacementArgs {
   /**
@@ -24,7 +25,8 @@ export interface SandboxSetArgs extends PlacementArgs {
   maxStarting?: Input<number | string>;
   /**
    * The volumes of each sandbox, if `from` is a snapshot or a checkpoint whose source has PersistentVolumeClaims, which no checkpoint
-   * contains: `Empty` for new claims, `Shared` for the claims of the source. Without it, such sandboxes are refused. @default none
+   * contains: `Empty` for new claims, `Shared` for the claims of the source. Without it, such a set is refused, also in a preview.
+   * @default none
    */
   volumesOnRestore?: Input<"Empty" | "Shared">;
   /**
@@ -47,7 +49,7 @@ export class SandboxSet extends ComponentResource {
     const { from, transform, ...inputs } = args;
     super("ramet:index:SandboxSet", name, inputs, opts);
     const placement = placementBeside(name, args, from);
-    const spec = { ...originOf(from, args.volumesOnRestore), ...strategiesOf(args), replicas: args.replicas };
+    const spec = { ...originOf(name, placement.namespace, args), ...strategiesOf(args), replicas: args.replicas };
     const waits = { ...waitForConditions("Ready", "Updated"), ...waitTimeout(args.timeout) };
     const metadata = { ...placement, annotations: { ...followed(from), ...waits, ...deleteInBackground } };
     const { object: set } = declareKind(this, name, sandboxSetKind, { metadata, spec, transform });
@@ -60,12 +62,13 @@ export class SandboxSet extends ComponentResource {
 
 /** Clones use the template that is stored with their checkpoint. */
 function originOf(
-  from: SandboxSetArgs["from"],
-  volumesOnRestore: SandboxSetArgs["volumesOnRestore"],
+  set: string,
+  namespace: Output<string>,
+  { from, volumesOnRestore }: Pick<SandboxSetArgs, "from" | "volumesOnRestore">,
 ): Record<string, unknown> {
   if (from instanceof SandboxTemplate) return { templateRef: { name: from.name } };
   if (isTemplateName(from)) return { templateRef: { name: from.template } };
-  const reference = from instanceof NamedSnapshot ? from.name : from;
+  const reference = restoredReference({ set, namespace, from, volumesOnRestore });
   const volumes = volumesOnRestore === undefined ? {} : { [annotationKeys.volumesOnRestore]: volumesOnRestore };
   return { template: { metadata: { annotations: { [restoreFromAnnotations[0]]: reference, ...volumes } } } };
 }

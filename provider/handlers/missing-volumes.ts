@@ -2,8 +2,8 @@ import { volumeClaims, claimVolumes } from "../../src/api/cell/volume-claims.ts"
 import { annotations } from "../../src/api/names/labels.ts";
 import type { SandboxTemplateSpec } from "../../src/api/kinds/sandbox-template.ts";
 import { PodTemplateSpec } from "../../src/api/schema/pod-template.ts";
-import type { CheckResult, HandlerContext, Values } from "./handler.ts";
-import { withCluster } from "./open-cluster.ts";
+import type { CheckResult, Values } from "./handler.ts";
+import { type ClusterEnvironment, withCluster } from "./open-cluster.ts";
 import { checkpointOf } from "./sandbox-clone/checkpoint-template.ts";
 import { hasUnknown } from "./validate.ts";
 
@@ -14,9 +14,9 @@ export function volumesOfTemplate({ template, volumeClaimTemplates }: SandboxTem
 }
 
 /** The volumes whose data a checkpoint does not contain. Empty if it is not known yet, or the cluster cannot be read. */
-export async function volumesOfCheckpoint(context: HandlerContext, { namespace, from }: Values): Promise<string[]> {
+export async function volumesOfCheckpoint(env: ClusterEnvironment, { namespace, from }: Values): Promise<string[]> {
   if (typeof namespace !== "string" || typeof from !== "string" || hasUnknown([namespace, from])) return [];
-  const find = withCluster(context, (client) =>
+  const find = withCluster(env, (client) =>
     checkpointOf(client, { namespace, from }, AbortSignal.timeout(lookUpMilliseconds)),
   );
   const found = await find.catch(() => undefined);

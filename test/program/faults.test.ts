@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { refOf } from "../../provider/handlers/open-cluster.ts";
+import { checkpointKind } from "../../src/api/kinds/checkpoint.ts";
 import { namedSnapshotKind } from "../../src/api/kinds/named-snapshot.ts";
 import { sandboxKind } from "../../src/api/kinds/sandbox.ts";
 import { sandboxSetKind } from "../../src/api/kinds/sandbox-set.ts";
@@ -77,6 +78,34 @@ it("creates sets and sandboxes from existing objects by name, applies transforms
     expect(await made(sandboxSetKind, "of-template")).toMatchObject({ spec });
     expect(await made(sandboxKind, "box")).toMatchObject({ metadata: { labels }, spec });
   } finally {
+    await program.remove();
+  }
+});
+
+it("rejects a set whose sandboxes would lose volumes, in a preview", async () => {
+  const program = await openProgram("test/program/programs/set-volumes", { kubeconfig: plane.kubeconfigPath });
+  const preview = (configuration: Record<string, string>) => program.engine.with({ configuration }).preview();
+  const { apiVersion, kind } = checkpointKind;
+  const checkpoints = client.resource(refOf(checkpointKind));
+  const captured = { namespace: "default", name: "captured" };
+  await checkpoints.create({ apiVersion, kind, metadata: captured, spec: { podName: "source" } });
+  const ramet = { volumes: [{ volume: "work", claim: "work-of-source" }] };
+  const status = { phase: "Succeeded", checkpointId: "of-source", ramet };
+  await checkpoints.mergePatch(captured, { status }, { subresource: "status" });
+  try {
+    for (const [configuration, volume] of [
+      [{}, "home"],
+      [{ "program:from": "of-source" }, "work"],
+    ] as const) {
+      const refused = await preview(configuration);
+      expect(refused.succeeded).toBe(false);
+      expect(refused.text).toMatch(
+        new RegExp(`The set pool: volumesOnRestore is required: .* ${volume};.*VolumesNotCaptured`),
+      );
+      expect(await preview({ ...configuration, "program:choice": "Empty" })).toMatchObject({ succeeded: true });
+    }
+  } finally {
+    await checkpoints.delete(captured);
     await program.remove();
   }
 });
