@@ -44,6 +44,8 @@ export class StoreDisk {
       await mkdir(path, { recursive: true, mode: 0o700 });
       await run("mount", ["-o", "loop,discard,errors=continue", image, path]);
       await rm(join(path, "lost+found"), { recursive: true });
+      await mkdir(disk.#second);
+      await run("mount", ["--bind", path, disk.#second]);
     } catch (error) {
       await disk.unmount();
       throw error;
@@ -59,11 +61,15 @@ export class StoreDisk {
     return () => rm(filler, { force: true });
   }
 
-  /** @throws Error while a file is being written */
+  /**
+   * As after an error, the file system becomes read-only. The same command for the store's own mount would set a flag of that mount
+   * too, which a cell that starts meanwhile copies into its mount namespace and then keeps.
+   * @throws Error while a file is being written
+   */
   async makeReadOnly(): Promise<() => Promise<void>> {
-    await run("mount", ["-o", "remount,ro", this.#path]);
+    await run("mount", ["-o", "remount,ro", this.#second]);
     return async () => {
-      await run("mount", ["-o", "remount,rw", this.#path]);
+      await run("mount", ["-o", "remount,rw", this.#second]);
     };
   }
 
@@ -86,11 +92,17 @@ export class StoreDisk {
   async unmount(): Promise<void> {
     // A frozen file system stays in the kernel without a mount.
     await run("fsfreeze", ["--unfreeze", this.#path]).catch(() => undefined);
-    for (const path of [this.#path, this.#backing]) await run("umount", ["--lazy", path]).catch(() => undefined);
+    for (const path of [this.#second, this.#path, this.#backing])
+      await run("umount", ["--lazy", path]).catch(() => undefined);
     await rm(this.#backing, { recursive: true, force: true });
   }
 
   get #image(): string {
     return join(this.#backing, "image");
+  }
+
+  /** Another mount of the file system. */
+  get #second(): string {
+    return join(this.#backing, "second");
   }
 }
