@@ -1,25 +1,14 @@
-import {
-  controllerLabels as labels,
-  controllerName as name,
-  controllersMode,
-  systemNamespace,
-} from "../api/names/system-names.ts";
+import { controllersMode } from "../api/names/system-names.ts";
 import { parseLabelSelector } from "../api/names/label-selector.ts";
 import { rametGroup } from "../api/schema/kind.ts";
 import { rightsBeside } from "./beside-rights.ts";
+import { clusterRangeFlags, quotaFlags, selectorFlags } from "./server-flags.ts";
+import { controllerManifests } from "./controller-manifests.ts";
 import { type FieldNames, parseInstallField } from "./install-fields.ts";
 import type { InstallOptions } from "./install-options.ts";
 import type { Manifest } from "./manifest.ts";
-import { lastingManifests, networkPolicy, quotaFlags } from "./manifests.ts";
-import {
-  disruptionBudget,
-  metricsPort,
-  metricsService,
-  restrictedSecurityContext,
-  serverResources,
-  spreadOverNodes,
-} from "./replicas.ts";
-import { roles } from "./rights.ts";
+import { lastingManifests } from "./manifests.ts";
+import { publicConfigMap } from "./public-config-map.ts";
 import { recipePolicies } from "./template-policies.ts";
 
 /** What an installation beside other controllers can set. */
@@ -72,95 +61,25 @@ export function besideLastingManifests(options: Pick<BesideInstallOptions, "name
 
 /** The controllers and their permissions. Templates of sandboxes are subject to the policies of their own controllers. */
 export function besideServerManifests(options: BesideInstallOptions<unknown, unknown>): Manifest[] {
-  const { namespace, annotations } = options;
-  const at = { name, namespace };
   return [
-    { apiVersion: "v1", kind: "ServiceAccount", metadata: at },
-    ...roles(at, rightsBeside, annotations),
-    deployment(options),
-    disruptionBudget(at, labels),
-    metricsService(at, labels),
-    networkPolicy(options),
+    ...controllerManifests(options, { rights: rightsBeside, args: controllerArgs(options) }),
     ...recipePolicies(options),
     ...modeManifests(options.beside),
   ];
 }
 
-/** Tells the command line of every user that other controllers own the sandboxes, so that it creates clones as these expect. */
+/** Lets the command line of every user find out that other controllers own the sandboxes, and create clones as these expect. */
 function modeManifests(beside: unknown): Manifest[] {
-  const metadata = { name: controllersMode.configMap, namespace: systemNamespace };
-  const apiVersion = "rbac.authorization.k8s.io/v1";
-  const apiGroup = "rbac.authorization.k8s.io";
-  const rule = { apiGroups: [""], resources: ["configmaps"], resourceNames: [metadata.name], verbs: ["get"] };
+  return publicConfigMap(controllersMode.configMap, { [controllersMode.beside]: beside });
+}
+
+function controllerArgs(options: BesideInstallOptions<unknown, unknown>): unknown[] {
   return [
-    { apiVersion: "v1", kind: "ConfigMap", metadata, data: { [controllersMode.beside]: beside } },
-    { apiVersion, kind: "Role", metadata, rules: [rule] },
-    {
-      apiVersion,
-      kind: "RoleBinding",
-      metadata,
-      roleRef: { apiGroup, kind: "Role", name: metadata.name },
-      subjects: [{ apiGroup, kind: "Group", name: "system:authenticated" }],
-    },
+    "--beside",
+    options.beside,
+    "--leader-elect",
+    ...clusterRangeFlags(options.clusterRanges),
+    ...selectorFlags(options.namespaceSelector),
+    ...quotaFlags(options.namespaceQuota),
   ];
-}
-
-function deployment(options: BesideInstallOptions<unknown, unknown>): Manifest {
-  const { namespace, annotations, replicas } = options;
-  return {
-    apiVersion: "apps/v1",
-    kind: "Deployment",
-    metadata: { name, namespace, labels, ...(annotations !== undefined && { annotations }) },
-    spec: {
-      replicas,
-      selector: { matchLabels: labels },
-      template: { metadata: { labels }, spec: pod(options) },
-    },
-  };
-}
-
-function pod({
-  image,
-  beside,
-  clusterRanges,
-  namespaceQuota,
-  namespaceSelector,
-}: BesideInstallOptions<unknown, unknown>) {
-  return {
-    serviceAccountName: name,
-    securityContext: {
-      runAsNonRoot: true,
-      runAsUser: 65532,
-      fsGroup: 65532,
-      seccompProfile: { type: "RuntimeDefault" },
-    },
-    topologySpreadConstraints: spreadOverNodes(labels),
-    containers: [
-      {
-        name: "controller",
-        image,
-        args: [
-          "controller",
-          "--beside",
-          beside,
-          "--leader-elect",
-          ...clusterRanges.flatMap((range) => ["--cluster-range", range]),
-          ...(namespaceSelector === undefined ? [] : ["--namespace-selector", namespaceSelector.text]),
-          ...quotaFlags(namespaceQuota),
-          "--metrics-port",
-          String(metricsPort),
-          "--metrics-address",
-          "0.0.0.0",
-        ],
-        ports: [{ name: "metrics", containerPort: metricsPort }],
-        livenessProbe: { httpGet: { path: "/livez", port: "metrics" }, timeoutSeconds: 5 },
-        readinessProbe: { httpGet: { path: "/healthz", port: "metrics" } },
-        resources: serverResources,
-        securityContext: restrictedSecurityContext,
-        volumeMounts: [{ name: "tmp", mountPath: "/tmp" }],
-      },
-    ],
-    // Recipe steps fetch up to eight files of up to 1 GiB into it; the root file system is read-only.
-    volumes: [{ name: "tmp", emptyDir: { sizeLimit: "9Gi" } }],
-  };
 }

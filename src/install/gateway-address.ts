@@ -1,5 +1,6 @@
-import { gatewayAddress, systemNamespace } from "../api/names/system-names.ts";
+import { gatewayAddress } from "../api/names/system-names.ts";
 import type { Manifest } from "./manifest.ts";
+import { publicConfigMap } from "./public-config-map.ts";
 
 export interface GatewayAddress<Text = string> {
   /** Such as `https://gateway.example.org`. */
@@ -20,24 +21,9 @@ export function parseGatewayUrl(text: string): URL | undefined {
 
 /** Returns the ConfigMap with the address of the gateways, and the permission of all authenticated users to read it. */
 export function gatewayAddressManifests({ url, ca, serviceAccount }: GatewayAddress<unknown>): Manifest[] {
-  const metadata = { name: gatewayAddress.configMap, namespace: systemNamespace };
-  const apiVersion = "rbac.authorization.k8s.io/v1";
-  const apiGroup = "rbac.authorization.k8s.io";
-  const rule = { apiGroups: [""], resources: ["configmaps"], resourceNames: [metadata.name], verbs: ["get"] };
-  const data = {
+  return publicConfigMap(gatewayAddress.configMap, {
     [gatewayAddress.url]: url,
     ...(ca !== undefined && { [gatewayAddress.ca]: ca }),
     ...(serviceAccount !== undefined && { [gatewayAddress.serviceAccount]: serviceAccount }),
-  };
-  return [
-    { apiVersion: "v1", kind: "ConfigMap", metadata, data },
-    { apiVersion, kind: "Role", metadata, rules: [rule] },
-    {
-      apiVersion,
-      kind: "RoleBinding",
-      metadata,
-      roleRef: { apiGroup, kind: "Role", name: metadata.name },
-      subjects: [{ apiGroup, kind: "Group", name: "system:authenticated" }],
-    },
-  ];
+  });
 }

@@ -1,4 +1,5 @@
 import { gatewayLabels as labels, gatewayName as name } from "../api/names/system-names.ts";
+import { servedFlags } from "./server-flags.ts";
 import { gatewayLimits, type GatewaySettings, type InstallOptions } from "./install-options.ts";
 import { gatewayAddressManifests } from "./gateway-address.ts";
 import type { Manifest } from "./manifest.ts";
@@ -8,7 +9,6 @@ import {
   metricsPort,
   metricsService,
   restrictedSecurityContext,
-  servedFlags,
   serverResources,
   spreadOverNodes,
 } from "./replicas.ts";

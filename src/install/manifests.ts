@@ -1,24 +1,15 @@
 import { cellPort } from "../api/cell/cell-api.ts";
 import { renderCrds } from "../api/kinds/crd.ts";
 import { labels as cellLabels } from "../api/names/labels.ts";
-import { controllerLabels as labels, controllerName as name, systemNamespace } from "../api/names/system-names.ts";
-import { quotaNames } from "../api/quota/namespace-quota.ts";
+import { systemNamespace } from "../api/names/system-names.ts";
 import { admissionPolicies } from "./cell-policies.ts";
+import { clusterRangeFlags, quotaFlags, selectorFlags, servedFlags } from "./server-flags.ts";
+import { controllerManifests } from "./controller-manifests.ts";
 import { gatewayManifests } from "./gateway-manifests.ts";
 import type { CellSettings, InstalledEgress, InstallOptions, RegistrySettings } from "./install-options.ts";
 import type { Manifest } from "./manifest.ts";
 import { identityAnnotations, identityLabels } from "./remote-store.ts";
-import {
-  disruptionBudget,
-  metricsIngress,
-  metricsPort,
-  metricsService,
-  restrictedSecurityContext,
-  servedFlags,
-  serverResources,
-  spreadOverNodes,
-} from "./replicas.ts";
-import { controllerRights, roles } from "./rights.ts";
+import { controllerRights } from "./rights.ts";
 
 /**
  * Returns the manifests that must outlive the runtime. With the CRDs, Kubernetes would delete all their objects. With the
@@ -59,130 +50,51 @@ export const storeIsNotMounted =
 
 /** Returns the servers, their permissions and the admission policies for cells. */
 export function serverManifests(options: InstallOptions<unknown, unknown>): Manifest[] {
-  return [...controllerManifests(options), ...gatewayManifests(options), ...admissionPolicies(options)];
+  return [...runtimeControllers(options), ...gatewayManifests(options), ...admissionPolicies(options)];
 }
 
-/** Returns the controllers and their permissions. */
-function controllerManifests(options: InstallOptions<unknown, unknown>): Manifest[] {
+/** Returns the controllers, their permissions, and the network policies of the cells in served namespaces. */
+function runtimeControllers(options: InstallOptions<unknown, unknown>): Manifest[] {
+  const { store, servedNamespaces } = options;
   return [
-    serviceAccount(options),
-    ...roles({ name, namespace: options.namespace }, controllerRights(options.servedNamespaces), options.annotations),
-    deployment(options),
-    disruptionBudget({ name, namespace: options.namespace }, labels),
-    metricsService({ name, namespace: options.namespace }, labels),
-    networkPolicy(options),
-    ...(options.servedNamespaces ?? []).map((served) => cellNetworkPolicy(served, options)),
+    ...controllerManifests(options, {
+      rights: controllerRights(servedNamespaces),
+      args: controllerArgs(options),
+      store: storeAccess(store),
+    }),
+    ...(servedNamespaces ?? []).map((served) => cellNetworkPolicy(served, options)),
   ];
 }
 
 type InNamespace = Pick<InstallOptions, "namespace">;
+type Store = InstallOptions<unknown, unknown>["store"];
 
-function serviceAccount({ namespace, store }: Pick<InstallOptions<unknown, unknown>, "namespace" | "store">): Manifest {
-  const annotations = "address" in store ? identityAnnotations(store) : {};
+function storeAccess(store: Store) {
+  if (!("address" in store)) return { mount: store };
   return {
-    apiVersion: "v1",
-    kind: "ServiceAccount",
-    metadata: { name, namespace, ...(Object.keys(annotations).length > 0 && { annotations }) },
+    identityAnnotations: identityAnnotations(store),
+    identityLabels: identityLabels(store),
+    secret: store.secret,
   };
 }
 
-function deployment({ namespace, annotations, replicas, ...options }: InstallOptions<unknown, unknown>): Manifest {
-  const podLabels = "address" in options.store ? identityLabels(options.store) : {};
-  return {
-    apiVersion: "apps/v1",
-    kind: "Deployment",
-    metadata: { name, namespace, labels, ...(annotations !== undefined && { annotations }) },
-    spec: {
-      replicas,
-      selector: { matchLabels: labels },
-      template: { metadata: { labels: { ...labels, ...podLabels } }, spec: pod(options) },
-    },
-  };
-}
-
-type PodOptions = Pick<
-  InstallOptions<unknown, unknown>,
-  | "image"
-  | "cellImage"
-  | "store"
-  | "clusterRanges"
-  | "clusterDomain"
-  | "namespaceSelector"
-  | "egress"
-  | "servedNamespaces"
-  | "namespaceQuota"
-  | "encryption"
-  | "cells"
-  | "registries"
->;
-
-function pod({
-  image,
-  cellImage,
-  store,
-  clusterRanges,
-  clusterDomain,
-  namespaceSelector,
-  egress,
-  servedNamespaces,
-  namespaceQuota,
-  encryption,
-  cells,
-  registries,
-}: PodOptions) {
-  const mounted = "address" in store ? undefined : store;
-  return {
-    serviceAccountName: name,
-    securityContext: {
-      runAsNonRoot: true,
-      runAsUser: 65532,
-      fsGroup: 65532,
-      seccompProfile: { type: "RuntimeDefault" },
-    },
-    topologySpreadConstraints: spreadOverNodes(labels),
-    containers: [
-      {
-        name: "controller",
-        image,
-        args: [
-          "controller",
-          "--leader-elect",
-          ...("address" in store ? ["--store", store.address] : ["--store-directory", store.directory]),
-          "--cell-image",
-          cellImage,
-          ...cellFlags(cells),
-          ...registryFlags(registries),
-          ...clusterRanges.flatMap((range) => ["--cluster-range", range]),
-          ...(clusterDomain === undefined ? [] : ["--cluster-domain", clusterDomain]),
-          ...(namespaceSelector === undefined ? [] : ["--namespace-selector", namespaceSelector.text]),
-          ...egressFlags(egress),
-          ...servedFlags(servedNamespaces),
-          ...quotaFlags(namespaceQuota),
-          ...(encryption === undefined ? [] : ["--encryption-secret", encryption.secret]),
-          "--metrics-port",
-          String(metricsPort),
-          "--metrics-address",
-          "0.0.0.0",
-        ],
-        ports: [{ name: "metrics", containerPort: metricsPort }],
-        // /readyz is ready only on the replica that leads; the others wait for the lease and are healthy.
-        livenessProbe: { httpGet: { path: "/livez", port: "metrics" }, timeoutSeconds: 5 },
-        readinessProbe: { httpGet: { path: "/healthz", port: "metrics" } },
-        resources: serverResources,
-        securityContext: restrictedSecurityContext,
-        volumeMounts: [
-          { name: "tmp", mountPath: "/tmp" },
-          ...(mounted ? [{ name: "store", mountPath: mounted.directory }] : []),
-        ],
-        ...("address" in store && store.secret !== undefined && { envFrom: [{ secretRef: { name: store.secret } }] }),
-      },
-    ],
-    volumes: [
-      // Recipe steps fetch up to eight files of up to 1 GiB into it; the root file system is read-only.
-      { name: "tmp", emptyDir: { sizeLimit: "9Gi" } },
-      ...(mounted ? [{ name: "store", persistentVolumeClaim: { claimName: mounted.claim } }] : []),
-    ],
-  };
+function controllerArgs({ store, encryption, ...options }: InstallOptions<unknown, unknown>): unknown[] {
+  const { clusterDomain } = options;
+  return [
+    "--leader-elect",
+    ...("address" in store ? ["--store", store.address] : ["--store-directory", store.directory]),
+    "--cell-image",
+    options.cellImage,
+    ...cellFlags(options.cells),
+    ...registryFlags(options.registries),
+    ...clusterRangeFlags(options.clusterRanges),
+    ...(clusterDomain === undefined ? [] : ["--cluster-domain", clusterDomain]),
+    ...selectorFlags(options.namespaceSelector),
+    ...egressFlags(options.egress),
+    ...servedFlags(options.servedNamespaces),
+    ...quotaFlags(options.namespaceQuota),
+    ...(encryption === undefined ? [] : ["--encryption-secret", encryption.secret]),
+  ];
 }
 
 function cellFlags({ seccompProfile, userNamespaces, earlierImages = [] }: CellSettings<unknown> = {}): unknown[] {
@@ -213,36 +125,6 @@ function egressFlags({ default: fallback, allow = [], deny = [] }: InstalledEgre
     ...allow.flatMap((rule) => ["--egress-allow", rule]),
     ...deny.flatMap((rule) => ["--egress-deny", rule]),
   ];
-}
-
-export function quotaFlags(quota: InstallOptions<unknown>["namespaceQuota"] = {}): unknown[] {
-  const flags = {
-    storeBytes: "--namespace-store-bytes",
-    checkpoints: "--namespace-checkpoints",
-    builds: "--namespace-builds",
-    fetches: "--namespace-fetches",
-  };
-  return quotaNames.flatMap((name) => (quota[name] === undefined ? [] : [flags[name], quota[name]]));
-}
-
-/**
- * Allows ingress only to the metrics port. Egress is not restricted: controllers connect to the API server, cells, the store
- * and URLs in recipes.
- */
-export function networkPolicy({
-  namespace,
-  metricsNamespace,
-}: Pick<InstallOptions<unknown, unknown>, "namespace" | "metricsNamespace">): Manifest {
-  return {
-    apiVersion: "networking.k8s.io/v1",
-    kind: "NetworkPolicy",
-    metadata: { name, namespace },
-    spec: {
-      podSelector: { matchLabels: labels },
-      policyTypes: ["Ingress"],
-      ingress: [metricsIngress(metricsNamespace)],
-    },
-  };
 }
 
 /** Allows only controllers and gateways to connect to the port of the cells in a namespace. Declared ports stay open. */

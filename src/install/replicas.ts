@@ -59,8 +59,3 @@ export function metricsIngress(namespace: unknown) {
   const from = [{ namespaceSelector: { matchLabels: { "kubernetes.io/metadata.name": namespace } } }];
   return { ports: [{ port: "metrics", protocol: "TCP" }], ...(namespace !== undefined && { from }) };
 }
-
-/** The flags that name the served namespaces, of controllers and of gateways. */
-export function servedFlags(namespaces: readonly string[] = []): string[] {
-  return namespaces.flatMap((served) => ["--served-namespace", served]);
-}

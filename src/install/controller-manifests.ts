@@ -1,0 +1,130 @@
+import { controllerLabels as labels, controllerName as name } from "../api/names/system-names.ts";
+import type { InstallOptions, MountedStore } from "./install-options.ts";
+import type { Manifest } from "./manifest.ts";
+import {
+  disruptionBudget,
+  metricsIngress,
+  metricsPort,
+  metricsService,
+  restrictedSecurityContext,
+  serverResources,
+  spreadOverNodes,
+} from "./replicas.ts";
+import { type Rights, roles } from "./rights.ts";
+
+type CommonOptions = Pick<
+  InstallOptions<unknown, unknown>,
+  "namespace" | "annotations" | "image" | "replicas" | "metricsNamespace"
+>;
+
+/** What differs between controllers that run the sandboxes and those that work beside others. */
+interface ControllerServer {
+  rights: Rights;
+  /** The arguments of `ramet controller`, except those of the metrics. */
+  args: readonly unknown[];
+  /** How the controllers use the store. @default they use none */
+  store?: StoreAccess;
+}
+
+/** How the controllers' Pods get to the store. */
+interface StoreAccess {
+  /** Annotations of the service account. */
+  identityAnnotations?: Record<string, string>;
+  /** Labels of the Pods. */
+  identityLabels?: Record<string, string>;
+  /** The Secret with environment variables for the store's client. */
+  secret?: unknown;
+  mount?: MountedStore<unknown>;
+}
+
+/** Returns the controllers and their permissions, whether or not they work beside other controllers. */
+export function controllerManifests(
+  options: CommonOptions,
+  { rights, args, store = {} }: ControllerServer,
+): Manifest[] {
+  const { namespace, annotations } = options;
+  const at = { name, namespace };
+  return [
+    serviceAccount(at, store),
+    ...roles(at, rights, annotations),
+    deployment(options, { args, store }),
+    disruptionBudget(at, labels),
+    metricsService(at, labels),
+    networkPolicy(options),
+  ];
+}
+
+function serviceAccount(at: { name: string; namespace: string }, { identityAnnotations = {} }: StoreAccess): Manifest {
+  const isBound = Object.keys(identityAnnotations).length > 0;
+  const metadata = { ...at, ...(isBound && { annotations: identityAnnotations }) };
+  return { apiVersion: "v1", kind: "ServiceAccount", metadata };
+}
+
+type ServerPod = Required<Pick<ControllerServer, "args" | "store">>;
+
+function deployment({ namespace, annotations, replicas, image }: CommonOptions, server: ServerPod): Manifest {
+  const podLabels = { ...labels, ...server.store.identityLabels };
+  return {
+    apiVersion: "apps/v1",
+    kind: "Deployment",
+    metadata: { name, namespace, labels, ...(annotations !== undefined && { annotations }) },
+    spec: {
+      replicas,
+      selector: { matchLabels: labels },
+      template: { metadata: { labels: podLabels }, spec: pod(image, server) },
+    },
+  };
+}
+
+function pod(image: unknown, { args, store: { mount, secret } }: ServerPod) {
+  return {
+    serviceAccountName: name,
+    securityContext: {
+      runAsNonRoot: true,
+      runAsUser: 65532,
+      fsGroup: 65532,
+      seccompProfile: { type: "RuntimeDefault" },
+    },
+    topologySpreadConstraints: spreadOverNodes(labels),
+    containers: [
+      {
+        name: "controller",
+        image,
+        args: ["controller", ...args, "--metrics-port", String(metricsPort), "--metrics-address", "0.0.0.0"],
+        ports: [{ name: "metrics", containerPort: metricsPort }],
+        // /readyz is ready only on the replica that leads; the others wait for the lease and are healthy.
+        livenessProbe: { httpGet: { path: "/livez", port: "metrics" }, timeoutSeconds: 5 },
+        readinessProbe: { httpGet: { path: "/healthz", port: "metrics" } },
+        resources: serverResources,
+        securityContext: restrictedSecurityContext,
+        volumeMounts: [
+          { name: "tmp", mountPath: "/tmp" },
+          ...(mount ? [{ name: "store", mountPath: mount.directory }] : []),
+        ],
+        ...(secret !== undefined && { envFrom: [{ secretRef: { name: secret } }] }),
+      },
+    ],
+    volumes: [
+      // Recipe steps fetch up to eight files of up to 1 GiB into it; the root file system is read-only.
+      { name: "tmp", emptyDir: { sizeLimit: "9Gi" } },
+      ...(mount ? [{ name: "store", persistentVolumeClaim: { claimName: mount.claim } }] : []),
+    ],
+  };
+}
+
+/**
+ * Allows ingress only to the metrics port. Egress is not restricted: controllers connect to the API server, cells, the store
+ * and URLs in recipes.
+ */
+function networkPolicy({ namespace, metricsNamespace }: CommonOptions): Manifest {
+  return {
+    apiVersion: "networking.k8s.io/v1",
+    kind: "NetworkPolicy",
+    metadata: { name, namespace },
+    spec: {
+      podSelector: { matchLabels: labels },
+      policyTypes: ["Ingress"],
+      ingress: [metricsIngress(metricsNamespace)],
+    },
+  };
+}
