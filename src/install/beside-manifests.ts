@@ -2,13 +2,13 @@ import { controllersMode } from "../api/names/system-names.ts";
 import { parseLabelSelector } from "../api/names/label-selector.ts";
 import { rametGroup } from "../api/schema/kind.ts";
 import { rightsBeside } from "./beside-rights.ts";
-import { clusterRangeFlags, quotaFlags, selectorFlags } from "./server-flags.ts";
 import { controllerManifests } from "./controller-manifests.ts";
 import { type FieldNames, parseInstallField } from "./install-fields.ts";
 import type { InstallOptions } from "./install-options.ts";
 import type { Manifest } from "./manifest.ts";
 import { lastingManifests } from "./manifests.ts";
 import { publicConfigMap } from "./public-config-map.ts";
+import { clusterRangeFlags, quotaFlags, selectorFlags } from "./server-flags.ts";
 import { recipePolicies } from "./template-policies.ts";
 
 /** What an installation beside other controllers can set. */

@@ -1,4 +1,5 @@
-import { otherControllerRights, type Right, type Rights, systemRights } from "./rights.ts";
+import { otherControllerRights, sharedRights, systemRights } from "./controller-rights.ts";
+import type { Right, Rights } from "./rights.ts";
 
 const kruise = "agents.kruise.io";
 const follow = ["get", "list", "watch"];
@@ -30,24 +31,14 @@ const besideRights: readonly Right[] = [
     verbs: [...follow, "patch"],
   },
   { why: "find what claims refer to", apiGroups: [kruise], resources: ["sandboxclaims"], verbs: follow },
-  {
-    why: "reconcile named snapshots, whose finalizer remains until their versions are deleted",
-    apiGroups: ["ramet.dev"],
-    resources: ["namedsnapshots"],
-    verbs: [...follow, "patch"],
-  },
+  sharedRights.namedSnapshots,
   {
     why: "write the status of named snapshots",
     apiGroups: ["ramet.dev"],
     resources: ["namedsnapshots/status"],
     verbs: ["patch"],
   },
-  {
-    why: "keep the output of recipe steps in ConfigMaps, and copy files from ConfigMaps",
-    apiGroups: [""],
-    resources: ["configmaps"],
-    verbs: ["get", "create", "patch", "delete"],
-  },
+  sharedRights.recipeConfigMaps,
   { why: "copy files from the Secrets that a recipe names", apiGroups: [""], resources: ["secrets"], verbs: ["get"] },
   {
     why: "read the quotas of namespaces and select namespaces, and create ramet-system if it is missing",
@@ -55,7 +46,7 @@ const besideRights: readonly Right[] = [
     resources: ["namespaces"],
     verbs: [...follow, "create"],
   },
-  { why: "record events", apiGroups: ["events.k8s.io"], resources: ["events"], verbs: ["create", "patch"] },
+  sharedRights.recordEvents,
   ...otherControllerRights("report whether the other controllers run"),
 ];
 

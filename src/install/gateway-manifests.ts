@@ -1,7 +1,7 @@
 import { gatewayLabels as labels, gatewayName as name } from "../api/names/system-names.ts";
-import { servedFlags } from "./server-flags.ts";
 import { gatewayLimits, type GatewaySettings, type InstallOptions } from "./install-options.ts";
 import { gatewayAddressManifests } from "./gateway-address.ts";
+import { gatewayRights } from "./gateway-rights.ts";
 import type { Manifest } from "./manifest.ts";
 import {
   disruptionBudget,
@@ -12,7 +12,8 @@ import {
   serverResources,
   spreadOverNodes,
 } from "./replicas.ts";
-import { gatewayRights, roles } from "./rights.ts";
+import { roles } from "./rights.ts";
+import { servedFlags } from "./server-flags.ts";
 
 type GatewayOptions = Pick<
   InstallOptions<unknown, unknown>,

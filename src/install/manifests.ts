@@ -3,13 +3,13 @@ import { renderCrds } from "../api/kinds/crd.ts";
 import { labels as cellLabels } from "../api/names/labels.ts";
 import { systemNamespace } from "../api/names/system-names.ts";
 import { admissionPolicies } from "./cell-policies.ts";
-import { clusterRangeFlags, quotaFlags, selectorFlags, servedFlags } from "./server-flags.ts";
 import { controllerManifests } from "./controller-manifests.ts";
+import { controllerRights } from "./controller-rights.ts";
 import { gatewayManifests } from "./gateway-manifests.ts";
 import type { CellSettings, InstalledEgress, InstallOptions, RegistrySettings } from "./install-options.ts";
 import type { Manifest } from "./manifest.ts";
 import { identityAnnotations, identityLabels } from "./remote-store.ts";
-import { controllerRights } from "./rights.ts";
+import { clusterRangeFlags, quotaFlags, selectorFlags, servedFlags } from "./server-flags.ts";
 
 /**
  * Returns the manifests that must outlive the runtime. With the CRDs, Kubernetes would delete all their objects. With the

@@ -1,7 +1,8 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { renderCrds } from "../../src/api/kinds/crd.ts";
 import { sandboxResources } from "../../src/controllers/common/resources.ts";
-import { clusterRights, roles, systemRights } from "../../src/install/rights.ts";
+import { clusterRights, systemRights } from "../../src/install/controller-rights.ts";
+import { roles } from "../../src/install/rights.ts";
 import { explicitConnection } from "../../src/kube/connection.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
 import { findOtherControllers } from "../../src/kube/other-controllers/find.ts";

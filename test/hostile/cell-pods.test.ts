@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { labels } from "../../src/api/names/labels.ts";
-import { clusterRights, ruleOf } from "../../src/install/rights.ts";
+import { clusterRights } from "../../src/install/controller-rights.ts";
+import { ruleOf } from "../../src/install/rights.ts";
 import type { KubeClient } from "../../src/kube/kube-client.ts";
 import type { KubeManifest } from "../../src/kube/object.ts";
 import { coreResources } from "../../src/kube/resource-ref.ts";

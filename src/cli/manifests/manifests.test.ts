@@ -4,15 +4,10 @@ import { join } from "node:path";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { parse, parseAllDocuments } from "yaml";
 import { memoryIo } from "../../../test/setup/memory-io.ts";
+import { clusterRights, systemRights } from "../../install/controller-rights.ts";
+import { gatewayClusterRights, gatewayExecRight, gatewaySystemRights } from "../../install/gateway-rights.ts";
 import { privateRanges } from "../../install/manifest.ts";
 import { allManifests } from "../../install/manifests.ts";
-import {
-  clusterRights,
-  gatewayClusterRights,
-  gatewayExecRight,
-  gatewaySystemRights,
-  systemRights,
-} from "../../install/rights.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { runProgram } from "../program.ts";
 

@@ -5,11 +5,13 @@ import { controllerName, gatewayName, systemNamespace } from "../../api/names/sy
 import { RametError } from "../../base/errors.ts";
 import { besideLastingManifests, besideServerManifests, parseBesideOptions } from "../../install/beside-manifests.ts";
 import { rightsBeside } from "../../install/beside-rights.ts";
+import { controllerRights } from "../../install/controller-rights.ts";
+import { gatewayRights } from "../../install/gateway-rights.ts";
 import { type GatewaySettings, type InstallOptions, parseInstallOptions } from "../../install/install-options.ts";
 import { type Manifest, privateRanges } from "../../install/manifest.ts";
 import { allManifests, storeIsNotMounted } from "../../install/manifests.ts";
 import { accessFields } from "../../install/remote-store.ts";
-import { controllerRights, gatewayRights, type Rights } from "../../install/rights.ts";
+import type { Rights } from "../../install/rights.ts";
 import { exitCodes } from "../exit-codes.ts";
 import {
   egressFlagNames,

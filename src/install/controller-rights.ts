@@ -1,0 +1,228 @@
+import { keyPowers, keySecrets, nextSecretOf, systemNamespace } from "../api/names/system-names.ts";
+import { renderCrds } from "../api/kinds/crd.ts";
+import { competingControllers } from "../api/names/other-controllers.ts";
+import { narrowed, type Right, type Rights } from "./rights.ts";
+
+/** @param served the namespaces whose objects the controllers reconcile. @default all */
+export function controllerRights(served?: readonly string[]): Rights {
+  if (served === undefined) return { everywhere: clusterRights, inSystem: systemRights };
+  const { everywhere, inServed } = narrowed(clusterRights, served);
+  return {
+    everywhere: [...namespaceRights(served), ...everywhere],
+    inSystem: [...systemRights, ...ownNamespaceRights],
+    inServed,
+  };
+}
+
+const kruise = "agents.kruise.io";
+const follow = ["get", "list", "watch"];
+
+/** Permissions of the controllers in all namespaces, whether or not they work beside others. */
+export const sharedRights = {
+  namedSnapshots: {
+    why: "reconcile named snapshots, whose finalizer remains until their versions are deleted",
+    apiGroups: ["ramet.dev"],
+    resources: ["namedsnapshots"],
+    verbs: [...follow, "patch"],
+  },
+  recipeConfigMaps: {
+    why: "keep the output of recipe steps in ConfigMaps, and copy files from ConfigMaps",
+    apiGroups: [""],
+    resources: ["configmaps"],
+    verbs: ["get", "create", "patch", "delete"],
+  },
+  recordEvents: {
+    why: "record events",
+    apiGroups: ["events.k8s.io"],
+    resources: ["events"],
+    verbs: ["create", "patch"],
+  },
+} satisfies Record<string, Right>;
+
+/** Permissions of the controllers in all namespaces. */
+export const clusterRights: readonly Right[] = [
+  {
+    why: "create sandboxes for sets, claims and builds, and delete expired sandboxes",
+    apiGroups: [kruise],
+    resources: ["sandboxes"],
+    verbs: [...follow, "create", "patch", "delete"],
+  },
+  {
+    why: "create checkpoints for pauses, steps and versions, and delete unused checkpoints",
+    apiGroups: [kruise],
+    resources: ["checkpoints"],
+    verbs: [...follow, "create", "patch", "delete"],
+  },
+  {
+    why: "keep the template of each checkpoint and of each revision of a set, and delete it with them",
+    apiGroups: [kruise],
+    resources: ["sandboxtemplates"],
+    verbs: [...follow, "create", "patch", "delete"],
+  },
+  {
+    why: "delete claims after their ttlAfterCompleted",
+    apiGroups: [kruise],
+    resources: ["sandboxclaims"],
+    verbs: [...follow, "patch", "delete"],
+  },
+  { why: "reconcile sets", apiGroups: [kruise], resources: ["sandboxsets"], verbs: [...follow, "patch"] },
+  sharedRights.namedSnapshots,
+  {
+    why: "write the status of each object",
+    apiGroups: [kruise, "ramet.dev"],
+    resources: [
+      "sandboxes/status",
+      "checkpoints/status",
+      "sandboxclaims/status",
+      "sandboxsets/status",
+      "namedsnapshots/status",
+    ],
+    verbs: ["patch"],
+  },
+  {
+    why: "run each sandbox in a Pod",
+    apiGroups: [""],
+    resources: ["pods"],
+    verbs: [...follow, "create", "delete"],
+  },
+  {
+    why: "create Pods that run cells; the admission policies refuse such Pods from everyone without this right",
+    apiGroups: ["ramet.dev"],
+    resources: ["cells"],
+    verbs: ["create"],
+  },
+  {
+    why: "create PersistentVolumeClaims from the volumeClaimTemplates of a sandbox, share them with its clones, and delete them with the last of these",
+    apiGroups: [""],
+    resources: ["persistentvolumeclaims"],
+    verbs: ["get", "create", "patch", "delete"],
+  },
+  sharedRights.recipeConfigMaps,
+  {
+    why: "copy files from the Secrets that a recipe names, and read images with the Secrets that a template names",
+    apiGroups: [""],
+    resources: ["secrets"],
+    verbs: ["get"],
+  },
+  {
+    why: "read which Secrets a service account names for image pulls",
+    apiGroups: [""],
+    resources: ["serviceaccounts"],
+    verbs: ["get"],
+  },
+  {
+    why: "bind the store to the cluster by the UID of kube-system, create ramet-system if it is missing, read which fields templates may use, and label namespaces with sandboxes",
+    apiGroups: [""],
+    resources: ["namespaces"],
+    verbs: ["get", "create", "patch"],
+    scope: "namespaces",
+  },
+  {
+    why: "follow the egress rules that administrators set on namespaces",
+    apiGroups: [""],
+    resources: ["namespaces"],
+    verbs: ["list", "watch"],
+    scope: "namespaces",
+  },
+  {
+    why: "find out whether all nodes support user namespaces, with --cell-user-namespaces auto",
+    apiGroups: [""],
+    resources: ["nodes"],
+    verbs: ["list", "watch"],
+    scope: "cluster",
+  },
+  sharedRights.recordEvents,
+  ...otherControllerRights("find other controllers of the same kinds, beside which the controllers do not work"),
+];
+
+/**
+ * The names are fixed, but not the namespaces: those depend on the installation of the other controller. RBAC allows a list of one
+ * name in all namespaces.
+ */
+export function otherControllerRights(why: string): Right[] {
+  return [
+    {
+      why: `${why}: their leases`,
+      apiGroups: ["coordination.k8s.io"],
+      resources: ["leases"],
+      resourceNames: competingControllers.flatMap(({ leases }) => [...leases]),
+      verbs: ["list"],
+      scope: "cluster",
+    },
+    {
+      why: `${why}: their Deployments`,
+      apiGroups: ["apps"],
+      resources: ["deployments"],
+      resourceNames: competingControllers.flatMap(({ deployments }) => deployments.map(({ name }) => name)),
+      verbs: ["list"],
+      scope: "cluster",
+    },
+    {
+      why: `${why}: the origin of their CRDs`,
+      apiGroups: ["apiextensions.k8s.io"],
+      resources: ["customresourcedefinitions"],
+      resourceNames: renderCrds().flatMap(({ metadata, spec }) => (spec.group === kruise ? [metadata.name] : [])),
+      verbs: ["get"],
+      scope: "cluster",
+    },
+  ];
+}
+
+/** Permissions of the controllers in `ramet-system`. */
+export const systemRights: readonly Right[] = [
+  {
+    why: "elect a leader among the controllers by a lease",
+    apiGroups: ["coordination.k8s.io"],
+    resources: ["leases"],
+    verbs: ["get", "create", "update"],
+  },
+  {
+    why: "create the keys of the cells, the guests and the gateways",
+    apiGroups: [""],
+    resources: ["secrets"],
+    verbs: ["create"],
+  },
+  {
+    why: "replace the keys of the cells and the gateways when they are rotated",
+    apiGroups: [""],
+    resources: ["secrets"],
+    resourceNames: keyPowers.flatMap((power) => [keySecrets[power], nextSecretOf(power)]),
+    verbs: ["delete"],
+  },
+];
+
+/** Permissions of the controllers on Namespaces if only some are served. A list or watch of one name can be allowed by RBAC. */
+function namespaceRights(served: readonly string[]): Right[] {
+  return [
+    {
+      why: "bind the store to the cluster by the UID of kube-system, and look for ramet-system",
+      apiGroups: [""],
+      resources: ["namespaces"],
+      resourceNames: ["kube-system", systemNamespace],
+      verbs: ["get"],
+    },
+    {
+      why: "follow the rules that administrators set on the served namespaces, and label those with sandboxes",
+      apiGroups: [""],
+      resources: ["namespaces"],
+      resourceNames: [...served],
+      verbs: [...follow, "patch"],
+    },
+  ];
+}
+
+/** What the controllers need in `ramet-system` besides `systemRights` if they have no rights in all namespaces. */
+const ownNamespaceRights: readonly Right[] = [
+  {
+    why: "read the keys of the cells, the guests, the gateways and the checkpoints",
+    apiGroups: [""],
+    resources: ["secrets"],
+    verbs: ["get"],
+  },
+  {
+    why: "report the progress of the rotation of keys",
+    apiGroups: [""],
+    resources: ["configmaps"],
+    verbs: ["get", "create", "patch"],
+  },
+];
