@@ -134,7 +134,7 @@ export class RametRuntime extends ComponentResource<Found> {
   /** A function cannot be part of the state, so `initialize` does not receive it. It is set after the first await there. */
   readonly #transform: RametRuntimeArgs["transform"];
 
-  constructor(name: string, args: RametRuntimeArgs, opts: ComponentResourceOptions = {}) {
+  constructor(name: string, args: RametRuntimeArgs = {}, opts: ComponentResourceOptions = {}) {
     const { transform, kubeconfig, ...inputs } = args;
     // The arguments of `initialize` are written into the state.
     const kept = kubeconfig === undefined ? {} : { kubeconfig: secret(kubeconfig) };

@@ -78,15 +78,13 @@ export function start(command: Input<string>, options: CommandOptions = {}): Rec
  * Writes a file into the sandbox: a text file from the program's directory, `copy("./prepare.py", "/data/prepare.py")`,
  * or content from another source, `copy({ path: "/etc/token", secret: config.requireSecret("token") })`.
  */
-export function copy(from: string, path: Input<string>, options?: Pick<CopyArgs, "mode" | "user">): RecipeStepArgs;
-export function copy(args: CopyArgs): RecipeStepArgs;
 export function copy(
-  from: string | CopyArgs,
-  path?: Input<string>,
-  options: Pick<CopyArgs, "mode" | "user"> = {},
+  // One type instead of overloads, so that the error about a missing path shows both forms.
+  ...file: [from: string, path: Input<string>, options?: Pick<CopyArgs, "mode" | "user">] | [args: CopyArgs]
 ): RecipeStepArgs {
-  if (typeof from !== "string") return { copy: from };
-  return { copy: { path: path ?? "", content: textOf(from), ...options } };
+  if (file.length === 1) return { copy: file[0] };
+  const [from, path, options = {}] = file;
+  return { copy: { path, content: textOf(from), ...options } };
 }
 
 /** Waits until a port is open, a file exists or a command succeeds. */

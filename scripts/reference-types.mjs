@@ -80,18 +80,20 @@ function resourceOf(node, { interfaces, classes }) {
   };
 }
 
-/** For an overloaded function, the signatures that callers see. */
 function callablesOf(declarations) {
-  const byName = Map.groupBy(declarations, ({ name }) => name.text);
-  return [...byName].map(([name, all]) => {
-    const seen = all.length > 1 ? all.filter(({ body }) => body === undefined) : all;
-    return {
-      name,
-      doc: all.map((one) => docOf(one).doc).find((doc) => doc !== "") ?? "",
-      signatures: seen.map((one) => `${name}(${one.parameters.map(parameterText).join(", ")})`),
-      types: seen.flatMap((one) => namesIn(one)),
-    };
-  });
+  return declarations.map((one) => ({
+    name: one.name.text,
+    doc: docOf(one).doc,
+    signatures: parameterListsOf(one).map((list) => `${one.name.text}(${list.join(", ")})`),
+    types: namesIn(one),
+  }));
+}
+
+/** Each way to call a function, whose rest parameter may be one of several tuples. */
+function parameterListsOf({ parameters }) {
+  const [first] = parameters;
+  if (first?.dotDotDotToken === undefined) return [parameters.map(parameterText)];
+  return first.type.types.map(({ elements }) => elements.map(parameterText));
 }
 
 function parameterText(parameter) {

@@ -19,7 +19,12 @@ export async function follow<T extends KubeObject>({ what, ...wait }: FollowOpti
   try {
     return await waitUntil(wait);
   } catch (error) {
-    if (RametError.from(error).code !== "Timeout") throw error;
+    const { code } = RametError.from(error);
+    if (code === "Canceled") {
+      const hint = "The operation continues in the cluster; run pulumi up again to wait for it";
+      throw new RametError("Canceled", `Waiting for ${what} was canceled`, { hint, cause: error });
+    }
+    if (code !== "Timeout") throw error;
     const problem = `Waiting for ${what} timed out after ${wait.timeoutMilliseconds / 1000} s`;
     const hint = "The operation continues in the cluster; run pulumi up again to wait for it";
     throw new RametError("Timeout", problem, { hint, cause: error });
@@ -49,12 +54,19 @@ interface CloneWait {
   from: Sandbox;
   timeoutMilliseconds: number;
   log: (line: string) => void;
+  signal: AbortSignal;
 }
 
 /**
  * Waits until a clone is ready, with its own identity. @throws RametError with the reason if it fails
  */
-export async function waitUntilReady({ sandboxes, from, timeoutMilliseconds, log }: CloneWait): Promise<Sandbox> {
+export async function waitUntilReady({
+  sandboxes,
+  from,
+  timeoutMilliseconds,
+  log,
+  signal,
+}: CloneWait): Promise<Sandbox> {
   const { name } = from.metadata;
   let last: string | undefined;
   const found = await follow({
@@ -68,6 +80,7 @@ export async function waitUntilReady({ sandboxes, from, timeoutMilliseconds, log
       return seen === undefined || isReady(seen) || hasEnded(seen);
     },
     timeoutMilliseconds,
+    signal,
   });
   if (found !== undefined && isReady(found)) return found;
   if (found === undefined) throw new RametError("Conflict", `The sandbox ${name} was deleted before it was ready`);

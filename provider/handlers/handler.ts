@@ -40,6 +40,8 @@ export interface HandlerContext {
   environment: Readonly<Record<string, string | undefined>>;
   /** Shows one line of progress to the user. */
   log: (line: string) => void;
+  /** Aborted when the user cancels the run: waits end, and what they wait for continues in the cluster. */
+  signal: AbortSignal;
 }
 
 /** Pulumi shows the standard output of its process for dynamic resources to the user during an operation. */

@@ -32,7 +32,7 @@ export class RametError extends Error {
    */
   static from(error: unknown, context?: string): RametError {
     if (error instanceof RametError) return error;
-    const why = error instanceof Error ? error.message : String(error);
+    const why = textOfError(error);
     return new RametError("Internal", context === undefined ? why : `${context}: ${why}`, { cause: error });
   }
 
@@ -40,4 +40,9 @@ export class RametError extends Error {
   describe(): string {
     return this.hint === undefined ? `${this.message} [${this.code}]` : `${this.message}. ${this.hint} [${this.code}]`;
   }
+}
+
+/** The message of anything thrown, without the name of its class. */
+export function textOfError(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
 }

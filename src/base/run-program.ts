@@ -1,7 +1,7 @@
 import { spawn, type ChildProcess, type StdioOptions } from "node:child_process";
 import { once } from "node:events";
 import { type Clock, systemClock } from "./clock.ts";
-import { RametError } from "./errors.ts";
+import { RametError, textOfError } from "./errors.ts";
 
 export interface RunProgramOptions {
   program: string;
@@ -67,7 +67,7 @@ export function startProgram({
         return { child, code: code ?? 1, stdout: stdout.end(), stderr: stderr.end() };
       } catch (error) {
         if (error instanceof RametError) throw error;
-        throw new RametError("ToolMissing", `${what} failed: ${program} cannot be started (${String(error)})`, {
+        throw new RametError("ToolMissing", `${what} failed: ${program} cannot be started (${textOfError(error)})`, {
           cause: error,
           hint: "Run `ramet local setup` on one machine; on a cluster, use a cell image that contains it",
         });

@@ -8,6 +8,8 @@ export interface Io {
   readonly stderr: Writable;
   /** Whether stderr is a terminal, so that progress is printed. */
   readonly progressIsSeen: boolean;
+  /** The columns of that terminal. Absent if stderr is none. */
+  readonly progressColumns?: () => number;
   /** The terminal of stdin and stdout; absent if one of them is not a terminal. */
   readonly terminal?: Terminal;
   readonly environment: Readonly<Record<string, string | undefined>>;

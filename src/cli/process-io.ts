@@ -19,6 +19,7 @@ export function processIo(): Io {
     stdout,
     stderr,
     progressIsSeen: stderr.isTTY,
+    ...(stderr.isTTY ? { progressColumns: () => stderr.columns } : {}),
     ...(stdin.isTTY && stdout.isTTY ? { terminal: terminalOf(stdin, stdout) } : {}),
     environment: process.env,
     signal: aborter.signal,

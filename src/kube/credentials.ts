@@ -1,5 +1,5 @@
 import { readFile } from "node:fs/promises";
-import { RametError } from "../base/errors.ts";
+import { RametError, textOfError } from "../base/errors.ts";
 import type { Clock } from "../base/clock.ts";
 
 /** Credentials of a request: a bearer token, a client certificate (PEM) with its key, or both. */
@@ -97,7 +97,7 @@ async function newExecAuth(): Promise<ExecAuth> {
 }
 
 function execFailure(plugin: ExecPlugin, error: unknown): RametError {
-  const why = error instanceof Error ? error.message.trim() : String(error);
+  const why = textOfError(error).trim();
   return new RametError("Unauthorized", `The credential program ${plugin.command} failed: ${why}`, {
     hint: plugin.installHint ?? "Run the program in a terminal to see what is missing",
     cause: error,
@@ -108,6 +108,6 @@ async function readToken(path: string): Promise<string> {
   try {
     return (await readFile(path, "utf8")).trim();
   } catch (error) {
-    throw new RametError("Unauthorized", `Cannot read the token file ${path}: ${String(error)}`, { cause: error });
+    throw new RametError("Unauthorized", `Cannot read the token file ${path}: ${textOfError(error)}`, { cause: error });
   }
 }

@@ -2,7 +2,7 @@ import { access, readFile } from "node:fs/promises";
 import { delimiter, dirname, join, resolve } from "node:path";
 import { parse } from "yaml";
 import * as z from "zod";
-import { RametError } from "../base/errors.ts";
+import { RametError, textOfError } from "../base/errors.ts";
 
 /** One or several kubeconfig files, or the text of one. Several files are merged as kubectl merges them. */
 export type KubeconfigSource = { path: string | readonly string[] } | { text: string };
@@ -140,7 +140,7 @@ async function textOf(path: string): Promise<string> {
   try {
     return await readFile(path, "utf8");
   } catch (error) {
-    throw new RametError("NotFound", `Cannot read the kubeconfig ${path}: ${String(error)}`, { cause: error });
+    throw new RametError("NotFound", `Cannot read the kubeconfig ${path}: ${textOfError(error)}`, { cause: error });
   }
 }
 
@@ -148,7 +148,7 @@ function validated(text: string, origin: string): Kubeconfig {
   try {
     return Kubeconfig.parse(parse(text) ?? {});
   } catch (error) {
-    const why = error instanceof z.ZodError ? z.prettifyError(error) : String(error);
+    const why = error instanceof z.ZodError ? z.prettifyError(error) : textOfError(error);
     throw new RametError("InvalidArgument", `The kubeconfig ${origin} is invalid: ${why}`, { cause: error });
   }
 }

@@ -1,6 +1,6 @@
 import { readFile } from "node:fs/promises";
 import { resolve } from "node:path";
-import { RametError } from "../base/errors.ts";
+import { RametError, textOfError } from "../base/errors.ts";
 import { systemClock, type Clock } from "../base/clock.ts";
 import type { Connection, Impersonation } from "./connection.ts";
 import {
@@ -176,7 +176,7 @@ async function inlineOrFile(inline: string | undefined, file: string | undefined
   try {
     return await readFile(path, "utf8");
   } catch (error) {
-    throw new RametError("NotFound", `Cannot read ${path}, which the kubeconfig refers to: ${String(error)}`, {
+    throw new RametError("NotFound", `Cannot read ${path}, which the kubeconfig refers to: ${textOfError(error)}`, {
       cause: error,
     });
   }

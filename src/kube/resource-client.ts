@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { RametError } from "../base/errors.ts";
+import { RametError, textOfError } from "../base/errors.ts";
 import { type KubeManifest, type KubeObject, type ObjectName, parseObject } from "./object.ts";
 import { apiVersionOf, type ResourcePath, type ResourceRef } from "./resource-ref.ts";
 import { apiStatusOf } from "./status-error.ts";
@@ -242,7 +242,7 @@ export class ResourceClient<T extends KubeObject> {
     try {
       return this.#parse(value);
     } catch (error) {
-      const why = error instanceof z.ZodError ? z.prettifyError(error) : String(error);
+      const why = error instanceof z.ZodError ? z.prettifyError(error) : textOfError(error);
       throw new RametError("InvalidArgument", `The API server returned an invalid ${this.ref.kind}: ${why}`, {
         cause: error,
       });

@@ -20,7 +20,13 @@ export interface ClusterDirectory {
   lock: string;
   /** The log of a part, such as `etcd`. */
   log(part: string): string;
+  /** File with the port on 127.0.0.1 on which a part serves its metrics. */
+  metricsPort(part: MeasuredPart): string;
 }
+
+/** The parts that serve metrics. */
+export const measuredParts = ["controller", "gateway"] as const;
+export type MeasuredPart = (typeof measuredParts)[number];
 
 export const defaultClusterName = "default";
 
@@ -51,6 +57,7 @@ export function clusterDirectory(
     status: join(path, "status.json"),
     lock: join(path, "up.lock"),
     log: (part) => join(path, `${part}.log`),
+    metricsPort: (part) => join(path, `${part}.metrics-port`),
   };
 }
 

@@ -6,7 +6,7 @@ import { ContainerSpec } from "../api/cell/cell-api.ts";
 import { Digest, Envelope } from "../api/cell/grant.ts";
 import { Contents } from "../api/schema/metadata.ts";
 import { canonicalJson } from "../base/canonical-json.ts";
-import { RametError } from "../base/errors.ts";
+import { RametError, textOfError } from "../base/errors.ts";
 import { tolerantParse } from "../base/tolerant-parse.ts";
 import { CheckpointId, type CheckpointRef, NamespaceName } from "./checkpoint-id.ts";
 
@@ -123,7 +123,7 @@ function valid(value: unknown, ref: CheckpointRef): Manifest {
   try {
     return tolerantParse(Manifest, value).value;
   } catch (error) {
-    const why = error instanceof z.ZodError ? issue(error) : String(error);
+    const why = error instanceof z.ZodError ? issue(error) : textOfError(error);
     throw lost(ref, `its manifest is not valid: ${why}`);
   }
 }

@@ -6,6 +6,7 @@ import { credentials, Metadata, type ServiceError } from "@grpc/grpc-js";
 import providerGrpc from "@pulumi/pulumi/proto/provider_grpc_pb.js";
 import provider from "@pulumi/pulumi/proto/provider_pb.js";
 import status from "@pulumi/pulumi/proto/status_pb.js";
+import empty from "google-protobuf/google/protobuf/empty_pb.js";
 import struct from "google-protobuf/google/protobuf/struct_pb.js";
 import { startPulumiProcess } from "./pulumi-process.ts";
 import { type Difference, InitError, type ResourceProvider } from "./resource-provider.ts";
@@ -117,6 +118,11 @@ export class DynamicProviderProcess implements ResourceProvider {
     await answer((done) => this.#client.delete(request, done));
   }
 
+  /** What the engine calls on Ctrl-C, while operations are in progress. */
+  async cancel(): Promise<void> {
+    await answer((done) => this.#client.cancel(new empty.Empty(), done));
+  }
+
   async stop(): Promise<void> {
     this.#client.close();
     if (this.#child.exitCode !== null || this.#child.signalCode !== null) return;
@@ -187,6 +193,10 @@ export class DynamicProviderOnDemand implements ResourceProvider {
 
   async delete(id: string, outputs: Values): Promise<void> {
     return (await this.#process()).delete(id, outputs);
+  }
+
+  async cancel(): Promise<void> {
+    await (await this.#started)?.cancel();
   }
 
   /** Kills the process in the middle of an operation. */

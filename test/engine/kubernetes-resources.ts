@@ -16,8 +16,15 @@ export class KubernetesResources implements ResourceProvider {
   readonly #client: KubeClient;
   readonly #discovered = new Map<string, Promise<ApiResource[]>>();
 
+  readonly #canceled = new AbortController();
+
   constructor(client: KubeClient) {
     this.#client = client;
+  }
+
+  /** Ends all waits. */
+  cancel(): void {
+    this.#canceled.abort();
   }
 
   check(_olds: Values, news: Values): Promise<Values> {
@@ -57,7 +64,14 @@ export class KubernetesResources implements ResourceProvider {
     const { name, uid } = from.metadata;
     await resource.delete(from.metadata, { uid, propagationPolicy: "Background" });
     const what = `the deletion of the ${manifest.kind} ${name}`;
-    await follow({ resource, from, what, until: (seen) => seen === undefined, timeoutMilliseconds: 120_000 });
+    await follow({
+      resource,
+      from,
+      what,
+      until: (seen) => seen === undefined,
+      timeoutMilliseconds: 120_000,
+      signal: this.#canceled.signal,
+    });
   }
 
   async #apply(inputs: Values): Promise<Values> {
@@ -73,6 +87,7 @@ export class KubernetesResources implements ResourceProvider {
       what: `${conditions.join(" and ")} of the ${manifest.kind} ${applied.metadata.name}`,
       until: (seen) => seen !== undefined && hasConditions(seen, conditions, generation),
       timeoutMilliseconds: Number(manifest.metadata.annotations?.["pulumi.com/timeoutSeconds"] ?? 300) * 1000,
+      signal: this.#canceled.signal,
     });
     return { ...ready };
   }

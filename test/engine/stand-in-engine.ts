@@ -145,7 +145,14 @@ export class StandInEngine implements Engine {
     const ended = new AbortController();
     const interrupt = (): void => {
       deployment.stop();
-      ended.abort();
+      kubernetes.cancel();
+      // As the engine does on Ctrl-C: ask for an end, then wait for what is in progress.
+      void dynamic
+        .cancel()
+        .then(() => deployment.settled())
+        .finally(() => {
+          ended.abort();
+        });
     };
     const { signal } = this.#options;
     signal?.addEventListener("abort", interrupt);

@@ -67,6 +67,11 @@ export class ProviderWorld {
     process.kill(this.#process.pid, "SIGKILL");
   }
 
+  /** What the engine calls when the user presses Ctrl-C. */
+  async cancel(): Promise<void> {
+    await this.#process.cancel();
+  }
+
   /** Runs `pulumi up` for one resource. @throws InitError, or Error with the message of the handler */
   async up(kind: keyof typeof providerTexts, request: Values, old?: Kept): Promise<Kept> {
     this.lines = [];

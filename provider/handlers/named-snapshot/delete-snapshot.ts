@@ -14,16 +14,16 @@ import { recipeSecretName } from "./recipe-secret.ts";
 export async function deleteSnapshot(
   client: KubeClient,
   inputs: Pick<NamedSnapshotInputs, "name" | "namespace" | "owner" | "secrets">,
-  log: HandlerContext["log"],
+  context: Pick<HandlerContext, "log" | "signal">,
 ): Promise<void> {
   const { name, namespace, owner, secrets } = inputs;
   const snapshots = snapshotClient(client);
   const found = await snapshots.find({ namespace, name });
   if (found !== undefined && ownerOf(found, owner) !== owner) {
-    log(`${name}: not deleted, because it is now declared by ${ownerOf(found, owner)}`);
+    context.log(`${name}: not deleted, because it is now declared by ${ownerOf(found, owner)}`);
   } else if (found !== undefined) {
     await snapshots.delete({ namespace, name }, { uid: found.metadata.uid });
-    await waitUntilDeleted(snapshots, found, log);
+    await waitUntilDeleted(snapshots, found, context);
   }
   if (secrets === undefined) return;
   const at = { namespace, name: recipeSecretName(name) };
@@ -39,7 +39,7 @@ export async function deleteSnapshot(
 export async function waitUntilDeleted(
   snapshots: ResourceClient<NamedSnapshot>,
   found: NamedSnapshot,
-  log: HandlerContext["log"],
+  { log, signal }: Pick<HandlerContext, "log" | "signal">,
 ): Promise<void> {
   const { name } = found.metadata;
   let lastMessage: string | undefined;
@@ -50,7 +50,7 @@ export async function waitUntilDeleted(
     return seen === undefined;
   };
   const what = `the deletion of the snapshot ${name}`;
-  const wait = { resource: snapshots, what };
+  const wait = { resource: snapshots, what, signal };
   const isDeletedOrReferenced = (seen: NamedSnapshot | undefined): boolean =>
     isDeleted(seen) || lastMessage !== undefined;
   const from = await follow({
@@ -63,6 +63,7 @@ export async function waitUntilDeleted(
   try {
     await follow({ ...wait, from, until: isDeleted, timeoutMilliseconds: referencedMilliseconds });
   } catch (error) {
+    if (signal.aborted) throw error;
     throw new RametError("Conflict", lastMessage ?? `The snapshot ${name} is not deleted yet`, {
       hint: "It is deleted when nothing refers to it; run the command again then",
       cause: error,

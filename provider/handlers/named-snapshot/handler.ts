@@ -16,6 +16,7 @@ import { deleteSnapshot, waitUntilDeleted } from "./delete-snapshot.ts";
 import { manifestOf, NamedSnapshotInputs, retryPatch, specProperties } from "./inputs.ts";
 import { snapshotClient, waitForFollowers } from "./lookup.ts";
 import { diffNamedSnapshot } from "./preview.ts";
+import { servedInputs } from "./served-inputs.ts";
 import { applyRecipeSecret, readRecipeSecrets, recoverDigestKey } from "./recipe-secret.ts";
 import { waitForBuild } from "./wait-for-build.ts";
 
@@ -34,12 +35,11 @@ export function namedSnapshotHandler(context: HandlerContext): ResourceHandler {
       return { id, outs: await apply(context, inputs, id) };
     },
     update: async (id, olds, news) => {
-      const { owner } = olds as { owner: string };
-      return { outs: await apply(context, NamedSnapshotInputs.parse(news), id, owner) };
+      return { outs: await apply(context, NamedSnapshotInputs.parse(news), id, olds) };
     },
     read: (id, props) => read(context, id, props),
     delete: (_id, props) =>
-      withCluster(context, (client) => deleteSnapshot(client, NamedSnapshotInputs.parse(props), context.log)),
+      withCluster(context, (client) => deleteSnapshot(client, NamedSnapshotInputs.parse(props), context)),
   };
 }
 
@@ -57,14 +57,16 @@ async function volumesOfSource(context: HandlerContext, { namespace, source, fro
 
 /**
  * Applies the object and waits for its build. A repeated call continues what an earlier one started.
- * @param formerOwner the resource's name when its state was written
+ * @param olds the state
  */
 async function apply(
   context: HandlerContext,
   inputs: NamedSnapshotInputs,
   id: string,
-  formerOwner?: string,
+  olds: Values = {},
 ): Promise<Values> {
+  // The resource's name when its state was written.
+  const { owner: formerOwner } = olds as { owner?: string };
   return withCluster(context, async (client) => {
     const snapshots = snapshotClient(client);
     const at = { namespace: inputs.namespace, name: inputs.name };
@@ -83,16 +85,19 @@ async function apply(
         from,
         digest: inputs.digest,
         timeoutMilliseconds: parseTimeSpan(inputs.timeout, "timeout"),
+        signal: context.signal,
         ...(retryRequest && { retryRequest: retryRequest.toISOString() }),
         log: (line) => {
           context.log(`${inputs.name}: ${withoutSecrets(line, secretsOf(inputs))}`);
         },
       });
-      await waitForFollowers(client, built);
+      await waitForFollowers(client, built, context.signal);
       return outputs(inputs, built);
     } catch (error) {
       const last = await snapshots.find(at).catch(() => undefined);
-      throw new InitFailed(id, outputs(inputs, last), redacted(RametError.from(error), inputs));
+      const served = servedInputs(olds);
+      const outs = { ...outputs(inputs, last), ...(served !== undefined && { served }) };
+      throw new InitFailed(id, outs, redacted(RametError.from(error), inputs));
     }
   });
 }
@@ -107,10 +112,10 @@ function hasFailed(before: NamedSnapshot | undefined, { digest }: NamedSnapshotI
 async function unlessDeleting(
   snapshots: ReturnType<typeof snapshotClient>,
   found: NamedSnapshot,
-  { log }: HandlerContext,
+  context: HandlerContext,
 ): Promise<NamedSnapshot | undefined> {
   if (found.metadata.deletionTimestamp === undefined) return found;
-  await waitUntilDeleted(snapshots, found, log);
+  await waitUntilDeleted(snapshots, found, context);
   return undefined;
 }
 

@@ -16,6 +16,8 @@ export function snapshotClient(client: KubeClient): ResourceClient<NamedSnapshot
 export interface SnapshotLookup {
   /** The kept versions. */
   kept: readonly { version: number; digest: string }[];
+  /** The digests of the steps that the last build has finished, also if it failed later. */
+  built?: readonly string[];
   /** Why the current version does not change, and how to release it. Undefined if it changes. */
   held?: string;
   /** Sets that follow the name, with their number of sandboxes. */
@@ -35,9 +37,17 @@ export async function lookUp(
   const held = found && holdOf(found);
   return {
     kept: found?.status?.versions ?? [],
+    built: finishedSteps(found),
     ...(held !== undefined && { held }),
     followers: followers.map(({ metadata, spec }) => ({ name: metadata.name, replicas: spec.replicas })),
   };
+}
+
+function finishedSteps(found: NamedSnapshot | undefined): string[] {
+  if (found?.spec.stepCache !== "EveryStep") return [];
+  const steps = found.status?.steps ?? [];
+  const firstOpen = steps.findIndex(({ state }) => state !== "Succeeded");
+  return (firstOpen < 0 ? steps : steps.slice(0, firstOpen)).map(({ digest }) => digest);
 }
 
 /** Fields that were set by hand and that no program changes. */
@@ -52,7 +62,7 @@ function holdOf({ metadata: { name }, spec }: NamedSnapshot): string | undefined
 async function followersOf(
   client: KubeClient,
   { namespace, name }: ObjectName,
-  signal?: AbortSignal,
+  signal: AbortSignal,
 ): Promise<SandboxSet[]> {
   const { items } = await setClient(client).list({ namespace, signal });
   return items.filter(({ spec }) => restoreFromAnnotations.some((key) => annotationsOf(spec.template)[key] === name));
@@ -62,15 +72,19 @@ async function followersOf(
  * Waits until the sets that follow a named snapshot have observed its current version. Otherwise a caller that waits for a set next
  * would accept the set's status of the previous version. This is best effort: the wait is short, and unreadable sets are skipped.
  */
-export async function waitForFollowers(client: KubeClient, { metadata, status }: NamedSnapshot): Promise<void> {
+export async function waitForFollowers(
+  client: KubeClient,
+  { metadata, status }: NamedSnapshot,
+  signal: AbortSignal,
+): Promise<void> {
   const { checkpointId } = status ?? {};
   if (checkpointId === undefined) return;
   const resource = setClient(client);
-  const followers = await followersOf(client, metadata).catch(() => []);
+  const followers = await followersOf(client, metadata, signal).catch(() => []);
   const waits = followers.map(async (from) => {
     const until = (set: SandboxSet | undefined): boolean =>
       set === undefined || set.status?.updateRevision === setRevision(set, undefined, () => checkpointId).hash;
-    await waitUntil({ resource, from, until, timeoutMilliseconds: followerMilliseconds });
+    await waitUntil({ resource, from, until, timeoutMilliseconds: followerMilliseconds, signal });
   });
   await Promise.allSettled(waits);
 }

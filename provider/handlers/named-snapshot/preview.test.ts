@@ -1,7 +1,9 @@
 import { expect, it } from "vitest";
 import type { RecipeStep } from "../../../src/api/recipe/recipe.ts";
 import { snapshotDigest, type SnapshotDigest } from "../../../src/api/snapshot/snapshot-digest.ts";
-import { describeChange, type SnapshotChange } from "./preview.ts";
+import type { Values } from "../handler.ts";
+import { describeChange, diffNamedSnapshot, type SnapshotChange } from "./preview.ts";
+import { servedInputs } from "./served-inputs.ts";
 
 const recipe = (rows: number): RecipeStep[] => [
   { copy: { path: "/data/prepare.py", content: "print(1)" } },
@@ -12,7 +14,7 @@ const recipe = (rows: number): RecipeStep[] => [
 const digest = (steps: RecipeStep[], contents: ("memory" | "filesystem")[] = ["filesystem"]): SnapshotDigest =>
   snapshotDigest({ from: { checkpoint: { id: "c" } }, recipe: steps, copied: new Map(), contents });
 const change = (before: RecipeStep[], after: RecipeStep[]): SnapshotChange => ({
-  before: { recipe: before, digest: digest(before), current: digest(before).digest },
+  before: { recipe: before, steps: digest(before).steps, current: digest(before).digest },
   after: { recipe: after, digest: digest(after) },
   kept: [],
   followers: [],
@@ -61,4 +63,57 @@ it("names added and removed steps, and never the content of a file", () => {
 it("reports a digest that cannot be computed yet as unknown", () => {
   const open = { ...change(recipe(1), recipe(2)), after: { recipe: recipe(2), digest: undefined } };
   expect(describeChange(open)).toMatch(/digest unknown until its inputs are known$/);
+});
+
+it("says that everything is rebuilt because the snapshot below it or its template changes", () => {
+  const same = change(recipe(1), recipe(1));
+  const after = { ...same.after, digest: digest(recipe(2)) };
+  const below = (name: string) => ({ snapshot: { digest: `sha256:${name.repeat(64)}` } });
+  expect(
+    describeChange({
+      ...same,
+      before: { ...same.before, source: below("a") },
+      after: { ...after, source: below("b") },
+    }),
+  ).toMatch(/^the snapshot that it is built from changes from sha256:a{12}… to sha256:b{12}…; digest /);
+  const template = (image: string) => ({ template: { template: { spec: { containers: [{ name: "main", image }] } } } });
+  const text = describeChange({
+    ...same,
+    before: { ...same.before, source: template("secret:1") },
+    after: { ...after, source: template("secret:2") },
+  });
+  expect(text).toMatch(/^its template changes; digest /);
+  expect(text).not.toMatch(/secret/);
+});
+
+it("continues after the steps that a failed build has finished", () => {
+  const failed = { ...change(recipe(1), recipe(2)), built: digest(recipe(2)).steps.slice(0, 3) };
+  expect(describeChange(failed)).toMatch(/rebuilds from step 4 of 4$/);
+});
+
+it("compares with the version that clones get, also after a failed build", async () => {
+  const source = { checkpoint: { id: "c" } };
+  const inputs = (rows: number): Values => ({
+    name: "data",
+    namespace: "default",
+    from: source,
+    source,
+    recipe: recipe(rows),
+    contents: ["filesystem"],
+    timeout: "1 hour",
+    owner: "o",
+    keepVersions: 5,
+    deletionPolicy: "Retain",
+    stepCache: "EveryStep",
+  });
+  const built = { ...inputs(1), digest: digest(recipe(1)).digest };
+  const failed = { ...inputs(2), digest: built.digest, served: servedInputs(built) };
+  const lines: string[] = [];
+  const log = (line: string): void => void lines.push(line);
+  const environment = { KUBECONFIG: "/nonexistent" };
+  const context = { configuration: { get: () => undefined }, environment, log, signal: new AbortController().signal };
+  await diffNamedSnapshot(context, failed, { ...inputs(3), digest: digest(recipe(3)).digest });
+  expect(lines).toEqual([expect.stringMatching(/^data: recipe\[1\] "… --rows 1" => "… --rows 3"; .*from step 2 of 4/)]);
+  // A state of a failed build that has not kept them.
+  expect(servedInputs({ ...inputs(2), digest: built.digest })).toBeUndefined();
 });

@@ -7,6 +7,8 @@ import { withCluster } from "../open-cluster.ts";
 import { digestOfInputs } from "./check.ts";
 import { namedSnapshotDiff, type NamedSnapshotInputs } from "./inputs.ts";
 import { lookUp, type SnapshotLookup } from "./lookup.ts";
+import { hasUnknown } from "../validate.ts";
+import { servedInputs } from "./served-inputs.ts";
 
 /** Compares state and inputs, and logs in one line what an update would do. */
 export async function diffNamedSnapshot(context: HandlerContext, olds: Values, news: Values): Promise<DiffResult> {
@@ -24,24 +26,40 @@ async function describe(context: HandlerContext, olds: Values, news: Values): Pr
   const current = await withCluster(context, (client) =>
     lookUp(client, { name, namespace }, AbortSignal.timeout(lookUpMilliseconds)),
   ).catch((error: unknown) => ({ kept: known, followers: [], unreadable: RametError.from(error).message }));
-  const recipe = (values: Values): NamedSnapshotInputs["recipe"] => (values["recipe"] ?? []) as never;
-  const text = describeChange({
-    before: { recipe: recipe(olds), digest: digestOfInputs(olds), current: olds["digest"] as string | undefined },
-    after: { recipe: recipe(news), digest: digestOfInputs(news) },
-    ...current,
-  });
+  const text = describeChange({ before: versionBefore(olds), after: inputsOf(news), ...current });
   const others = changedProperties(namedSnapshotDiff, olds, news).filter((one) => one !== "recipe" && one !== "digest");
   return `${name}: ${[...others.map((one) => `${one} changes`), text].filter((one) => one !== "").join("; ")}`;
 }
 
 const lookUpMilliseconds = 5_000;
 
+/** The current version, also if a later build failed. Before the first version, the inputs of the failed build. */
+function versionBefore(olds: Values): SnapshotChange["before"] {
+  const current = olds["digest"] as string | undefined;
+  const { recipe, source, steps } = servedInputs(olds) ?? {
+    ...inputsOf(olds),
+    steps: digestOfInputs(olds)?.steps ?? [],
+  };
+  return { recipe, source, steps, current };
+}
+
+function inputsOf(values: Values): SnapshotChange["after"] {
+  const recipe = (values["recipe"] ?? []) as NamedSnapshotInputs["recipe"];
+  return { recipe, source: values["source"] as SnapshotChange["after"]["source"], digest: digestOfInputs(values) };
+}
+
 /** A named snapshot before and after a change. */
 export interface SnapshotChange extends SnapshotLookup {
-  before: { recipe: readonly RecipeStep[]; digest: SnapshotDigest | undefined; current: string | undefined };
-  after: { recipe: readonly RecipeStep[]; digest: SnapshotDigest | undefined };
+  before: Described & { /** The digests of the steps. */ steps: readonly string[]; current: string | undefined };
+  after: Described & { digest: SnapshotDigest | undefined };
   /** Why the cluster could not be read. Then only the state is known. */
   unreadable?: string;
+}
+
+interface Described {
+  recipe: readonly RecipeStep[];
+  /** The resolved source, if the program knows it. */
+  source?: Record<string, unknown> | undefined;
 }
 
 /** Describes a change in one line: the changed steps, the digest, the first step to rebuild, and the sets that roll. */
@@ -49,7 +67,20 @@ export function describeChange(change: SnapshotChange): string {
   const { unreadable } = change;
   const source =
     unreadable === undefined ? [] : [`according to the state, because the cluster is unreadable: ${unreadable}`];
-  return [...recipeChanges(change), ...effect(change), ...source].join("; ");
+  return [...sourceChange(change), ...recipeChanges(change), ...effect(change), ...source].join("; ");
+}
+
+/** Why everything is rebuilt although the recipe is the same. */
+function sourceChange({ before, after }: SnapshotChange): string[] {
+  if (before.source === undefined || after.source === undefined || hasUnknown([before.source, after.source])) return [];
+  if (canonicalJson(before.source) === canonicalJson(after.source)) return [];
+  const digestIn = (source: Record<string, unknown>): string | undefined =>
+    (source["snapshot"] as { digest?: string } | undefined)?.digest;
+  const [old, now] = [digestIn(before.source), digestIn(after.source)];
+  if (old !== undefined && now !== undefined) {
+    return [`the snapshot that it is built from changes from ${short(old)} to ${short(now)}`];
+  }
+  return ["template" in before.source && "template" in after.source ? "its template changes" : "its source changes"];
 }
 
 function recipeChanges({ before, after }: SnapshotChange): string[] {
@@ -87,7 +118,7 @@ function shortened(text: string, from: number): string {
   return from === 0 ? text : `… ${text.slice(from)}`;
 }
 
-function effect({ before, after, kept, held, followers }: SnapshotChange): string[] {
+function effect({ before, after, kept, built, held, followers }: SnapshotChange): string[] {
   const desired = after.digest?.digest;
   if (desired === undefined) return ["digest unknown until its inputs are known"];
   if (desired === before.current) return [];
@@ -98,11 +129,12 @@ function effect({ before, after, kept, held, followers }: SnapshotChange): strin
   if (held !== undefined) return [digests, held];
   const found = kept.find(({ digest }) => digest === desired);
   if (found !== undefined) return [digests, `digest is kept as version ${found.version}: no rebuild`, ...rolls];
-  return [digests, rebuild(before.digest, after), ...rolls];
+  return [digests, rebuild([before.steps, built ?? []], after), ...rolls];
 }
 
-function rebuild(before: SnapshotDigest | undefined, { digest, recipe }: SnapshotChange["after"]): string {
-  const unchanged = unchangedSteps(before?.steps ?? [], digest?.steps ?? []);
+/** @param builds the digests of the finished steps of earlier builds */
+function rebuild(builds: readonly (readonly string[])[], { digest, recipe }: SnapshotChange["after"]): string {
+  const unchanged = Math.max(...builds.map((steps) => unchangedSteps(steps, digest?.steps ?? [])));
   if (unchanged === recipe.length) return "captures again after the last step";
   return `rebuilds from step ${unchanged + 1} of ${recipe.length}`;
 }

@@ -14,6 +14,7 @@ export interface BuildWait {
   /** The value of `ramet.dev/build-request` that the controller must have observed, if one was written. */
   retryRequest?: string;
   timeoutMilliseconds: number;
+  signal: AbortSignal;
   log: (line: string) => void;
 }
 
@@ -22,7 +23,7 @@ export interface BuildWait {
  * @throws RametError with the reason of a failed build; for a step its number, exit code and last output
  */
 export async function waitForBuild(build: BuildWait): Promise<NamedSnapshot> {
-  const { snapshots, from, timeoutMilliseconds } = build;
+  const { snapshots, from, timeoutMilliseconds, signal } = build;
   const { clock } = snapshots.client;
   const started = clock.monotonicMilliseconds();
   const logChange = onChange(build.log);
@@ -36,6 +37,7 @@ export async function waitForBuild(build: BuildWait): Promise<NamedSnapshot> {
     },
     requeueAfterMilliseconds: settlingMilliseconds,
     timeoutMilliseconds,
+    signal,
   });
   if (found === undefined || found.metadata.deletionTimestamp !== undefined) throw removed(from.metadata.name);
   const building = findCondition(found.status?.conditions, "Building");

@@ -75,7 +75,7 @@ async function apply(
     const applyOptions = applyOptionsFor(before, requested.owner, olds?.owner);
     // A clone that has ended keeps its name until it is deleted.
     const existing = before !== undefined && hasEnded(before) ? undefined : before;
-    if (before !== undefined && existing === undefined) await deleteSandbox(sandboxes, before);
+    if (before !== undefined && existing === undefined) await deleteSandbox(sandboxes, before, context);
     const inputs = existing === undefined || olds === undefined ? requested : { ...requested, ports: olds.ports };
     const declare = async (): Promise<Sandbox> => {
       const template = await templateOf(client, inputs, existing);
@@ -90,8 +90,9 @@ async function apply(
       context.log(`${inputs.name}: ${line}`);
     };
     try {
+      const { signal } = context;
       const timeoutMilliseconds = parseTimeSpan(inputs.timeout, "timeout");
-      return outputs(inputs, await waitUntilReady({ sandboxes, from, timeoutMilliseconds, log }));
+      return outputs(inputs, await waitUntilReady({ sandboxes, from, timeoutMilliseconds, log, signal }));
     } catch (error) {
       const last = await sandboxes.find(at).catch(() => undefined);
       throw new InitFailed(id, outputs(inputs, last), RametError.from(error));
@@ -128,11 +129,15 @@ async function remove(context: HandlerContext, { name, namespace, owner }: Sandb
     const sandboxes = sandboxClient(client);
     const found = await sandboxes.find({ namespace, name });
     if (found === undefined || ownerOf(found, owner) !== owner) return;
-    await deleteSandbox(sandboxes, found);
+    await deleteSandbox(sandboxes, found, context);
   });
 }
 
-async function deleteSandbox(sandboxes: ResourceClient<Sandbox>, from: Sandbox): Promise<void> {
+async function deleteSandbox(
+  sandboxes: ResourceClient<Sandbox>,
+  from: Sandbox,
+  { signal }: HandlerContext,
+): Promise<void> {
   const { metadata } = from;
   await sandboxes.delete(metadata, { uid: metadata.uid });
   await follow({
@@ -141,6 +146,7 @@ async function deleteSandbox(sandboxes: ResourceClient<Sandbox>, from: Sandbox):
     what: `the deletion of the sandbox ${metadata.name}`,
     until: (seen) => seen === undefined,
     timeoutMilliseconds: deletionMilliseconds,
+    signal,
   });
 }
 

@@ -1,6 +1,6 @@
 import { readFile, rmdir, writeFile } from "node:fs/promises";
 import { type Clock, delay, systemClock } from "../../base/clock.ts";
-import { RametError } from "../../base/errors.ts";
+import { RametError, textOfError } from "../../base/errors.ts";
 
 const betweenTriesMilliseconds = 5;
 const timeoutMilliseconds = 5_000;
@@ -26,7 +26,7 @@ async function removeGroup(directory: string, clock: Clock): Promise<void> {
       if (code === "ENOENT") return;
       // EBUSY: a killed process is still exiting.
       if (code !== "EBUSY" || clock.monotonicMilliseconds() > deadline)
-        throw new RametError("Internal", `removing the control group ${directory} failed: ${String(error)}`, {
+        throw new RametError("Internal", `removing the control group ${directory} failed: ${textOfError(error)}`, {
           cause: error,
         });
     }

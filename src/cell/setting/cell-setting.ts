@@ -3,7 +3,7 @@ import { CellConfig, type ContainerSpec } from "../../api/cell/cell-api.ts";
 import { environmentPrefix } from "../../api/cell/container-spec.ts";
 import { EngineBuild } from "../../api/cell/engine.ts";
 import { ImageConfig } from "../../api/cell/image-config.ts";
-import { RametError } from "../../base/errors.ts";
+import { RametError, textOfError } from "../../base/errors.ts";
 import { tolerantParse } from "../../base/tolerant-parse.ts";
 
 /** gVisor alone has about 40 threads while it starts. */
@@ -154,7 +154,7 @@ function parsed<T>(variable: string, text: string | undefined, read: (value: unk
   try {
     return read(JSON.parse(text));
   } catch (error) {
-    const why = error instanceof z.ZodError ? z.prettifyError(error) : String(error);
+    const why = error instanceof z.ZodError ? z.prettifyError(error) : textOfError(error);
     throw new RametError("InvalidArgument", `cell: invalid environment variable ${variable}: ${why}`, { cause: error });
   }
 }

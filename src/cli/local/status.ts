@@ -1,4 +1,9 @@
-import { clusterDirectory, defaultClusterName, type ClusterDirectory } from "../../local/cluster-directory.ts";
+import {
+  clusterDirectory,
+  defaultClusterName,
+  type ClusterDirectory,
+  measuredParts,
+} from "../../local/cluster-directory.ts";
 import { readSetting } from "../../local/cluster-setting.ts";
 import { isSupervised, readStatus, type ClusterStatus } from "../../local/cluster-status.ts";
 import { describeHugePages, readHugePages } from "../../local/huge-pages.ts";
@@ -24,15 +29,17 @@ export async function localStatus(io: Io, { name = defaultClusterName, output }:
   const tools = await toolsOf(directory, io.environment);
   const port = status === undefined ? undefined : readPort(directory.gatewayPort);
   const gateway = port !== undefined && { gateway: `http://127.0.0.1:${port}` };
+  const metrics = status === undefined ? {} : metricsOf(directory);
   if (output === "json") {
     const { kubeconfig, store, path } = directory;
-    const shown = { name, phase, path, kubeconfig, store, ...gateway, hugePages, tools, ...status };
+    const shown = { name, phase, path, kubeconfig, store, ...gateway, metrics, hugePages, tools, ...status };
     printLine(io.stdout, JSON.stringify(shown, undefined, 2));
   } else {
     printLine(io.stdout, `cluster ${name}: ${phase}${diedBecause(known, status)}`);
     if (status !== undefined) io.stdout.write(`\n${partTable(status)}\n${toolTable(tools)}\n`);
     printLine(io.stdout, `kubeconfig   ${directory.kubeconfig}`);
     if (gateway !== false) printLine(io.stdout, `gateway      ${gateway.gateway}`);
+    for (const [part, url] of Object.entries(metrics)) printLine(io.stdout, `metrics      ${url} (${part})`);
     printLine(io.stdout, `data         ${directory.path}`);
     printLine(io.stdout, `huge pages   ${describeHugePages(hugePages)}`);
   }
@@ -47,6 +54,14 @@ async function printOthers(io: Io, name: string): Promise<void> {
   printLine(
     io.stdout,
     `also         ${others.map((one) => `${one.name} (${one.phase})`).join(", ")}: see ramet local ls`,
+  );
+}
+
+/** The URLs of the metrics, by the part that serves them. */
+function metricsOf(directory: ClusterDirectory): Record<string, string> {
+  const ports = measuredParts.map((part) => [part, readPort(directory.metricsPort(part))] as const);
+  return Object.fromEntries(
+    ports.flatMap(([part, port]) => (port === undefined ? [] : [[part, `http://127.0.0.1:${port}/metrics`]])),
   );
 }
 

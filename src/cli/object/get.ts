@@ -49,7 +49,9 @@ export async function listObjects(io: Io, options: ListOptions): Promise<number>
       return exitCodes.ok;
     }
     const { output } = options;
-    await writeAll(io.stdout, renderList(items, { output, columns, now: io.clock.now(), withNamespace: everywhere }));
+    const width = io.terminal?.size().columns;
+    const rendering = { output, columns, now: io.clock.now(), withNamespace: everywhere, width };
+    await writeAll(io.stdout, renderList(items, rendering));
     return exitCodes.ok;
   });
 }

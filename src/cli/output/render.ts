@@ -18,6 +18,8 @@ export interface RenderOptions {
   now: Date;
   /** Adds a column with the namespace to the table. */
   withNamespace?: boolean;
+  /** The terminal's columns, to which the lines of the table are cut. @default no limit */
+  width?: number | undefined;
 }
 
 /** Objects as text: a table, a Kubernetes `List` in JSON or YAML, or names. */
@@ -31,6 +33,7 @@ export function renderList(objects: readonly KubeObject[], options: RenderOption
   return table(
     columns.map(({ heading }) => heading),
     objects.map((object) => columns.map(({ cell }) => cell(object, options.now))),
+    options.width,
   );
 }
 

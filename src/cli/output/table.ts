@@ -1,16 +1,18 @@
-/** Rows under headings, in columns as wide as their widest cell, three spaces apart. Ends with a line break. */
-export function table(headings: readonly string[], rows: readonly (readonly string[])[]): string {
+/**
+ * Rows under headings, in columns as wide as their widest cell, three spaces apart. Ends with a line break.
+ *
+ * @param width the terminal's columns, to which lines are cut. @default no limit
+ */
+export function table(headings: readonly string[], rows: readonly (readonly string[])[], width = Infinity): string {
   const lines = [headings, ...rows.map((row) => row.map(oneLine))];
   const widths = headings.map((_, column) => Math.max(...lines.map((line) => line[column]?.length ?? 0)));
-  return lines
-    .map(
-      (line) =>
-        `${line
-          .map((cell, column) => cell.padEnd(widths[column] ?? 0))
-          .join("   ")
-          .trimEnd()}\n`,
-    )
-    .join("");
+  const rendered = lines.map((line) => line.map((cell, column) => cell.padEnd(widths[column] ?? 0)).join("   "));
+  return rendered.map((line) => `${clip(line.trimEnd(), width)}\n`).join("");
+}
+
+/** Cuts a line that does not fit, so that the terminal does not wrap it. */
+export function clip(line: string, width: number): string {
+  return line.length <= width ? line : `${line.slice(0, Math.max(0, width - 1))}…`;
 }
 
 function oneLine(text: string): string {

@@ -5,6 +5,7 @@ import type { KubeObject } from "../../kube/object.ts";
 import type { ResourceClient } from "../../kube/resource-client.ts";
 import { waitUntil } from "../../kube/wait-until.ts";
 import { type Io, printLine } from "../io.ts";
+import { clip } from "../output/table.ts";
 
 export interface FollowedRequest<T extends KubeObject> {
   resource: ResourceClient<T>;
@@ -63,7 +64,9 @@ export function startProgress(io: Io): (state: string) => void {
     if (!io.progressIsSeen || state === last) return;
     last = state;
     const seconds = (io.clock.monotonicMilliseconds() - started) / 1000;
-    printLine(io.stderr, `${seconds.toFixed(1).padStart(6)}s  ${state}`);
+    const line = `${seconds.toFixed(1).padStart(6)}s  ${state.replace(/\s+/g, " ")}`;
+    // A problem is cut here, because the error at the end has all of it.
+    printLine(io.stderr, clip(line, io.progressColumns?.() ?? Infinity));
   };
 }
 

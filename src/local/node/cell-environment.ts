@@ -1,7 +1,7 @@
 import * as z from "zod";
 import { CellConfig } from "../../api/cell/cell-api.ts";
 import { environmentPrefix } from "../../api/cell/container-spec.ts";
-import { RametError } from "../../base/errors.ts";
+import { RametError, textOfError } from "../../base/errors.ts";
 import type { NodeImage } from "./pod.ts";
 import type { PodDirectory } from "./pod-directory.ts";
 
@@ -54,7 +54,7 @@ export function cellConfig(text: string | undefined): CellConfig {
   try {
     return CellConfig.parse(JSON.parse(text ?? ""));
   } catch (error) {
-    const why = error instanceof z.ZodError ? z.prettifyError(error) : String(error);
+    const why = error instanceof z.ZodError ? z.prettifyError(error) : textOfError(error);
     throw new RametError("InvalidArgument", `spec.containers[0].env: RAMET_CELL is invalid: ${why}`, {
       cause: error,
     });

@@ -1,4 +1,4 @@
-import { RametError } from "../../base/errors.ts";
+import { RametError, textOfError } from "../../base/errors.ts";
 import type { ReconcileResult } from "../../kube/controller.ts";
 import type { Informer } from "../../kube/informer.ts";
 import type { Log } from "../../base/log.ts";
@@ -106,7 +106,7 @@ export class PodRunner {
       try {
         directory.rotateCellLog();
       } catch (error) {
-        this.#options.log.warn({ pod: keyOf(record), error: String(error) }, "rotating a cell's log failed");
+        this.#options.log.warn({ pod: keyOf(record), error: textOfError(error) }, "rotating a cell's log failed");
       }
     }
   }

@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { existsSync, renameSync } from "node:fs";
 import type { Clock } from "../../base/clock.ts";
+import { textOfError } from "../../base/errors.ts";
 import type { Log } from "../../base/log.ts";
 import { launchPod, type LaunchedPod } from "./launch-pod.ts";
 import { PodDirectory } from "./pod-directory.ts";
@@ -91,7 +92,7 @@ export class SparePods {
         });
         this.#spares.push({ ...launched, name, namespace, directory, seesStore });
       } catch (error) {
-        log.warn({ error: String(error) }, "starting a spare cell failed");
+        log.warn({ error: textOfError(error) }, "starting a spare cell failed");
         return;
       }
     }

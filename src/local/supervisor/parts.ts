@@ -2,7 +2,7 @@ import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Clock } from "../../base/clock.ts";
 import { specialAddresses } from "../../base/special-addresses.ts";
-import type { ClusterDirectory } from "../cluster-directory.ts";
+import type { ClusterDirectory, MeasuredPart } from "../cluster-directory.ts";
 import type { ClusterSetting } from "../cluster-setting.ts";
 import { isReadyFileOf, readyFilePath, type PartStatus } from "../cluster-status.ts";
 import { portWasTaken, startApiServer } from "../control-plane/api-server.ts";
@@ -86,7 +86,7 @@ async function writeClusterKubeconfig(directory: ClusterDirectory, pki: Pki, por
 }
 
 async function startController(options: ClusterPartsOptions, signal: AbortSignal): Promise<Child> {
-  const port = await freePort();
+  const port = await metricsPortOf(options, "controller");
   const child = await startRamet(options, "controller", controllerArguments(options, port));
   await untilReady(child, "the controller", options, { signal, ready: () => isReady(port) });
   return child;
@@ -123,12 +123,19 @@ async function startGateway(options: ClusterPartsOptions, signal: AbortSignal): 
   return keptPort(directory.gatewayPort, async (port) => {
     // The port changes if another program has taken it.
     await publishGateway(directory, port);
-    const metricsPort = await freePort();
+    const metricsPort = await metricsPortOf(options, "gateway");
     const ports = ["--port", String(port), "--metrics-port", String(metricsPort)];
     const child = await startRamet(options, "gateway", ["gateway", "--kubeconfig", directory.kubeconfig, ...ports]);
     await untilReady(child, "the gateway", options, { signal, ready: () => isReady(metricsPort) });
     return child;
   });
+}
+
+/** A free port, which `ramet local status` shows. */
+async function metricsPortOf({ directory }: ClusterPartsOptions, part: MeasuredPart): Promise<number> {
+  const port = await freePort();
+  writeFileSync(directory.metricsPort(part), String(port), { mode: 0o600 });
+  return port;
 }
 
 async function startNode(options: ClusterPartsOptions, signal: AbortSignal): Promise<Child> {

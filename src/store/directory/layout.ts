@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { stat } from "node:fs/promises";
 import { join } from "node:path";
-import { RametError } from "../../base/errors.ts";
+import { RametError, textOfError } from "../../base/errors.ts";
 import { errnoOf } from "../store-error.ts";
 
 /** The paths in one namespace's directory; docs/reference/store.md shows them. */
@@ -96,7 +96,7 @@ export async function rootProblem(root: string): Promise<RametError | undefined>
     return (await stat(root)).isDirectory() ? undefined : unavailable(root, "it is not a directory");
   } catch (error) {
     const errno = errnoOf(error);
-    return unavailable(root, errno === "ENOENT" ? "it does not exist" : (errno ?? String(error)), error);
+    return unavailable(root, errno === "ENOENT" ? "it does not exist" : (errno ?? textOfError(error)), error);
   }
 }
 
