@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"mime/multipart"
 	"net/url"
 	"os"
@@ -254,5 +256,97 @@ func wantCode(t *testing.T, err error, code connect.Code) {
 	var coded *connect.Error
 	if !errors.As(err, &coded) || coded.Code() != code {
 		t.Errorf("got %v, want %s", err, code)
+	}
+}
+
+func TestMetadataOfFilesIsKept(t *testing.T) {
+	g := startGuest(t)
+	g.init(nil)
+	path := filepath.Join(g.dir, "described")
+	if err := syscall.Setxattr(g.dir, "user.e2b.probe", []byte("x"), 0); err != nil {
+		t.Skip("the file system has no extended attributes:", err)
+	}
+	upload := func(headers ...string) string {
+		headers = append(headers, "X-Access-Token", "secret", "Content-Type", "application/octet-stream")
+		status, text := g.http("POST", "/files?path="+url.QueryEscape(path), strings.NewReader("1"), headers...)
+		if status != 200 {
+			t.Fatal(status, text)
+		}
+		return text
+	}
+	if text := upload("X-Metadata-Author", "ada", "X-Metadata-Purpose", "test"); !strings.Contains(text, `"metadata":{"author":"ada","purpose":"test"}`) {
+		t.Error(text)
+	}
+	long := strings.Repeat("v", 1000)
+	must(t, syscall.Setxattr(path, "user.e2b.long", []byte(long), 0))
+	must(t, syscall.Setxattr(path, "user.other", []byte("x"), 0))
+	bothCodecs(t, func(t *testing.T, option connect.ClientOption) {
+		client := g.filesystem(option)
+		stat, err := client.Stat(t.Context(), connect.NewRequest(&filesystempb.StatRequest{Path: path}))
+		must(t, err)
+		want := map[string]string{"author": "ada", "purpose": "test", "long": long}
+		if got := stat.Msg.GetEntry().GetMetadata(); !maps.Equal(got, want) {
+			t.Error(got)
+		}
+		listed, err := client.ListDir(t.Context(), connect.NewRequest(&filesystempb.ListDirRequest{Path: g.dir}))
+		must(t, err)
+		for _, entry := range listed.Msg.GetEntries() {
+			if entry.GetPath() == path && !maps.Equal(entry.GetMetadata(), want) {
+				t.Error(entry)
+			}
+		}
+	})
+	// The metadata of earlier content does not describe the new one.
+	upload("X-Metadata-Author", "grace")
+	stat, err := g.filesystem().Stat(t.Context(), connect.NewRequest(&filesystempb.StatRequest{Path: path}))
+	must(t, err)
+	if got := stat.Msg.GetEntry().GetMetadata(); !maps.Equal(got, map[string]string{"author": "grace"}) {
+		t.Error(got)
+	}
+}
+
+func TestPartsBecomeOneFile(t *testing.T) {
+	g := startGuest(t)
+	g.init(nil)
+	dir := filepath.Join(g.dir, "parts")
+	must(t, os.Mkdir(dir, 0o755))
+	for name, content := range map[string]string{"one": "abc", "two": "def", "kept": "old"} {
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
+	}
+	must(t, syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o600))
+	compose := func(destination string, parts ...string) (int, string) {
+		paths := make([]string, len(parts))
+		for i, part := range parts {
+			paths[i] = filepath.Join(dir, part)
+		}
+		body, _ := json.Marshal(map[string]any{"source_paths": paths, "destination": filepath.Join(dir, destination)})
+		return g.http("POST", "/files/compose", bytes.NewReader(body), "X-Access-Token", "secret")
+	}
+	for want, parts := range map[int][]string{400: {"one", "pipe"}, 404: {"one", "missing"}} {
+		if status, text := compose("kept", parts...); status != want {
+			t.Errorf("%v: %d %s", parts, status, text)
+		}
+	}
+	if status, text := compose("one", "one", "two"); status != 400 {
+		t.Errorf("%d %s", status, text)
+	}
+	if status, text := g.http("POST", "/files/compose", strings.NewReader(`{"destination":"/x"}`), "X-Access-Token", "secret"); status != 400 {
+		t.Errorf("%d %s", status, text)
+	}
+	if status, _ := g.http("POST", "/files/compose", strings.NewReader(`{}`)); status != 401 {
+		t.Errorf("without a token: %d", status)
+	}
+	if got, _ := os.ReadFile(filepath.Join(dir, "kept")); string(got) != "old" {
+		t.Errorf("a failed request changed the file to %q", got)
+	}
+	status, text := compose("kept", "one", "two")
+	if want := fmt.Sprintf(`{"path":%q,"name":"kept","type":"file"}`, filepath.Join(dir, "kept")); status != 200 || strings.TrimSpace(text) != want {
+		t.Errorf("%d %s", status, text)
+	}
+	if got, _ := os.ReadFile(filepath.Join(dir, "kept")); string(got) != "abcdef" {
+		t.Errorf("%q", got)
+	}
+	if left, _ := filepath.Glob(filepath.Join(dir, "*")); len(left) != 2 {
+		t.Errorf("left: %v", left)
 	}
 }

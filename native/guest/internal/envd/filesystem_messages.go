@@ -34,6 +34,8 @@ type entryInfo struct {
 	Group         string        `json:"group" pb:"8"`
 	ModifiedTime  *pb.Timestamp `json:"modifiedTime" pb:"9"`
 	SymlinkTarget *string       `json:"symlinkTarget,omitempty" pb:"10"`
+	// Metadata is what uploads have set, or programs as extended attributes user.e2b.*.
+	Metadata map[string]string `json:"metadata,omitempty" pb:"11"`
 }
 
 // entryResponse is the response of Stat, MakeDir and Move.

@@ -170,6 +170,7 @@ func describe(path string) (*entryInfo, error) {
 	entry.Mode = uint32(info.Mode().Perm())
 	entry.Permissions = info.Mode().String()
 	entry.ModifiedTime = pb.TimestampOf(info.ModTime())
+	entry.Metadata = metadataOf(path)
 	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
 		entry.Owner, entry.Group = users.Name(stat.Uid), users.GroupName(stat.Gid)
 	}

@@ -35,6 +35,7 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("POST /init", s.init)
 	mux.HandleFunc("GET /files", s.download)
 	mux.HandleFunc("POST /files", s.upload)
+	mux.HandleFunc("POST /files/compose", s.compose)
 	s.processRoutes(mux)
 	s.filesystemRoutes(mux)
 	return s.guard(mux)

@@ -4,20 +4,15 @@ import (
 	"compress/gzip"
 	"errors"
 	"io"
-	"io/fs"
 	"mime"
 	"mime/multipart"
 	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 
 	"ramet.dev/native/guest/internal/users"
 )
-
-// metadataHeader is the prefix of headers that become extended attributes of an uploaded file.
-const metadataHeader = "X-Metadata-"
 
 type writtenFile struct {
 	Path     string            `json:"path"`
@@ -120,20 +115,10 @@ func writeFile(path string, body io.Reader, user users.User) ([]writtenFile, err
 }
 
 func describeUploads(files []writtenFile, header http.Header) ([]writtenFile, error) {
-	metadata := map[string]string{}
-	for key := range header {
-		if name, ok := strings.CutPrefix(key, metadataHeader); ok {
-			metadata[strings.ToLower(name)] = header.Get(key)
-		}
-	}
-	if len(metadata) == 0 {
-		return files, nil
-	}
+	metadata := metadataIn(header)
 	for i := range files {
-		for name, value := range metadata {
-			if err := syscall.Setxattr(files[i].Path, "user.e2b."+name, []byte(value), 0); err != nil {
-				return nil, &fs.PathError{Op: "setting metadata of", Path: files[i].Path, Err: err}
-			}
+		if err := setMetadata(files[i].Path, metadata); err != nil {
+			return nil, err
 		}
 		files[i].Metadata = metadata
 	}
@@ -150,7 +135,7 @@ func unzipped(r *http.Request) (io.Reader, error) {
 func uploadStatus(err error) int {
 	var bad badRequest
 	switch {
-	case errors.As(err, &bad), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, gzip.ErrHeader), errors.Is(err, gzip.ErrChecksum), errors.Is(err, syscall.ENOTDIR):
+	case errors.As(err, &bad), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, gzip.ErrHeader), errors.Is(err, gzip.ErrChecksum), errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.EISDIR):
 		return http.StatusBadRequest
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		return http.StatusInsufficientStorage
