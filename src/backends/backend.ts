@@ -26,7 +26,7 @@ export interface Backend {
   /**
    * Restores a part into a sandbox that waits for its contents. A part with files starts the sandbox: the call then resolves
    * when the clone responds under its own identity.
-   * @throws RametError `CheckpointLost`, `NeedNotMet`, `EngineFailed`, `HandoverFailed`, `Timeout`, `Unavailable`
+   * @throws RametError `CheckpointLost`, `NeedNotMet`, `CpuFeaturesMissing`, `EngineFailed`, `HandoverFailed`, `Timeout`, `Unavailable`
    */
   clone(request: CloneRequest): Promise<Started>;
   /**

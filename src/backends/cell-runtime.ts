@@ -31,6 +31,9 @@ export function cellRuntime({ cells, credentials, findPod, clock = systemClock }
         { retryable: true, hint: "Check the Pod with kubectl describe pod" },
       );
     },
+    async build(target) {
+      return (await cells.state(cellAddress(target))).engine;
+    },
     async boot(target, environment) {
       const identity = identityOf(target, environment, credentials);
       const boot = (signal: AbortSignal) => cells.boot(cellAddress(target), { identity }, signal);

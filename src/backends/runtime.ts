@@ -15,6 +15,8 @@ export interface SandboxRuntime {
    * @throws RametError `Unavailable` (retryable) if the Pod does not have the address
    */
   identified(target: SandboxRef): Promise<SandboxRef>;
+  /** The gVisor and the CPU of the sandbox's cell, also of one that has just refused a restore. Undefined: it does not report them yet. */
+  build(target: SandboxRef): Promise<EngineBuild | undefined>;
   /** Assigns an identity to a new sandbox. Resolves when the sandbox responds. */
   boot(target: SandboxRef, environment: Record<string, string>): Promise<Started>;
   /** Gives a running sandbox another environment, which new commands get. A repeated call changes nothing. */

@@ -40,6 +40,8 @@ export const errorCodes = {
     "No known cell image has the engine that the checkpoint's memory needs. Name the cell image of the release that captured it with --earlier-cell-image, or capture the checkpoint again.",
   NeedNotMet:
     "The node or its cell lacks something that the checkpoint needs. Schedule the sandbox to a node that has what the message names.",
+  CpuFeaturesMissing:
+    "The CPU of the node lacks features that the checkpoint's memory needs. Add a node with these features, or capture the memory again on the nodes that exist; a checkpoint of [filesystem] alone needs none.",
   CheckpointTooNew: "A newer version of Ramet wrote the checkpoint. Upgrade Ramet to that version or a later one.",
   CheckpointTooLarge:
     "The checkpoint is larger than the store accepts. The source keeps running. Give the sandbox less memory, or use a directory store.",

@@ -109,7 +109,7 @@ async function tryOnce(
   const { namespace, set, lock } = request;
   const held = parts.stock.heldBy(namespace, lock);
   if (held !== undefined) return { sandbox: held, kind: "hot" };
-  const candidate = parts.stock.take(`${namespace}/${set}`, request.engine);
+  const candidate = parts.stock.take(`${namespace}/${set}`, request.fits);
   if (candidate !== undefined) {
     const sandbox = await takeCandidate(candidate, request, parts);
     return sandbox === undefined ? "conflict" : { sandbox, kind: "hot" };

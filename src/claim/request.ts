@@ -23,8 +23,8 @@ export interface ClaimRequest {
   seal?: RequestSeal;
   /** A checkpoint id or named snapshot to restore in place. */
   restoreFrom?: string;
-  /** The engine that the memory to restore needs: a sandbox that has it is restored in place, another one gets a new Pod. */
-  engine?: string | undefined;
+  /** Whether the memory to restore can be restored in place in a sandbox. Another one gets a new Pod. @default in all */
+  fits?: ((sandbox: Sandbox) => boolean) | undefined;
   /** RFC 3339: when the sandbox is deleted. */
   shutdownTime?: string;
   /** Whether to create a sandbox when none is ready, instead of waiting. */

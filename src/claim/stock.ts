@@ -50,12 +50,12 @@ export class Stock {
 
   /**
    * Hands out the best candidate of a set. No other caller in this process gets the same version.
-   * @param engine the engine that the sandbox should have
+   * @param fits which sandboxes to prefer. Default: all fit
    */
-  take(setKey: string, engine?: string): Sandbox | undefined {
+  take(setKey: string, fits: (sandbox: Sandbox) => boolean = () => true): Sandbox | undefined {
     const { revisionOf, random } = this.#options;
     const free = this.#free(setKey);
-    const fitting = engine === undefined ? [] : free.filter(({ status }) => status?.ramet?.engine === engine);
+    const fitting = free.filter(fits);
     const [best] = orderCandidates(fitting.length > 0 ? fitting : free, revisionOf(setKey), random());
     if (best !== undefined) this.#given.set(best.metadata.uid, best.metadata.resourceVersion);
     return best;

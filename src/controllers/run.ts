@@ -26,6 +26,8 @@ import { type KeyRotationOptions, runKeyRotation } from "./keys/rotate-keys.ts";
 import { Engines } from "./common/engines.ts";
 import type { Controller, ControllerParts } from "./common/controller-parts.ts";
 import { NamespaceQuotas } from "./common/namespace-quotas.ts";
+import { NodeCpus } from "./common/node-cpus.ts";
+import { nodeInformer } from "./common/nodes.ts";
 import type { ControllersMetrics } from "./metrics.ts";
 import { createInformers, type Informers } from "./common/resources.ts";
 import { UserNamespaceSupport } from "./common/user-namespaces.ts";
@@ -164,14 +166,16 @@ async function lead(options: RunControllersOptions, signal: AbortSignal): Promis
   const informers = createInformers(client, log, { namespaces, excludes: exclusion.excludes });
   const all = Object.values(informers) as Informer<KubeObject>[];
   exclusion.follow(all.map(({ store: seen }) => seen));
-  const userNamespaces = options.cellUserNamespaces === "auto" ? new UserNamespaceSupport(client, log) : undefined;
+  const nodes = nodeInformer(client, log);
+  const userNamespaces = options.cellUserNamespaces === "auto" ? new UserNamespaceSupport(nodes, log) : undefined;
   const following = new AbortController();
-  const others = [userNamespaces?.informer, exclusion.namespaces].filter((one) => one !== undefined);
+  const others = [nodes, exclusion.namespaces].filter((one) => one !== undefined);
   const followers = [...all, ...others].map((informer) => informer.run(following.signal, options.liveness));
   try {
     // Every controller reads all caches: in one that has not synced, an existing object would seem to be deleted.
     await Promise.all([...all, ...others].map((informer) => informer.synced(signal)));
-    await work(options, { ...opened, informers, seal, engines, userNamespaces }, signal);
+    const nodeCpus = await NodeCpus.open(client, nodes, { log, signal });
+    await work(options, { ...opened, informers, seal, engines, nodeCpus, userNamespaces }, signal);
   } catch (error) {
     if (!signal.aborted) throw error;
   } finally {
@@ -181,14 +185,14 @@ async function lead(options: RunControllersOptions, signal: AbortSignal): Promis
   }
 }
 
-interface Opened extends Pick<ControllerParts, "backends" | "runtime" | "informers" | "seal" | "engines"> {
+interface Opened extends Pick<ControllerParts, "backends" | "runtime" | "informers" | "seal" | "engines" | "nodeCpus"> {
   keys: OpenedBackends["keys"];
   userNamespaces: UserNamespaceSupport | undefined;
 }
 
 async function work(
   options: RunControllersOptions,
-  { keys, backends, runtime, informers, seal, engines, userNamespaces }: Opened,
+  { keys, backends, runtime, informers, seal, engines, nodeCpus, userNamespaces }: Opened,
   signal: AbortSignal,
 ): Promise<void> {
   const { client, metrics, log = silentLog, onReady } = options;
@@ -201,6 +205,7 @@ async function work(
     runtime,
     seal,
     engines,
+    nodeCpus,
     client,
     cache: createCache(informers),
     quotas: new NamespaceQuotas(informers.namespaces, options.namespaceQuota),

@@ -125,7 +125,7 @@ export const clusterRights: readonly Right[] = [
     scope: "namespaces",
   },
   {
-    why: "find out whether all nodes support user namespaces, with --cell-user-namespaces auto",
+    why: "find out whether all nodes support user namespaces, with --cell-user-namespaces auto, and which nodes have the CPU that a checkpoint needs",
     apiGroups: [""],
     resources: ["nodes"],
     verbs: ["list", "watch"],

@@ -2,6 +2,8 @@ import { randomUUID } from "node:crypto";
 import { Registry } from "prom-client";
 import { apiVersion } from "../../src/api/schema/kind.ts";
 import { SandboxClaim } from "../../src/api/kinds/sandbox-claim.ts";
+import { NodeCpus } from "../../src/controllers/common/node-cpus.ts";
+import { nodeInformer } from "../../src/controllers/common/nodes.ts";
 import { Engines } from "../../src/controllers/common/engines.ts";
 import { createCache } from "../../src/controllers/common/cache.ts";
 import { Backends } from "../../src/backends/backends.ts";
@@ -153,6 +155,7 @@ async function objectClaimer(world: ClaimWorld): Promise<StormClaimer> {
     cache: createCache(informers),
     podOptions: {},
     engines: new Engines({ cellImage: "ramet.dev/cell:bench" }),
+    nodeCpus: new NodeCpus(nodeInformer(client, silentLog)),
     backends: new Backends([]),
     sandboxWrites: new OwnWrites(informers.sandboxes),
     events: new EventRecorder({ client, reportingController: "ramet.dev/bench", reportingInstance: "bench" }),

@@ -37,6 +37,8 @@ export interface ClusterOptions {
   store?: CheckpointStore;
   /** Backends other than `cell`; read at each start of the controllers. @default none */
   backends?: RunControllersOptions["backends"];
+  /** Whether the API server has all APIs, as a scheduler needs them. @default false */
+  allApis?: boolean;
   /** Opens a proxy between the controllers and the API server. */
   lineTo?: (server: string) => Promise<ApiLine>;
   /** Timeout of the controllers' API requests. @default the client's default */
@@ -85,7 +87,7 @@ export interface Manifest {
 
 export async function openCluster(options: ClusterOptions): Promise<Cluster> {
   const { startNode, egress, lineTo, requestTimeoutMilliseconds, log = silentLog } = options;
-  const controlPlane = await startControlPlane();
+  const controlPlane = await startControlPlane({ apis: options.allApis === true ? "all" : "needed" });
   const directory = await mkdtemp(join(tmpdir(), "ramet-"));
   const storePath = join(directory, "store");
   await mkdir(storePath);

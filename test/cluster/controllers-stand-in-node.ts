@@ -1,4 +1,5 @@
 import { CellConfig } from "../../src/api/cell/cell-api.ts";
+import type { EngineBuild } from "../../src/api/cell/engine.ts";
 import { labels } from "../../src/api/names/labels.ts";
 import { Pod } from "../../src/api/schema/pod.ts";
 
@@ -10,8 +11,13 @@ import { StandInCell, type StandInBehaviour } from "../contract/backends/stand-i
 import { addressBlock } from "../setup/address-block.ts";
 import type { ClusterOptions } from "./controllers-cluster.ts";
 
+export interface StandInNodeOptions {
+  /** The cells' report on the node of a given name. A scheduler binds the Pods. @default the stand-in binds them, and cells report none */
+  buildOn?: (nodeName: string) => EngineBuild;
+}
+
 /**
- * A stand-in for a node: immediately binds each Pod and starts a stand-in cell at a loopback address for it. Does not test
+ * A stand-in for a node, or for all nodes of a cluster: immediately binds each Pod and starts a stand-in cell at a loopback address for it. Does not test
  * nodes; see `StandInCell` for what it does not test.
  */
 export class StandInNode {
@@ -22,7 +28,12 @@ export class StandInNode {
   /** Pods that stay Pending, by `namespace/name`. */
   readonly ignored = new Set<string>();
   readonly #seen = new Set<string>();
+  readonly #buildOn: StandInNodeOptions["buildOn"];
   #count = 0;
+
+  constructor({ buildOn }: StandInNodeOptions = {}) {
+    this.#buildOn = buildOn;
+  }
 
   readonly start: ClusterOptions["startNode"] = async ({ client, signal }) => {
     const pods = new Informer({
@@ -51,17 +62,25 @@ export class StandInNode {
       return;
     }
     if (this.ignored.has(key) || this.#seen.has(pod.metadata.uid)) return;
+    const { nodeName } = pod.spec;
+    if (this.#buildOn !== undefined && nodeName === undefined) return;
     this.#seen.add(pod.metadata.uid);
-    const target = { apiVersion: "v1", kind: "Node", name: "stand-in" };
-    const binding = { apiVersion: "v1", kind: "Binding", metadata: { name: pod.metadata.name }, target };
-    await pods.resource.postSubresource(pod.metadata, "binding", binding);
-    const cell = new StandInCell(configOf(pod), this.#address(), this.behaviours.get(key) ?? {});
+    if (nodeName === undefined) await this.#bind(pods, pod);
+    const behaviour = this.behaviours.get(key) ?? {};
+    if (nodeName !== undefined && this.#buildOn !== undefined) behaviour.build = this.#buildOn(nodeName);
+    const cell = new StandInCell(configOf(pod), this.#address(), behaviour);
     await cell.listen();
     this.cells.set(key, cell);
     cell.onStop = (reason) => {
       void this.end(pods, pod, { phase: "Succeeded", message: reason }).catch(ignoreMissing);
     };
     await this.#write(pods, pod, { phase: "Running", podIP: cell.ip, ready: "True" });
+  }
+
+  async #bind(pods: Informer<Pod>, pod: Pod): Promise<void> {
+    const target = { apiVersion: "v1", kind: "Node", name: "stand-in" };
+    const binding = { apiVersion: "v1", kind: "Binding", metadata: { name: pod.metadata.name }, target };
+    await pods.resource.postSubresource(pod.metadata, "binding", binding);
   }
 
   /** Ends a Pod as if its process had exited. */

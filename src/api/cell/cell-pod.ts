@@ -10,7 +10,7 @@ import { annotations, labels } from "../names/labels.ts";
 import type { PodManifest } from "../schema/pod.ts";
 import type { PodTemplateSpec, Volume } from "../schema/pod-template.ts";
 import { claimVolumes, withClaims } from "./volume-claims.ts";
-import { onNode } from "./on-node.ts";
+import { limitedAffinity, type NodeLimits } from "./node-affinity.ts";
 
 /** The fields of a Sandbox from which its Pod is made. */
 export interface PodOwner {
@@ -18,7 +18,7 @@ export interface PodOwner {
   spec: { volumeClaimTemplates?: Record<string, unknown>[] | undefined };
 }
 
-export interface CellPodOptions extends CellImageOptions {
+export interface CellPodOptions extends CellImageOptions, NodeLimits {
   /** The controller's Ed25519 public key, base64url of its 32 bytes. */
   publicKey: string;
   /** The gateway's public key. Undefined: no gateway can reach the sandbox. */
@@ -33,8 +33,8 @@ export interface CellPodOptions extends CellImageOptions {
   egress?: z.input<typeof CellConfig>["egress"];
   /** The claims that volumes mount instead of those of the template, by the name of the volume. @default those of the template */
   claims?: ReadonlyMap<string, string>;
-  /** The node on which the Pod must run. @default any that the template allows */
-  node?: string | undefined;
+  /** The architecture of what is restored. @default that of the image */
+  architecture?: string | undefined;
   /** Why the image is not resolved although it should be: JSON for the annotation. */
   imageProblem?: string | undefined;
   /** IPv4 ranges of Pods, Services and nodes. A sandbox can reach them only if a rule names an address in them. */
@@ -94,7 +94,7 @@ export function cellPod(sandbox: PodOwner, template: PodTemplateSpec, options: C
       ...architectureOf(template, options),
       ...(options.userNamespace === true && { hostUsers: false }),
       automountServiceAccountToken: false,
-      ...placement(template, options.node),
+      ...placement(template, options),
       containers: [
         cellContainer(mainContainer(run), config, {
           ...options,
@@ -115,8 +115,9 @@ function hasOverhead({ metadata }: PodTemplateSpec): boolean {
   return metadata?.annotations?.[annotations.cellOverhead] !== "none";
 }
 
-function placement({ spec }: PodTemplateSpec, node: string | undefined): object {
-  return node === undefined ? {} : { affinity: onNode(spec["affinity"], node) };
+function placement({ spec }: PodTemplateSpec, { node, avoided }: NodeLimits): object {
+  if (node === undefined && avoided === undefined) return {};
+  return { affinity: limitedAffinity(spec["affinity"], { node, avoided }) };
 }
 
 /** The volumes of a sandbox's Pod without those of the cell. */
@@ -137,12 +138,12 @@ function withoutImage(given: Record<string, string> | undefined): Record<string,
   return kept;
 }
 
-/** A resolved image is a manifest for one architecture, and a node of another one cannot pull it. */
+/** A resolved image is a manifest for one architecture, and a node of another one cannot pull it. A checkpoint has one, too. */
 function architectureOf(
   { spec }: PodTemplateSpec,
-  { resolvedImage }: CellPodOptions,
+  { resolvedImage, architecture: restored }: CellPodOptions,
 ): Partial<PodTemplateSpec["spec"]> {
-  const architecture = resolvedImage?.config.architecture;
+  const architecture = resolvedImage?.config.architecture ?? restored;
   if (architecture === undefined) return {};
   return { nodeSelector: { [architectureLabel]: architecture, ...nodeSelectorOf(spec) } };
 }

@@ -118,6 +118,11 @@ const RametSandboxStatus = z.object({
     .optional()
     .describe("The public key with which the Pod's cell proves itself. Absent: the cell is of a version without one."),
   engine: z.string().optional().describe("The engine that runs the sandbox: its gVisor build and guest build."),
+  unsuitedNodes: z
+    .array(z.string())
+    .meta({ "x-kubernetes-list-type": "atomic" })
+    .optional()
+    .describe("During a start: the nodes that were tried and whose CPU lacks a feature that the checkpoint needs."),
   claims: z
     .array(z.string())
     .meta({ "x-kubernetes-list-type": "atomic" })

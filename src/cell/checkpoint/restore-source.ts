@@ -1,6 +1,7 @@
 import type { CellState, RestoreRequest } from "../../api/cell/cell-api.ts";
 import type { EngineBuild } from "../../api/cell/engine.ts";
 import { missingFeatures } from "../../api/cell/engine-id.ts";
+import type { ErrorCode } from "../../base/error-codes.ts";
 import { RametError } from "../../base/errors.ts";
 import { type Manifest, sizeOf } from "../../store/manifest.ts";
 import { openForRead } from "../../store/open.ts";
@@ -31,7 +32,7 @@ export interface RestoreSourceOptions {
 /** A checkpoint of up to this size is loaded before its clone runs, because that takes less time than its first response. */
 const foregroundBytes = 32 * 2 ** 20;
 
-/** @throws RametError `NeedNotMet`, and those of `openForRead` */
+/** @throws RametError `NeedNotMet`, `CpuFeaturesMissing`, and those of `openForRead` */
 export async function openRestoreSource(
   { grant, contents }: RestoreRequest,
   { directory, build, imageDigest, report }: RestoreSourceOptions,
@@ -76,8 +77,8 @@ type Needing = Pick<Manifest, "checkpointId" | "contents" | "engine">;
 
 /** Returns an error for the first need of a checkpoint that this cell does not meet. Files need only the architecture. */
 export function unmetNeed({ checkpointId, contents, engine }: Needing, own: EngineBuild): RametError | undefined {
-  const unmet = (need: string, has: string, hint: string): RametError =>
-    new RametError("NeedNotMet", `restoring checkpoint ${checkpointId} failed: it needs ${need}, ${has}`, {
+  const unmet = (need: string, has: string, hint: string, code: ErrorCode = "NeedNotMet"): RametError =>
+    new RametError(code, `restoring checkpoint ${checkpointId} failed: it needs ${need}, ${has}`, {
       hint,
     });
   if (engine.architecture !== own.architecture) {
@@ -107,6 +108,7 @@ export function unmetNeed({ checkpointId, contents, engine }: Needing, own: Engi
       `the CPU feature${missing.length > 1 ? "s" : ""} ${missing.join(", ")}`,
       `which the node's CPU does not have`,
       "Schedule the clone on a node with a CPU like that of the node that captured it, or capture it again on this one; a checkpoint of [filesystem] alone works on any CPU",
+      "CpuFeaturesMissing",
     );
   }
   return undefined;

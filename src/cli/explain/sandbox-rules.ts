@@ -44,6 +44,8 @@ function starting(facts: SandboxFacts): Explanation | undefined {
   const { metadata, status } = facts.sandbox;
   if (!startPhases.has(status?.phase ?? "Pending")) return undefined;
   const report = reportOf(facts.sandbox);
+  // The scheduler's own words do not say which features are missing.
+  if (report.reason === "CpuFeaturesMissing") return withoutCause(facts, report);
   const found = refusedPod({ ...report, namespace: metadata.namespace }) ?? explainPod(facts);
   return found === undefined ? withoutCause(facts, report) : { ...found, since: found.since ?? report.since };
 }

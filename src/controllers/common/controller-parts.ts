@@ -16,6 +16,7 @@ import type { RegistryTransport } from "../../registry/registry-transport.ts";
 import type { Cache } from "./cache.ts";
 import type { Engines } from "./engines.ts";
 import type { NamespaceQuotas } from "./namespace-quotas.ts";
+import type { NodeCpus } from "./node-cpus.ts";
 import type { Informers } from "./resources.ts";
 
 /** The shared dependencies of all controllers of a process. */
@@ -36,6 +37,7 @@ export interface ControllerParts {
   };
   /** The cell images, by the engine that they have. */
   engines: Engines;
+  nodeCpus: NodeCpus;
   /** The keys of every Pod that is created now. A rotation changes them. */
   podKeys: () => Pick<CellPodOptions, PodKey>;
   /** Connections to the registries of images. Absent: the node has the images, and knows how each is started. */

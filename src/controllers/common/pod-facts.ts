@@ -89,8 +89,14 @@ export function startProblem({ status }: Pod): string | undefined {
     if (reason === undefined || passing.has(reason)) continue;
     return `The container ${name} cannot be started: ${[reason, message].filter(Boolean).join(": ")}`;
   }
+  const words = unscheduledWords({ status });
+  return words && `The Pod cannot be scheduled: ${words}`;
+}
+
+/** The scheduler's words if no node takes the Pod. */
+export function unscheduledWords({ status }: Pick<Pod, "status">): string | undefined {
   const unscheduled = status?.conditions?.find((one) => one.type === "PodScheduled" && one.status === "False");
-  return unscheduled && `The Pod cannot be scheduled: ${unscheduled.message ?? "no reason given"}`;
+  return unscheduled && (unscheduled.message ?? "no reason given");
 }
 
 function allStatuses({ initContainerStatuses = [], containerStatuses = [] }: NonNullable<Pod["status"]> = {}) {

@@ -2,7 +2,9 @@ import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations, restoreFromAnnotations } from "../../api/names/labels.ts";
 import { findVersion, isPinnedReference, parseSnapshotReference } from "../../api/snapshot/snapshot-reference.ts";
 import type { Cache } from "./cache.ts";
-import { engineOfCheckpoint } from "./engines.ts";
+import { partsOf } from "../../backends/checkpoint-record.ts";
+import { neededEngine } from "./engines.ts";
+import type { NodeCpus } from "./node-cpus.ts";
 
 /**
  * Resolves the `restore-from` annotation of a set's template to a checkpoint id. A reference is a checkpoint id, or a named
@@ -24,15 +26,21 @@ export function resolveOrigin(
   return findVersion(snapshot, parsed).checkpointId;
 }
 
-/** The engine that the memory of a reference needs, as far as the cache knows. */
-export function engineOfReference(
+/**
+ * Decides whether the memory of a reference can be restored in place in a sandbox: in its cell, on the CPU of its node. Undefined: it
+ * needs no engine, as far as the cache knows.
+ */
+export function fitsReference(
   namespace: string,
   reference: string,
-  cache: Pick<Cache, "checkpointById" | "snapshot">,
-): string | undefined {
+  { cache, nodeCpus }: { cache: Pick<Cache, "checkpointById" | "snapshot">; nodeCpus: Pick<NodeCpus, "lacks"> },
+): ((sandbox: Sandbox) => boolean) | undefined {
   try {
     const checkpoint = cache.checkpointById(namespace, resolveOrigin(namespace, reference, cache));
-    return checkpoint && engineOfCheckpoint(checkpoint);
+    const parts = partsOf(checkpoint?.status?.ramet) ?? [];
+    const { engineId } = neededEngine(parts);
+    if (engineId === undefined) return undefined;
+    return ({ status }) => status?.ramet?.engine === engineId && !nodeCpus.lacks(status.nodeName, parts);
   } catch {
     // The sandbox reports a reference that cannot be resolved.
     return undefined;

@@ -3,7 +3,7 @@ import { labels } from "../../api/names/labels.ts";
 import { RametError } from "../../base/errors.ts";
 import { claimSandbox } from "../../claim/claim-sandbox.ts";
 import { keyOf } from "../../kube/object.ts";
-import { engineOfReference } from "../common/set-origin.ts";
+import { fitsReference } from "../common/set-origin.ts";
 import { claimRequest } from "./claim-progress.ts";
 import { attemptId } from "./gather.ts";
 import { ordinalLock } from "./pursuit.ts";
@@ -45,7 +45,7 @@ export async function applyAction(
 function startClaim(
   claim: SandboxClaim,
   { ordinal, deadline }: Extract<ClaimAction, { do: "startClaim" }>,
-  { claimParts, attempts, pursuits, cache, seal, clock, enqueue }: ClaimDependencies,
+  { claimParts, attempts, pursuits, cache, nodeCpus, seal, clock, enqueue }: ClaimDependencies,
 ): void {
   const { uid } = claim.metadata;
   const pursuit = pursuits.get(uid);
@@ -54,8 +54,9 @@ function startClaim(
   const call = () => {
     const timeoutMilliseconds = Math.max(0, deadline.getTime() - clock.now().getTime());
     const own = claimRequest(claim);
-    const engine = own.restoreFrom && engineOfReference(own.namespace, own.restoreFrom, cache);
-    const request = { ...own, seal, engine, lock: ordinalLock(uid, ordinal), timeoutMilliseconds };
+    const fits =
+      own.restoreFrom === undefined ? undefined : fitsReference(own.namespace, own.restoreFrom, { cache, nodeCpus });
+    const request = { ...own, seal, fits, lock: ordinalLock(uid, ordinal), timeoutMilliseconds };
     return claimSandbox(request, claimParts, signal);
   };
   pursuit.ordinals.add(ordinal);

@@ -63,6 +63,7 @@ export type ClaimControllerParts = Pick<
   | "cache"
   | "backends"
   | "engines"
+  | "nodeCpus"
   | "podOptions"
   | "seal"
   | "sandboxWrites"

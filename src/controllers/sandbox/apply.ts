@@ -1,6 +1,7 @@
 import { cellPod } from "../../api/cell/cell-pod.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations, finalizers } from "../../api/names/labels.ts";
+import type { RestoreSource } from "../../backends/checkpoint-parts.ts";
 import { RametError } from "../../base/errors.ts";
 import { controllerOf } from "../../kube/object.ts";
 import { neededEngine } from "../common/engines.ts";
@@ -95,7 +96,7 @@ async function createPod(
   action: Extract<SandboxAction, { do: "createPod" }>,
   dependencies: SandboxDependencies,
 ): Promise<void> {
-  const { informers, namespaces, engines, podOptions, podKeys, newPods, clock } = dependencies;
+  const { informers, namespaces, podOptions, podKeys, newPods, clock } = dependencies;
   const {
     template: { template, volumeClaims },
     start,
@@ -103,6 +104,7 @@ async function createPod(
     egress,
     volumes,
     image,
+    avoided,
   } = action;
   const { resource } = informers.pods;
   const startedAt = clock.monotonicMilliseconds();
@@ -115,13 +117,14 @@ async function createPod(
   const manifest = cellPod(owner, template, {
     ...podOptions,
     ...podKeys(),
-    cellImage: engines.imageFor(neededEngine(source?.parts ?? [])),
+    ...restoredBy(source, dependencies),
     userNamespace: podOptions.userNamespaceFor?.(template) === true,
     start,
     keepsWaiting,
     egress,
     claims: volumes.claims,
     node: nodeOfClaims(sandbox, claims, dependencies),
+    avoided,
     ...(image instanceof RametError ? { imageProblem: imageProblem(image) } : { resolvedImage: image }),
   });
   try {
@@ -138,6 +141,13 @@ async function createPod(
       });
     }
   }
+}
+
+/** What a Pod needs for the restore of a checkpoint, or for a new sandbox. */
+function restoredBy(source: RestoreSource | undefined, { engines }: SandboxDependencies) {
+  const parts = source?.parts ?? [];
+  const needing = parts.find(({ needs }) => needs !== undefined);
+  return { cellImage: engines.imageFor(neededEngine(parts)), architecture: needing?.needs?.architecture };
 }
 
 /** Creates the claims of a Pod that do not exist yet, and keeps those that it shares from being deleted before it. */

@@ -4,7 +4,7 @@ import { initRequestDigest, requestedEnvironment, type RequestSeal } from "../..
 import type { PodTemplateSpec } from "../../api/schema/pod-template.ts";
 import type { Pod } from "../../api/schema/pod.ts";
 import { cloneParts, restorePartsInPlace, untilPartsLoaded } from "../../backends/checkpoint-parts.ts";
-import { sandboxRef } from "../../backends/runtime.ts";
+import { type SandboxRef, sandboxRef } from "../../backends/runtime.ts";
 import { RametError } from "../../base/errors.ts";
 import { keyOf } from "../../kube/object.ts";
 import { restoreInPlaceId } from "./rollback.ts";
@@ -43,15 +43,19 @@ export function callCell(sandbox: Sandbox, action: CellAction, dependencies: San
 function startSandbox(
   sandbox: Sandbox,
   { pod, template, source }: Extract<SandboxAction, { do: "startSandbox" }>,
-  { starts, backends, runtime, newPods, seal, engines, enqueue }: SandboxDependencies,
+  dependencies: SandboxDependencies,
 ): void {
+  const { starts, backends, runtime, newPods, seal, engines, nodeCpus, enqueue } = dependencies;
   const { environment, initRequest } = startEnvironment(sandbox, template, seal);
   const call = async () => {
     const target = await runtime.identified(sandboxRef(sandbox, pod));
     const started = await (source === undefined
       ? runtime.boot(target, environment)
-      : cloneParts(backends, { source, target, environment }));
-    if (started.engine !== undefined) engines.learn(pod, started.engine);
+      : cloneParts(backends, { source, target, environment }).catch(learning(target, pod, dependencies)));
+    if (started.engine !== undefined) {
+      engines.learn(pod, started.engine);
+      nodeCpus.learn(pod.spec.nodeName, started.engine);
+    }
     const bootMilliseconds = newPods.ageMilliseconds(pod.metadata.uid);
     return {
       ...started,
@@ -69,19 +73,33 @@ function startSandbox(
 function restoreSandboxInPlace(
   sandbox: Sandbox,
   { pod, template, source, request }: Extract<SandboxAction, { do: "restoreSandboxInPlace" }>,
-  { restoresInPlace, loads, backends, runtime, seal, enqueue }: SandboxDependencies,
+  dependencies: SandboxDependencies,
 ): void {
+  const { restoresInPlace, loads, backends, runtime, seal, enqueue } = dependencies;
   const { environment, initRequest } = startEnvironment(sandbox, template, seal);
   // The old wait is for memory that the restore replaces.
   loads.forget(pod.metadata.uid);
   const call = async () => {
     const target = await runtime.identified(sandboxRef(sandbox, pod));
-    const started = await restorePartsInPlace(backends, { source, target, environment, request });
+    const restore = restorePartsInPlace(backends, { source, target, environment, request });
+    const started = await restore.catch(learning(target, pod, dependencies));
     return { ...started, checkpointId: source.name.checkpointId, ...(initRequest !== undefined && { initRequest }) };
   };
   restoresInPlace.start(restoreInPlaceId(sandbox, pod), call, () => {
     enqueue(keyOf(sandbox.metadata));
   });
+}
+
+/** Learns the CPU of a node whose cell has refused memory. The cell still answers for a moment. */
+function learning(target: SandboxRef, pod: Pod, { runtime, nodeCpus }: SandboxDependencies) {
+  return async (thrown: unknown): Promise<never> => {
+    const { code } = RametError.from(thrown);
+    if (code === "CpuFeaturesMissing" || code === "NeedNotMet") {
+      const build = await runtime.build(target).catch(() => undefined);
+      if (build !== undefined) nodeCpus.learn(pod.spec.nodeName, build);
+    }
+    throw thrown;
+  };
 }
 
 /** An invalid request fails inside the call, so the error is reported as its outcome. */

@@ -11,6 +11,7 @@ import { desiredEgress, type DesiredEgress, egressTemplate } from "../common/egr
 import { type FoundOrigin, type Origin, originFrom, originOfText } from "../common/origin.ts";
 import { isPauseCheckpoint, isUnfinished, pauseCheckpointOf } from "../common/pause-checkpoint.ts";
 import { pullProblem } from "../common/pod-facts.ts";
+import { anyNode } from "../common/plan-cpus.ts";
 import { resolveTemplate } from "../common/resolve-template.ts";
 import { noRestoredVolumes } from "../common/restored-volumes.ts";
 import { gatherVolumes, lostClaims } from "./gather-volumes.ts";
@@ -46,6 +47,7 @@ export async function gather(sandbox: Sandbox, dependencies: SandboxDependencies
       : await gatherVolumes(sandbox, { origin, template, checkpoint }, dependencies)),
     lostClaims: pod === undefined ? await lostClaims(sandbox, dependencies) : [],
     image,
+    cpus: cpusFor(sandbox, origin, dependencies),
     rollback: await gatherRollback(sandbox, { template, pod }, dependencies),
     start: pod && starts.get(pod.metadata.uid),
     adoption: pod && adoptions.get(adoptionId(sandbox, pod)),
@@ -63,6 +65,10 @@ export async function gather(sandbox: Sandbox, dependencies: SandboxDependencies
     slowInMilliseconds: slowStart.millisecondsLeft(sandbox.metadata.uid),
     now: clock.now(),
   };
+}
+
+function cpusFor({ status }: Sandbox, origin: Origin, { nodeCpus }: SandboxDependencies): SandboxState["cpus"] {
+  return origin.kind === "checkpoint" ? nodeCpus.plan(origin.source.parts, status?.ramet?.unsuitedNodes) : anyNode;
 }
 
 /** Only for a sandbox that is about to get a Pod: nothing else asks a registry. */

@@ -1,4 +1,5 @@
 import fc from "fast-check";
+import { anyNode } from "../common/plan-cpus.ts";
 import { noRestoredVolumes } from "../common/restored-volumes.ts";
 import { describe, expect, it } from "vitest";
 import { Checkpoint } from "../../api/kinds/checkpoint.ts";
@@ -72,11 +73,12 @@ function stateOf(parts: Partial<SandboxState> & Pick<SandboxState, "sandbox">): 
     pod: undefined,
     foreignPod: undefined,
     template: resolved,
+    cpus: anyNode,
     volumes: noRestoredVolumes,
     lostClaims: [],
     image: { state: "unresolved" },
     pullTimeoutInMilliseconds: undefined,
-    rollback: isRequested ? { request, origin } : undefined,
+    rollback: isRequested ? { request, origin, lacksCpu: false } : undefined,
     start: undefined,
     restoreInPlace: undefined,
     adoption: undefined,

@@ -143,10 +143,12 @@ function podForRestoreInPlace(state: SandboxState, source: RestoreSource): Pod |
   return canRestoreInPlace(state, source) ? pod : undefined;
 }
 
-function canRestoreInPlace({ sandbox, restoreInPlace }: SandboxState, { parts }: RestoreSource): boolean {
+function canRestoreInPlace({ sandbox, restoreInPlace, rollback }: SandboxState, { parts }: RestoreSource): boolean {
   const refusal = restoreInPlace?.state === "failed" ? restoreInPlace.error.code : undefined;
   // The cells of earlier releases do not have the call.
   if (refusal === "NotFound") return false;
+  // A Pod on another node can have the features.
+  if (refusal === "CpuFeaturesMissing" || rollback?.lacksCpu === true) return false;
   const needed = engineOfParts(parts);
   const own = sandbox.status?.ramet?.engine;
   if (needed === undefined || needed === own) return true;

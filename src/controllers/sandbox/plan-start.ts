@@ -8,6 +8,7 @@ import { RametError } from "../../base/errors.ts";
 import { cellRuns, isEnded, pullProblem, startProblem } from "../common/pod-facts.ts";
 import type { ResolvedTemplate } from "../common/resolve-template.ts";
 import { listed } from "../common/restored-volumes.ts";
+import { isRefusedByCpu, lacksFeatures, planOtherNode } from "./plan-other-node.ts";
 import type { SandboxAction, SandboxPlan, SandboxState } from "./state.ts";
 import { ended, failed, notReady, running } from "./status.ts";
 
@@ -48,7 +49,8 @@ function planPod(state: SandboxState, template: ResolvedTemplate): SandboxPlan {
   if (image.state === "waiting") return slowly(state, `Waiting for the registry of the image ${nameOfImage(template)}`);
   if (image.state === "unknown" && needsImage(template)) return planUnknownImage(state, template, image);
   const used = image.state === "known" ? image.image : image.state === "unknown" ? image.error : undefined;
-  const create = { do: "createPod", template, start, source, egress: policy, volumes, image: used } as const;
+  const { avoided } = state.cpus;
+  const create = { do: "createPod", template, start, source, egress: policy, volumes, image: used, avoided } as const;
   return { actions: [...finalizer(state, template), create] };
 }
 
@@ -122,6 +124,7 @@ function planForeignPod(state: SandboxState, { metadata }: Pod): SandboxPlan {
 function planInPod(state: SandboxState, { template }: ResolvedTemplate, pod: Pod): SandboxPlan {
   const { start } = state;
   if (start?.state === "done") return { actions: [], status: running(state, pod, start.value) };
+  if (isRefusedByCpu(state, pod)) return planOtherNode(state, pod);
   // A cell that cannot start its sandbox responds with the reason and exits. The response has more detail than the Pod's end.
   if (start?.state === "failed") return { actions: [], status: failed(state, start.error) };
   if (isEnded(pod)) return { actions: [], status: ended(state, pod) };
@@ -141,6 +144,8 @@ function planContents(state: SandboxState, template: PodTemplateSpec, pod: Pod):
 function planWaiting(state: SandboxState, pod: Pod): SandboxPlan {
   const pull = pullProblem(pod);
   if (pull !== undefined) return planUnpulled(state, pod, pull);
+  const unfit = lacksFeatures(state, pod);
+  if (unfit !== undefined) return { actions: [], status: notReady(state, unfit.code, unfit.describe()) };
   const problem = startProblem(pod);
   if (problem !== undefined) return { actions: [], status: notReady(state, "StartContainerFailed", problem) };
   return slowly(state, `Waiting for the Pod ${pod.metadata.name} to start`);

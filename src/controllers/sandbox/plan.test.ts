@@ -1,4 +1,5 @@
 import fc from "fast-check";
+import { anyNode } from "../common/plan-cpus.ts";
 import { noRestoredVolumes } from "../common/restored-volumes.ts";
 import { describe, expect, it } from "vitest";
 import { ImageConfig } from "../../api/cell/image-config.ts";
@@ -10,6 +11,7 @@ import { Pod } from "../../api/schema/pod.ts";
 import { parsePodTemplate } from "../../api/schema/pod-template.ts";
 import { Sandbox, type SandboxPhase } from "../../api/kinds/sandbox.ts";
 import { planSandbox } from "./plan.ts";
+import { isRefusedByCpu } from "./plan-other-node.ts";
 import type { Origin } from "../common/origin.ts";
 import type { SandboxState } from "./state.ts";
 
@@ -38,11 +40,12 @@ const pods = fc
     isDeleting: fc.boolean(),
     ready: fc.constantFrom("True", "False"),
     uid: fc.constantFrom("uid-pod", "uid-other"),
+    nodeName: fc.constantFrom("n", "m"),
   })
-  .map(({ phase, isDeleting, ready, uid }) =>
+  .map(({ phase, isDeleting, ready, uid, nodeName }) =>
     Pod.parse({
       metadata: meta("a", { uid, ...(isDeleting && { deletionTimestamp: now.toISOString() }) }),
-      spec: { containers: [{ name: "main", image: "cell" }] },
+      spec: { nodeName, containers: [{ name: "main", image: "cell" }] },
       status: { phase, podIP: "127.0.0.1", conditions: [{ type: "Ready", status: ready }] },
     }),
   );
@@ -133,6 +136,7 @@ const states: fc.Arbitrary<SandboxState> = fc.record({
     { problem: error },
   ),
   origin: origins,
+  cpus: fc.constantFrom(anyNode, { ...anyNode, lacking: ["n"], missing: ["avx512f"] }),
   volumes: fc.constant(noRestoredVolumes),
   lostClaims: fc.constantFrom([], ["home-a"]),
   pullTimeoutInMilliseconds: fc.constantFrom(undefined, 0, 1_000),
@@ -157,6 +161,7 @@ const states: fc.Arbitrary<SandboxState> = fc.record({
     undefined,
     { state: "running", failures: 0 },
     { state: "failed", error },
+    { state: "failed", error: new RametError("CpuFeaturesMissing", "it needs avx512f") },
     { state: "done", value: { generation: 1, phases: {} } },
   ),
   adoption: fc.constantFrom<SandboxState["adoption"]>(
@@ -230,14 +235,18 @@ describe("planSandbox", () => {
     );
   });
 
-  it("removes the finalizer only after the Pod, and deletes a Pod only for a deletion or a pause", () => {
+  it("removes the finalizer only after the Pod, and deletes a Pod only for a deletion, a pause or another node", () => {
     fc.assert(
       fc.property(states, (state) => {
         const { metadata, status } = state.sandbox;
         const done = doing(state);
         if (done.includes("removeFinalizer")) expect(state.pod).toBeUndefined();
         if (done.includes("deletePod"))
-          expect(metadata.deletionTimestamp !== undefined || status?.phase === "Paused").toBe(true);
+          expect(
+            metadata.deletionTimestamp !== undefined ||
+              status?.phase === "Paused" ||
+              (state.pod !== undefined && isRefusedByCpu(state, state.pod)),
+          ).toBe(true);
       }),
     );
   });

@@ -42,7 +42,12 @@ export async function gatherRollback(
   const { namespace } = sandbox.metadata;
   const { origin: find, checkpoint } = await originOfText(namespace, () => request.to, dependencies);
   const origin = find("problem" in template ? undefined : template.template);
-  return { request, origin: withVolumes(sandbox, { origin, checkpoint, template, pod }, dependencies) };
+  return {
+    request,
+    origin: withVolumes(sandbox, { origin, checkpoint, template, pod }, dependencies),
+    lacksCpu:
+      origin.kind === "checkpoint" && dependencies.nodeCpus.lacks(pod?.spec.nodeName ?? undefined, origin.source.parts),
+  };
 }
 
 /** Whether the request says what the volumes shall be. Those of a paused sandbox have not changed since its pause. */

@@ -16,6 +16,7 @@ import type { ControllerParts } from "../common/controller-parts.ts";
 import type { DesiredEgress } from "../common/egress.ts";
 import type { ImageLookups } from "../common/image-lookups.ts";
 import type { Origin } from "../common/origin.ts";
+import type { CpuPlan } from "../common/plan-cpus.ts";
 import type { ResolvedTemplate } from "../common/resolve-template.ts";
 import type { RestoredVolumes } from "../common/restored-volumes.ts";
 import type { PodImage } from "./pod-image.ts";
@@ -32,14 +33,16 @@ export interface SandboxState {
   template: ResolvedTemplate | { problem: RametError };
   /** Where the contents of a new Pod come from. */
   origin: Origin;
+  /** On which nodes `origin` cannot be restored. */
+  cpus: CpuPlan;
   /** What the volumes of a new Pod mount instead of the claims of the template. */
   volumes: RestoredVolumes;
   /** Claims of a sandbox without a Pod that were deleted. */
   lostClaims: string[];
   /** The image of a new Pod. */
   image: PodImage;
-  /** The requested rollback that has not been answered, and its checkpoint. */
-  rollback: { request: RollbackRequest; origin: Origin } | undefined;
+  /** The requested rollback that has not been answered, its checkpoint, and whether the Pod's node lacks a CPU feature for it. */
+  rollback: { request: RollbackRequest; origin: Origin; lacksCpu: boolean } | undefined;
   /** The call that boots or restores the sandbox in `pod`. */
   start: Attempt<StartOutcome> | undefined;
   /** The call that gives the running sandbox the requested environment. */
@@ -103,6 +106,7 @@ export type SandboxAction =
       egress: EgressPolicy;
       volumes: RestoredVolumes;
       image: ResolvedImage | RametError | undefined;
+      avoided: CpuPlan["avoided"];
     }
   | { do: "deletePod"; pod: Pod }
   | { do: "startSandbox"; pod: Pod; template: PodTemplateSpec; source: RestoreSource | undefined }

@@ -15,8 +15,10 @@ import {
   type CheckpointResult,
   type Identity,
 } from "../../../src/api/cell/cell-api.ts";
+import type { EngineBuild } from "../../../src/api/cell/engine.ts";
 import { RametError } from "../../../src/base/errors.ts";
 import { cellProver, proofHeaders, proofPath } from "../../../src/cell/client/cell-proof.ts";
+import { unmetNeed } from "../../../src/cell/checkpoint/restore-source.ts";
 import { tokenVerifier } from "../../../src/cell/server/token-verifier.ts";
 import { openForRead, openForWrite } from "../../../src/store/open.ts";
 
@@ -34,6 +36,8 @@ export interface StandInBehaviour {
   startError?: RametError;
   /** Error of every restore in place. */
   restoreInPlaceError?: RametError;
+  /** The engine and the CPU that it reports, that its checkpoints need, and that restores are compared with. @default not reported */
+  build?: EngineBuild;
   /** Error of every change of a running sandbox's identity. */
   adoptError?: RametError;
 }
@@ -65,7 +69,9 @@ export class StandInCell {
     this.behaviour = behaviour;
     this.#prover = cellProver(config.sandbox.uid);
     this.content = `of ${config.sandbox.name}`;
-    this.#state = { phase: config.start === "wait" ? "waiting" : "booting", generation: 0, ready: false };
+    const { build } = behaviour;
+    const phase = config.start === "wait" ? "waiting" : "booting";
+    this.#state = { phase, generation: 0, ready: false, ...(build && { engine: build }) };
   }
 
   get state(): CellState {
@@ -149,6 +155,11 @@ export class StandInCell {
 
   async #restore({ grant, identity }: Pick<RestoreRequest, "grant" | "identity">): Promise<CellState> {
     const session = await openForRead(grant);
+    const unmet = this.behaviour.build && unmetNeed(session.manifest, this.behaviour.build);
+    if (unmet !== undefined) {
+      await session.release();
+      throw unmet;
+    }
     this.restored = session.manifest.checkpointId;
     this.content = await readFile(join(session.imagePath, "checkpoint.img"), "utf8");
     await session.release();
@@ -187,7 +198,11 @@ export class StandInCell {
       const published = await session.publish({
         contents,
         cutAt,
-        engine: { name: "gvisor", version: "stand-in", platform: "none", architecture: "amd64" },
+        engine: {
+          name: "gvisor",
+          platform: "none",
+          ...(this.behaviour.build ?? { version: "stand-in", architecture: "amd64" }),
+        },
         templateDigest: this.config.templateDigest,
         container: this.config.container,
         image: { name: this.config.container.image },
