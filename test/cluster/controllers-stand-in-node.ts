@@ -98,7 +98,8 @@ export class StandInNode {
     const podIPs = status.podIP === undefined ? {} : { podIPs: [{ ip: status.podIP }] };
     await pods.resource.mergePatch(
       metadata,
-      { status: { ...status, ...podIPs, conditions } },
+      // A report about a deleted Pod must not reach its successor, which has the same name.
+      { metadata: { uid: metadata.uid }, status: { ...status, ...podIPs, conditions } },
       { subresource: "status" },
     );
   }
