@@ -45,11 +45,12 @@ export function skippedRuntime(template: PodTemplateSpec): string | undefined {
 }
 
 function agentRuntime({ spec }: PodTemplateSpec): AgentRuntime {
-  const containers = (spec.initContainers ?? []).filter(injects).map(({ name }) => name);
+  const containers = (spec.initContainers ?? []).filter(injectsEnvd).map(({ name }) => name);
   return { containers, hasHook: containers.length > 0 && startsEnvd(spec.containers[0]) };
 }
 
-function injects(container: Record<string, unknown>): boolean {
+/** Whether a container of a template injects envd. */
+export function injectsEnvd(container: Readonly<Record<string, unknown>>): boolean {
   const { image, restartPolicy } = container;
   if (typeof image !== "string" || restartPolicy !== "Always") return false;
   const repository = image.split("@", 1)[0]?.replace(/:[^/:]*$/, "");

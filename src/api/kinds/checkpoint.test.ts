@@ -10,6 +10,9 @@ it.each([
   [[], ["filesystem"], ["filesystem"]],
   [["filesystem"], ["memory", "filesystem"], ["filesystem"]],
   [["filesystem", "memory"], ["filesystem"], ["memory", "filesystem"]],
+  [["podInfo"], ["filesystem"], ["filesystem"]],
+  [["podInfo"], undefined, ["memory", "filesystem"]],
+  [["podInfo", "filesystem", "disk"], ["memory", "filesystem"], ["filesystem"]],
 ] as const)("resolves the contents %j of a sandbox with %j to %j", (requested, sandbox, contents) => {
   const spec = { podName: "a", ...(requested && { persistentContents: [...requested] }) };
   expect(resolveCheckpointSpec(spec, sandbox).contents).toEqual(contents);

@@ -6,6 +6,7 @@ import { VolumeClaim } from "../cell/volume-claims.ts";
 import { defineKind } from "../schema/kind.ts";
 import { Conditions, Contents, openString, Time } from "../schema/metadata.ts";
 import { SchemalessObject, withRules } from "../schema/rules.ts";
+import { ContentWord, mostContents } from "./sandbox-parts.ts";
 
 export const checkpointPhases = ["Pending", "Creating", "Succeeded", "Failed", "Terminating"] as const;
 export type CheckpointPhase = (typeof checkpointPhases)[number];
@@ -13,21 +14,17 @@ export type CheckpointPhase = (typeof checkpointPhases)[number];
 /** The condition of a checkpoint that its namespace's quota does not allow: `False`, with the reason `QuotaExceeded`. */
 export const withinQuota = "WithinQuota";
 
-/** Limited to the two existing contents, so that the API server can estimate the cost of the rule. */
 const CheckpointContents = withRules(
-  z
-    .array(z.enum(["memory", "filesystem"]))
-    .max(2)
-    .meta({ "x-kubernetes-list-type": "atomic" }),
+  z.array(ContentWord).max(mostContents).meta({ "x-kubernetes-list-type": "atomic" }),
   [
     {
-      cel: "self.size() == 0 || self.exists_one(content, content == 'filesystem')",
-      message: "persistentContents must be [filesystem] or [memory, filesystem]",
-      holds: (contents) => contents.length === 0 || contents.filter((content) => content === "filesystem").length === 1,
+      cel: "!self.exists(content, content == 'memory') || self.exists(content, content == 'filesystem')",
+      message: "persistentContents must have filesystem if it has memory: [filesystem] or [memory, filesystem]",
+      holds: (contents) => !contents.includes("memory") || contents.includes("filesystem"),
     },
   ],
 ).describe(
-  "What the checkpoint keeps: [filesystem] or [memory, filesystem]. Default: the sandbox's persistentContents without ip; if it has none, both.",
+  "What the checkpoint keeps: [filesystem] or [memory, filesystem]. Other words select nothing. Default: the sandbox's persistentContents; if it has none of the two, both.",
 );
 
 export const CheckpointSpec = withRules(
@@ -189,8 +186,9 @@ export interface ResolvedCheckpointSpec {
 }
 
 /**
- * Fills in the defaults of a Checkpoint's spec. The contents default to those of the sandbox without `ip`. If the sandbox has
- * none, or not `filesystem`, they are memory and filesystem: memory alone cannot be restored.
+ * Fills in the defaults of a Checkpoint's spec. Only `memory` and `filesystem` are contents of a checkpoint; other words select
+ * nothing. Without either, they are those of the sandbox. If the sandbox has none, or not `filesystem`, they are both: memory
+ * alone cannot be restored.
  * @param sandboxContents `spec.persistentContents` of the source
  * @throws RametError `InvalidArgument` for a TTL that is not a duration
  */
@@ -198,7 +196,8 @@ export function resolveCheckpointSpec(
   spec: CheckpointSpec,
   sandboxContents: readonly string[] = [],
 ): ResolvedCheckpointSpec {
-  const requested = spec.persistentContents?.length ? spec.persistentContents : sandboxContents;
+  const { persistentContents: own = [] } = spec;
+  const requested = own.some((word) => word === "memory" || word === "filesystem") ? own : sandboxContents;
   const memory = requested.includes("memory") || !requested.includes("filesystem");
   return {
     sandboxName: spec.sandboxName ?? spec.podName ?? "",

@@ -63,6 +63,8 @@ export const sandboxConditions = {
   RuntimeInitialized: ["Pending", "Succeeded", "Failed"],
   /** Ramet's own: False if parts of the template that inject envd were skipped, because the guest serves its interface. */
   AgentRuntimeInjected: ["ReplacedByGuest"],
+  /** Ramet's own: True if fields of the sandbox, or of its template, have no effect. Other kinds have it too. */
+  FieldsIgnored: ["NotSupported", "ReplacedByGuest", "TemplateChanged", "SeveralReasons"],
   /** Ramet's own: the result of the last requested rollback. A refused rollback does not change the sandbox. */
   RolledBack: ["Pending", "Restoring", "Succeeded"],
   Recycling: [

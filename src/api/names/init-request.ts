@@ -33,14 +33,11 @@ export function sealedAnnotations(
 }
 
 /**
- * The variables that a sandbox requests in addition to those of the template. Plain text is newer than the sealed request.
+ * The variables that a sandbox requests in addition to those of the template.
  * @throws RametError `InvalidArgument` when the annotation is invalid
  */
 export function requestedEnvironment(sandbox: MaybeRequested, seal: RequestSeal): Record<string, string> {
-  const { namespace, annotations: given } = sandbox.metadata;
-  const sealed = given?.[annotations.sealedInitRequest];
-  const text =
-    given?.[annotations.initRuntimeRequest] ?? (sealed === undefined ? undefined : seal.open(namespace, sealed));
+  const text = requestText(sandbox, seal);
   if (text === undefined) return {};
   try {
     return InitRuntimeRequest.parse(JSON.parse(text)).envVars ?? {};
@@ -51,6 +48,34 @@ export function requestedEnvironment(sandbox: MaybeRequested, seal: RequestSeal)
       hint: 'Write it as {"envVars":{"NAME":"value"}}',
     });
   }
+}
+
+/**
+ * The fields of a request that the guest does not apply, such as the token that OpenKruise Agents' manager chooses. None for an
+ * invalid request, which has its own error.
+ */
+export function ignoredRequestFields(sandbox: MaybeRequested, seal: RequestSeal): string[] {
+  try {
+    const text = requestText(sandbox, seal);
+    if (text === undefined) return [];
+    const { envVars: _, ...others } = InitRuntimeRequest.parse(JSON.parse(text));
+    return Object.entries(others).flatMap(([field, value]) => (requestsNothing(value) ? [] : [field]));
+  } catch {
+    return [];
+  }
+}
+
+function requestsNothing(value: unknown): boolean {
+  return value === null || value === false || value === "";
+}
+
+/** Plain text is newer than the sealed request. */
+function requestText(
+  { metadata: { namespace, annotations: given } }: MaybeRequested,
+  seal: RequestSeal,
+): string | undefined {
+  const sealed = given?.[annotations.sealedInitRequest];
+  return given?.[annotations.initRuntimeRequest] ?? (sealed === undefined ? undefined : seal.open(namespace, sealed));
 }
 
 /** Identifies a request by 16 hex digits; undefined without a request. */

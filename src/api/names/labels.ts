@@ -74,12 +74,19 @@ export const annotations = {
   sandboxPriority: "agents.kruise.io/sandbox-priority",
   /** On a SandboxTemplate of an old revision that its set no longer needs. */
   cleanupCandidate: "agents.kruise.io/cleanup-candidate",
+  /** Of OpenKruise Agents' reuse of sandboxes, which Ramet does not have. */
+  cleanup: "agents.kruise.io/cleanup",
   cleanupEnabled: "agents.kruise.io/cleanup-enabled",
   cleanupRetainOnFailure: "agents.kruise.io/cleanup-retain-on-failure",
   /** On a Pod, as a label too: `sandbox` or `external`. */
   createdBy: "agents.kruise.io/created-by",
-  hashImmutablePart: "sandbox.agents.kruise.io/hash-immutable-part",
+  upgradeResumeTrigger: "agents.kruise.io/upgrade-resume-trigger",
   csiVolumeConfig: "e2b.agents.kruise.io/csi-volume-config",
+  envdUrl: "e2b.agents.kruise.io/envd-url",
+  envdAccessToken: "e2b.agents.kruise.io/envd-access-token",
+  /** Of OpenKruise Agents' identity provider. */
+  enableJwtAuth: "security.agents.kruise.io/enable-jwt-auth",
+  agentName: "security.agents.kruise.io/agent-name",
   /** ACS requires it on the Pod template of a Sandbox that is paused or checkpointed; Ramet does not. */
   acsPauseEnabled: "ops.alibabacloud.com/pause-enabled",
 } as const;

@@ -1,14 +1,27 @@
+import { findIgnored } from "../../api/fields/find-ignored.ts";
 import { withinQuota } from "../../api/kinds/checkpoint.ts";
 import { RametError } from "../../base/errors.ts";
 import { finalizers } from "../../api/names/labels.ts";
 import type { CheckpointRecord } from "../../backends/checkpoint-record.ts";
 import { setCondition } from "../../kube/conditions.ts";
+import { withIgnoredFields } from "../common/ignored-fields.ts";
 import { capturedPodUid } from "../common/pause-checkpoint.ts";
 import type { CheckpointAction, CheckpointPlan, CheckpointState, Source } from "./state.ts";
 import { withoutVolumes } from "./volumes.ts";
 
 /** Plans the next actions for a checkpoint; a pure function. For the rules see docs/reference/controllers.md. */
 export function planCheckpoint(state: CheckpointState): CheckpointPlan {
+  return withIgnored(state, planPhase(state));
+}
+
+/** Names the fields without effect in a status that is written anyway: the spec never changes. */
+function withIgnored({ checkpoint, now }: CheckpointState, plan: CheckpointPlan): CheckpointPlan {
+  const { status } = plan;
+  const conditions = status && withIgnoredFields(status.conditions, findIgnored("Checkpoint", checkpoint), now);
+  return conditions?.length ? { ...plan, status: { ...status, conditions } } : plan;
+}
+
+function planPhase(state: CheckpointState): CheckpointPlan {
   const { metadata, status } = state.checkpoint;
   const isFinished = status?.phase === "Succeeded" || status?.phase === "Failed";
   if (metadata.deletionTimestamp !== undefined && !isBeingCaptured(state)) return planRemoval(state);

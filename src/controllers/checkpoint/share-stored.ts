@@ -89,7 +89,8 @@ async function holderOf(
 
 /** Data with memory cannot be restored without it, and the other way round. */
 function assertContents(checkpoint: Checkpoint, { contents }: CheckpointRecord): void {
-  const { persistentContents: requested = [] } = checkpoint.spec;
+  const words = new Set(checkpoint.spec.persistentContents);
+  const requested = contentWords.filter((word) => words.has(word));
   if (requested.length === 0 || isPauseCheckpoint(checkpoint)) return;
   if (requested.length === contents?.length) return;
   throw new RametError(
@@ -98,6 +99,8 @@ function assertContents(checkpoint: Checkpoint, { contents }: CheckpointRecord):
     { hint: "Omit spec.persistentContents to use what is stored, or resume the sandbox first" },
   );
 }
+
+const contentWords = ["memory", "filesystem"];
 
 /** A clone needs no template. As with a capture, a failure is only logged. */
 async function keepTemplate(

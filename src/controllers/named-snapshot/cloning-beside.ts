@@ -45,6 +45,8 @@ export function besideCloning({ cache, informers }: BesideCloningOptions): Cloni
       ),
     // Unset: both. (Source: the page of ACS.)
     hasMemory: ({ spec }) => spec.persistentContents?.includes("memory") ?? true,
+    // The other controllers apply them.
+    ignoredIn: () => [],
     problemOf,
     keep: async (checkpoints) => {
       for (const checkpoint of checkpoints) {

@@ -1,3 +1,4 @@
+import { findIgnoredInTemplate } from "../../api/fields/find-ignored.ts";
 import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
 import { restoreFromAnnotations } from "../../api/names/labels.ts";
 import type { Capture, Cloning } from "./state.ts";
@@ -14,9 +15,13 @@ export const ownCloning: Cloning = {
     persistentContents: contentsOf(snapshot, capture),
   }),
   hasMemory: ({ status }) => status?.ramet?.contents?.includes("memory") ?? false,
+  ignoredIn: (name, spec) => findIgnoredInTemplate({ name, spec }, replaced),
   problemOf: () => undefined,
   keep: () => Promise.resolve(),
 };
+
+/** Fields of a template that a named snapshot has itself, or that a build does not need. */
+const replaced = { persistentContents: [], pauseStrategy: {} };
 
 /** A step and a source are always captured with their memory. */
 export function contentsOf({ spec }: NamedSnapshot, { of }: Capture): ("memory" | "filesystem")[] {

@@ -45,11 +45,21 @@ export async function gather(snapshot: NamedSnapshot, dependencies: SnapshotDepe
     orphans: builders.filter((one) => one !== builder),
     made,
     engines: engineFacts(snapshot, { desired, checkpoints: [...cloneable.values(), ...made] }, dependencies),
+    ignored: ignoredOf(snapshot, desired, dependencies),
     ...nextAttempt(snapshot, builder, dependencies),
     referrers: referrersOf(snapshot, lookups),
     followers: followersOf(snapshot, lookups),
     now: clock.now(),
   };
+}
+
+function ignoredOf(
+  { spec }: NamedSnapshot,
+  desired: SnapshotState["desired"],
+  { cloning }: SnapshotDependencies,
+): SnapshotState["ignored"] {
+  if ("problem" in desired || desired.origin.kind !== "template") return [];
+  return cloning.ignoredIn(spec.from.template?.name ?? "", desired.origin.spec);
 }
 
 async function desiredVersionOf(

@@ -8,6 +8,7 @@ import type { NamedSnapshotStatus } from "../../api/kinds/named-snapshot-status.
 import type { RecipeStep } from "../../api/recipe/recipe.ts";
 import { Sandbox } from "../../api/kinds/sandbox.ts";
 import { snapshotDigest } from "../../api/snapshot/snapshot-digest.ts";
+import { Contents } from "../../api/schema/metadata.ts";
 import { findVersion } from "../../api/snapshot/snapshot-reference.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import type { Attempt } from "../common/attempts.ts";
@@ -85,7 +86,7 @@ class StandInWorld {
   finishCheckpoints(phase: "Succeeded" | "Failed"): number {
     const open = [...this.checkpoints].filter(([, { status }]) => status?.phase === undefined);
     for (const [name, checkpoint] of open) {
-      const contents = checkpoint.spec.persistentContents;
+      const contents = Contents.optional().parse(checkpoint.spec.persistentContents);
       const source = this.builders.find(({ metadata }) => metadata.name === checkpoint.spec.sandboxName);
       const engine = contents?.includes("memory") === true ? source?.status?.ramet?.engine : undefined;
       const ramet = { contents, ...(engine !== undefined && { engine }) };
@@ -176,6 +177,7 @@ class StandInWorld {
       builder,
       orphans: this.builders.filter((one) => one !== builder),
       made: [...this.checkpoints.values()],
+      ignored: [],
       fetchWait: undefined,
       attempt: builder && this.attempts.get(`${builder.metadata.uid}/${next}`),
       engines: {

@@ -1,3 +1,4 @@
+import type { FoundField } from "../../api/fields/find-ignored.ts";
 import type { Checkpoint, CheckpointManifest } from "../../api/kinds/checkpoint.ts";
 import type { namedSnapshotConditions, NamedSnapshotStatus } from "../../api/kinds/named-snapshot-status.ts";
 import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
@@ -44,6 +45,8 @@ export interface SnapshotState {
   /** Why the running step waits for its turn to fetch a file. */
   fetchWait: string | undefined;
   engines: EngineFacts;
+  /** The fields of its SandboxTemplate without effect. */
+  ignored: FoundField[];
   /** By version: the objects that refer to it, like `Sandbox a`. */
   referrers: ReadonlyMap<number, string[]>;
   /** The objects that follow the name, like `SandboxSet a`. */
@@ -128,6 +131,8 @@ export interface Cloning {
   captureSpec(snapshot: NamedSnapshot, capture: Capture & { sandboxName: string }): CheckpointManifest["spec"];
   /** Whether a finished checkpoint contains memory. */
   hasMemory(checkpoint: Checkpoint): boolean;
+  /** The fields of a SandboxTemplate without effect. */
+  ignoredIn(name: string, template: SandboxTemplateSpec): FoundField[];
   /** Why a finished checkpoint cannot be cloned. */
   problemOf(checkpoint: Checkpoint): RametError | undefined;
   /** Keeps what clones of these checkpoints need, before their sources are deleted. */

@@ -2,6 +2,7 @@ import { describeStep } from "../../api/recipe/recipe.ts";
 import type { Condition } from "../../api/schema/metadata.ts";
 import type { NamedSnapshotStatus, SnapshotStep, SnapshotVersion } from "../../api/kinds/named-snapshot-status.ts";
 import { setCondition } from "../../kube/conditions.ts";
+import { withIgnoredFields } from "../common/ignored-fields.ts";
 import { engineCondition } from "./engine-upgrade.ts";
 import type { BuildingReason, SnapshotState, DesiredVersion } from "./state.ts";
 
@@ -11,7 +12,7 @@ export interface Building {
   message: string;
 }
 
-type Facts = Pick<SnapshotState, "snapshot" | "desired" | "engines" | "now">;
+type Facts = Pick<SnapshotState, "snapshot" | "desired" | "engines" | "ignored" | "now">;
 
 /** A complete status with the conditions. */
 export function withStatus(state: Facts, desired: NamedSnapshotStatus, building: Building): NamedSnapshotStatus {
@@ -22,7 +23,10 @@ export function withStatus(state: Facts, desired: NamedSnapshotStatus, building:
     ...(message !== "" && { message }),
     conditions: [ready(status), { type: "Building", ...building }, engineCondition(state, status)]
       .filter((condition) => condition !== undefined)
-      .reduce<Condition[]>((all, condition) => setCondition(all, condition, state.now), status.conditions ?? []),
+      .reduce<Condition[]>(
+        (all, condition) => setCondition(all, condition, state.now),
+        withIgnoredFields(status.conditions, state.ignored, state.now),
+      ),
   };
 }
 

@@ -1,7 +1,7 @@
 import { parseDuration } from "../../base/duration.ts";
 import type { SandboxClaim } from "../../api/kinds/sandbox-claim.ts";
 import type { ClaimAction, ClaimPlan, ClaimState, Member } from "./state.ts";
-import { claiming, completed } from "./status.ts";
+import { claiming, completed, stillCompleted } from "./status.ts";
 
 /** Limits the concurrent attempts of one claim, so that other claims get their turn. */
 export const mostAtOnce = 50;
@@ -10,7 +10,7 @@ export const mostAtOnce = 50;
 export function planClaim(state: ClaimState): ClaimPlan {
   const { claim, now } = state;
   if (claim.metadata.deletionTimestamp !== undefined) return { actions: [{ do: "stopClaims" }] };
-  if (claim.status?.phase === "Completed") return planCompleted(claim, now);
+  if (claim.status?.phase === "Completed") return withStatus(state, planCompleted(claim, now));
   const delivered = deliveredNames(state);
   if (delivered.length >= claim.spec.replicas) {
     return finish(state, removalOfFailed(state), { reason: "AllReplicasClaimed", delivered });
@@ -19,6 +19,13 @@ export function planClaim(state: ClaimState): ClaimPlan {
   if (state.problem !== undefined) return endEarly(state, { ...state.problem, delivered });
   if (deadline <= now) return endEarly(state, { reason: "TimeoutReached", delivered });
   return continueClaim(state, delivered, deadline);
+}
+
+/** Once more after the spec has changed. */
+function withStatus(state: ClaimState, plan: ClaimPlan): ClaimPlan {
+  const { metadata, status } = state.claim;
+  const isObserved = status?.observedGeneration === metadata.generation;
+  return isObserved || plan.actions.length > 0 ? plan : { ...plan, status: stillCompleted(state) };
 }
 
 /** Deletes the claim after its TTL. Its sandboxes stay. */

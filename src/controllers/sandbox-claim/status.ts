@@ -1,12 +1,16 @@
+import { findIgnored } from "../../api/fields/find-ignored.ts";
 import type { Condition } from "../../api/schema/metadata.ts";
 import type { SandboxClaimStatus } from "../../api/kinds/sandbox-claim.ts";
 import { setCondition } from "../../kube/conditions.ts";
+import { withIgnoredFields } from "../common/ignored-fields.ts";
 import type { ClaimPlan, ClaimState } from "./state.ts";
 
 /** The status of a running claim. `why` is what it waits for, if known. */
 export function claiming(state: ClaimState, delivered: string[], why: string): SandboxClaimStatus {
+  const conditions = conditionsOf(state);
   return {
     ...common(state, delivered),
+    ...(conditions.length > 0 && { conditions }),
     phase: "Claiming",
     message: sentence(state, delivered, why),
   };
@@ -17,7 +21,7 @@ export function completed(
   state: ClaimState,
   { reason, message: why, delivered }: { reason: string; message: string; delivered: string[] },
 ): Pick<ClaimPlan, "status" | "transitions"> {
-  const { claim, now } = state;
+  const { now } = state;
   const isWhole = reason === "AllReplicasClaimed";
   const message = isWhole ? sentence(state, delivered, "") : sentence(state, delivered, whyNot(state, reason, why));
   const ends = [
@@ -28,13 +32,23 @@ export function completed(
   ];
   const conditions = ends.reduce<Condition[]>(
     (all, condition) => setCondition(all, condition, now),
-    claim.status?.conditions ?? [],
+    conditionsOf(state),
   );
   return {
     status: { ...common(state, delivered), phase: "Completed", message, completionTime: time(now), conditions },
     // A successful claim needs no event: its client waits for the status.
     ...(!isWhole && { transitions: [{ type: "Warning", reason, action: "Claim", note: message }] }),
   };
+}
+
+/** The status of a completed claim after its spec has changed, which has no further effect. */
+export function stillCompleted({ claim, now }: Pick<ClaimState, "claim" | "now">): SandboxClaimStatus {
+  return { ...claim.status, conditions: conditionsOf({ claim, now }) };
+}
+
+/** Those of before, and the one that names fields without effect. */
+function conditionsOf({ claim, now }: Pick<ClaimState, "claim" | "now">): Condition[] {
+  return withIgnoredFields(claim.status?.conditions, findIgnored("SandboxClaim", claim), now);
 }
 
 function common({ startedAt }: ClaimState, delivered: string[]): SandboxClaimStatus {

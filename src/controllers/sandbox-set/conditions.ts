@@ -1,19 +1,22 @@
+import { fieldsIgnored } from "../../api/fields/ignored-condition.ts";
 import type { Condition } from "../../api/schema/metadata.ts";
 import { findCondition, setCondition } from "../../kube/conditions.ts";
 import type { Transition } from "../../kube/events.ts";
+import { withIgnoredFields } from "../common/ignored-fields.ts";
 import type { Pool } from "./pool.ts";
 import type { SetState } from "./state.ts";
 
 /**
  * `Ready`: whether `replicas` sandboxes are available, and if not, why.
  * `Updated`: whether all sandboxes are of the set's current revision.
+ * `FieldsIgnored`: names the fields without effect.
  */
 export function conditionsOf(state: SetState, pool: Pool): Condition[] {
-  const { set, now } = state;
+  const { set, ignored, now } = state;
   const desired = [readyCondition(state, pool), ...updatedCondition(state, pool)];
   return desired.reduce<Condition[]>(
     (all, condition) => setCondition(all, condition, now),
-    [...(set.status?.conditions ?? [])],
+    withIgnoredFields(set.status?.conditions, ignored, now),
   );
 }
 
@@ -72,6 +75,7 @@ export function transitionsOf(before: Condition[] | undefined, after: Condition[
 }
 
 function transitionTo({ type, reason, message }: Condition, known: Condition | undefined): Transition[] {
+  if (type === fieldsIgnored) return [];
   const event = (kind: Transition["type"], note: string): Transition[] => [
     { type: kind, reason, action: "Reconcile", note },
   ];

@@ -1,3 +1,5 @@
+import { type FoundField, findIgnored, findIgnoredInTemplate, ofTemplate } from "../../api/fields/find-ignored.ts";
+import { strategyOfTemplate } from "../../api/fields/ignored-fields.ts";
 import type { SandboxSet } from "../../api/kinds/sandbox-set.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { setRevision } from "../../api/set/set-revision.ts";
@@ -31,8 +33,21 @@ export async function gather(set: SandboxSet, dependencies: SetDependencies): Pr
     givesWayMilliseconds: givesWayMilliseconds(awaited, now),
     templates: cache.templatesOfSet(keyOf(set.metadata)).filter((template) => controllerOf(template)?.uid === uid),
     backoff: updateFailures(uid, hash, members, dependencies),
+    ignored: ignoredFieldsOf(set, dependencies),
     now,
   };
+}
+
+/** Also those of the SandboxTemplate that the set names, whose pause strategy never applies. */
+function ignoredFieldsOf({ metadata, spec }: SandboxSet, { cache }: SetDependencies): FoundField[] {
+  const own = findIgnored("SandboxSet", { metadata, spec });
+  const named = spec.templateRef && cache.template(`${metadata.namespace}/${spec.templateRef.name}`);
+  if (named === undefined) return own;
+  const { pauseStrategy: _, ...rest } = named.spec;
+  const { name } = named.metadata;
+  const isReplaced = named.spec.pauseStrategy?.type !== undefined && spec.pauseStrategy === undefined;
+  const strategy = isReplaced ? [ofTemplate(name, { path: "spec.pauseStrategy", ...strategyOfTemplate })] : [];
+  return [...own, ...strategy, ...findIgnoredInTemplate({ name, spec: rest }, spec)];
 }
 
 /** @throws RametError `InvalidArgument`, `NotFound` or `CheckpointNotReady` */

@@ -34,6 +34,7 @@ function stateOf(spec: Partial<SandboxSetSpec>, members: Member[], more: Partial
     members,
     unseen: [],
     deletionsUnseen: false,
+    ignored: [],
     givesWayMilliseconds: 0,
     templates: [],
     backoff: quietBackoff,

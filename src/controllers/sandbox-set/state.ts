@@ -1,3 +1,4 @@
+import type { FoundField } from "../../api/fields/find-ignored.ts";
 import type { RametError } from "../../base/errors.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import type { SandboxSet, SandboxSetStatus } from "../../api/kinds/sandbox-set.ts";
@@ -24,6 +25,8 @@ export interface SetState {
   /** The SandboxTemplates written for revisions of this set. */
   templates: SandboxTemplate[];
   backoff: Backoff;
+  /** The fields without effect. */
+  ignored: FoundField[];
   now: Date;
 }
 

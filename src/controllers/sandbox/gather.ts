@@ -14,6 +14,7 @@ import { pullProblem } from "../common/pod-facts.ts";
 import { anyNode } from "../common/plan-cpus.ts";
 import { resolveTemplate } from "../common/resolve-template.ts";
 import { noRestoredVolumes } from "../common/restored-volumes.ts";
+import { gatherIgnored } from "./gather-ignored.ts";
 import { gatherVolumes, lostClaims } from "./gather-volumes.ts";
 import { pauseLost } from "./plan-paused.ts";
 import { type PodImage, podImage } from "./pod-image.ts";
@@ -61,6 +62,7 @@ export async function gather(sandbox: Sandbox, dependencies: SandboxDependencies
     otherCheckpoint: cache
       .checkpointsOf(keyOf(sandbox.metadata))
       .find((one) => isUnfinished(one) && !isPauseCheckpoint(one)),
+    ignored: gatherIgnored(sandbox, { template, pod }, dependencies),
     pullTimeoutInMilliseconds: gatherPull(sandbox, pod, image, dependencies),
     slowInMilliseconds: slowStart.millisecondsLeft(sandbox.metadata.uid),
     now: clock.now(),

@@ -77,6 +77,7 @@ function stateOf(parts: Partial<SandboxState> & Pick<SandboxState, "sandbox">): 
     volumes: noRestoredVolumes,
     lostClaims: [],
     image: { state: "unresolved" },
+    ignored: [],
     pullTimeoutInMilliseconds: undefined,
     rollback: isRequested ? { request, origin, lacksCpu: false } : undefined,
     start: undefined,

@@ -10,6 +10,7 @@ import { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import { Pod } from "../../api/schema/pod.ts";
 import { parsePodTemplate } from "../../api/schema/pod-template.ts";
 import { Sandbox, type SandboxPhase } from "../../api/kinds/sandbox.ts";
+import { withIgnoredFields } from "../common/ignored-fields.ts";
 import { planSandbox } from "./plan.ts";
 import { isRefusedByCpu } from "./plan-other-node.ts";
 import type { Origin } from "../common/origin.ts";
@@ -139,6 +140,7 @@ const states: fc.Arbitrary<SandboxState> = fc.record({
   cpus: fc.constantFrom(anyNode, { ...anyNode, lacking: ["n"], missing: ["avx512f"] }),
   volumes: fc.constant(noRestoredVolumes),
   lostClaims: fc.constantFrom([], ["home-a"]),
+  ignored: fc.constantFrom([], [{ path: "spec.runtimes[0].name csi", reason: "NotSupported", why: "none" }]),
   pullTimeoutInMilliseconds: fc.constantFrom(undefined, 0, 1_000),
   image: fc.constantFrom<SandboxState["image"]>(
     { state: "unresolved" },
@@ -309,7 +311,19 @@ describe("planSandbox", () => {
           sandbox: { ...state.sandbox, metadata: { ...metadata, generation: 2 } },
         });
         if (actions.some((action) => action.do === "deleteSandbox")) return;
-        expect(written).toEqual(status);
+        const conditions = withIgnoredFields(status?.conditions, state.ignored, now);
+        expect(written).toEqual({ ...status, conditions });
+      }),
+    );
+  });
+
+  it("names the fields without effect in every status, and no others", () => {
+    fc.assert(
+      fc.property(states, (state) => {
+        const { status } = planSandbox(state);
+        if (status === undefined) return;
+        const isNamed = status.conditions?.some(({ type }) => type === "FieldsIgnored") ?? false;
+        expect(isNamed).toBe(state.ignored.length > 0);
       }),
     );
   });

@@ -6,6 +6,7 @@ import { parseDuration } from "../../base/duration.ts";
 import { RametError } from "../../base/errors.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import type { Transition } from "../../kube/events.ts";
+import { withIgnoredFields } from "../common/ignored-fields.ts";
 import { isEnded } from "../common/pod-facts.ts";
 import { withEgress } from "./plan-egress.ts";
 import { planPaused } from "./plan-paused.ts";
@@ -21,6 +22,10 @@ import { changed, ended, failed } from "./status.ts";
  * (pkg/controller/sandbox); sandboxes in other phases belong to another controller.
  */
 export function planSandbox(state: SandboxState): SandboxPlan {
+  return withIgnored(state, planLife(state));
+}
+
+function planLife(state: SandboxState): SandboxPlan {
   if (state.sandbox.metadata.deletionTimestamp !== undefined) return withTransition(state, planDeletion(state));
   const { action, nextAt } = timers(state.sandbox, state.now);
   if (action?.do === "deleteSandbox") return { actions: [action] };
@@ -31,6 +36,18 @@ export function planSandbox(state: SandboxState): SandboxPlan {
     actions: [...(action === undefined ? [] : [action]), ...plan.actions],
     ...(requeueAt && { requeueAfterMilliseconds: Math.max(1, requeueAt.getTime() - state.now.getTime()) }),
   });
+}
+
+/**
+ * Names the fields without effect in a status that is written anyway, so that it costs no write while a sandbox starts or is claimed.
+ * A paused sandbox has no such status.
+ */
+function withIgnored({ sandbox, ignored, now }: SandboxState, plan: SandboxPlan): SandboxPlan {
+  const isPaused = sandbox.status?.phase === "Paused" && sandbox.metadata.deletionTimestamp === undefined;
+  const status = plan.status ?? (isPaused ? sandbox.status : undefined);
+  if (status === undefined) return plan;
+  const conditions = withIgnoredFields(status.conditions, ignored, now);
+  return conditions === status.conditions ? plan : { ...plan, status: { ...status, conditions } };
 }
 
 function planPhase(state: SandboxState): SandboxPlan {

@@ -1,5 +1,6 @@
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import type { EgressPolicy } from "../../api/cell/cell-api.ts";
+import type { FoundField } from "../../api/fields/find-ignored.ts";
 import type { ResolvedImage } from "../../api/cell/resolved-image.ts";
 import type { Sandbox, SandboxStatus } from "../../api/kinds/sandbox.ts";
 import { initRequestDigest } from "../../api/names/init-request.ts";
@@ -63,6 +64,8 @@ export interface SandboxState {
   orphans: Checkpoint[];
   /** An unfinished checkpoint of this sandbox that is not for a pause. */
   otherCheckpoint: Checkpoint | undefined;
+  /** The fields without effect. */
+  ignored: FoundField[];
   /** Until the start counts as slow, and the status reports why it waits; 0: it is slow. */
   slowInMilliseconds: number;
   /** Until a sandbox of a set or a build fails because its image cannot be had; undefined: nothing is wrong with the image. */

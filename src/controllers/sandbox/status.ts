@@ -103,6 +103,7 @@ export function running(state: SandboxState, pod: Pod, started: StartOutcome): S
   const resumed = sandbox.status?.phase === "Resuming";
   const { rollback, restoredFrom: before } = sandbox.status?.ramet ?? {};
   const egress = egressConditions(state.egress);
+  const runtime = runtimeConditions(state);
   const restoredFrom = resumed ? before : started.checkpointId;
   return {
     ...changed(state, "Running", {
@@ -110,7 +111,7 @@ export function running(state: SandboxState, pod: Pod, started: StartOutcome): S
         readiness(pod),
         ...(started.initRequest === undefined ? [] : [initialized]),
         ...memoryConditions(started.memory),
-        ...runtimeConditions(state),
+        ...runtime,
         ...egress,
         ...imageConditions(pod),
         ...(resumed ? [{ type: "SandboxResumed", status: "True", reason: "ResumePod" } as const] : []),
@@ -119,6 +120,7 @@ export function running(state: SandboxState, pod: Pod, started: StartOutcome): S
         "SandboxPaused",
         "ImageResolved",
         ...(egress.length === 0 ? ["EgressApplied"] : []),
+        ...(runtime.length === 0 ? ["AgentRuntimeInjected"] : []),
         ...(started.initRequest === undefined ? ["RuntimeInitialized"] : []),
       ],
     }),

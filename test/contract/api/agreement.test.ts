@@ -37,7 +37,7 @@ const time = fc
   )
   .map((parts) => parts.join(""));
 const name = fc.constantFrom("", "a", "b");
-const contents = fc.array(fc.constantFrom("memory", "filesystem", "ip", "disk"), { maxLength: 3 });
+const contents = fc.array(fc.constantFrom("memory", "filesystem", "ip", "podInfo", "disk", ""), { maxLength: 3 });
 
 const checkpoint = fc.record({
   podName: sometimes(name),
