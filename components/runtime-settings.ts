@@ -113,6 +113,12 @@ export interface GatewayArgs {
    */
   exec?: boolean;
   /**
+   * The Secret of the type `kubernetes.io/tls` in the namespace `ramet-system` with the certificate of the gateways, for example one
+   * that cert-manager renews. They then serve TLS on port 443 and nothing else. You create the Secret.
+   * @default they serve without TLS on port 80
+   */
+  tlsSecret?: Input<string>;
+  /**
    * The address of the gateways for users outside the cluster, for example `"https://gateway.example.org"`. The cluster publishes
    * it to authenticated users, and `ramet sandbox exec` uses it. @default none is published
    */
@@ -190,7 +196,7 @@ export function validatedRegistries(given: RegistriesArgs): RegistrySettings<Inp
 }
 
 export function validatedGateway(gateway: GatewayArgs): GatewaySettings<Input<string>, Input<number>> {
-  const { trustedProxies = [], acceptTokensByReviewOnly = false, exec = true, url, ca } = gateway;
+  const { trustedProxies = [], acceptTokensByReviewOnly = false, exec = true, tlsSecret, url, ca } = gateway;
   const limits = gatewayLimits.flatMap((limit) => {
     const given = gateway[limit];
     return given === undefined ? [] : [[limit, validatedField(`gateway.${limit}`, given).apply(String)]];
@@ -199,6 +205,7 @@ export function validatedGateway(gateway: GatewayArgs): GatewaySettings<Input<st
     trustedProxies: trustedProxies.map((network) => validatedField("gateway.trustedProxies", network)),
     acceptTokensByReviewOnly,
     exec,
+    ...(tlsSecret !== undefined && { tlsSecret: validatedField("gateway.tlsSecret", tlsSecret) }),
     ...(url !== undefined && { url: validatedField("gateway.url", url) }),
     ...(ca !== undefined && { ca: validatedField("gateway.ca", ca) }),
     ...(Object.fromEntries(limits) as object),

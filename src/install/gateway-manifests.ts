@@ -30,7 +30,7 @@ export function gatewayManifests({
   gateway,
 }: GatewayOptions): Manifest[] {
   const at = { name, namespace };
-  const { url, ca, exec = true } = gateway ?? {};
+  const { url, ca, exec = true, tlsSecret } = gateway ?? {};
   return [
     { apiVersion: "v1", kind: "ServiceAccount", metadata: at },
     ...roles(at, gatewayRights(exec, servedNamespaces)),
@@ -49,7 +49,7 @@ export function gatewayManifests({
       apiVersion: "v1",
       kind: "Service",
       metadata: { ...at, labels },
-      spec: { selector: labels, ports: [{ name: "http", port: 80, targetPort: "http" }] },
+      spec: { selector: labels, ports: [servicePort(tlsSecret !== undefined)] },
     },
     metricsService(at, labels),
     networkPolicy(at, metricsNamespace),
@@ -58,10 +58,16 @@ export function gatewayManifests({
 }
 
 const port = 8080;
+
+/** With TLS, the gateways serve nothing else. */
+function servicePort(tls: boolean) {
+  return tls ? { name: "https", port: 443, targetPort: "http" } : { name: "http", port: 80, targetPort: "http" };
+}
 /** The time in which load balancers and kube-proxy notice that a Pod is terminating. */
 const shutdownDelaySeconds = 5;
 
 function pod(image: unknown, served?: readonly string[], settings: GatewaySettings<unknown, unknown> = {}) {
+  const { tlsSecret } = settings;
   return {
     serviceAccountName: name,
     // The delay, 20 s for requests in progress, and the exit of the process.
@@ -95,19 +101,25 @@ function pod(image: unknown, served?: readonly string[], settings: GatewaySettin
         readinessProbe: { httpGet: { path: "/readyz", port: "metrics" }, periodSeconds: 2 },
         resources: serverResources,
         securityContext: restrictedSecurityContext,
+        ...(tlsSecret !== undefined && { volumeMounts: [{ name: "tls", mountPath: tlsPath, readOnly: true }] }),
       },
     ],
+    ...(tlsSecret !== undefined && { volumes: [{ name: "tls", secret: { secretName: tlsSecret } }] }),
   };
 }
 
+/** The kubelet replaces the files when the Secret changes, and the gateways read them every minute. */
+const tlsPath = "/etc/ramet/tls";
+
 function settingFlags(settings: GatewaySettings<unknown, unknown>): unknown[] {
-  const { trustedProxies = [], acceptTokensByReviewOnly = false, exec = true } = settings;
+  const { trustedProxies = [], acceptTokensByReviewOnly = false, exec = true, tlsSecret } = settings;
   const limits = gatewayLimits.map((limit) => ({ limit, value: settings[limit] }));
   return [
     ...trustedProxies.flatMap((network) => ["--trusted-proxy", network]),
     ...limits.flatMap(({ limit, value }) => (value === undefined ? [] : [flagOf(limit), argumentOf(value)])),
     ...(acceptTokensByReviewOnly ? ["--accept-tokens-by-review-only"] : []),
     ...(exec ? [] : ["--no-exec"]),
+    ...(tlsSecret === undefined ? [] : ["--tls-certificate", `${tlsPath}/tls.crt`, "--tls-key", `${tlsPath}/tls.key`]),
   ];
 }
 

@@ -127,6 +127,7 @@ const fields = {
   "gateway.trustedProxies": z.union([z.cidrv4(), z.cidrv6()], {
     error: ({ input }) => `is not a network, such as 10.0.0.0/16: ${JSON.stringify(input)}`,
   }),
+  "gateway.tlsSecret": ObjectName,
   "gateway.url": z.string().refine((text) => parseGatewayUrl(text) !== undefined, {
     error: ({ input }) => `is not the http or https address of a gateway, without a path: ${JSON.stringify(input)}`,
   }),

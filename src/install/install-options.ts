@@ -78,6 +78,8 @@ export interface GatewaySettings<Text = string, Count = number> {
   acceptTokensByReviewOnly?: boolean | undefined;
   /** Let clients with the verb `create` on `sandboxes/exec` enter sandboxes. @default true */
   exec?: boolean | undefined;
+  /** The Secret of the type kubernetes.io/tls in the gateways' namespace, with their certificate. @default they serve without TLS */
+  tlsSecret?: Text | undefined;
   /** The address that users of the cluster can read, such as `https://gateway.example.org`. @default none is published */
   url?: Text | undefined;
   /** PEM of the certificate authority that signed its certificate. @default the system's certificate authorities */
@@ -195,7 +197,7 @@ function parseRegistrySettings(given: RegistrySettings, fieldNames: FieldNames):
 }
 
 function parseGatewaySettings(given: GatewaySettings, fieldNames: FieldNames): GatewaySettings {
-  const { trustedProxies = [], acceptTokensByReviewOnly = false, exec = true, url, ca } = given;
+  const { trustedProxies = [], acceptTokensByReviewOnly = false, exec = true, tlsSecret, url, ca } = given;
   const validated = <Field extends InstallField>(field: Field, value: unknown) =>
     parseInstallField(field, value, fieldNames[field]);
   const limits = gatewayLimits.filter((limit) => given[limit] !== undefined);
@@ -203,6 +205,7 @@ function parseGatewaySettings(given: GatewaySettings, fieldNames: FieldNames): G
     trustedProxies: trustedProxies.map((network) => validated("gateway.trustedProxies", network)),
     acceptTokensByReviewOnly,
     exec,
+    ...(tlsSecret !== undefined && { tlsSecret: validated("gateway.tlsSecret", tlsSecret) }),
     ...(url !== undefined && { url: validated("gateway.url", url) }),
     ...(ca !== undefined && { ca: validated("gateway.ca", ca) }),
     ...Object.fromEntries(limits.map((limit) => [limit, validated(`gateway.${limit}`, given[limit])])),

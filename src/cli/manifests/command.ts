@@ -22,6 +22,7 @@ import type { ManifestsOptions } from "./manifests.ts";
 /** The options without an effect where other controllers run the sandboxes: no gateway can reach them. */
 const flagsOfGateways = [
   "gatewayReplicas",
+  "gatewayTlsSecret",
   "gatewayUrl",
   "gatewayCaFile",
   "gatewayExec",
@@ -59,6 +60,10 @@ export function manifestsCommand(program: Command, act: Act): void {
     .option("-n, --namespace <name>", "the namespace of controllers and gateways", systemNamespace)
     .option("--replicas <number>", "the number of controller replicas, of which one leads", wholeNumber, 2)
     .option("--gateway-replicas <number>", "the number of gateway replicas; 0 installs none", wholeNumber, 2)
+    .option(
+      "--gateway-tls-secret <name>",
+      "the Secret with the gateways' certificate (default: they serve without TLS)",
+    )
     .option("--gateway-url <url>", "the gateways' address for users, which the cluster then publishes (default: none)")
     .option("--gateway-ca-file <file>", "the certificate authority of that address, PEM (default: the users' systems')")
     .option("--no-gateway-exec", "do not let clients enter sandboxes through the gateways")

@@ -143,6 +143,27 @@ it("passes the settings of the gateways to them in flags that they accept, and n
   expect(refused.stderr).toContain("--gateway-max-connections must be at least 1");
 });
 
+it("mounts the Secret with the gateways' certificate, and serves only TLS then", async () => {
+  const { stdout, stderr } = await run("--gateway-tls-secret", "gateway-tls");
+  const objects = parseAllDocuments(stdout).map((document) => document.toJS() as Installed);
+  const own = (kind: string) => objects.find((one) => one.kind === kind && one.metadata.name === "ramet-gateway");
+  const pod = own("Deployment")?.spec?.template?.spec;
+  expect(pod?.volumes).toEqual([{ name: "tls", secret: { secretName: "gateway-tls" } }]);
+  const { args = [], ...container } = pod?.containers[0] ?? {};
+  expect(container).toMatchObject({ volumeMounts: [{ name: "tls", mountPath: "/etc/ramet/tls", readOnly: true }] });
+  expect(args.slice(-4)).toEqual([
+    "--tls-certificate",
+    "/etc/ramet/tls/tls.crt",
+    "--tls-key",
+    "/etc/ramet/tls/tls.key",
+  ]);
+  expect(own("Service")?.spec?.ports).toEqual([{ name: "https", port: 443, targetPort: "http" }]);
+  expect(stderr).toContain("The Secret gateway-tls in the namespace ramet-system must be created by you.");
+  expect((await run("--gateway-tls-secret", "No_Name")).stderr).toContain(
+    '--gateway-tls-secret is not an object name: "No_Name"',
+  );
+});
+
 it("publishes the address of the gateways to all users, and leaves out the right to enter sandboxes", async () => {
   const ca = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n";
   const caFile = join(directory, "ca.crt");
@@ -372,8 +393,9 @@ it("does not overwrite files that it did not write", async () => {
 
 interface Installed {
   kind: string;
-  metadata: { annotations?: object };
+  metadata: { name: string; annotations?: object };
   spec?: {
+    ports?: object[];
     template?: {
       metadata: { labels?: object };
       spec: { volumes?: unknown; containers: { args: string[]; envFrom?: unknown }[] };

@@ -62,6 +62,7 @@ export interface ManifestsOptions extends EgressFlags, QuotaFlags, RegistryFlags
   gatewayAcceptTokensByReviewOnly?: boolean;
   /** @default true */
   gatewayExec?: boolean;
+  gatewayTlsSecret?: string;
   gatewayUrl?: string;
   gatewayCaFile?: string;
   out?: string;
@@ -140,6 +141,7 @@ async function gatewayOf(options: ManifestsOptions): Promise<GatewaySettings> {
   const { gatewayCaFile: path } = options;
   return {
     exec: options.gatewayExec,
+    tlsSecret: options.gatewayTlsSecret,
     url: options.gatewayUrl,
     ca: path === undefined ? undefined : await textOf(path),
     trustedProxies: options.gatewayTrustedProxy,
@@ -173,13 +175,16 @@ function storeOf(options: ManifestsOptions): InstallOptions["store"] {
 }
 
 function toKnow(options: InstallOptions): string[] {
-  const { encryption } = options;
+  const { encryption, gateway, namespace } = options;
   const isCreated = encryption === undefined || encryption.secret === "none";
   return [
     ...ofStore(options),
     ...(isCreated
       ? []
       : [`The Secret ${encryption.secret} in the namespace ${systemNamespace} must be created by you.`]),
+    ...(gateway?.tlsSecret === undefined
+      ? []
+      : [`The Secret ${gateway.tlsSecret} in the namespace ${namespace} must be created by you.`]),
   ];
 }
 
@@ -216,6 +221,7 @@ const flagNames = {
   "egress.default": egressFlagNames.default,
   "egress.allow": egressFlagNames.allow,
   "egress.deny": egressFlagNames.deny,
+  "gateway.tlsSecret": "--gateway-tls-secret",
   "gateway.url": "--gateway-url",
   "gateway.ca": "--gateway-ca-file",
   metricsNamespace: "--metrics-namespace",
