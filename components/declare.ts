@@ -4,10 +4,14 @@ import {
   type CustomResource,
   type CustomResourceOptions,
   type Input,
+  log,
   output,
   type Output,
   type Resource,
 } from "@pulumi/pulumi";
+import { findIgnored } from "../src/api/fields/find-ignored.ts";
+import { describeIgnored } from "../src/api/fields/ignored-condition.ts";
+import { isAccepting } from "../src/api/fields/ignored-fields.ts";
 import type { Manifest } from "../src/install/manifest.ts";
 
 export interface DeclaringComponent {
@@ -101,10 +105,21 @@ export function declareKind(
   const object = transform?.object;
   const { metadata, spec } = object === undefined ? inputs : transformed({ apiVersion, kind }, inputs, object);
   const args = { apiVersion, kind, metadata, spec };
+  warnOfIgnored(parent, kind, { metadata, spec });
   return {
     object: new apiextensions.CustomResource(name, args, { parent }),
     spec: output(spec) as unknown as Output<Record<string, unknown>>,
   };
+}
+
+/** Warns of fields without effect, in a preview too. Where that needs values which only an update knows, the update warns. */
+function warnOfIgnored(parent: ComponentResource, kind: string, { metadata, spec }: ObjectInputs): void {
+  if (!isAccepting(kind)) return;
+  output({ metadata, spec }).apply((manifest) => {
+    const found = findIgnored(kind, manifest);
+    // Beside other controllers, these decide.
+    if (found.length > 0) void log.warn(`With Ramet's controllers, ${describeIgnored(found)}`, parent);
+  });
 }
 
 function transformed(

@@ -9,7 +9,7 @@ import { runError } from "./run-error.ts";
 
 export interface SandboxTemplateArgs extends PlacementArgs, PodArgs {
   /**
-   * What is kept during a pause and, by default, in a checkpoint: `memory`, `filesystem`, `ip`. @default the
+   * What is kept during a pause and, by default, in a checkpoint: `memory`, `filesystem`. Other words select nothing. @default the
    * controller's default
    */
   persistentContents?: Input<Input<string>[]>;

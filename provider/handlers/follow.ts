@@ -1,4 +1,6 @@
 import type { Sandbox } from "../../src/api/kinds/sandbox.ts";
+import { fieldsIgnored } from "../../src/api/fields/ignored-condition.ts";
+import type { Condition } from "../../src/api/schema/metadata.ts";
 import { RametError } from "../../src/base/errors.ts";
 import { findCondition, isConditionTrue } from "../../src/kube/conditions.ts";
 import type { KubeObject } from "../../src/kube/object.ts";
@@ -82,11 +84,23 @@ export async function waitUntilReady({
     timeoutMilliseconds,
     signal,
   });
-  if (found !== undefined && isReady(found)) return found;
+  if (found !== undefined && isReady(found)) {
+    logIgnored(found, log);
+    return found;
+  }
   if (found === undefined) throw new RametError("Conflict", `The sandbox ${name} was deleted before it was ready`);
   throw new RametError("SandboxNotReady", `The sandbox ${name} did not start${reasonOf(found)}`, {
     hint: `Run: ramet sandbox get ${name}`,
   });
+}
+
+/** Logs the fields of an object without effect, which the controllers have named. */
+export function logIgnored(
+  { status }: { status?: { conditions?: Condition[] | undefined } | undefined },
+  log: (line: string) => void,
+): void {
+  const ignored = findCondition(status?.conditions, fieldsIgnored);
+  if (ignored?.status === "True") log(`Warning: ${ignored.message}`);
 }
 
 /** Whether the sandbox will never become ready. */

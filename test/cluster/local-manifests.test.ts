@@ -293,6 +293,9 @@ describe("the SandboxSets of ACS's documentation", () => {
       reason: "ReplacedByGuest",
       message: expect.stringContaining("Skipped the init container runtime and the postStart hook") as string,
     });
+    expect(await ramet("explain", `sandbox/${source}`)).toMatch(
+      /^STATE +degraded \(Running\)\nCAUSE .*: spec\.template\.spec\.initContainers\[0\] has no effect: .*\[ReplacedByGuest\]$/m,
+    );
     const pod = await cluster.untilPod(source, ready);
     expect(pod?.spec.initContainers ?? []).toEqual([]);
     expect(await ask(pod, "/40")).toBe("65534 40");

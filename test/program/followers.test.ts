@@ -55,6 +55,7 @@ it("ends only after the sets that follow a snapshot have observed its version", 
   const updateRevision = setRevision(set, undefined, () => checkpointId).hash;
   await sets.mergePatch(pool, { status: { updateRevision } }, status);
   expect((await up).outputs).toMatchObject({ version: 1, checkpointId });
+  expect(world.lines).toContain("data: Warning: SandboxTemplate t: spec.runtimes[0].name csi has no effect");
 });
 
 const status = { subresource: "status" };
@@ -70,6 +71,9 @@ async function built(): Promise<void> {
   const digest = metadata.annotations?.["ramet.dev/wanted-digest"];
   const lastTransitionTime = new Date().toISOString().replace(/\.\d+Z$/, "Z");
   const building = { type: "Building", status: "False", reason: "Built", message: "", lastTransitionTime };
-  const now = { observedGeneration: metadata.generation, version: 1, digest, checkpointId, conditions: [building] };
+  const message = "SandboxTemplate t: spec.runtimes[0].name csi has no effect";
+  const ignored = { type: "FieldsIgnored", status: "True", reason: "NotSupported", message, lastTransitionTime };
+  const conditions = [building, ignored];
+  const now = { observedGeneration: metadata.generation, version: 1, digest, checkpointId, conditions };
   await snapshots.mergePatch(at, { status: now }, status);
 }

@@ -58,6 +58,19 @@ it("previews a pull request and passes the policies", async () => {
   expect(preview.outputs["digest"]).toMatch(/^sha256:/);
 });
 
+it("warns of a field without effect, and does not fail", async () => {
+  const [before, after] = [
+    'image: "python:3.13-slim",',
+    'image: "python:3.13-slim", persistentContents: ["ip", "memory"],',
+  ];
+  await world.edit(before, after);
+  const preview = await world.engine.with({ kubeconfig: previewer, policyPack }).preview();
+  await world.edit(after, before);
+  expect(preview.succeeded).toBe(true);
+  const warning = "With Ramet's controllers, spec.persistentContents[0] ip has no effect: ";
+  expect(preview.text).toContain(warning);
+});
+
 it("fails a pull request that violates a rule and names the rule", async () => {
   await world.edit("replicas: 3", "replicas: 51");
   const preview = await world.engine.with({ kubeconfig: previewer, policyPack }).preview();

@@ -3,7 +3,7 @@ import type { NamedSnapshot } from "../../../src/api/kinds/named-snapshot.ts";
 import type { NamedSnapshotStatus } from "../../../src/api/kinds/named-snapshot-status.ts";
 import { findCondition } from "../../../src/kube/conditions.ts";
 import type { ResourceClient } from "../../../src/kube/resource-client.ts";
-import { follow } from "../follow.ts";
+import { follow, logIgnored } from "../follow.ts";
 
 export interface BuildWait {
   snapshots: ResourceClient<NamedSnapshot>;
@@ -43,6 +43,7 @@ export async function waitForBuild(build: BuildWait): Promise<NamedSnapshot> {
   const building = findCondition(found.status?.conditions, "Building");
   if (building === undefined || !harmless.has(building.reason)) throw notBuilt(found, building?.message ?? "");
   if (building.reason === "Built" && !hasDigest(build, found.status?.digest)) throw builtFromOtherInputs(found);
+  logIgnored(found, build.log);
   return found;
 }
 

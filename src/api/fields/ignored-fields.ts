@@ -3,7 +3,12 @@ import { annotations } from "../names/labels.ts";
 import { apiVersion } from "../schema/kind.ts";
 
 /** The kinds that accept fields without effect. Ramet's own kinds have none. */
-export type AcceptingKind = "Sandbox" | "SandboxSet" | "SandboxTemplate" | "SandboxClaim" | "Checkpoint";
+export const acceptingKinds = ["Sandbox", "SandboxSet", "SandboxTemplate", "SandboxClaim", "Checkpoint"] as const;
+export type AcceptingKind = (typeof acceptingKinds)[number];
+
+export function isAccepting(kind: string): kind is AcceptingKind {
+  return (acceptingKinds as readonly string[]).includes(kind);
+}
 
 export const ignoredReasons = ["NotSupported", "ReplacedByGuest", "TemplateChanged", "SeveralReasons"] as const;
 export type IgnoredReason = (typeof ignoredReasons)[number];
@@ -222,7 +227,7 @@ export const strategyOfTemplate = {
 /** Reported for a request that `agents.kruise.io/init-runtime-request` contains beside variables. */
 export const requestFields = {
   reason: "ReplacedByGuest",
-  why: "the guest derives its tokens and keeps its connections over a pause",
+  why: "only variables are read; the token of each guest is derived from a key of the cluster",
 } as const;
 
 /** On a Sandbox, or on the Pod template of one, from which a set copies some of them. */

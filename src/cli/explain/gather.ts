@@ -8,11 +8,13 @@ import { labels } from "../../api/names/labels.ts";
 import { findCondition, isConditionTrue } from "../../kube/conditions.ts";
 import { controllerOf, type KubeObject } from "../../kube/object.ts";
 import type { Cluster } from "../cluster/cluster.ts";
+import { ignoredReport } from "../object/ignored-fields.ts";
 import type { UserKindName } from "../object/user-kind.ts";
 import { explainCheckpoint } from "./checkpoint-rules.ts";
 import { explainClaim } from "./claim-rules.ts";
 import type { Explanation } from "./explanation.ts";
 import { type Cause, type CommonFacts, type Read, valueOf } from "./facts.ts";
+import { withIgnored } from "./ignored-rules.ts";
 import type { FactReader } from "./read.ts";
 import { explainSandbox } from "./sandbox-rules.ts";
 import { explainSet } from "./set-rules.ts";
@@ -35,6 +37,10 @@ export class Explainer {
   }
 
   async explain(kind: UserKindName, object: KubeObject): Promise<Explanation> {
+    return withIgnored(await this.#explain(kind, object), ignoredReport(kind, object));
+  }
+
+  async #explain(kind: UserKindName, object: KubeObject): Promise<Explanation> {
     switch (kind) {
       case "sandbox":
         return this.#sandbox(Sandbox.parse(object));

@@ -105,7 +105,8 @@ function degraded({ sandbox }: SandboxFacts): Explanation | undefined {
   };
 }
 
-const harmless: ReadonlySet<string> = new Set(["SandboxResumed"]);
+/** What `AgentRuntimeInjected` reports is also in `FieldsIgnored`. */
+const harmless: ReadonlySet<string> = new Set(["SandboxResumed", "AgentRuntimeInjected"]);
 const underWay: ReadonlySet<string> = new Set(["Loading", "Pending", "CheckpointCreating", "Restoring"]);
 
 const remedies: Readonly<Record<string, string>> = {

@@ -4,6 +4,7 @@ import { type Cluster, type ClusterOptions, withCluster } from "../cluster/clust
 import { exitCodes } from "../exit-codes.ts";
 import { type Io, printLine, writeAll } from "../io.ts";
 import { type OutputFormat, renderList, renderObject } from "../output/render.ts";
+import { warnOfIgnored } from "./ignored-fields.ts";
 import { findObject, type UserKindName, userKinds } from "./user-kind.ts";
 
 export interface GetOptions extends ClusterOptions {
@@ -21,6 +22,7 @@ export async function getObjects(io: Io, options: GetOptions): Promise<number> {
     const [first] = objects;
     const single = objects.length === 1 && first !== undefined;
     await writeAll(io.stdout, single ? renderObject(first, rendering) : renderList(objects, rendering));
+    if (options.output === "table") warnOfIgnored(io, options.kind, objects);
     return exitCodes.ok;
   });
 }

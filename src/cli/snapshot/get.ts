@@ -4,6 +4,7 @@ import { type ClusterOptions, withCluster } from "../cluster/cluster.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { type Io, writeAll } from "../io.ts";
 import { snapshotColumns } from "../object/columns.ts";
+import { warnOfIgnored } from "../object/ignored-fields.ts";
 import { findObject } from "../object/user-kind.ts";
 import { type OutputFormat, renderList, renderObject } from "../output/render.ts";
 import { table } from "../output/table.ts";
@@ -24,6 +25,7 @@ export async function getSnapshots(io: Io, { output, ...options }: GetSnapshotsO
     await writeAll(io.stdout, single ? renderObject(first, rendering) : renderList(found, rendering));
     const steps = output === "table" ? stepsTable(found) : "";
     if (steps !== "") await writeAll(io.stdout, `\n${steps}`);
+    if (output === "table") warnOfIgnored(io, "snapshot", found);
     return exitCodes.ok;
   });
 }

@@ -1,0 +1,19 @@
+import type { IgnoredReport } from "../object/ignored-fields.ts";
+import type { Explanation } from "./explanation.ts";
+
+/** Adds fields without effect to the explanation of an object without another problem. Pure. */
+export function withIgnored(explanation: Explanation, ignored: IgnoredReport | undefined): Explanation {
+  if (ignored === undefined || explanation.state !== "healthy") return explanation;
+  return {
+    ...explanation,
+    state: "degraded",
+    cause: `${explanation.cause}; but not everything in its manifest applies: ${ignored.message}`,
+    reason: ignored.reason,
+    since: ignored.since,
+    action: remedies[ignored.reason] ?? "Remove these fields, or keep them for other clusters",
+  };
+}
+
+const remedies: Readonly<Record<string, string>> = {
+  TemplateChanged: "Pause and resume the sandbox, or create another one, if it shall have the changed template",
+};
