@@ -5,26 +5,12 @@ import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { buffer, text } from "node:stream/consumers";
-import {
-  type CallOptions,
-  type Client,
-  type ClientDuplexStream,
-  type ClientReadableStream,
-  type ClientUnaryCall,
-  type ClientWritableStream,
-  credentials,
-  makeGenericClientConstructor,
-  Metadata,
-  type requestCallback,
-  type ServiceError,
-  status,
-} from "@grpc/grpc-js";
-import { build } from "esbuild";
+import { credentials, Metadata, type ServiceError, status } from "@grpc/grpc-js";
 import { Agent, request } from "undici";
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import { guestClientPort } from "../../src/api/cell/cell-api.ts";
 import { issueCertificate } from "../../src/local/control-plane/certificate.ts";
-import { grpcService } from "../setup/grpc-service.ts";
+import { bundledGrpcServer, type GrpcClient, grpcClient } from "../setup/grpc-program.ts";
 import { accountToken, allowToReach, ask, type RunningGateway, startGateway } from "../setup/gateway.ts";
 import { openCluster, type Cluster } from "./controllers-cluster.ts";
 import { realNode } from "./controllers-real-node.ts";
@@ -149,17 +135,17 @@ describe("gRPC with a real client and server", () => {
 
   beforeAll(async () => {
     await make("grpc", grpcTemplate);
-    const files = { "/srv/node": await readFile(process.execPath), "/srv/server.cjs": await bundled(), "/srv/all": "" };
+    const files = {
+      "/srv/node": await readFile(process.execPath),
+      "/srv/server.cjs": await bundledGrpcServer(),
+      "/srv/all": "",
+    };
     for (const [path, body] of Object.entries(files)) {
       const headers = { "content-type": "application/octet-stream" };
       const question = { token, method: "POST", path: `/files?path=${path}`, body, headers };
       expect((await ask(gateway, { id: "t--grpc", port: guestClientPort }, question)).status).toBe(200);
     }
-    const opened = new (makeGenericClientConstructor(grpcService, "Service"))(
-      `127.0.0.1:${gateway.port}`,
-      credentials.createInsecure(),
-    );
-    client = opened as unknown as GrpcClient;
+    client = grpcClient(`127.0.0.1:${gateway.port}`, credentials.createInsecure());
     await vi.waitFor(async () => {
       expect((await say("ready")).answer).toBe("ready ");
     }, long);
@@ -292,11 +278,10 @@ describe("TLS", () => {
     await expect(plain).rejects.toThrow();
     await http1.close();
 
-    const service = makeGenericClientConstructor(grpcService, "Service");
-    const grpc = new service(`127.0.0.1:${secure.port}`, credentials.createSsl(Buffer.from(ca)));
+    const grpc = grpcClient(`127.0.0.1:${secure.port}`, credentials.createSsl(Buffer.from(ca)));
     const said = new Promise((resolve, reject) => {
       const metadata = Metadata.fromHttp2Headers(addressed("t--grpc", grpcPort));
-      (grpc as unknown as GrpcClient).Say("secret", metadata, (error, value) => {
+      grpc.Say("secret", metadata, (error, value) => {
         if (error === null) resolve(value);
         else reject(error);
       });
@@ -322,14 +307,6 @@ async function certificateFiles(): Promise<{ directory: string; certificate: str
   return { directory, certificate: authority.certificate };
 }
 
-interface GrpcClient extends Client {
-  Say(message: string, metadata: Metadata, done: requestCallback<string>): ClientUnaryCall;
-  Canceled(message: string, metadata: Metadata, done: requestCallback<string>): ClientUnaryCall;
-  Count(message: string, metadata: Metadata, options?: CallOptions): ClientReadableStream<string>;
-  Add(metadata: Metadata, done: requestCallback<string>): ClientWritableStream<string>;
-  Echo(metadata: Metadata): ClientDuplexStream<string, string>;
-}
-
 /** Waits for its program, which is larger than an object of the API may be. It listens on 127.0.0.1 only. */
 const grpcTemplate = {
   spec: {
@@ -347,21 +324,3 @@ const grpcTemplate = {
     ],
   },
 };
-
-/** The server as one file for Node. */
-async function bundled(): Promise<Buffer> {
-  const { outputFiles } = await build({
-    stdin: {
-      contents: `import { grpcServer } from "./grpc-service.ts";
-import { ServerCredentials } from "@grpc/grpc-js";
-grpcServer().bindAsync("127.0.0.1:" + process.argv[2], ServerCredentials.createInsecure(), (error) => { if (error) throw error; });`,
-      resolveDir: new URL("../setup", import.meta.url).pathname,
-      loader: "ts",
-    },
-    bundle: true,
-    platform: "node",
-    format: "cjs",
-    write: false,
-  });
-  return Buffer.from(outputFiles[0]?.contents ?? []);
-}

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import type { Contents } from "../../../src/api/schema/metadata.ts";
 import type { RunningCell } from "../../setup/cell-rig.ts";
-import { Cells, namespace, type PublishedCheckpoint } from "../../setup/cells.ts";
+import { both, Cells, namespace, type PublishedCheckpoint } from "../../setup/cells.ts";
 
 const container = { command: ["sleep", "1000"] };
 let cells: Cells;
@@ -47,6 +47,35 @@ it("rejects memory of another gVisor build before gVisor reads it, and names bot
     hint: expect.stringContaining("capture it again") as string,
   });
   expect(await cells.store.has({ namespace, ...checkpoint })).toBe(true);
+});
+
+it("rejects memory of another image before anything is stopped, in a new cell and in place, and names both digests", async () => {
+  const [old, replaced] = ["a", "b"].map((digit) => ({
+    RAMET_IMAGE_CONFIG: JSON.stringify({ digest: `sha256:${digit.repeat(64)}` }),
+  }));
+  const source = await cells.boot({ name: "source", container, environment: old ?? {} });
+  const { manifestDigest } = await cells.checkpoint(source, "image-1");
+  const checkpoint = { checkpointId: "image-1", manifestDigest };
+  const refusal = {
+    code: "NeedNotMet",
+    message: `restoring checkpoint image-1 failed: its memory needs the image python as sha256:${"a".repeat(12)}, but this one is sha256:${"b".repeat(12)}`,
+    hint: expect.stringContaining("The image was replaced under its name") as string,
+  };
+  const clone = await cells.rig.startCell({ name: "clone", start: "wait", container, environment: replaced ?? {} });
+  await expect(cells.restore(clone, checkpoint)).rejects.toMatchObject(refusal);
+
+  const other = await cells.boot({ name: "other", container, environment: replaced ?? {} });
+  const grant = await cells.readGrant(checkpoint);
+  const request = { identity: other.identity, grant, contents: both, request: "one" };
+  await expect(cells.client.restoreInPlace(other.address, request)).rejects.toMatchObject(refusal);
+  expect(await cells.output(other, "echo still here")).toBe("still here");
+  // Files are not bound to the image.
+  const files = await cells.checkpoint(source, "image-files", { contents: ["filesystem"] });
+  const restored = await cells.clone(
+    { name: "files", container, environment: replaced ?? {} },
+    { checkpointId: "image-files", manifestDigest: files.manifestDigest, contents: ["filesystem"] },
+  );
+  expect(await cells.client.state(restored.address)).toMatchObject({ phase: "running" });
 });
 
 it("restores files with any build, and reports its own", async () => {
