@@ -21,8 +21,8 @@ export interface SandboxArgs extends PlacementArgs {
 }
 
 /**
- * A sandbox that boots from a template. If the template changes, the sandbox keeps running and uses the new template
- * after a pause and resume.
+ * A sandbox that boots from a template. If the template changes, the sandbox keeps running with the earlier one. After a pause
+ * without memory, it resumes with the new one.
  */
 export class Sandbox extends ComponentResource {
   declare readonly name: Output<string>;

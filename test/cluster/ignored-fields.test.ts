@@ -1,12 +1,13 @@
 import { readFileSync } from "node:fs";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { parseAllDocuments } from "yaml";
+import type { Sandbox } from "../../src/api/kinds/sandbox.ts";
 import type { Condition } from "../../src/api/schema/metadata.ts";
 import { findCondition } from "../../src/kube/conditions.ts";
 import type { KubeObject } from "../../src/kube/object.ts";
 import type { Informer } from "../../src/kube/informer.ts";
 import { withoutNotices, followStatuses, writeOf } from "./counted-writes.ts";
-import { inPhase, restoreFrom, RulesWorld, template } from "./rules-world.ts";
+import { inPhase, reasonOf, restoreFrom, RulesWorld, template } from "./rules-world.ts";
 
 /** Tests the condition for fields without effect on a real API server with the real controllers, and stand-in cells. */
 const world = new RulesWorld();
@@ -108,6 +109,37 @@ describe("a sandbox", () => {
     await world.patch("a", { paused: false });
     const { status } = await world.sandbox("a", inPhase("Running"));
     expect(findCondition(status?.conditions, "FieldsIgnored")).toBeUndefined();
+  });
+
+  it("waits with its memory for the undoing of a change that the memory cannot be resumed with", async () => {
+    await world.inNewNamespace();
+    await world.running("a");
+    const [container] = template.spec.containers;
+    const other = { spec: { containers: [{ ...container, command: ["another"] }] } };
+    await world.patch("a", { template: other });
+    await expect.poll(() => sandboxMessage("a"), patient).toMatch(/^spec\.template has no effect/);
+    await world.patch("a", { paused: true });
+    await world.sandbox("a", inPhase("Paused"));
+    await world.patch("a", { paused: false });
+    const { status } = await world.sandbox("a", (now) => reasonOf(now, "Ready") === "TemplateMismatch");
+    expect(status?.phase).toBe("Resuming");
+    expect(status?.message).toMatch(/^The sandbox cannot be resumed with its memory: .*command.*Undo the change/);
+    await world.patch("a", { template });
+    await world.sandbox("a", inPhase("Running"));
+    expect(world.node.cells.get(world.at("a"))!.calls).toEqual(["restore"]);
+    expect(sandboxMessage("a")).toBeUndefined();
+  });
+
+  it("does not report egress rules of a changed template, which apply", async () => {
+    const key = "ramet.dev/egress";
+    const withRules = { metadata: { annotations: { [key]: JSON.stringify({ default: "deny" }) } }, ...template };
+    await world.patch("a", { template: withRules });
+    // The stand-in cell refuses rules; egress.test.ts tests that a real one applies them.
+    const hasRules = (now: NonNullable<Sandbox["status"]>) => reasonOf(now, "EgressApplied") !== undefined;
+    const { status } = await world.sandbox("a", hasRules);
+    expect(findCondition(status?.conditions, "FieldsIgnored")).toBeUndefined();
+    await world.patch("a", { template: { ...withRules, spec: { containers: [{ name: "main", image: "c" }] } } });
+    await expect.poll(() => sandboxMessage("a"), patient).toMatch(/^spec\.template has no effect/);
   });
 
   it("reports a change of the SandboxTemplate that it names, and fields of that without effect", async () => {

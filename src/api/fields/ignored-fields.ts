@@ -215,7 +215,7 @@ export const ignoredFields: readonly IgnoredField[] = [
 /** Reported by what the controllers see, not by the object alone. */
 export const staleTemplate = {
   reason: "TemplateChanged",
-  why: "the Pod was created from an earlier version, and a running sandbox does not change; pause and resume it, or create another one",
+  why: "the Pod was created from an earlier version, of which only egress rules change; create another sandbox from the changed one",
 } as const;
 
 /** Reported for a set whose template has a pause strategy, as in OpenKruise Agents. */

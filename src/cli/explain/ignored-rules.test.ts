@@ -26,7 +26,7 @@ describe("an object with fields without effect", () => {
       cause: `It is Running; but not everything in its manifest applies: ${condition.message}`,
       reason: "TemplateChanged",
       since,
-      action: expect.stringContaining("Pause and resume") as string,
+      action: expect.stringContaining("Create another sandbox") as string,
     });
   });
 

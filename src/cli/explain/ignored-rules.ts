@@ -15,5 +15,5 @@ export function withIgnored(explanation: Explanation, ignored: IgnoredReport | u
 }
 
 const remedies: Readonly<Record<string, string>> = {
-  TemplateChanged: "Pause and resume the sandbox, or create another one, if it shall have the changed template",
+  TemplateChanged: "Create another sandbox from the changed template, or undo the change",
 };

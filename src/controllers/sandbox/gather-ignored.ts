@@ -4,6 +4,7 @@ import { requestFields, staleTemplate } from "../../api/fields/ignored-fields.ts
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { ignoredRequestFields } from "../../api/names/init-request.ts";
 import { annotations, labels } from "../../api/names/labels.ts";
+import type { PodTemplateSpec } from "../../api/schema/pod-template.ts";
 import type { Pod } from "../../api/schema/pod.ts";
 import type { SandboxDependencies, SandboxState } from "./state.ts";
 
@@ -31,9 +32,39 @@ function changedTemplate(
 ): FoundField[] {
   if ("problem" in template || pod === undefined || !isCurrent(pod) || !mayContinue(status?.phase)) return [];
   const created = pod.metadata.labels?.[labels.podTemplateHash];
-  if (created === undefined || created === templateRevision(template.template)) return [];
+  if (created === undefined || isRevision(created, template.template, pod)) return [];
   const field = { path: "spec.template", ...staleTemplate };
   return [spec.templateRef === undefined ? field : ofTemplate(spec.templateRef.name, field)];
+}
+
+/** Whether a template has a revision, apart from egress rules, which also change in running sandboxes. */
+function isRevision(revision: string, template: PodTemplateSpec, pod: Pod): boolean {
+  if (templateRevision(template) === revision) return true;
+  const { metadata: { labels: given, annotations: notes, ...others } = {}, ...rest } = template;
+  const ownLabels = withEgressOf(given, pod.metadata.labels);
+  const ownNotes = withEgressOf(notes, pod.metadata.annotations);
+  // The hash distinguishes an empty map from none, and the Pod does not.
+  return emptyOrNone(ownLabels).some((labels) =>
+    emptyOrNone(ownNotes).some((annotations) => {
+      const metadata = { ...others, ...(labels && { labels }), ...(annotations && { annotations }) };
+      return emptyOrNone(metadata).some(
+        (all) => templateRevision({ ...rest, ...(all && { metadata: all }) }) === revision,
+      );
+    }),
+  );
+}
+
+type Strings = Record<string, string>;
+
+function withEgressOf(template: Strings = {}, pod: Strings = {}): Strings {
+  const others = Object.entries(template).filter(([key]) => !egressKeys.includes(key));
+  return Object.fromEntries([...others, ...Object.entries(pod).filter(([key]) => egressKeys.includes(key))]);
+}
+
+const egressKeys: readonly string[] = [annotations.egress, labels.allowInternetAccess];
+
+function emptyOrNone<T extends object>(value: T): (T | undefined)[] {
+  return Object.keys(value).length === 0 ? [value, undefined] : [value];
 }
 
 function isCurrent({ metadata }: Pod): boolean {

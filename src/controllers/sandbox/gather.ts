@@ -16,7 +16,7 @@ import { resolveTemplate } from "../common/resolve-template.ts";
 import { noRestoredVolumes } from "../common/restored-volumes.ts";
 import { gatherIgnored } from "./gather-ignored.ts";
 import { gatherVolumes, lostClaims } from "./gather-volumes.ts";
-import { pauseLost } from "./plan-paused.ts";
+import { pauseLost, templateChanged } from "./plan-paused.ts";
 import { type PodImage, podImage } from "./pod-image.ts";
 import { gatherRollback, restoreInPlaceId, rollbackUnderWay } from "./rollback.ts";
 import { adoptionId, type SandboxDependencies, type SandboxState } from "./state.ts";
@@ -154,7 +154,7 @@ async function lookForOrigin(sandbox: Sandbox, dependencies: SandboxDependencies
   const { namespace } = sandbox.metadata;
   const rollback = rollbackUnderWay(sandbox);
   if (rollback !== undefined) return originOfText(namespace, () => rollback.checkpointId, dependencies);
-  if (phase === "Resuming") return { origin: () => resumeOrigin(sandbox, dependencies) };
+  if (phase === "Resuming") return { origin: (template) => resumeOrigin(sandbox, template, dependencies) };
   if (phase !== undefined && phase !== "Pending") return { origin: () => ({ kind: "new" }) };
   return originOfText(namespace, () => requestedCheckpoint(sandbox, dependencies), dependencies);
 }
@@ -169,10 +169,18 @@ function requestedCheckpoint(sandbox: Sandbox, { cache }: SandboxDependencies): 
   return restoreFrom(sandbox, template ?? named?.spec.template);
 }
 
-function resumeOrigin(sandbox: Sandbox, { cache, backends, engines }: SandboxDependencies): Origin {
+function resumeOrigin(
+  sandbox: Sandbox,
+  template: PodTemplateSpec | undefined,
+  { cache, backends, engines }: SandboxDependencies,
+): Origin {
   const paused = findCondition(sandbox.status?.conditions, "SandboxPaused");
   if (paused?.reason !== "SnapshotPauseSucceed") return { kind: "new" };
   const checkpoint = pauseCheckpointOf(sandbox, cache.checkpointsOwnedBy(sandbox.metadata.uid));
-  if (checkpoint !== undefined) return originFrom(checkpoint, undefined, { backends, engines });
-  return { kind: "impossible", error: pauseLost() };
+  if (checkpoint === undefined) return { kind: "impossible", error: pauseLost() };
+  // Files alone boot with a changed template; memory has the one of its capture.
+  const hasMemory = checkpoint.status?.ramet?.contents?.includes("memory") === true;
+  const origin = originFrom(checkpoint, hasMemory ? template : undefined, { backends, engines });
+  const isChanged = origin.kind === "impossible" && origin.error.code === "TemplateMismatch";
+  return isChanged ? { kind: "impossible", error: templateChanged(origin.error) } : origin;
 }

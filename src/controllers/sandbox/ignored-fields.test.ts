@@ -51,10 +51,10 @@ const named = (name: string, spec: object) => ({
       : undefined,
 });
 
-function gathered(sandbox: Sandbox, pod: Pod | undefined, image: string, cache = named("none", {})) {
+function gathered(sandbox: Sandbox, pod: Pod | undefined, given: string | object, cache = named("none", {})) {
   const volumeClaims: Record<string, unknown>[] = [];
   const template = {
-    template: parsePodTemplate(templateOf(image)),
+    template: parsePodTemplate(typeof given === "string" ? templateOf(given) : given),
     borrowed: false,
     persistentContents: [],
     pauseStrategy: undefined,
@@ -69,6 +69,19 @@ describe("a running sandbox", () => {
   it("reports a template that has changed since its Pod was created", () => {
     expect(gathered(own, podOf("a"), "b")).toEqual(["spec.template"]);
     expect(gathered(own, podOf("b"), "b")).toEqual([]);
+  });
+
+  it("reports no change of egress rules, which apply to it", () => {
+    const rules = { [annotations.egress]: "{}" };
+    const pod = podOf("b", { labels: { ...podOf("b").metadata.labels, [labels.createdBy]: "sandbox" } });
+    expect(gathered(own, pod, { ...templateOf("b"), metadata: { annotations: rules } })).toEqual([]);
+    expect(gathered(own, pod, { ...templateOf("b"), metadata: { annotations: { a: "b" } } })).toEqual([
+      "spec.template",
+    ]);
+    const before = { ...templateOf("b"), metadata: { labels: { a: "b" }, annotations: rules } };
+    const revision = templateRevision(parsePodTemplate(before));
+    const earlier = podOf("b", { labels: { a: "b", [labels.podTemplateHash]: revision }, annotations: rules });
+    expect(gathered(own, earlier, { ...templateOf("b"), metadata: { labels: { a: "b" } } })).toEqual([]);
   });
 
   it("names the SandboxTemplate that has changed, and its fields without effect", () => {

@@ -38,3 +38,11 @@ export function pauseLost(): RametError {
     hint: "Delete the Sandbox, and create it again from its template or from another checkpoint",
   });
 }
+
+/** The template was changed since the pause, and the memory needs the earlier one. Nothing is lost: the resume waits. */
+export function templateChanged(cause: RametError): RametError {
+  return new RametError("TemplateMismatch", `The sandbox cannot be resumed with its memory: ${cause.message}`, {
+    hint: "Undo the change of its template; for a sandbox of the changed one, create another Sandbox",
+    cause,
+  });
+}

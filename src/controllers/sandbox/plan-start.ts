@@ -2,6 +2,7 @@ import { mainContainer } from "../../api/cell/container-spec.ts";
 import { claimName, claimVolumes } from "../../api/cell/volume-claims.ts";
 import { annotations, finalizers } from "../../api/names/labels.ts";
 import { volumesChoice } from "../../api/names/volumes-on-restore.ts";
+import type { SandboxStatus } from "../../api/kinds/sandbox.ts";
 import type { Pod } from "../../api/schema/pod.ts";
 import type { PodTemplateSpec } from "../../api/schema/pod-template.ts";
 import { RametError } from "../../base/errors.ts";
@@ -9,13 +10,15 @@ import { cellRuns, isEnded, pullProblem, startProblem } from "../common/pod-fact
 import type { ResolvedTemplate } from "../common/resolve-template.ts";
 import { listed } from "../common/restored-volumes.ts";
 import { isRefusedByCpu, lacksFeatures, planOtherNode } from "./plan-other-node.ts";
+import { rollbackUnderWay } from "./rollback.ts";
 import type { SandboxAction, SandboxPlan, SandboxState } from "./state.ts";
 import { ended, failed, notReady, running } from "./status.ts";
 
 /** Starts a new or paused sandbox: creates a Pod, then boots or restores in it. */
 export function planStart(state: SandboxState): SandboxPlan {
   const { template, pod, origin } = state;
-  if (pod === undefined && origin.kind === "impossible") return { actions: [], status: failed(state, origin.error) };
+  if (pod === undefined && origin.kind === "impossible")
+    return { actions: [], status: notStarted(state, origin.error) };
   if (pod === undefined && origin.kind === "waiting") {
     return { actions: [], status: notReady(state, "PodCreateFailed", origin.message) };
   }
@@ -27,6 +30,13 @@ export function planStart(state: SandboxState): SandboxPlan {
     return slowly(state, `The Pod ${pod.metadata.name} is being deleted`);
   const plan = planInPod(state, template, pod);
   return { ...plan, actions: [...finalizer(state, template), ...plan.actions] };
+}
+
+/** A resume waits until a change of the template is undone: its memory is still there. */
+function notStarted(state: SandboxState, error: RametError): SandboxStatus {
+  const isPaused = state.sandbox.status?.phase === "Resuming" && rollbackUnderWay(state.sandbox) === undefined;
+  if (!isPaused || error.code !== "TemplateMismatch") return failed(state, error);
+  return notReady(state, error.code, error.describe());
 }
 
 function planPod(state: SandboxState, template: ResolvedTemplate): SandboxPlan {
