@@ -59,3 +59,14 @@ export interface PodManifest {
 export function isPodReady(pod: Pod): boolean {
   return pod.status?.conditions?.some(({ type, status }) => type === "Ready" && status === "True") ?? false;
 }
+
+/** The reasons of a waiting container whose image cannot be pulled (kubelet, pkg/kubelet/images/types.go). */
+export const pullReasons: ReadonlySet<string> = new Set([
+  "ErrImagePull",
+  "ImagePullBackOff",
+  "ErrImageNeverPull",
+  "InvalidImageName",
+  "ImageInspectError",
+  "RegistryUnavailable",
+  "SignatureValidationFailed",
+]);

@@ -11,16 +11,6 @@ export interface ImageProblem {
   isLocal: boolean;
 }
 
-export const imageReasons: ReadonlySet<string> = new Set([
-  "ErrImagePull",
-  "ImagePullBackOff",
-  "ErrImageNeverPull",
-  "InvalidImageName",
-  "ImageInspectError",
-  "RegistryUnavailable",
-  "SignatureValidationFailed",
-]);
-
 /** Explains an image that cannot be pulled, with the remedy that fits the registry's words. */
 export function unpulledImage({ pod, image, reason, message, since, isLocal }: ImageProblem): Explanation {
   // The local node's message already says what to do.

@@ -1,7 +1,8 @@
 import { localNodeLabels } from "../../api/names/system-names.ts";
+import { pullReasons } from "../../api/schema/pod.ts";
 import { type Explanation, firstOf, type Rule, withoutStop } from "./explanation.ts";
 import { type ContainerFacts, type EventFacts, lastSeen, type PodFacts, type SandboxFacts, valueOf } from "./facts.ts";
-import { imageReasons, unpulledImage } from "./image-rules.ts";
+import { unpulledImage } from "./image-rules.ts";
 import { silentNode } from "./node-rules.ts";
 import { probeFails } from "./probe-rules.ts";
 import { unscheduled } from "./scheduling-rules.ts";
@@ -51,7 +52,7 @@ function waitingFor(
   const { name } = pod.metadata;
   const { reason, message } = waiting;
   const since = pod.status.conditions.find(({ type }) => type === "ContainersReady")?.lastTransitionTime ?? undefined;
-  if (imageReasons.has(reason)) {
+  if (pullReasons.has(reason)) {
     const labels = valueOf(node)?.metadata.labels ?? {};
     const isLocal = Object.entries(localNodeLabels).every(([key, value]) => labels[key] === value);
     return unpulledImage({ pod: name, image: imageOf(state, container, message), reason, message, since, isLocal });

@@ -1,6 +1,6 @@
 import { cellPort } from "../../api/cell/cell-api.ts";
 import type { Container } from "../../api/schema/pod-template.ts";
-import type { Pod } from "../../api/schema/pod.ts";
+import { type Pod, pullReasons } from "../../api/schema/pod.ts";
 
 /** Whether the cell's container is running and the Pod has an address. Sidecars may still be starting. */
 export function cellRuns(pod: Pod): boolean {
@@ -105,23 +105,12 @@ function allStatuses({ initContainerStatuses = [], containerStatuses = [] }: Non
 
 /** The node's words, often its registry's, if an image of the Pod cannot be pulled. */
 export function pullProblem({ status }: Pod): string | undefined {
-  for (const { state } of [...(status?.initContainerStatuses ?? []), ...(status?.containerStatuses ?? [])]) {
+  for (const { state } of allStatuses(status)) {
     const { reason = "", message } = state?.waiting ?? {};
     if (pullReasons.has(reason)) return message ?? reason;
   }
   return undefined;
 }
-
-/** Of the kubelet (pkg/kubelet/images/types.go). */
-const pullReasons = new Set([
-  "ErrImagePull",
-  "ImagePullBackOff",
-  "ErrImageNeverPull",
-  "InvalidImageName",
-  "ImageInspectError",
-  "RegistryUnavailable",
-  "SignatureValidationFailed",
-]);
 
 const passing = new Set(["PodInitializing", "ContainerCreating"]);
 
