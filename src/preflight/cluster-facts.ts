@@ -1,5 +1,4 @@
 import * as z from "zod";
-import { localNodeLabels } from "../api/names/system-names.ts";
 import type { Checkpoint } from "../api/kinds/checkpoint.ts";
 import { ObjectMeta } from "../kube/object.ts";
 import type { OtherController } from "../kube/other-controllers/find.ts";
@@ -80,9 +79,4 @@ export interface ClusterFacts {
   checkpoints: Seen<Checkpoint[]>;
   /** The rights that the caller lacks. */
   missingRights: Seen<Right[]>;
-}
-
-/** Whether the node belongs to a cluster on one machine, which starts Pods without a kubelet. */
-export function isLocalNode({ metadata }: ClusterNode): boolean {
-  return Object.entries(localNodeLabels).every(([key, value]) => metadata.labels?.[key] === value);
 }

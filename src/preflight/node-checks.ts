@@ -1,4 +1,5 @@
-import { type ClusterFacts, type ClusterNode, isLocalNode } from "./cluster-facts.ts";
+import { isLocalNode } from "../api/names/system-names.ts";
+import type { ClusterFacts, ClusterNode } from "./cluster-facts.ts";
 import { type Finding, finding, listed, ok, unread } from "./finding.ts";
 import { isAtLeast } from "./versions.ts";
 
@@ -11,7 +12,7 @@ export function checkNodes({ nodes }: Pick<ClusterFacts, "nodes">): Finding[] {
   if (schedulable.length === 0) {
     return [finding("nodes", "error", "No node accepts Pods", "Add a node, or run: kubectl uncordon NODE")];
   }
-  const real = schedulable.filter((node) => !isLocalNode(node));
+  const real = schedulable.filter(({ metadata }) => !isLocalNode(metadata.labels));
   return [
     readiness(schedulable),
     ...(real.length === 0
@@ -123,7 +124,7 @@ function userNamespaces(nodes: readonly ClusterNode[]): Finding {
   if (without.length === 0) {
     return ok(check, "All nodes report user namespaces; with the setting auto, cells have hostUsers: false");
   }
-  const isLocal = nodes.every(isLocalNode);
+  const isLocal = nodes.every(({ metadata }) => isLocalNode(metadata.labels));
   if (isLocal) return ok(check, "The node of a local cluster isolates cells without the field hostUsers");
   const which = without.length === nodes.length ? "No node reports" : `Nodes do not report: ${namesOf(without)}`;
   const what =

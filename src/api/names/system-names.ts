@@ -69,6 +69,11 @@ export const controllersLease = "ramet-controllers";
 /** On the node of a cluster on one machine, which runs its own controllers. */
 export const localNodeLabels = { "node.kubernetes.io/instance-type": "ramet-local" };
 
+/** Whether a node belongs to a cluster on one machine, which starts Pods without a kubelet. */
+export function isLocalNode(labels: Readonly<Record<string, string>> = {}): boolean {
+  return Object.entries(localNodeLabels).every(([key, value]) => labels[key] === value);
+}
+
 /**
  * Prefix of the templates that a cluster provides. Names without it stay free for users: Pulumi cannot create an object that
  * exists already.

@@ -1,4 +1,4 @@
-import { localNodeLabels } from "../../api/names/system-names.ts";
+import { isLocalNode } from "../../api/names/system-names.ts";
 import type { Explanation } from "./explanation.ts";
 import { type NodeFacts, type SandboxFacts, valueOf } from "./facts.ts";
 import { secondsSince } from "./time.ts";
@@ -55,15 +55,14 @@ function silentLease(
 }
 
 function silent(node: NodeFacts, since: string | undefined, cause: string): Explanation {
-  const { name, labels = {} } = node.metadata;
-  const isLocal = Object.entries(localNodeLabels).every(([key, value]) => labels[key] === value);
+  const { name, labels } = node.metadata;
   return {
     state: "stuck",
     cause,
     reason: "NodeSilent",
     since,
     retry: "The kubelet continues when it is back. Until then nothing on the node starts, stops or is probed",
-    action: isLocal
+    action: isLocalNode(labels)
       ? "Start the local cluster's node: ramet local up"
       : `Start the kubelet of the node ${name}, or delete the Node if the machine is gone`,
   };

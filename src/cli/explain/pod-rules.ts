@@ -1,4 +1,4 @@
-import { localNodeLabels } from "../../api/names/system-names.ts";
+import { isLocalNode } from "../../api/names/system-names.ts";
 import { pullReasons } from "../../api/schema/pod.ts";
 import { type Explanation, firstOf, type Rule, withoutStop } from "./explanation.ts";
 import { type ContainerFacts, type EventFacts, lastSeen, type PodFacts, type SandboxFacts, valueOf } from "./facts.ts";
@@ -53,8 +53,7 @@ function waitingFor(
   const { reason, message } = waiting;
   const since = pod.status.conditions.find(({ type }) => type === "ContainersReady")?.lastTransitionTime ?? undefined;
   if (pullReasons.has(reason)) {
-    const labels = valueOf(node)?.metadata.labels ?? {};
-    const isLocal = Object.entries(localNodeLabels).every(([key, value]) => labels[key] === value);
+    const isLocal = isLocalNode(valueOf(node)?.metadata.labels);
     return unpulledImage({ pod: name, image: imageOf(state, container, message), reason, message, since, isLocal });
   }
   if (reason === "CrashLoopBackOff") return crashing(pod, container, since);
