@@ -1,4 +1,4 @@
-import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { ContainerClient, StorageSharedKeyCredential } from "@azure/storage-blob";
@@ -8,7 +8,7 @@ import type { Child } from "../../src/local/control-plane/child.ts";
 import { freePort } from "../../src/local/control-plane/readiness.ts";
 import { startAzureProxy } from "./azure-error-codes.ts";
 import { acquireAzurite } from "./azurite.ts";
-import { startLoopbackServer } from "./loopback-server.ts";
+import { startLoopbackServer, startRestartable } from "./loopback-server.ts";
 import type { ObjectServer } from "./object-server.ts";
 
 const account = "checkpoints";
@@ -31,7 +31,8 @@ export async function startAzureServer(tls?: KeyPair): Promise<AzureServer> {
   await mkdir(join(dir, "data"));
   const port = await freePort();
   const start = (): Promise<Child> => startOnce({ program, dir, port, tls });
-  let child = await start();
+  // Azurite writes its list of blobs every few seconds and when it stops, so a SIGKILL would lose blobs.
+  const server = await startRestartable(dir, start, (child) => child.stop());
   const proxy = await startAzureProxy(`${tls === undefined ? "http" : "https"}://127.0.0.1:${port}`, tls);
   const { endpoint } = proxy;
   let made = 0;
@@ -46,16 +47,10 @@ export async function startAzureServer(tls?: KeyPair): Promise<AzureServer> {
       ).create();
       return { driver: "azure", account, container, endpoint: `${by}/${account}` };
     },
-    // Azurite writes its list of blobs every few seconds and when it stops, so a SIGKILL would lose blobs.
-    kill: () => child.stop(),
-    restart: async () => {
-      await child.stop();
-      child = await start();
-    },
+    ...server,
     stop: async () => {
       await proxy.stop();
-      await child.stop();
-      await rm(dir, { recursive: true, force: true });
+      await server.stop();
     },
   };
 }

@@ -1,11 +1,11 @@
-import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { freePort } from "../../src/local/control-plane/readiness.ts";
 import { acquirePinned } from "../../src/local/tools/acquire-tools.ts";
 import { startGcsFront } from "./gcs-front.ts";
 import { makeGcsAccount } from "./google-account.ts";
-import { startLoopbackServer } from "./loopback-server.ts";
+import { startLoopbackServer, startRestartable } from "./loopback-server.ts";
 import type { ObjectServer } from "./object-server.ts";
 import { pinnedTestTool } from "./pinned-tools.ts";
 
@@ -28,7 +28,7 @@ export async function startGcsServer(): Promise<GcsServer> {
   const port = await freePort();
   const args = ["-scheme=http", "-host=127.0.0.1", `-port=${port}`, `-filesystem-root=${dir}/buckets`];
   const start = () => startLoopbackServer({ what: "fake-gcs-server", program, args, dir, port });
-  let child = await start();
+  const server = await startRestartable(dir, start);
   const target = `http://127.0.0.1:${port}`;
   const front = await startGcsFront(target, account);
   let made = 0;
@@ -44,15 +44,10 @@ export async function startGcsServer(): Promise<GcsServer> {
     environment: { GOOGLE_APPLICATION_CREDENTIALS: keyPath },
     makeBucket,
     makePlace: async (way = endpoint) => ({ driver: "gcs", bucket: await makeBucket(), endpoint: way }),
-    kill: () => child.kill(),
-    restart: async () => {
-      await child.kill();
-      child = await start();
-    },
+    ...server,
     stop: async () => {
       await front.stop();
-      await child.stop();
-      await rm(dir, { recursive: true, force: true });
+      await server.stop();
     },
   };
 }

@@ -1,4 +1,5 @@
 import { once } from "node:events";
+import { rm } from "node:fs/promises";
 import { connect } from "node:net";
 import { join } from "node:path";
 import { startChild, type Child } from "../../src/local/control-plane/child.ts";
@@ -23,6 +24,36 @@ export async function startLoopbackServer({ what, port, dir, ...run }: LoopbackS
   const child = await startChild({ ...run, cwd: dir, logPath: join(dir, "server.log"), clock });
   await waitUntilReady(child, { what, timeoutMilliseconds: 30_000, clock, ready: () => accepts("127.0.0.1", port) });
   return child;
+}
+
+/** A server whose data, in its directory, outlasts its process. */
+export interface RestartableServer {
+  /** Kills the server: it refuses connections afterwards. Keeps its data. */
+  kill(): Promise<void>;
+  /** Starts the server again on its port with its data. */
+  restart(): Promise<void>;
+  /** Stops the server and removes its data. */
+  stop(): Promise<void>;
+}
+
+/** @param end how its process is ended before a restart. @default it is killed */
+export async function startRestartable(
+  dir: string,
+  start: () => Promise<Child>,
+  end: (child: Child) => Promise<void> = (child) => child.kill(),
+): Promise<RestartableServer> {
+  let child = await start();
+  return {
+    kill: () => end(child),
+    restart: async () => {
+      await end(child);
+      child = await start();
+    },
+    stop: async () => {
+      await child.stop();
+      await rm(dir, { recursive: true, force: true });
+    },
+  };
 }
 
 /** Whether a server accepts connections at the address. */

@@ -1,12 +1,12 @@
 import { createHash } from "node:crypto";
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { mkdtemp, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
 import { stringify } from "yaml";
 import { freePort } from "../../src/local/control-plane/readiness.ts";
 import { acquireRegistry } from "./acquire-registry.ts";
-import { startLoopbackServer } from "./loopback-server.ts";
+import { type RestartableServer, startLoopbackServer, startRestartable } from "./loopback-server.ts";
 
 /** The fields of an image's configuration, as in a Dockerfile. */
 export interface TestImage {
@@ -17,7 +17,7 @@ export interface TestImage {
   User?: string;
 }
 
-export interface TestRegistry {
+export interface TestRegistry extends RestartableServer {
   /** `127.0.0.1:<port>`, as in image names. It serves HTTP. */
   host: string;
   /** Pushes an image without files, under a tag. Returns its manifest's digest. */
@@ -25,9 +25,6 @@ export interface TestRegistry {
   /** Pushes an index of manifests that were pushed before. Returns its digest. */
   pushIndex(repository: string, tag: string, manifests: { digest: string; architecture: string }[]): Promise<string>;
   remove(repository: string, digest: string): Promise<void>;
-  kill(): Promise<void>;
-  restart(): Promise<void>;
-  stop(): Promise<void>;
 }
 
 /** The account of a registry with `auth: "basic"`. */
@@ -60,7 +57,7 @@ export async function startRegistry({ auth, authorization }: RegistryOptions = {
   await writeFile(join(dir, "htpasswd"), passwordLine);
   const args = ["serve", join(dir, "config.yml")];
   const start = () => startLoopbackServer({ what: "the registry", program, dir, port, args });
-  let child = await start();
+  const server = await startRestartable(dir, start);
   const header = authorization ?? ((): string => (auth === "basic" ? basic() : ""));
 
   async function send(method: string, path: string, body?: Buffer, type?: string): Promise<Response> {
@@ -125,15 +122,7 @@ export async function startRegistry({ auth, authorization }: RegistryOptions = {
     remove: async (repository, digest) => {
       await send("DELETE", `/v2/${repository}/manifests/${digest}`);
     },
-    kill: () => child.kill(),
-    restart: async () => {
-      await child.kill();
-      child = await start();
-    },
-    stop: async () => {
-      await child.stop();
-      await rm(dir, { recursive: true, force: true });
-    },
+    ...server,
   };
 }
 

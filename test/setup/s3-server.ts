@@ -1,9 +1,9 @@
-import { mkdir, mkdtemp, rm } from "node:fs/promises";
+import { mkdir, mkdtemp } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { freePort } from "../../src/local/control-plane/readiness.ts";
 import { acquirePinned } from "../../src/local/tools/acquire-tools.ts";
-import { startLoopbackServer } from "./loopback-server.ts";
+import { startLoopbackServer, startRestartable } from "./loopback-server.ts";
 import type { ObjectServer } from "./object-server.ts";
 import { pinnedTestTool } from "./pinned-tools.ts";
 
@@ -41,7 +41,7 @@ export async function startS3Server(): Promise<S3Server> {
         ROOT_SECRET_ACCESS_KEY: environment.AWS_SECRET_ACCESS_KEY,
       },
     });
-  let child = await start();
+  const server = await startRestartable(dir, start);
   let made = 0;
   const makeBucket = async (): Promise<string> => {
     const name = `bucket-${++made}`;
@@ -54,14 +54,6 @@ export async function startS3Server(): Promise<S3Server> {
     environment,
     makeBucket,
     makePlace: async (way = endpoint) => ({ driver: "s3", bucket: await makeBucket(), endpoint: way }),
-    kill: () => child.kill(),
-    restart: async () => {
-      await child.kill();
-      child = await start();
-    },
-    stop: async () => {
-      await child.stop();
-      await rm(dir, { recursive: true, force: true });
-    },
+    ...server,
   };
 }
