@@ -84,7 +84,7 @@ export interface ObjectTransform {
   object?: (manifest: Manifest) => Manifest;
 }
 
-interface DeclaredKind {
+export interface DeclaredKind {
   object: apiextensions.CustomResource;
   /** The spec as declared, after the transform. */
   spec: Output<Record<string, unknown>>;

@@ -3,10 +3,11 @@ import { ComponentResource, type ComponentResourceOptions, type Input, type Outp
 import { digestOf } from "../src/api/cell/template-digest.ts";
 import { annotations as annotationKeys, restoreFromAnnotations } from "../src/api/names/labels.ts";
 import { sandboxSetKind } from "../src/api/kinds/sandbox-set.ts";
-import { deleteInBackground, waitForConditions, waitTimeout } from "./await.ts";
+import { deleteInBackground } from "./await.ts";
 import { declareKind, type ObjectTransform } from "./declare.ts";
 import { NamedSnapshot } from "./named-snapshot.ts";
 import { placementBeside, type PlacementArgs } from "./placement.ts";
+import { awaitReady, waitAnnotations } from "./readiness.ts";
 import { SandboxTemplate } from "./sandbox-template.ts";
 import { restoredReference } from "./set-volumes.ts";
 
@@ -30,8 +31,8 @@ export interface SandboxSetArgs extends PlacementArgs {
    */
   volumesOnRestore?: Input<"Empty" | "Shared">;
   /**
-   * How long to wait until all sandboxes are ready, such as `"30 minutes"`.
-   * @default 10 minutes, the default of Pulumi's Kubernetes provider
+   * How long to wait until all sandboxes are ready, such as `"30 minutes"`. The wait ends earlier if they do not start.
+   * @default "10 minutes"
    */
   timeout?: Input<string>;
   /** Changes the declared manifest, for settings that have no argument. */
@@ -50,12 +51,13 @@ export class SandboxSet extends ComponentResource {
     super("ramet:index:SandboxSet", name, inputs, opts);
     const placement = placementBeside(name, args, from);
     const spec = { ...originOf(name, placement.namespace, args), ...strategiesOf(args), replicas: args.replicas };
-    const waits = { ...waitForConditions("Ready", "Updated"), ...waitTimeout(args.timeout) };
-    const metadata = { ...placement, annotations: { ...followed(from), ...waits, ...deleteInBackground } };
-    const { object: set } = declareKind(this, name, sandboxSetKind, { metadata, spec, transform });
-    this.name = set.metadata.name;
+    const awaited = { kind: "SandboxSet" as const, conditions: ["Ready", "Updated"], timeout: args.timeout };
+    const annotations = { ...followed(from), ...waitAnnotations(this, awaited), ...deleteInBackground };
+    const metadata = { ...placement, annotations };
+    const declared = declareKind(this, name, sandboxSetKind, { metadata, spec, transform });
+    this.name = awaitReady(this, name, awaited, { ...declared, annotations });
     this.namespace = placement.namespace;
-    this.nodes = { set };
+    this.nodes = { set: declared.object };
     this.registerOutputs({ name: this.name, namespace: this.namespace });
   }
 }

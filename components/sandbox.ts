@@ -1,9 +1,10 @@
 import type { apiextensions } from "@pulumi/kubernetes";
 import { ComponentResource, type ComponentResourceOptions, type Input, type Output } from "@pulumi/pulumi";
 import { sandboxKind } from "../src/api/kinds/sandbox.ts";
-import { deleteInBackground, waitForConditions, waitTimeout } from "./await.ts";
+import { deleteInBackground } from "./await.ts";
 import { declareKind, type ObjectTransform } from "./declare.ts";
 import { placementBeside, type PlacementArgs } from "./placement.ts";
+import { awaitReady, waitAnnotations } from "./readiness.ts";
 import { SandboxTemplate } from "./sandbox-template.ts";
 
 export interface SandboxArgs extends PlacementArgs {
@@ -12,8 +13,9 @@ export interface SandboxArgs extends PlacementArgs {
   /** When the sandbox is deleted (RFC 3339). @default never */
   shutdownTime?: Input<string>;
   /**
-   * How long to wait until the sandbox is ready, such as `"5 minutes"`.
-   * @default 10 minutes, the default of Pulumi's Kubernetes provider
+   * How long to wait until the sandbox is ready, such as `"5 minutes"`. The wait ends after 3 minutes if its image cannot be
+   * pulled.
+   * @default "10 minutes"
    */
   timeout?: Input<string>;
   /** Changes the declared manifest, for settings that have no argument. */
@@ -39,12 +41,13 @@ export class Sandbox extends ComponentResource {
       templateRef: { name: from instanceof SandboxTemplate ? from.name : from },
       ...(shutdownTime !== undefined && { shutdownTime }),
     };
-    const annotations = { ...waitForConditions("Ready"), ...waitTimeout(timeout), ...deleteInBackground };
+    const awaited = { kind: "Sandbox" as const, conditions: ["Ready"], timeout };
+    const annotations = { ...waitAnnotations(this, awaited), ...deleteInBackground };
     const metadata = { ...placement, annotations };
-    const { object: sandbox } = declareKind(this, name, sandboxKind, { metadata, spec, transform });
-    this.name = sandbox.metadata.name;
+    const declared = declareKind(this, name, sandboxKind, { metadata, spec, transform });
+    this.name = awaitReady(this, name, awaited, { ...declared, annotations });
     this.namespace = placement.namespace;
-    this.nodes = { sandbox };
+    this.nodes = { sandbox: declared.object };
     this.registerOutputs({ name: this.name, namespace: this.namespace });
   }
 }

@@ -22,4 +22,11 @@ export const sandboxCloneProvider = {
   },
 } as dynamic.ResourceProvider;
 
+export const readinessProvider = {
+  configure(request: Configuration) {
+    // eslint-disable-next-line @typescript-eslint/no-require-imports
+    Object.assign(this, (require("ramet/provider/readiness") as typeof Entry).provider(request.config));
+  },
+} as dynamic.ResourceProvider;
+
 type Configuration = Parameters<NonNullable<dynamic.ResourceProvider["configure"]>>[0];

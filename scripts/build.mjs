@@ -66,6 +66,7 @@ const programs = [
       { in: "components/index.ts", out: "index" },
       { in: "policy/index.ts", out: "policy" },
       { in: "provider/named-snapshot.ts", out: "provider/named-snapshot" },
+      { in: "provider/readiness.ts", out: "provider/readiness" },
       { in: "provider/sandbox-clone.ts", out: "provider/sandbox-clone" },
     ],
     outdir: "dist/pulumi",

@@ -15,7 +15,7 @@ export interface WaitOptions<T extends KubeObject> {
   until: (object: T | undefined) => boolean;
   /** Called with each state, including the first. */
   onState?: (object: T | undefined) => void;
-  /** When to read the object once more even if nothing has changed. @default never */
+  /** How often to read the object again even if nothing has changed. @default never */
   requeueAfterMilliseconds?: number;
   /** Infinity: no limit. */
   timeoutMilliseconds: number;
@@ -30,29 +30,19 @@ export interface WaitOptions<T extends KubeObject> {
  *   a request that is rejected twice in a row, such as `Unauthorized` or `Forbidden`
  */
 export async function waitUntil<T extends KubeObject>(options: WaitOptions<T>): Promise<T | undefined> {
-  const { resource, timeoutMilliseconds, requeueAfterMilliseconds = Infinity, signal } = options;
+  const { resource, timeoutMilliseconds, signal } = options;
   const { clock } = resource.client;
-  const requeue = new AbortController();
-  const cancelRequeue = clock.schedule(requeueAfterMilliseconds, () => {
-    requeue.abort();
-  });
   const deadline = { clock, milliseconds: timeoutMilliseconds, what: "Waiting", signal };
   try {
-    return await within(deadline, (ended) => firstMatch(options, ended, requeue.signal));
+    return await within(deadline, (ended) => firstMatch(options, ended));
   } catch (error) {
     if (signal?.aborted === true) throw canceled("Waiting", signal);
     throw error;
-  } finally {
-    cancelRequeue();
   }
 }
 
-async function firstMatch<T extends KubeObject>(
-  options: Pick<WaitOptions<T>, "resource" | "from" | "until" | "onState">,
-  signal: AbortSignal,
-  requeue: AbortSignal,
-): Promise<T | undefined> {
-  for await (const object of states(options, signal, requeue)) {
+async function firstMatch<T extends KubeObject>(options: WaitOptions<T>, signal: AbortSignal): Promise<T | undefined> {
+  for await (const object of states(options, signal)) {
     options.onState?.(object);
     if (options.until(object)) return object;
   }
@@ -61,9 +51,8 @@ async function firstMatch<T extends KubeObject>(
 
 /** Yields the object first, after each change and after each interruption. Ends with undefined when it is deleted. */
 async function* states<T extends KubeObject>(
-  { resource, from }: Pick<WaitOptions<T>, "resource" | "from">,
+  { resource, from, requeueAfterMilliseconds = Infinity }: WaitOptions<T>,
   signal: AbortSignal,
-  requeue: AbortSignal,
 ): AsyncGenerator<T | undefined> {
   const failures = new Failures(resource, signal);
   const unlessReplaced = (object: T | undefined) => (object?.metadata.uid === from.metadata.uid ? object : undefined);
@@ -72,7 +61,11 @@ async function* states<T extends KubeObject>(
     yield object;
     if (object === undefined) return;
     // The object is read after each watch, so ending the watch requeues it.
-    const watching = requeue.aborted ? signal : AbortSignal.any([signal, requeue]);
+    const requeue = new AbortController();
+    const cancelRequeue = resource.client.clock.schedule(requeueAfterMilliseconds, () => {
+      requeue.abort();
+    });
+    const watching = AbortSignal.any([signal, requeue.signal]);
     try {
       for await (const event of changes(resource, object, watching)) {
         failures.reset();
@@ -83,6 +76,8 @@ async function* states<T extends KubeObject>(
       }
     } catch (error) {
       if (signal.aborted || !watching.aborted) await failures.pauseAfter(error);
+    } finally {
+      cancelRequeue();
     }
     try {
       object = unlessReplaced(await resource.find(from.metadata, { signal }));

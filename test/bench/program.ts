@@ -73,11 +73,15 @@ export async function measureProgram({ n, signal, cleanUp }: ProgramOptions): Pr
   const runs = (["ramet", "plain"] as const).flatMap((program) =>
     (["preview", "up"] as const).map((what) => ({ program, what, milliseconds: summary(measured[program][what]) })),
   );
-  const { namedSnapshot, sandboxClone } = providerTexts;
+  const { namedSnapshot, readiness, sandboxClone } = providerTexts;
   return {
     ranBy: programs.ramet.description,
     runs,
-    providerBytes: { namedSnapshot: namedSnapshot.length, sandboxClone: sandboxClone.length },
+    providerBytes: {
+      namedSnapshot: namedSnapshot.length,
+      readiness: readiness.length,
+      sandboxClone: sandboxClone.length,
+    },
     package: await measurePackage(signal),
   };
 }

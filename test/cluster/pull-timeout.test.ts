@@ -1,42 +1,16 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { labels } from "../../src/api/names/labels.ts";
 import { apiVersion } from "../../src/api/schema/kind.ts";
-import { Pod } from "../../src/api/schema/pod.ts";
 import { findCondition } from "../../src/kube/conditions.ts";
-import { Informer } from "../../src/kube/informer.ts";
-import { coreResources } from "../../src/kube/resource-ref.ts";
-import { type Cluster, type ClusterOptions, openCluster } from "./controllers-cluster.ts";
+import { type Cluster, openCluster } from "./controllers-cluster.ts";
+import { startUnpullingNode, words } from "./unpulling-node.ts";
 
 const namespace = "unpulled";
-const words = 'Back-off pulling image "nosuch:9": manifest unknown';
-
-/** A stand-in for a node that can pull no image, with the status that a kubelet writes. It proves nothing about pulls. */
-const startNode: ClusterOptions["startNode"] = async ({ client, signal }) => {
-  const pods = new Informer({
-    resource: client.resource(coreResources.pods, (value) => Pod.parse(value)),
-    labelSelector: `${labels.cell}=true`,
-  });
-  const running = pods.run(signal);
-  await pods.synced(signal);
-  pods.onChange(({ type, object: { metadata, status } }) => {
-    if (type === "deleted") return;
-    if (metadata.deletionTimestamp !== undefined) {
-      pods.resource.delete(metadata, { uid: metadata.uid, gracePeriodSeconds: 0 }).catch(() => undefined);
-    } else if (status?.containerStatuses === undefined) {
-      const waiting = { reason: "ImagePullBackOff", message: words };
-      const container = { name: "main", image: "", imageID: "", ready: false, restartCount: 0, state: { waiting } };
-      const change = { status: { phase: "Pending", containerStatuses: [container] } };
-      pods.resource.mergePatch(metadata, change, { subresource: "status" }).catch(() => undefined);
-    }
-  });
-  return { stopped: running };
-};
 
 const template = { spec: { containers: [{ name: "main", image: "nosuch:9", command: ["sleep", "infinity"] }] } };
 
 let cluster: Cluster;
 beforeAll(async () => {
-  cluster = await openCluster({ startNode, pullTimeoutMilliseconds: 3_000 });
+  cluster = await openCluster({ startNode: startUnpullingNode, pullTimeoutMilliseconds: 3_000 });
   await cluster.namespace(namespace);
   const metadata = { name: "own", namespace };
   await cluster.create({ apiVersion, kind: "Sandbox", metadata, spec: { template } });

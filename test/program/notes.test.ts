@@ -51,7 +51,7 @@ it("keeps a secret out of the state, the snapshot and all output", async () => {
 it("serializes the provider as the pinned text", async () => {
   const { resources } = stateIn(JSON.parse(await world.state()));
   const texts = new Set(resources.flatMap(({ inputs }) => inputs.__provider ?? []));
-  expect([...texts]).toEqual([providerTexts.namedSnapshot]);
+  expect([...texts].sort()).toEqual([providerTexts.namedSnapshot, providerTexts.readiness].sort());
   expect(providerTexts.namedSnapshot.length).toBeLessThan(1000);
 });
 
@@ -67,8 +67,8 @@ it("previews that a set with a changed template rolls, and waits for it", async 
   const engine = world.engine.with({ configuration: { "program:token": token, "program:who": "me" } });
   const sets = (await cluster.client()).resource(refOf(sandboxSetKind), (value) => SandboxSet.parse(value));
   const before = await sets.get({ namespace: "default", name: "pool" });
-  expect(updated(await engine.preview())).toEqual(["other", "pool"]);
-  expect(updated(await engine.up())).toEqual(["other", "pool"]);
+  expect(updated(await engine.preview())).toEqual(["other", "pool", "pool-ready"]);
+  expect(updated(await engine.up())).toEqual(["other", "pool", "pool-ready"]);
   const { status } = await sets.get({ namespace: "default", name: "pool" });
   expect(status).toMatchObject({ updatedReplicas: 1, updatedAvailableReplicas: 1 });
   expect(status?.updateRevision).not.toBe(before.status?.updateRevision);

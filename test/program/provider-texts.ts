@@ -4,6 +4,7 @@
  */
 export const providerTexts = {
   namedSnapshot: providerText("ramet/provider/named-snapshot"),
+  readiness: providerText("ramet/provider/readiness"),
   sandboxClone: providerText("ramet/provider/sandbox-clone"),
 };
 

@@ -3,9 +3,8 @@ import { SandboxTemplateSpec } from "../../../src/api/kinds/sandbox-template.ts"
 import type { RecipeStep } from "../../../src/api/recipe/recipe.ts";
 import { snapshotDigest, type SnapshotDigest } from "../../../src/api/snapshot/snapshot-digest.ts";
 import { type CopiedContent, type ResolvedSource, secretIdentity } from "../../../src/api/snapshot/snapshot-inputs.ts";
-import { RametError } from "../../../src/base/errors.ts";
 import type { CheckResult, Values } from "../handler.ts";
-import { parseTimeSpan } from "../time-span.ts";
+import { validateTimeSpan } from "../time-span.ts";
 import { hasUnknown, unknownValue, validate } from "../validate.ts";
 import { manifestOf, NamedSnapshotInputs } from "./inputs.ts";
 import { contentDigest, newDigestKey, recipeSecretName } from "./recipe-secret.ts";
@@ -19,7 +18,7 @@ export function checkNamedSnapshot(olds: Values, news: Values, keptKey?: string)
     { ...olds, ...(keptKey !== undefined && { digestKey: keptKey }) },
     { ...specDefaults, ...withoutNulls(news) },
   );
-  const failures = [...validateManifest(inputs), ...validateSecrets(inputs), ...validateTimeout(inputs)];
+  const failures = [...validateManifest(inputs), ...validateSecrets(inputs), ...validateTimeSpan(inputs, "timeout")];
   if (failures.length > 0) return { inputs, failures };
   const digest = digestOfInputs(inputs)?.digest ?? (isOpen(inputs) ? unknownValue : undefined);
   return { inputs: { ...inputs, ports: portsOf(inputs), ...(digest !== undefined && { digest }) }, failures };
@@ -45,16 +44,6 @@ function validateSecrets({ recipeHoldsSecrets }: Values): CheckResult["failures"
   if (recipeHoldsSecrets !== true) return [];
   const reason = `contains a secret, which everyone who can read the NamedSnapshot could read; pass it to a step as a file: copy({ path, secret })`;
   return [{ property: "recipe", reason }];
-}
-
-function validateTimeout({ timeout }: Values): CheckResult["failures"] {
-  if (typeof timeout !== "string" || timeout === unknownValue) return [];
-  try {
-    parseTimeSpan(timeout, "it");
-    return [];
-  } catch (error) {
-    return [{ property: "timeout", reason: RametError.from(error).describe() }];
-  }
 }
 
 /** Created once and then kept in the state, because another key would change the digest. */

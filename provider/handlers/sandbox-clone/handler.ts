@@ -7,9 +7,9 @@ import { follow, hasEnded, InitFailed, waitUntilReady } from "../follow.ts";
 import type { CheckResult, HandlerContext, ResourceHandler, Values } from "../handler.ts";
 import { refOf, withCluster } from "../open-cluster.ts";
 import { applyOptionsFor, explainApplyError, ownerOf } from "../owner.ts";
-import { parseTimeSpan } from "../time-span.ts";
+import { parseTimeSpan, validateTimeSpan } from "../time-span.ts";
 import { missingVolumes, volumesOfCheckpoint } from "../missing-volumes.ts";
-import { hasUnknown, validate } from "../validate.ts";
+import { validate } from "../validate.ts";
 import { checkpointTemplate } from "./checkpoint-template.ts";
 import { diffSandboxClone, manifestOf, SandboxCloneInputs } from "./inputs.ts";
 
@@ -41,21 +41,10 @@ function check(news: Values): CheckResult {
   const inputs = Object.fromEntries(Object.entries(news).filter(([, value]) => value !== null && value !== undefined));
   const failures = [
     ...validate(SandboxCloneInputs, inputs),
-    ...validateSpan(inputs, "lifetime"),
-    ...validateSpan(inputs, "timeout"),
+    ...validateTimeSpan(inputs, "lifetime"),
+    ...validateTimeSpan(inputs, "timeout"),
   ];
   return { inputs, failures };
-}
-
-function validateSpan(inputs: Values, property: string): CheckResult["failures"] {
-  const text = inputs[property];
-  if (typeof text !== "string" || hasUnknown(text)) return [];
-  try {
-    parseTimeSpan(text, "it");
-    return [];
-  } catch (error) {
-    return [{ property, reason: RametError.from(error).describe() }];
-  }
 }
 
 /**

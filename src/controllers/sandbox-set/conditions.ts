@@ -28,7 +28,7 @@ function readyCondition(state: SetState, pool: Pool): DesiredVersion {
   if ("problem" in revision) return no(revision.problem.code, revision.problem.describe());
   if ("problem" in bounds) return no(bounds.problem.code, bounds.problem.describe());
   if (pool.available >= pool.replicas) return { type: "Ready", status: "True", reason: "Available", message: "" };
-  if (backoff.inARow > 1) return no("StartFailing", failingMessage(state));
+  if (backoff.inARow > 1 || backoff.isConclusive) return no("StartFailing", failingMessage(state));
   return no("Filling", fillingMessage(state, pool));
 }
 
@@ -38,8 +38,9 @@ function failingMessage({ backoff }: SetState): string {
   const next = waits
     ? `the next attempt is at ${nextAt.toISOString().replace(/\.\d+Z$/, "Z")}`
     : "the next attempt is running";
+  const times = inARow === 1 ? "Once" : `${inARow} times in a row`;
   return (
-    `${inARow} times in a row a sandbox ended before it was claimed, or could not be created; ${next}. Correct the ` +
+    `${times} a sandbox ended before it was claimed, or could not be created; ${next}. Correct the ` +
     `template to retry immediately. The last failure: ${message}`
   );
 }

@@ -41,6 +41,15 @@ describe("nextFailures", () => {
     expect(nextFailures(two, at(2, ["c"], "b"))?.inARow).toBe(1);
   });
 
+  it("keeps a failure for as long as the next attempt takes, and reports a conclusive one the first time", () => {
+    const failed = nextFailures(undefined, { ...at(0, []), ended: [{ uid: "x", message: "", isConclusive: true }] });
+    const trying = { ...at(180_000, []), isUnproven: () => true };
+    expect(nextFailures(failed, trying)).toBe(failed);
+    expect(backoffOf(failed, 180_000)).toMatchObject({ inARow: 1, isConclusive: true });
+    expect(nextFailures(failed, { ...trying, ended: [{ uid: "y", message: "" }] })).toMatchObject({ inARow: 2 });
+    expect(nextFailures(failed, { ...trying, isUnproven: () => false })).toBeUndefined();
+  });
+
   it("never pauses for longer than five minutes", () => {
     const step = fc.record({ passed: fc.nat({ max: 400_000 }), ended: fc.nat({ max: 3 }) });
     fc.assert(

@@ -10,6 +10,8 @@ export interface Failures {
   lastAtMilliseconds: number;
   pauseMilliseconds: number;
   message: string;
+  /** Whether the last one ended a wait of minutes, so that it was no accident. */
+  isConclusive: boolean;
   /** UIDs of counted sandboxes. */
   counted: ReadonlySet<string>;
 }
@@ -17,7 +19,9 @@ export interface Failures {
 export interface FailuresSeen {
   revisionHash: string;
   /** Ended sandboxes with the cause. */
-  ended: readonly { uid: string; message: string }[];
+  ended: readonly { uid: string; message: string; isConclusive?: boolean }[];
+  /** Whether sandboxes of the revision are starting and none that is younger than the last failure is available. */
+  isUnproven?: (lastAt: Date) => boolean;
   now: Date;
   monotonicMilliseconds: number;
   random: () => number;
@@ -30,12 +34,14 @@ export interface Backoff {
   waitMilliseconds: number;
   nextAt: Date | undefined;
   message: string;
+  isConclusive: boolean;
   lastAt: Date | undefined;
 }
 
 /**
  * Adds the observed failures to the record. The first failure causes no pause (a Pod may have been deleted); each further one
  * doubles the pause, up to five minutes. The record is reset by a minute without a failure after the pause, and by another revision.
+ * While the next attempt is still starting, it has proven nothing: to find out that an image cannot be pulled takes minutes.
  */
 export function nextFailures(before: Failures | undefined, seen: FailuresSeen): Failures | undefined {
   const same = before?.revisionHash === seen.revisionHash && !isOver(before, seen) ? before : undefined;
@@ -52,25 +58,35 @@ export function nextFailures(before: Failures | undefined, seen: FailuresSeen): 
     lastAtMilliseconds: seen.monotonicMilliseconds,
     pauseMilliseconds: inARow === 1 ? 0 : backoffMilliseconds(pauses, inARow - 2, seen.random),
     message: last.message,
+    isConclusive: last.isConclusive === true,
     counted,
   };
 }
 
 export function backoffOf(failures: Failures | undefined, monotonicMilliseconds: number): Backoff {
   if (failures === undefined) return none;
-  const { inARow, message, lastAt, pauseMilliseconds } = failures;
+  const { inARow, message, isConclusive, lastAt, pauseMilliseconds } = failures;
   const nextAt = new Date(lastAt.getTime() + pauseMilliseconds);
-  return { inARow, message, lastAt, nextAt, waitMilliseconds: waitOf(failures, monotonicMilliseconds) };
+  return { inARow, message, isConclusive, lastAt, nextAt, waitMilliseconds: waitOf(failures, monotonicMilliseconds) };
 }
 
-const none: Backoff = { inARow: 0, waitMilliseconds: 0, nextAt: undefined, message: "", lastAt: undefined };
+const none: Backoff = {
+  inARow: 0,
+  waitMilliseconds: 0,
+  nextAt: undefined,
+  message: "",
+  isConclusive: false,
+  lastAt: undefined,
+};
 
 function waitOf({ lastAtMilliseconds, pauseMilliseconds }: Failures, now: number): number {
   return Math.max(0, lastAtMilliseconds + pauseMilliseconds - now);
 }
 
-function isOver({ lastAtMilliseconds, pauseMilliseconds }: Failures, { monotonicMilliseconds }: FailuresSeen): boolean {
-  return monotonicMilliseconds - lastAtMilliseconds > pauseMilliseconds + steadyMilliseconds;
+function isOver(failures: Failures, { monotonicMilliseconds, isUnproven }: FailuresSeen): boolean {
+  const { lastAt, lastAtMilliseconds, pauseMilliseconds } = failures;
+  if (monotonicMilliseconds - lastAtMilliseconds <= pauseMilliseconds + steadyMilliseconds) return false;
+  return isUnproven?.(lastAt) !== true;
 }
 
 const pauses = { baseMilliseconds: 1_000, maxMilliseconds: 300_000, jitter: 0.2 };

@@ -6,6 +6,7 @@ import { setRevision } from "../../api/set/set-revision.ts";
 import { RametError } from "../../base/errors.ts";
 import { controllerOf, keyOf } from "../../kube/object.ts";
 import { engineOfCheckpoint } from "../common/engines.ts";
+import { findCondition } from "../../kube/conditions.ts";
 import { resolveOrigin, templateOriginReferences } from "../common/set-origin.ts";
 import type { SetDependencies } from "./dependencies.ts";
 import { backoffOf, nextFailures } from "./failures.ts";
@@ -99,15 +100,18 @@ function updateFailures(
 ): SetState["backoff"] {
   const monotonicMilliseconds = clock.monotonicMilliseconds();
   if (revisionHash === undefined) return backoffOf(undefined, monotonicMilliseconds);
-  const ended = members
-    .filter((member) => member.state === "dead" && member.revisionHash === revisionHash)
+  const ofRevision = members.filter((member) => member.revisionHash === revisionHash);
+  const ended = ofRevision
+    .filter((member) => member.state === "dead")
     .map(({ sandbox: { metadata, status } }) => ({
       uid: metadata.uid,
       message: `${metadata.name}: ${status?.message ?? `it is ${status?.phase ?? "deleted"}`}`,
+      isConclusive: findCondition(status?.conditions, "Ready")?.reason === "ImageNotFound",
     }));
   const next = nextFailures(failures.get(setUid), {
     revisionHash,
     ended,
+    isUnproven: (lastAt) => isUnproven(ofRevision, lastAt),
     now: clock.now(),
     monotonicMilliseconds,
     random,
@@ -115,6 +119,14 @@ function updateFailures(
   if (next === undefined) failures.delete(setUid);
   else failures.set(setUid, next);
   return backoffOf(next, monotonicMilliseconds);
+}
+
+function isUnproven(members: Member[], lastAt: Date): boolean {
+  // Creation timestamps have a resolution of seconds.
+  const since = Math.floor(lastAt.getTime() / 1000) * 1000;
+  const isProof = ({ state, sandbox }: Member): boolean =>
+    state === "available" && Date.parse(sandbox.metadata.creationTimestamp) >= since;
+  return members.some(({ state }) => state === "creating") && !members.some(isProof);
 }
 
 /** Looks up created sandboxes that the informer does not show: it lags, or they were deleted or never created. */

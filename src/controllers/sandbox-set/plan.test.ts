@@ -18,7 +18,14 @@ const meta = (name: string) => ({
 });
 const template = { spec: { containers: [{ name: "main", image: "python" }] } };
 const now = new Date("2030-01-01T01:00:00Z");
-const quietBackoff = { inARow: 0, waitMilliseconds: 0, nextAt: undefined, message: "", lastAt: undefined };
+const quietBackoff = {
+  inARow: 0,
+  waitMilliseconds: 0,
+  nextAt: undefined,
+  message: "",
+  isConclusive: false,
+  lastAt: undefined,
+};
 
 function stateOf(spec: Partial<SandboxSetSpec>, members: Member[], more: Partial<SetState> = {}): SetState {
   const set = SandboxSet.parse({

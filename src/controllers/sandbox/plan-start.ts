@@ -79,7 +79,8 @@ function planUnknownImage(
   template: ResolvedTemplate,
   { error, retryInMilliseconds }: Extract<SandboxState["image"], { state: "unknown" }>,
 ): SandboxPlan {
-  if (state.pullTimeoutInMilliseconds === 0) return { actions: [], status: failed(state, error) };
+  if (state.pullTimeoutInMilliseconds === 0)
+    return { actions: [], status: failed(state, imageUnknown(template, error)) };
   const message =
     `The sandbox cannot start, because its template has no command and the entrypoint of the image ` +
     `${nameOfImage(template)} is unknown: ${error.describe()}. Set command in the template, or let Pulumi record the image with recordImage of SandboxTemplate`;
@@ -91,6 +92,11 @@ function planUnknownImage(
       Math.ceil(Math.min(retryInMilliseconds, state.pullTimeoutInMilliseconds ?? Infinity)),
     ),
   };
+}
+
+function imageUnknown(template: ResolvedTemplate, { message, hint }: RametError): RametError {
+  const what = `The entrypoint of the image ${nameOfImage(template)} is unknown: ${message}`;
+  return new RametError("ImageNotFound", what, hint === undefined ? {} : { hint });
 }
 
 /** Claims have no informer, and the user may create a lost one again. */

@@ -1,0 +1,85 @@
+import * as z from "zod";
+import { Sandbox, sandboxKind } from "../../../src/api/kinds/sandbox.ts";
+import { SandboxSet, sandboxSetKind } from "../../../src/api/kinds/sandbox-set.ts";
+import { RametError } from "../../../src/base/errors.ts";
+import type { KubeClient } from "../../../src/kube/kube-client.ts";
+import { InitFailed, waitUntilReady } from "../follow.ts";
+import { type DiffTable, diffByTable, type HandlerContext, type ResourceHandler, type Values } from "../handler.ts";
+import { refOf, withCluster } from "../open-cluster.ts";
+import { parseTimeSpan, validateTimeSpan } from "../time-span.ts";
+import { validate } from "../validate.ts";
+import { waitForSet } from "./wait-for-set.ts";
+
+/** The state of a wait in a stack. */
+const ReadinessInputs = z.looseObject({
+  kind: z.enum(["Sandbox", "SandboxSet"]),
+  name: z.string(),
+  namespace: z.string(),
+  /** Changes with the declared object, which is then waited for again. */
+  revision: z.string(),
+  /** How long to wait, such as `10 minutes`. */
+  timeout: z.string(),
+});
+type ReadinessInputs = z.infer<typeof ReadinessInputs>;
+
+const readinessDiff: DiffTable = {
+  kind: "immutable",
+  name: "immutable",
+  namespace: "immutable",
+  revision: "mutable",
+  timeout: "ignored",
+};
+
+/**
+ * Waits for an object that Pulumi's Kubernetes provider has applied. That provider can only wait for a condition to become true, so
+ * it waits for ten minutes for what the controllers have given up, and does not say why.
+ */
+export function readinessHandler(context: HandlerContext): ResourceHandler {
+  return {
+    check: (_olds, news) =>
+      Promise.resolve({
+        inputs: news,
+        failures: [...validate(ReadinessInputs, news), ...validateTimeSpan(news, "timeout")],
+      }),
+    diff: (_id, olds, news) => Promise.resolve(diffByTable(readinessDiff, olds, news)),
+    create: async (values) => {
+      const inputs = ReadinessInputs.parse(values);
+      const id = `${inputs.kind}/${inputs.namespace}/${inputs.name}`;
+      return { id, outs: await ready(context, inputs, id) };
+    },
+    update: async (id, _olds, news) => ({ outs: await ready(context, ReadinessInputs.parse(news), id) }),
+    read: (id, props) => Promise.resolve({ id, props }),
+    // The object is another resource.
+    delete: () => Promise.resolve(),
+  };
+}
+
+async function ready(context: HandlerContext, inputs: ReadinessInputs, id: string): Promise<Values> {
+  try {
+    await withCluster(context, (client) => waitFor(client, inputs, context));
+    return inputs;
+  } catch (error) {
+    throw new InitFailed(id, inputs, RametError.from(error));
+  }
+}
+
+async function waitFor(
+  client: KubeClient,
+  { kind, name, namespace, timeout }: ReadinessInputs,
+  { log, signal }: HandlerContext,
+): Promise<void> {
+  const wait = {
+    timeoutMilliseconds: parseTimeSpan(timeout, "timeout"),
+    log: (line: string): void => {
+      log(`${name}: ${line}`);
+    },
+    signal,
+  };
+  if (kind === "SandboxSet") {
+    const sets = client.resource(refOf(sandboxSetKind), (value) => SandboxSet.parse(value));
+    await waitForSet({ ...wait, sets, from: await sets.get({ namespace, name }) });
+  } else {
+    const sandboxes = client.resource(refOf(sandboxKind), (value) => Sandbox.parse(value));
+    await waitUntilReady({ ...wait, sandboxes, from: await sandboxes.get({ namespace, name }) });
+  }
+}
