@@ -56,8 +56,8 @@ it("builds the snapshot, fills the pool, and starts a clone that responds at its
 it("serializes each provider as the pinned text", async () => {
   const state = await world.state();
   const texts = new Set([...state.matchAll(/"__provider": ?("(?:[^"\\]|\\.)*")/g)].map(([, text = ""]) => text));
-  const { namedSnapshot, sandboxClone } = providerTexts;
-  expect([...texts].toSorted()).toEqual([namedSnapshot, sandboxClone].map((text) => JSON.stringify(text)));
+  const { namedSnapshot, readiness, sandboxClone } = providerTexts;
+  expect([...texts].toSorted()).toEqual([namedSnapshot, readiness, sandboxClone].map((text) => JSON.stringify(text)));
   expect(sandboxClone.length).toBeLessThan(1000);
 });
 
@@ -75,6 +75,7 @@ it("previews which step is rebuilt and which set rolls, and applies it", async (
   expect(changed(preview.steps)).toEqual([
     ["python-data", "update"],
     ["pool", "update"],
+    ["pool-ready", "update"],
   ]);
   const up = await world.engine.up();
   expect(up).toMatchObject({ succeeded: true, outputs: { version: 2, digest: preview.outputs["digest"] } });
