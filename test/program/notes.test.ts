@@ -59,7 +59,9 @@ it("previews that another secret rebuilds the snapshot and its child", async () 
   const configuration = { "program:token": "another one" };
   const preview = await world.engine.with({ configuration }).preview();
   expect(preview.text).toMatch(/notes: secrets changes; digest .*; rebuilds from step 1 of 3/);
-  expect(preview.text).toMatch(/child: the snapshot that it is built from changes from .*; digest .*; rebuilds from step 1 of 1/);
+  expect(preview.text).toMatch(
+    /child: the snapshot that it is built from changes from .*; digest .*; rebuilds from step 1 of 1/,
+  );
   expect(preview.text).not.toMatch(/another one/);
 });
 
