@@ -255,11 +255,17 @@ describe("a claim", () => {
     await expect.poll(() => seen().claims.store.get(world.at("a"))?.status?.phase, patient).toBe("Completed");
     expect(conditionOf(seen().claims, "a")).toMatchObject({ reason: "ReplacedByGuest" });
     const claimed = seen().claims.store.get(world.at("a"))?.status?.ramet?.sandboxes[0] ?? "";
-    const writes = world.cluster
-      .requests()
-      .filter(({ verb, name }) => ["create", "patch", "update"].includes(verb) && (name === "a" || name === claimed))
-      .map(writeOf);
-    expect(writes.toSorted()).toEqual(["patch sandboxclaims status", "patch sandboxes"]);
+    const writes: string[] = [];
+    // A watch can show a write's effect before its response arrives.
+    const counted = () => {
+      const isOfClaim = (name: string | undefined) => name === "a" || name === claimed;
+      const records = world.cluster
+        .requests()
+        .filter(({ verb, name }) => ["create", "patch", "update"].includes(verb) && isOfClaim(name));
+      writes.push(...records.map(writeOf));
+      return writes.toSorted();
+    };
+    await expect.poll(counted, patient).toEqual(["patch sandboxclaims status", "patch sandboxes"]);
     await seen().claims.resource.mergePatch(claim, { spec: { runtimes: null } });
     await expect.poll(() => conditionOf(seen().claims, "a"), patient).toBeUndefined();
     expect(seen().claims.store.get(world.at("a"))?.status?.phase).toBe("Completed");
