@@ -5,7 +5,7 @@ import { RametError } from "../src/base/errors.ts";
 import { type BesideInstallOptions, besideQuotas } from "../src/install/beside-manifests.ts";
 import { privateRanges } from "../src/install/manifest.ts";
 import { runError, validatedField } from "./run-error.ts";
-import { type NamespaceQuotaArgs, validatedNames, validatedQuota, validatedSelector } from "./runtime-settings.ts";
+import { type NamespaceQuotaArgs, validatedQuota, validatedReaders, validatedSelector } from "./runtime-settings.ts";
 
 /** The warning for `mode: "beside"` in a cluster where no other controller is seen. */
 export const nothingBeside =
@@ -17,20 +17,14 @@ interface BesideArgs extends Partial<Record<(typeof unusedArguments)[number], un
   replicas?: Input<number>;
   clusterRanges?: readonly Input<string>[];
   metricsNamespace?: Input<string>;
+  metricsFromAllNamespaces?: boolean;
   namespaceQuota?: NamespaceQuotaArgs;
   namespaceSelector?: Input<string>;
 }
 
 /** @throws RunError naming arguments that are missing or have no effect */
 export function besideOptions(args: BesideArgs, owner: string): BesideInstallOptions<Input<string>, Input<number>> {
-  const {
-    image,
-    replicas = 2,
-    clusterRanges = privateRanges,
-    metricsNamespace,
-    namespaceQuota,
-    namespaceSelector,
-  } = args;
+  const { image, replicas = 2, clusterRanges = privateRanges, namespaceQuota, namespaceSelector } = args;
   const unused = [
     ...unusedArguments.filter((name) => args[name] !== undefined),
     ...(["storeBytes", "checkpoints"] as const)
@@ -51,7 +45,7 @@ export function besideOptions(args: BesideArgs, owner: string): BesideInstallOpt
     image: validatedField("image", image),
     replicas: validatedField("replicas", replicas),
     clusterRanges: clusterRanges.map((range) => validatedField("clusterRanges", range)),
-    ...validatedNames({ clusterDomain: undefined, metricsNamespace }),
+    ...validatedReaders(args),
     ...(namespaceSelector !== undefined && { namespaceSelector: validatedSelector(namespaceSelector) }),
     ...(namespaceQuota && { namespaceQuota: validatedQuota(ofBuilds(namespaceQuota)) }),
   };

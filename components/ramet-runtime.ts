@@ -35,7 +35,7 @@ import {
   validatedCells,
   validatedEgress,
   validatedGateway,
-  validatedNames,
+  validatedReaders,
   validatedQuota,
   validatedRegistries,
   validatedServed,
@@ -93,9 +93,11 @@ export interface RametRuntimeArgs {
   namespaceSelector?: Input<string>;
   /**
    * The namespace of Prometheus. Only its Pods can connect to the metrics ports of controllers and gateways.
-   * @default all Pods can
+   * @default the namespaces with the label `ramet.dev/allow-metrics=true`
    */
   metricsNamespace?: Input<string>;
+  /** Whether every Pod can read metrics, which name objects of all tenants. @default false */
+  metricsFromAllNamespaces?: boolean;
   /** What confines every cell on its node. @default no seccomp profile, and user namespaces where nodes support them */
   cells?: CellArgs;
   /**
@@ -235,7 +237,6 @@ function installOptions(args: RametRuntimeArgs, owner: string): ProgramInstallOp
     egress,
     servedNamespaces,
     namespaceSelector,
-    metricsNamespace,
     cells,
     registries,
     gateway,
@@ -247,7 +248,8 @@ function installOptions(args: RametRuntimeArgs, owner: string): ProgramInstallOp
     replicas: validatedField("replicas", replicas),
     gatewayReplicas: validatedField("gatewayReplicas", gatewayReplicas),
     clusterRanges: clusterRanges.map((range) => validatedField("clusterRanges", range)),
-    ...validatedNames({ clusterDomain, metricsNamespace }),
+    ...(clusterDomain !== undefined && { clusterDomain: validatedField("clusterDomain", clusterDomain) }),
+    ...validatedReaders(args),
     ...(egress && { egress: validatedEgress(egress) }),
     ...(servedNamespaces && { servedNamespaces: validatedServed(servedNamespaces) }),
     ...(namespaceSelector !== undefined && { namespaceSelector: validatedSelector(namespaceSelector) }),

@@ -10,6 +10,7 @@ import {
   parseServedNamespaces,
   type RegistrySettings,
 } from "../src/install/install-options.ts";
+import { type MetricsReaders, requireOne } from "../src/install/metrics-readers.ts";
 import { validatedField, withRunError } from "./run-error.ts";
 
 /** The key of checkpoints. */
@@ -155,11 +156,14 @@ export function validatedEgress({
   };
 }
 
-export function validatedNames(names: Record<"clusterDomain" | "metricsNamespace", Input<string> | undefined>) {
-  const { clusterDomain, metricsNamespace } = names;
+export function validatedReaders(readers: MetricsReaders<Input<string>>): MetricsReaders<Input<string>> {
+  const { metricsNamespace, metricsFromAllNamespaces = false } = readers;
+  withRunError(() => {
+    requireOne(readers, "metricsNamespace");
+  });
   return {
-    ...(clusterDomain !== undefined && { clusterDomain: validatedField("clusterDomain", clusterDomain) }),
     ...(metricsNamespace !== undefined && { metricsNamespace: validatedField("metricsNamespace", metricsNamespace) }),
+    ...(metricsFromAllNamespaces && { metricsFromAllNamespaces }),
   };
 }
 

@@ -7,6 +7,7 @@ import { type FieldNames, parseInstallField } from "./install-fields.ts";
 import type { InstallOptions } from "./install-options.ts";
 import type { Manifest } from "./manifest.ts";
 import { lastingManifests } from "./manifests.ts";
+import { parseMetricsReaders } from "./metrics-readers.ts";
 import { publicConfigMap } from "./public-config-map.ts";
 import { clusterRangeFlags, quotaFlags, selectorFlags } from "./server-flags.ts";
 import { recipePolicies } from "./template-policies.ts";
@@ -20,13 +21,14 @@ export type BesideInstallOptions<Text = string, Count = number> = Pick<
   | "replicas"
   | "clusterRanges"
   | "metricsNamespace"
+  | "metricsFromAllNamespaces"
   | "namespaceQuota"
   | "namespaceSelector"
 > & { beside: Text };
 
 /** The same for a user's options, as `parseInstallOptions`. @throws RametError `InvalidArgument` */
 export function parseBesideOptions(given: BesideInstallOptions, fieldNames: FieldNames): BesideInstallOptions {
-  const { namespace, image, replicas, clusterRanges, metricsNamespace, namespaceQuota = {}, namespaceSelector } = given;
+  const { namespace, image, replicas, clusterRanges, namespaceQuota = {}, namespaceSelector } = given;
   const quotas = besideQuotas.flatMap((quota) => {
     const limit = namespaceQuota[quota];
     const field = `namespaceQuota.${quota}` as const;
@@ -38,9 +40,7 @@ export function parseBesideOptions(given: BesideInstallOptions, fieldNames: Fiel
     image: parseInstallField("image", image, fieldNames.image),
     replicas: parseInstallField("replicas", replicas, fieldNames.replicas),
     clusterRanges: clusterRanges.map((range) => parseInstallField("clusterRanges", range, fieldNames.clusterRanges)),
-    ...(metricsNamespace !== undefined && {
-      metricsNamespace: parseInstallField("metricsNamespace", metricsNamespace, fieldNames.metricsNamespace),
-    }),
+    ...parseMetricsReaders(given, fieldNames),
     ...(quotas.length > 0 && { namespaceQuota: Object.fromEntries(quotas) }),
     ...(namespaceSelector && {
       namespaceSelector: {

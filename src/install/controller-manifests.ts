@@ -1,9 +1,9 @@
 import { controllerLabels as labels, controllerName as name } from "../api/names/system-names.ts";
 import type { InstallOptions, MountedStore } from "./install-options.ts";
 import type { Manifest } from "./manifest.ts";
+import { metricsIngress, type MetricsReaders } from "./metrics-readers.ts";
 import {
   disruptionBudget,
-  metricsIngress,
   metricsPort,
   metricsService,
   restrictedSecurityContext,
@@ -14,7 +14,7 @@ import { type Rights, roles } from "./rights.ts";
 
 type CommonOptions = Pick<
   InstallOptions<unknown, unknown>,
-  "namespace" | "annotations" | "image" | "replicas" | "metricsNamespace"
+  "namespace" | "annotations" | "image" | "replicas" | keyof MetricsReaders
 >;
 
 /** What differs between controllers that run the sandboxes and those that work beside others. */
@@ -116,7 +116,7 @@ function pod(image: unknown, { args, store: { mount, secret } }: ServerPod) {
  * Allows ingress only to the metrics port. Egress is not restricted: controllers connect to the API server, cells, the store
  * and URLs in recipes.
  */
-function networkPolicy({ namespace, metricsNamespace }: CommonOptions): Manifest {
+function networkPolicy({ namespace, ...readers }: CommonOptions): Manifest {
   return {
     apiVersion: "networking.k8s.io/v1",
     kind: "NetworkPolicy",
@@ -124,7 +124,7 @@ function networkPolicy({ namespace, metricsNamespace }: CommonOptions): Manifest
     spec: {
       podSelector: { matchLabels: labels },
       policyTypes: ["Ingress"],
-      ingress: [metricsIngress(metricsNamespace)],
+      ingress: [metricsIngress(readers)],
     },
   };
 }

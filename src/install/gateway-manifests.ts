@@ -3,9 +3,9 @@ import { gatewayLimits, type GatewaySettings, type InstallOptions } from "./inst
 import { gatewayAddressManifests } from "./gateway-address.ts";
 import { gatewayRights } from "./gateway-rights.ts";
 import type { Manifest } from "./manifest.ts";
+import { metricsIngress, type MetricsReaders } from "./metrics-readers.ts";
 import {
   disruptionBudget,
-  metricsIngress,
   metricsPort,
   metricsService,
   restrictedSecurityContext,
@@ -17,17 +17,18 @@ import { servedFlags } from "./server-flags.ts";
 
 type GatewayOptions = Pick<
   InstallOptions<unknown, unknown>,
-  "namespace" | "image" | "gatewayReplicas" | "metricsNamespace" | "servedNamespaces" | "gateway"
->;
+  "namespace" | "image" | "gatewayReplicas" | "servedNamespaces" | "gateway"
+> &
+  MetricsReaders<unknown>;
 
 /** Returns the manifests of the gateways. All replicas serve traffic independently of each other. */
 export function gatewayManifests({
   namespace,
   image,
   gatewayReplicas,
-  metricsNamespace,
   servedNamespaces,
   gateway,
+  ...readers
 }: GatewayOptions): Manifest[] {
   const at = { name, namespace };
   const { url, ca, exec = true, tlsSecret } = gateway ?? {};
@@ -52,7 +53,7 @@ export function gatewayManifests({
       spec: { selector: labels, ports: [servicePort(tlsSecret !== undefined)] },
     },
     metricsService(at, labels),
-    networkPolicy(at, metricsNamespace),
+    networkPolicy(at, readers),
     ...(url === undefined ? [] : gatewayAddressManifests({ url, ca })),
   ];
 }
@@ -132,8 +133,8 @@ function argumentOf(value: unknown): unknown {
   return typeof value === "number" ? String(value) : value;
 }
 
-/** Allows clients from anywhere, and readers of metrics from one namespace if it is given. Egress to the API server and the cells is not restricted. */
-function networkPolicy(metadata: Manifest["metadata"], metricsNamespace: unknown): Manifest {
+/** Allows clients from anywhere, and readers of metrics. Egress to the API server and the cells is not restricted. */
+function networkPolicy(metadata: Manifest["metadata"], readers: MetricsReaders<unknown>): Manifest {
   const http = { ports: [{ port: "http", protocol: "TCP" }] };
   return {
     apiVersion: "networking.k8s.io/v1",
@@ -142,7 +143,7 @@ function networkPolicy(metadata: Manifest["metadata"], metricsNamespace: unknown
     spec: {
       podSelector: { matchLabels: labels },
       policyTypes: ["Ingress"],
-      ingress: [http, metricsIngress(metricsNamespace)],
+      ingress: [http, metricsIngress(readers)],
     },
   };
 }

@@ -4,10 +4,11 @@ import { RametError } from "../base/errors.ts";
 import { parseLabelSelector } from "../api/names/label-selector.ts";
 import { parseStoreAddress } from "../api/store/store-address.ts";
 import { type FieldNames, type InstallField, parseInstallField } from "./install-fields.ts";
+import { type MetricsReaders, parseMetricsReaders } from "./metrics-readers.ts";
 import { accessFields, identities, identityFields, type RemoteStore } from "./remote-store.ts";
 
 /** The type parameters let Pulumi components pass outputs instead of plain values. */
-export interface InstallOptions<Text = string, Count = number> {
+export interface InstallOptions<Text = string, Count = number> extends MetricsReaders<Text> {
   /** The namespace of the controllers. Their lease and the key of the cells are always in `ramet-system`. */
   namespace: string;
   /** Annotations of the controllers' Deployment and ClusterRole, which tell who manages them. */
@@ -31,8 +32,6 @@ export interface InstallOptions<Text = string, Count = number> {
   servedNamespaces?: readonly string[];
   /** The namespaces that the controllers serve. @default all */
   namespaceSelector?: InstalledSelector<Text>;
-  /** The namespace of Prometheus, the only one that can connect to the metrics ports. @default all can */
-  metricsNamespace?: Text;
   /** What confines every cell on its node. */
   cells?: CellSettings<Text>;
   /** How the controllers reach the registries of images. */
@@ -132,9 +131,7 @@ export function parseInstallOptions({ store, ...given }: InstallOptions, fieldNa
     ...(given.servedNamespaces && {
       servedNamespaces: parseServedNamespaces(given.servedNamespaces, fieldNames.servedNamespaces),
     }),
-    ...(given.metricsNamespace !== undefined && {
-      metricsNamespace: validated("metricsNamespace", given.metricsNamespace),
-    }),
+    ...parseMetricsReaders(given, fieldNames),
     ...(given.cells && { cells: parseCellSettings(given.cells, fieldNames) }),
     ...(given.registries && { registries: parseRegistrySettings(given.registries, fieldNames) }),
     ...(given.gateway && { gateway: parseGatewaySettings(given.gateway, fieldNames) }),

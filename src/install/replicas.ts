@@ -53,9 +53,3 @@ export const serverResources = {
   requests: { cpu: "100m", memory: "128Mi" },
   limits: { memory: "1Gi" },
 };
-
-/** The ingress rule of a NetworkPolicy for the metrics port. The kubelet's probes are not subject to policies. */
-export function metricsIngress(namespace: unknown) {
-  const from = [{ namespaceSelector: { matchLabels: { "kubernetes.io/metadata.name": namespace } } }];
-  return { ports: [{ port: "metrics", protocol: "TCP" }], ...(namespace !== undefined && { from }) };
-}

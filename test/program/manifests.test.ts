@@ -119,6 +119,21 @@ it("prints the objects that RametRuntime declares with settings of the gateways,
   await world.edit('metricsNamespace: "monitoring", namespaceSelector: "team in (a,b)",', "");
 });
 
+it("declares and prints the same when all namespaces can read metrics, and refuses to name one of them too", async () => {
+  await world.edit("store: {", `metricsFromAllNamespaces: true, store: {`);
+  const io = memoryIo();
+  const flags = [...images, "--store-claim", "checkpoints", "--metrics-from-all-namespaces"];
+  expect(await runProgram(io, ["manifests", ...flags])).toBe(0);
+  const printed = parseAllDocuments(io.written("stdout")).map((document) => document.toJS() as Manifest);
+  expect(await declared()).toEqual(byName(printed));
+  await world.edit(
+    "metricsFromAllNamespaces: true,",
+    'metricsFromAllNamespaces: true, metricsNamespace: "monitoring",',
+  );
+  expect((await world.engine.preview()).text).toContain("metricsNamespace names one namespace, but all namespaces");
+  await world.edit('metricsFromAllNamespaces: true, metricsNamespace: "monitoring",', "");
+});
+
 it("prints the objects that RametRuntime declares for served namespaces, and refuses the system's own", async () => {
   const argument = 'servedNamespaces: ["team-a", "team-b"],';
   await world.edit("store: {", `${argument} store: {`);

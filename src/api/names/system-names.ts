@@ -66,6 +66,9 @@ export const controllerLabels = { "app.kubernetes.io/name": "ramet", "app.kubern
 /** The Lease with which controllers elect a leader. A single controller, as on one machine, does not use it. */
 export const controllersLease = "ramet-controllers";
 
+/** On a namespace, set by an administrator: its Pods may read the metrics of controllers and gateways. */
+export const metricsReaderLabels = { "ramet.dev/allow-metrics": "true" };
+
 /** On the node of a cluster on one machine, which runs its own controllers. */
 export const localNodeLabels = { "node.kubernetes.io/instance-type": "ramet-local" };
 

@@ -67,7 +67,16 @@ export function manifestsCommand(program: Command, act: Act): void {
     .option("--gateway-url <url>", "the gateways' address for users, which the cluster then publishes (default: none)")
     .option("--gateway-ca-file <file>", "the certificate authority of that address, PEM (default: the users' systems')")
     .option("--no-gateway-exec", "do not let clients enter sandboxes through the gateways")
-    .option("--metrics-namespace <name>", "the only namespace that can read metrics, that of Prometheus (default: all)")
+    .option(
+      "--metrics-namespace <name>",
+      "the only namespace that can read metrics, that of Prometheus (default: namespaces labeled ramet.dev/allow-metrics=true)",
+    )
+    .addOption(
+      new Option(
+        "--metrics-from-all-namespaces",
+        "let every Pod read metrics, which name objects of all tenants",
+      ).conflicts("metricsNamespace"),
+    )
     .option(
       "--gateway-trusted-proxy <cidr...>",
       "the networks of load balancers in front of the gateways, whose X-Forwarded-For names the client (default: none)",

@@ -184,7 +184,7 @@ it("publishes the address of the gateways to all users, and leaves out the right
   expect(refused.stderr).toContain("--gateway-url is not the http or https address of a gateway, without a path");
 });
 
-it("lets only the given namespace connect to the metrics ports", async () => {
+it("lets only namespaces that an administrator chose connect to the metrics ports, unless told otherwise", async () => {
   const policies = async (...args: string[]) =>
     parseAllDocuments((await run(...args)).stdout)
       .map(
@@ -193,17 +193,18 @@ it("lets only the given namespace connect to the metrics ports", async () => {
       )
       .filter(({ kind }) => kind === "NetworkPolicy")
       .flatMap(({ spec }) => spec.ingress.map(({ ports, from }) => [ports.map(({ port }) => port).join(), from]));
-  expect(await policies()).toEqual([
-    ["metrics", undefined],
-    ["http", undefined],
-    ["metrics", undefined],
-  ]);
-  const from = [{ namespaceSelector: { matchLabels: { "kubernetes.io/metadata.name": "monitoring" } } }];
-  expect(await policies("--metrics-namespace", "monitoring")).toEqual([
+  const open = (from?: object[]) => [
     ["metrics", from],
     ["http", undefined],
     ["metrics", from],
-  ]);
+  ];
+  const labeled = (matchLabels: object) => [{ namespaceSelector: { matchLabels } }];
+  expect(await policies()).toEqual(open(labeled({ "ramet.dev/allow-metrics": "true" })));
+  const monitoring = labeled({ "kubernetes.io/metadata.name": "monitoring" });
+  expect(await policies("--metrics-namespace", "monitoring")).toEqual(open(monitoring));
+  expect(await policies("--metrics-from-all-namespaces")).toEqual(open());
+  const both = await run("--metrics-from-all-namespaces", "--metrics-namespace", "monitoring");
+  expect(both.stderr).toContain("cannot be used with");
   expect((await run("--metrics-namespace", "No_Name")).stderr).toContain("--metrics-namespace is not a DNS label");
 });
 

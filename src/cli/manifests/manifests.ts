@@ -53,6 +53,7 @@ export interface ManifestsOptions extends EgressFlags, QuotaFlags, RegistryFlags
   storeDirectory: string;
   storeClaim: string;
   metricsNamespace?: string;
+  metricsFromAllNamespaces?: boolean;
   servedNamespace?: string[];
   gatewayTrustedProxy?: string[];
   gatewayMaxConnections?: number;
