@@ -100,7 +100,7 @@ function installation({ crds, controllers, nodes, now }: ClusterFacts): Finding[
   return [kinds, controllersFinding(controllers, now, isLocal)];
 }
 
-function controllersFinding(controllers: Seen<RenewedLease | undefined>, now: Date, isLocal: boolean): Finding {
+export function controllersFinding(controllers: Seen<RenewedLease | undefined>, now: Date, isLocal: boolean): Finding {
   const check = "controllers";
   const action = "Find out why they do not run: kubectl get pods -A -l app.kubernetes.io/component=controller";
   if ("unknown" in controllers)
@@ -130,7 +130,7 @@ function controllersFinding(controllers: Seen<RenewedLease | undefined>, now: Da
 const toleratedSkewSeconds = 30;
 const warningSkewSeconds = 5;
 
-function clocks({ serverTime, nodeLeases, controllers, now }: ClusterFacts): Finding[] {
+export function clocks({ serverTime, nodeLeases, controllers, now }: ClusterFacts): Finding[] {
   return [machineClock(serverTime, now), nodeClocks(nodeLeases, controllers)];
 }
 
@@ -218,7 +218,7 @@ function store({ checkpoints }: ClusterFacts): Finding {
   );
 }
 
-function rights({ missingRights, namespace }: ClusterFacts): Finding {
+export function rights({ missingRights, namespace }: ClusterFacts): Finding {
   const check = "rbac";
   if ("unknown" in missingRights)
     return unread(check, `Your rights are`, { why: missingRights.unknown, allowed: "a user of the cluster" });

@@ -63,6 +63,8 @@ export interface ClusterFacts {
   now: Date;
   /** The namespace in which the user works. */
   namespace: string;
+  /** Beside which controllers Ramet works or is to be installed; undefined: beside none. */
+  beside: Seen<string | undefined>;
   version: Seen<string>;
   /** The API server's clock, and how long the request for it took. */
   serverTime: Seen<{ at: Date; roundTripMilliseconds: number }>;

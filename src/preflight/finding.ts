@@ -10,6 +10,8 @@ export interface Finding {
   message: string;
   /** What to do: an imperative without a full stop. Absent if nothing needs to be done. */
   action?: string;
+  /** The names of all nodes that it is about, of which the message may name only some. */
+  nodes?: readonly string[];
 }
 
 export function ok(check: string, message: string): Finding {

@@ -122,19 +122,22 @@ function userNamespaces(nodes: readonly ClusterNode[]): Finding {
     return byDefault?.features?.userNamespaces !== true;
   });
   if (without.length === 0) {
-    return ok(check, "All nodes report user namespaces; with the setting auto, cells have hostUsers: false");
+    const message = `All nodes report user namespaces (${namesOf(nodes)}); with the setting auto, cells have hostUsers: false`;
+    return { ...ok(check, message), nodes: nodes.map(({ metadata }) => metadata.name) };
   }
   const isLocal = nodes.every(({ metadata }) => isLocalNode(metadata.labels));
   if (isLocal) return ok(check, "The node of a local cluster isolates cells without the field hostUsers");
-  const which = without.length === nodes.length ? "No node reports" : `Nodes do not report: ${namesOf(without)}`;
   const what =
-    without.length === nodes.length ? `${which} user namespaces` : `${which} user namespaces`.replace(": ", " ");
-  return finding(
+    without.length === nodes.length
+      ? `No node reports user namespaces (${namesOf(without)})`
+      : `${without.length} of ${nodes.length} nodes report no user namespaces: ${namesOf(without)}`;
+  const warning = finding(
     check,
     "warning",
     `${what}; with the setting auto, cells run without hostUsers: false`,
     "Use nodes with Linux 6.3 or later and containerd 2.0 or later, or leave the setting at never",
   );
+  return { ...warning, nodes: without.map(({ metadata }) => metadata.name) };
 }
 
 /** A memory image needs the features of the CPU on which it was captured. The API shows only what labels say. */

@@ -46,6 +46,7 @@ function checkpoint(status: object) {
 const good: ClusterFacts = {
   now,
   namespace: "t",
+  beside: { value: undefined },
   version: { value: "v1.36.3" },
   serverTime: { value: { at: now, roundTripMilliseconds: 5 } },
   nodes: { value: [node("n")] },
@@ -120,8 +121,14 @@ describe("an unsuitable cluster", () => {
   it("names the nodes without user namespaces", () => {
     expect(found("user-namespaces", nodes(node("a"), node("b", { userNamespaces: false })))).toMatchObject({
       level: "warning",
-      message: containing("b"),
+      message: containing("1 of 2 nodes report no user namespaces: b;"),
+      nodes: ["b"],
     });
+    const many = Array.from({ length: 9 }, (_, index) => `n${index}`);
+    expect(found("user-namespaces", nodes(...many.map((name) => node(name, { userNamespaces: false }))))).toMatchObject(
+      { message: containing("n4 and 4 more"), nodes: many },
+    );
+    expect(found("user-namespaces", nodes(node("a"), node("b")))).toMatchObject({ level: "ok", nodes: ["a", "b"] });
     const local = node("local", {
       userNamespaces: false,
       labels: { "node.kubernetes.io/instance-type": "ramet-local" },
@@ -155,6 +162,50 @@ describe("an unsuitable cluster", () => {
       level: "error",
       action: containing("kubectl label namespace t pod-security.kubernetes.io/enforce=privileged"),
     });
+  });
+});
+
+describe("an installation beside other controllers", () => {
+  const openkruise = { name: "OpenKruise Agents or ACS", sign: "the Lease sandbox-system/x" };
+  const beside = {
+    beside: { value: "openkruise" },
+    others: { value: [openkruise] },
+    crds: { value: { found: ["sandboxes.agents.kruise.io", "namedsnapshots.ramet.dev"], missing: [] } },
+  };
+
+  it("expects the other controller, and asks for nothing that only cells need", () => {
+    const restricted = { ...nodes(), podSecurity: { value: "restricted" }, version: { value: "v1.31.0" } };
+    const all = Object.values(levels({ ...beside, ...restricted }));
+    expect(all).toEqual(all.map(() => "ok"));
+    expect(found("other-controllers", beside)?.message).toContain("the Lease sandbox-system/x");
+  });
+
+  it("reports that no such controller runs, also if its CRDs are there", () => {
+    const crd = { sign: "the CustomResourceDefinition sandboxes.agents.kruise.io, which Ramet did not make" };
+    for (const value of [[], [crd]]) {
+      expect(found("other-controllers", { ...beside, others: { value } })).toMatchObject({
+        level: "warning",
+        message: containing("No controller of openkruise was found"),
+      });
+    }
+  });
+
+  it("reports missing kinds of the other project, and of Ramet after the installation only", () => {
+    const missing = ["sandboxes.agents.kruise.io", "namedsnapshots.ramet.dev"];
+    const before = { ...beside, crds: { value: { found: [], missing } } };
+    expect(levels(before)).toMatchObject({ crds: "error", installation: "ok" });
+    expect(levels(before)).not.toHaveProperty("controllers");
+    expect(levels({ ...beside, controllers: { value: undefined } })["controllers"]).toBe("error");
+  });
+
+  it("takes nothing for good that could not be read", () => {
+    for (const key of ["version", "others", "crds", "missingRights"] as const) {
+      const findings = findingsOf({ ...good, ...beside, [key]: { unknown: "you are not allowed" } });
+      expect(
+        findings.map(({ level }) => level).filter((level) => level !== "ok"),
+        key,
+      ).toEqual(["unknown"]);
+    }
   });
 });
 

@@ -1,13 +1,14 @@
 import * as z from "zod";
 import { renderCrds } from "../api/kinds/crd.ts";
 import { Checkpoint, checkpointKind } from "../api/kinds/checkpoint.ts";
-import { controllersLease, systemNamespace } from "../api/names/system-names.ts";
+import { controllersLease, controllersMode, systemNamespace } from "../api/names/system-names.ts";
 import { version as apiVersion } from "../api/schema/kind.ts";
 import { RametError } from "../base/errors.ts";
 import { within } from "../base/within.ts";
 import type { KubeClient } from "../kube/kube-client.ts";
 import { LeaseObject } from "../kube/lease.ts";
 import { findOtherControllers } from "../kube/other-controllers/find.ts";
+import { ObjectMeta } from "../kube/object.ts";
 import { coreResources, type ResourceRef } from "../kube/resource-ref.ts";
 import { type ClusterFacts, ClusterNode, type RenewedLease, type Right, type Seen } from "./cluster-facts.ts";
 import { notAllowed } from "./finding.ts";
@@ -16,6 +17,8 @@ import { reviewedRights } from "./rights.ts";
 export interface PreflightOptions {
   /** Where the user works. */
   namespace: string;
+  /** Beside which controllers Ramet is to be installed. @default what the installation in the cluster says */
+  beside?: string | undefined;
   /** The limit of each read. @default 1500, so that an answer takes at most 2 s */
   readMilliseconds?: number;
   signal?: AbortSignal | undefined;
@@ -24,41 +27,54 @@ export interface PreflightOptions {
 /** Reads all facts concurrently, each within its time. @throws RametError if the API server cannot be reached at all */
 export async function readFacts(
   client: KubeClient,
-  { namespace, readMilliseconds = defaultReadMilliseconds, signal }: PreflightOptions,
+  { namespace, beside, readMilliseconds = defaultReadMilliseconds, signal }: PreflightOptions,
 ): Promise<ClusterFacts> {
   const see = <T>(what: string, read: (signal: AbortSignal) => Promise<T>): Promise<Seen<T>> =>
     seen(client, { what, readMilliseconds, signal }, read);
   const nodes = client.resource(coreResources.nodes, (value) => ClusterNode.parse(value));
   const leases = client.resource(coreResources.leases, (value) => LeaseObject.parse(value));
   const checkpoints = client.resource(checkpointRef, (value) => Checkpoint.parse(value));
-  const [version, serverTime, nodeList, nodeLeases, controllers, crds, others, podSecurity, captured, missingRights] =
-    await Promise.all([
-      see("the version", (inTime) => client.version(inTime)),
-      see("the time", (inTime) => client.serverTime(inTime)),
-      see("nodes", async (inTime) => (await nodes.list({ signal: inTime, pageSize: mostNodes })).items),
-      see("leases in kube-node-lease", async (inTime) =>
-        (await leases.list({ namespace: "kube-node-lease", signal: inTime })).items.flatMap(renewedLease),
-      ),
-      see(`leases in ${systemNamespace}`, async (inTime) => {
-        const lease = await leases.find({ namespace: systemNamespace, name: controllersLease }, { signal: inTime });
-        return lease && (renewedLease(lease)[0] ?? releasedLease(lease));
-      }),
-      see("CRDs", (inTime) => readCrds(client, inTime)),
-      see("other controllers", async (inTime) => {
-        const { others: found, unread } = await findOtherControllers(client, inTime);
-        if (found.length === 0 && unread[0] !== undefined) throw unread[0];
-        return found;
-      }),
-      see("the namespace", (inTime) => readPodSecurity(client, namespace, inTime)),
-      see("Checkpoints", async (inTime) => latestFirst((await checkpoints.list({ signal: inTime })).items)),
-      see("your rights", (inTime) => readMissingRights(client, namespace, inTime)),
-    ]);
+  const [
+    mode,
+    version,
+    serverTime,
+    nodeList,
+    nodeLeases,
+    controllers,
+    crds,
+    others,
+    podSecurity,
+    captured,
+    missingRights,
+  ] = await Promise.all([
+    see(`the ConfigMap ${controllersMode.configMap}`, async (inTime) => beside ?? readMode(client, inTime)),
+    see("the version", (inTime) => client.version(inTime)),
+    see("the time", (inTime) => client.serverTime(inTime)),
+    see("nodes", async (inTime) => (await nodes.list({ signal: inTime, pageSize: mostNodes })).items),
+    see("leases in kube-node-lease", async (inTime) =>
+      (await leases.list({ namespace: "kube-node-lease", signal: inTime })).items.flatMap(renewedLease),
+    ),
+    see(`leases in ${systemNamespace}`, async (inTime) => {
+      const lease = await leases.find({ namespace: systemNamespace, name: controllersLease }, { signal: inTime });
+      return lease && (renewedLease(lease)[0] ?? releasedLease(lease));
+    }),
+    see("CRDs", (inTime) => readCrds(client, inTime)),
+    see("other controllers", async (inTime) => {
+      const { others: found, unread } = await findOtherControllers(client, inTime);
+      if (found.length === 0 && unread[0] !== undefined) throw unread[0];
+      return found;
+    }),
+    see("the namespace", (inTime) => readPodSecurity(client, namespace, inTime)),
+    see("Checkpoints", async (inTime) => latestFirst((await checkpoints.list({ signal: inTime })).items)),
+    see("your rights", (inTime) => readMissingRights(client, namespace, inTime)),
+  ]);
   // Without any response the cluster is unreachable, which is one error and not ten findings.
   if ("unknown" in version && "unknown" in serverTime) await client.version(signal);
   const now = client.clock.now();
   return {
     now,
     namespace,
+    beside: mode,
     version,
     serverTime,
     nodes: nodeList,
@@ -103,6 +119,21 @@ const checkpointRef: ResourceRef = {
   kind: checkpointKind.kind,
   namespaced: true,
 };
+
+const ModeMap = z.looseObject({ metadata: ObjectMeta, data: z.record(z.string(), z.string()).default({}) });
+
+/** An installation beside other controllers has a ConfigMap that everyone can read. */
+async function readMode(client: KubeClient, signal: AbortSignal): Promise<string | undefined> {
+  const maps = client.resource(coreResources.configMaps, (value) => ModeMap.parse(value));
+  try {
+    const at = { namespace: systemNamespace, name: controllersMode.configMap };
+    return (await maps.find(at, { signal }))?.data[controllersMode.beside];
+  } catch (error) {
+    // The Role that allows it is installed with the ConfigMap.
+    if (RametError.from(error).code === "Forbidden") return undefined;
+    throw error;
+  }
+}
 
 const ManagedFields = z.array(z.looseObject({ time: z.string().nullish() })).catch([]);
 

@@ -74,6 +74,17 @@ it("installs manifests whose rights suffice to build a version, without CRDs, po
   await expect.poll(version, { timeout: 60_000 }).toMatch(/"latestVersion": ?1/);
 });
 
+it("finds no error with ramet doctor, neither in the installation nor for one that is planned", async () => {
+  for (const flags of [[], ["--beside=openkruise"]]) {
+    const { stdout, exitCode } = await ramet("doctor", "-n", namespace, "--timeout", "20s", "-o", "json", ...flags);
+    const { findings } = JSON.parse(stdout) as { findings: { check: string; level: string; message: string }[] };
+    expect(exitCode, stdout).toBe(0);
+    const others = findings.find(({ check }) => check === "other-controllers");
+    expect(others).toMatchObject({ level: "ok", message: expect.stringContaining("as --beside expects") as string });
+    expect(findings.map(({ check }) => check)).not.toContain("container-runtime");
+  }
+});
+
 describe("commands", () => {
   it("create a sandbox from a template, which can be captured, and from a named snapshot", async () => {
     expect(await ramet("sandbox", "create", "--template", "base", "--name", "plain", "-n", namespace)).toMatchObject({

@@ -9,12 +9,14 @@ export interface DoctorOptions extends ClusterOptions {
   output: "table" | "json";
   /** Milliseconds for each read. */
   timeout: number;
+  beside?: string;
 }
 
 /** `ramet doctor`: prints a finding for each check. The exit code is 1 if one is an error. */
 export async function checkWithDoctor(io: Io, options: DoctorOptions): Promise<number> {
   return withCluster(io, options, async ({ client, namespace }) => {
-    const findings = await checkTheCluster(client, { namespace, readMilliseconds: options.timeout, signal: io.signal });
+    const { timeout: readMilliseconds, beside } = options;
+    const findings = await checkTheCluster(client, { namespace, beside, readMilliseconds, signal: io.signal });
     await writeAll(io.stdout, options.output === "json" ? asJson(findings) : asTable(findings));
     return findings.some(({ level }) => level === "error") ? exitCodes.failed : exitCodes.ok;
   });

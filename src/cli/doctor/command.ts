@@ -1,4 +1,5 @@
 import { type Command, Option } from "commander";
+import { besideProjects } from "../../api/names/system-names.ts";
 import { timeoutMilliseconds, withClusterFlags, withExamples } from "../options.ts";
 import type { Act } from "../report-error.ts";
 import type { DoctorOptions } from "./check.ts";
@@ -13,8 +14,14 @@ export function doctorCommand(program: Command, act: Act): void {
       new Option("--timeout <duration>", "how long each read may take, such as 10s; what takes longer is unknown")
         .default(1_500, "1.5s")
         .argParser(timeoutMilliseconds),
+    )
+    .addOption(
+      new Option(
+        "--beside <project>",
+        "check for an installation beside the controllers of this project (default: what is installed)",
+      ).choices(besideProjects),
     );
-  withExamples(command, "ramet doctor", "ramet doctor -n team-a -o json");
+  withExamples(command, "ramet doctor", "ramet doctor -n team-a -o json", "ramet doctor --beside=openkruise");
   withClusterFlags(command).action(
     act(async (options: DoctorOptions) => {
       const { checkWithDoctor } = await import("./check.ts");
