@@ -11,6 +11,8 @@ export interface Outcome {
   failure?: string;
   heapBytes?: number;
   descriptors?: number;
+  /** After how many inputs the process was last compared with what it held after its first ones. */
+  compared?: number;
 }
 
 /** A process that reports nothing for so long hangs in one input. */
@@ -49,7 +51,7 @@ export async function fuzzProcess(name: string, inputs: number, seed: number): P
   });
   clearTimeout(silence);
   const done = last?.inputs ?? 0;
-  const part = `the part with the seed ${seed + Math.ceil(done / 1_000)}`;
+  const part = `the part after ${done} inputs with the seed ${seed}`;
   const crash = isSilent ? `a hang in ${part}` : ended === "" ? undefined : `${ended} in ${part}: ${output}`;
   const failure = last?.failure ?? crash;
   return {
@@ -57,6 +59,6 @@ export async function fuzzProcess(name: string, inputs: number, seed: number): P
     inputs: done,
     seconds: (performance.now() - since) / 1000,
     ...(failure !== undefined && { failure }),
-    ...(last && { heapBytes: last.heapBytes, descriptors: last.descriptors }),
+    ...(last && { heapBytes: last.heapBytes, descriptors: last.descriptors, compared: last.compared }),
   };
 }

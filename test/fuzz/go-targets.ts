@@ -36,7 +36,7 @@ export async function fuzzGo({ name, packagePath }: GoTarget, inputs: number): P
   const figures = await mkdtemp(join(tmpdir(), "ramet-fuzz-"));
   const test = name.split(" ")[1] ?? "";
   const args = ["test", "-run=^$", `-fuzz=^${test}$`, `-fuzztime=${inputs}x`, "-parallel=1", `./${packagePath}`];
-  const environment = { ...process.env, RAMET_FUZZ_FIGURES: figures };
+  const environment = { ...process.env, RAMET_FUZZ_FIGURES: figures, RAMET_FUZZ_INPUTS: String(inputs) };
   try {
     const failure = await new Promise<string | undefined>((resolve) => {
       const options = { cwd: native, env: environment, timeout: timeoutMilliseconds, maxBuffer: 1 << 26 };
@@ -58,11 +58,10 @@ export async function fuzzGo({ name, packagePath }: GoTarget, inputs: number): P
   }
 }
 
-/** What the process of the engine held at last (`native/internal/fuzzcheck`). */
-async function figuresIn(path: string): Promise<{ heapBytes: number; descriptors: number }> {
-  const { heapBytes, descriptors } = JSON.parse(await readFile(path, "utf8")) as {
-    heapBytes: number;
-    descriptors: number;
-  };
-  return { heapBytes, descriptors };
+/** What the process of the engine held at last, once it was compared with what it held before (`native/internal/fuzzcheck`). */
+async function figuresIn(path: string): Promise<Figures> {
+  const { heapBytes, descriptors, compared } = JSON.parse(await readFile(path, "utf8")) as Figures;
+  return { heapBytes, descriptors, compared };
 }
+
+type Figures = Required<Pick<Outcome, "heapBytes" | "descriptors" | "compared">>;

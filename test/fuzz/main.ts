@@ -17,11 +17,14 @@ async function main(): Promise<void> {
     name.toLowerCase().includes(values.only.toLowerCase()),
   );
   const shares = chosen.reduce((sum, { share }) => sum + share, 0);
-  const waiting = chosen.map((job) => ({ ...job, inputs: Math.ceil((Number(values.inputs) * job.share) / shares) }));
+  const waiting = chosen.map(({ leastInputs, ...job }) => ({
+    ...job,
+    inputs: Math.max(leastInputs, Math.ceil((Number(values.inputs) * job.share) / shares)),
+  }));
   const outcomes: Outcome[] = [];
   const work = async (): Promise<void> => {
     for (let job = waiting.shift(); job !== undefined; job = waiting.shift()) {
-      const outcome = await job.run(job.inputs, Number(values.seed));
+      const outcome = requireComparison(await job.run(job.inputs, Number(values.seed)));
       outcomes.push(outcome);
       console.log(rowOf(outcome));
       if (outcome.failure !== undefined) console.log(`\n${outcome.failure}\n`);
@@ -35,27 +38,43 @@ async function main(): Promise<void> {
   process.exitCode = failed.length === 0 ? 0 : 1;
 }
 
+/** A target that was not searched for leaks did not pass. */
+function requireComparison(outcome: Outcome): Outcome {
+  if (outcome.failure !== undefined || (outcome.compared ?? 0) > 0) return outcome;
+  return { ...outcome, failure: `${outcome.name} ended without a comparison of what its process held` };
+}
+
 interface Job {
   name: string;
   share: number;
+  /** Fewer inputs would show no leak. */
+  leastInputs: number;
   run: (inputs: number, seed: number) => Promise<Outcome>;
 }
 
 function inTypeScript({ name, share }: { name: string; share: number }): Job {
-  return { name, share, run: (inputs, seed) => fuzzProcess(name, inputs, seed) };
+  return { name, share, leastInputs: 100, run: (inputs, seed) => fuzzProcess(name, inputs, seed) };
 }
 
 /** Go's engine generates inputs much faster, and has no seed. */
 function inGo(target: { name: string; packagePath: string }): Job {
-  return { name: target.name, share: 10, run: (inputs) => fuzzGo(target, inputs) };
+  return { name: target.name, share: 10, leastInputs: 1_000, run: (inputs) => fuzzGo(target, inputs) };
 }
 
-const header = rowText(["target", "inputs", "seconds", "result", "heap at end", "descriptors"]);
+const header = rowText(["target", "inputs", "seconds", "result", "heap at end", "descriptors", "compared"]);
 
-function rowOf({ name, inputs, seconds, failure, heapBytes, descriptors }: Outcome): string {
+function rowOf({ name, inputs, seconds, failure, heapBytes, descriptors, compared }: Outcome): string {
   const heap = heapBytes === undefined ? "-" : `${(heapBytes / 2 ** 20).toFixed(1)} MiB`;
   const result = failure === undefined ? "ok" : "FAILED";
-  return rowText([name, String(inputs), seconds.toFixed(0), result, heap, String(descriptors ?? "-")]);
+  return rowText([
+    name,
+    String(inputs),
+    seconds.toFixed(0),
+    result,
+    heap,
+    String(descriptors ?? "-"),
+    String(compared ?? "-"),
+  ]);
 }
 
 function rowText([name = "", ...rest]: string[]): string {

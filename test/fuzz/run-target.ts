@@ -9,13 +9,25 @@ export interface Progress {
   /** Sockets, timers and the like. */
   resources: number;
   descriptors: number;
+  /** After how many further inputs the process was compared with what it held after its first ones. */
+  compared: number;
   /** Why it failed, with the input. */
   failure?: string;
 }
 
-const partInputs = 1_000;
-/** What a process may hold more than after its first inputs. */
-const maxMore = { heapBytes: 32 << 20, resources: 16, descriptors: 16 };
+type Held = Pick<Progress, "heapBytes" | "resources" | "descriptors">;
+
+const mostInPart = 1_000;
+/** Every target is compared, however few its inputs are. */
+const leastParts = 10;
+/** The first parts compile code and fill pools. */
+const warmParts = 2;
+
+/** What a process may hold more than after its first inputs: less after few inputs, so that they show a leak too. */
+function maxMore(inputs: number): Held {
+  const objects = Math.min(16, 4 + Math.floor(inputs / 50));
+  return { heapBytes: Math.min(32 << 20, (8 << 20) + inputs * (32 << 10)), resources: objects, descriptors: objects };
+}
 
 /** Sends inputs to one target: `run-target.ts <name> <inputs> <seed>`, with an IPC channel to `main.ts`. */
 async function main([name, count = "", seed = ""]: string[]): Promise<void> {
@@ -24,15 +36,17 @@ async function main([name, count = "", seed = ""]: string[]): Promise<void> {
   const opened = await target.open();
   let first: Progress | undefined;
   let failed = false;
+  const partInputs = Math.max(1, Math.min(mostInPart, Math.floor(Number(count) / leastParts)));
   for (let done = 0, part = 0; done < Number(count) && !failed; part += 1) {
     const numRuns = Math.min(partInputs, Number(count) - done);
-    // Each part has its own seed, so that one part can be repeated.
-    const details = await opened.run({ numRuns, seed: Number(seed) + part });
+    // Each part has its own seed, so that one part can be repeated. Inputs that once failed need to be sent only once.
+    const details = await opened.run({ numRuns, seed: Number(seed) + part, ...(part > 0 && { examples: [] }) });
     done += numRuns;
     const failure = details.failed ? fc.defaultReportMessage(details) : undefined;
-    const progress = { ...(await held()), inputs: done, ...(failure !== undefined && { failure }) };
-    // The first parts compile code and fill pools.
-    if (part === 1) first = progress;
+    const now = first === undefined ? await held() : await settled(first, done);
+    const compared = first === undefined ? 0 : done - first.inputs;
+    const progress = { ...now, inputs: done, compared, ...(failure !== undefined && { failure }) };
+    if (part === warmParts - 1) first = progress;
     const leak = first && leakSince(first, progress);
     failed = details.failed || leak !== undefined;
     await sent(leak === undefined ? progress : { ...progress, failure: leak });
@@ -41,7 +55,15 @@ async function main([name, count = "", seed = ""]: string[]): Promise<void> {
   process.disconnect();
 }
 
-async function held(): Promise<Omit<Progress, "inputs">> {
+/** What the process holds, after up to five seconds in which connections of the last inputs can end. */
+async function settled(first: Progress, done: number) {
+  for (let attempt = 1; ; attempt += 1) {
+    const now = await held();
+    if (attempt === 100 || grownSince(first, { ...now, inputs: done }).length === 0) return now;
+  }
+}
+
+async function held(): Promise<Held> {
   // What an input started ends soon after it.
   await new Promise((resolve) => setTimeout(resolve, 50));
   globalThis.gc?.();
@@ -52,11 +74,13 @@ async function held(): Promise<Omit<Progress, "inputs">> {
   };
 }
 
+function grownSince(first: Progress, now: Omit<Progress, "compared">): string[] {
+  const more = maxMore(now.inputs - first.inputs);
+  return (["heapBytes", "resources", "descriptors"] as const).filter((key) => now[key] > first[key] + more[key]);
+}
+
 function leakSince(first: Progress, now: Progress): string | undefined {
-  const grown = (["heapBytes", "resources", "descriptors"] as const).filter(
-    (key) => now[key] > first[key] + maxMore[key],
-  );
-  if (grown.length === 0) return undefined;
+  if (grownSince(first, now).length === 0) return undefined;
   return `a leak: after ${first.inputs} inputs the process held ${JSON.stringify(first)}, and now ${JSON.stringify(now)}`;
 }
 

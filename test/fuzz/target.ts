@@ -55,9 +55,9 @@ export function target<Input, World = undefined>(options: TargetOptions<Input, W
       return {
         run: (parameters) =>
           fc.check(property, {
-            ...(parameters as fc.Parameters<[Input]>),
-            numRuns: Math.ceil((parameters.numRuns ?? 1) / batch),
             examples: examples.map((example): [Input] => [example]),
+            ...(parameters as fc.Parameters<[Input]>),
+            numRuns: Math.max(Math.ceil((parameters.numRuns ?? 1) / batch), examples.length),
           }) as Promise<fc.RunDetails<unknown>>,
         close: async () => {
           await options.close?.(world);

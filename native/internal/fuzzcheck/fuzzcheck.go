@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -15,8 +16,10 @@ import (
 const (
 	// inputTimeout is thousands of times more than an input needs, because the machine may be busy.
 	inputTimeout = 10 * time.Second
-	// inputsPerCheck is how many inputs run between two looks at the process.
-	inputsPerCheck = 4096
+	// mostPerCheck is how many inputs run at most between two looks at the process.
+	mostPerCheck = 4096
+	// leastChecks is how often the process is looked at, however few inputs there are.
+	leastChecks = 10
 	// maxMoreHeap is more than Go's engine itself holds from some input on, which was up to 100 MiB.
 	maxMoreHeap    = 160 << 20
 	maxMoreObjects = 16
@@ -28,6 +31,8 @@ type Figures struct {
 	HeapBytes   uint64 `json:"heapBytes"`
 	Goroutines  int    `json:"goroutines"`
 	Descriptors int    `json:"descriptors"`
+	// Compared is the number of inputs since the figures with which these were compared.
+	Compared int `json:"compared"`
 }
 
 var process struct {
@@ -45,21 +50,31 @@ func Input(t *testing.T, run func()) {
 	timer.Stop()
 	process.Lock()
 	defer process.Unlock()
-	if process.inputs++; process.inputs%inputsPerCheck != 0 {
+	if process.inputs++; process.inputs%inputsPerCheck() != 0 {
 		return
 	}
 	now := figures()
-	report(t, now)
 	if process.first == nil {
 		process.first = &now
 		return
 	}
 	first := *process.first
+	now.Compared = now.Inputs - first.Inputs
+	report(t, now)
 	if now.HeapBytes > first.HeapBytes+maxMoreHeap || now.Goroutines > first.Goroutines+maxMoreObjects ||
 		now.Descriptors > first.Descriptors+maxMoreObjects {
 		t.Errorf("a leak: after %d inputs the process holds %+v, after %d inputs %+v", first.Inputs, first, now.Inputs, now)
 	}
 }
+
+// inputsPerCheck depends on the inputs that the engine was told to send.
+var inputsPerCheck = sync.OnceValue(func() int {
+	inputs, err := strconv.Atoi(os.Getenv("RAMET_FUZZ_INPUTS"))
+	if err != nil {
+		return mostPerCheck
+	}
+	return max(1, min(mostPerCheck, inputs/leastChecks))
+})
 
 func figures() Figures {
 	runtime.GC()
