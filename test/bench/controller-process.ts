@@ -9,6 +9,14 @@ const ramet = fileURLToPath(new URL("../../bin/ramet.mjs", import.meta.url));
 /** Linux counts a process's CPU time in this unit on all of Node's platforms. */
 const ticksPerSecond = 100;
 
+export interface ControllerProcessOptions {
+  /** @default 30000 */
+  timeoutMilliseconds?: number;
+  cellImage?: string;
+  /** Further arguments. */
+  more?: readonly string[];
+}
+
 /** `ramet controller` in its own process, so that its resource usage can be measured. */
 export class ControllerProcess {
   readonly #child: Child;
@@ -17,12 +25,12 @@ export class ControllerProcess {
     this.#child = child;
   }
 
-  /** Resolves when it is the leader. It installs the CRDs. @param directory of its store and its log */
+  /** Resolves when its controllers work. It installs the CRDs. @param directory of its store and its log */
   static async start(
     kubeconfigPath: string,
     directory: string,
     signal: AbortSignal,
-    timeoutMilliseconds = 30_000,
+    { timeoutMilliseconds = 30_000, cellImage = "ramet.dev/cell:bench", more = [] }: ControllerProcessOptions = {},
   ): Promise<ControllerProcess> {
     const store = join(directory, "store");
     await mkdir(store, { recursive: true });
@@ -38,9 +46,10 @@ export class ControllerProcess {
         store,
         "--install-crds",
         "--cell-image",
-        "ramet.dev/cell:bench",
+        cellImage,
         "--metrics-port",
         `${port}`,
+        ...more,
       ],
       cwd: directory,
       logPath: join(directory, "controller.log"),
@@ -85,6 +94,12 @@ export class ControllerProcess {
   stop(): Promise<void> {
     return this.#child.stop();
   }
+
+  /** Sends SIGKILL. */
+  kill(): Promise<void> {
+    return this.#child.kill();
+  }
+
   async #statusMiB(field: string): Promise<number> {
     const status = await readFile(`/proc/${this.pid}/status`, "utf8");
     return Number(new RegExp(`^${field}:\\s+(\\d+)`, "m").exec(status)?.[1]) / 1024;

@@ -80,7 +80,9 @@ async function withController<T>(
   work: (started: StartedController) => Promise<T>,
 ): Promise<T> {
   const since = performance.now();
-  const controller = await ControllerProcess.start(kubeconfigPath, directory, signal, startMilliseconds);
+  const controller = await ControllerProcess.start(kubeconfigPath, directory, signal, {
+    timeoutMilliseconds: startMilliseconds,
+  });
   try {
     return await work({ controller, since, syncedSeconds: secondsSince(since) });
   } finally {

@@ -14,6 +14,7 @@ import { nameOfKey, type KubeObject } from "../../src/kube/object.ts";
 import { coreResources } from "../../src/kube/resource-ref.ts";
 import type { CheckpointStore } from "../../src/store/checkpoint-store.ts";
 import { directoryStore } from "../../src/store/directory/store.ts";
+import { ControllerProcess } from "../bench/controller-process.ts";
 import type { ApiLine } from "./api-line.ts";
 import { startControlPlane, type TestControlPlane } from "../setup/control-plane.ts";
 import { makeNamespace } from "../setup/namespace.ts";
@@ -29,6 +30,11 @@ export interface ClusterOptions {
   keyRotation?: RunControllersOptions["keyRotation"];
   /** The cell image of the controllers; read at each start. @default one name */
   cellImage?: string;
+  /**
+   * Whether the controllers are a process, `ramet controller`, which SIGKILL ends. Of the other options, it has only
+   * `cellImage`. @default they run in the process of the test
+   */
+  ownProcess?: boolean;
   /** @default the controllers look no images up */
   registries?: RunControllersOptions["registries"];
   /** @default the controllers' default */
@@ -99,8 +105,19 @@ export async function openCluster(options: ClusterOptions): Promise<Cluster> {
   const end = new AbortController();
   const seen = createInformers(client, log);
 
-  let controllers: { abort: AbortController; ended: Promise<void>; client: KubeClient } | undefined;
+  let endControllers: (() => Promise<void>) | undefined;
+  const startProcess = async (): Promise<void> => {
+    const { cellImage = "ramet.dev/cell:test" } = options;
+    const more = ["--no-image-lookup"];
+    const settings = { cellImage, more, timeoutMilliseconds: patienceMilliseconds };
+    const running = await ControllerProcess.start(controlPlane.kubeconfigPath, directory, end.signal, settings);
+    endControllers = () => running.kill();
+  };
   const startControllers = async (): Promise<void> => {
+    if (options.ownProcess === true) {
+      await startProcess();
+      return;
+    }
     const abort = new AbortController();
     const own = new KubeClient(ownConnection, {
       onRequest: (record) => records.push(record),
@@ -126,14 +143,16 @@ export async function openCluster(options: ClusterOptions): Promise<Cluster> {
       },
       signal: abort.signal,
     });
-    controllers = { abort, ended, client: own };
+    endControllers = async () => {
+      abort.abort();
+      await ended;
+      await own.close();
+    };
     await Promise.race([ready.promise, ended]);
   };
   const stopControllers = async (): Promise<void> => {
-    controllers?.abort.abort();
-    await controllers?.ended;
-    await controllers?.client.close();
-    controllers = undefined;
+    await endControllers?.();
+    endControllers = undefined;
   };
 
   await startControllers();

@@ -29,7 +29,7 @@ function world() {
         [first, entry("cell:1")],
         [second, entry("cell:2")],
       ]),
-      save: (id, value) => Promise.resolve(void saved.push([id, value])),
+      save: (id, value) => Promise.resolve(saved.push([id, value]) > 0),
     },
   );
   const cached = { checkpoints: [] as Checkpoint[], sandboxes: [] as Sandbox[] };

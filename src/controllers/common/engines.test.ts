@@ -14,7 +14,7 @@ const one = engineId(build("1"));
 const two = engineId(build("2"));
 const remembered = (entries: Record<string, KnownEngine>) => ({
   entries: new Map(Object.entries(entries)),
-  save: () => Promise.resolve(),
+  save: () => Promise.resolve(true),
 });
 const part = (engine: string): CheckpointPart => ({
   backend: "cell",
@@ -34,11 +34,11 @@ describe("Engines", () => {
     expect(engines.problemOf([part(one)], "c")).toBeUndefined();
   });
 
-  it("restores memory of an earlier engine in the image that had it, by its digest", () => {
+  it("restores memory of an earlier engine in the image that had it, by its digest", async () => {
     const before = new Engines({ cellImage: "cell:1" });
-    before.learn(pod("cell:1", `registry.example/cell@${digest}`), build("1"));
+    await before.learn(pod("cell:1", `registry.example/cell@${digest}`), build("1"));
     const engines = new Engines({ cellImage: "cell:2" }, remembered(Object.fromEntries(before.list())));
-    engines.learn(pod("cell:2"), build("2"));
+    await engines.learn(pod("cell:2"), build("2"));
     expect([engines.stateOf({ engineId: one }), engines.stateOf({ engineId: two })]).toEqual(["earlier", "current"]);
     expect(engines.imageFor({ engineId: one })).toBe(`registry.example/cell@${digest}`);
     expect(engines.imageFor({ engineId: two })).toBe("cell:2");
@@ -55,21 +55,21 @@ describe("Engines", () => {
     expect(named.imageFor({ engineId: one })).toBe("cell:1");
   });
 
-  it("does not compare engines of different architectures", () => {
+  it("does not compare engines of different architectures", async () => {
     const engines = new Engines({ cellImage: "cell:2" });
-    engines.learn(pod("cell:2"), build("2", "arm64"));
+    await engines.learn(pod("cell:2"), build("2", "arm64"));
     expect(engines.stateOf({ engineId: one, architecture: "amd64" })).toBe("unknown");
   });
 
-  it("finds an earlier engine by its digest after its tag has moved, and forgets it if no node has reported one", () => {
+  it("finds an earlier engine by its digest after its tag has moved, and forgets it if no node has reported one", async () => {
     const pinned = new Engines({ cellImage: "cell:latest" });
-    pinned.learn(pod("cell:latest", `registry.example/cell@${digest}`), build("1"));
-    pinned.learn(pod("cell:latest"), build("2"));
+    await pinned.learn(pod("cell:latest", `registry.example/cell@${digest}`), build("1"));
+    await pinned.learn(pod("cell:latest"), build("2"));
     expect(pinned.imageFor({ engineId: one })).toBe(`registry.example/cell@${digest}`);
     expect(pinned.stateOf({ engineId: two })).toBe("current");
     const unpinned = new Engines({ cellImage: "cell:latest" });
-    unpinned.learn(pod("cell:latest"), build("1"));
-    unpinned.learn(pod("cell:latest"), build("2"));
+    await unpinned.learn(pod("cell:latest"), build("1"));
+    await unpinned.learn(pod("cell:latest"), build("2"));
     expect(unpinned.stateOf({ engineId: one, architecture: "amd64" })).toBe("missing");
   });
 
@@ -82,5 +82,30 @@ describe("Engines", () => {
   it("ignores entries of the ConfigMap that it cannot read", () => {
     const data = { [one]: "{", [two]: JSON.stringify({ image: "cell:2", name: "cell:2" }), note: "x" };
     expect([...parseEngineList(data).keys()]).toEqual([two]);
+  });
+
+  it("reports an engine only when the cluster remembers it, and repeats a save that failed", async () => {
+    const results = [false, true];
+    const saved: (string | undefined)[] = [];
+    const gate = Promise.withResolvers<undefined>();
+    const save = async (_: string, entry: KnownEngine | null): Promise<boolean> => {
+      await gate.promise;
+      saved.push(entry?.name);
+      return results.shift() ?? true;
+    };
+    const engines = new Engines({ cellImage: "cell:2" }, { entries: new Map(), save });
+    const reported: number[] = [];
+    const reports = [1, 2].map((report) =>
+      engines.learn(pod("cell:2"), build("2")).then(() => {
+        reported.push(report);
+      }),
+    );
+    await Promise.resolve();
+    expect(reported).toEqual([]);
+    gate.resolve(undefined);
+    await Promise.all(reports);
+    expect(saved).toEqual(["cell:2", "cell:2"]);
+    await engines.learn(pod("cell:2"), build("2"));
+    expect(saved).toHaveLength(2);
   });
 });

@@ -35,7 +35,8 @@ export interface EnginesOptions {
 /** What the cluster remembers, and how a change is remembered. */
 interface Memory {
   entries: ReadonlyMap<string, KnownEngine>;
-  save: (id: string, entry: KnownEngine | null) => Promise<void>;
+  /** Resolves with whether the change is remembered. */
+  save: (id: string, entry: KnownEngine | null) => Promise<boolean>;
 }
 
 /**
@@ -48,6 +49,8 @@ export class Engines {
   readonly #entries: Map<string, KnownEngine>;
   readonly #save: Memory["save"] | undefined;
   readonly #named: ReadonlySet<string>;
+  /** The last save of each engine that this process has changed. */
+  readonly #saves = new Map<string, Promise<boolean>>();
   readonly #listeners: (() => void)[] = [];
 
   constructor(options: EnginesOptions, memory?: Memory) {
@@ -69,11 +72,13 @@ export class Engines {
   ): Promise<Engines> {
     const configMaps = client.resource(coreResources.configMaps, (value) => EngineMap.parse(value));
     const found = await configMaps.find(at, { signal });
-    const save = async (id: string, entry: KnownEngine | null): Promise<void> => {
+    const save = async (id: string, entry: KnownEngine | null): Promise<boolean> => {
       try {
         await saveEntry(client, configMaps, id, entry);
+        return true;
       } catch (error) {
         log.warn({ engine: id, error: RametError.from(error).describe() }, "remembering a cell image failed");
+        return false;
       }
     };
     return new Engines(options, { entries: parseEngineList(found?.data), save });
@@ -139,16 +144,23 @@ export class Engines {
     );
   }
 
-  /** Remembers the engine that a Pod's cell has reported. */
-  learn(pod: Pick<Pod, "spec" | "status">, build: EngineBuild): void {
+  /**
+   * Remembers the engine that a Pod's cell has reported. Resolves when the cluster remembers it, so that a crash leaves no
+   * sandbox and no checkpoint with an engine that nobody can find again. A save that failed is repeated by the next report.
+   */
+  async learn(pod: Pick<Pod, "spec" | "status">, build: EngineBuild): Promise<void> {
     const [cell] = pod.spec.containers;
     const name = cell?.image;
     if (name === undefined) return;
     const id = engineId(build);
     const image = pinnedImage(pod, cell?.name) ?? name;
-    if (!isNews(this.#entries.get(id), { name, image }, this.cellImage)) return;
-    const { architecture, version, guest } = build;
-    this.#put(id, { image, name, architecture, version, guest });
+    if (isNews(this.#entries.get(id), { name, image }, this.cellImage)) {
+      const { architecture, version, guest } = build;
+      this.#put(id, { image, name, architecture, version, guest });
+    } else if ((await this.#saves.get(id)) === false) {
+      this.#change(id, this.#entries.get(id));
+    }
+    await this.#saves.get(id);
   }
 
   #put(id: string, entry: KnownEngine): void {
@@ -163,7 +175,8 @@ export class Engines {
   #change(id: string, entry: KnownEngine | undefined): void {
     if (entry === undefined) this.#entries.delete(id);
     else this.#entries.set(id, entry);
-    void this.#save?.(id, entry ?? null);
+    const saving = this.#save?.(id, entry ?? null);
+    if (saving !== undefined) this.#saves.set(id, saving);
     for (const listener of this.#listeners) listener();
   }
 }

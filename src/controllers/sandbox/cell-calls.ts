@@ -53,7 +53,7 @@ function startSandbox(
       ? runtime.boot(target, environment)
       : cloneParts(backends, { source, target, environment }).catch(learning(target, pod, dependencies)));
     if (started.engine !== undefined) {
-      engines.learn(pod, started.engine);
+      await engines.learn(pod, started.engine);
       nodeCpus.learn(pod.spec.nodeName, started.engine);
     }
     const bootMilliseconds = newPods.ageMilliseconds(pod.metadata.uid);
