@@ -32,7 +32,7 @@ beforeAll(async () => {
   await cluster.seen.sandboxes.resource.mergePatch(at("paused"), { spec: { paused: true } });
   await cluster.sandbox("t/paused", ({ status }) => status?.phase === "Paused");
 }, 900_000);
-afterAll(() => cluster.close());
+afterAll(async () => { const { copyFile } = await import("node:fs/promises"); await copyFile(cluster.storePath + "/../controller.log", "/work/logs/engines-controller.log"); await cluster.close(); });
 
 const at = (name: string) => ({ namespace: "t", name });
 async function create(kind: string, name: string, spec: object, metadata: object = {}): Promise<void> {

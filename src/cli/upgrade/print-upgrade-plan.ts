@@ -1,13 +1,9 @@
-import * as z from "zod";
-import { enginesConfigMap, parseEngineList } from "../../api/cell/engine-list.ts";
-import { systemNamespace } from "../../api/names/system-names.ts";
-import { ObjectMeta } from "../../kube/object.ts";
-import { coreResources } from "../../kube/resource-ref.ts";
-import { type Cluster, type ClusterOptions, withCluster } from "../cluster/cluster.ts";
+import { planUpgrade } from "../../preflight/plan-upgrade.ts";
+import { readUpgrade } from "../../preflight/read-upgrade.ts";
+import { type ClusterOptions, withCluster } from "../cluster/cluster.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { type Io, printLine, writeAll } from "../io.ts";
 import { table } from "../output/table.ts";
-import { planUpgrade } from "./plan-upgrade.ts";
 
 export interface UpgradeOptions extends ClusterOptions {
   cellImage: string;
@@ -19,7 +15,7 @@ export interface UpgradeOptions extends ClusterOptions {
 export async function printUpgradePlan(io: Io, options: UpgradeOptions): Promise<number> {
   const { cellImage, cellEngine, output } = options;
   return withCluster(io, options, async (cluster) => {
-    const steps = planUpgrade({ ...(await read(cluster, io.signal)), cellImage, cellEngine });
+    const steps = planUpgrade({ ...(await readUpgrade(cluster.client, io.signal)), cellImage, cellEngine });
     if (output === "json") {
       await writeAll(io.stdout, `${JSON.stringify({ cellImage, items: steps }, undefined, 2)}\n`);
     } else if (steps.length === 0) {
@@ -37,25 +33,3 @@ export async function printUpgradePlan(io: Io, options: UpgradeOptions): Promise
     return exitCodes.ok;
   });
 }
-
-async function read(cluster: Cluster, signal: AbortSignal) {
-  const { client, checkpoints, sandboxes, sets, snapshots } = cluster;
-  const configMaps = client.resource(coreResources.configMaps, (value) => EngineMap.parse(value));
-  const [known, ...lists] = await Promise.all([
-    configMaps.find({ namespace: systemNamespace, name: enginesConfigMap }, { signal }),
-    checkpoints.list({ signal }),
-    sandboxes.list({ signal }),
-    sets.list({ signal }),
-    snapshots.list({ signal }),
-  ]);
-  const [ofCheckpoints, ofSandboxes, ofSets, ofSnapshots] = lists;
-  return {
-    engines: parseEngineList(known?.data),
-    checkpoints: ofCheckpoints.items,
-    sandboxes: ofSandboxes.items,
-    sets: ofSets.items,
-    snapshots: ofSnapshots.items,
-  };
-}
-
-const EngineMap = z.looseObject({ metadata: ObjectMeta, data: z.record(z.string(), z.string()).nullish() });

@@ -1,3 +1,5 @@
+import type { SnapshotVersion } from "../../api/kinds/named-snapshot-status.ts";
+import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations, restoreFromAnnotations } from "../../api/names/labels.ts";
 import { findVersion, isPinnedReference, parseSnapshotReference } from "../../api/snapshot/snapshot-reference.ts";
@@ -19,11 +21,37 @@ export function resolveOrigin(
   reference: string,
   cache: Pick<Cache, "checkpointById" | "snapshot">,
 ): string {
+  return namedVersion(namespace, reference, cache)?.version.checkpointId ?? reference;
+}
+
+/**
+ * The checkpoint ids of other kept versions with the content of this reference: captures of the same digest with another engine.
+ * @throws RametError like {@link resolveOrigin}
+ */
+export function otherCaptures(
+  namespace: string,
+  reference: string,
+  cache: Pick<Cache, "checkpointById" | "snapshot">,
+): string[] {
+  const named = namedVersion(namespace, reference, cache);
+  if (named === undefined) return [];
+  const { snapshot, version } = named;
+  return (snapshot.status?.versions ?? [])
+    .filter(({ digest, checkpointId }) => digest === version.digest && checkpointId !== version.checkpointId)
+    .map(({ checkpointId }) => checkpointId);
+}
+
+/** Undefined: the reference is a checkpoint id. */
+function namedVersion(
+  namespace: string,
+  reference: string,
+  cache: Pick<Cache, "checkpointById" | "snapshot">,
+): { snapshot: NamedSnapshot; version: SnapshotVersion } | undefined {
   const [name = ""] = reference.split("@");
   const snapshot = cache.snapshot(`${namespace}/${name}`);
-  if (snapshot === undefined || cache.checkpointById(namespace, reference) !== undefined) return reference;
+  if (snapshot === undefined || cache.checkpointById(namespace, reference) !== undefined) return undefined;
   const parsed = isPinnedReference(reference) ? parseSnapshotReference(reference) : { name };
-  return findVersion(snapshot, parsed).checkpointId;
+  return { snapshot, version: findVersion(snapshot, parsed) };
 }
 
 /**

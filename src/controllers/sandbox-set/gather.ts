@@ -7,7 +7,7 @@ import { RametError } from "../../base/errors.ts";
 import { controllerOf, keyOf } from "../../kube/object.ts";
 import { engineOfCheckpoint } from "../common/engines.ts";
 import { findCondition } from "../../kube/conditions.ts";
-import { resolveOrigin, templateOriginReferences } from "../common/set-origin.ts";
+import { otherCaptures, resolveOrigin, templateOriginReferences } from "../common/set-origin.ts";
 import type { SetDependencies } from "./dependencies.ts";
 import { backoffOf, nextFailures } from "./failures.ts";
 import { memberOf } from "./pool.ts";
@@ -20,13 +20,14 @@ export async function gather(set: SandboxSet, dependencies: SetDependencies): Pr
   const { uid } = set.metadata;
   await findOverdue(set, dependencies);
   const now = clock.now();
-  const revision = resultOrProblem(() => revisionOf(set, dependencies));
+  const { revision, sameContent } = revisionOf(set, dependencies);
   const { members, deletionsUnseen } = membersOf(set, revision, dependencies);
   const awaited = cache.clonesAwaitedOf(keyOf(set.metadata)).map((sandbox) => sandboxWrites.latest(sandbox));
   const hash = "problem" in revision ? undefined : revision.hash;
   return {
     set,
     revision,
+    sameContent,
     bounds: resultOrProblem(() => boundsOf(set.spec)),
     members,
     unseen: newSandboxes.of(uid),
@@ -51,12 +52,20 @@ function ignoredFieldsOf({ metadata, spec }: SandboxSet, { cache }: SetDependenc
   return [...own, ...strategy, ...findIgnoredInTemplate({ name, spec: rest }, spec)];
 }
 
-/** @throws RametError `InvalidArgument`, `NotFound` or `CheckpointNotReady` */
-function revisionOf(set: SandboxSet, { cache }: SetDependencies) {
-  const { namespace } = set.metadata;
-  const reference = set.spec.templateRef;
-  const named = reference && cache.template(`${namespace}/${reference.name}`);
-  return setRevision(set, named, (origin) => resolveOrigin(namespace, origin, cache));
+function revisionOf(set: SandboxSet, { cache }: SetDependencies): Pick<SetState, "revision" | "sameContent"> {
+  const { metadata, spec } = set;
+  const { namespace } = metadata;
+  const named = spec.templateRef && cache.template(`${namespace}/${spec.templateRef.name}`);
+  const captures: string[] = [];
+  try {
+    const revision = setRevision(set, named, (origin) => {
+      captures.push(...otherCaptures(namespace, origin, cache));
+      return resolveOrigin(namespace, origin, cache);
+    });
+    return { revision, sameContent: new Set(captures.map((id) => setRevision(set, named, () => id).hash)) };
+  } catch (error) {
+    return { revision: { problem: RametError.from(error) }, sameContent: new Set() };
+  }
 }
 
 function membersOf(

@@ -37,6 +37,7 @@ function stateOf(spec: Partial<SandboxSetSpec>, members: Member[], more: Partial
   return {
     set,
     revision: setRevision(set, undefined, (id) => id),
+    sameContent: new Set(),
     bounds: boundsOf(set.spec),
     members,
     unseen: [],
@@ -352,6 +353,15 @@ describe("a set whose sandboxes have an earlier engine", () => {
     const next = planSet(stateOf(spec, more));
     expect([created(next.actions), of(next.actions, "retire").length]).toEqual([0, 1]);
     expect(of(next.actions, "retire")[0]?.sandbox.metadata.name).toBe("s4");
+  });
+
+  it("rolls in the same way when the memory that fills it was captured again", () => {
+    const spec = { replicas: 1, updateStrategy: { maxUnavailable: "100%" } };
+    const before = memberFrom({ kind: "available", old: true, ageSeconds: 0 }, 0);
+    const plan = (sameContent: string[]) => planSet(stateOf(spec, [before], { sameContent: new Set(sameContent) }));
+    const acts = ({ actions }: ReturnType<typeof planSet>) => [created(actions), of(actions, "retire").length];
+    expect(acts(plan([before.revisionHash ?? ""]))).toEqual([1, 0]);
+    expect(acts(plan([]))).toEqual([0, 1]);
   });
 
   it("rolls as the update strategy says when the revision changes too", () => {

@@ -85,8 +85,8 @@ function minimumAvailable({ replicas }: Pool, unavailable: number): number {
 }
 
 /** An upgrade of the runtime is no change of the user's, so it makes no sandbox unavailable. */
-function maxUnavailable(update: number, { isRevisionUpdated }: Pool): number {
-  return isRevisionUpdated ? 0 : update;
+function maxUnavailable(update: number, { isContentUpdated }: Pool): number {
+  return isContentUpdated ? 0 : update;
 }
 
 /** With a `maxUnavailable` of 0, a roll creates new sandboxes first, up to a fifth of the replicas at a time. */

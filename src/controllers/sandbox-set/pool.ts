@@ -16,11 +16,11 @@ export interface Pool {
   /** The creating and available sandboxes that the cache shows. */
   members: Member[];
   isUpdated: (member: Member) => boolean;
-  /** Whether all have the current revision, so that others are old only by their engine. */
-  isRevisionUpdated: boolean;
+  /** Whether all have the content of the current revision, so that others are old only by their engine. */
+  isContentUpdated: boolean;
 }
 
-export function poolOf({ set, revision, members, unseen }: SetState): Pool {
+export function poolOf({ set, revision, sameContent, members, unseen }: SetState): Pool {
   // Without a known revision, no sandbox counts as outdated.
   const hash = "problem" in revision ? set.status?.updateRevision : revision.hash;
   const isOfRevision = ({ revisionHash }: { revisionHash: string | undefined }): boolean =>
@@ -38,7 +38,7 @@ export function poolOf({ set, revision, members, unseen }: SetState): Pool {
     updatedAvailable: available.filter(isUpdated).length,
     members: pooled,
     isUpdated,
-    isRevisionUpdated: pooled.every(isOfRevision),
+    isContentUpdated: pooled.every((one) => isOfRevision(one) || sameContent.has(one.revisionHash ?? "")),
   };
 }
 

@@ -13,6 +13,8 @@ export interface SetState {
   set: SandboxSet;
   /** The source of new sandboxes, or why none can be created. */
   revision: SetRevision | { problem: RametError };
+  /** Hashes of revisions that differ from the current one only by the engine of the memory that fills the set. */
+  sameContent: ReadonlySet<string>;
   bounds: Bounds | { problem: RametError };
   /** The sandboxes that the set owns. Claimed ones have another owner. */
   members: Member[];

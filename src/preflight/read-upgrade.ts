@@ -1,0 +1,40 @@
+import * as z from "zod";
+import { enginesConfigMap, parseEngineList } from "../api/cell/engine-list.ts";
+import { Checkpoint, checkpointKind } from "../api/kinds/checkpoint.ts";
+import { NamedSnapshot, namedSnapshotKind } from "../api/kinds/named-snapshot.ts";
+import { SandboxSet, sandboxSetKind } from "../api/kinds/sandbox-set.ts";
+import { Sandbox, sandboxKind } from "../api/kinds/sandbox.ts";
+import { systemNamespace } from "../api/names/system-names.ts";
+import { group, type KindNames, version } from "../api/schema/kind.ts";
+import type { KubeClient } from "../kube/kube-client.ts";
+import { ObjectMeta } from "../kube/object.ts";
+import { coreResources, type ResourceRef } from "../kube/resource-ref.ts";
+import type { UpgradeState } from "./plan-upgrade.ts";
+
+/** Reads the objects of all namespaces that an upgrade affects. Changes nothing. @throws RametError */
+export async function readUpgrade(
+  client: KubeClient,
+  signal: AbortSignal,
+): Promise<Omit<UpgradeState, "cellImage" | "cellEngine">> {
+  const configMaps = client.resource(coreResources.configMaps, (value) => EngineMap.parse(value));
+  const [known, checkpoints, sandboxes, sets, snapshots] = await Promise.all([
+    configMaps.find({ namespace: systemNamespace, name: enginesConfigMap }, { signal }),
+    client.resource(refOf(checkpointKind), (value) => Checkpoint.parse(value)).list({ signal }),
+    client.resource(refOf(sandboxKind), (value) => Sandbox.parse(value)).list({ signal }),
+    client.resource(refOf(sandboxSetKind), (value) => SandboxSet.parse(value)).list({ signal }),
+    client.resource(refOf(namedSnapshotKind), (value) => NamedSnapshot.parse(value)).list({ signal }),
+  ]);
+  return {
+    engines: parseEngineList(known?.data),
+    checkpoints: checkpoints.items,
+    sandboxes: sandboxes.items,
+    sets: sets.items,
+    snapshots: snapshots.items,
+  };
+}
+
+function refOf({ kind, plural, group: own = group }: KindNames): ResourceRef {
+  return { group: own, version, plural, kind, namespaced: true };
+}
+
+const EngineMap = z.looseObject({ metadata: ObjectMeta, data: z.record(z.string(), z.string()).nullish() });
