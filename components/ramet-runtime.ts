@@ -21,6 +21,7 @@ import { besideLastingManifests, besideServerManifests } from "../src/install/be
 import { declareAll, declareRetained, declareObject } from "./declare.ts";
 import { inspectCluster } from "./inspect-cluster.ts";
 import { ownersOf } from "./placement.ts";
+import { previewUpgrade } from "./preview-upgrade.ts";
 import { besideOptions, nothingBeside } from "./beside-settings.ts";
 import { installedStore, type RametStore } from "./ramet-store.ts";
 import { validatedField, runError, withRunError } from "./run-error.ts";
@@ -159,9 +160,11 @@ export class RametRuntime extends ComponentResource<Found> {
       kubeconfig,
       assumption: "it is unknown whether controllers run",
     });
+    const isPreview = facts !== undefined && runtime.isDryRun();
     // Beside other controllers, sandboxes need nothing of what is checked.
-    if (facts !== undefined && mode !== "beside" && runtime.isDryRun()) await this.#warn(kubeconfig);
+    if (isPreview && mode !== "beside") await this.#warn(kubeconfig);
     const planned = facts === undefined ? unseen(args) : withRunError(() => planRuntime(mode, facts, owners));
+    if (isPreview && planned === "install") await previewUpgrade(this, args);
     const readOnly = facts?.readOnlyCrds ?? [];
     if (planned === "beside") return { mode: planned, objects: this.#installBeside(args, owners[0], facts) };
     return { mode: planned, objects: planned === "install" ? this.#install(args, owners[0], readOnly) : {} };

@@ -87,22 +87,24 @@ function cannot(source: string): string {
 /** Undefined: the source has the new engine already. */
 function fateOfParent(state: UpgradeState, child: NamedSnapshot, children: readonly NamedSnapshot[]): Fate | undefined {
   const { namespace } = child.metadata;
-  const { name = "", version, digest } = child.spec.from.snapshot ?? {};
+  const { name, version, digest } = child.spec.from.snapshot ?? {};
+  const pin = version ?? digest;
   const parent = state.snapshots.find(({ metadata }) => metadata.namespace === namespace && metadata.name === name);
   const current = parent && currentOf(parent);
   if (parent === undefined || current === undefined) return undefined;
-  const isOfCurrent =
-    (version === undefined || version === current.version || current.replaces?.includes(version) === true) &&
-    (digest === undefined || digest === current.digest);
-  if (!isOfCurrent) {
-    return keeps(`, because its source is version ${version ?? digest ?? ""} of ${name}, which is not captured again`);
+  if (pin !== undefined && !isPinOf(current, pin)) {
+    return keeps(`, because its source is version ${pin} of ${parent.metadata.name}, which is not captured again`);
   }
   if (current.engine === undefined || !isEarlier(state, current.engine)) return undefined;
   const isCircle = children.includes(parent);
   if (isCircle || !fateOf(state, parent, [...children, child]).isCaptured) {
-    return keeps(`, because its source, the named snapshot ${name}, keeps its engine`);
+    return keeps(`, because its source, the named snapshot ${parent.metadata.name}, keeps its engine`);
   }
-  return again(`after the named snapshot ${name}`);
+  return again(`after the named snapshot ${parent.metadata.name}`);
+}
+
+function isPinOf({ version, digest, replaces = [] }: SnapshotVersion, pin: number | string): boolean {
+  return typeof pin === "string" ? pin === digest : [version, ...replaces].includes(pin);
 }
 
 function planSets(state: UpgradeState): UpgradeStep[] {

@@ -32,7 +32,7 @@ beforeAll(async () => {
   await cluster.seen.sandboxes.resource.mergePatch(at("paused"), { spec: { paused: true } });
   await cluster.sandbox("t/paused", ({ status }) => status?.phase === "Paused");
 }, 900_000);
-afterAll(async () => { const { copyFile } = await import("node:fs/promises"); await copyFile(cluster.storePath + "/../controller.log", "/work/logs/engines-controller.log"); await cluster.close(); });
+afterAll(() => cluster.close());
 
 const at = (name: string) => ({ namespace: "t", name });
 async function create(kind: string, name: string, spec: object, metadata: object = {}): Promise<void> {
@@ -41,7 +41,12 @@ async function create(kind: string, name: string, spec: object, metadata: object
 }
 const from = (origin: string) => ({ annotations: { "ramet.dev/restore-from": origin } });
 const reached = (step: () => boolean | Promise<boolean>) =>
-  vi.waitFor(async () => expect(await step()).toBe(true), { timeout: 90_000, interval: 5 });
+  vi.waitFor(
+    async () => {
+      expect(await step()).toBe(true);
+    },
+    { timeout: 90_000, interval: 5 },
+  );
 
 const statusOf = (name: string): NamedSnapshotStatus => cluster.seen.snapshots.store.get(`t/${name}`)?.status ?? {};
 const made = (snapshot: string) =>

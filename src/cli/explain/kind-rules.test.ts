@@ -252,6 +252,34 @@ describe("a named snapshot", () => {
     });
   });
 
+  it("keeps an earlier engine if its source is memory, and says so", () => {
+    const is = "Version 3 has the engine 3fb1c0a9d2e4 of another cell image, and remains usable";
+    const why = "It cannot be captured again, because its source is memory of an earlier engine: the checkpoint x";
+    const conditions = [
+      condition("Building", "False", "Built", "Version 3 matches the spec"),
+      condition("Ready", "True", "Ready", "Version 3 can be cloned"),
+      condition("EngineCurrent", "False", "SourceBound", `${is}. ${why}; give it a template as its source`),
+    ];
+    expect(explain({ version: 3, conditions })).toMatchObject({
+      state: "healthy",
+      reason: "SourceBound",
+      cause: `${is}: ${why}`,
+      retry: "None: it keeps its engine",
+      action: "Give it a template as its source",
+    });
+  });
+
+  it("reports that a failed upgrade is repeated", () => {
+    const failure = { reason: "BuilderFailed", message: "The sandbox x ended" };
+    const upgrade = { of: 3, cellImage: "cell:2" };
+    const build = { digest, startedAt: since, attempt: 3, endedAt: since, failure, upgrade };
+    const conditions = [condition("Building", "False", "BuilderFailed", failure.message)];
+    expect(explain({ version: 3, conditions, build })).toMatchObject({
+      state: "degraded",
+      retry: containing("repeated an hour after"),
+    });
+  });
+
   it("is held on purpose", () => {
     const message = "It is pinned to version 1; remove spec.pinnedVersion to build and follow new versions";
     expect(explain({ conditions: [condition("Building", "False", "Pinned", message)] })).toMatchObject({

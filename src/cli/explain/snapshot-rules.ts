@@ -19,7 +19,7 @@ export function explainSnapshot(facts: SnapshotFacts): Explanation {
   const building = findCondition(snapshot.status?.conditions, "Building");
   const found = building === undefined ? undefined : explainBuild(facts, building);
   const version = snapshot.status?.version;
-  if (found === undefined) return ready(snapshot);
+  if (found === undefined) return ofEarlierEngine(snapshot) ?? ready(snapshot);
   // The current version stays usable whatever happens to a build.
   if (version === undefined || found.state === "healthy") return found;
   const state = found.state === "waiting" ? "waiting" : "degraded";
@@ -43,6 +43,29 @@ function explainBuild(facts: SnapshotFacts, building: Condition): Explanation | 
     default:
       return stopped(facts, building);
   }
+}
+
+/** After an upgrade. The version stays usable, so nothing is wrong with it. */
+function ofEarlierEngine({ status }: NamedSnapshot): Explanation | undefined {
+  const condition = findCondition(status?.conditions, "EngineCurrent");
+  if (condition?.status !== "False") return undefined;
+  const { reason, message, lastTransitionTime } = condition;
+  const [, usable = "", why = message] = /^(Version .*? remains usable)\. (.*)$/s.exec(message) ?? [];
+  const [cause = "", action] = why.split("; ");
+  return {
+    state: "healthy",
+    cause: usable === "" ? withoutStop(cause) : `${usable}: ${withoutStop(cause)}`,
+    reason,
+    since: lastTransitionTime,
+    retry: automatic.has(reason) ? "It is captured again without you" : "None: it keeps its engine",
+    action: action === undefined ? nothingToDo : capitalized(action),
+  };
+}
+
+const automatic = new Set(["Upgrading", "UpgradeWaiting", "SourceUpgrading", "VersionOutdated", "UpgradeFailed"]);
+
+function capitalized(text: string): string {
+  return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
 function ready({ status }: NamedSnapshot): Explanation {
@@ -116,8 +139,14 @@ function held({ reason, message, lastTransitionTime }: Condition): Explanation {
     reason,
     since: lastTransitionTime,
     retry: "None: it is held on purpose",
-    action: action.charAt(0).toUpperCase() + action.slice(1),
+    action: capitalized(action),
   };
+}
+
+function retryOf({ status }: NamedSnapshot): string {
+  return status?.build?.upgrade === undefined
+    ? "None: a failed build is not repeated until the recipe changes or a build is requested"
+    : "The upgrade to another engine is repeated an hour after it failed";
 }
 
 /** The build ended, or cannot start because of its inputs. */
@@ -137,9 +166,7 @@ function stopped(
     cause: withoutStop(described.cause),
     reason: described.code ?? reason,
     since: lastTransitionTime,
-    retry: waitsForInput
-      ? "The controllers look again every 10 seconds"
-      : "None: a failed build is not repeated until the recipe changes or a build is requested",
+    retry: waitsForInput ? "The controllers look again every 10 seconds" : retryOf(snapshot),
     action: endedByItself
       ? "Give the template a command that keeps running, such as sleep infinity"
       : remedyIn(described, otherwise),

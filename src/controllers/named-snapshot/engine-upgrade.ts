@@ -31,7 +31,7 @@ export function upgradeObstacle(state: Facts, kept: SnapshotVersion): Obstacle |
     return { reason: "Suspended", message: "Builds are suspended; remove spec.suspend to capture it again" };
   }
   if (engines.source === "bound") {
-    const message = `Its source is memory of an earlier engine too, so it cannot be captured again (from ${sourceOf(from)}); give it a template or a named snapshot with the current engine as its source`;
+    const message = `It cannot be captured again, because its source is memory of an earlier engine: ${sourceOf(from)}; give it a template, or a named snapshot with the current engine, as its source`;
     return { reason: "SourceBound", message };
   }
   if (engines.source === "waiting") {
@@ -39,7 +39,7 @@ export function upgradeObstacle(state: Facts, kept: SnapshotVersion): Obstacle |
   }
   if (isManual(state, kept)) {
     const { name, namespace } = snapshot.metadata;
-    const message = `Capture it again with: ramet snapshot build ${name} -n ${namespace}`;
+    const message = `Its engineUpgrade is Manual; capture it again with: ramet snapshot build ${name} -n ${namespace}`;
     return { reason: "ManualUpgrade", message };
   }
   return engines.wait === undefined ? undefined : { reason: "UpgradeWaiting", message: engines.wait };
