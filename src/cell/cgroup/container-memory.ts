@@ -2,10 +2,8 @@ import { readFileSync } from "node:fs";
 import { type Clock, delay, systemClock } from "../../base/clock.ts";
 import type { RametError } from "../../base/errors.ts";
 import type { CgroupLayout } from "./layout.ts";
+import { noLimitBytes } from "./place.ts";
 import { outOfMemory } from "./plan.ts";
-
-/** More than any machine has: how version 1 expresses that there is no limit. */
-const noLimitBytes = 2 ** 60;
 
 /** How often the count of out-of-memory kills is read where the kernel sends no notification. */
 const pollMilliseconds = 250;

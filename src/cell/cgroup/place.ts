@@ -58,7 +58,7 @@ async function text(path: string): Promise<string | undefined> {
 }
 
 /** More than any machine has: how version 1 expresses that there is no limit. */
-const noLimitBytes = 2 ** 60;
+export const noLimitBytes = 2 ** 60;
 
 async function boundsOfV1({ memory, cpu, pids }: V1Place["own"]): Promise<GroupBounds> {
   const [memoryBytes, quota, period, processes] = await Promise.all([
