@@ -32,7 +32,7 @@ const digest = `sha256:${"d".repeat(64)}`;
 async function write(ref: ResourceRef, name: string, spec: object, status: object): Promise<void> {
   const resource = client.resource(ref);
   const at = { namespace: "default", name };
-  await resource.create({ apiVersion: `${ref.group}/${ref.version}`, kind: ref.kind ?? "", metadata: at, spec });
+  await resource.create({ apiVersion: `${ref.group}/${ref.version}`, kind: ref.kind, metadata: at, spec });
   await resource.mergePatch(at, { status }, { subresource: "status" });
 }
 
