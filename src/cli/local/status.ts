@@ -24,26 +24,23 @@ export async function localStatus(io: Io, { name = defaultClusterName, output }:
   const directory = clusterDirectory(name, io.environment);
   const known = readStatus(directory.status);
   const status = isSupervised(known) ? known : undefined;
-  const hugePages = await readHugePages();
   const phase = status?.phase ?? "down";
+  const hugePages = await readHugePages();
   const tools = await toolsOf(directory, io.environment);
-  const port = status === undefined ? undefined : readPort(directory.gatewayPort);
-  const gateway = port !== undefined && { gateway: `http://127.0.0.1:${port}` };
-  const metrics = status === undefined ? {} : metricsOf(directory);
+  const urls = status === undefined ? { metrics: {} } : urlsOf(directory);
   if (output === "json") {
     const { kubeconfig, store, path } = directory;
-    const shown = { name, phase, path, kubeconfig, store, ...gateway, metrics, hugePages, tools, ...status };
+    const shown = { name, phase, path, kubeconfig, store, ...urls, hugePages, tools, ...status };
     printLine(io.stdout, JSON.stringify(shown, undefined, 2));
   } else {
     printLine(io.stdout, `cluster ${name}: ${phase}${diedBecause(known, status)}`);
     if (status !== undefined) io.stdout.write(`\n${partTable(status)}\n${toolTable(tools)}\n`);
     printLine(io.stdout, `kubeconfig   ${directory.kubeconfig}`);
-    if (gateway !== false) printLine(io.stdout, `gateway      ${gateway.gateway}`);
-    for (const [part, url] of Object.entries(metrics)) printLine(io.stdout, `metrics      ${url} (${part})`);
+    printUrls(io, urls);
     printLine(io.stdout, `data         ${directory.path}`);
     printLine(io.stdout, `huge pages   ${describeHugePages(hugePages)}`);
+    await printOthers(io, name);
   }
-  if (output === "table") await printOthers(io, name);
   return phase === "up" ? exitCodes.ok : exitCodes.failed;
 }
 
@@ -57,12 +54,26 @@ async function printOthers(io: Io, name: string): Promise<void> {
   );
 }
 
-/** The URLs of the metrics, by the part that serves them. */
-function metricsOf(directory: ClusterDirectory): Record<string, string> {
+interface ClusterUrls {
+  gateway?: string;
+  /** By the part that serves them. */
+  metrics: Record<string, string>;
+}
+
+function urlsOf(directory: ClusterDirectory): ClusterUrls {
+  const port = readPort(directory.gatewayPort);
   const ports = measuredParts.map((part) => [part, readPort(directory.metricsPort(part))] as const);
-  return Object.fromEntries(
-    ports.flatMap(([part, port]) => (port === undefined ? [] : [[part, `http://127.0.0.1:${port}/metrics`]])),
-  );
+  return {
+    ...(port !== undefined && { gateway: `http://127.0.0.1:${port}` }),
+    metrics: Object.fromEntries(
+      ports.flatMap(([part, one]) => (one === undefined ? [] : [[part, `http://127.0.0.1:${one}/metrics`]])),
+    ),
+  };
+}
+
+function printUrls(io: Io, { gateway, metrics }: ClusterUrls): void {
+  if (gateway !== undefined) printLine(io.stdout, `gateway      ${gateway}`);
+  for (const [part, url] of Object.entries(metrics)) printLine(io.stdout, `metrics      ${url} (${part})`);
 }
 
 interface ShownTool {

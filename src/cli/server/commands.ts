@@ -69,7 +69,10 @@ function controllerCommand(program: Command, act: Act): void {
   )
     .description("Run the controllers.")
     .option("--store-directory <directory>", "the directory of the store, which every node that runs cells mounts")
-    .option("--verify-restores", "hash all content at each restore from a directory; restores from buckets always do")
+    .option(
+      "--no-verify-restores",
+      "do not hash content at each restore from a directory: trust everyone who can write there",
+    )
     .option("--store <address>", `the address of the store, instead of a directory: ${storeAddresses}`)
     .option("--encryption-secret <name>", "encrypt checkpoints with the key in this Secret of ramet-system")
     .option(

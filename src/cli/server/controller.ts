@@ -36,7 +36,8 @@ export interface ControllerOptions
   storeDirectory?: string;
   /** An address, instead of a directory. */
   store?: string;
-  verifyRestores?: boolean;
+  /** @default true */
+  verifyRestores: boolean;
   encryptionSecret?: string;
   /** Required without `beside`. */
   cellImage?: string;
@@ -158,7 +159,7 @@ function storeOf({
   storeDirectory,
   store,
   cellImage,
-  verifyRestores = false,
+  verifyRestores,
 }: ControllerOptions): Promise<CheckpointStore> {
   if (cellImage === undefined) {
     throw new RametError("InvalidArgument", "Cannot start the controllers: they need a cell image", {

@@ -113,7 +113,7 @@ export function controllerArguments(
     String(metricsPort),
     "--cell-user-namespaces",
     "never",
-    ...(setting.verifyRestores ? ["--verify-restores"] : []),
+    ...(setting.verifyRestores ? [] : ["--no-verify-restores"]),
     ...denied.flatMap((range) => ["--cluster-range", range]),
   ];
 }
