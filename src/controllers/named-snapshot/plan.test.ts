@@ -128,7 +128,10 @@ class StandInWorld {
   }
 
   loseBuilder(): void {
-    this.builders = this.builders.map((one) => ({ ...one, status: { phase: "Failed", message: "lost" } }));
+    this.builders = this.builders.map((one) => ({
+      ...one,
+      status: { ...one.status, phase: "Failed", message: "lost" },
+    }));
   }
 
   state(): SnapshotState {
