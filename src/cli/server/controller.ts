@@ -155,12 +155,7 @@ function cellOptions({
 }
 
 /** @throws RametError `InvalidArgument` without a store or a cell image */
-function storeOf({
-  storeDirectory,
-  store,
-  cellImage,
-  verifyRestores,
-}: ControllerOptions): Promise<CheckpointStore> {
+function storeOf({ storeDirectory, store, cellImage, verifyRestores }: ControllerOptions): Promise<CheckpointStore> {
   if (cellImage === undefined) {
     throw new RametError("InvalidArgument", "Cannot start the controllers: they need a cell image", {
       hint: "Add --cell-image, or --beside where other controllers run the sandboxes",
