@@ -1,3 +1,4 @@
+import { internalGroup } from "../api/names/system-names.ts";
 import type { InstallOptions } from "./install-options.ts";
 import type { Manifest } from "./manifest.ts";
 
@@ -41,7 +42,7 @@ export interface Validation {
 
 /** True for the controllers, and for administrators: only their role has this right on a resource that does not exist. */
 export function mayCreateCells(namespace = "request.namespace"): string {
-  return `authorizer.group("ramet.dev").resource("cells").namespace(${namespace}).check("create").allowed()`;
+  return `authorizer.group("${internalGroup}").resource("cells").namespace(${namespace}).check("create").allowed()`;
 }
 
 /** Returns the manifests of a policy. A policy that fails to evaluate denies. */

@@ -1,4 +1,4 @@
-import { keyPowers, keySecrets, nextSecretOf, systemNamespace } from "../api/names/system-names.ts";
+import { internalGroup, keyPowers, keySecrets, nextSecretOf, systemNamespace } from "../api/names/system-names.ts";
 import { renderCrds } from "../api/kinds/crd.ts";
 import { competingControllers } from "../api/names/other-controllers.ts";
 import { narrowed, type Right, type Rights } from "./rights.ts";
@@ -87,7 +87,7 @@ export const clusterRights: readonly Right[] = [
   },
   {
     why: "create Pods that run cells; the admission policies refuse such Pods from everyone without this right",
-    apiGroups: ["ramet.dev"],
+    apiGroups: [internalGroup],
     resources: ["cells"],
     verbs: ["create"],
   },

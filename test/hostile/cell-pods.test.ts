@@ -78,6 +78,15 @@ describe("a Pod in the place of a cell", () => {
     );
   });
 
+  it("is refused from a user with all rights on Ramet's kinds", async () => {
+    const all = { apiGroups: ["agents.kruise.io", "ramet.dev"], resources: ["*"], verbs: ["*"] };
+    await cluster.grant("owner", "team", [all, editing]);
+    const client = cluster.as("owner");
+    await expect.poll(() => refusal(createPod("team", "plain", {}, { client, dry: true }))).toBe("");
+    const claim = { labels: { [labels.cell]: "true" } };
+    expect(await refusal(createPod("team", "x", claim, { client, dry: true }))).toMatch(/Only Ramet's controllers/);
+  });
+
   it("cannot be made of another Pod", async () => {
     await createPod("team", "ordinary", { labels: { mine: "too" } });
     const at = { namespace: "team", name: "ordinary" };

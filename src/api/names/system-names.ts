@@ -1,5 +1,10 @@
 /** The namespace of Ramet's own objects in every cluster, such as the cell key and the lease of the controllers. */
 export const systemNamespace = "ramet-system";
+/**
+ * The API group of rights that only the controllers have. It has no kinds, so that a role for all resources of `ramet.dev`, as
+ * tenants may have, does not contain them.
+ */
+export const internalGroup = "internal.ramet.dev";
 
 /** The Secret with the key that controllers use to call cells. The first controller creates it, as the two below. */
 export const cellKeySecret = "ramet-cell-key";
