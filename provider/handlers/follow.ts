@@ -2,6 +2,7 @@ import type { Sandbox } from "../../src/api/kinds/sandbox.ts";
 import { fieldsIgnored } from "../../src/api/fields/ignored-condition.ts";
 import type { Condition } from "../../src/api/schema/metadata.ts";
 import { RametError } from "../../src/base/errors.ts";
+import { visible } from "../../src/base/visible.ts";
 import { findCondition, isConditionTrue } from "../../src/kube/conditions.ts";
 import type { KubeObject } from "../../src/kube/object.ts";
 import type { ResourceClient } from "../../src/kube/resource-client.ts";
@@ -56,10 +57,10 @@ export class InitFailed extends Error {
   readonly reasons: string[];
 
   constructor(id: string, properties: Values, error: RametError) {
-    super(error.describe(), { cause: error });
+    super(visible(error.describe()), { cause: error });
     this.id = id;
     this.properties = properties;
-    this.reasons = [error.describe()];
+    this.reasons = [this.message];
   }
 }
 

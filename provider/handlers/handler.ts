@@ -1,4 +1,5 @@
 import { canonicalJson } from "../../src/base/canonical-json.ts";
+import { visible } from "../../src/base/visible.ts";
 
 /**
  * The lifecycle of one type of resource, independent of Pulumi. `provider/*.ts` passes it to Pulumi's process for
@@ -46,7 +47,7 @@ export interface HandlerContext {
 
 /** Pulumi shows the standard output of its process for dynamic resources to the user during an operation. */
 export function logToStdout(line: string): void {
-  process.stdout.write(`${line}\n`);
+  process.stdout.write(`${visible(line)}\n`);
 }
 
 /** The effect of changing each property of a resource. */

@@ -1,5 +1,6 @@
 import type { Readable, Writable } from "node:stream";
 import type { Clock } from "../base/clock.ts";
+import { visible } from "../base/visible.ts";
 
 /** A command's streams, environment, clock and signals. Tests pass their own. */
 export interface Io {
@@ -28,9 +29,9 @@ export interface Terminal {
   setRaw(raw: boolean): void;
 }
 
-/** Writes a line. */
+/** Writes a line, with control characters made visible. */
 export function printLine(stream: Writable, line: string): void {
-  stream.write(`${line}\n`);
+  stream.write(`${visible(line)}\n`);
 }
 
 /** Writes and resolves when the stream accepts more. @throws the stream's error, such as `EPIPE` */

@@ -1,5 +1,6 @@
 import type { KubeObject } from "../../kube/object.ts";
 import { age } from "../output/table.ts";
+import { visible } from "../../base/visible.ts";
 import type { Explanation } from "./explanation.ts";
 
 /** One explained object. */
@@ -53,7 +54,7 @@ function block({ kind, object, explanation, unknown }: Explained, now: Date): st
   ];
   return lines
     .filter(([, text]) => text !== undefined)
-    .map(([heading, text = ""]) => `${heading.padEnd(12)}${text.replace(/\s+/g, " ")}\n`)
+    .map(([heading, text = ""]) => `${heading.padEnd(12)}${visible(text.replace(/\s+/g, " "))}\n`)
     .join("");
 }
 

@@ -1,8 +1,11 @@
 import { describe, expect, it } from "vitest";
 import { parse } from "yaml";
+import { memoryIo } from "../../../test/setup/memory-io.ts";
+import { printLine } from "../io.ts";
 import { checkpointColumns, sandboxColumns } from "../object/columns.ts";
 import { renderList, renderObject } from "./render.ts";
 import { age, size, table } from "./table.ts";
+import { visible } from "../../base/visible.ts";
 
 const now = new Date("2030-01-01T00:05:00Z");
 const metadata = {
@@ -22,6 +25,22 @@ const running = {
 };
 
 describe("output", () => {
+  it("shows control characters of programs instead of sending them to the terminal", () => {
+    const hostile = "bad\u001b]0;title\u0007\u001b[2K\rgood\u009b31m\u202edne";
+    const shown = "bad^[]0;title^G^[[2K^Mgood\\u009b31m\\u202edne";
+    expect(visible(hostile)).toBe(shown);
+    expect(visible("a\tb\nc")).toBe("a\tb\nc");
+    const status = { phase: "Failed", message: hostile };
+    const rendering = { columns: sandboxColumns, now } as const;
+    const text = renderObject({ ...running, status } as never, { ...rendering, output: "table" });
+    expect(text).not.toMatch(/[^\P{Cc}\n]/u);
+    // A carriage return is white space, of which cells keep one space.
+    expect(text).toContain("^[[2K good\\u009b31m");
+    const io = memoryIo();
+    printLine(io.stdout, JSON.stringify({ hostile }));
+    expect(JSON.parse(io.written("stdout"))).toEqual({ hostile });
+  });
+
   it.each([
     ["2030-01-01T00:04:59Z", "1s"],
     ["2030-01-01T00:03:01Z", "119s"],

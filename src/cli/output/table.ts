@@ -1,3 +1,5 @@
+import { visible } from "../../base/visible.ts";
+
 /**
  * Rows under headings, in columns as wide as their widest cell, three spaces apart. Ends with a line break.
  *
@@ -16,7 +18,7 @@ export function clip(line: string, width: number): string {
 }
 
 function oneLine(text: string): string {
-  return text.replace(/\s+/g, " ").trim();
+  return visible(text.replace(/\s+/g, " ").trim());
 }
 
 /**
