@@ -78,6 +78,28 @@ it("rejects memory of another image before anything is stopped, in a new cell an
   expect(await cells.client.state(restored.address)).toMatchObject({ phase: "running" });
 });
 
+it("rejects memory on a CPU that lacks a feature, names it, and reports the CPU", async () => {
+  const checkpoint = await captured("cpu-1", both);
+  // Stands in for another CPU: its list of features is short.
+  const other = join(cells.rig.directory, "runsc-cpu");
+  const script = `#!/bin/sh\n[ "$1" = cpu-features ] && echo "fpu,sse2" && exit\nexec ${cells.rig.tools.runsc} "$@"\n`;
+  await writeFile(other, script, { mode: 0o755 });
+  const cell = await cells.rig.startCell({
+    name: "clone",
+    start: "wait",
+    container,
+    environment: { RAMET_RUNSC: other },
+  });
+  await expect(cells.restore(cell, checkpoint)).rejects.toMatchObject({
+    code: "CpuFeaturesMissing",
+    message: expect.stringMatching(
+      /^restoring checkpoint cpu-1 failed: it needs the CPU features .*, which the node's CPU does not have$/,
+    ) as string,
+  });
+  // The controllers read it in the moment before the cell exits.
+  expect((await cells.client.state(cell.address)).engine?.cpuFeatures).toEqual(["fpu", "sse2"]);
+});
+
 it("restores files with any build, and reports its own", async () => {
   const cell = await restoredInOtherBuild(await captured("files-1", ["filesystem"]));
   expect(await cells.client.state(cell.address)).toMatchObject({
