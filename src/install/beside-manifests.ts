@@ -9,6 +9,7 @@ import type { Manifest } from "./manifest.ts";
 import { lastingManifests } from "./manifests.ts";
 import { parseMetricsReaders } from "./metrics-readers.ts";
 import { publicConfigMap } from "./public-config-map.ts";
+import { restoreFromPolicy } from "./restore-from-policy.ts";
 import { clusterRangeFlags, quotaFlags, selectorFlags } from "./server-flags.ts";
 import { recipePolicies } from "./template-policies.ts";
 
@@ -64,6 +65,7 @@ export function besideServerManifests(options: BesideInstallOptions<unknown, unk
   return [
     ...controllerManifests(options, { rights: rightsBeside, args: controllerArgs(options) }),
     ...recipePolicies(options),
+    ...restoreFromPolicy(options),
     ...modeManifests(options.beside),
   ];
 }

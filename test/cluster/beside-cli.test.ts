@@ -14,6 +14,7 @@ import { memoryIo } from "../setup/memory-io.ts";
 import { installOpenKruiseCrds } from "../setup/openkruise-crds.ts";
 import { OpenKruiseStandIn } from "../setup/openkruise-stand-in.ts";
 import { tokenOf } from "../setup/service-accounts.ts";
+import { dryRun, objectOf } from "../hostile/tenant-cluster.ts";
 import { BesideWorld } from "./beside-world.ts";
 
 /** The installation with the printed manifests and the commands of users, on a stand-in for OpenKruise's controllers. */
@@ -36,15 +37,14 @@ afterAll(async () => {
   await world.close();
 });
 
-it("installs manifests whose rights suffice to build a version, without CRDs, policies or Pods of sandboxes", async () => {
+it("installs manifests whose rights suffice to build a version, without CRDs and Pods of sandboxes", async () => {
   const printed = (await ramet("manifests", "--image", "example/ramet:1", "--beside=openkruise")).stdout;
   const manifests = parseAllDocuments(printed).map((document) => document.toJS() as Manifest);
   const crds = manifests.filter(({ kind }) => kind === "CustomResourceDefinition");
   expect(crds.map(({ metadata }) => metadata.name)).toEqual(["namedsnapshots.ramet.dev"]);
   expect(printed).not.toContain("sandboxtemplates/status");
-  expect(JSON.stringify(manifests.filter(({ kind }) => kind === "ValidatingAdmissionPolicy"))).not.toContain(
-    "agents.kruise.io",
-  );
+  const policies = manifests.filter(({ kind }) => kind === "ValidatingAdmissionPolicy").map((one) => one.metadata.name);
+  expect(policies).toEqual(["ramet-quota-annotation", "ramet-recipe-references", "ramet-restore-from"]);
   for (const manifest of manifests) {
     await world.client.resource(refOf(manifest)).apply(manifest, { fieldManager: "kubectl" });
   }
@@ -90,6 +90,23 @@ it("reports no error with ramet doctor, neither in the installation nor for one 
     expect(others).toMatchObject({ level: "ok", message: expect.stringContaining("as --beside expects") as string });
     expect(findings.map(({ check }) => check)).not.toContain("container-runtime");
   }
+});
+
+it("refuses a clone that their controllers would start as an ordinary sandbox, and nothing else", async () => {
+  const key = "ramet.dev/restore-from";
+  const theirKey = "agents.kruise.io/restore-from";
+  const owner = { apiVersion: "agents.kruise.io/v1alpha1", kind: "SandboxSet", name: "pool", uid: "1" };
+  const create = (metadata: object, annotations: Record<string, string> = {}) => {
+    const template = { metadata: { annotations }, spec: { containers: [{ name: "main", image: "a" }] } };
+    const sandbox = objectOf("Sandbox", { name: "by-hand", namespace }, { template });
+    return dryRun(world.client, { ...sandbox, metadata: { ...sandbox.metadata, ...metadata } });
+  };
+  const refused = /ignore the annotation ramet\.dev\/restore-from: create the clone with `ramet sandbox create --from`/;
+  await expect(create({ annotations: { [key]: "data" } })).rejects.toThrow(refused);
+  await expect(create({}, { [key]: "data@1" })).rejects.toThrow(refused);
+  await create({ annotations: { [key]: "id", [theirKey]: "id" } });
+  await create({ ownerReferences: [owner] }, { [key]: "data" });
+  await create({});
 });
 
 describe("commands", () => {
