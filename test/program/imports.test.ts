@@ -105,7 +105,8 @@ function expectSame({ succeeded, outputs, steps, text: printed }: RunResult): vo
   digest ??= outputs["digest"];
   expect(outputs["digest"]).toBe(digest);
   const texts = steps.flatMap(({ inputs }) => inputs["__provider"] ?? []);
-  expect(texts.toSorted()).toEqual([providerTexts.namedSnapshot, providerTexts.sandboxClone]);
+  const { namedSnapshot, readiness, sandboxClone } = providerTexts;
+  expect(texts.toSorted()).toEqual([namedSnapshot, readiness, sandboxClone]);
 }
 
 /** Nothing listens on this port. */
