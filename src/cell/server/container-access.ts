@@ -39,7 +39,9 @@ export async function guestInContainer(directory: string, signal: AbortSignal): 
 
 async function requestAccess(socketPath: string, signal: AbortSignal): Promise<Access> {
   try {
-    const call = httpRequest({ socketPath, path: "/", signal }).end();
+    // The same path can lead to another cell later: the node's paths begin with a file descriptor. A kept connection would lead
+    // to the earlier one, and its token to the wrong guest.
+    const call = httpRequest({ socketPath, path: "/", signal, agent: false }).end();
     const [response] = (await once(call, "response")) as [IncomingMessage];
     return Access.parse(JSON.parse(await textOf(response, guestLimits.control)));
   } catch (error) {
