@@ -327,9 +327,13 @@ func TestPartsBecomeOneFile(t *testing.T) {
 			t.Errorf("%v: %d %s", parts, status, text)
 		}
 	}
-	if status, text := compose("one", "one", "two"); status != 400 {
-		t.Errorf("%d %s", status, text)
+	must(t, os.Symlink("one", filepath.Join(dir, "link")))
+	for _, parts := range [][]string{{"one", "two"}, {"link", "two"}} {
+		if status, text := compose("one", parts...); status != 400 {
+			t.Errorf("%v: %d %s", parts, status, text)
+		}
 	}
+	must(t, os.Remove(filepath.Join(dir, "link")))
 	if status, text := g.http("POST", "/files/compose", strings.NewReader(`{"destination":"/x"}`), "X-Access-Token", "secret"); status != 400 {
 		t.Errorf("%d %s", status, text)
 	}

@@ -60,9 +60,11 @@ func (s *Server) compose(w http.ResponseWriter, r *http.Request) {
 // checkPart returns why a file cannot be a part of the target, and the status for it.
 func checkPart(part, target string) (int, string) {
 	info, err := os.Stat(part)
+	replaced, targetErr := os.Stat(target)
 	switch {
-	case part == target:
-		return http.StatusBadRequest, "it is one of its own parts"
+	case part == target, err == nil && targetErr == nil && os.SameFile(info, replaced):
+		// It would be removed with the parts, also if a link leads to it.
+		return http.StatusBadRequest, "the destination is one of the parts"
 	case err != nil:
 		return statusOf(err), part + ": " + reason(err)
 	case !info.Mode().IsRegular():
