@@ -12,7 +12,7 @@ export interface AwaitedObject {
 }
 
 /**
- * The annotations that make Pulumi's Kubernetes provider wait, for a component with a provider of its own. A provider object is not
+ * The annotations that make Pulumi's Kubernetes provider wait, for a component that has its own provider. A provider object is not
  * visible to dynamic resources, so only with the default provider `awaitReady` waits, which ends when the controllers give up.
  */
 export function waitAnnotations(component: ComponentResource, { conditions, timeout }: AwaitedObject) {

@@ -34,7 +34,7 @@ describe("Engines", () => {
     expect(engines.problemOf([part(one)], "c")).toBeUndefined();
   });
 
-  it("restores memory of an earlier engine in the image that had it, by its digest", async () => {
+  it("restores memory of an earlier engine in the image with that engine, by its digest", async () => {
     const before = new Engines({ cellImage: "cell:1" });
     await before.learn(pod("cell:1", `registry.example/cell@${digest}`), build("1"));
     const engines = new Engines({ cellImage: "cell:2" }, remembered(Object.fromEntries(before.list())));

@@ -71,7 +71,7 @@ function isCurrent({ metadata }: Pod): boolean {
   return metadata.deletionTimestamp === undefined;
 }
 
-/** A sandbox that has ended gets no other Pod by itself. */
+/** A sandbox that has ended does not get another Pod. */
 function mayContinue(phase: string | undefined): boolean {
   return phase !== "Succeeded" && phase !== "Failed";
 }
