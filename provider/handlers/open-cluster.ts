@@ -1,12 +1,10 @@
 import { homedir } from "node:os";
-import { type KindNames, version } from "../../src/api/schema/kind.ts";
 import { systemClock } from "../../src/base/clock.ts";
 import { RametError } from "../../src/base/errors.ts";
 import { type Connection, inClusterConnection } from "../../src/kube/connection.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
 import { existingPaths, type KubeconfigSource, kubeconfigPaths } from "../../src/kube/kubeconfig-files.ts";
 import { connectionFromKubeconfig, namespaceFromKubeconfig } from "../../src/kube/kubeconfig.ts";
-import type { ResourceRef } from "../../src/kube/resource-ref.ts";
 import type { HandlerContext } from "./handler.ts";
 
 /** The settings that select a cluster. */
@@ -84,11 +82,6 @@ function inCluster({ environment }: ClusterEnvironment): Promise<Connection> {
 
 function isText(kubeconfig: string): boolean {
   return kubeconfig.includes("\n") || kubeconfig.trimStart().startsWith("{");
-}
-
-/** The API resource of one of Ramet's kinds. */
-export function refOf({ kind, plural, group }: KindNames & { group: string }): ResourceRef {
-  return { group, version, plural, kind, namespaced: true };
 }
 
 /**

@@ -1,3 +1,4 @@
+import { group, type KindNames, version } from "../api/schema/kind.ts";
 import type { ObjectName } from "./object.ts";
 
 /** One resource of the Kubernetes API. */
@@ -61,6 +62,11 @@ export const coreResources = {
 
 function admission(plural: string, kind: string): ResourceRef {
   return { group: "admissionregistration.k8s.io", version: "v1", plural, kind, namespaced: false };
+}
+
+/** The API resource of a kind that Ramet defines or shares with OpenKruise Agents. */
+export function refOf({ kind, plural, group: own = group }: KindNames): ResourceRef {
+  return { group: own, version, plural, kind, namespaced: true };
 }
 
 /** The `apiVersion` of the objects of a resource. */

@@ -5,10 +5,9 @@ import { NamedSnapshot, namedSnapshotKind } from "../api/kinds/named-snapshot.ts
 import { SandboxSet, sandboxSetKind } from "../api/kinds/sandbox-set.ts";
 import { Sandbox, sandboxKind } from "../api/kinds/sandbox.ts";
 import { systemNamespace } from "../api/names/system-names.ts";
-import { group, type KindNames, version } from "../api/schema/kind.ts";
 import type { KubeClient } from "../kube/kube-client.ts";
 import { ObjectMeta } from "../kube/object.ts";
-import { coreResources, type ResourceRef } from "../kube/resource-ref.ts";
+import { coreResources, refOf } from "../kube/resource-ref.ts";
 import type { UpgradeState } from "./plan-upgrade.ts";
 
 /** Reads the objects of all namespaces that an upgrade affects. Changes nothing. @throws RametError */
@@ -31,10 +30,6 @@ export async function readUpgrade(
     sets: sets.items,
     snapshots: snapshots.items,
   };
-}
-
-function refOf({ kind, plural, group: own = group }: KindNames): ResourceRef {
-  return { group: own, version, plural, kind, namespaced: true };
 }
 
 const EngineMap = z.looseObject({ metadata: ObjectMeta, data: z.record(z.string(), z.string()).nullish() });

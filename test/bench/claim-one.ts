@@ -1,7 +1,7 @@
 import { labels } from "../../src/api/names/labels.ts";
 import { SandboxClaim, sandboxClaimKind } from "../../src/api/kinds/sandbox-claim.ts";
 import { sandboxSetKind } from "../../src/api/kinds/sandbox-set.ts";
-import { refOf } from "../../src/cli/cluster/cluster.ts";
+import { refOf } from "../../src/kube/resource-ref.ts";
 import { Informer } from "../../src/kube/informer.ts";
 import { waitUntil } from "../../src/kube/wait-until.ts";
 import { namespace, type LocalCluster } from "./local-cluster.ts";

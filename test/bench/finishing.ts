@@ -8,7 +8,7 @@ import { Informer } from "../../src/kube/informer.ts";
 import type { KubeClient } from "../../src/kube/kube-client.ts";
 import type { KubeObject } from "../../src/kube/object.ts";
 import type { ResourceClient } from "../../src/kube/resource-client.ts";
-import { refOf } from "../../provider/handlers/open-cluster.ts";
+import { refOf } from "../../src/kube/resource-ref.ts";
 
 /**
  * A stand-in for the controllers: it reports each declared object as finished immediately, and **does nothing**. For figures

@@ -3,7 +3,7 @@ import { labels } from "../../src/api/names/labels.ts";
 import { isRollbackPending } from "../../src/api/names/rollback-request.ts";
 import type { Sandbox } from "../../src/api/kinds/sandbox.ts";
 import { sandboxSetKind } from "../../src/api/kinds/sandbox-set.ts";
-import { refOf } from "../../src/cli/cluster/cluster.ts";
+import { refOf } from "../../src/kube/resource-ref.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
 import { connectionFromKubeconfig } from "../../src/kube/kubeconfig.ts";
 import { openClaimer, type Claimer } from "../cluster/claimer.ts";

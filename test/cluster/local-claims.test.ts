@@ -1,8 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { sandboxKind } from "../../src/api/kinds/sandbox.ts";
 import { isPodReady } from "../../src/api/schema/pod.ts";
-import { refOf } from "../../src/cli/cluster/cluster.ts";
-import { coreResources } from "../../src/kube/resource-ref.ts";
+import { coreResources, refOf } from "../../src/kube/resource-ref.ts";
 import { NodeClaim } from "../../src/local/node/claims.ts";
 import type { NodePod } from "../../src/local/node/pod.ts";
 import { TestCluster } from "./local-cluster.ts";

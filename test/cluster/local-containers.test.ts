@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { sandboxKind } from "../../src/api/kinds/sandbox.ts";
 import { isPodReady } from "../../src/api/schema/pod.ts";
-import { refOf } from "../../src/cli/cluster/cluster.ts";
+import { refOf } from "../../src/kube/resource-ref.ts";
 import { podProcesses } from "../../src/local/node/orphans.ts";
 import type { NodePod } from "../../src/local/node/pod.ts";
 import { TestCluster } from "./local-cluster.ts";

@@ -10,7 +10,7 @@ import { isPodReady } from "../../src/api/schema/pod.ts";
 import { Sandbox, sandboxKind } from "../../src/api/kinds/sandbox.ts";
 import { SandboxSet, sandboxSetKind } from "../../src/api/kinds/sandbox-set.ts";
 import { findCondition } from "../../src/kube/conditions.ts";
-import { refOf } from "../../src/cli/cluster/cluster.ts";
+import { refOf } from "../../src/kube/resource-ref.ts";
 import type { KubeManifest } from "../../src/kube/object.ts";
 import type { NodePod } from "../../src/local/node/pod.ts";
 import { runProgram } from "../../src/local/tools/run-program.ts";

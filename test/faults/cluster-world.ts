@@ -2,7 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { Checkpoint } from "../../src/api/kinds/checkpoint.ts";
 import type { Sandbox } from "../../src/api/kinds/sandbox.ts";
 import { SandboxClaim, sandboxClaimKind } from "../../src/api/kinds/sandbox-claim.ts";
-import { refOf } from "../../src/cli/cluster/cluster.ts";
+import { refOf } from "../../src/kube/resource-ref.ts";
 import type { ResourceClient } from "../../src/kube/resource-client.ts";
 import type { ClusterDirectory } from "../../src/local/cluster-directory.ts";
 import { directoryStore } from "../../src/store/directory/store.ts";

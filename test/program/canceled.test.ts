@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { refOf } from "../../provider/handlers/open-cluster.ts";
+import { refOf } from "../../src/kube/resource-ref.ts";
 import { namedSnapshotKind } from "../../src/api/kinds/named-snapshot.ts";
 import { installCrds } from "../../src/controllers/install-crds.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";

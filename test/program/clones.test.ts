@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { refOf } from "../../provider/handlers/open-cluster.ts";
+import { refOf } from "../../src/kube/resource-ref.ts";
 import { Sandbox, sandboxKind } from "../../src/api/kinds/sandbox.ts";
 import { sandboxTemplateKind } from "../../src/api/kinds/sandbox-template.ts";
 import { TestCluster } from "../cluster/local-cluster.ts";

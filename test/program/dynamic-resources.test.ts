@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { refOf } from "../../provider/handlers/open-cluster.ts";
+import { refOf } from "../../src/kube/resource-ref.ts";
 import { Checkpoint, checkpointKind } from "../../src/api/kinds/checkpoint.ts";
 import { NamedSnapshot, namedSnapshotKind } from "../../src/api/kinds/named-snapshot.ts";
 import { sandboxKind } from "../../src/api/kinds/sandbox.ts";

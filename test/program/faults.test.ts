@@ -3,7 +3,7 @@ import { chmod, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { refOf } from "../../provider/handlers/open-cluster.ts";
+import { refOf } from "../../src/kube/resource-ref.ts";
 import { checkpointKind } from "../../src/api/kinds/checkpoint.ts";
 import { namedSnapshotKind } from "../../src/api/kinds/named-snapshot.ts";
 import { sandboxKind } from "../../src/api/kinds/sandbox.ts";

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { refOf } from "../../provider/handlers/open-cluster.ts";
+import { refOf } from "../../src/kube/resource-ref.ts";
 import { NamedSnapshot, namedSnapshotKind } from "../../src/api/kinds/named-snapshot.ts";
 import { SandboxSet, sandboxSetKind } from "../../src/api/kinds/sandbox-set.ts";
 import { setRevision } from "../../src/api/set/set-revision.ts";

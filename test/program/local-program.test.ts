@@ -1,7 +1,7 @@
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { refOf } from "../../provider/handlers/open-cluster.ts";
+import { refOf } from "../../src/kube/resource-ref.ts";
 import { CommandLine } from "../../examples/walkthrough/command-line.ts";
 import { NamedSnapshot, namedSnapshotKind } from "../../src/api/kinds/named-snapshot.ts";
 import { SandboxSet, sandboxSetKind } from "../../src/api/kinds/sandbox-set.ts";

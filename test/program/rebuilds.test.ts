@@ -1,11 +1,10 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
 import * as z from "zod";
-import { refOf } from "../../provider/handlers/open-cluster.ts";
 import { NamedSnapshot, namedSnapshotKind } from "../../src/api/kinds/named-snapshot.ts";
 import { sandboxTemplateKind } from "../../src/api/kinds/sandbox-template.ts";
 import { ObjectMeta } from "../../src/kube/object.ts";
 import type { ResourceClient } from "../../src/kube/resource-client.ts";
-import { coreResources } from "../../src/kube/resource-ref.ts";
+import { coreResources, refOf } from "../../src/kube/resource-ref.ts";
 import { TestCluster } from "../cluster/local-cluster.ts";
 import { killed, ProviderWorld, type Kept } from "./provider-world.ts";
 

@@ -6,7 +6,7 @@ import type { KubeClient } from "../../../src/kube/kube-client.ts";
 import type { ObjectName } from "../../../src/kube/object.ts";
 import type { ResourceClient } from "../../../src/kube/resource-client.ts";
 import { waitUntil } from "../../../src/kube/wait-until.ts";
-import { refOf } from "../open-cluster.ts";
+import { refOf } from "../../../src/kube/resource-ref.ts";
 
 export function snapshotClient(client: KubeClient): ResourceClient<NamedSnapshot> {
   return client.resource(refOf(namedSnapshotKind), (value) => NamedSnapshot.parse(value));

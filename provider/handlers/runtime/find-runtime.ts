@@ -61,7 +61,10 @@ export async function findRuntime(env: ClusterEnvironment): Promise<RuntimeFacts
 
 /** In any namespace. A cluster on one machine does not serve Deployments. */
 async function controllersDeployment(client: KubeClient, signal: AbortSignal): Promise<KubeObject | undefined> {
-  const [deployment] = await listed(client, deployments, { labelSelector: selectorOf(controllerLabels), signal });
+  const [deployment] = await listed(client, coreResources.deployments, {
+    labelSelector: selectorOf(controllerLabels),
+    signal,
+  });
   return deployment;
 }
 
@@ -135,7 +138,6 @@ function selectorOf(labels: Record<string, string>): string {
     .join(",");
 }
 
-const deployments = { group: "apps", version: "v1", plural: "deployments", kind: "Deployment", namespaced: true };
 const clusterRoles = {
   group: "rbac.authorization.k8s.io",
   version: "v1",

@@ -3,6 +3,7 @@ import { controllerName, systemNamespace } from "../../../src/api/names/system-n
 import { RametError } from "../../../src/base/errors.ts";
 import type { KubeClient } from "../../../src/kube/kube-client.ts";
 import { ObjectMeta } from "../../../src/kube/object.ts";
+import { coreResources } from "../../../src/kube/resource-ref.ts";
 import { planUpgrade, type UpgradeStep } from "../../../src/preflight/plan-upgrade.ts";
 import { readUpgrade } from "../../../src/preflight/read-upgrade.ts";
 import { type ClusterEnvironment, readCluster } from "../open-cluster.ts";
@@ -34,14 +35,13 @@ export async function upgradeEffects(env: ClusterEnvironment, cellImage: string)
 }
 
 async function runningCellImage(client: KubeClient, signal: AbortSignal): Promise<string | undefined> {
-  const resource = client.resource(deployments, (value) => Deployment.parse(value));
+  const resource = client.resource(coreResources.deployments, (value) => Deployment.parse(value));
   const found = await resource.find({ namespace: systemNamespace, name: controllerName }, { signal });
   const args = found?.spec.template.spec.containers[0]?.args ?? [];
   const at = args.indexOf("--cell-image");
   return at < 0 ? undefined : args[at + 1];
 }
 
-const deployments = { group: "apps", version: "v1", plural: "deployments", kind: "Deployment", namespaced: true };
 const Deployment = z.looseObject({
   metadata: ObjectMeta,
   spec: z.object({

@@ -9,7 +9,7 @@ import { findVersion, parseSnapshotReference } from "../../../src/api/snapshot/s
 import { RametError } from "../../../src/base/errors.ts";
 import type { KubeClient } from "../../../src/kube/kube-client.ts";
 import { controllerOf } from "../../../src/kube/object.ts";
-import { refOf } from "../open-cluster.ts";
+import { refOf } from "../../../src/kube/resource-ref.ts";
 
 /**
  * Reads the template that is stored with the checkpoint of a clone.

@@ -1,6 +1,6 @@
 import { Checkpoint, checkpointKind } from "../../api/kinds/checkpoint.ts";
 import { RametError } from "../../base/errors.ts";
-import { group, version, type KindNames } from "../../api/schema/kind.ts";
+import type { KindNames } from "../../api/schema/kind.ts";
 import { NamedSnapshot, namedSnapshotKind } from "../../api/kinds/named-snapshot.ts";
 import { Sandbox, sandboxKind } from "../../api/kinds/sandbox.ts";
 import { SandboxSet, sandboxSetKind } from "../../api/kinds/sandbox-set.ts";
@@ -10,7 +10,7 @@ import { KubeClient } from "../../kube/kube-client.ts";
 import { connectionFromKubeconfig } from "../../kube/kubeconfig.ts";
 import type { KubeManifest, KubeObject } from "../../kube/object.ts";
 import type { ResourceClient } from "../../kube/resource-client.ts";
-import type { ResourceRef } from "../../kube/resource-ref.ts";
+import { refOf, type ResourceRef } from "../../kube/resource-ref.ts";
 import { apiStatusOf } from "../../kube/status-error.ts";
 import type { Io } from "../io.ts";
 import { kubeconfigSource } from "./kubeconfig-source.ts";
@@ -105,10 +105,6 @@ export async function withCluster<T>(
   } finally {
     await cluster.close();
   }
-}
-
-export function refOf({ kind, plural, group: own = group }: KindNames): ResourceRef {
-  return { group: own, version, plural, kind, namespaced: true };
 }
 
 function notFound(ref: ResourceRef, name: string, namespace: string, cause: unknown): RametError {

@@ -12,7 +12,8 @@ import {
 import { planCollection } from "../../controllers/collect/plan-collection.ts";
 import { livenessIn } from "../../controllers/sweep.ts";
 import type { SweepReport } from "../../store/checkpoint-store.ts";
-import { type Cluster, type ClusterOptions, refOf, withCluster } from "../cluster/cluster.ts";
+import { type Cluster, type ClusterOptions, withCluster } from "../cluster/cluster.ts";
+import { refOf } from "../../kube/resource-ref.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { type Io, printLine, writeAll } from "../io.ts";
 import { size, table } from "../output/table.ts";

@@ -1,26 +1,25 @@
-import { Checkpoint } from "../../api/kinds/checkpoint.ts";
-import { group, rametGroup, version } from "../../api/schema/kind.ts";
+import { Checkpoint, checkpointKind } from "../../api/kinds/checkpoint.ts";
 import { labels } from "../../api/names/labels.ts";
-import { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
+import { NamedSnapshot, namedSnapshotKind } from "../../api/kinds/named-snapshot.ts";
 import { Pod } from "../../api/schema/pod.ts";
-import { Sandbox } from "../../api/kinds/sandbox.ts";
-import { SandboxClaim } from "../../api/kinds/sandbox-claim.ts";
-import { SandboxSet } from "../../api/kinds/sandbox-set.ts";
-import { SandboxTemplate } from "../../api/kinds/sandbox-template.ts";
+import { Sandbox, sandboxKind } from "../../api/kinds/sandbox.ts";
+import { SandboxClaim, sandboxClaimKind } from "../../api/kinds/sandbox-claim.ts";
+import { SandboxSet, sandboxSetKind } from "../../api/kinds/sandbox-set.ts";
+import { SandboxTemplate, sandboxTemplateKind } from "../../api/kinds/sandbox-template.ts";
 import { Informer } from "../../kube/informer.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import type { Log } from "../../base/log.ts";
 import { type KubeObject, parseObject } from "../../kube/object.ts";
-import { coreResources, type ResourceRef } from "../../kube/resource-ref.ts";
+import { coreResources, refOf } from "../../kube/resource-ref.ts";
 
 /** The custom resources that the controllers watch. */
 export const sandboxResources = {
-  sandboxes: ours("sandboxes", "Sandbox"),
-  checkpoints: ours("checkpoints", "Checkpoint"),
-  templates: ours("sandboxtemplates", "SandboxTemplate"),
-  sets: ours("sandboxsets", "SandboxSet"),
-  claims: ours("sandboxclaims", "SandboxClaim"),
-  snapshots: ours("namedsnapshots", "NamedSnapshot", rametGroup),
+  sandboxes: refOf(sandboxKind),
+  checkpoints: refOf(checkpointKind),
+  templates: refOf(sandboxTemplateKind),
+  sets: refOf(sandboxSetKind),
+  claims: refOf(sandboxClaimKind),
+  snapshots: refOf(namedSnapshotKind),
 } as const;
 
 /** One informer for each resource, shared by all controllers of the process. */
@@ -82,8 +81,4 @@ export function createInformers(
     }),
     namespaces: new Informer({ resource: client.resource(coreResources.namespaces, parseObject), log, namespaces }),
   };
-}
-
-function ours(plural: string, kind: string, ofGroup: string = group): ResourceRef {
-  return { group: ofGroup, version, plural, kind, namespaced: true };
 }
