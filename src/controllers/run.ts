@@ -18,7 +18,7 @@ import type { KubeObject } from "../kube/object.ts";
 import { OwnWrites } from "../kube/own-writes.ts";
 import { type RegistryAccess, RegistryTransport } from "../registry/registry-transport.ts";
 import { checkpointController } from "./checkpoint/controller.ts";
-import { runEngineDropping } from "./collect/drop-engines.ts";
+import { runEngineUpkeep, type EngineUpkeepOptions } from "./collect/engine-upkeep.ts";
 import { runCollector } from "./collect/run-collector.ts";
 import { createCache } from "./common/cache.ts";
 import { Exclusion } from "./common/exclusion.ts";
@@ -85,6 +85,8 @@ export interface RunControllersOptions {
   namespaceQuota?: Partial<NamespaceQuota>;
   /** The pauses of rotations of keys. @default those of `KeyRotationOptions` */
   keyRotation?: Pick<KeyRotationOptions, "pauseMilliseconds" | "settleMilliseconds">;
+  /** How often they check the record of the engines. @default 600000 */
+  engineUpkeep?: Pick<EngineUpkeepOptions, "pauseMilliseconds">;
   metrics?: ControllersMetrics;
   /** Fails if an informer or a controller stops. */
   liveness?: Liveness;
@@ -221,6 +223,7 @@ async function work(
     ...(metrics && { metrics }),
   });
   const { concurrency = 16, liveness } = options;
+  const seesAll = options.servedNamespaces === undefined;
   const common = { clock, random, concurrency, liveness, backoff: controllerBackoff, log };
   const ready = countdown(controllers.length, onReady);
   const sweeping = {
@@ -243,10 +246,7 @@ async function work(
     await Promise.all([
       runSweeper(sweeping, signal),
       runCollector(collecting(options, informers), signal),
-      // Controllers that serve some namespaces do not see what others need.
-      options.servedNamespaces === undefined
-        ? runEngineDropping({ engines, informers, clock: client.clock, log }, signal)
-        : undefined,
+      runEngineUpkeep({ engines, informers, seesAll, clock, log, ...options.engineUpkeep }, signal),
       runKeyRotation({ client, keys, runtime, informers, clock, log, ...options.keyRotation }, signal),
       ...controllers.map(run),
     ]);

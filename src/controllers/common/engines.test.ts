@@ -15,7 +15,23 @@ const two = engineId(build("2"));
 const remembered = (entries: Record<string, KnownEngine>) => ({
   entries: new Map(Object.entries(entries)),
   save: () => Promise.resolve(true),
+  read: () => Promise.resolve(new Map()),
 });
+/** A stand-in for the ConfigMap. `gates`: what the saves wait for, and whether they succeed. */
+function configMap(gates: Promise<boolean>[] = []) {
+  const data = new Map<string, KnownEngine>();
+  const save = async (id: string, entry: KnownEngine | null): Promise<boolean> => {
+    if ((await gates.shift()) === false) return false;
+    if (entry === null) data.delete(id);
+    else data.set(id, entry);
+    return true;
+  };
+  return {
+    data,
+    memory: { entries: new Map<string, KnownEngine>(), save, read: () => Promise.resolve(new Map(data)) },
+  };
+}
+const { signal } = new AbortController();
 const part = (engine: string): CheckpointPart => ({
   backend: "cell",
   handle: digest,
@@ -93,7 +109,7 @@ describe("Engines", () => {
       saved.push(entry?.name);
       return results.shift() ?? true;
     };
-    const engines = new Engines({ cellImage: "cell:2" }, { entries: new Map(), save });
+    const engines = new Engines({ cellImage: "cell:2" }, { ...remembered({}), save });
     const reported: number[] = [];
     const reports = [1, 2].map((report) =>
       engines.learn(pod("cell:2"), build("2")).then(() => {
@@ -107,5 +123,44 @@ describe("Engines", () => {
     expect(saved).toEqual(["cell:2", "cell:2"]);
     await engines.learn(pod("cell:2"), build("2"));
     expect(saved).toHaveLength(2);
+  });
+
+  it("keeps the digest of the current image when its engine is named in advance", async () => {
+    const before = new Engines({ cellImage: "cell:1" });
+    await before.learn(pod("cell:1", `registry.example/cell@${digest}`), build("1"));
+    const entries = Object.fromEntries(before.list());
+    const restarted = new Engines({ cellImage: "cell:1", cellEngine: one }, remembered(entries));
+    const upgraded = new Engines({ cellImage: "cell:2" }, remembered(Object.fromEntries(restarted.list())));
+    expect(upgraded.imageFor({ engineId: one })).toBe(`registry.example/cell@${digest}`);
+  });
+
+  it("remembers an engine that is reported while its drop is under way", async () => {
+    const gate = Promise.withResolvers<boolean>();
+    const { data, memory } = configMap([Promise.resolve(true), gate.promise]);
+    const engines = new Engines({ cellImage: "cell:2" }, memory);
+    await engines.learn(pod("cell:1"), build("1"));
+    const dropped = engines.drop(one);
+    const reported = engines.learn(pod("cell:1"), build("1"));
+    gate.resolve(true);
+    await Promise.all([dropped, reported]);
+    expect(data.get(one)?.name).toBe("cell:1");
+    expect(engines.list().has(one)).toBe(true);
+  });
+
+  it("remembers again what the cluster has lost, but neither what it has dropped nor what an option names", async () => {
+    const { data, memory } = configMap([Promise.resolve(true), Promise.resolve(false)]);
+    const three = engineId(build("3"));
+    const named = { cellImage: "cell:2", earlierCellImages: new Map([[three, "cell:3"]]) };
+    const engines = new Engines(named, memory);
+    await engines.learn(pod("cell:1"), build("1"));
+    // This save fails.
+    await engines.learn(pod("cell:2"), build("2"));
+    expect([...data.keys()]).toEqual([one]);
+    data.clear();
+    await engines.saveMissing(signal);
+    expect([...data.keys()].sort()).toEqual([one, two].sort());
+    await engines.drop(one);
+    await engines.saveMissing(signal);
+    expect([...data.keys()]).toEqual([two]);
   });
 });

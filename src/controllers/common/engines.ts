@@ -37,6 +37,8 @@ interface Memory {
   entries: ReadonlyMap<string, KnownEngine>;
   /** Resolves with whether the change is remembered. */
   save: (id: string, entry: KnownEngine | null) => Promise<boolean>;
+  /** Reads the entries that the cluster remembers now. */
+  read: (signal: AbortSignal) => Promise<ReadonlyMap<string, KnownEngine>>;
 }
 
 /**
@@ -47,7 +49,7 @@ export class Engines {
   readonly cellImage: string;
   readonly concurrentUpgrades: number;
   readonly #entries: Map<string, KnownEngine>;
-  readonly #save: Memory["save"] | undefined;
+  readonly #memory: Memory | undefined;
   readonly #named: ReadonlySet<string>;
   /** The last save of each engine that this process has changed. */
   readonly #saves = new Map<string, Promise<boolean>>();
@@ -57,11 +59,13 @@ export class Engines {
     const { cellImage, cellEngine, earlierCellImages = new Map<string, string>(), concurrentUpgrades = 2 } = options;
     this.cellImage = cellImage;
     this.concurrentUpgrades = concurrentUpgrades;
-    this.#save = memory?.save;
+    this.#memory = memory;
     this.#named = new Set(earlierCellImages.keys());
     this.#entries = new Map(memory?.entries);
     for (const [id, image] of earlierCellImages) this.#entries.set(id, { image, name: image });
-    if (cellEngine !== undefined) this.#put(cellEngine, { image: cellImage, name: cellImage });
+    // A remembered entry knows more: the digest that a node has reported.
+    if (cellEngine !== undefined && this.#entries.get(cellEngine)?.name !== cellImage)
+      this.#put(cellEngine, { image: cellImage, name: cellImage });
   }
 
   /** Reads what the cluster remembers. */
@@ -71,7 +75,8 @@ export class Engines {
     { log, signal }: { log: Log; signal: AbortSignal },
   ): Promise<Engines> {
     const configMaps = client.resource(coreResources.configMaps, (value) => EngineMap.parse(value));
-    const found = await configMaps.find(at, { signal });
+    const read = async (aborting: AbortSignal) =>
+      parseEngineList((await configMaps.find(at, { signal: aborting }))?.data);
     const save = async (id: string, entry: KnownEngine | null): Promise<boolean> => {
       try {
         await saveEntry(client, configMaps, id, entry);
@@ -81,7 +86,7 @@ export class Engines {
         return false;
       }
     };
-    return new Engines(options, { entries: parseEngineList(found?.data), save });
+    return new Engines(options, { entries: await read(signal), save, read });
   }
 
   /** All known engines by id. */
@@ -117,11 +122,25 @@ export class Engines {
     return [...this.#entries].flatMap(([id, { name }]) => (name === this.cellImage || this.#named.has(id) ? [] : [id]));
   }
 
-  /** Forgets an engine. Returns its image. */
-  drop(id: string): string | undefined {
-    const image = this.#entries.get(id)?.image;
-    this.#change(id, undefined);
-    return image;
+  /** Forgets an engine. Resolves with its image when the cluster has forgotten it. Undefined: that failed, and it is kept. */
+  async drop(id: string): Promise<string | undefined> {
+    const entry = this.#entries.get(id);
+    if (entry === undefined) return undefined;
+    if (await this.#change(id, undefined)) return entry.image;
+    // A cell may have reported it meanwhile.
+    if (!this.#entries.has(id)) void this.#change(id, entry);
+    return undefined;
+  }
+
+  /**
+   * Remembers again what the cluster has lost: a save failed, somebody deleted the entry, or the drop of an earlier process,
+   * to which this engine was not the current one, arrived late.
+   */
+  async saveMissing(signal: AbortSignal): Promise<void> {
+    const remembered = await this.#memory?.read(signal);
+    if (remembered === undefined) return;
+    const missing = [...this.#entries].filter(([id]) => !remembered.has(id) && !this.#named.has(id));
+    await Promise.all(missing.map(([id, entry]) => this.#saveInTurn(id, entry)));
   }
 
   /** The image of a Pod in which memory of this engine is restored. Without an engine: that of a new sandbox. */
@@ -153,13 +172,10 @@ export class Engines {
     const name = cell?.image;
     if (name === undefined) return;
     const id = engineId(build);
-    const image = pinnedImage(pod, cell?.name) ?? name;
-    if (isNews(this.#entries.get(id), { name, image }, this.cellImage)) {
-      const { architecture, version, guest } = build;
-      this.#put(id, { image, name, architecture, version, guest });
-    } else if ((await this.#saves.get(id)) === false) {
-      this.#change(id, this.#entries.get(id));
-    }
+    const { architecture, version, guest } = build;
+    const seen = { image: pinnedImage(pod, cell?.name) ?? name, name, architecture, version, guest };
+    if (isNews(this.#entries.get(id), seen, this.cellImage)) this.#put(id, seen);
+    else if ((await this.#saves.get(id)) === false) void this.#change(id, this.#entries.get(id) ?? seen);
     await this.#saves.get(id);
   }
 
@@ -167,17 +183,28 @@ export class Engines {
     // The tag of the current image was moved to another build. The earlier one is found by its digest, or not at all.
     for (const [other, before] of this.#entries) {
       if (other === id || before.name !== entry.name || !isSameArchitecture(before, entry)) continue;
-      this.#change(other, before.image === before.name ? undefined : { ...before, name: before.image });
+      void this.#change(other, before.image === before.name ? undefined : { ...before, name: before.image });
     }
-    this.#change(id, entry);
+    void this.#change(id, entry);
   }
 
-  #change(id: string, entry: KnownEngine | undefined): void {
+  /** Resolves with whether the cluster remembers the change. */
+  #change(id: string, entry: KnownEngine | undefined): Promise<boolean> {
     if (entry === undefined) this.#entries.delete(id);
     else this.#entries.set(id, entry);
-    const saving = this.#save?.(id, entry ?? null);
-    if (saving !== undefined) this.#saves.set(id, saving);
+    const saving = this.#saveInTurn(id, entry ?? null);
     for (const listener of this.#listeners) listener();
+    return saving;
+  }
+
+  /** After the save before it: the API server could carry out two requests in either order. */
+  #saveInTurn(id: string, entry: KnownEngine | null): Promise<boolean> {
+    if (this.#memory === undefined) return Promise.resolve(true);
+    const { save } = this.#memory;
+    const before = this.#saves.get(id);
+    const saving = before === undefined ? save(id, entry) : before.then(() => save(id, entry));
+    this.#saves.set(id, saving);
+    return saving;
   }
 }
 

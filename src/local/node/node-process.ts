@@ -4,7 +4,7 @@ import { availableParallelism, totalmem } from "node:os";
 import { join } from "node:path";
 import { pino } from "pino";
 import * as z from "zod";
-import { enginesConfigMap, parseEngineList } from "../../api/cell/engine-list.ts";
+import { enginesConfigMap } from "../../api/cell/engine-list.ts";
 import { systemNamespace } from "../../api/names/system-names.ts";
 import { type Clock, delay, systemClock } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
@@ -98,7 +98,8 @@ async function dropUnneeded(
       const known = await client
         .resource(coreResources.configMaps, (value) => EngineMap.parse(value))
         .find(engineMapAt);
-      const needed = new Set([current, ...parseEngineList(known?.data).keys()]);
+      // Also the keys of entries that this release cannot read: a later one may have written them.
+      const needed = new Set([current, ...Object.keys(known?.data ?? {})]);
       const dropped = known === undefined ? [] : await dropEngines(engines, needed, client.clock.now());
       if (dropped.length > 0) log.info({ engines: dropped }, "removed engines that no checkpoint needs");
     } catch (error) {

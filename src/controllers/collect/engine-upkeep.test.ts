@@ -3,7 +3,7 @@ import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { silentLog } from "../../base/log.ts";
 import { Engines } from "../common/engines.ts";
-import { dropEngines, type EngineDroppingOptions } from "./drop-engines.ts";
+import { dropEngines, type EngineUpkeepOptions } from "./engine-upkeep.ts";
 
 const [current, first, second, named] = ["c", "1", "2", "3"].map((digit) => digit.repeat(12)) as [
   string,
@@ -22,6 +22,7 @@ const sandbox = (engine: string, phase: string) => ({ status: { phase, ramet: { 
 /** A stand-in for the informers: lists whose cached part can lag. */
 function world() {
   const saved: [string, unknown][] = [];
+  const api = { isReachable: true };
   const engines = new Engines(
     { cellImage: "cell:9", cellEngine: current, earlierCellImages: new Map([[named, "cell:named"]]) },
     {
@@ -29,7 +30,8 @@ function world() {
         [first, entry("cell:1")],
         [second, entry("cell:2")],
       ]),
-      save: (id, value) => Promise.resolve(saved.push([id, value]) > 0),
+      save: (id, value) => Promise.resolve(api.isReachable && saved.push([id, value]) > 0),
+      read: () => Promise.resolve(new Map()),
     },
   );
   const cached = { checkpoints: [] as Checkpoint[], sandboxes: [] as Sandbox[] };
@@ -39,9 +41,10 @@ function world() {
     resource: { list: () => Promise.resolve({ items: listed[kind] }) },
   });
   const informers = { checkpoints: informer("checkpoints"), sandboxes: informer("sandboxes") };
-  const options = { engines, informers, log: silentLog } as unknown as EngineDroppingOptions;
+  const options = { engines, informers, log: silentLog } as unknown as EngineUpkeepOptions;
   let before = new Set<string>();
   return {
+    api,
     engines,
     saved,
     cached,
@@ -82,4 +85,19 @@ it("starts again with two checks when an engine was needed in between", async ()
   expect(engines.list().size).toBe(4);
   await check();
   expect(engines.list().size).toBe(2);
+});
+
+it("keeps an engine whose drop the cluster has not remembered, and drops it in the next check", async () => {
+  const { api, engines, saved, check } = world();
+  await check();
+  api.isReachable = false;
+  await check();
+  expect([engines.list().has(first), engines.list().has(second)]).toEqual([true, true]);
+  api.isReachable = true;
+  await check();
+  expect([engines.list().has(first), engines.list().has(second)]).toEqual([false, false]);
+  expect(saved.slice(-2)).toEqual([
+    [first, null],
+    [second, null],
+  ]);
 });

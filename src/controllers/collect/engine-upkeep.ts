@@ -6,21 +6,24 @@ import type { Log } from "../../base/log.ts";
 import { type Engines, engineOfCheckpoint } from "../common/engines.ts";
 import type { Informers } from "../common/resources.ts";
 
-export interface EngineDroppingOptions {
-  engines: Pick<Engines, "droppable" | "drop">;
+export interface EngineUpkeepOptions {
+  engines: Pick<Engines, "droppable" | "drop" | "saveMissing">;
   informers: Pick<Informers, "checkpoints" | "sandboxes">;
+  /** Whether the informers see the objects of all namespaces. If not, others may need what these do not. */
+  seesAll: boolean;
   clock: Clock;
   log: Log;
   /** Pause before each check. @default 600000 */
-  pauseMilliseconds?: number;
+  pauseMilliseconds?: number | undefined;
 }
 
 /**
- * Forgets the cell images of earlier engines that no checkpoint and no sandbox needs, in two checks in a row: what is being
- * captured or started now shows in the second one. Runs in the leader only, until `signal` is aborted.
+ * Keeps the record of the engines complete, and forgets the cell images of earlier engines that no checkpoint and no sandbox
+ * needs, in two checks in a row: what is being captured or started now shows in the second one. Runs in the leader only, until
+ * `signal` is aborted.
  */
-export async function runEngineDropping(options: EngineDroppingOptions, signal: AbortSignal): Promise<void> {
-  const { clock, log, pauseMilliseconds = 600_000 } = options;
+export async function runEngineUpkeep(options: EngineUpkeepOptions, signal: AbortSignal): Promise<void> {
+  const { engines, seesAll, clock, log, pauseMilliseconds = 600_000 } = options;
   let before = new Set<string>();
   const isOver = () =>
     delay(clock, pauseMilliseconds, signal).then(
@@ -29,9 +32,10 @@ export async function runEngineDropping(options: EngineDroppingOptions, signal: 
     );
   while (!(await isOver())) {
     try {
-      before = await dropEngines(options, before, signal);
+      await engines.saveMissing(signal);
+      if (seesAll) before = await dropEngines(options, before, signal);
     } catch (error) {
-      if (!signal.aborted) log.warn({ error: RametError.from(error).describe() }, "checking unneeded engines failed");
+      if (!signal.aborted) log.warn({ error: RametError.from(error).describe() }, "checking the engines failed");
     }
   }
 }
@@ -42,7 +46,7 @@ export async function runEngineDropping(options: EngineDroppingOptions, signal: 
  * @returns those that nothing needs now
  */
 export async function dropEngines(
-  { engines, informers: { checkpoints, sandboxes }, log }: Omit<EngineDroppingOptions, "clock">,
+  { engines, informers: { checkpoints, sandboxes }, log }: Omit<EngineUpkeepOptions, "clock" | "seesAll">,
   before: ReadonlySet<string>,
   signal: AbortSignal,
 ): Promise<Set<string>> {
@@ -60,11 +64,13 @@ export async function dropEngines(
   const confirmed = unneeded({ checkpoints: listed.items, sandboxes: running.items }).filter((engine) =>
     shown.includes(engine),
   );
-  for (const engine of confirmed.filter((one) => before.has(one))) {
-    const image = engines.drop(engine);
+  const drop = async (engine: string): Promise<void> => {
+    const image = await engines.drop(engine);
+    if (image === undefined) return;
     log.info({ engine, image }, "forgot the cell image of an earlier engine, which no checkpoint and no sandbox needs");
-  }
-  return new Set(confirmed.filter((engine) => !before.has(engine)));
+  };
+  await Promise.all(confirmed.filter((engine) => before.has(engine)).map(drop));
+  return new Set(confirmed.filter((engine) => engines.droppable().includes(engine)));
 }
 
 interface Objects {
