@@ -18,7 +18,7 @@ import type { KubeObject } from "../kube/object.ts";
 import { OwnWrites } from "../kube/own-writes.ts";
 import { type RegistryAccess, RegistryTransport } from "../registry/registry-transport.ts";
 import { checkpointController } from "./checkpoint/controller.ts";
-import { runEngineUpkeep, type EngineUpkeepOptions } from "./collect/engine-upkeep.ts";
+import { type EngineUpkeepOptions, runEngineUpkeep } from "./collect/engine-upkeep.ts";
 import { runCollector } from "./collect/run-collector.ts";
 import { createCache } from "./common/cache.ts";
 import { Exclusion } from "./common/exclusion.ts";
@@ -85,7 +85,7 @@ export interface RunControllersOptions {
   namespaceQuota?: Partial<NamespaceQuota>;
   /** The pauses of rotations of keys. @default those of `KeyRotationOptions` */
   keyRotation?: Pick<KeyRotationOptions, "pauseMilliseconds" | "settleMilliseconds">;
-  /** How often they check the record of the engines. @default 600000 */
+  /** How often they check the record of engines. @default that of `EngineUpkeepOptions` */
   engineUpkeep?: Pick<EngineUpkeepOptions, "pauseMilliseconds">;
   metrics?: ControllersMetrics;
   /** Fails if an informer or a controller stops. */

@@ -1,4 +1,4 @@
-import { mkdir, mkdtemp, rm } from "node:fs/promises";
+import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Checkpoint } from "../../src/api/kinds/checkpoint.ts";
@@ -31,10 +31,12 @@ export interface ClusterOptions {
   /** The cell image of the controllers; read at each start. @default one name */
   cellImage?: string;
   /**
-   * Whether the controllers are a process, `ramet controller`, which SIGKILL ends. Of the other options, it has only
-   * `cellImage`. @default they run in the process of the test
+   * Whether the controllers are a process, which SIGKILL ends. Of the other options, it has only
+   * `cellImage` and `lineTo`. @default they run in the process of the test
    */
   ownProcess?: boolean;
+  /** Starts that process. @default `ramet controller` */
+  startProcess?: (context: ProcessContext) => Promise<{ kill: () => Promise<void> }>;
   /** @default the controllers look no images up */
   registries?: RunControllersOptions["registries"];
   /** @default the controllers' default */
@@ -46,10 +48,18 @@ export interface ClusterOptions {
   /** Whether the API server has all APIs, as a scheduler needs them. @default false */
   allApis?: boolean;
   /** Opens a proxy between the controllers and the API server. */
-  lineTo?: (server: string) => Promise<ApiLine>;
+  lineTo?: (server: string, controlPlane: TestControlPlane) => Promise<Pick<ApiLine, "server" | "close">>;
   /** Timeout of the controllers' API requests. @default the client's default */
   requestTimeoutMilliseconds?: number;
   log?: Log;
+}
+
+export interface ProcessContext {
+  kubeconfigPath: string;
+  directory: string;
+  storePath: string;
+  cellImage: string;
+  signal: AbortSignal;
 }
 
 export interface NodeContext {
@@ -99,18 +109,25 @@ export async function openCluster(options: ClusterOptions): Promise<Cluster> {
   await mkdir(storePath);
   const { connection } = controlPlane;
   const client = new KubeClient(connection);
-  const line = await lineTo?.(controlPlane.server);
+  const line = await lineTo?.(controlPlane.server, controlPlane);
   const ownConnection = line === undefined ? connection : { ...connection, server: line.server };
   const records: RequestRecord[] = [];
   const end = new AbortController();
   const seen = createInformers(client, log);
 
+  const ownKubeconfig = async (): Promise<string> => {
+    const { kubeconfigPath, server } = controlPlane;
+    if (line === undefined) return kubeconfigPath;
+    const path = join(directory, "kubeconfig");
+    await writeFile(path, (await readFile(kubeconfigPath, "utf8")).replaceAll(server, line.server), { mode: 0o600 });
+    return path;
+  };
+
   let endControllers: (() => Promise<void>) | undefined;
   const startProcess = async (): Promise<void> => {
-    const { cellImage = "ramet.dev/cell:test" } = options;
-    const more = ["--no-image-lookup"];
-    const settings = { cellImage, more, timeoutMilliseconds: patienceMilliseconds };
-    const running = await ControllerProcess.start(controlPlane.kubeconfigPath, directory, end.signal, settings);
+    const { cellImage = "ramet.dev/cell:test", startProcess: startOwn = rametController } = options;
+    const kubeconfigPath = await ownKubeconfig();
+    const running = await startOwn({ kubeconfigPath, directory, storePath, cellImage, signal: end.signal });
     endControllers = () => running.kill();
   };
   const startControllers = async (): Promise<void> => {
@@ -194,6 +211,15 @@ export async function openCluster(options: ClusterOptions): Promise<Cluster> {
       await rm(directory, { recursive: true, force: true });
     },
   };
+}
+
+function rametController({ kubeconfigPath, directory, cellImage, signal }: ProcessContext): Promise<ControllerProcess> {
+  const more = ["--no-image-lookup"];
+  return ControllerProcess.start(kubeconfigPath, directory, signal, {
+    cellImage,
+    more,
+    timeoutMilliseconds: patienceMilliseconds,
+  });
 }
 
 /** Timeout for a busy machine. On an idle machine, the conditions are true almost immediately. */

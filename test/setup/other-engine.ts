@@ -1,4 +1,4 @@
-import { copyFile, mkdtemp } from "node:fs/promises";
+import { appendFile, copyFile, mkdtemp } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { acquirePinned, acquireTools } from "../../src/local/tools/acquire-tools.ts";
@@ -24,6 +24,13 @@ export async function copyOfGuest(): Promise<string> {
   const directory = await mkdtemp(join(tmpdir(), "ramet-guest-"));
   await copyFile(own, join(directory, "ramet-guest"));
   return join(directory, "ramet-guest");
+}
+
+/** A copy of Ramet's own guest with a byte more. Its digest differs, which makes another engine of it. */
+export async function longerGuest(): Promise<string> {
+  const path = await copyOfGuest();
+  await appendFile(path, "\n");
+  return path;
 }
 
 async function pinned(name: "other-runsc" | "other-guest"): Promise<Tool> {

@@ -24,6 +24,16 @@ export interface ApiProxyOptions {
   serving: KeyPair;
   /** For the API server. */
   client: KeyPair;
+  /** Holds a request back before it is forwarded, also if its client has gone meanwhile. @default none is held back */
+  onRequest?: (request: ProxiedRequest) => Promise<unknown> | undefined;
+  /** Holds a response back. @default none is held back */
+  onResponse?: (request: ProxiedRequest) => Promise<unknown> | undefined;
+}
+
+export interface ProxiedRequest {
+  method: string;
+  path: string;
+  body: string;
 }
 
 /** A proxy between the controllers and a real API server that applies faults to their requests. */
@@ -31,13 +41,15 @@ export class ApiProxy {
   readonly #server;
   readonly #agent: Agent;
   readonly #target: URL;
+  readonly #hooks: Pick<ApiProxyOptions, "onRequest" | "onResponse">;
   readonly #active = new Map<ApiFault, number>();
   readonly #hung = new Set<ServerResponse>();
   readonly #watches = new Set<IncomingMessage>();
   #hits = 0;
 
-  constructor({ target, ca, serving, client }: ApiProxyOptions) {
+  constructor({ target, ca, serving, client, ...hooks }: ApiProxyOptions) {
     this.#target = new URL(target);
+    this.#hooks = hooks;
     this.#agent = new Agent({ keepAlive: true, ca, cert: client.certificate, key: client.key });
     this.#server = createServer({ cert: serving.certificate, key: serving.key }, (incoming, outgoing) => {
       this.#serve(incoming, outgoing).catch(() => outgoing.destroy());
@@ -92,12 +104,17 @@ export class ApiProxy {
       this.#hits++;
       await new Promise((resolve) => setTimeout(resolve, 400));
     }
+    const proxied = { method, path, body: body.toString() };
+    // A client can leave while its request is held back.
+    outgoing.on("error", () => undefined);
+    await this.#hooks.onRequest?.(proxied);
     const { hostname, port } = this.#target;
     const passed = request({ hostname, port, method, path, headers, agent: this.#agent });
     passed.on("error", () => outgoing.destroy());
     outgoing.on("close", () => passed.destroy());
     passed.end(body);
     const [response] = (await once(passed, "response")) as [IncomingMessage];
+    await this.#hooks.onResponse?.(proxied);
     if (this.#is("cut") && !isWatch) {
       this.#hits++;
       return void outgoing.destroy();
