@@ -1,4 +1,5 @@
 import { rm } from "node:fs/promises";
+import { join } from "node:path";
 import { afterAll, beforeAll, expect, it, vi } from "vitest";
 import { Checkpoint } from "../../src/api/kinds/checkpoint.ts";
 import { isPodReady } from "../../src/api/schema/pod.ts";
@@ -46,11 +47,13 @@ open("/ready", "w").close()
 http.server.ThreadingHTTPServer(("", 8000), Handler).serve_forever()
 `;
 const exec = (script: string) => ({ exec: { command: ["sh", "-c", script] } });
+/** The first result counts, also that of a slow machine. */
+const probe = (script: string) => ({ ...exec(script), periodSeconds: 1, timeoutSeconds: 60, failureThreshold: 1 });
 const container = {
   ports: [{ containerPort: 8000 }],
-  startupProbe: { ...exec("test -e /hooked"), periodSeconds: 1, failureThreshold: 60 },
-  readinessProbe: { ...exec("test -e /ready || { echo not here; exit 3; }"), periodSeconds: 1, failureThreshold: 1 },
-  livenessProbe: { ...exec("test ! -e /dead || { echo dead; exit 4; }"), periodSeconds: 1, failureThreshold: 1 },
+  startupProbe: { ...probe("test -e /hooked"), failureThreshold: 60 },
+  readinessProbe: probe("test -e /ready || { echo not here; exit 3; }"),
+  livenessProbe: probe("test ! -e /dead || { echo dead; exit 4; }"),
   lifecycle: { postStart: exec("touch /hooked"), preStop: exec("touch /stopping; sleep 1") },
 };
 const create = (name: string): Promise<void> => cluster.createSandbox(name, program, { container });
@@ -66,9 +69,7 @@ async function expectCare(name: string): Promise<void> {
   await cluster.untilPod(name, isUp);
   await ask(name, "/remove/ready");
   const unready = await cluster.untilPod(name, (pod) => pod !== undefined && !isPodReady(pod));
-  expect(unreadyMessage(unready!)).toContain(
-    "the readiness probe failed: exit code 3: not here",
-  );
+  expect(unreadyMessage(unready!)).toContain("the readiness probe failed: exit code 3: not here");
   await ask(name, "/touch/ready");
   await cluster.untilPod(name, isUp);
   const log = cluster.logs(name, "follow=true");
@@ -111,3 +112,21 @@ it("captures a sandbox that continues in the cell of the earlier engine, and pro
 
 it("runs the probes and the preStop hook of a sandbox that continues in the cell of the earlier engine", () =>
   expectCare("earlier"));
+
+it("keeps a sandbox whose cell takes no commands of probes, and reports that", async () => {
+  await create("silent");
+  const pod = await cluster.untilPod("silent", isUp);
+  // A stand-in for cells that local nodes started before they could probe by commands: they do not have this socket.
+  const socket = join(cluster.directory.pods, pod?.metadata.uid ?? "", "cell", "access.sock");
+  await rm(socket);
+  const message = (one: NodePod | undefined) => one?.status?.conditions?.find(({ type }) => type === "Ready")?.message;
+  const reporting = await cluster.untilPod("silent", (one) => message(one)?.includes("cannot be made") === true);
+  expect(reporting?.status).toMatchObject({ phase: "Running" });
+  expect(isPodReady(reporting!)).toBe(true);
+  expect(message(reporting)).toMatch(
+    /the (readiness|liveness) probe cannot be made: cannot reach the cell in this container: it accepts no commands/,
+  );
+  await ask("silent", "/touch/ready");
+  await cluster.deleteSandbox("silent");
+  await cluster.untilPod("silent", (one) => one === undefined);
+});

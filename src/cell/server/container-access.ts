@@ -3,7 +3,7 @@ import { createServer, request as httpRequest, type IncomingMessage } from "node
 import { join } from "node:path";
 import * as z from "zod";
 import { guestClientPort } from "../../api/cell/cell-api.ts";
-import { RametError } from "../../base/errors.ts";
+import { RametError, textOfError } from "../../base/errors.ts";
 import { GuestClient } from "../client/guest-client.ts";
 import { guestLimits, textOf } from "../client/guest-http.ts";
 import { dialLink, linkSocket } from "../network/link-dial.ts";
@@ -46,9 +46,15 @@ async function requestAccess(socketPath: string, signal: AbortSignal): Promise<A
     return Access.parse(JSON.parse(await textOf(response, guestLimits.control)));
   } catch (error) {
     signal.throwIfAborted();
-    const why = error instanceof Error ? error.message : String(error);
-    throw new RametError("SandboxNotReady", `cannot reach the cell in this container: ${why}`, { cause: error });
+    throw new RametError("SandboxNotReady", `cannot reach the cell in this container: ${whyUnreachable(error)}`, {
+      cause: error,
+    });
   }
+}
+
+function whyUnreachable(error: unknown): string {
+  const isMissing = error instanceof Error && "code" in error && error.code === "ENOENT";
+  return isMissing ? "it accepts no commands yet, or is of a release that does not" : textOfError(error);
 }
 
 function accessSocket(directory: string): string {

@@ -145,7 +145,10 @@ const startPhases: ReadonlySet<CellState["phase"]> = new Set(["preparing", "wait
 function readiness(cell: CellState, probes: ProbeVerdict | undefined): Facts["ready"] {
   if (cell.ready && probes?.ready === false)
     return { status: "False", reason: "ContainersNotReady", message: probes.message ?? "a probe has not succeeded" };
-  if (cell.ready) return { status: "True", reason: "SandboxReady", message: "the sandbox is ready" };
+  if (cell.ready) {
+    const message = ["the sandbox is ready", ...(probes?.message === undefined ? [] : [probes.message])].join("; ");
+    return { status: "True", reason: "SandboxReady", message };
+  }
   const message =
     cell.message ?? (startPhases.has(cell.phase) ? "the sandbox is starting" : `the sandbox is ${cell.phase}`);
   return { status: "False", reason: "ContainersNotReady", message };

@@ -2,6 +2,7 @@ import { connect } from "node:net";
 import { Agent, request } from "undici";
 import * as z from "zod";
 import type { Clock } from "../../base/clock.ts";
+import { RametError } from "../../base/errors.ts";
 import { commandInSandbox } from "../../api/cell/cell-container.ts";
 import type { Container, Handler } from "../../api/schema/pod-template.ts";
 import { execInContainer } from "./exec-in-container.ts";
@@ -17,7 +18,10 @@ export interface ProbeTarget {
   clock: Clock;
 }
 
-/** Probes once. Resolves with the problem, or undefined on success. `signal` aborts a probe that takes too long. */
+/**
+ * Probes once. Resolves with the problem, or undefined on success. Rejects if the probe could not be made, which is no result.
+ * `signal` aborts a probe that takes too long.
+ */
 export type ProbeAttempt = (spec: ProbeSpec, target: ProbeTarget, signal: AbortSignal) => Promise<string | undefined>;
 
 /** Probes as a kubelet does, except that a redirect counts as success and is not followed. */
@@ -33,6 +37,7 @@ export const attemptProbe: ProbeAttempt = async (spec, target, signal) => {
     return undefined;
   } catch (error) {
     if (signal.aborted) return "no response in time";
+    if (spec.exec !== undefined && isUnmade(error)) throw error;
     return error instanceof Error ? error.message || error.name : String(error);
   }
 };
@@ -47,6 +52,11 @@ async function probeExec(
   const { exitCode, output } = await execInContainer({ cellDirectory, command, timeoutMilliseconds, signal, clock });
   if (exitCode === 0) return undefined;
   return output === "" ? `exit code ${exitCode}` : `exit code ${exitCode}: ${output.slice(0, maxQuotedCharacters)}`;
+}
+
+/** Whether the command did not get to the sandbox: the cell takes none, or this process has no file descriptor left. */
+function isUnmade(error: unknown): boolean {
+  return !(error instanceof RametError) || error.code === "SandboxNotReady";
 }
 
 /** Of the output in a message. */

@@ -15,7 +15,7 @@ const http = { httpGet: { path: "/health", port: 49999 } };
 /** A Pod's probes. The test sets the result of a probe by its path. */
 function world(probes: object, before?: { started: boolean; ready: boolean }) {
   const clock = new ManualClock();
-  const answers = new Map<string, string | undefined>();
+  const answers = new Map<string, string | Error | undefined>();
   const probed: string[] = [];
   const fatal: string[] = [];
   const container = Container.parse({ name: "main", image: "cell", ...probes });
@@ -27,7 +27,8 @@ function world(probes: object, before?: { started: boolean; ready: boolean }) {
     onFatal: (message) => fatal.push(message),
     attempt: ({ httpGet }) => {
       probed.push(httpGet?.path ?? "");
-      return Promise.resolve(answers.get(httpGet?.path ?? ""));
+      const answer = answers.get(httpGet?.path ?? "");
+      return answer instanceof Error ? Promise.reject(answer) : Promise.resolve(answer);
     },
   });
   const pass = async (seconds: number): Promise<void> => {
@@ -109,6 +110,33 @@ describe("the probes of a Pod", () => {
     expect(fatal).toEqual([]);
     await pass(1);
     expect(fatal).toEqual(["the liveness probe failed: d (3 times)"]);
+  });
+
+  it("neither end the Pod nor change its readiness while they cannot be made, and report why", async () => {
+    const probes = {
+      readinessProbe: { ...http, periodSeconds: 1, failureThreshold: 1 },
+      livenessProbe: { httpGet: { path: "/live", port: 49999 }, periodSeconds: 1, failureThreshold: 2 },
+    };
+    const { pod, answers, fatal, pass } = world(probes);
+    pod.follow(running);
+    await pass(1);
+    answers.set("/live", "a");
+    await pass(1);
+    answers.set("/live", new Error("no cell"));
+    await pass(3);
+    expect(pod.verdict).toEqual({
+      started: true,
+      ready: true,
+      message: "the liveness probe cannot be made: no cell",
+    });
+    answers.set("/health", new Error("none here"));
+    answers.delete("/live");
+    await pass(2);
+    expect(pod.verdict).toMatchObject({ ready: true, message: "the readiness probe cannot be made: none here" });
+    answers.delete("/health");
+    await pass(1);
+    expect(pod.verdict).toEqual({ started: true, ready: true });
+    expect(fatal).toEqual([]);
   });
 
   it("do not run while the sandbox is paused or being checkpointed", async () => {

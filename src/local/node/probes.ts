@@ -1,6 +1,7 @@
 import type { CellState } from "../../api/cell/cell-api.ts";
 import type { Container } from "../../api/schema/pod-template.ts";
 import type { Clock } from "../../base/clock.ts";
+import { textOfError } from "../../base/errors.ts";
 import { type ProbeAttempt, attemptProbe, ProbeSpec, type ProbeTarget } from "./probe-attempt.ts";
 import { isCellProbe } from "./unsupported.ts";
 
@@ -9,7 +10,7 @@ export interface ProbeVerdict {
   /** Whether the startup probe has succeeded. True if there is none. */
   started: boolean;
   ready: boolean;
-  /** Why it is not ready. */
+  /** Why it is not ready, or which probe cannot be made. */
   message?: string;
 }
 
@@ -42,6 +43,8 @@ export class PodProbes {
   #started: boolean;
   #ready: boolean;
   #problem: string | undefined;
+  /** Why a probe cannot be made. As with a kubelet, that is no result: it neither ends a Pod nor makes it unready. */
+  readonly #unmade = new Map<Kind, string>();
 
   constructor(options: PodProbesOptions) {
     this.#options = options;
@@ -53,8 +56,9 @@ export class PodProbes {
   get verdict(): ProbeVerdict {
     const ready = this.#started && this.#ready;
     const waitsFor = this.#started ? "readiness" : "startup";
-    const message = this.#problem ?? `the ${waitsFor} probe has not succeeded yet`;
-    return { started: this.#started, ready, ...(!ready && { message }) };
+    const [unmade] = [...this.#unmade].map(([kind, why]) => `the ${kind} probe cannot be made: ${why}`);
+    const message = unmade ?? this.#problem ?? `the ${waitsFor} probe has not succeeded yet`;
+    return { started: this.#started, ready, ...((!ready || unmade !== undefined) && { message }) };
   }
 
   /** Updates the cell's state. Starts the probes when the sandbox runs for the first time. */
@@ -78,18 +82,43 @@ export class PodProbes {
   #start(kind: Kind): void {
     const spec = this.#specs.get(kind);
     if (spec === undefined) return;
-    const { clock, target, attempt = attemptProbe } = this.#options;
+    const { clock } = this.#options;
     const elapsed = clock.monotonicMilliseconds() - (this.#since ?? 0);
     const stop = repeat({
       clock,
       spec,
       firstMilliseconds: Math.max(0, spec.initialDelaySeconds * 1000 - elapsed),
-      attempt: async (signal) => (this.#canProbe ? { problem: await attempt(spec, target, signal) } : undefined),
+      attempt: (signal) => this.#attempt(kind, spec, signal),
       // A probe that was sent before a pause does not count after it.
       counts: () => this.#canProbe,
       settle: (problem) => this.#settle(kind, spec, problem),
     });
     this.#stops.push(stop);
+  }
+
+  /** Resolves with undefined if this attempt does not count. */
+  async #attempt(
+    kind: Kind,
+    spec: ProbeSpec,
+    signal: AbortSignal,
+  ): Promise<{ problem: string | undefined } | undefined> {
+    if (!this.#canProbe) return undefined;
+    const { target, attempt = attemptProbe } = this.#options;
+    try {
+      const problem = await attempt(spec, target, signal);
+      this.#reportUnmade(kind, undefined);
+      return { problem };
+    } catch (error) {
+      if (!signal.aborted) this.#reportUnmade(kind, textOfError(error));
+      return undefined;
+    }
+  }
+
+  #reportUnmade(kind: Kind, why: string | undefined): void {
+    if (!this.#canProbe || this.#unmade.get(kind) === why) return;
+    if (why === undefined) this.#unmade.delete(kind);
+    else this.#unmade.set(kind, why);
+    this.#options.onChange();
   }
 
   /** Returns whether the probe continues. */
