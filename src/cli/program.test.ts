@@ -121,6 +121,7 @@ describe("ramet", () => {
     [["controller", "--cell-image", "b:1"], "need exactly one store"],
     [["controller", "--cell-image", "b:1", "--store", "s3://a12", "--store-directory", "/a"], "need exactly one store"],
     [["controller", "--cell-image", "b:1", "--store", "/a"], "begins with s3://"],
+    [["controller", "--cell-image", "b:1", "--engine-check-interval", "500ms"], "it must be at least 1s"],
     [["gateway", "--port", "65536"], "it must be a port from 0 to 65535"],
     [["gateway", "--shutdown-delay", "-1"], "it must be a whole number"],
     [["manifests", "--image", "a:1", "--cell-image", "b:1", "--gateway-replicas", "two"], "it must be a whole number"],

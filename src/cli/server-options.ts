@@ -31,6 +31,7 @@ export const flagsOfCells = [
   "cellEngine",
   "earlierCellImage",
   "concurrentUpgrades",
+  "engineCheckInterval",
   "dnsUpstream",
   "clusterDomain",
   "egressDefault",
@@ -192,14 +193,16 @@ export function withRegistryFlags(command: Command): Command {
       new Option(
         "--pull-timeout <duration>",
         "how long sets and builds wait for an image that cannot be pulled (default: 3m)",
-      ).argParser(pullTimeout),
+      ).argParser(secondOrMore("--pull-timeout")),
     );
 }
 
-function pullTimeout(text: string): string {
-  if (parsed(() => parseDuration(text, "--pull-timeout")) < 1_000)
-    throw new InvalidArgumentError("it must be at least 1s");
-  return text;
+/** A parser for a duration of at least a second, which it returns as given. */
+export function secondOrMore(flag: string): (text: string) => string {
+  return (text) => {
+    if (parsed(() => parseDuration(text, flag)) < 1_000) throw new InvalidArgumentError("it must be at least 1s");
+    return text;
+  };
 }
 
 function collectRegistry(text: string, before: readonly string[] = []): string[] {

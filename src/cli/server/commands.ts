@@ -8,6 +8,7 @@ import {
   engineOption,
   flagsOfCells,
   namespaceSelectorHelp,
+  secondOrMore,
   storeAddresses,
   withEgressFlags,
   withCellFlags,
@@ -89,6 +90,12 @@ function controllerCommand(program: Command, act: Act): void {
       "--concurrent-upgrades <count>",
       "how many named snapshots are captured again at the same time after an upgrade (default: 2; 0: none)",
       wholeNumber,
+    )
+    .addOption(
+      new Option(
+        "--engine-check-interval <duration>",
+        "the pause between two checks for cell images of earlier engines that nothing needs (default: 10m)",
+      ).argParser(secondOrMore("--engine-check-interval")),
     )
     .addOption(besideOption().conflicts(flagsOfCells))
     .option("--install-crds", "install or update the CRDs first")

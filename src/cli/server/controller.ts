@@ -44,6 +44,8 @@ export interface ControllerOptions
   cellEngine?: string;
   earlierCellImage?: [engine: string, image: string][];
   concurrentUpgrades?: number;
+  /** As given. */
+  engineCheckInterval?: string;
   cellSeccompProfile?: string;
   cellUserNamespaces?: CellUserNamespaces;
   installCrds?: boolean;
@@ -141,6 +143,7 @@ function cellOptions({
   cellEngine,
   earlierCellImage,
   concurrentUpgrades,
+  engineCheckInterval,
   cellSeccompProfile,
   cellUserNamespaces = "auto",
 }: ControllerOptions) {
@@ -149,6 +152,9 @@ function cellOptions({
     ...(cellEngine !== undefined && { cellEngine }),
     ...(earlierCellImage && { earlierCellImages: new Map(earlierCellImage) }),
     ...(concurrentUpgrades !== undefined && { concurrentUpgrades }),
+    ...(engineCheckInterval !== undefined && {
+      engineUpkeep: { pauseMilliseconds: parseDuration(engineCheckInterval, "--engine-check-interval") },
+    }),
     ...(cellSeccompProfile !== undefined && { cellSeccompProfile }),
     cellUserNamespaces,
   };

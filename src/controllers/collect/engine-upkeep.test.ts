@@ -1,9 +1,10 @@
-import { expect, it } from "vitest";
+import { expect, it, vi } from "vitest";
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { silentLog } from "../../base/log.ts";
+import { ManualClock } from "../../../test/setup/manual-clock.ts";
 import { Engines } from "../common/engines.ts";
-import { dropEngines, type EngineUpkeepOptions } from "./engine-upkeep.ts";
+import { dropEngines, type EngineUpkeepOptions, runEngineUpkeep } from "./engine-upkeep.ts";
 
 const [current, first, second, named] = ["c", "1", "2", "3"].map((digit) => digit.repeat(12)) as [
   string,
@@ -49,6 +50,7 @@ function world() {
     saved,
     cached,
     listed,
+    options,
     check: async () => {
       before = await dropEngines(options, before, new AbortController().signal);
     },
@@ -100,4 +102,23 @@ it("keeps an engine whose drop the cluster has not remembered, and drops it in t
     [first, null],
     [second, null],
   ]);
+});
+
+it.each([
+  [undefined, 600_000],
+  [2_000, 2_000],
+])("pauses before each check, as long as the option %j says", async (pauseMilliseconds, expected) => {
+  const { engines, options } = world();
+  const clock = new ManualClock();
+  const ending = new AbortController();
+  const running = runEngineUpkeep({ ...options, seesAll: true, clock, pauseMilliseconds }, ending.signal);
+  for (const sizeAfter of [4, 2]) {
+    clock.advance(expected - 1);
+    expect(engines.list().size).toBe(4);
+    clock.advance(1);
+    await vi.waitUntil(() => clock.waits[0] === expected);
+    expect(engines.list().size).toBe(sizeAfter);
+  }
+  ending.abort();
+  await running;
 });

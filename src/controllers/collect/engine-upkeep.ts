@@ -14,7 +14,7 @@ export interface EngineUpkeepOptions {
   clock: Clock;
   log: Log;
   /** Pause before each check. @default 600000 */
-  pauseMilliseconds?: number;
+  pauseMilliseconds?: number | undefined;
 }
 
 /**
