@@ -21,8 +21,8 @@ export interface ClusterSetting {
   /** The directory with the CNI plugins. */
   cni: string;
   tools: Record<NodeToolName | "etcd" | "kube-apiserver" | "versitygw" | "docker-registry", string>;
-  /** OCI archives. */
-  images: string[];
+  /** An OCI archive. */
+  images: string;
 }
 
 export interface KubeletCluster {
@@ -119,7 +119,7 @@ export async function startCluster(setting: ClusterSetting): Promise<KubeletClus
       () => false,
     );
   await untilReady(containerd, "containerd", () => ctrWorks("version"));
-  for (const image of setting.images) await runProgram(tools.ctr, [...ctr, "images", "import", image]);
+  await runProgram(tools.ctr, [...ctr, "images", "import", setting.images]);
   const profile = join(dir, "kubelet", "seccomp", cellSeccompProfile);
   await mkdir(dirname(profile), { recursive: true });
   await copyFile(fileURLToPath(new URL("../../images/cell-seccomp.json", import.meta.url)), profile);

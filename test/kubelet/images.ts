@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { access, mkdir, realpath } from "node:fs/promises";
+import { access, cp, mkdir, realpath, rm, writeFile } from "node:fs/promises";
 import { homedir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -10,10 +10,14 @@ import { ensurePythonImage } from "../../src/local/images/python-image.ts";
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
 
-/** The images in the cluster: those of images/Dockerfile, a template's, the pause image, and external-snapshotter's. */
+/**
+ * The images in the cluster: those of images/Dockerfile, the cell image with another gVisor and another guest, a template's, the
+ * pause image, and external-snapshotter's.
+ */
 export const imageNames = {
   controller: "localhost/ramet:test",
   cell: "localhost/ramet-cell:test",
+  otherCell: "localhost/ramet-cell:other",
   python: "localhost/python:test",
   pause: "localhost/pause:test",
   snapshotController: "registry.k8s.io/sig-storage/snapshot-controller:v8.6.0",
@@ -35,15 +39,16 @@ export async function pushImage(host: string, tag: string, name: "app" | "other"
 }
 
 /**
- * Builds the images and writes each as an OCI archive into `directory`. `images/Dockerfile` is built as users build it, except for
+ * Builds the images and writes them into one OCI archive in `directory`. `images/Dockerfile` is built as users build it, except for
  * its bases, so that no registry is needed: Debian with Node and Debian with Go stand in for `node:22-bookworm-slim` and
  * `golang:1.26-bookworm`. External-snapshotter's image is a stand-in too, with only its program.
+ * @returns the path of the archive
  */
 export async function buildImages(
   directory: string,
-  programs: { "snapshot-controller": string },
+  programs: Record<"snapshot-controller" | "other-runsc" | "other-guest", string>,
   progress: (line: string) => void,
-): Promise<string[]> {
+): Promise<string> {
   const buildah = await openBuildah();
   const python = await ensurePythonImage({ progress });
   const go = await goRoot();
@@ -78,11 +83,21 @@ export async function buildImages(
     progress(`images: ${target}, from images/Dockerfile`);
     await buildah.build(target, imageNames[target], bases);
   }
-  const archives = Object.values(imageNames).map((name, index) => ({ name, path: join(directory, `${index}.tar`) }));
-  for (const { name, path } of archives) await buildah.run("push", "--quiet", name, `oci-archive:${path}:${name}`);
+  progress("images: cell with another engine");
+  const engine = { runsc: programs["other-runsc"], "ramet-guest": programs["other-guest"] };
+  await buildah.replace(imageNames.otherCell, imageNames.cell, engine, join(directory, "other-cell"));
+  progress("images: archive");
+  const [layout, archive] = [join(directory, "images"), join(directory, "images.tar")];
+  // The images share most of their layers, so one archive is a third of the size of several.
+  const fast = ["--compression-format", "zstd", "--compression-level", "1"];
+  for (const name of Object.values(imageNames)) {
+    await buildah.run("push", "--quiet", ...fast, name, `oci:${layout}:${name}`);
+  }
+  await runProgram("tar", ["-cf", archive, "-C", layout, "."]);
+  await rm(layout, { recursive: true });
   // Removes images of earlier runs that no image is built from.
   await buildah.run("rmi", "--prune");
-  return archives.map(({ path }) => path);
+  return archive;
 }
 
 interface Buildah {
@@ -90,6 +105,8 @@ interface Buildah {
   /** Builds an image from another one and more files, unless an image of that name exists. */
   compose(name: string, from: string, files: [string, string][], more?: Composition): Promise<void>;
   build(target: string, name: string, bases: { node: string; go: string }): Promise<void>;
+  /** Builds an image from another one and one layer with these programs of /usr/local/bin. */
+  replace(name: string, from: string, programs: Record<string, string>, context: string): Promise<void>;
 }
 
 interface Composition {
@@ -137,6 +154,15 @@ async function openBuildah(): Promise<Buildah> {
       const dockerfile = ["--file", "images/Dockerfile", "--ignorefile", "images/Dockerfile.dockerignore"];
       const how = ["--isolation", "chroot", "--layers", "--pull-never", ...(await machineSettings())];
       await run("build", ...how, ...bases, ...dockerfile, "--target", target, "--tag", name, ".");
+    },
+    async replace(name, from, programs, context) {
+      await mkdir(context);
+      for (const [program, path] of Object.entries(programs)) {
+        await cp(await realpath(path), join(context, program), { preserveTimestamps: true });
+      }
+      const dockerfile = join(context, "Dockerfile");
+      await writeFile(dockerfile, `FROM ${from}\nCOPY ${Object.keys(programs).join(" ")} /usr/local/bin/\n`);
+      await run("build", "--layers", "--pull-never", "--file", dockerfile, "--tag", name, context);
     },
   };
 }

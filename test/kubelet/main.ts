@@ -8,6 +8,7 @@ import { join } from "node:path";
 import { acquirePinned, acquireTools } from "../../src/local/tools/acquire-tools.ts";
 import { acquireRegistry } from "../setup/acquire-registry.ts";
 import { setup as buildPackage } from "../setup/built-package.ts";
+import { otherEngine } from "../setup/other-engine.ts";
 import { pinnedTestTool } from "../setup/pinned-tools.ts";
 import { buildImages } from "./images.ts";
 import { cniDirectory, missingNeeds } from "./needs.ts";
@@ -39,7 +40,7 @@ try {
     "docker-registry": await acquireRegistry(progress),
     ...(await acquirePinned(pinnedNodeTool, { names: nodeToolNames, progress })),
   };
-  const images = await buildImages(dir, tools, progress);
+  const images = await buildImages(dir, { ...tools, ...(await otherEngine()) }, progress);
   const setting: ClusterSetting = { dir, cgroup, tools, images, cni: (await cniDirectory()) ?? "" };
   await Promise.all(cgroupDirectories().map((directory) => mkdir(directory)));
   const inside = ["--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"];

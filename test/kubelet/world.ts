@@ -1,5 +1,5 @@
 import { execFile } from "node:child_process";
-import { mkdtemp, writeFile } from "node:fs/promises";
+import { copyFile, mkdtemp, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { inject } from "vitest";
@@ -9,6 +9,8 @@ import type { GivenCluster } from "./start-cluster.ts";
 
 /** Access to the cluster as a user: with `kubectl` and `ramet`, which resolve to their output. */
 export interface World extends Pick<GivenCluster, "kubeconfig" | "s3" | "registries"> {
+  /** The path of the program. */
+  kubectlPath: string;
   /** A directory for this test only. */
   directory: string;
   kubectl: (...args: string[]) => Promise<string>;
@@ -30,9 +32,12 @@ const component = (name: string) => [
 export const controllers = component("controller");
 export const gateways = component("gateway");
 
-export async function openWorld(): Promise<World> {
-  const { kubeconfig, s3, registries, dir, kubectl: program } = inject("cluster");
+/** @param namespace the one that commands without a namespace use */
+export async function openWorld(namespace = "default"): Promise<World> {
+  const { kubeconfig: shared, s3, registries, dir, kubectl: program } = inject("cluster");
   const directory = await mkdtemp(join(dir, "test-"));
+  const kubeconfig = join(directory, "kubeconfig");
+  await copyFile(shared, kubeconfig);
   const kubectl = async (...args: string[]): Promise<string> =>
     (await runProgram(program, ["--kubeconfig", kubeconfig, ...args])).stdout;
   const ramet = async (...args: string[]): Promise<string> => {
@@ -40,10 +45,12 @@ export async function openWorld(): Promise<World> {
     const env = { ...process.env, KUBECONFIG: kubeconfig };
     return (await promisify(execFile)(node, [...own, ...args], { env })).stdout.trim();
   };
+  await kubectl("config", "set-context", "--current", `--namespace=${namespace}`);
   return {
     kubeconfig,
     s3,
     registries,
+    kubectlPath: program,
     directory,
     kubectl,
     ramet,
