@@ -108,6 +108,8 @@ export interface Probe {
 export interface Swept {
   /** Data of checkpoints without an object. */
   checkpoints: CheckpointName[];
+  /** The other checkpoints with data. */
+  kept: CheckpointName[];
   /** Files left by interrupted captures, restores and removals. */
   orphans: number;
   /** Contents that no checkpoint refers to. */

@@ -118,8 +118,8 @@ export function cellBackend(options: CellBackendOptions): Backend {
     async sweep(liveness, signal) {
       const olderThanMilliseconds = sweepMargin * grantMilliseconds;
       const report = await store.sweep({ livenessOf: liveness, olderThanMilliseconds, signal });
-      const { removedCheckpoints: checkpoints, removedRests: orphans, removedContents: contents } = report;
-      return { checkpoints, orphans, contents, freedBytes: report.freedBytes, foreign: report.foreign };
+      const { removedCheckpoints: checkpoints, keptCheckpoints: kept, freedBytes, foreign } = report;
+      return { checkpoints, kept, orphans: report.removedRests, contents: report.removedContents, freedBytes, foreign };
     },
   };
 }

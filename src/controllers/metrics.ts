@@ -18,7 +18,8 @@ export interface ControllersMetrics {
 }
 
 export interface SweepMetrics {
-  swept: (swept: Swept) => void;
+  /** @param missing how many checkpoints have no data in the store */
+  swept: (swept: Swept, missing: number) => void;
   sweepFailed: () => void;
 }
 
@@ -59,8 +60,14 @@ function sweepMetrics(registry: Registry): SweepMetrics {
     registers,
   });
   const freed = new Counter({ name: "ramet_store_swept_bytes_total", help: "Bytes freed by sweeps.", registers });
+  const lacking = new Gauge({
+    name: "ramet_checkpoints_data_missing",
+    help: "Checkpoints whose data the last sweep did not find in the store. Shared data counts once.",
+    registers,
+  });
   return {
-    swept: ({ checkpoints, orphans, contents, freedBytes }) => {
+    swept: ({ checkpoints, orphans, contents, freedBytes }, missing) => {
+      lacking.set(missing);
       sweeps.inc({ result: "success" });
       removed.inc({ what: "checkpoints" }, checkpoints.length);
       removed.inc({ what: "rests" }, orphans);

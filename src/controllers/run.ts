@@ -21,6 +21,7 @@ import { checkpointController } from "./checkpoint/controller.ts";
 import { type EngineUpkeepOptions, runEngineUpkeep } from "./collect/engine-upkeep.ts";
 import { runCollector } from "./collect/run-collector.ts";
 import { createCache } from "./common/cache.ts";
+import { DataFindings } from "./common/data-findings.ts";
 import { Exclusion } from "./common/exclusion.ts";
 import { type KeyRotationOptions, runKeyRotation } from "./keys/rotate-keys.ts";
 import { Engines } from "./common/engines.ts";
@@ -30,6 +31,7 @@ import { NodeCpus } from "./common/node-cpus.ts";
 import { nodeInformer } from "./common/nodes.ts";
 import type { ControllersMetrics } from "./metrics.ts";
 import { createInformers, type Informers } from "./common/resources.ts";
+import { StoreReports } from "./common/store-reports.ts";
 import { UserNamespaceSupport } from "./common/user-namespaces.ts";
 import { installCrds } from "./install-crds.ts";
 import { namedSnapshotController } from "./named-snapshot/controller.ts";
@@ -177,7 +179,8 @@ async function lead(options: RunControllersOptions, signal: AbortSignal): Promis
     // Every controller reads all caches: in one that has not synced, an existing object would seem to be deleted.
     await Promise.all([...all, ...others].map((informer) => informer.synced(signal)));
     const nodeCpus = await NodeCpus.open(client, nodes, { log, signal });
-    await work(options, { ...opened, informers, seal, engines, nodeCpus, userNamespaces }, signal);
+    const storeReports = await StoreReports.open(client, log, signal);
+    await work(options, { ...opened, informers, seal, engines, nodeCpus, storeReports, userNamespaces }, signal);
   } catch (error) {
     if (!signal.aborted) throw error;
   } finally {
@@ -189,27 +192,32 @@ async function lead(options: RunControllersOptions, signal: AbortSignal): Promis
 
 interface Opened extends Pick<ControllerParts, "backends" | "runtime" | "informers" | "seal" | "engines" | "nodeCpus"> {
   keys: OpenedBackends["keys"];
+  storeReports: StoreReports;
   userNamespaces: UserNamespaceSupport | undefined;
 }
 
 async function work(
   options: RunControllersOptions,
-  { keys, backends, runtime, informers, seal, engines, nodeCpus, userNamespaces }: Opened,
+  { keys, backends, runtime, informers, seal, engines, nodeCpus, storeReports, userNamespaces }: Opened,
   signal: AbortSignal,
 ): Promise<void> {
   const { client, metrics, log = silentLog, onReady } = options;
   const { clock, random } = client;
   const events = eventRecorder(options);
   const registries = options.registries && new RegistryTransport(options.registries);
+  const cache = createCache(informers);
+  const dataFindings = new DataFindings(cache);
   const controllers = controllerTable({
     informers,
     backends,
+    dataFindings,
+    storeReports,
     runtime,
     seal,
     engines,
     nodeCpus,
     client,
-    cache: createCache(informers),
+    cache,
     quotas: new NamespaceQuotas(informers.namespaces, options.namespaceQuota),
     podOptions: podOptions(options, userNamespaces),
     podKeys: () => keys.podKeys,
@@ -229,6 +237,8 @@ async function work(
   const sweeping = {
     backends,
     checkpoints: informers.checkpoints,
+    dataFindings,
+    storeReports,
     clock,
     log,
     ...(metrics && { metrics: metrics.sweeps }),

@@ -1,4 +1,4 @@
-import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, rename, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
@@ -8,12 +8,14 @@ import { Checkpoint } from "../api/kinds/checkpoint.ts";
 import { RametError } from "../base/errors.ts";
 import { cellBackend } from "../backends/cell-backend.ts";
 import { Backends } from "../backends/backends.ts";
+import type { CheckpointName } from "../backends/backend.ts";
 import { CellClient } from "../cell/client/cell-client.ts";
 import { cellCredentials, newCellCredentials } from "../backends/cell-credentials.ts";
 import type { Log } from "../base/log.ts";
 import { openForWrite } from "../store/open.ts";
 import { directoryStore } from "../store/directory/store.ts";
 import { controllersMetrics } from "./metrics.ts";
+import type { DataFinding } from "./common/data-findings.ts";
 import { runSweeper } from "./sweep.ts";
 
 const hour = 3_600_000;
@@ -52,11 +54,23 @@ describe("sweeping the store", () => {
     const credentials = cellCredentials(newCellCredentials());
     const cells = new CellClient(credentials.key);
     const backends = new Backends([cellBackend({ cells, credentials, store })]);
+    const found: string[] = [];
+    const dataFindings = {
+      report: ({ checkpointId }: CheckpointName, { state }: DataFinding) => found.push(`${checkpointId} ${state}`),
+    };
+    const reports: (string | undefined)[] = [];
+    const storeReports = {
+      checked: ({ problem, dataMissing }: { problem: RametError | undefined; dataMissing: number | undefined }) => {
+        reports.push(problem === undefined ? `${dataMissing ?? "?"} missing` : problem.code);
+        return Promise.resolve();
+      },
+    };
+    const options = { backends, checkpoints, dataFindings, storeReports, clock, log, metrics: metrics.sweeps };
     const sweep = () =>
-      runSweeper({ backends, checkpoints, clock, log, metrics: metrics.sweeps }, end.signal).finally(() => {
+      runSweeper(options, end.signal).finally(() => {
         cells.close();
       });
-    return { store, clock, sweep, logged, end, counted: () => metrics.registry.metrics() };
+    return { found, reports, store, clock, sweep, logged, end, counted: () => metrics.registry.metrics() };
   }
   const object = (checkpointId: string, phase = "Succeeded") =>
     Checkpoint.parse({
@@ -64,7 +78,7 @@ describe("sweeping the store", () => {
       kind: "Checkpoint",
       metadata: { name: checkpointId, namespace: "t", uid: checkpointId, resourceVersion: "1", creationTimestamp: "" },
       spec: { podName: "a" },
-      status: { phase, checkpointId },
+      status: { phase, checkpointId, ramet: { manifestDigest: `sha256:${"0".repeat(64)}`, contents: ["filesystem"] } },
     });
   const id = (checkpointId: string) => ({ namespace: "t", checkpointId });
   const files = { "checkpoint.img": "x" };
@@ -92,6 +106,34 @@ describe("sweeping the store", () => {
     expect(metrics).toContain('ramet_store_sweeps_total{result="success"} 2');
     expect(metrics).toContain('ramet_store_swept_total{what="checkpoints"} 1');
     expect(metrics).toContain('ramet_store_swept_total{what="rests"} 1');
+  });
+
+  it("finds finished checkpoints without data, again in each sweep, but not while the store is unreachable", async () => {
+    const cached = [object("whole"), object("gone"), object("begun", "Creating"), object("failed", "Failed")];
+    const objects = () => Promise.resolve([]);
+    const { store, clock, sweep, end, found, reports, logged, counted } = open({ objects, cached });
+    const next = async () => {
+      found.splice(0);
+      clock.advance(600_000);
+      await expect.poll(() => clock.waits).toEqual([600_000]);
+      return found;
+    };
+    await publish({ store, clock: storeClock }, id("whole"), files);
+    const swept = sweep();
+    await expect.poll(() => clock.waits).toEqual([600_000]);
+    expect(found).toEqual(["whole present", "gone missing"]);
+    expect(logged).toContain("the data of checkpoints is missing in the store");
+    expect(await counted()).toContain("ramet_checkpoints_data_missing 1");
+    await rename(root, `${root}-away`);
+    expect(await next()).toEqual([]);
+    expect(logged).toContain("sweeping the store failed");
+    await rename(`${root}-away`, root);
+    expect(await next()).toEqual(["whole present", "gone missing"]);
+    await rm(join(root, "t"), { recursive: true });
+    expect(await next()).toEqual(["whole missing", "gone missing"]);
+    expect(reports).toEqual(["1 missing", "StoreUnavailable", "1 missing", "2 missing"]);
+    end.abort();
+    await swept;
   });
 
   it("keeps a checkpoint that only the cache has, and one that is still being captured", async () => {

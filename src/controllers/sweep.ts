@@ -1,16 +1,22 @@
 import type { Checkpoint } from "../api/kinds/checkpoint.ts";
+import { storeCodes } from "../api/store/store-report.ts";
 import type { Backend, CheckpointLiveness, CheckpointName, Swept } from "../backends/backend.ts";
 import type { Backends } from "../backends/backends.ts";
+import { partsOf } from "../backends/checkpoint-record.ts";
 import { type Clock, delay } from "../base/clock.ts";
 import { RametError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { Informer } from "../kube/informer.ts";
 import type { SweepMetrics } from "./metrics.ts";
-import { checkpointIdOf, dataIdOf, isUnfinished } from "./common/pause-checkpoint.ts";
+import type { DataFindings } from "./common/data-findings.ts";
+import type { StoreReports } from "./common/store-reports.ts";
+import { checkpointIdOf, dataIdOf, dataNameOf, isUnfinished } from "./common/pause-checkpoint.ts";
 
 export interface SweepingOptions {
   backends: Pick<Backends, "all">;
   checkpoints: KnownCheckpoints;
+  dataFindings: Pick<DataFindings, "report">;
+  storeReports: Pick<StoreReports, "checked">;
   clock: Clock;
   log: Log;
   metrics?: SweepMetrics;
@@ -27,8 +33,9 @@ export interface KnownCheckpoints {
 }
 
 /**
- * Frees data in the stores that crashes left or whose objects were deleted: now, and every ten minutes until `signal` is
- * aborted. Runs in the leader only. A failed sweep is logged and retried at the next interval.
+ * Frees data in the stores that crashes left or whose objects were deleted, and finds checkpoints whose data is missing: now, and
+ * every ten minutes until `signal` is aborted. Runs in the leader only. A failed sweep finds nothing missing; it is logged and
+ * retried at the next interval.
  */
 export async function runSweeper(options: SweepingOptions, signal: AbortSignal): Promise<void> {
   const { clock, pauseMilliseconds = 600_000 } = options;
@@ -39,25 +46,79 @@ export async function runSweeper(options: SweepingOptions, signal: AbortSignal):
 }
 
 async function sweepOnce(options: SweepingOptions, signal: AbortSignal): Promise<void> {
-  for (const backend of options.backends.all()) await sweepBackend(backend, options, signal);
+  const swept: SweepResult[] = [];
+  for (const backend of options.backends.all()) swept.push(await sweepBackend(backend, options, signal));
+  const counts = swept.flatMap(({ missing }) => missing ?? []);
+  if (signal.aborted) return;
+  await options.storeReports.checked({
+    problem: swept.find(({ problem }) => problem !== undefined)?.problem,
+    dataMissing: counts.length === 0 ? undefined : counts.reduce((sum, count) => sum + count, 0),
+  });
 }
 
+interface SweepResult {
+  /** How many checkpoints have no data in the store. Undefined: it was not swept. */
+  missing?: number;
+  /** Why the store cannot be used. */
+  problem?: RametError | undefined;
+}
+
+/** A store that nothing can be written to may still be swept, so it is probed too. */
 async function sweepBackend(
   backend: Backend,
-  { checkpoints, log, metrics }: SweepingOptions,
+  { checkpoints, dataFindings, log, metrics }: SweepingOptions,
   signal: AbortSignal,
-): Promise<void> {
+): Promise<SweepResult> {
+  // Before the sweep, as data that is published during it may not be listed.
+  const expected = dataIn(backend, checkpoints.store.list());
   try {
     const swept = await backend.sweep?.(livenessIn(checkpoints, signal), signal);
-    if (swept === undefined) return;
-    metrics?.swept(swept);
+    if (swept === undefined) return {};
+    const missing = compare(expected, swept.kept, dataFindings);
+    metrics?.swept(swept, missing.length);
     report(swept, log);
+    if (missing.length > 0) log.warn(described(missing), "the data of checkpoints is missing in the store");
+    const { problem } = await backend.probe();
+    return { missing: missing.length, problem };
   } catch (thrown) {
-    if (signal.aborted) return;
+    const error = RametError.from(thrown);
+    if (signal.aborted) return {};
     metrics?.sweepFailed();
-    log.warn({ error: RametError.from(thrown).describe() }, "sweeping the store failed");
+    log.warn({ error: error.describe() }, "sweeping the store failed");
+    return storeCodes.has(error.code) ? { problem: error } : {};
   }
 }
+
+/** The data that finished checkpoints have in a backend, each once. */
+function dataIn({ name }: Backend, checkpoints: readonly Checkpoint[]): Map<string, CheckpointName> {
+  const lasting = checkpoints.filter(({ metadata, status }) => {
+    const parts = status?.phase === "Succeeded" ? (partsOf(status.ramet) ?? []) : [];
+    return metadata.deletionTimestamp === undefined && parts.some(({ backend }) => backend === name);
+  });
+  return new Map(lasting.map((one) => [keyOfData(dataNameOf(one)), dataNameOf(one)]));
+}
+
+/** Returns the data that is missing. */
+function compare(
+  expected: ReadonlyMap<string, CheckpointName>,
+  kept: readonly CheckpointName[],
+  dataFindings: SweepingOptions["dataFindings"],
+): CheckpointName[] {
+  const present = new Set(kept.map(keyOfData));
+  const missing: CheckpointName[] = [];
+  for (const [key, name] of expected) {
+    const isMissing = !present.has(key);
+    dataFindings.report(name, { state: isMissing ? "missing" : "present" });
+    if (isMissing) missing.push(name);
+  }
+  return missing;
+}
+
+function described(missing: readonly CheckpointName[]): object {
+  return { count: missing.length, checkpoints: missing.slice(0, mostNamed).map(keyOfData) };
+}
+
+const mostNamed = 20;
 
 function report({ checkpoints, orphans, contents, freedBytes, foreign }: Swept, log: Log): void {
   for (const { namespace, checkpointId } of checkpoints) {

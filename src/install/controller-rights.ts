@@ -220,7 +220,7 @@ const ownNamespaceRights: readonly Right[] = [
     verbs: ["get"],
   },
   {
-    why: "report the progress of the rotation of keys",
+    why: "report the progress of the rotation of keys and the state of the store",
     apiGroups: [""],
     resources: ["configmaps"],
     verbs: ["get", "create", "patch"],

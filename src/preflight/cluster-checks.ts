@@ -1,3 +1,4 @@
+import { systemNamespace } from "../api/names/system-names.ts";
 import type { ClusterFacts, RenewedLease, Seen } from "./cluster-facts.ts";
 import { type Finding, finding, listed, ok, unread } from "./finding.ts";
 import { isAtLeast } from "./versions.ts";
@@ -184,38 +185,37 @@ function nodeClocks(nodeLeases: ClusterFacts["nodeLeases"], controllers: Cluster
   );
 }
 
-const storeCodes = /\[(StoreUnavailable|StoreReadOnly|StoreFull|StoreOfAnotherCluster|KeyUnavailable)\]$/;
-
-/** Only the controllers and cells reach the store. The latest checkpoint shows whether they do. */
-function store({ checkpoints }: ClusterFacts): Finding {
+/** Only the controllers and cells reach the store. The controllers check it every 10 minutes, and report what captures find. */
+function store({ store: report, now }: ClusterFacts): Finding {
   const check = "store";
-  if ("unknown" in checkpoints)
+  if ("unknown" in report)
     return unread(check, `Whether the store is reachable is`, {
-      why: checkpoints.unknown,
-      allowed: "a user who may list Checkpoints",
+      why: report.unknown,
+      allowed: `a user who may read ConfigMaps in ${systemNamespace}`,
     });
-  const telling = checkpoints.value.find(
-    ({ status }) => status?.phase === "Succeeded" || storeCodes.test(status?.message ?? ""),
-  );
-  if (telling === undefined) {
-    return finding(
-      check,
-      "unknown",
-      "No checkpoint has used the store yet, and only controllers and cells reach it",
-      "Capture a sandbox: ramet checkpoint create NAME",
-    );
+  const { checkedAt, problem, captureProblem, dataMissing } = report.value ?? { checkedAt: "", dataMissing: 0 };
+  if (problem !== undefined) return refusing(`The store cannot be used, as of ${checkedAt}`, problem);
+  if (captureProblem !== undefined) return refusing("The last capture could not use the store", captureProblem);
+  if (now.getTime() - Date.parse(checkedAt) > staleMilliseconds || checkedAt === "") {
+    const since = checkedAt === "" ? "yet" : `since ${checkedAt}`;
+    const what = `The controllers have not checked the store ${since}, and only they and the cells reach it`;
+    return finding(check, "unknown", what, "Run the checks again a minute after the controllers have started");
   }
-  const { metadata, status } = telling;
-  const { completionTime: at = "", message = "" } = status ?? {};
-  const name = `${metadata.namespace}/${metadata.name}`;
-  if (status?.phase === "Succeeded") return ok(check, `The store accepted the checkpoint ${name} at ${at}`);
-  const [, code = ""] = storeCodes.exec(message) ?? [];
+  if (dataMissing === 0) return ok(check, `The store was usable at ${checkedAt}, and had the data of all checkpoints`);
   return finding(
     check,
-    "error",
-    `The store refused the checkpoint ${name} at ${at}: ${message.replace(storeCodes, "").trim()}`,
-    `Do what the error code says: ramet explain ${code}`,
+    "warning",
+    `The store had no data of ${dataMissing} checkpoints at ${checkedAt}`,
+    "List them, then restore the store's content or delete them: kubectl get checkpoints -A shows DataMissing",
   );
+}
+
+/** Three times the pause between two checks. */
+const staleMilliseconds = 30 * 60_000;
+
+function refusing(what: string, problem: string): Finding {
+  const [, message = problem, code = ""] = /^(.*) \[(\w+)\]$/s.exec(problem) ?? [];
+  return finding("store", "error", `${what}: ${message}`, `Do what the error code says: ramet explain ${code}`);
 }
 
 export function rights({ missingRights, namespace }: ClusterFacts): Finding {

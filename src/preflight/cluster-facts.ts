@@ -1,5 +1,5 @@
 import * as z from "zod";
-import type { Checkpoint } from "../api/kinds/checkpoint.ts";
+import type { StoreReport } from "../api/store/store-report.ts";
 import { ObjectMeta } from "../kube/object.ts";
 import type { OtherController } from "../kube/other-controllers/find.ts";
 
@@ -77,8 +77,8 @@ export interface ClusterFacts {
   others: Seen<OtherController[]>;
   /** The Pod Security level that the namespace enforces; undefined: none. */
   podSecurity: Seen<string | undefined>;
-  /** The finished checkpoints of the cluster, the latest first. */
-  checkpoints: Seen<Checkpoint[]>;
+  /** What the controllers report about the store; undefined: nothing yet. */
+  store: Seen<StoreReport | undefined>;
   /** The rights that the caller lacks. */
   missingRights: Seen<Right[]>;
 }

@@ -1,6 +1,5 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { Checkpoint } from "../api/kinds/checkpoint.ts";
 import { type ClusterFacts, ClusterNode } from "./cluster-facts.ts";
 import { findingsOf } from "./preflight.ts";
 import { isAtLeast } from "./versions.ts";
@@ -33,16 +32,6 @@ function lease(name: string, renewTime: string, writtenAt: string | undefined = 
   return { name, holder: name, renewTime, durationSeconds: 15, writtenAt };
 }
 
-function checkpoint(status: object) {
-  return Checkpoint.parse({
-    apiVersion: "agents.kruise.io/v1alpha1",
-    kind: "Checkpoint",
-    metadata: { ...metadata, name: "c", namespace: "t" },
-    spec: { sandboxName: "a" },
-    status: { completionTime: now.toISOString(), ...status },
-  });
-}
-
 const good: ClusterFacts = {
   now,
   namespace: "t",
@@ -55,7 +44,7 @@ const good: ClusterFacts = {
   crds: { value: { found: ["sandboxes.agents.kruise.io"], missing: [] } },
   others: { value: [] },
   podSecurity: { value: "privileged" },
-  checkpoints: { value: [checkpoint({ phase: "Succeeded" })] },
+  store: { value: { checkedAt: now.toISOString(), dataMissing: 0 } },
   missingRights: { value: [] },
 };
 
@@ -249,18 +238,19 @@ describe("an installation", () => {
   it.each(["StoreFull", "StoreUnavailable", "StoreReadOnly", "StoreOfAnotherCluster"])(
     "has a store that refuses: %s",
     (code) => {
-      const failed = checkpoint({ phase: "Failed", message: `no [${code}]` });
-      expect(found("store", { checkpoints: { value: [failed, checkpoint({ phase: "Succeeded" })] } })).toMatchObject({
-        level: "error",
-        action: containing(`ramet explain ${code}`),
-      });
+      const report = { checkedAt: now.toISOString(), dataMissing: 0 };
+      const refused = { level: "error", message: containing(": no"), action: containing(`ramet explain ${code}`) };
+      for (const problem of [{ problem: `no [${code}]` }, { captureProblem: `no [${code}]` }])
+        expect(found("store", { store: { value: { ...report, ...problem } } })).toMatchObject(refused);
     },
   );
 
-  it("has a store that nothing has used, which proves nothing", () => {
-    expect(
-      levels({ checkpoints: { value: [checkpoint({ phase: "Failed", message: "no [SandboxNotReady]" })] } })["store"],
-    ).toBe("unknown");
+  it.each([
+    ["nobody has checked", undefined, "unknown"],
+    ["nobody has checked for long", { checkedAt: "2029-12-31T23:00:00Z", dataMissing: 0 }, "unknown"],
+    ["has lost data", { checkedAt: now.toISOString(), dataMissing: 2 }, "warning"],
+  ])("has a store that %s", (_, report, level) => {
+    expect(levels({ store: { value: report } })["store"]).toBe(level);
   });
 
   it("names the rights that the caller lacks, and for what", () => {
@@ -287,7 +277,7 @@ it("never takes what cannot be read for good or for absent", () => {
     "crds",
     "others",
     "podSecurity",
-    "checkpoints",
+    "store",
     "missingRights",
   ] as const;
   for (const key of keys) {

@@ -1,15 +1,14 @@
 import * as z from "zod";
 import { renderCrds } from "../api/kinds/crd.ts";
-import { Checkpoint, checkpointKind } from "../api/kinds/checkpoint.ts";
 import { controllersLease, controllersMode, systemNamespace } from "../api/names/system-names.ts";
-import { version as apiVersion } from "../api/schema/kind.ts";
+import { parseStoreReport, type StoreReport, storeReportMap } from "../api/store/store-report.ts";
 import { RametError } from "../base/errors.ts";
 import { within } from "../base/within.ts";
 import type { KubeClient } from "../kube/kube-client.ts";
 import { LeaseObject } from "../kube/lease.ts";
 import { findOtherControllers } from "../kube/other-controllers/find.ts";
 import { ObjectMeta } from "../kube/object.ts";
-import { coreResources, type ResourceRef } from "../kube/resource-ref.ts";
+import { coreResources } from "../kube/resource-ref.ts";
 import { type ClusterFacts, ClusterNode, type RenewedLease, type Right, type Seen } from "./cluster-facts.ts";
 import { notAllowed } from "./finding.ts";
 import { reviewedRights } from "./rights.ts";
@@ -33,7 +32,6 @@ export async function readFacts(
     seen(client, { what, readMilliseconds, signal }, read);
   const nodes = client.resource(coreResources.nodes, (value) => ClusterNode.parse(value));
   const leases = client.resource(coreResources.leases, (value) => LeaseObject.parse(value));
-  const checkpoints = client.resource(checkpointRef, (value) => Checkpoint.parse(value));
   const [
     mode,
     version,
@@ -44,7 +42,7 @@ export async function readFacts(
     crds,
     others,
     podSecurity,
-    captured,
+    store,
     missingRights,
   ] = await Promise.all([
     see(`the ConfigMap ${controllersMode.configMap}`, async (inTime) => beside ?? readMode(client, inTime)),
@@ -65,7 +63,7 @@ export async function readFacts(
       return found;
     }),
     see("the namespace", (inTime) => readPodSecurity(client, namespace, inTime)),
-    see("Checkpoints", async (inTime) => latestFirst((await checkpoints.list({ signal: inTime })).items)),
+    see(`the ConfigMap ${storeReportMap.name}`, (inTime) => readStoreReport(client, inTime)),
     see("your rights", (inTime) => readMissingRights(client, namespace, inTime)),
   ]);
   // Without any response the cluster is unreachable, which is one error and not ten findings.
@@ -83,7 +81,7 @@ export async function readFacts(
     crds,
     others,
     podSecurity,
-    checkpoints: captured,
+    store,
     missingRights,
   };
 }
@@ -112,19 +110,16 @@ async function seen<T>(
   }
 }
 
-const checkpointRef: ResourceRef = {
-  group: checkpointKind.group,
-  version: apiVersion,
-  plural: checkpointKind.plural,
-  kind: checkpointKind.kind,
-  namespaced: true,
-};
+const DataMap = z.looseObject({ metadata: ObjectMeta, data: z.record(z.string(), z.string()).default({}) });
 
-const ModeMap = z.looseObject({ metadata: ObjectMeta, data: z.record(z.string(), z.string()).default({}) });
+async function readStoreReport(client: KubeClient, signal: AbortSignal): Promise<StoreReport | undefined> {
+  const maps = client.resource(coreResources.configMaps, (value) => DataMap.parse(value));
+  return parseStoreReport((await maps.find(storeReportMap, { signal }))?.data);
+}
 
 /** An installation beside other controllers has a ConfigMap that everyone can read. */
 async function readMode(client: KubeClient, signal: AbortSignal): Promise<string | undefined> {
-  const maps = client.resource(coreResources.configMaps, (value) => ModeMap.parse(value));
+  const maps = client.resource(coreResources.configMaps, (value) => DataMap.parse(value));
   try {
     const at = { namespace: systemNamespace, name: controllersMode.configMap };
     return (await maps.find(at, { signal }))?.data[controllersMode.beside];
@@ -175,11 +170,6 @@ async function readCrds(client: KubeClient, signal: AbortSignal): Promise<{ foun
 async function readPodSecurity(client: KubeClient, name: string, signal: AbortSignal): Promise<string | undefined> {
   const namespace = await client.resource(coreResources.namespaces).find({ name }, { signal });
   return namespace?.metadata.labels?.["pod-security.kubernetes.io/enforce"];
-}
-
-function latestFirst(checkpoints: Checkpoint[]): Checkpoint[] {
-  const end = ({ status }: Checkpoint): string => status?.completionTime ?? "";
-  return checkpoints.filter((one) => end(one) !== "").sort((a, b) => end(b).localeCompare(end(a)));
 }
 
 const Review = z.looseObject({ status: z.looseObject({ allowed: z.boolean() }) });

@@ -70,6 +70,8 @@ export interface SweepOptions {
 export interface SweepReport {
   /** Published checkpoints whose object does not exist. */
   removedCheckpoints: CheckpointRef[];
+  /** The other published checkpoints. */
+  keptCheckpoints: CheckpointRef[];
   /** The number of unpublished attempts, unreleased restores and unfinished removals. */
   removedRests: number;
   /** The number of files that no checkpoint refers to. */

@@ -14,6 +14,12 @@ export type CheckpointPhase = (typeof checkpointPhases)[number];
 /** The condition of a checkpoint that its namespace's quota does not allow: `False`, with the reason `QuotaExceeded`. */
 export const withinQuota = "WithinQuota";
 
+/**
+ * The condition of a finished checkpoint whose data was looked for in vain: `False`, with the reason `DataMissing` or `DataDamaged`.
+ * `True` after the data was found again. The phase stays `Succeeded`, because it is final.
+ */
+export const dataAvailable = "DataAvailable";
+
 const CheckpointContents = withRules(
   z.array(ContentWord).max(mostContents).meta({ "x-kubernetes-list-type": "atomic" }),
   [
@@ -167,6 +173,7 @@ export const checkpointKind = defineKind({
     { name: "ID", type: "string", jsonPath: ".status.checkpointId" },
     { name: "Source", type: "string", jsonPath: ".metadata.labels.agents\\.kruise\\.io/sandbox-name" },
     { name: "Size", type: "integer", jsonPath: ".status.ramet.sizeBytes" },
+    { name: "Data", type: "string", jsonPath: `.status.conditions[?(@.type=="${dataAvailable}")].reason` },
     { name: "Engine", type: "string", jsonPath: ".status.ramet.engine", priority: 1 },
   ],
 });

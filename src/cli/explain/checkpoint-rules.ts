@@ -1,4 +1,5 @@
-import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
+import { type Checkpoint, dataAvailable } from "../../api/kinds/checkpoint.ts";
+import { findCondition } from "../../kube/conditions.ts";
 import { unprocessed } from "./controller-rules.ts";
 import { foreignFinalizers } from "./end-rules.ts";
 import { type Explanation, firstOf, nothingToDo, readDescription, remedyIn, type Rule } from "./explanation.ts";
@@ -20,6 +21,7 @@ const rules: Rule<CheckpointFacts> = firstOf(
   failed,
   (facts) => unprocessed(facts.checkpoint, facts),
   terminating,
+  lost,
   succeeded,
 );
 
@@ -62,6 +64,24 @@ function terminating({ checkpoint, now }: CheckpointFacts): Explanation | undefi
     cause: isCaptured ? "It is deleted when its capture has ended" : "Its data has not been removed from the store yet",
     retry: "The controllers try again after growing pauses of at most 5 minutes",
     action: isLate ? "Check the store: ramet doctor" : nothingToDo,
+  };
+}
+
+/** It succeeded, but its data was looked for in vain since. */
+function lost({ checkpoint: { status } }: CheckpointFacts): Explanation | undefined {
+  const condition = findCondition(status?.conditions, dataAvailable);
+  if (condition?.status !== "False") return undefined;
+  const described = readDescription(condition.message);
+  return {
+    state: "stuck",
+    cause: `It cannot be cloned: ${described.cause}`,
+    reason: condition.reason,
+    since: condition.lastTransitionTime,
+    retry:
+      condition.reason === "DataMissing"
+        ? "The controllers look for the data every 10 minutes"
+        : "None: each clone reads the data again",
+    action: remedyIn(described, "Delete the Checkpoint, and capture its source again"),
   };
 }
 

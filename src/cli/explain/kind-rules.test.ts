@@ -84,6 +84,22 @@ describe("a checkpoint", () => {
     expect(explain({ phase: "Succeeded" })).toMatchObject({ state: "healthy" });
   });
 
+  it.each([
+    ["DataMissing", "The data of the checkpoint is not in the store. Restore it [CheckpointLost]", "every 10 minutes"],
+    ["DataDamaged", "checkpoint t/a is lost: its file is shorter. Restore it [CheckpointLost]", "each clone"],
+  ])("has lost its data: %s", (reason, message, retry) => {
+    const conditions = [condition("DataAvailable", "False", reason, message)];
+    expect(explain({ phase: "Succeeded", conditions })).toMatchObject({
+      state: "stuck",
+      cause: containing("It cannot be cloned: "),
+      reason,
+      retry: containing(retry),
+      action: "Restore it",
+    });
+    const found = condition("DataAvailable", "True", "DataFound", "The data is in the store again");
+    expect(explain({ phase: "Succeeded", conditions: [found] })).toMatchObject({ state: "healthy" });
+  });
+
   it("cannot be deleted while the store does not respond", () => {
     const deletion = { deletionTimestamp: since, finalizers: ["agents.kruise.io/checkpoint"] };
     expect(explain({ phase: "Terminating" }, undefined, deletion)).toMatchObject({

@@ -103,7 +103,7 @@ function collectable({ client, templates, checkpoints, sandboxes, sets, snapshot
 
 /** What was or would be removed from the store, in one sentence; undefined if nothing. */
 function describeStore(
-  { path, removedCheckpoints, removedContents, removedRests, freedBytes }: { path: string } & SweepReport,
+  { path, removedCheckpoints, removedContents, removedRests, freedBytes }: { path: string } & Swept,
   dryRun: boolean,
 ): string | undefined {
   const parts = [
@@ -179,7 +179,9 @@ interface SweepStoreOptions {
 }
 
 /** What was or would be removed from the store. `why`: it was not swept (`failed`: not completely). */
-type StoreOutcome = ({ path: string } & SweepReport) | { why: string; failed: boolean };
+type StoreOutcome = ({ path: string } & Swept) | { why: string; failed: boolean };
+
+type Swept = Omit<SweepReport, "keptCheckpoints">;
 
 /** Sweeps the cluster's store as the leading controller does, or only reports what that would remove. */
 async function sweepStore(
@@ -191,7 +193,7 @@ async function sweepStore(
   if ("why" in found) return { why: found.why, failed: false };
   const known = { store: { list: () => [...checkpoints] }, resource: cluster.checkpoints };
   try {
-    const report = await found.store.sweep({
+    const { keptCheckpoints: _, ...report } = await found.store.sweep({
       livenessOf: livenessIn(known, io.signal),
       olderThanMilliseconds,
       dryRun,

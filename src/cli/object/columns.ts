@@ -1,10 +1,11 @@
-import { Checkpoint, type Checkpoint as CheckpointObject } from "../../api/kinds/checkpoint.ts";
+import { Checkpoint, type Checkpoint as CheckpointObject, dataAvailable } from "../../api/kinds/checkpoint.ts";
 import { NamedSnapshot, type NamedSnapshot as NamedSnapshotObject } from "../../api/kinds/named-snapshot.ts";
 import { SandboxClaim, type SandboxClaim as SandboxClaimObject } from "../../api/kinds/sandbox-claim.ts";
 import { SandboxSet, type SandboxSet as SandboxSetObject } from "../../api/kinds/sandbox-set.ts";
 import { SandboxTemplate } from "../../api/kinds/sandbox-template.ts";
 import { Sandbox, type Sandbox as SandboxObject } from "../../api/kinds/sandbox.ts";
 import { restoreFromAnnotations } from "../../api/names/labels.ts";
+import type { Condition } from "../../api/schema/metadata.ts";
 import { parsePodTemplate } from "../../api/schema/pod-template.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import type { KubeObject } from "../../kube/object.ts";
@@ -39,12 +40,22 @@ export const checkpointColumns: readonly Column[] = [
   { heading: "CONTENTS", cell: (object) => checkpointCell(object, contents) },
   { heading: "SIZE", cell: (object) => checkpointCell(object, ({ status }) => size(status?.ramet?.sizeBytes)) },
   { heading: "AGE", cell: ({ metadata }, now) => age(metadata.creationTimestamp, now) },
-  { heading: "MESSAGE", cell: (object) => checkpointCell(object, (checkpoint) => messageOf(checkpoint) ?? "") },
+  {
+    heading: "MESSAGE",
+    cell: (object) =>
+      checkpointCell(object, (checkpoint) => lostData(checkpoint)?.message ?? messageOf(checkpoint) ?? ""),
+  },
 ];
 
+/** As kubectl does for Pods, the reason of a problem takes the place of the phase. */
 function checkpointStatus(object: KubeObject): string {
   if (object.metadata.deletionTimestamp !== undefined) return "Terminating";
-  return checkpointCell(object, ({ status }) => status?.phase ?? "");
+  return checkpointCell(object, (checkpoint) => lostData(checkpoint)?.reason ?? checkpoint.status?.phase ?? "");
+}
+
+function lostData({ status }: CheckpointObject): Condition | undefined {
+  const condition = findCondition(status?.conditions, dataAvailable);
+  return condition?.status === "False" ? condition : undefined;
 }
 
 function contents({ spec, status }: CheckpointObject): string {

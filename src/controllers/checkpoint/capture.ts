@@ -62,16 +62,22 @@ async function takeCheckpoint(
 
 async function captureSource(
   { checkpoint, checkpointId, source, spec, maxBytes }: CheckpointCapture,
-  { backends, usage }: CheckpointDependencies,
+  { backends, usage, storeReports }: CheckpointDependencies,
   signal: AbortSignal,
 ): Promise<CheckpointRecord> {
   const name = { namespace: checkpoint.metadata.namespace, checkpointId };
   const { contents, keepRunning } = spec;
   const target = sandboxRef(source.sandbox, source.pod);
   const request = { source: target, name, contents, keepRunning, maxBytes, signal };
-  return captureParts(backends, request).catch((error: unknown) => {
-    throw usage.explain(checkpoint, RametError.from(error));
-  });
+  try {
+    const record = await captureParts(backends, request);
+    storeReports.captured(checkpoint);
+    return record;
+  } catch (thrown) {
+    const error = RametError.from(thrown);
+    storeReports.captured(checkpoint, error);
+    throw usage.explain(checkpoint, error);
+  }
 }
 
 /** Writes the phase Creating. The phase is informative only, so a failed write does not stop the capture. */

@@ -12,7 +12,7 @@ import { StatusWriter } from "../../kube/status-writer.ts";
 import { Attempts } from "../common/attempts.ts";
 import { type Controller, type ControllerParts, RequeueSource } from "../common/controller-parts.ts";
 import { removeFinalizer } from "../common/finalizer.ts";
-import { dataIdOf, isUnfinished } from "../common/pause-checkpoint.ts";
+import { dataNameOf, isUnfinished } from "../common/pause-checkpoint.ts";
 import { releasePod, startCapture } from "./capture.ts";
 import { gather } from "./gather.ts";
 import { planCheckpoint } from "./plan.ts";
@@ -43,6 +43,7 @@ export async function reconcileCheckpoint(key: string, dependencies: CheckpointD
   if (plan.actions.some((action) => action.do === "removeData")) {
     await remove(cached, { plan, dependencies });
     captures.forget(cached.metadata.uid);
+    if (!isShared(cached, dependencies)) dependencies.dataFindings.forget(dataNameOf(cached));
     dependencies.usage.forget(cached.metadata.uid);
     dependencies.sharing.delete(cached.metadata.uid);
     return;
@@ -138,14 +139,14 @@ async function remove(
   { plan, dependencies }: { plan: CheckpointPlan; dependencies: CheckpointDependencies },
 ): Promise<void> {
   const { informers, cache, backends, statuses, log } = dependencies;
-  const { namespace, uid } = cached.metadata;
+  const { uid } = cached.metadata;
   const statusWritten = statuses.write(cached, { ...plan.status }).catch((error: unknown) => {
     log.debug({ checkpoint: keyOf(cached.metadata), error: RametError.from(error).message }, "status not written");
   });
   await Promise.all([
     isShared(cached, dependencies)
       ? undefined
-      : removeParts(backends, { namespace, checkpointId: dataIdOf(cached) }, partsOf(cached.status?.ramet)),
+      : removeParts(backends, dataNameOf(cached), partsOf(cached.status?.ramet)),
     ...cache
       .templatesOwnedBy(uid)
       .map(({ metadata }) => informers.templates.resource.delete(metadata, { uid: metadata.uid })),
@@ -169,8 +170,9 @@ const unreachableMilliseconds = 30_000;
 
 /** Creates the controller that takes checkpoints. */
 export function checkpointController(parts: ControllerParts): Controller {
-  const { informers, clock, random } = parts;
+  const { informers, clock, random, dataFindings } = parts;
   const requeues = new RequeueSource();
+  dataFindings.subscribe(requeues.enqueue);
   const dependencies: CheckpointDependencies = {
     ...parts,
     statuses: new StatusWriter<Checkpoint>(informers.checkpoints.resource),

@@ -11,6 +11,7 @@ import {
   capturedPodUid,
   checkpointIdOf,
   dataIdOf,
+  dataNameOf,
   isUnfinished,
   pauseCheckpointOf,
 } from "../common/pause-checkpoint.ts";
@@ -24,7 +25,7 @@ export async function gather(
   checkpoint: Checkpoint,
   dependencies: CheckpointDependencies,
 ): Promise<Omit<CheckpointState, "quota">> {
-  const { captures, clock } = dependencies;
+  const { captures, clock, dataFindings } = dependencies;
   const { uid } = checkpoint.metadata;
   const capture = captures.get(uid);
   const spec = specOf(checkpoint, dependencies);
@@ -40,6 +41,7 @@ export async function gather(
         : undefined,
     capture,
     ...outsideOf(checkpoint, { source, capture }, dependencies),
+    finding: dataFindings.get(dataNameOf(checkpoint)),
     now: clock.now(),
   };
 }

@@ -101,6 +101,13 @@ const states: fc.Arbitrary<CheckpointState> = fc.record({
       { volume: "cache", claim: "a-cache" },
     ],
   ),
+  finding: fc.constantFrom<CheckpointState["finding"]>(
+    undefined,
+    { state: "missing" },
+    { state: "damaged", message: "its file pages.img is missing [CheckpointLost]" },
+    { state: "present" },
+    { state: "restored" },
+  ),
   quota: fc.constantFrom<CheckpointState["quota"]>({}, { maxBytes: 1 }, { problem: overQuota }),
   now: fc.constant(now),
 });
@@ -119,6 +126,37 @@ describe("planCheckpoint", () => {
       expect("problem" in state.spec).toBe(false);
       expect(isFinal(state.checkpoint.status?.phase)).toBe(false);
     });
+  });
+
+  it("reports a finding about the data of a checkpoint once, and never in its phase", () => {
+    holds((state) => {
+      const { checkpoint } = state;
+      if (checkpoint.status?.phase !== "Succeeded" || checkpoint.metadata.deletionTimestamp !== undefined) return;
+      const { status } = planCheckpoint(state);
+      if (status === undefined) return;
+      expect(status).toMatchObject({ phase: "Succeeded", conditions: [{ type: "DataAvailable", status: "False" }] });
+      expect(planCheckpoint({ ...state, checkpoint: { ...checkpoint, status } }).status).toBeUndefined();
+    });
+  });
+
+  it.each([
+    ["missing", "present", "DataFound"],
+    ["missing", "restored", "DataFound"],
+    ["damaged", "restored", "DataFound"],
+    // Its manifest is in the store, which does not say that its content is whole.
+    ["damaged", "present", "DataDamaged"],
+    ["damaged", "missing", "DataMissing"],
+    ["missing", undefined, "DataMissing"],
+  ] as const)("reports data that was %s and is then %s as %s", (before, after, reason) => {
+    const found = (state: typeof before | typeof after) =>
+      state === undefined ? undefined : state === "damaged" ? { state, message: "no" } : { state };
+    const base = fc.sample(states, 200).find(({ checkpoint: { status, metadata }, spec }) => {
+      const isKept = !("problem" in spec) && spec.ttlMilliseconds === undefined;
+      return isKept && status?.phase === "Succeeded" && metadata.deletionTimestamp === undefined;
+    })!;
+    const { status } = planCheckpoint({ ...base, finding: found(before) });
+    const then = planCheckpoint({ ...base, checkpoint: { ...base.checkpoint, status }, finding: found(after) });
+    expect((then.status ?? status)?.conditions).toMatchObject([{ type: "DataAvailable", reason }]);
   });
 
   it("stops the source only if the spec requests it and the checkpoint has succeeded", () => {
@@ -142,7 +180,8 @@ describe("planCheckpoint", () => {
     holds((state) => {
       const before = state.checkpoint.status?.phase;
       const { status } = planCheckpoint(state);
-      if (isFinal(before) && status !== undefined) expect(status.phase).toBe("Terminating");
+      if (isFinal(before) && status !== undefined) expect([before, "Terminating"]).toContain(status.phase);
+      if (isFinal(before)) return;
       if (status?.phase === "Succeeded") {
         expect(state.capture).toEqual({ state: "done", value: record });
         expect(status).toMatchObject({ checkpointId: "c-1", ramet: { manifestDigest: record.manifestDigest } });
@@ -157,7 +196,9 @@ describe("planCheckpoint", () => {
       const plan = planCheckpoint(state);
       const does = plan.actions.map((action) => action.do);
       if ("problem" in state.quota) expect(does).not.toContain("startCapture");
-      if ("problem" in state.quota && state.capture?.state === "done") expect(plan.status?.phase).not.toBe("Succeeded");
+      const isOver = isFinal(state.checkpoint.status?.phase);
+      if ("problem" in state.quota && state.capture?.state === "done" && !isOver)
+        expect(plan.status?.phase).not.toBe("Succeeded");
       if (does.includes("discard"))
         expect(plan.status).toMatchObject({ phase: "Failed", message: overQuota.describe() });
       if (plan.status?.message !== overQuota.describe()) return;
@@ -168,7 +209,7 @@ describe("planCheckpoint", () => {
   it("names the claims whose data it does not contain, and is then not atomic as a whole", () => {
     holds((state) => {
       const { status } = planCheckpoint(state);
-      if (status?.phase !== "Succeeded") return;
+      if (status?.phase !== "Succeeded" || state.checkpoint.status?.phase === "Succeeded") return;
       const condition = status.conditions?.find(({ type }) => type === "VolumesCaptured");
       expect(condition === undefined).toBe(state.volumes.length === 0);
       expect(status.ramet?.consistency).toBe(state.volumes.length === 0 ? "atomic" : undefined);

@@ -6,6 +6,7 @@ import type { CheckpointRecord } from "../../backends/checkpoint-record.ts";
 import { setCondition } from "../../kube/conditions.ts";
 import { withIgnoredFields } from "../common/ignored-fields.ts";
 import { capturedPodUid } from "../common/pause-checkpoint.ts";
+import { planData } from "./data-available.ts";
 import type { CheckpointAction, CheckpointPlan, CheckpointState, Source } from "./state.ts";
 import { withoutVolumes } from "./volumes.ts";
 
@@ -122,8 +123,17 @@ function failed({ checkpoint, checkpointId, now }: CheckpointState, error: Ramet
   };
 }
 
-/** Stops the source only after the status contains the manifest digest, then waits for the TTL. */
+/** Reports what became of the data, and what the end of a capture requires. */
 function planFinished(state: CheckpointState): CheckpointPlan {
+  const { checkpoint, finding, now } = state;
+  const plan = planEnd(state);
+  const isDeleted = plan.actions.some((action) => action.do === "deleteCheckpoint");
+  if (isDeleted || checkpoint.status?.phase !== "Succeeded") return plan;
+  return { ...plan, ...planData(checkpoint, finding, now) };
+}
+
+/** Stops the source only after the status contains the manifest digest, then waits for the TTL. */
+function planEnd(state: CheckpointState): CheckpointPlan {
   const { checkpoint, spec, now } = state;
   if ("problem" in spec) return { actions: [] };
   const stop = checkpoint.status?.phase === "Succeeded" ? stopSource(state) : [];

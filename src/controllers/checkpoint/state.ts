@@ -13,7 +13,9 @@ import type { OwnWrites } from "../../kube/own-writes.ts";
 import type { StatusWriter } from "../../kube/status-writer.ts";
 import type { Attempt, Attempts } from "../common/attempts.ts";
 import type { Cache } from "../common/cache.ts";
+import type { DataFinding, DataFindings } from "../common/data-findings.ts";
 import type { Informers } from "../common/resources.ts";
+import type { StoreReports } from "../common/store-reports.ts";
 import type { Admission, CheckpointUsage } from "./usage.ts";
 
 /** The input of a plan for one checkpoint. */
@@ -30,6 +32,8 @@ export interface CheckpointState {
   secrets: string[];
   /** The volumes of the source that are PersistentVolumeClaims, once it is captured. */
   volumes: VolumeClaim[];
+  /** What sweeps and restores have found out about its data. */
+  finding: DataFinding | undefined;
   /** Of the namespace's quota. Set before a capture, and after it if the source keeps running. */
   quota: Admission;
   now: Date;
@@ -83,6 +87,8 @@ export interface CheckpointDependencies {
   informers: Informers;
   cache: Cache;
   backends: Backends;
+  dataFindings: DataFindings;
+  storeReports: Pick<StoreReports, "captured">;
   runtime: SandboxRuntime;
   statuses: StatusWriter<Checkpoint>;
   ownWrites: OwnWrites<Checkpoint>;

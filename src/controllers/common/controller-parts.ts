@@ -14,10 +14,12 @@ import type { KubeClient } from "../../kube/kube-client.ts";
 import type { OwnWrites } from "../../kube/own-writes.ts";
 import type { RegistryTransport } from "../../registry/registry-transport.ts";
 import type { Cache } from "./cache.ts";
+import type { DataFindings } from "./data-findings.ts";
 import type { Engines } from "./engines.ts";
 import type { NamespaceQuotas } from "./namespace-quotas.ts";
 import type { NodeCpus } from "./node-cpus.ts";
 import type { Informers } from "./resources.ts";
+import type { StoreReports } from "./store-reports.ts";
 
 /** The shared dependencies of all controllers of a process. */
 export interface ControllerParts {
@@ -25,6 +27,8 @@ export interface ControllerParts {
   informers: Informers;
   cache: Cache;
   backends: Backends;
+  dataFindings: DataFindings;
+  storeReports: Pick<StoreReports, "captured">;
   runtime: SandboxRuntime;
   /** Seals the variables that Sandboxes carry. */
   seal: RequestSeal;

@@ -3,6 +3,7 @@ import type { Checkpoint, CheckpointManifest } from "../../api/kinds/checkpoint.
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations, labels } from "../../api/names/labels.ts";
 import { apiVersion } from "../../api/schema/kind.ts";
+import type { CheckpointName } from "../../backends/backend.ts";
 
 /** The Checkpoint that holds a sandbox during a pause. Each pause of a sandbox has its own. */
 export function pauseCheckpoint(sandbox: Sandbox, persistentContents: readonly string[]): CheckpointManifest {
@@ -60,6 +61,11 @@ export function checkpointIdOf({ name, uid }: { name: string; uid: string }): st
 /** The id under which a checkpoint's data is stored: its own, or that of the checkpoint whose data it shares. */
 export function dataIdOf({ metadata, status }: Checkpoint): string {
   return metadata.labels?.[labels.dataOf] ?? status?.checkpointId ?? checkpointIdOf(metadata);
+}
+
+/** Identifies a checkpoint's data to the backends. */
+export function dataNameOf(checkpoint: Checkpoint): CheckpointName {
+  return { namespace: checkpoint.metadata.namespace, checkpointId: dataIdOf(checkpoint) };
 }
 
 /**

@@ -3,8 +3,13 @@ import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { initRequestDigest, requestedEnvironment, type RequestSeal } from "../../api/names/init-request.ts";
 import type { PodTemplateSpec } from "../../api/schema/pod-template.ts";
 import type { Pod } from "../../api/schema/pod.ts";
-import { cloneParts, restorePartsInPlace, untilPartsLoaded } from "../../backends/checkpoint-parts.ts";
-import { type SandboxRef, sandboxRef } from "../../backends/runtime.ts";
+import {
+  cloneParts,
+  type RestoreSource,
+  restorePartsInPlace,
+  untilPartsLoaded,
+} from "../../backends/checkpoint-parts.ts";
+import { type SandboxRef, sandboxRef, type Started } from "../../backends/runtime.ts";
 import { RametError } from "../../base/errors.ts";
 import { keyOf } from "../../kube/object.ts";
 import { restoreInPlaceId } from "./rollback.ts";
@@ -51,7 +56,9 @@ function startSandbox(
     const target = await runtime.identified(sandboxRef(sandbox, pod));
     const started = await (source === undefined
       ? runtime.boot(target, environment)
-      : cloneParts(backends, { source, target, environment }).catch(learning(target, pod, dependencies)));
+      : restoring(source, dependencies, cloneParts(backends, { source, target, environment })).catch(
+          learning(target, pod, dependencies),
+        ));
     if (started.engine !== undefined) {
       await engines.learn(pod, started.engine);
       nodeCpus.learn(pod.spec.nodeName, started.engine);
@@ -82,12 +89,29 @@ function restoreSandboxInPlace(
   const call = async () => {
     const target = await runtime.identified(sandboxRef(sandbox, pod));
     const restore = restorePartsInPlace(backends, { source, target, environment, request });
-    const started = await restore.catch(learning(target, pod, dependencies));
+    const started = await restoring(source, dependencies, restore).catch(learning(target, pod, dependencies));
     return { ...started, checkpointId: source.name.checkpointId, ...(initRequest !== undefined && { initRequest }) };
   };
   restoresInPlace.start(restoreInPlaceId(sandbox, pod), call, () => {
     enqueue(keyOf(sandbox.metadata));
   });
+}
+
+/** Reports whether the restore could read the data. */
+async function restoring(
+  source: RestoreSource,
+  { dataFindings, backends }: Pick<SandboxDependencies, "dataFindings" | "backends">,
+  restore: Promise<Started>,
+): Promise<Started> {
+  const name = source.data ?? source.name;
+  try {
+    const started = await restore;
+    await dataFindings.reportRestore(name, backends);
+    return started;
+  } catch (thrown) {
+    await dataFindings.reportRestore(name, backends, thrown);
+    throw thrown;
+  }
 }
 
 /** Learns the CPU of a node whose cell has refused memory. The cell still answers for a moment. */

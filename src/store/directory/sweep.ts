@@ -20,7 +20,14 @@ export async function sweepStore(
   { now, step }: SweepContext,
 ): Promise<SweepReport> {
   const { found, foreign, probes } = await namespacesIn(root);
-  const report: SweepReport = { removedCheckpoints: [], removedRests: 0, removedContents: 0, freedBytes: 0, foreign };
+  const report: SweepReport = {
+    removedCheckpoints: [],
+    keptCheckpoints: [],
+    removedRests: 0,
+    removedContents: 0,
+    freedBytes: 0,
+    foreign,
+  };
   const remover = options.dryRun === true ? dryRemover() : realRemover(step);
   const before = now - options.olderThanMilliseconds;
   if (options.namespace === undefined) await sweepProbes(probes, { options, report, before });
@@ -97,14 +104,18 @@ async function sweepCheckpoints({
   for (const checkpointId of await readdir(layout.checkpoints)) {
     options.signal?.throwIfAborted();
     const ref: CheckpointRef = { namespace, checkpointId };
-    const { path } = layout.checkpoint(checkpointId);
+    const { path, manifest } = layout.checkpoint(checkpointId);
     if (!CheckpointId.safeParse(checkpointId).success) {
       report.foreign.push(path);
       continue;
     }
     const stats = await statOf(path);
     // The publishing rename sets the change time, so this is the age of the publication.
-    if (stats === undefined || Number(stats.ctimeMs) > before || (await options.livenessOf(ref)) !== "absent") continue;
+    if (stats === undefined) continue;
+    if (Number(stats.ctimeMs) > before || (await options.livenessOf(ref)) !== "absent") {
+      if ((await statOf(manifest)) !== undefined) report.keptCheckpoints.push(ref);
+      continue;
+    }
     const { removed, freedBytes } = await remover.checkpoint(layout, ref);
     if (!removed) continue;
     report.removedCheckpoints.push(ref);

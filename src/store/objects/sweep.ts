@@ -1,4 +1,5 @@
 import type { SweepOptions, SweepReport } from "../checkpoint-store.ts";
+import type { CheckpointRef } from "../checkpoint-id.ts";
 import type { Step } from "../sessions.ts";
 import type { Bucket, StoredObject } from "./bucket.ts";
 import { bytesOf, deleteAll, type Holding, inventory, removeCheckpoint, separateFiles } from "./inventory.ts";
@@ -18,7 +19,14 @@ export interface SweepContext {
  */
 export async function sweepStore(bucket: Bucket, options: SweepOptions, context: SweepContext): Promise<SweepReport> {
   const { checkpoints, probes, foreign } = await inventory(bucket, options.namespace, options.signal);
-  const report: SweepReport = { removedCheckpoints: [], removedRests: 0, removedContents: 0, freedBytes: 0, foreign };
+  const report: SweepReport = {
+    removedCheckpoints: [],
+    keptCheckpoints: [],
+    removedRests: 0,
+    removedContents: 0,
+    freedBytes: 0,
+    foreign,
+  };
   const sweep: Sweep = { bucket, options, report, ...context, before: context.now - options.olderThanMilliseconds };
   for (const holding of checkpoints) {
     options.signal?.throwIfAborted();
@@ -37,19 +45,28 @@ interface Sweep extends SweepContext {
 }
 
 async function sweepHolding(sweep: Sweep, holding: Holding): Promise<void> {
-  const { bucket, options, report, step } = sweep;
+  const { bucket, options } = sweep;
   const { ref, publication } = holding;
   const { files, orphans } = await separateFiles(bucket, holding);
-  if (publication !== undefined && isOld(sweep, [publication]) && (await options.livenessOf(ref)) === "absent") {
-    if (options.dryRun === true || (await removeCheckpoint(bucket, ref, step)).removed) {
-      report.removedCheckpoints.push(ref);
-      report.freedBytes += bytesOf(files);
-    }
-  }
+  if (publication !== undefined) await sweepPublished(sweep, ref, { publication, files });
   for (const { attempt, files: orphan } of orphans) {
     if (!isOld(sweep, orphan) || !isFinished(sweep, attempt) || (await options.livenessOf(ref)) === "unfinished")
       continue;
     if ((await findPublication(bucket, ref))?.attempt !== attempt) await sweepOrphan(sweep, orphan);
+  }
+}
+
+async function sweepPublished(
+  sweep: Sweep,
+  ref: CheckpointRef,
+  { publication, files }: { publication: StoredObject; files: readonly StoredObject[] },
+): Promise<void> {
+  const { bucket, options, report, step } = sweep;
+  if (!isOld(sweep, [publication]) || (await options.livenessOf(ref)) !== "absent") {
+    report.keptCheckpoints.push(ref);
+  } else if (options.dryRun === true || (await removeCheckpoint(bucket, ref, step)).removed) {
+    report.removedCheckpoints.push(ref);
+    report.freedBytes += bytesOf(files);
   }
 }
 

@@ -45,9 +45,12 @@ export function upkeepContract(underTest: () => StoreUnderTest): void {
         Promise.resolve(each.checkpointId === ref.checkpointId ? ("finished" as const) : ("absent" as const));
       const young = await s.store.sweep({ livenessOf, olderThanMilliseconds: hour });
       expect(young.removedCheckpoints).toEqual([]);
+      expect(young.keptCheckpoints).toHaveLength(2);
+      expect(young.keptCheckpoints).toEqual(expect.arrayContaining([ref, other]));
       s.advance(2 * hour);
       const report = await s.store.sweep({ livenessOf, olderThanMilliseconds: hour });
       expect(report.removedCheckpoints).toEqual([other]);
+      expect(report.keptCheckpoints).toEqual([ref]);
       expect(report.freedBytes).toBeGreaterThanOrEqual(6);
       expect((await s.store.usage("team-a")).contentBytes).toBe(300_012);
       expect(await restore(s, ref, manifestDigest)).toEqual(files);

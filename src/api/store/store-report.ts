@@ -1,0 +1,45 @@
+import { systemNamespace } from "../names/system-names.ts";
+
+/** The ConfigMap in which the controllers report what they know of the store. Nothing decides by it. */
+export const storeReportMap = { namespace: systemNamespace, name: "ramet-store" } as const;
+
+/** Its entries. */
+export const storeReportKeys = {
+  checkedAt: "checked-at",
+  problem: "problem",
+  captureProblem: "capture-problem",
+  dataMissing: "data-missing",
+} as const;
+
+/** What the controllers know of the store. Problems end with their codes in brackets. */
+export interface StoreReport {
+  /** When the controllers last checked it, as RFC 3339. */
+  checkedAt: string;
+  /** What the last check found. */
+  problem?: string | undefined;
+  /** Why the last capture could not use it. Cells can lack access that the controllers have. */
+  captureProblem?: string | undefined;
+  /** How many checkpoints have no data in it. */
+  dataMissing: number;
+}
+
+/** Undefined: the controllers have not reported yet. */
+export function parseStoreReport(data: Readonly<Record<string, string>> = {}): StoreReport | undefined {
+  const checkedAt = data[storeReportKeys.checkedAt];
+  if (checkedAt === undefined || Number.isNaN(Date.parse(checkedAt))) return undefined;
+  return {
+    checkedAt,
+    problem: data[storeReportKeys.problem],
+    captureProblem: data[storeReportKeys.captureProblem],
+    dataMissing: Number(data[storeReportKeys.dataMissing]) || 0,
+  };
+}
+
+/** Codes of errors of the store itself, and not of one checkpoint. */
+export const storeCodes: ReadonlySet<string> = new Set([
+  "StoreUnavailable",
+  "StoreReadOnly",
+  "StoreFull",
+  "StoreOfAnotherCluster",
+  "KeyUnavailable",
+]);

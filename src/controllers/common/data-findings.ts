@@ -1,0 +1,80 @@
+import { type Checkpoint, dataAvailable } from "../../api/kinds/checkpoint.ts";
+import type { CheckpointName } from "../../backends/backend.ts";
+import { findParts } from "../../backends/checkpoint-parts.ts";
+import type { Backends } from "../../backends/backends.ts";
+import { RametError } from "../../base/errors.ts";
+import { findCondition } from "../../kube/conditions.ts";
+import { keyOf } from "../../kube/object.ts";
+import type { Cache } from "./cache.ts";
+
+/**
+ * What is known of a checkpoint's data. `missing` and `present`: a sweep of the store has not found or has found it. `damaged` and
+ * `restored`: a restore has read it.
+ */
+export type DataFinding = { state: "missing" | "present" | "restored" } | { state: "damaged"; message: string };
+
+/**
+ * What sweeps and restores have found out about the data of checkpoints, for the controller that reports it. Kept in memory only:
+ * the next sweep finds it again. Nothing is concluded from a store that cannot be read.
+ */
+export class DataFindings {
+  readonly #cache: Pick<Cache, "checkpointsOfData">;
+  readonly #found = new Map<string, DataFinding>();
+  readonly #listeners: ((key: string) => void)[] = [];
+
+  constructor(cache: Pick<Cache, "checkpointsOfData">) {
+    this.#cache = cache;
+  }
+
+  /** @param name identifies the data, which several checkpoints may share */
+  get(name: CheckpointName): DataFinding | undefined {
+    return this.#found.get(idOf(name));
+  }
+
+  /** Good news counts only for a checkpoint about which there were bad ones, so that it costs nothing otherwise. */
+  report(name: CheckpointName, finding: DataFinding): void {
+    const checkpoints = this.#cache.checkpointsOfData(name.namespace, name.checkpointId);
+    const isGood = finding.state === "present" || finding.state === "restored";
+    if (isGood && !this.#found.has(idOf(name)) && !checkpoints.some(isReported)) return;
+    this.#found.set(idOf(name), finding);
+    for (const { metadata } of checkpoints) for (const listener of this.#listeners) listener(keyOf(metadata));
+  }
+
+  /** For data that was removed with its last checkpoint. */
+  forget(name: CheckpointName): void {
+    this.#found.delete(idOf(name));
+  }
+
+  /** `listener` gets the key of each Checkpoint with the data of a new finding. */
+  subscribe(listener: (key: string) => void): void {
+    this.#listeners.push(listener);
+  }
+
+  /**
+   * Reports the outcome of a restore. Whether the data is missing or damaged, only the store can tell. A cell cannot tell an empty
+   * store from one that is not mounted there.
+   */
+  async reportRestore(name: CheckpointName, backends: Backends, thrown?: unknown): Promise<void> {
+    if (thrown === undefined) {
+      this.report(name, { state: "restored" });
+      return;
+    }
+    const error = RametError.from(thrown);
+    const isLost = error.code === "CheckpointLost";
+    if (!isLost && error.code !== "StoreUnavailable") return;
+    try {
+      await findParts(backends, name);
+      if (isLost) this.report(name, { state: "damaged", message: error.describe() });
+    } catch (problem) {
+      if (RametError.from(problem).code === "CheckpointLost") this.report(name, { state: "missing" });
+    }
+  }
+}
+
+function isReported({ status }: Checkpoint): boolean {
+  return findCondition(status?.conditions, dataAvailable)?.status === "False";
+}
+
+function idOf({ namespace, checkpointId }: CheckpointName): string {
+  return `${namespace}/${checkpointId}`;
+}

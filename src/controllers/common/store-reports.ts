@@ -1,0 +1,86 @@
+import * as z from "zod";
+import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
+import { storeCodes, storeReportKeys as keys, storeReportMap } from "../../api/store/store-report.ts";
+import { createSystemNamespace } from "../../backends/kept-secret.ts";
+import { RametError } from "../../base/errors.ts";
+import type { Log } from "../../base/log.ts";
+import type { KubeClient } from "../../kube/kube-client.ts";
+import { keyOf, ObjectMeta } from "../../kube/object.ts";
+import { coreResources } from "../../kube/resource-ref.ts";
+
+/**
+ * Reports the state of the store in a ConfigMap, for `ramet doctor`: only the controllers and the cells reach the store, and the
+ * Checkpoints are too many to be read for it. A report that cannot be written is logged, and written at the next check.
+ */
+export class StoreReports {
+  readonly #client: KubeClient;
+  readonly #log: Log;
+  /** Undefined: not known. */
+  #captureProblem: string | undefined;
+  #writing: Promise<void> = Promise.resolve();
+
+  private constructor(client: KubeClient, log: Log, captureProblem: string | undefined) {
+    this.#client = client;
+    this.#log = log;
+    this.#captureProblem = captureProblem;
+  }
+
+  static async open(client: KubeClient, log: Log, signal: AbortSignal): Promise<StoreReports> {
+    const found = await configMaps(client).find(storeReportMap, { signal });
+    return new StoreReports(client, log, found?.data?.[keys.captureProblem]);
+  }
+
+  /** Resolves when the result of a check is written. */
+  checked({
+    problem,
+    dataMissing,
+  }: {
+    problem: RametError | undefined;
+    dataMissing: number | undefined;
+  }): Promise<void> {
+    return this.#write({
+      [keys.checkedAt]: this.#client.clock.now().toISOString(),
+      [keys.problem]: problem?.describe() ?? null,
+      // Without a sweep it is as many as before.
+      ...(dataMissing !== undefined && { [keys.dataMissing]: String(dataMissing) }),
+    });
+  }
+
+  /** Reports the outcome of a capture, if it says something new about the store. */
+  captured(checkpoint: Checkpoint, error?: RametError): void {
+    if (error === undefined && this.#captureProblem === undefined) return;
+    if (error !== undefined && !storeCodes.has(error.code)) return;
+    const at = this.#client.clock.now().toISOString();
+    this.#captureProblem = error && `The checkpoint ${keyOf(checkpoint.metadata)} failed at ${at}: ${error.describe()}`;
+    void this.#write({ [keys.captureProblem]: this.#captureProblem ?? null });
+  }
+
+  /** One after another, so that the last one counts. */
+  #write(data: Record<string, string | null>): Promise<void> {
+    this.#writing = this.#writing.then(async () => {
+      try {
+        await save(this.#client, data);
+      } catch (error) {
+        this.#log.warn({ error: RametError.from(error).describe() }, "reporting the state of the store failed");
+      }
+    });
+    return this.#writing;
+  }
+}
+
+const ReportMap = z.looseObject({ metadata: ObjectMeta, data: z.record(z.string(), z.string()).nullish() });
+
+function configMaps(client: KubeClient) {
+  return client.resource(coreResources.configMaps, (value) => ReportMap.parse(value));
+}
+
+async function save(client: KubeClient, changes: Record<string, string | null>): Promise<void> {
+  try {
+    await configMaps(client).mergePatch(storeReportMap, { data: changes });
+  } catch (error) {
+    if (RametError.from(error).code !== "NotFound") throw error;
+    await createSystemNamespace(client);
+    const data = Object.fromEntries(Object.entries(changes).filter(([, value]) => value !== null));
+    await configMaps(client).create({ apiVersion: "v1", kind: "ConfigMap", metadata: storeReportMap, data });
+  }
+}
