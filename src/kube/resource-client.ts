@@ -100,6 +100,22 @@ export class ResourceClient<T extends KubeObject> {
   /** Like `list`, with unparsed objects. */
   async listRaw(options: ListOptions = {}): Promise<ObjectList<unknown>> {
     const items: unknown[] = [];
+    let resourceVersion = "";
+    for await (const page of this.#pages(options)) {
+      options.onPage?.();
+      items.push(...page.items);
+      resourceVersion = page.resourceVersion;
+    }
+    return { items, resourceVersion };
+  }
+
+  /** Like `list`, one page after another, so that the caller can stop or use what was read until an error. */
+  async *pages(options: Omit<ListOptions, "onPage"> = {}): AsyncGenerator<T[], undefined> {
+    for await (const { items } of this.#pages(options)) yield items.map((item) => this.read(item));
+    return undefined;
+  }
+
+  async *#pages(options: ListOptions): AsyncGenerator<ObjectList<unknown>> {
     for (let token = ""; ;) {
       const page = Page.parse(
         await this.client.request({
@@ -116,10 +132,10 @@ export class ResourceClient<T extends KubeObject> {
           signal: options.signal,
         }),
       );
-      options.onPage?.();
-      items.push(...(page.items ?? []).map((item) => withKind(this.ref, item)));
+      const items = (page.items ?? []).map((item) => withKind(this.ref, item));
+      yield { items, resourceVersion: page.metadata.resourceVersion };
       token = page.metadata.continue ?? "";
-      if (token === "") return { items, resourceVersion: page.metadata.resourceVersion };
+      if (token === "") return;
     }
   }
 

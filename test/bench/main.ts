@@ -9,6 +9,8 @@ import { cellLevel } from "./cell-level.ts";
 import { clusterLevel } from "./cluster-level.ts";
 import { CleanUp } from "./clean-up.ts";
 import { CpuAccount } from "./cpu-account.ts";
+import { measureExplain, type ExplainPoint } from "./explain.ts";
+import { explainTable } from "./explain-report.ts";
 import type { Figure, LevelContext } from "./figure.ts";
 import { measureFloods, type FloodFigure } from "./floods.ts";
 import { floodsTable } from "./floods-report.ts";
@@ -115,6 +117,11 @@ async function bench(options: BenchOptions, cleanUp: CleanUp, signal: AbortSigna
     others.scale = await measureScale(options.objects, signal);
     console.log(`\n${scaleTable(others.scale)}`);
   }
+  if (options.levels.has("cluster") && options.only.has("explain")) {
+    await cleanUp.run();
+    others.explain = await measureExplain({ most: Math.min(options.objects, 2_500), n: options.n }, signal);
+    console.log(`\n${explainTable(others.explain)}`);
+  }
   if (options.levels.has("cluster") && options.only.has("program")) {
     await cleanUp.run();
     others.program = await measureProgram({ n: Math.min(options.n, 10), signal, cleanUp });
@@ -130,7 +137,15 @@ async function bench(options: BenchOptions, cleanUp: CleanUp, signal: AbortSigna
 
 /** Simulated figures use a separate control plane. */
 function isSimulatedOnly({ only }: BenchOptions): boolean {
-  const separate: ReadonlySet<string> = new Set(["pool", "floods", "neighbours", "hardening", "scale", "program"]);
+  const separate: ReadonlySet<string> = new Set([
+    "pool",
+    "floods",
+    "neighbours",
+    "hardening",
+    "scale",
+    "explain",
+    "program",
+  ]);
   return [...only].every((name) => separate.has(name));
 }
 
@@ -148,6 +163,7 @@ interface ClusterCosts {
   neighbours?: NeighbourFigure[];
   hardening?: HardeningFigure[];
   scale?: ScalePoint[];
+  explain?: ExplainPoint[];
   program?: ProgramCosts;
 }
 

@@ -17,6 +17,7 @@ export const figureNames = [
   "neighbours",
   "hardening",
   "scale",
+  "explain",
   "program",
 ] as const;
 
@@ -29,7 +30,7 @@ export const usage = `npm run bench -- [options]
   --sizes <a,b>      MiB of touched memory (default 0,256,1024)
   --rounds <count>   of create, checkpoint, clone, delete in "growth" (default 50)
   --clones <count>   concurrent clones of one checkpoint in "fork" (default 20, quick 3)
-  --objects <count>  Sandboxes in "scale", and twice as many Checkpoints (default 10000, quick 200)
+  --objects <count>  Sandboxes in "scale" and, up to 2500, in "explain", and twice as many Checkpoints (default 10000, quick 200)
   --tune             also measures with huge pages for shmem; changes and restores the machine's setting (root)
   --json <file>      writes all measurements
 `;

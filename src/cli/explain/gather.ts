@@ -118,13 +118,19 @@ export class Explainer {
     return sandbox && this.#causeIn(sandbox);
   }
 
-  async #unavailableMember({ metadata }: SandboxSet): Promise<Cause | undefined> {
-    const { namespace, name, uid } = metadata;
-    const read = await this.#reader.read("sandboxes", (signal) =>
-      this.#cluster.sandboxes.list({ namespace, labelSelector: `${labels.sandboxPool}=${name}`, signal }),
-    );
-    const waiting = (this.#known(read)?.items ?? [])
-      .filter((sandbox) => controllerOf(sandbox)?.uid === uid && !isConditionTrue(sandbox.status?.conditions, "Ready"))
+  /** The condition names one that reports a problem. Otherwise it is one of the first that the API server lists, not of all. */
+  async #unavailableMember(set: SandboxSet): Promise<Cause | undefined> {
+    const { namespace, name } = set.metadata;
+    const [, named] = /; ([a-z0-9.-]+): /.exec(findCondition(set.status?.conditions, "Ready")?.message ?? "") ?? [];
+    const read = await this.#reader.read("sandboxes", async (signal) => {
+      if (named !== undefined) return [await this.#cluster.sandboxes.find({ namespace, name: named }, { signal })];
+      const labelSelector = `${labels.sandboxPool}=${name}`;
+      const pages = this.#cluster.sandboxes.pages({ namespace, labelSelector, pageSize: mostMembers, signal });
+      return (await pages.next()).value;
+    });
+    const waiting = (this.#known(read) ?? [])
+      .filter((sandbox) => sandbox !== undefined)
+      .filter((one) => controllerOf(one)?.uid === set.metadata.uid && !isConditionTrue(one.status?.conditions, "Ready"))
       .sort((a, b) => a.metadata.creationTimestamp.localeCompare(b.metadata.creationTimestamp));
     return waiting[0] && this.#causeIn(waiting[0]);
   }
@@ -142,3 +148,5 @@ export class Explainer {
     if ("unknown" in read) this.unknown.add(read.unknown);
   }
 }
+
+const mostMembers = 100;

@@ -21,10 +21,13 @@ import {
 export class FactReader {
   readonly #io: Io;
   readonly #cluster: Cluster;
+  /** When the last read ends, on the monotonic clock. */
+  readonly #endsAt: number;
 
   constructor(io: Io, cluster: Cluster) {
     this.#io = io;
     this.#cluster = cluster;
+    this.#endsAt = io.clock.monotonicMilliseconds() + allReadsMilliseconds;
   }
 
   async common(): Promise<CommonFacts> {
@@ -64,7 +67,8 @@ export class FactReader {
   /** Reads one thing within its time. @param what its plural, for the reason why it is unknown */
   async read<T>(what: string, call: (signal: AbortSignal) => Promise<T | undefined>): Promise<Read<T>> {
     const { clock, signal } = this.#io;
-    const deadline = { clock, milliseconds: readMilliseconds, what: `Reading ${what}`, signal };
+    const left = Math.max(1, this.#endsAt - clock.monotonicMilliseconds());
+    const deadline = { clock, milliseconds: Math.min(readMilliseconds, left), what: `Reading ${what}`, signal };
     try {
       return { value: await within(deadline, call) };
     } catch (thrown) {
@@ -85,5 +89,7 @@ export class FactReader {
 
 const absent = { value: undefined };
 
-/** Two rounds take at most 1.6 s. */
 const readMilliseconds = 800;
+
+/** Together with the start of the command, this leaves an answer within 2 s, however long the chain of causes is. */
+const allReadsMilliseconds = 1_600;
