@@ -79,3 +79,7 @@ export const errorCodes = {
 } as const satisfies Record<string, string>;
 
 export type ErrorCode = keyof typeof errorCodes;
+
+export function isErrorCode(word: string | undefined): word is ErrorCode {
+  return word !== undefined && Object.hasOwn(errorCodes, word);
+}

@@ -220,6 +220,18 @@ it("keeps a sandbox running if its pause would exceed the bytes of a quota, and 
   expect(await readdir(join(world.cluster.storePath, world.namespace, "checkpoints"))).toEqual([]);
 });
 
+it("fails a clone that is created paused beyond the number of a quota, with the quota as the reason", async () => {
+  await world.inNewNamespace();
+  await world.running("a");
+  const id = await world.taken("first", "a");
+  await world.quota("checkpoints=1");
+  await world.create("Sandbox", "paused", { paused: true }, { "ramet.dev/restore-from": id });
+  const { status } = await world.sandbox("paused", inPhase("Failed", "Paused"));
+  expect(reasonOf(status ?? {}, "Ready")).toBe("QuotaExceeded");
+  expect(status?.message).toContain("uses 1 of 1 of its quota checkpoints");
+  expect(world.node.cells.has(world.at("paused"))).toBe(false);
+});
+
 it("removes a checkpoint that exceeds the bytes of a quota when its size is known", async () => {
   await world.inNewNamespace();
   await world.running("a");

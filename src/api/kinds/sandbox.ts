@@ -89,7 +89,12 @@ const UpgradeAction = z.object({
 
 export const SandboxSpec = withRules(
   z.object({
-    paused: z.boolean().optional().describe("Whether to pause the sandbox. Set it to false to resume."),
+    paused: z
+      .boolean()
+      .optional()
+      .describe(
+        "Whether to pause the sandbox. Set it to false to resume. A clone that is created with true is not started until then.",
+      ),
     pauseStrategy: PauseStrategy.optional(),
     persistentContents: PersistentContents.optional(),
     shutdownTime: Time.optional().describe("When the sandbox is deleted. A time in the past deletes it immediately."),

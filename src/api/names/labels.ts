@@ -36,6 +36,11 @@ export const annotations = {
   resolvedCheckpoint: "ramet.dev/resolved-checkpoint",
   /** On a Sandbox: the checkpoint id or named snapshot to restore in place. */
   rollbackTo: "ramet.dev/rollback-to",
+  /**
+   * On the Checkpoint that holds a sandbox that was created paused and has not had a Pod: the id of the checkpoint that the sandbox
+   * is restored from.
+   */
+  heldFrom: "ramet.dev/held-from",
   /** On the Checkpoint that holds a paused sandbox after a rollback: the digest of the rollback's request. */
   rollbackDigest: "ramet.dev/rollback-digest",
   /** On a Sandbox: any text; a change requests the same rollback once more. */

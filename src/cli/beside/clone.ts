@@ -39,6 +39,14 @@ export function refuseSharedVolumes({ volumes }: VolumesFlag): void {
   );
 }
 
+/** @throws RametError `InvalidArgument`: other controllers start each clone */
+export function refusePaused({ paused }: { paused?: boolean }): void {
+  if (paused !== true) return;
+  throw new RametError("InvalidArgument", "Cannot use --paused beside other controllers: they start each clone", {
+    hint: "Leave out --paused, and pause the clones when they run",
+  });
+}
+
 /**
  * A clone for other controllers. These know no named snapshots and add no template, so both are resolved here.
  * @param text a checkpoint's id or name, or a named snapshot with or without a version

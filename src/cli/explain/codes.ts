@@ -1,8 +1,7 @@
-import { errorCodes } from "../../base/error-codes.ts";
+import { errorCodes, isErrorCode } from "../../base/error-codes.ts";
 import { RametError } from "../../base/errors.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { type Io, printLine } from "../io.ts";
-import { isErrorCode } from "./explanation.ts";
 
 /** `ramet explain CODE`: prints what docs/errors.md says about error codes. @throws RametError `NotFound` */
 export function explainCodes(io: Io, codes: readonly string[], output: "table" | "json"): Promise<number> {

@@ -1,7 +1,8 @@
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { finalizers } from "../../api/names/labels.ts";
+import { isErrorCode } from "../../base/error-codes.ts";
 import { findCondition } from "../../kube/conditions.ts";
-import { type Explanation, generalRemedy, isErrorCode, nothingToDo, readDescription } from "./explanation.ts";
+import { type Explanation, generalRemedy, nothingToDo, readDescription } from "./explanation.ts";
 import { type PodFacts, type SandboxFacts, valueOf } from "./facts.ts";
 import { silentNode } from "./node-rules.ts";
 import { secondsSince } from "./time.ts";

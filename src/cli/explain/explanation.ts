@@ -1,4 +1,4 @@
-import { type ErrorCode, errorCodes } from "../../base/error-codes.ts";
+import { type ErrorCode, errorCodes, isErrorCode } from "../../base/error-codes.ts";
 
 export const explainedStates = ["healthy", "waiting", "degraded", "stuck", "failed"] as const;
 
@@ -54,10 +54,6 @@ export function splitHint(text: string): Pick<Description, "cause" | "hint"> {
   const at = text.lastIndexOf(". ");
   const hint = text.slice(at + 2);
   return at > 0 && /^[A-Z][a-z]+ /.test(hint) ? { cause: text.slice(0, at), hint } : { cause: withoutStop(text) };
-}
-
-export function isErrorCode(word: string | undefined): word is ErrorCode {
-  return word !== undefined && Object.hasOwn(errorCodes, word);
 }
 
 /** The hint of a description, else what its code means, else `otherwise`. */

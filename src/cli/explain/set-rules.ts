@@ -1,8 +1,9 @@
 import type { SandboxSet } from "../../api/kinds/sandbox-set.ts";
 import type { Condition } from "../../api/schema/metadata.ts";
+import { isErrorCode } from "../../base/error-codes.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import { unprocessed } from "./controller-rules.ts";
-import { type Explanation, generalRemedy, isErrorCode, nothingToDo, readDescription, remedyIn } from "./explanation.ts";
+import { type Explanation, generalRemedy, nothingToDo, readDescription, remedyIn } from "./explanation.ts";
 import { type Cause, type CommonFacts, foundIn, isProblem } from "./facts.ts";
 
 export interface SetFacts extends CommonFacts {

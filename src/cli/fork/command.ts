@@ -13,6 +13,7 @@ export function forkCommand(program: Command, act: Act): void {
     .option("--name-prefix <prefix>", "name the clones <prefix>-1, <prefix>-2 and so on (default: generated names)")
     .option("--keep-checkpoint", "keep the checkpoint that the clones start from");
   withVolumesFlag(command);
+  command.option("--paused", "create the clones paused: they get no Pod until they are resumed");
   withTimeoutFlag(command);
   withOutputFlag(command, "the names of the clones that are ready");
   withClusterFlags(command)
@@ -31,6 +32,7 @@ clone failed. --timeout applies to the checkpoint, and then to the clones.
 Examples:
   $ ramet fork a
   $ ramet fork a --count 5 --name-prefix try
+  $ ramet fork a --count 100 --paused
 `,
     );
 }

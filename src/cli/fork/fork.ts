@@ -2,7 +2,7 @@ import type { Checkpoint, CheckpointManifest } from "../../api/kinds/checkpoint.
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { apiVersion } from "../../api/schema/kind.ts";
 import { RametError } from "../../base/errors.ts";
-import { isBeside, refuseSharedVolumes, templateOfSandbox } from "../beside/clone.ts";
+import { isBeside, refusePaused, refuseSharedVolumes, templateOfSandbox } from "../beside/clone.ts";
 import { untilSucceeded } from "../checkpoint/until-succeeded.ts";
 import { type Cluster, type ClusterOptions, withCluster } from "../cluster/cluster.ts";
 import { exitCodeOf, exitCodes } from "../exit-codes.ts";
@@ -19,6 +19,7 @@ export interface ForkOptions extends ClusterOptions, VolumesFlag {
   count: number;
   namePrefix?: string;
   keepCheckpoint?: boolean;
+  paused?: boolean;
   /** Milliseconds, for the checkpoint and then for the clones; `Infinity` waits forever. */
   timeout: number;
   /** `table` prints only the names. */
@@ -38,6 +39,7 @@ export async function forkSandbox(io: Io, options: ForkOptions): Promise<number>
     const beside = await isBeside(cluster, io.signal);
     if (beside && isPaused) throw cannotFork(options.sandbox);
     if (beside) refuseSharedVolumes(options);
+    if (beside) refusePaused(options);
     const template = beside ? await templateOfSandbox(cluster, source, io.signal) : undefined;
     const request = manifest(cluster, options, { beside, isPaused });
     const created = await cluster.create(cluster.checkpoints, request, io.signal);
@@ -99,13 +101,15 @@ function createClones(
   { status }: Checkpoint,
   options: ForkOptions & Pick<CloneRequest, "template">,
 ): Promise<CloneResult[]> {
-  const { sandbox, count, namePrefix, template } = options;
+  const { sandbox, count, namePrefix, template, paused = false } = options;
   const naming = Array.from({ length: count }, (_, at) =>
     namePrefix === undefined ? { generateName: generateName(sandbox) } : { name: `${namePrefix}-${at + 1}` },
   );
   const checkpointId = status?.checkpointId ?? "";
   const annotations = volumesAnnotation(options);
-  return Promise.all(naming.map((names) => createClone(io, cluster, { names, checkpointId, annotations, template })));
+  return Promise.all(
+    naming.map((names) => createClone(io, cluster, { names, checkpointId, annotations, paused, template })),
+  );
 }
 
 /** Prints the clones that are still created if the wait fails. @throws RametError `Timeout` or `Canceled` */

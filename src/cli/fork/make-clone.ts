@@ -9,13 +9,15 @@ import { RametError } from "../../base/errors.ts";
 import { findCondition, isConditionTrue } from "../../kube/conditions.ts";
 import type { Cluster } from "../cluster/cluster.ts";
 import type { Io } from "../io.ts";
-import { untilReady } from "../sandbox/until-ready.ts";
+import { isPaused, untilReady } from "../sandbox/until-ready.ts";
 import { describeState, followRequest } from "../wait/follow.ts";
 
 export interface CloneRequest {
   names: { name: string } | { generateName: string };
   checkpointId: string;
   annotations: Record<string, string>;
+  /** Whether it gets no Pod until it is resumed. */
+  paused: boolean;
   /** The source's, for other controllers. @default Ramet's controllers add it */
   template?: SandboxTemplateSpec | undefined;
 }
@@ -27,11 +29,11 @@ export type CloneResult = { object: Sandbox } | { failure: RametError; isOver: b
 export async function createClone(
   io: Io,
   cluster: Cluster,
-  { names, checkpointId, annotations: own, template }: CloneRequest,
+  { names, checkpointId, annotations: own, paused, template }: CloneRequest,
 ): Promise<CloneResult> {
   const { annotations, spec } =
     template === undefined
-      ? { annotations: { ...own, [restoreFromAnnotations[0]]: checkpointId }, spec: {} }
+      ? { annotations: { ...own, [restoreFromAnnotations[0]]: checkpointId }, spec: paused ? { paused } : {} }
       : acsClone(template, checkpointId);
   const manifest = {
     apiVersion,
@@ -47,7 +49,7 @@ export async function createClone(
   }
 }
 
-/** Waits until a clone has loaded all of its memory. Failures are returned, not thrown. */
+/** Waits until a clone is paused, if it is created so, or has loaded all of its memory. Failures are returned, not thrown. */
 export async function followClone(
   io: Io,
   cluster: Cluster,
@@ -56,7 +58,8 @@ export async function followClone(
 ): Promise<CloneResult> {
   if ("failure" in made) return made;
   try {
-    const settled = await untilReady(io, cluster, { sandbox: made.object, timeoutMilliseconds, isReached: isWhole });
+    const isReached = made.object.spec.paused === true ? isPaused : isWhole;
+    const settled = await untilReady(io, cluster, { sandbox: made.object, timeoutMilliseconds, isReached });
     return "failure" in settled ? { ...settled, isOver: true } : settled;
   } catch (error) {
     return { failure: RametError.from(error), isOver: false };

@@ -41,9 +41,10 @@ function createCommand(sandbox: Command, act: Act): void {
     .option("--image <image>", "the image to use, instead of a template")
     .option("--from <checkpoint-id>", "the checkpoint to clone")
     .option("--name <name>", "its name: a DNS label (default: generated)")
+    .option("--paused", "create the clone paused: it gets no Pod until it is resumed (with --from)")
     .option("-e, --env <name=value>", "an environment variable; repeatable", collectVariable);
   withVolumesFlag(command);
-  withWaitFlags(command, "until it is ready");
+  withWaitFlags(command, "until it is ready, or paused");
   withOutputFlag(command, "only the name");
   withClusterFlags(command)
     .action(

@@ -3,7 +3,7 @@ import { restoreFromAnnotations } from "../../api/names/labels.ts";
 import { apiVersion } from "../../api/schema/kind.ts";
 import { acsCapturable, type AcsClone } from "../../backends/acs/acs-clone.ts";
 import { RametError } from "../../base/errors.ts";
-import { besideClone, isBeside, refuseSharedVolumes } from "../beside/clone.ts";
+import { besideClone, isBeside, refusePaused, refuseSharedVolumes } from "../beside/clone.ts";
 import { type Cluster, type ClusterOptions, withCluster } from "../cluster/cluster.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { type Io, writeAll } from "../io.ts";
@@ -12,10 +12,11 @@ import { sandboxColumns } from "../object/columns.ts";
 import { type OutputFormat, renderObject } from "../output/render.ts";
 import { reportFailure } from "../report-error.ts";
 import { sandboxSource, type SourceOptions } from "./source.ts";
-import { untilReady } from "./until-ready.ts";
+import { isPaused, untilReady } from "./until-ready.ts";
 
 export interface CreateSandboxOptions extends ClusterOptions, SourceOptions, VolumesFlag {
   name?: string;
+  paused?: boolean;
   wait: boolean;
   /** Milliseconds; `Infinity` waits forever. */
   timeout: number;
@@ -30,7 +31,11 @@ export async function createSandbox(io: Io, options: CreateSandboxOptions): Prom
     const created = await cluster.create(cluster.sandboxes, await manifest(cluster, options, io.signal), io.signal);
     const { name } = created.metadata;
     const settled = options.wait
-      ? await untilReady(io, cluster, { sandbox: created, timeoutMilliseconds: options.timeout })
+      ? await untilReady(io, cluster, {
+          sandbox: created,
+          timeoutMilliseconds: options.timeout,
+          ...(options.paused === true && { isReached: isPaused }),
+        })
       : { object: created };
     if ("failure" in settled) return reportFailure(io, settled.failure, options.output);
     const plain = options.output === "table" || options.output === "name";
@@ -40,13 +45,22 @@ export async function createSandbox(io: Io, options: CreateSandboxOptions): Prom
   });
 }
 
-function check({ name, template, image, from }: CreateSandboxOptions): void {
+function check({ name, template, image, from, paused }: CreateSandboxOptions): void {
   if (name !== undefined) checkLabel(name, "--name");
   if (template !== undefined) checkName(template, "--template");
   if (template !== undefined && image !== undefined) {
     throw new RametError("InvalidArgument", "Cannot use both --template and --image", {
       hint: "Use one of the two: a template contains an image",
     });
+  }
+  if (paused === true && from === undefined) {
+    throw new RametError(
+      "InvalidArgument",
+      "Cannot create a paused sandbox without a checkpoint: it has no state yet",
+      {
+        hint: "Add --from CHECKPOINT-ID, or pause the sandbox when it runs: ramet sandbox pause NAME",
+      },
+    );
   }
   if (template === undefined && image === undefined && from === undefined) {
     throw new RametError("InvalidArgument", "Cannot create a sandbox without a source", {
@@ -75,7 +89,10 @@ async function manifest(
         : { annotations: { [restoreFromAnnotations[0]]: from, ...volumesAnnotation(options) } }),
       ...(beside && { annotations: beside.annotations }),
     },
-    spec: beside?.spec ?? (await sandboxSource(cluster, options, signal)),
+    spec: beside?.spec ?? {
+      ...(await sandboxSource(cluster, options, signal)),
+      ...(options.paused === true && { paused: true }),
+    },
   };
 }
 
@@ -87,6 +104,7 @@ async function besideParts(
 ): Promise<AcsClone | undefined> {
   if (!(await isBeside(cluster, signal))) return undefined;
   refuseSharedVolumes(options);
+  refusePaused(options);
   const { from, template, image, env = {} } = options;
   if (from === undefined) {
     const spec = await sandboxSource(cluster, { ...options, writtenOut: true }, signal);

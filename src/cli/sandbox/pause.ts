@@ -1,9 +1,8 @@
-import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { withCluster, type ClusterOptions } from "../cluster/cluster.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { printLine, type Io } from "../io.ts";
 import { reportFailure } from "../report-error.ts";
-import { untilReady } from "./until-ready.ts";
+import { isPaused, untilReady } from "./until-ready.ts";
 
 export interface PauseOptions extends ClusterOptions {
   name: string;
@@ -33,8 +32,4 @@ export async function pauseSandbox(io: Io, options: PauseOptions): Promise<numbe
     printLine(io.stdout, `sandbox ${name} ${paused ? "paused" : "resumed"}`);
     return exitCodes.ok;
   });
-}
-
-function isPaused({ status }: Sandbox): boolean {
-  return status?.phase === "Paused";
 }

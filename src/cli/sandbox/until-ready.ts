@@ -47,6 +47,10 @@ function settled(
   return { failure: failureOf(`The sandbox ${name} ${ended}`, sandbox, "SandboxNotReady") };
 }
 
+export function isPaused({ status }: Sandbox): boolean {
+  return status?.phase === "Paused";
+}
+
 function isReady({ status }: Sandbox): boolean {
   return status?.phase === "Running" && isConditionTrue(status.conditions, "Ready");
 }

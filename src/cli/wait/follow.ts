@@ -1,5 +1,5 @@
 import type { Condition } from "../../api/schema/metadata.ts";
-import { type ErrorCode, errorCodes } from "../../base/error-codes.ts";
+import { type ErrorCode, isErrorCode } from "../../base/error-codes.ts";
 import { RametError } from "../../base/errors.ts";
 import type { KubeObject } from "../../kube/object.ts";
 import type { ResourceClient } from "../../kube/resource-client.ts";
@@ -112,10 +112,6 @@ export function failureOf(what: string, object: Reported, fallback: ErrorCode): 
 
 /** The end of `RametError.describe()`. */
 const codeAtEnd = / \[([A-Z]\w+)\]$/;
-
-function isErrorCode(word: string | undefined): word is ErrorCode {
-  return word !== undefined && Object.hasOwn(errorCodes, word);
-}
 
 /**
  * The error for a wait that timed out or was interrupted: the object stays in the API, and the controllers continue.

@@ -4,6 +4,7 @@ import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations, labels } from "../../api/names/labels.ts";
 import { apiVersion } from "../../api/schema/kind.ts";
 import type { CheckpointName } from "../../backends/backend.ts";
+import type { RestoreSource } from "../../backends/checkpoint-parts.ts";
 
 /** The Checkpoint that holds a sandbox during a pause. Each pause of a sandbox has its own. */
 export function pauseCheckpoint(sandbox: Sandbox, persistentContents: readonly string[]): CheckpointManifest {
@@ -32,6 +33,11 @@ export function pauseCheckpoint(sandbox: Sandbox, persistentContents: readonly s
 /** The UID of the Pod that a checkpoint started with, if it has started. */
 export function capturedPodUid({ metadata }: Checkpoint): string | undefined {
   return metadata.annotations?.[annotations.podUid];
+}
+
+/** The id of the checkpoint that a sandbox is restored from which has not had a Pod. */
+export function heldFrom({ metadata }: Checkpoint): string | undefined {
+  return metadata.annotations?.[annotations.heldFrom];
 }
 
 export function isPauseCheckpoint({ metadata }: Checkpoint): boolean {
@@ -69,8 +75,8 @@ export function dataNameOf(checkpoint: Checkpoint): CheckpointName {
 }
 
 /**
- * The checkpoint that holds a paused sandbox, or that is being taken for a pause: of the sandbox's current or last Pod. After a
- * rollback of the paused sandbox, it is the one of the rollback. One that has not failed takes precedence.
+ * The checkpoint that holds a paused sandbox, or that is being taken for a pause: of the sandbox's current or last Pod, or of a
+ * sandbox without any. After a rollback of the paused sandbox, it is the one of the rollback. One that has not failed takes precedence.
  * @param pending the digest of a requested rollback, whose checkpoint does not hold the sandbox yet
  */
 export function pauseCheckpointOf(
@@ -81,7 +87,8 @@ export function pauseCheckpointOf(
   const digestOf = ({ metadata }: Checkpoint) => metadata.annotations?.[annotations.rollbackDigest];
   const ofThisPod = owned.filter((one) => {
     const podUid = capturedPodUid(one);
-    const isOfPod = podUid === undefined || podUid === status?.podInfo?.podUID;
+    const last = status?.podInfo?.podUID;
+    const isOfPod = heldFrom(one) === undefined ? podUid === undefined || podUid === last : last === undefined;
     return isPauseCheckpoint(one) && isOfPod && (pending === undefined || digestOf(one) !== pending);
   });
   const usable = ofThisPod.filter((one) => one.status?.phase !== "Failed");
@@ -89,23 +96,30 @@ export function pauseCheckpointOf(
   return usable.find((one) => digestOf(one) !== undefined && digestOf(one) === answered) ?? usable[0] ?? ofThisPod[0];
 }
 
-/** The Checkpoint that replaces the one of a pause when the paused sandbox is rolled back. It shares the target's data. */
-export function rolledBackPause(
+/**
+ * The Checkpoint that holds a paused sandbox without a capture: it shares the data of another one.
+ * @param digest of the rollback that requests it. @default the sandbox is created paused
+ */
+export function storedPause(
   sandbox: Sandbox,
-  { digest, dataId, contents }: { digest: string; dataId: string; contents: readonly string[] },
+  { digest, source, contents }: { digest?: string | undefined; source: RestoreSource; contents: readonly string[] },
 ): CheckpointManifest {
   const { metadata, spec, ...rest } = pauseCheckpoint(sandbox, contents);
+  const { name, uid } = sandbox.metadata;
+  const suffix = digest ?? createHash("sha256").update(`${uid}/created`).digest("hex");
   const podUid = sandbox.status?.podInfo?.podUID;
   return {
     ...rest,
     spec,
     metadata: {
       ...metadata,
-      name: `${sandbox.metadata.name}-pause-${digest.slice(0, 8)}`,
-      labels: { ...metadata.labels, [labels.dataOf]: dataId },
+      name: `${name}-pause-${suffix.slice(0, 8)}`,
+      labels: { ...metadata.labels, [labels.dataOf]: (source.data ?? source.name).checkpointId },
       annotations: {
-        [annotations.rollbackDigest]: digest,
-        ...(podUid !== undefined && { [annotations.podUid]: podUid }),
+        ...(digest !== undefined && { [annotations.rollbackDigest]: digest }),
+        ...(podUid === undefined
+          ? { [annotations.heldFrom]: source.name.checkpointId }
+          : { [annotations.podUid]: podUid }),
       },
     },
   };

@@ -6,7 +6,7 @@ import { RametError } from "../../base/errors.ts";
 import { controllerOf } from "../../kube/object.ts";
 import { neededEngine } from "../common/engines.ts";
 import { addFinalizer, removeFinalizer } from "../common/finalizer.ts";
-import { pauseCheckpoint, rolledBackPause } from "../common/pause-checkpoint.ts";
+import { pauseCheckpoint, storedPause } from "../common/pause-checkpoint.ts";
 import type { ResolvedTemplate } from "../common/resolve-template.ts";
 import { callCell, isCellAction } from "./cell-calls.ts";
 import { type Claim, claimResource, copyClaims, createClaims, releaseClaims, shareClaims } from "./claims.ts";
@@ -65,12 +65,9 @@ export async function applyAction(
 
 function pauseManifest(
   sandbox: Sandbox,
-  { persistentContents, rollback }: Extract<SandboxAction, { do: "createPauseCheckpoint" }>,
+  { persistentContents: contents, stored }: Extract<SandboxAction, { do: "createPauseCheckpoint" }>,
 ) {
-  if (rollback === undefined) return pauseCheckpoint(sandbox, persistentContents);
-  const { digest, source } = rollback;
-  const { checkpointId: dataId } = source.data ?? source.name;
-  return rolledBackPause(sandbox, { digest, dataId, contents: persistentContents });
+  return stored === undefined ? pauseCheckpoint(sandbox, contents) : storedPause(sandbox, { ...stored, contents });
 }
 
 /** The changes that are written together with the finalizer. */

@@ -8,6 +8,7 @@ import type { Pod } from "../../api/schema/pod.ts";
 import { RametError } from "../../base/errors.ts";
 import type { ResourceClient } from "../../kube/resource-client.ts";
 import type { Origin } from "../common/origin.ts";
+import { heldFrom } from "../common/pause-checkpoint.ts";
 import { isEnded } from "../common/pod-facts.ts";
 import type { ResolvedTemplate } from "../common/resolve-template.ts";
 import { type RestoredVolumes, restoredVolumes, uncapturedVolumes } from "../common/restored-volumes.ts";
@@ -30,7 +31,9 @@ export async function gatherVolumes(
   { cache, client }: SandboxDependencies,
 ): Promise<Pick<SandboxState, "origin" | "volumes">> {
   const recorded = recordedVolumes(sandbox);
-  const isNew = sandbox.status?.phase === undefined || sandbox.status.phase === "Pending";
+  const { phase } = sandbox.status ?? {};
+  const isFirstResume = checkpoint !== undefined && heldFrom(checkpoint) !== undefined;
+  const isNew = phase === undefined || phase === "Pending" || isFirstResume;
   if (!isNew || origin.kind !== "checkpoint") return { origin, volumes: recorded };
   const { checkpointId: id } = origin.source.name;
   const missing = uncapturedVolumes(checkpoint, cache);

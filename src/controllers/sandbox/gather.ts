@@ -45,7 +45,11 @@ export async function gather(sandbox: Sandbox, dependencies: SandboxDependencies
     template,
     ...(pod !== undefined || "problem" in template
       ? { origin, volumes: noRestoredVolumes }
-      : await gatherVolumes(sandbox, { origin, template, checkpoint }, dependencies)),
+      : await gatherVolumes(
+          sandbox,
+          { origin, template, checkpoint: checkpoint ?? pausedIn(sandbox, dependencies) },
+          dependencies,
+        )),
     lostClaims: pod === undefined ? await lostClaims(sandbox, dependencies) : [],
     image,
     cpus: cpusFor(sandbox, origin, dependencies),

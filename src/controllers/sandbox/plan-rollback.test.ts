@@ -202,7 +202,7 @@ describe("a rollback", () => {
           return;
         const isStayingPaused = state.sandbox.status?.phase === "Paused";
         const others = plan.actions.filter(
-          (action) => !(action.do === "createPauseCheckpoint" && action.rollback !== undefined),
+          (action) => !(action.do === "createPauseCheckpoint" && action.stored !== undefined),
         );
         expect(others).toEqual(without.actions);
         const { conditions, ramet, ...rest } = plan.status ?? {};

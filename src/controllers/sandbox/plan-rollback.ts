@@ -86,7 +86,7 @@ function planPausedRollback(
   if (made?.status?.phase !== "Succeeded") {
     const wait = notRolledBack("Pending", `The data of the checkpoint ${checkpointId} is being looked up`);
     const persistentContents = source.parts.flatMap(({ contents }) => contents);
-    const create = { do: "createPauseCheckpoint", persistentContents, rollback: { digest, source } } as const;
+    const create = { do: "createPauseCheckpoint", persistentContents, stored: { digest, source } } as const;
     const actions = made === undefined ? [create] : [];
     return { ...plan, actions: [...plan.actions, ...actions], status: withRolledBack(state, status, wait) };
   }

@@ -186,7 +186,7 @@ function notPulled(pod: Pod, words: string): RametError {
 }
 
 /** Reports the reason of the wait once it is long. A fast start needs only one status write. */
-function slowly(state: SandboxState, message: string): SandboxPlan {
+export function slowly(state: SandboxState, message: string): SandboxPlan {
   if (state.slowInMilliseconds > 0) return { actions: [] };
   return { actions: [], status: notReady(state, "PodStarting", message) };
 }
@@ -205,7 +205,7 @@ const refusalMilliseconds = 30_000;
  * Adds the finalizer. The same write gives a sandbox without a template the one of its checkpoint, which may be deleted later,
  * and records the checkpoint that a named snapshot resolves to.
  */
-function finalizer(
+export function finalizer(
   { sandbox, origin, volumes: { claims } }: SandboxState,
   template: ResolvedTemplate,
 ): SandboxAction[] {

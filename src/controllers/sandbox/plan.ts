@@ -8,6 +8,7 @@ import { findCondition } from "../../kube/conditions.ts";
 import type { Transition } from "../../kube/events.ts";
 import { withIgnoredFields } from "../common/ignored-fields.ts";
 import { isEnded } from "../common/pod-facts.ts";
+import { planCreatedPaused } from "./plan-created-paused.ts";
 import { withEgress } from "./plan-egress.ts";
 import { planPaused } from "./plan-paused.ts";
 import { notYet, withRollback } from "./plan-rollback.ts";
@@ -54,7 +55,7 @@ function planPhase(state: SandboxState): SandboxPlan {
   switch (state.sandbox.status?.phase) {
     case undefined:
     case "Pending":
-      return planStart(state);
+      return planCreatedPaused(state) ?? planStart(state);
     case "Resuming":
       return planResuming(state);
     case "Running":

@@ -117,11 +117,11 @@ export type SandboxAction =
   | { do: "adoptIdentity"; pod: Pod; template: PodTemplateSpec }
   | { do: "awaitMemory"; pod: Pod }
   | { do: "setEgress"; pod: Pod; policy: EgressPolicy; digest: string }
-  /** `rollback`: a paused sandbox shall continue from this checkpoint when it is resumed. */
+  /** `stored`: the sandbox shall continue from this checkpoint when it is resumed, as the rollback with the digest requests. */
   | {
       do: "createPauseCheckpoint";
       persistentContents: readonly string[];
-      rollback?: { digest: string; source: RestoreSource };
+      stored?: { digest?: string; source: RestoreSource };
     }
   | { do: "deleteCheckpoint"; checkpoint: Checkpoint }
   | { do: "deleteSandbox" }
