@@ -94,6 +94,14 @@ export const honouredFields = {
     "spec.engineUpgrade": "controllers/named-snapshot/engine-upgrade.ts",
     "spec.pinnedVersion": "controllers/named-snapshot/plan.ts",
   },
+  ApiKey: {
+    "spec.digests[].digest": "api/keys/api-key-rules.ts",
+    "spec.digests[].expiresAt": "api/keys/api-key-rules.ts",
+    "spec.limits.sandboxes": "api/keys/api-key-rules.ts",
+    "spec.limits.requestsPerSecond": "api/keys/api-key-rules.ts",
+    "spec.limits.snapshotBytes": "api/keys/api-key-rules.ts",
+    "spec.serviceAccountName": "api/keys/api-key-rules.ts",
+  },
 } as const satisfies Record<string, Record<string, string>>;
 
 /** Fields whose request is refused with an error that names the field and an alternative, and the file that does it. */

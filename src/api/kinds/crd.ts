@@ -1,5 +1,6 @@
 import * as z from "zod";
 import { type KindNames, type PrinterColumn, group as sharedGroup, version } from "../schema/kind.ts";
+import { apiKeyKind } from "./api-key.ts";
 import { checkpointKind } from "./checkpoint.ts";
 import { namedSnapshotKind } from "./named-snapshot.ts";
 import { sandboxClaimKind } from "./sandbox-claim.ts";
@@ -146,4 +147,5 @@ export const kinds = [
   sandboxClaimKind,
   checkpointKind,
   namedSnapshotKind,
+  apiKeyKind,
 ] as const;

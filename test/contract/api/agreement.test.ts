@@ -117,12 +117,34 @@ const snapshot = fc.record(
   },
   { requiredKeys: ["from"] },
 );
+const apiKey = fc.record(
+  {
+    serviceAccountName: fc.constantFrom("", "a", "a.b", "a..b", "-a", "A", "a/b", "a".repeat(254)),
+    digests: fc.array(
+      fc.record(
+        { digest: fc.constantFrom("a", "b").map((digit) => `sha256:${digit.repeat(64)}`), expiresAt: time },
+        { requiredKeys: ["digest"] },
+      ),
+      { maxLength: 5 },
+    ),
+    limits: fc.record(
+      {
+        sandboxes: fc.constantFrom(-1, 0, 1, 1.5, 1_000_001),
+        requestsPerSecond: fc.constantFrom(0, 1, "1"),
+        snapshotBytes: fc.constantFrom(-1, 0, 1.5, 2 ** 53, "1", "1.5Gi", "1e3", "Gi", "-1", "1 Gi", ""),
+      },
+      { requiredKeys: [] },
+    ),
+  },
+  { requiredKeys: ["serviceAccountName", "digests"] },
+);
 
 it.each([
   ["Checkpoint", checkpoint],
   ["Sandbox", sandbox],
   ["SandboxClaim", claim],
   ["NamedSnapshot", snapshot],
+  ["ApiKey", apiKey],
 ] as const)("accepts the same %s specs in the API server and in the schema", async (kind, specs) => {
   const { manifest: schema, apiVersion } = kinds.find((one) => one.kind === kind)!;
   await fc.assert(

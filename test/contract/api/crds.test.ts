@@ -22,7 +22,12 @@ afterAll(async () => {
   await controlPlane.stop();
 });
 
-const manifests = ["acs-clone-with-checkpoint.yaml", "every-field.yaml", "named-snapshots.yaml"].flatMap((file) =>
+const manifests = [
+  "acs-clone-with-checkpoint.yaml",
+  "api-keys.yaml",
+  "every-field.yaml",
+  "named-snapshots.yaml",
+].flatMap((file) =>
   parseAllDocuments(readFileSync(new URL(`manifests/${file}`, import.meta.url), "utf8")).map(
     (document) => document.toJS() as Manifest,
   ),
@@ -58,6 +63,7 @@ it.each([
   ["SandboxClaim", ["Name", "Phase", "Template", "Desired", "Claimed", "Age"]],
   ["Checkpoint", ["Name", "Status", "Age", "ID", "Source", "Size", "Engine"]],
   ["NamedSnapshot", ["Name", "Version", "Ready", "Building", "Step", "Digest", "Age", "Message"]],
+  ["ApiKey", ["Name", "Service account", "Age"]],
 ])(
   "shows these columns in kubectl get %s, as OpenKruise Agents does for its kinds, and then what else tells checkpoints apart",
   async (kind, columns) => {

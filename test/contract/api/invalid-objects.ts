@@ -1,3 +1,4 @@
+import { invalidApiKeys } from "./invalid-api-keys.ts";
 import { invalidSnapshots } from "./invalid-snapshots.ts";
 
 export interface InvalidObject {
@@ -152,4 +153,5 @@ export const invalidObjects: InvalidObject[] = [
     message: /spec\.dynamicVolumesMount\[1\]: Duplicate value/,
   },
   ...invalidSnapshots,
+  ...invalidApiKeys,
 ];

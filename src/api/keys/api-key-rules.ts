@@ -1,0 +1,52 @@
+import { timingSafeEqual } from "node:crypto";
+import { quantityToBytes } from "../../base/quantity.ts";
+import type { ApiKey, ApiKeySpec } from "../kinds/api-key.ts";
+
+type KeyDigest = ApiKeySpec["digests"][number];
+
+/** Whether an ApiKey accepts the text with this digest at this time. */
+export function acceptsDigest({ digests }: Pick<ApiKeySpec, "digests">, digest: string, now: Date): boolean {
+  const given = Buffer.from(digest);
+  return unexpired(digests, now).some(({ digest: own }) => {
+    const expected = Buffer.from(own);
+    return expected.length === given.length && timingSafeEqual(expected, given);
+  });
+}
+
+/** The digests that are accepted at this time. */
+export function unexpired(digests: readonly KeyDigest[], now: Date): KeyDigest[] {
+  return digests.filter(({ expiresAt }) => expiresAt === undefined || isAfter(expiresAt, now));
+}
+
+/** A time that cannot be read has passed. */
+function isAfter(time: string, now: Date): boolean {
+  return Date.parse(time.toUpperCase()) > now.getTime();
+}
+
+/** The user as whom a key's requests are authorized, as the API server names the key's service account. */
+export function userOfKey({ metadata: { namespace }, spec }: Pick<ApiKey, "metadata" | "spec">): {
+  user: string;
+  groups: string[];
+} {
+  return {
+    user: `system:serviceaccount:${namespace}:${spec.serviceAccountName}`,
+    groups: ["system:serviceaccounts", `system:serviceaccounts:${namespace}`, "system:authenticated"],
+  };
+}
+
+/** The limits of a key. `Infinity`: unlimited. */
+export interface ApiKeyLimits {
+  sandboxes: number;
+  requestsPerSecond: number;
+  snapshotBytes: number;
+}
+
+/** @throws RametError `InvalidArgument` for a quantity that the schema does not allow */
+export function limitsOfKey({ limits = {} }: Pick<ApiKeySpec, "limits">): ApiKeyLimits {
+  const { sandboxes = Infinity, requestsPerSecond = Infinity, snapshotBytes } = limits;
+  return {
+    sandboxes,
+    requestsPerSecond,
+    snapshotBytes: snapshotBytes === undefined ? Infinity : quantityToBytes(snapshotBytes, "spec.limits.snapshotBytes"),
+  };
+}

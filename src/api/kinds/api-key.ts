@@ -1,0 +1,81 @@
+import * as z from "zod";
+import { Digest } from "../cell/grant.ts";
+import { defineKind, rametGroup } from "../schema/kind.ts";
+import { Time } from "../schema/metadata.ts";
+import { withRules } from "../schema/rules.ts";
+
+/** One text of the key. Only its digest is stored, so nobody can read the key out of the cluster. */
+const KeyDigest = z.object({
+  digest: Digest.describe(
+    "SHA-256 of the object's namespace and name and the key, so that a digest has no effect in another object.",
+  ),
+  expiresAt: Time.optional().describe("When this text of the key stops working. Default: never."),
+});
+
+/** More than a rotation needs: the new text, and the previous ones until they expire. */
+export const mostDigests = 4;
+
+const KeyDigests = withRules(z.array(KeyDigest).min(1).max(mostDigests).meta({ "x-kubernetes-list-type": "atomic" }), [
+  {
+    cel: "self.all(one, self.exists_one(other, other.digest == one.digest))",
+    message: "digests must not list a digest twice",
+    holds: (digests) => new Set(digests.map(({ digest }) => digest)).size === digests.length,
+  },
+]).describe("The accepted texts of the key: one, and during a rotation also the previous ones.");
+
+const bytesPattern = "^[0-9]{1,16}([.][0-9]{1,16})?([KMGTPE]i|[kMGTPE])?$";
+
+/** A number of bytes: a quantity as in a Pod's resources, without signs and exponents. */
+const Bytes = z
+  .union([z.int().min(0), z.string().regex(new RegExp(bytesPattern), "must be a quantity like 20Gi")])
+  .meta({
+    crd: {
+      "x-kubernetes-int-or-string": true,
+      anyOf: [{ type: "integer" }, { type: "string" }],
+      pattern: bytesPattern,
+      minimum: 0,
+      maximum: Number.MAX_SAFE_INTEGER,
+    },
+  });
+
+const count = (least: number) => z.int().min(least).max(1_000_000).meta({ format: "int32" }).optional();
+
+const KeyLimits = z
+  .object({
+    sandboxes: count(0).describe("How many sandboxes that were created with the key can exist at the same time."),
+    requestsPerSecond: count(1).describe("How many requests per second the client API accepts from the key."),
+    snapshotBytes: Bytes.optional().describe("How many bytes the snapshots can have that were created with the key."),
+  })
+  .describe("Limits of the key, besides the quota of its namespace. What is not set is not limited.");
+
+export const ApiKeySpec = z.object({
+  serviceAccountName: z
+    .string()
+    .max(253)
+    .regex(
+      /^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$/,
+      "must be the name of a service account",
+    )
+    .describe("The service account of the same namespace as which the key's requests are authorized."),
+  digests: KeyDigests,
+  limits: KeyLimits.optional(),
+});
+export type ApiKeySpec = z.infer<typeof ApiKeySpec>;
+
+export const apiKeyKind = defineKind({
+  group: rametGroup,
+  kind: "ApiKey",
+  plural: "apikeys",
+  singular: "apikey",
+  shortNames: ["ak"],
+  description: "A key with which clients call the client API as a service account.",
+  spec: ApiKeySpec,
+  columns: [
+    { name: "Service account", type: "string", jsonPath: ".spec.serviceAccountName" },
+    { name: "Age", type: "date", jsonPath: ".metadata.creationTimestamp" },
+  ],
+});
+export const ApiKey = apiKeyKind.object;
+export type ApiKey = z.infer<typeof ApiKey>;
+export const ApiKeyManifest = apiKeyKind.manifest;
+export type ApiKeyManifest = z.input<typeof ApiKeyManifest>;
