@@ -1,7 +1,9 @@
 import { controllersMode } from "../api/names/system-names.ts";
 import { parseLabelSelector } from "../api/names/label-selector.ts";
 import { rametGroup } from "../api/schema/kind.ts";
+import { apiKeyPolicy } from "./api-key-policy.ts";
 import { rightsBeside } from "./beside-rights.ts";
+import { clientRole } from "./client-role.ts";
 import { controllerManifests } from "./controller-manifests.ts";
 import { type FieldNames, parseInstallField } from "./install-fields.ts";
 import type { InstallOptions } from "./install-options.ts";
@@ -66,6 +68,8 @@ export function besideServerManifests(options: BesideInstallOptions<unknown, unk
     ...controllerManifests(options, { rights: rightsBeside, args: controllerArgs(options) }),
     ...recipePolicies(options),
     ...restoreFromPolicy(options),
+    ...apiKeyPolicy(),
+    clientRole(),
     ...modeManifests(options.beside),
   ];
 }

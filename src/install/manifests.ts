@@ -3,6 +3,7 @@ import { renderCrds } from "../api/kinds/crd.ts";
 import { labels as cellLabels } from "../api/names/labels.ts";
 import { systemNamespace } from "../api/names/system-names.ts";
 import { admissionPolicies } from "./cell-policies.ts";
+import { clientRole } from "./client-role.ts";
 import { controllerManifests } from "./controller-manifests.ts";
 import { controllerRights } from "./controller-rights.ts";
 import { gatewayManifests } from "./gateway-manifests.ts";
@@ -48,9 +49,9 @@ export function allManifests(options: InstallOptions): Manifest[] {
 export const storeIsNotMounted =
   "Sandboxes on this cluster run but cannot be checkpointed, because their Pods do not mount the store; to take checkpoints, use a store in a bucket";
 
-/** Returns the servers, their permissions and the admission policies for cells. */
+/** Returns the servers, their permissions, the admission policies, and the role of users of the client API. */
 export function serverManifests(options: InstallOptions<unknown, unknown>): Manifest[] {
-  return [...runtimeControllers(options), ...gatewayManifests(options), ...admissionPolicies(options)];
+  return [...runtimeControllers(options), ...gatewayManifests(options), ...admissionPolicies(options), clientRole()];
 }
 
 /** Returns the controllers, their permissions, and the network policies of the cells in served namespaces. */

@@ -56,13 +56,7 @@ export const coreResources = {
     kind: "CustomResourceDefinition",
     namespaced: false,
   },
-  admissionPolicies: admission("validatingadmissionpolicies", "ValidatingAdmissionPolicy"),
-  admissionPolicyBindings: admission("validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding"),
 } as const satisfies Record<string, ResourceRef>;
-
-function admission(plural: string, kind: string): ResourceRef {
-  return { group: "admissionregistration.k8s.io", version: "v1", plural, kind, namespaced: false };
-}
 
 /** The API resource of a kind that Ramet defines or shares with OpenKruise Agents. */
 export function refOf({ kind, plural, group: own = group }: KindNames): ResourceRef {

@@ -44,7 +44,12 @@ it("installs manifests whose rights suffice to build a version, without CRDs and
   expect(crds.map(({ metadata }) => metadata.name)).toEqual(["namedsnapshots.ramet.dev", "apikeys.ramet.dev"]);
   expect(printed).not.toContain("sandboxtemplates/status");
   const policies = manifests.filter(({ kind }) => kind === "ValidatingAdmissionPolicy").map((one) => one.metadata.name);
-  expect(policies).toEqual(["ramet-quota-annotation", "ramet-recipe-references", "ramet-restore-from"]);
+  expect(policies).toEqual([
+    "ramet-quota-annotation",
+    "ramet-recipe-references",
+    "ramet-restore-from",
+    "ramet-api-keys",
+  ]);
   for (const manifest of manifests) {
     await world.client.resource(refOf(manifest)).apply(manifest, { fieldManager: "kubectl" });
   }

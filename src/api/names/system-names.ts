@@ -45,6 +45,9 @@ export const controllerName = "ramet-controller";
 /** The name of the gateways' Deployment, Service, service account and roles. */
 export const gatewayName = "ramet-gateway";
 
+/** The ClusterRole with the rights of a user of the client API. */
+export const clientRoleName = "ramet-client";
+
 /** The audience of tokens for gateways. Tokens for the API server are rejected, as a gateway could use them there. */
 export const gatewayAudience = "ramet-gateway";
 

@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { parse, parseAllDocuments } from "yaml";
 import { memoryIo } from "../../../test/setup/memory-io.ts";
+import { clientRights } from "../../install/client-role.ts";
 import { clusterRights, systemRights } from "../../install/controller-rights.ts";
 import { gatewayClusterRights, gatewayExecRight, gatewaySystemRights } from "../../install/gateway-rights.ts";
 import { privateRanges } from "../../install/manifest.ts";
@@ -299,8 +300,8 @@ it.each([
 
 it("prints the reason for each right", async () => {
   const { stdout } = await run();
-  const all = [...clusterRights, ...systemRights, ...gatewayClusterRights, ...gatewaySystemRights, gatewayExecRight];
-  for (const { why } of all) expect(stdout).toContain(`# ${why}\n`);
+  const ofServers = [...clusterRights, ...systemRights, ...gatewayClusterRights, ...gatewaySystemRights];
+  for (const { why } of [...ofServers, gatewayExecRight, ...clientRights]) expect(stdout).toContain(`# ${why}\n`);
 });
 
 it("keeps the rights on the lease and the key in the system namespace when controllers run in another one", async () => {
@@ -331,6 +332,7 @@ it("keeps the rights on the lease and the key in the system namespace when contr
     ["Service", "platform"],
     ["Service", "platform"],
     ["NetworkPolicy", "platform"],
+    ["ClusterRole", "ramet-client"],
   ]);
   expect(documents.find(({ kind }) => kind === "RoleBinding")?.subjects).toMatchObject([{ namespace: "platform" }]);
 });
@@ -354,7 +356,9 @@ it("limits the rights to the served namespaces, with the reason for each", async
     "team-b ramet-cells",
     "ramet-system ramet-gateway",
   ]);
-  const everywhere = documents.flatMap(({ kind, rules = [] }) => (kind === "ClusterRole" ? rules : []));
+  const bound = documents.flatMap(({ kind, metadata }) => (kind === "ClusterRoleBinding" ? [metadata.name] : []));
+  const roles = documents.filter(({ kind, metadata }) => kind === "ClusterRole" && bound.includes(metadata.name));
+  const everywhere = roles.flatMap(({ rules = [] }) => rules);
   const open = everywhere.filter(({ resourceNames }) => resourceNames === undefined);
   expect(open.flatMap(({ resources = [] }) => resources).sort()).toEqual([
     "nodes",

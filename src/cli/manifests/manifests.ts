@@ -1,10 +1,11 @@
 import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { Document, isNode } from "yaml";
-import { controllerName, gatewayName, systemNamespace } from "../../api/names/system-names.ts";
+import { clientRoleName, controllerName, gatewayName, systemNamespace } from "../../api/names/system-names.ts";
 import { RametError } from "../../base/errors.ts";
 import { besideLastingManifests, besideServerManifests, parseBesideOptions } from "../../install/beside-manifests.ts";
 import { rightsBeside } from "../../install/beside-rights.ts";
+import { clientRights } from "../../install/client-role.ts";
 import { controllerRights } from "../../install/controller-rights.ts";
 import { gatewayRights } from "../../install/gateway-rights.ts";
 import { type GatewaySettings, type InstallOptions, parseInstallOptions } from "../../install/install-options.ts";
@@ -84,7 +85,7 @@ export async function printManifests(io: Io, options: ManifestsOptions): Promise
   if (beside !== undefined) {
     const parsed = parseBesideOptions({ ...common, beside }, flagNames);
     const all = [...besideLastingManifests(parsed), ...besideServerManifests(parsed)];
-    await write(io, all, { out, rights: { [controllerName]: rightsBeside } });
+    await write(io, all, { out, rights: { ...commonRights, [controllerName]: rightsBeside } });
     return exitCodes.ok;
   }
   const given = {
@@ -105,6 +106,7 @@ export async function printManifests(io: Io, options: ManifestsOptions): Promise
   const wanted = parseInstallOptions(given, flagNames);
   const { servedNamespaces, gateway } = wanted;
   const rights = {
+    ...commonRights,
     [controllerName]: controllerRights(servedNamespaces),
     [gatewayName]: gatewayRights(gateway?.exec ?? true, servedNamespaces),
   };
@@ -119,8 +121,10 @@ function missingCellImage(): never {
   });
 }
 
-/** The rights of each server, by the name of its roles. */
+/** The rights of each server and of users, by the name of their roles. */
 type RightsByName = Partial<Record<string, Rights>>;
+
+const commonRights: RightsByName = { [clientRoleName]: { everywhere: clientRights, inSystem: [] } };
 
 async function write(
   io: Io,

@@ -4,8 +4,8 @@ import { gatewayAddressManifests } from "../../install/gateway-address.ts";
 import type { Manifest } from "../../install/manifest.ts";
 import { KubeClient } from "../../kube/kube-client.ts";
 import { connectionFromKubeconfig } from "../../kube/kubeconfig.ts";
-import type { ResourceRef } from "../../kube/resource-ref.ts";
 import type { ClusterDirectory } from "../cluster-directory.ts";
+import { applyManifest } from "./apply-manifest.ts";
 
 /**
  * The account of users who enter sandboxes of a local cluster. Gateways accept tokens of service accounts only, and the user of
@@ -17,7 +17,7 @@ const account = { name: "ramet-local-user", namespace: systemNamespace };
 export async function publishGateway({ kubeconfig }: ClusterDirectory, port: number): Promise<void> {
   const client = new KubeClient(await connectionFromKubeconfig({ path: kubeconfig }));
   try {
-    await Promise.all(manifests(port).map((manifest) => apply(client, manifest)));
+    await Promise.all(manifests(port).map((manifest) => applyManifest(client, manifest)));
   } finally {
     await client.close();
   }
@@ -39,18 +39,4 @@ function manifests(port: number): Manifest[] {
       subjects: [{ kind: "ServiceAccount", ...account }],
     },
   ];
-}
-
-async function apply(client: KubeClient, manifest: Manifest): Promise<void> {
-  const [version = "", apiGroup = ""] = manifest.apiVersion.split("/").reverse();
-  const { kind, metadata } = manifest;
-  const plural = `${kind.toLowerCase()}s`;
-  const resource: ResourceRef = {
-    group: apiGroup,
-    version,
-    plural,
-    kind,
-    namespaced: metadata.namespace !== undefined,
-  };
-  await client.resource(resource).apply(manifest, { fieldManager: "ramet-local", force: true });
 }

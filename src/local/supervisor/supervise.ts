@@ -6,6 +6,7 @@ import { type Clock, systemClock, untilAborted } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
 import { installCrds } from "../../controllers/install-crds.ts";
 import { admissionPolicies } from "../../install/cell-policies.ts";
+import { clientRole } from "../../install/client-role.ts";
 import { KubeClient } from "../../kube/kube-client.ts";
 import { connectionFromKubeconfig } from "../../kube/kubeconfig.ts";
 import type { KubeManifest } from "../../kube/object.ts";
@@ -14,6 +15,7 @@ import type { ClusterDirectory } from "../cluster-directory.ts";
 import { readSetting } from "../cluster-setting.ts";
 import { type ClusterStatus, type PartStatus, writeStatus } from "../cluster-status.ts";
 import { identifyProcess } from "../process-identity.ts";
+import { applyManifest } from "./apply-manifest.ts";
 import { clusterParts, type ClusterParts } from "./parts.ts";
 
 /**
@@ -109,16 +111,13 @@ async function seedCluster(client: KubeClient, signal: AbortSignal): Promise<voi
   if ((await templates.find(at, { signal })) === undefined) await templates.create(pythonTemplate, { signal });
 }
 
-/** The policies of an installation: the cluster's owner can give other users rights, as on any other cluster. */
+/**
+ * The policies of an installation and the role of users of the client API: the cluster's owner can give other users rights, as on
+ * any other cluster.
+ */
 async function installPolicies(client: KubeClient, signal: AbortSignal): Promise<void> {
-  const { admissionPolicies: policies, admissionPolicyBindings: bindings } = coreResources;
-  await Promise.all(
-    admissionPolicies().map(({ apiVersion, kind, metadata, spec }) =>
-      client
-        .resource(kind === policies.kind ? policies : bindings)
-        .apply({ apiVersion, kind, metadata, spec }, { fieldManager: "ramet-local", force: true, signal }),
-    ),
-  );
+  const manifests = [...admissionPolicies(), clientRole()];
+  await Promise.all(manifests.map((manifest) => applyManifest(client, manifest, signal)));
 }
 
 async function makeNamespace(client: KubeClient, signal: AbortSignal): Promise<void> {
