@@ -10,6 +10,7 @@ import { exitCodes } from "./exit-codes.ts";
 import { forkCommand } from "./fork/command.ts";
 import { gcCommand } from "./gc/command.ts";
 import { type Io, isBrokenPipe } from "./io.ts";
+import { keyCommands } from "./key/commands.ts";
 import { keysCommands } from "./keys/commands.ts";
 import { localCommands } from "./local/commands.ts";
 import { manifestsCommand } from "./manifests/command.ts";
@@ -71,7 +72,8 @@ export function buildProgram(io: Pick<Io, "stdout" | "stderr">, act: Act): Comma
   objectCommands(program, act);
   localCommands(program.command("local").description("Run a cluster on this machine."), act);
   storeCommands(program.command("store").description("Inspect a checkpoint store."), act);
-  keysCommands(program.command("keys").description("Rotate the keys that sign calls to cells."), act);
+  keyCommands(program.command("key").description("Create, rotate and revoke API keys of clients."), act);
+  keysCommands(program.command("keys").description("Rotate the cluster's own keys, which sign calls to cells."), act);
   manifestsCommand(program, act);
   upgradeCommand(program, act);
   serverCommands(program, act);

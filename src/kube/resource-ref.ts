@@ -26,6 +26,13 @@ export const coreResources = {
   },
   serviceAccounts: { group: "", version: "v1", plural: "serviceaccounts", kind: "ServiceAccount", namespaced: true },
   leases: { group: "coordination.k8s.io", version: "v1", plural: "leases", kind: "Lease", namespaced: true },
+  roleBindings: {
+    group: "rbac.authorization.k8s.io",
+    version: "v1",
+    plural: "rolebindings",
+    kind: "RoleBinding",
+    namespaced: true,
+  },
   deployments: { group: "apps", version: "v1", plural: "deployments", kind: "Deployment", namespaced: true },
   events: { group: "events.k8s.io", version: "v1", plural: "events", kind: "Event", namespaced: true },
   tokenReviews: {

@@ -18,9 +18,20 @@ export function unexpired(digests: readonly KeyDigest[], now: Date): KeyDigest[]
   return digests.filter(({ expiresAt }) => expiresAt === undefined || isAfter(expiresAt, now));
 }
 
+/** The last time at which one of the digests expires; undefined if none does. */
+export function lastExpiry(digests: readonly KeyDigest[]): string | undefined {
+  const ends = digests.flatMap(({ expiresAt }) => expiresAt ?? []);
+  return ends.sort((a, b) => milliseconds(a) - milliseconds(b)).at(-1);
+}
+
 /** A time that cannot be read has passed. */
 function isAfter(time: string, now: Date): boolean {
-  return Date.parse(time.toUpperCase()) > now.getTime();
+  return milliseconds(time) > now.getTime();
+}
+
+/** RFC 3339 allows lower case. */
+function milliseconds(time: string): number {
+  return Date.parse(time.toUpperCase());
 }
 
 /** The user as whom a key's requests are authorized, as the API server names the key's service account. */

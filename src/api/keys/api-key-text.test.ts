@@ -14,6 +14,9 @@ it("makes keys that their clients accept", () => {
     newApiKey({ namespace: "team-a", name: "ci", format: of, random }).text;
   const digits = `20cc1f7e357861d2${"ab".repeat(16)}`;
   expect(apiKeyFormats.map(make)).toEqual([`e2b_${digits}`, `s0_ramet_${digits}`, digits]);
+  // As `printf %s "team-a/ci:$digits" | sha256sum` prints it.
+  const digest = "sha256:d47f32a2709d8dae1ce79c1c4d03b983a478d0533def8cab2ff7104f2648f4e5";
+  expect(apiKeyDigest({ namespace: "team-a", name: "ci" }, digits)).toBe(digest);
 });
 
 it("reads each key that it made, with the id and the digest of its ApiKey", () => {

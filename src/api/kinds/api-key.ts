@@ -4,15 +4,15 @@ import { defineKind, rametGroup } from "../schema/kind.ts";
 import { Time } from "../schema/metadata.ts";
 import { withRules } from "../schema/rules.ts";
 
-/** One text of the key. Only its digest is stored, so nobody can read the key out of the cluster. */
+/** One value of the key. Only its digest is stored, so nobody can read the key out of the cluster. */
 const KeyDigest = z.object({
   digest: Digest.describe(
-    "SHA-256 of the object's namespace and name and the key, so that a digest has no effect in another object.",
+    "SHA-256 of the object's namespace and name and the key, so a digest accepts nothing in another object.",
   ),
-  expiresAt: Time.optional().describe("When this text of the key stops working. Default: never."),
+  expiresAt: Time.optional().describe("When this value of the key stops working. Default: never."),
 });
 
-/** More than a rotation needs: the new text, and the previous ones until they expire. */
+/** More than a rotation needs: the new value, and the previous ones until they expire. */
 export const mostDigests = 4;
 
 const KeyDigests = withRules(z.array(KeyDigest).min(1).max(mostDigests).meta({ "x-kubernetes-list-type": "atomic" }), [
@@ -21,7 +21,7 @@ const KeyDigests = withRules(z.array(KeyDigest).min(1).max(mostDigests).meta({ "
     message: "digests must not list a digest twice",
     holds: (digests) => new Set(digests.map(({ digest }) => digest)).size === digests.length,
   },
-]).describe("The accepted texts of the key: one, and during a rotation also the previous ones.");
+]).describe("The digests of the accepted values of the key: one, and during a rotation also the previous ones.");
 
 const bytesPattern = "^[0-9]{1,16}([.][0-9]{1,16})?([KMGTPE]i|[kMGTPE])?$";
 

@@ -1,3 +1,4 @@
+import { ApiKey, apiKeyKind } from "../../api/kinds/api-key.ts";
 import { Checkpoint, checkpointKind } from "../../api/kinds/checkpoint.ts";
 import { RametError } from "../../base/errors.ts";
 import type { KindNames } from "../../api/schema/kind.ts";
@@ -32,6 +33,7 @@ export class Cluster {
   readonly templates: ResourceClient<SandboxTemplate>;
   readonly snapshots: ResourceClient<NamedSnapshot>;
   readonly sets: ResourceClient<SandboxSet>;
+  readonly apiKeys: ResourceClient<ApiKey>;
   /** The user's own credentials; absent if the user impersonates another one. */
   readonly credentials: Credentials | undefined;
 
@@ -44,6 +46,7 @@ export class Cluster {
     this.templates = client.resource(refOf(sandboxTemplateKind), (value) => SandboxTemplate.parse(value));
     this.snapshots = client.resource(refOf(namedSnapshotKind), (value) => NamedSnapshot.parse(value));
     this.sets = client.resource(refOf(sandboxSetKind), (value) => SandboxSet.parse(value));
+    this.apiKeys = client.resource(refOf(apiKeyKind), (value) => ApiKey.parse(value));
   }
 
   /** The objects of a kind with all their fields, also those that Ramet does not know. */
@@ -130,6 +133,7 @@ const nouns: ReadonlyMap<string, string> = new Map([
   ["SandboxSet", "set"],
   ["SandboxClaim", "claim"],
   ["NamedSnapshot", "snapshot"],
+  ["ApiKey", "key"],
 ]);
 
 /** The 404 for a missing object names it; the 404 for an unknown kind has no details. */

@@ -1,3 +1,4 @@
+import { ApiKey } from "../../api/kinds/api-key.ts";
 import { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
 import { SandboxClaim } from "../../api/kinds/sandbox-claim.ts";
@@ -15,6 +16,7 @@ import { explainClaim } from "./claim-rules.ts";
 import type { Explanation } from "./explanation.ts";
 import { type Cause, type CommonFacts, type Read, valueOf } from "./facts.ts";
 import { withIgnored } from "./ignored-rules.ts";
+import { explainKey } from "./key-rules.ts";
 import type { FactReader } from "./read.ts";
 import { explainSandbox } from "./sandbox-rules.ts";
 import { explainSet } from "./set-rules.ts";
@@ -54,6 +56,8 @@ export class Explainer {
         return this.#snapshot(NamedSnapshot.parse(object));
       case "template":
         return explainTemplate(SandboxTemplate.parse(object));
+      case "key":
+        return explainKey(ApiKey.parse(object), this.#common.now);
     }
   }
 

@@ -1,9 +1,11 @@
+import { ApiKey, type ApiKey as ApiKeyObject } from "../../api/kinds/api-key.ts";
 import { Checkpoint, type Checkpoint as CheckpointObject, dataAvailable } from "../../api/kinds/checkpoint.ts";
 import { NamedSnapshot, type NamedSnapshot as NamedSnapshotObject } from "../../api/kinds/named-snapshot.ts";
 import { SandboxClaim, type SandboxClaim as SandboxClaimObject } from "../../api/kinds/sandbox-claim.ts";
 import { SandboxSet, type SandboxSet as SandboxSetObject } from "../../api/kinds/sandbox-set.ts";
 import { SandboxTemplate } from "../../api/kinds/sandbox-template.ts";
 import { Sandbox, type Sandbox as SandboxObject } from "../../api/kinds/sandbox.ts";
+import { lastExpiry, unexpired } from "../../api/keys/api-key-rules.ts";
 import { restoreFromAnnotations } from "../../api/names/labels.ts";
 import type { Condition } from "../../api/schema/metadata.ts";
 import { parsePodTemplate } from "../../api/schema/pod-template.ts";
@@ -125,6 +127,36 @@ function snapshotCell(object: KubeObject, cell: (snapshot: NamedSnapshotObject) 
 /** Only the first line: a step's output follows it. */
 function firstLine(text = ""): string {
   return text.split("\n")[0] ?? "";
+}
+
+/** The table of API keys. */
+export const keyColumns: readonly Column[] = [
+  { heading: "NAME", cell: ({ metadata }) => metadata.name },
+  { heading: "SERVICE ACCOUNT", cell: (object) => keyCell(object, ({ spec }) => spec.serviceAccountName) },
+  { heading: "STATUS", cell: (object, now) => keyCell(object, (key) => keyStatus(key, now)) },
+  { heading: "LIMITS", cell: (object) => keyCell(object, limits) },
+  { heading: "AGE", cell: ({ metadata }, now) => age(metadata.creationTimestamp, now) },
+];
+
+/** A rotated key has values that expire, and one that does not. */
+function keyStatus({ spec }: ApiKeyObject, now: Date): string {
+  const accepted = unexpired(spec.digests, now);
+  const last = lastExpiry(accepted);
+  if (accepted.length === 0) return "Expired";
+  if (last === undefined) return "Active";
+  const ends = accepted.every(({ expiresAt }) => expiresAt !== undefined);
+  return ends ? `Active until ${last}` : `Active, previous value until ${last}`;
+}
+
+function limits({ spec }: ApiKeyObject): string {
+  return Object.entries(spec.limits ?? {})
+    .map(([name, limit]) => `${name}=${limit}`)
+    .join(",");
+}
+
+function keyCell(object: KubeObject, cell: (key: ApiKeyObject) => string): string {
+  const { data } = ApiKey.safeParse(object);
+  return data === undefined ? "<unreadable>" : cell(data);
 }
 
 /** The table of sandboxes. */

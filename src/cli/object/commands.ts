@@ -41,7 +41,7 @@ export function objectCommands(program: Command, act: Act): void {
   );
 }
 
-export const kindHelp = "sandbox, checkpoint, template, set, claim or snapshot";
+export const kindHelp = "sandbox, checkpoint, template, set, claim, snapshot or key";
 
 /** The accepted spellings of each kind: Ramet's, and kubectl's plurals and short names. */
 const spellings: Readonly<Record<UserKindName, readonly string[]>> = {
@@ -51,12 +51,13 @@ const spellings: Readonly<Record<UserKindName, readonly string[]>> = {
   set: ["set", "sets", "sandboxset", "sandboxsets", "sbs"],
   claim: ["claim", "claims", "sandboxclaim", "sandboxclaims", "sbc"],
   snapshot: ["snapshot", "snapshots", "namedsnapshot", "namedsnapshots", "nsnap"],
+  key: ["key", "keys", "apikey", "apikeys", "ak"],
 };
 
 /** The kind with this spelling. @throws InvalidArgumentError */
 export function kindName(text: string): UserKindName {
   const word = text.toLowerCase();
-  const found = (["sandbox", "checkpoint", "template", "set", "claim", "snapshot"] as const).find((name) =>
+  const found = (["sandbox", "checkpoint", "template", "set", "claim", "snapshot", "key"] as const).find((name) =>
     spellings[name].includes(word),
   );
   if (found === undefined) throw new InvalidArgumentError(`it must be ${kindHelp}`);

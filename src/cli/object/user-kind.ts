@@ -1,3 +1,4 @@
+import { apiKeyKind } from "../../api/kinds/api-key.ts";
 import { Checkpoint, checkpointKind } from "../../api/kinds/checkpoint.ts";
 import { namedSnapshotKind } from "../../api/kinds/named-snapshot.ts";
 import { sandboxClaimKind } from "../../api/kinds/sandbox-claim.ts";
@@ -12,6 +13,7 @@ import type { Column } from "../output/render.ts";
 import {
   checkpointColumns,
   claimColumns,
+  keyColumns,
   sandboxColumns,
   setColumns,
   snapshotColumns,
@@ -25,7 +27,7 @@ export interface UserKind {
   columns: readonly Column[];
 }
 
-export const userKindNames = ["sandbox", "checkpoint", "template", "set", "claim", "snapshot"] as const;
+export const userKindNames = ["sandbox", "checkpoint", "template", "set", "claim", "snapshot", "key"] as const;
 export type UserKindName = (typeof userKindNames)[number];
 
 export const userKinds: Readonly<Record<UserKindName, UserKind>> = {
@@ -35,6 +37,7 @@ export const userKinds: Readonly<Record<UserKindName, UserKind>> = {
   set: { noun: "set", kind: sandboxSetKind, columns: setColumns },
   claim: { noun: "claim", kind: sandboxClaimKind, columns: claimColumns },
   snapshot: { noun: "snapshot", kind: namedSnapshotKind, columns: snapshotColumns },
+  key: { noun: "key", kind: apiKeyKind, columns: keyColumns },
 };
 
 /**

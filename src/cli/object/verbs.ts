@@ -11,7 +11,7 @@ export function listCommand(parent: Command, kind: UserKindName, act: Act): void
   const command = parent
     .command("ls")
     .alias("list")
-    .description(`List ${kind}s.`)
+    .description(`List ${nounOf(kind)}s.`)
     .option("-A, --all-namespaces", "include all namespaces")
     .option("-l, --selector <labels>", "a label selector, with kubectl's syntax");
   withOutputFlag(command);
@@ -27,7 +27,7 @@ export function listCommand(parent: Command, kind: UserKindName, act: Act): void
 export function getCommand(parent: Command, kind: UserKindName, act: Act): void {
   const command = parent
     .command("get")
-    .description(`Show one or more ${kind}s.`)
+    .description(`Show one or more ${nounOf(kind)}s.`)
     .argument("<name...>", kind === "checkpoint" ? "names or ids" : "names");
   withOutputFlag(command);
   withExamples(command, `ramet ${kind} get a b`, `ramet ${kind} get a -o yaml`);
@@ -57,6 +57,11 @@ export function removeCommand(parent: Command, kind: UserKindName, act: Act): vo
       return (io) => removeObjects(io, { ...options, kind, names });
     }),
   );
+}
+
+/** What a kind is called in a description. `ramet keys` is about other keys. */
+function nounOf(kind: UserKindName): string {
+  return kind === "key" ? "API key" : kind;
 }
 
 const failedHelp: Readonly<Record<FailingKind, string>> = {

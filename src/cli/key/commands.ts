@@ -1,0 +1,94 @@
+import { type Command, Option } from "commander";
+import { apiKeyFormats } from "../../api/keys/api-key-text.ts";
+import { getCommand, listCommand } from "../object/verbs.ts";
+import { periodMilliseconds, wholeNumber, withClusterFlags, withExamples } from "../options.ts";
+import type { Act } from "../report-error.ts";
+import type { CreateKeyOptions } from "./create.ts";
+import type { RevokeKeysOptions } from "./revoke.ts";
+import type { RotateKeyOptions } from "./rotate.ts";
+
+/** `ramet key …`: keys of the client API. `ramet keys` is about the cluster's own keys. */
+export function keyCommands(key: Command, act: Act): void {
+  key.addHelpText("after", "\nTo replace the keys with which the servers call sandboxes, use: ramet keys");
+  createCommand(key, act);
+  listCommand(key, "key", act);
+  getCommand(key, "key", act);
+  rotateCommand(key, act);
+  revokeCommand(key, act);
+}
+
+function createCommand(key: Command, act: Act): void {
+  const command = key
+    .command("create")
+    .description("Create an API key of a service account and print it. It is not stored and cannot be shown again.")
+    .argument("<name>", "the name of the API key")
+    .requiredOption("--service-account <name>", "the service account whose rights the key has")
+    .option(
+      "--create-service-account",
+      "create the service account if it is missing, and bind it to the ClusterRole ramet-client in this namespace",
+    )
+    .option("--max-sandboxes <n>", "how many sandboxes of the key can exist at a time (default: no limit)", wholeNumber)
+    .option("--max-requests-per-second <n>", "how many requests it can send (default: no limit)", wholeNumber)
+    .option("--max-snapshot-bytes <quantity>", "the size of its snapshots, such as 20Gi (default: no limit)");
+  withExamples(
+    command,
+    "ramet key create ci --service-account agents",
+    "export E2B_API_KEY=$(ramet key create ci --service-account agents --create-service-account)",
+    "ramet key create ci --service-account agents --max-sandboxes 20 -o json",
+  );
+  withClusterFlags(withKeyFlags(command)).action(
+    act(async (name: string, options: Omit<CreateKeyOptions, "name">) => {
+      const { createKey } = await import("./create.ts");
+      return (io) => createKey(io, { ...options, name });
+    }),
+  );
+}
+
+function rotateCommand(key: Command, act: Act): void {
+  const command = key
+    .command("rotate")
+    .description("Give an API key a new value and print it. The previous value works until the grace period ends.")
+    .argument("<name>", "the API key")
+    .addOption(
+      new Option("--grace <duration>", "how long the previous value works, such as 10m or 2d; 0 ends it now")
+        .default(3_600_000, "1h")
+        .argParser(periodMilliseconds("--grace")),
+    );
+  withExamples(command, "ramet key rotate ci", "ramet key rotate ci --grace 0 -o json");
+  withClusterFlags(withKeyFlags(command)).action(
+    act(async (name: string, options: Omit<RotateKeyOptions, "name">) => {
+      const { rotateKey } = await import("./rotate.ts");
+      return (io) => rotateKey(io, { ...options, name });
+    }),
+  );
+}
+
+function revokeCommand(key: Command, act: Act): void {
+  const command = key
+    .command("revoke")
+    .alias("rm")
+    .description("Delete one or more API keys. All their values stop working; sandboxes that they created are kept.")
+    .argument("<name...>", "the API keys")
+    .option("--ignore-not-found", "ignore keys that do not exist");
+  withExamples(command, "ramet key revoke ci");
+  withClusterFlags(command).action(
+    act(async (names: string[], options: Omit<RevokeKeysOptions, "names">) => {
+      const { revokeKeys } = await import("./revoke.ts");
+      return (io) => revokeKeys(io, { ...options, names });
+    }),
+  );
+}
+
+function withKeyFlags(command: Command): Command {
+  return command
+    .addOption(
+      new Option("--format <format>", "e2b and sandbox0: as their SDKs expect it; plain: 48 hexadecimal digits")
+        .choices(apiKeyFormats)
+        .default("e2b"),
+    )
+    .addOption(
+      new Option("-o, --output <format>", "the output format; table prints only the key")
+        .choices(["table", "json"])
+        .default("table"),
+    );
+}
