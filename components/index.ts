@@ -1,4 +1,5 @@
 /** The API for Pulumi programs. Types and schemas of the kinds, without Pulumi, are in `ramet/api`. */
+export { ApiKey, type ApiKeyArgs, type ApiKeyLimitsArgs } from "./api-key.ts";
 export { AksStoreIdentity, type AksStoreIdentityArgs } from "./identity/aks-store-identity.ts";
 export { EksStoreIdentity, type EksStoreIdentityArgs } from "./identity/eks-store-identity.ts";
 export { GkeStoreIdentity, type GkeStoreIdentityArgs } from "./identity/gke-store-identity.ts";

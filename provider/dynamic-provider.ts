@@ -22,6 +22,13 @@ export const sandboxCloneProvider = {
   },
 } as dynamic.ResourceProvider;
 
+export const apiKeyProvider = {
+  configure(request: Configuration) {
+    // eslint-disable-next-line @typescript-eslint/no-require-imports
+    Object.assign(this, (require("ramet/provider/api-key") as typeof Entry).provider(request.config));
+  },
+} as dynamic.ResourceProvider;
+
 export const readinessProvider = {
   configure(request: Configuration) {
     // eslint-disable-next-line @typescript-eslint/no-require-imports

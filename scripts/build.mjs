@@ -65,6 +65,7 @@ const programs = [
     entryPoints: [
       { in: "components/index.ts", out: "index" },
       { in: "policy/index.ts", out: "policy" },
+      { in: "provider/api-key.ts", out: "provider/api-key" },
       { in: "provider/named-snapshot.ts", out: "provider/named-snapshot" },
       { in: "provider/readiness.ts", out: "provider/readiness" },
       { in: "provider/sandbox-clone.ts", out: "provider/sandbox-clone" },

@@ -97,17 +97,6 @@ export function timeoutMilliseconds(text: string): number {
   return milliseconds === 0 ? Infinity : milliseconds;
 }
 
-/** Parses a period that can be 0. @param flag the flag, for the error message */
-export function periodMilliseconds(flag: string): (text: string) => number {
-  return (text) => {
-    const milliseconds = parsed(() => parseDuration(text, flag));
-    if (milliseconds < 0 || milliseconds > longestPeriod) throw new InvalidArgumentError("it must be from 0 to 3650d");
-    return milliseconds;
-  };
-}
-
-const longestPeriod = 3650 * 86_400_000;
-
 /** Collects repeated `--env NAME=VALUE`. */
 export function collectVariable(text: string, before: Record<string, string> = {}): Record<string, string> {
   const at = text.indexOf("=");

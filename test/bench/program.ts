@@ -73,11 +73,12 @@ export async function measureProgram({ n, signal, cleanUp }: ProgramOptions): Pr
   const runs = (["ramet", "plain"] as const).flatMap((program) =>
     (["preview", "up"] as const).map((what) => ({ program, what, milliseconds: summary(measured[program][what]) })),
   );
-  const { namedSnapshot, readiness, sandboxClone } = providerTexts;
+  const { apiKey, namedSnapshot, readiness, sandboxClone } = providerTexts;
   return {
     ranBy: programs.ramet.description,
     runs,
     providerBytes: {
+      apiKey: apiKey.length,
       namedSnapshot: namedSnapshot.length,
       readiness: readiness.length,
       sandboxClone: sandboxClone.length,

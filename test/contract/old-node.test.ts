@@ -76,7 +76,7 @@ describe("an old version of Node", () => {
     expect(programs).toEqual(expect.arrayContaining(started));
   });
 
-  it.each(["ramet", "ramet/api", "ramet/policy", "ramet/provider/named-snapshot", "ramet/provider/sandbox-clone"])(
+  it.each(["ramet", "ramet/api", "ramet/policy", "ramet/provider/api-key", "ramet/provider/named-snapshot", "ramet/provider/sandbox-clone"])(
     "is named by the import of %s",
     async (name) => {
       for (const node of nodes) {

@@ -3,6 +3,7 @@
  * they must never change. A changed text shows as a change in every user's next preview.
  */
 export const providerTexts = {
+  apiKey: providerText("ramet/provider/api-key"),
   namedSnapshot: providerText("ramet/provider/named-snapshot"),
   readiness: providerText("ramet/provider/readiness"),
   sandboxClone: providerText("ramet/provider/sandbox-clone"),

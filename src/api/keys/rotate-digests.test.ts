@@ -34,6 +34,15 @@ it("accepts nothing but the new value without a grace period", () => {
   expect(rotate([{ digest: digestOf("a") }, { digest: digestOf("b") }], 0)).toEqual([{ digest: fresh }]);
 });
 
+it("changes nothing if it is repeated", () => {
+  const once = rotate([{ digest: digestOf("a") }], 60);
+  expect(rotate(once, 60)).toEqual(once);
+});
+
+it.each([-1, 3650 * 86_400 + 1])("refuses a grace period of %d seconds", (seconds) => {
+  expect(() => rotate([], seconds)).toThrow("The grace period must be from 0 to 3650d");
+});
+
 it("refuses to drop a value that was promised to work", () => {
   const digests = ["a", "b", "c", "d"].map((digit) => ({ digest: digestOf(digit) }));
   expect(() => rotate(digests, 60)).toThrow("The key has 4 values that have not expired, and at most 4");

@@ -1,7 +1,8 @@
 import { type Command, Option } from "commander";
+import { parseDuration } from "../../base/duration.ts";
 import { apiKeyFormats } from "../../api/keys/api-key-text.ts";
 import { getCommand, listCommand } from "../object/verbs.ts";
-import { periodMilliseconds, wholeNumber, withClusterFlags, withExamples } from "../options.ts";
+import { parsed, wholeNumber, withClusterFlags, withExamples } from "../options.ts";
 import type { Act } from "../report-error.ts";
 import type { CreateKeyOptions } from "./create.ts";
 import type { RevokeKeysOptions } from "./revoke.ts";
@@ -52,7 +53,7 @@ function rotateCommand(key: Command, act: Act): void {
     .addOption(
       new Option("--grace <duration>", "how long the previous value works, such as 10m or 2d; 0 ends it now")
         .default(3_600_000, "1h")
-        .argParser(periodMilliseconds("--grace")),
+        .argParser((text) => parsed(() => parseDuration(text, "--grace"))),
     );
   withExamples(command, "ramet key rotate ci", "ramet key rotate ci --grace 0 -o json");
   withClusterFlags(withKeyFlags(command)).action(

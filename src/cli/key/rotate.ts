@@ -49,8 +49,6 @@ async function addDigest(io: Io, cluster: Cluster, { name, digest, grace }: NewD
     return await cluster.apiKeys.mergePatch(metadata, patch, { signal: io.signal });
   } catch (error) {
     if (RametError.from(error).code !== "Conflict" || attempts === 1) throw error;
-    const now = await cluster.get(cluster.apiKeys, name, io.signal);
-    if (now.spec.digests.some((one) => one.digest === digest)) return now;
     return addDigest(io, cluster, { name, digest, grace }, attempts - 1);
   }
 }

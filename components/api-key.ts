@@ -1,0 +1,44 @@
+import { dynamic, mergeOptions, type CustomResourceOptions, type Input, type Output } from "@pulumi/pulumi";
+import { apiKeyProvider } from "../provider/dynamic-provider.ts";
+import { ownerOf, placementOf, type PlacementArgs } from "./placement.ts";
+
+export interface ApiKeyArgs extends PlacementArgs {
+  /** The service account in the same namespace as which the requests of the key are authorized. */
+  serviceAccountName: Input<string>;
+  /** The limits of the key. @default none */
+  limits?: Input<ApiKeyLimitsArgs>;
+  /** The form of the key: as the SDKs of E2B or Sandbox0 expect it, or 48 hexadecimal digits. @default "e2b" */
+  format?: Input<"e2b" | "sandbox0" | "plain">;
+  /** Any text, such as a date. With another text, the key is replaced by a new one. @default none */
+  rotate?: Input<string>;
+  /** How long the previous key works after it was replaced, such as `"2 days"`. @default "1 hour" */
+  grace?: Input<string>;
+}
+
+/** Limits of an API key, besides the quota of its namespace. What is not set is not limited. */
+export interface ApiKeyLimitsArgs {
+  /** How many sandboxes that were created with the key can exist at the same time. */
+  sandboxes?: Input<number>;
+  /** How many requests per second the client API accepts from the key. */
+  requestsPerSecond?: Input<number>;
+  /** How many bytes the snapshots can have that were created with the key, such as `"20Gi"`. */
+  snapshotBytes?: Input<string | number>;
+}
+
+/**
+ * An API key for clients. It is made once, and is only in the stack's state, as a secret. A key that was revoked in the cluster is
+ * replaced after `pulumi refresh`.
+ */
+export class ApiKey extends dynamic.Resource {
+  declare readonly name: Output<string>;
+  declare readonly namespace: Output<string>;
+  /** The key, a secret. */
+  declare readonly key: Output<string>;
+
+  constructor(name: string, args: ApiKeyArgs, opts?: CustomResourceOptions) {
+    const { format = "e2b", grace = "1 hour", ...rest } = args;
+    const props = { key: undefined, ...rest, ...placementOf(name, args), format, grace, owner: ownerOf(name) };
+    const secrets = mergeOptions(opts, { additionalSecretOutputs: ["key"] });
+    super(apiKeyProvider, name, props, secrets, "ramet", "ApiKey");
+  }
+}

@@ -1,0 +1,134 @@
+import { randomBytes } from "node:crypto";
+import { acceptsDigest } from "../../../src/api/keys/api-key-rules.ts";
+import { apiKeyDigest, newApiKey, readApiKey } from "../../../src/api/keys/api-key-text.ts";
+import { rotatedDigests } from "../../../src/api/keys/rotate-digests.ts";
+import { ApiKey, apiKeyKind, type ApiKeyManifest } from "../../../src/api/kinds/api-key.ts";
+import { RametError } from "../../../src/base/errors.ts";
+import type { KubeClient } from "../../../src/kube/kube-client.ts";
+import type { ResourceClient } from "../../../src/kube/resource-client.ts";
+import { refOf } from "../../../src/kube/resource-ref.ts";
+import type { CheckResult, HandlerContext, ResourceHandler, Values } from "../handler.ts";
+import { withCluster } from "../open-cluster.ts";
+import { applyOptionsFor, explainApplyError, ownerOf } from "../owner.ts";
+import { parseTimeSpan, validateTimeSpan } from "../time-span.ts";
+import { validate } from "../validate.ts";
+import { ApiKeyInputs, ApiKeyState, declaredDigestAnnotation, diffApiKey, manifestOf } from "./inputs.ts";
+
+/** Manages API keys as resources of a program. The key is only in the state, as a secret. */
+export function apiKeyHandler(context: HandlerContext): ResourceHandler {
+  return {
+    check: (_olds, news) => Promise.resolve(check(news)),
+    diff: (_id, olds, news) => Promise.resolve(diffApiKey(olds, news)),
+    create: (values) => create(context, ApiKeyInputs.parse(values)),
+    update: (_id, olds, news) => update(context, ApiKeyState.parse(olds), ApiKeyInputs.parse(news)),
+    read: (id, props) => read(context, id, ApiKeyState.parse(props)),
+    delete: (_id, props) => remove(context, ApiKeyState.parse(props)),
+  };
+}
+
+function check(news: Values): CheckResult {
+  const inputs = Object.fromEntries(Object.entries(news).filter(([, value]) => value !== null && value !== undefined));
+  return { inputs, failures: [...validate(ApiKeyInputs, inputs), ...validateTimeSpan(inputs, "grace")] };
+}
+
+/**
+ * Makes a key. If the object exists, this is the replacement of another key of the program, or an earlier attempt whose key was
+ * lost: the digests in the object expire after the grace period.
+ */
+async function create(context: HandlerContext, inputs: ApiKeyInputs): ReturnType<ResourceHandler["create"]> {
+  const { namespace, name, owner, format } = inputs;
+  const { text: key, digest } = newApiKey({ namespace, name, format, random: randomBytes });
+  const graceMilliseconds = parseTimeSpan(inputs.grace, "grace");
+  await withCluster(context, (client) =>
+    applyOver(client, inputs, (found) => {
+      const options = applyOptionsFor(found, owner);
+      const rotation = { digest, now: client.clock.now(), graceMilliseconds };
+      const digests = rotatedDigests(found?.spec.digests ?? [], rotation);
+      return { manifest: manifestOf(inputs, { digest, digests, found }), options };
+    }),
+  );
+  return { id: `${namespace}/${name}`, outs: { ...inputs, key } };
+}
+
+/** Leaves the digests as they are, so that a key that was revoked stays so. */
+async function update(
+  context: HandlerContext,
+  olds: ApiKeyState,
+  inputs: ApiKeyInputs,
+): ReturnType<ResourceHandler["update"]> {
+  await withCluster(context, (client) =>
+    applyOver(client, inputs, (found) => {
+      if (found === undefined) throw revoked(inputs);
+      const options = applyOptionsFor(found, inputs.owner, olds.owner);
+      const { digests } = found.spec;
+      return { manifest: manifestOf(inputs, { digest: digestOf(olds), digests, found }), options };
+    }),
+  );
+  return { outs: { ...inputs, key: olds.key } };
+}
+
+interface Change {
+  manifest: ApiKeyManifest;
+  options: ReturnType<typeof applyOptionsFor>;
+}
+
+/** Applies what `change` makes of the object, again if somebody changed it in the meantime. */
+async function applyOver(
+  client: KubeClient,
+  at: { namespace: string; name: string },
+  change: (found: ApiKey | undefined) => Change,
+  attempts = 3,
+): Promise<void> {
+  const keys = keyClient(client);
+  const { namespace, name } = at;
+  const found = await keys.find({ namespace, name });
+  const { manifest, options } = change(found);
+  try {
+    await keys.apply(manifest, options);
+  } catch (error) {
+    const now = await keys.find({ namespace, name });
+    const isChanged = now?.metadata.resourceVersion !== found?.metadata.resourceVersion;
+    if (!isChanged || attempts === 1) throw explainApplyError(error, "ApiKey", { namespace, name });
+    await applyOver(client, at, change, attempts - 1);
+  }
+}
+
+function revoked({ namespace, name }: ApiKeyInputs): RametError {
+  return new RametError("NotFound", `The key ${namespace}/${name} was revoked`, {
+    hint: "To make a new key, run: pulumi up --refresh",
+  });
+}
+
+/** A key whose value is no longer accepted counts as deleted, so that the next update makes a new one. */
+async function read(context: HandlerContext, id: string, props: ApiKeyState): ReturnType<ResourceHandler["read"]> {
+  const { namespace, name } = props;
+  return withCluster(context, async (client) => {
+    const found = await keyClient(client).find({ namespace, name });
+    if (found === undefined || !acceptsDigest(found.spec, digestOf(props), client.clock.now()))
+      return { id: "", props: {} };
+    const { limits: _, ...others } = props;
+    const { serviceAccountName, limits } = found.spec;
+    return { id, props: { ...others, serviceAccountName, ...(limits !== undefined && { limits }) } };
+  });
+}
+
+/** Does nothing after a replacement, because the object then has the digest of the new key, and that of the old one expires. */
+async function remove(context: HandlerContext, props: ApiKeyState): Promise<void> {
+  const { namespace, name, owner } = props;
+  await withCluster(context, async (client) => {
+    const keys = keyClient(client);
+    const found = await keys.find({ namespace, name });
+    if (found === undefined || ownerOf(found, owner) !== owner) return;
+    const { annotations = {}, uid } = found.metadata;
+    if (annotations[declaredDigestAnnotation] !== digestOf(props)) return;
+    await keys.delete(found.metadata, { uid });
+  });
+}
+
+function digestOf({ namespace, name, key }: ApiKeyState): string {
+  return apiKeyDigest({ namespace, name }, readApiKey(key)?.digits ?? "");
+}
+
+function keyClient(client: KubeClient): ResourceClient<ApiKey> {
+  return client.resource(refOf(apiKeyKind), (value) => ApiKey.parse(value));
+}
