@@ -1,5 +1,4 @@
 import { guestClientPort, reportsPort } from "../api/cell/cell-api.ts";
-import type { Clock } from "../base/clock.ts";
 import { RametError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { type Destination, destinationOf, namingHint } from "./destination.ts";
@@ -16,7 +15,6 @@ export interface AnswerOptions extends RouterOptions {
   slots: ExchangeSlots;
   invalidResponses: InvalidResponses;
   metrics: GatewayMetrics;
-  clock: Clock;
   log: Log;
 }
 
@@ -46,7 +44,7 @@ export async function answer(
     if (request.stream !== undefined) releases.push(slots.takeForStream());
     if (request.stream !== undefined || origin.isProxied) releases.push(slots.takeForClient(origin.address));
     const route = await routeOf(gateway, destination, { request, origin });
-    releases.push(slots.takeForSandbox(route.sandbox.metadata));
+    releases.push(slots.takeForSandbox(route.sandbox.metadata, route.title));
     status = await gateway.invalidResponses.watch(route, () => send(route));
   } catch (thrown) {
     const error = RametError.from(thrown);

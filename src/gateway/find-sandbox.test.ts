@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
-import { findSandbox } from "./router.ts";
-import { readRoutedSandbox, type RoutedSandbox } from "./routed-sandbox.ts";
+import { findSandbox } from "./find-sandbox.ts";
+import { isPublicPort, readRoutedSandbox, type RoutedSandbox } from "./routed-sandbox.ts";
 
 const uid = "11111111-2222-4333-8444-555555555555";
 
@@ -11,7 +11,10 @@ function sandboxes(...keys: string[]) {
       return [key, readRoutedSandbox({ metadata: { namespace, name, uid, resourceVersion: "1" } })];
     }),
   );
-  return { get: (key: string) => all.get(key), byUid: () => [...all.values()][0] };
+  return {
+    get: (key: string) => all.get(key),
+    byUid: (uid: string) => [...all.values()].find(({ metadata }) => metadata.uid === uid),
+  };
 }
 
 const found = (id: string, ...keys: string[]) => {
@@ -22,6 +25,7 @@ const found = (id: string, ...keys: string[]) => {
 it("finds a sandbox by namespace and name, and by UID", () => {
   expect(found("a--b", "a/b")).toEqual(["a/b", true]);
   expect(found(uid, "a/b")).toEqual(["a/b", true]);
+  expect(found(uid.replaceAll("-", ""), "a/b")).toEqual(["a/b", true]);
 });
 
 it("returns the place of a missing sandbox, so that access to it can be checked", () => {
@@ -37,17 +41,27 @@ it("rejects an id that can be split in two ways, even if at most one sandbox exi
   expect(found("a---b", "a-/b", "a/-b")).toEqual([false]);
 });
 
+const withPorts = (text: string) =>
+  readRoutedSandbox({
+    metadata: {
+      namespace: "a",
+      name: "b",
+      uid,
+      resourceVersion: "1",
+      annotations: { "ramet.dev/public-ports": text },
+    },
+  });
+
 it("reads public ports from the annotation, and none from an invalid one", () => {
-  const ports = (text: string) =>
-    readRoutedSandbox({
-      metadata: {
-        namespace: "a",
-        name: "b",
-        uid,
-        resourceVersion: "1",
-        annotations: { "ramet.dev/public-ports": text },
-      },
-    }).publicPorts;
-  expect(ports("8000, 3000")).toEqual([8000, 3000]);
-  for (const text of ["", "all", "8000-9000", "8000,*", "-1"]) expect(ports(text)).toEqual([]);
+  const { publicPorts } = withPorts("8000, 3000");
+  expect(publicPorts).toEqual([8000, 3000]);
+  for (const text of ["", "all", "8000-9000", "8000,*", "**", "-1"]) expect(withPorts(text).publicPorts).toEqual([]);
+});
+
+it("opens all ports by *, but not those through which clients enter the sandbox", () => {
+  const isPublic = (text: string, port: number) => isPublicPort(withPorts(text), port);
+  for (const port of [1, 8000, 49979, 49984, 65535]) expect([port, isPublic(" * ", port)]).toEqual([port, true]);
+  for (const port of [49980, 49981, 49982, 49983, 49999]) expect([port, isPublic("*", port)]).toEqual([port, false]);
+  // A port that is named is open, but not the reports of the cell.
+  expect([49983, 49999, 49981].map((port) => isPublic("49983,49999,49981", port))).toEqual([true, true, false]);
 });

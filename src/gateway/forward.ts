@@ -3,7 +3,7 @@ import { errors, type Dispatcher } from "undici";
 import { RametError } from "../base/errors.ts";
 import type { Exchange } from "./exchange.ts";
 import { forwardedRequestHeaders, forwardedResponseHead } from "./forwarded-headers.ts";
-import type { Route, Upstreams } from "./upstreams.ts";
+import { type Route, unreachable, type Upstreams } from "./upstreams.ts";
 
 /**
  * Proxies a request to a sandbox and streams the response back.
@@ -69,13 +69,15 @@ function isBrokenConnection(error: unknown): boolean {
 
 const repeatable: ReadonlySet<string> = new Set(["GET", "HEAD", "OPTIONS"]);
 
-function failure({ sandbox, port }: Route, error: unknown): RametError {
-  if (error instanceof RametError) return error;
-  const { namespace, name } = sandbox.metadata;
+function failure(route: Route, error: unknown): RametError {
+  if (error instanceof RametError) return unreachable(route, error);
   const why = error instanceof Error ? error.message : String(error);
   return new RametError(
     "SandboxUnreachable",
-    `The sandbox ${name} in ${namespace} sent no valid response on port ${port}: ${why}`,
-    { cause: error, retryable: true },
+    `The ${route.title} sent no valid response on port ${route.port}: ${why}`,
+    {
+      cause: error,
+      retryable: true,
+    },
   );
 }

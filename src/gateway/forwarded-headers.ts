@@ -21,8 +21,11 @@ const hopByHopHeaders = new Set([
 /** The header for the token of the guest, as of envd. */
 export const guestTokenHeader = "x-access-token";
 
+/** The header for the token of ports that are not public, as of E2B. */
+export const trafficTokenHeader = "e2b-traffic-access-token";
+
 /**
- * Returns the headers for the sandbox as alternating names and values. Removes the gateway's token.
+ * Returns the headers for the sandbox as alternating names and values. Removes the tokens for the gateway.
  * @param guestToken replaces the client's own value of the guest's header
  */
 export function forwardedRequestHeaders(
@@ -42,7 +45,13 @@ export function forwardedRequestHeaders(
 }
 
 /** Headers that the gateway consumes or sets. Node has already responded to `Expect`. */
-const ownHeaders: ReadonlySet<string> = new Set([tokenHeader, "x-forwarded-for", "x-forwarded-proto", "expect"]);
+const ownHeaders: ReadonlySet<string> = new Set([
+  tokenHeader,
+  trafficTokenHeader,
+  "x-forwarded-for",
+  "x-forwarded-proto",
+  "expect",
+]);
 
 /**
  * Returns the status and the headers of a sandbox's response for the client. The reason phrase is not passed on: parsers accept

@@ -10,7 +10,7 @@ function world() {
   const responses = new InvalidResponses(clock);
   let sent = 0;
   const ask = async (outcome: number | string, port = 80): Promise<string> => {
-    const route = { sandbox: { metadata: { namespace: "ns", name: "a", uid: "u" } }, port } as Route;
+    const route = { sandbox: { metadata: { uid: "u" } }, title: "sandbox a in ns", port } as Route;
     const send = (): Promise<number> => {
       sent++;
       if (typeof outcome === "number") return Promise.resolve(outcome);

@@ -17,18 +17,13 @@ export class InvalidResponses {
 
   /** Sends a request to a port. @throws RametError `SandboxUnreachable` while the port is paused, and what `send` throws */
   async watch(route: Route, send: () => Promise<number>): Promise<number> {
-    const { sandbox, port } = route;
-    const { namespace, name, uid } = sandbox.metadata;
-    const key = `${uid}:${port}`;
+    const { sandbox, title, port } = route;
+    const key = `${sandbox.metadata.uid}:${port}`;
     if (this.#clock.monotonicMilliseconds() < (this.#ports.get(key)?.pausedUntil ?? 0)) {
-      throw new RametError(
-        "SandboxUnreachable",
-        `Port ${port} of the sandbox ${name} in ${namespace} sends invalid HTTP`,
-        {
-          hint: `Check what the program on this port responds. The gateway tries again after ${pauseMilliseconds / 1000} s`,
-          retryable: true,
-        },
-      );
+      throw new RametError("SandboxUnreachable", `Port ${port} of the ${title} sends invalid HTTP`, {
+        hint: `Check what the program on this port responds. The gateway tries again after ${pauseMilliseconds / 1000} s`,
+        retryable: true,
+      });
     }
     try {
       const status = await send();

@@ -69,10 +69,10 @@ export class ExchangeSlots {
   }
 
   /** @returns the function that gives the slots back @throws RametError `Unavailable` */
-  takeForSandbox({ namespace, name, uid }: { namespace: string; name: string; uid: string }): () => void {
-    const releaseNamespace = this.#take("namespace", namespace, `The namespace ${namespace}`);
+  takeForSandbox({ namespace, uid }: { namespace: string; uid: string }, title: string): () => void {
+    const releaseNamespace = this.#take("namespace", namespace, `The namespace of the ${title}`);
     try {
-      const releaseSandbox = this.#take("sandbox", uid, `The sandbox ${name} in ${namespace}`);
+      const releaseSandbox = this.#take("sandbox", uid, `The ${title}`);
       return () => {
         releaseSandbox();
         releaseNamespace();

@@ -1,4 +1,5 @@
 import * as z from "zod";
+import { cellPort, codeInterpreterPort, guestClientPort, guestControlPort, reportsPort } from "../api/cell/cell-api.ts";
 import { annotations } from "../api/names/labels.ts";
 import { Conditions } from "../api/schema/metadata.ts";
 import { isConditionTrue } from "../kube/conditions.ts";
@@ -13,8 +14,8 @@ export interface RoutedSandbox {
   ip?: string;
   /** The public key of its Pod's cell; absent: the cell is of a version without one. */
   cellKey?: string;
-  /** The ports that do not require a token. */
-  publicPorts: readonly number[];
+  /** The ports that do not require a token. `all`: see `isPublicPort`. */
+  publicPorts: "all" | readonly number[];
   /** The ports to which requests over HTTP/2 are proxied over HTTP/2. */
   http2Ports: readonly number[];
 }
@@ -27,10 +28,18 @@ export function readRoutedSandbox(value: unknown): RoutedSandbox {
     phase: status?.phase ?? "Pending",
     isReady: isConditionTrue(status?.conditions, "Ready"),
     ...cellOf(status),
-    publicPorts: portsIn(given?.[annotations.publicPorts]),
+    publicPorts: given?.[annotations.publicPorts]?.trim() === "*" ? "all" : portsIn(given?.[annotations.publicPorts]),
     http2Ports: portsIn(given?.[annotations.http2Ports]),
   };
 }
+
+/** Whether a port requires no token. `*` does not contain the ports through which clients enter the sandbox. */
+export function isPublicPort({ publicPorts }: RoutedSandbox, port: number): boolean {
+  if (port === reportsPort) return false;
+  return publicPorts === "all" ? !entrances.has(port) : publicPorts.includes(port);
+}
+
+const entrances: ReadonlySet<number> = new Set([cellPort, guestControlPort, guestClientPort, codeInterpreterPort]);
 
 function cellOf(status: z.infer<typeof Read>["status"]): Pick<RoutedSandbox, "ip" | "cellKey"> {
   const ip = status?.sandboxIp ?? status?.podInfo?.podIP;

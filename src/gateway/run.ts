@@ -8,10 +8,10 @@ import type { KubeClient } from "../kube/kube-client.ts";
 import type { Liveness } from "../kube/liveness.ts";
 import { dialWithCurrentKey, gatewayKey } from "./gateway-key.ts";
 import { apiServerAccess } from "./access.ts";
-import { guestTokens } from "./guest-tokens.ts";
 import { defaultLimits, type GatewayLimits } from "./limits.ts";
 import { gatewayMetrics, type GatewayMetrics } from "./metrics.ts";
 import { readRoutedSandbox } from "./routed-sandbox.ts";
+import { sandboxTokens } from "./sandbox-tokens.ts";
 import { serveGateway } from "./server.ts";
 import { serviceAccountTokens } from "./token-verifier.ts";
 import type { TlsFiles } from "./tls.ts";
@@ -35,7 +35,10 @@ export interface RunGatewayOptions {
   tls?: TlsFiles | undefined;
   /** Asks the API server about every token, also about those that its service account keys did not sign. @default false */
   reviewOnly?: boolean;
-  /** Adds the guest's access token to requests of clients that may enter the sandbox. @default true */
+  /**
+   * Lets clients enter sandboxes: adds the guest's access token to requests of clients with the right, and accepts the sandbox's own
+   * tokens. @default true
+   */
   exec?: boolean;
   /** Learns when the informer of sandboxes has stopped. */
   liveness?: Liveness;
@@ -81,8 +84,8 @@ export async function runGateway(options: RunGatewayOptions): Promise<void> {
     const limits = { ...defaultLimits, ...options.limits };
     const { trustedProxies = [], tls } = options;
     const common = { port, address, metrics, limits, trustedProxies, tls, clock: client.clock, log };
-    const tokensOfGuests = options.exec === false ? undefined : guestTokens(client);
-    const routing = { sandboxes: sandboxes.store, access, guestTokens: tokensOfGuests };
+    const ownTokens = options.exec === false ? undefined : sandboxTokens(client);
+    const routing = { sandboxes: sandboxes.store, access, sandboxTokens: ownTokens };
     const server = await serveGateway({ ...common, ...routing, upstreams });
     options.onReady?.(server.port);
     await untilAborted(signal);

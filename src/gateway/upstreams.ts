@@ -9,6 +9,8 @@ import type { RoutedSandbox } from "./routed-sandbox.ts";
 /** The destination of an authorized request: a port of a ready sandbox. */
 export interface Route {
   sandbox: RoutedSandbox;
+  /** The sandbox in messages for the client. */
+  title: string;
   port: number;
   /** The guest's access token, if the gateway sends it. The client must not get it. */
   guestToken?: string;
@@ -28,8 +30,10 @@ export class Upstreams {
       bodyTimeout: 0,
       connect: ({ hostname, port }, done) => {
         const sandbox = byUid(hostname);
-        const route = sandbox && { sandbox, port: port === "" ? 80 : Number(port) };
-        const dialled = route === undefined ? Promise.reject(deleted(hostname)) : this.dial(route);
+        const dialled =
+          sandbox === undefined
+            ? Promise.reject(deleted(hostname))
+            : this.#connect(sandbox, port === "" ? 80 : Number(port));
         dialled.then(
           (socket) => {
             done(null, socket);
@@ -48,12 +52,16 @@ export class Upstreams {
   }
 
   /** Opens a connection. @throws RametError `SandboxUnreachable` or `Timeout` */
-  async dial({ sandbox: { metadata, ip = "", cellKey }, port }: Route, signal?: AbortSignal): Promise<Socket> {
+  async dial(route: Route, signal?: AbortSignal): Promise<Socket> {
     try {
-      return asSocket(await this.#cells.dial({ ip, sandboxUid: metadata.uid, cellKey }, port, signal));
+      return await this.#connect(route.sandbox, route.port, signal);
     } catch (error) {
-      throw unreachable(metadata, port, RametError.from(error));
+      throw unreachable(route, RametError.from(error));
     }
+  }
+
+  async #connect({ metadata, ip = "", cellKey }: RoutedSandbox, port: number, signal?: AbortSignal): Promise<Socket> {
+    return asSocket(await this.#cells.dial({ ip, sandboxUid: metadata.uid, cellKey }, port, signal));
   }
 
   async close(): Promise<void> {
@@ -61,17 +69,14 @@ export class Upstreams {
   }
 }
 
-function unreachable({ namespace, name }: RoutedSandbox["metadata"], port: number, cause: RametError): RametError {
-  if (cause.code === "Timeout" || cause.code === "Canceled") return cause;
-  return new RametError(
-    "SandboxUnreachable",
-    `Cannot connect to port ${port} of the sandbox ${name} in ${namespace}: ${cause.message}`,
-    {
-      cause,
-      retryable: cause.code !== "Unauthorized",
-      hint: hints[cause.code] ?? "Check that a program in the sandbox listens on this port",
-    },
-  );
+/** Returns the error of a connection that could not be opened, for clients. */
+export function unreachable({ title, port }: Pick<Route, "title" | "port">, cause: RametError): RametError {
+  if (cause.code === "Timeout" || cause.code === "Canceled" || cause.code === "SandboxUnreachable") return cause;
+  return new RametError("SandboxUnreachable", `Cannot connect to port ${port} of the ${title}: ${cause.message}`, {
+    cause,
+    retryable: cause.code !== "Unauthorized",
+    hint: hints[cause.code] ?? "Check that a program in the sandbox listens on this port",
+  });
 }
 
 const hints: Partial<Record<ErrorCode, string>> = {

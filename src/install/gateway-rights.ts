@@ -51,7 +51,7 @@ export const gatewaySystemRights: readonly Right[] = [
 
 /** The further permission in `ramet-system` of gateways through which clients enter sandboxes. */
 export const gatewayExecRight: Right = {
-  why: "send the access token of a sandbox's guest for clients that may enter the sandbox",
+  why: "send the access token of a sandbox's guest for clients that may enter the sandbox, and verify that of other clients",
   apiGroups: [""],
   resources: ["secrets"],
   resourceNames: [guestKeySecret],

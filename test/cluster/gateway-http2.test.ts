@@ -110,8 +110,8 @@ describe("requests over HTTP/2 without TLS", () => {
   it("get errors of the gateway as JSON, and a reset when a response is incomplete", async () => {
     const refused = await exchange({ ":path": "/", "e2b-sandbox-id": "t--web", "e2b-sandbox-port": "9000" });
     expect(refused.head[":status"]).toBe(401);
-    expect(JSON.parse(refused.body.toString())).toMatchObject({ code: "Unauthorized" });
-    expect((await exchange({ ":path": "/init", ...addressed("t--web", guestClientPort) })).head[":status"]).toBe(403);
+    expect(JSON.parse(refused.body.toString())).toMatchObject({ code: 401, reason: "Unauthorized" });
+    expect((await exchange({ ":path": "/init", ...addressed("t--web", guestClientPort) })).head[":status"]).toBe(404);
     expect((await exchange({ ":path": "/healthz" })).body.toString()).toBe("ok\n");
     const broken = session.request({ ":path": "/broken", ...addressed() });
     await expect(text(broken)).rejects.toThrow();

@@ -6,8 +6,11 @@ import { request, WebSocket } from "undici";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import type { Sandbox } from "../../src/api/kinds/sandbox.ts";
 import { EgressReport, reportsPort } from "../../src/api/cell/cell-api.ts";
+import { guestKeySecret, guestSecretEntry, systemNamespace } from "../../src/api/names/system-names.ts";
 import { systemClock } from "../../src/base/clock.ts";
+import { guestAccessToken } from "../../src/cell/client/cell-token.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
+import { coreResources } from "../../src/kube/resource-ref.ts";
 import { ApiLine } from "./api-line.ts";
 import { openCluster, type Cluster } from "./controllers-cluster.ts";
 import { realNode } from "./controllers-real-node.ts";
@@ -51,10 +54,10 @@ const headers = (): Record<string, string> => ({
   "ramet-access-token": token,
 });
 
-/** The status and the error code of a response of the gateway itself. */
+/** The status and the reason of a response of the gateway itself. */
 async function refusal(answer: Promise<{ status: number; text: string }>): Promise<[number, string]> {
   const { status, text } = await answer;
-  return [status, (JSON.parse(text) as { code: string }).code];
+  return [status, (JSON.parse(text) as { reason: string }).reason];
 }
 
 it("proxies requests as soon as the program in the sandbox listens", async () => {
@@ -207,7 +210,7 @@ it("reports an unreachable destination with its own status and code", async () =
   // Clients can reach the guest, but not the paths that envd serves to its orchestrator.
   expect((await askWeb({ path: "/health" }, { ...at, port: 49983 })).status).toBe(204);
   for (const path of ["/init", "//init", "/%69nit?x=1", "/FREEZE/", "/upgrade"]) {
-    expect(await refusal(askWeb({ method: "POST", path }, { ...at, port: 49983 }))).toEqual([403, "Forbidden"]);
+    expect(await refusal(askWeb({ method: "POST", path }, { ...at, port: 49983 }))).toEqual([404, "Forbidden"]);
   }
   expect(await request(`http://127.0.0.1:${gateway.port}/healthz`)).toMatchObject({ statusCode: 200 });
   expect(await request(`http://127.0.0.1:${gateway.port}/`)).toMatchObject({ statusCode: 400 });
@@ -234,7 +237,30 @@ it("lets a client with only the right exec use the guest of sandboxes in its nam
     403,
     "Forbidden",
   ]);
-  expect(await refusal(ask(gateway, guest, { token: own, method: "POST", path: "/init" }))).toEqual([403, "Forbidden"]);
+  expect(await refusal(ask(gateway, guest, { token: own, method: "POST", path: "/init" }))).toEqual([404, "Forbidden"]);
+});
+
+it("lets a client with the sandbox's own token use the guest, as E2B's SDKs do, and links to files with a signature", async () => {
+  const { metadata } = await cluster.sandbox("t/web", () => true);
+  const secrets = cluster.client.resource(coreResources.secrets);
+  const { data } = (await secrets.get({ namespace: systemNamespace, name: guestKeySecret })) as unknown as {
+    data: Record<string, string>;
+  };
+  const own = guestAccessToken(Buffer.from(data[guestSecretEntry] ?? "", "base64"), metadata.uid);
+  const guest = { id: metadata.uid.replaceAll("-", ""), port: 49983 };
+  const path = "/tmp/own";
+  const signed = (operation: string): string => {
+    const digest = createHash("sha256").update(`${path}:${operation}::${own}`).digest("base64").replaceAll("=", "");
+    return `/files?${new URLSearchParams({ path, signature: `v1_${digest}` }).toString()}`;
+  };
+  const upload = { method: "POST", body: "hello", headers: { "content-type": "application/octet-stream" } };
+  expect((await ask(gateway, guest, { ...upload, path: signed("write") })).status).toBe(200);
+  expect(await ask(gateway, guest, { path: signed("read") })).toMatchObject({ status: 200, text: "hello" });
+  expect((await ask(gateway, guest, { ...upload, path: signed("read") })).status).toBe(401);
+  const headers = { "x-access-token": own };
+  expect(await ask(gateway, guest, { path: `/files?path=${path}`, headers })).toMatchObject({ text: "hello" });
+  expect((await ask(gateway, guest, { path: `/files?path=${path}` })).status).toBe(401);
+  expect((await ask(gateway, guest, { path: "/health" })).status).toBe(204);
 });
 
 it("opens a new connection after a checkpoint has broken the pooled ones", async () => {

@@ -13,7 +13,7 @@ import { quantityToBytes, quantityToMillicores } from "../../src/base/quantity.t
 import { originReader } from "../../src/gateway/client-origin.ts";
 import { destinationOf } from "../../src/gateway/destination.ts";
 import { forwardedResponseHead, switchingHead } from "../../src/gateway/forwarded-headers.ts";
-import { findSandbox } from "../../src/gateway/router.ts";
+import { findSandbox } from "../../src/gateway/find-sandbox.ts";
 import { expiryOf } from "../../src/gateway/token-verifier.ts";
 import { kindOf } from "../../src/store/objects/layout.ts";
 import { jsonLike, textsLike } from "./inputs.ts";

@@ -9,7 +9,7 @@ let gateway: GatewayProcess;
 const port = 8000;
 const otherNamespace = "other";
 const served = /^HTTP\/1.1 200 /;
-const refused = /^HTTP\/1.1 503 .*Retry-After: \d+\r\n.*"code":"Unavailable"/is;
+const refused = /^HTTP\/1.1 503 .*Retry-After: \d+\r\n.*"reason":"Unavailable"/is;
 
 beforeAll(async () => {
   world = await GatewayWorld.open();

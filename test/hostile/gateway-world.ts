@@ -26,6 +26,12 @@ export const namespace = "t";
 /** What a program in a sandbox does with a connection to one of its ports. */
 export type SandboxProgram = (connection: Duplex, port: number) => void;
 
+interface SandboxOptions {
+  /** The annotation's value, or the ports. */
+  publicPorts?: string | readonly number[];
+  inNamespace?: string;
+}
+
 /**
  * The built `ramet gateway` on a real API server. The sandboxes are objects without a controller, and stand-in cells connect
  * each port directly to a function of the test, so this does not prove anything about cells.
@@ -95,14 +101,14 @@ export class GatewayWorld {
   async sandbox(
     name: string,
     program: SandboxProgram,
-    { publicPorts = [], inNamespace = namespace }: { publicPorts?: readonly number[]; inNamespace?: string } = {},
+    { publicPorts = [], inNamespace = namespace }: SandboxOptions = {},
   ): Promise<void> {
     const ip = `127.72.${addressBlock()}.${this.#cells.length + 1}`;
     await this.#serveCell(ip, program);
     const metadata = {
       name,
       namespace: inNamespace,
-      annotations: { "ramet.dev/public-ports": publicPorts.join(",") },
+      annotations: { "ramet.dev/public-ports": publicPorts.toString() },
     };
     const template = { spec: { containers: [{ name: "main", image: "none" }] } };
     const sandboxes = this.client.resource(sandboxResources.sandboxes);

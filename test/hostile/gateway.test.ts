@@ -141,7 +141,7 @@ it("answers 502 once for each invalid response of a sandbox, to requests and to 
     for (const more of [["Connection: close"], upgrade]) {
       const response = await gateway.exchange(head("hostile", portOf(answer), more));
       expect([answer.slice(0, 60), statusOf(response)]).toEqual([answer.slice(0, 60), 502]);
-      expect(response).toContain('"code":"SandboxUnreachable"');
+      expect(response).toContain('"reason":"SandboxUnreachable"');
     }
   }
 });

@@ -11,6 +11,8 @@ export const reportsPort = 49981;
 export const guestControlPort = 49982;
 /** The guest's client port inside the sandbox, with the API of E2B's envd. */
 export const guestClientPort = 49983;
+/** The port of E2B's code interpreter in images that have one, where everyone with access runs code. */
+export const codeInterpreterPort = 49999;
 
 /** `sizeLimitBytes` defaults to the free space of the node. */
 export const EmptyDir = z.strictObject({ sizeLimitBytes: z.number().int().positive().optional() });

@@ -55,3 +55,8 @@ export function signCellToken(
 export function guestAccessToken(guestSecret: Buffer, sandboxUid: string): string {
   return createHmac("sha256", guestSecret).update(`guest:${sandboxUid}`).digest("base64url");
 }
+
+/** The token with which clients reach the ports of a sandbox that are not public. Derived as the guest's, and useless to it. */
+export function trafficAccessToken(guestSecret: Buffer, sandboxUid: string): string {
+  return createHmac("sha256", guestSecret).update(`traffic:${sandboxUid}`).digest("base64url");
+}

@@ -37,7 +37,8 @@ function open({ ca = authority?.certificate, isKnownReady = false } = {}) {
   return gatewayGuest({ gateway, sandboxId: "t--a", isKnownReady, clock, signal: new AbortController().signal });
 }
 
-const refusal = (code: string, message: string, hint?: string) => JSON.stringify({ code, message, hint });
+const refusal = (reason: string, message: string, hint?: string) =>
+  JSON.stringify({ code: 502, reason, message, hint });
 
 it("sends the token and the sandbox's name to the gateway, and no token of a guest", async () => {
   answer = ({ url }, response) => response.writeHead(url === "/health" ? 204 : 200).end("content");

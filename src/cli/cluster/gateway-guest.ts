@@ -101,8 +101,8 @@ async function refusalIn(response: IncomingMessage, { gateway, clock }: GatewayO
     const what = `The gateway ${gateway.url.origin} does not answer as a gateway of Ramet: status ${statusCode}`;
     return new RametError("Unavailable", what, { hint: "Check the address, and the load balancer in front of it" });
   }
-  const { code, message, hint, retryable } = data;
-  return new RametError(code, message, { retryable, ...(hint !== undefined && { hint }) });
+  const { reason, message, hint, retryable } = data;
+  return new RametError(reason, message, { retryable, ...(hint !== undefined && { hint }) });
 }
 
 function parsed(text: string): unknown {
@@ -115,7 +115,7 @@ function parsed(text: string): unknown {
 
 /** An error of the gateway itself. */
 const Refusal = z.object({
-  code: z.enum(Object.keys(errorCodes) as [ErrorCode, ...ErrorCode[]]),
+  reason: z.enum(Object.keys(errorCodes) as [ErrorCode, ...ErrorCode[]]),
   message: z.string(),
   hint: z.string().optional(),
   retryable: z.boolean().default(false),

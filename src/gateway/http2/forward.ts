@@ -124,10 +124,9 @@ class Answer {
       // A gRPC response can be one block of headers, which must stay the only one.
       return { status, headers, isWhole: (flags & constants.NGHTTP2_FLAG_END_STREAM) !== 0 };
     } catch (error) {
-      const { namespace, name } = route.sandbox.metadata;
       throw new RametError(
         "SandboxUnreachable",
-        `The sandbox ${name} in ${namespace} sent no valid response on port ${route.port}: ${RametError.from(error).message}`,
+        `The ${route.title} sent no valid response on port ${route.port}: ${RametError.from(error).message}`,
         { cause: error, retryable: true },
       );
     }

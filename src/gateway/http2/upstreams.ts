@@ -155,12 +155,11 @@ class Pooled {
   }
 }
 
-function notHttp2({ sandbox: { metadata }, port }: Route, cause: unknown): RametError {
-  const { namespace, name } = metadata;
+function notHttp2({ title, port }: Route, cause: unknown): RametError {
   const why = cause instanceof Error ? cause.message : "it closed the connection";
   return new RametError(
     "SandboxUnreachable",
-    `The program at port ${port} of the sandbox ${name} in ${namespace} does not speak HTTP/2: ${why}`,
+    `The program at port ${port} of the ${title} does not speak HTTP/2: ${why}`,
     { cause, retryable: true, hint: "Check that the program serves gRPC or HTTP/2 without TLS on this port" },
   );
 }

@@ -1,17 +1,20 @@
+import { createHash, timingSafeEqual } from "node:crypto";
 import * as z from "zod";
 import { guestKeySecret, guestSecretEntry, systemNamespace } from "../api/names/system-names.ts";
 import { RametError } from "../base/errors.ts";
 import { within } from "../base/within.ts";
-import { guestAccessToken } from "../cell/client/cell-token.ts";
+import { guestAccessToken, trafficAccessToken } from "../cell/client/cell-token.ts";
 import type { KubeClient } from "../kube/kube-client.ts";
 import { ObjectMeta } from "../kube/object.ts";
 import { coreResources } from "../kube/resource-ref.ts";
 import { StaleOnErrorCache } from "./stale-on-error-cache.ts";
 
-/** The access tokens of guests. */
-export interface GuestTokens {
-  /** @throws RametError `Unavailable` if the gateway cannot read the secret of the guests */
-  tokenOf(sandboxUid: string): Promise<string>;
+/** The access tokens of sandboxes. All methods throw RametError `Unavailable` if the gateway cannot read the guests' secret. */
+export interface SandboxTokens {
+  /** The token of the guest. */
+  guestTokenOf(sandboxUid: string): Promise<string>;
+  /** The token for ports that are not public. */
+  trafficTokenOf(sandboxUid: string): Promise<string>;
 }
 
 /** How long a changed secret can remain unnoticed. */
@@ -20,10 +23,10 @@ const freshMilliseconds = 10_000;
 const staleMilliseconds = 300_000;
 
 /**
- * Derives the tokens of guests from their secret, which it reads when a client needs a token: a gateway whose clients never
- * enter sandboxes needs no right to read it, and a rotated secret is noticed.
+ * Derives the tokens of sandboxes from the secret of the guests, which it reads when a client needs a token: a gateway whose
+ * clients never use one needs no right to read it, and a rotated secret is noticed.
  */
-export function guestTokens(client: KubeClient): GuestTokens {
+export function sandboxTokens(client: KubeClient): SandboxTokens {
   const secrets = client.resource(coreResources.secrets, (value) => GuestKeySecret.parse(value));
   const at = { namespace: systemNamespace, name: guestKeySecret };
   const cache = new StaleOnErrorCache<Buffer>({
@@ -47,7 +50,10 @@ export function guestTokens(client: KubeClient): GuestTokens {
       });
     }
   };
-  return { tokenOf: async (sandboxUid) => guestAccessToken(await cache.get("", read), sandboxUid) };
+  return {
+    guestTokenOf: async (sandboxUid) => guestAccessToken(await cache.get("", read), sandboxUid),
+    trafficTokenOf: async (sandboxUid) => trafficAccessToken(await cache.get("", read), sandboxUid),
+  };
 }
 
 const limitMilliseconds = 3_000;
@@ -56,3 +62,9 @@ const GuestKeySecret = z.looseObject({
   metadata: ObjectMeta,
   data: z.looseObject({ [guestSecretEntry]: z.string().min(1) }),
 });
+
+/** Compares secrets in a time that reveals nothing about them, not even the length. */
+export function equalSecrets(one: string, other: string): boolean {
+  const [first, second] = [one, other].map((text) => createHash("sha256").update(text).digest()) as [Buffer, Buffer];
+  return timingSafeEqual(first, second);
+}

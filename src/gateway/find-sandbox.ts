@@ -1,0 +1,59 @@
+import { RametError } from "../base/errors.ts";
+import type { ObjectStore } from "../kube/store.ts";
+import type { RoutedSandbox } from "./routed-sandbox.ts";
+
+/** The sandbox that an id names. */
+export interface Found {
+  /** Where the sandbox is, or would be. Empty if the id contains no namespace and no sandbox has this UID. */
+  places: { namespace: string; name: string }[];
+  sandbox?: RoutedSandbox;
+}
+
+/**
+ * Finds a sandbox by UID, with or without dashes, or by `<namespace>--<name>`.
+ * @throws RametError `InvalidArgument` if the id can be split in two ways, whether or not these sandboxes exist: otherwise a
+ *   namespace could take over the host name of another namespace's deleted sandbox
+ */
+export function findSandbox(store: Pick<ObjectStore<RoutedSandbox>, "get" | "byUid">, id: string): Found {
+  if (isUid(id)) {
+    const sandbox = store.byUid(withDashes(id));
+    if (sandbox === undefined) return { places: [] };
+    const { namespace, name } = sandbox.metadata;
+    return { places: [{ namespace, name }], sandbox };
+  }
+  const places = placesOf(id);
+  const [place] = places;
+  if (place === undefined) return { places };
+  if (places.length > 1) {
+    throw new RametError("InvalidArgument", `The id ${id} is ambiguous: it contains -- more than once`, {
+      hint: "Use the UID of the Sandbox instead",
+    });
+  }
+  const sandbox = store.get(`${place.namespace}/${place.name}`);
+  return { places, ...(sandbox !== undefined && { sandbox }) };
+}
+
+/** Whether an id is a UID: nobody can guess it, and its owner need not know the sandbox's namespace and name. */
+export function isUid(id: string): boolean {
+  return uidForm.test(id);
+}
+
+/** How messages name a sandbox: with what the client already knows. */
+export function sandboxTitle(id: string, { metadata: { namespace, name } }: RoutedSandbox): string {
+  return isUid(id) ? `sandbox ${id}` : `sandbox ${name} in ${namespace}`;
+}
+
+function withDashes(id: string): string {
+  return id.replace(/^(\w{8})(\w{4})(\w{4})(\w{4})(\w{12})$/, "$1-$2-$3-$4-$5");
+}
+
+/** All ways to split the id into namespace and name. */
+function placesOf(id: string): { namespace: string; name: string }[] {
+  return [...id.matchAll(/(?=--)/g)].flatMap(({ index }) => {
+    const [namespace, name] = [id.slice(0, index), id.slice(index + 2)];
+    return isLabel.test(namespace) && isLabel.test(name) ? [{ namespace, name }] : [];
+  });
+}
+
+const uidForm = /^([0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32})$/;
+const isLabel = /^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/;

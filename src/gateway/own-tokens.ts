@@ -1,0 +1,80 @@
+import { codeInterpreterPort, guestClientPort } from "../api/cell/cell-api.ts";
+import type { Clock } from "../base/clock.ts";
+import { tokenHint } from "./token-verifier.ts";
+import type { ClientRequest } from "./exchange.ts";
+import { checkFileSignature } from "./file-signature.ts";
+import { type Found, isUid } from "./find-sandbox.ts";
+import { guestTokenHeader, trafficTokenHeader } from "./forwarded-headers.ts";
+import { Refusal } from "./refusal.ts";
+import { equalSecrets, type SandboxTokens } from "./sandbox-tokens.ts";
+
+export interface OwnTokensOptions {
+  tokens: SandboxTokens;
+  clock: Clock;
+}
+
+interface Question {
+  sandboxId: string;
+  /** The sandbox can be missing: an invalid token and a missing sandbox then get the same answer. */
+  found: Found;
+  port: number;
+  request: Pick<ClientRequest, "method" | "url" | "headers">;
+}
+
+/**
+ * Authorizes a client that has the tokens of the sandbox itself, as E2B's SDKs have, instead of a token for gateways.
+ * @returns `open` for what needs no token; undefined if the client sends none of these tokens, or a wrong one for a port at which
+ *   a token for gateways would do
+ * @throws Refusal `Unauthorized` for the ports through which clients enter the sandbox
+ */
+export async function authorizeByOwnTokens(
+  options: OwnTokensOptions,
+  question: Question,
+): Promise<"authorized" | "open" | undefined> {
+  const { sandboxId, found, port, request } = question;
+  // A missing sandbox costs as much time as another one.
+  const asked = { ...options, request, port, uid: found.sandbox?.metadata.uid ?? "" };
+  const isEntrance = port === guestClientPort || port === codeInterpreterPort;
+  const hasToken = isEntrance ? await mayEnter(asked) : await hasTrafficToken(asked);
+  if (hasToken && found.sandbox !== undefined) return "authorized";
+  if (!isEntrance) return undefined;
+  // By name, it would tell strangers which sandboxes exist.
+  if (request.method === "GET" && request.url === "/health" && isUid(sandboxId)) return "open";
+  throw unauthorized(
+    `The access token of the sandbox is missing or wrong: send it in the header X-Access-Token. ${tokenHint}`,
+  );
+}
+
+interface Asked extends OwnTokensOptions {
+  uid: string;
+  port: number;
+  request: Question["request"];
+}
+
+async function mayEnter(asked: Asked): Promise<boolean> {
+  const { tokens, uid, port, request } = asked;
+  const given = request.headers[guestTokenHeader];
+  if (typeof given === "string") {
+    if (equalSecrets(given, await tokens.guestTokenOf(uid))) return true;
+  } else if (port === guestClientPort && request.url.startsWith("/files?")) {
+    return isSigned(asked);
+  }
+  // The SDKs of the code interpreter send the guest's token with code, and this one with everything.
+  return port === codeInterpreterPort && hasTrafficToken(asked);
+}
+
+async function hasTrafficToken({ tokens, uid, request }: Asked): Promise<boolean> {
+  const given = request.headers[trafficTokenHeader];
+  return typeof given === "string" && equalSecrets(given, await tokens.trafficTokenOf(uid));
+}
+
+async function isSigned({ tokens, clock, uid, request }: Asked): Promise<boolean> {
+  const outcome = checkFileSignature(request, await tokens.guestTokenOf(uid), clock.now().getTime());
+  if (outcome === "expired") throw unauthorized("signature is already expired");
+  return outcome === "valid";
+}
+
+/** In the form of envd, whose clients compare the whole body. */
+function unauthorized(message: string): Refusal {
+  return new Refusal("Unauthorized", message, { isShort: true });
+}
