@@ -1,7 +1,9 @@
 import { guestClientPort, reportsPort } from "../api/cell/cell-api.ts";
 import { RametError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
-import { type Destination, destinationOf, namingHint } from "./destination.ts";
+import type { ClientApi } from "./client-api.ts";
+import { answerPreflight, isOwnPreflight, withForeignOrigins } from "./cors.ts";
+import { type Destination, destinationOf, type NamedDestination, namingHint } from "./destination.ts";
 import type { Exchange } from "./exchange.ts";
 import { isGrpc } from "./grpc.ts";
 import type { InvalidResponses } from "./invalid-responses.ts";
@@ -12,65 +14,97 @@ import { routeOf, type RouterOptions } from "./router.ts";
 import type { Route } from "./upstreams.ts";
 
 export interface AnswerOptions extends RouterOptions {
+  /** Gets the requests that name no sandbox. @default the gateway refuses them */
+  clientApi?: Pick<ClientApi, "proxy"> | undefined;
   slots: ExchangeSlots;
   invalidResponses: InvalidResponses;
   metrics: GatewayMetrics;
   log: Log;
 }
 
-/**
- * Routes and proxies a request, then records its outcome. Never logs its content.
- * @param send proxies the request and returns the status
- */
-export async function answer(
-  gateway: AnswerOptions,
-  exchange: Exchange,
-  send: (route: Route) => Promise<number>,
-): Promise<void> {
-  const { metrics, clock, log, slots } = gateway;
-  const { request, response, origin } = exchange;
+/** Proxies a request to a sandbox and returns the status. */
+export type SendToSandbox = (route: Route, exchange: Exchange) => Promise<number>;
+
+/** Routes and proxies a request, then records its outcome. Never logs its content. */
+export async function answer(gateway: AnswerOptions, given: Exchange, send: SendToSandbox): Promise<void> {
+  const { metrics, clock, clientApi } = gateway;
   const releases: (() => void)[] = [];
   const since = clock.monotonicMilliseconds();
-  let destination: Destination | undefined;
-  let status: number;
+  let [exchange, named]: [Exchange, NamedDestination | undefined] = [given, undefined];
+  let status: number | undefined;
   metrics.underWay(1);
   try {
-    destination = destinationOf(request.headers);
-    if (destination === undefined) {
-      answerItself(exchange);
-      return;
+    named = destinationOf(given.request);
+    if (answersItself(gateway, given, named?.destination)) return;
+    releases.push(...clientSlots(gateway, given));
+    if (named === undefined) {
+      status = await clientApi?.proxy(given);
+    } else {
+      exchange = withForeignOrigins({ ...given, request: { ...given.request, url: named.url } }, named.destination);
+      const route = await routeOf(gateway, named.destination, exchange);
+      releases.push(gateway.slots.takeForSandbox(route.sandbox.metadata, route.title));
+      status = await gateway.invalidResponses.watch(route, () => send(route, exchange));
     }
-    // A connection of HTTP/1.1 has one request, and was counted when it was accepted.
-    if (request.stream !== undefined) releases.push(slots.takeForStream());
-    if (request.stream !== undefined || origin.isProxied) releases.push(slots.takeForClient(origin.address));
-    const route = await routeOf(gateway, destination, { request, origin });
-    releases.push(slots.takeForSandbox(route.sandbox.metadata, route.title));
-    status = await gateway.invalidResponses.watch(route, () => send(route));
-  } catch (thrown) {
-    const error = RametError.from(thrown);
-    if (response.headersSent || response.body.destroyed) return;
-    status = refuse(exchange, error, destination);
-    const level = status === 500 ? "error" : "debug";
-    log[level]({ ...destination, status, code: error.code, error: error.message }, "refused a request");
+  } catch (error) {
+    status = failed(gateway, exchange, error, named?.destination);
   } finally {
     metrics.underWay(-1);
     for (const release of releases) release();
   }
-  metrics.answered(status, (clock.monotonicMilliseconds() - since) / 1000);
+  if (status === undefined) return;
+  if (named === undefined) metrics.clientApiAnswered(status);
+  else metrics.answered(status, (clock.monotonicMilliseconds() - since) / 1000);
 }
 
-/** Responds to a request that names no sandbox: a health check, or a mistake. */
-function answerItself(exchange: Exchange): void {
-  if (exchange.request.url === "/healthz") {
-    exchange.response.writeHead(200, []);
-    exchange.response.body.end("ok\n");
+/** Responds to a preflight, a health check, and a request that names no sandbox and cannot be for the client API. */
+function answersItself(
+  { clientApi }: AnswerOptions,
+  exchange: Exchange,
+  destination: Destination | undefined,
+): boolean {
+  const { request, response } = exchange;
+  if (isOwnPreflight(request, destination)) {
+    answerPreflight(exchange);
+  } else if (destination !== undefined) {
+    return false;
+  } else if (request.url === "/healthz") {
+    response.writeHead(200, []);
+    response.body.end("ok\n");
+  } else if (clientApi === undefined) {
+    const error = new RametError("InvalidArgument", "The request names no sandbox", { hint: namingHint });
+    refuse(exchange, error, undefined);
   } else {
-    refuse(
-      exchange,
-      new RametError("InvalidArgument", "The request names no sandbox", { hint: namingHint }),
-      undefined,
-    );
+    return false;
   }
+  return true;
+}
+
+/** A connection of HTTP/1.1 has one request, and was counted when it was accepted, unless clients share it. */
+function clientSlots({ slots }: AnswerOptions, { request, origin }: Exchange): (() => void)[] {
+  const releases = request.stream === undefined ? [] : [slots.takeForStream()];
+  if (request.stream === undefined && !origin.isProxied) return releases;
+  try {
+    return [...releases, slots.takeForClient(origin.address)];
+  } catch (error) {
+    for (const release of releases) release();
+    throw error;
+  }
+}
+
+/** @returns the status; undefined if the response has begun, or the client has left */
+function failed(
+  { log }: AnswerOptions,
+  exchange: Exchange,
+  thrown: unknown,
+  destination: Destination | undefined,
+): number | undefined {
+  const { response } = exchange;
+  const error = RametError.from(thrown);
+  if (response.headersSent || response.body.destroyed) return undefined;
+  const status = refuse(exchange, error, destination);
+  const level = status === 500 ? "error" : "debug";
+  log[level]({ ...destination, status, code: error.code, error: error.message }, "refused a request");
+  return status;
 }
 
 /** Whether the program at a port speaks HTTP/2: gRPC needs it, and other programs are declared. */

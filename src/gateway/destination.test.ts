@@ -20,7 +20,35 @@ it.each([
   [{ host: "8000-a--b" }, undefined],
   [{}, undefined],
 ])("reads %j as %j", (headers, destination) => {
-  expect(destinationOf(headers)).toEqual(destination);
+  expect(destinationOf({ url: "/a?b", headers })).toEqual(destination && { destination, url: "/a?b" });
+});
+
+it.each([
+  ["/kruise/a--b/80/c/d?e=/f", "/c/d?e=/f"],
+  ["/kruise/A--B/80", "/"],
+  ["/kruise/a--b/80/", "/"],
+  ["/kruise/a--b/80//x", "//x"],
+  ["/kruise/a--b/80?q=1", "/?q=1"],
+])("reads the path %j as %j of a sandbox port", (url, rest) => {
+  const host = "gateway:8080";
+  expect(destinationOf({ url, headers: { host } })).toEqual({
+    destination: { sandboxId: "a--b", port: 80 },
+    url: rest,
+  });
+  // A host or headers that name a sandbox leave the path to the program.
+  expect(destinationOf({ url, headers: { host: "1-c--d.x" } })).toMatchObject({ destination: { port: 1 }, url });
+  expect(destinationOf({ url, headers: { "e2b-sandbox-id": "c", "e2b-sandbox-port": "2" } })).toMatchObject({ url });
+});
+
+it("names no sandbox by other paths, and rejects what is no id or port in it", () => {
+  const read = (url: string) => destinationOf({ url, headers: {} });
+  for (const url of ["/", "/sandboxes", "/kruise/api/sandboxes", "/kruise/api/80", "/kruise/a--b", "/kruise/a--b/x/1"])
+    expect([url, read(url)]).toEqual([url, undefined]);
+  for (const url of ["/kruise/a--b/80x", "/KRUISE/a--b/80", "//kruise/a--b/80"]) expect(read(url)).toBeUndefined();
+  expect(() => read("/kruise/a--b/0/")).toThrow('"0" is not a valid port');
+  expect(() => read("/kruise/a--b/49982/")).toThrow("reserved for Ramet");
+  expect(() => read("/kruise/%61--b/80")).toThrow("is not a valid sandbox id");
+  expect(() => read("/kruise/../80/")).toThrow("is not a valid sandbox id");
 });
 
 it.each([
@@ -32,24 +60,31 @@ it.each([
   [{ host: "70000-a--b.example.org" }, '"70000" is not a valid port'],
   [{ host: "49982-a--b.example.org" }, "The port 49982 is reserved for Ramet"],
 ])("rejects %j", (headers, message) => {
-  expect(() => destinationOf(headers)).toThrow(message);
+  expect(() => destinationOf({ url: "/", headers })).toThrow(message);
 });
 
 it("returns a valid destination or undefined, or throws InvalidArgument, for arbitrary headers", () => {
   const text = fc.oneof(fc.string(), fc.stringMatching(/^[\d]{0,6}-?[-A-Za-z0-9]{0,9}\.?[a-z]{0,3}$/));
   const headers = fc.record({ host: text, "e2b-sandbox-id": text, "e2b-sandbox-port": text }, { requiredKeys: [] });
   fc.assert(
-    fc.property(headers, (given) => {
-      try {
-        const found = destinationOf(given);
-        if (found === undefined) return;
-        expect(found.sandboxId).toMatch(/^[a-z0-9]([-a-z0-9]*[a-z0-9])?$/);
-        expect(found.port).toBeGreaterThan(0);
-        expect(found.port).toBeLessThan(65_536);
-      } catch (error) {
-        expect(error).toBeInstanceOf(RametError);
-        expect(error).toMatchObject({ code: "InvalidArgument" });
-      }
-    }),
+    fc.property(
+      headers,
+      fc.oneof(
+        fc.webPath(),
+        text.map((part) => `/kruise/${part}/80`),
+      ),
+      (given, url) => {
+        try {
+          const found = destinationOf({ url, headers: given })?.destination;
+          if (found === undefined) return;
+          expect(found.sandboxId).toMatch(/^[a-z0-9]([-a-z0-9]*[a-z0-9])?$/);
+          expect(found.port).toBeGreaterThan(0);
+          expect(found.port).toBeLessThan(65_536);
+        } catch (error) {
+          expect(error).toBeInstanceOf(RametError);
+          expect(error).toMatchObject({ code: "InvalidArgument" });
+        }
+      },
+    ),
   );
 });

@@ -9,27 +9,47 @@ export interface Destination {
   port: number;
 }
 
+/** A destination, and the path with its query that is requested there. */
+export interface NamedDestination {
+  destination: Destination;
+  url: string;
+}
+
 /** The headers of E2B's SDKs and of OpenKruise's gateway. They take precedence over the host name. */
 export const idHeader = "e2b-sandbox-id";
 export const portHeader = "e2b-sandbox-port";
 
 /**
- * Reads the destination from the headers `E2b-Sandbox-Id` and `E2b-Sandbox-Port`, or from a host name such as
- * `8000-default--dev.example.org`.
- * @returns undefined if the request names no sandbox: it is for the gateway itself
+ * Reads the destination from the headers `E2b-Sandbox-Id` and `E2b-Sandbox-Port`, from a host name such as
+ * `8000-default--dev.example.org`, or from a path such as `/kruise/default--dev/8000/`.
+ * @returns undefined if the request names no sandbox: it is for the gateway itself, or for the client API
  * @throws RametError `InvalidArgument` if the id or the port is missing, invalid or reserved
  */
-export function destinationOf(headers: IncomingHttpHeaders): Destination | undefined {
+export function destinationOf({
+  url,
+  headers,
+}: {
+  url: string;
+  headers: IncomingHttpHeaders;
+}): NamedDestination | undefined {
   const [id, port] = [headers[idHeader], headers[portHeader]].map((value) => (Array.isArray(value) ? value[0] : value));
-  if (id !== undefined && port !== undefined) return validate(id, port);
+  if (id !== undefined && port !== undefined) return { destination: validate(id, port), url };
   if (id !== undefined || port !== undefined) {
     const [given, missing] = id === undefined ? [portHeader, idHeader] : [idHeader, portHeader];
     throw new RametError("InvalidArgument", `The header ${missing} is missing: ${given} needs it`, {
       hint: namingHint,
     });
   }
-  const [, ofHost, sandboxId] = /^(\d+)-([a-z0-9-]+)\./i.exec(headers.host ?? "") ?? [];
-  return ofHost === undefined || sandboxId === undefined ? undefined : validate(sandboxId, ofHost);
+  const [, ofHost, named] = /^(\d+)-([a-z0-9-]+)\./i.exec(headers.host ?? "") ?? [];
+  if (ofHost !== undefined && named !== undefined) return { destination: validate(named, ofHost), url };
+  return inPath(url);
+}
+
+/** The style of OpenKruise Agents. Below `/kruise/api` is its API, so that is no id. */
+function inPath(url: string): NamedDestination | undefined {
+  const [, id, port, rest = ""] = /^\/kruise\/([^/?#]+)\/(\d+)([/?#].*)?$/s.exec(url) ?? [];
+  if (id === undefined || port === undefined || id === "api") return undefined;
+  return { destination: validate(id, port), url: rest.startsWith("/") ? rest : `/${rest}` };
 }
 
 /** The hint for a request without a valid destination. */

@@ -1,6 +1,6 @@
 import type { ServerHttp2Stream } from "node:http2";
 import { type IncomingHttpHeaders, type IncomingMessage, type ServerResponse, STATUS_CODES } from "node:http";
-import type { Readable, Writable } from "node:stream";
+import { PassThrough, type Readable, type Writable } from "node:stream";
 import type { ClientOrigin } from "./client-origin.ts";
 
 /** A request of a client, over HTTP/1.1 or HTTP/2. */
@@ -39,7 +39,16 @@ export interface Exchange {
 export function http1Request(request: IncomingMessage): ClientRequest {
   const { method = "GET", url = "/", headers, rawHeaders } = request;
   const hasBody = headers["content-length"] !== undefined || headers["transfer-encoding"] !== undefined;
-  return { method, url, headers, rawHeaders, hasBody, body: () => request };
+  return { method, url, headers, rawHeaders, hasBody, body: () => detachedBody(request) };
+}
+
+/**
+ * A body whose end leaves the client's connection open. What a failed request did not take is discarded, or the client would
+ * not read the answer.
+ */
+function detachedBody(request: IncomingMessage): Readable {
+  const body = request.pipe(new PassThrough());
+  return body.once("close", () => request.unpipe(body).resume());
 }
 
 export function http1Response(response: ServerResponse): ClientResponse {

@@ -8,6 +8,8 @@ import type { Route, Upstreams } from "./upstreams.ts";
 
 export interface Upgrade {
   request: IncomingMessage;
+  /** The path with its query that is requested from the program. */
+  url: string;
   /** The client's connection. */
   socket: Socket;
   /** The bytes that the client sent after the request. */
@@ -23,7 +25,7 @@ export interface Upgrade {
  * @throws RametError only before any part of the response was sent
  */
 export async function forwardUpgrade(upstreams: Upstreams, route: Route, upgrade: Upgrade): Promise<number> {
-  const { request, socket, head, response, origin } = upgrade;
+  const { request, url, socket, head, response, origin } = upgrade;
   const { "content-length": length = "0", "transfer-encoding": encoding } = request.headers;
   if (length !== "0" || encoding !== undefined) {
     throw upgradeWithBody();
@@ -34,7 +36,7 @@ export async function forwardUpgrade(upstreams: Upstreams, route: Route, upgrade
   const upstream = httpRequest({
     createConnection: () => connection,
     method: request.method ?? "GET",
-    path: request.url ?? "/",
+    path: url,
     headers: [
       ...forwardedRequestHeaders(request, origin),
       "Connection",

@@ -5,29 +5,41 @@ import type { Exchange } from "./exchange.ts";
 import { forwardedRequestHeaders, forwardedResponseHead } from "./forwarded-headers.ts";
 import { type Route, unreachable, type Upstreams } from "./upstreams.ts";
 
+/** A server to which requests are proxied. */
+export interface Target {
+  dispatcher: Dispatcher;
+  origin: string;
+  guestToken?: string | undefined;
+  /** Returns the error for the client, from that of the request. */
+  failure: (error: unknown) => RametError;
+}
+
+/** Proxies a request to a sandbox, as `forwardTo`. */
+export function forward(upstreams: Upstreams, route: Route, exchange: Exchange): Promise<number> {
+  const { dispatcher } = upstreams;
+  const target = { dispatcher, origin: upstreams.originOf(route), guestToken: route.guestToken };
+  return forwardTo({ ...target, failure: (error) => failure(route, error) }, exchange);
+}
+
 /**
- * Proxies a request to a sandbox and streams the response back.
+ * Proxies a request and streams the response back.
  * @returns the status of the response, once all of it was sent
  * @throws RametError only before any part of the response was sent; a later failure closes the connection
  */
-export async function forward(
-  upstreams: Upstreams,
-  route: Route,
-  { request, response, origin }: Exchange,
-): Promise<number> {
+export async function forwardTo(target: Target, { request, response, origin }: Exchange): Promise<number> {
   const closed = new AbortController();
   response.body.once("close", () => {
     // An abort makes an exception with a stack, which no request needs that was answered.
     if (!response.body.writableFinished) closed.abort();
   });
-  const answer = await sendRequest(upstreams, route, { request, origin }, closed.signal);
+  const answer = await sendRequest(target, { request, origin }, closed.signal);
   try {
     const { status, headers } = forwardedResponseHead(answer.statusCode, answer.headers as unknown as string[]);
     response.writeHead(status, headers);
   } catch (error) {
     // Without a listener, the error that ends the body would end the process.
     answer.body.on("error", () => undefined).destroy();
-    throw failure(route, error);
+    throw target.failure(error);
   }
   // The response to HEAD has no body, and HTTP/2 has ended it already.
   if (response.body.writableEnded) answer.body.dump().catch(() => undefined);
@@ -37,19 +49,18 @@ export async function forward(
 
 /** Repeats a safe request once: an idle connection can break, for example by a checkpoint, at the moment of its reuse. */
 async function sendRequest(
-  upstreams: Upstreams,
-  route: Route,
+  { dispatcher, origin: to, guestToken, failure }: Target,
   { request, origin }: Omit<Exchange, "response">,
   signal: AbortSignal,
 ): Promise<Dispatcher.ResponseData> {
   const { method, url, hasBody } = request;
   const send = () =>
-    upstreams.dispatcher.request({
-      origin: upstreams.originOf(route),
+    dispatcher.request({
+      origin: to,
       path: url,
       method,
       signal,
-      headers: forwardedRequestHeaders(request, origin, route.guestToken),
+      headers: forwardedRequestHeaders(request, origin, guestToken),
       body: hasBody ? request.body() : null,
       responseHeaders: "raw",
     });
@@ -57,7 +68,7 @@ async function sendRequest(
     try {
       return await send();
     } catch (error) {
-      if (!retry || signal.aborted || !isBrokenConnection(error)) throw failure(route, error);
+      if (!retry || signal.aborted || !isBrokenConnection(error)) throw failure(error);
     }
   }
 }

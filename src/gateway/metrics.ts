@@ -9,6 +9,8 @@ export interface GatewayMetrics {
   onRequest: (record: RequestRecord) => void;
   /** @param seconds until the end of the response, or of the connection after an upgrade */
   answered(status: number, seconds: number): void;
+  /** Counts a request that was for the client API. */
+  clientApiAnswered(status: number): void;
   /** Changes the number of requests in progress. */
   underWay(change: 1 | -1): void;
   /** Counts a connection or request that the gateway refused to protect itself. */
@@ -46,6 +48,12 @@ export function gatewayMetrics(registry: Registry = new Registry()): GatewayMetr
     buckets: [...secondsBuckets, 60],
     registers,
   });
+  const clientApiRequests = new Counter({
+    name: "ramet_gateway_client_api_requests_total",
+    help: "Total number of requests that name no sandbox and were proxied to the client API, by response status.",
+    labelNames: ["status"],
+    registers,
+  });
   const underWay = new Gauge({
     name: "ramet_gateway_requests_under_way",
     help: "Number of requests and upgraded connections in progress.",
@@ -68,6 +76,9 @@ export function gatewayMetrics(registry: Registry = new Registry()): GatewayMetr
     answered: (status, duration) => {
       requests.inc({ status });
       if (status !== 101) seconds.observe(duration);
+    },
+    clientApiAnswered: (status) => {
+      clientApiRequests.inc({ status });
     },
     underWay: (change) => {
       underWay.inc(change);

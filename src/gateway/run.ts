@@ -6,12 +6,13 @@ import { CellClient } from "../cell/client/cell-client.ts";
 import { Informer } from "../kube/informer.ts";
 import type { KubeClient } from "../kube/kube-client.ts";
 import type { Liveness } from "../kube/liveness.ts";
+import { ClientApi } from "./client-api.ts";
 import { dialWithCurrentKey, gatewayKey } from "./gateway-key.ts";
 import { apiServerAccess } from "./access.ts";
 import { defaultLimits, type GatewayLimits } from "./limits.ts";
 import { gatewayMetrics, type GatewayMetrics } from "./metrics.ts";
 import { readRoutedSandbox } from "./routed-sandbox.ts";
-import { sandboxTokens } from "./sandbox-tokens.ts";
+import { type SandboxTokens, sandboxTokens } from "./sandbox-tokens.ts";
 import { serveGateway } from "./server.ts";
 import { serviceAccountTokens } from "./token-verifier.ts";
 import type { TlsFiles } from "./tls.ts";
@@ -40,6 +41,8 @@ export interface RunGatewayOptions {
    * tokens. @default true
    */
   exec?: boolean;
+  /** The server to which it proxies requests that name no sandbox. @default none: it refuses them */
+  clientApi?: URL | undefined;
   /** Learns when the informer of sandboxes has stopped. */
   liveness?: Liveness;
   log?: Log;
@@ -83,16 +86,16 @@ export async function runGateway(options: RunGatewayOptions): Promise<void> {
     const access = apiServerAccess({ client, tokens, metrics });
     const limits = { ...defaultLimits, ...options.limits };
     const { trustedProxies = [], tls } = options;
-    const common = { port, address, metrics, limits, trustedProxies, tls, clock: client.clock, log };
-    const ownTokens = options.exec === false ? undefined : sandboxTokens(client);
-    const routing = { sandboxes: sandboxes.store, access, sandboxTokens: ownTokens };
+    const clientApi = clientApiOf(options);
+    const common = { port, address, metrics, limits, trustedProxies, tls, clientApi, clock: client.clock, log };
+    const routing = { sandboxes: sandboxes.store, access, sandboxTokens: tokensOf(options) };
     const server = await serveGateway({ ...common, ...routing, upstreams });
     options.onReady?.(server.port);
     await untilAborted(signal);
     options.onEnding?.();
     await delay(client.clock, options.shutdownDelayMilliseconds ?? 0);
     await server.close(drainMilliseconds);
-    await upstreams.close();
+    await Promise.all([upstreams.close(), clientApi?.close()]);
     cells.close();
   } catch (error) {
     if (!signal.aborted) throw error;
@@ -100,4 +103,12 @@ export async function runGateway(options: RunGatewayOptions): Promise<void> {
     following.abort();
     await followed;
   }
+}
+
+function clientApiOf({ clientApi, log = silentLog }: RunGatewayOptions): ClientApi | undefined {
+  return clientApi && new ClientApi(clientApi, log);
+}
+
+function tokensOf({ exec = true, client }: RunGatewayOptions): SandboxTokens | undefined {
+  return exec ? sandboxTokens(client) : undefined;
 }

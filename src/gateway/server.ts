@@ -180,7 +180,7 @@ function serveHttp1(gateway: Gateway, guarded: Guard): Server<typeof IgnorableRe
           guarded(socket, () => {
             const origin = originOf(request);
             const exchange = { request: http1Request(request), response: http1Response(response), origin };
-            return answer(gateway, exchange, (route) => forward(upstreams, route, exchange));
+            return answer(gateway, exchange, (route, sent) => forward(upstreams, route, sent));
           });
         });
       });
@@ -210,10 +210,10 @@ async function answerHttp2(gateway: Gateway, request: Http2Request, { socket }: 
     return;
   }
   if (headers.expect === "100-continue") stream.additionalHeaders({ ":status": 100 });
-  await answer(gateway, exchange, (route) =>
-    programSpeaksHttp2(exchange, route)
-      ? forwardHttp2(http2Upstreams, route, exchange, stream)
-      : forward(upstreams, route, exchange),
+  await answer(gateway, exchange, (route, sent) =>
+    programSpeaksHttp2(sent, route)
+      ? forwardHttp2(http2Upstreams, route, sent, stream)
+      : forward(upstreams, route, sent),
   );
   // A client must not continue to send what nobody reads (RFC 9113, 8.1).
   // A reset drops the frames that Node has not passed on, so it must come later.
@@ -272,8 +272,8 @@ async function acceptUpgrade(
   else {
     const [response, origin] = [responseOn(request, stream), gateway.originOf(request)];
     const exchange = { request: http1Request(request), response: http1Response(response), origin };
-    await answer(gateway, exchange, (route) =>
-      forwardUpgrade(gateway.upstreams, route, { request, response, origin, socket: stream, head }),
+    await answer(gateway, exchange, (route, { request: { url } }) =>
+      forwardUpgrade(gateway.upstreams, route, { request, url, response, origin, socket: stream, head }),
     );
   }
 }

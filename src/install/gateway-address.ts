@@ -11,8 +11,8 @@ export interface GatewayAddress<Text = string> {
   serviceAccount?: Text;
 }
 
-/** The address of a gateway without a path, such as `https://gateway.example.org`. @returns undefined if it is none */
-export function parseGatewayUrl(text: string): URL | undefined {
+/** The address of a server without a path, such as `https://gateway.example.org`. @returns undefined if it is none */
+export function parseOriginUrl(text: string): URL | undefined {
   if (!URL.canParse(text)) return undefined;
   const url = new URL(text);
   const isOrigin = url.pathname === "/" && url.search === "" && url.hash === "" && url.username === "";

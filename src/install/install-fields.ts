@@ -7,7 +7,7 @@ import { cellUserNamespaces, systemNamespace } from "../api/names/system-names.t
 import { parseLimit, type QuotaName } from "../api/quota/namespace-quota.ts";
 import { parseStoreAddress } from "../api/store/store-address.ts";
 import { RametError } from "../base/errors.ts";
-import { parseGatewayUrl } from "./gateway-address.ts";
+import { parseOriginUrl } from "./gateway-address.ts";
 
 /** The paths of the fields that are validated. */
 export type InstallField = keyof typeof fields;
@@ -128,7 +128,7 @@ const fields = {
     error: ({ input }) => `is not a network, such as 10.0.0.0/16: ${JSON.stringify(input)}`,
   }),
   "gateway.tlsSecret": ObjectName,
-  "gateway.url": z.string().refine((text) => parseGatewayUrl(text) !== undefined, {
+  "gateway.url": z.string().refine((text) => parseOriginUrl(text) !== undefined, {
     error: ({ input }) => `is not the http or https address of a gateway, without a path: ${JSON.stringify(input)}`,
   }),
   "gateway.ca": z.string().includes("-----BEGIN CERTIFICATE-----", "contains no certificate in PEM"),

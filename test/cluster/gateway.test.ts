@@ -204,6 +204,8 @@ it("proxies a WebSocket in both directions, and returns a refusal of the upgrade
 it("reports an unreachable destination with its own status and code", async () => {
   expect(await refusal(askWeb({}, { ...at, id: "t--none" }))).toEqual([502, "NotFound"]);
   expect(await refusal(askWeb({}, { ...at, port: 9001 }))).toEqual([502, "SandboxUnreachable"]);
+  for (const body of ["", "x", Buffer.alloc(1_000_000)])
+    expect(await refusal(askWeb({ method: "POST", body }, { ...at, port: 9001 }))).toEqual([502, "SandboxUnreachable"]);
   expect(await refusal(askWeb({}, { ...at, port: 49982 }))).toEqual([400, "InvalidArgument"]);
   expect(await refusal(askWeb({}, { ...at, port: 99_999 }))).toEqual([400, "InvalidArgument"]);
   expect(await refusal(askWeb({ headers: { "e2b-sandbox-port": "" } }))).toEqual([400, "InvalidArgument"]);

@@ -16,6 +16,7 @@ import { cellKeyFromPem, newCellKeyPem, signCellToken } from "../../src/cell/cli
 import type { Cell } from "../../src/cell/lifecycle/cell.ts";
 import { cellServer } from "../../src/cell/server/server.ts";
 import { tokenVerifier } from "../../src/cell/server/token-verifier.ts";
+import { ClientApi } from "../../src/gateway/client-api.ts";
 import { defaultLimits } from "../../src/gateway/limits.ts";
 import { gatewayMetrics } from "../../src/gateway/metrics.ts";
 import type { RoutedSandbox } from "../../src/gateway/routed-sandbox.ts";
@@ -60,6 +61,7 @@ function request(line: string, headers: readonly string[], body = ""): string {
   return [`${line} HTTP/1.1`, ...headers, "", body].join(crlf);
 }
 
+const ownToken = "the-token-of-the-sandbox";
 const toSandbox = ["Host: gateway", `E2b-Sandbox-Id: ${uid}`, "E2b-Sandbox-Port: 80"];
 const gatewayRequests = [
   request("GET /", toSandbox),
@@ -69,6 +71,17 @@ const gatewayRequests = [
   request("GET /", ["Host: 80-team-a--dev.example.org", "X-Forwarded-For: 10.0.0.1", "Ramet-Access-Token: a.b.c"]),
   request("GET /%69nit", ["Host: gateway", `E2b-Sandbox-Id: ${uid}`, "E2b-Sandbox-Port: 49983"]),
   request("GET /healthz", ["Host: gateway"]),
+  request("OPTIONS /files", [
+    `Host: 49983-${uid}.example.org`,
+    "Origin: https://example.org",
+    "Access-Control-Request-Method: POST",
+    "Access-Control-Request-Headers: x-access-token, e2b-sandbox-id",
+  ]),
+  request("GET /files?path=/a&signature=v1_x&signature_expiration=1", [`Host: 49983-${uid}.example.org`]),
+  request("GET /envs", [`Host: 49983-${uid.replaceAll("-", "")}.x`, "Origin: null", `X-Access-Token: ${ownToken}`]),
+  request("GET /", [...toSandbox.slice(0, 2), "E2b-Sandbox-Port: 8080", `E2b-Traffic-Access-Token: ${ownToken}`]),
+  request(`GET /kruise/${uid}/80/a?b`, ["Host: gateway"]),
+  request("POST /sandboxes", ["Host: gateway", "X-API-Key: e2b_00", "Content-Length: 2"], "{}"),
 ];
 const sandboxAnswers = [
   "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",
@@ -90,6 +103,8 @@ const honest = request("GET /", [
 interface GatewayWorld {
   gateway: GatewayServer;
   cell: Server;
+  clientApi: ClientApi;
+  clientApiServer: Server;
   streams: Set<Duplex>;
   cells: CellClient;
   upstreams: Upstreams;
@@ -124,8 +139,17 @@ async function openGateway(): Promise<GatewayWorld> {
   const cells = new CellClient(key);
   const upstreams = new Upstreams(cells, () => sandbox);
   const problems: unknown[] = [];
+  const clientApiServer = createServer((asked, response) => {
+    asked.resume();
+    response.end(asked.url);
+  });
+  clientApiServer.listen(0, "127.0.0.1");
+  await once(clientApiServer, "listening");
+  const { port } = clientApiServer.address() as AddressInfo;
+  const clientApi = new ClientApi(new URL(`http://127.0.0.1:${port}`), silentLog);
   const gateway = await serveGateway({
     upstreams,
+    clientApi,
     port: 0,
     address: "127.0.0.1",
     metrics: gatewayMetrics(),
@@ -136,8 +160,9 @@ async function openGateway(): Promise<GatewayWorld> {
     sandboxes: { get: () => sandbox, byUid: (id) => (id === uid ? sandbox : undefined) },
     // Stands in for reviews by an API server, and accepts nobody.
     access: { check: () => Promise.reject(new RametError("Unauthorized", "nobody is authorized")) },
+    sandboxTokens: { guestTokenOf: () => Promise.resolve(ownToken), trafficTokenOf: () => Promise.resolve(ownToken) },
   });
-  return { gateway, cell, streams, cells, upstreams, answers, problems };
+  return { gateway, cell, clientApi, clientApiServer, streams, cells, upstreams, answers, problems };
 }
 
 interface CellWorld {
@@ -234,10 +259,11 @@ export const serverTargets = [
       const [problem] = problems.splice(0);
       assertThat(problem === undefined, `an unexpected exception: ${String(problem)}`);
     },
-    close: async ({ gateway, cell, streams, cells, upstreams }) => {
+    close: async ({ gateway, cell, clientApi, clientApiServer, streams, cells, upstreams }) => {
       for (const stream of streams) stream.destroy();
       await gateway.close(0);
-      await upstreams.close();
+      await Promise.all([upstreams.close(), clientApi.close()]);
+      clientApiServer.close();
       cells.close();
       cell.close();
       cell.closeAllConnections();

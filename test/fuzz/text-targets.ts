@@ -184,13 +184,15 @@ export const textTargets = [
         ),
         "e2b-sandbox-id": textsLike(["team-a--dev", "11111111-2222-4333-8444-555555555555"], ["--", "-"]),
         "e2b-sandbox-port": textsLike(["80", "49983", "49982", "65535"]),
+        url: textsLike(["/", "/kruise/team-a--dev/80/x?y", "/kruise/api/sandboxes"], ["/", "?", "#", "//", "%2f"]),
       },
-      { requiredKeys: [] },
+      { requiredKeys: ["url"] },
     ),
-    check: (headers) => {
-      const destination = coded(() => destinationOf(headers));
-      if (destination === undefined) return;
-      const { port, sandboxId } = destination;
+    check: ({ url, ...headers }) => {
+      const named = coded(() => destinationOf({ url, headers }));
+      if (named === undefined) return;
+      const { port, sandboxId } = named.destination;
+      assertThat(named.url === url || named.url.startsWith("/"), `the path is ${named.url}`);
       assertThat(port >= 1 && port <= 65_535 && port !== 49_982, `the port is ${port}`);
       coded(() => findSandbox({ get: () => undefined, byUid: () => undefined }, sandboxId));
     },

@@ -3,7 +3,7 @@ import { decodeJwt } from "jose";
 import * as z from "zod";
 import { gatewayAddress, gatewayAudience, systemNamespace } from "../../api/names/system-names.ts";
 import { RametError } from "../../base/errors.ts";
-import { parseGatewayUrl } from "../../install/gateway-address.ts";
+import { parseOriginUrl } from "../../install/gateway-address.ts";
 import { ObjectMeta } from "../../kube/object.ts";
 import { coreResources } from "../../kube/resource-ref.ts";
 import type { Io } from "../io.ts";
@@ -50,7 +50,7 @@ function nonEmpty(text: string | undefined): string | undefined {
 }
 
 function parseUrl(text: string): URL {
-  const url = parseGatewayUrl(text);
+  const url = parseOriginUrl(text);
   if (url !== undefined) return url;
   throw new RametError("InvalidArgument", `The gateway's address is not valid: ${JSON.stringify(text)}`, {
     hint: "Write it as https://gateway.example.org or http://127.0.0.1:8080, without a path",

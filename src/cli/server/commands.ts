@@ -1,5 +1,5 @@
 import { Option, type Command } from "commander";
-import { portNumber, wholeNumber, withExamples } from "../options.ts";
+import { originUrl, portNumber, wholeNumber, withExamples } from "../options.ts";
 import {
   besideOption,
   collectEarlierImage,
@@ -170,7 +170,15 @@ function gatewayCommand(program: Command, act: Act): void {
     )
     .option("--tls-certificate <file>", "serve TLS with this certificate and its chain, in PEM (default: no TLS)")
     .option("--tls-key <file>", "the key of the certificate, in PEM")
-    .option("--no-exec", "do not let clients run commands and transfer files without the sandbox's own access token")
+    .option(
+      "--client-api <url>",
+      "the address of `ramet client-api`: proxy requests that name no sandbox to it (default: refuse them)",
+      originUrl,
+    )
+    .option(
+      "--no-exec",
+      "accept tokens for gateways only; commands and files then also need the sandbox's own access token",
+    )
     .action(
       act(async (options: GatewayOptions) => {
         const { runGatewayProcess } = await import("./gateway.ts");
@@ -184,6 +192,7 @@ Examples:
   $ ramet gateway --port 8080
   $ token=$(kubectl create token agent --audience ramet-gateway)
   $ curl -H "Ramet-Access-Token: $token" http://8000-default--dev.localhost:8080/
+  $ ramet gateway --client-api http://127.0.0.1:8081
 `,
     );
 }

@@ -26,6 +26,7 @@ export interface GatewayOptions extends Pick<ClusterOptions, "kubeconfig" | "con
   tlsCertificate?: string;
   tlsKey?: string;
   acceptTokensByReviewOnly?: boolean;
+  clientApi?: URL;
   /** @default true */
   exec: boolean;
   /** Port of /livez, /healthz, /readyz and /metrics. @default none is opened */
@@ -63,6 +64,7 @@ export async function runGatewayProcess(io: Io, options: GatewayOptions): Promis
         trustedProxies: options.trustedProxy ?? [],
         servedNamespaces,
         tls: tlsOf(options),
+        clientApi: options.clientApi,
         reviewOnly: options.acceptTokensByReviewOnly ?? false,
         exec: options.exec,
         liveness,
