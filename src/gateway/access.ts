@@ -9,7 +9,7 @@ import { within } from "../base/within.ts";
 import type { ClientOrigin } from "./client-origin.ts";
 import { Slots } from "./limits.ts";
 import type { GatewayMetrics } from "./metrics.ts";
-import { StaleOnErrorCache } from "./stale-on-error-cache.ts";
+import { StaleOnErrorCache } from "../base/stale-on-error-cache.ts";
 import { expiryOf, tokenHint, type TokenVerifier } from "./token-verifier.ts";
 
 interface Place {

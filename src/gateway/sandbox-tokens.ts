@@ -7,7 +7,7 @@ import { guestAccessToken, trafficAccessToken } from "../cell/client/cell-token.
 import type { KubeClient } from "../kube/kube-client.ts";
 import { ObjectMeta } from "../kube/object.ts";
 import { coreResources } from "../kube/resource-ref.ts";
-import { StaleOnErrorCache } from "./stale-on-error-cache.ts";
+import { StaleOnErrorCache } from "../base/stale-on-error-cache.ts";
 
 /** The access tokens of sandboxes. All methods throw RametError `Unavailable` if the gateway cannot read the guests' secret. */
 export interface SandboxTokens {

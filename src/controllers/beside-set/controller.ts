@@ -3,7 +3,7 @@ import { RametError } from "../../base/errors.ts";
 import { ownKey, watching } from "../../kube/controller.ts";
 import { keyOf } from "../../kube/object.ts";
 import type { Controller, ControllerParts } from "../common/controller-parts.ts";
-import { resolveOrigin } from "../common/set-origin.ts";
+import { resolveOrigin } from "../../api/snapshot/resolve-origin.ts";
 import { followedBy, followPatch } from "./plan.ts";
 
 type BesideSetParts = Pick<ControllerParts, "informers" | "cache" | "events">;

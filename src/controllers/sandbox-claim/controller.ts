@@ -1,10 +1,9 @@
 import type { SandboxClaim } from "../../api/kinds/sandbox-claim.ts";
 import { labels } from "../../api/names/labels.ts";
-import { setRevision } from "../../api/set/set-revision.ts";
-import { setSandbox } from "../../api/set/set-sandbox.ts";
 import type { Claimed, ClaimParts } from "../../claim/claim-sandbox.ts";
 import { FairTurns } from "../../base/fair-turns.ts";
 import { claimMetrics } from "../../claim/metrics.ts";
+import { setModel } from "../../claim/set-model.ts";
 import { Stock } from "../../claim/stock.ts";
 import type { ControllerWatch, ReconcileResult } from "../../kube/controller.ts";
 import type { Informer } from "../../kube/informer.ts";
@@ -12,7 +11,6 @@ import { keyOf } from "../../kube/object.ts";
 import { StatusWriter } from "../../kube/status-writer.ts";
 import { Attempts, SlowStart } from "../common/attempts.ts";
 import { type Controller, RequeueSource } from "../common/controller-parts.ts";
-import { resolveOrigin } from "../common/set-origin.ts";
 import { applyAction } from "./apply.ts";
 import { attemptId, gather } from "./gather.ts";
 import { planClaim } from "./plan.ts";
@@ -145,14 +143,7 @@ function claimPartsOf({ informers, cache, sandboxWrites, clock, random }: ClaimC
     turns: new FairTurns(writesAtOnce),
     model: async (at) => {
       const set = cache.set(keyOf(at)) ?? (await informers.sets.resource.find(at));
-      if (set === undefined) return undefined;
-      const { templateRef } = set.spec;
-      const named = templateRef && cache.template(keyOf({ namespace: at.namespace, name: templateRef.name }));
-      return setSandbox(
-        set,
-        setRevision(set, named, (origin) => resolveOrigin(at.namespace, origin, cache)),
-        random,
-      );
+      return set && setModel(set, cache, random);
     },
     remember: (base, write) => sandboxWrites.write(base, write),
     clock,

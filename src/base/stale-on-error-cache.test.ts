@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import { ManualClock } from "../../test/setup/manual-clock.ts";
-import { RametError } from "../base/errors.ts";
+import { RametError } from "./errors.ts";
 import { StaleOnErrorCache } from "./stale-on-error-cache.ts";
 
 const unavailable = new RametError("Unavailable", "the API server does not respond", { retryable: true });

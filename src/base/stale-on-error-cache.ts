@@ -1,5 +1,5 @@
-import { RametError } from "../base/errors.ts";
-import type { Clock } from "../base/clock.ts";
+import { RametError } from "./errors.ts";
+import type { Clock } from "./clock.ts";
 
 export interface StaleOnErrorCacheOptions<T> {
   clock: Clock;

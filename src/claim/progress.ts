@@ -1,0 +1,46 @@
+import type { Sandbox } from "../api/kinds/sandbox.ts";
+import { initRequestDigest } from "../api/names/init-request.ts";
+import { rollbackRequest, isRollbackPending } from "../api/names/rollback-request.ts";
+import { findCondition, isConditionTrue } from "../kube/conditions.ts";
+
+/** Why a claimed or created sandbox will not serve; undefined if it may. */
+export function ended(sandbox: Sandbox): string | undefined {
+  const { metadata, status } = sandbox;
+  if (metadata.deletionTimestamp !== undefined) return "it was deleted";
+  if (status?.phase === "Failed" || status?.phase === "Succeeded") {
+    return `it is ${status.phase}${status.message === undefined ? "" : `: ${status.message}`}`;
+  }
+  return rejectedByGuest(sandbox) ?? rejectedByCell(sandbox) ?? rejectedEgress(sandbox);
+}
+
+/** What the sandbox waits for before it serves its client, apart from its egress rules; undefined: nothing. */
+export function missingPart(sandbox: Sandbox): string | undefined {
+  const { status } = sandbox;
+  // Its user has paused it.
+  if (status?.phase === "Paused") return undefined;
+  if (status?.phase !== "Running" || !isConditionTrue(status.conditions, "Ready")) return "it is not ready";
+  if (isRollbackPending(sandbox)) return "the checkpoint is not restored yet";
+  const request = initRequestDigest(sandbox);
+  return request === undefined || request === status.ramet?.initRequest
+    ? undefined
+    : "its guest does not have the environment yet";
+}
+
+function rejectedByGuest({ status }: Sandbox): string | undefined {
+  const initialized = findCondition(status?.conditions, "RuntimeInitialized");
+  if (initialized?.status !== "False" || initialized.reason !== "Failed") return undefined;
+  return `its guest rejected the environment: ${initialized.message}`;
+}
+
+function rejectedEgress({ status }: Sandbox): string | undefined {
+  const applied = findCondition(status?.conditions, "EgressApplied");
+  return applied?.status === "False" && applied.reason === "InvalidArgument" ? applied.message : undefined;
+}
+
+function rejectedByCell(sandbox: Sandbox): string | undefined {
+  if (rollbackRequest(sandbox) === undefined || isRollbackPending(sandbox)) return undefined;
+  // Memory of another engine is restored in another Pod.
+  if (sandbox.status?.phase === "Resuming") return undefined;
+  const rolledBack = findCondition(sandbox.status?.conditions, "RolledBack");
+  return rolledBack?.status === "False" ? `restoring the checkpoint failed: ${rolledBack.message}` : undefined;
+}
