@@ -12,6 +12,7 @@ const allowed = {
   controllers: ["base", "api", "kube", "backends", "claim", "registry"],
   registry: ["base", "api"],
   gateway: ["base", "api", "kube", "cell/client"],
+  "client-api": ["base", "api", "kube", "claim", "cell/client"],
 };
 const folderRules = Object.entries(allowed).map(([folder, targets]) => ({
   name: `${folder}-imports`,

@@ -35,6 +35,7 @@ export default defineConfig({
         },
       },
       { test: { ...withProcesses, name: "cluster", include: ["test/{contract,cluster,hostile}/**/*.test.ts"] } },
+      { test: { ...withProcesses, name: "clients", include: ["test/clients/**/*.test.ts"] } },
       { test: { ...withProcesses, name: "program", include: ["test/program/**/*.test.ts"] } },
     ],
   },

@@ -59,10 +59,12 @@ const unusedArguments = [
   "store",
   "cellImage",
   "gatewayReplicas",
+  "clientApiReplicas",
   "clusterDomain",
   "egress",
   "servedNamespaces",
   "cells",
   "gateway",
+  "clientApi",
   "encryption",
 ] as const;

@@ -25,6 +25,7 @@ export {
   type CellArgs,
   type EgressArgs,
   type EncryptionArgs,
+  type ClientApiArgs,
   type GatewayArgs,
   type NamespaceQuotaArgs,
   type RegistriesArgs,

@@ -131,6 +131,14 @@ export interface GatewayArgs {
   ca?: Input<string>;
 }
 
+export interface ClientApiArgs {
+  /**
+   * The domain below which sandboxes have their host names, for example `"sandboxes.example.org"`: clients connect to
+   * `8000-<id>.sandboxes.example.org`. Point a wildcard DNS name at the gateways. @default clients use their own setting
+   */
+  domain?: Input<string>;
+}
+
 /** Installation options of a program, whose values may be unknown yet. */
 export type ProgramInstallOptions = InstallOptions<Input<string>, Input<number>>;
 

@@ -6,6 +6,8 @@
 export const errorCodes = {
   InvalidArgument: "A value is not valid. Correct the field that the message names.",
   NotFound: "The named object, file or image does not exist. Check the name and the namespace.",
+  NotSupported:
+    "Ramet does not support the requested feature. Leave out what the message names, or use the alternative.",
   AlreadyExists: "A different object with the same name exists. Choose another name, or delete the existing object.",
   Conflict:
     "The object changed in the meantime, or another operation on it is in progress. Repeat the operation when the other one has ended.",
@@ -54,6 +56,8 @@ export const errorCodes = {
     "The key that encrypts the data of a checkpoint is missing, or it is another one. Create or restore the key in the Secret that the message names.",
   CaptureRefused:
     "A capture would need more memory than the limit of the sandbox's container has left, and would end the sandbox. The sandbox keeps running. Raise the memory limit in the template, or free memory in the sandbox.",
+  TooManyRequests:
+    "The API key exceeds its limit of requests per second. Repeat the request after the time in Retry-After.",
   QuotaExceeded:
     "The namespace has reached the quota that the message names. Delete what you do not need, or ask an administrator to raise the quota.",
   StoreFull: "The store has no space left. Delete checkpoints that you do not need, or enlarge the store.",

@@ -115,7 +115,7 @@ async function tryOnce(
     return sandbox === undefined ? "conflict" : { sandbox, kind: "hot" };
   }
   if (!request.createOnNoStock) return "nothing";
-  return { sandbox: await makeOne(await modelOf(request, parts), request, parts), kind: "cold" };
+  return { sandbox: await createClaimed(await modelOf(request, parts), request, parts), kind: "cold" };
 }
 
 async function modelOf(request: ClaimRequest, { model }: ClaimParts): Promise<NamedManifest> {
@@ -157,10 +157,14 @@ async function findTaken(
   return found?.metadata.uid === candidate.metadata.uid && hasLock(found, lock) ? found : undefined;
 }
 
-async function makeOne(
+/**
+ * Creates a sandbox that is claimed from the start. A repeat of the same request returns the sandbox of the first attempt.
+ * @throws RametError `Conflict` (retryable) if its name is in use
+ */
+export async function createClaimed(
   model: NamedManifest,
   request: ClaimRequest,
-  { sandboxes, clock }: ClaimParts,
+  { sandboxes, clock }: Pick<ClaimParts, "sandboxes" | "clock">,
 ): Promise<Sandbox> {
   const manifest = coldSandbox(model, request, clock.now());
   try {

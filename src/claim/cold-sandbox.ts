@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import type { SandboxManifest } from "../api/kinds/sandbox.ts";
 import { annotations } from "../api/names/labels.ts";
-import { claimMetadata, type ClaimRequest } from "./request.ts";
+import { claimMetadata, type ClaimRequest, timersOf } from "./request.ts";
 
 export type NamedManifest = SandboxManifest & { metadata: { name: string; namespace: string } };
 
@@ -29,7 +29,7 @@ export function coldSandbox(
     spec: {
       ...spec,
       ...(spec.template && { template: withLabels(spec.template, request.labels) }),
-      ...(request.shutdownTime !== undefined && { shutdownTime: request.shutdownTime }),
+      ...timersOf(request),
     },
   };
 }

@@ -27,6 +27,8 @@ export interface ClaimRequest {
   fits?: ((sandbox: Sandbox) => boolean) | undefined;
   /** RFC 3339: when the sandbox is deleted. */
   shutdownTime?: string;
+  /** RFC 3339: when the sandbox is paused. */
+  pauseTime?: string;
   /** Whether to create a sandbox when none is ready, instead of waiting. */
   createOnNoStock: boolean;
   /** How long to wait for one. */
@@ -73,10 +75,17 @@ export function claimPatch(sandbox: Sandbox, request: ClaimRequest, now: Date): 
     { op: "add", path: "/metadata/labels", value: { ...metadata.labels, ...claimed.labels } },
     { op: "add", path: "/metadata/annotations", value: { ...metadata.annotations, ...claimed.annotations } },
     { op: "add", path: "/metadata/ownerReferences", value: owners },
-    ...(request.shutdownTime === undefined
-      ? []
-      : [{ op: "add", path: "/spec/shutdownTime", value: request.shutdownTime } as const]),
+    ...Object.entries(timersOf(request)).map(([field, value]) => ({
+      op: "add" as const,
+      path: `/spec/${field}`,
+      value,
+    })),
   ];
+}
+
+/** The timers of a claimed sandbox, as fields of its spec. */
+export function timersOf({ shutdownTime, pauseTime }: ClaimRequest): { shutdownTime?: string; pauseTime?: string } {
+  return { ...(shutdownTime !== undefined && { shutdownTime }), ...(pauseTime !== undefined && { pauseTime }) };
 }
 
 /** The metadata of a claimed sandbox, whether it was taken from the set or created. */

@@ -21,6 +21,8 @@ export interface InstallOptions<Text = string, Count = number> extends MetricsRe
   replicas: Count;
   /** The number of gateway replicas. */
   gatewayReplicas: Count;
+  /** The number of client API replicas. */
+  clientApiReplicas: Count;
   store: MountedStore<Text> | RemoteStore<Text>;
   /** The IPv4 ranges of the cluster's Pods, Services and nodes. Sandboxes cannot connect to them. */
   clusterRanges: readonly Text[];
@@ -38,6 +40,8 @@ export interface InstallOptions<Text = string, Count = number> extends MetricsRe
   registries?: RegistrySettings<Text>;
   /** Settings of the gateways. */
   gateway?: GatewaySettings<Text, Count>;
+  /** Settings of the client API. */
+  clientApi?: ClientApiSettings<Text>;
   /** The limits of namespaces whose annotation does not set them. */
   namespaceQuota?: Partial<Record<QuotaName, Text>>;
   /** The Secret in `ramet-system` with the key for checkpoints. @default they are not encrypted */
@@ -85,6 +89,12 @@ export interface GatewaySettings<Text = string, Count = number> {
   ca?: Text | undefined;
 }
 
+/** What the flags of `ramet client-api` set. */
+export interface ClientApiSettings<Text = string> {
+  /** The domain below which sandboxes have their host names. @default clients use their own setting */
+  domain?: Text | undefined;
+}
+
 export interface InstalledEgress<Text = string> {
   default?: Text | "allow" | "deny" | undefined;
   allow?: readonly Text[] | undefined;
@@ -119,6 +129,7 @@ export function parseInstallOptions({ store, ...given }: InstallOptions, fieldNa
     cellImage: validated("cellImage", given.cellImage),
     replicas: validated("replicas", given.replicas),
     gatewayReplicas: validated("gatewayReplicas", given.gatewayReplicas),
+    clientApiReplicas: validated("clientApiReplicas", given.clientApiReplicas),
     clusterRanges: given.clusterRanges.map((range) => validated("clusterRanges", range)),
     ...(given.clusterDomain !== undefined && { clusterDomain: validated("clusterDomain", given.clusterDomain) }),
     ...(given.egress && {
@@ -135,6 +146,9 @@ export function parseInstallOptions({ store, ...given }: InstallOptions, fieldNa
     ...(given.cells && { cells: parseCellSettings(given.cells, fieldNames) }),
     ...(given.registries && { registries: parseRegistrySettings(given.registries, fieldNames) }),
     ...(given.gateway && { gateway: parseGatewaySettings(given.gateway, fieldNames) }),
+    ...(given.clientApi?.domain !== undefined && {
+      clientApi: { domain: validated("clientApi.domain", given.clientApi.domain) },
+    }),
     ...(given.encryption && { encryption: { secret: validated("encryption.secret", given.encryption.secret) } }),
     ...(given.namespaceQuota && {
       namespaceQuota: Object.fromEntries(

@@ -6,6 +6,7 @@ import { admissionPolicies } from "./cell-policies.ts";
 import { clientRole } from "./client-role.ts";
 import { controllerManifests } from "./controller-manifests.ts";
 import { controllerRights } from "./controller-rights.ts";
+import { clientApiManifests } from "./client-api-manifests.ts";
 import { gatewayManifests } from "./gateway-manifests.ts";
 import type { CellSettings, InstalledEgress, InstallOptions, RegistrySettings } from "./install-options.ts";
 import type { Manifest } from "./manifest.ts";
@@ -51,7 +52,13 @@ export const storeIsNotMounted =
 
 /** Returns the servers, their permissions, the admission policies, and the role of users of the client API. */
 export function serverManifests(options: InstallOptions<unknown, unknown>): Manifest[] {
-  return [...runtimeControllers(options), ...gatewayManifests(options), ...admissionPolicies(options), clientRole()];
+  return [
+    ...runtimeControllers(options),
+    ...gatewayManifests(options),
+    ...clientApiManifests(options),
+    ...admissionPolicies(options),
+    clientRole(),
+  ];
 }
 
 /** Returns the controllers, their permissions, and the network policies of the cells in served namespaces. */

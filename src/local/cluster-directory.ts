@@ -14,6 +14,8 @@ export interface ClusterDirectory {
   engines: string;
   /** File with the gateway's port on 127.0.0.1. */
   gatewayPort: string;
+  /** File with the client API's port on 127.0.0.1. */
+  clientApiPort: string;
   /** File with the setting of the cluster's processes; see `cluster-setting.ts`. */
   setting: string;
   status: string;
@@ -25,7 +27,7 @@ export interface ClusterDirectory {
 }
 
 /** The parts that serve metrics. */
-export const measuredParts = ["controller", "gateway"] as const;
+export const measuredParts = ["controller", "gateway", "client-api"] as const;
 export type MeasuredPart = (typeof measuredParts)[number];
 
 export const defaultClusterName = "default";
@@ -53,6 +55,7 @@ export function clusterDirectory(
     pods: join(path, "pods"),
     engines: join(path, "engines"),
     gatewayPort: join(path, "gateway-port"),
+    clientApiPort: join(path, "client-api-port"),
     setting: join(path, "setting.json"),
     status: join(path, "status.json"),
     lock: join(path, "up.lock"),

@@ -5,7 +5,7 @@ import { RametError } from "../base/errors.ts";
 import type { ClusterDirectory } from "./cluster-directory.ts";
 
 /** The parts of a cluster that have a log. */
-export const logParts = ["supervisor", "etcd", "api-server", "controller", "gateway", "node"] as const;
+export const logParts = ["supervisor", "etcd", "api-server", "controller", "gateway", "client-api", "node"] as const;
 export type LogPart = (typeof logParts)[number];
 
 export interface SendLogOptions {

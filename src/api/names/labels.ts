@@ -25,6 +25,8 @@ export const annotations = {
   wantedDigest: "ramet.dev/wanted-digest",
   /** On a NamedSnapshot, `"true"`: the sandbox of a failed build is kept for inspection. */
   keepBuilder: "ramet.dev/keep-builder",
+  /** On a NamedSnapshot: its versions by tag, as JSON (snapshot-tags.ts). */
+  tags: "ramet.dev/tags",
   /** On the Sandbox of a build: the number of recipe steps that its initial state contains. */
   buildBaseSteps: "ramet.dev/build-base-steps",
   /** On a Checkpoint of a step or a version: the whole digest, which its label holds shortened. */
@@ -67,6 +69,19 @@ export const annotations = {
   imageProblem: "ramet.dev/image-problem",
   /** On a Sandbox: comma-separated ports that a gateway proxies without authorization. */
   publicPorts: "ramet.dev/public-ports",
+  /** On a Sandbox that a client of the client API created: the client's metadata, as JSON of texts by key. */
+  clientMetadata: "ramet.dev/client-metadata",
+  /** The same: the name from which it was created, as the client wrote it. */
+  clientTemplate: "ramet.dev/client-template",
+  /** The same, `kill` or `pause`: what happens when its time is over. */
+  onTimeout: "ramet.dev/on-timeout",
+  /** On a Sandbox, a duration such as `300s`: traffic resumes it when it is paused, and it then runs for that time. */
+  autoResume: "ramet.dev/auto-resume",
+  /**
+   * On a Sandbox that was paused without its memory for once: its `persistentContents` from before, as JSON. The client API restores
+   * them when it resumes the sandbox.
+   */
+  contentsAfterPause: "ramet.dev/contents-after-pause",
   /** On a Sandbox: comma-separated ports whose programs speak HTTP/2 without TLS. gRPC needs no entry. */
   http2Ports: "ramet.dev/http2-ports",
   /** On a namespace, by an administrator: comma-separated names of restricted fields that templates there may use. */
@@ -115,6 +130,10 @@ export const labels = {
   sandboxName: "agents.kruise.io/sandbox-name",
   /** On a Sandbox or a Pod template, as an annotation too: `"false"` denies all egress. */
   allowInternetAccess: "agents.kruise.io/allow-internet-access",
+  /** On Checkpoints that a client of the client API created, and on NamedSnapshots of them: the UID of the captured Sandbox. */
+  sourceUid: "ramet.dev/source-uid",
+  /** On Checkpoints that a client captured to name them: the NamedSnapshot whose version is built from it. */
+  sourceOf: "ramet.dev/source-of",
   sandboxId: "agents.kruise.io/sandbox-id",
   /** On Checkpoints: the contents, sorted and joined by `-`. */
   checkpointType: "agents.kruise.io/checkpoint-type",

@@ -44,6 +44,8 @@ export const controllerName = "ramet-controller";
 
 /** The name of the gateways' Deployment, Service, service account and roles. */
 export const gatewayName = "ramet-gateway";
+/** The name of the client API's Deployment, Service, roles and service account. */
+export const clientApiName = "ramet-client-api";
 
 /** The ClusterRole with the rights of a user of the client API. */
 export const clientRoleName = "ramet-client";
@@ -67,6 +69,7 @@ export const gatewayAddress = {
 
 /** On the gateways' Deployment and its Pods. */
 export const gatewayLabels = { "app.kubernetes.io/name": "ramet", "app.kubernetes.io/component": "gateway" };
+export const clientApiLabels = { "app.kubernetes.io/name": "ramet", "app.kubernetes.io/component": "client-api" };
 
 /** On the controllers' Deployment and its Pods. */
 export const controllerLabels = { "app.kubernetes.io/name": "ramet", "app.kubernetes.io/component": "controller" };

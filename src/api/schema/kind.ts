@@ -8,6 +8,7 @@ export const version = "v1alpha1";
 export const apiVersion = `${group}/${version}`;
 /** The group of Ramet's own kinds. */
 export const rametGroup = "ramet.dev";
+export const rametApiVersion = `${rametGroup}/${version}`;
 
 /** One column of `kubectl get`. */
 export interface PrinterColumn {

@@ -279,7 +279,9 @@ function restoreCommand({ imagePath, background }: SavedMemory): string[] {
 /**
  * The flags of every command. `--overlay2` adds where the writable layer is: in the sandbox's memory, so that a checkpoint holds
  * it. `--allow-suid` makes `sudo` work in agent images. The cell creates the control groups (src/cell/cgroup), in less than the
- * 60 ms that gVisor takes to move itself through every controller of cgroup v1.
+ * 60 ms that gVisor takes to move itself through every controller of cgroup v1. The controllers compare the specs of a checkpoint and
+ * its clone and name the difference; gVisor would also refuse to restore the memory of a sandbox that was started from the files of a
+ * checkpoint, because the path of these files is an annotation of its spec.
  */
 export const engineFlags = [
   "--ignore-cgroups",
@@ -287,6 +289,7 @@ export const engineFlags = [
   "--host-settings=ignore",
   "--allow-suid",
   "--allow-rootfs-tar-annotation",
+  "--restore-spec-validation=warning",
 ] as const;
 
 const timeoutMilliseconds = 20_000;

@@ -56,23 +56,30 @@ async function printOthers(io: Io, name: string): Promise<void> {
 
 interface ClusterUrls {
   gateway?: string;
+  clientApi?: string;
   /** By the part that serves them. */
   metrics: Record<string, string>;
 }
 
 function urlsOf(directory: ClusterDirectory): ClusterUrls {
-  const port = readPort(directory.gatewayPort);
+  const address = (path: string): string | undefined => {
+    const port = readPort(path);
+    return port === undefined ? undefined : `http://127.0.0.1:${port}`;
+  };
+  const [gateway, clientApi] = [address(directory.gatewayPort), address(directory.clientApiPort)];
   const ports = measuredParts.map((part) => [part, readPort(directory.metricsPort(part))] as const);
   return {
-    ...(port !== undefined && { gateway: `http://127.0.0.1:${port}` }),
+    ...(gateway !== undefined && { gateway }),
+    ...(clientApi !== undefined && { clientApi }),
     metrics: Object.fromEntries(
       ports.flatMap(([part, one]) => (one === undefined ? [] : [[part, `http://127.0.0.1:${one}/metrics`]])),
     ),
   };
 }
 
-function printUrls(io: Io, { gateway, metrics }: ClusterUrls): void {
+function printUrls(io: Io, { gateway, clientApi, metrics }: ClusterUrls): void {
   if (gateway !== undefined) printLine(io.stdout, `gateway      ${gateway}`);
+  if (clientApi !== undefined) printLine(io.stdout, `client API   ${clientApi}`);
   for (const [part, url] of Object.entries(metrics)) printLine(io.stdout, `metrics      ${url} (${part})`);
 }
 

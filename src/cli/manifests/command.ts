@@ -22,6 +22,8 @@ import type { ManifestsOptions } from "./manifests.ts";
 /** The options without an effect where other controllers run the sandboxes: no gateway can reach them. */
 const flagsOfGateways = [
   "gatewayReplicas",
+  "clientApiReplicas",
+  "clientApiDomain",
   "gatewayTlsSecret",
   "gatewayUrl",
   "gatewayCaFile",
@@ -60,6 +62,8 @@ export function manifestsCommand(program: Command, act: Act): void {
     .option("-n, --namespace <name>", "the namespace of controllers and gateways", systemNamespace)
     .option("--replicas <number>", "the number of controller replicas, of which one leads", wholeNumber, 2)
     .option("--gateway-replicas <number>", "the number of gateway replicas; 0 installs none", wholeNumber, 2)
+    .option("--client-api-replicas <number>", "the number of client API replicas; 0 installs none", wholeNumber, 2)
+    .option("--client-api-domain <name>", "the domain of sandboxes' host names (default: the clients' own setting)")
     .option(
       "--gateway-tls-secret <name>",
       "the Secret with the gateways' certificate (default: they serve without TLS)",

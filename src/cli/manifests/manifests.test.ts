@@ -23,6 +23,7 @@ const options = {
   namespace: "ramet-system",
   replicas: 2,
   gatewayReplicas: 2,
+  clientApiReplicas: 2,
   store: { directory: "/var/lib/ramet", claim: "ramet-store" },
   clusterRanges: privateRanges,
 };

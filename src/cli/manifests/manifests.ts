@@ -1,10 +1,17 @@
 import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { Document, isNode } from "yaml";
-import { clientRoleName, controllerName, gatewayName, systemNamespace } from "../../api/names/system-names.ts";
+import {
+  clientApiName,
+  clientRoleName,
+  controllerName,
+  gatewayName,
+  systemNamespace,
+} from "../../api/names/system-names.ts";
 import { RametError } from "../../base/errors.ts";
 import { besideLastingManifests, besideServerManifests, parseBesideOptions } from "../../install/beside-manifests.ts";
 import { rightsBeside } from "../../install/beside-rights.ts";
+import { clientApiRights } from "../../install/client-api-rights.ts";
 import { clientRights } from "../../install/client-role.ts";
 import { controllerRights } from "../../install/controller-rights.ts";
 import { gatewayRights } from "../../install/gateway-rights.ts";
@@ -39,6 +46,8 @@ export interface ManifestsOptions extends EgressFlags, QuotaFlags, RegistryFlags
   namespace: string;
   replicas: number;
   gatewayReplicas: number;
+  clientApiReplicas: number;
+  clientApiDomain?: string;
   /** `false` denies no ranges. @default private ranges */
   clusterRange?: readonly string[] | false;
   clusterDomain?: string;
@@ -94,6 +103,7 @@ export async function printManifests(io: Io, options: ManifestsOptions): Promise
     cellImage: options.cellImage ?? missingCellImage(),
     egress: egressOf(options),
     gateway: await gatewayOf(options),
+    clientApi: { domain: options.clientApiDomain },
     cells: {
       seccompProfile: options.cellSeccompProfile,
       userNamespaces: options.cellUserNamespaces,
@@ -109,6 +119,7 @@ export async function printManifests(io: Io, options: ManifestsOptions): Promise
     ...commonRights,
     [controllerName]: controllerRights(servedNamespaces),
     [gatewayName]: gatewayRights(gateway?.exec ?? true, servedNamespaces),
+    [clientApiName]: clientApiRights(servedNamespaces),
   };
   await write(io, allManifests(wanted), { out, rights });
   for (const line of toKnow(wanted)) printLine(io.stderr, line);
@@ -220,6 +231,8 @@ const flagNames = {
   "registries.pullTimeout": registryFlagNames.pullTimeout,
   replicas: "--replicas",
   gatewayReplicas: "--gateway-replicas",
+  clientApiReplicas: "--client-api-replicas",
+  "clientApi.domain": "--client-api-domain",
   clusterRanges: "--cluster-range",
   clusterDomain: "--cluster-domain",
   namespaceSelector: "--namespace-selector",

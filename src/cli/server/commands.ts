@@ -1,5 +1,6 @@
-import { Option, type Command } from "commander";
-import { originUrl, portNumber, wholeNumber, withExamples } from "../options.ts";
+import { InvalidArgumentError, Option, type Command } from "commander";
+import { parseDuration } from "../../base/duration.ts";
+import { originUrl, parsed, portNumber, wholeNumber, withExamples } from "../options.ts";
 import {
   besideOption,
   collectEarlierImage,
@@ -17,13 +18,15 @@ import {
   withRegistryFlags,
 } from "../server-options.ts";
 import type { Act } from "../report-error.ts";
+import type { ClientApiOptions } from "./client-api.ts";
 import type { ControllerOptions } from "./controller.ts";
 import type { GatewayOptions } from "./gateway.ts";
 
-/** The servers: `ramet controller`, `ramet gateway` and `ramet cell`. */
+/** The servers: `ramet controller`, `ramet gateway`, `ramet client-api` and `ramet cell`. */
 export function serverCommands(program: Command, act: Act): void {
   controllerCommand(program, act);
   gatewayCommand(program, act);
+  clientApiCommand(program, act);
   cellCommand(program, act);
 }
 
@@ -195,6 +198,50 @@ Examples:
   $ ramet gateway --client-api http://127.0.0.1:8081
 `,
     );
+}
+
+function clientApiCommand(program: Command, act: Act): void {
+  withServedNamespaceFlag(withServerOptions(program.command("client-api")))
+    .description("Serve the HTTP API of E2B's SDKs. Stateless: run any number of replicas.")
+    .option("--port <port>", "the port for HTTP connections; 0 opens a free port", portNumber, 8081)
+    .option("--address <ip>", "the IP address to listen on", "127.0.0.1")
+    .option("--domain <name>", "the domain of the sandboxes' host names (default: the clients' own setting)")
+    .option(
+      "--template-alias <name=template...>",
+      "names that clients use for templates, sets or snapshots, such as base=python",
+      collectAlias,
+    )
+    .option("--max-timeout <duration>", "the longest timeout that a client can request (default: 30d)", longestTimeout)
+    .option(
+      "--shutdown-delay <seconds>",
+      "how long to accept connections after SIGTERM, so that load balancers can remove it",
+      wholeNumber,
+      0,
+    )
+    .action(
+      act(async (options: ClientApiOptions) => {
+        const { runClientApiProcess } = await import("./client-api.ts");
+        return (io) => runClientApiProcess(io, options);
+      }),
+    )
+    .addHelpText(
+      "after",
+      `
+Examples:
+  $ ramet client-api --port 8081 --template-alias base=python
+  $ export E2B_API_URL=http://127.0.0.1:8081 E2B_API_KEY=$(ramet key create agent --service-account agent)
+`,
+    );
+}
+
+function collectAlias(text: string, before: ReadonlyMap<string, string> = new Map()): ReadonlyMap<string, string> {
+  const [, name, template] = /^([^=]+)=([^=]+)$/.exec(text) ?? [];
+  if (name === undefined || template === undefined) throw new InvalidArgumentError("write it as name=template");
+  return new Map([...before, [name, template]]);
+}
+
+function longestTimeout(text: string): number {
+  return parsed(() => parseDuration(text));
 }
 
 /** The options of every server that connects to the API server. */

@@ -21,6 +21,7 @@ export interface ClusterParts {
   node: Part;
   controller: Part;
   gateway: Part;
+  clientApi: Part;
 }
 
 export interface ClusterPartsOptions {
@@ -65,6 +66,12 @@ export function clusterParts(options: ClusterPartsOptions): ClusterParts {
       // It drains its connections, which a local cluster does not wait for.
       graceMilliseconds: 1_000,
       start: (signal) => startGateway(options, signal),
+    }),
+    clientApi: new Part({
+      ...shared,
+      name: "client-api",
+      graceMilliseconds: 1_000,
+      start: (signal) => startClientApi(options, signal),
     }),
   };
 }
@@ -127,6 +134,18 @@ async function startGateway(options: ClusterPartsOptions, signal: AbortSignal): 
     const ports = ["--port", String(port), "--metrics-port", String(metricsPort)];
     const child = await startRamet(options, "gateway", ["gateway", "--kubeconfig", directory.kubeconfig, ...ports]);
     await untilReady(child, "the gateway", options, { signal, ready: () => isReady(metricsPort) });
+    return child;
+  });
+}
+
+async function startClientApi(options: ClusterPartsOptions, signal: AbortSignal): Promise<Child> {
+  const { directory } = options;
+  return keptPort(directory.clientApiPort, async (port) => {
+    const metricsPort = await metricsPortOf(options, "client-api");
+    const ports = ["--port", String(port), "--metrics-port", String(metricsPort)];
+    const args = ["client-api", "--kubeconfig", directory.kubeconfig, ...ports, "--template-alias", "base=python"];
+    const child = await startRamet(options, "client-api", args);
+    await untilReady(child, "the client API", options, { signal, ready: () => isReady(metricsPort) });
     return child;
   });
 }

@@ -19,9 +19,9 @@ import { applyManifest } from "./apply-manifest.ts";
 import { clusterParts, type ClusterParts } from "./parts.ts";
 
 /**
- * Runs a local cluster until `signal` is aborted: etcd, the API server, the controller, the gateway and the node. A process
+ * Runs a local cluster until `signal` is aborted: etcd, the API server, the controller, the gateway, the client API and the node. A process
  * that ends is restarted. `up`, `down` and `status` read the cluster's state from its status file. SIGUSR2 restarts the
- * controller and the gateway; `scripts/dev.mjs` sends it after a build.
+ * controller, the gateway and the client API; `scripts/dev.mjs` sends it after a build.
  */
 export async function superviseCluster(directory: ClusterDirectory, signal: AbortSignal): Promise<void> {
   const clock = systemClock;
@@ -35,6 +35,7 @@ export async function superviseCluster(directory: ClusterDirectory, signal: Abor
   process.on("SIGUSR2", () => {
     parts.controller.restart();
     parts.gateway.restart();
+    parts.clientApi.restart();
   });
   const failure = await bringUp(directory, parts, report, signal).catch((error: unknown) => RametError.from(error));
   if (failure === undefined) await untilAborted(signal);
@@ -55,7 +56,7 @@ async function bringUp(
   const client = new KubeClient(await connectionFromKubeconfig({ path: directory.kubeconfig }));
   try {
     // The node does not wait for the kinds, because Pods of an earlier run may still be running.
-    const servers = () => Promise.all([parts.controller.run(), parts.gateway.run()]);
+    const servers = () => Promise.all([parts.controller.run(), parts.gateway.run(), parts.clientApi.run()]);
     await Promise.all([parts.node.run(), seedCluster(client, signal).then(servers)]);
   } finally {
     await client.close();
@@ -65,8 +66,8 @@ async function bringUp(
 }
 
 /** Each part stops before the parts it needs: the node stops its Pods and reports that to the API server. */
-async function bringDown({ controller, gateway, node, apiServer, etcd }: ClusterParts): Promise<void> {
-  await Promise.all([controller.stop(), gateway.stop()]);
+async function bringDown({ controller, gateway, clientApi, node, apiServer, etcd }: ClusterParts): Promise<void> {
+  await Promise.all([controller.stop(), gateway.stop(), clientApi.stop()]);
   await node.stop();
   await apiServer.stop();
   await etcd.stop();

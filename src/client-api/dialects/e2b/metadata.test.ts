@@ -1,0 +1,43 @@
+import fc from "fast-check";
+import { expect, it } from "vitest";
+import { Sandbox } from "../../../api/kinds/sandbox.ts";
+import { metadataAnnotation, metadataFilter, metadataOf } from "./metadata.ts";
+
+function sandboxWith(annotations: Record<string, string>): Sandbox {
+  const metadata = { name: "a", namespace: "t", uid: "u", resourceVersion: "1", creationTimestamp: "", annotations };
+  return Sandbox.parse({ apiVersion: "agents.kruise.io/v1alpha1", kind: "Sandbox", metadata, spec: {} });
+}
+
+const metadata = fc.dictionary(fc.string({ minLength: 1 }), fc.string(), { minKeys: 1, maxKeys: 4 });
+
+/** As the SDKs write it, after the server has decoded the query. */
+function encoded(pairs: Record<string, string>): string {
+  const parts = Object.entries(pairs).map(([key, value]) => `${encodeURIComponent(key)}=${encodeURIComponent(value)}`);
+  return parts.map((part) => part.split("=").map(encodeURIComponent).join("=")).join("&");
+}
+
+it("keeps any metadata, and finds a sandbox by each part of it", () => {
+  fc.assert(
+    fc.property(metadata, (given) => {
+      const sandbox = sandboxWith(metadataAnnotation(given));
+      expect(metadataOf(sandbox)).toEqual(given);
+      for (const [key, value] of Object.entries(given)) {
+        expect(metadataFilter(encoded({ [key]: value }))(sandbox)).toBe(true);
+        expect(metadataFilter(encoded({ [key]: `${value}x` }))(sandbox)).toBe(false);
+      }
+    }),
+  );
+});
+
+it("reads an annotation that a user has broken as no metadata", () => {
+  for (const text of ["", "null", "[1]", '{"a":1}', "{"])
+    expect(metadataOf(sandboxWith({ "ramet.dev/client-metadata": text }))).toEqual({});
+});
+
+it.each(["a", "a=b=c", "", "%25E0%25A4%25A=1", "%"])("rejects the filter %j", (text) => {
+  expect(() => metadataFilter(text)).toThrow("not key=value pairs");
+});
+
+it("rejects metadata that is too large for an object", () => {
+  expect(() => metadataAnnotation({ a: "x".repeat(70_000) })).toThrow("metadata has more than 65536 characters");
+});

@@ -1,0 +1,57 @@
+import * as z from "zod";
+import type { Sandbox } from "../../../api/kinds/sandbox.ts";
+import { annotations } from "../../../api/names/labels.ts";
+import { RametError } from "../../../base/errors.ts";
+
+const Metadata = z.record(z.string(), z.string());
+
+/** All annotations of an object together may have 256 KiB. */
+const mostCharacters = 64 * 1024;
+
+/** The annotation with a client's metadata. @throws RametError `InvalidArgument` if it is too large */
+export function metadataAnnotation(metadata: Record<string, string> = {}): Record<string, string> {
+  if (Object.keys(metadata).length === 0) return {};
+  const text = JSON.stringify(metadata);
+  if (text.length > mostCharacters)
+    throw new RametError("InvalidArgument", `metadata has more than ${mostCharacters} characters`);
+  return { [annotations.clientMetadata]: text };
+}
+
+/** The metadata of a sandbox. Users can write the annotation, so it can hold anything. */
+export function metadataOf({ metadata }: Sandbox): Record<string, string> {
+  try {
+    return Metadata.parse(JSON.parse(metadata.annotations?.[annotations.clientMetadata] ?? "{}"));
+  } catch {
+    return {};
+  }
+}
+
+/**
+ * Reads a filter: `key=value&key2=value2`, in which each key and value is percent-encoded, and then the whole again.
+ * @throws RametError `InvalidArgument`
+ */
+export function metadataFilter(text: string): (sandbox: Sandbox) => boolean {
+  const pairs = decoded(text, text)
+    .split("&")
+    .map((pair) => {
+      const [key = "", value, ...others] = pair.split("=");
+      if (value === undefined || others.length > 0) throw invalidFilter(text);
+      return [decoded(key, text), decoded(value, text)] as const;
+    });
+  return (sandbox) => {
+    const own = metadataOf(sandbox);
+    return pairs.every(([key, value]) => own[key] === value);
+  };
+}
+
+function decoded(part: string, text: string): string {
+  try {
+    return decodeURIComponent(part.replaceAll("+", " "));
+  } catch {
+    throw invalidFilter(text);
+  }
+}
+
+function invalidFilter(text: string): RametError {
+  return new RametError("InvalidArgument", `metadata is ${JSON.stringify(text.slice(0, 80))}, not key=value pairs`);
+}

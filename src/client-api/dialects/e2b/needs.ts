@@ -1,0 +1,20 @@
+import { group, rametGroup } from "../../../api/schema/kind.ts";
+import type { Need } from "../../keys/callers.ts";
+
+/** The rights that the operations of clients need, in the words of RBAC. */
+const onSandboxes = (verb: string): Need => ({ group, resource: "sandboxes", verb });
+const onCheckpoints = (verb: string): Need => ({ group, resource: "checkpoints", verb });
+
+export const needs = {
+  create: [onSandboxes("create")],
+  read: [onSandboxes("get")],
+  list: [onSandboxes("list")],
+  change: [onSandboxes("patch")],
+  kill: [onSandboxes("delete")],
+  /** The access token lets a client run commands. */
+  enter: [{ group, resource: "sandboxes", subresource: "exec", verb: "create" }],
+  capture: [onCheckpoints("create")],
+  listSnapshots: [onCheckpoints("list")],
+  deleteSnapshot: [onCheckpoints("delete")],
+  nameSnapshot: [{ group: rametGroup, resource: "namedsnapshots", verb: "create" }],
+} as const satisfies Record<string, readonly Need[]>;

@@ -1,0 +1,66 @@
+import { EgressRules, namesInside, parseEgressRule } from "../../../api/cell/egress-rules.ts";
+import { annotations, labels } from "../../../api/names/labels.ts";
+import { RametError } from "../../../base/errors.ts";
+import type { NewSandbox } from "./schemas.ts";
+
+type Network = NonNullable<NewSandbox["network"]>;
+
+/** The request denies everything that `allowOut` does not name. */
+const everything = "0.0.0.0/0";
+
+/** Fields of `network` that Ramet does not have. */
+const unsupported = ["egressProxy", "maskRequestHost", "rules", "dnsServers", "httpsPorts"] as const;
+
+/**
+ * The annotations that request the egress rules of a client. In E2B, an allowed destination beats a denied one.
+ * @throws RametError `InvalidArgument`; `NotSupported`, naming the field
+ */
+export function egressAnnotations({
+  network = {},
+  allow_internet_access: internet,
+}: Pick<NewSandbox, "network" | "allow_internet_access">): Record<string, string> {
+  const field = unsupported.find((name) => network[name] !== undefined && network[name] !== null);
+  if (field !== undefined) throw new RametError("NotSupported", `network.${field} is not supported`);
+  const rules = rulesOf(network);
+  return {
+    ...(internet === false && { [labels.allowInternetAccess]: "false" }),
+    ...(rules !== undefined && { [annotations.egress]: JSON.stringify(rules) }),
+  };
+}
+
+function rulesOf({ allowOut = [], denyOut = [] }: Network): EgressRules | undefined {
+  if (allowOut.length + denyOut.length === 0) return undefined;
+  const name = denyOut.find((entry) => !isAddress(entry));
+  if (name !== undefined)
+    throw new RametError("InvalidArgument", `network.denyOut: ${JSON.stringify(name)} is not an address or a range`);
+  if (denyOut.includes(everything)) return parsed({ default: "deny", allow: allowOut, deny: [] });
+  const domain = allowOut.find((entry) => !isAddress(entry));
+  if (domain !== undefined) {
+    throw new RametError("InvalidArgument", `network.allowOut: ${JSON.stringify(domain)} is a name`, {
+      hint: `Add ${everything} to denyOut: a name is only allowed where everything else is denied`,
+    });
+  }
+  const exception = allowOut.find((entry) => isInside(entry, denyOut));
+  if (exception !== undefined) {
+    throw new RametError("NotSupported", `network.allowOut: ${exception} is inside a range of denyOut`, {
+      hint: `Deny ${everything}, and allow what the sandbox needs`,
+    });
+  }
+  return parsed({ default: "allow", allow: [], deny: denyOut });
+}
+
+function isAddress(entry: string): boolean {
+  const rule = parseEgressRule(entry);
+  return typeof rule !== "string" && rule.target !== "any" && "range" in rule.target;
+}
+
+function isInside(entry: string, ranges: readonly string[]): boolean {
+  const rule = parseEgressRule(entry);
+  return typeof rule !== "string" && namesInside(rule, ranges);
+}
+
+function parsed(rules: unknown): EgressRules {
+  const { data, error } = EgressRules.safeParse(rules);
+  if (data !== undefined) return data;
+  throw new RametError("InvalidArgument", `network: ${error.issues[0]?.message ?? "it is not valid"}`);
+}

@@ -1,0 +1,237 @@
+import { createHash } from "node:crypto";
+import type { Sandbox } from "../../../api/kinds/sandbox.ts";
+import { annotations } from "../../../api/names/labels.ts";
+import { RametError } from "../../../base/errors.ts";
+import { createSandbox } from "../../service/create-sandbox.ts";
+import { sandboxIdOf } from "../../service/find-sandbox.ts";
+import { forkSandbox } from "../../service/fork-sandbox.ts";
+import { connectSandbox, currentState, killSandbox, pauseSandbox, setLife } from "../../service/lifecycle.ts";
+import { isForClients, stateOf } from "../../service/sandbox-state.ts";
+import { compare, pageOf } from "./cursor.ts";
+import type { Call, E2b } from "./call.ts";
+import { errorAnswer } from "./errors.ts";
+import { metadataAnnotation, metadataFilter } from "./metadata.ts";
+import { needs } from "./needs.ts";
+import { egressAnnotations } from "./network.ts";
+import { lifecycleOf, listedSandbox, startedAt, templateIdOf } from "./sandbox-view.ts";
+import { Connect, Fork, ListSandboxes, NewSandbox, Pause, Refresh, Resume, Timeout } from "./schemas.ts";
+
+/** Clients wait 60 seconds by default. */
+const timeoutMilliseconds = 55_000;
+
+/** E2B's defaults of its raw API: the SDKs send a time. */
+const defaultLife = { v1: 15, v2: 300 };
+/** What a resume by traffic gives at least. (Source: e2b-dev/infra at 54693ff3.) */
+const leastAutoResumeSeconds = 300;
+
+export function sandboxRoutes(e2b: E2b): void {
+  const { route, service } = e2b;
+  const createNeeds = [...needs.create, ...needs.enter];
+  route("POST", "/sandboxes", createNeeds, (call) => create(e2b, call, defaultLife.v1));
+  route("POST", "/v2/sandboxes", createNeeds, (call) => create(e2b, call, defaultLife.v2));
+  route("GET", "/sandboxes", needs.list, (call) => list(e2b, call, { isV1: true }));
+  route("GET", "/v2/sandboxes", needs.list, (call) => list(e2b, call, { isV1: false }));
+  route("GET", "/sandboxes/:sandboxID", needs.read, (call) => get(e2b, call));
+  route("DELETE", "/sandboxes/:sandboxID", needs.kill, async (call) => {
+    await killSandbox(service, await e2b.sandboxOf(call), call.signal);
+    return call.reply.code(204).send();
+  });
+  route("POST", "/sandboxes/:sandboxID/pause", needs.change, async (call) => {
+    const { memory = true } = Pause.parse(call.request.body) ?? {};
+    const sandbox = await e2b.sandboxOf(call);
+    await pauseSandbox(service, sandbox, { keepMemory: memory, timeoutMilliseconds, signal: call.signal });
+    return call.reply.code(204).send();
+  });
+  const connectNeeds = [...needs.change, ...needs.enter];
+  route("POST", "/sandboxes/:sandboxID/connect", connectNeeds, (call) => connect(e2b, call));
+  route("POST", "/v2/sandboxes/:sandboxID/connect", connectNeeds, (call) => connect(e2b, call));
+  route("POST", "/sandboxes/:sandboxID/resume", connectNeeds, (call) => resume(e2b, call));
+  route("POST", "/sandboxes/:sandboxID/timeout", needs.change, async (call) => {
+    const { timeout } = Timeout.parse(call.request.body);
+    const lifeMilliseconds = lifeOf(e2b, timeout);
+    await setLife(service, await e2b.sandboxOf(call), { lifeMilliseconds, extendOnly: false });
+    return call.reply.code(204).send();
+  });
+  route("POST", "/sandboxes/:sandboxID/refreshes", needs.change, async (call) => {
+    const { duration = defaultLife.v1 } = Refresh.parse(call.request.body) ?? {};
+    const lifeMilliseconds = lifeOf(e2b, Math.max(duration, defaultLife.v1));
+    await setLife(service, await e2b.sandboxOf(call), { lifeMilliseconds, extendOnly: true });
+    return call.reply.code(204).send();
+  });
+  route("POST", "/sandboxes/:sandboxID/fork", [...createNeeds, ...needs.capture], (call) => fork(e2b, call));
+}
+
+async function create(e2b: E2b, { request, reply, caller, signal }: Call, defaultSeconds: number): Promise<unknown> {
+  const body = NewSandbox.parse(request.body);
+  checkSupported(body);
+  const { timeout = defaultSeconds, autoPause = false, envVars } = body;
+  const lifeMilliseconds = lifeOf(e2b, timeout);
+  checkSandboxLimit(e2b, caller);
+  const requestId = requestIdOf(caller.key, request.headers["idempotency-key"]);
+  const sandbox = await createSandbox(e2b.service, {
+    namespace: caller.namespace,
+    owner: caller.key,
+    source: body.templateID,
+    onTimeout: autoPause ? "pause" : "kill",
+    lifeMilliseconds,
+    annotations: {
+      ...metadataAnnotation(body.metadata),
+      ...egressAnnotations(body),
+      ...(body.network?.allowPublicTraffic !== false && { [annotations.publicPorts]: "*" }),
+      ...(body.autoResume?.enabled === true && {
+        [annotations.autoResume]: `${Math.max(timeout, leastAutoResumeSeconds)}s`,
+      }),
+    },
+    ...(envVars && { environment: envVars }),
+    ...(requestId !== undefined && { requestId }),
+    timeoutMilliseconds,
+    signal,
+  });
+  return reply.code(201).send(await e2b.accessTo(sandbox));
+}
+
+/** @throws RametError `NotSupported` or `InvalidArgument`, naming the field */
+function checkSupported({ mcp, iam, volumeMounts = [], autoPause, autoPauseMemory, autoResume }: NewSandbox): void {
+  const requested = { mcp, iam, volumeMounts: volumeMounts.length === 0 ? undefined : volumeMounts };
+  const field = Object.entries(requested).find(([, value]) => value !== undefined && value !== null)?.[0];
+  if (field !== undefined) throw new RametError("NotSupported", `${field} is not supported`);
+  if (autoPauseMemory === false) {
+    if (autoPause !== true) throw new RametError("InvalidArgument", "autoPauseMemory needs autoPause");
+    throw new RametError("NotSupported", "autoPauseMemory: false is not supported", {
+      hint: "Create the sandbox from a template with persistentContents: [filesystem]",
+    });
+  }
+  if (autoResume?.enabled === true && autoPause !== true)
+    throw new RametError("InvalidArgument", "autoResume needs autoPause");
+}
+
+/** @throws RametError `InvalidArgument` */
+function lifeOf({ maxLifeSeconds }: E2b, seconds: number): number {
+  if (seconds < 1) throw new RametError("InvalidArgument", `timeout is ${seconds}, and must be at least 1 second`);
+  if (seconds <= maxLifeSeconds) return seconds * 1000;
+  throw new RametError("InvalidArgument", `timeout is ${seconds}, and must be at most ${maxLifeSeconds} seconds`, {
+    hint: "Extend the time of the sandbox while it runs",
+  });
+}
+
+/** Two requests at the same time can exceed the limit by one. @throws RametError `QuotaExceeded` */
+function checkSandboxLimit({ service }: E2b, { key, namespace, limits }: Call["caller"]): void {
+  if (limits.sandboxes === Infinity) return;
+  const used = service.known
+    .sandboxesIn(namespace)
+    .filter((sandbox) => sandbox.metadata.annotations?.[annotations.owner] === key);
+  if (used.length < limits.sandboxes) return;
+  throw new RametError("QuotaExceeded", `The API key ${key} has ${used.length} sandboxes, and may have no more`);
+}
+
+/** A request id in the form of a UUID; undefined without a key of the client. */
+function requestIdOf(owner: string, given: string | string[] | undefined): string | undefined {
+  const key = [given].flat()[0];
+  if (key === undefined || key === "") return undefined;
+  const hex = createHash("sha256")
+    .update(JSON.stringify([owner, key]))
+    .digest("hex");
+  return hex.replace(/^(.{8})(.{4}).(.{3}).(.{3})(.{12}).*$/, "$1-$2-8$3-8$4-$5");
+}
+
+async function connect(e2b: E2b, call: Call): Promise<unknown> {
+  const { timeout = defaultLife.v2, memory = true } = Connect.parse(call.request.body ?? {});
+  if (!memory) throw new RametError("NotSupported", "memory: false is not supported for paused sandboxes with memory");
+  const waiting = { timeoutMilliseconds, signal: call.signal };
+  const lifeMilliseconds = lifeOf(e2b, timeout);
+  const { sandbox, resumed } = await connectSandbox(e2b.service, await e2b.sandboxOf(call), {
+    ...waiting,
+    lifeMilliseconds,
+  });
+  return call.reply.code(resumed ? 201 : 200).send(await e2b.accessTo(sandbox));
+}
+
+/** SDKs before 2.6 resume by this route, after they have tried to extend the time. */
+async function resume(e2b: E2b, call: Call): Promise<unknown> {
+  const { timeout = defaultLife.v1 } = Resume.parse(call.request.body) ?? {};
+  const sandbox = await e2b.sandboxOf(call);
+  const state = currentState(e2b.service, sandbox);
+  if (state === "killing") throw new RametError("NotFound", `The sandbox ${sandbox.metadata.name} is being deleted`);
+  if (state !== "paused" && state !== "pausing")
+    throw new RametError("Conflict", `The sandbox ${sandbox.metadata.name} is not paused`);
+  const waiting = { timeoutMilliseconds, signal: call.signal };
+  const connected = await connectSandbox(e2b.service, sandbox, { ...waiting, lifeMilliseconds: lifeOf(e2b, timeout) });
+  return call.reply.code(201).send(await e2b.accessTo(connected.sandbox));
+}
+
+async function get(e2b: E2b, call: Call): Promise<unknown> {
+  const { service } = e2b;
+  const sandbox = await e2b.sandboxOf(call);
+  const state = stateOf(sandbox);
+  if (state === "killing" || state === "ended")
+    throw new RametError("NotFound", `The sandbox ${sandboxIdOf(sandbox)} does not exist`);
+  const { envdAccessToken, domain } = await e2b.accessTo(sandbox);
+  const canEnter = await e2b.callers.require(call.caller, ...needs.enter).then(
+    () => true,
+    () => false,
+  );
+  return call.reply.send({
+    ...listedSandbox(sandbox, templateOf(service, sandbox), e2b.envdVersion),
+    lifecycle: lifecycleOf(sandbox),
+    domain,
+    ...(canEnter && { envdAccessToken }),
+  });
+}
+
+async function list({ service, envdVersion }: E2b, call: Call, { isV1 }: { isV1: boolean }): Promise<unknown> {
+  const query = ListSandboxes.parse(call.request.query);
+  const { order, limit, nextToken, startedAfter, template } = query;
+  const matches = query.metadata === undefined ? () => true : metadataFilter(query.metadata);
+  const all = service.known
+    .sandboxesIn(call.caller.namespace)
+    .map((sandbox) => service.writes.latest(sandbox))
+    .filter((sandbox) => isListed(sandbox, isV1 ? ["running"] : query.state))
+    .filter((sandbox) => startedAfter === undefined || Date.parse(startedAt(sandbox)) >= Date.parse(startedAfter))
+    .filter((sandbox) => template === undefined || templateIdOf(sandbox) === template)
+    .filter(matches);
+  const keyOf = (sandbox: Sandbox) => ({ time: startedAt(sandbox), id: sandboxIdOf(sandbox) });
+  const sorted = all.toSorted((a, b) => compare(keyOf(a), keyOf(b), order));
+  const page = isV1 ? { items: sorted } : pageOf(sorted, keyOf, { limit, nextToken, order });
+  if ("nextToken" in page) void call.reply.header("x-next-token", page.nextToken);
+  if (query.state.includes("running")) {
+    const running = all.filter(({ spec }) => spec.paused !== true);
+    void call.reply.header("x-total-running", running.length);
+  }
+  return call.reply.send(
+    page.items.map((sandbox) => listedSandbox(sandbox, templateOf(service, sandbox), envdVersion)),
+  );
+}
+
+function isListed(sandbox: Sandbox, states: readonly string[]): boolean {
+  const state = stateOf(sandbox);
+  if (state === "killing" || state === "ended" || !isForClients(sandbox)) return false;
+  return states.includes(sandbox.spec.paused === true ? "paused" : "running");
+}
+
+function templateOf({ known }: E2b["service"], { metadata, spec }: Sandbox) {
+  return spec.templateRef && known.template(`${metadata.namespace}/${spec.templateRef.name}`);
+}
+
+async function fork(e2b: E2b, call: Call): Promise<unknown> {
+  const { timeout = defaultLife.v1, count = 1 } = Fork.parse(call.request.body) ?? {};
+  const { caller, signal } = call;
+  const lifeMilliseconds = lifeOf(e2b, timeout);
+  checkSandboxLimit(e2b, caller);
+  const source = await e2b.sandboxOf(call);
+  const state = currentState(e2b.service, source);
+  if (state !== "running" && state !== "starting")
+    throw new RametError("Conflict", `The sandbox ${source.metadata.name} is ${state}, so it cannot be forked`);
+  const results = await forkSandbox(e2b.service, source, {
+    owner: caller.key,
+    onTimeout: "kill",
+    lifeMilliseconds,
+    annotations: { [annotations.publicPorts]: "*" },
+    count,
+    timeoutMilliseconds,
+    signal,
+  });
+  const answers = results.map(async (result) =>
+    "error" in result ? { error: errorAnswer(result.error).body } : { sandbox: await e2b.accessTo(result.sandbox) },
+  );
+  return call.reply.code(201).send(await Promise.all(answers));
+}

@@ -1,0 +1,79 @@
+import * as z from "zod";
+
+/**
+ * The requests of E2B's SDKs. (Source: the OpenAPI document of e2b-dev/E2B at b8029973, and the calls of the SDKs 2.0 to 2.63.)
+ * Unknown fields are accepted, because newer SDKs add some; known ones that are not supported are rejected by name.
+ */
+
+const Seconds = z.int().max(10_000_000_000);
+const StringMap = z.record(z.string().max(1024), z.string().max(100_000));
+
+export const NewSandbox = z.looseObject({
+  templateID: z.string().min(1).max(500),
+  timeout: Seconds.optional(),
+  autoPause: z.boolean().optional(),
+  autoPauseMemory: z.boolean().optional(),
+  autoResume: z.looseObject({ enabled: z.boolean() }).optional(),
+  secure: z.boolean().optional(),
+  allow_internet_access: z.boolean().optional(),
+  network: z
+    .looseObject({
+      allowPublicTraffic: z.boolean().nullish(),
+      allowOut: z.array(z.string().max(253)).max(100).optional(),
+      denyOut: z.array(z.string().max(253)).max(100).optional(),
+    })
+    .optional(),
+  metadata: StringMap.optional(),
+  envVars: StringMap.optional(),
+  mcp: z.unknown().optional(),
+  iam: z.unknown().optional(),
+  volumeMounts: z.array(z.looseObject({})).optional(),
+});
+export type NewSandbox = z.infer<typeof NewSandbox>;
+
+export const Connect = z.looseObject({ timeout: Seconds.optional(), memory: z.boolean().optional() });
+export const Resume = z.looseObject({ timeout: Seconds.optional(), autoPause: z.boolean().optional() }).optional();
+export const Timeout = z.looseObject({ timeout: Seconds });
+export const Refresh = z.looseObject({ duration: z.int().min(0).max(3600).optional() }).optional();
+export const Pause = z.looseObject({ memory: z.boolean().optional() }).nullish();
+export const NewSnapshot = z
+  .looseObject({ name: z.string().min(1).max(500).optional(), memory: z.boolean().optional() })
+  .optional();
+export const Fork = z
+  .looseObject({ timeout: Seconds.optional(), count: z.int().min(1).max(100).optional() })
+  .optional();
+
+const Limit = z.coerce.number().int().min(1).max(100).default(100);
+const Cursor = z.string().max(500).optional();
+
+/** States are joined by commas, or repeated. */
+const States = z
+  .union([z.string(), z.array(z.string())])
+  .transform((given) => [given].flat().flatMap((text) => text.split(",")))
+  .pipe(z.array(z.enum(["running", "paused"])));
+
+export const ListSandboxes = z.looseObject({
+  state: States.default(["running", "paused"]),
+  metadata: z.string().max(16_384).optional(),
+  order: z.enum(["asc", "desc"]).default("desc"),
+  startedAfter: z.iso.datetime({ offset: true }).optional(),
+  template: z.string().max(500).optional(),
+  limit: Limit,
+  nextToken: Cursor,
+});
+export type ListSandboxes = z.infer<typeof ListSandboxes>;
+
+export const ListSnapshots = z.looseObject({
+  sandboxID: z.string().max(200).optional(),
+  name: z.string().max(500).optional(),
+  limit: Limit,
+  nextToken: Cursor,
+});
+
+/** Headers of OpenKruise's manager, which extend the creation of a snapshot. */
+export const SnapshotHeaders = z.looseObject({
+  "x-e2b-kruise-snapshot-keep-running": z.enum(["true", "false"]).optional(),
+  "x-e2b-kruise-snapshot-ttl": z.string().max(20).optional(),
+  "x-e2b-kruise-snapshot-persistent-contents": z.string().max(100).optional(),
+  "x-e2b-kruise-snapshot-wait-success-seconds": z.coerce.number().int().min(1).max(600).optional(),
+});

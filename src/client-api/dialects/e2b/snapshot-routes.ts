@@ -1,0 +1,91 @@
+import { defaultTag, tagPattern } from "../../../api/snapshot/snapshot-tags.ts";
+import { RametError } from "../../../base/errors.ts";
+import { uidOf } from "../../service/find-sandbox.ts";
+import {
+  createdAt,
+  createSnapshot,
+  deleteSnapshot,
+  idOf,
+  listSnapshots,
+  type Snapshot,
+} from "../../service/snapshots.ts";
+import { pageOf } from "./cursor.ts";
+import type { Call, E2b } from "./call.ts";
+import { needs } from "./needs.ts";
+import { ListSnapshots, NewSnapshot, SnapshotHeaders } from "./schemas.ts";
+
+/** Below the time that clients wait by default. */
+const defaultWaitSeconds = 55;
+
+export function snapshotRoutes(e2b: E2b): void {
+  const { route, service } = e2b;
+  route("POST", "/sandboxes/:sandboxID/snapshots", needs.capture, (call) => create(e2b, call));
+  route("GET", "/snapshots", needs.listSnapshots, (call) => list(e2b, call));
+  // SDKs for Python before 2.41 do not encode the slash of `team/name`.
+  route("DELETE", "/templates/*", needs.deleteSnapshot, async (call) => {
+    const { "*": id = "" } = call.request.params as { "*"?: string };
+    await deleteSnapshot(service, call.caller.namespace, id);
+    return call.reply.code(204).send();
+  });
+}
+
+async function create(e2b: E2b, call: Call): Promise<unknown> {
+  const { name, memory } = NewSnapshot.parse(call.request.body) ?? {};
+  const headers = SnapshotHeaders.parse(call.request.headers);
+  if (name !== undefined) await e2b.callers.require(call.caller, ...needs.nameSnapshot);
+  const contents = contentsOf(memory, headers["x-e2b-kruise-snapshot-persistent-contents"]);
+  const waitSeconds = headers["x-e2b-kruise-snapshot-wait-success-seconds"] ?? defaultWaitSeconds;
+  const ttl = headers["x-e2b-kruise-snapshot-ttl"];
+  const snapshot = await createSnapshot(e2b.service, await e2b.sandboxOf(call), {
+    ...(name !== undefined && { name: snapshotName(name, call.caller.namespace) }),
+    ...(contents && { contents }),
+    keepRunning: headers["x-e2b-kruise-snapshot-keep-running"] !== "false",
+    ...(ttl !== undefined && { ttl }),
+    timeoutMilliseconds: waitSeconds * 1000,
+    signal: call.signal,
+  });
+  return call.reply.code(201).send(viewOf(snapshot));
+}
+
+/** Undefined: the contents that the sandbox keeps. @throws RametError `InvalidArgument` */
+function contentsOf(memory: boolean | undefined, header: string | undefined): string[] | undefined {
+  if (header === undefined) return memory === false ? ["filesystem"] : undefined;
+  const words = header.split(",").map((word) => word.trim());
+  if (words.includes("filesystem") && words.every((word) => word === "filesystem" || word === "memory")) return words;
+  throw new RametError("InvalidArgument", `x-e2b-kruise-snapshot-persistent-contents is ${JSON.stringify(header)}`, {
+    hint: "Use filesystem, or memory,filesystem",
+  });
+}
+
+/** Reads `[namespace/]name[:tag]`. @throws RametError `InvalidArgument` */
+function snapshotName(text: string, namespace: string): { name: string; tag: string } {
+  const [, team = namespace, name = "", tag = defaultTag] =
+    /^(?:([^/]+)\/)?([^/:]+)(?::([^/:]+))?$/.exec(text.toLowerCase()) ?? [];
+  if (team !== namespace) {
+    throw new RametError("InvalidArgument", `The namespace of the name ${JSON.stringify(text)} is not ${namespace}`);
+  }
+  if (/^[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?$/.test(name) && tagPattern.test(tag)) return { name, tag };
+  throw new RametError("InvalidArgument", `${JSON.stringify(text)} is not a name of a snapshot`, {
+    hint: "Use at most 40 lower-case letters, digits and -, and optionally :tag",
+  });
+}
+
+function viewOf(snapshot: Snapshot) {
+  if (snapshot.kind === "checkpoint") return { snapshotID: snapshot.id, names: [] };
+  return { snapshotID: `${snapshot.name}:${defaultTag}`, names: [snapshot.name] };
+}
+
+async function list({ service }: E2b, call: Call): Promise<unknown> {
+  const { sandboxID, name, limit, nextToken } = ListSnapshots.parse(call.request.query);
+  const { namespace } = call.caller;
+  const [own = ""] = (name ?? "").replace(`${namespace}/`, "").split(":");
+  const found = listSnapshots(service, namespace, {
+    // An id that cannot exist has no snapshots.
+    ...(sandboxID !== undefined && { sourceUid: uidOf(sandboxID) ?? "none" }),
+    ...(name !== undefined && { name: own }),
+  });
+  const keyOf = (snapshot: Snapshot) => ({ time: createdAt(snapshot), id: idOf(snapshot) });
+  const page = pageOf(found, keyOf, { limit, nextToken, order: "desc" });
+  if (page.nextToken !== undefined) void call.reply.header("x-next-token", page.nextToken);
+  return call.reply.send(page.items.map(viewOf));
+}

@@ -1,0 +1,112 @@
+import { ApiKey, apiKeyKind } from "../../api/kinds/api-key.ts";
+import { acceptsDigest, type ApiKeyLimits, limitsOfKey, userOfKey } from "../../api/keys/api-key-rules.ts";
+import { apiKeyDigest, apiKeyId, readApiKey } from "../../api/keys/api-key-text.ts";
+import { RametError } from "../../base/errors.ts";
+import type { Log } from "../../base/log.ts";
+import { StaleOnErrorCache } from "../../base/stale-on-error-cache.ts";
+import { Informer } from "../../kube/informer.ts";
+import type { KubeClient } from "../../kube/kube-client.ts";
+import { coreResources, refOf } from "../../kube/resource-ref.ts";
+import { isAllowed, type KubeUser, type ResourceAttributes } from "../../kube/subject-access.ts";
+
+/** A client with a valid key. */
+export interface Caller {
+  namespace: string;
+  /** The key, as `<namespace>/<name>`. */
+  key: string;
+  user: KubeUser;
+  limits: ApiKeyLimits;
+}
+
+/** What a caller wants to do in the key's namespace, in the words of RBAC. */
+export type Need = Omit<ResourceAttributes, "namespace">;
+
+/** A revoked permission stays effective for this long. A revoked key does not. */
+const freshMilliseconds = 10_000;
+/** The same while the API server does not respond. */
+const staleMilliseconds = 300_000;
+
+/** Authenticates clients by their keys, and authorizes them as the service accounts of these keys. */
+export class Callers {
+  readonly #client: KubeClient;
+  readonly #keys: Informer<ApiKey>;
+  readonly #byId: (id: string) => ApiKey[];
+  readonly #accounts: StaleOnErrorCache<boolean>;
+  readonly #decisions: StaleOnErrorCache<boolean>;
+
+  constructor(client: KubeClient, options: { log: Log; namespaces?: readonly string[] | undefined }) {
+    this.#client = client;
+    const resource = client.resource(refOf(apiKeyKind), (value) => ApiKey.parse(value));
+    this.#keys = new Informer({ resource, ...options });
+    this.#byId = this.#keys.store.index(({ metadata: { namespace, name } }) => [apiKeyId({ namespace, name })]);
+    const caching = { clock: client.clock, freshMilliseconds, staleMilliseconds };
+    this.#accounts = new StaleOnErrorCache({ ...caching, isRefusal: (exists) => !exists });
+    this.#decisions = new StaleOnErrorCache({ ...caching, isRefusal: (allowed) => !allowed });
+  }
+
+  /** Watches the keys: a revoked key is refused as soon as the watch reports it. */
+  get informer(): Informer<ApiKey> {
+    return this.#keys;
+  }
+
+  /**
+   * Returns the client that a key belongs to.
+   * @throws RametError `Unauthorized`; `Unavailable` while the API server does not respond
+   */
+  async authenticate(text: string | undefined): Promise<Caller> {
+    if (text === undefined || text === "") throw unauthorized("The request has no API key");
+    const read = readApiKey(text);
+    const key = read && this.#byId(read.id).find((each) => this.#accepts(each, read.digits));
+    if (key === undefined) throw unauthorized("The API key is not valid, or it was revoked");
+    const { namespace, name } = key.metadata;
+    const account = { namespace, name: key.spec.serviceAccountName };
+    if (!(await this.#exists(account)))
+      throw unauthorized(`The service account ${account.name} of the API key does not exist`);
+    return { namespace, key: `${namespace}/${name}`, user: userOfKey(key), limits: limitsOfKey(key.spec) };
+  }
+
+  #accepts({ metadata: { namespace, name, deletionTimestamp }, spec }: ApiKey, digits: string): boolean {
+    if (deletionTimestamp !== undefined) return false;
+    return acceptsDigest(spec, apiKeyDigest({ namespace, name }, digits), this.#client.clock.now());
+  }
+
+  #exists(account: { namespace: string; name: string }): Promise<boolean> {
+    const accounts = this.#client.resource(coreResources.serviceAccounts);
+    return this.#accounts.get(`${account.namespace}/${account.name}`, async () => {
+      const found = await accounts.find(account).catch(unavailable);
+      return found !== undefined;
+    });
+  }
+
+  /** @throws RametError `Forbidden`; `Unavailable` while the API server does not respond */
+  async require({ user, namespace }: Caller, ...needs: readonly Need[]): Promise<void> {
+    for (const need of needs) {
+      const attributes = { namespace, ...need };
+      const decide = () => isAllowed(this.#client, user, attributes).catch(unavailable);
+      if (!(await this.#decisions.get(JSON.stringify([user.user, attributes]), decide)))
+        throw forbidden(user, attributes);
+    }
+  }
+}
+
+function unauthorized(why: string): RametError {
+  return new RametError("Unauthorized", why, {
+    hint: "Send a key that `ramet key create` printed, in the header X-API-Key",
+  });
+}
+
+function forbidden({ user }: KubeUser, { namespace, verb, resource, subresource, group }: ResourceAttributes) {
+  const what = subresource === undefined ? resource : `${resource}/${subresource}`;
+  return new RametError("Forbidden", `${user} may not ${verb} ${what} in the namespace ${namespace ?? ""}`, {
+    hint: `Grant the verb ${verb} on ${what} of the API group ${group} by a Role in that namespace`,
+  });
+}
+
+/** The client must not see the API server's errors about the server's own rights. */
+function unavailable(cause: unknown): never {
+  const { message } = RametError.from(cause);
+  throw new RametError("Unavailable", `The API server cannot check the API key: ${message}`, {
+    retryable: true,
+    cause,
+  });
+}

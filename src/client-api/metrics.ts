@@ -1,0 +1,36 @@
+import { Counter, Histogram, Registry } from "prom-client";
+import type { RequestRecord } from "../kube/kube-client.ts";
+import { requestMetrics, secondsBuckets } from "../kube/metrics.ts";
+
+/** The Prometheus metrics of a client API. No metric has a label per key or sandbox, because there are too many. */
+export interface ClientApiMetrics {
+  registry: Registry;
+  /** For `KubeClientOptions.onRequest`. */
+  onRequest: (record: RequestRecord) => void;
+  answered(answer: { route: string; status: number; seconds: number }): void;
+}
+
+export function clientApiMetrics(registry: Registry = new Registry()): ClientApiMetrics {
+  const registers = [registry];
+  const requests = new Counter({
+    name: "ramet_client_api_requests_total",
+    help: "Total number of requests by route and response status.",
+    labelNames: ["route", "status"],
+    registers,
+  });
+  const seconds = new Histogram({
+    name: "ramet_client_api_request_seconds",
+    help: "Time from a request to its response, by route.",
+    labelNames: ["route"],
+    buckets: [...secondsBuckets, 60],
+    registers,
+  });
+  return {
+    registry,
+    onRequest: requestMetrics(registry),
+    answered: ({ route, status, seconds: duration }) => {
+      requests.inc({ route, status });
+      seconds.observe({ route }, duration);
+    },
+  };
+}

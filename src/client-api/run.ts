@@ -1,0 +1,113 @@
+import * as z from "zod";
+import { guestKeySecret, guestSecretEntry, systemNamespace } from "../api/names/system-names.ts";
+import { delay, untilAborted } from "../base/clock.ts";
+import { RametError } from "../base/errors.ts";
+import { type Log, silentLog } from "../base/log.ts";
+import { StaleOnErrorCache } from "../base/stale-on-error-cache.ts";
+import type { Informer } from "../kube/informer.ts";
+import type { KubeClient } from "../kube/kube-client.ts";
+import type { Liveness } from "../kube/liveness.ts";
+import { type KubeObject, ObjectMeta } from "../kube/object.ts";
+import { coreResources } from "../kube/resource-ref.ts";
+import { e2bDialect } from "./dialects/e2b/dialect.ts";
+import { Callers } from "./keys/callers.ts";
+import { RequestRates } from "./keys/request-rate.ts";
+import { clientApiMetrics, type ClientApiMetrics } from "./metrics.ts";
+import { serveClientApi } from "./server.ts";
+import { clientInformers } from "./service/known-objects.ts";
+import { serviceParts } from "./service/parts.ts";
+
+export interface RunClientApiOptions {
+  client: KubeClient;
+  /** 0 selects a free port. */
+  port: number;
+  address: string;
+  /** The domain below which sandboxes have their host names. @default clients use their own setting */
+  domain?: string | undefined;
+  /** Names of templates of other systems, and what they mean here. */
+  templateAliases?: ReadonlyMap<string, string>;
+  /** The longest life that a client can request at a time. @default 30 days */
+  maxLifeSeconds?: number;
+  /** The only namespaces whose sandboxes it knows. @default all */
+  servedNamespaces?: readonly string[] | undefined;
+  /** At shutdown, keeps accepting connections for this long, until load balancers have noticed. @default 0 */
+  shutdownDelayMilliseconds?: number;
+  metrics?: ClientApiMetrics;
+  /** Learns when an informer has stopped. */
+  liveness?: Liveness;
+  log?: Log;
+  /** Called when the server can answer requests. */
+  onReady?: (port: number) => void;
+  /** Called at the start of the shutdown, when the readiness probe must fail. */
+  onEnding?: () => void;
+  signal: AbortSignal;
+}
+
+const defaultMaxLifeSeconds = 30 * 86_400;
+
+/**
+ * Serves the APIs of clients until `signal` aborts. It keeps only caches, so any number of replicas can run.
+ * @throws RametError `Unavailable` when the port cannot be opened
+ */
+export async function runClientApi(options: RunClientApiOptions): Promise<void> {
+  const { client, port, address, domain, metrics = clientApiMetrics(), log = silentLog, signal } = options;
+  const watching = { log, namespaces: options.servedNamespaces };
+  const informers = clientInformers(client, watching);
+  const callers = new Callers(client, watching);
+  const following = new AbortController();
+  const all = [...Object.values(informers), callers.informer] as Informer<KubeObject>[];
+  const followed = all.map((informer) => informer.run(following.signal, options.liveness));
+  const service = serviceParts(client, informers, options.templateAliases ?? new Map());
+  try {
+    await Promise.all(all.map((informer) => informer.synced(signal)));
+    const e2b = e2bDialect({
+      service,
+      callers,
+      rates: new RequestRates(client.clock),
+      guestSecret: guestSecretReader(client),
+      domain,
+      envdVersion,
+      maxLifeSeconds: options.maxLifeSeconds ?? defaultMaxLifeSeconds,
+    });
+    const server = await serveClientApi({ port, address, dialects: [e2b], metrics, log });
+    options.onReady?.(server.port);
+    await untilAborted(signal);
+    options.onEnding?.();
+    await delay(client.clock, options.shutdownDelayMilliseconds ?? 0);
+    await server.close();
+  } catch (error) {
+    if (!signal.aborted) throw error;
+  } finally {
+    service.close();
+    following.abort();
+    await Promise.all(followed);
+  }
+}
+
+/** The version of envd whose interface the guest has (native/guest/internal/envd). */
+const envdVersion = "0.6.4";
+
+/** Reads the secret of the guests' tokens when it is needed, and notices a changed one after a few seconds. */
+function guestSecretReader(client: KubeClient): () => Promise<Buffer> {
+  const secrets = client.resource(coreResources.secrets, (value) => GuestKeySecret.parse(value));
+  const caching = { clock: client.clock, freshMilliseconds: 10_000, staleMilliseconds: 300_000 };
+  const cache = new StaleOnErrorCache<Buffer>({ ...caching, isRefusal: () => false });
+  const read = async (): Promise<Buffer> => {
+    try {
+      const { data } = await secrets.get({ namespace: systemNamespace, name: guestKeySecret });
+      return Buffer.from(data[guestSecretEntry], "base64");
+    } catch (cause) {
+      throw new RametError("Unavailable", "The secret from which access tokens are derived cannot be read", {
+        retryable: true,
+        hint: `Check that the controllers have created the Secret ${guestKeySecret} in ${systemNamespace}, and that the client API may get it`,
+        cause,
+      });
+    }
+  };
+  return () => cache.get("", read);
+}
+
+const GuestKeySecret = z.looseObject({
+  metadata: ObjectMeta,
+  data: z.looseObject({ [guestSecretEntry]: z.string().min(1) }),
+});

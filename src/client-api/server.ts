@@ -1,0 +1,101 @@
+import { randomUUID } from "node:crypto";
+import { fastify, type FastifyBaseLogger, type FastifyInstance } from "fastify";
+import { RametError } from "../base/errors.ts";
+import type { Log } from "../base/log.ts";
+import type { ClientApiMetrics } from "./metrics.ts";
+
+/** A part of the server that speaks the API of one client. */
+export interface Dialect {
+  register(server: FastifyInstance): void;
+}
+
+export interface ServerOptions {
+  /** 0 selects a free port. */
+  port: number;
+  address: string;
+  dialects: readonly Dialect[];
+  metrics: ClientApiMetrics;
+  log: Log;
+}
+
+export interface ClientApiServer {
+  port: number;
+  /** Stops accepting connections, and waits for requests in progress. */
+  close(): Promise<void>;
+}
+
+/** The largest body of a request. Files go to sandboxes directly. */
+const bodyLimitBytes = 1024 * 1024;
+
+/** @throws RametError `Unavailable` when the port cannot be opened */
+export async function serveClientApi(options: ServerOptions): Promise<ClientApiServer> {
+  const { port, address, dialects, metrics, log } = options;
+  const server = fastify({
+    loggerInstance: log as FastifyBaseLogger,
+    disableRequestLogging: true,
+    bodyLimit: bodyLimitBytes,
+    // Ids of snapshots are longer than fastify's default.
+    routerOptions: { maxParamLength: 500 },
+    genReqId: ({ headers }) => requestIdOf(headers["x-request-id"]),
+    // For the whole request. A client that sends slowly must not occupy the server.
+    requestTimeout: 20_000,
+    // Longer than load balancers keep idle connections (Google: 600 s), so that the load balancer closes them.
+    keepAliveTimeout: 620_000,
+    forceCloseConnections: "idle",
+  });
+  server.removeContentTypeParser(["application/json", "text/plain"]);
+  // Some clients send the content type of JSON without a body.
+  server.addContentTypeParser("*", { parseAs: "string" }, (_request, body, done) => {
+    done(null, parseJson(String(body)));
+  });
+  server.addHook("onRequest", (request, reply, next) => {
+    void reply.header("x-request-id", request.id);
+    next();
+  });
+  server.addHook("onResponse", (request, reply, next) => {
+    // The pattern of the route: paths contain ids.
+    const route = request.routeOptions.url ?? "unknown";
+    const { method, id } = request;
+    const { statusCode: status } = reply;
+    metrics.answered({ route: `${method} ${route}`, status, seconds: reply.elapsedTime / 1000 });
+    log.info({ id, method, route, status, milliseconds: Math.round(reply.elapsedTime) }, "answered a request");
+    next();
+  });
+  for (const dialect of dialects) {
+    await server.register((instance, _options, done) => {
+      dialect.register(instance);
+      done();
+    });
+  }
+  try {
+    await server.listen({ port, host: address });
+  } catch (cause) {
+    throw new RametError("Unavailable", `Cannot listen on ${address}, port ${port}: ${String(cause)}`, {
+      hint: "Choose another address or port with --address and --port",
+      cause,
+    });
+  }
+  const opened = server.server.address();
+  return {
+    port: typeof opened === "object" && opened !== null ? opened.port : port,
+    close: () => server.close(),
+  };
+}
+
+/** A request without a body, and a body that is not JSON, are for the schema of the route to judge. */
+function parseJson(text: string): unknown {
+  if (text === "") return undefined;
+  try {
+    return JSON.parse(text);
+  } catch {
+    return notJson;
+  }
+}
+
+/** In place of a body that is not JSON: no schema accepts it. */
+const notJson = Symbol("a body that is not JSON");
+
+/** A client's id is only used if it can be logged safely. */
+function requestIdOf(given: string | string[] | undefined): string {
+  return typeof given === "string" && /^[\w.-]{1,64}$/.test(given) ? given : randomUUID();
+}

@@ -1,0 +1,164 @@
+import { randomUUID } from "node:crypto";
+import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
+import type { Sandbox } from "../../api/kinds/sandbox.ts";
+import { annotations, restoreFromAnnotations } from "../../api/names/labels.ts";
+import { apiVersion } from "../../api/schema/kind.ts";
+import { RametError } from "../../base/errors.ts";
+import { claimSandbox, createClaimed } from "../../claim/claim-sandbox.ts";
+import type { NamedManifest } from "../../claim/cold-sandbox.ts";
+import { ended, missingPart } from "../../claim/progress.ts";
+import { type ClaimRequest, validateClaimRequest } from "../../claim/request.ts";
+import type { ServiceParts } from "./parts.ts";
+import { findSource, findWarmSet, type Source } from "./source.ts";
+import { timersFor, type OnTimeout } from "./timers.ts";
+
+export interface CreateSandbox {
+  namespace: string;
+  /** Who creates it: the API key, as `<namespace>/<name>`. */
+  owner: string;
+  /** What it is created from, as the client wrote it. */
+  source: string;
+  /** A UUID. A repeat of the same request returns the sandbox of the first attempt. @default a new one */
+  requestId?: string;
+  onTimeout: OnTimeout;
+  /** How long it lives from now on. */
+  lifeMilliseconds: number;
+  /** Further annotations of the Sandbox. */
+  annotations: Record<string, string>;
+  /** Environment variables of every command that starts in it. */
+  environment?: Record<string, string>;
+  /** How long to wait until it serves. */
+  timeoutMilliseconds: number;
+  signal: AbortSignal;
+}
+
+/**
+ * Creates a sandbox, by a claim where a set has a ready one, and waits until it serves. A sandbox that does not start is deleted.
+ * @throws RametError `NotFound` for an unknown source; `Timeout`; the error of the sandbox
+ */
+export async function createSandbox(parts: ServiceParts, create: CreateSandbox): Promise<Sandbox> {
+  const source = findSource(parts, create.namespace, create.source);
+  const deadline = parts.clock.monotonicMilliseconds() + create.timeoutMilliseconds;
+  const sandbox = await makeSandbox(parts, create, source);
+  try {
+    return await untilServing(parts, sandbox, {
+      timeoutMilliseconds: Math.max(1, deadline - parts.clock.monotonicMilliseconds()),
+      signal: create.signal,
+    });
+  } catch (error) {
+    await discard(parts, sandbox);
+    throw error;
+  }
+}
+
+async function makeSandbox(parts: ServiceParts, create: CreateSandbox, source: Source): Promise<Sandbox> {
+  if (source.kind === "set") return claim(parts, requestOf(create, parts, source.set.metadata.name), create);
+  if (source.kind === "template") {
+    return createCold(parts, create, { stem: source.name, own: {}, spec: { templateRef: { name: source.name } } });
+  }
+  const { checkpoint, reference } = source;
+  const warm = checkpoint && (await claimWarm(parts, create, checkpoint));
+  if (warm !== undefined) return warm;
+  const stem = reference.split("@")[0] ?? reference;
+  return createCold(parts, create, { stem, own: { [restoreFromAnnotations[0]]: reference }, spec: {} });
+}
+
+/** Undefined: no set has a sandbox in which the checkpoint can be restored. */
+async function claimWarm(
+  parts: ServiceParts,
+  create: CreateSandbox,
+  checkpoint: Checkpoint,
+): Promise<Sandbox | undefined> {
+  const found = findWarmSet(parts, checkpoint);
+  const id = checkpoint.status?.checkpointId;
+  if (found === undefined || id === undefined) return undefined;
+  const { set, isRestored } = found;
+  const needed = checkpoint.status?.ramet?.engine;
+  const fits = (sandbox: Sandbox): boolean => needed === undefined || sandbox.status?.ramet?.engine === needed;
+  const request = {
+    ...requestOf(create, parts, set.metadata.name),
+    createOnNoStock: false,
+    timeoutMilliseconds: 1,
+    ...(!isRestored && { restoreFrom: id, fits }),
+  };
+  return claim(parts, request, create).catch((error: unknown) => {
+    // Another client took the last one.
+    if (RametError.from(error).code === "Timeout") return undefined;
+    throw error;
+  });
+}
+
+async function claim(parts: ServiceParts, request: ClaimRequest, { signal }: CreateSandbox): Promise<Sandbox> {
+  return (await claimSandbox(request, parts.claims, signal)).sandbox;
+}
+
+/** Creates a sandbox in a new Pod. */
+function createCold(
+  parts: ServiceParts,
+  create: CreateSandbox,
+  { stem, own, spec }: { stem: string; own: Record<string, string>; spec: NonNullable<NamedManifest["spec"]> },
+): Promise<Sandbox> {
+  const request = requestOf(create, parts, stem);
+  validateClaimRequest(request);
+  const metadata = { name: "", namespace: create.namespace, annotations: own };
+  return createClaimed({ apiVersion, kind: "Sandbox", metadata, spec }, request, parts.claims);
+}
+
+/** @param set the set, or the name from which that of a new sandbox is derived */
+function requestOf(create: CreateSandbox, { clock }: ServiceParts, set: string): ClaimRequest {
+  const { namespace, owner, source, requestId, onTimeout, lifeMilliseconds, environment, timeoutMilliseconds } = create;
+  return {
+    namespace,
+    set,
+    owner,
+    lock: requestId ?? randomUUID(),
+    annotations: {
+      ...create.annotations,
+      [annotations.clientTemplate]: source,
+      [annotations.onTimeout]: onTimeout,
+    },
+    ...(environment !== undefined && Object.keys(environment).length > 0 && { environment }),
+    ...timersFor(onTimeout, new Date(clock.now().getTime() + lifeMilliseconds)),
+    createOnNoStock: true,
+    timeoutMilliseconds,
+  };
+}
+
+export interface ServeOptions {
+  timeoutMilliseconds: number;
+  signal: AbortSignal;
+}
+
+/** @throws RametError `Timeout`; `SandboxNotReady` with the reason if it ended; `Conflict` if it was deleted */
+export async function untilServing(
+  { sandboxes }: ServiceParts,
+  written: Sandbox,
+  { timeoutMilliseconds, signal }: ServeOptions,
+): Promise<Sandbox> {
+  const { name, uid } = written.metadata;
+  let wasKnown = false;
+  let last = "it has not been processed by the controllers yet";
+  const check = (sandbox: Sandbox | undefined): Sandbox | undefined => {
+    if (sandbox === undefined && wasKnown) throw new RametError("Conflict", `The sandbox ${name} was deleted`);
+    const current = sandbox ?? written;
+    wasKnown ||= sandbox !== undefined;
+    const why = ended(current);
+    if (why !== undefined) throw new RametError("SandboxNotReady", `The sandbox ${name} did not start: ${why}`);
+    if (current.spec.paused === true) throw new RametError("Conflict", `The sandbox ${name} was paused`);
+    const missing = current.status?.phase === "Paused" ? "it is being resumed" : missingPart(current);
+    if (missing === undefined) return current;
+    last = current.status?.message ?? missing;
+    return undefined;
+  };
+  return sandboxes
+    .until(uid, check, { what: `Waiting for the sandbox ${name}`, timeoutMilliseconds, signal })
+    .catch((error: unknown) => {
+      const known = RametError.from(error);
+      throw known.code === "Timeout" ? new RametError("Timeout", `${known.message}: ${last}`, { cause: error }) : known;
+    });
+}
+
+/** What cannot be deleted now ends when its time is over. */
+async function discard({ informers }: ServiceParts, { metadata }: Sandbox): Promise<void> {
+  await informers.sandboxes.resource.delete(metadata, { uid: metadata.uid }).catch(() => undefined);
+}

@@ -1,0 +1,60 @@
+import type { Sandbox } from "../../api/kinds/sandbox.ts";
+import { RametError } from "../../base/errors.ts";
+import type { ServiceParts } from "./parts.ts";
+import { isForClients } from "./sandbox-state.ts";
+
+/** The id of a sandbox for clients: its UID without dashes. UIDs are not reused, and nobody can guess one. */
+export function sandboxIdOf({ metadata }: Pick<Sandbox, "metadata">): string {
+  return metadata.uid.replaceAll("-", "");
+}
+
+/** The UID that an id contains, with or without dashes; undefined if it is none. */
+export function uidOf(id: string): string | undefined {
+  const digits = id.toLowerCase().replaceAll("-", "");
+  if (!/^[0-9a-f]{32}$/.test(digits)) return undefined;
+  return digits.replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, "$1-$2-$3-$4-$5");
+}
+
+/**
+ * Finds a sandbox of a namespace by its id, or by `<namespace>--<name>`. Another replica may have created it a moment ago, so an
+ * unknown id is awaited for a moment.
+ * @throws RametError `NotFound`, also for sandboxes of other namespaces and those that clients do not see
+ */
+export async function findSandbox(
+  parts: ServiceParts,
+  namespace: string,
+  id: string,
+  signal: AbortSignal,
+): Promise<Sandbox> {
+  const found = await lookUp(parts, namespace, id, signal);
+  if (found === undefined || found.metadata.namespace !== namespace || !isForClients(found)) throw unknown(id);
+  return found;
+}
+
+async function lookUp(
+  { informers, writes, sandboxes }: ServiceParts,
+  namespace: string,
+  id: string,
+  signal: AbortSignal,
+): Promise<Sandbox | undefined> {
+  const uid = uidOf(id);
+  if (uid === undefined) {
+    const name = id.startsWith(`${namespace}--`) ? id.slice(namespace.length + 2) : undefined;
+    const cached = name === undefined ? undefined : informers.sandboxes.store.get(`${namespace}/${name}`);
+    return cached && writes.latest(cached);
+  }
+  const options = { what: "Looking for the sandbox", timeoutMilliseconds: lagMilliseconds, signal };
+  return sandboxes
+    .until(uid, (sandbox) => sandbox, options)
+    .catch((error: unknown) => {
+      if (RametError.from(error).code === "Timeout") return undefined;
+      throw error;
+    });
+}
+
+/** Longer than a watch lags behind. */
+const lagMilliseconds = 200;
+
+export function unknown(id: string): RametError {
+  return new RametError("NotFound", `The sandbox ${id.slice(0, 80)} does not exist`);
+}

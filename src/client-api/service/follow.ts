@@ -1,0 +1,81 @@
+import { canceled, type Clock } from "../../base/clock.ts";
+import { RametError } from "../../base/errors.ts";
+import type { KubeObject } from "../../kube/object.ts";
+import type { ObjectStore } from "../../kube/store.ts";
+
+export interface FollowOptions {
+  /** What is waited for, as the subject of errors: `Waiting for the sandbox a`. */
+  what: string;
+  timeoutMilliseconds: number;
+  signal: AbortSignal;
+}
+
+/**
+ * Waits for changes of single objects, as an informer reports them. One subscription serves all waits of a process.
+ */
+export class Followers<T extends KubeObject> {
+  readonly #store: ObjectStore<T>;
+  readonly #latest: (cached: T) => T;
+  readonly #clock: Clock;
+  /** By UID. */
+  readonly #waiting = new Map<string, Set<() => void>>();
+  readonly close: () => void;
+
+  /** @param latest the version that this process has written, if it is newer than the informer's. Default: the informer's */
+  constructor(store: ObjectStore<T>, clock: Clock, latest: (cached: T) => T = (cached) => cached) {
+    this.#store = store;
+    this.#latest = latest;
+    this.#clock = clock;
+    this.close = store.subscribe(({ object }) => {
+      for (const check of this.#waiting.get(object.metadata.uid) ?? []) check();
+    });
+  }
+
+  /** The newest known version of an object. */
+  current(uid: string): T | undefined {
+    const cached = this.#store.byUid(uid);
+    return cached && this.#latest(cached);
+  }
+
+  /**
+   * Resolves with the first result of `until` that is not undefined, now or after a change. `until` is called with undefined
+   * while the informer does not know the object, and after its deletion.
+   * @throws RametError `Timeout`, `Canceled`; what `until` throws
+   */
+  until<R>(uid: string, until: (object: T | undefined) => R | undefined, options: FollowOptions): Promise<R> {
+    const { what, timeoutMilliseconds, signal } = options;
+    return new Promise((resolve, reject) => {
+      const checks = this.#waiting.get(uid) ?? new Set();
+      const end = (): void => {
+        cancel();
+        signal.removeEventListener("abort", onAbort);
+        checks.delete(check);
+        if (checks.size === 0) this.#waiting.delete(uid);
+      };
+      const fail = (error: unknown): void => {
+        end();
+        reject(RametError.from(error));
+      };
+      const check = (): void => {
+        try {
+          const result = until(this.current(uid));
+          if (result === undefined) return;
+          end();
+          resolve(result);
+        } catch (error) {
+          fail(error);
+        }
+      };
+      const onAbort = (): void => {
+        fail(canceled(what, signal));
+      };
+      const cancel = this.#clock.schedule(timeoutMilliseconds, () => {
+        fail(new RametError("Timeout", `${what} timed out after ${timeoutMilliseconds / 1000} s`));
+      });
+      this.#waiting.set(uid, checks.add(check));
+      signal.addEventListener("abort", onAbort, { once: true });
+      if (signal.aborted) onAbort();
+      else check();
+    });
+  }
+}

@@ -1,0 +1,63 @@
+import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
+import type { Sandbox } from "../../api/kinds/sandbox.ts";
+import type { Clock } from "../../base/clock.ts";
+import { FairTurns } from "../../base/fair-turns.ts";
+import type { ClaimParts } from "../../claim/claim-sandbox.ts";
+import { setModel } from "../../claim/set-model.ts";
+import { Stock } from "../../claim/stock.ts";
+import type { KubeClient } from "../../kube/kube-client.ts";
+import { keyOf } from "../../kube/object.ts";
+import { OwnWrites } from "../../kube/own-writes.ts";
+import { Followers } from "./follow.ts";
+import { type ClientInformers, type KnownObjects, knownObjects } from "./known-objects.ts";
+
+/** What the operations of the application service need; one per process. */
+export interface ServiceParts {
+  informers: ClientInformers;
+  known: KnownObjects;
+  /** Writes of this process to Sandboxes that the informer may not show yet. */
+  writes: OwnWrites<Sandbox>;
+  sandboxes: Followers<Sandbox>;
+  checkpoints: Followers<Checkpoint>;
+  claims: ClaimParts;
+  /** Names that clients use for others: E2B's default template is `base`. */
+  aliases: ReadonlyMap<string, string>;
+  clock: Clock;
+  close: () => void;
+}
+
+/** Claims are one write each, and the API server has to serve the controllers too. */
+const claimsAtATime = 32;
+
+export function serviceParts(
+  client: KubeClient,
+  informers: ClientInformers,
+  aliases: ReadonlyMap<string, string>,
+): ServiceParts {
+  const { clock, random } = client;
+  const known = knownObjects(informers);
+  const writes = new OwnWrites(informers.sandboxes);
+  const sandboxes = new Followers(informers.sandboxes.store, clock, (cached) => writes.latest(cached));
+  const checkpoints = new Followers(informers.checkpoints.store, clock);
+  const stock = new Stock({
+    store: informers.sandboxes.store,
+    latest: (cached) => writes.latest(cached),
+    revisionOf: (key) => known.set(key)?.status?.updateRevision,
+    random,
+  });
+  const claims: ClaimParts = {
+    sandboxes: informers.sandboxes.resource,
+    stock,
+    turns: new FairTurns(claimsAtATime),
+    model: (at) => {
+      const set = known.set(keyOf(at));
+      return Promise.resolve(set && setModel(set, known, random));
+    },
+    remember: (base, write) => writes.write(base, write),
+    clock,
+  };
+  const close = (): void => {
+    for (const part of [sandboxes, checkpoints, stock]) part.close();
+  };
+  return { informers, known, writes, sandboxes, checkpoints, claims, aliases, clock, close };
+}

@@ -1,0 +1,214 @@
+import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
+import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
+import type { Sandbox } from "../../api/kinds/sandbox.ts";
+import { labels } from "../../api/names/labels.ts";
+import { apiVersion, rametApiVersion } from "../../api/schema/kind.ts";
+import { defaultTag, tagsAnnotation, tagsOf } from "../../api/snapshot/snapshot-tags.ts";
+import { RametError } from "../../base/errors.ts";
+import { waitUntil } from "../../kube/wait-until.ts";
+import { unknown } from "./find-sandbox.ts";
+import { currentState, untilCaptured } from "./lifecycle.ts";
+import type { ServiceParts } from "./parts.ts";
+import { findSource } from "./source.ts";
+
+export interface CreateSnapshot {
+  /** A name and a tag, for a version of a named snapshot. @default a checkpoint without a name */
+  name?: { name: string; tag: string };
+  /** @default those of the sandbox */
+  contents?: readonly string[];
+  /** @default true */
+  keepRunning?: boolean;
+  /** Like `30m`. @default never deleted */
+  ttl?: string;
+  timeoutMilliseconds: number;
+  signal: AbortSignal;
+}
+
+/** A captured state from which clients create sandboxes: a checkpoint, or the current version of a named snapshot. */
+export type Snapshot =
+  { kind: "checkpoint"; id: string; checkpoint: Checkpoint } | { kind: "named"; name: string; snapshot: NamedSnapshot };
+
+/**
+ * Captures a running sandbox.
+ * @throws RametError `NotFound` if it is paused or has ended; `Conflict` if it is being deleted or paused, or while another capture
+ *   is in progress, after that has ended; `Timeout`; the error of the capture
+ */
+export async function createSnapshot(parts: ServiceParts, sandbox: Sandbox, create: CreateSnapshot): Promise<Snapshot> {
+  await checkCapturable(parts, sandbox, create);
+  const checkpoint = await capture(parts, sandbox, create);
+  const id = checkpoint.status?.checkpointId ?? "";
+  if (create.name === undefined) return { kind: "checkpoint", id, checkpoint };
+  const { name, tag } = create.name;
+  const snapshot = await nameCheckpoint(parts, { checkpoint, id, name, tag }, create);
+  return { kind: "named", name, snapshot };
+}
+
+async function checkCapturable(parts: ServiceParts, sandbox: Sandbox, create: CreateSnapshot): Promise<void> {
+  const { name } = sandbox.metadata;
+  const state = currentState(parts, sandbox);
+  if (state === "paused" || state === "ended") throw unknown(name);
+  if (state === "pausing") throw new RametError("Conflict", `The sandbox ${name} is being paused`);
+  if (state === "killing") throw new RametError("Conflict", `The sandbox ${name} is being deleted`);
+  if (state !== "snapshotting") return;
+  await untilCaptured(parts, sandbox, create);
+  throw new RametError("Conflict", `Another snapshot of the sandbox ${name} was created at the same time`);
+}
+
+/** Creates a Checkpoint and waits until it has succeeded. One that fails is deleted. */
+export async function capture(
+  { informers, checkpoints }: ServiceParts,
+  { metadata: { name, namespace, uid } }: Sandbox,
+  { name: given, contents, keepRunning, ttl, timeoutMilliseconds, signal }: CreateSnapshot,
+): Promise<Checkpoint> {
+  const { resource } = informers.checkpoints;
+  const own = { [labels.sourceUid]: uid, ...(given && { [labels.sourceOf]: given.name }) };
+  const created = await resource.create(
+    {
+      apiVersion,
+      kind: "Checkpoint",
+      metadata: { generateName: `${name.slice(0, 50)}-`, namespace, labels: own },
+      spec: {
+        sandboxName: name,
+        ...(contents !== undefined && { persistentContents: contents }),
+        ...(keepRunning !== undefined && { keepRunning }),
+        ...(ttl !== undefined && { ttlAfterFinished: ttl }),
+      },
+    },
+    { signal },
+  );
+  const what = `The snapshot of the sandbox ${name}`;
+  const until = (current: Checkpoint | undefined): Checkpoint | undefined => {
+    if (current?.status?.phase === "Succeeded") return current;
+    if (current?.status?.phase !== "Failed") return undefined;
+    throw new RametError("EngineFailed", `${what} failed: ${current.status.message ?? "it gave no reason"}`);
+  };
+  try {
+    return await checkpoints.until(created.metadata.uid, until, { what, timeoutMilliseconds, signal });
+  } catch (error) {
+    // A capture in progress ends first, and is then deleted.
+    await resource.delete(created.metadata, { uid: created.metadata.uid }).catch(() => undefined);
+    throw error;
+  }
+}
+
+/** Makes a checkpoint the current version of a named snapshot, which is created if it does not exist. */
+async function nameCheckpoint(
+  parts: ServiceParts,
+  { checkpoint, id, name, tag }: { checkpoint: Checkpoint; id: string; name: string; tag: string },
+  { timeoutMilliseconds, signal }: CreateSnapshot,
+): Promise<NamedSnapshot> {
+  const { namespace = "", labels: own } = checkpoint.metadata;
+  const { informers, known } = parts;
+  const { resource } = informers.snapshots;
+  const existing = known.snapshot(`${namespace}/${name}`) ?? (await resource.find({ namespace, name }, { signal }));
+  if (existing !== undefined && existing.spec.from.checkpoint === undefined) {
+    throw new RametError("AlreadyExists", `The named snapshot ${name} is built from other sources than sandboxes`, {
+      hint: "Choose another name",
+    });
+  }
+  const contents = checkpoint.status?.ramet?.contents ?? ["memory", "filesystem"];
+  const sourceUid = own?.[labels.sourceUid] ?? "";
+  const manifest = {
+    apiVersion: rametApiVersion,
+    kind: "NamedSnapshot",
+    metadata: { name, namespace, labels: { [labels.sourceUid]: sourceUid } },
+    spec: { from: { checkpoint: { id } }, contents, deletionPolicy: "Delete" },
+  };
+  const written =
+    existing === undefined
+      ? await resource.create(manifest, { signal })
+      : await resource.mergePatch(
+          { namespace, name },
+          { metadata: { uid: existing.metadata.uid, labels: manifest.metadata.labels }, spec: manifest.spec },
+          { signal },
+        );
+  const isServed = (snapshot: NamedSnapshot | undefined): boolean => {
+    if (snapshot === undefined) throw new RametError("Conflict", `The named snapshot ${name} was deleted`);
+    const { status, metadata } = snapshot;
+    const current = status?.versions?.find(({ version }) => version === status.version);
+    if (current?.parent === `checkpoint/${id}`) return true;
+    const failure = status?.observedGeneration === metadata.generation ? status?.build?.failure : undefined;
+    if (failure === undefined) return false;
+    throw new RametError("EngineFailed", `The snapshot ${name} was not built: ${failure.message}`);
+  };
+  const ready = await waitUntil({ resource, from: written, until: isServed, timeoutMilliseconds, signal });
+  const served = ready ?? written;
+  await deleteSources(parts, served, (each) => each.metadata.uid === checkpoint.metadata.uid);
+  if (tag === defaultTag || served.status?.version === undefined) return served;
+  const tags = tagsAnnotation({ ...tagsOf(served), [tag]: served.status.version });
+  return resource.mergePatch({ namespace, name }, { metadata: { uid: served.metadata.uid, annotations: tags } });
+}
+
+/**
+ * Deletes the checkpoints from which earlier versions of a named snapshot were built: each version has a checkpoint of its own. One
+ * that cannot be deleted now is deleted with the next version.
+ */
+async function deleteSources(
+  { informers, known }: ServiceParts,
+  { metadata: { namespace = "", name } }: NamedSnapshot,
+  isNeeded: (checkpoint: Checkpoint) => boolean,
+): Promise<void> {
+  const sources = known
+    .checkpointsIn(namespace)
+    .filter((each) => each.metadata.labels?.[labels.sourceOf] === name && !isNeeded(each));
+  const { resource } = informers.checkpoints;
+  await Promise.all(sources.map(({ metadata }) => resource.delete(metadata, { uid: metadata.uid }).catch(() => false)));
+}
+
+/** All snapshots of a namespace that clients can use, newest first. @param sourceUid only those of this sandbox */
+export function listSnapshots(
+  { known }: Pick<ServiceParts, "known">,
+  namespace: string,
+  { sourceUid, name }: { sourceUid?: string | undefined; name?: string | undefined } = {},
+): Snapshot[] {
+  const isOf = ({ metadata }: Checkpoint | NamedSnapshot): boolean =>
+    sourceUid === undefined || metadata.labels?.[labels.sourceUid] === sourceUid;
+  const named = known.snapshotsIn(namespace).filter((snapshot) => snapshot.status?.version !== undefined);
+  const checkpoints = known
+    .checkpointsIn(namespace)
+    .filter(({ metadata, status }) => status?.phase === "Succeeded" && metadata.labels?.[labels.purpose] === undefined)
+    .filter(({ metadata }) => metadata.deletionTimestamp === undefined)
+    .filter(({ metadata }) => metadata.labels?.[labels.sourceOf] === undefined);
+  const all: Snapshot[] = [
+    ...named.filter(isOf).map((snapshot) => ({ kind: "named" as const, name: snapshot.metadata.name, snapshot })),
+    ...checkpoints.filter(isOf).map((checkpoint) => ({
+      kind: "checkpoint" as const,
+      id: checkpoint.status?.checkpointId ?? "",
+      checkpoint,
+    })),
+  ];
+  return all
+    .filter((snapshot) => name === undefined || (snapshot.kind === "named" ? snapshot.name : snapshot.id) === name)
+    .toSorted((a, b) => createdAt(b).localeCompare(createdAt(a)) || idOf(a).localeCompare(idOf(b)));
+}
+
+/** RFC 3339. */
+export function createdAt(snapshot: Snapshot): string {
+  const { metadata } = snapshot.kind === "named" ? snapshot.snapshot : snapshot.checkpoint;
+  return metadata.creationTimestamp ?? "";
+}
+
+export function idOf(snapshot: Snapshot): string {
+  return snapshot.kind === "named" ? snapshot.name : snapshot.id;
+}
+
+/**
+ * Deletes a snapshot: a checkpoint, or a named snapshot with all of its versions. Clones are not affected.
+ * @throws RametError `NotFound`; `Forbidden` for a set or a template
+ */
+export async function deleteSnapshot(parts: ServiceParts, namespace: string, text: string): Promise<void> {
+  const { informers, known } = parts;
+  const source = findSource({ ...parts, aliases: new Map() }, namespace, text);
+  if (source.kind !== "checkpoint") {
+    throw new RametError("Forbidden", `${text} is a ${source.kind}, which clients cannot delete`, {
+      hint: "Delete it where it is declared: with Pulumi or kubectl",
+    });
+  }
+  const { reference, checkpoint } = source;
+  const snapshot = known.snapshot(`${namespace}/${reference.split("@")[0] ?? ""}`);
+  const { resource } = snapshot === undefined ? informers.checkpoints : informers.snapshots;
+  const { metadata } = snapshot ?? checkpoint ?? {};
+  const existed = metadata !== undefined && (await resource.delete(metadata, { uid: metadata.uid }));
+  if (!existed) throw new RametError("NotFound", `The snapshot ${text} does not exist`);
+  if (snapshot !== undefined) await deleteSources(parts, snapshot, () => false);
+}

@@ -1,0 +1,108 @@
+import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
+import type { SandboxSet } from "../../api/kinds/sandbox-set.ts";
+import { clusterTemplatePrefix } from "../../api/names/system-names.ts";
+import { templateDigest } from "../../api/cell/template-digest.ts";
+import { restoreFrom } from "../../api/names/labels.ts";
+import { PodTemplateSpec } from "../../api/schema/pod-template.ts";
+import { resolveOrigin } from "../../api/snapshot/resolve-origin.ts";
+import { defaultTag, tagsOf } from "../../api/snapshot/snapshot-tags.ts";
+import { RametError } from "../../base/errors.ts";
+import { currentRevision } from "../../claim/set-model.ts";
+import type { ServiceParts } from "./parts.ts";
+
+/** What a sandbox is created from. */
+export type Source =
+  | { kind: "set"; set: SandboxSet }
+  | { kind: "template"; name: string }
+  /** @property reference a checkpoint id or a named snapshot, in the form of the annotation `restore-from` */
+  | { kind: "checkpoint"; reference: string; checkpoint: Checkpoint | undefined };
+
+/**
+ * Finds what a client's name means: a SandboxSet, a named snapshot (`name`, `name@7`), a SandboxTemplate, or the id of a
+ * checkpoint, in this order. Clients of other systems add `:default` and their own namespace: `team/name:default`.
+ * @throws RametError `NotFound`
+ */
+export function findSource(parts: Pick<ServiceParts, "known" | "aliases">, namespace: string, text: string): Source {
+  const { known, aliases } = parts;
+  const name = referenceOf(known, namespace, text);
+  const at = (objectName: string) => `${namespace}/${objectName}`;
+  const set = known.set(at(name));
+  if (set !== undefined && isKept(set)) return { kind: "set", set };
+  const [snapshotName = ""] = name.split("@");
+  const snapshot = known.snapshot(at(snapshotName));
+  if (snapshot !== undefined && isKept(snapshot)) {
+    const id = resolveOrigin(namespace, name, known);
+    return { kind: "checkpoint", reference: name, checkpoint: known.checkpointById(namespace, id) };
+  }
+  const template = [name, `${clusterTemplatePrefix}${name}`].find((each) => known.template(at(each)) !== undefined);
+  if (template !== undefined) return { kind: "template", name: template };
+  const checkpoint = known.checkpointById(namespace, name);
+  if (checkpoint !== undefined && isKept(checkpoint)) return { kind: "checkpoint", reference: name, checkpoint };
+  const alias = aliases.get(name);
+  if (alias !== undefined) return findSource({ known, aliases: new Map() }, namespace, alias);
+  throw new RametError(
+    "NotFound",
+    `${JSON.stringify(text.slice(0, 80))} is not a set, a named snapshot, a template or a checkpoint of the namespace ${namespace}`,
+    { hint: `List them with: kubectl get sandboxsets,namedsnapshots,sandboxtemplates,checkpoints -n ${namespace}` },
+  );
+}
+
+/** Whether nobody has deleted the object. It may exist until what depends on it is gone. */
+function isKept({ metadata }: { metadata: { deletionTimestamp?: string | undefined } }): boolean {
+  return metadata.deletionTimestamp === undefined;
+}
+
+/** Translates `team/name:tag` of other systems: without the own namespace, and with the version of the tag. */
+function referenceOf(known: ServiceParts["known"], namespace: string, text: string): string {
+  const own = text.startsWith(`${namespace}/`) ? text.slice(namespace.length + 1) : text;
+  const [name = "", tag = defaultTag, ...others] = own.split(":");
+  // The digest of a version contains a colon too.
+  if (own.includes("@") || others.length > 0) return own;
+  if (tag === defaultTag) return name;
+  const snapshot = known.snapshot(`${namespace}/${name}`);
+  const version = snapshot && tagsOf(snapshot)[tag];
+  return version === undefined ? own : `${name}@${version}`;
+}
+
+/** A set whose sandboxes become the requested clone with the least work. */
+export interface WarmSet {
+  set: SandboxSet;
+  /** Whether its sandboxes were restored from the checkpoint already, so that a claim is enough. */
+  isRestored: boolean;
+}
+
+/**
+ * The set of the namespace in whose warm sandboxes a checkpoint can be restored in place: best one that was restored from it
+ * already, else one with the same template. Only sets with ready sandboxes count.
+ */
+export function findWarmSet({ known }: ServiceParts, checkpoint: Checkpoint): WarmSet | undefined {
+  const { namespace = "" } = checkpoint.metadata;
+  const needed = checkpoint.status?.ramet?.templateDigest;
+  const found = known.setsIn(namespace).flatMap((set): WarmSet[] => {
+    if ((set.status?.availableReplicas ?? 0) < 1) return [];
+    const template = templateOf(set, known);
+    if (template === undefined) return [];
+    const isRestored = restoreFrom({ metadata: {}, spec: {} }, template) === checkpoint.status?.checkpointId;
+    return isRestored || (needed !== undefined && digestOf(template) === needed) ? [{ set, isRestored }] : [];
+  });
+  return found.find(({ isRestored }) => isRestored) ?? found[0];
+}
+
+/** Undefined for a set from which no sandbox can be created. */
+function templateOf(set: SandboxSet, known: ServiceParts["known"]): Record<string, unknown> | undefined {
+  try {
+    return currentRevision(set, known).spec.template;
+  } catch {
+    return undefined;
+  }
+}
+
+function digestOf(template: Record<string, unknown>): string | undefined {
+  const parsed = PodTemplateSpec.safeParse(template);
+  if (parsed.data === undefined) return undefined;
+  try {
+    return templateDigest(parsed.data);
+  } catch {
+    return undefined;
+  }
+}

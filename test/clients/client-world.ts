@@ -1,0 +1,120 @@
+import { randomBytes } from "node:crypto";
+import { newApiKey } from "../../src/api/keys/api-key-text.ts";
+import { apiKeyKind } from "../../src/api/kinds/api-key.ts";
+import { sandboxSetKind } from "../../src/api/kinds/sandbox-set.ts";
+import { group, rametApiVersion, rametGroup } from "../../src/api/schema/kind.ts";
+import type { KubeClient } from "../../src/kube/kube-client.ts";
+import { coreResources, refOf, type ResourceRef } from "../../src/kube/resource-ref.ts";
+import { readPort } from "../../src/local/supervisor/parts.ts";
+import { TestCluster } from "../cluster/local-cluster.ts";
+
+/** A real local cluster for unmodified clients. */
+export class ClientWorld {
+  readonly cluster: TestCluster;
+  readonly client: KubeClient;
+
+  private constructor(cluster: TestCluster, client: KubeClient) {
+    this.cluster = cluster;
+    this.client = client;
+  }
+
+  static async open(): Promise<ClientWorld> {
+    const cluster = await TestCluster.create();
+    await cluster.up();
+    return new ClientWorld(cluster, await cluster.client());
+  }
+
+  async close(): Promise<void> {
+    await this.cluster.remove();
+  }
+
+  get apiUrl(): string {
+    return `http://127.0.0.1:${readPort(this.cluster.directory.clientApiPort) ?? 0}`;
+  }
+
+  get sandboxUrl(): string {
+    return `http://127.0.0.1:${readPort(this.cluster.directory.gatewayPort) ?? 0}`;
+  }
+
+  /** The settings of a client with a new key, which may do everything that a client can do in the namespace. */
+  async connection(namespace = "default", name = "agent", limits?: object) {
+    return { apiKey: await this.createKey(namespace, name, limits), apiUrl: this.apiUrl, sandboxUrl: this.sandboxUrl };
+  }
+
+  /** The same settings as environment variables. */
+  async environment(namespace?: string): Promise<Record<string, string>> {
+    const { apiKey, apiUrl, sandboxUrl } = await this.connection(namespace);
+    return { E2B_API_KEY: apiKey, E2B_API_URL: apiUrl, E2B_SANDBOX_URL: sandboxUrl };
+  }
+
+  /** Creates a key, its service account and the account's rights. @returns the text of the key */
+  async createKey(namespace: string, name: string, limits?: object): Promise<string> {
+    await this.createAccount(namespace, name);
+    const { text, digest } = newApiKey({ namespace, name, format: "e2b", random: randomBytes });
+    await this.client.resource(refOf(apiKeyKind)).apply(
+      {
+        apiVersion: rametApiVersion,
+        kind: "ApiKey",
+        metadata: { namespace, name },
+        spec: { serviceAccountName: name, digests: [{ digest }], ...(limits && { limits }) },
+      },
+      by,
+    );
+    return text;
+  }
+
+  async createAccount(namespace: string, name: string, rules: object[] = clientRules): Promise<void> {
+    const metadata = { namespace, name };
+    const apiVersion = "rbac.authorization.k8s.io/v1";
+    await this.client
+      .resource(coreResources.namespaces)
+      .apply({ apiVersion: "v1", kind: "Namespace", metadata: { name: namespace } }, by);
+    await this.client
+      .resource(coreResources.serviceAccounts)
+      .apply({ apiVersion: "v1", kind: "ServiceAccount", metadata }, by);
+    await this.client.resource(rbac("roles", "Role")).apply({ apiVersion, kind: "Role", metadata, rules }, by);
+    await this.client.resource(rbac("rolebindings", "RoleBinding")).apply(
+      {
+        apiVersion,
+        kind: "RoleBinding",
+        metadata,
+        roleRef: { apiGroup: "rbac.authorization.k8s.io", kind: "Role", name },
+        subjects: [{ kind: "ServiceAccount", name, namespace }],
+      },
+      by,
+    );
+  }
+
+  /** Creates a set of sandboxes with Python, and waits until they are ready. */
+  async createSet(name: string, replicas: number, spec: object = {}): Promise<void> {
+    const sets = this.client.resource(refOf(sandboxSetKind), (value) => sandboxSetKind.object.parse(value));
+    const template = { spec: { containers: [{ name: "main", image: "python", command: ["sleep", "infinity"] }] } };
+    const metadata = { namespace: "default", name };
+    await sets.create({
+      apiVersion: `${group}/v1alpha1`,
+      kind: "SandboxSet",
+      metadata,
+      spec: { replicas, template, ...spec },
+    });
+    await this.cluster.until(
+      refOf(sandboxSetKind),
+      metadata,
+      (value) => sandboxSetKind.object.parse(value),
+      (set) => set?.status?.availableReplicas === replicas,
+    );
+  }
+}
+
+const by = { fieldManager: "test", force: true };
+
+/** What a client needs for all of its operations. */
+export const clientRules = [
+  { apiGroups: [group], resources: ["sandboxes"], verbs: ["get", "list", "create", "patch", "delete"] },
+  { apiGroups: [group], resources: ["sandboxes/exec"], verbs: ["create"] },
+  { apiGroups: [group], resources: ["checkpoints"], verbs: ["list", "create", "delete"] },
+  { apiGroups: [rametGroup], resources: ["namedsnapshots"], verbs: ["create"] },
+];
+
+function rbac(plural: string, kind: string): ResourceRef {
+  return { group: "rbac.authorization.k8s.io", version: "v1", plural, kind, namespaced: true };
+}
