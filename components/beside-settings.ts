@@ -59,7 +59,6 @@ const unusedArguments = [
   "store",
   "cellImage",
   "gatewayReplicas",
-  "clientApiReplicas",
   "clusterDomain",
   "egress",
   "servedNamespaces",

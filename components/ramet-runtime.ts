@@ -36,6 +36,7 @@ import {
   type RegistriesArgs,
   validatedCells,
   validatedEgress,
+  validatedClientApi,
   validatedGateway,
   validatedReaders,
   validatedQuota,
@@ -70,8 +71,6 @@ export interface RametRuntimeArgs {
   replicas?: Input<number>;
   /** Number of gateways, which proxy traffic to sandbox ports. 0 installs none. @default 2 */
   gatewayReplicas?: Input<number>;
-  /** Number of client API replicas, which serve the HTTP APIs of client SDKs. 0 installs none. @default 2 */
-  clientApiReplicas?: Input<number>;
   /**
    * IPv4 ranges of the cluster's Pods, Services and nodes, which sandboxes cannot reach. `[]` allows access to all of them.
    * @default the private ranges: 10.0.0.0/8, 100.64.0.0/10, 172.16.0.0/12 and 192.168.0.0/16
@@ -111,7 +110,7 @@ export interface RametRuntimeArgs {
   registries?: RegistriesArgs;
   /** Settings of the gateways. @default the defaults of `ramet gateway` */
   gateway?: GatewayArgs;
-  /** Settings of the client API. @default the defaults of `ramet client-api` */
+  /** The client API, which serves the HTTP API of E2B's SDKs; `{}` installs it. @default it is not installed */
   clientApi?: ClientApiArgs;
   /**
    * The limits of each namespace, for example `{ storeBytes: "100Gi" }`. An administrator can set others for one namespace with
@@ -240,7 +239,6 @@ function installOptions(args: RametRuntimeArgs, owner: string): ProgramInstallOp
   const {
     replicas = 2,
     gatewayReplicas = 2,
-    clientApiReplicas = 2,
     clusterRanges = privateRanges,
     clusterDomain,
     egress,
@@ -257,7 +255,6 @@ function installOptions(args: RametRuntimeArgs, owner: string): ProgramInstallOp
     ...requiredArguments(args),
     replicas: validatedField("replicas", replicas),
     gatewayReplicas: validatedField("gatewayReplicas", gatewayReplicas),
-    clientApiReplicas: validatedField("clientApiReplicas", clientApiReplicas),
     clusterRanges: clusterRanges.map((range) => validatedField("clusterRanges", range)),
     ...(clusterDomain !== undefined && { clusterDomain: validatedField("clusterDomain", clusterDomain) }),
     ...validatedReaders(args),
@@ -267,9 +264,7 @@ function installOptions(args: RametRuntimeArgs, owner: string): ProgramInstallOp
     cells: validatedCells(cells),
     ...(registries && { registries: validatedRegistries(registries) }),
     ...(gateway && { gateway: validatedGateway(gateway) }),
-    ...(clientApi?.domain !== undefined && {
-      clientApi: { domain: validatedField("clientApi.domain", clientApi.domain) },
-    }),
+    ...(clientApi && { clientApi: validatedClientApi(clientApi) }),
     ...(encryption && { encryption: { secret: validatedField("encryption.secret", encryption.secret) } }),
     ...(namespaceQuota && { namespaceQuota: validatedQuota(namespaceQuota) }),
     namespace: systemNamespace,

@@ -3,6 +3,7 @@ import { parseLabelSelector } from "../src/api/names/label-selector.ts";
 import { quotaNames } from "../src/api/quota/namespace-quota.ts";
 import {
   type CellSettings,
+  type ClientApiSettings,
   gatewayLimits,
   type GatewaySettings,
   type InstalledEgress,
@@ -132,6 +133,8 @@ export interface GatewayArgs {
 }
 
 export interface ClientApiArgs {
+  /** Number of replicas. @default 2 */
+  replicas?: Input<number>;
   /**
    * The domain below which sandboxes have their host names, for example `"sandboxes.example.org"`: clients connect to
    * `8000-<id>.sandboxes.example.org`. Point a wildcard DNS name at the gateways. @default clients use their own setting
@@ -204,6 +207,16 @@ export function validatedRegistries(given: RegistriesArgs): RegistrySettings<Inp
     ...(given.pullTimeout !== undefined && {
       pullTimeout: validatedField("registries.pullTimeout", given.pullTimeout),
     }),
+  };
+}
+
+export function validatedClientApi({
+  replicas = 2,
+  domain,
+}: ClientApiArgs): ClientApiSettings<Input<string>, Input<number>> {
+  return {
+    replicas: validatedField("clientApi.replicas", replicas),
+    ...(domain !== undefined && { domain: validatedField("clientApi.domain", domain) }),
   };
 }
 

@@ -16,13 +16,14 @@ import { servedFlags } from "./server-flags.ts";
 
 type ClientApiOptions = Pick<
   InstallOptions<unknown, unknown>,
-  "namespace" | "image" | "clientApiReplicas" | "servedNamespaces" | "clientApi"
+  "namespace" | "image" | "servedNamespaces" | "clientApi"
 > &
   MetricsReaders<unknown>;
 
-/** Returns the manifests of the client API. All replicas answer requests independently of each other. */
+/** Returns the manifests of the client API, if it is to be installed. All replicas answer requests independently of each other. */
 export function clientApiManifests(options: ClientApiOptions): Manifest[] {
-  const { namespace, image, clientApiReplicas, servedNamespaces, clientApi, ...readers } = options;
+  const { namespace, image, servedNamespaces, clientApi, ...readers } = options;
+  if (clientApi === undefined) return [];
   const at = { name, namespace };
   return [
     { apiVersion: "v1", kind: "ServiceAccount", metadata: at },
@@ -32,7 +33,7 @@ export function clientApiManifests(options: ClientApiOptions): Manifest[] {
       kind: "Deployment",
       metadata: { ...at, labels },
       spec: {
-        replicas: clientApiReplicas,
+        replicas: clientApi.replicas,
         selector: { matchLabels: labels },
         template: {
           metadata: { labels },
@@ -56,7 +57,7 @@ const port = 8081;
 /** The time in which load balancers and kube-proxy notice that a Pod is terminating. */
 const shutdownDelaySeconds = 5;
 
-function settingFlags({ domain }: NonNullable<ClientApiOptions["clientApi"]> = {}): unknown[] {
+function settingFlags({ domain }: NonNullable<ClientApiOptions["clientApi"]>): unknown[] {
   return domain === undefined ? [] : ["--domain", domain];
 }
 

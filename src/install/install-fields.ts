@@ -96,7 +96,7 @@ const fields = {
   cellImage: Image,
   replicas: z.int("must be a whole number").min(1, "must be at least 1"),
   gatewayReplicas: z.int("must be a whole number").min(0, "must be at least 0"),
-  clientApiReplicas: z.int("must be a whole number").min(0, "must be at least 0"),
+  "clientApi.replicas": z.int("must be a whole number").min(1, "must be at least 1"),
   "clientApi.domain": ObjectName,
   clusterRanges: z.cidrv4({ error: ({ input }) => `is not an IPv4 range: ${JSON.stringify(input)}` }),
   clusterDomain: ObjectName,

@@ -21,8 +21,6 @@ export interface InstallOptions<Text = string, Count = number> extends MetricsRe
   replicas: Count;
   /** The number of gateway replicas. */
   gatewayReplicas: Count;
-  /** The number of client API replicas. */
-  clientApiReplicas: Count;
   store: MountedStore<Text> | RemoteStore<Text>;
   /** The IPv4 ranges of the cluster's Pods, Services and nodes. Sandboxes cannot connect to them. */
   clusterRanges: readonly Text[];
@@ -40,8 +38,8 @@ export interface InstallOptions<Text = string, Count = number> extends MetricsRe
   registries?: RegistrySettings<Text>;
   /** Settings of the gateways. */
   gateway?: GatewaySettings<Text, Count>;
-  /** Settings of the client API. */
-  clientApi?: ClientApiSettings<Text>;
+  /** The client API. @default it is not installed */
+  clientApi?: ClientApiSettings<Text, Count>;
   /** The limits of namespaces whose annotation does not set them. */
   namespaceQuota?: Partial<Record<QuotaName, Text>>;
   /** The Secret in `ramet-system` with the key for checkpoints. @default they are not encrypted */
@@ -89,8 +87,9 @@ export interface GatewaySettings<Text = string, Count = number> {
   ca?: Text | undefined;
 }
 
-/** What the flags of `ramet client-api` set. */
-export interface ClientApiSettings<Text = string> {
+/** The client API, and what its flags set. */
+export interface ClientApiSettings<Text = string, Count = number> {
+  replicas: Count;
   /** The domain below which sandboxes have their host names. @default clients use their own setting */
   domain?: Text | undefined;
 }
@@ -129,7 +128,6 @@ export function parseInstallOptions({ store, ...given }: InstallOptions, fieldNa
     cellImage: validated("cellImage", given.cellImage),
     replicas: validated("replicas", given.replicas),
     gatewayReplicas: validated("gatewayReplicas", given.gatewayReplicas),
-    clientApiReplicas: validated("clientApiReplicas", given.clientApiReplicas),
     clusterRanges: given.clusterRanges.map((range) => validated("clusterRanges", range)),
     ...(given.clusterDomain !== undefined && { clusterDomain: validated("clusterDomain", given.clusterDomain) }),
     ...(given.egress && {
@@ -146,9 +144,7 @@ export function parseInstallOptions({ store, ...given }: InstallOptions, fieldNa
     ...(given.cells && { cells: parseCellSettings(given.cells, fieldNames) }),
     ...(given.registries && { registries: parseRegistrySettings(given.registries, fieldNames) }),
     ...(given.gateway && { gateway: parseGatewaySettings(given.gateway, fieldNames) }),
-    ...(given.clientApi?.domain !== undefined && {
-      clientApi: { domain: validated("clientApi.domain", given.clientApi.domain) },
-    }),
+    ...(given.clientApi && { clientApi: parseClientApi(given.clientApi, fieldNames) }),
     ...(given.encryption && { encryption: { secret: validated("encryption.secret", given.encryption.secret) } }),
     ...(given.namespaceQuota && {
       namespaceQuota: Object.fromEntries(
@@ -220,6 +216,14 @@ function parseGatewaySettings(given: GatewaySettings, fieldNames: FieldNames): G
     ...(url !== undefined && { url: validated("gateway.url", url) }),
     ...(ca !== undefined && { ca: validated("gateway.ca", ca) }),
     ...Object.fromEntries(limits.map((limit) => [limit, validated(`gateway.${limit}`, given[limit])])),
+  };
+}
+
+function parseClientApi({ replicas, domain }: ClientApiSettings, fieldNames: FieldNames): ClientApiSettings {
+  const field = "clientApi.domain";
+  return {
+    replicas: parseInstallField("clientApi.replicas", replicas, fieldNames["clientApi.replicas"]),
+    ...(domain !== undefined && { domain: parseInstallField(field, domain, fieldNames[field]) }),
   };
 }
 

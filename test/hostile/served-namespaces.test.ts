@@ -87,7 +87,6 @@ function rights(): Manifest[] {
     cellImage: "cell",
     replicas: 1,
     gatewayReplicas: 1,
-    clientApiReplicas: 1,
     store: { directory: "/store", claim: "store" },
     clusterRanges: [],
     servedNamespaces: [served],

@@ -62,7 +62,7 @@ export function manifestsCommand(program: Command, act: Act): void {
     .option("-n, --namespace <name>", "the namespace of controllers and gateways", systemNamespace)
     .option("--replicas <number>", "the number of controller replicas, of which one leads", wholeNumber, 2)
     .option("--gateway-replicas <number>", "the number of gateway replicas; 0 installs none", wholeNumber, 2)
-    .option("--client-api-replicas <number>", "the number of client API replicas; 0 installs none", wholeNumber, 2)
+    .option("--client-api-replicas <number>", "the number of client API replicas; 0 installs none", wholeNumber, 0)
     .option("--client-api-domain <name>", "the domain of sandboxes' host names (default: the clients' own setting)")
     .option(
       "--gateway-tls-secret <name>",

@@ -23,7 +23,7 @@ const options = {
   namespace: "ramet-system",
   replicas: 2,
   gatewayReplicas: 2,
-  clientApiReplicas: 2,
+  clientApiReplicas: 0,
   store: { directory: "/var/lib/ramet", claim: "ramet-store" },
   clusterRanges: privateRanges,
 };

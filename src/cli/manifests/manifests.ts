@@ -103,7 +103,9 @@ export async function printManifests(io: Io, options: ManifestsOptions): Promise
     cellImage: options.cellImage ?? missingCellImage(),
     egress: egressOf(options),
     gateway: await gatewayOf(options),
-    clientApi: { domain: options.clientApiDomain },
+    ...(options.clientApiReplicas > 0 && {
+      clientApi: { replicas: options.clientApiReplicas, domain: options.clientApiDomain },
+    }),
     cells: {
       seccompProfile: options.cellSeccompProfile,
       userNamespaces: options.cellUserNamespaces,
@@ -119,7 +121,7 @@ export async function printManifests(io: Io, options: ManifestsOptions): Promise
     ...commonRights,
     [controllerName]: controllerRights(servedNamespaces),
     [gatewayName]: gatewayRights(gateway?.exec ?? true, servedNamespaces),
-    [clientApiName]: clientApiRights(servedNamespaces),
+    ...(wanted.clientApi && { [clientApiName]: clientApiRights(servedNamespaces) }),
   };
   await write(io, allManifests(wanted), { out, rights });
   for (const line of toKnow(wanted)) printLine(io.stderr, line);
@@ -231,7 +233,7 @@ const flagNames = {
   "registries.pullTimeout": registryFlagNames.pullTimeout,
   replicas: "--replicas",
   gatewayReplicas: "--gateway-replicas",
-  clientApiReplicas: "--client-api-replicas",
+  "clientApi.replicas": "--client-api-replicas",
   "clientApi.domain": "--client-api-domain",
   clusterRanges: "--cluster-range",
   clusterDomain: "--cluster-domain",
