@@ -61,7 +61,7 @@ it.each([
   ],
   ["SandboxTemplate", ["Name", "Age"]],
   ["SandboxClaim", ["Name", "Phase", "Template", "Desired", "Claimed", "Age"]],
-  ["Checkpoint", ["Name", "Status", "Age", "ID", "Source", "Size", "Engine"]],
+  ["Checkpoint", ["Name", "Status", "Age", "ID", "Source", "Size", "Data", "Engine"]],
   ["NamedSnapshot", ["Name", "Version", "Ready", "Building", "Step", "Digest", "Age", "Message"]],
   ["ApiKey", ["Name", "Service account", "Age"]],
 ])(
