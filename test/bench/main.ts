@@ -36,6 +36,8 @@ import { recipeTable } from "./recipe-report.ts";
 import { figureTable, growthTable, machineLines, memoryTable, writesTable } from "./report.ts";
 import { measureScale, type ScalePoint } from "./scale.ts";
 import { scaleTable } from "./scale-report.ts";
+import { measureUpgrade, type Upgrade } from "./upgrade.ts";
+import { upgradeTable } from "./upgrade-report.ts";
 import { measureWrites, type Writes } from "./writes.ts";
 
 /** Measures Ramet and bare `runsc`. Exits with 0 if all measurements succeed, regardless of the figures. */
@@ -77,7 +79,7 @@ async function bench(options: BenchOptions, cleanUp: CleanUp, signal: AbortSigna
     if (hugePages) cleanUp.add(await allowHugePages());
     const context = { options, accounts, cleanUp, hugePages, rootPath, signal, report };
     if (options.levels.has("cell")) await cellLevel(context);
-    if (options.levels.has("cluster") && !isSimulatedOnly(options)) {
+    if (options.levels.has("cluster") && !isApartOnly(options)) {
       await accounts.ramet?.join();
       const cluster = await LocalCluster.up("bench", signal);
       cleanUp.add(() => cluster.down());
@@ -127,6 +129,11 @@ async function bench(options: BenchOptions, cleanUp: CleanUp, signal: AbortSigna
     others.program = await measureProgram({ n: Math.min(options.n, 10), signal, cleanUp });
     console.log(`\n${programTable(others.program)}`);
   }
+  if (options.levels.has("cluster") && options.only.has("upgrade")) {
+    await cleanUp.run();
+    others.upgrade = await measureUpgrade(options.snapshots, signal);
+    console.log(`\n${upgradeTable(others.upgrade)}`);
+  }
   if (options.json !== undefined)
     await writeFile(
       options.json,
@@ -135,8 +142,8 @@ async function bench(options: BenchOptions, cleanUp: CleanUp, signal: AbortSigna
   return 0;
 }
 
-/** Simulated figures use a separate control plane. */
-function isSimulatedOnly({ only }: BenchOptions): boolean {
+/** These figures use a control plane of their own. */
+function isApartOnly({ only }: BenchOptions): boolean {
   const separate: ReadonlySet<string> = new Set([
     "pool",
     "floods",
@@ -145,6 +152,7 @@ function isSimulatedOnly({ only }: BenchOptions): boolean {
     "scale",
     "explain",
     "program",
+    "upgrade",
   ]);
   return [...only].every((name) => separate.has(name));
 }
@@ -165,6 +173,7 @@ interface ClusterCosts {
   scale?: ScalePoint[];
   explain?: ExplainPoint[];
   program?: ProgramCosts;
+  upgrade?: Upgrade;
 }
 
 /** The costs of an idle cluster, of single requests and of concurrent ones. Only the last have a baseline with bare `runsc`. */

@@ -19,20 +19,22 @@ export const figureNames = [
   "scale",
   "explain",
   "program",
+  "upgrade",
 ] as const;
 
 export const usage = `npm run bench -- [options]
 
-  --n <count>        measurements of each figure (default 30)
-  --quick            5 measurements, small processes only: tests the benchmark; its figures mean nothing
-  --only <a,b>       of: ${figureNames.join(", ")}
-  --level <level>    cell (no Kubernetes), cluster, or all (default all)
-  --sizes <a,b>      MiB of touched memory (default 0,256,1024)
-  --rounds <count>   of create, checkpoint, clone, delete in "growth" (default 50)
-  --clones <count>   concurrent clones of one checkpoint in "fork" (default 20, quick 3)
-  --objects <count>  Sandboxes in "scale" and, up to 2500, in "explain", and twice as many Checkpoints (default 10000, quick 200)
-  --tune             also measures with huge pages for shmem; changes and restores the machine's setting (root)
-  --json <file>      writes all measurements
+  --n <count>          measurements of each figure (default 30)
+  --quick              5 measurements, small processes only: tests the benchmark; its figures mean nothing
+  --only <a,b>         of: ${figureNames.join(", ")}
+  --level <level>      cell (no Kubernetes), cluster, or all (default all)
+  --sizes <a,b>        MiB of touched memory (default 0,256,1024)
+  --rounds <count>     of create, checkpoint, clone, delete in "growth" (default 50)
+  --clones <count>     concurrent clones of one checkpoint in "fork" (default 20, quick 3)
+  --objects <count>    Sandboxes in "scale" and, up to 2500, in "explain", and twice as many Checkpoints (default 10000, quick 200)
+  --snapshots <count>  in "upgrade" (default 100, quick 4)
+  --tune               also measures with huge pages for shmem; changes and restores the machine's setting (root)
+  --json <file>        writes all measurements
 `;
 
 export type FigureName = (typeof figureNames)[number];
@@ -46,6 +48,7 @@ export interface BenchOptions {
   rounds: number;
   clones: number;
   objects: number;
+  snapshots: number;
   tune: boolean;
   json: string | undefined;
 }
@@ -63,6 +66,7 @@ export function benchOptions(args: string[]): BenchOptions | undefined {
       rounds: { type: "string" },
       clones: { type: "string" },
       objects: { type: "string" },
+      snapshots: { type: "string" },
       tune: { type: "boolean", default: false },
       json: { type: "string" },
       help: { type: "boolean", default: false },
@@ -78,6 +82,7 @@ export function benchOptions(args: string[]): BenchOptions | undefined {
     rounds: count("--rounds", values.rounds ?? (quick ? "5" : "50")),
     clones: atLeastOne("--clones", values.clones ?? (quick ? "3" : "20")),
     objects: atLeastOne("--objects", values.objects ?? (quick ? "200" : "10000")),
+    snapshots: atLeastOne("--snapshots", values.snapshots ?? (quick ? "4" : "100")),
     tune: values.tune,
     json: values.json,
   };
