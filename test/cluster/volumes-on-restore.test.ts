@@ -129,6 +129,25 @@ describe("a clone of a checkpoint without the data of its source's claims", () =
     expect(await mounted("b")).toEqual({ data: "team-data", home: "home-a" });
   });
 
+  it.each([
+    ["Empty", { data: "data-b", home: "home-b" }],
+    ["Shared", { data: "team-data", home: "home-a" }],
+  ])("gets its volumes when it is resumed if it was created paused: %s", async (choice, volumes) => {
+    const notes = { [restoreFrom]: await source(), [annotations.volumesOnRestore]: choice };
+    await world.create("Sandbox", "b", { paused: true }, notes);
+    await world.sandbox("b", inPhase("Paused"));
+    await remove("a");
+    // With Shared, it is the last sandbox that has the claim of the source.
+    expect(await isDeleted("home-a")).toBe(choice === "Empty");
+    await world.cluster.restartControllers();
+    await world.patch("b", { paused: false });
+    await world.sandbox("b", inPhase("Running", "Failed"));
+    expect(await mounted("b")).toEqual(volumes);
+    for (const name of Object.values(volumes)) expect(await isDeleted(name)).toBe(false);
+    await remove("b");
+    expect(await isDeleted(volumes.home)).toBe(true);
+  });
+
   it("runs on the node of its source if the claim can be attached to one node only", async () => {
     await clone("b", await source("ReadWriteOnce"), "Shared");
     const { spec } = await world.cluster.pod(world.at("b"), () => true);

@@ -45,6 +45,9 @@ export async function applyAction(
     case "createPauseCheckpoint":
       await created(checkpoints.resource.create(pauseManifest(sandbox, action)));
       return;
+    case "shareClaims":
+      await shareClaims(claimResource(dependencies.client), sandbox, action.claims);
+      return;
     case "deleteCheckpoint":
       await checkpoints.resource.delete(action.checkpoint.metadata, { uid: action.checkpoint.metadata.uid });
       return;

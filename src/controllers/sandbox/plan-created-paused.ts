@@ -22,8 +22,14 @@ export function planCreatedPaused(state: SandboxState): SandboxPlan | undefined 
   const [first] = finalizer(state, template);
   if (first !== undefined) return { actions: [first] };
   const { source } = origin;
+  const { shared } = state.volumes;
   const persistentContents = source.parts.flatMap(({ contents }) => contents);
-  return { actions: [{ do: "createPauseCheckpoint", persistentContents, stored: { source } }] };
+  return {
+    actions: [
+      ...(shared.length > 0 ? [{ do: "shareClaims", claims: shared } as const] : []),
+      { do: "createPauseCheckpoint", persistentContents, stored: { source } },
+    ],
+  };
 }
 
 function planHeld(state: SandboxState, { held, id }: { held: Checkpoint; id: string }): SandboxPlan {

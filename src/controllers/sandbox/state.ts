@@ -123,6 +123,8 @@ export type SandboxAction =
       persistentContents: readonly string[];
       stored?: { digest?: string; source: RestoreSource };
     }
+  /** Keeps the claims of the source for a sandbox that has no Pod yet. */
+  | { do: "shareClaims"; claims: readonly string[] }
   | { do: "deleteCheckpoint"; checkpoint: Checkpoint }
   | { do: "deleteSandbox" }
   | { do: "setPaused"; shutdownTime?: string };
