@@ -6,6 +6,8 @@ import { BootRequest, CheckpointRequest, EgressRequest, RestoreInPlaceCall } fro
 import { containerSpec } from "../../src/api/cell/container-spec.ts";
 import { forbiddenFields } from "../../src/api/cell/template-policy.ts";
 import { Checkpoint } from "../../src/api/kinds/checkpoint.ts";
+import { lastExpiry, limitsOfKey } from "../../src/api/keys/api-key-rules.ts";
+import { ApiKey } from "../../src/api/kinds/api-key.ts";
 import { NamedSnapshotManifest } from "../../src/api/kinds/named-snapshot.ts";
 import { parsePodTemplate } from "../../src/api/schema/pod-template.ts";
 import { readRoutedSandbox } from "../../src/gateway/routed-sandbox.ts";
@@ -22,6 +24,7 @@ import { parseManifest } from "../../src/store/manifest.ts";
 import { decodePublication, publishedCheckpoint } from "../../src/store/objects/publication.ts";
 import { bytesLike, jsonLike, valuesLike } from "./inputs.ts";
 import {
+  apiKey,
   checkpoint,
   digest,
   endOfStream,
@@ -119,6 +122,19 @@ export const documentTargets = [
     inputs: valuesLike([snapshot]),
     check: (value) => {
       NamedSnapshotManifest.safeParse(value);
+    },
+  }),
+  target({
+    name: "API key objects",
+    inputs: valuesLike([apiKey]),
+    check: (value) => {
+      const { data } = ApiKey.safeParse(value);
+      if (data === undefined) return;
+      const limits = Object.values(limitsOfKey(data.spec));
+      assertThat(!limits.some(Number.isNaN), `the limits are ${limits.join()}`);
+      const last = lastExpiry(data.spec.digests);
+      const end = last === undefined ? undefined : new Date(last.toUpperCase());
+      assertThat(end === undefined || Number.isFinite(end.getTime()), `the last value ends at ${String(last)}`);
     },
   }),
   target({

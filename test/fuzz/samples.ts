@@ -101,6 +101,23 @@ export const snapshot = {
   },
 };
 
+export const apiKey = {
+  apiVersion: "ramet.dev/v1alpha1",
+  kind: "ApiKey",
+  metadata: {
+    name: "ci",
+    namespace: "team-a",
+    uid: "u",
+    resourceVersion: "1",
+    creationTimestamp: "2026-01-01T00:00:00Z",
+  },
+  spec: {
+    serviceAccountName: "agents",
+    digests: [{ digest }, { digest: digest.replace(/.$/, "f"), expiresAt: "2030-01-01T00:00:00Z" }],
+    limits: { sandboxes: 1, requestsPerSecond: 5, snapshotBytes: "1.5Gi" },
+  },
+};
+
 export const sandbox = {
   metadata: {
     name: "dev",

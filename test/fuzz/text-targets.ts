@@ -1,6 +1,7 @@
 import fc from "fast-check";
 import { effectiveEgress } from "../../src/api/cell/effective-egress.ts";
 import { coversRule, parseEgressRule } from "../../src/api/cell/egress-rules.ts";
+import { readApiKey } from "../../src/api/keys/api-key-text.ts";
 import { parseImageReference } from "../../src/api/names/image-reference.ts";
 import { requestedEnvironment } from "../../src/api/names/init-request.ts";
 import { annotations, labels, restoreFrom } from "../../src/api/names/labels.ts";
@@ -84,6 +85,18 @@ export const textTargets = [
     check: (text) => {
       const reference = coded(() => parseSnapshotReference(text));
       assertThat(reference === undefined || printSnapshotReference(reference) === text, `${text} changed`);
+    },
+  }),
+  target({
+    name: "API keys",
+    inputs: textsLike(
+      [`e2b_${"0123456789abcdef".repeat(3)}`, `s0_eu-west-1_${"0".repeat(48)}`, "f".repeat(48)],
+      ["e2b_", "s0_", "_", "A", "\n"],
+    ),
+    examples: [`s0_${"a".repeat(50_000)}`, "0".repeat(50_000), `s0_${"-".repeat(63)}_${"0".repeat(48)}`],
+    check: (text) => {
+      const key = readApiKey(text);
+      assertThat(key === undefined || (text.endsWith(key.digits) && key.digits.startsWith(key.id)), `${text} changed`);
     },
   }),
   target({
