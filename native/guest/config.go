@@ -33,6 +33,7 @@ type config struct {
 	OutputBytes int    `json:"outputBytes"`
 	HookDir     string `json:"hookDir"`
 	StateDir    string `json:"stateDir"`
+	MarkDir     string `json:"markDir"`
 }
 
 func readConfig(arguments []string) (config, error) {
@@ -43,6 +44,7 @@ func readConfig(arguments []string) (config, error) {
 		OutputBytes: 1 << 20,
 		HookDir:     "/etc/ramet/on-restore.d",
 		StateDir:    "/run/ramet",
+		MarkDir:     "/run/e2b",
 	}
 	flags := flag.NewFlagSet("ramet-guest", flag.ContinueOnError)
 	file := flags.String("config", "", "JSON file with the same settings; flags take precedence")
@@ -57,6 +59,7 @@ func readConfig(arguments []string) (config, error) {
 	flags.IntVar(&c.OutputBytes, "output-bytes", c.OutputBytes, "size of each command's output buffer")
 	flags.StringVar(&c.HookDir, "hook-dir", c.HookDir, "directory of programs to run when the sandbox is restored as a clone")
 	flags.StringVar(&c.StateDir, "state-dir", c.StateDir, "directory for identity and generation")
+	flags.StringVar(&c.MarkDir, "mark-dir", c.MarkDir, "directory for the variables of E2B")
 	if err := flags.Parse(arguments); err != nil {
 		return c, err
 	}

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -43,6 +44,24 @@ type guest struct {
 
 func startGuest(t *testing.T, arguments ...string) *guest {
 	t.Helper()
+	return startGuestBy(t, nil, arguments...)
+}
+
+// startGuestWithUsers starts a guest that sees this text as /etc/passwd.
+func startGuestWithUsers(t *testing.T, passwd string, arguments ...string) *guest {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("only root can mount another /etc/passwd and run commands as other users")
+	}
+	file := filepath.Join(t.TempDir(), "passwd")
+	must(t, os.WriteFile(file, []byte(passwd), 0o644))
+	mount := "mount --make-rprivate / && mount --bind " + file + ` /etc/passwd && exec "$0" "$@"`
+	return startGuestBy(t, []string{"unshare", "--mount", "/bin/sh", "-c", mount}, arguments...)
+}
+
+// startGuestBy starts a guest with a program that executes its arguments, or directly.
+func startGuestBy(t *testing.T, starter []string, arguments ...string) *guest {
+	t.Helper()
 	controlPort, clientPort := freePort(t), freePort(t)
 	g := &guest{
 		t:       t,
@@ -59,8 +78,10 @@ func startGuest(t *testing.T, arguments ...string) *guest {
 		"--listen", "127.0.0.1", "--control-peer", "127.0.0.1", "--cwd", g.dir,
 		"--control-port", fmt.Sprint(controlPort), "--client-port", fmt.Sprint(clientPort),
 		"--hook-dir", filepath.Join(g.dir, "hooks"), "--state-dir", filepath.Join(g.dir, "state"),
+		"--mark-dir", filepath.Join(g.dir, "marks"),
 	}
-	g.command = exec.Command(os.Args[0], append(flags, arguments...)...)
+	all := slices.Concat(starter, []string{os.Args[0]}, flags, arguments)
+	g.command = exec.Command(all[0], all[1:]...)
 	g.command.Env = append(os.Environ(), "RAMET_GUEST_UNDER_TEST=1", "FROM_CONTAINER=yes")
 	g.command.Stdout, g.command.Stderr = g.output, g.output
 	if err := g.command.Start(); err != nil {
@@ -127,6 +148,11 @@ func (g *guest) filesystem(options ...connect.ClientOption) filesystempbconnect.
 	return filesystempbconnect.NewFilesystemClient(&http.Client{Transport: withToken{"secret", ""}}, g.client, options...)
 }
 
+// processesAs returns a client whose calls name a user.
+func (g *guest) processesAs(user string) processpbconnect.ProcessClient {
+	return processpbconnect.NewProcessClient(&http.Client{Transport: withToken{"secret", user}}, g.client)
+}
+
 func (g *guest) http(method, path string, body io.Reader, header ...string) (int, string) {
 	g.t.Helper()
 	request, err := http.NewRequest(method, g.client+path, body)
@@ -177,13 +203,16 @@ func (t *transcript) String() string {
 	return t.text.String()
 }
 
-// withToken adds the headers that SDKs add to each call.
+// ofContainer is the user that Ramet's own tools send for the container's user.
+const ofContainer = ":"
+
+// withToken adds the headers that SDKs add to each call. They name a user only if their caller does.
 type withToken struct{ token, user string }
 
 func (w withToken) RoundTrip(request *http.Request) (*http.Response, error) {
 	request.Header.Set("X-Access-Token", w.token)
 	if w.user != "" {
-		request.SetBasicAuth(w.user, "")
+		request.SetBasicAuth(strings.Trim(w.user, ofContainer), "")
 	}
 	return http.DefaultTransport.RoundTrip(request)
 }

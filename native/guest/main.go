@@ -81,7 +81,7 @@ func run(config config) (int, error) {
 	loopback := &control.Loopback{Reserved: []int{config.ControlPort, config.ClientPort}}
 	controlServer := &control.Server{
 		Identity: state, Processes: processes, Entrypoint: entrypoint,
-		HookDir: config.HookDir, StateDir: config.StateDir, Loopback: loopback,
+		HookDir: config.HookDir, StateDir: config.StateDir, MarkDir: config.MarkDir, Loopback: loopback,
 		DropClients: func() {
 			clients.drop()
 			loopback.Drop()

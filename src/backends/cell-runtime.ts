@@ -4,7 +4,7 @@ import { type Clock, systemClock } from "../base/clock.ts";
 import { RametError } from "../base/errors.ts";
 import { type Deadline, within } from "../base/within.ts";
 import type { CellAddress, CellClient } from "../cell/client/cell-client.ts";
-import { GuestClient } from "../cell/client/guest-client.ts";
+import { containerUser, GuestClient } from "../cell/client/guest-client.ts";
 import type { CellCredentials } from "./cell-credentials.ts";
 import type { SandboxRef, SandboxRuntime, Started } from "./runtime.ts";
 
@@ -62,7 +62,7 @@ export function cellRuntime({ cells, credentials, findPod, clock = systemClock }
       new GuestClient({
         dial: () => cells.dial(cellAddress(target), guestClientPort),
         accessToken: credentials.guestToken(target.uid),
-        ...(user === undefined ? {} : { user }),
+        user: user ?? containerUser,
       }),
     async acceptsConnections(target, port, signal) {
       try {

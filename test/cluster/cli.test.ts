@@ -105,6 +105,12 @@ describe("ramet sandbox exec", () => {
     expect(stdout).toBe("1 2\n/tmp\nnobody\n");
   });
 
+  it("runs the command as the container's user, also if the image has the user that SDKs expect", async () => {
+    await exec("a", "useradd", "user");
+    expect(await exec("a", "id", "-un")).toBe("root");
+    expect((await ramet("sandbox exec --direct a -- id -un".split(" "))).stdout).toBe("root\n");
+  });
+
   it("forwards a signal and exits with the command's code", async () => {
     const script = 'trap "echo bye; exit 9" TERM; echo ready; while :; do sleep 0.05; done';
     const outcome = await ramet(["sandbox", "exec", "a", "--", "sh", "-c", script], "", (child) => {

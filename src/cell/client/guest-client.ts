@@ -13,9 +13,15 @@ export interface GuestClientOptions {
   accessToken?: string;
   /** Returns further headers of each call, which a gateway requires. @default none */
   callHeaders?: () => Promise<Record<string, string>>;
-  /** The user that runs commands and owns files: a name in the image or a number. @default the entrypoint's user */
+  /**
+   * The user that runs commands and owns files: a name in the image, a number or `containerUser`.
+   * @default the user that calls of E2B's SDKs mean
+   */
   user?: string;
 }
+
+/** The entrypoint's user. Ramet's guest accepts it; E2B's envd has no such name for it. */
+export const containerUser = "";
 
 /** Selects a command by its PID or its tag. */
 export type ProcessSelector = { pid: number } | { tag: string };

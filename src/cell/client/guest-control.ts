@@ -1,5 +1,5 @@
 import * as z from "zod";
-import type { Identity } from "../../api/cell/cell-api.ts";
+import type { ContainerSpec, Identity } from "../../api/cell/cell-api.ts";
 import { type Clock, delay, systemClock } from "../../base/clock.ts";
 import { callGuest, type GuestDial, guestError, guestLimits, parsedAnswer, textOf } from "./guest-http.ts";
 
@@ -37,6 +37,8 @@ export const GuestInitResult = z.object({
 export type GuestInitResult = z.infer<typeof GuestInitResult>;
 
 export interface GuestInit extends Identity {
+  /** The limits of the sandbox, which its programs cannot see. */
+  limits: ContainerSpec["resources"];
   /** Higher than the previous one. Repeating it with the same sandbox returns the same result and runs nothing. */
   generation: number;
   clone: boolean;

@@ -63,7 +63,7 @@ export class Cell {
 
   constructor({ setting, log, clock, report }: CellDependencies) {
     this.#setting = setting;
-    this.#identity = new GuestIdentity(clock);
+    this.#identity = new GuestIdentity(clock, setting.container.resources);
     this.#environment = new SandboxEnvironment({
       setting,
       log,

@@ -78,7 +78,7 @@ let identity: GuestIdentity;
 
 beforeEach(async () => {
   guest = await StandInGuest.open();
-  identity = new GuestIdentity(systemClock);
+  identity = new GuestIdentity(systemClock, {});
 });
 afterEach(() => guest.close());
 

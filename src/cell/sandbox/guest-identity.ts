@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from "node:util";
-import type { Identity } from "../../api/cell/cell-api.ts";
+import type { ContainerSpec, Identity } from "../../api/cell/cell-api.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { GuestControl } from "../client/guest-control.ts";
 import { furthestGeneration, handover } from "./handover.ts";
@@ -14,11 +14,14 @@ export interface GiveOptions {
 /** The identity of the guest, and its generation: how many identities it has had. */
 export class GuestIdentity {
   readonly #clock: Clock;
+  readonly #limits: ContainerSpec["resources"];
   #identity: Identity | undefined;
   #generation: number | undefined;
 
-  constructor(clock: Clock) {
+  /** @param limits of the sandbox, for the guest's metrics */
+  constructor(clock: Clock, limits: ContainerSpec["resources"]) {
     this.#clock = clock;
+    this.#limits = limits;
   }
 
   /** How many identities the guest has had. Undefined while it is getting one and until it has confirmed it. */
@@ -49,7 +52,7 @@ export class GuestIdentity {
     this.#identity = undefined;
     this.#generation = undefined;
     const generation = await via("handover", () =>
-      handover(guest, { identity, clone, before, now: this.#clock.now() }),
+      handover(guest, { identity, limits: this.#limits, clone, before, now: this.#clock.now() }),
     );
     this.#identity = identity;
     this.#generation = generation;

@@ -1,4 +1,4 @@
-import type { Identity } from "../../api/cell/cell-api.ts";
+import type { ContainerSpec, Identity } from "../../api/cell/cell-api.ts";
 import { type Clock, delay } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
 import type { GuestControl, GuestInitResult } from "../client/guest-control.ts";
@@ -43,6 +43,7 @@ function isUnreachable(error: unknown): boolean {
 
 export interface HandoverRequest {
   identity: Identity;
+  limits: ContainerSpec["resources"];
   clone: boolean;
   /** How many identities the guest has had before. */
   before: number;
@@ -58,12 +59,13 @@ export interface HandoverRequest {
  */
 export async function handover(
   guest: GuestControl,
-  { identity, clone, before, now }: HandoverRequest,
+  { identity, limits, clone, before, now }: HandoverRequest,
 ): Promise<number> {
   const generation = before + 1;
   try {
     const { hooks } = await guest.init({
       ...identity,
+      limits,
       clone,
       generation,
       now: now.toISOString(),

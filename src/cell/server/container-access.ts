@@ -4,7 +4,7 @@ import { join } from "node:path";
 import * as z from "zod";
 import { guestClientPort } from "../../api/cell/cell-api.ts";
 import { RametError, textOfError } from "../../base/errors.ts";
-import { GuestClient } from "../client/guest-client.ts";
+import { containerUser, GuestClient } from "../client/guest-client.ts";
 import { guestLimits, textOf } from "../client/guest-http.ts";
 import { dialLink, linkSocket } from "../network/link-dial.ts";
 
@@ -34,6 +34,7 @@ export async function guestInContainer(directory: string, signal: AbortSignal): 
   return new GuestClient({
     dial: () => dialLink(linkSocket(directory), guestClientPort, { control: true, signal }),
     ...(accessToken !== undefined && { accessToken }),
+    user: containerUser,
   });
 }
 

@@ -6,7 +6,7 @@ import { cellKeySecret, guestKeySecret, systemNamespace } from "../../api/names/
 import type { CellCredentials } from "../../backends/cell-credentials.ts";
 import { readClusterCredentials } from "../../backends/cell-keys.ts";
 import { CellClient } from "../../cell/client/cell-client.ts";
-import { GuestClient } from "../../cell/client/guest-client.ts";
+import { containerUser, GuestClient } from "../../cell/client/guest-client.ts";
 import { findCondition, isConditionTrue } from "../../kube/conditions.ts";
 import type { Cluster } from "./cluster.ts";
 
@@ -38,7 +38,7 @@ export async function withCellGuest<T>(
       new GuestClient({
         dial: () => cells.dial({ ip, sandboxUid: uid, cellKey: sandbox.status?.ramet?.cellKey }, guestClientPort),
         accessToken: credentials.guestToken(uid),
-        ...(options.user === undefined ? {} : { user: options.user }),
+        user: options.user ?? containerUser,
       }),
     );
   } finally {

@@ -8,7 +8,7 @@ import { type Clock, delay } from "../../base/clock.ts";
 import { errorCodes, type ErrorCode } from "../../base/error-codes.ts";
 import { RametError } from "../../base/errors.ts";
 import { within } from "../../base/within.ts";
-import { GuestClient } from "../../cell/client/guest-client.ts";
+import { containerUser, GuestClient } from "../../cell/client/guest-client.ts";
 import { callGuest, guestLimits, textOf } from "../../cell/client/guest-http.ts";
 import type { GatewayCredentials } from "./gateway-credentials.ts";
 
@@ -35,7 +35,7 @@ export async function gatewayGuest(options: GatewayGuestOptions): Promise<GuestC
   const transport = transportTo(guestClientPort, options);
   // The guest's health needs no token of the guest.
   (await untilAnswered(transport, "/health", options)).resume();
-  return new GuestClient({ ...transport, ...(user !== undefined && { user }) });
+  return new GuestClient({ ...transport, user: user ?? containerUser });
 }
 
 /** The calls of one port of a sandbox through a gateway. */

@@ -42,6 +42,7 @@ export class RunningGuest implements AsyncDisposable {
       cwd: directory,
       "hook-dir": join(directory, "hooks"),
       "state-dir": join(directory, "state"),
+      "mark-dir": join(directory, "marks"),
     };
     const options = Object.entries(flags).flatMap(([name, value]) => [`--${name}`, value]);
     const child = spawn(program, [...options, "--", ...entrypoint], { stdio: "ignore" });
@@ -55,6 +56,15 @@ export class RunningGuest implements AsyncDisposable {
     return new GuestClient({ dial: toClientPort, accessToken, ...(user !== undefined && { user }) });
   }
 
+  /** Calls the client port with the token of `identity()`. */
+  fetch(
+    path: string,
+    { headers, ...request }: Omit<RequestInit, "headers"> & { headers?: Record<string, string> } = {},
+  ): Promise<Response> {
+    const url = `http://${this.address}:${guestClientPort}${path}`;
+    return fetch(url, { ...request, headers: { "x-access-token": "token", ...headers } });
+  }
+
   /** Returns the identity of a first start, with changes. */
   identity(differing: Partial<GuestInit> = {}): GuestInit {
     return {
@@ -62,6 +72,7 @@ export class RunningGuest implements AsyncDisposable {
       hostname: hostname(),
       accessToken: "token",
       environment: {},
+      limits: {},
       generation: 1,
       clone: false,
       now: new Date().toISOString(),

@@ -16,6 +16,7 @@ func FuzzInit(f *testing.F) {
 		`{"sandboxId":"a","hostname":"a","accessToken":"t","generation":1,"environment":{"A":"b"},"now":"2026-01-01T00:00:00Z"}`,
 		`{"sandboxId":"a","hostname":"a b","accessToken":"t","generation":1}`, `{"hookTimeoutMilliseconds":-1}`,
 		`{"sandboxId":"a","hostname":"a","accessToken":"t","generation":9223372036854775807,"hookTimeoutMilliseconds":9223372036854775807}`,
+		`{"sandboxId":"a","hostname":"a","accessToken":"t","generation":1,"limits":{"memoryBytes":1,"cpuMillis":-1}}`,
 		`null`, `[]`, `{"generation":1e3}`, `{"environment":{"A":null}}`,
 	} {
 		f.Add([]byte(seed))
@@ -28,6 +29,9 @@ func FuzzInit(f *testing.F) {
 				return
 			}
 			_ = checkClock(request.Now)
+			if limits := request.identity().Limits; limits.MemoryBytes < 0 || limits.CPUMillis < 0 {
+				t.Errorf("the limits are %+v", limits)
+			}
 			if timeout := request.hookTimeout(); timeout <= 0 {
 				t.Errorf("the time limit of a hook is %s", timeout)
 			}

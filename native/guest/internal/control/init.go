@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"ramet.dev/native/guest/internal/identity"
 )
 
 // InitRequest is the body of /init: the new identity of the sandbox.
@@ -23,6 +25,11 @@ type InitRequest struct {
 	Clone                   bool              `json:"clone"`
 	Now                     string            `json:"now"`
 	HookTimeoutMilliseconds int64             `json:"hookTimeoutMilliseconds"`
+	// Limits are the limits of the sandbox, which it cannot see itself. A field that is missing or 0 means no limit.
+	Limits struct {
+		MemoryBytes int64 `json:"memoryBytes"`
+		CPUMillis   int64 `json:"cpuMillis"`
+	} `json:"limits"`
 }
 
 // Outcome is the response of /init.
@@ -65,6 +72,8 @@ func (w InitRequest) check() error {
 		return errors.New("hookTimeoutMilliseconds must not be negative")
 	case w.HookTimeoutMilliseconds > math.MaxInt64/int64(time.Millisecond):
 		return errors.New("hookTimeoutMilliseconds is too large")
+	case w.Limits.MemoryBytes < 0 || w.Limits.CPUMillis < 0:
+		return errors.New("limits must not be negative")
 	}
 	for _, char := range w.Hostname {
 		if char <= ' ' || char > '~' {
@@ -80,6 +89,13 @@ func (w InitRequest) hookTimeout() time.Duration {
 		timeout = defaultHookTimeout
 	}
 	return timeout
+}
+
+func (w InitRequest) identity() identity.Identity {
+	return identity.Identity{
+		Token: w.AccessToken, Environment: w.Environment, Generation: w.Generation,
+		Limits: identity.Limits{MemoryBytes: w.Limits.MemoryBytes, CPUMillis: w.Limits.CPUMillis},
+	}
 }
 
 // take gives the sandbox its identity, and then runs the hooks, which see the identity.
@@ -104,8 +120,9 @@ func (s *Server) take(ctx context.Context, request InitRequest) (*Outcome, error
 	}
 	warn("comparing the clock", checkClock(request.Now))
 	warn("setting the host name", setHostname(request.Hostname))
-	s.Identity.Take(request.AccessToken, request.Environment, request.Generation)
+	s.Identity.Take(request.identity())
 	warn("writing the identity", s.publish(request))
+	warn("writing the variables of E2B", writeMarks(s.MarkDir, request.Environment))
 	if request.Clone {
 		outcome.Hooks = s.runHooks(ctx, request, request.hookTimeout())
 	}
@@ -118,13 +135,13 @@ func (s *Server) publish(request InitRequest) error {
 	if err := os.MkdirAll(s.StateDir, 0o755); err != nil {
 		return err
 	}
-	identity, err := json.Marshal(map[string]any{
+	text, err := json.Marshal(map[string]any{
 		"sandboxId": request.SandboxID, "hostname": request.Hostname, "generation": request.Generation, "clone": request.Clone,
 	})
 	if err != nil {
 		return err
 	}
-	if err := rewrite(filepath.Join(s.StateDir, "identity.json"), append(identity, '\n')); err != nil {
+	if err := rewrite(filepath.Join(s.StateDir, "identity.json"), append(text, '\n')); err != nil {
 		return err
 	}
 	// Written last, because programs wait for it.

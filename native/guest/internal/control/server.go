@@ -24,6 +24,8 @@ type Server struct {
 	HookDir string
 	// StateDir receives the identity and the generation for programs in the sandbox.
 	StateDir string
+	// MarkDir receives the variables of E2B, of a sandbox that has them.
+	MarkDir string
 	// DropClients resets the connections of clients, which are useless after a restore.
 	DropClients func()
 	// Loopback serves link's connections to programs. They are connections of clients, too.

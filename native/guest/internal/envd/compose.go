@@ -2,10 +2,12 @@ package envd
 
 import (
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 
 	"ramet.dev/native/guest/internal/users"
@@ -23,31 +25,26 @@ type composeRequest struct {
 // compose makes one file of the contents of several, in order, and removes these: a client uploads the parts of a large file in
 // parallel. The destination is replaced only by the whole content.
 func (s *Server) compose(w http.ResponseWriter, r *http.Request) {
-	var request composeRequest
-	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxComposeBytes)).Decode(&request); err != nil {
+	request, err := readCompose(http.MaxBytesReader(w, r.Body, maxComposeBytes))
+	if err != nil {
 		fail(w, http.StatusBadRequest, "reading the body: "+err.Error())
 		return
 	}
-	if len(request.SourcePaths) == 0 || request.Destination == "" {
-		fail(w, http.StatusBadRequest, "the request needs source_paths and a destination")
-		return
-	}
-	user, err := s.identity.User(request.Username)
+	account, err := s.fileAccount(r, request.Username)
 	if err != nil {
 		fail(w, http.StatusUnauthorized, err.Error(), unknownUser...)
 		return
 	}
-	base := s.identity.Workdir(user)
-	target := resolve(request.Destination, base, user)
+	target := resolve(request.Destination, account)
 	parts := make([]string, len(request.SourcePaths))
 	for i, path := range request.SourcePaths {
-		parts[i] = resolve(path, base, user)
+		parts[i] = resolve(path, account)
 		if status, why := checkPart(parts[i], target); why != "" {
 			fail(w, status, "composing "+target+": "+why)
 			return
 		}
 	}
-	if err := composeFile(target, parts, user); err != nil {
+	if err := composeFile(target, parts, account.User); err != nil {
 		fail(w, uploadStatus(err), "composing "+target+": "+reason(err))
 		return
 	}
@@ -55,6 +52,15 @@ func (s *Server) compose(w http.ResponseWriter, r *http.Request) {
 		_ = os.Remove(part)
 	}
 	reply(w, writtenFile{Path: target, Name: filepath.Base(target), Type: "file"})
+}
+
+func readCompose(from io.Reader) (composeRequest, error) {
+	var request composeRequest
+	err := json.NewDecoder(from).Decode(&request)
+	if err == nil && (len(request.SourcePaths) == 0 || request.Destination == "" || slices.Contains(request.SourcePaths, "")) {
+		err = errors.New("it needs a destination and source_paths")
+	}
+	return request, err
 }
 
 // checkPart returns why a file cannot be a part of the target, and the status for it.

@@ -1,7 +1,9 @@
 package envd
 
 import (
+	"compress/gzip"
 	"errors"
+	"io"
 	"io/fs"
 	"mime"
 	"net/http"
@@ -9,7 +11,7 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"ramet.dev/native/guest/internal/users"
+	"ramet.dev/native/guest/internal/identity"
 )
 
 // download streams a file. net/http handles ranges and conditional requests.
@@ -20,6 +22,11 @@ func (s *Server) download(w http.ResponseWriter, r *http.Request) {
 	}
 	// To open a named pipe without a writer would block a thread for good. It is refused below.
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		// In envd's words, which its clients can show.
+		fail(w, http.StatusNotFound, "path '"+path+"' does not exist")
+		return
+	}
 	if err != nil {
 		fail(w, statusOf(err), "reading "+path+": "+reason(err))
 		return
@@ -34,38 +41,72 @@ func (s *Server) download(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, "reading "+path+": it is not a regular file")
 		return
 	}
-	w.Header().Set("Content-Type", "application/octet-stream")
+	accepted, partial := acceptedEncodings(r.Header.Get("Accept-Encoding")), isPartial(r.Header)
+	zip := accepted.gzip && !partial && (accepted.prefersGzip || !accepted.plain)
+	if !zip && !accepted.plain {
+		fail(w, http.StatusNotAcceptable, "reading "+path+": supported encodings are gzip, for whole files, and identity")
+		return
+	}
+	w.Header().Set("Vary", "Accept-Encoding")
 	w.Header().Set("Content-Disposition", mime.FormatMediaType("inline", map[string]string{"filename": filepath.Base(path)}))
-	http.ServeContent(w, r, "", info.ModTime(), file)
+	if zip {
+		sendZipped(w, r, file)
+		return
+	}
+	http.ServeContent(w, r, path, info.ModTime(), file)
 }
 
-// filePath authorizes the caller, and returns the file and the user of the query.
-func (s *Server) filePath(w http.ResponseWriter, r *http.Request, operation string) (string, users.User, bool) {
+// isPartial reports whether the response can be a part of the file or none of it, which net/http serves uncompressed.
+func isPartial(header http.Header) bool {
+	for _, name := range []string{"Range", "If-Range", "If-Modified-Since", "If-None-Match"} {
+		if header.Get(name) != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// sendZipped compresses a file at the speed of a network. An error ends the response without the end of the compressed data.
+func sendZipped(w http.ResponseWriter, r *http.Request, file *os.File) {
+	kind := mime.TypeByExtension(filepath.Ext(file.Name()))
+	if kind == "" {
+		kind = "application/octet-stream"
+	}
+	w.Header().Set("Content-Type", kind)
+	w.Header().Set("Content-Encoding", "gzip")
+	if r.Method == http.MethodHead {
+		return
+	}
+	zipped, _ := gzip.NewWriterLevel(w, gzip.BestSpeed)
+	if _, err := io.Copy(zipped, file); err != nil {
+		panic(http.ErrAbortHandler)
+	}
+	_ = zipped.Close()
+}
+
+// filePath authorizes the caller, and returns the file and the account of the query.
+func (s *Server) filePath(w http.ResponseWriter, r *http.Request, operation string) (string, identity.Account, bool) {
 	query := r.URL.Query()
 	if r.Header.Get("X-Access-Token") == "" && s.identity.Token() != "" {
 		if err := checkSignature(s.identity.Token(), operation, query); err != nil {
 			fail(w, http.StatusUnauthorized, err.Error())
-			return "", users.User{}, false
+			return "", identity.Account{}, false
 		}
 	}
-	name := query.Get("username")
-	if name == "" {
-		name, _, _ = r.BasicAuth()
-	}
-	user, err := s.identity.User(name)
+	account, err := s.fileAccount(r, query.Get("username"))
 	if err != nil {
 		fail(w, http.StatusUnauthorized, err.Error(), unknownUser...)
-		return "", user, false
+		return "", account, false
 	}
 	path := query.Get("path")
 	if path == "" && operation == "read" {
 		fail(w, http.StatusBadRequest, "the request has no path")
-		return "", user, false
+		return "", account, false
 	}
 	if path != "" {
-		path = resolve(path, s.identity.Workdir(user), user)
+		path = resolve(path, account)
 	}
-	return path, user, true
+	return path, account, true
 }
 
 func statusOf(err error) int {

@@ -54,11 +54,11 @@ func (s *Server) makeDir(r *http.Request, request *pathRequest) (*entryResponse,
 }
 
 func (s *Server) move(r *http.Request, request *moveRequest) (*entryResponse, error) {
-	source, _, err := s.path(r, request.Source)
+	source, _, err := s.givenPath(r, request.Source)
 	if err != nil {
 		return nil, err
 	}
-	destination, user, err := s.path(r, request.Destination)
+	destination, user, err := s.givenPath(r, request.Destination)
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +92,7 @@ func (s *Server) listDir(r *http.Request, request *listDirRequest) (*listDirResp
 }
 
 func (s *Server) remove(r *http.Request, request *pathRequest) (*empty, error) {
-	path, _, err := s.path(r, request.Path)
+	path, _, err := s.givenPath(r, request.Path)
 	if err != nil {
 		return nil, err
 	}
@@ -102,16 +102,21 @@ func (s *Server) remove(r *http.Request, request *pathRequest) (*empty, error) {
 	return &empty{}, nil
 }
 
-// path returns the absolute form of a caller's path.
+// path returns the absolute form of a caller's path. An empty one is the working directory.
 func (s *Server) path(r *http.Request, path string) (string, users.User, error) {
-	user, err := s.user(r)
+	account, err := s.rpcAccount(r)
 	if err != nil {
-		return "", user, err
+		return "", account.User, err
 	}
+	return resolve(path, account), account.User, nil
+}
+
+// givenPath is for calls that must not move or remove the working directory by mistake.
+func (s *Server) givenPath(r *http.Request, path string) (string, users.User, error) {
 	if path == "" {
-		return "", user, rpc.Errorf(rpc.InvalidArgument, "the request has no path")
+		return "", users.User{}, rpc.Errorf(rpc.InvalidArgument, "the request has no path")
 	}
-	return resolve(path, s.identity.Workdir(user), user), user, nil
+	return s.path(r, path)
 }
 
 func walk(dir string, depth int, entries *[]*entryInfo) error {
@@ -149,25 +154,26 @@ func entryAt(path string) (*entryResponse, error) {
 	return &entryResponse{Entry: entry}, nil
 }
 
-// describe follows a symbolic link, as envd does: type and size are its target's, and symlinkTarget is set.
+// describe describes a symbolic link as envd does: its type and its mode are those of its target, and the rest is its own.
 func describe(path string) (*entryInfo, error) {
 	info, err := os.Lstat(path)
 	if err != nil {
 		return nil, err
 	}
+	mode := info.Mode()
 	entry := &entryInfo{Name: info.Name(), Path: path}
-	if info.Mode()&fs.ModeSymlink != 0 {
+	if mode&fs.ModeSymlink != 0 {
 		target, err := filepath.EvalSymlinks(path)
 		if err != nil {
 			target = path
 		} else if followed, err := os.Stat(target); err == nil {
-			info = followed
+			mode = followed.Mode()
 		}
 		entry.SymlinkTarget = &target
 	}
-	entry.Type = typeOf(info.Mode())
+	entry.Type = typeOf(mode)
+	entry.Mode = uint32(mode.Perm())
 	entry.Size = pb.Int64(info.Size())
-	entry.Mode = uint32(info.Mode().Perm())
 	entry.Permissions = info.Mode().String()
 	entry.ModifiedTime = pb.TimestampOf(info.ModTime())
 	entry.Metadata = metadataOf(path)
@@ -197,6 +203,8 @@ func fileError(doing string, err error) error {
 		code = rpc.NotFound
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
 		code = rpc.PermissionDenied
+	case errors.Is(err, syscall.ELOOP):
+		code = rpc.FailedCondition
 	case errors.Is(err, fs.ErrExist):
 		code = rpc.AlreadyExists
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):

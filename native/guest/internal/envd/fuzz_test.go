@@ -114,6 +114,7 @@ func FuzzListing(f *testing.F) {
 			entry := entryInfo{
 				Name: name, Path: "/" + name, Size: pb.Int64(size), Mode: mode, SymlinkTarget: &target,
 				ModifiedTime: pb.TimestampOf(time.Unix(seconds, 0)), Type: typeOf(fs.FileMode(mode)),
+				Metadata: map[string]string{name: target},
 			}
 			response := &listDirResponse{Entries: []*entryInfo{&entry}}
 			data, err := pb.Marshal(response)
@@ -154,7 +155,7 @@ func FuzzCalls(f *testing.F) {
 		}
 		fuzzcheck.Input(t, func() {
 			state := identity.New(nil, users.User{Name: "root", Home: "/"}, "/")
-			state.Take("secret", nil, 1)
+			state.Take(identity.Identity{Token: "secret", Generation: 1})
 			request := httptest.NewRequest(http.MethodPost, path, bytes.NewReader(body))
 			request.Header.Set("Content-Type", kind)
 			request.Header.Set("X-Access-Token", token)
@@ -175,10 +176,10 @@ func FuzzPath(f *testing.F) {
 	for _, seed := range []string{"~", "~/a/../..", "/a//b/./c", "../../etc", "", ".", "a\x00b", "~a", strings.Repeat("../", 50)} {
 		f.Add(seed)
 	}
-	user := users.User{Name: "a", Home: "/home/a"}
+	account := identity.Account{User: users.User{Name: "a", Home: "/home/a"}, Workdir: "/work"}
 	f.Fuzz(func(t *testing.T, path string) {
 		fuzzcheck.Input(t, func() {
-			found := resolve(path, "/work", user)
+			found := resolve(path, account)
 			if !filepath.IsAbs(found) || found != filepath.Clean(found) {
 				t.Errorf("%q is %q", path, found)
 			}

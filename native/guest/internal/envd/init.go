@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+
+	"ramet.dev/native/guest/internal/identity"
 )
 
 // init is envd's /init: a client with the token can change the environment and the defaults of new commands. Only the
@@ -28,12 +30,14 @@ func (s *Server) init(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if request.DefaultUser != "" {
-		if _, err := s.identity.User(request.DefaultUser); err != nil {
+		if _, err := s.identity.Named(request.DefaultUser); err != nil {
 			fail(w, http.StatusBadRequest, err.Error())
 			return
 		}
 	}
-	s.identity.Adjust(request.AccessToken, request.EnvVars, request.DefaultUser, request.DefaultWorkdir)
+	s.identity.Adjust(identity.Adjustment{
+		Token: request.AccessToken, Environment: request.EnvVars, DefaultUser: request.DefaultUser, Workdir: request.DefaultWorkdir,
+	})
 	w.Header().Set("X-Envd-Version", Version)
 	w.WriteHeader(http.StatusNoContent)
 }

@@ -1,10 +1,14 @@
 package envd
 
 import (
+	"errors"
+	"fmt"
 	"io/fs"
 	"net/http"
+	"os"
 	"strings"
 	"syscall"
+	"unicode/utf8"
 )
 
 const (
@@ -12,7 +16,11 @@ const (
 	metadataHeader = "X-Metadata-"
 	// metadataAttribute is the prefix of the extended attributes that hold it.
 	metadataAttribute = "user.e2b."
-	// Linux allows no larger attributes and lists of their names (xattr(7)).
+	// maxAttributeName is Linux's limit for the name of an attribute (xattr(7)).
+	maxAttributeName = 255
+	// maxMetadataBytes is what ext4 can store: all attributes of a file are in one block.
+	maxMetadataBytes = 4096
+	// maxAttributeBytes is Linux's limit for attributes and lists of their names.
 	maxAttributeBytes = 64 << 10
 )
 
@@ -27,23 +35,51 @@ func metadataIn(header http.Header) map[string]string {
 	return metadata
 }
 
+// checkMetadata rejects metadata that cannot be stored, before a file is changed.
+func checkMetadata(metadata map[string]string) error {
+	total := 0
+	for name, value := range metadata {
+		if !isPrintable(name) || !isPrintable(value) {
+			return fmt.Errorf("the metadata %q has a character that is not printable ASCII", name)
+		}
+		if len(metadataAttribute)+len(name) > maxAttributeName {
+			return fmt.Errorf("the name of the metadata %q is longer than %d bytes", name, maxAttributeName-len(metadataAttribute))
+		}
+		total += len(metadataAttribute) + len(name) + len(value)
+	}
+	if total > maxMetadataBytes {
+		return fmt.Errorf("the metadata has %d bytes with its names; a file can have %d", total, maxMetadataBytes)
+	}
+	return nil
+}
+
+func isPrintable(text string) bool {
+	return strings.IndexFunc(text, func(char rune) bool { return char < ' ' || char > '~' }) < 0
+}
+
 // setMetadata replaces the metadata of a file, because it describes the content that is replaced too.
-func setMetadata(path string, metadata map[string]string) error {
+func setMetadata(file *os.File, metadata map[string]string) error {
+	// The file can have been renamed meanwhile, but not its descriptor.
+	path := fmt.Sprintf("/proc/self/fd/%d", file.Fd())
 	for name := range metadataOf(path) {
 		if _, ok := metadata[name]; !ok {
 			_ = syscall.Removexattr(path, metadataAttribute+name)
 		}
 	}
 	for name, value := range metadata {
-		if err := syscall.Setxattr(path, metadataAttribute+name, []byte(value), 0); err != nil {
-			return &fs.PathError{Op: "setting metadata of", Path: path, Err: err}
+		err := syscall.Setxattr(path, metadataAttribute+name, []byte(value), 0)
+		if errors.Is(err, syscall.ENOTSUP) {
+			return fmt.Errorf("%s was written without metadata: its file system has no extended attributes: %w", file.Name(), err)
+		}
+		if err != nil {
+			return &fs.PathError{Op: "setting metadata of", Path: file.Name(), Err: err}
 		}
 	}
 	return nil
 }
 
 // metadataOf returns the metadata of a file or of the target of a symbolic link; nil if it has none, or if its file system has no
-// extended attributes.
+// extended attributes. It leaves out what clients cannot read, because any program can set attributes.
 func metadataOf(path string) map[string]string {
 	names, ok := attribute(func(buffer []byte) (int, error) { return syscall.Listxattr(path, buffer) })
 	if !ok {
@@ -52,17 +88,17 @@ func metadataOf(path string) map[string]string {
 	var metadata map[string]string
 	for name := range strings.SplitSeq(string(names), "\x00") {
 		key, isOurs := strings.CutPrefix(name, metadataAttribute)
-		if !isOurs {
+		if !isOurs || !utf8.ValidString(key) {
 			continue
 		}
 		value, ok := attribute(func(buffer []byte) (int, error) { return syscall.Getxattr(path, name, buffer) })
-		if !ok {
+		if !ok || !utf8.Valid(value) {
 			continue
 		}
 		if metadata == nil {
 			metadata = map[string]string{}
 		}
-		metadata[key] = strings.ToValidUTF8(string(value), "\uFFFD")
+		metadata[key] = string(value)
 	}
 	return metadata
 }

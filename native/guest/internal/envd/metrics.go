@@ -24,52 +24,28 @@ type metrics struct {
 	DiskTotal     uint64  `json:"disk_total"`
 }
 
-// cpuWindow is the period over which CPU use is measured.
-const cpuWindow = 50 * time.Millisecond
-
-func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
-	m := metrics{Timestamp: time.Now().Unix(), CPUCount: runtime.NumCPU(), CPUUsed: cpuUsed(r)}
+// metrics reports what the sandbox uses, and its limits. /proc shows a sandbox the CPUs and the memory of its machine.
+func (s *Server) metrics(w http.ResponseWriter, _ *http.Request) {
+	limits := s.identity.Limits()
+	cpus := float64(limits.CPUMillis) / 1000
+	if cpus == 0 {
+		cpus = float64(runtime.NumCPU())
+	}
+	m := metrics{Timestamp: time.Now().Unix(), CPUCount: wholeCPUs(cpus), CPUUsed: s.cpu.percentOf(cpus)}
 	memory := meminfo()
 	m.MemoryTotal, m.MemoryCache = memory["MemTotal"], memory["Cached"]
 	m.MemoryUsed = m.MemoryTotal - min(memory["MemAvailable"], m.MemoryTotal)
+	if limits.MemoryBytes > 0 {
+		m.MemoryTotal = min(m.MemoryTotal, uint64(limits.MemoryBytes))
+	}
 	m.MemoryTotalMB, m.MemoryUsedMB = m.MemoryTotal>>20, m.MemoryUsed>>20
 	var disk syscall.Statfs_t
 	if syscall.Statfs("/", &disk) == nil {
-		m.DiskTotal = disk.Blocks * uint64(disk.Bsize)
+		// The files of the root directory are in the sandbox's memory, whose limit gVisor does not report as theirs.
+		m.DiskTotal = min(disk.Blocks*uint64(disk.Bsize), m.MemoryTotal)
 		m.DiskUsed = (disk.Blocks - disk.Bfree) * uint64(disk.Bsize)
 	}
 	reply(w, m)
-}
-
-// cpuUsed returns the use of all CPUs in percent.
-func cpuUsed(r *http.Request) float64 {
-	busyBefore, allBefore := cpuTicks()
-	select {
-	case <-time.After(cpuWindow):
-	case <-r.Context().Done():
-	}
-	busy, all := cpuTicks()
-	if all <= allBefore || busy < busyBefore {
-		return 0
-	}
-	return float64(busy-busyBefore) / float64(all-allBefore) * 100
-}
-
-func cpuTicks() (busy, all uint64) {
-	text, _ := os.ReadFile("/proc/stat")
-	line, _, _ := strings.Cut(string(text), "\n")
-	for i, word := range strings.Fields(line) {
-		ticks, err := strconv.ParseUint(word, 10, 64)
-		if err != nil {
-			continue
-		}
-		all += ticks
-		// The fourth and fifth numbers are idle and I/O wait.
-		if i != 4 && i != 5 {
-			busy += ticks
-		}
-	}
-	return busy, all
 }
 
 func meminfo() map[string]uint64 {

@@ -6,20 +6,21 @@ import (
 	"strings"
 	"syscall"
 
+	"ramet.dev/native/guest/internal/identity"
 	"ramet.dev/native/guest/internal/users"
 )
 
-// resolve returns an absolute path: `~` is the user's home, and a relative path is relative to base.
-func resolve(path, base string, user users.User) string {
+// resolve returns an absolute path: `~` is the user's home, and a relative or empty path is relative to the working directory.
+func resolve(path string, account identity.Account) string {
 	switch {
 	case path == "~":
-		return user.Home
+		return account.Home
 	case strings.HasPrefix(path, "~/"):
-		return filepath.Join(user.Home, path[2:])
+		return filepath.Join(account.Home, path[2:])
 	case filepath.IsAbs(path):
 		return filepath.Clean(path)
 	default:
-		return filepath.Join(base, path)
+		return filepath.Join(account.Workdir, path)
 	}
 }
 

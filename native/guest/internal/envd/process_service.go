@@ -192,15 +192,15 @@ func (s *Server) spec(r *http.Request, request *startRequest) (process.Spec, err
 	if config == nil || config.Cmd == "" {
 		return process.Spec{}, rpc.Errorf(rpc.InvalidArgument, "the request has no command")
 	}
-	user, err := s.user(r)
+	account, err := s.rpcAccount(r)
 	if err != nil {
 		return process.Spec{}, err
 	}
 	spec := process.Spec{
 		Command: config.Cmd,
 		Args:    config.Args,
-		Env:     s.identity.CommandEnvironment(user, config.Envs),
-		User:    user,
+		Env:     s.identity.CommandEnvironment(account.User, config.Envs),
+		User:    account.User,
 		Tag:     request.Tag,
 		// Clients older than this field expect to be able to write.
 		Stdin:   request.Stdin == nil || *request.Stdin,
@@ -211,8 +211,8 @@ func (s *Server) spec(r *http.Request, request *startRequest) (process.Spec, err
 		spec.PTY = &process.Size{Columns: 80, Rows: 24}
 	}
 	if config.Cwd != nil && *config.Cwd != "" {
-		spec.Dir = resolve(*config.Cwd, s.identity.Workdir(user), user)
-	} else if spec.Dir = s.identity.Workdir(user); !isDirectory(spec.Dir) {
+		spec.Dir = resolve(*config.Cwd, account)
+	} else if spec.Dir = account.Workdir; !isDirectory(spec.Dir) {
 		spec.Dir = "/"
 	}
 	// SDKs request bash for every image. In most cases sh can run their commands.

@@ -8,22 +8,23 @@ import (
 	"ramet.dev/native/guest/internal/identity"
 	"ramet.dev/native/guest/internal/process"
 	"ramet.dev/native/guest/internal/rpc"
-	"ramet.dev/native/guest/internal/users"
 )
 
-// Version is the value of X-Envd-Version: the version of envd whose API is served.
-const Version = "0.6.4"
+// Version is the version of envd whose API is served, without what its orchestrator uses. Clients use or avoid parts of the API
+// by it. src/api/cell/envd-version.ts has it for servers.
+const Version = "0.6.13"
 
 // Server serves clients on port 49983.
 type Server struct {
 	processes *process.Table
 	identity  *identity.State
 	watchers  *watchers
+	cpu       *cpuMeter
 }
 
 // New returns a Server.
 func New(processes *process.Table, identity *identity.State) *Server {
-	return &Server{processes: processes, identity: identity, watchers: newWatchers()}
+	return &Server{processes: processes, identity: identity, watchers: newWatchers(), cpu: newCPUMeter()}
 }
 
 // Handler returns the handler of the client port, which requires the sandbox's token.
@@ -61,16 +62,37 @@ func (s *Server) envs(w http.ResponseWriter, _ *http.Request) {
 // authentication.
 var unknownUser = []rpc.Detail{{Type: "ramet.dev.v1.UnknownUser"}}
 
-// user returns the user of a request: the name in its Basic authorization, else the default user.
-func (s *Server) user(r *http.Request) (users.User, error) {
-	name, _, _ := r.BasicAuth()
-	user, err := s.identity.User(name)
+// account returns the account of a call, whose Basic authorization names a user. Without it, the call is of an SDK and means the
+// default of clients. With an empty name, it is of Ramet's own tools and means the container's user.
+func (s *Server) account(r *http.Request) (identity.Account, error) {
+	name, _, ok := r.BasicAuth()
+	switch {
+	case !ok:
+		return s.identity.Default()
+	case name == "":
+		return s.identity.Container(), nil
+	default:
+		return s.identity.Named(name)
+	}
+}
+
+// fileAccount returns the account of a call to /files, which can also name a user in its request.
+func (s *Server) fileAccount(r *http.Request, name string) (identity.Account, error) {
+	if name != "" {
+		return s.identity.Named(name)
+	}
+	return s.account(r)
+}
+
+// rpcAccount returns the account of a call of an RPC.
+func (s *Server) rpcAccount(r *http.Request) (identity.Account, error) {
+	account, err := s.account(r)
 	if err != nil {
 		failure := rpc.Errorf(rpc.Unauthenticated, "the command's user: %s", err)
 		failure.Details = unknownUser
-		return user, failure
+		return account, failure
 	}
-	return user, nil
+	return account, nil
 }
 
 func reply(w http.ResponseWriter, body any) {

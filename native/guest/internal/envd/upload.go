@@ -3,15 +3,17 @@ package envd
 import (
 	"compress/gzip"
 	"errors"
+	"fmt"
 	"io"
 	"mime"
 	"mime/multipart"
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 
-	"ramet.dev/native/guest/internal/users"
+	"ramet.dev/native/guest/internal/identity"
 )
 
 type writtenFile struct {
@@ -21,121 +23,131 @@ type writtenFile struct {
 	Metadata map[string]string `json:"metadata,omitempty"`
 }
 
+// upload is a request to write files.
+type upload struct {
+	account identity.Account
+	// path is the file that the query names; empty if it names none.
+	path string
+	// metadata is for each file of the request.
+	metadata map[string]string
+	written  []writtenFile
+}
+
 // upload writes one file from the body, or several from the `file` parts of a form.
 func (s *Server) upload(w http.ResponseWriter, r *http.Request) {
-	path, user, ok := s.filePath(w, r, "write")
+	path, account, ok := s.filePath(w, r, "write")
 	if !ok {
 		return
 	}
-	body, err := unzipped(r)
-	if err != nil {
-		fail(w, http.StatusBadRequest, "reading the body: "+err.Error())
-		return
-	}
-	kind, parameters, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	var written []writtenFile
-	switch {
-	case kind == "multipart/form-data":
-		written, err = s.writeForm(multipart.NewReader(body, parameters["boundary"]), path, user)
-	case path == "":
-		err = badRequest{errors.New("the request has no path")}
-	default:
-		written, err = writeFile(path, body, user)
-	}
-	if err == nil {
-		written, err = describeUploads(written, r.Header)
-	}
-	if err != nil {
+	u := upload{account: account, path: path, metadata: metadataIn(r.Header), written: []writtenFile{}}
+	if err := u.read(r); err != nil {
 		fail(w, uploadStatus(err), "writing: "+err.Error())
 		return
 	}
-	reply(w, written)
+	reply(w, u.written)
+}
+
+func (u *upload) read(r *http.Request) error {
+	if err := checkMetadata(u.metadata); err != nil {
+		return badRequest{err}
+	}
+	body, err := unzipped(r)
+	if err != nil {
+		return badRequest{fmt.Errorf("reading the body: %w", err)}
+	}
+	kind, parameters, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	switch {
+	case strings.HasPrefix(kind, "multipart/"):
+		return u.writeForm(multipart.NewReader(body, parameters["boundary"]))
+	case u.path == "":
+		return badRequest{errors.New("the request has no path")}
+	default:
+		return u.write(u.path, body)
+	}
 }
 
 // badRequest marks an error caused by the caller.
 type badRequest struct{ error }
 
-func (s *Server) writeForm(form *multipart.Reader, path string, user users.User) ([]writtenFile, error) {
-	written := []writtenFile{}
+func (u *upload) writeForm(form *multipart.Reader) error {
 	for {
 		part, err := form.NextPart()
 		if errors.Is(err, io.EOF) {
-			if len(written) == 0 {
-				return nil, badRequest{errors.New("the form has no part named file")}
+			if len(u.written) == 0 {
+				return badRequest{errors.New("the form has no part named file")}
 			}
-			return written, nil
+			return nil
 		}
 		if err != nil {
-			return nil, badRequest{err}
+			return badRequest{err}
 		}
 		if part.FormName() != "file" {
 			continue
 		}
-		target := path
+		target := u.path
 		if target == "" {
 			// FileName returns only the last part of the path, but callers send a whole path.
 			_, parameters, _ := mime.ParseMediaType(part.Header.Get("Content-Disposition"))
 			if parameters["filename"] == "" {
-				return nil, badRequest{errors.New("a part of the form has no file name, and the request has no path")}
+				return badRequest{errors.New("a part of the form has no file name, and the request has no path")}
 			}
-			target = resolve(parameters["filename"], s.identity.Workdir(user), user)
+			target = resolve(parameters["filename"], u.account)
 		}
-		files, err := writeFile(target, part, user)
-		if err != nil {
-			return nil, err
+		if err := u.write(target, part); err != nil {
+			return err
 		}
-		written = append(written, files...)
 	}
 }
 
-// writeFile writes in place, so that programs that have the file open or watch it see the change.
-func writeFile(path string, body io.Reader, user users.User) ([]writtenFile, error) {
-	if isDirectory(path) {
-		return nil, badRequest{errors.New(path + " is a directory")}
+// write writes in place, so that programs that have the file open or watch it see the change.
+func (u *upload) write(path string, body io.Reader) error {
+	for _, file := range u.written {
+		if file.Path == path {
+			return badRequest{fmt.Errorf("the form has two files for %s; the first one was written", path)}
+		}
 	}
-	if err := makeParents(filepath.Dir(path), user); err != nil {
-		return nil, err
+	if isDirectory(path) {
+		return badRequest{errors.New(path + " is a directory")}
+	}
+	if err := makeParents(filepath.Dir(path), u.account.User); err != nil {
+		return err
 	}
 	isNew := !exists(path)
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|syscall.O_NONBLOCK, 0o644)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	_, err = io.Copy(file, body)
+	if _, err = io.Copy(file, body); err == nil {
+		err = setMetadata(file, u.metadata)
+	}
 	if closeErr := file.Close(); err == nil {
 		err = closeErr
 	}
-	if err == nil && isNew {
-		err = giveTo(path, user)
+	// As with envd, a file belongs to the client's user who wrote it last. Ramet's own tools leave files of the image to their owners.
+	if err == nil && (isNew || !u.account.IsContainer) {
+		err = giveTo(path, u.account.User)
 	}
-	if err != nil {
-		return nil, err
+	if err == nil {
+		u.written = append(u.written, writtenFile{Path: path, Name: filepath.Base(path), Type: "file", Metadata: u.metadata})
 	}
-	return []writtenFile{{Path: path, Name: filepath.Base(path), Type: "file"}}, nil
-}
-
-func describeUploads(files []writtenFile, header http.Header) ([]writtenFile, error) {
-	metadata := metadataIn(header)
-	for i := range files {
-		if err := setMetadata(files[i].Path, metadata); err != nil {
-			return nil, err
-		}
-		files[i].Metadata = metadata
-	}
-	return files, nil
+	return err
 }
 
 func unzipped(r *http.Request) (io.Reader, error) {
-	if r.Header.Get("Content-Encoding") != "gzip" {
+	switch encoding := r.Header.Get("Content-Encoding"); encoding {
+	case "", "identity":
 		return r.Body, nil
+	case "gzip":
+		return gzip.NewReader(r.Body)
+	default:
+		return nil, fmt.Errorf("its encoding %q is not supported; supported are gzip and identity", encoding)
 	}
-	return gzip.NewReader(r.Body)
 }
 
 func uploadStatus(err error) int {
 	var bad badRequest
 	switch {
-	case errors.As(err, &bad), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, gzip.ErrHeader), errors.Is(err, gzip.ErrChecksum), errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.EISDIR):
+	case errors.As(err, &bad), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, gzip.ErrHeader), errors.Is(err, gzip.ErrChecksum), errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.EISDIR), errors.Is(err, syscall.ENOTSUP):
 		return http.StatusBadRequest
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		return http.StatusInsufficientStorage

@@ -1,5 +1,5 @@
-// Package identity holds the identity of the sandbox: its token, the environment of its commands and its default user.
-// They change when the sandbox is restored as a clone.
+// Package identity holds the identity of the sandbox: its token, the environment of its commands, its limits and its default
+// user. They change when the sandbox is restored as a clone.
 package identity
 
 import (
@@ -13,63 +13,104 @@ import (
 	"ramet.dev/native/guest/internal/users"
 )
 
+// Identity is given to a sandbox through the control port.
+type Identity struct {
+	Token       string
+	Environment map[string]string
+	Generation  int64
+	Limits      Limits
+}
+
+// Limits are the limits of the sandbox's resources. 0 means that there is none.
+type Limits struct {
+	MemoryBytes int64
+	CPUMillis   int64
+}
+
+// Marks are the variables that a sandbox of an E2B client has. Whoever created it chose them, and not envd's /init.
+var Marks = []string{"E2B_SANDBOX", "E2B_SANDBOX_ID", "E2B_TEMPLATE_ID"}
+
 // State is set through the control port and read by the client port.
 type State struct {
-	mu          sync.RWMutex
-	base        []string
-	token       string
-	environment map[string]string
-	owner       users.User
+	mu   sync.RWMutex
+	base []string
+	// container is the entrypoint's user, with the working directory of the container.
+	container Account
+	now       Identity
+	// defaultUser and workdir come from envd's /init.
 	defaultUser string
 	workdir     string
-	generation  int64
 }
 
-// New returns the state of a sandbox without a token. base is the container's environment, owner the default user of
-// commands, and workdir, if not empty, their default working directory.
+// New returns the state of a sandbox without a token. base is the container's environment, owner its user, and workdir, if not
+// empty, its working directory.
 func New(base []string, owner users.User, workdir string) *State {
-	return &State{base: base, owner: owner, workdir: workdir, environment: map[string]string{}}
-}
-
-// Take sets a new token and a new environment.
-func (s *State) Take(token string, environment map[string]string, generation int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.token, s.generation = token, generation
-	s.environment = maps.Clone(environment)
-	if s.environment == nil {
-		s.environment = map[string]string{}
+	return &State{
+		base:      base,
+		container: Account{User: owner, Workdir: workdir},
+		now:       Identity{Environment: map[string]string{}},
 	}
 }
 
-// Adjust applies envd's /init. Empty values change nothing; the environment is merged.
-func (s *State) Adjust(token string, environment map[string]string, defaultUser, workdir string) {
+// Take replaces the identity.
+func (s *State) Take(identity Identity) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if token != "" {
-		s.token = token
+	s.now = identity
+	s.now.Environment = copied(identity.Environment)
+}
+
+// Adjustment is the request of envd's /init.
+type Adjustment struct {
+	Token string
+	// Environment replaces the variables, except the marks. Nil keeps them.
+	Environment map[string]string
+	DefaultUser string
+	Workdir     string
+}
+
+// Adjust applies envd's /init. Empty values change nothing.
+func (s *State) Adjust(to Adjustment) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if to.Token != "" {
+		s.now.Token = to.Token
 	}
-	maps.Copy(s.environment, environment)
-	if defaultUser != "" {
-		s.defaultUser = defaultUser
+	if to.Environment != nil {
+		environment := copied(to.Environment)
+		for _, mark := range Marks {
+			delete(environment, mark)
+			if value, ok := s.now.Environment[mark]; ok {
+				environment[mark] = value
+			}
+		}
+		s.now.Environment = environment
 	}
-	if workdir != "" {
-		s.workdir = workdir
+	if to.DefaultUser != "" {
+		s.defaultUser = to.DefaultUser
+	}
+	if to.Workdir != "" {
+		s.workdir = to.Workdir
 	}
 }
 
 // Generation returns how many identities this memory has had; 0 before the first one.
-func (s *State) Generation() int64 {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.generation
-}
+func (s *State) Generation() int64 { return s.identity().Generation }
 
 // Token returns the token that clients must send, or empty if none is set.
-func (s *State) Token() string {
+func (s *State) Token() string { return s.identity().Token }
+
+// Limits returns the limits of the sandbox's resources.
+func (s *State) Limits() Limits { return s.identity().Limits }
+
+// Environment returns a copy of the default environment of new commands.
+func (s *State) Environment() map[string]string { return copied(s.identity().Environment) }
+
+// identity returns the current identity. Its environment must not be changed: it is replaced as a whole.
+func (s *State) identity() Identity {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return s.token
+	return s.now
 }
 
 // Admits reports whether the token is valid. It takes the same time for every wrong token.
@@ -77,36 +118,6 @@ func (s *State) Admits(presented string) bool {
 	token := s.Token()
 	want, got := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(presented))
 	return subtle.ConstantTimeCompare(want[:], got[:]) == 1 || token == ""
-}
-
-// Environment returns a copy of the default environment of new commands.
-func (s *State) Environment() map[string]string {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return maps.Clone(s.environment)
-}
-
-// User returns the user with the given name, or the default user if the name is empty.
-func (s *State) User(name string) (users.User, error) {
-	if name == "" {
-		s.mu.RLock()
-		defer s.mu.RUnlock()
-		if s.defaultUser == "" {
-			return s.owner, nil
-		}
-		name = s.defaultUser
-	}
-	return users.Lookup(name)
-}
-
-// Workdir returns the working directory of the user's commands that do not set one.
-func (s *State) Workdir(user users.User) string {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	if s.workdir != "" {
-		return s.workdir
-	}
-	return user.Home
 }
 
 // CommandEnvironment returns the environment of a new command: that of the container, of the user, of the sandbox and of
@@ -119,11 +130,18 @@ func (s *State) CommandEnvironment(user users.User, added map[string]string) []s
 		}
 	}
 	all["HOME"], all["USER"], all["LOGNAME"] = user.Home, user.Name, user.Name
-	maps.Copy(all, s.Environment())
+	maps.Copy(all, s.identity().Environment)
 	maps.Copy(all, added)
 	env := make([]string, 0, len(all))
 	for _, key := range slices.Sorted(maps.Keys(all)) {
 		env = append(env, key+"="+all[key])
 	}
 	return env
+}
+
+func copied(environment map[string]string) map[string]string {
+	if environment == nil {
+		return map[string]string{}
+	}
+	return maps.Clone(environment)
 }
