@@ -1,4 +1,5 @@
 import { type CellState, guestClientPort, type Identity } from "../api/cell/cell-api.ts";
+import { withClientSandboxId } from "../api/cell/client-environment.ts";
 import type { Pod } from "../api/schema/pod.ts";
 import { type Clock, systemClock } from "../base/clock.ts";
 import { RametError } from "../base/errors.ts";
@@ -108,5 +109,10 @@ export function identityOf(
   environment: Record<string, string>,
   credentials: Pick<CellCredentials, "guestToken">,
 ): Identity {
-  return { sandboxId: `${namespace}--${name}`, hostname: name, accessToken: credentials.guestToken(uid), environment };
+  return {
+    sandboxId: `${namespace}--${name}`,
+    hostname: name,
+    accessToken: credentials.guestToken(uid),
+    environment: withClientSandboxId(environment, uid),
+  };
 }

@@ -41,6 +41,15 @@ async function output(name: string, command: string): Promise<string> {
   return text.trim();
 }
 
+/** The variables that the creator of a sandbox for an E2B client requests. */
+const ofClient = (templateId: string) => ({ E2B_SANDBOX: "true", E2B_TEMPLATE_ID: templateId });
+/** Prints the variables of E2B, if their files have the same values. */
+const marks =
+  "cd /run/e2b && set -- $E2B_SANDBOX $E2B_SANDBOX_ID $E2B_TEMPLATE_ID && " +
+  'test "$*" = "$(cat .E2B_SANDBOX) $(cat .E2B_SANDBOX_ID) $(cat .E2B_TEMPLATE_ID)" && echo $*';
+const clientId = async (name: string): Promise<string> =>
+  (await cluster.sandbox(`t/${name}`, () => true)).metadata.uid.replaceAll("-", "");
+
 /** A ready sandbox of a set that is not claimed. */
 const findReady = () =>
   cluster.seen.sandboxes.store
@@ -62,11 +71,12 @@ it("claims a ready sandbox that keeps running, and gives new commands the claim'
     apiVersion,
     kind: "SandboxClaim",
     metadata: { name: "c", namespace: "t" },
-    spec: { templateName: "set", envVars: { TASK: "42" } },
+    spec: { templateName: "set", envVars: { TASK: "42", ...ofClient("set") } },
   });
   await expect.poll(() => findClaim("c")?.phase, { timeout: 60_000 }).toBe("Completed");
   expect(findClaim("c")?.ramet?.sandboxes).toEqual([name]);
   expect(await output(name, "echo $TASK; cat /state; hostname")).toBe(`42\nwarmed\n${name}`);
+  expect(await output(name, marks)).toBe(`true ${await clientId(name)} set`);
 });
 
 it("restores a checkpoint in place in the claimed Pod, under the sandbox's own name", async () => {
@@ -86,7 +96,7 @@ it("restores a checkpoint in place in the claimed Pod, under the sandbox's own n
     apiVersion,
     kind: "SandboxClaim",
     metadata: { name: "d", namespace: "t" },
-    spec: { templateName: "set", envVars: { TASK: "43" }, ...from },
+    spec: { templateName: "set", envVars: { TASK: "43", ...ofClient("warm") }, ...from },
   });
   await expect.poll(() => findClaim("d")?.phase, { timeout: 60_000 }).toBe("Completed");
   const [name = ""] = findClaim("d")?.ramet?.sandboxes ?? [];
@@ -94,6 +104,7 @@ it("restores a checkpoint in place in the claimed Pod, under the sandbox's own n
   const after = await cluster.sandbox(`t/${name}`, (now) => now.status?.ramet?.restoredFrom === status?.checkpointId);
   expect(after.status?.podInfo?.podUID).toBe(before?.status?.podInfo?.podUID);
   expect(await output(name, "echo $TASK; cat /state; hostname")).toBe(`43\nwarmed\n${name}`);
+  expect(await output(name, marks)).toBe(`true ${await clientId(name)} warm`);
 
   await cluster.create({
     apiVersion,
