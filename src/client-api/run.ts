@@ -1,4 +1,5 @@
 import * as z from "zod";
+import { envdVersion } from "../api/cell/envd-version.ts";
 import { guestKeySecret, guestSecretEntry, systemNamespace } from "../api/names/system-names.ts";
 import { delay, untilAborted } from "../base/clock.ts";
 import { RametError } from "../base/errors.ts";
@@ -83,9 +84,6 @@ export async function runClientApi(options: RunClientApiOptions): Promise<void> 
     await Promise.all(followed);
   }
 }
-
-/** The version of envd whose interface the guest has (native/guest/internal/envd). */
-const envdVersion = "0.6.4";
 
 /** Reads the secret of the guests' tokens when it is needed, and notices a changed one after a few seconds. */
 function guestSecretReader(client: KubeClient): () => Promise<Buffer> {

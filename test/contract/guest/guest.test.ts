@@ -1,8 +1,10 @@
 import { createHash } from "node:crypto";
 import { mkdir, readFile, writeFile } from "node:fs/promises";
+import { availableParallelism } from "node:os";
 import { Readable } from "node:stream";
 import { buffer } from "node:stream/consumers";
 import { expect, it } from "vitest";
+import { envdVersion } from "../../../src/api/cell/envd-version.ts";
 import type { GuestClient } from "../../../src/cell/client/guest-client.ts";
 import type { ProcessEvent } from "../../../src/cell/client/guest-process-events.ts";
 import { RunningGuest } from "./running-guest.ts";
@@ -176,6 +178,48 @@ it("applies an identity, runs hooks and reports the entrypoint's exit", async ()
   expect(await untilExit).toBe(9);
   expect(await guest.control.health()).toMatchObject({ entrypoint: { state: "exited", exitCode: 9 } });
   expect(await guest.control.untilExit(Promise.resolve())).toSatisfy((code) => code === 9 || code === undefined);
+});
+
+it("announces the version of envd that servers announce for it", async () => {
+  await using guest = await RunningGuest.start();
+  const { accessToken } = guest.identity();
+  await guest.control.init(guest.identity());
+  const response = await guest.fetch("/init", { method: "POST", body: JSON.stringify({ accessToken }) });
+  expect(response.status).toBe(204);
+  expect(response.headers.get("x-envd-version")).toBe(envdVersion);
+});
+
+it("shows the limits that came with its last identity", async () => {
+  await using guest = await RunningGuest.start();
+  await guest.control.init(guest.identity({ limits: { memoryBytes: 64 << 20, cpuMillis: 1500 } }));
+  const metrics = async () => (await guest.fetch("/metrics")).json();
+  expect(await metrics()).toMatchObject({ mem_total: 64 << 20, cpu_count: 2 });
+  await guest.control.init(guest.identity({ generation: 2, limits: { memoryBytes: 32 << 20 } }));
+  expect(await metrics()).toMatchObject({ mem_total: 32 << 20, cpu_count: availableParallelism() });
+});
+
+it("composes a file of parts, and keeps the metadata of an upload", async () => {
+  await using guest = await RunningGuest.start();
+  await guest.control.init(guest.identity());
+  const client = guest.client();
+  const at = (name: string): string => `${guest.directory}/${name}`;
+  await Promise.all(["one", "two"].map((name) => client.writeFile(at(name), Buffer.from(name))));
+  const body = JSON.stringify({ source_paths: [at("one"), at("two")], destination: at("new/whole") });
+  expect((await guest.fetch("/files/compose", { method: "POST", body })).status).toBe(200);
+  expect((await buffer(await client.readFile(at("new/whole")))).toString()).toBe("onetwo");
+  await expect(client.stat(at("one"))).rejects.toMatchObject({ code: "NotFound" });
+
+  const query = new URLSearchParams({ path: at("described") }).toString();
+  const headers = { "x-metadata-author": "ada", "content-type": "application/octet-stream" };
+  const upload = await guest.fetch(`/files?${query}`, { method: "POST", body: "x", headers });
+  const file = { path: at("described"), metadata: { author: "ada" } };
+  expect(await upload.json()).toMatchObject([file]);
+  const stat = await guest.fetch("/filesystem.Filesystem/Stat", {
+    method: "POST",
+    body: JSON.stringify({ path: at("described") }),
+    headers: { "content-type": "application/json" },
+  });
+  expect(await stat.json()).toMatchObject({ entry: file });
 });
 
 async function collect(
