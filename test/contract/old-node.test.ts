@@ -76,15 +76,19 @@ describe("an old version of Node", () => {
     expect(programs).toEqual(expect.arrayContaining(started));
   });
 
-  it.each(["ramet", "ramet/api", "ramet/policy", "ramet/provider/api-key", "ramet/provider/named-snapshot", "ramet/provider/sandbox-clone"])(
-    "is named by the import of %s",
-    async (name) => {
-      for (const node of nodes) {
-        const program = `import(${JSON.stringify(name)}).catch((error) => { console.error(error.stack); process.exit(1); })`;
-        expect(await failure(node, ["-e", program])).toBe(`${sentence(node.version)}\n`);
-      }
-    },
-  );
+  it.each([
+    "ramet",
+    "ramet/api",
+    "ramet/policy",
+    "ramet/provider/api-key",
+    "ramet/provider/named-snapshot",
+    "ramet/provider/sandbox-clone",
+  ])("is named by the import of %s", async (name) => {
+    for (const node of nodes) {
+      const program = `import(${JSON.stringify(name)}).catch((error) => { console.error(error.stack); process.exit(1); })`;
+      expect(await failure(node, ["-e", program])).toBe(`${sentence(node.version)}\n`);
+    }
+  });
 
   it("is an error whose message alone Pulumi prints", async () => {
     const program = `import("ramet").catch((error) => { console.error(error.__pulumiRunError); process.exit(1); })`;
