@@ -235,6 +235,13 @@ function requiredArguments({ image, cellImage, store }: RametRuntimeArgs) {
   };
 }
 
+function serverSettings({ gateway, clientApi }: RametRuntimeArgs) {
+  return {
+    ...(gateway && { gateway: validatedGateway(gateway) }),
+    ...(clientApi && { clientApi: validatedClientApi(clientApi) }),
+  };
+}
+
 function installOptions(args: RametRuntimeArgs, owner: string): ProgramInstallOptions {
   const {
     replicas = 2,
@@ -246,8 +253,6 @@ function installOptions(args: RametRuntimeArgs, owner: string): ProgramInstallOp
     namespaceSelector,
     cells,
     registries,
-    gateway,
-    clientApi,
     namespaceQuota,
     encryption,
   } = args;
@@ -263,8 +268,7 @@ function installOptions(args: RametRuntimeArgs, owner: string): ProgramInstallOp
     ...(namespaceSelector !== undefined && { namespaceSelector: validatedSelector(namespaceSelector) }),
     cells: validatedCells(cells),
     ...(registries && { registries: validatedRegistries(registries) }),
-    ...(gateway && { gateway: validatedGateway(gateway) }),
-    ...(clientApi && { clientApi: validatedClientApi(clientApi) }),
+    ...serverSettings(args),
     ...(encryption && { encryption: { secret: validatedField("encryption.secret", encryption.secret) } }),
     ...(namespaceQuota && { namespaceQuota: validatedQuota(namespaceQuota) }),
     namespace: systemNamespace,

@@ -56,7 +56,8 @@ export async function runClientApi(options: RunClientApiOptions): Promise<void> 
   const informers = clientInformers(client, watching);
   const callers = new Callers(client, watching);
   const following = new AbortController();
-  const all = [...Object.values(informers), callers.informer] as Informer<KubeObject>[];
+  const { sandboxes, checkpoints, templates, sets, snapshots } = informers;
+  const all = [sandboxes, checkpoints, templates, sets, snapshots, callers.informer] as Informer<KubeObject>[];
   const followed = all.map((informer) => informer.run(following.signal, options.liveness));
   const service = serviceParts(client, informers, options.templateAliases ?? new Map());
   try {

@@ -1,4 +1,4 @@
-import { NotFoundError, Sandbox, SandboxNotFoundError } from "e2b";
+import { Sandbox, SandboxNotFoundError } from "e2b";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { ClientWorld } from "./client-world.ts";
 
@@ -168,7 +168,7 @@ describe("a snapshot", () => {
     const clone = await create("state");
     expect(await clone.files.read("/tmp/state")).toBe("second");
     await sandbox.pause();
-    await expect(sandbox.createSnapshot()).rejects.toThrow(NotFoundError);
+    await expect(sandbox.createSnapshot()).rejects.toThrow(SandboxNotFoundError);
     expect(await Sandbox.deleteSnapshot(first.snapshotId, options)).toBe(true);
     for (const each of [sandbox, clone]) await each.kill();
   });
@@ -177,7 +177,7 @@ describe("a snapshot", () => {
     const sandbox = await create();
     await sandbox.files.write("/tmp/a", "text");
     const forks = await sandbox.fork({ count: 2 });
-    const texts = forks.map((fork) => (fork instanceof Sandbox ? fork.files.read("/tmp/a") : fork));
+    const texts = forks.map((fork) => (fork instanceof Sandbox ? fork.files.read("/tmp/a") : Promise.reject(fork)));
     expect(await Promise.all(texts)).toEqual(["text", "text"]);
     for (const each of [sandbox, ...forks]) if (each instanceof Sandbox) await each.kill();
   });

@@ -38,8 +38,10 @@ export async function forkSandbox(io: Io, options: ForkOptions): Promise<number>
     const isPaused = source.status?.phase === "Paused";
     const beside = await isBeside(cluster, io.signal);
     if (beside && isPaused) throw cannotFork(options.sandbox);
-    if (beside) refuseSharedVolumes(options);
-    if (beside) refusePaused(options);
+    if (beside) {
+      refuseSharedVolumes(options);
+      refusePaused(options);
+    }
     const template = beside ? await templateOfSandbox(cluster, source, io.signal) : undefined;
     const request = manifest(cluster, options, { beside, isPaused });
     const created = await cluster.create(cluster.checkpoints, request, io.signal);

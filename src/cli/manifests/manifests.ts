@@ -103,9 +103,7 @@ export async function printManifests(io: Io, options: ManifestsOptions): Promise
     cellImage: options.cellImage ?? missingCellImage(),
     egress: egressOf(options),
     gateway: await gatewayOf(options),
-    ...(options.clientApiReplicas > 0 && {
-      clientApi: { replicas: options.clientApiReplicas, domain: options.clientApiDomain },
-    }),
+    ...clientApiOf(options),
     cells: {
       seccompProfile: options.cellSeccompProfile,
       userNamespaces: options.cellUserNamespaces,
@@ -121,7 +119,7 @@ export async function printManifests(io: Io, options: ManifestsOptions): Promise
     ...commonRights,
     [controllerName]: controllerRights(servedNamespaces),
     [gatewayName]: gatewayRights(gateway?.exec ?? true, servedNamespaces),
-    ...(wanted.clientApi && { [clientApiName]: clientApiRights(servedNamespaces) }),
+    [clientApiName]: clientApiRights(servedNamespaces),
   };
   await write(io, allManifests(wanted), { out, rights });
   for (const line of toKnow(wanted)) printLine(io.stderr, line);
@@ -153,6 +151,10 @@ async function write(
     await writeFiles(out, files, mark);
     printLine(io.stdout, join(out, "kustomization.yaml"));
   }
+}
+
+function clientApiOf({ clientApiReplicas: replicas, clientApiDomain: domain }: ManifestsOptions) {
+  return replicas > 0 ? { clientApi: { replicas, domain } } : {};
 }
 
 async function gatewayOf(options: ManifestsOptions): Promise<GatewaySettings> {

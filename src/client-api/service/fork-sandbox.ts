@@ -20,7 +20,7 @@ export async function forkSandbox(parts: ServiceParts, source: Sandbox, fork: Fo
   const { count, timeoutMilliseconds, signal, ...clone } = fork;
   const contents = ["memory", "filesystem"];
   const checkpoint = await capture(parts, source, { contents, ttl: "1h", timeoutMilliseconds, signal });
-  const { namespace = "" } = source.metadata;
+  const { namespace } = source.metadata;
   const id = checkpoint.status?.checkpointId ?? "";
   const request = { ...clone, namespace, source: id, timeoutMilliseconds, signal };
   return Promise.all(

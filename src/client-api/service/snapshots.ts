@@ -97,7 +97,7 @@ async function nameCheckpoint(
   { checkpoint, id, name, tag }: { checkpoint: Checkpoint; id: string; name: string; tag: string },
   { timeoutMilliseconds, signal }: CreateSnapshot,
 ): Promise<NamedSnapshot> {
-  const { namespace = "", labels: own } = checkpoint.metadata;
+  const { namespace, labels: own } = checkpoint.metadata;
   const { informers, known } = parts;
   const { resource } = informers.snapshots;
   const existing = known.snapshot(`${namespace}/${name}`) ?? (await resource.find({ namespace, name }, { signal }));
@@ -107,11 +107,10 @@ async function nameCheckpoint(
     });
   }
   const contents = checkpoint.status?.ramet?.contents ?? ["memory", "filesystem"];
-  const sourceUid = own?.[labels.sourceUid] ?? "";
   const manifest = {
     apiVersion: rametApiVersion,
     kind: "NamedSnapshot",
-    metadata: { name, namespace, labels: { [labels.sourceUid]: sourceUid } },
+    metadata: { name, namespace, labels: { [labels.sourceUid]: own?.[labels.sourceUid] ?? "" } },
     spec: { from: { checkpoint: { id } }, contents, deletionPolicy: "Delete" },
   };
   const written =
@@ -122,21 +121,24 @@ async function nameCheckpoint(
           { metadata: { uid: existing.metadata.uid, labels: manifest.metadata.labels }, spec: manifest.spec },
           { signal },
         );
-  const isServed = (snapshot: NamedSnapshot | undefined): boolean => {
-    if (snapshot === undefined) throw new RametError("Conflict", `The named snapshot ${name} was deleted`);
-    const { status, metadata } = snapshot;
-    const current = status?.versions?.find(({ version }) => version === status.version);
-    if (current?.parent === `checkpoint/${id}`) return true;
-    const failure = status?.observedGeneration === metadata.generation ? status?.build?.failure : undefined;
-    if (failure === undefined) return false;
-    throw new RametError("EngineFailed", `The snapshot ${name} was not built: ${failure.message}`);
-  };
-  const ready = await waitUntil({ resource, from: written, until: isServed, timeoutMilliseconds, signal });
+  const until = (snapshot: NamedSnapshot | undefined): boolean => isServed(snapshot, id);
+  const ready = await waitUntil({ resource, from: written, until, timeoutMilliseconds, signal });
   const served = ready ?? written;
   await deleteSources(parts, served, (each) => each.metadata.uid === checkpoint.metadata.uid);
   if (tag === defaultTag || served.status?.version === undefined) return served;
   const tags = tagsAnnotation({ ...tagsOf(served), [tag]: served.status.version });
   return resource.mergePatch({ namespace, name }, { metadata: { uid: served.metadata.uid, annotations: tags } });
+}
+
+/** Whether the current version was built from a checkpoint. @throws RametError if that failed */
+function isServed(snapshot: NamedSnapshot | undefined, checkpointId: string): boolean {
+  if (snapshot === undefined) throw new RametError("Conflict", "The named snapshot was deleted");
+  const { status, metadata } = snapshot;
+  const current = status?.versions?.find(({ version }) => version === status.version);
+  if (current?.parent === `checkpoint/${checkpointId}`) return true;
+  const failure = status?.observedGeneration === metadata.generation ? status?.build?.failure : undefined;
+  if (failure === undefined) return false;
+  throw new RametError("EngineFailed", `The snapshot ${metadata.name} was not built: ${failure.message}`);
 }
 
 /**
@@ -145,7 +147,7 @@ async function nameCheckpoint(
  */
 async function deleteSources(
   { informers, known }: ServiceParts,
-  { metadata: { namespace = "", name } }: NamedSnapshot,
+  { metadata: { namespace, name } }: NamedSnapshot,
   isNeeded: (checkpoint: Checkpoint) => boolean,
 ): Promise<void> {
   const sources = known
@@ -185,7 +187,7 @@ export function listSnapshots(
 /** RFC 3339. */
 export function createdAt(snapshot: Snapshot): string {
   const { metadata } = snapshot.kind === "named" ? snapshot.snapshot : snapshot.checkpoint;
-  return metadata.creationTimestamp ?? "";
+  return metadata.creationTimestamp;
 }
 
 export function idOf(snapshot: Snapshot): string {

@@ -76,7 +76,7 @@ export interface WarmSet {
  * already, else one with the same template. Only sets with ready sandboxes count.
  */
 export function findWarmSet({ known }: ServiceParts, checkpoint: Checkpoint): WarmSet | undefined {
-  const { namespace = "" } = checkpoint.metadata;
+  const { namespace } = checkpoint.metadata;
   const needed = checkpoint.status?.ramet?.templateDigest;
   const found = known.setsIn(namespace).flatMap((set): WarmSet[] => {
     if ((set.status?.availableReplicas ?? 0) < 1) return [];

@@ -23,10 +23,14 @@ export function progressOf(
   if (missing === undefined) return { is: "ready" };
   const since = new Date(metadata.annotations?.[annotations.claimTimestamp] ?? metadata.creationTimestamp);
   const until = new Date(since.getTime() + waitReadyMilliseconds);
-  const report = status?.message ?? findCondition(status?.conditions, "Ready")?.message ?? "";
-  const why = report === "" ? missing : `${missing}: ${report}`;
+  const why = [missing, ...reportsOf(status)].join(": ");
   if (until > now) return { is: "waiting", until, why };
   return { is: "failed", why: `after ${waitReadyMilliseconds / 1000} s (spec.waitReadyTimeout) ${why}` };
+}
+
+function reportsOf(status: Sandbox["status"]): string[] {
+  const report = status?.message ?? findCondition(status?.conditions, "Ready")?.message ?? "";
+  return report === "" ? [] : [report];
 }
 
 /**

@@ -31,10 +31,10 @@ export interface Call {
 /** What the routes of the dialect share. */
 export interface E2b extends E2bOptions {
   /** Adds a route whose handler runs for authenticated clients with these rights. */
-  route(method: "GET" | "POST" | "PUT" | "DELETE", path: string, needs: readonly Need[], handle: Handler): void;
+  route: (method: "GET" | "POST" | "PUT" | "DELETE", path: string, needs: readonly Need[], handle: Handler) => void;
   /** @throws RametError `NotFound`, also for sandboxes of others */
-  sandboxOf(call: Call): Promise<Sandbox>;
-  accessTo(sandbox: Sandbox): Promise<SandboxAccess>;
+  sandboxOf: (call: Call) => Promise<Sandbox>;
+  accessTo: (sandbox: Sandbox) => Promise<SandboxAccess>;
 }
 
 export type Handler = (call: Call) => Promise<unknown>;

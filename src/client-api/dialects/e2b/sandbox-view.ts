@@ -66,7 +66,7 @@ export function templateIdOf({ metadata, spec, status }: Sandbox): string {
 /** RFC 3339. */
 export function startedAt({ metadata }: Sandbox): string {
   const noted = metadata.annotations?.[annotations.claimTimestamp];
-  const time = Date.parse(noted ?? metadata.creationTimestamp ?? "");
+  const time = Date.parse(noted ?? metadata.creationTimestamp);
   return new Date(Number.isNaN(time) ? 0 : time).toISOString();
 }
 
