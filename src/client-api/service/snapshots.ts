@@ -101,11 +101,7 @@ async function nameCheckpoint(
   const { informers, known } = parts;
   const { resource } = informers.snapshots;
   const existing = known.snapshot(`${namespace}/${name}`) ?? (await resource.find({ namespace, name }, { signal }));
-  if (existing !== undefined && existing.spec.from.checkpoint === undefined) {
-    throw new RametError("AlreadyExists", `The named snapshot ${name} is built from other sources than sandboxes`, {
-      hint: "Choose another name",
-    });
-  }
+  refuseOtherSources(existing);
   const contents = checkpoint.status?.ramet?.contents ?? ["memory", "filesystem"];
   const manifest = {
     apiVersion: rametApiVersion,
@@ -128,6 +124,14 @@ async function nameCheckpoint(
   if (tag === defaultTag || served.status?.version === undefined) return served;
   const tags = tagsAnnotation({ ...tagsOf(served), [tag]: served.status.version });
   return resource.mergePatch({ namespace, name }, { metadata: { uid: served.metadata.uid, annotations: tags } });
+}
+
+function refuseOtherSources(existing: NamedSnapshot | undefined): void {
+  if (existing === undefined || existing.spec.from.checkpoint !== undefined) return;
+  const { name } = existing.metadata;
+  throw new RametError("AlreadyExists", `The named snapshot ${name} is built from other sources than sandboxes`, {
+    hint: "Choose another name",
+  });
 }
 
 /** Whether the current version was built from a checkpoint. @throws RametError if that failed */
