@@ -5,10 +5,9 @@ import { delay, untilAborted } from "../base/clock.ts";
 import { RametError } from "../base/errors.ts";
 import { type Log, silentLog } from "../base/log.ts";
 import { StaleOnErrorCache } from "../base/stale-on-error-cache.ts";
-import type { Informer } from "../kube/informer.ts";
 import type { KubeClient } from "../kube/kube-client.ts";
 import type { Liveness } from "../kube/liveness.ts";
-import { type KubeObject, ObjectMeta } from "../kube/object.ts";
+import { ObjectMeta } from "../kube/object.ts";
 import { coreResources } from "../kube/resource-ref.ts";
 import { e2bDialect } from "./dialects/e2b/dialect.ts";
 import { Callers } from "./keys/callers.ts";
@@ -57,7 +56,7 @@ export async function runClientApi(options: RunClientApiOptions): Promise<void> 
   const callers = new Callers(client, watching);
   const following = new AbortController();
   const { sandboxes, checkpoints, templates, sets, snapshots } = informers;
-  const all = [sandboxes, checkpoints, templates, sets, snapshots, callers.informer] as Informer<KubeObject>[];
+  const all = [sandboxes, checkpoints, templates, sets, snapshots, callers.informer];
   const followed = all.map((informer) => informer.run(following.signal, options.liveness));
   const service = serviceParts(client, informers, options.templateAliases ?? new Map());
   try {
