@@ -1,9 +1,15 @@
-import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Sandbox } from "../../../api/kinds/sandbox.ts";
-import type { Caller, Callers, Need } from "../../keys/callers.ts";
+import type { Callers } from "../../keys/callers.ts";
 import type { RequestRates } from "../../keys/request-rate.ts";
+import { type Call, type Route, routesFor } from "../../routes/route.ts";
 import type { ServiceParts } from "../../service/parts.ts";
-import type { SandboxAccess } from "./sandbox-view.ts";
+import type { SandboxAccess } from "./answers.ts";
+
+export type { Call };
+export type E2bRoute = Route<E2b>;
+
+/** Makes a route of the dialect. */
+export const route = routesFor<E2b>();
 
 export interface E2bOptions {
   service: ServiceParts;
@@ -19,22 +25,9 @@ export interface E2bOptions {
   maxLifeSeconds: number;
 }
 
-/** A request of an authenticated client. */
-export interface Call {
-  request: FastifyRequest;
-  reply: FastifyReply;
-  caller: Caller;
-  /** Aborts when the client has closed the connection. */
-  signal: AbortSignal;
-}
-
 /** What the routes of the dialect share. */
 export interface E2b extends E2bOptions {
-  /** Adds a route whose handler runs for authenticated clients with these rights. */
-  route: (method: "GET" | "POST" | "PUT" | "DELETE", path: string, needs: readonly Need[], handle: Handler) => void;
   /** @throws RametError `NotFound`, also for sandboxes of others */
   sandboxOf: (call: Call) => Promise<Sandbox>;
   accessTo: (sandbox: Sandbox) => Promise<SandboxAccess>;
 }
-
-export type Handler = (call: Call) => Promise<unknown>;

@@ -3,6 +3,7 @@ import * as z from "zod";
 import type { ErrorCode } from "../../../base/error-codes.ts";
 import { RametError } from "../../../base/errors.ts";
 import { statusOf } from "../../../base/http.ts";
+import type { ErrorBody } from "./answers.ts";
 
 /** The statuses that E2B's clients expect, where they differ from those of other HTTP servers of Ramet. */
 const statuses: Partial<Record<ErrorCode, number>> = {
@@ -26,7 +27,7 @@ const codes: Partial<Record<ErrorCode, string>> = {
 
 export interface ErrorAnswer {
   status: number;
-  body: { code: number; message: string; error_code?: string };
+  body: ErrorBody;
 }
 
 /** The answer to a failed request. Its `code` must be the status: the JavaScript SDK decides by it. */

@@ -6,18 +6,8 @@ import { quantityToBytes, quantityToMillicores } from "../../../base/quantity.ts
 import { findCondition } from "../../../kube/conditions.ts";
 import { sandboxIdOf } from "../../service/find-sandbox.ts";
 import { endOf, onTimeoutOf } from "../../service/lifecycle.ts";
+import type { ListedSandbox } from "./answers.ts";
 import { metadataOf } from "./metadata.ts";
-
-/** What E2B's clients get when they create or connect to a sandbox. */
-export interface SandboxAccess {
-  templateID: string;
-  sandboxID: string;
-  clientID: string;
-  envdVersion: string;
-  envdAccessToken: string;
-  trafficAccessToken?: string;
-  domain: string | null;
-}
 
 /** A constant in E2B too. */
 export const clientId = "ramet";
@@ -26,7 +16,11 @@ export const clientId = "ramet";
 const never = "9999-12-31T23:59:59Z";
 
 /** What E2B's clients get in lists. */
-export function listedSandbox(sandbox: Sandbox, template: SandboxTemplate | undefined, envdVersion: string) {
+export function listedSandbox(
+  sandbox: Sandbox,
+  template: SandboxTemplate | undefined,
+  envdVersion: string,
+): ListedSandbox {
   const isPaused = sandbox.spec.paused === true;
   return {
     templateID: templateIdOf(sandbox),
@@ -38,7 +32,6 @@ export function listedSandbox(sandbox: Sandbox, template: SandboxTemplate | unde
     state: isPaused ? ("paused" as const) : ("running" as const),
     envdVersion,
     metadata: metadataOf(sandbox),
-    // Fields of Ramet, which E2B's clients ignore.
     name: sandbox.metadata.name,
     namespace: sandbox.metadata.namespace,
   };

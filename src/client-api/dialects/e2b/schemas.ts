@@ -8,40 +8,44 @@ import * as z from "zod";
 const Seconds = z.int().max(10_000_000_000);
 const StringMap = z.record(z.string().max(1024), z.string().max(100_000));
 
-export const NewSandbox = z.looseObject({
-  templateID: z.string().min(1).max(500),
-  timeout: Seconds.optional(),
-  autoPause: z.boolean().optional(),
-  autoPauseMemory: z.boolean().optional(),
-  autoResume: z.looseObject({ enabled: z.boolean() }).optional(),
-  secure: z.boolean().optional(),
-  allow_internet_access: z.boolean().optional(),
-  network: z
-    .looseObject({
-      allowPublicTraffic: z.boolean().nullish(),
-      allowOut: z.array(z.string().max(253)).max(100).optional(),
-      denyOut: z.array(z.string().max(253)).max(100).optional(),
-    })
-    .optional(),
-  metadata: StringMap.optional(),
-  envVars: StringMap.optional(),
-  mcp: z.unknown().optional(),
-  iam: z.unknown().optional(),
-  volumeMounts: z.array(z.looseObject({})).optional(),
-});
+export const NewSandbox = z
+  .looseObject({
+    templateID: z.string().min(1).max(500),
+    timeout: Seconds.optional(),
+    autoPause: z.boolean().optional(),
+    autoPauseMemory: z.boolean().optional(),
+    autoResume: z.looseObject({ enabled: z.boolean() }).optional(),
+    secure: z.boolean().optional(),
+    allow_internet_access: z.boolean().optional(),
+    network: z
+      .looseObject({
+        allowPublicTraffic: z.boolean().nullish(),
+        allowOut: z.array(z.string().max(253)).max(100).optional(),
+        denyOut: z.array(z.string().max(253)).max(100).optional(),
+      })
+      .optional(),
+    metadata: StringMap.optional(),
+    envVars: StringMap.optional(),
+    mcp: z.unknown().optional(),
+    iam: z.unknown().optional(),
+    volumeMounts: z.array(z.looseObject({})).optional(),
+  })
+  .meta({ id: "NewSandbox" });
 export type NewSandbox = z.infer<typeof NewSandbox>;
 
-export const Connect = z.looseObject({ timeout: Seconds.optional(), memory: z.boolean().optional() });
-export const Resume = z.looseObject({ timeout: Seconds.optional(), autoPause: z.boolean().optional() }).optional();
+export const Connect = z.looseObject({ timeout: Seconds.optional(), memory: z.boolean().optional() }).nullish();
+export type Connect = z.infer<typeof Connect>;
+export const Resume = z.looseObject({ timeout: Seconds.optional(), autoPause: z.boolean().optional() }).nullish();
+export type Resume = z.infer<typeof Resume>;
 export const Timeout = z.looseObject({ timeout: Seconds });
-export const Refresh = z.looseObject({ duration: z.int().min(0).max(3600).optional() }).optional();
+export const Refresh = z.looseObject({ duration: z.int().min(0).max(3600).optional() }).nullish();
 export const Pause = z.looseObject({ memory: z.boolean().optional() }).nullish();
 export const NewSnapshot = z
   .looseObject({ name: z.string().min(1).max(500).optional(), memory: z.boolean().optional() })
-  .optional();
-export const Fork = z
-  .looseObject({ timeout: Seconds.optional(), count: z.int().min(1).max(100).optional() })
-  .optional();
+  .nullish();
+export type NewSnapshot = z.infer<typeof NewSnapshot>;
+export const Fork = z.looseObject({ timeout: Seconds.optional(), count: z.int().min(1).max(100).optional() }).nullish();
+export type Fork = z.infer<typeof Fork>;
 
 const Limit = z.coerce.number().int().min(1).max(100).default(100);
 const Cursor = z.string().max(500).optional();
@@ -70,6 +74,8 @@ export const ListSnapshots = z.looseObject({
   nextToken: Cursor,
 });
 
+export type ListSnapshots = z.infer<typeof ListSnapshots>;
+
 /** Headers of OpenKruise's manager, which extend the creation of a snapshot. */
 export const SnapshotHeaders = z.looseObject({
   "x-e2b-kruise-snapshot-keep-running": z.enum(["true", "false"]).optional(),
@@ -77,3 +83,4 @@ export const SnapshotHeaders = z.looseObject({
   "x-e2b-kruise-snapshot-persistent-contents": z.string().max(100).optional(),
   "x-e2b-kruise-snapshot-wait-success-seconds": z.coerce.number().int().min(1).max(600).optional(),
 });
+export type SnapshotHeaders = z.infer<typeof SnapshotHeaders>;

@@ -1,3 +1,4 @@
+import * as z from "zod";
 import { defaultTag, tagPattern } from "../../../api/snapshot/snapshot-tags.ts";
 import { RametError } from "../../../base/errors.ts";
 import { uidOf } from "../../service/find-sandbox.ts";
@@ -10,28 +11,53 @@ import {
   type Snapshot,
 } from "../../service/snapshots.ts";
 import { pageOf } from "./cursor.ts";
-import type { Call, E2b } from "./call.ts";
+import { SnapshotInfo } from "./answers.ts";
+import { type Call, type E2b, type E2bRoute, route } from "./call.ts";
 import { needs } from "./needs.ts";
 import { ListSnapshots, NewSnapshot, SnapshotHeaders } from "./schemas.ts";
 
 /** Below the time that clients wait by default. */
 const defaultWaitSeconds = 55;
 
-export function snapshotRoutes(e2b: E2b): void {
-  const { route, service } = e2b;
-  route("POST", "/sandboxes/:sandboxID/snapshots", needs.capture, (call) => create(e2b, call));
-  route("GET", "/snapshots", needs.listSnapshots, (call) => list(e2b, call));
-  // SDKs for Python before 2.41 do not encode the slash of `team/name`.
-  route("DELETE", "/templates/*", needs.deleteSnapshot, async (call) => {
-    const { "*": id = "" } = call.request.params as { "*"?: string };
-    await deleteSnapshot(service, call.caller.namespace, id);
-    return call.reply.code(204).send();
-  });
-}
+export const snapshotRoutes: readonly E2bRoute[] = [
+  route({
+    method: "POST",
+    path: "/sandboxes/:sandboxID/snapshots",
+    summary: "Captures a running sandbox, and waits until sandboxes can be created from the snapshot.",
+    needs: needs.capture,
+    body: NewSnapshot,
+    headers: SnapshotHeaders,
+    answers: { 201: SnapshotInfo },
+    handle: create,
+  }),
+  route({
+    method: "GET",
+    path: "/snapshots",
+    summary: "Lists snapshots page by page. The header X-Next-Token continues the list.",
+    needs: needs.listSnapshots,
+    query: ListSnapshots,
+    answers: { 200: z.array(SnapshotInfo) },
+    handle: list,
+  }),
+  route({
+    method: "DELETE",
+    // SDKs for Python before 2.41 do not encode the slash of `team/name`.
+    path: "/templates/*",
+    wildcard: "templateID",
+    summary: "Deletes a snapshot. Sandboxes that were created from it stay.",
+    needs: needs.deleteSnapshot,
+    answers: { 204: null },
+    handle: async ({ service }, call) => {
+      const { "*": id = "" } = call.request.params as { "*"?: string };
+      await deleteSnapshot(service, call.caller.namespace, id);
+      return call.reply.code(204).send();
+    },
+  }),
+];
 
-async function create(e2b: E2b, call: Call): Promise<unknown> {
-  const { name, memory } = NewSnapshot.parse(call.request.body) ?? {};
-  const headers = SnapshotHeaders.parse(call.request.headers);
+async function create(e2b: E2b, call: Call<NewSnapshot, unknown, SnapshotHeaders>): Promise<unknown> {
+  const { name, memory } = call.body ?? {};
+  const { headers } = call;
   if (name !== undefined) await e2b.callers.require(call.caller, ...needs.nameSnapshot);
   const contents = contentsOf(memory, headers["x-e2b-kruise-snapshot-persistent-contents"]);
   const waitSeconds = headers["x-e2b-kruise-snapshot-wait-success-seconds"] ?? defaultWaitSeconds;
@@ -70,13 +96,13 @@ function snapshotName(text: string, namespace: string): { name: string; tag: str
   });
 }
 
-function viewOf(snapshot: Snapshot) {
+function viewOf(snapshot: Snapshot): SnapshotInfo {
   if (snapshot.kind === "checkpoint") return { snapshotID: snapshot.id, names: [] };
   return { snapshotID: `${snapshot.name}:${defaultTag}`, names: [snapshot.name] };
 }
 
-async function list({ service }: E2b, call: Call): Promise<unknown> {
-  const { sandboxID, name, limit, nextToken } = ListSnapshots.parse(call.request.query);
+async function list({ service }: E2b, call: Call<unknown, ListSnapshots>): Promise<unknown> {
+  const { sandboxID, name, limit, nextToken } = call.query;
   const { namespace } = call.caller;
   const [own = ""] = (name ?? "").replace(`${namespace}/`, "").split(":");
   const found = listSnapshots(service, namespace, {

@@ -5,7 +5,7 @@ import { RametError } from "../../../base/errors.ts";
 import { createSandbox } from "../../service/create-sandbox.ts";
 import { sandboxIdOf } from "../../service/find-sandbox.ts";
 import { forkSandbox } from "../../service/fork-sandbox.ts";
-import { connectSandbox, currentState, killSandbox, pauseSandbox, setLife } from "../../service/lifecycle.ts";
+import { connectSandbox, currentState } from "../../service/lifecycle.ts";
 import { isForClients, stateOf } from "../../service/sandbox-state.ts";
 import { compare, pageOf } from "./cursor.ts";
 import type { Call, E2b } from "./call.ts";
@@ -14,55 +14,21 @@ import { metadataAnnotation, metadataFilter } from "./metadata.ts";
 import { needs } from "./needs.ts";
 import { egressAnnotations } from "./network.ts";
 import { lifecycleOf, listedSandbox, startedAt, templateIdOf } from "./sandbox-view.ts";
-import { Connect, Fork, ListSandboxes, NewSandbox, Pause, Refresh, Resume, Timeout } from "./schemas.ts";
+import type { Connect, Fork, ListSandboxes, NewSandbox, Resume } from "./schemas.ts";
 
 /** Clients wait 60 seconds by default. */
-const timeoutMilliseconds = 55_000;
+export const timeoutMilliseconds = 55_000;
 
 /** E2B's defaults of its raw API: the SDKs send a time. */
-const defaultLife = { v1: 15, v2: 300 };
+export const defaultLife = { v1: 15, v2: 300 };
 /** What a resume by traffic gives at least. (Source: e2b-dev/infra at 54693ff3.) */
 const leastAutoResumeSeconds = 300;
 
-export function sandboxRoutes(e2b: E2b): void {
-  const { route, service } = e2b;
-  const createNeeds = [...needs.create, ...needs.enter];
-  route("POST", "/sandboxes", createNeeds, (call) => create(e2b, call, defaultLife.v1));
-  route("POST", "/v2/sandboxes", createNeeds, (call) => create(e2b, call, defaultLife.v2));
-  route("GET", "/sandboxes", needs.list, (call) => list(e2b, call, { isV1: true }));
-  route("GET", "/v2/sandboxes", needs.list, (call) => list(e2b, call, { isV1: false }));
-  route("GET", "/sandboxes/:sandboxID", needs.read, (call) => get(e2b, call));
-  route("DELETE", "/sandboxes/:sandboxID", needs.kill, async (call) => {
-    await killSandbox(service, await e2b.sandboxOf(call), call.signal);
-    return call.reply.code(204).send();
-  });
-  route("POST", "/sandboxes/:sandboxID/pause", needs.change, async (call) => {
-    const { memory = true } = Pause.parse(call.request.body) ?? {};
-    const sandbox = await e2b.sandboxOf(call);
-    await pauseSandbox(service, sandbox, { keepMemory: memory, timeoutMilliseconds, signal: call.signal });
-    return call.reply.code(204).send();
-  });
-  const connectNeeds = [...needs.change, ...needs.enter];
-  route("POST", "/sandboxes/:sandboxID/connect", connectNeeds, (call) => connect(e2b, call));
-  route("POST", "/v2/sandboxes/:sandboxID/connect", connectNeeds, (call) => connect(e2b, call));
-  route("POST", "/sandboxes/:sandboxID/resume", connectNeeds, (call) => resume(e2b, call));
-  route("POST", "/sandboxes/:sandboxID/timeout", needs.change, async (call) => {
-    const { timeout } = Timeout.parse(call.request.body);
-    const lifeMilliseconds = lifeOf(e2b, timeout);
-    await setLife(service, await e2b.sandboxOf(call), { lifeMilliseconds, extendOnly: false });
-    return call.reply.code(204).send();
-  });
-  route("POST", "/sandboxes/:sandboxID/refreshes", needs.change, async (call) => {
-    const { duration = defaultLife.v1 } = Refresh.parse(call.request.body) ?? {};
-    const lifeMilliseconds = lifeOf(e2b, Math.max(duration, defaultLife.v1));
-    await setLife(service, await e2b.sandboxOf(call), { lifeMilliseconds, extendOnly: true });
-    return call.reply.code(204).send();
-  });
-  route("POST", "/sandboxes/:sandboxID/fork", [...createNeeds, ...needs.capture], (call) => fork(e2b, call));
-}
-
-async function create(e2b: E2b, { request, reply, caller, signal }: Call, defaultSeconds: number): Promise<unknown> {
-  const body = NewSandbox.parse(request.body);
+export async function create(
+  e2b: E2b,
+  { request, reply, caller, signal, body }: Call<NewSandbox>,
+  defaultSeconds: number,
+): Promise<unknown> {
   checkSupported(body);
   const { timeout = defaultSeconds, autoPause = false, envVars } = body;
   const lifeMilliseconds = lifeOf(e2b, timeout);
@@ -106,7 +72,7 @@ function checkSupported({ mcp, iam, volumeMounts = [], autoPause, autoPauseMemor
 }
 
 /** @throws RametError `InvalidArgument` */
-function lifeOf({ maxLifeSeconds }: E2b, seconds: number): number {
+export function lifeOf({ maxLifeSeconds }: E2b, seconds: number): number {
   if (seconds < 1) throw new RametError("InvalidArgument", `timeout is ${seconds}, and must be at least 1 second`);
   if (seconds <= maxLifeSeconds) return seconds * 1000;
   throw new RametError("InvalidArgument", `timeout is ${seconds}, and must be at most ${maxLifeSeconds} seconds`, {
@@ -134,8 +100,8 @@ function requestIdOf(owner: string, given: string | string[] | undefined): strin
   return hex.replace(/^(.{8})(.{4}).(.{3}).(.{3})(.{12}).*$/, "$1-$2-8$3-8$4-$5");
 }
 
-async function connect(e2b: E2b, call: Call): Promise<unknown> {
-  const { timeout = defaultLife.v2, memory = true } = Connect.parse(call.request.body ?? {});
+export async function connect(e2b: E2b, call: Call<Connect>): Promise<unknown> {
+  const { timeout = defaultLife.v2, memory = true } = call.body ?? {};
   if (!memory) throw new RametError("NotSupported", "memory: false is not supported for paused sandboxes with memory");
   const waiting = { timeoutMilliseconds, signal: call.signal };
   const lifeMilliseconds = lifeOf(e2b, timeout);
@@ -147,8 +113,8 @@ async function connect(e2b: E2b, call: Call): Promise<unknown> {
 }
 
 /** SDKs before 2.6 resume by this route, after they have tried to extend the time. */
-async function resume(e2b: E2b, call: Call): Promise<unknown> {
-  const { timeout = defaultLife.v1 } = Resume.parse(call.request.body) ?? {};
+export async function resume(e2b: E2b, call: Call<Resume>): Promise<unknown> {
+  const { timeout = defaultLife.v1 } = call.body ?? {};
   const sandbox = await e2b.sandboxOf(call);
   const state = currentState(e2b.service, sandbox);
   if (state === "killing") throw new RametError("NotFound", `The sandbox ${sandbox.metadata.name} is being deleted`);
@@ -159,7 +125,7 @@ async function resume(e2b: E2b, call: Call): Promise<unknown> {
   return call.reply.code(201).send(await e2b.accessTo(connected.sandbox));
 }
 
-async function get(e2b: E2b, call: Call): Promise<unknown> {
+export async function get(e2b: E2b, call: Call): Promise<unknown> {
   const { service } = e2b;
   const sandbox = await e2b.sandboxOf(call);
   const state = stateOf(sandbox);
@@ -178,8 +144,12 @@ async function get(e2b: E2b, call: Call): Promise<unknown> {
   });
 }
 
-async function list({ service, envdVersion }: E2b, call: Call, { isV1 }: { isV1: boolean }): Promise<unknown> {
-  const query = ListSandboxes.parse(call.request.query);
+export async function list(
+  { service, envdVersion }: E2b,
+  call: Call<unknown, ListSandboxes>,
+  { isV1 }: { isV1: boolean },
+): Promise<unknown> {
+  const { query } = call;
   const { order, limit, nextToken, startedAfter, template } = query;
   const matches = query.metadata === undefined ? () => true : metadataFilter(query.metadata);
   const all = service.known
@@ -212,8 +182,8 @@ function templateOf({ known }: E2b["service"], { metadata, spec }: Sandbox) {
   return spec.templateRef && known.template(`${metadata.namespace}/${spec.templateRef.name}`);
 }
 
-async function fork(e2b: E2b, call: Call): Promise<unknown> {
-  const { timeout = defaultLife.v1, count = 1 } = Fork.parse(call.request.body) ?? {};
+export async function fork(e2b: E2b, call: Call<Fork>): Promise<unknown> {
+  const { timeout = defaultLife.v1, count = 1 } = call.body ?? {};
   const { caller, signal } = call;
   const lifeMilliseconds = lifeOf(e2b, timeout);
   checkSandboxLimit(e2b, caller);

@@ -1,0 +1,38 @@
+import * as z from "zod";
+import { openApiDocument } from "../../routes/openapi.ts";
+import { ErrorBody } from "./answers.ts";
+import { type E2bRoute, route } from "./call.ts";
+import { sandboxRoutes } from "./sandbox-table.ts";
+import { snapshotRoutes } from "./snapshot-routes.ts";
+
+/** All routes of the dialect. The server, the OpenAPI document and the tests of rights follow from this table. */
+export const e2bRoutes: readonly E2bRoute[] = [
+  route({
+    method: "GET",
+    path: "/health",
+    summary: "Reports that the server accepts requests.",
+    needs: "public",
+    answers: { 204: null },
+    handle: async (_e2b, { reply }) => reply.code(204).send(),
+  }),
+  route({
+    method: "GET",
+    path: "/openapi.json",
+    summary: "Returns this document.",
+    needs: "public",
+    answers: { 200: z.looseObject({}) },
+    handle: async (_e2b, { reply }) => reply.send(e2bDocument()),
+  }),
+  ...sandboxRoutes,
+  ...snapshotRoutes,
+];
+
+/** The OpenAPI document of the dialect. */
+export function e2bDocument() {
+  return openApiDocument(e2bRoutes, {
+    title: "Ramet's client API for E2B's SDKs",
+    description:
+      "The part of E2B's HTTP API that Ramet serves. `x-ramet-rights` lists the rights that a key's account needs.",
+    error: ErrorBody,
+  });
+}
