@@ -161,6 +161,27 @@ it("completes a claim with the sandboxes that it has when claimTimeout expires",
   );
 });
 
+it("keeps and reports the delivered sandboxes of a claim that times out, also if one is being resumed", async () => {
+  await inNewNamespace();
+  await stockedSet(2);
+  node.ignored.add(namespace);
+  await create("SandboxClaim", "some", { templateName: "set", replicas: 3, claimTimeout: "6s" });
+  const delivered = () => cluster.seen.claims.store.get(at("some"))?.status?.ramet?.sandboxes ?? [];
+  await expect.poll(() => delivered().length, { interval: 10 }).toBe(2);
+  const [resuming = ""] = delivered();
+  const { resource } = cluster.seen.sandboxes;
+  await resource.mergePatch({ namespace, name: resuming }, { spec: { paused: true } });
+  await cluster.sandbox(at(resuming), ({ status }) => status?.phase === "Paused");
+  await resource.mergePatch({ namespace, name: resuming }, { spec: { paused: false } });
+  await cluster.sandbox(at(resuming), ({ status }) => status?.phase === "Resuming");
+  const done = await completed("some");
+  expect(reasonOf(done)).toBe("TimeoutReached");
+  expect(done.status).toMatchObject({ claimedReplicas: 2 });
+  const isKept = (one: Sandbox) => isClaimed(one) && one.metadata.deletionTimestamp === undefined;
+  await expect.poll(() => names(sandboxes(isKept))).toEqual([...delivered()].sort());
+  expect(delivered()).toContain(resuming);
+});
+
 it("completes a claim with the cause if the set does not exist, a field is unsupported or a label is reserved", async () => {
   await inNewNamespace();
   const missing = await claim("missing", { templateName: "nowhere" });

@@ -25,7 +25,7 @@ export class StandInNode {
   readonly cells = new Map<string, StandInCell>();
   /** Behaviour of the cells of future Pods, by `namespace/name`. */
   readonly behaviours = new Map<string, StandInBehaviour>();
-  /** Pods that stay Pending, by `namespace/name`. */
+  /** Pods that stay Pending, by `namespace/name`; the name of a namespace for all of its future Pods. */
   readonly ignored = new Set<string>();
   readonly #seen = new Set<string>();
   readonly #buildOn: StandInNodeOptions["buildOn"];
@@ -61,7 +61,7 @@ export class StandInNode {
       await pods.resource.delete(pod.metadata, { uid: pod.metadata.uid, gracePeriodSeconds: 0 });
       return;
     }
-    if (this.ignored.has(key) || this.#seen.has(pod.metadata.uid)) return;
+    if (this.ignored.has(key) || this.ignored.has(pod.metadata.namespace) || this.#seen.has(pod.metadata.uid)) return;
     const { nodeName } = pod.spec;
     if (this.#buildOn !== undefined && nodeName === undefined) return;
     this.#seen.add(pod.metadata.uid);

@@ -33,8 +33,11 @@ export async function gather(claim: SandboxClaim, dependencies: ClaimDependencie
       sandbox,
       progress: progressOf(sandbox, hasEgress(sandbox, dependencies), waitReadyMilliseconds, now),
     }));
+  const delivered = new Set(claim.status?.ramet?.sandboxes);
   pursuit.noteFailed(
-    members.filter(({ progress }) => progress.is === "failed").map(({ sandbox }) => sandbox.metadata.uid),
+    members
+      .filter(({ sandbox, progress }) => progress.is === "failed" && !delivered.has(sandbox.metadata.name))
+      .map(({ sandbox }) => sandbox.metadata.uid),
   );
   const { claimStartTime } = claim.status ?? {};
   return {

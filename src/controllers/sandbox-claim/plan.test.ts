@@ -68,9 +68,11 @@ describe("planClaim", () => {
     fc.assert(
       fc.property(states, (state) => {
         const starts = planClaim(state).actions.filter((action) => action.do === "startClaim");
-        const ready = state.members.filter(({ progress }) => progress.is === "ready");
-        const waiting = state.members.filter(({ progress }) => progress.is === "waiting");
-        const names = new Set([...deliveredBefore(state), ...ready.map(({ sandbox }) => sandbox.metadata.name)]);
+        const before = deliveredBefore(state);
+        const open = state.members.filter(({ sandbox }) => !before.includes(sandbox.metadata.name));
+        const ready = open.filter(({ progress }) => progress.is === "ready");
+        const waiting = open.filter(({ progress }) => progress.is === "waiting");
+        const names = new Set([...before, ...ready.map(({ sandbox }) => sandbox.metadata.name)]);
         const all = names.size + waiting.length + state.underWay.length + starts.length;
         if (starts.length > 0) expect(all).toBeLessThanOrEqual(state.claim.spec.replicas);
         const ordinals = starts.map((action) => action.ordinal);
@@ -107,8 +109,10 @@ describe("planClaim", () => {
         );
         for (const { sandbox, progress } of state.members) {
           const { name } = sandbox.metadata;
-          if (progress.is === "ready" || deliveredBefore(state).includes(name)) {
-            if (progress.is !== "waiting") expect(removed).not.toContain(name);
+          const isDelivered = progress.is === "ready" || deliveredBefore(state).includes(name);
+          if (isDelivered) {
+            expect(removed).not.toContain(name);
+            continue;
           }
           const timedOut =
             plan.status?.phase === "Completed" && (plan.status.claimedReplicas ?? 0) < state.claim.spec.replicas;
@@ -117,6 +121,41 @@ describe("planClaim", () => {
         if (isCompleted(state)) expect(removed).toEqual([]);
       }),
     );
+  });
+
+  it("keeps and reports a delivered sandbox that is not ready when the claim times out", () => {
+    const waiting: MemberProgress = { is: "waiting", until: at(5), why: "it is not ready" };
+    const sandbox = (name: string) => Sandbox.parse({ apiVersion, kind: "Sandbox", metadata: meta(name), spec: {} });
+    const { actions, status } = planClaim({
+      claim: SandboxClaim.parse({
+        apiVersion,
+        kind: "SandboxClaim",
+        metadata: meta("c"),
+        spec: { templateName: "set", replicas: 3 },
+        status: { phase: "Claiming", claimedReplicas: 1, ramet: { sandboxes: ["resuming"] } },
+      }),
+      problem: undefined,
+      members: [
+        { sandbox: sandbox("resuming"), progress: waiting },
+        { sandbox: sandbox("ready"), progress: { is: "ready" } },
+        { sandbox: sandbox("late"), progress: waiting },
+      ],
+      underWay: [],
+      used: new Set([0, 1, 2]),
+      error: undefined,
+      pauseMilliseconds: 0,
+      startedAt: at(-60),
+      slowInMilliseconds: 0,
+      now,
+    });
+    expect(actions).toEqual([{ do: "deleteSandbox", sandbox: sandbox("late") }]);
+    expect(status).toMatchObject({
+      phase: "Completed",
+      claimedReplicas: 2,
+      ramet: { sandboxes: ["resuming", "ready"] },
+    });
+    expect(status?.message).toContain("2 of 3 claimed: timed out after 1m");
+    expect(status?.message).toContain("the sandbox late is not available");
   });
 
   it("always makes progress: it acts, completes, waits for an attempt, or requeues", () => {

@@ -7,7 +7,8 @@ import { claiming, completed, stillCompleted } from "./status.ts";
 export const mostAtOnce = 50;
 
 /** Plans a claim. A pure function. A claim never gets more sandboxes than it requests. */
-export function planClaim(state: ClaimState): ClaimPlan {
+export function planClaim(all: ClaimState): ClaimPlan {
+  const state = withoutDelivered(all);
   const { claim, now } = state;
   if (claim.metadata.deletionTimestamp !== undefined) return { actions: [{ do: "stopClaims" }] };
   if (claim.status?.phase === "Completed") return withStatus(state, planCompleted(claim, now));
@@ -35,6 +36,15 @@ function planCompleted({ spec, status }: SandboxClaim, now: Date): ClaimPlan {
   const leftMilliseconds = Date.parse(status.completionTime) + ttlMilliseconds - now.getTime();
   if (leftMilliseconds <= 0) return { actions: [{ do: "deleteClaim" }] };
   return { actions: [], requeueAfterMilliseconds: leftMilliseconds };
+}
+
+/**
+ * Leaves the sandboxes out that the status reports as delivered: they are their user's. One that is resumed, fails its probe or
+ * waits for another egress rule is neither waited for nor removed, and no other sandbox takes its place.
+ */
+function withoutDelivered(state: ClaimState): ClaimState {
+  const delivered = new Set(state.claim.status?.ramet?.sandboxes);
+  return { ...state, members: state.members.filter(({ sandbox }) => !delivered.has(sandbox.metadata.name)) };
 }
 
 /** A sandbox that was delivered counts forever, also if its user has deleted it since. */
@@ -95,9 +105,8 @@ function freeOrdinals({ used, underWay }: ClaimState, count: number): number[] {
 }
 
 function removalOfFailed(state: ClaimState): ClaimAction[] {
-  const delivered = new Set(state.claim.status?.ramet?.sandboxes);
   return state.members
-    .filter(({ sandbox, progress }) => progress.is === "failed" && !delivered.has(sandbox.metadata.name))
+    .filter(({ progress }) => progress.is === "failed")
     .filter(({ sandbox }) => sandbox.metadata.deletionTimestamp === undefined)
     .map((member) => removal(state, member));
 }
