@@ -1,5 +1,3 @@
-import { readFileSync } from "node:fs";
-import { dirname, join } from "node:path";
 import { Command, CommanderError, Option } from "commander";
 import { checkpointCommands } from "./checkpoint/commands.ts";
 import { claimCommands } from "./claim/commands.ts";
@@ -15,6 +13,7 @@ import { keysCommands } from "./keys/commands.ts";
 import { localCommands } from "./local/commands.ts";
 import { manifestsCommand } from "./manifests/command.ts";
 import { objectCommands } from "./object/commands.ts";
+import { packageVersion } from "./package-version.ts";
 import { type Act, reportError } from "./report-error.ts";
 import { sandboxCommands } from "./sandbox/commands.ts";
 import { rollbackCommand } from "./sandbox/rollback-command.ts";
@@ -113,21 +112,3 @@ function answerBelow(command: Command, print: () => void): void {
 }
 
 const flags = "-V, --version";
-
-/** The version of this package, from `src` as from `dist`. Of the way on which every command starts, so without a schema. */
-function packageVersion(from: string = import.meta.dirname): string {
-  const { name, version } = manifestIn(from);
-  if (name === "ramet" && typeof version === "string") return version;
-  const parent = dirname(from);
-  if (parent === from) throw new TypeError("the package.json of the package `ramet` was not found above its own code");
-  return packageVersion(parent);
-}
-
-function manifestIn(directory: string): { name?: unknown; version?: unknown } {
-  try {
-    return JSON.parse(readFileSync(join(directory, "package.json"), "utf8")) as object;
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === "ENOENT") return {};
-    throw error;
-  }
-}

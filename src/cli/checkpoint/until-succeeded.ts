@@ -1,9 +1,10 @@
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import { RametError } from "../../base/errors.ts";
+import { describeState, failureOf } from "../../kube/reported-state.ts";
 import type { Cluster } from "../cluster/cluster.ts";
 import type { Io } from "../io.ts";
 import { size } from "../output/table.ts";
-import { describeState, failureOf, followRequest, type Settled } from "../wait/follow.ts";
+import { followRequest, type Settled } from "../wait/follow.ts";
 
 /** Waits until a checkpoint has succeeded or failed. @throws RametError `Timeout` or `Canceled` */
 export async function untilSucceeded(

@@ -9,13 +9,14 @@ import { checkpointReference } from "../checkpoint/reference.ts";
 import { isBeside } from "../beside/clone.ts";
 import { type Cluster, type ClusterOptions, withCluster } from "../cluster/cluster.ts";
 import { refOf } from "../../kube/resource-ref.ts";
+import { describeState } from "../../kube/reported-state.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { type Io, writeAll } from "../io.ts";
 import { checkName, generateName, volumesAnnotation, type VolumesFlag } from "../options.ts";
 import { claimColumns } from "../object/columns.ts";
 import { type OutputFormat, renderObject } from "../output/render.ts";
 import { reportError } from "../report-error.ts";
-import { describeState, followRequest } from "../wait/follow.ts";
+import { followRequest } from "../wait/follow.ts";
 
 export interface TakeOptions extends ClusterOptions, VolumesFlag {
   set: string;

@@ -3,6 +3,7 @@ import { decodeJwt } from "jose";
 import * as z from "zod";
 import { gatewayAddress, gatewayAudience, systemNamespace } from "../../api/names/system-names.ts";
 import { RametError } from "../../base/errors.ts";
+import type { GatewayCredentials } from "../../cell/client/gateway-guest.ts";
 import { parseOriginUrl } from "../../install/gateway-address.ts";
 import { ObjectMeta } from "../../kube/object.ts";
 import { coreResources } from "../../kube/resource-ref.ts";
@@ -21,28 +22,42 @@ export interface AccessFlags {
   direct?: boolean;
 }
 
-export interface GatewayCredentials {
-  url: URL;
-  /** PEM. @default the system's certificate authorities */
-  ca?: string;
-  /** Returns a token that is valid for some time. */
-  token: () => Promise<string>;
-}
-
 /**
  * Finds the gateway of a cluster and a token for it. The user's token for the API server is never sent to a gateway.
  * @throws RametError `Unavailable` without an address, `Unauthorized` without a token, `Forbidden` if the user may not request one
  */
 export async function gatewayCredentials(io: Io, cluster: Cluster, flags: AccessFlags): Promise<GatewayCredentials> {
-  const given = flags.gateway ?? nonEmpty(io.environment["RAMET_GATEWAY"]);
+  const given = givenAddress(io, flags);
   const tokenGiven = tokenOfFlags(io, cluster, flags);
   if (given !== undefined && tokenGiven !== undefined) return { url: parseUrl(given), token: tokenGiven };
   const published = await readAddress(cluster, io.signal);
+  const address = chosenAddress(given, published);
+  const token = tokenGiven ?? (await tokenOfUser(io, cluster, published.serviceAccount));
+  return { ...address, token };
+}
+
+/**
+ * Finds the gateway of a cluster, for clients that send a sandbox's own access token.
+ * @throws RametError `Unavailable` without an address
+ */
+export async function gatewayWithoutToken(
+  io: Io,
+  cluster: Cluster,
+  flags: Pick<AccessFlags, "gateway">,
+): Promise<GatewayCredentials> {
+  const given = givenAddress(io, flags);
+  return chosenAddress(given, given === undefined ? await readAddress(cluster, io.signal) : {});
+}
+
+function givenAddress(io: Io, { gateway }: Pick<AccessFlags, "gateway">): string | undefined {
+  return gateway ?? nonEmpty(io.environment["RAMET_GATEWAY"]);
+}
+
+/** The published authority is for the published address. */
+function chosenAddress(given: string | undefined, published: PublishedAddress): GatewayCredentials {
   const url = given ?? published.url;
   if (url === undefined) throw unknownAddress(published.problem);
-  const token = tokenGiven ?? (await tokenOfUser(io, cluster, published.serviceAccount));
-  // The published authority is for the published address.
-  return { url: parseUrl(url), token, ...(given === undefined && published.ca && { ca: published.ca }) };
+  return { url: parseUrl(url), ...(given === undefined && published.ca && { ca: published.ca }) };
 }
 
 function nonEmpty(text: string | undefined): string | undefined {
@@ -91,8 +106,10 @@ function unknownAddress(cause: RametError | undefined): RametError {
   });
 }
 
+type TokenSource = NonNullable<GatewayCredentials["token"]>;
+
 /** The token that flags or variables select. */
-function tokenOfFlags(io: Io, cluster: Cluster, flags: AccessFlags): GatewayCredentials["token"] | undefined {
+function tokenOfFlags(io: Io, cluster: Cluster, flags: AccessFlags): TokenSource | undefined {
   const { tokenFile } = flags;
   if (tokenFile !== undefined) return () => readToken(tokenFile);
   const account = flags.asServiceAccount;
@@ -119,7 +136,7 @@ async function tokenOfUser(
   io: Io,
   cluster: Cluster,
   published: string | undefined,
-): Promise<GatewayCredentials["token"]> {
+): Promise<TokenSource> {
   const { token = "" } = (await cluster.credentials?.current(false)) ?? {};
   const { aud, sub = "" } = claimsOf(token);
   // It was made for gateways and nothing else.
@@ -149,7 +166,7 @@ const Claims = z.object({
 const tokenSeconds = 3600;
 
 /** Requests a token when it is first needed, and another one before it expires. */
-function requestedToken(io: Io, cluster: Cluster, account: string): GatewayCredentials["token"] {
+function requestedToken(io: Io, cluster: Cluster, account: string): TokenSource {
   const [, namespace = cluster.namespace, name] = /^(?:([^/]+)\/)?([^/]+)$/.exec(account) ?? [];
   if (name === undefined) {
     throw new RametError("InvalidArgument", `Not a service account: ${JSON.stringify(account)}`, {

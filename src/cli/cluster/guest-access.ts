@@ -3,13 +3,19 @@ import type { Duplex } from "node:stream";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { RametError } from "../../base/errors.ts";
 import { group } from "../../api/schema/kind.ts";
+import {
+  gatewayGuest,
+  gatewayLog,
+  gatewayPort,
+  type GatewayOptions,
+  type Transport,
+} from "../../cell/client/gateway-guest.ts";
 import type { GuestClient } from "../../cell/client/guest-client.ts";
 import { isConditionTrue } from "../../kube/conditions.ts";
 import type { Io } from "../io.ts";
 import { checkReady, withCellGuest, withCellPorts } from "./cell-access.ts";
 import type { Cluster } from "./cluster.ts";
 import { type AccessFlags, gatewayCredentials } from "./gateway-credentials.ts";
-import { gatewayGuest, gatewayLog, gatewayPort, type GatewayOptions, type Transport } from "./gateway-guest.ts";
 
 export interface GuestAccess {
   /** The name of the sandbox, in the cluster's namespace. */

@@ -7,10 +7,11 @@ import { apiVersion } from "../../api/schema/kind.ts";
 import type { ErrorCode } from "../../base/error-codes.ts";
 import { RametError } from "../../base/errors.ts";
 import { findCondition, isConditionTrue } from "../../kube/conditions.ts";
+import { describeState } from "../../kube/reported-state.ts";
 import type { Cluster } from "../cluster/cluster.ts";
 import type { Io } from "../io.ts";
 import { isPaused, untilReady } from "../sandbox/until-ready.ts";
-import { describeState, followRequest } from "../wait/follow.ts";
+import { followRequest } from "../wait/follow.ts";
 
 export interface CloneRequest {
   names: { name: string } | { generateName: string };

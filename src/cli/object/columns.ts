@@ -11,9 +11,9 @@ import type { Condition } from "../../api/schema/metadata.ts";
 import { parsePodTemplate } from "../../api/schema/pod-template.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import type { KubeObject } from "../../kube/object.ts";
+import { messageOf } from "../../kube/reported-state.ts";
 import type { Column } from "../output/render.ts";
 import { age, size } from "../output/table.ts";
-import { messageOf } from "../wait/follow.ts";
 
 /** The table of templates. */
 export const templateColumns: readonly Column[] = [

@@ -12,7 +12,7 @@ import { untilAborted } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
 import { type ClusterOptions, withCluster } from "../cluster/cluster.ts";
 import type { AccessFlags } from "../cluster/gateway-credentials.ts";
-import type { Transport } from "../cluster/gateway-guest.ts";
+import type { Transport } from "../../cell/client/gateway-guest.ts";
 import { type PortAccess, withPorts } from "../cluster/guest-access.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { type Io, printLine } from "../io.ts";

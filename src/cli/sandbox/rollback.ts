@@ -4,6 +4,7 @@ import { annotations } from "../../api/names/labels.ts";
 import { rollbackRequest } from "../../api/names/rollback-request.ts";
 import { RametError } from "../../base/errors.ts";
 import { findCondition } from "../../kube/conditions.ts";
+import { describeState, failureOf } from "../../kube/reported-state.ts";
 import { isBeside, refuseSharedVolumes } from "../beside/clone.ts";
 import { checkpointReference } from "../checkpoint/reference.ts";
 import { type Cluster, type ClusterOptions, withCluster } from "../cluster/cluster.ts";
@@ -13,7 +14,7 @@ import { volumesAnnotation, type VolumesFlag } from "../options.ts";
 import { sandboxColumns } from "../object/columns.ts";
 import { type OutputFormat, renderObject } from "../output/render.ts";
 import { reportError, reportFailure } from "../report-error.ts";
-import { describeState, failureOf, followRequest, type Settled } from "../wait/follow.ts";
+import { followRequest, type Settled } from "../wait/follow.ts";
 import { rollBackBeside } from "./roll-back-beside.ts";
 
 export interface RollbackOptions extends ClusterOptions, VolumesFlag {

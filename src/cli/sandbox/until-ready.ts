@@ -1,9 +1,10 @@
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { RametError } from "../../base/errors.ts";
 import { isConditionTrue } from "../../kube/conditions.ts";
+import { describeState, failureOf } from "../../kube/reported-state.ts";
 import type { Cluster } from "../cluster/cluster.ts";
 import type { Io } from "../io.ts";
-import { describeState, failureOf, followRequest, type Settled } from "../wait/follow.ts";
+import { followRequest, type Settled } from "../wait/follow.ts";
 
 export interface SandboxWait {
   /** The object as returned by the create or patch request. */

@@ -1,5 +1,3 @@
-import type { Condition } from "../../api/schema/metadata.ts";
-import { type ErrorCode, isErrorCode } from "../../base/error-codes.ts";
 import { RametError } from "../../base/errors.ts";
 import type { KubeObject } from "../../kube/object.ts";
 import type { ResourceClient } from "../../kube/resource-client.ts";
@@ -70,48 +68,8 @@ export function startProgress(io: Io): (state: string) => void {
   };
 }
 
-/** The fields of a status that describe the object's state. */
-interface Reported {
-  status?:
-    { phase?: string | undefined; message?: string | undefined; conditions?: Condition[] | undefined } | undefined;
-}
-
 /** The result of a completed wait: the object in the desired state, or why it cannot reach it. */
 export type Settled<T> = { object: T } | { failure: RametError };
-
-/** The phase, and the problem if there is one: `Pending: the template x does not exist`. */
-export function describeState(object: Reported | undefined): string {
-  if (object === undefined) return "deleted";
-  const phase = object.status?.phase ?? "not processed by a controller yet";
-  const why = messageOf(object)?.replace(codeAtEnd, "");
-  return why === undefined ? phase : `${phase}: ${why}`;
-}
-
-/** The status's message, else that of the condition that reports the problem. */
-export function messageOf({ status }: Reported): string | undefined {
-  const wrong = status?.conditions?.filter((condition) => condition.status === "False") ?? [];
-  const failed = status?.phase === "Failed" ? wrong[0] : undefined;
-  const found = status?.message ?? wrong.find(({ type }) => type === "Ready")?.message ?? failed?.message;
-  return found === "" ? undefined : found;
-}
-
-/**
- * The error for an object that failed, with the code that the controller wrote as a condition's reason or at the end of the
- * message.
- */
-export function failureOf(what: string, object: Reported, fallback: ErrorCode): RametError {
-  const message = messageOf(object) ?? "it gave no reason";
-  const ending = codeAtEnd.exec(message);
-  const reasons = (object.status?.conditions ?? [])
-    .filter(({ status }) => status === "False")
-    .map(({ reason }) => reason);
-  const code = [ending?.[1], ...reasons].find(isErrorCode) ?? fallback;
-  const why = isErrorCode(ending?.[1]) ? message.slice(0, ending.index) : message;
-  return new RametError(code, `${what}: ${why}`);
-}
-
-/** The end of `RametError.describe()`. */
-const codeAtEnd = / \[([A-Z]\w+)\]$/;
 
 /**
  * The error for a wait that timed out or was interrupted: the object stays in the API, and the controllers continue.

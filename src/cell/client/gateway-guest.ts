@@ -8,12 +8,21 @@ import { type Clock, delay } from "../../base/clock.ts";
 import { errorCodes, type ErrorCode } from "../../base/error-codes.ts";
 import { RametError } from "../../base/errors.ts";
 import { within } from "../../base/within.ts";
-import { containerUser, GuestClient } from "../../cell/client/guest-client.ts";
-import { callGuest, guestLimits, textOf } from "../../cell/client/guest-http.ts";
-import type { GatewayCredentials } from "./gateway-credentials.ts";
+import { containerUser, GuestClient } from "./guest-client.ts";
+import { callGuest, guestLimits, textOf } from "./guest-http.ts";
+
+export interface GatewayCredentials {
+  url: URL;
+  /** PEM. @default the system's certificate authorities */
+  ca?: string;
+  /** Returns a token for gateways that is valid for some time. @default the sandbox's own access token is sent */
+  token?: () => Promise<string>;
+}
 
 export interface GatewayOptions {
   gateway: GatewayCredentials;
+  /** The sandbox's own access token, for clients without a token for gateways. */
+  accessToken?: string | undefined;
   /** `<namespace>--<name>` or the UID. */
   sandboxId: string;
   /** Whether the API server reports the sandbox as ready, so that the gateway will find it in a moment. */
@@ -55,14 +64,15 @@ export function gatewayLog(options: GatewayOptions, query: URLSearchParams): Pro
 export type Transport = Required<Pick<ConstructorParameters<typeof GuestClient>[0], "dial" | "callHeaders">>;
 
 function transportTo(port: number, options: GatewayOptions): Transport {
-  const { gateway, sandboxId } = options;
+  const { gateway, sandboxId, accessToken } = options;
   return {
     dial: () => dialGateway(gateway, options),
     callHeaders: async () => ({
       host: gateway.url.host,
       "e2b-sandbox-id": sandboxId,
       "e2b-sandbox-port": String(port),
-      "ramet-access-token": await gateway.token(),
+      ...(gateway.token && { "ramet-access-token": await gateway.token() }),
+      ...(accessToken !== undefined && { "x-access-token": accessToken }),
     }),
   };
 }

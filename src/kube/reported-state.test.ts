@@ -1,5 +1,5 @@
+import { describeState, failureOf } from "./reported-state.ts";
 import { describe, expect, it } from "vitest";
-import { describeState, failureOf } from "./follow.ts";
 
 const condition = (type: string, status: "True" | "False", reason: string, message: string) => ({
   type,

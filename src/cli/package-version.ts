@@ -1,0 +1,20 @@
+import { readFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+
+/** The version of this package, from `src` as from `dist`. Of the way on which every command starts, so without a schema. */
+export function packageVersion(from: string = import.meta.dirname): string {
+  const { name, version } = manifestIn(from);
+  if (name === "ramet" && typeof version === "string") return version;
+  const parent = dirname(from);
+  if (parent === from) throw new TypeError("the package.json of the package `ramet` was not found above its own code");
+  return packageVersion(parent);
+}
+
+function manifestIn(directory: string): { name?: unknown; version?: unknown } {
+  try {
+    return JSON.parse(readFileSync(join(directory, "package.json"), "utf8")) as object;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return {};
+    throw error;
+  }
+}
