@@ -11,9 +11,11 @@ import { ObjectMeta } from "../kube/object.ts";
 import { coreResources } from "../kube/resource-ref.ts";
 import { e2bDialect } from "./dialects/e2b/dialect.ts";
 import { Callers } from "./keys/callers.ts";
+import { gatewayRoutes } from "./gateway-routes.ts";
 import { RequestRates } from "./keys/request-rate.ts";
 import { clientApiMetrics, type ClientApiMetrics } from "./metrics.ts";
 import { serveClientApi } from "./server.ts";
+import { AutoResumes } from "./service/auto-resume.ts";
 import { clientInformers } from "./service/known-objects.ts";
 import { serviceParts } from "./service/parts.ts";
 
@@ -61,16 +63,20 @@ export async function runClientApi(options: RunClientApiOptions): Promise<void> 
   const service = serviceParts(client, informers, options.templateAliases ?? new Map());
   try {
     await Promise.all(all.map((informer) => informer.synced(signal)));
+    const guestSecret = guestSecretReader(client);
+    const maxLifeSeconds = options.maxLifeSeconds ?? defaultMaxLifeSeconds;
     const e2b = e2bDialect({
       service,
       callers,
       rates: new RequestRates(client.clock),
-      guestSecret: guestSecretReader(client),
+      guestSecret,
       domain,
       envdVersion,
-      maxLifeSeconds: options.maxLifeSeconds ?? defaultMaxLifeSeconds,
+      maxLifeSeconds,
     });
-    const server = await serveClientApi({ port, address, dialects: [e2b], metrics, log });
+    const autoResumes = new AutoResumes(service, maxLifeSeconds);
+    const forGateways = gatewayRoutes({ autoResumes, guestSecret, clock: client.clock });
+    const server = await serveClientApi({ port, address, dialects: [e2b, forGateways], metrics, log });
     options.onReady?.(server.port);
     await untilAborted(signal);
     options.onEnding?.();

@@ -1,6 +1,10 @@
 import { Agent, errors } from "undici";
+import * as z from "zod";
+import { canceled } from "../base/clock.ts";
 import { textOfError, RametError } from "../base/errors.ts";
+import { readBody } from "../base/http.ts";
 import type { Log } from "../base/log.ts";
+import { resumeProofHeader } from "../cell/client/resume-proof.ts";
 import type { Exchange } from "./exchange.ts";
 import { forwardTo } from "./forward.ts";
 import { Refusal } from "./refusal.ts";
@@ -32,6 +36,27 @@ export class ClientApi {
     return forwardTo(target, exchange);
   }
 
+  /**
+   * Asks the client API to resume a sandbox for which traffic has arrived.
+   * @returns whether it was resumed; false if it runs as far as the client API knows
+   * @throws RametError `NotFound`, `Forbidden`, `Conflict`, `Unavailable`; `Canceled` when `signal` aborts
+   */
+  async resume(uid: string, proof: string, signal: AbortSignal): Promise<boolean> {
+    try {
+      const answer = await this.#agent.request({
+        origin: this.#origin,
+        method: "POST",
+        path: `/internal/sandboxes/${encodeURIComponent(uid)}/resume`,
+        headers: { [resumeProofHeader]: proof },
+        signal,
+      });
+      return readResume(answer.statusCode, await readBody(answer.body, longestAnswerBytes, "The answer"));
+    } catch (error) {
+      if (signal.aborted) throw canceled("Resuming the sandbox", signal);
+      throw error instanceof RametError ? error : this.#failure(error);
+    }
+  }
+
   async close(): Promise<void> {
     await this.#agent.destroy();
   }
@@ -51,6 +76,39 @@ export class ClientApi {
     });
   }
 }
+
+/** @throws RametError the client API's error, if it is for the client; otherwise `Unavailable` */
+function readResume(status: number, body: Buffer): boolean {
+  const answer = ResumeAnswer.safeParse(textOfJson(body.toString()));
+  if (answer.data !== undefined && "resumed" in answer.data) return answer.data.resumed;
+  const { reason = `it answered ${status}`, message = "", hint } = answer.data ?? {};
+  const code = passedOn.find((each) => each === reason);
+  if (code !== undefined) throw new RametError(code, message, hint === undefined ? {} : { hint });
+  throw new RametError(
+    "Unavailable",
+    `The client API did not resume the sandbox: ${message === "" ? reason : message}`,
+    {
+      retryable: true,
+    },
+  );
+}
+
+function textOfJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+const longestAnswerBytes = 64 * 1024;
+/** What clients learn. The others are about the two servers. */
+const passedOn = ["NotFound", "Forbidden", "Conflict"] as const;
+
+const ResumeAnswer = z.union([
+  z.object({ resumed: z.boolean() }),
+  z.object({ reason: z.string(), message: z.string(), hint: z.string().optional() }),
+]);
 
 const connectMilliseconds = 10_000;
 /** Longer than the client API works on any request before it answers. */

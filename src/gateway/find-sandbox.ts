@@ -15,8 +15,9 @@ export interface Found {
  *   namespace could take over the host name of another namespace's deleted sandbox
  */
 export function findSandbox(store: Pick<ObjectStore<RoutedSandbox>, "get" | "byUid">, id: string): Found {
-  if (isUid(id)) {
-    const sandbox = store.byUid(withDashes(id));
+  const uid = uidOf(id);
+  if (uid !== undefined) {
+    const sandbox = store.byUid(uid);
     if (sandbox === undefined) return { places: [] };
     const { namespace, name } = sandbox.metadata;
     return { places: [{ namespace, name }], sandbox };
@@ -36,6 +37,11 @@ export function findSandbox(store: Pick<ObjectStore<RoutedSandbox>, "get" | "byU
 /** Whether an id is a UID: nobody can guess it, and its owner need not know the sandbox's namespace and name. */
 export function isUid(id: string): boolean {
   return uidForm.test(id);
+}
+
+/** The UID that an id is, with dashes; undefined if it is none. */
+export function uidOf(id: string): string | undefined {
+  return isUid(id) ? withDashes(id) : undefined;
 }
 
 /** How messages name a sandbox: with what the client already knows. */

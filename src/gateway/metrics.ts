@@ -15,6 +15,8 @@ export interface GatewayMetrics {
   underWay(change: 1 | -1): void;
   /** Counts a connection or request that the gateway refused to protect itself. */
   refused(reason: Refusal): void;
+  /** Counts a resume for traffic that has ended. `denied`: traffic does not resume the sandbox. */
+  resumed(result: "resumed" | "denied" | "failed"): void;
   /** Counts a connection that was not used because another process had the cell's address. */
   cellNotProven(): void;
   /** Registers the function that counts the known sandboxes. */
@@ -32,7 +34,8 @@ export type Refusal =
   | "pipelining"
   | "resets"
   | "token"
-  | "reviews";
+  | "reviews"
+  | "waiting";
 
 export function gatewayMetrics(registry: Registry = new Registry()): GatewayMetrics {
   const registers = [registry];
@@ -65,6 +68,12 @@ export function gatewayMetrics(registry: Registry = new Registry()): GatewayMetr
     labelNames: ["reason"],
     registers,
   });
+  const resumes = new Counter({
+    name: "ramet_gateway_resumes_total",
+    help: "Total number of sandboxes that were to be resumed because traffic arrived, by result: resumed, denied or failed.",
+    labelNames: ["result"],
+    registers,
+  });
   const notProven = new Counter({
     name: "ramet_gateway_cells_not_proven_total",
     help: "Connections to cells that were not used because the process at the address did not prove that it is the cell.",
@@ -85,6 +94,9 @@ export function gatewayMetrics(registry: Registry = new Registry()): GatewayMetr
     },
     refused: (reason) => {
       refusals.inc({ reason });
+    },
+    resumed: (result) => {
+      resumes.inc({ result });
     },
     cellNotProven: () => {
       notProven.inc();

@@ -2,7 +2,7 @@ import * as z from "zod";
 import { cellPort, codeInterpreterPort, guestClientPort, guestControlPort, reportsPort } from "../api/cell/cell-api.ts";
 import { annotations } from "../api/names/labels.ts";
 import { Conditions } from "../api/schema/metadata.ts";
-import { isConditionTrue } from "../kube/conditions.ts";
+import { findCondition, isConditionTrue } from "../kube/conditions.ts";
 
 /** The fields of a Sandbox that the gateway caches. They are few because the cache can hold ten thousand sandboxes. */
 export interface RoutedSandbox {
@@ -10,6 +10,10 @@ export interface RoutedSandbox {
   /** For error messages about a sandbox that is not ready. */
   phase: string;
   isReady: boolean;
+  /** Whether a pause was requested. Until it is complete, the sandbox can be ready. */
+  isPaused: boolean;
+  /** Whether traffic resumes it, as far as its annotation says. The client API decides. */
+  autoResume: boolean;
   /** The IP address of its Pod. */
   ip?: string;
   /** The public key of its Pod's cell; absent: the cell is of a version without one. */
@@ -21,22 +25,37 @@ export interface RoutedSandbox {
 }
 
 export function readRoutedSandbox(value: unknown): RoutedSandbox {
-  const { metadata, status } = Read.parse(value);
-  const { annotations: given, ...own } = metadata;
+  const read = Read.parse(value);
+  const { metadata, status } = read;
+  const { annotations: given, generation: _, ...own } = metadata;
   return {
     metadata: own,
     phase: status?.phase ?? "Pending",
     isReady: isConditionTrue(status?.conditions, "Ready"),
+    isPaused: isPaused(read),
+    autoResume: given?.[annotations.autoResume] !== undefined,
     ...cellOf(status),
     publicPorts: given?.[annotations.publicPorts]?.trim() === "*" ? "all" : portsIn(given?.[annotations.publicPorts]),
     http2Ports: portsIn(given?.[annotations.http2Ports]),
   };
 }
 
+/** After a failed pause, the sandbox continues to run. */
+function isPaused({ metadata, spec, status }: z.infer<typeof Read>): boolean {
+  if (spec?.paused !== true) return false;
+  const hasFailed = findCondition(status?.conditions, "SandboxPaused")?.reason === "CheckpointFailed";
+  return !hasFailed || status?.observedGeneration !== metadata.generation;
+}
+
 /** Whether a port requires no token. `*` does not contain the ports through which clients enter the sandbox. */
 export function isPublicPort({ publicPorts }: RoutedSandbox, port: number): boolean {
   if (port === reportsPort) return false;
   return publicPorts === "all" ? !entrances.has(port) : publicPorts.includes(port);
+}
+
+/** Whether clients enter the sandbox through a port, so that knowing its id is not enough. */
+export function isEntrance(port: number): boolean {
+  return entrances.has(port);
 }
 
 const entrances: ReadonlySet<number> = new Set([cellPort, guestControlPort, guestClientPort, codeInterpreterPort]);
@@ -59,11 +78,14 @@ const Read = z.object({
     name: z.string(),
     uid: z.string(),
     resourceVersion: z.string(),
+    generation: z.number().optional(),
     annotations: z.record(z.string(), z.string()).optional(),
   }),
+  spec: z.object({ paused: z.boolean().optional() }).optional(),
   status: z
     .object({
       phase: z.string().optional(),
+      observedGeneration: z.number().optional(),
       conditions: Conditions.optional(),
       podInfo: z.object({ podIP: z.string().optional() }).optional(),
       sandboxIp: z.string().optional(),

@@ -5,19 +5,22 @@ import type { ObjectStore } from "../kube/store.ts";
 import type { Access, AccessQuestion, SandboxRight } from "./access.ts";
 import type { ClientOrigin } from "./client-origin.ts";
 import type { Destination } from "./destination.ts";
-import type { ClientRequest } from "./exchange.ts";
-import { type Found, findSandbox, isUid, sandboxTitle } from "./find-sandbox.ts";
+import type { ClientRequest, Exchange } from "./exchange.ts";
+import { type Found, findSandbox, isUid, sandboxTitle, uidOf } from "./find-sandbox.ts";
 import { guestTokenHeader, tokenHeader } from "./forwarded-headers.ts";
 import { checkGuestRequest } from "./guest-requests.ts";
 import { authorizeByOwnTokens } from "./own-tokens.ts";
 import { Refusal } from "./refusal.ts";
-import { isPublicPort, type RoutedSandbox } from "./routed-sandbox.ts";
+import { isEntrance, isPublicPort, type RoutedSandbox } from "./routed-sandbox.ts";
 import type { SandboxTokens } from "./sandbox-tokens.ts";
+import { isServing, type ServingSandboxes, type WaitingClient } from "./serving-sandboxes.ts";
 import { tokenHint } from "./token-verifier.ts";
 import type { Route } from "./upstreams.ts";
 
 export interface RouterOptions {
   sandboxes: Pick<ObjectStore<RoutedSandbox>, "get" | "byUid">;
+  /** Lets requests wait for sandboxes that cannot serve yet. */
+  serving: Pick<ServingSandboxes, "appeared" | "serving">;
   access: Access;
   /**
    * The sandboxes' own tokens, for clients that present them, and for clients with the right `exec`.
@@ -28,26 +31,70 @@ export interface RouterOptions {
 }
 
 /**
- * Authorizes a request and returns its route.
+ * Authorizes a request and returns its route. It waits for a sandbox that cannot serve yet, but resumes one only for a client that
+ * may reach the port.
  * @throws RametError `Unauthorized` or `Forbidden`, which reveal nothing about the sandbox; `NotFound`, `SandboxNotReady`,
- *   `InvalidArgument`
+ *   `InvalidArgument`, `Unavailable`, `Conflict`, `Canceled`
  */
 export async function routeOf(
   options: RouterOptions,
   destination: Destination,
-  client: { request: ClientRequest; origin: ClientOrigin },
+  client: Pick<Exchange, "request" | "response" | "origin">,
 ): Promise<Route> {
   const { sandboxId, port } = destination;
   if (port === guestClientPort) checkGuestRequest(client.request);
-  const found = findSandbox(options.sandboxes, sandboxId);
-  const right = await rightOf(options, destination, { ...client, found });
-  const { sandbox } = found;
-  if (sandbox === undefined) throw unknown(sandboxId);
+  const found = await foundSandbox(options, sandboxId, client);
+  const asking = { ...client, found };
+  const right = await rightOf(options, destination, asking);
+  if (found.sandbox === undefined) throw unknown(sandboxId);
+  const sandbox = isServing(found.sandbox)
+    ? found.sandbox
+    : await options.serving.serving(found.sandbox, waiting(client), () =>
+        mayResume(options, destination, asking, right),
+      );
+  if (sandbox === undefined) throw notReady(destination, found.sandbox);
   const title = sandboxTitle(sandboxId, sandbox);
-  if (!sandbox.isReady || sandbox.ip === undefined) throw notReady(destination, sandbox);
   const guestToken =
     right === "exec" && port === guestClientPort ? await guestTokenFor(options, sandbox, client.request) : undefined;
   return { sandbox, title, port, ...(guestToken !== undefined && { guestToken }) };
+}
+
+async function foundSandbox(
+  { sandboxes, serving }: RouterOptions,
+  sandboxId: string,
+  client: Pick<Exchange, "response" | "origin">,
+): Promise<Found> {
+  const found = findSandbox(sandboxes, sandboxId);
+  const uid = uidOf(sandboxId);
+  if (found.sandbox !== undefined || uid === undefined) return found;
+  const appeared = await serving.appeared(uid, waiting(client));
+  return appeared === undefined ? found : findSandbox(sandboxes, sandboxId);
+}
+
+function waiting({ response, origin }: Pick<Exchange, "response" | "origin">): WaitingClient {
+  const left = new AbortController();
+  const { body } = response;
+  if (body.destroyed) left.abort();
+  body.once("close", () => {
+    left.abort();
+  });
+  return { address: origin.address, signal: left.signal };
+}
+
+/**
+ * Whether a client may resume the sandbox, and not only connect to it. Through some ports, a client without any token gets an answer:
+ * the guest's health, for example.
+ */
+async function mayResume(
+  { sandboxTokens, clock }: RouterOptions,
+  { sandboxId, port }: Destination,
+  { request, found }: Client,
+  right: SandboxRight | undefined,
+): Promise<boolean> {
+  if (right !== undefined || !isEntrance(port)) return true;
+  if (sandboxTokens === undefined) return false;
+  const question = { sandboxId, found, port, request };
+  return (await authorizeByOwnTokens({ tokens: sandboxTokens, clock }, question)) === "authorized";
 }
 
 function notReady({ sandboxId }: Destination, sandbox: RoutedSandbox): RametError {

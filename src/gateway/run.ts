@@ -14,6 +14,7 @@ import { gatewayMetrics, type GatewayMetrics } from "./metrics.ts";
 import { readRoutedSandbox } from "./routed-sandbox.ts";
 import { type SandboxTokens, sandboxTokens } from "./sandbox-tokens.ts";
 import { serveGateway } from "./server.ts";
+import { ServingSandboxes } from "./serving-sandboxes.ts";
 import { serviceAccountTokens } from "./token-verifier.ts";
 import type { TlsFiles } from "./tls.ts";
 import { Upstreams } from "./upstreams.ts";
@@ -88,13 +89,22 @@ export async function runGateway(options: RunGatewayOptions): Promise<void> {
     const { trustedProxies = [], tls } = options;
     const clientApi = clientApiOf(options);
     const common = { port, address, metrics, limits, trustedProxies, tls, clientApi, clock: client.clock, log };
-    const routing = { sandboxes: sandboxes.store, access, sandboxTokens: tokensOf(options) };
+    const sandboxTokens = tokensOf(options);
+    const serving = new ServingSandboxes({
+      store: sandboxes.store,
+      clientApi,
+      sandboxTokens,
+      metrics,
+      clock: client.clock,
+    });
+    const routing = { sandboxes: sandboxes.store, serving, access, sandboxTokens };
     const server = await serveGateway({ ...common, ...routing, upstreams });
     options.onReady?.(server.port);
     await untilAborted(signal);
     options.onEnding?.();
     await delay(client.clock, options.shutdownDelayMilliseconds ?? 0);
     await server.close(drainMilliseconds);
+    serving.close();
     await Promise.all([upstreams.close(), clientApi?.close()]);
     cells.close();
   } catch (error) {

@@ -4,6 +4,7 @@ import { guestKeySecret, guestSecretEntry, systemNamespace } from "../api/names/
 import { RametError } from "../base/errors.ts";
 import { within } from "../base/within.ts";
 import { guestAccessToken, trafficAccessToken } from "../cell/client/cell-token.ts";
+import { resumeProof } from "../cell/client/resume-proof.ts";
 import type { KubeClient } from "../kube/kube-client.ts";
 import { ObjectMeta } from "../kube/object.ts";
 import { coreResources } from "../kube/resource-ref.ts";
@@ -15,6 +16,8 @@ export interface SandboxTokens {
   guestTokenOf(sandboxUid: string): Promise<string>;
   /** The token for ports that are not public. */
   trafficTokenOf(sandboxUid: string): Promise<string>;
+  /** Proves to the client API that this gateway asks it to resume the sandbox. */
+  resumeProofOf(sandboxUid: string): Promise<string>;
 }
 
 /** How long a changed secret can remain unnoticed. */
@@ -53,6 +56,7 @@ export function sandboxTokens(client: KubeClient): SandboxTokens {
   return {
     guestTokenOf: async (sandboxUid) => guestAccessToken(await cache.get("", read), sandboxUid),
     trafficTokenOf: async (sandboxUid) => trafficAccessToken(await cache.get("", read), sandboxUid),
+    resumeProofOf: async (sandboxUid) => resumeProof(await cache.get("", read), sandboxUid, client.clock),
   };
 }
 

@@ -1,4 +1,4 @@
-import { gatewayLabels as labels, gatewayName as name } from "../api/names/system-names.ts";
+import { clientApiName, gatewayLabels as labels, gatewayName as name } from "../api/names/system-names.ts";
 import { gatewayLimits, type GatewaySettings, type InstallOptions } from "./install-options.ts";
 import { gatewayAddressManifests } from "./gateway-address.ts";
 import { gatewayRights } from "./gateway-rights.ts";
@@ -17,7 +17,7 @@ import { servedFlags } from "./server-flags.ts";
 
 type GatewayOptions = Pick<
   InstallOptions<unknown, unknown>,
-  "namespace" | "image" | "gatewayReplicas" | "servedNamespaces" | "gateway"
+  "namespace" | "image" | "gatewayReplicas" | "servedNamespaces" | "gateway" | "clientApi"
 > &
   MetricsReaders<unknown>;
 
@@ -28,10 +28,12 @@ export function gatewayManifests({
   gatewayReplicas,
   servedNamespaces,
   gateway,
+  clientApi,
   ...readers
 }: GatewayOptions): Manifest[] {
   const at = { name, namespace };
   const { url, ca, exec = true, tlsSecret } = gateway ?? {};
+  const flags = [...servedFlags(servedNamespaces), ...settingFlags(gateway ?? {}), ...clientApiFlags(at, clientApi)];
   return [
     { apiVersion: "v1", kind: "ServiceAccount", metadata: at },
     ...roles(at, gatewayRights(exec, servedNamespaces)),
@@ -42,7 +44,7 @@ export function gatewayManifests({
       spec: {
         replicas: gatewayReplicas,
         selector: { matchLabels: labels },
-        template: { metadata: { labels }, spec: pod(image, servedNamespaces, gateway) },
+        template: { metadata: { labels }, spec: pod(image, flags, tlsSecret) },
       },
     },
     disruptionBudget(at, labels),
@@ -67,8 +69,7 @@ function servicePort(tls: boolean) {
 /** The time in which load balancers and kube-proxy notice that a Pod is terminating. */
 const shutdownDelaySeconds = 5;
 
-function pod(image: unknown, served?: readonly string[], settings: GatewaySettings<unknown, unknown> = {}) {
-  const { tlsSecret } = settings;
+function pod(image: unknown, flags: readonly unknown[], tlsSecret: unknown) {
   return {
     serviceAccountName: name,
     // The delay, 20 s for requests in progress, and the exit of the process.
@@ -91,8 +92,7 @@ function pod(image: unknown, served?: readonly string[], settings: GatewaySettin
           String(metricsPort),
           "--metrics-address",
           "0.0.0.0",
-          ...servedFlags(served),
-          ...settingFlags(settings),
+          ...flags,
         ],
         ports: [
           { name: "http", containerPort: port },
@@ -122,6 +122,11 @@ function settingFlags(settings: GatewaySettings<unknown, unknown>): unknown[] {
     ...(exec ? [] : ["--no-exec"]),
     ...(tlsSecret === undefined ? [] : ["--tls-certificate", `${tlsPath}/tls.crt`, "--tls-key", `${tlsPath}/tls.key`]),
   ];
+}
+
+/** The gateways resume paused sandboxes for traffic through the client API. */
+function clientApiFlags({ namespace }: Pick<GatewayOptions, "namespace">, clientApi: unknown): unknown[] {
+  return clientApi === undefined ? [] : ["--client-api", `http://${clientApiName}.${namespace}.svc`];
 }
 
 function flagOf(setting: string): string {

@@ -54,6 +54,11 @@ export class ObjectStore<T extends KubeObject> {
     return this.#byUid.get(uid);
   }
 
+  /** Whether an object with this UID was deleted. Only the latest deletions are known. */
+  isRetired(uid: string): boolean {
+    return this.#retiredUids.has(uid);
+  }
+
   list(): T[] {
     return [...this.#byKey.values()];
   }

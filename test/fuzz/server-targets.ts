@@ -135,7 +135,8 @@ async function openGateway(): Promise<GatewayWorld> {
   await once(cell, "listening");
   const metadata = { namespace: "team-a", name: "dev", uid, resourceVersion: "1" };
   const ports = { publicPorts: [80, 81, 49_983], http2Ports: [] };
-  const sandbox: RoutedSandbox = { metadata, phase: "Running", isReady: true, ip, ...ports };
+  const isServing = { phase: "Running", isReady: true, isPaused: false, autoResume: false, ip };
+  const sandbox: RoutedSandbox = { metadata, ...isServing, ...ports };
   const cells = new CellClient(key);
   const upstreams = new Upstreams(cells, () => sandbox);
   const problems: unknown[] = [];
@@ -160,7 +161,13 @@ async function openGateway(): Promise<GatewayWorld> {
     sandboxes: { get: () => sandbox, byUid: (id) => (id === uid ? sandbox : undefined) },
     // Stands in for reviews by an API server, and accepts nobody.
     access: { check: () => Promise.reject(new RametError("Unauthorized", "nobody is authorized")) },
-    sandboxTokens: { guestTokenOf: () => Promise.resolve(ownToken), trafficTokenOf: () => Promise.resolve(ownToken) },
+    // Nothing waits: the only sandbox serves.
+    serving: { appeared: () => Promise.resolve(undefined), serving: () => Promise.resolve(undefined) },
+    sandboxTokens: {
+      guestTokenOf: () => Promise.resolve(ownToken),
+      trafficTokenOf: () => Promise.resolve(ownToken),
+      resumeProofOf: () => Promise.resolve(ownToken),
+    },
   });
   return { gateway, cell, clientApi, clientApiServer, streams, cells, upstreams, answers, problems };
 }

@@ -4,7 +4,7 @@ import { RametError } from "../../base/errors.ts";
 import { untilServing } from "./create-sandbox.ts";
 import { unknown } from "./find-sandbox.ts";
 import type { ServiceParts } from "./parts.ts";
-import { type ClientState, isUnfinished, stateOf } from "./sandbox-state.ts";
+import { type ClientState, isUnfinished, pauseFailure, stateOf } from "./sandbox-state.ts";
 import { type OnTimeout, timersFor } from "./timers.ts";
 
 interface Waiting {
@@ -51,7 +51,7 @@ export async function pauseSandbox(
   if (parts.sandboxes.current(uid) === undefined) throw unknown(name);
 }
 
-function pausePatch({ metadata, spec }: Sandbox, keepMemory: boolean): object {
+function pausePatch({ metadata, spec }: Sandbox, keepMemory: boolean): SandboxChange {
   const kept = spec.persistentContents;
   // A pause consumes no time: a paused sandbox is kept until it is deleted.
   const timers = { shutdownTime: null, pauseTime: null };
@@ -63,7 +63,8 @@ function pausePatch({ metadata, spec }: Sandbox, keepMemory: boolean): object {
   };
 }
 
-async function untilPaused(parts: ServiceParts, { metadata }: Sandbox, waiting: Waiting): Promise<void> {
+/** Waits until a pause in progress has ended. @throws RametError `EngineFailed` if it fails; `SandboxNotReady`; `Timeout` */
+export async function untilPaused(parts: ServiceParts, { metadata }: Sandbox, waiting: Waiting): Promise<void> {
   const { uid, name } = metadata;
   await parts.sandboxes.until(
     uid,
@@ -71,6 +72,8 @@ async function untilPaused(parts: ServiceParts, { metadata }: Sandbox, waiting: 
       const state = current === undefined ? "killing" : stateOf(current);
       if (state === "ended")
         throw new RametError("SandboxNotReady", `The sandbox ${name} ended: ${current?.status?.message ?? ""}`);
+      const failure = current && pauseFailure(current);
+      if (failure !== undefined) throw new RametError("EngineFailed", `The sandbox ${name} was not paused: ${failure}`);
       return state === "pausing" ? undefined : true;
     },
     { what: `Pausing the sandbox ${name}`, ...waiting },
@@ -108,15 +111,20 @@ export async function connectSandbox(
 async function resume(parts: ServiceParts, sandbox: Sandbox, lifeMilliseconds: number): Promise<Sandbox> {
   const current = parts.sandboxes.current(sandbox.metadata.uid) ?? sandbox;
   const end = new Date(parts.clock.now().getTime() + lifeMilliseconds);
-  const before = current.metadata.annotations?.[annotations.contentsAfterPause];
-  return patch(parts, current, {
+  return patch(parts, current, resumeChange(current, timersFor(onTimeoutOf(current), end)));
+}
+
+/** The change that resumes a paused sandbox. After a pause without its memory, the next one keeps the memory again. */
+export function resumeChange({ metadata }: Sandbox, timers: ReturnType<typeof timersFor>): SandboxChange {
+  const before = metadata.annotations?.[annotations.contentsAfterPause];
+  return {
     ...(before !== undefined && { metadata: { annotations: { [annotations.contentsAfterPause]: null } } }),
     spec: {
       paused: false,
       ...(before !== undefined && { persistentContents: contentsFrom(before) }),
-      ...timersFor(onTimeoutOf(current), end),
+      ...timers,
     },
-  });
+  };
 }
 
 /** Users can write the annotation. Null removes the field: the default applies. */
@@ -191,11 +199,20 @@ export async function untilCaptured(parts: ServiceParts, sandbox: Sandbox, waiti
   }
 }
 
+/** A merge patch of a Sandbox. With a resource version, it is refused with `Conflict` if another change came first. */
+export interface SandboxChange {
+  metadata?: { annotations?: Record<string, string | null>; resourceVersion?: string };
+  spec: object;
+}
+
 /** Changes only this sandbox, never a later one of its name. */
-async function patch({ informers, writes }: ServiceParts, sandbox: Sandbox, change: object): Promise<Sandbox> {
+export async function patch(
+  { informers, writes }: ServiceParts,
+  sandbox: Sandbox,
+  change: SandboxChange,
+): Promise<Sandbox> {
   const { uid } = sandbox.metadata;
-  const given = change as { metadata?: object };
   return writes.write(sandbox, () =>
-    informers.sandboxes.resource.mergePatch(sandbox.metadata, { ...change, metadata: { ...given.metadata, uid } }),
+    informers.sandboxes.resource.mergePatch(sandbox.metadata, { ...change, metadata: { ...change.metadata, uid } }),
   );
 }

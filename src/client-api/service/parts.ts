@@ -6,9 +6,10 @@ import type { ClaimParts } from "../../claim/claim-sandbox.ts";
 import { setModel } from "../../claim/set-model.ts";
 import { Stock } from "../../claim/stock.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
+import { Followers } from "../../kube/followers.ts";
 import { keyOf } from "../../kube/object.ts";
 import { OwnWrites } from "../../kube/own-writes.ts";
-import { Followers } from "./follow.ts";
+
 import { type ClientInformers, type KnownObjects, knownObjects } from "./known-objects.ts";
 
 /** What the operations of the application service need; one per process. */

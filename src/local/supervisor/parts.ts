@@ -132,7 +132,10 @@ async function startGateway(options: ClusterPartsOptions, signal: AbortSignal): 
     await publishGateway(directory, port);
     const metricsPort = await metricsPortOf(options, "gateway");
     const ports = ["--port", String(port), "--metrics-port", String(metricsPort)];
-    const child = await startRamet(options, "gateway", ["gateway", "--kubeconfig", directory.kubeconfig, ...ports]);
+    // It resumes paused sandboxes for traffic through the client API, which starts at the same time.
+    const clientApi = ["--client-api", `http://127.0.0.1:${await reservedPort(directory.clientApiPort)}`];
+    const args = ["gateway", "--kubeconfig", directory.kubeconfig, ...ports, ...clientApi];
+    const child = await startRamet(options, "gateway", args);
     await untilReady(child, "the gateway", options, { signal, ready: () => isReady(metricsPort) });
     return child;
   });
@@ -228,6 +231,15 @@ async function keptPort<T>(path: string, serve: (port: number) => Promise<T>): P
       port = await freePort();
     }
   }
+}
+
+/** Returns the port on which a part serves, or will serve if no other program takes it. */
+export async function reservedPort(path: string): Promise<number> {
+  const kept = readPort(path);
+  if (kept !== undefined) return kept;
+  const port = await freePort();
+  writeFileSync(path, String(port), { mode: 0o600 });
+  return port;
 }
 
 /** Reads the port from such a file. */

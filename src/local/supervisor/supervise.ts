@@ -16,7 +16,7 @@ import { readSetting } from "../cluster-setting.ts";
 import { type ClusterStatus, type PartStatus, writeStatus } from "../cluster-status.ts";
 import { identifyProcess } from "../process-identity.ts";
 import { applyManifest } from "./apply-manifest.ts";
-import { clusterParts, type ClusterParts } from "./parts.ts";
+import { clusterParts, type ClusterParts, reservedPort } from "./parts.ts";
 
 /**
  * Runs a local cluster until `signal` is aborted: etcd, the API server, the controller, the gateway, the client API and the node. A process
@@ -55,6 +55,8 @@ async function bringUp(
   await parts.apiServer.run();
   const client = new KubeClient(await connectionFromKubeconfig({ path: directory.kubeconfig }));
   try {
+    // The gateway gets the address of the client API, and both start at the same time.
+    await reservedPort(directory.clientApiPort);
     // The node does not wait for the kinds, because Pods of an earlier run may still be running.
     const servers = () => Promise.all([parts.controller.run(), parts.gateway.run(), parts.clientApi.run()]);
     await Promise.all([parts.node.run(), seedCluster(client, signal).then(servers)]);

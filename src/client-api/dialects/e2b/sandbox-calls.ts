@@ -2,6 +2,7 @@ import { createHash } from "node:crypto";
 import type { Sandbox } from "../../../api/kinds/sandbox.ts";
 import { annotations } from "../../../api/names/labels.ts";
 import { RametError } from "../../../base/errors.ts";
+import { leastAutoResumeSeconds } from "../../service/auto-resume.ts";
 import { createSandbox } from "../../service/create-sandbox.ts";
 import { sandboxIdOf } from "../../service/find-sandbox.ts";
 import { forkSandbox } from "../../service/fork-sandbox.ts";
@@ -21,8 +22,6 @@ export const timeoutMilliseconds = 55_000;
 
 /** E2B's defaults of its raw API: the SDKs send a time. */
 export const defaultLife = { v1: 15, v2: 300 };
-/** What a resume by traffic gives at least. (Source: e2b-dev/infra at 54693ff3.) */
-const leastAutoResumeSeconds = 300;
 
 export async function create(
   e2b: E2b,

@@ -1,7 +1,7 @@
-import { canceled, type Clock } from "../../base/clock.ts";
-import { RametError } from "../../base/errors.ts";
-import type { KubeObject } from "../../kube/object.ts";
-import type { ObjectStore } from "../../kube/store.ts";
+import { canceled, type Clock } from "../base/clock.ts";
+import { RametError } from "../base/errors.ts";
+import type { KubeObject } from "./object.ts";
+import type { ObjectStore } from "./store.ts";
 
 export interface FollowOptions {
   /** What is waited for, as the subject of errors: `Waiting for the sandbox a`. */

@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
-import { ManualClock } from "../../../test/setup/manual-clock.ts";
-import { ObjectStore } from "../../kube/store.ts";
-import { Followers } from "./follow.ts";
+import { ManualClock } from "../../test/setup/manual-clock.ts";
+import { ObjectStore } from "./store.ts";
+import { Followers } from "./followers.ts";
 
 function world() {
   const store = new ObjectStore<{ metadata: { name: string; uid: string; resourceVersion: string } }>(() => undefined);

@@ -1,0 +1,134 @@
+import type { Sandbox } from "../../api/kinds/sandbox.ts";
+import { annotations } from "../../api/names/labels.ts";
+import { parseDuration } from "../../base/duration.ts";
+import { RametError } from "../../base/errors.ts";
+import { unknown } from "./find-sandbox.ts";
+import { currentState, patch, resumeChange, untilPaused } from "./lifecycle.ts";
+import type { ServiceParts } from "./parts.ts";
+import { isForClients } from "./sandbox-state.ts";
+import { timersFor } from "./timers.ts";
+
+/** What a resume by traffic gives at least to sandboxes of E2B's clients. (Source: e2b-dev/infra at 54693ff3.) */
+export const leastAutoResumeSeconds = 300;
+
+/** How long a pause in progress is waited for. Gateways wait a little longer. */
+const timeoutMilliseconds = 50_000;
+/** Longer than a watch lags behind. */
+const lagMilliseconds = 1_000;
+
+/** Resumes sandboxes for which traffic has arrived. Requests for the same sandbox share one resume. */
+export class AutoResumes {
+  readonly #parts: ServiceParts;
+  readonly #longestMilliseconds: number;
+  /** By UID. */
+  readonly #underWay = new Map<string, Promise<boolean>>();
+  readonly #never = new AbortController().signal;
+
+  constructor(parts: ServiceParts, maxLifeSeconds: number) {
+    this.#parts = parts;
+    this.#longestMilliseconds = maxLifeSeconds * 1000;
+  }
+
+  /**
+   * Resolves when the sandbox is being resumed, or runs as far as this server knows.
+   * @returns whether it was resumed by this or a concurrent call
+   * @throws RametError `NotFound`; `Forbidden` if traffic does not resume it; `Conflict` if its pause takes too long
+   */
+  resume(uid: string): Promise<boolean> {
+    const shared =
+      this.#underWay.get(uid) ??
+      this.#resume(uid).finally(() => {
+        this.#underWay.delete(uid);
+      });
+    this.#underWay.set(uid, shared);
+    return shared;
+  }
+
+  async #resume(uid: string): Promise<boolean> {
+    let seen: string | undefined;
+    for (let attempt = 1; attempt <= mostAttempts; attempt++) {
+      const sandbox = await this.#newerThan(uid, seen);
+      const outcome = await this.#resumeOnce(sandbox);
+      if (outcome !== "changed") return outcome === "resumed";
+      seen = sandbox.metadata.resourceVersion;
+    }
+    throw new RametError("Conflict", `The sandbox ${uid} is being changed by others`, { retryable: true });
+  }
+
+  /** A gateway can know a sandbox before this server does. */
+  #newerThan(uid: string, seen: string | undefined): Promise<Sandbox> {
+    const waiting = { what: "Waiting for the watch", timeoutMilliseconds: lagMilliseconds, signal: this.#never };
+    const isNew = (each: Sandbox | undefined) => (each?.metadata.resourceVersion === seen ? undefined : each);
+    return this.#parts.sandboxes.until(uid, isNew, waiting).catch((error: unknown) => {
+      if (RametError.from(error).code !== "Timeout") throw error;
+      throw seen === undefined
+        ? unknown(uid)
+        : new RametError("Conflict", `The sandbox ${uid} is being changed by others`, { retryable: true });
+    });
+  }
+
+  async #resumeOnce(sandbox: Sandbox): Promise<"resumed" | "runs" | "changed"> {
+    const { uid } = sandbox.metadata;
+    checkAllowed(sandbox);
+    const state = currentState(this.#parts, sandbox);
+    if (state === "killing" || state === "ended") throw unknown(uid);
+    if (state === "pausing") {
+      await this.#untilPaused(sandbox);
+      return this.#resumeOnce(this.#parts.sandboxes.current(uid) ?? sandbox);
+    }
+    if (state !== "paused") return "runs";
+    const end = new Date(this.#parts.clock.now().getTime() + this.#lifeOf(sandbox));
+    // Never `kill`: the sandbox of someone who does not use this API must not be deleted because traffic has arrived.
+    const change = resumeChange(sandbox, timersFor("pause", end));
+    const { resourceVersion } = sandbox.metadata;
+    const guarded = { ...change, metadata: { ...change.metadata, resourceVersion } };
+    return patch(this.#parts, sandbox, guarded).then(
+      () => "resumed" as const,
+      (error: unknown) => {
+        const { code } = RametError.from(error);
+        if (code === "NotFound") throw unknown(uid);
+        if (code !== "Conflict") throw error;
+        return "changed" as const;
+      },
+    );
+  }
+
+  async #untilPaused(sandbox: Sandbox): Promise<void> {
+    try {
+      await untilPaused(this.#parts, sandbox, { timeoutMilliseconds, signal: this.#never });
+    } catch (error) {
+      const { code, message } = RametError.from(error);
+      if (code === "Timeout") throw new RametError("Conflict", `${message}, so it cannot be resumed`, { cause: error });
+      // A failed pause leaves it running, and what follows takes back the request to pause.
+      if (code !== "EngineFailed") throw error;
+    }
+  }
+
+  /** Users can write the annotation. */
+  #lifeOf({ metadata }: Sandbox): number {
+    const fallback = leastAutoResumeSeconds * 1000;
+    try {
+      const given = parseDuration(metadata.annotations?.[annotations.autoResume] ?? "");
+      return Math.min(given >= 1000 ? given : fallback, this.#longestMilliseconds);
+    } catch {
+      return fallback;
+    }
+  }
+}
+
+/** Others than gateways write Sandboxes rarely. */
+const mostAttempts = 5;
+
+/** @throws RametError `NotFound` or `Forbidden` */
+function checkAllowed(sandbox: Sandbox): void {
+  const { annotations: given = {}, uid } = sandbox.metadata;
+  if (!isForClients(sandbox)) throw unknown(uid);
+  if (given[annotations.autoResume] === undefined) {
+    throw new RametError("Forbidden", `Traffic does not resume the sandbox ${uid}: it was not created with autoResume`);
+  }
+  // Its processes were lost, which a client must know.
+  if (sandbox.spec.paused !== true || given[annotations.contentsAfterPause] === undefined) return;
+  throw new RametError("Forbidden", `Traffic does not resume the sandbox ${uid}: it was paused without its memory`, {
+    hint: "Resume it with connect",
+  });
+}

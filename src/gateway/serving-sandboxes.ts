@@ -1,0 +1,210 @@
+import { canceled, type Clock, delay } from "../base/clock.ts";
+import { RametError } from "../base/errors.ts";
+import { Followers } from "../kube/followers.ts";
+import type { ObjectStore } from "../kube/store.ts";
+import type { ClientApi } from "./client-api.ts";
+import { Slots } from "./limits.ts";
+import type { GatewayMetrics } from "./metrics.ts";
+import { Refusal } from "./refusal.ts";
+import type { RoutedSandbox } from "./routed-sandbox.ts";
+import type { SandboxTokens } from "./sandbox-tokens.ts";
+
+/** A client that waits for a sandbox. */
+export interface WaitingClient {
+  address: string;
+  /** Aborts when the client has left. */
+  signal: AbortSignal;
+}
+
+export interface ServingOptions {
+  store: ObjectStore<RoutedSandbox>;
+  /** Resumes sandboxes. @default traffic resumes none */
+  clientApi?: Pick<ClientApi, "resume"> | undefined;
+  sandboxTokens?: Pick<SandboxTokens, "resumeProofOf"> | undefined;
+  metrics: GatewayMetrics;
+  clock: Clock;
+}
+
+/** Lets requests wait for sandboxes that cannot serve them yet. The bodies of waiting requests are not read. */
+export class ServingSandboxes {
+  readonly #options: ServingOptions;
+  readonly #followers: Followers<RoutedSandbox>;
+  readonly #slots = {
+    all: new Slots(waitingLimits.all),
+    client: new Slots(waitingLimits.client),
+    namespace: new Slots(waitingLimits.namespace),
+    sandbox: new Slots(waitingLimits.sandbox),
+  };
+  /** By UID. Concurrent requests share one resume. */
+  readonly #resumes = new Map<string, Promise<RoutedSandbox>>();
+  readonly #closed = new AbortController();
+
+  constructor(options: ServingOptions) {
+    this.#options = options;
+    this.#followers = new Followers(options.store, options.clock);
+  }
+
+  /** Waits a moment for a sandbox that is not known, because another server can know a new one earlier. */
+  async appeared(uid: string, client: WaitingClient): Promise<RoutedSandbox | undefined> {
+    if (this.#options.store.isRetired(uid)) return undefined;
+    return this.#aMoment(uid, client, (sandbox) => sandbox);
+  }
+
+  /**
+   * Waits for a sandbox that cannot serve: a moment, because another server can know earlier that it can; and until it is resumed, if
+   * traffic resumes it and `mayResume` does.
+   * @returns undefined if it does not serve
+   * @throws RametError `Unavailable` if too many requests wait; `Forbidden`; `NotFound`; `Canceled` when the client has left
+   */
+  async serving(
+    sandbox: RoutedSandbox,
+    client: WaitingClient,
+    mayResume: () => Promise<boolean>,
+  ): Promise<RoutedSandbox | undefined> {
+    const { uid } = sandbox.metadata;
+    const { clientApi, sandboxTokens } = this.#options;
+    const canResume = sandbox.autoResume && clientApi !== undefined && sandboxTokens !== undefined;
+    if (!canResume || !isResumable(sandbox) || !(await mayResume())) {
+      return this.#aMoment(uid, client, (current) => (current && isServing(current) ? current : undefined));
+    }
+    const releases = this.#takeFor(sandbox);
+    try {
+      return await unlessAborted(this.#resumed(uid), client.signal);
+    } finally {
+      for (const release of releases) release();
+    }
+  }
+
+  close(): void {
+    this.#closed.abort();
+    this.#followers.close();
+  }
+
+  /** @returns undefined after the moment, and without waiting if too many requests do that */
+  async #aMoment(
+    uid: string,
+    { address, signal }: WaitingClient,
+    until: (sandbox: RoutedSandbox | undefined) => RoutedSandbox | undefined,
+  ): Promise<RoutedSandbox | undefined> {
+    const releases = [this.#slots.client.take(address), this.#slots.all.take("moment")];
+    try {
+      if (releases.includes(undefined)) return undefined;
+      const waiting = { what: "Waiting for the sandbox", timeoutMilliseconds: momentMilliseconds, signal };
+      return await this.#followers.until(uid, until, waiting);
+    } catch (error) {
+      if (RametError.from(error).code === "Timeout") return undefined;
+      throw error;
+    } finally {
+      for (const release of releases) release?.();
+    }
+  }
+
+  /** @throws RametError `Unavailable` */
+  #takeFor({ metadata: { namespace, uid } }: RoutedSandbox): (() => void)[] {
+    const { all, namespace: ofNamespace, sandbox } = this.#slots;
+    const taken = [all.take("resume"), ofNamespace.take(namespace), sandbox.take(uid)];
+    const releases = taken.filter((release) => release !== undefined);
+    if (releases.length === taken.length) return releases;
+    for (const release of releases) release();
+    this.#options.metrics.refused("waiting");
+    throw new RametError("Unavailable", "Too many requests wait until the sandbox is resumed", { retryable: true });
+  }
+
+  #resumed(uid: string): Promise<RoutedSandbox> {
+    const shared = this.#resumes.get(uid) ?? this.#counted(uid);
+    this.#resumes.set(uid, shared);
+    return shared;
+  }
+
+  async #counted(uid: string): Promise<RoutedSandbox> {
+    const { metrics } = this.#options;
+    try {
+      const sandbox = await this.#resume(uid);
+      metrics.resumed("resumed");
+      return sandbox;
+    } catch (error) {
+      metrics.resumed(RametError.from(error).code === "Forbidden" ? "denied" : "failed");
+      throw error;
+    } finally {
+      this.#resumes.delete(uid);
+    }
+  }
+
+  /** It continues when its clients have left: the sandbox is about to run. */
+  async #resume(uid: string): Promise<RoutedSandbox> {
+    const { clock } = this.#options;
+    const expired = new AbortController();
+    const cancel = clock.schedule(resumeMilliseconds, () => {
+      expired.abort();
+    });
+    const signal = AbortSignal.any([expired.signal, this.#closed.signal]);
+    try {
+      while (!(await this.#isBeingResumed(uid, signal))) await delay(clock, lagMilliseconds, signal);
+      return await this.#untilServing(uid, signal);
+    } catch (error) {
+      const { code, message } = RametError.from(error);
+      if (code === "Conflict" || expired.signal.aborted) throw notResumed(expired.signal.aborted ? late : message);
+      throw error;
+    } finally {
+      cancel();
+    }
+  }
+
+  /** @returns false if the client API does not know of the pause yet, or this gateway not of the resume */
+  async #isBeingResumed(uid: string, signal: AbortSignal): Promise<boolean> {
+    const { clientApi, sandboxTokens } = this.#options;
+    if (this.#followers.current(uid)?.isPaused !== true) return true;
+    const proof = await sandboxTokens?.resumeProofOf(uid);
+    return (await clientApi?.resume(uid, proof ?? "", signal)) ?? true;
+  }
+
+  #untilServing(uid: string, signal: AbortSignal): Promise<RoutedSandbox> {
+    const check = (sandbox: RoutedSandbox | undefined): RoutedSandbox | undefined => {
+      if (sandbox === undefined) throw new RametError("NotFound", `The sandbox ${uid} was deleted`);
+      if (ended.has(sandbox.phase))
+        throw new RametError("SandboxNotReady", `The sandbox ${uid} was not resumed: its phase is ${sandbox.phase}`);
+      return isServing(sandbox) ? sandbox : undefined;
+    };
+    return this.#followers.until(uid, check, { what: late, timeoutMilliseconds: resumeMilliseconds, signal });
+  }
+}
+
+/** Whether requests can be proxied. One that traffic resumes is not used while it is being paused: it would cut the request. */
+export function isServing({ isReady, ip, isPaused, autoResume }: RoutedSandbox): boolean {
+  return isReady && ip !== undefined && !(isPaused && autoResume);
+}
+
+/** Whether the sandbox is paused, is being paused, or is being resumed. */
+function isResumable({ isPaused, phase }: RoutedSandbox): boolean {
+  return isPaused || phase === "Resuming" || phase === "Paused";
+}
+
+async function unlessAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
+  const aborted = Promise.withResolvers<never>();
+  const onAbort = (): void => {
+    aborted.reject(canceled("Waiting for the sandbox", signal));
+  };
+  if (signal.aborted) onAbort();
+  signal.addEventListener("abort", onAbort, { once: true });
+  try {
+    return await Promise.race([work, aborted.promise]);
+  } finally {
+    signal.removeEventListener("abort", onAbort);
+  }
+}
+
+/** The status is E2B's for a sandbox that is in transition for too long. */
+function notResumed(why: string): Refusal {
+  return new Refusal("Conflict", `The sandbox was not resumed: ${why}`, { status: 409, retryable: true });
+}
+
+/** E2B's limit. */
+const resumeMilliseconds = 60_000;
+const late = "it took more than 60 s";
+/** Much longer than a watch lags behind on an idle machine. */
+const momentMilliseconds = 1_000;
+const lagMilliseconds = 50;
+const ended: ReadonlySet<string> = new Set(["Failed", "Succeeded", "Terminating"]);
+
+/** How many requests wait at a time. No client, namespace or sandbox can take all of the places. */
+const waitingLimits = { all: 2_000, client: 100, namespace: 1_000, sandbox: 250 };
