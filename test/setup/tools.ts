@@ -1,6 +1,7 @@
 import { ensurePythonImage } from "../../src/local/images/python-image.ts";
 import { acquirePinned, acquireTools } from "../../src/local/tools/acquire-tools.ts";
 import { toolNames } from "../../src/local/tools/pinned-tools.ts";
+import { pinnedNodeTool } from "../kubelet/node-tools.ts";
 import { acquireAzurite } from "./azurite.ts";
 import { pinnedTestTool, testToolNames } from "./pinned-tools.ts";
 
@@ -10,6 +11,7 @@ export async function setup(): Promise<void> {
     acquireTools({ names: toolNames, progress: console.log }),
     acquireAzurite(console.log),
     acquirePinned(pinnedTestTool, { names: testToolNames, progress: console.log }),
+    acquirePinned(pinnedNodeTool, { names: ["kube-scheduler"], progress: console.log }),
     ensurePythonImage({ progress: console.log }),
   ]);
 }
