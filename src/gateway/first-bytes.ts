@@ -2,7 +2,10 @@ import type { Socket } from "node:net";
 import type { Clock } from "../base/clock.ts";
 
 /** What every client of HTTP/2 sends first (RFC 9113, 3.4). */
-const preface = Buffer.from("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+const http2Preface = Buffer.from("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+
+/** The first byte of every TLS handshake (RFC 8446, 5.1). No HTTP request starts with it. */
+const handshake = 0x16;
 
 /** As for the headers of a first request. */
 const firstBytesMilliseconds = 20_000;
@@ -10,6 +13,8 @@ const firstBytesMilliseconds = 20_000;
 export interface FirstBytesListener {
   http1: () => void;
   http2: () => void;
+  /** @default TLS is passed on to `http1`, which rejects it */
+  tls?: (() => void) | undefined;
   /** The client has sent too little to tell. */
   timeout: () => void;
 }
@@ -27,9 +32,13 @@ export function onFirstBytes(socket: Socket, clock: Clock, listener: FirstBytesL
     const bytes = socket.read() as Buffer | null;
     if (bytes === null) return;
     received = Buffer.concat([received, bytes]);
-    const compared = Math.min(received.length, preface.length);
-    if (!preface.subarray(0, compared).equals(received.subarray(0, compared))) done(listener.http1);
-    else if (compared === preface.length) done(listener.http2);
+    if (received[0] === handshake && listener.tls !== undefined) {
+      done(listener.tls);
+      return;
+    }
+    const compared = Math.min(received.length, http2Preface.length);
+    if (!http2Preface.subarray(0, compared).equals(received.subarray(0, compared))) done(listener.http1);
+    else if (compared === http2Preface.length) done(listener.http2);
   };
   const stop = (): void => {
     cancel();

@@ -83,10 +83,11 @@ export async function serveGateway(options: GatewayServerOptions): Promise<Gatew
   server.removeAllListeners("connection").on("connection", (socket: Socket) => {
     guarded(socket, () => {
       const refusal = connections.add(socket);
-      if (refusal !== undefined && tls === undefined) refuseOn(socket, tooManyConnections(refusal));
+      const needsTls = tls !== undefined && options.tls?.isOptional !== true;
+      if (refusal !== undefined && !needsTls) refuseOn(socket, tooManyConnections(refusal));
       else if (refusal !== undefined) socket.destroy();
-      else if (tls !== undefined) tls.accept(socket);
-      else acceptPlain(gateway, socket, { parse, http2 });
+      else if (needsTls) tls.accept(socket);
+      else acceptPlain(gateway, socket, { parse, http2, tls });
     });
   });
   const opened = await openPort(server, {
@@ -122,7 +123,12 @@ interface Protocols {
   http2: Http2Clients;
 }
 
-function acceptPlain({ clock, metrics }: Gateway, socket: Socket, { parse, http2 }: Protocols): void {
+/** @param protocols `tls` accepts clients that choose TLS */
+function acceptPlain(
+  { clock, metrics }: Gateway,
+  socket: Socket,
+  { parse, http2, tls }: Protocols & { tls: TlsClients | undefined },
+): void {
   onFirstBytes(socket, clock, {
     http1: () => {
       parse(socket);
@@ -130,6 +136,9 @@ function acceptPlain({ clock, metrics }: Gateway, socket: Socket, { parse, http2
     http2: () => {
       http2.accept(socket);
     },
+    tls: tls && ((): void => {
+      tls.accept(socket);
+    }),
     timeout: () => {
       metrics.refused("timeout");
       refuseOn(socket, invalidRequest("it is incomplete"), 408);

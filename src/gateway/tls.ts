@@ -10,6 +10,8 @@ export interface TlsFiles {
   /** The certificate with its chain. */
   certificate: string;
   key: string;
+  /** Whether the port also accepts connections without TLS. */
+  isOptional?: boolean;
 }
 
 export interface TlsOptions {

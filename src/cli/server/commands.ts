@@ -173,6 +173,7 @@ function gatewayCommand(program: Command, act: Act): void {
     )
     .option("--tls-certificate <file>", "serve TLS with this certificate and its chain, in PEM (default: no TLS)")
     .option("--tls-key <file>", "the key of the certificate, in PEM")
+    .option("--tls-optional", "also accept connections without TLS on the port")
     .option(
       "--client-api <url>",
       "the address of `ramet client-api`: proxy requests that name no sandbox to it (default: refuse them)",

@@ -25,6 +25,7 @@ export interface GatewayOptions extends Pick<ClusterOptions, "kubeconfig" | "con
   servedNamespace?: string[];
   tlsCertificate?: string;
   tlsKey?: string;
+  tlsOptional?: boolean;
   acceptTokensByReviewOnly?: boolean;
   clientApi?: URL;
   /** @default true */
@@ -88,8 +89,11 @@ export async function runGatewayProcess(io: Io, options: GatewayOptions): Promis
 }
 
 /** @throws RametError `InvalidArgument` if only one of the files is given */
-function tlsOf({ tlsCertificate: certificate, tlsKey: key }: GatewayOptions): TlsFiles | undefined {
-  if (certificate !== undefined && key !== undefined) return { certificate, key };
+function tlsOf({ tlsCertificate: certificate, tlsKey: key, tlsOptional }: GatewayOptions): TlsFiles | undefined {
+  if (certificate !== undefined && key !== undefined) return { certificate, key, isOptional: tlsOptional ?? false };
+  if (certificate === undefined && key === undefined && tlsOptional === true) {
+    throw new RametError("InvalidArgument", "The flag --tls-certificate is missing: --tls-optional needs it");
+  }
   if (certificate === undefined && key === undefined) return undefined;
   const [given, missing] = key === undefined ? ["--tls-certificate", "--tls-key"] : ["--tls-key", "--tls-certificate"];
   throw new RametError("InvalidArgument", `The flag ${missing} is missing: ${given} needs it`);

@@ -1,4 +1,13 @@
-import { createPrivateKey, generateKeyPairSync, type KeyObject, randomBytes, sign, X509Certificate } from "node:crypto";
+import {
+  createHash,
+  createPrivateKey,
+  createPublicKey,
+  generateKeyPairSync,
+  type KeyObject,
+  randomBytes,
+  sign,
+  X509Certificate,
+} from "node:crypto";
 import { isIP, isIPv4 } from "node:net";
 
 /** The ASN.1 values that certificates consist of, in DER (ITU-T X.690). */
@@ -61,6 +70,8 @@ export interface CertificateRequest {
   /** The server's DNS names and IP addresses. */
   hosts?: string[];
   use: "authority" | "server" | "client";
+  /** The only DNS domain for whose names an authority can issue certificates. It can then issue none for addresses. @default all */
+  permittedDomain?: string;
   now: Date;
   validDays: number;
 }
@@ -69,7 +80,7 @@ export interface CertificateRequest {
  * Issues an ECDSA P-256 certificate (RFC 5280), signed by `issuer` or self-signed.
  *
  * Node reads certificates but cannot create them. A library would add more code than these hundred lines, which cover
- * the three kinds of certificate that a cluster needs.
+ * the kinds of certificate that a cluster needs.
  */
 export function issueCertificate(request: CertificateRequest, issuer?: KeyPair): KeyPair {
   const pair = generateKeyPairSync("ec", { namedCurve: "P-256" });
@@ -83,7 +94,7 @@ export function issueCertificate(request: CertificateRequest, issuer?: KeyPair):
     validity(request),
     name(request),
     pair.publicKey.export({ type: "spki", format: "der" }),
-    der.explicit(3, der.sequence(...extensions(request))),
+    der.explicit(3, der.sequence(...extensions(request), ...keyIdentifiers(request, pair.publicKey, issuerKey))),
   );
   const certificate = der.sequence(toSign, ecdsaWithSha256, der.bitString(sign("sha256", toSign, issuerKey)));
   return { certificate: pem("CERTIFICATE", certificate), key: pemOfKey(pair.privateKey) };
@@ -143,13 +154,43 @@ function header(value: Buffer, at: number): { size: number; content: number } {
   return { size: 2 + octets, content: value.readUIntBE(at + 2, octets) };
 }
 
+function extension(id: string, critical: boolean, value: Buffer): Buffer {
+  return der.sequence(der.objectId(id), ...(critical ? [der.boolean(true)] : []), der.octetString(value));
+}
+
+/** Python requires both since 3.13. */
+function keyIdentifiers({ use }: CertificateRequest, own: KeyObject, issuerKey: KeyObject): Buffer[] {
+  const identifier = (key: KeyObject): Buffer => {
+    const point = children(key.export({ type: "spki", format: "der" }))[1] ?? Buffer.alloc(0);
+    // The content of the bit string without the number of its unused bits (RFC 5280, section 4.2.1.2).
+    return createHash("sha1")
+      .update(point.subarray(header(point, 0).size + 1))
+      .digest();
+  };
+  return [
+    extension("2.5.29.14", false, der.octetString(identifier(own))),
+    ...(use === "authority"
+      ? []
+      : [extension("2.5.29.35", false, der.sequence(der.implicit(0, identifier(createPublicKey(issuerKey)))))]),
+  ];
+}
+
+/**
+ * A domain without a leading dot also means all names below it. The excluded ranges are all addresses (RFC 5280, section
+ * 4.2.1.10).
+ */
+function nameConstraints(domain: string): Buffer {
+  const all = [8, 32].map((bytes) => der.sequence(der.implicit(7, Buffer.alloc(bytes))));
+  return der.sequence(der.explicit(0, der.sequence(generalName(domain))), der.explicit(1, ...all));
+}
+
 function extensions(request: CertificateRequest): Buffer[] {
-  const extension = (id: string, critical: boolean, value: Buffer): Buffer =>
-    der.sequence(der.objectId(id), ...(critical ? [der.boolean(true)] : []), der.octetString(value));
   if (request.use === "authority") {
+    const { permittedDomain } = request;
     return [
       extension("2.5.29.19", true, der.sequence(der.boolean(true))),
       extension("2.5.29.15", true, der.bitString(Buffer.of(0b0000_0110), 1)),
+      ...(permittedDomain === undefined ? [] : [extension("2.5.29.30", true, nameConstraints(permittedDomain))]),
     ];
   }
   const purpose = request.use === "server" ? "1.3.6.1.5.5.7.3.1" : "1.3.6.1.5.5.7.3.2";

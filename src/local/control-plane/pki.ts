@@ -1,7 +1,8 @@
 import { generateKeyPairSync } from "node:crypto";
-import { chmod, mkdir, readFile, rename, writeFile } from "node:fs/promises";
+import { chmod, mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { issueCertificate, type CertificateRequest, type KeyPair } from "./certificate.ts";
+import { bundle, readIfExists, unbundle, writePrivate } from "./private-files.ts";
 
 /** A cluster's certificates. The authority and the service-account key are kept; the others are issued at each start. */
 export interface Pki {
@@ -26,11 +27,11 @@ export async function openPki(dir: string, now: () => Date): Promise<Pki> {
   await mkdir(dir, { recursive: true, mode: 0o700 });
   await chmod(dir, 0o700);
   const path = (name: string): string => join(dir, name);
-  const authority = await keepBundle(path("ca.pem"), () =>
+  const authority = await keep(path("ca.pem"), () =>
     bundle(issueCertificate({ commonName: "ramet local", use: "authority", now: now(), validDays: 3650 })),
   ).then(unbundle);
-  await writeAtomically(path("ca.crt"), authority.certificate);
-  await keepBundle(path("service-account.key"), serviceAccountKey);
+  await writePrivate(path("ca.crt"), authority.certificate);
+  await keep(path("service-account.key"), serviceAccountKey);
   const issue: Pki["issue"] = (request) => issueCertificate({ ...request, now: now(), validDays: 365 }, authority);
   return {
     ca: authority.certificate,
@@ -40,21 +41,11 @@ export async function openPki(dir: string, now: () => Date): Promise<Pki> {
     issueTo: async (name, request) => {
       const pair = issue(request);
       const files = { certificatePath: path(`${name}.crt`), keyPath: path(`${name}.key`) };
-      await writeAtomically(files.certificatePath, pair.certificate);
-      await writeAtomically(files.keyPath, pair.key);
+      await writePrivate(files.certificatePath, pair.certificate);
+      await writePrivate(files.keyPath, pair.key);
       return { ...pair, ...files };
     },
   };
-}
-
-/** Certificate and key are in one file: a crash cannot leave one without the other. */
-function bundle(pair: KeyPair): string {
-  return pair.certificate + pair.key;
-}
-
-function unbundle(text: string): KeyPair {
-  const at = text.indexOf("-----BEGIN PRIVATE KEY-----");
-  return { certificate: text.slice(0, at), key: text.slice(at) };
 }
 
 function serviceAccountKey(): string {
@@ -62,19 +53,10 @@ function serviceAccountKey(): string {
   return privateKey.export({ type: "sec1", format: "pem" }).toString();
 }
 
-async function keepBundle(path: string, make: () => string): Promise<string> {
-  try {
-    return await readFile(path, "utf8");
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
-    const text = make();
-    await writeAtomically(path, text);
-    return text;
-  }
-}
-
-async function writeAtomically(path: string, text: string): Promise<void> {
-  const temporary = `${path}.${process.pid}.new`;
-  await writeFile(temporary, text, { mode: 0o600 });
-  await rename(temporary, path);
+async function keep(path: string, make: () => string): Promise<string> {
+  const known = await readIfExists(path);
+  if (known !== undefined) return known;
+  const text = make();
+  await writePrivate(path, text);
+  return text;
 }
