@@ -16,6 +16,10 @@ export interface ClusterDirectory {
   gatewayPort: string;
   /** File with the client API's port on 127.0.0.1. */
   clientApiPort: string;
+  /** Directory with the certificates for the domain of sandboxes. */
+  tls: string;
+  /** File with the API key of `ramet local env`. */
+  clientKey: string;
   /** File with the setting of the cluster's processes; see `cluster-setting.ts`. */
   setting: string;
   status: string;
@@ -56,6 +60,8 @@ export function clusterDirectory(
     engines: join(path, "engines"),
     gatewayPort: join(path, "gateway-port"),
     clientApiPort: join(path, "client-api-port"),
+    tls: join(path, "tls"),
+    clientKey: join(path, "client-key"),
     setting: join(path, "setting.json"),
     status: join(path, "status.json"),
     lock: join(path, "up.lock"),

@@ -2,6 +2,7 @@ import { mkdir, readFile, rename, writeFile } from "node:fs/promises";
 import { dirname } from "node:path";
 import * as z from "zod";
 import { RametError } from "../base/errors.ts";
+import { defaultDomain } from "./cluster-domain.ts";
 
 /** The setting of the cluster's processes. `up` writes it to a file in the cluster's directory. */
 export const ClusterSetting = z.object({
@@ -31,6 +32,8 @@ export const ClusterSetting = z.object({
   allowPrivateNetworks: z.boolean().default(false),
   /** Whether restores hash all content of a checkpoint. */
   verifyRestores: z.boolean().default(false),
+  /** The gateway serves TLS for the names below it. */
+  domain: z.string().default(defaultDomain),
 });
 export type ClusterSetting = z.infer<typeof ClusterSetting>;
 

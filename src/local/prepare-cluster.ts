@@ -6,6 +6,7 @@ import type { Clock } from "../base/clock.ts";
 import { RametError } from "../base/errors.ts";
 import { runProgram } from "../base/run-program.ts";
 import { engineBuild } from "../cell/sandbox/engine.ts";
+import { defaultDomain } from "./cluster-domain.ts";
 import { type ClusterSetting, localCellImage } from "./cluster-setting.ts";
 import { ensurePythonImage } from "./images/python-image.ts";
 import { acquireTools } from "./tools/acquire-tools.ts";
@@ -26,6 +27,8 @@ export interface PrepareOptions {
   allowPrivateNetworks?: boolean;
   /** @default false */
   verifyRestores?: boolean;
+  /** @default `defaultDomain` */
+  domain?: string;
 }
 
 /**
@@ -51,6 +54,7 @@ export async function prepareCluster(options: PrepareOptions): Promise<ClusterSe
     defaultLimits: options.defaultLimits ?? {},
     allowPrivateNetworks: options.allowPrivateNetworks ?? false,
     verifyRestores: options.verifyRestores ?? false,
+    domain: options.domain ?? defaultDomain,
   };
 }
 

@@ -1,9 +1,11 @@
 import { type Command, Option } from "commander";
 import { clusterDirectory, defaultClusterName } from "../../local/cluster-directory.ts";
+import { defaultDomain, parseDomain } from "../../local/cluster-domain.ts";
 import { type LogPart, logParts } from "../../local/log-files.ts";
 import { exitCodes } from "../exit-codes.ts";
-import { withExamples } from "../options.ts";
+import { parsed, withExamples } from "../options.ts";
 import type { Act } from "../report-error.ts";
+import type { EnvOptions } from "./env.ts";
 import type { AddImageOptions, ListImagesOptions } from "./image.ts";
 import type { StatusOptions } from "./status.ts";
 import type { DownOptions, LogsOptions, UpOptions } from "./up.ts";
@@ -26,6 +28,11 @@ function upCommands(local: Command, act: Act): void {
     )
     .option("--default-cpu <quantity>", "CPU limit of sandboxes without one, or none (default: 3/4 of the machine)")
     .option("--verify-restores", "hash all content of a checkpoint at each restore, which takes 0.7 s per GiB")
+    .option(
+      "--domain <name>",
+      `the gateway serves TLS for the names below it (default: ${defaultDomain})`,
+      (text: string) => parsed(() => parseDomain(text)),
+    )
     .option("--allow-private-networks", "let sandboxes connect to private ranges, such as the local network")
     .action(
       act(async (options: UpOptions) => {
@@ -54,6 +61,25 @@ function upCommands(local: Command, act: Act): void {
 }
 
 function lookCommands(local: Command, act: Act): void {
+  const env = withName(local.command("env"))
+    .description(
+      "Print the variables with which E2B's SDKs use the cluster: an API key, the domain and its certificates. The first call creates the key.",
+    )
+    .addOption(
+      new Option("-o, --output <format>", "commands of a shell, or JSON").choices(["sh", "fish", "json"]).default("sh"),
+    )
+    .addOption(
+      new Option(
+        "--mode <mode>",
+        "how clients reach the cluster; addresses needs no DNS, but has no signed URLs of files (default: domain, if its names resolve)",
+      ).choices(["domain", "addresses"]),
+    );
+  withExamples(env, 'eval "$(ramet local env)"', "ramet local env -o fish | source", "ramet local env -o json").action(
+    act(async (options: EnvOptions) => {
+      const { localEnv } = await import("./env.ts");
+      return (io) => localEnv(io, options);
+    }),
+  );
   const list = local
     .command("ls")
     .alias("list")

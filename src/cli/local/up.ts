@@ -9,6 +9,7 @@ import { prepareCluster } from "../../local/prepare-cluster.ts";
 import { startCluster } from "../../local/up.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { type Io, printLine } from "../io.ts";
+import { shellWord } from "./env.ts";
 
 export interface UpOptions {
   name?: string;
@@ -17,12 +18,13 @@ export interface UpOptions {
   defaultCpu?: string;
   allowPrivateNetworks?: boolean;
   verifyRestores?: boolean;
+  domain?: string;
 }
 
 /** `ramet local up`: prints progress to stderr, and the `export` line for kubectl to stdout. */
 export async function localUp(io: Io, options: UpOptions): Promise<number> {
   const { name = defaultClusterName, tune = false, defaultMemory, defaultCpu } = options;
-  const { allowPrivateNetworks = false, verifyRestores = false } = options;
+  const { allowPrivateNetworks = false, verifyRestores = false, domain } = options;
   const defaultLimits = {
     ...(defaultMemory !== undefined && { memoryBytes: orNone(defaultMemory, "--default-memory", quantityToBytes) }),
     ...(defaultCpu !== undefined && { cpuMillis: orNone(defaultCpu, "--default-cpu", quantityToMillicores) }),
@@ -38,7 +40,7 @@ export async function localUp(io: Io, options: UpOptions): Promise<number> {
   if (isSupervised(known) && known.phase === "up") {
     progress(`The local cluster ${name} is up, since ${known.startedAt}.`);
   } else {
-    const settings = { defaultLimits, allowPrivateNetworks, verifyRestores };
+    const settings = { defaultLimits, allowPrivateNetworks, verifyRestores, ...(domain !== undefined && { domain }) };
     const setting = await prepareCluster({ name, clock, signal, progress, ...settings });
     const { already } = await startCluster({ directory, setting, clock, signal, progress });
     const seconds = ((clock.monotonicMilliseconds() - startedAt) / 1000).toFixed(1);
@@ -47,15 +49,14 @@ export async function localUp(io: Io, options: UpOptions): Promise<number> {
   progress(`Huge pages: ${describeHugePages(await readHugePages())}`);
   progress("To use it with kubectl:");
   printLine(io.stdout, `export KUBECONFIG=${shellWord(directory.kubeconfig)}`);
+  progress(
+    `For E2B's SDKs, set the variables of: ramet local env${name === defaultClusterName ? "" : ` --name ${name}`}`,
+  );
   return exitCodes.ok;
 }
 
 function orNone(text: string, flag: string, convert: (quantity: string, field: string) => number): number {
   return text === "none" ? 0 : convert(text, flag);
-}
-
-function shellWord(text: string): string {
-  return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`;
 }
 
 export interface DownOptions {

@@ -7,6 +7,7 @@ import type { ClusterSetting } from "../cluster-setting.ts";
 import { isReadyFileOf, readyFilePath, type PartStatus } from "../cluster-status.ts";
 import { portWasTaken, startApiServer } from "../control-plane/api-server.ts";
 import { type Child, startChild } from "../control-plane/child.ts";
+import { keepDomainCertificate } from "../control-plane/domain-certificate.ts";
 import { startEtcd } from "../control-plane/etcd.ts";
 import { writeKubeconfig } from "../control-plane/kubeconfig.ts";
 import { openPki, type Pki } from "../control-plane/pki.ts";
@@ -34,7 +35,15 @@ export interface ClusterPartsOptions {
 export function clusterParts(options: ClusterPartsOptions): ClusterParts {
   const { directory, setting, clock, onChange } = options;
   const shared = { clock, onChange };
+  const gateway = new Part({
+    ...shared,
+    name: "gateway",
+    // It drains its connections, which a local cluster does not wait for.
+    graceMilliseconds: 1_000,
+    start: (signal) => startGateway(options, signal),
+  });
   return {
+    gateway,
     etcd: new Part({
       ...shared,
       name: "etcd",
@@ -60,18 +69,17 @@ export function clusterParts(options: ClusterPartsOptions): ClusterParts {
       graceMilliseconds: 10_000,
       start: (signal) => startController(options, signal),
     }),
-    gateway: new Part({
-      ...shared,
-      name: "gateway",
-      // It drains its connections, which a local cluster does not wait for.
-      graceMilliseconds: 1_000,
-      start: (signal) => startGateway(options, signal),
-    }),
     clientApi: new Part({
       ...shared,
       name: "client-api",
       graceMilliseconds: 1_000,
-      start: (signal) => startClientApi(options, signal),
+      start: async (signal) => {
+        const known = readPort(directory.clientApiPort);
+        const child = await startClientApi(options, signal);
+        // The gateway proxies requests to it.
+        if (readPort(directory.clientApiPort) !== known) gateway.restart();
+        return child;
+      },
     }),
   };
 }
@@ -126,7 +134,9 @@ export function controllerArguments(
 }
 
 async function startGateway(options: ClusterPartsOptions, signal: AbortSignal): Promise<Child> {
-  const { directory } = options;
+  const { directory, setting, clock } = options;
+  const { bundle } = await keepDomainCertificate(directory.tls, setting.domain, clock.now());
+  const tls = ["--tls-certificate", bundle, "--tls-key", bundle, "--tls-optional"];
   return keptPort(directory.gatewayPort, async (port) => {
     // The port changes if another program has taken it.
     await publishGateway(directory, port);
@@ -134,7 +144,7 @@ async function startGateway(options: ClusterPartsOptions, signal: AbortSignal): 
     const ports = ["--port", String(port), "--metrics-port", String(metricsPort)];
     // It resumes paused sandboxes for traffic through the client API, which starts at the same time.
     const clientApi = ["--client-api", `http://127.0.0.1:${await reservedPort(directory.clientApiPort)}`];
-    const args = ["gateway", "--kubeconfig", directory.kubeconfig, ...ports, ...clientApi];
+    const args = ["gateway", "--kubeconfig", directory.kubeconfig, ...ports, ...clientApi, ...tls];
     const child = await startRamet(options, "gateway", args);
     await untilReady(child, "the gateway", options, { signal, ready: () => isReady(metricsPort) });
     return child;
@@ -220,7 +230,7 @@ const maxTries = 5;
  * @param path the file with the port
  */
 async function keptPort<T>(path: string, serve: (port: number) => Promise<T>): Promise<T> {
-  let port = readPort(path) ?? (await freePort());
+  let port = await reservedPort(path);
   for (let attempt = 1; ; attempt += 1) {
     try {
       const result = await serve(port);

@@ -2,7 +2,7 @@ import { mkdir } from "node:fs/promises";
 import { sandboxTemplateKind } from "../../api/kinds/sandbox-template.ts";
 import { clusterTemplatePrefix, systemNamespace } from "../../api/names/system-names.ts";
 import { apiVersion, group, version } from "../../api/schema/kind.ts";
-import { type Clock, systemClock, untilAborted } from "../../base/clock.ts";
+import { type Clock, delay, systemClock, untilAborted } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
 import { installCrds } from "../../controllers/install-crds.ts";
 import { admissionPolicies } from "../../install/cell-policies.ts";
@@ -12,7 +12,8 @@ import { connectionFromKubeconfig } from "../../kube/kubeconfig.ts";
 import type { KubeManifest } from "../../kube/object.ts";
 import { coreResources } from "../../kube/resource-ref.ts";
 import type { ClusterDirectory } from "../cluster-directory.ts";
-import { readSetting } from "../cluster-setting.ts";
+import { type ClusterSetting, readSetting } from "../cluster-setting.ts";
+import { keepDomainCertificate } from "../control-plane/domain-certificate.ts";
 import { type ClusterStatus, type PartStatus, writeStatus } from "../cluster-status.ts";
 import { identifyProcess } from "../process-identity.ts";
 import { applyManifest } from "./apply-manifest.ts";
@@ -37,12 +38,30 @@ export async function superviseCluster(directory: ClusterDirectory, signal: Abor
     parts.gateway.restart();
     parts.clientApi.restart();
   });
+  const stopRenewing = new AbortController();
+  const renewing = renewDaily({ directory, setting, clock }, stopRenewing.signal);
   const failure = await bringUp(directory, parts, report, signal).catch((error: unknown) => RametError.from(error));
   if (failure === undefined) await untilAborted(signal);
   report.phase("stopping");
   await bringDown(parts);
+  stopRenewing.abort();
+  await renewing;
   if (failure === undefined || signal.aborted) report.phase("down");
   else report.phase("failed", failure.describe());
+}
+
+/** A cluster can run for longer than a certificate is valid. The gateway makes the first one when it starts. */
+async function renewDaily(
+  { directory, setting, clock }: { directory: ClusterDirectory; setting: ClusterSetting; clock: Clock },
+  signal: AbortSignal,
+): Promise<void> {
+  for (;;) {
+    await delay(clock, 86_400_000, signal).catch(() => undefined);
+    if (signal.aborted) return;
+    await keepDomainCertificate(directory.tls, setting.domain, clock.now()).catch((error: unknown) => {
+      console.error(`Renewing the certificate of ${setting.domain} failed: ${RametError.from(error).message}`);
+    });
+  }
 }
 
 async function bringUp(

@@ -1,0 +1,98 @@
+import { lookup } from "node:dns/promises";
+import { RametError } from "../../base/errors.ts";
+import { clusterDirectory, type ClusterDirectory, defaultClusterName } from "../../local/cluster-directory.ts";
+import { readSetting } from "../../local/cluster-setting.ts";
+import { isSupervised, readStatus } from "../../local/cluster-status.ts";
+import { domainCertificateFiles } from "../../local/control-plane/domain-certificate.ts";
+import { readPort } from "../../local/supervisor/parts.ts";
+import { withCluster } from "../cluster/cluster.ts";
+import { exitCodes } from "../exit-codes.ts";
+import { type Io, printLine, writeAll } from "../io.ts";
+import { localKey } from "./local-key.ts";
+
+export interface EnvOptions {
+  name?: string;
+  output: "sh" | "fish" | "json";
+  /**
+   * How clients reach the cluster: by names below the domain, or by the addresses of the servers.
+   * @default `domain`, if its names resolve
+   */
+  mode?: "domain" | "addresses";
+}
+
+/** `ramet local env`: prints the variables for E2B's SDKs. The same ones each time, as long as the cluster keeps its ports. */
+export async function localEnv(io: Io, { name = defaultClusterName, output, mode }: EnvOptions): Promise<number> {
+  const directory = clusterDirectory(name, io.environment);
+  const ports = portsOf(directory);
+  const { domain } = await readSetting(directory.setting);
+  const resolves = mode !== undefined || (await resolvesHere(`api.${domain}`));
+  if (!resolves) {
+    printLine(
+      io.stderr,
+      `warning: the names below ${domain} do not resolve on this machine, so clients get the addresses of the servers. Signed URLs of files do not work then.`,
+    );
+    printLine(io.stderr, `hint: ${namesHint}`);
+  }
+  const variables = await withCluster(io, { kubeconfig: directory.kubeconfig }, async (cluster) => {
+    const { ca, allCas } = domainCertificateFiles(directory.tls, domain);
+    return {
+      E2B_API_KEY: await localKey(io, directory, cluster),
+      E2B_DOMAIN: `${domain}:${ports.gateway}`,
+      ...((mode === "addresses" || !resolves) && {
+        E2B_API_URL: `http://127.0.0.1:${ports.clientApi}`,
+        E2B_SANDBOX_URL: `http://127.0.0.1:${ports.gateway}`,
+      }),
+      NODE_EXTRA_CA_CERTS: ca,
+      SSL_CERT_FILE: allCas,
+    };
+  });
+  await writeAll(io.stdout, formatVariables(variables, output));
+  return exitCodes.ok;
+}
+
+const namesHint =
+  "Install libnss-myhostname or systemd-resolved, or start the cluster with --domain and a domain with a wildcard DNS entry for 127.0.0.1";
+
+/** @throws RametError `Unavailable` if the cluster is not up */
+function portsOf(directory: ClusterDirectory): { gateway: number; clientApi: number } {
+  const status = readStatus(directory.status);
+  const [gateway, clientApi] = [readPort(directory.gatewayPort), readPort(directory.clientApiPort)];
+  if (isSupervised(status) && status?.phase === "up" && gateway !== undefined && clientApi !== undefined) {
+    return { gateway, clientApi };
+  }
+  throw new RametError("Unavailable", `The local cluster ${directory.name} is not up`, {
+    hint: `Run: ramet local up${directory.name === defaultClusterName ? "" : ` --name ${directory.name}`}`,
+  });
+}
+
+/** The gateway listens on 127.0.0.1. */
+async function resolvesHere(host: string): Promise<boolean> {
+  const addresses = await lookup(host, { all: true }).catch(() => []);
+  return addresses.some(({ address }) => address === "127.0.0.1");
+}
+
+/** Variables of other ways to reach a cluster are removed, because they would take precedence. */
+const allVariables = ["E2B_API_URL", "E2B_SANDBOX_URL"];
+
+/** The variables as commands of a shell, or as a JSON object. */
+export function formatVariables(variables: Readonly<Record<string, string>>, output: EnvOptions["output"]): string {
+  if (output === "json") return `${JSON.stringify(variables, undefined, 2)}\n`;
+  const [set, unset] = output === "fish" ? ["set -gx", "set -e"] : ["export", "unset"];
+  const [between, quote] = output === "fish" ? [" ", fishWord] : ["=", shellWord];
+  const removed = allVariables.filter((name) => !(name in variables)).map((name) => `${unset} ${name}\n`);
+  const lines = Object.entries(variables).map(([name, value]) => `${set} ${name}${between}${quote(value)}\n`);
+  return [...removed, ...lines].join("");
+}
+
+/** A word of a POSIX shell. */
+export function shellWord(text: string): string {
+  return isPlain(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`;
+}
+
+function fishWord(text: string): string {
+  return isPlain(text) ? text : `'${text.replaceAll(/[\\']/g, String.raw`\$&`)}'`;
+}
+
+function isPlain(text: string): boolean {
+  return /^[\w@%+=:,./-]+$/.test(text);
+}
