@@ -16,6 +16,8 @@ export interface PythonProgram {
   args?: string[];
   /** Added to this process's environment: usually `await world.environment()`. */
   environment: Record<string, string>;
+  /** The beginning of the command, which runs the rest. @default none */
+  through?: readonly string[];
   /** After this time the program is interrupted, and the error shows what it was doing. @default 120 */
   seconds?: number;
 }
@@ -30,10 +32,19 @@ const programs = join(import.meta.dirname, "python");
  */
 export async function runPython(
   file: string,
-  { sdk = "current", args = [], environment, seconds = 120 }: PythonProgram,
+  { sdk = "current", args = [], environment, through = [], seconds = 120 }: PythonProgram,
 ): Promise<string> {
   const python = await acquirePython(sdk);
-  const limited = ["--signal=INT", "--kill-after=10", String(seconds), python, "-B", "-u", join(programs, file)];
+  const limited = [
+    "--signal=INT",
+    "--kill-after=10",
+    String(seconds),
+    ...through,
+    python,
+    "-B",
+    "-u",
+    join(programs, file),
+  ];
   try {
     const { stdout } = await run("timeout", [...limited, ...args], {
       env: { ...process.env, ...environment },

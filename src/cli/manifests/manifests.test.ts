@@ -166,6 +166,19 @@ it("mounts the Secret with the gateways' certificate, and serves only TLS then",
   );
 });
 
+it("lets the gateways proxy the requests of clients to the client API, if it is installed", async () => {
+  const gatewayArgs = async (...args: string[]) => {
+    const objects = parseAllDocuments((await run(...args)).stdout).map((document) => document.toJS() as Installed);
+    const own = objects.find(({ kind, metadata }) => kind === "Deployment" && metadata.name === "ramet-gateway");
+    return own?.spec?.template?.spec.containers[0]?.args ?? [];
+  };
+  expect((await gatewayArgs("--client-api-replicas", "2")).slice(-2)).toEqual([
+    "--client-api",
+    "http://ramet-client-api",
+  ]);
+  expect(await gatewayArgs()).not.toContain("--client-api");
+});
+
 it("publishes the address of the gateways to all users, and leaves out the right to enter sandboxes", async () => {
   const ca = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n";
   const caFile = join(directory, "ca.crt");
