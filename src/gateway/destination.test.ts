@@ -15,6 +15,16 @@ it.each([
     { host: "8000-a--b.example.org", "e2b-sandbox-id": "c--d", "e2b-sandbox-port": "1" },
     { sandboxId: "c--d", port: 1 },
   ],
+  // Programs can have keys too, and the API can be at any host.
+  [
+    { host: "gateway.example.org", "e2b-sandbox-id": "c--d", "e2b-sandbox-port": "1", "x-api-key": "a" },
+    { sandboxId: "c--d", port: 1 },
+  ],
+  [
+    { host: "api.example.org", "e2b-sandbox-id": "c--d", "e2b-sandbox-port": "1" },
+    { sandboxId: "c--d", port: 1 },
+  ],
+  [{ host: "api.example.org:8080", "e2b-sandbox-id": "c--d", "e2b-sandbox-port": "1", "x-api-key": "a" }, undefined],
   [{ host: "127.0.0.1:8080" }, undefined],
   [{ host: "sandbox.example.org" }, undefined],
   [{ host: "8000-a--b" }, undefined],

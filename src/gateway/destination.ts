@@ -32,6 +32,7 @@ export function destinationOf({
   url: string;
   headers: IncomingHttpHeaders;
 }): NamedDestination | undefined {
+  if (isForClientApi(headers)) return undefined;
   const [id, port] = [headers[idHeader], headers[portHeader]].map((value) => (Array.isArray(value) ? value[0] : value));
   if (id !== undefined && port !== undefined) return { destination: validate(id, port), url };
   if (id !== undefined || port !== undefined) {
@@ -43,6 +44,11 @@ export function destinationOf({
   const [, ofHost, named] = /^(\d+)-([a-z0-9-]+)\./i.exec(headers.host ?? "") ?? [];
   if (ofHost !== undefined && named !== undefined) return { destination: validate(named, ofHost), url };
   return inPath(url);
+}
+
+/** Early SDKs for Python name the sandbox also in the headers of calls of the API, which only the host and the key tell apart. */
+function isForClientApi(headers: IncomingHttpHeaders): boolean {
+  return headers["x-api-key"] !== undefined && /^api\./i.test(headers.host ?? "");
 }
 
 /** The style of OpenKruise Agents. Below `/kruise/api` is its API, so that is no id. */

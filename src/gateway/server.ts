@@ -136,9 +136,11 @@ function acceptPlain(
     http2: () => {
       http2.accept(socket);
     },
-    tls: tls && ((): void => {
-      tls.accept(socket);
-    }),
+    tls:
+      tls &&
+      ((): void => {
+        tls.accept(socket);
+      }),
     timeout: () => {
       metrics.refused("timeout");
       refuseOn(socket, invalidRequest("it is incomplete"), 408);

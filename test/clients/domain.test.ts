@@ -56,8 +56,11 @@ describe("ramet local env", () => {
 });
 
 describe("a client with the domain only", () => {
-  it("uses sandboxes, their ports and signed URLs from JavaScript", async () => {
-    const program = join(import.meta.dirname, "js", "domain.ts");
+  it.each([
+    ["uses sandboxes, their ports and signed URLs from JavaScript", "domain.ts"],
+    ["uses sandboxes and their ports from an early SDK for JavaScript", "old-domain.ts"],
+  ])("%s", async (_, file) => {
+    const program = join(import.meta.dirname, "js", file);
     const command = ["timeout", "120", ...through, process.execPath, program];
     const env = { ...process.env, ...(await variables()) };
     await run(command[0] ?? "", command.slice(1), { env });

@@ -29,7 +29,7 @@ beforeAll(async () => {
   sandbox = await Sandbox.create("base", options);
   await sandbox.files.write("/srv/server.py", server);
   await sandbox.commands.run("exec python3 /srv/server.py", { background: true });
-  await expect.poll(() => sandbox.files.exists("/srv/ready")).toBe(true);
+  await sandbox.commands.run("until [ -e /srv/ready ]; do sleep 0.05; done");
 });
 afterAll(() => world.close());
 
