@@ -1,17 +1,12 @@
 import { createHash } from "node:crypto";
-import { once } from "node:events";
 import { readFileSync, writeFileSync } from "node:fs";
-import type { IncomingMessage } from "node:http";
-import { connect, constants } from "node:http2";
-import { request } from "node:https";
-import { Readable, type Writable } from "node:stream";
+import { Readable } from "node:stream";
+import { buffer, text } from "node:stream/consumers";
 import { pipeline } from "node:stream/promises";
 import { Sandbox } from "e2b";
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
-import { domainCertificateFiles } from "../../src/local/control-plane/domain-certificate.ts";
-import { defaultDomain } from "../../src/local/cluster-domain.ts";
-import { readPort } from "../../src/local/supervisor/parts.ts";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { ClientWorld } from "./client-world.ts";
+import { protocols, type SecureRequest, secureRequest } from "./secure-request.ts";
 
 /** 100 MiB through the gateway, with a receiver that reads nothing for a while. */
 const block = 1 << 20;
@@ -86,7 +81,7 @@ function digestOf(chunks: Iterable<Buffer>): string {
   return hash.digest("hex");
 }
 
-describe.each(["HTTP/1.1", "HTTP/2"] as const)("100 MiB over TLS and %s", (protocol) => {
+describe.each(protocols)("100 MiB over TLS and %s", (protocol) => {
   it("go to a program no faster than it reads", async () => {
     await sandbox.commands.run("rm -f /srv/go /srv/asked");
     const isBounded = boundedGateway();
@@ -106,7 +101,7 @@ describe.each(["HTTP/1.1", "HTTP/2"] as const)("100 MiB over TLS and %s", (proto
     expect(taken).toBeLessThan(blocks);
     await sandbox.files.write("/srv/go", "");
     await sent;
-    expect(Buffer.concat(await Array.fromAsync(await response)).toString()).toBe(contentDigest);
+    expect(await text((await response).body)).toBe(contentDigest);
     isBounded();
   });
 
@@ -115,12 +110,12 @@ describe.each(["HTTP/1.1", "HTTP/2"] as const)("100 MiB over TLS and %s", (proto
     const isBounded = boundedGateway();
     const { body, response } = send(protocol, "GET");
     body.end();
-    const received = await response;
+    const { body: received } = await response;
     await expect.poll(() => sandbox.files.exists("/srv/sent")).toBe(true);
     const sentBlocks = async (): Promise<number> => Number(await sandbox.files.read("/srv/sent"));
     await untilStill(sentBlocks);
     expect(await sentBlocks()).toBeLessThan(blocks);
-    expect(digestOf(await Array.fromAsync(received))).toBe(contentDigest);
+    expect(digestOf([await buffer(received)])).toBe(contentDigest);
     isBounded();
   });
 });
@@ -131,37 +126,14 @@ it("writes and reads a file of 100 MiB with the SDK", async () => {
   await sandbox.files.write("/srv/file", new Blob([bytes]));
   expect((await sandbox.commands.run("sha256sum </srv/file")).stdout.split(" ")[0]).toBe(contentDigest);
   const read = await sandbox.files.read("/srv/file", { format: "stream" });
-  expect(digestOf(await Array.fromAsync(read, (chunk) => Buffer.from(chunk)))).toBe(contentDigest);
+  expect(digestOf([await buffer(read)])).toBe(contentDigest);
   isBounded();
 });
 
-/** Starts a request to the program. The response is not read before the caller does. */
-function send(protocol: "HTTP/1.1" | "HTTP/2", method: string): { body: Writable; response: Promise<Readable> } {
-  const { directory } = world.cluster;
-  const port = readPort(directory.gatewayPort) ?? 0;
-  const host = `8000-${sandbox.sandboxId}.${defaultDomain}`;
-  const ca = readFileSync(domainCertificateFiles(directory.tls, defaultDomain).ca);
-  const length = method === "PUT" ? { "content-length": String(blocks * block) } : {};
-  if (protocol === "HTTP/1.1") {
-    const address = { host: "127.0.0.1", port, servername: host, ca };
-    const body = request({ ...address, method, headers: { host, ...length }, agent: false });
-    return { body, response: once(body, "response").then(([response]) => response as IncomingMessage) };
-  }
-  const session = connect(`https://${host}:${port}`, { ca, lookup: loopback });
-  onTestFinished(() => {
-    session.destroy();
-  });
-  const { HTTP2_HEADER_METHOD, HTTP2_HEADER_PATH } = constants;
-  const stream = session.request(
-    { [HTTP2_HEADER_METHOD]: method, [HTTP2_HEADER_PATH]: "/", ...length },
-    { endStream: false },
-  );
-  return { body: stream, response: once(stream, "response").then(() => stream) };
-}
-
-/** What every name means here, whatever this machine makes of it. */
-function loopback(_: string, __: unknown, done: (error: null, addresses: object[]) => void): void {
-  done(null, [{ address: "127.0.0.1", family: 4 }]);
+/** Starts a request to the program. */
+function send(protocol: SecureRequest["protocol"], method: string) {
+  const headers: Record<string, string> = method === "PUT" ? { "content-length": String(blocks * block) } : {};
+  return secureRequest(world.cluster, { protocol, host: `8000-${sandbox.sandboxId}`, method, headers });
 }
 
 /** Resolves when a number has stopped to change. */
