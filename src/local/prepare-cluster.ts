@@ -28,7 +28,7 @@ export interface PrepareOptions {
   /** @default false */
   verifyRestores?: boolean;
   /** @default `defaultDomain` */
-  domain?: string;
+  domain?: string | undefined;
 }
 
 /**

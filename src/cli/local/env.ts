@@ -57,7 +57,7 @@ const namesHint =
 function portsOf(directory: ClusterDirectory): { gateway: number; clientApi: number } {
   const status = readStatus(directory.status);
   const [gateway, clientApi] = [readPort(directory.gatewayPort), readPort(directory.clientApiPort)];
-  if (isSupervised(status) && status?.phase === "up" && gateway !== undefined && clientApi !== undefined) {
+  if (isSupervised(status) && status.phase === "up" && gateway !== undefined && clientApi !== undefined) {
     return { gateway, clientApi };
   }
   throw new RametError("Unavailable", `The local cluster ${directory.name} is not up`, {

@@ -24,7 +24,7 @@ export interface UpOptions {
 /** `ramet local up`: prints progress to stderr, and the `export` line for kubectl to stdout. */
 export async function localUp(io: Io, options: UpOptions): Promise<number> {
   const { name = defaultClusterName, tune = false, defaultMemory, defaultCpu } = options;
-  const { allowPrivateNetworks = false, verifyRestores = false, domain } = options;
+  const { allowPrivateNetworks = false, verifyRestores = false } = options;
   const defaultLimits = {
     ...(defaultMemory !== undefined && { memoryBytes: orNone(defaultMemory, "--default-memory", quantityToBytes) }),
     ...(defaultCpu !== undefined && { cpuMillis: orNone(defaultCpu, "--default-cpu", quantityToMillicores) }),
@@ -40,7 +40,7 @@ export async function localUp(io: Io, options: UpOptions): Promise<number> {
   if (isSupervised(known) && known.phase === "up") {
     progress(`The local cluster ${name} is up, since ${known.startedAt}.`);
   } else {
-    const settings = { defaultLimits, allowPrivateNetworks, verifyRestores, ...(domain !== undefined && { domain }) };
+    const settings = { defaultLimits, allowPrivateNetworks, verifyRestores, domain: options.domain };
     const setting = await prepareCluster({ name, clock, signal, progress, ...settings });
     const { already } = await startCluster({ directory, setting, clock, signal, progress });
     const seconds = ((clock.monotonicMilliseconds() - startedAt) / 1000).toFixed(1);
@@ -53,6 +53,10 @@ export async function localUp(io: Io, options: UpOptions): Promise<number> {
     `For E2B's SDKs, set the variables of: ramet local env${name === defaultClusterName ? "" : ` --name ${name}`}`,
   );
   return exitCodes.ok;
+}
+
+function nameFlag(name: string): string {
+  return name === defaultClusterName ? "" : ` --name ${name}`;
 }
 
 function orNone(text: string, flag: string, convert: (quantity: string, field: string) => number): number {

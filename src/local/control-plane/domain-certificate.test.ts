@@ -30,7 +30,7 @@ it("makes a certificate for a domain, whose files only the owner can read", asyn
   expect(certificate.checkHost(domain)).toBe(domain);
   expect(certificate.checkHost(`api.${domain}`)).toBe(`*.${domain}`);
   expect(certificate.verify(new X509Certificate(text(files.ca)).publicKey)).toBe(true);
-  for (const path of [...Object.values(files), join(directory, domain, "ca.pem")]) {
+  for (const path of [files.bundle, files.ca, files.allCas, join(directory, domain, "ca.pem")]) {
     expect(statSync(path).mode & 0o777).toBe(0o600);
   }
   const [own = "", ...others] = text(files.allCas).split(/(?<=-----END CERTIFICATE-----\n)/);

@@ -59,7 +59,7 @@ async function renewDaily(
     await delay(clock, 86_400_000, signal).catch(() => undefined);
     if (signal.aborted) return;
     await keepDomainCertificate(directory.tls, setting.domain, clock.now()).catch((error: unknown) => {
-      console.error(`Renewing the certificate of ${setting.domain} failed: ${RametError.from(error).message}`);
+      process.stderr.write(`Renewing the certificate of ${setting.domain} failed: ${RametError.from(error).message}\n`);
     });
   }
 }
