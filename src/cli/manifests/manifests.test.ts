@@ -174,7 +174,7 @@ it("lets the gateways proxy the requests of clients to the client API, if it is 
   };
   expect((await gatewayArgs("--client-api-replicas", "2")).slice(-2)).toEqual([
     "--client-api",
-    "http://ramet-client-api",
+    "http://ramet-client-api.ramet-system.svc",
   ]);
   expect(await gatewayArgs()).not.toContain("--client-api");
 });
