@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { RunError } from "@pulumi/pulumi";
@@ -17,6 +17,17 @@ afterAll(() => {
 
 it("copies a text file of at most 256 KiB", () => {
   expect(copy(file("a.py", "print(1)\n"), "/a.py")).toEqual({ copy: { path: "/a.py", content: "print(1)\n" } });
+});
+
+it("copies a directory by its digest", () => {
+  const tree = join(directory, "tree");
+  mkdirSync(tree);
+  writeFileSync(join(tree, "large"), "x".repeat(1_000_000));
+  const before = copy(tree, "/tree").copy;
+  expect(before).toEqual({ path: "/tree", tree: expect.stringMatching(/^[0-9a-f]{64}$/) as string });
+  expect(copy(tree, "/tree").copy).toEqual(before);
+  writeFileSync(join(tree, "large"), "y");
+  expect(copy(tree, "/tree").copy).not.toEqual(before);
 });
 
 it("rejects unreadable, large and binary files with a single line", () => {

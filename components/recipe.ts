@@ -1,5 +1,6 @@
-import { readFileSync } from "node:fs";
+import { readFileSync, statSync } from "node:fs";
 import type { Input } from "@pulumi/pulumi";
+import { readDirectoryTree } from "../src/base/directory-tree.ts";
 import { RametError } from "../src/base/errors.ts";
 import { runError } from "./run-error.ts";
 
@@ -25,9 +26,12 @@ export interface CommandOptions {
   user?: Input<string>;
 }
 
-/** A file to write. Set exactly one of `content`, `secret`, `url` with `sha256`, `configMapKeyRef` and `secretKeyRef`. */
+/**
+ * A file or a directory tree to write. Set exactly one of `content`, `secret`, `url` with `sha256`, `configMapKeyRef`,
+ * `secretKeyRef` and `tree`.
+ */
 export interface CopyArgs {
-  /** The absolute path of the file in the sandbox. */
+  /** The absolute path of the file in the sandbox. With `tree`: of the directory that the tree is merged into. */
   path: Input<string>;
   /** The content as text, at most 256 KiB. Visible to everyone who can read the NamedSnapshot. */
   content?: Input<string>;
@@ -43,7 +47,11 @@ export interface CopyArgs {
   configMapKeyRef?: Input<{ name: Input<string>; key: Input<string> }>;
   /** A key of a Secret in the same namespace. */
   secretKeyRef?: Input<{ name: Input<string>; key: Input<string> }>;
-  /** The file mode, octal. @default "0644" */
+  /** The digest of a directory tree that `ramet snapshot upload` has stored in the namespace: 64 hex digits. */
+  tree?: Input<string>;
+  /** The file or directory in the tree to copy. A file is copied to `path`. @default the whole tree */
+  treePath?: Input<string>;
+  /** The file mode, octal. @default "0644"; with `tree`, the modes of its files */
   mode?: Input<string>;
   /** The owner of the file. @default the user of the last `user` step, else the entrypoint's */
   user?: Input<string>;
@@ -75,8 +83,11 @@ export function start(command: Input<string>, options: CommandOptions = {}): Rec
 }
 
 /**
- * Writes a file into the sandbox: a text file from the program's directory, `copy("./prepare.py", "/data/prepare.py")`,
- * or content from another source, `copy({ path: "/etc/token", secret: config.requireSecret("token") })`.
+ * Writes files into the sandbox: a text file from the program's directory, `copy("./prepare.py", "/data/prepare.py")`,
+ * a directory, `copy("./app", "/srv/app")`, or content from another source,
+ * `copy({ path: "/etc/token", secret: config.requireSecret("token") })`.
+ *
+ * Of a directory, the recipe has only the digest: store its content first, with `ramet snapshot upload ./app --template python`.
  */
 export function copy(
   // One type instead of overloads, so that the error about a missing path shows both forms.
@@ -84,7 +95,7 @@ export function copy(
 ): RecipeStepArgs {
   if (file.length === 1) return { copy: file[0] };
   const [from, path, options = {}] = file;
-  return { copy: { path, content: textOf(from), ...options } };
+  return { copy: { path, ...contentOf(from), ...options } };
 }
 
 /** Waits until a port is open, a file exists or a command succeeds. */
@@ -107,13 +118,23 @@ export function user(name: Input<string>): RecipeStepArgs {
   return { user: name };
 }
 
+/** @throws RunError if it cannot be read */
+function contentOf(path: string): Pick<CopyArgs, "content" | "tree"> {
+  if (statSync(path, { throwIfNoEntry: false })?.isDirectory() !== true) return { content: textOf(path) };
+  try {
+    return { tree: readDirectoryTree(path).digest };
+  } catch (error) {
+    throw runError(error);
+  }
+}
+
 /** @throws RunError if the file cannot be read, is too large or is not text */
 function textOf(path: string): string {
   const bytes = bytesOf(path);
   const text = bytes.toString("utf8");
   if (bytes.length <= mostBytes && Buffer.from(text).equals(bytes)) return text;
   const why = `${path} is not a text file of at most 256 KiB, the limit of a recipe`;
-  const hint = "Upload the file and pass its url and sha256 to copy, or put it into a ConfigMap";
+  const hint = "Put the file into a directory and copy that, or pass the url and sha256 of the file to copy";
   throw runError(new RametError("InvalidArgument", why, { hint }));
 }
 

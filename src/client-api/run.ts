@@ -16,6 +16,7 @@ import { RequestRates } from "./keys/request-rate.ts";
 import { clientApiMetrics, type ClientApiMetrics } from "./metrics.ts";
 import { serveClientApi } from "./server.ts";
 import { AutoResumes } from "./service/auto-resume.ts";
+import { guestAccess } from "./service/guest-access.ts";
 import { clientInformers } from "./service/known-objects.ts";
 import { serviceParts } from "./service/parts.ts";
 
@@ -26,6 +27,8 @@ export interface RunClientApiOptions {
   address: string;
   /** The domain below which sandboxes have their host names. @default clients use their own setting */
   domain?: string | undefined;
+  /** The origin of a gateway, through which the client API reaches sandboxes. @default the published address */
+  gateway?: string | undefined;
   /** Names of templates of other systems, and what they mean here. */
   templateAliases?: ReadonlyMap<string, string>;
   /** The longest life that a client can request at a time. @default 30 days */
@@ -70,13 +73,15 @@ export async function runClientApi(options: RunClientApiOptions): Promise<void> 
       callers,
       rates: new RequestRates(client.clock),
       guestSecret,
+      guestOf: guestAccess({ client, guestSecret, gateway: options.gateway }),
       domain,
       envdVersion,
       maxLifeSeconds,
     });
     const autoResumes = new AutoResumes(service, maxLifeSeconds);
     const forGateways = gatewayRoutes({ autoResumes, guestSecret, clock: client.clock });
-    const server = await serveClientApi({ port, address, dialects: [e2b, forGateways], metrics, log });
+    const { clock } = client;
+    const server = await serveClientApi({ port, address, dialects: [e2b, forGateways], metrics, clock, log });
     options.onReady?.(server.port);
     await untilAborted(signal);
     options.onEnding?.();

@@ -1,5 +1,6 @@
 import { randomUUID } from "node:crypto";
-import { fastify, type FastifyBaseLogger, type FastifyInstance } from "fastify";
+import { fastify, type FastifyBaseLogger, type FastifyInstance, type FastifyRequest } from "fastify";
+import type { Clock } from "../base/clock.ts";
 import { RametError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { ClientApiMetrics } from "./metrics.ts";
@@ -15,6 +16,7 @@ export interface ServerOptions {
   address: string;
   dialects: readonly Dialect[];
   metrics: ClientApiMetrics;
+  clock: Clock;
   log: Log;
 }
 
@@ -29,7 +31,7 @@ const bodyLimitBytes = 1024 * 1024;
 
 /** @throws RametError `Unavailable` when the port cannot be opened */
 export async function serveClientApi(options: ServerOptions): Promise<ClientApiServer> {
-  const { port, address, dialects, metrics, log } = options;
+  const { port, address, dialects, metrics, clock, log } = options;
   const server = fastify({
     loggerInstance: log as FastifyBaseLogger,
     disableRequestLogging: true,
@@ -37,8 +39,9 @@ export async function serveClientApi(options: ServerOptions): Promise<ClientApiS
     // Ids of snapshots are longer than fastify's default.
     routerOptions: { maxParamLength: 500 },
     genReqId: ({ headers }) => requestIdOf(headers["x-request-id"]),
-    // For the whole request. A client that sends slowly must not occupy the server.
-    requestTimeout: 20_000,
+    // For uploads, which take as long as their clients need.
+    requestTimeout: longestUploadMilliseconds,
+    http: { headersTimeout: longestRequestMilliseconds },
     // Longer than load balancers keep idle connections (Google: 600 s), so that the load balancer closes them.
     keepAliveTimeout: 620_000,
     forceCloseConnections: "idle",
@@ -50,6 +53,10 @@ export async function serveClientApi(options: ServerOptions): Promise<ClientApiS
   });
   server.addHook("onRequest", (request, reply, next) => {
     void reply.header("x-request-id", request.id);
+    next();
+  });
+  server.addHook("onRequest", (request, _reply, next) => {
+    if (request.routeOptions.config.isUpload !== true) limitTime(request, clock);
     next();
   });
   server.addHook("onResponse", (request, reply, next) => {
@@ -80,6 +87,25 @@ export async function serveClientApi(options: ServerOptions): Promise<ClientApiS
     port: typeof opened === "object" && opened !== null ? opened.port : port,
     close: () => server.close(),
   };
+}
+
+/** The time limits of a request until its end. A client that sends slowly must not occupy the server. */
+const longestRequestMilliseconds = 20_000;
+const longestUploadMilliseconds = 3_600_000;
+
+function limitTime({ raw }: FastifyRequest, clock: Clock): void {
+  const cancel = clock.schedule(longestRequestMilliseconds, () => {
+    if (!raw.complete) raw.destroy();
+  });
+  raw.once("end", cancel);
+  raw.once("close", cancel);
+}
+
+declare module "fastify" {
+  interface FastifyContextConfig {
+    /** Whether the body of a request is a file, which has other limits. */
+    isUpload?: boolean;
+  }
 }
 
 /** A request without a body, and a body that is not JSON, are for the schema of the route to judge. */

@@ -1,4 +1,4 @@
-import { clientApiLabels as labels, clientApiName as name } from "../api/names/system-names.ts";
+import { clientApiLabels as labels, clientApiName as name, gatewayName } from "../api/names/system-names.ts";
 import { clientApiRights } from "./client-api-rights.ts";
 import type { InstallOptions } from "./install-options.ts";
 import type { Manifest } from "./manifest.ts";
@@ -16,13 +16,13 @@ import { servedFlags } from "./server-flags.ts";
 
 type ClientApiOptions = Pick<
   InstallOptions<unknown, unknown>,
-  "namespace" | "image" | "servedNamespaces" | "clientApi"
+  "namespace" | "image" | "servedNamespaces" | "clientApi" | "gateway"
 > &
   MetricsReaders<unknown>;
 
 /** Returns the manifests of the client API, if it is to be installed. All replicas answer requests independently of each other. */
 export function clientApiManifests(options: ClientApiOptions): Manifest[] {
-  const { namespace, image, servedNamespaces, clientApi, ...readers } = options;
+  const { namespace, image, servedNamespaces, clientApi, gateway, ...readers } = options;
   if (clientApi === undefined) return [];
   const at = { name, namespace };
   return [
@@ -37,7 +37,7 @@ export function clientApiManifests(options: ClientApiOptions): Manifest[] {
         selector: { matchLabels: labels },
         template: {
           metadata: { labels },
-          spec: pod(image, [...servedFlags(servedNamespaces), ...settingFlags(clientApi)]),
+          spec: pod(image, [...servedFlags(servedNamespaces), ...settingFlags(clientApi), ...gatewayFlags(gateway)]),
         },
       },
     },
@@ -59,6 +59,11 @@ const shutdownDelaySeconds = 5;
 
 function settingFlags({ domain }: NonNullable<ClientApiOptions["clientApi"]>): unknown[] {
   return domain === undefined ? [] : ["--domain", domain];
+}
+
+/** Without TLS, through the Service in the own namespace. The certificate has the name of the published address. */
+function gatewayFlags(gateway: ClientApiOptions["gateway"]): unknown[] {
+  return gateway?.tlsSecret === undefined ? ["--gateway", `http://${gatewayName}`] : [];
 }
 
 function pod(image: unknown, flags: readonly unknown[]) {

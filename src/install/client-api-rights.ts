@@ -35,6 +35,12 @@ export const clientApiClusterRights: readonly Right[] = [
     verbs: ["get", "list", "watch"],
   },
   {
+    why: "create templates of the images that clients build from",
+    apiGroups: [group],
+    resources: ["sandboxtemplates"],
+    verbs: ["create"],
+  },
+  {
     why: "authenticate clients by the digests of their keys",
     apiGroups: [rametGroup],
     resources: ["apikeys"],

@@ -112,7 +112,7 @@ export const clientRules = [
   { apiGroups: [group], resources: ["sandboxes"], verbs: ["get", "list", "create", "patch", "delete"] },
   { apiGroups: [group], resources: ["sandboxes/exec"], verbs: ["create"] },
   { apiGroups: [group], resources: ["checkpoints"], verbs: ["list", "create", "delete"] },
-  { apiGroups: [rametGroup], resources: ["namedsnapshots"], verbs: ["create"] },
+  { apiGroups: [rametGroup], resources: ["namedsnapshots"], verbs: ["get", "list", "create", "patch"] },
 ];
 
 function rbac(plural: string, kind: string): ResourceRef {

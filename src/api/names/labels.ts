@@ -27,6 +27,11 @@ export const annotations = {
   keepBuilder: "ramet.dev/keep-builder",
   /** On a NamedSnapshot: its versions by tag, as JSON (snapshot-tags.ts). */
   tags: "ramet.dev/tags",
+  /** On a NamedSnapshot that clients build: their latest builds, as JSON (client-builds.ts). */
+  clientBuilds: "ramet.dev/client-builds",
+  /** On the Checkpoint of an uploaded directory tree: the digest that identifies the tree, and the SHA-256 of its archive. */
+  tree: "ramet.dev/tree",
+  treeArchive: "ramet.dev/tree-archive",
   /** On the Sandbox of a build: the number of recipe steps that its initial state contains. */
   buildBaseSteps: "ramet.dev/build-base-steps",
   /** On a Checkpoint of a step or a version: the whole digest, which its label holds shortened. */
@@ -145,7 +150,7 @@ export const labels = {
   podTemplateHash: "pod-template-hash",
   /**
    * Why Ramet created the object. On Checkpoints: `pause` (deleted on resume), `version`, `step` or `source` of a named snapshot;
-   * on Sandboxes: `build`.
+   * on Sandboxes: `build`. On both: `tree`, an uploaded directory tree.
    */
   purpose: "ramet.dev/purpose",
   /** On objects of a NamedSnapshot: its name. */

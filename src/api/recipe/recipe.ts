@@ -26,6 +26,11 @@ const TimeLimitSeconds = z.int().min(1).max(86_400).meta({ format: "int32" });
 /** Default time limit of a `waitFor` step. */
 export const waitTimeoutSeconds = 60;
 
+const Shell = z
+  .enum(["sh", "bash"])
+  .describe("The shell of the command line. bash is a login shell, and /bin/sh in an image without it. Default sh.");
+export type Shell = z.infer<typeof Shell>;
+
 /** A condition in the sandbox to wait for. */
 export const WaitFor = withRules(
   z.object({
@@ -43,6 +48,7 @@ export const WaitFor = withRules(
       .optional()
       .describe("Wait until this file exists."),
     command: z.string().min(1).max(16_384).optional().describe("Wait until this command line exits with code 0."),
+    shell: Shell.optional(),
     timeoutSeconds: TimeLimitSeconds.optional().describe(
       `Time limit after which the step fails. Default ${waitTimeoutSeconds}.`,
     ),
@@ -52,6 +58,12 @@ export const WaitFor = withRules(
       cel: "(has(self.port) ? 1 : 0) + (has(self.file) ? 1 : 0) + (has(self.command) ? 1 : 0) == 1",
       message: "waitFor must have exactly one of port, file and command",
       holds: ({ port, file, command }) => [port, file, command].filter((one) => one !== undefined).length === 1,
+    },
+    {
+      cel: "has(self.command) || !has(self.shell)",
+      message: "shell is allowed only with command",
+      fieldPath: ".shell",
+      holds: ({ command, shell }) => command !== undefined || shell === undefined,
     },
   ],
 );
@@ -64,14 +76,14 @@ export type KeyRef = z.infer<typeof KeyRef>;
 /** Default mode of a copied file. */
 export const copyMode = "0644";
 
-/** Copies one file into the sandbox. */
+/** Copies one file, or a directory tree, into the sandbox. */
 export const CopyStep = withRules(
   z.object({
     path: z
       .string()
       .startsWith("/", "must be an absolute path")
       .max(4096)
-      .describe("The path of the file in the sandbox."),
+      .describe("The path of the file in the sandbox. With tree: of the directory that the tree is merged into."),
     content: z.string().max(262_144).optional().describe("The content of the file as text."),
     configMapKeyRef: KeyRef.optional().describe("The content of the file is this key of a ConfigMap."),
     secretKeyRef: KeyRef.optional().describe(
@@ -88,21 +100,44 @@ export const CopyStep = withRules(
       .regex(/^[0-9a-f]{64}$/, "must be 64 hex digits")
       .optional()
       .describe("The SHA-256 digest of the file at url, as 64 hex digits."),
+    tree: z
+      .string()
+      .regex(/^[0-9a-f]{64}$/, "must be 64 hex digits")
+      .optional()
+      .describe("The digest of a directory tree that was uploaded to the namespace."),
+    treePath: z
+      .string()
+      .min(1)
+      .max(4096)
+      .optional()
+      .describe("The file or directory in the tree to copy. A file is copied to path. Default: the whole tree."),
     mode: z
       .string()
       .regex(/^0?[0-7]{3}$/, "must be an octal mode like 0755")
       .optional()
-      .describe(`The mode of the file in octal. Default ${copyMode}.`),
+      .describe(`The mode of the file in octal. Default ${copyMode}; with tree, the modes of its files.`),
     user: UserName.optional().describe(
       "The owner of the file. Default: the user set by a user step, else the user of the entrypoint.",
     ),
   }),
   [
     {
-      cel: "(has(self.content) ? 1 : 0) + (has(self.configMapKeyRef) ? 1 : 0) + (has(self.secretKeyRef) ? 1 : 0) + (has(self.url) ? 1 : 0) == 1",
-      message: "copy must have exactly one of content, configMapKeyRef, secretKeyRef and url",
-      holds: ({ content, configMapKeyRef, secretKeyRef, url }) =>
-        [content, configMapKeyRef, secretKeyRef, url].filter((source) => source !== undefined).length === 1,
+      cel: "(has(self.content) ? 1 : 0) + (has(self.configMapKeyRef) ? 1 : 0) + (has(self.secretKeyRef) ? 1 : 0) + (has(self.url) ? 1 : 0) + (has(self.tree) ? 1 : 0) == 1",
+      message: "copy must have exactly one of content, configMapKeyRef, secretKeyRef, url and tree",
+      holds: ({ content, configMapKeyRef, secretKeyRef, url, tree }) =>
+        [content, configMapKeyRef, secretKeyRef, url, tree].filter((source) => source !== undefined).length === 1,
+    },
+    {
+      cel: "has(self.tree) || !has(self.treePath)",
+      message: "treePath is allowed only with tree",
+      fieldPath: ".treePath",
+      holds: ({ tree, treePath }) => tree !== undefined || treePath === undefined,
+    },
+    {
+      cel: "!has(self.treePath) || (!self.treePath.startsWith('/') && !self.treePath.split('/').exists(part, part == '..'))",
+      message: "treePath must be a relative path inside the tree",
+      fieldPath: ".treePath",
+      holds: ({ treePath = "." }) => !treePath.startsWith("/") && !treePath.split("/").includes(".."),
     },
     {
       cel: "has(self.url) == has(self.sha256)",
@@ -133,6 +168,7 @@ interface StepFields {
   start?: unknown;
   waitFor?: unknown;
   cwd?: unknown;
+  shell?: unknown;
   timeoutSeconds?: unknown;
 }
 
@@ -153,6 +189,13 @@ const cwdWithCommand: Rule<StepFields> = {
   message: "cwd is allowed only with run or start; to set the directory of later steps, use a workdir step",
   fieldPath: ".cwd",
   holds: ({ run, start, cwd }) => run !== undefined || start !== undefined || cwd === undefined,
+};
+
+const shellWithCommand: Rule<StepFields> = {
+  cel: "has(self.run) || has(self.start) || !has(self.shell)",
+  message: "shell is allowed only with run or start; for a wait, use waitFor.shell",
+  fieldPath: ".shell",
+  holds: ({ run, start, shell }) => run !== undefined || start !== undefined || shell === undefined,
 };
 
 const timeoutWithRun: Rule<StepFields> = {
@@ -186,11 +229,12 @@ export const RecipeStep = withRules(
     ),
     waitFor: WaitFor.optional(),
     cwd: Directory.optional().describe("With run or start: the working directory of that command."),
+    shell: Shell.optional(),
     timeoutSeconds: TimeLimitSeconds.optional().describe(
       `With run: time limit after which the command is killed and the step fails. Default ${runTimeoutSeconds}.`,
     ),
   }),
-  [oneAction, cwdWithCommand, timeoutWithRun, environmentWithCommand],
+  [oneAction, cwdWithCommand, shellWithCommand, timeoutWithRun, environmentWithCommand],
 );
 export type RecipeStep = z.infer<typeof RecipeStep>;
 

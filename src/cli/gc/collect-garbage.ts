@@ -39,7 +39,7 @@ export async function collectGarbage(io: Io, options: CollectGarbageOptions): Pr
     const found = await openClusterStore(io, cluster, storePath);
     const from = collectable(cluster);
     const namespace = allNamespaces ? undefined : cluster.namespace;
-    const state = await readCollection(from, { namespace, stepCacheBytes, signal: io.signal });
+    const state = await readCollection(from, { namespace, stepCacheBytes, now: io.clock.now(), signal: io.signal });
     const collected: CollectedGarbage[] = [];
     for (const garbage of planCollection(state)) {
       collected.push(dryRun ? asPlanned(garbage) : await remove(io, from, garbage));

@@ -13,6 +13,7 @@ export interface ClientApiOptions extends Pick<ClusterOptions, "kubeconfig" | "c
   port: number;
   address: string;
   domain?: string;
+  gateway?: string;
   templateAlias?: ReadonlyMap<string, string>;
   /** Milliseconds. */
   maxTimeout?: number;
@@ -47,6 +48,7 @@ export async function runClientApiProcess(io: Io, options: ClientApiOptions): Pr
         address,
         domain,
         servedNamespaces,
+        gateway: options.gateway,
         metrics,
         liveness,
         log,

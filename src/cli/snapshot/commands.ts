@@ -6,6 +6,7 @@ import {
   withClusterFlags,
   withExamples,
   withOutputFlag,
+  withTimeoutFlag,
   withWaitFlags,
 } from "../options.ts";
 import type { Act } from "../report-error.ts";
@@ -13,6 +14,7 @@ import type { ApplySnapshotsOptions, BuildSnapshotOptions } from "./apply.ts";
 import type { DiffSnapshotsOptions } from "./diff.ts";
 import type { GetSnapshotsOptions } from "./get.ts";
 import type { SnapshotLogsOptions } from "./logs.ts";
+import type { UploadTreeOptions } from "./upload.ts";
 import type { PinSnapshotOptions, SnapshotHistoryOptions } from "./versions.ts";
 
 /** `ramet snapshot …`. */
@@ -25,6 +27,7 @@ export function snapshotCommands(snapshot: Command, act: Act): void {
   historyCommand(snapshot, act);
   logsCommand(snapshot, act);
   pinCommands(snapshot, act);
+  uploadCommand(snapshot, act);
   removeCommand(snapshot, "snapshot", act);
 }
 
@@ -155,6 +158,25 @@ function pinCommands(snapshot: Command, act: Act): void {
     act((name: string, { to, ...options }: PinOptions & { to?: number }) =>
       pinTo({ ...options, name, version: to ?? "previous" }),
     ),
+  );
+}
+
+function uploadCommand(snapshot: Command, act: Act): void {
+  const command = snapshot
+    .command("upload")
+    .description(
+      "Store a directory or a file for copy steps, and print its digest. Uploads nothing that is stored already.",
+    )
+    .argument("<path>", "a local directory or file")
+    .requiredOption("--template <name>", "the template of the sandbox through which the files are stored");
+  withAccessFlags(command);
+  withTimeoutFlag(command, { milliseconds: 600_000, shown: "10m" });
+  withExamples(command, "ramet snapshot upload ./app --template python");
+  withClusterFlags(command).action(
+    act(async (path: string, options: Omit<UploadTreeOptions, "path">) => {
+      const { uploadTree } = await import("./upload.ts");
+      return (io) => uploadTree(io, { ...options, path });
+    }),
   );
 }
 

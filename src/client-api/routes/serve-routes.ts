@@ -50,7 +50,7 @@ async function admit({ callers, rates }: Admission, { headers }: FastifyRequest,
 }
 
 /** Also aborts after the answer, when nothing waits any more. */
-function untilClosed({ raw }: FastifyReply): AbortSignal {
+export function untilClosed({ raw }: FastifyReply): AbortSignal {
   const closed = new AbortController();
   raw.once("close", () => {
     closed.abort();

@@ -204,6 +204,11 @@ export function idOf(snapshot: Snapshot): string {
  */
 export async function deleteSnapshot(parts: ServiceParts, namespace: string, text: string): Promise<void> {
   const { informers, known } = parts;
+  const unbuilt = known.snapshot(`${namespace}/${text.replace(`${namespace}/`, "")}`);
+  if (unbuilt !== undefined && unbuilt.status?.version === undefined) {
+    await informers.snapshots.resource.delete(unbuilt.metadata, { uid: unbuilt.metadata.uid });
+    return;
+  }
   const source = findSource({ ...parts, aliases: new Map() }, namespace, text);
   if (source.kind !== "checkpoint") {
     throw new RametError("Forbidden", `${text} is a ${source.kind}, which clients cannot delete`, {

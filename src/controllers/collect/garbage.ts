@@ -16,13 +16,14 @@ export interface CollectionState {
   claims: readonly SandboxClaim[];
   /** Captured steps of one namespace above this size are deleted if no recipe has them. */
   stepCacheBytes: number;
+  now: Date;
 }
 
 /**
  * `StepCache`: a captured step that no recipe has any more, above the budget. `UnusedTemplate`: a revision that its set has
- * marked as unneeded. `OwnerGone`: its owner was deleted. `TimeToLive`: its own controller deletes it at `dueAt`.
+ * marked as unneeded. `UnusedTree`: an uploaded directory tree that no recipe has. `OwnerGone`: its owner was deleted. `TimeToLive`: its own controller deletes it at `dueAt`.
  */
-export const garbageKinds = ["StepCache", "UnusedTemplate", "OwnerGone", "TimeToLive"] as const;
+export const garbageKinds = ["StepCache", "UnusedTemplate", "UnusedTree", "OwnerGone", "TimeToLive"] as const;
 export type GarbageKind = (typeof garbageKinds)[number];
 
 /** One object to delete, and why. */
@@ -54,7 +55,7 @@ export function garbageOf(
   return { ...details, namespace, name, uid, resourceVersion, ...(bytes !== undefined && { bytes }) };
 }
 
-type Kept = Exclude<keyof CollectionState, "stepCacheBytes">;
+type Kept = Exclude<keyof CollectionState, "stepCacheBytes" | "now">;
 
 /** The resources that a collection reads and deletes from. */
 export type Collectable = { [Kind in Kept]: Pick<Informers[Kind]["resource"], "list" | "delete"> };
@@ -63,6 +64,7 @@ interface ReadOptions {
   /** @default all */
   namespace?: string | undefined;
   stepCacheBytes: number;
+  now: Date;
   signal: AbortSignal;
 }
 
@@ -72,7 +74,7 @@ interface ReadOptions {
  */
 export async function readCollection(
   from: Collectable,
-  { namespace, stepCacheBytes, signal }: ReadOptions,
+  { namespace, stepCacheBytes, now, signal }: ReadOptions,
 ): Promise<CollectionState> {
   const options = { namespace, signal };
   const { items: templates } = await from.templates.list(options);
@@ -87,6 +89,7 @@ export async function readCollection(
     templates,
     checkpoints,
     stepCacheBytes,
+    now,
     snapshots: snapshots.items,
     sandboxes: sandboxes.items,
     sets: sets.items,

@@ -19,6 +19,7 @@ const empty: CollectionState = {
   snapshots: [],
   claims: [],
   stepCacheBytes: 100,
+  now: new Date("2026-02-01T00:00:00Z"),
 };
 const meta = (name: string, more: object = {}) => ({
   name,
@@ -207,5 +208,31 @@ it("lists the ends of times to live, without deleting the objects", () => {
     });
   expect(planCollection({ ...empty, claims: [claim("c", "60m"), claim("kept", "-1s")] })).toMatchObject([
     { garbage: "TimeToLive", kind: "SandboxClaim", name: "c", dueAt: "2026-01-01T01:00:00.000Z" },
+  ]);
+});
+
+it("deletes a tree a day after its upload, unless a recipe of the namespace has it", () => {
+  const tree = (name: string, more: object = {}) =>
+    Checkpoint.parse({
+      apiVersion: agents,
+      kind: "Checkpoint",
+      metadata: meta(name, {
+        labels: { "ramet.dev/purpose": "tree" },
+        annotations: { "ramet.dev/tree": name.at(-1)?.repeat(64) },
+        ...more,
+      }),
+      spec: { podName: "p" },
+    });
+  const recipe = [{ copy: { path: "/a", tree: "b".repeat(64) } }];
+  const checkpoints = [tree("tree-a"), tree("tree-b"), tree("tree-c", { creationTimestamp: "2026-01-31T12:00:00Z" })];
+  const elsewhere = tree("tree-b", { namespace: "other", uid: "other" });
+  const state = {
+    ...empty,
+    checkpoints: [...checkpoints, elsewhere],
+    snapshots: [snapshot("s", { spec: { recipe } })],
+  };
+  expect(planCollection(state).map(({ namespace, name }) => `${namespace}/${name}`)).toEqual([
+    "a/tree-a",
+    "other/tree-b",
   ]);
 });

@@ -2,6 +2,7 @@ import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
 import type { SandboxTemplate } from "../../api/kinds/sandbox-template.ts";
 import { annotations, labels } from "../../api/names/labels.ts";
+import { treePurpose } from "../../api/tree/tree-upload.ts";
 import { parseDuration } from "../../base/duration.ts";
 import { controllerOf } from "../../kube/object.ts";
 import { originReferences, templateOriginReferences } from "../common/set-origin.ts";
@@ -20,6 +21,7 @@ export function planCollection(state: CollectionState): Garbage[] {
     ...orphans,
     ...unneededStepCaches({ ...state, checkpoints }, references),
     ...unusedTemplates(state, references),
+    ...unusedTrees({ ...state, checkpoints }, references),
     ...timeToLive(state),
   ];
   return [...Map.groupBy(all, ({ uid }) => uid).values()].flatMap((reasons) => reasons.slice(0, 1));
@@ -36,6 +38,30 @@ function unusedTemplates({ templates }: CollectionState, references: References)
       return garbageOf(template, { garbage: "UnusedTemplate", kind: "SandboxTemplate", why });
     });
 }
+
+/** Uploaded trees that no recipe has. A client uploads before it writes the recipe, so new ones are kept. */
+function unusedTrees({ checkpoints, snapshots, now }: CollectionState, references: References): Garbage[] {
+  const needed = new Set(
+    snapshots.flatMap((one) =>
+      inNamespace(
+        one,
+        one.spec.recipe.map(({ copy }) => copy?.tree),
+      ),
+    ),
+  );
+  return checkpoints
+    .filter(({ metadata }) => metadata.labels?.[labels.purpose] === treePurpose)
+    .filter(({ metadata }) => metadata.deletionTimestamp === undefined)
+    .filter(({ metadata }) => now.getTime() - Date.parse(metadata.creationTimestamp) > newMilliseconds)
+    .filter(({ metadata }) => !needed.has(`${metadata.namespace}/${metadata.annotations?.[annotations.tree] ?? ""}`))
+    .filter((checkpoint) => !references.hasCheckpoint(checkpoint))
+    .map((checkpoint) => {
+      const why = "an uploaded directory tree that no recipe has";
+      return garbageOf(checkpoint, { garbage: "UnusedTree", kind: "Checkpoint", why });
+    });
+}
+
+const newMilliseconds = 86_400_000;
 
 /** Objects that their own controllers delete after their time to live: only reported. */
 function timeToLive({ checkpoints, claims }: CollectionState): Garbage[] {

@@ -55,9 +55,10 @@ async function collectOnce(options: CollectingOptions, signal: AbortSignal): Pro
     planCollection(state).filter((garbage) =>
       options.isBeside === true ? isLeftBehind(garbage, clock.now()) : garbage.dueAt === undefined,
     );
-  if (collectable(cached(informers, stepCacheBytes)).length === 0) return;
+  const settings = { stepCacheBytes, now: clock.now() };
+  if (collectable({ ...cached(informers), ...settings }).length === 0) return;
   const from: Collectable = resources(informers);
-  const garbages = collectable(await readCollection(from, { stepCacheBytes, signal }));
+  const garbages = collectable(await readCollection(from, { ...settings, signal }));
   for (const garbage of garbages.filter((one) => !isExcluded(one, informers))) {
     try {
       if (!(await collect(from, garbage, signal))) continue;
@@ -77,7 +78,7 @@ async function collectOnce(options: CollectingOptions, signal: AbortSignal): Pro
  * what has lost its owner. A claim is deleted by its own controller.
  */
 function isLeftBehind({ garbage, kind, dueAt }: Garbage, now: Date): boolean {
-  if (garbage === "UnusedTemplate") return true;
+  if (garbage === "UnusedTemplate" || garbage === "UnusedTree") return true;
   return garbage === "TimeToLive" && kind === "Checkpoint" && Date.parse(dueAt ?? "") <= now.getTime();
 }
 
@@ -90,7 +91,7 @@ function isExcluded(
   return store.byUid(uid) === undefined;
 }
 
-function cached(informers: CollectingOptions["informers"], stepCacheBytes: number): CollectionState {
+function cached(informers: CollectingOptions["informers"]): Omit<CollectionState, "stepCacheBytes" | "now"> {
   const { templates, checkpoints, sandboxes, sets, snapshots, claims } = informers;
   return {
     templates: templates.store.list(),
@@ -99,7 +100,6 @@ function cached(informers: CollectingOptions["informers"], stepCacheBytes: numbe
     sets: sets.store.list(),
     snapshots: snapshots.store.list(),
     claims: claims.store.list(),
-    stepCacheBytes,
   };
 }
 
@@ -137,7 +137,7 @@ export function collectionMetrics(registry: Registry): CollectionMetrics {
   const group = new MetricGroup(registry);
   const objects = group.counter({
     name: "ramet_garbage_collected_total",
-    help: "Objects deleted by the garbage collector, by cause: StepCache, UnusedTemplate or OwnerGone.",
+    help: "Objects deleted by the garbage collector, by cause: StepCache, UnusedTemplate, UnusedTree or OwnerGone.",
     labelNames: ["garbage"],
   });
   const bytes = group.counter({

@@ -3,6 +3,7 @@ import type { SnapshotVersion } from "../../api/kinds/named-snapshot-status.ts";
 import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations, labels } from "../../api/names/labels.ts";
+import { tagsOf } from "../../api/snapshot/snapshot-tags.ts";
 import { claimsOfTemplate, uncapturedVolumes } from "../common/restored-volumes.ts";
 import { secretsOfCheckpoint, secretsOfSandbox } from "../common/secrets-in-memory.ts";
 import { engineFacts, neededBy } from "./engine-facts.ts";
@@ -158,9 +159,19 @@ function isCloneable(checkpoint: Checkpoint | undefined): boolean {
   return checkpoint?.status?.phase === "Succeeded" && checkpoint.metadata.deletionTimestamp === undefined;
 }
 
-/** By version: the objects that refer to it, which keep it from being deleted. */
+/** By version: the objects and tags that refer to it, which keep it from being deleted. */
 function referrersOf({ metadata, status }: NamedSnapshot, lookups: Lookups): Map<number, string[]> {
-  return new Map((status?.versions ?? []).map((version) => [version.version, ofVersion(metadata, version, lookups)]));
+  // A tag of a version that an upgrade has replaced refers to the new one.
+  const replaced = new Set((status?.versions ?? []).flatMap(({ replaces = [] }) => replaces));
+  const tags = Object.entries(tagsOf({ metadata })).filter(([, version]) => !replaced.has(version));
+  const tagged = (version: number): string[] =>
+    tags.filter(([, each]) => each === version).map(([tag]) => `tag ${tag}`);
+  return new Map(
+    (status?.versions ?? []).map((version) => [
+      version.version,
+      [...ofVersion(metadata, version, lookups), ...tagged(version.version)],
+    ]),
+  );
 }
 
 function ofVersion(

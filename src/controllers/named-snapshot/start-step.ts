@@ -11,6 +11,7 @@ import { desiredEgress } from "../common/egress.ts";
 import { keyedContent, secretContents } from "./keyed-content.ts";
 import { attemptId, stepTag } from "./names.ts";
 import type { SnapshotAction, SnapshotDependencies, DesiredVersion } from "./state.ts";
+import { treeSource } from "./tree-source.ts";
 import { runStep } from "./steps/run-step.ts";
 import { type ContentOf, stepContext, type StepOutcome } from "./steps/step.ts";
 
@@ -37,6 +38,7 @@ export function startStep(
     guest: (user: string | undefined) => runtime.guest(target, user),
     takesConnections: (port: number, signal: AbortSignal) => runtime.acceptsConnections(target, port, signal),
     contentOf: contentOf(snapshot, { identity: desired.copied.get(index), attempt }, dependencies),
+    treeOf: treeSource(snapshot, { attempt }, dependencies),
     egress: builderEgress(builder, dependencies),
     clock,
     signal: closing,

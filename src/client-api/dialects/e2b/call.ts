@@ -2,6 +2,7 @@ import type { Sandbox } from "../../../api/kinds/sandbox.ts";
 import type { Callers } from "../../keys/callers.ts";
 import type { RequestRates } from "../../keys/request-rate.ts";
 import { type Call, type Route, routesFor } from "../../routes/route.ts";
+import type { GuestOf } from "../../service/guest-access.ts";
 import type { ServiceParts } from "../../service/parts.ts";
 import type { SandboxAccess } from "./answers.ts";
 
@@ -17,6 +18,7 @@ export interface E2bOptions {
   rates: RequestRates;
   /** Reads the secret of the guests' tokens. */
   guestSecret: () => Promise<Buffer>;
+  guestOf: GuestOf;
   /** The domain below which sandboxes have their host names. @default the client's own setting */
   domain?: string | undefined;
   /** The version of envd whose interface the guest has. */

@@ -8,6 +8,7 @@ import type { E2b, E2bOptions } from "./call.ts";
 import { errorAnswer } from "./errors.ts";
 import { e2bRoutes } from "./routes.ts";
 import { clientId, templateIdOf } from "./sandbox-view.ts";
+import { serveUploads } from "./serve-uploads.ts";
 
 /** The HTTP API of E2B, as far as its SDKs use it. */
 export function e2bDialect(options: E2bOptions): Dialect {
@@ -21,6 +22,7 @@ export function e2bDialect(options: E2bOptions): Dialect {
         answerError(request, reply, new RametError("NotFound", `There is no ${request.method} ${path.slice(0, 200)}`));
       });
       serveRoutes(server, e2bRoutes, { ...options, ...helpers(options) }, options);
+      serveUploads(server, options);
     },
   };
 }

@@ -4,6 +4,7 @@ import type { Need } from "../../keys/callers.ts";
 /** The rights that the operations of clients need, in the words of RBAC. */
 const onSandboxes = (verb: string): Need => ({ group, resource: "sandboxes", verb });
 const onCheckpoints = (verb: string): Need => ({ group, resource: "checkpoints", verb });
+const onSnapshots = (verb: string): Need => ({ group: rametGroup, resource: "namedsnapshots", verb });
 
 export const needs = {
   create: [onSandboxes("create")],
@@ -16,5 +17,10 @@ export const needs = {
   capture: [onCheckpoints("create")],
   listSnapshots: [onCheckpoints("list")],
   deleteSnapshot: [onCheckpoints("delete")],
-  nameSnapshot: [{ group: rametGroup, resource: "namedsnapshots", verb: "create" }],
+  nameSnapshot: [onSnapshots("create")],
+  /** A build runs commands in a sandbox. */
+  build: [onSnapshots("create"), onSandboxes("create")],
+  readTemplate: [onSnapshots("get")],
+  listTemplates: [onSnapshots("list")],
+  tagTemplate: [onSnapshots("patch")],
 } as const satisfies Record<string, readonly Need[]>;

@@ -4,6 +4,8 @@ import { ErrorBody } from "./answers.ts";
 import { type E2bRoute, route } from "./call.ts";
 import { sandboxRoutes } from "./sandbox-table.ts";
 import { snapshotRoutes } from "./snapshot-routes.ts";
+import { templateRoutes } from "./template-routes.ts";
+import { tagRoutes } from "./template-tag-routes.ts";
 
 /** All routes of the dialect. The server, the OpenAPI document and the tests of rights follow from this table. */
 export const e2bRoutes: readonly E2bRoute[] = [
@@ -25,6 +27,8 @@ export const e2bRoutes: readonly E2bRoute[] = [
   }),
   ...sandboxRoutes,
   ...snapshotRoutes,
+  ...templateRoutes,
+  ...tagRoutes,
 ];
 
 /** The OpenAPI document of the dialect. */

@@ -28,7 +28,7 @@ export function listedSandbox(
     clientID: clientId,
     startedAt: startedAt(sandbox),
     endAt: isPaused ? pausedAt(sandbox) : (endOf(sandbox)?.toISOString() ?? never),
-    ...sizesOf(sandbox, template),
+    ...sizesOf(sandbox.spec.template ?? template?.spec.template),
     state: isPaused ? ("paused" as const) : ("running" as const),
     envdVersion,
     metadata: metadataOf(sandbox),
@@ -70,8 +70,9 @@ function pausedAt(sandbox: Sandbox): string {
 /** The smallest values that clients accept, for a sandbox without limits. */
 const least = { cpuCount: 1, memoryMB: 128 };
 
-function sizesOf({ spec }: Sandbox, template: SandboxTemplate | undefined) {
-  const main = PodTemplateSpec.safeParse(spec.template ?? template?.spec.template).data?.spec.containers[0];
+/** @param template a Pod template, which may not be valid */
+export function sizesOf(template: unknown) {
+  const main = PodTemplateSpec.safeParse(template).data?.spec.containers[0];
   const { limits = {}, requests = {} } = main?.resources ?? {};
   const mebibytes = (name: string): number => Math.floor(bytes(limits[name] ?? requests[name]) / 2 ** 20);
   return {

@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { defaultTag, tagPattern } from "../../../api/snapshot/snapshot-tags.ts";
+import { defaultTag } from "../../../api/snapshot/snapshot-tags.ts";
 import { RametError } from "../../../base/errors.ts";
 import { uidOf } from "../../service/find-sandbox.ts";
 import {
@@ -14,6 +14,7 @@ import { pageOf } from "./cursor.ts";
 import { SnapshotInfo } from "./answers.ts";
 import { type Call, type E2b, type E2bRoute, route } from "./call.ts";
 import { needs } from "./needs.ts";
+import { snapshotName } from "./snapshot-name.ts";
 import { ListSnapshots, NewSnapshot, SnapshotHeaders } from "./schemas.ts";
 
 /** Below the time that clients wait by default. */
@@ -80,19 +81,6 @@ function contentsOf(memory: boolean | undefined, header: string | undefined): st
   if (words.includes("filesystem") && words.every((word) => word === "filesystem" || word === "memory")) return words;
   throw new RametError("InvalidArgument", `x-e2b-kruise-snapshot-persistent-contents is ${JSON.stringify(header)}`, {
     hint: "Use filesystem, or memory,filesystem",
-  });
-}
-
-/** Reads `[namespace/]name[:tag]`. @throws RametError `InvalidArgument` */
-function snapshotName(text: string, namespace: string): { name: string; tag: string } {
-  const [, team = namespace, name = "", tag = defaultTag] =
-    /^(?:([^/]+)\/)?([^/:]+)(?::([^/:]+))?$/.exec(text.toLowerCase()) ?? [];
-  if (team !== namespace) {
-    throw new RametError("InvalidArgument", `The namespace of the name ${JSON.stringify(text)} is not ${namespace}`);
-  }
-  if (/^[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?$/.test(name) && tagPattern.test(tag)) return { name, tag };
-  throw new RametError("InvalidArgument", `${JSON.stringify(text)} is not a name of a snapshot`, {
-    hint: "Use at most 40 lower-case letters, digits and -, and optionally :tag",
   });
 }
 

@@ -164,9 +164,11 @@ const manyProcesses = 500;
 /** The request to the guest to run a command line of a recipe. */
 export function shell(commandLine: string, context: StepContext, tag: string) {
   const { environment, workingDirectory } = context;
+  const isBash = context.shell === "bash";
   return {
-    command: "/bin/sh",
-    args: ["-c", commandLine],
+    // The guest runs /bin/sh in an image without bash.
+    command: isBash ? "/bin/bash" : "/bin/sh",
+    args: isBash ? ["-l", "-c", commandLine] : ["-c", commandLine],
     environment,
     ...(workingDirectory !== undefined && { workingDirectory }),
     tag,

@@ -7,6 +7,7 @@ import {
 } from "../../../api/recipe/recipe.ts";
 import { delay } from "../../../base/clock.ts";
 import { RametError } from "../../../base/errors.ts";
+import { copyTree } from "./copy-tree.ts";
 import { LogTail, runCommand, shell, unknownEnd } from "./run-command.ts";
 import type { StepContext, StepEnvironment, StepOutcome, StepRequest } from "./step.ts";
 
@@ -38,6 +39,7 @@ async function carryOut(request: StepRequest, environment: StepEnvironment, log:
     return runCommand({ ...request, commandLine: step.run, timeoutSeconds }, environment, log);
   }
   if (step.start !== undefined) return startCommand(step.start, request, environment);
+  if (step.copy?.tree !== undefined) return copyTree({ ...step.copy, tree: step.copy.tree }, request, environment, log);
   if (step.copy !== undefined) return copyFile(step.copy, request, environment);
   if (step.waitFor === undefined) return {};
   return waitUntil(step.waitFor, step.waitFor.timeoutSeconds ?? waitTimeoutSeconds, { ...request, environment, log });

@@ -1,6 +1,6 @@
 import type { Readable } from "node:stream";
 import type { CellPodOptions } from "../../../api/cell/cell-pod.ts";
-import { actionOf, type CopyStep, type RecipeStep } from "../../../api/recipe/recipe.ts";
+import { actionOf, type CopyStep, type RecipeStep, type Shell } from "../../../api/recipe/recipe.ts";
 import type { SandboxGuest } from "../../../backends/runtime.ts";
 import type { Clock } from "../../../base/clock.ts";
 
@@ -9,18 +9,21 @@ export interface StepContext {
   environment: Record<string, string>;
   workingDirectory?: string;
   user?: string;
+  /** Of this step only. @default sh */
+  shell?: Shell;
 }
 
 /** The settings for the step at `index`, including its own. */
 export function stepContext(recipe: readonly RecipeStep[], index: number): StepContext {
   const before = recipe.slice(0, index).reduce<StepContext>((context, step) => set(context, step), { environment: {} });
-  const { env, user, cwd, copy } = recipe[index] ?? {};
+  const { env, user, cwd, copy, waitFor, shell = waitFor?.shell } = recipe[index] ?? {};
   const whose = copy?.user ?? user;
   return {
     ...before,
     environment: { ...before.environment, ...env },
     ...(whose !== undefined && { user: whose }),
     ...(cwd !== undefined && { workingDirectory: cwd }),
+    ...(shell !== undefined && { shell }),
   };
 }
 
@@ -75,6 +78,7 @@ export interface StepEnvironment {
   guest: (user: string | undefined) => SandboxGuest;
   takesConnections: (port: number, signal: AbortSignal) => Promise<boolean>;
   contentOf: ContentOf;
+  treeOf: TreeOf;
   egress: Egress;
   clock: Clock;
   signal: AbortSignal;
@@ -82,6 +86,12 @@ export interface StepEnvironment {
 
 /** Returns the content that a copy step writes. @throws RametError `NotFound`, `InvalidArgument` for another digest than the step names */
 export type ContentOf = (copy: CopyStep, signal: AbortSignal) => Promise<Buffer | Readable>;
+
+/**
+ * Calls `use` with the archive of an uploaded tree, and afterwards checks what it has read.
+ * @throws RametError `NotFound` if the tree was not uploaded; `Unavailable`
+ */
+export type TreeOf = (digest: string, use: (archive: Readable) => Promise<void>, signal: AbortSignal) => Promise<void>;
 
 /** Egress rules of sandboxes; absent: only the built-in denials apply. */
 type Egress = CellPodOptions["egress"];

@@ -1,0 +1,110 @@
+import { posix } from "node:path";
+import { Parser, type ReadEntry } from "tar";
+import { RametError } from "../../base/errors.ts";
+
+/** Limits of an uploaded directory tree. */
+export interface TreeLimits {
+  /** The size of the archive without compression. */
+  bytes: number;
+  entries: number;
+}
+
+export const treeLimits: TreeLimits = { bytes: 1024 ** 3, entries: 100_000 };
+
+/**
+ * Checks an archive in the format of tar while it passes. It may contain files, directories and links. Nothing in it can be unpacked
+ * outside of the target, neither by a name nor through a link.
+ */
+export class TreeCheck {
+  readonly #limits: TreeLimits;
+  readonly #parser: Parser;
+  readonly #links = new Set<string>();
+  #head = Buffer.alloc(0);
+  #isTar = false;
+  #bytes = 0;
+  #entries = 0;
+  #problem: RametError | undefined;
+
+  constructor(limits: TreeLimits = treeLimits) {
+    this.#limits = limits;
+    this.#parser = new Parser({
+      strict: true,
+      maxMetaEntrySize: mostMetaBytes,
+      onReadEntry: (entry) => {
+        this.#problem ??= this.#problemOf(entry);
+        entry.resume();
+      },
+    });
+    this.#parser.on("error", (error: Error) => {
+      this.#problem ??= invalid(error.message);
+    });
+  }
+
+  /** @throws RametError `InvalidArgument` */
+  add(chunk: Buffer): void {
+    this.#bytes += chunk.length;
+    if (this.#bytes > this.#limits.bytes) throw invalid(`it is larger than ${this.#limits.bytes} bytes`);
+    if (this.#isTar) this.#parser.write(chunk);
+    else this.#begin(chunk);
+    if (this.#problem !== undefined) throw this.#problem;
+  }
+
+  /** The parser would decompress another layer, whose size nobody limits. */
+  #begin(chunk: Buffer): void {
+    this.#head = Buffer.concat([this.#head, chunk]);
+    if (this.#head.length < blockBytes) return;
+    if (this.#head.subarray(257, 262).toString("latin1") !== "ustar") throw invalid("its format is not tar");
+    this.#isTar = true;
+    this.#parser.write(this.#head);
+  }
+
+  /** @throws RametError `InvalidArgument` */
+  end(): void {
+    if (!this.#isTar) throw invalid("its format is not tar");
+    this.#parser.end();
+    if (this.#problem !== undefined) throw this.#problem;
+  }
+
+  #problemOf({ path, type, linkpath = "" }: ReadEntry): RametError | undefined {
+    if (++this.#entries > this.#limits.entries) return invalid(`it has more than ${this.#limits.entries} entries`);
+    const name = JSON.stringify(path.slice(0, 200));
+    if (!accepted.has(type)) return invalid(`${name} is neither a file, a directory nor a link`);
+    if (!isInside(path)) return invalid(`${name} is outside of the directory`);
+    if (type === "Link" && !isInside(linkpath)) return invalid(`${name} links to a file outside of the directory`);
+    const plain = plainPath(path);
+    if (
+      [...parentsOf(plain), ...(type === "Link" ? parentsOf(plainPath(linkpath)) : [])].some((each) =>
+        this.#links.has(each),
+      )
+    )
+      return invalid(`${name} is below a symbolic link`);
+    if (type === "SymbolicLink") this.#links.add(plain);
+    // A link that is replaced by a file or a directory is none any more.
+    else if (type !== "Link") this.#links.delete(plain);
+    return undefined;
+  }
+}
+
+const accepted = new Set(["File", "OldFile", "ContiguousFile", "Directory", "SymbolicLink", "Link"]);
+
+const blockBytes = 512;
+
+/** A header of long names. */
+const mostMetaBytes = 64 * 1024;
+
+function isInside(path: string): boolean {
+  return path !== "" && !path.startsWith("/") && !path.split("/").includes("..") && !path.includes("\0");
+}
+
+function plainPath(path: string): string {
+  return posix.normalize(path).replace(/\/+$/, "");
+}
+
+function parentsOf(path: string): string[] {
+  const parts = path.split("/");
+  return parts.slice(1).map((_, index) => parts.slice(0, index + 1).join("/"));
+}
+
+function invalid(problem: string): RametError {
+  return new RametError("InvalidArgument", `The archive is not valid: ${problem}`);
+}

@@ -1,0 +1,15 @@
+import { defaultTag, tagPattern } from "../../../api/snapshot/snapshot-tags.ts";
+import { RametError } from "../../../base/errors.ts";
+
+/** Reads `[namespace/]name[:tag]`. @throws RametError `InvalidArgument` */
+export function snapshotName(text: string, namespace: string): { name: string; tag: string } {
+  const [, team = namespace, name = "", tag = defaultTag] =
+    /^(?:([^/]+)\/)?([^/:]+)(?::([^/:]+))?$/.exec(text.toLowerCase()) ?? [];
+  if (team !== namespace) {
+    throw new RametError("InvalidArgument", `The namespace of the name ${JSON.stringify(text)} is not ${namespace}`);
+  }
+  if (/^[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?$/.test(name) && tagPattern.test(tag)) return { name, tag };
+  throw new RametError("InvalidArgument", `${JSON.stringify(text)} is not a name of a snapshot`, {
+    hint: "Use at most 40 lower-case letters, digits and -, and optionally :tag",
+  });
+}

@@ -1,0 +1,67 @@
+import * as z from "zod";
+import { tagPattern } from "../../../api/snapshot/snapshot-tags.ts";
+
+/**
+ * The requests of the template builder of E2B's SDKs. (Source: the OpenAPI document of e2b-dev/E2B, and the calls of the SDK 2.51.)
+ */
+
+const Name = z.string().min(1).max(200);
+const Tags = z.array(z.string().toLowerCase().regex(tagPattern, "must be a tag")).max(50);
+
+export const RequestBuild = z.looseObject({
+  name: Name.optional(),
+  /** The same as `name`, from older SDKs. */
+  alias: Name.optional(),
+  tags: Tags.nullish(),
+  cpuCount: z.int().min(1).max(1024).nullish(),
+  memoryMB: z.int().min(128).max(16_777_216).nullish(),
+  minFreeDiskMb: z.int().nullish(),
+});
+
+const Argument = z.string().max(65_536);
+export type RequestBuild = z.infer<typeof RequestBuild>;
+
+export const TemplateStep = z.looseObject({
+  type: z.string().max(20),
+  args: z.array(Argument).max(1000).default([]),
+  force: z.boolean().nullish(),
+  filesHash: z.string().max(200).nullish(),
+});
+export type TemplateStep = z.infer<typeof TemplateStep>;
+
+export const FromImageRegistry = z.looseObject({
+  type: z.string().max(20),
+  username: z.string().max(1000).optional(),
+  password: z.string().max(16_384).optional(),
+});
+export type FromImageRegistry = z.infer<typeof FromImageRegistry>;
+
+export const StartBuild = z.looseObject({
+  fromImage: z.string().max(500).nullish(),
+  fromTemplate: z.string().max(500).nullish(),
+  fromImageRegistry: FromImageRegistry.nullish(),
+  startCmd: Argument.nullish(),
+  readyCmd: Argument.nullish(),
+  steps: z.array(TemplateStep).max(100).default([]),
+  force: z.boolean().nullish(),
+});
+export type StartBuild = z.infer<typeof StartBuild>;
+
+export const BuildParameters = z.looseObject({ templateID: Name, buildID: z.string().max(64) });
+export const LogsQuery = z.looseObject({
+  logsOffset: z.coerce.number().int().min(0).max(1_000_000_000).default(0),
+  limit: z.coerce.number().int().min(0).max(100).default(100),
+});
+export type LogsQuery = z.infer<typeof LogsQuery>;
+
+export const ListTemplates = z.looseObject({
+  limit: z.coerce.number().int().min(1).max(100).default(100),
+  nextToken: z.string().max(500).optional(),
+});
+export type ListTemplates = z.infer<typeof ListTemplates>;
+
+export const AssignTags = z.looseObject({ target: Name, tags: Tags.min(1) });
+export type AssignTags = z.infer<typeof AssignTags>;
+
+export const RemoveTags = z.looseObject({ name: Name, tags: Tags.min(1) });
+export type RemoveTags = z.infer<typeof RemoveTags>;

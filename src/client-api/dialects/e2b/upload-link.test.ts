@@ -1,0 +1,18 @@
+import { expect, it } from "vitest";
+import { readUploadLink, signUploadLink } from "./upload-link.ts";
+
+const secret = Buffer.from("secret");
+const link = { namespace: "a", digest: "0".repeat(64), expiresAt: 1000 };
+
+it("is read by whoever has the secret, until it expires", () => {
+  const text = signUploadLink(link, secret);
+  expect(readUploadLink(text, secret, new Date(999))).toEqual(link);
+  expect(() => readUploadLink(text, secret, new Date(1000))).toThrow("has expired");
+});
+
+it("is refused after any change", () => {
+  const text = signUploadLink(link, secret);
+  const other = signUploadLink({ ...link, namespace: "b" }, Buffer.from("other"));
+  for (const changed of [`${text}x`, text.slice(1), other, `${other.split(".")[0]}.${text.split(".")[1]}`, "", "."])
+    expect(() => readUploadLink(changed, secret, new Date(0))).toThrow("is not valid");
+});

@@ -1,0 +1,24 @@
+import type { FastifyRequest } from "fastify";
+import * as z from "zod";
+import { hasTree } from "../../service/tree-uploads.ts";
+import type { Call, E2b } from "./call.ts";
+import { longestUploadMilliseconds, signUploadLink, uploadPath } from "./upload-link.ts";
+
+/** Returns a link for the files of a COPY step, unless the namespace has them. */
+export async function uploadLink(
+  { service, guestSecret }: E2b,
+  { request, reply, caller: { namespace } }: Call,
+): Promise<unknown> {
+  const { hash } = Parameters.parse(request.params);
+  if (hasTree(service, namespace, hash)) return reply.code(201).send({ present: true });
+  const expiresAt = service.clock.now().getTime() + longestUploadMilliseconds;
+  const signed = signUploadLink({ namespace, digest: hash, expiresAt }, await guestSecret());
+  return reply.code(201).send({ present: false, url: `${originOf(request)}${uploadPath}/${signed}` });
+}
+
+const Parameters = z.looseObject({ hash: z.string().regex(/^[0-9a-f]{64}$/, "must be 64 hex digits") });
+
+/** The address at which the client has reached the server. Only the client itself uses it. */
+function originOf({ headers, protocol, host }: FastifyRequest): string {
+  return `${headers["x-forwarded-proto"] === "https" ? "https" : protocol}://${host}`;
+}

@@ -1,0 +1,77 @@
+import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
+import { type ClientBuild, clientBuildsAnnotation, clientBuildsOf } from "../../api/snapshot/client-builds.ts";
+import { defaultTag, tagsAnnotation, tagsOf } from "../../api/snapshot/snapshot-tags.ts";
+import { findCondition } from "../../kube/conditions.ts";
+
+export type BuildState =
+  | { status: "waiting" | "building" }
+  | { status: "ready"; version: number }
+  | { status: "error"; error: string; step?: string };
+
+/** The state of a build of a client, from the named snapshot alone. */
+export function buildState(snapshot: NamedSnapshot, build: ClientBuild, now: Date): BuildState {
+  const { outcome } = build;
+  if (outcome !== undefined) {
+    return "version" in outcome
+      ? { status: "ready", version: outcome.version }
+      : { status: "error", error: outcome.error, ...(outcome.step !== undefined && { step: outcome.step }) };
+  }
+  if (build.startedAt === undefined) return { status: "waiting" };
+  const isLast = lastStarted(snapshot)?.id === build.id;
+  return isLast
+    ? currentState(snapshot, build, now)
+    : { status: "error", error: "Another build was started meanwhile" };
+}
+
+function lastStarted(snapshot: NamedSnapshot): ClientBuild | undefined {
+  return clientBuildsOf(snapshot).findLast(({ startedAt }) => startedAt !== undefined);
+}
+
+/** The status is that of the build when the controllers have seen its spec. */
+function currentState({ metadata, status }: NamedSnapshot, build: ClientBuild, now: Date): BuildState {
+  const building = findCondition(status?.conditions, "Building");
+  if (status === undefined || building === undefined) return { status: "building" };
+  if (status.observedGeneration !== metadata.generation) return { status: "building" };
+  if (building.status !== "False") return { status: "building" };
+  if (building.reason === "Built")
+    return status.version === undefined ? { status: "building" } : { status: "ready", version: status.version };
+  const failure = status.build?.request === build.id ? status.build.failure : undefined;
+  if (failure !== undefined) {
+    const step = failure.step === undefined ? "base" : build.origins?.[failure.step - 1];
+    return { status: "error", error: failure.message, ...(step !== undefined && { step }) };
+  }
+  // A new template may not have reached the controllers yet, and an earlier failure is about to be replaced.
+  const age = now.getTime() - Date.parse(build.startedAt ?? "");
+  return lasting.has(building.reason) && age > freshMilliseconds
+    ? { status: "error", error: building.message ?? building.reason, step: "base" }
+    : { status: "building" };
+}
+
+const lasting = new Set(["InputMissing", "Cycle", "Suspended", "Pinned", "VolumesNotCaptured", "Deleting"]);
+
+/** How long the controllers may take to see a new template. */
+const freshMilliseconds = 15_000;
+
+/** The named snapshot with the outcome of a build that has ended, and with the tags of its version; the same one if nothing has. */
+export function settled(snapshot: NamedSnapshot, now: Date): NamedSnapshot {
+  const last = lastStarted(snapshot);
+  if (last === undefined || last.outcome !== undefined) return snapshot;
+  const state = currentState(snapshot, last, now);
+  if (state.status !== "ready" && state.status !== "error") return snapshot;
+  const outcome =
+    state.status === "ready"
+      ? { version: state.version }
+      : { error: state.error.slice(0, mostCharacters), ...(state.step !== undefined && { step: state.step }) };
+  const builds = clientBuildsOf(snapshot).map((build) => (build.id === last.id ? { ...build, outcome } : build));
+  const { metadata } = snapshot;
+  const all = { ...metadata.annotations, ...clientBuildsAnnotation(builds), ...tagged(snapshot, last, state) };
+  return { ...snapshot, metadata: { ...metadata, annotations: all } };
+}
+
+function tagged(snapshot: NamedSnapshot, { tags }: ClientBuild, state: BuildState): Record<string, string> {
+  if (state.status !== "ready") return {};
+  const moved = tags.filter((tag) => tag !== defaultTag).map((tag) => [tag, state.version] as const);
+  return tagsAnnotation({ ...tagsOf(snapshot), ...Object.fromEntries(moved) });
+}
+
+const mostCharacters = 4096;
