@@ -1,4 +1,6 @@
 import { BuildError, Sandbox, Template, type LogEntry, waitForPort } from "e2b";
+import { execFile } from "node:child_process";
+import { promisify } from "node:util";
 import { mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
 import { randomBytes } from "node:crypto";
 import { tmpdir } from "node:os";
@@ -16,7 +18,7 @@ beforeAll(async () => {
 });
 afterAll(() => world.close());
 
-type Builder = Parameters<typeof Template.build>[0];
+type Builder = Parameters<typeof Template.toJSON>[0];
 
 /** Builds a template. @returns what the SDK prints */
 async function build(template: Builder, name: string, more: object = {}): Promise<string[]> {
@@ -85,6 +87,43 @@ async function contextDirectory(large: Buffer): Promise<string> {
   await writeFile(join(directory, "b.txt"), "b");
   return directory;
 }
+
+describe("a recipe", () => {
+  it("copies a directory that the command line has stored, once for the same content", async () => {
+    const directory = await contextDirectory(randomBytes(1_000_000));
+    const ramet = (...args: string[]) =>
+      promisify(execFile)(process.execPath, ["bin/ramet.mjs", ...args], {
+        env: { ...process.env, KUBECONFIG: world.cluster.directory.kubeconfig },
+      });
+    try {
+      const upload = () => ramet("snapshot", "upload", directory, "--template", "python", "-n", "default");
+      const digest = (await upload()).stdout.trim();
+      expect(digest).toMatch(/^[0-9a-f]{64}$/);
+      expect((await upload()).stdout.trim()).toBe(digest);
+      const recipe = [
+        { copy: { path: "/copied", tree: digest } },
+        { copy: { path: "/b", tree: digest, treePath: "b.txt" } },
+      ];
+      const manifest = {
+        apiVersion: "ramet.dev/v1alpha1",
+        kind: "NamedSnapshot",
+        metadata: { name: "with-tree", namespace: "default" },
+        spec: { from: { template: { name: "ramet-python" } }, recipe },
+      };
+      const file = join(directory, "snapshot.json");
+      await writeFile(file, JSON.stringify(manifest));
+      await ramet("snapshot", "apply", "-f", file);
+      const sandbox = await Sandbox.create("with-tree", options);
+      const { stdout } = await sandbox.commands.run(
+        "cat /copied/app/.hidden /b && /copied/app/link && stat -c %s /copied/app/large",
+      );
+      expect(stdout).toBe("hiddenbran\n1000000\n");
+      await sandbox.kill();
+    } finally {
+      await rm(directory, { recursive: true });
+    }
+  });
+});
 
 describe("files", () => {
   it("are uploaded once, and copied with their modes, owners and links", async () => {

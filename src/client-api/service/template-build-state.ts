@@ -1,4 +1,6 @@
+import type { NamedSnapshotStatus } from "../../api/kinds/named-snapshot-status.ts";
 import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
+import type { Condition } from "../../api/schema/metadata.ts";
 import { type ClientBuild, clientBuildsAnnotation, clientBuildsOf } from "../../api/snapshot/client-builds.ts";
 import { defaultTag, tagsAnnotation, tagsOf } from "../../api/snapshot/snapshot-tags.ts";
 import { findCondition } from "../../kube/conditions.ts";
@@ -28,13 +30,20 @@ function lastStarted(snapshot: NamedSnapshot): ClientBuild | undefined {
 }
 
 /** The status is that of the build when the controllers have seen its spec. */
-function currentState({ metadata, status }: NamedSnapshot, build: ClientBuild, now: Date): BuildState {
+function currentState(snapshot: NamedSnapshot, build: ClientBuild, now: Date): BuildState {
+  const { metadata, status } = snapshot;
   const building = findCondition(status?.conditions, "Building");
   if (status === undefined || building === undefined) return { status: "building" };
   if (status.observedGeneration !== metadata.generation) return { status: "building" };
   if (building.status !== "False") return { status: "building" };
-  if (building.reason === "Built")
-    return status.version === undefined ? { status: "building" } : { status: "ready", version: status.version };
+  if (building.reason !== "Built") return failedState(status, { build, building, now });
+  return status.version === undefined ? { status: "building" } : { status: "ready", version: status.version };
+}
+
+function failedState(
+  status: NamedSnapshotStatus,
+  { build, building, now }: { build: ClientBuild; building: Condition; now: Date },
+): BuildState {
   const failure = status.build?.request === build.id ? status.build.failure : undefined;
   if (failure !== undefined) {
     const step = failure.step === undefined ? "base" : build.origins?.[failure.step - 1];
@@ -43,7 +52,7 @@ function currentState({ metadata, status }: NamedSnapshot, build: ClientBuild, n
   // A new template may not have reached the controllers yet, and an earlier failure is about to be replaced.
   const age = now.getTime() - Date.parse(build.startedAt ?? "");
   return lasting.has(building.reason) && age > freshMilliseconds
-    ? { status: "error", error: building.message ?? building.reason, step: "base" }
+    ? { status: "error", error: building.message, step: "base" }
     : { status: "building" };
 }
 

@@ -153,13 +153,9 @@ export async function changeTags(
   tags: (snapshot: NamedSnapshot) => Record<string, string>,
 ): Promise<void> {
   await settle(parts, await parts.informers.snapshots.resource.get(metadata, { signal }), signal);
-  await change(
-    parts,
-    metadata,
-    signal,
-    (snapshot) => ({ metadata: { annotations: tags(snapshot) } }),
-    () => true,
-  );
+  await change(parts, { ...metadata, isForeignAllowed: true }, signal, (snapshot) => ({
+    metadata: { annotations: tags(snapshot) },
+  }));
 }
 
 /**
@@ -169,15 +165,14 @@ export async function changeTags(
  */
 async function change(
   { informers }: ServiceParts,
-  { namespace, name }: { namespace: string; name: string },
+  { namespace, name, isForeignAllowed = false }: { namespace: string; name: string; isForeignAllowed?: boolean },
   signal: AbortSignal,
   patch: (snapshot: NamedSnapshot) => Patch | undefined,
-  isAllowed: (snapshot: NamedSnapshot) => boolean = isBuiltByClients,
 ): Promise<void> {
   const { resource } = informers.snapshots;
   for (let tries = 1; ; tries++) {
     const snapshot = await resource.get({ namespace, name }, { signal });
-    if (!isAllowed(snapshot)) throw declaredElsewhere(name);
+    if (!isForeignAllowed && !isBuiltByClients(snapshot)) throw declaredElsewhere(name);
     const { uid, resourceVersion } = snapshot.metadata;
     const changes = patch(snapshot);
     if (changes === undefined) return;

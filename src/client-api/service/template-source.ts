@@ -33,8 +33,7 @@ export function sourceNamed(parts: ServiceParts, namespace: string, text: string
 export async function sourceOfImage(
   parts: ServiceParts,
   namespace: string,
-  image: string,
-  sizes: Sizes,
+  { image, ...sizes }: Sizes & { image: string },
   signal: AbortSignal,
 ): Promise<SnapshotSource> {
   const resources = resourcesOf(sizes);

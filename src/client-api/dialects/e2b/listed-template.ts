@@ -8,27 +8,32 @@ import { buildIdOf } from "./template-view.ts";
 
 /** A template in a list: a named snapshot, whoever declares it. */
 export function templateView({ service, envdVersion }: Pick<E2b, "service" | "envdVersion">, snapshot: NamedSnapshot) {
-  const { metadata, spec, status } = snapshot;
+  const { metadata, spec, status = {} } = snapshot;
   const { namespace, name, creationTimestamp } = metadata;
-  const { template } = spec.from;
-  const build = clientBuildsOf(snapshot).at(-1);
-  const sizes = sizesOf(template && service.known.template(`${namespace}/${template.name}`)?.spec.template);
+  const { latestVersion = 0, versions = [] } = status;
+  const template = spec.from.template && service.known.template(`${namespace}/${spec.from.template.name}`);
   return {
     templateID: name,
-    buildID: build?.id ?? buildIdOf(snapshot, status?.version ?? 0),
-    buildStatus: build ? buildState(snapshot, build, service.clock.now()).status : statusOf(snapshot),
-    buildCount: status?.latestVersion ?? 0,
+    ...latestBuild(snapshot, service.clock.now()),
+    buildCount: latestVersion,
     names: [`${namespace}/${name}`],
     aliases: [name],
     public: false,
-    ...sizes,
+    ...sizesOf(template?.spec.template),
     envdVersion,
     createdAt: creationTimestamp,
-    updatedAt: status?.versions?.at(-1)?.createdAt ?? creationTimestamp,
+    updatedAt: versions.at(-1)?.createdAt ?? creationTimestamp,
     createdBy: null,
     lastSpawnedAt: null,
     spawnCount: 0,
   };
+}
+
+function latestBuild(snapshot: NamedSnapshot, now: Date) {
+  const build = clientBuildsOf(snapshot).at(-1);
+  return build === undefined
+    ? { buildID: buildIdOf(snapshot, snapshot.status?.version ?? 0), buildStatus: statusOf(snapshot) }
+    : { buildID: build.id, buildStatus: buildState(snapshot, build, now).status };
 }
 
 function statusOf({ status }: NamedSnapshot): "building" | "ready" | "error" {

@@ -128,10 +128,9 @@ function user([name, sudo]: readonly string[], origin: string, context: Context)
 
 /** The archive has the files that the client has found for the source, with their paths from the client's directory. */
 function copy({ args, filesHash }: TemplateStep, origin: string, { workdir }: Context): RecipeStep[] {
-  const [source, target, owner = "", mode = ""] = args;
-  if (source === undefined || target === undefined || target === "")
-    throw invalid(origin, "COPY needs a source and a target");
-  if (typeof filesHash !== "string" || filesHash === "") throw invalid(origin, "COPY has no filesHash");
+  const [source = "", target = "", owner = "", mode = ""] = args;
+  if (source === "" || target === "") throw invalid(origin, "COPY needs a source and a target");
+  if (!hasText(filesHash)) throw invalid(origin, "COPY has no filesHash");
   const isDirectory = /(^|\/)\.?$/.test(target);
   const path = posix.resolve(workdir, target);
   const treePath = withoutPattern(source);

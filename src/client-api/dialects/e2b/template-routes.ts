@@ -138,7 +138,7 @@ async function sourceOf(
   }
   // The SDKs' default image, which exists only at E2B.
   const isBase = /^e2bdev\/base(:latest)?$/.test(image);
-  if (image !== "" && !isBase) return sourceOfImage(service, namespace, image, sizes, signal);
+  if (image !== "" && !isBase) return sourceOfImage(service, namespace, { ...sizes, image }, signal);
   if (sizes.cpuCount !== undefined || sizes.memoryMB !== undefined) {
     throw new RametError("NotSupported", "cpuCount and memoryMB are supported only with fromImage", {
       hint: "A template that is built from another one has its resources",

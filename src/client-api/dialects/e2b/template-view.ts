@@ -38,26 +38,43 @@ export function buildView(
 export function logEntries({ status }: NamedSnapshot, build: ClientBuild): LogEntry[] {
   const { steps = [], build: current } = status ?? {};
   if (build.startedAt === undefined) return [];
-  const isOwn = current?.request === build.id;
-  // A kept version was made current, and nothing was built.
-  if (!isOwn && (build.outcome === undefined || "error" in build.outcome)) return [];
-  const entries: LogEntry[] = [];
-  let time = Date.parse(isOwn ? current.startedAt : build.startedAt);
-  for (const [index, step] of steps.entries()) {
-    const origin = build.origins?.[index] ?? "base";
-    const at = { timestamp: new Date(time).toISOString(), step: origin };
-    if (step.state === "Pending") break;
-    entries.push({
-      ...at,
-      level: "info",
-      message: `${step.cached || !isOwn ? "CACHED " : ""}[${origin}] ${step.step}`,
-    });
-    if (step.state === "Running") break;
-    if (!isOwn) continue;
+  if (current?.request !== build.id)
+    return wasKept(build) ? steps.map((step, index) => keptEntry(step, index, build)) : [];
+  const begun = steps.slice(0, beginOf(steps, "Pending"));
+  let time = Date.parse(current.startedAt);
+  return begun.flatMap((step, index) => {
+    const first = entryOf(step, { index, time, build });
     time += step.milliseconds ?? 0;
-    entries.push(...outputOf(step, { timestamp: new Date(time).toISOString(), step: origin }));
-  }
-  return entries;
+    const { step: origin } = first;
+    return [
+      first,
+      ...outputOf(step, { timestamp: new Date(time).toISOString(), ...(origin !== undefined && { step: origin }) }),
+    ];
+  });
+}
+
+/** Whether a kept version was made current, and nothing was built. */
+function wasKept({ outcome }: ClientBuild): boolean {
+  return outcome !== undefined && "version" in outcome;
+}
+
+function keptEntry(step: SnapshotStep, index: number, build: ClientBuild): LogEntry {
+  return entryOf({ ...step, cached: true }, { index, time: Date.parse(build.startedAt ?? ""), build });
+}
+
+function entryOf(
+  { cached, step }: SnapshotStep,
+  { index, time, build }: { index: number; time: number; build: ClientBuild },
+): LogEntry {
+  const origin = build.origins?.[index] ?? "base";
+  const message = `${cached ? "CACHED " : ""}[${origin}] ${step}`;
+  return { timestamp: new Date(time).toISOString(), level: "info", message, step: origin };
+}
+
+/** The index of the first step in a state; the number of steps if there is none. */
+function beginOf(steps: readonly SnapshotStep[], state: string): number {
+  const index = steps.findIndex((step) => step.state === state);
+  return index < 0 ? steps.length : index;
 }
 
 function outputOf({ output = "", error }: SnapshotStep, at: Pick<LogEntry, "timestamp" | "step">): LogEntry[] {
