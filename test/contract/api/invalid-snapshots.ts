@@ -8,6 +8,7 @@ const ofStep = (name: string, step: object, message: RegExp): InvalidObject => (
   spec: { from, recipe: [{ run: "true" }, step] },
   message,
 });
+const tree = "0".repeat(64);
 const oneAction = /spec\.recipe\[1\]: .*exactly one of run, copy/;
 
 /** Snapshots with one invalid value each. */
@@ -90,5 +91,23 @@ export const invalidSnapshots: InvalidObject[] = [
     "sets a variable with an invalid name",
     { env: { "a-b": "1" } },
     /spec\.recipe\[1\]\.env: .*do not start with a digit/,
+  ),
+  ofStep("copies a tree and text", { copy: { path: "/a", tree, content: "x" } }, /copy must have exactly one of/),
+  ofStep("copies a tree with another digest", { copy: { path: "/a", tree: "0" } }, /spec\.recipe\[1\]\.copy\.tree/),
+  ofStep(
+    "copies a part of no tree",
+    { copy: { path: "/a", content: "x", treePath: "b" } },
+    /treePath is allowed only with tree/,
+  ),
+  ofStep(
+    "copies from outside of a tree",
+    { copy: { path: "/a", tree, treePath: "b/../../c" } },
+    /treePath must be a relative path/,
+  ),
+  ofStep("sets a shell without a command", { workdir: "/a", shell: "bash" }, /shell is allowed only with run or start/),
+  ofStep(
+    "sets a shell to wait for a port",
+    { waitFor: { port: 1, shell: "bash" } },
+    /shell is allowed only with command/,
   ),
 ];

@@ -43,6 +43,7 @@ it("resolves directories and targets against the working directory", () => {
   expect(copied("./src/", "/dst/")).toEqual({ path: "/dst/", tree, treePath: "src" });
   expect(copied("a.txt", ".")).toEqual({ path: "/w/", tree, treePath: "a.txt" });
   expect(copied("src/**/*.py", "/")).toEqual({ path: "/", tree, treePath: "src" });
+  expect(copied("app/@modal/(group)", "/x")).toEqual({ path: "/x", tree, treePath: "app/@modal/(group)" });
   expect(copied("*.py", "/x")).toEqual({ path: "/x", tree });
   expect(copied(".", "x")).toEqual({ path: "/w/x", tree });
 });

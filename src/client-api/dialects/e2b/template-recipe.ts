@@ -131,13 +131,11 @@ function copy({ args, filesHash }: TemplateStep, origin: string, { workdir }: Co
   const [source = "", target = "", owner = "", mode = ""] = args;
   if (source === "" || target === "") throw invalid(origin, "COPY needs a source and a target");
   if (!hasText(filesHash)) throw invalid(origin, "COPY has no filesHash");
-  const isDirectory = /(^|\/)\.?$/.test(target);
-  const path = posix.resolve(workdir, target);
   const treePath = withoutPattern(source);
   return [
     {
       copy: {
-        path: isDirectory && path !== "/" ? `${path}/` : path,
+        path: absolute(target, workdir),
         tree: filesHash,
         ...(treePath !== "." && { treePath }),
         ...(owner !== "" && { user: userOf(owner, origin) }),
@@ -147,10 +145,16 @@ function copy({ args, filesHash }: TemplateStep, origin: string, { workdir }: Co
   ];
 }
 
+/** A target that names a directory keeps its slash, so a file is copied into it. */
+function absolute(target: string, workdir: string): string {
+  const path = posix.resolve(workdir, target);
+  return /(^|\/)\.?$/.test(target) && path !== "/" ? `${path}/` : path;
+}
+
 /** The part of a source before its first pattern: the client has found the files. */
 function withoutPattern(source: string): string {
   const parts = posix.normalize(source).replace(/\/+$/, "").split("/");
-  const first = parts.findIndex((part) => /[*?[\]{}!+@()]/.test(part));
+  const first = parts.findIndex((part) => /[*?[{]|[!+@]\(/.test(part));
   return (first < 0 ? parts : parts.slice(0, first)).join("/") || ".";
 }
 
