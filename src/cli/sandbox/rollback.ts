@@ -3,8 +3,9 @@ import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations } from "../../api/names/labels.ts";
 import { rollbackRequest } from "../../api/names/rollback-request.ts";
 import { RametError } from "../../base/errors.ts";
+import { rollbackResult } from "../../client-api/service/rollback-result.ts";
 import { findCondition } from "../../kube/conditions.ts";
-import { describeState, failureOf } from "../../kube/reported-state.ts";
+import { describeState } from "../../kube/reported-state.ts";
 import { isBeside, refuseSharedVolumes } from "../beside/clone.ts";
 import { checkpointReference } from "../checkpoint/reference.ts";
 import { type Cluster, type ClusterOptions, withCluster } from "../cluster/cluster.ts";
@@ -83,52 +84,22 @@ interface RollbackWait {
 async function untilRolledBack(io: Io, cluster: Cluster, wait: RollbackWait): Promise<Settled<Sandbox>> {
   const { name } = wait.sandbox.metadata;
   const digest = rollbackRequest(wait.sandbox)?.digest ?? "";
+  const resultOf = (sandbox: Sandbox | undefined) => rollbackResult(name, sandbox, digest);
   const last = await followRequest(io, {
     resource: cluster.sandboxes,
     from: wait.sandbox,
     noun: "sandbox",
     what: `the rollback of the sandbox ${name}`,
     timeoutMilliseconds: wait.timeoutMilliseconds,
-    isOver: (sandbox) => isDeleting(sandbox) || isAnswered(sandbox, digest) || !isRequested(sandbox, digest),
-    describe: (sandbox) => describeProgress(sandbox, digest),
+    isOver: (sandbox) => resultOf(sandbox) !== undefined,
+    describe: (sandbox) => (resultOf(sandbox) === undefined ? describeProgress(sandbox) : describeState(sandbox)),
   });
-  return settled(name, last, digest);
-}
-
-function settled(name: string, sandbox: Sandbox | undefined, digest: string): Settled<Sandbox> {
-  if (sandbox === undefined || isDeleting(sandbox)) {
-    return { failure: new RametError("Conflict", `The sandbox ${name} was deleted during the wait`) };
-  }
-  if (!isAnswered(sandbox, digest)) {
-    const what = `Another rollback of the sandbox ${name} was requested before this one completed`;
-    return {
-      failure: new RametError("Conflict", what, { hint: `See its state with: ramet sandbox get ${name} -o yaml` }),
-    };
-  }
-  const answer = findCondition(sandbox.status?.conditions, "RolledBack");
-  if (answer?.status === "True") return { object: sandbox };
-  const what = sandbox.status?.phase === "Failed" ? "failed in its rollback" : "was not rolled back and is unchanged";
-  const reported = { status: { phase: "Failed", message: answer?.message, conditions: answer && [answer] } };
-  return { failure: failureOf(`The sandbox ${name} ${what}`, reported, "Internal") };
-}
-
-function isDeleting({ metadata }: Sandbox): boolean {
-  return metadata.deletionTimestamp !== undefined;
-}
-
-function isRequested(sandbox: Sandbox, digest: string): boolean {
-  return rollbackRequest(sandbox)?.digest === digest || sandbox.status?.ramet?.rollback?.request === digest;
-}
-
-function isAnswered({ status }: Sandbox, digest: string): boolean {
-  const { request, checkpointId } = status?.ramet?.rollback ?? {};
-  return request === digest && checkpointId === undefined;
+  return resultOf(last) ?? { failure: new RametError("Internal", `The rollback of the sandbox ${name} has no result`) };
 }
 
 /** While the rollback is pending or running, its message is more specific than the phase. */
-function describeProgress(sandbox: Sandbox | undefined, digest: string): string {
-  if (sandbox === undefined || isAnswered(sandbox, digest)) return describeState(sandbox);
-  const condition = findCondition(sandbox.status?.conditions, "RolledBack");
+function describeProgress(sandbox: Sandbox | undefined): string {
+  const condition = findCondition(sandbox?.status?.conditions, "RolledBack");
   if (condition?.reason !== "Pending") return describeState(sandbox);
-  return `${sandbox.status?.phase ?? ""}: ${condition.message}`;
+  return `${sandbox?.status?.phase ?? ""}: ${condition.message}`;
 }

@@ -1,0 +1,80 @@
+import * as z from "zod";
+import { RametError } from "../../../base/errors.ts";
+import type { GuestClient, StartProcess } from "../../../cell/client/guest-client.ts";
+import { needs } from "../e2b/needs.ts";
+import { runningSandbox, SandboxName } from "./find.ts";
+import { LimitedOutput } from "./output-limit.ts";
+import { addTool, type ToolParts } from "./tool.ts";
+
+const mostSeconds = 600;
+/** Of stdout, and of stderr. */
+const outputBytes = 64 * 1024;
+
+/** Runs commands. */
+export function commandTool(parts: ToolParts): void {
+  addTool(parts, {
+    name: "run_command",
+    description:
+      "Run a shell command in a sandbox and return its output and exit code. A paused sandbox is resumed. For a program that keeps running, end the command with `&` and redirect its output to a file.",
+    input: {
+      sandbox: SandboxName,
+      command: z.string().min(1).max(100_000).describe("The command, for sh -c"),
+      cwd: z.string().max(4096).optional().describe("The working directory"),
+      environment: z.record(z.string().max(200), z.string().max(32_768)).optional().describe("Environment variables"),
+      user: z.string().max(64).optional().describe("The user of the sandbox's image who runs it"),
+      timeout_seconds: z.number().min(1).max(mostSeconds).default(50).describe("The command is killed after this time"),
+    },
+    hints: { readOnlyHint: false, destructiveHint: true, openWorldHint: true },
+    needs: needs.enter,
+    call: async ({ sandbox: text, command, cwd, environment = {}, user, timeout_seconds }, signal) => {
+      const sandbox = await runningSandbox(parts, text, signal);
+      const guest = await parts.actor.guest(sandbox, { user, signal });
+      const start: StartProcess = {
+        command: "sh",
+        args: ["-c", command],
+        environment,
+        ...(cwd !== undefined && { workingDirectory: cwd }),
+        timeoutMilliseconds: timeout_seconds * 1000,
+      };
+      const ran = await run(guest, start, signal);
+      return { json: ran, text: textOf(ran) };
+    },
+  });
+}
+
+interface Ran extends Record<string, unknown> {
+  exitCode: number;
+  stdout: string;
+  stderr: string;
+}
+
+/** @throws RametError `Timeout` with the output until then */
+async function run(guest: GuestClient, start: StartProcess, signal: AbortSignal): Promise<Ran> {
+  const outputs = { stdout: new LimitedOutput(outputBytes), stderr: new LimitedOutput(outputBytes) };
+  let pid: number | undefined;
+  try {
+    for await (const event of guest.startProcess(start, signal)) {
+      if (event.type === "start") pid = event.pid;
+      else if (event.type === "data") outputs[event.stream === "stderr" ? "stderr" : "stdout"].add(event.data);
+      else return { exitCode: event.exitCode, stdout: String(outputs.stdout), stderr: String(outputs.stderr) };
+    }
+  } catch (error) {
+    const known = RametError.from(error);
+    // Nobody would see its output any more.
+    if (known.code === "Canceled" && pid !== undefined) await guest.signal({ pid }, "SIGKILL").catch(() => undefined);
+    if (known.code !== "Timeout") throw known;
+    const seconds = (start.timeoutMilliseconds ?? 0) / 1000;
+    const seen = `stdout:\n${String(outputs.stdout)}\nstderr:\n${String(outputs.stderr)}`;
+    throw new RametError("Timeout", `The command was killed after ${seconds} s. Its output until then: ${seen}`, {
+      hint: "Raise timeout_seconds, or run it in the background",
+      cause: error,
+    });
+  }
+  throw new RametError("GuestUnreachable", "The connection ended before the command", { retryable: true });
+}
+
+function textOf({ exitCode, stdout, stderr }: Ran): string {
+  const parts = [stdout, ...(stderr === "" ? [] : [`stderr:\n${stderr}`])];
+  if (exitCode !== 0) parts.push(`exit code ${exitCode}`);
+  return parts.filter((part) => part !== "").join("\n") || "exit code 0, without output";
+}

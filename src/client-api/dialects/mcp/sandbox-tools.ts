@@ -1,0 +1,104 @@
+import * as z from "zod";
+import { createSandbox } from "../../service/create-sandbox.ts";
+import { forkSandbox } from "../../service/fork-sandbox.ts";
+import { killSandbox } from "../../service/lifecycle.ts";
+import { isForClients } from "../../service/sandbox-state.ts";
+import { needs } from "../e2b/needs.ts";
+import { checkLimit, runningSandbox, SandboxName, sandboxOf, sandboxView, waitMilliseconds } from "./find.ts";
+import { addTool, type ToolParts } from "./tool.ts";
+
+const defaultLifeSeconds = 3600;
+const mostForks = 10;
+const mostListed = 200;
+
+/** Creates, lists, forks and deletes sandboxes. */
+export function sandboxTools(parts: ToolParts): void {
+  const { service, actor, maxLifeSeconds } = parts;
+  const { namespace, owner } = actor;
+  const life = {
+    lifetime_seconds: z
+      .number()
+      .int()
+      .min(1)
+      .max(maxLifeSeconds)
+      .default(defaultLifeSeconds)
+      .describe("How long it lives, unless it is deleted before"),
+    when_over: z.enum(["kill", "pause"]).default("kill").describe("What happens then; a paused sandbox keeps its memory"),
+  };
+  addTool(parts, {
+    name: "create_sandbox",
+    description:
+      "Create an isolated sandbox, and wait until it is ready. Call it with a template or set to start fresh, or with a snapshot to continue from its memory and files.",
+    input: {
+      source: z.string().min(1).max(300).describe("A template, a set, a named snapshot (name or name@version) or a snapshot id"),
+      environment: z.record(z.string().max(200), z.string().max(32_768)).optional().describe("Environment variables"),
+      ...life,
+    },
+    hints: { readOnlyHint: false, destructiveHint: false },
+    needs: needs.create,
+    call: async ({ source, environment, lifetime_seconds, when_over }, signal) => {
+      checkLimit(parts, 1);
+      const sandbox = await createSandbox(service, {
+        namespace,
+        owner,
+        source,
+        onTimeout: when_over,
+        lifeMilliseconds: lifetime_seconds * 1000,
+        annotations: {},
+        ...(environment && { environment }),
+        timeoutMilliseconds: waitMilliseconds,
+        signal,
+      });
+      return { json: sandboxView(parts, sandbox) };
+    },
+  });
+  addTool(parts, {
+    name: "list_sandboxes",
+    description: "List the sandboxes, with their states.",
+    input: {},
+    hints: { readOnlyHint: true },
+    needs: needs.list,
+    call: () => {
+      const all = service.known.sandboxesIn(namespace).filter(isForClients);
+      const sandboxes = all.slice(0, mostListed).map((each) => sandboxView(parts, service.writes.latest(each)));
+      return Promise.resolve({ json: { sandboxes, ...(all.length > mostListed && { of: all.length }) } });
+    },
+  });
+  addTool(parts, {
+    name: "fork_sandbox",
+    description:
+      "Clone a running sandbox with its memory, processes and files. The source keeps running; each clone continues on its own.",
+    input: { sandbox: SandboxName, count: z.number().int().min(1).max(mostForks).default(1), ...life },
+    hints: { readOnlyHint: false, destructiveHint: false },
+    needs: [...needs.create, ...needs.capture],
+    call: async ({ sandbox: text, count, lifetime_seconds, when_over }, signal) => {
+      checkLimit(parts, count);
+      const source = await runningSandbox(parts, text, signal);
+      const results = await forkSandbox(service, source, {
+        owner,
+        onTimeout: when_over,
+        lifeMilliseconds: lifetime_seconds * 1000,
+        annotations: {},
+        count,
+        timeoutMilliseconds: waitMilliseconds,
+        signal,
+      });
+      const clones = results.flatMap((result) => ("sandbox" in result ? [sandboxView(parts, result.sandbox)] : []));
+      const errors = results.flatMap((result) => ("error" in result ? [result.error] : []));
+      if (clones.length === 0 && errors[0] !== undefined) throw errors[0];
+      return { json: { clones, ...(errors.length > 0 && { failed: errors.map((error) => error.describe()) }) } };
+    },
+  });
+  addTool(parts, {
+    name: "kill_sandbox",
+    description: "Delete a sandbox with everything in it. Its snapshots stay.",
+    input: { sandbox: SandboxName },
+    hints: { readOnlyHint: false, destructiveHint: true, idempotentHint: true },
+    needs: needs.kill,
+    call: async ({ sandbox: text }, signal) => {
+      const sandbox = await sandboxOf(parts, text, signal);
+      await killSandbox(service, sandbox, signal);
+      return { json: { deleted: sandbox.metadata.name } };
+    },
+  });
+}

@@ -1,0 +1,69 @@
+import * as z from "zod";
+import { defaultTag } from "../../../api/snapshot/snapshot-tags.ts";
+import { createdAt, createSnapshot, idOf, listSnapshots, type Snapshot } from "../../service/snapshots.ts";
+import { rollBackSandbox } from "../../service/roll-back.ts";
+import { needs } from "../e2b/needs.ts";
+import { runningSandbox, SandboxName, sandboxView, waitMilliseconds } from "./find.ts";
+import { addTool, type ToolParts } from "./tool.ts";
+
+const mostListed = 200;
+
+/** Captures sandboxes, and restores what was captured. */
+export function snapshotTools(parts: ToolParts): void {
+  const { service, actor } = parts;
+  addTool(parts, {
+    name: "create_snapshot",
+    description:
+      "Capture a sandbox with its memory, processes and files. It keeps running. Use the returned snapshot with create_sandbox and rollback_sandbox.",
+    input: {
+      sandbox: SandboxName,
+      name: z
+        .string()
+        .regex(/^[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?$/)
+        .optional()
+        .describe("Names the snapshot: the next one with this name is its next version. Default: an id only"),
+    },
+    hints: { readOnlyHint: false, destructiveHint: false },
+    needs: needs.capture,
+    call: async ({ sandbox: text, name }, signal) => {
+      if (name !== undefined) await actor.require(...needs.nameSnapshot);
+      const sandbox = await runningSandbox(parts, text, signal);
+      const snapshot = await createSnapshot(service, sandbox, {
+        ...(name !== undefined && { name: { name, tag: defaultTag } }),
+        timeoutMilliseconds: waitMilliseconds,
+        signal,
+      });
+      return { json: snapshotView(snapshot) };
+    },
+  });
+  addTool(parts, {
+    name: "list_snapshots",
+    description: "List the snapshots from which sandboxes can be created, newest first.",
+    input: {},
+    hints: { readOnlyHint: true },
+    needs: needs.listSnapshots,
+    call: () => {
+      const all = listSnapshots(service, actor.namespace);
+      const snapshots = all.slice(0, mostListed).map(snapshotView);
+      return Promise.resolve({ json: { snapshots, ...(all.length > mostListed && { of: all.length }) } });
+    },
+  });
+  addTool(parts, {
+    name: "rollback_sandbox",
+    description:
+      "Restore a snapshot in a sandbox, in place: its memory, processes and files become those of the snapshot, and everything since is lost.",
+    input: { sandbox: SandboxName, snapshot: z.string().min(1).max(300).describe("A snapshot of this sandbox") },
+    hints: { readOnlyHint: false, destructiveHint: true, idempotentHint: true },
+    needs: needs.change,
+    call: async ({ sandbox: text, snapshot }, signal) => {
+      const sandbox = await runningSandbox(parts, text, signal);
+      const options = { to: snapshot, timeoutMilliseconds: waitMilliseconds, signal };
+      return { json: sandboxView(parts, await rollBackSandbox(service, sandbox, options)) };
+    },
+  });
+}
+
+function snapshotView(snapshot: Snapshot) {
+  const version = snapshot.kind === "named" ? snapshot.snapshot.status?.version : undefined;
+  return { snapshot: idOf(snapshot), created: createdAt(snapshot), ...(version !== undefined && { version }) };
+}
