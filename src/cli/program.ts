@@ -12,6 +12,7 @@ import { keyCommands } from "./key/commands.ts";
 import { keysCommands } from "./keys/commands.ts";
 import { localCommands } from "./local/commands.ts";
 import { manifestsCommand } from "./manifests/command.ts";
+import { mcpCommand } from "./mcp/command.ts";
 import { objectCommands } from "./object/commands.ts";
 import { packageVersion } from "./package-version.ts";
 import { type Act, reportError } from "./report-error.ts";
@@ -76,6 +77,7 @@ export function buildProgram(io: Pick<Io, "stdout" | "stderr">, act: Act): Comma
   manifestsCommand(program, act);
   upgradeCommand(program, act);
   serverCommands(program, act);
+  mcpCommand(program, act);
   completionCommand(program, act);
   answerVersion(program, () => {
     io.stdout.write(`${packageVersion()}\n`);

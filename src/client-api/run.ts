@@ -97,7 +97,7 @@ export async function runClientApi(options: RunClientApiOptions): Promise<void> 
 }
 
 /** Reads the secret of the guests' tokens when it is needed, and notices a changed one after a few seconds. */
-function guestSecretReader(client: KubeClient): () => Promise<Buffer> {
+export function guestSecretReader(client: KubeClient): () => Promise<Buffer> {
   const secrets = client.resource(coreResources.secrets, (value) => GuestKeySecret.parse(value));
   const caching = { clock: client.clock, freshMilliseconds: 10_000, staleMilliseconds: 300_000 };
   const cache = new StaleOnErrorCache<Buffer>({ ...caching, isRefusal: () => false });

@@ -90,7 +90,7 @@ export class Cluster {
  */
 export async function withCluster<T>(
   io: Io,
-  options: ClusterOptions,
+  options: ClusterOptions & { connections?: number },
   use: (cluster: Cluster) => Promise<T>,
 ): Promise<T> {
   const connection = await connectionFromKubeconfig({
@@ -98,7 +98,11 @@ export async function withCluster<T>(
     clock: io.clock,
     ...(options.context === undefined ? {} : { context: options.context }),
   });
-  const client = new KubeClient(connection, { clock: io.clock, userAgent: "ramet-cli", connections: 4 });
+  const client = new KubeClient(connection, {
+    clock: io.clock,
+    userAgent: "ramet-cli",
+    connections: options.connections ?? 4,
+  });
   const credentials = connection.impersonate === undefined ? connection.credentials : undefined;
   const cluster = new Cluster(client, options.namespace ?? connection.namespace, credentials);
   try {

@@ -132,11 +132,7 @@ async function readToken(path: string): Promise<string> {
 }
 
 /** The token of a user who names none: that of the kubeconfig's service account, or of the local cluster's. */
-async function tokenOfUser(
-  io: Io,
-  cluster: Cluster,
-  published: string | undefined,
-): Promise<TokenSource> {
+async function tokenOfUser(io: Io, cluster: Cluster, published: string | undefined): Promise<TokenSource> {
   const { token = "" } = (await cluster.credentials?.current(false)) ?? {};
   const { aud, sub = "" } = claimsOf(token);
   // It was made for gateways and nothing else.

@@ -12,11 +12,7 @@ export type RollbackResult = { object: Sandbox } | { failure: RametError };
  * @param sandbox undefined if it was deleted
  * @param digest identifies the request
  */
-export function rollbackResult(
-  name: string,
-  sandbox: Sandbox | undefined,
-  digest: string,
-): RollbackResult | undefined {
+export function rollbackResult(name: string, sandbox: Sandbox | undefined, digest: string): RollbackResult | undefined {
   if (sandbox === undefined || sandbox.metadata.deletionTimestamp !== undefined) {
     return { failure: new RametError("Conflict", `The sandbox ${name} was deleted during the wait`) };
   }

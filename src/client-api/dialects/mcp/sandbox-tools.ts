@@ -23,14 +23,21 @@ export function sandboxTools(parts: ToolParts): void {
       .max(maxLifeSeconds)
       .default(defaultLifeSeconds)
       .describe("How long it lives, unless it is deleted before"),
-    when_over: z.enum(["kill", "pause"]).default("kill").describe("What happens then; a paused sandbox keeps its memory"),
+    when_over: z
+      .enum(["kill", "pause"])
+      .default("kill")
+      .describe("What happens then; a paused sandbox keeps its memory"),
   };
   addTool(parts, {
     name: "create_sandbox",
     description:
       "Create an isolated sandbox, and wait until it is ready. Call it with a template or set to start fresh, or with a snapshot to continue from its memory and files.",
     input: {
-      source: z.string().min(1).max(300).describe("A template, a set, a named snapshot (name or name@version) or a snapshot id"),
+      source: z
+        .string()
+        .min(1)
+        .max(300)
+        .describe("A template, a set, a named snapshot (name or name@version) or a snapshot id"),
       environment: z.record(z.string().max(200), z.string().max(32_768)).optional().describe("Environment variables"),
       ...life,
     },

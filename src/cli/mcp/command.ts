@@ -1,0 +1,58 @@
+import { type Command, Option } from "commander";
+import { parseDuration } from "../../base/duration.ts";
+import { parsed, portNumber, withAccessFlags, withClusterFlags } from "../options.ts";
+import type { Act } from "../report-error.ts";
+import type { McpHttpOptions } from "./http.ts";
+import type { McpStdioOptions } from "./stdio.ts";
+
+export type McpOptions = McpStdioOptions & McpHttpOptions & { http?: boolean };
+
+/** `ramet mcp`: tools for agents. */
+export function mcpCommand(program: Command, act: Act): void {
+  withClusterFlags(withAccessFlags(program.command("mcp")))
+    .description(
+      "Serve sandboxes to agents by the Model Context Protocol: over stdio with the rights of your kubeconfig, or over HTTP for clients with API keys.",
+    )
+    .option("--http", "serve streamable HTTP at /mcp instead of stdio; clients send an API key as bearer token")
+    .option("--port <port>", "the port for HTTP; 0 opens a free port", portNumber, 8082)
+    .option("--address <ip>", "the IP address to listen on for HTTP", "127.0.0.1")
+    .option(
+      "--allowed-host <name...>",
+      "names of this server in the requests of its clients (default: localhost, 127.0.0.1 and [::1])",
+    )
+    .option(
+      "--max-lifetime <duration>",
+      "the longest life of a sandbox that a client can request (default: 30d)",
+      (text) => parsed(() => parseDuration(text)),
+    )
+    .addOption(
+      new Option("--log-level <level>", "the lowest level to log, as JSON lines on stderr")
+        .choices(["debug", "info", "warn", "error"])
+        .default("warn"),
+    )
+    .action(
+      act(async (options: McpOptions) => {
+        if (options.http === true) {
+          const { serveMcpHttp } = await import("./http.ts");
+          return (io) => serveMcpHttp(io, options);
+        }
+        const { serveMcpStdio } = await import("./stdio.ts");
+        return (io) => serveMcpStdio(io, options);
+      }),
+    )
+    .addHelpText("after", help);
+}
+
+const help = `
+Most clients read this configuration, for stdio:
+  {"mcpServers": {"ramet": {"command": "npx", "args": ["ramet", "mcp"]}}}
+
+And for HTTP:
+  {"mcpServers": {"ramet": {"type": "http", "url": "http://127.0.0.1:8082/mcp",
+    "headers": {"Authorization": "Bearer e2b_…"}}}}
+
+Examples:
+  $ ramet mcp --namespace team-a
+  $ ramet mcp --http --port 8082
+  $ ramet key create agent --service-account agent --create-service-account
+`;

@@ -1,0 +1,124 @@
+import { WebStandardStreamableHTTPServerTransport } from "@modelcontextprotocol/sdk/server/webStandardStreamableHttp.js";
+import type { FastifyReply, FastifyRequest } from "fastify";
+import type { ErrorCode } from "../../../base/error-codes.ts";
+import { RametError } from "../../../base/errors.ts";
+import { guestAccessToken } from "../../../cell/client/cell-token.ts";
+import { gatewayGuest, type GatewayCredentials } from "../../../cell/client/gateway-guest.ts";
+import type { Caller, Callers } from "../../keys/callers.ts";
+import type { RequestRates } from "../../keys/request-rate.ts";
+import type { Dialect } from "../../server.ts";
+import { sandboxIdOf } from "../../service/find-sandbox.ts";
+import type { Actor } from "./actor.ts";
+import { isForHosts } from "./allowed-hosts.ts";
+import { mcpServer, type McpOptions } from "./mcp-server.ts";
+
+export interface McpHttpOptions extends Omit<McpOptions, "actor"> {
+  callers: Callers;
+  rates: RequestRates;
+  /** Reads the secret of the guests' tokens. */
+  guestSecret: () => Promise<Buffer>;
+  /** Finds the gateway, through which sandboxes are reached. */
+  gateway: () => Promise<GatewayCredentials>;
+  /** Names of this server in requests, besides those of its own machine. */
+  hosts: readonly string[];
+}
+
+/** A file of `write_file` in JSON. */
+const bodyLimitBytes = 4 * 1024 * 1024;
+
+/**
+ * The Model Context Protocol over streamable HTTP, for clients with API keys. It keeps no sessions: each request has all that it
+ * needs, so any replica can answer it.
+ */
+export function mcpHttpDialect(options: McpHttpOptions): Dialect {
+  return {
+    register: (server) => {
+      server.setErrorHandler((error, request, reply) => {
+        answerError(request, reply, error);
+      });
+      server.post("/mcp", { bodyLimit: bodyLimitBytes }, (request, reply) => answer(options, request, reply));
+      server.route({
+        method: ["GET", "DELETE"],
+        url: "/mcp",
+        handler: (_request, reply) => {
+          void reply.header("allow", "POST");
+          return reply.code(405).send(jsonRpcError("This server has no sessions: send POST requests"));
+        },
+      });
+    },
+  };
+}
+
+async function answer(options: McpHttpOptions, request: FastifyRequest, reply: FastifyReply): Promise<unknown> {
+  if (!isForHosts(request.headers, options.hosts))
+    throw new RametError("Forbidden", "The headers Host and Origin do not name this server", {
+      hint: "Start it with --allowed-host for each name that its clients use",
+    });
+  const caller = await admit(options, request, reply);
+  const server = mcpServer({ ...options, actor: actorOf(options, caller) });
+  const transport = new WebStandardStreamableHTTPServerTransport();
+  reply.raw.once("close", () => void server.close());
+  await server.connect(transport);
+  const { host = "" } = request.headers;
+  const headers = Object.entries(request.headers).flatMap(([name, value]) =>
+    [value ?? []].flat().map((each): [string, string] => [name, each]),
+  );
+  const web = new Request(`http://${host}${request.url}`, { method: "POST", headers });
+  return reply.send(await transport.handleRequest(web, { parsedBody: request.body }));
+}
+
+/** @throws RametError `Unauthorized`; `TooManyRequests` above the limit of the key */
+async function admit(
+  { callers, rates }: McpHttpOptions,
+  { headers }: FastifyRequest,
+  reply: FastifyReply,
+): Promise<Caller> {
+  const bearer = /^Bearer (.+)$/i.exec(headers.authorization ?? "")?.[1];
+  const caller = await callers.authenticate(bearer ?? [headers["x-api-key"]].flat()[0]);
+  const waitSeconds = rates.take(caller.key, caller.limits.requestsPerSecond);
+  if (waitSeconds === 0) return caller;
+  void reply.header("retry-after", waitSeconds);
+  throw new RametError("TooManyRequests", `The API key ${caller.key} may send fewer requests per second`, {
+    retryable: true,
+  });
+}
+
+function actorOf({ callers, guestSecret, gateway, service }: McpHttpOptions, caller: Caller): Actor {
+  return {
+    namespace: caller.namespace,
+    owner: caller.key,
+    sandboxes: caller.limits.sandboxes,
+    require: (...needs) => callers.require(caller, ...needs),
+    guest: async (sandbox, { user, signal }) =>
+      gatewayGuest({
+        gateway: await gateway(),
+        accessToken: guestAccessToken(await guestSecret(), sandbox.metadata.uid),
+        sandboxId: sandboxIdOf(sandbox),
+        isKnownReady: true,
+        clock: service.clock,
+        user,
+        signal,
+      }),
+  };
+}
+
+const statuses: Partial<Record<ErrorCode, number>> = {
+  Unauthorized: 401,
+  Forbidden: 403,
+  TooManyRequests: 429,
+  Unavailable: 503,
+};
+
+function answerError(request: FastifyRequest, reply: FastifyReply, error: unknown): void {
+  const given = (error as { statusCode?: unknown }).statusCode;
+  const { code, message, hint } = RametError.from(error);
+  const status = statuses[code] ?? (typeof given === "number" && given >= 400 && given < 500 ? given : 500);
+  if (status >= 500) request.log.error({ id: request.id, err: error }, "a request failed");
+  if (status === 401) void reply.header("www-authenticate", "Bearer");
+  const why = status >= 500 && code === "Internal" ? "The request failed" : message;
+  void reply.code(status).send(jsonRpcError(hint === undefined ? why : `${why}. ${hint}`));
+}
+
+function jsonRpcError(message: string): object {
+  return { jsonrpc: "2.0", error: { code: -32_000, message }, id: null };
+}
