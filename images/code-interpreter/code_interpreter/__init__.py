@@ -1,0 +1,1 @@
+"""Runs code in Jupyter kernels, behind the interface of E2B's code interpreter."""

@@ -1,0 +1,57 @@
+"""The Python kernel: ipykernel's, with variables of one execution, and with data of tables and charts in results."""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from typing import Any, Iterator
+
+from ipykernel.ipkernel import IPythonKernel
+from ipykernel.kernelapp import IPKernelApp
+from traitlets.config import Config
+
+from .display import add_formatters
+
+
+class InterpreterKernel(IPythonKernel):
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        add_formatters(self.shell.display_formatter)
+
+    async def execute_request(self, stream: Any, ident: Any, parent: dict[str, Any]) -> None:
+        variables = (parent.get("metadata") or {}).get("ramet") or {}
+        _update(variables.get("shared", {}))
+        with _environment(variables.get("env", {})):
+            await super().execute_request(stream, ident, parent)
+
+
+@contextmanager
+def _environment(variables: dict[str, str]) -> Iterator[None]:
+    """Variables for one execution. What it sets itself stays."""
+    before = {name: os.environ.get(name) for name in variables}
+    _update(variables)
+    try:
+        yield
+    finally:
+        _update({name: before[name] for name in variables if os.environ.get(name) == variables[name]})
+
+
+def _update(variables: dict[str, Any]) -> None:
+    for name, value in variables.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+
+
+def main() -> None:
+    config = Config()
+    config.InteractiveShell.colors = "nocolor"
+    # The history would be a database file with a thread.
+    config.HistoryManager.enabled = False
+    config.PlainTextFormatter.max_seq_length = 0
+    IPKernelApp.launch_instance(kernel_class=InterpreterKernel, config=config)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,18 @@
+"""What one sandbox's clients can ask of the server. The sandbox itself bounds memory and processor time."""
+
+PORT = 49999
+#: Of a request: the code and its variables.
+MAX_BODY_BYTES = 16 << 20
+MAX_HEADER_BYTES = 64 << 10
+#: Kernels at one time. Each is a process.
+MAX_CONTEXTS = 32
+#: Executions that run in or wait for one kernel.
+MAX_EXECUTIONS = 64
+#: Output of one execution that its client has not read yet.
+MAX_UNREAD_BYTES = 64 << 20
+#: A line that only shows whether the client is still there.
+KEEPALIVE_SECONDS = 5.0
+KERNEL_START_SECONDS = 60.0
+#: Of the guest's answer with the sandbox's variables.
+MAX_VARIABLES_BYTES = 1 << 20
+VARIABLES_SECONDS = 5.0
