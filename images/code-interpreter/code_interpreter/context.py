@@ -36,12 +36,14 @@ class Context:
 
     async def start(self) -> None:
         kernel = KernelProcess(self.language.kernel, self.cwd, self._on_output)
-        self._kernel, self._generation, self._names = kernel, None, set()
         try:
             await kernel.start(lambda: self._on_exit(kernel))
+            if self._removed:
+                raise _removed(self.id)
         except BaseException:
-            await self.stop()
+            await kernel.stop()
             raise
+        self._kernel, self._generation, self._names = kernel, None, set()
 
     async def stop(self) -> None:
         kernel, self._kernel = self._kernel, None
@@ -94,7 +96,7 @@ class Context:
     async def _started(self) -> None:
         """A kernel that ended is started again, without its variables."""
         if self._removed:
-            raise RequestRefused(404, f"Context {self.id} not found")
+            raise _removed(self.id)
         if self._kernel is None:
             await self.start()
 
@@ -152,6 +154,10 @@ class Context:
     def _interrupt(self) -> None:
         if self._kernel is not None:
             self._interrupting = asyncio.create_task(_quietly(self._kernel))
+
+
+def _removed(id: str) -> RequestRefused:
+    return RequestRefused(404, f"Context {id} not found")
 
 
 async def _quietly(kernel: KernelProcess) -> None:

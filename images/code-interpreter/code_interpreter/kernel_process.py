@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import shutil
 import tempfile
 import threading
@@ -91,7 +92,11 @@ class KernelProcess:
     @staticmethod
     async def _read(channel: Any, handle: Callable[[Message], None]) -> None:
         while True:
-            handle(await channel.get_msg())
+            message = await channel.get_msg()
+            try:
+                handle(message)
+            except Exception:  # One odd message does not end the reading of all others.
+                logging.exception("a message of the kernel was not understood")
 
 
 def _ignore(_: Message) -> None:

@@ -33,7 +33,7 @@ def lines_of(message: dict[str, Any]) -> Iterator[Line]:
     content = message["content"]
     match message["msg_type"]:
         case "stream":
-            yield {"type": content["name"], "text": content["text"], "timestamp": message["header"]["date"]}
+            yield {"type": content["name"], "text": content["text"], "timestamp": _time(message)}
         case "display_data":
             yield _result(content["data"], is_main=False)
         case "execute_result":
@@ -46,6 +46,11 @@ def lines_of(message: dict[str, Any]) -> Iterator[Line]:
 
 def is_idle(message: dict[str, Any]) -> bool:
     return message["msg_type"] == "status" and message["content"]["execution_state"] == "idle"
+
+
+def _time(message: dict[str, Any]) -> str:
+    date = message["header"]["date"]
+    return date if isinstance(date, str) else str(date.isoformat())
 
 
 def _result(data: dict[str, Any], is_main: bool) -> Line:
