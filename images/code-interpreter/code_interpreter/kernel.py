@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from contextlib import contextmanager
 from typing import Any, Iterator
@@ -46,6 +47,8 @@ def _update(variables: dict[str, Any]) -> None:
 
 def main() -> None:
     config = Config()
+    # Otherwise it prints how to connect to it.
+    config.IPKernelApp.log_level = logging.CRITICAL
     config.InteractiveShell.colors = "nocolor"
     # The history would be a database file with a thread.
     config.HistoryManager.enabled = False

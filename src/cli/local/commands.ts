@@ -1,4 +1,4 @@
-import { type Command, Option } from "commander";
+import { Argument, type Command, Option } from "commander";
 import { clusterDirectory, defaultClusterName } from "../../local/cluster-directory.ts";
 import { defaultDomain, parseDomain } from "../../local/cluster-domain.ts";
 import { type LogPart, logParts } from "../../local/log-files.ts";
@@ -6,7 +6,7 @@ import { exitCodes } from "../exit-codes.ts";
 import { parsed, withExamples } from "../options.ts";
 import type { Act } from "../report-error.ts";
 import type { EnvOptions } from "./env.ts";
-import type { AddImageOptions, ListImagesOptions } from "./image.ts";
+import type { AddImageOptions, BuiltImage, ListImagesOptions } from "./image.ts";
 import type { StatusOptions } from "./status.ts";
 import type { DownOptions, LogsOptions, UpOptions } from "./up.ts";
 
@@ -130,6 +130,17 @@ function imageCommands(image: Command, act: Act): void {
     "ramet local image add tools ./rootfs",
     "ramet local image add registry.example/tools/python:3.12 python.tar.gz",
   );
+  const build = image
+    .command("build")
+    .description("Build one of Ramet's images, if it is missing or its recipe has changed.")
+    .addArgument(new Argument("<name>", "which image").choices(["python", "code-interpreter"]))
+    .action(
+      act(async (name: BuiltImage) => {
+        const { buildImage } = await import("./image.ts");
+        return (io) => buildImage(io, name);
+      }),
+    );
+  withExamples(build, "ramet local image build code-interpreter");
   const remove = image
     .command("rm")
     .description("Remove images. Existing sandboxes keep running; files are removed once no sandbox uses them.")

@@ -1,7 +1,10 @@
 import { lstat } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { openImageStore, type ImageStore } from "../../local/images/image-store.ts";
-import { imagesDirectory } from "../../local/images/python-image.ts";
+import { imagesDirectory } from "../../local/images/build-once.ts";
+import type { interpreterImageName } from "../../local/images/interpreter-image.ts";
+import { ensureInterpreterImage } from "../../local/images/interpreter-image.ts";
+import { ensurePythonImage, pythonImageName } from "../../local/images/python-image.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { printLine, type Io } from "../io.ts";
 import { table } from "../output/table.ts";
@@ -23,6 +26,22 @@ export async function addImage(io: Io, { name, path }: AddImageOptions): Promise
   if (!(await hasShell(image.rootPath))) {
     printLine(io.stderr, `warning: ${name} has no /bin/sh; check that ${path} is the root directory of an image`);
   }
+  printLine(io.stdout, image.digest);
+  return exitCodes.ok;
+}
+
+/** The images that Ramet can build. */
+export type BuiltImage = typeof pythonImageName | typeof interpreterImageName;
+
+/** `ramet local image build`: prints the image's digest. Builds nothing if the image is there and its recipe is the same. */
+export async function buildImage(io: Io, name: BuiltImage): Promise<number> {
+  const store = images(io);
+  const ensure = name === pythonImageName ? ensurePythonImage : ensureInterpreterImage;
+  const progress = (line: string): void => {
+    printLine(io.stderr, line);
+  };
+  const image = await ensure({ store, clock: io.clock, signal: io.signal, progress });
+  await store.sweep();
   printLine(io.stdout, image.digest);
   return exitCodes.ok;
 }

@@ -51,7 +51,7 @@ const installed = ["--variant=minbase", "--include=python3", `--customize-hook=c
 const extracted = [
   "--mode=chrootless",
   "--variant=extract",
-  "--include=python3,base-files,base-passwd,bash,dash,coreutils,findutils,grep,gzip,hostname,libc-bin,mawk,procps,sed,tar",
+  "--include=python3,base-files,base-passwd,bash,dash,coreutils,findutils,grep,gzip,hostname,libc-bin,libstdc++6,mawk,procps,sed,tar",
   '--extract-hook=cp "$1/usr/share/base-passwd/passwd.master" "$1/etc/passwd"',
   '--extract-hook=cp "$1/usr/share/base-passwd/group.master" "$1/etc/group"',
   '--extract-hook=mkdir -p "$1/root" "$1/proc" "$1/sys" "$1/run" && chmod 1777 "$1/tmp"',

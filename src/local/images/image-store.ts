@@ -147,7 +147,10 @@ const Record = z.object({ name: z.string(), digest: z.string(), content: z.strin
 
 export function imageNotFound(name: string): RametError {
   return new RametError("ImageNotFound", `Getting the image ${name} failed: it is not on this machine`, {
-    hint: `Add it with: ramet local image add ${name} PATH (a root directory, a tar or an OCI layout)`,
+    hint:
+      name === "code-interpreter"
+        ? "Build it with: ramet local image build code-interpreter"
+        : `Add it with: ramet local image add ${name} PATH (a root directory, a tar or an OCI layout)`,
   });
 }
 

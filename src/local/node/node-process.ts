@@ -20,7 +20,7 @@ import { dropEngines, keepEngine, keptEngine } from "./engine-bundles.ts";
 import { openPki } from "../control-plane/pki.ts";
 import { openImageStore } from "../images/image-store.ts";
 import { getOrPullImage } from "../images/pull-image.ts";
-import { imagesDirectory } from "../images/python-image.ts";
+import { imagesDirectory } from "../images/build-once.ts";
 import { readyFilePath, writeReadyFile } from "../cluster-status.ts";
 import { runProgram } from "../tools/run-program.ts";
 import { hiddenDirectory } from "./pod-view.ts";

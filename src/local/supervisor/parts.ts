@@ -12,6 +12,7 @@ import { startEtcd } from "../control-plane/etcd.ts";
 import { writeKubeconfig } from "../control-plane/kubeconfig.ts";
 import { openPki, type Pki } from "../control-plane/pki.ts";
 import { freePort, waitUntilReady } from "../control-plane/readiness.ts";
+import { templateAliases } from "./cluster-templates.ts";
 import { publishGateway } from "./gateway-access.ts";
 import { Part } from "./part.ts";
 
@@ -156,7 +157,7 @@ async function startClientApi(options: ClusterPartsOptions, signal: AbortSignal)
   return keptPort(directory.clientApiPort, async (port) => {
     const metricsPort = await metricsPortOf(options, "client-api");
     const ports = ["--port", String(port), "--metrics-port", String(metricsPort)];
-    const args = ["client-api", "--kubeconfig", directory.kubeconfig, ...ports, "--template-alias", "base=python"];
+    const args = ["client-api", "--kubeconfig", directory.kubeconfig, ...ports, ...templateAliases];
     const child = await startRamet(options, "client-api", args);
     await untilReady(child, "the client API", options, { signal, ready: () => isReady(metricsPort) });
     return child;

@@ -1,7 +1,6 @@
 import { mkdir } from "node:fs/promises";
 import { sandboxTemplateKind } from "../../api/kinds/sandbox-template.ts";
-import { clusterTemplatePrefix, systemNamespace } from "../../api/names/system-names.ts";
-import { apiVersion, group, version } from "../../api/schema/kind.ts";
+import { systemNamespace } from "../../api/names/system-names.ts";
 import { type Clock, delay, systemClock, untilAborted } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
 import { installCrds } from "../../controllers/install-crds.ts";
@@ -9,14 +8,14 @@ import { admissionPolicies } from "../../install/cell-policies.ts";
 import { clientRole } from "../../install/client-role.ts";
 import { KubeClient } from "../../kube/kube-client.ts";
 import { connectionFromKubeconfig } from "../../kube/kubeconfig.ts";
-import type { KubeManifest } from "../../kube/object.ts";
-import { coreResources } from "../../kube/resource-ref.ts";
+import { coreResources, refOf } from "../../kube/resource-ref.ts";
 import type { ClusterDirectory } from "../cluster-directory.ts";
 import { type ClusterSetting, readSetting } from "../cluster-setting.ts";
 import { keepDomainCertificate } from "../control-plane/domain-certificate.ts";
 import { type ClusterStatus, type PartStatus, writeStatus } from "../cluster-status.ts";
 import { identifyProcess } from "../process-identity.ts";
 import { applyManifest } from "./apply-manifest.ts";
+import { clusterTemplates } from "./cluster-templates.ts";
 import { clusterParts, type ClusterParts, reservedPort } from "./parts.ts";
 
 /**
@@ -123,14 +122,15 @@ class Report {
   }
 }
 
-/** Creates the objects of a new cluster: the kinds, the admission policies, Ramet's namespace, and an example template. */
+/** Creates the objects of a new cluster: the kinds, the admission policies, Ramet's namespace, and the templates of its images. */
 async function seedCluster(client: KubeClient, signal: AbortSignal): Promise<void> {
   await Promise.all([installCrds(client, signal), makeNamespace(client, signal), installPolicies(client, signal)]);
-  const { plural, kind } = sandboxTemplateKind;
-  const templates = client.resource({ group, version, plural, kind, namespaced: true });
-  const at = { namespace: "default", name: `${clusterTemplatePrefix}python` };
-  // A user may have changed it.
-  if ((await templates.find(at, { signal })) === undefined) await templates.create(pythonTemplate, { signal });
+  const templates = client.resource(refOf(sandboxTemplateKind));
+  for (const template of clusterTemplates) {
+    const { metadata } = template;
+    // A user may have changed it.
+    if ((await templates.find(metadata, { signal })) === undefined) await templates.create(template, { signal });
+  }
 }
 
 /**
@@ -147,14 +147,3 @@ async function makeNamespace(client: KubeClient, signal: AbortSignal): Promise<v
   const applied = { fieldManager: "ramet-local", force: true, signal };
   await client.resource(coreResources.namespaces).apply(manifest, applied);
 }
-
-const pythonTemplate: KubeManifest = {
-  apiVersion,
-  kind: "SandboxTemplate",
-  metadata: { namespace: "default", name: `${clusterTemplatePrefix}python` },
-  spec: {
-    template: {
-      spec: { containers: [{ name: "sandbox", image: "python", command: ["sleep", "infinity"] }] },
-    },
-  },
-};
