@@ -11,10 +11,12 @@ const everywhere: TestOptions = {
   env: { NODE_COMPILE_CACHE: join(tmpdir(), "node-compile-cache") },
 };
 
+const preparations = ["test/setup/tools.ts", "test/setup/built-package.ts"];
+
 /** Files that start real processes: while one waits for its own, others compute. */
 const withProcesses: TestOptions = {
   ...everywhere,
-  globalSetup: ["test/setup/tools.ts", "test/setup/built-package.ts"],
+  globalSetup: preparations,
   testTimeout: 240_000,
   hookTimeout: 240_000,
   maxWorkers: 3,
@@ -35,7 +37,14 @@ export default defineConfig({
         },
       },
       { test: { ...withProcesses, name: "cluster", include: ["test/{contract,cluster,hostile}/**/*.test.ts"] } },
-      { test: { ...withProcesses, name: "clients", include: ["test/clients/**/*.test.ts"] } },
+      {
+        test: {
+          ...withProcesses,
+          name: "clients",
+          include: ["test/clients/**/*.test.ts"],
+          globalSetup: [...preparations, "test/setup/interpreter-image.ts"],
+        },
+      },
       { test: { ...withProcesses, name: "program", include: ["test/program/**/*.test.ts"] } },
     ],
   },

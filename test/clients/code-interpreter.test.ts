@@ -1,0 +1,159 @@
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { type Context, Sandbox } from "@e2b/code-interpreter";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { parseAllDocuments } from "yaml";
+import * as z from "zod";
+import { ClientWorld } from "./client-world.ts";
+import { runPython } from "./python-client.ts";
+
+/** E2B's code-interpreter SDKs, unmodified, over a real local cluster with real Jupyter kernels. */
+let world: ClientWorld;
+let options: Awaited<ReturnType<ClientWorld["connection"]>>;
+let environment: Record<string, string>;
+
+beforeAll(async () => {
+  world = await ClientWorld.open();
+  options = await world.connection();
+  environment = {
+    E2B_API_KEY: options.apiKey,
+    E2B_API_URL: options.apiUrl,
+    E2B_SANDBOX_URL: options.sandboxUrl,
+  };
+});
+afterAll(() => world.close());
+
+const create = (template = "code-interpreter-v1", more: object = {}) =>
+  Sandbox.create(template, { ...options, ...more });
+
+describe("code in a sandbox", () => {
+  it("has results, output, errors, contexts and charts (Python)", async () => {
+    expect(await runPython("interpreter.py", { environment, seconds: 200 })).toBe("");
+  });
+
+  it("has results, output, errors and contexts (JavaScript)", async () => {
+    const sandbox = await create(undefined, { envs: { GREETING: "hello" } });
+    const streamed: string[] = [];
+    const execution = await sandbox.runCode("print('a')\n[1, 2]", { onStdout: ({ line }) => streamed.push(line) });
+    expect(execution).toMatchObject({ text: "[1, 2]", logs: { stdout: ["a\n"], stderr: [] }, executionCount: 1 });
+    expect(execution.results[0]?.json).toEqual([1, 2]);
+    expect(streamed).toEqual(["a\n"]);
+    const variables = "import os; os.environ.get('GREETING'), os.environ.get('ONCE')";
+    expect((await sandbox.runCode(variables, { envs: { ONCE: "1" } })).text).toBe("('hello', '1')");
+    expect((await sandbox.runCode(variables)).text).toBe("('hello', None)");
+    const { error } = await sandbox.runCode("missing");
+    expect(error).toMatchObject({ name: "NameError", value: "name 'missing' is not defined" });
+    const context = await sandbox.createCodeContext({ cwd: "/tmp" });
+    expect(context).toMatchObject({ language: "python", cwd: "/tmp" });
+    expect((await sandbox.listCodeContexts()).map(({ id }: Context) => id)).toContain(context.id);
+    await sandbox.removeCodeContext(context);
+    await expect(sandbox.runCode("1", { context })).rejects.toThrow(`Context ${context.id} not found`);
+    await expect(sandbox.runCode("1", { language: "cobol" })).rejects.toThrow("400");
+    await sandbox.kill();
+  });
+
+  it("is interrupted when its client goes", async () => {
+    const sandbox = await create();
+    await expect(sandbox.runCode("import time; time.sleep(300)", { timeoutMs: 2_000 })).rejects.toThrow("timed out");
+    expect((await sandbox.runCode("'still here'")).text).toBe("still here");
+    await sandbox.kill();
+  });
+});
+
+describe("a running kernel", () => {
+  it("keeps its variables and its plots' modules in clones, which have variables of their own", async () => {
+    const source = await create(undefined, { envs: { NAME: "source" } });
+    await source.runCode("import matplotlib.pyplot as plt, os; a = [1]");
+    const context = await source.createCodeContext();
+    await source.runCode("b = 2", { context });
+    const { snapshotId } = await source.createSnapshot();
+    const clones = await Promise.all(["x", "y"].map((NAME) => create(snapshotId, { envs: { NAME } })));
+    for (const clone of clones) await clone.runCode("a.append(2)");
+    await source.runCode("a.append(3)");
+    const texts = [source, ...clones].map(async (each) => (await each.runCode("a, os.environ['NAME']")).text);
+    expect(await Promise.all(texts)).toEqual(["([1, 3], 'source')", "([1, 2], 'x')", "([1, 2], 'y')"]);
+    const [clone = source] = clones;
+    expect((await clone.runCode("b", { context })).text).toBe("2");
+    for (const each of [source, ...clones]) await each.kill();
+  });
+
+  it("continues after a pause", async () => {
+    const sandbox = await create();
+    await sandbox.runCode("a = 1");
+    for (const round of [1, 2]) {
+      await sandbox.pause();
+      await sandbox.connect();
+      expect((await sandbox.runCode("print(a)")).logs.stdout).toEqual(["1\n"]);
+      await sandbox.runCode(`assert a == 1, ${round}`);
+    }
+    await sandbox.kill();
+  });
+
+  it("runs code of other clients while a sandbox is captured", async () => {
+    const sandbox = await create();
+    const running = sandbox.runCode("import time\nfor n in range(30):\n  print(n)\n  time.sleep(0.1)");
+    await sandbox.createSnapshot();
+    expect((await running).logs.stdout.join("")).toContain("29\n");
+    await sandbox.kill();
+  });
+});
+
+describe("the page of ACS", () => {
+  beforeAll(async () => {
+    const file = join(import.meta.dirname, "..", "contract", "api", "manifests", "acs-clone-with-checkpoint.yaml");
+    const sets = parseAllDocuments(await readFile(file, "utf8"))
+      .map((document) => Manifest.safeParse(document.toJS()).data)
+      .filter((manifest) => manifest !== undefined);
+    expect(sets.map(({ metadata }) => metadata.name)).toEqual(["code-interpreter-mem", "code-interpreter-no-mem"]);
+    for (const { metadata, spec } of sets) {
+      const [sandbox] = spec.template.spec.containers;
+      Object.assign(sandbox, { image: "code-interpreter" });
+      await world.createSet(metadata.name, 1, { ...spec, replicas: 1 });
+    }
+  });
+
+  it("works with the SDK for Python", async () => {
+    const same = "Execution(Results: [], Logs: Logs(stdout: ['1\\n'], stderr: []), Error: None)";
+    const lost = "NameError name 'a' is not defined";
+    const output = await runPython("interpreter_walkthrough.py", { environment });
+    expect(output.trimEnd().split("\n")).toEqual([same, "hello", same, "hello", same, "hello", lost, "hello"]);
+  });
+
+  it("works with the SDK for JavaScript", async () => {
+    const withMemory = await create("code-interpreter-mem");
+    const withoutMemory = await create("code-interpreter-no-mem");
+    for (const sandbox of [withMemory, withoutMemory]) {
+      await sandbox.runCode("a = 1");
+      await sandbox.files.write("/my-file", "hello");
+    }
+    const first = await withMemory.createSnapshot();
+    const second = await withoutMemory.createSnapshot({
+      headers: {
+        "x-e2b-kruise-snapshot-keep-running": "true",
+        "x-e2b-kruise-snapshot-ttl": "30m",
+        "x-e2b-kruise-snapshot-persistent-contents": "filesystem",
+        "x-e2b-kruise-snapshot-wait-success-seconds": "60",
+      },
+    });
+    await Promise.all([withMemory.kill(), withoutMemory.kill()]);
+    const clone = await create(first.snapshotId);
+    const files = await create(second.snapshotId);
+    expect((await clone.runCode("print(a)")).logs.stdout).toEqual(["1\n"]);
+    expect((await files.runCode("print(a)")).error).toMatchObject({
+      name: "NameError",
+      value: "name 'a' is not defined",
+    });
+    for (const each of [clone, files]) {
+      expect(await each.files.read("/my-file")).toBe("hello");
+      await each.kill();
+    }
+  });
+});
+
+const Manifest = z.object({
+  kind: z.literal("SandboxSet"),
+  metadata: z.object({ name: z.string() }),
+  spec: z.looseObject({
+    template: z.looseObject({ spec: z.looseObject({ containers: z.tuple([z.looseObject({})]) }) }),
+  }),
+});
