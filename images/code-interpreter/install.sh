@@ -1,26 +1,28 @@
 #!/bin/sh
 # Installs the code interpreter into the root file system that it runs in. Needs Debian's python3, and a directory with the
 # packages of requirements.txt. Uses no network.
-#   sh install.sh SOURCE WHEELS
+#   sh install.sh SOURCE PACKAGES
 set -eu
 source=$1
-wheels=$2
+packages=$2
 target=/opt/code-interpreter
 
 python3 -m venv --without-pip "$target"
 # pip runs from its own package, which it also installs.
-pip() { "$target/bin/python" "$(echo "$wheels"/pip-*.whl)/pip" "$@"; }
-pip install --isolated --quiet --no-index --find-links "$wheels" --no-deps --require-hashes --no-cache-dir \
+pip() { "$target/bin/python" "$(echo "$packages"/pip-*.whl)/pip" "$@"; }
+pip install --isolated --quiet --no-index --find-links "$packages" --no-deps --require-hashes --no-cache-dir \
   --requirement "$source/requirements.txt"
 
 # Tests of packages are a fifth of the size.
 rm -rf "$target"/lib/python3*/site-packages/*/tests
-packages=$("$target/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
-cp -R "$source/code_interpreter" "$packages/"
-"$target/bin/python" -m compileall -q "$packages/code_interpreter"
+site=$("$target/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+cp -R "$source/code_interpreter" "$site/"
+"$target/bin/python" -m compileall -q "$site/code_interpreter"
 rm -rf "$target/share/jupyter/kernels"
 mkdir -p "$target/share/jupyter"
 cp -R "$source/kernels" "$target/share/jupyter/kernels"
+# `pip install` works for every user of the sandbox, and kernels find what it installs.
+chmod -R a+rwX "$target"
 
 # The user of E2B's clients, without useradd: Debian's smallest root file system has none.
 grep -q '^user:' /etc/passwd || {

@@ -36,6 +36,8 @@ import { recipeTable } from "./recipe-report.ts";
 import { figureTable, growthTable, machineLines, memoryTable, writesTable } from "./report.ts";
 import { measureScale, type ScalePoint } from "./scale.ts";
 import { scaleTable } from "./scale-report.ts";
+import { type InterpreterClones, measureInterpreter } from "./interpreter.ts";
+import { interpreterTable } from "./interpreter-report.ts";
 import { measureUpgrade, type Upgrade } from "./upgrade.ts";
 import { upgradeTable } from "./upgrade-report.ts";
 import { measureWrites, type Writes } from "./writes.ts";
@@ -134,6 +136,11 @@ async function bench(options: BenchOptions, cleanUp: CleanUp, signal: AbortSigna
     others.upgrade = await measureUpgrade(options.snapshots, signal);
     console.log(`\n${upgradeTable(others.upgrade)}`);
   }
+  if (options.levels.has("cluster") && options.only.has("interpreter")) {
+    await cleanUp.run();
+    others.interpreter = await measureInterpreter(options.n, signal);
+    console.log(`\n${interpreterTable(others.interpreter)}`);
+  }
   if (options.json !== undefined)
     await writeFile(
       options.json,
@@ -153,6 +160,7 @@ function isApartOnly({ only }: BenchOptions): boolean {
     "explain",
     "program",
     "upgrade",
+    "interpreter",
   ]);
   return [...only].every((name) => separate.has(name));
 }
@@ -174,6 +182,7 @@ interface ClusterCosts {
   explain?: ExplainPoint[];
   program?: ProgramCosts;
   upgrade?: Upgrade;
+  interpreter?: InterpreterClones[];
 }
 
 /** The costs of an idle cluster, of single requests and of concurrent ones. Only the last have a baseline with bare `runsc`. */

@@ -20,6 +20,7 @@ export const figureNames = [
   "explain",
   "program",
   "upgrade",
+  "interpreter",
 ] as const;
 
 export const usage = `npm run bench -- [options]

@@ -52,6 +52,15 @@ describe("code in a sandbox", () => {
     await sandbox.kill();
   });
 
+  it("finds packages that commands install", async () => {
+    const sandbox = await create();
+    const directory = "$(python -c 'import sysconfig; print(sysconfig.get_path(\"purelib\"))')";
+    const { stdout } = await sandbox.commands.run(`pip --version; whoami; echo 'b = 1' > ${directory}/a.py`);
+    expect(stdout).toMatch(/^pip .*\nuser\n$/);
+    expect((await sandbox.runCode("import a; a.b")).text).toBe("1");
+    await sandbox.kill();
+  });
+
   it("is interrupted when its client goes", async () => {
     const sandbox = await create();
     await expect(sandbox.runCode("import time; time.sleep(300)", { timeoutMs: 2_000 })).rejects.toThrow("timed out");

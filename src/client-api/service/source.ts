@@ -83,9 +83,21 @@ export function findWarmSet({ known }: ServiceParts, checkpoint: Checkpoint): Wa
     const template = templateOf(set, known);
     if (template === undefined) return [];
     const isRestored = restoreFrom({ metadata: {}, spec: {} }, template) === checkpoint.status?.checkpointId;
-    return isRestored || (needed !== undefined && digestOf(template) === needed) ? [{ set, isRestored }] : [];
+    if (isRestored) return [{ set, isRestored }];
+    const fits = needed !== undefined && digestOf(template) === needed && !startsWithProbes(checkpoint, template);
+    return fits ? [{ set, isRestored }] : [];
   });
   return found.find(({ isRestored }) => isRestored) ?? found[0];
+}
+
+/**
+ * Whether a ready sandbox would not be ready after the restore: without memory its program starts again, and the probes that
+ * report when it can be used have succeeded already. A new Pod waits for them.
+ */
+function startsWithProbes(checkpoint: Checkpoint, template: Record<string, unknown>): boolean {
+  if (checkpoint.status?.ramet?.contents?.includes("memory") ?? true) return false;
+  const main = PodTemplateSpec.safeParse(template).data?.spec.containers[0];
+  return main?.startupProbe !== undefined || main?.readinessProbe !== undefined;
 }
 
 /** Undefined for a set from which no sandbox can be created. */

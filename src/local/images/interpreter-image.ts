@@ -75,14 +75,14 @@ async function recipeDigest(python: Image): Promise<string> {
 async function make(python: Image, recipe: string, parts: ImageBuild): Promise<Image> {
   const { store, work, scratch, line, signal } = parts;
   const requirements = join(source(), "requirements.txt");
-  const wheels = await downloadPythonPackages({ requirements, directory: work, line, ...(signal && { signal }) });
+  const packages = await downloadPythonPackages({ requirements, directory: work, line, ...(signal && { signal }) });
   line.doing("installing Python packages");
   const root = join(scratch, "root");
   await mkdir(root);
   await copyDirectory(python.rootPath, root, signal);
   await cp(source(), join(root, "build", "source"), { recursive: true });
-  await cp(wheels, join(root, "build", "wheels"), { recursive: true });
-  const script = ["sh", "/build/source/install.sh", "/build/source", "/build/wheels"];
+  await cp(packages, join(root, "build", "packages"), { recursive: true });
+  const script = ["sh", "/build/source/install.sh", "/build/source", "/build/packages"];
   await runInside(root, script, signal);
   await rm(join(root, "build"), { recursive: true });
   await writeFile(join(root, recipeFile), recipe);
