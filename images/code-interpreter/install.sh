@@ -23,6 +23,9 @@ mkdir -p "$target/share/jupyter"
 cp -R "$source/kernels" "$target/share/jupyter/kernels"
 # `pip install` works for every user of the sandbox, and kernels find what it installs.
 chmod -R a+rwX "$target"
+# Commands of E2B's clients run in a login shell, which sets its own PATH.
+mkdir -p /etc/profile.d
+echo "PATH=$target/bin:\$PATH" >/etc/profile.d/code-interpreter.sh
 
 # The user of E2B's clients, without useradd: Debian's smallest root file system has none.
 grep -q '^user:' /etc/passwd || {
