@@ -43,7 +43,9 @@ export async function serveMcpHttp(io: Io, options: McpHttpOptions): Promise<num
           maxLifeSeconds: longestLifeSeconds(options.maxLifetime),
           version: packageVersion(),
         });
-        const server = await serveClientApi({ port, address, dialects: [dialect], metrics: clientApiMetrics(), log });
+        const metrics = clientApiMetrics();
+        const { clock } = client;
+        const server = await serveClientApi({ port, address, dialects: [dialect], metrics, clock, log });
         printLine(io.stdout, `http://${address.includes(":") ? `[${address}]` : address}:${server.port}/mcp`);
         await untilAborted(signal);
         await server.close();
