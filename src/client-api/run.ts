@@ -19,6 +19,7 @@ import { AutoResumes } from "./service/auto-resume.ts";
 import { guestAccess } from "./service/guest-access.ts";
 import { clientInformers } from "./service/known-objects.ts";
 import { serviceParts } from "./service/parts.ts";
+import { sandboxReader } from "./service/read-sandbox.ts";
 
 export interface RunClientApiOptions {
   client: KubeClient;
@@ -68,12 +69,14 @@ export async function runClientApi(options: RunClientApiOptions): Promise<void> 
     await Promise.all(all.map((informer) => informer.synced(signal)));
     const guestSecret = guestSecretReader(client);
     const maxLifeSeconds = options.maxLifeSeconds ?? defaultMaxLifeSeconds;
+    const guests = { client, guestSecret, gateway: options.gateway };
     const e2b = e2bDialect({
       service,
       callers,
       rates: new RequestRates(client.clock),
       guestSecret,
-      guestOf: guestAccess({ client, guestSecret, gateway: options.gateway }),
+      guestOf: guestAccess(guests),
+      readSandbox: sandboxReader(guests),
       domain,
       envdVersion,
       maxLifeSeconds,

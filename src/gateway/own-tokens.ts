@@ -45,6 +45,16 @@ export async function authorizeByOwnTokens(
   );
 }
 
+/** Whether the client has the token of the sandbox's guest, which allows more than reading what the sandbox reports. */
+export async function hasGuestToken(
+  tokens: SandboxTokens,
+  { found: { sandbox }, request }: Pick<Question, "found" | "request">,
+): Promise<boolean> {
+  const given = request.headers[guestTokenHeader];
+  if (sandbox === undefined || typeof given !== "string") return false;
+  return equalSecrets(given, await tokens.guestTokenOf(sandbox.metadata.uid));
+}
+
 interface Asked extends OwnTokensOptions {
   uid: string;
   port: number;

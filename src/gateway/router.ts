@@ -9,7 +9,7 @@ import type { ClientRequest, Exchange } from "./exchange.ts";
 import { type Found, findSandbox, isUid, sandboxTitle, uidOf } from "./find-sandbox.ts";
 import { guestTokenHeader, tokenHeader } from "./forwarded-headers.ts";
 import { checkGuestRequest } from "./guest-requests.ts";
-import { authorizeByOwnTokens } from "./own-tokens.ts";
+import { authorizeByOwnTokens, hasGuestToken } from "./own-tokens.ts";
 import { Refusal } from "./refusal.ts";
 import { isEntrance, isPublicPort, type RoutedSandbox } from "./routed-sandbox.ts";
 import type { SandboxTokens } from "./sandbox-tokens.ts";
@@ -149,8 +149,9 @@ async function hasOwnToken(
   { request, found }: Client,
 ): Promise<boolean> {
   if (found.sandbox === undefined && isUid(sandboxId)) throw unknown(sandboxId);
-  if (sandboxTokens === undefined || port === reportsPort) return false;
+  if (sandboxTokens === undefined) return false;
   const question = { sandboxId, found, port, request };
+  if (port === reportsPort) return hasGuestToken(sandboxTokens, question);
   if ((await authorizeByOwnTokens({ tokens: sandboxTokens, clock }, question)) !== undefined) return true;
   if (isUid(sandboxId)) throw notPublic(port);
   return false;

@@ -1,4 +1,5 @@
 import { randomUUID } from "node:crypto";
+import { clientEnvironment } from "../../api/cell/client-environment.ts";
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations, restoreFromAnnotations } from "../../api/names/labels.ts";
@@ -52,7 +53,8 @@ export async function createSandbox(parts: ServiceParts, create: CreateSandbox):
 }
 
 async function makeSandbox(parts: ServiceParts, create: CreateSandbox, source: Source): Promise<Sandbox> {
-  if (source.kind === "set") return claim(parts, requestOf(create, parts, source.set.metadata.name), create);
+  if (source.kind === "set")
+    return claim(parts, requestOf(create, parts, { set: source.set.metadata.name, isServing: true }), create);
   if (source.kind === "template") {
     return createCold(parts, create, { stem: source.name, own: {}, spec: { templateRef: { name: source.name } } });
   }
@@ -76,7 +78,7 @@ async function claimWarm(
   const needed = checkpoint.status?.ramet?.engine;
   const fits = (sandbox: Sandbox): boolean => needed === undefined || sandbox.status?.ramet?.engine === needed;
   const request = {
-    ...requestOf(create, parts, set.metadata.name),
+    ...requestOf(create, parts, { set: set.metadata.name, isServing: isRestored }),
     createOnNoStock: false,
     timeoutMilliseconds: 1,
     ...(!isRestored && { restoreFrom: id, fits }),
@@ -98,15 +100,23 @@ function createCold(
   create: CreateSandbox,
   { stem, own, spec }: { stem: string; own: Record<string, string>; spec: NonNullable<NamedManifest["spec"]> },
 ): Promise<Sandbox> {
-  const request = requestOf(create, parts, stem);
+  const request = requestOf(create, parts, { set: stem, isServing: false });
   validateClaimRequest(request);
   const metadata = { name: "", namespace: create.namespace, annotations: own };
   return createClaimed({ apiVersion, kind: "Sandbox", metadata, spec }, request, parts.claims);
 }
 
-/** @param set the set, or the name from which that of a new sandbox is derived */
-function requestOf(create: CreateSandbox, { clock }: ServiceParts, set: string): ClaimRequest {
-  const { namespace, owner, source, requestId, onTimeout, lifeMilliseconds, environment, timeoutMilliseconds } = create;
+interface Requested {
+  /** The set, or the name from which that of a new sandbox is derived. */
+  set: string;
+  /** Whether it serves already, with the variables of its set. A request for others takes a call of its guest. */
+  isServing: boolean;
+}
+
+function requestOf(create: CreateSandbox, { clock }: ServiceParts, { set, isServing }: Requested): ClaimRequest {
+  const { namespace, owner, source, requestId, onTimeout, lifeMilliseconds, timeoutMilliseconds } = create;
+  const { environment = {} } = create;
+  const needsCall = !isServing || Object.keys(environment).length > 0;
   return {
     namespace,
     set,
@@ -117,7 +127,7 @@ function requestOf(create: CreateSandbox, { clock }: ServiceParts, set: string):
       [annotations.clientTemplate]: source,
       [annotations.onTimeout]: onTimeout,
     },
-    ...(environment !== undefined && Object.keys(environment).length > 0 && { environment }),
+    ...(needsCall && { environment: { ...environment, ...clientEnvironment(namespace, source) } }),
     ...timersFor(onTimeout, new Date(clock.now().getTime() + lifeMilliseconds)),
     createOnNoStock: true,
     timeoutMilliseconds,

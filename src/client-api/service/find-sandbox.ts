@@ -1,11 +1,12 @@
+import { clientSandboxId } from "../../api/cell/client-environment.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { RametError } from "../../base/errors.ts";
 import type { ServiceParts } from "./parts.ts";
 import { isForClients } from "./sandbox-state.ts";
 
-/** The id of a sandbox for clients: its UID without dashes. UIDs are not reused, and nobody can guess one. */
+/** The id of a sandbox for clients. UIDs are not reused, and nobody can guess one. */
 export function sandboxIdOf({ metadata }: Pick<Sandbox, "metadata">): string {
-  return metadata.uid.replaceAll("-", "");
+  return clientSandboxId(metadata.uid);
 }
 
 /** The UID that an id contains, with or without dashes; undefined if it is none. */

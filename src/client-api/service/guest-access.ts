@@ -7,6 +7,7 @@ import { gatewayAddress, systemNamespace } from "../../api/names/system-names.ts
 import { RametError } from "../../base/errors.ts";
 import { guestAccessToken } from "../../cell/client/cell-token.ts";
 import { GuestClient } from "../../cell/client/guest-client.ts";
+import type { GuestDial } from "../../cell/client/guest-http.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import { ObjectMeta } from "../../kube/object.ts";
 import { coreResources } from "../../kube/resource-ref.ts";
@@ -23,12 +24,11 @@ export interface GuestAccessOptions {
 }
 
 /** Guests are reached through a gateway, because only gateways may open ports of sandboxes; the guest checks its own token. */
-export function guestAccess({ client, guestSecret, gateway }: GuestAccessOptions): GuestOf {
+export function guestAccess({ guestSecret, ...gateway }: GuestAccessOptions): GuestOf {
   return async ({ metadata: { uid } }, user) => {
-    const { url, ca } = gateway === undefined ? await published(client) : { url: gateway };
     const headers = { "e2b-sandbox-id": uid, "e2b-sandbox-port": String(guestPort) };
     return new GuestClient({
-      dial: () => dial(new URL(url), ca),
+      dial: await gatewayDial(gateway),
       accessToken: guestAccessToken(await guestSecret(), uid),
       callHeaders: () => Promise.resolve(headers),
       user,
@@ -37,6 +37,15 @@ export function guestAccess({ client, guestSecret, gateway }: GuestAccessOptions
 }
 
 const guestPort = 49983;
+
+/** Returns what opens connections to the gateway. */
+export async function gatewayDial({
+  client,
+  gateway,
+}: Pick<GuestAccessOptions, "client" | "gateway">): Promise<GuestDial> {
+  const { url, ca } = gateway === undefined ? await published(client) : { url: gateway };
+  return () => dial(new URL(url), ca);
+}
 
 async function published(client: KubeClient): Promise<{ url: string; ca?: string | undefined }> {
   const at = { namespace: systemNamespace, name: gatewayAddress.configMap };

@@ -167,6 +167,22 @@ export async function setLife(
 }
 
 /**
+ * Replaces annotations that request egress rules. The controllers apply them to a running sandbox.
+ * @throws RametError `Conflict` if it is not running; `NotFound` if it has ended
+ */
+export async function setEgress(
+  parts: ServiceParts,
+  sandbox: Sandbox,
+  requested: Record<string, string | null>,
+): Promise<void> {
+  const { name } = sandbox.metadata;
+  const state = currentState(parts, sandbox);
+  if (state === "killing" || state === "ended") throw unknown(name);
+  if (state === "paused" || state === "pausing") throw new RametError("Conflict", `The sandbox ${name} is ${state}`);
+  await patch(parts, sandbox, { metadata: { annotations: requested } });
+}
+
+/**
  * Deletes a sandbox with the state of its pause, and waits for a moment until it is gone. Its snapshots stay.
  * @throws RametError `NotFound` if it does not exist any more
  */

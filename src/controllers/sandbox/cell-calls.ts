@@ -1,6 +1,8 @@
+import { clientEnvironment } from "../../api/cell/client-environment.ts";
 import { containerSpec } from "../../api/cell/container-spec.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { initRequestDigest, requestedEnvironment, type RequestSeal } from "../../api/names/init-request.ts";
+import { labels } from "../../api/names/labels.ts";
 import type { PodTemplateSpec } from "../../api/schema/pod-template.ts";
 import type { Pod } from "../../api/schema/pod.ts";
 import {
@@ -134,7 +136,7 @@ function adoptIdentity(
 ): void {
   const call = async () => {
     const target = await runtime.identified(sandboxRef(sandbox, pod));
-    const environment = { ...literalEnvironment(template), ...requestedEnvironment(sandbox, seal) };
+    const environment = { ...ownEnvironment(sandbox, template), ...requestedEnvironment(sandbox, seal) };
     return runtime.adopt(target, environment);
   };
   adoptions.start(adoptionId(sandbox, pod), call, () => {
@@ -148,7 +150,7 @@ function startEnvironment(
   template: PodTemplateSpec,
   seal: RequestSeal,
 ): { environment: Record<string, string>; initRequest?: string | undefined } {
-  const environment = literalEnvironment(template);
+  const environment = ownEnvironment(sandbox, template);
   try {
     return {
       environment: { ...environment, ...requestedEnvironment(sandbox, seal) },
@@ -194,7 +196,12 @@ function setEgress(
   });
 }
 
-/** The template's literal values. The cell gets values from other objects from the kubelet. */
-function literalEnvironment(template: PodTemplateSpec): Record<string, string> {
-  return Object.fromEntries(containerSpec(template).spec.env.map(({ name, value }) => [name, value]));
+/**
+ * The template's literal values, as the cell gets values from other objects from the kubelet; and the variables of clients for a
+ * sandbox of a set, which a client can claim at any time.
+ */
+function ownEnvironment({ metadata }: Sandbox, template: PodTemplateSpec): Record<string, string> {
+  const set = metadata.labels?.[labels.sandboxPool];
+  const literal = containerSpec(template).spec.env.map(({ name, value }) => [name, value] as const);
+  return { ...(set !== undefined && clientEnvironment(metadata.namespace, set)), ...Object.fromEntries(literal) };
 }

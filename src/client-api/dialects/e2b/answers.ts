@@ -63,3 +63,32 @@ export const SnapshotInfo = z
   .object({ snapshotID: z.string(), names: z.array(z.string()).describe("Empty without a name.") })
   .meta({ id: "SnapshotInfo" });
 export type SnapshotInfo = z.infer<typeof SnapshotInfo>;
+
+export const SandboxMetric = z
+  .object({
+    timestamp: z.iso.datetime({ offset: true }),
+    timestampUnix: z.int(),
+    cpuCount: z.int(),
+    cpuUsedPct: z.number(),
+    memUsed: z.int().describe("Bytes, as all sizes."),
+    memTotal: z.int(),
+    memCache: z.int(),
+    diskUsed: z.int(),
+    diskTotal: z.int(),
+  })
+  .meta({ id: "SandboxMetric" });
+export type SandboxMetric = z.infer<typeof SandboxMetric>;
+
+export const LogEntry = z
+  .object({
+    timestamp: z.iso.datetime({ offset: true }),
+    level: z.enum(["debug", "info", "warn", "error"]),
+    message: z.string(),
+    fields: z.record(z.string(), z.string()),
+  })
+  .meta({ id: "SandboxLogEntry" });
+export type LogEntry = z.infer<typeof LogEntry>;
+
+export const Team = z
+  .object({ teamID: z.string(), name: z.string(), apiKey: z.string(), isDefault: z.boolean() })
+  .meta({ id: "Team" });

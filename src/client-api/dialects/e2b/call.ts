@@ -4,6 +4,7 @@ import type { RequestRates } from "../../keys/request-rate.ts";
 import { type Call, type Route, routesFor } from "../../routes/route.ts";
 import type { GuestOf } from "../../service/guest-access.ts";
 import type { ServiceParts } from "../../service/parts.ts";
+import type { ReadSandbox } from "../../service/read-sandbox.ts";
 import type { SandboxAccess } from "./answers.ts";
 
 export type { Call };
@@ -19,6 +20,7 @@ export interface E2bOptions {
   /** Reads the secret of the guests' tokens. */
   guestSecret: () => Promise<Buffer>;
   guestOf: GuestOf;
+  readSandbox: ReadSandbox;
   /** The domain below which sandboxes have their host names. @default the client's own setting */
   domain?: string | undefined;
   /** The version of envd whose interface the guest has. */

@@ -28,6 +28,9 @@ export function egressAnnotations({
   };
 }
 
+/** Removes the rules of the client. Those of the template, the namespace and the runtime still apply. */
+export const noEgress = { [labels.allowInternetAccess]: null, [annotations.egress]: null };
+
 function rulesOf({ allowOut = [], denyOut = [] }: Network): EgressRules | undefined {
   if (allowOut.length + denyOut.length === 0) return undefined;
   const name = denyOut.find((entry) => !isAddress(entry));

@@ -2,10 +2,12 @@ import * as z from "zod";
 import { openApiDocument } from "../../routes/openapi.ts";
 import { ErrorBody } from "./answers.ts";
 import { type E2bRoute, route } from "./call.ts";
+import { observeRoutes } from "./observe-routes.ts";
 import { sandboxRoutes } from "./sandbox-table.ts";
 import { snapshotRoutes } from "./snapshot-routes.ts";
 import { templateRoutes } from "./template-routes.ts";
 import { tagRoutes } from "./template-tag-routes.ts";
+import { unsupportedRoutes } from "./unsupported.ts";
 
 /** All routes of the dialect. The server, the OpenAPI document and the tests of rights follow from this table. */
 export const e2bRoutes: readonly E2bRoute[] = [
@@ -29,6 +31,8 @@ export const e2bRoutes: readonly E2bRoute[] = [
   ...snapshotRoutes,
   ...templateRoutes,
   ...tagRoutes,
+  ...observeRoutes,
+  ...unsupportedRoutes,
 ];
 
 /** The OpenAPI document of the dialect. */

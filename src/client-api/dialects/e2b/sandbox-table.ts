@@ -1,10 +1,11 @@
 import * as z from "zod";
-import { killSandbox, pauseSandbox, setLife } from "../../service/lifecycle.ts";
+import { killSandbox, pauseSandbox, setEgress, setLife } from "../../service/lifecycle.ts";
 import { ForkResult, ListedSandbox, SandboxAccess, SandboxDetail } from "./answers.ts";
 import { type E2bRoute, route } from "./call.ts";
 import { needs } from "./needs.ts";
+import { egressAnnotations, noEgress } from "./network.ts";
 import { connect, create, defaultLife, fork, get, lifeOf, list, resume, timeoutMilliseconds } from "./sandbox-calls.ts";
-import { Connect, Fork, ListSandboxes, NewSandbox, Pause, Refresh, Resume, Timeout } from "./schemas.ts";
+import { Connect, Fork, ListSandboxes, NetworkUpdate, NewSandbox, Pause, Refresh, Resume, Timeout } from "./schemas.ts";
 
 const createNeeds = [...needs.create, ...needs.enter];
 const connectNeeds = [...needs.change, ...needs.enter];
@@ -130,6 +131,20 @@ export const sandboxRoutes: readonly E2bRoute[] = [
       const { duration = defaultLife.v1 } = call.body ?? {};
       const lifeMilliseconds = lifeOf(e2b, Math.max(duration, defaultLife.v1));
       await setLife(e2b.service, await e2b.sandboxOf(call), { lifeMilliseconds, extendOnly: true });
+      return call.reply.code(204).send();
+    },
+  }),
+  route({
+    method: "PUT",
+    path: "/sandboxes/:sandboxID/network",
+    summary: "Replaces the egress rules of a sandbox.",
+    needs: needs.change,
+    body: NetworkUpdate,
+    answers: { 204: null },
+    handle: async (e2b, call) => {
+      const { allow_internet_access: _, ...network } = call.body;
+      const requested = egressAnnotations({ ...call.body, network });
+      await setEgress(e2b.service, await e2b.sandboxOf(call), { ...noEgress, ...requested });
       return call.reply.code(204).send();
     },
   }),

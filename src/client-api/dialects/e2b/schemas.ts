@@ -33,6 +33,14 @@ export const NewSandbox = z
   .meta({ id: "NewSandbox" });
 export type NewSandbox = z.infer<typeof NewSandbox>;
 
+/** Fields that are left out are cleared. */
+export const NetworkUpdate = z.looseObject({
+  allow_internet_access: z.boolean().optional(),
+  allowOut: z.array(z.string().max(253)).max(100).optional(),
+  denyOut: z.array(z.string().max(253)).max(100).optional(),
+});
+export type NetworkUpdate = z.infer<typeof NetworkUpdate>;
+
 export const Connect = z.looseObject({ timeout: Seconds.optional(), memory: z.boolean().optional() }).nullish();
 export type Connect = z.infer<typeof Connect>;
 export const Resume = z.looseObject({ timeout: Seconds.optional(), autoPause: z.boolean().optional() }).nullish();
@@ -75,6 +83,33 @@ export const ListSnapshots = z.looseObject({
 });
 
 export type ListSnapshots = z.infer<typeof ListSnapshots>;
+
+/** Seconds since 1970. */
+const UnixSeconds = z.coerce.number().int().min(0).max(8_640_000_000_000).optional();
+export const ReadMetrics = z.looseObject({ start: UnixSeconds, end: UnixSeconds });
+export type ReadMetrics = z.infer<typeof ReadMetrics>;
+
+/** Ids are joined by commas, or repeated. */
+const Ids = z
+  .union([z.string().max(20_000), z.array(z.string().max(200)).max(100)])
+  .transform((given) => [given].flat().flatMap((text) => text.split(",")))
+  .pipe(z.array(z.string().min(1).max(200)).min(1).max(100));
+export const ListMetrics = z.looseObject({ sandbox_ids: Ids });
+export type ListMetrics = z.infer<typeof ListMetrics>;
+
+/** Milliseconds since 1970. */
+const UnixMilliseconds = z.coerce.number().int().min(0).max(8_640_000_000_000_000).optional();
+const LogLimit = z.coerce.number().int().min(0).max(1000).default(1000);
+export const ReadLogs = z.looseObject({ start: UnixMilliseconds, limit: LogLimit });
+export type ReadLogs = z.infer<typeof ReadLogs>;
+export const ReadLogsV2 = z.looseObject({
+  cursor: UnixMilliseconds,
+  limit: LogLimit,
+  direction: z.enum(["forward", "backward"]).default("forward"),
+  level: z.enum(["debug", "info", "warn", "error"]).optional(),
+  search: z.string().max(256).optional(),
+});
+export type ReadLogsV2 = z.infer<typeof ReadLogsV2>;
 
 /** Headers of OpenKruise's manager, which extend the creation of a snapshot. */
 export const SnapshotHeaders = z.looseObject({

@@ -1,0 +1,64 @@
+import { RametError } from "../../../base/errors.ts";
+import type { Method } from "../../routes/route.ts";
+import { type E2bRoute, route } from "./call.ts";
+
+/** Routes of E2B's API that Ramet does not have, and what to do instead. */
+const unsupported: readonly (readonly [method: Method, path: string, why: string])[] = [
+  [
+    "GET",
+    "/teams/:teamID/metrics",
+    "Metrics of teams are not supported: read those of the servers in Prometheus's format",
+  ],
+  [
+    "GET",
+    "/teams/:teamID/metrics/max",
+    "Metrics of teams are not supported: read those of the servers in Prometheus's format",
+  ],
+  ["GET", "/volumes", volumes()],
+  ["POST", "/volumes", volumes()],
+  ["GET", "/volumes/:volumeID", volumes()],
+  ["DELETE", "/volumes/:volumeID", volumes()],
+  ["GET", "/nodes", nodes()],
+  ["GET", "/nodes/:nodeID", nodes()],
+  ["POST", "/nodes/:nodeID", nodes()],
+  ["GET", "/api-keys", keys()],
+  ["POST", "/api-keys", keys()],
+  ["PATCH", "/api-keys/:apiKeyID", keys()],
+  ["DELETE", "/api-keys/:apiKeyID", keys()],
+  ["POST", "/access-tokens", keys()],
+  ["DELETE", "/access-tokens/:accessTokenID", keys()],
+  ["GET", "/admin/sandboxes/running-counts", administration()],
+  ["POST", "/admin/teams/:teamID/sandboxes/kill", administration()],
+  ["POST", "/admin/teams/:teamID/builds/cancel", administration()],
+  ["POST", "/admin/teams/:teamID/api-keys", administration()],
+  ["DELETE", "/admin/teams/:teamID/api-keys/:apiKeyID", administration()],
+];
+
+/** They answer clients with a key, so that a client without one learns nothing. */
+export const unsupportedRoutes: readonly E2bRoute[] = unsupported.map(([method, path, why]) =>
+  route({
+    method,
+    path,
+    summary: "Not supported.",
+    needs: [],
+    unsupported: why,
+    answers: {},
+    handle: () => Promise.reject(new RametError("NotSupported", why)),
+  }),
+);
+
+function volumes(): string {
+  return "Volumes are not supported: declare PersistentVolumeClaims in the SandboxTemplate";
+}
+
+function nodes(): string {
+  return "Nodes are not supported: list them with `kubectl get nodes`";
+}
+
+function keys(): string {
+  return "Keys cannot be managed with a key: use `ramet key create`, `rotate` and `revoke`";
+}
+
+function administration(): string {
+  return "The administration of teams is not supported: a team is a namespace of Kubernetes";
+}
