@@ -42,15 +42,18 @@ async function seen(): Promise<unknown> {
 }
 
 describe("a key of another namespace", () => {
-  it.each(withIds.map((route) => [nameOf(route), route] as const))("gets 404 from %s, without effect", async (_, route) => {
-    const before = await seen();
-    for (const id of [own.sandboxID, own.snapshotID, "team-a--base", "state", "team-a/state:default"]) {
-      const { path, body } = sampleOf(route, (name) => (name === "templateID" ? id : own.sandboxID));
-      const answer = await world.call(stranger, route.method, path, body);
-      expect([path, answer.status, answer.json]).toMatchObject([path, 404, { code: 404 }]);
-    }
-    expect(await seen()).toEqual(before);
-  });
+  it.each(withIds.map((route) => [nameOf(route), route] as const))(
+    "gets 404 from %s, without effect",
+    async (_, route) => {
+      const before = await seen();
+      for (const id of [own.sandboxID, own.snapshotID, "team-a--base", "state", "team-a/state:default"]) {
+        const { path, body } = sampleOf(route, (name) => (name === "templateID" ? id : own.sandboxID));
+        const answer = await world.call(stranger, route.method, path, body);
+        expect([path, answer.status, answer.json]).toMatchObject([path, 404, { code: 404 }]);
+      }
+      expect(await seen()).toEqual(before);
+    },
+  );
 
   it("finds nothing in lists, and creates nothing from a snapshot", async () => {
     for (const path of ["/sandboxes", "/v2/sandboxes", "/snapshots", `/snapshots?sandboxID=${own.sandboxID}`])
@@ -72,7 +75,9 @@ describe("a request without a valid key", () => {
 });
 
 describe("a key whose account lacks one right", () => {
-  const rights = new Map(guarded.flatMap(({ needs }) => (needs === "public" ? [] : needs)).map((need) => [textOf(need), need]));
+  const rights = new Map(
+    guarded.flatMap(({ needs }) => (needs === "public" ? [] : needs)).map((need) => [textOf(need), need]),
+  );
   it.each([...rights])("%s, gets 403 from each route that needs it", async (text, missing) => {
     const rules = all.flatMap((rule) => without(rule, missing));
     const key = await world.key("team-a", text.replaceAll(/[^a-z]/g, "-"), rules);
@@ -96,7 +101,9 @@ it("answers each route that is not supported with the reason", async () => {
 
 describe("the log and the metrics of the server", () => {
   it("contain the route of each request, and no key, token or id", async () => {
-    const detail = await world.call(own.key, "GET", `/sandboxes/${own.sandboxID}`, undefined, { "x-request-id": "mine" });
+    const detail = await world.call(own.key, "GET", `/sandboxes/${own.sandboxID}`, undefined, {
+      "x-request-id": "mine",
+    });
     expect(detail.headers.get("x-request-id")).toBe("mine");
     const { envdAccessToken } = detail.json as { envdAccessToken: string };
     await expect.poll(() => world.lines.some((line) => line.includes('"id":"mine"'))).toBe(true);
@@ -119,8 +126,9 @@ function without(rule: RbacRule, { group, resource, subresource, verb }: Need): 
   const name = subresource === undefined ? resource : `${resource}/${subresource}`;
   if (!rule.apiGroups.includes(group) || !rule.resources.includes(name)) return [rule];
   const others = rule.resources.filter((each) => each !== name);
+  const verbs = rule.verbs.filter((each) => each !== verb);
   return [
     ...(others.length === 0 ? [] : [{ ...rule, resources: others }]),
-    { ...rule, resources: [name], verbs: rule.verbs.filter((each) => each !== verb) },
+    ...(verbs.length === 0 ? [] : [{ ...rule, resources: [name], verbs }]),
   ];
 }

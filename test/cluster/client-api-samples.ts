@@ -11,7 +11,9 @@ export interface SampleRequest {
 export function sampleOf({ path, body, query }: E2bRoute, id: (parameter: string) => string): SampleRequest {
   const filled = path.replace(/:(\w+)|\*/g, (_, name?: string) => encodeURIComponent(id(name ?? "templateID")));
   const parameters = query === undefined ? {} : (leastOf(jsonSchema(query)) as Record<string, unknown>);
-  const search = new URLSearchParams(Object.entries(parameters).map(([name, value]) => [name, String(value)]));
+  const search = new URLSearchParams(
+    Object.entries(parameters).map(([name, value]): [string, string] => [name, String(value)]),
+  );
   return {
     path: search.size === 0 ? filled : `${filled}?${search.toString()}`,
     body: body === undefined ? undefined : leastOf(jsonSchema(body)),

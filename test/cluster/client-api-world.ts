@@ -95,9 +95,7 @@ export class ClientApiWorld {
     const metadata = { namespace, name };
     const apiVersion = "rbac.authorization.k8s.io/v1";
     const { client } = this.cluster;
-    await client
-      .resource(coreResources.serviceAccounts)
-      .create({ apiVersion: "v1", kind: "ServiceAccount", metadata });
+    await client.resource(coreResources.serviceAccounts).create({ apiVersion: "v1", kind: "ServiceAccount", metadata });
     await client.resource(rbac("roles", "Role")).create({ apiVersion, kind: "Role", metadata, rules });
     await client.resource(rbac("rolebindings", "RoleBinding")).create({
       apiVersion,

@@ -19,7 +19,13 @@ export type ForkResult = { sandbox: Sandbox } | { error: RametError };
 export async function forkSandbox(parts: ServiceParts, source: Sandbox, fork: ForkSandbox): Promise<ForkResult[]> {
   const { count, timeoutMilliseconds, signal, ...clone } = fork;
   const contents = ["memory", "filesystem"];
-  const checkpoint = await capture(parts, source, { contents, ttl: "1h", timeoutMilliseconds, signal });
+  const checkpoint = await capture(parts, source, {
+    owner: fork.owner,
+    contents,
+    ttl: "1h",
+    timeoutMilliseconds,
+    signal,
+  });
   const { namespace } = source.metadata;
   const id = checkpoint.status?.checkpointId ?? "";
   const request = { ...clone, namespace, source: id, timeoutMilliseconds, signal };

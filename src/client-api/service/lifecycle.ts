@@ -218,7 +218,7 @@ export async function untilCaptured(parts: ServiceParts, sandbox: Sandbox, waiti
 /** A merge patch of a Sandbox. With a resource version, it is refused with `Conflict` if another change came first. */
 export interface SandboxChange {
   metadata?: { annotations?: Record<string, string | null>; resourceVersion?: string };
-  spec: object;
+  spec?: object;
 }
 
 /** Changes only this sandbox, never a later one of its name. */

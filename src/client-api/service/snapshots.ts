@@ -1,7 +1,7 @@
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
-import { labels } from "../../api/names/labels.ts";
+import { annotations, labels } from "../../api/names/labels.ts";
 import { apiVersion, rametApiVersion } from "../../api/schema/kind.ts";
 import { defaultTag, tagsAnnotation, tagsOf } from "../../api/snapshot/snapshot-tags.ts";
 import { RametError } from "../../base/errors.ts";
@@ -12,6 +12,8 @@ import type { ServiceParts } from "./parts.ts";
 import { findSource } from "./source.ts";
 
 export interface CreateSnapshot {
+  /** Who creates it: the API key, as `<namespace>/<name>`. */
+  owner: string;
   /** A name and a tag, for a version of a named snapshot. @default a checkpoint without a name */
   name?: { name: string; tag: string };
   /** @default those of the sandbox */
@@ -58,7 +60,7 @@ async function checkCapturable(parts: ServiceParts, sandbox: Sandbox, create: Cr
 export async function capture(
   { informers, checkpoints }: ServiceParts,
   { metadata: { name, namespace, uid } }: Sandbox,
-  { name: given, contents, keepRunning, ttl, timeoutMilliseconds, signal }: CreateSnapshot,
+  { owner, name: given, contents, keepRunning, ttl, timeoutMilliseconds, signal }: CreateSnapshot,
 ): Promise<Checkpoint> {
   const { resource } = informers.checkpoints;
   const own = { [labels.sourceUid]: uid, ...(given && { [labels.sourceOf]: given.name }) };
@@ -66,7 +68,12 @@ export async function capture(
     {
       apiVersion,
       kind: "Checkpoint",
-      metadata: { generateName: `${name.slice(0, 50)}-`, namespace, labels: own },
+      metadata: {
+        generateName: `${name.slice(0, 50)}-`,
+        namespace,
+        labels: own,
+        annotations: { [annotations.owner]: owner },
+      },
       spec: {
         sandboxName: name,
         ...(contents !== undefined && { persistentContents: contents }),
@@ -95,7 +102,7 @@ export async function capture(
 async function nameCheckpoint(
   parts: ServiceParts,
   { checkpoint, id, name, tag }: { checkpoint: Checkpoint; id: string; name: string; tag: string },
-  { timeoutMilliseconds, signal }: CreateSnapshot,
+  { owner, timeoutMilliseconds, signal }: CreateSnapshot,
 ): Promise<NamedSnapshot> {
   const { namespace, labels: own } = checkpoint.metadata;
   const { informers, known } = parts;
@@ -103,10 +110,14 @@ async function nameCheckpoint(
   const existing = known.snapshot(`${namespace}/${name}`) ?? (await resource.find({ namespace, name }, { signal }));
   refuseOtherSources(existing);
   const contents = checkpoint.status?.ramet?.contents ?? ["memory", "filesystem"];
+  const marks = {
+    labels: { [labels.sourceUid]: own?.[labels.sourceUid] ?? "" },
+    annotations: { [annotations.owner]: owner },
+  };
   const manifest = {
     apiVersion: rametApiVersion,
     kind: "NamedSnapshot",
-    metadata: { name, namespace, labels: { [labels.sourceUid]: own?.[labels.sourceUid] ?? "" } },
+    metadata: { name, namespace, ...marks },
     spec: { from: { checkpoint: { id } }, contents, deletionPolicy: "Delete" },
   };
   const written =
@@ -114,7 +125,7 @@ async function nameCheckpoint(
       ? await resource.create(manifest, { signal })
       : await resource.mergePatch(
           { namespace, name },
-          { metadata: { uid: existing.metadata.uid, labels: manifest.metadata.labels }, spec: manifest.spec },
+          { metadata: { ...marks, uid: existing.metadata.uid }, spec: manifest.spec },
           { signal },
         );
   const until = (snapshot: NamedSnapshot | undefined): boolean => isServed(snapshot, id);
@@ -186,6 +197,19 @@ export function listSnapshots(
   return all
     .filter((snapshot) => name === undefined || (snapshot.kind === "named" ? snapshot.name : snapshot.id) === name)
     .toSorted((a, b) => createdAt(b).localeCompare(createdAt(a)) || idOf(a).localeCompare(idOf(b)));
+}
+
+/** The size of all snapshots that a key has created, in bytes. */
+export function snapshotBytesOf({ known }: Pick<ServiceParts, "known">, namespace: string, owner: string): number {
+  const isOwn = ({ metadata }: Checkpoint | NamedSnapshot): boolean =>
+    metadata.annotations?.[annotations.owner] === owner;
+  // Each version of a named snapshot has a checkpoint of its own, which the controllers create.
+  const versions = known.snapshotsIn(namespace).filter(isOwn);
+  const checkpoints = known.checkpointsIn(namespace).filter(isOwn);
+  return [
+    ...versions.flatMap(({ status }) => status?.versions?.map(({ sizeBytes = 0 }) => sizeBytes) ?? []),
+    ...checkpoints.map(({ status }) => status?.ramet?.sizeBytes ?? 0),
+  ].reduce((sum, size) => sum + size, 0);
 }
 
 /** RFC 3339. */

@@ -11,6 +11,7 @@ import { isForClients, stateOf } from "../../service/sandbox-state.ts";
 import { compare, pageOf } from "./cursor.ts";
 import type { Call, E2b } from "./call.ts";
 import { errorAnswer } from "./errors.ts";
+import { checkSandboxLimit, checkSnapshotLimit } from "../../service/key-limits.ts";
 import { metadataAnnotation, metadataFilter } from "./metadata.ts";
 import { needs } from "./needs.ts";
 import { egressAnnotations } from "./network.ts";
@@ -31,7 +32,7 @@ export async function create(
   checkSupported(body);
   const { timeout = defaultSeconds, autoPause = false, envVars } = body;
   const lifeMilliseconds = lifeOf(e2b, timeout);
-  checkSandboxLimit(e2b, caller);
+  checkSandboxLimit(e2b.service, caller);
   const requestId = requestIdOf(caller.key, request.headers["idempotency-key"]);
   const sandbox = await createSandbox(e2b.service, {
     namespace: caller.namespace,
@@ -77,16 +78,6 @@ export function lifeOf({ maxLifeSeconds }: E2b, seconds: number): number {
   throw new RametError("InvalidArgument", `timeout is ${seconds}, and must be at most ${maxLifeSeconds} seconds`, {
     hint: "Extend the time of the sandbox while it runs",
   });
-}
-
-/** Two requests at the same time can exceed the limit by one. @throws RametError `QuotaExceeded` */
-function checkSandboxLimit({ service }: E2b, { key, namespace, limits }: Call["caller"]): void {
-  if (limits.sandboxes === Infinity) return;
-  const used = service.known
-    .sandboxesIn(namespace)
-    .filter((sandbox) => sandbox.metadata.annotations?.[annotations.owner] === key);
-  if (used.length < limits.sandboxes) return;
-  throw new RametError("QuotaExceeded", `The API key ${key} has ${used.length} sandboxes, and may have no more`);
 }
 
 /** A request id in the form of a UUID; undefined without a key of the client. */
@@ -185,7 +176,8 @@ export async function fork(e2b: E2b, call: Call<Fork>): Promise<unknown> {
   const { timeout = defaultLife.v1, count = 1 } = call.body ?? {};
   const { caller, signal } = call;
   const lifeMilliseconds = lifeOf(e2b, timeout);
-  checkSandboxLimit(e2b, caller);
+  checkSandboxLimit(e2b.service, caller);
+  checkSnapshotLimit(e2b.service, caller);
   const source = await e2b.sandboxOf(call);
   const state = currentState(e2b.service, source);
   if (state !== "running" && state !== "starting")

@@ -1,6 +1,7 @@
 import * as z from "zod";
 import { defaultTag } from "../../../api/snapshot/snapshot-tags.ts";
 import { RametError } from "../../../base/errors.ts";
+import { checkSnapshotLimit } from "../../service/key-limits.ts";
 import { uidOf } from "../../service/find-sandbox.ts";
 import {
   createdAt,
@@ -60,10 +61,12 @@ async function create(e2b: E2b, call: Call<NewSnapshot, unknown, SnapshotHeaders
   const { name, memory } = call.body ?? {};
   const { headers } = call;
   if (name !== undefined) await e2b.callers.require(call.caller, ...needs.nameSnapshot);
+  checkSnapshotLimit(e2b.service, call.caller);
   const contents = contentsOf(memory, headers["x-e2b-kruise-snapshot-persistent-contents"]);
   const waitSeconds = headers["x-e2b-kruise-snapshot-wait-success-seconds"] ?? defaultWaitSeconds;
   const ttl = headers["x-e2b-kruise-snapshot-ttl"];
   const snapshot = await createSnapshot(e2b.service, await e2b.sandboxOf(call), {
+    owner: call.caller.key,
     ...(name !== undefined && { name: snapshotName(name, call.caller.namespace) }),
     ...(contents && { contents }),
     keepRunning: headers["x-e2b-kruise-snapshot-keep-running"] !== "false",
