@@ -50,7 +50,7 @@ export class ClientApi {
         headers: { [resumeProofHeader]: proof },
         signal,
       });
-      return readResume(answer.statusCode, await readBody(answer.body, longestAnswerBytes, "The answer"));
+      return readResume(answer.statusCode, await readBody(answer.body, ...answerLimit));
     } catch (error) {
       if (signal.aborted) throw canceled("Resuming the sandbox", signal);
       throw error instanceof RametError ? error : this.#failure(error);
@@ -101,7 +101,7 @@ function textOfJson(text: string): unknown {
   }
 }
 
-const longestAnswerBytes = 64 * 1024;
+const answerLimit = [64 * 1024, "The answer of the client API", "Unavailable"] as const;
 /** What clients learn. The others are about the two servers. */
 const passedOn = ["NotFound", "Forbidden", "Conflict"] as const;
 

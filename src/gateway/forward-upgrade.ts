@@ -97,6 +97,23 @@ export async function forwardUpgrade(upstreams: Upstreams, route: Route, upgrade
   }
 }
 
+/**
+ * Destroys a connection as soon as the client closes it, without taking what the client has sent. Node does not read from the
+ * connection of an upgrade, so it would not notice that a waiting client has left.
+ * @returns a function that ends this
+ */
+export function destroyAtEnd(socket: Socket): () => void {
+  const onReadable = (): void => {
+    // Only then does it report the end.
+    if (socket.readableLength === 0) socket.read();
+  };
+  const onEnd = (): void => {
+    socket.destroy();
+  };
+  socket.on("readable", onReadable).once("end", onEnd);
+  return () => socket.off("readable", onReadable).off("end", onEnd);
+}
+
 export function upgradeWithBody(): RametError {
   return new RametError("InvalidArgument", "A request for a protocol upgrade cannot have a body", {
     hint: "Send the request without the header Upgrade; with Java's HttpClient, select Version.HTTP_1_1",

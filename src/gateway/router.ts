@@ -46,13 +46,14 @@ export async function routeOf(
   const found = await foundSandbox(options, sandboxId, client);
   const asking = { ...client, found };
   const right = await rightOf(options, destination, asking);
-  if (found.sandbox === undefined) throw unknown(sandboxId);
-  const sandbox = isServing(found.sandbox)
-    ? found.sandbox
-    : await options.serving.serving(found.sandbox, waiting(client), () =>
-        mayResume(options, destination, asking, right),
+  const { sandbox: known } = found;
+  if (known === undefined) throw unknown(sandboxId);
+  const sandbox = isServing(known)
+    ? known
+    : await whileConnected(client, (waiting) =>
+        options.serving.serving(known, waiting, () => mayResume(options, destination, asking, right)),
       );
-  if (sandbox === undefined) throw notReady(destination, found.sandbox);
+  if (sandbox === undefined) throw notReady(destination, known);
   const title = sandboxTitle(sandboxId, sandbox);
   const guestToken =
     right === "exec" && port === guestClientPort ? await guestTokenFor(options, sandbox, client.request) : undefined;
@@ -67,18 +68,26 @@ async function foundSandbox(
   const found = findSandbox(sandboxes, sandboxId);
   const uid = uidOf(sandboxId);
   if (found.sandbox !== undefined || uid === undefined) return found;
-  const appeared = await serving.appeared(uid, waiting(client));
+  const appeared = await whileConnected(client, (waiting) => serving.appeared(uid, waiting));
   return appeared === undefined ? found : findSandbox(sandboxes, sandboxId);
 }
 
-function waiting({ response, origin }: Pick<Exchange, "response" | "origin">): WaitingClient {
+/** Runs a wait that ends when the client disconnects. */
+async function whileConnected<T>(
+  { response: { body }, origin: { address } }: Pick<Exchange, "response" | "origin">,
+  wait: (client: WaitingClient) => Promise<T>,
+): Promise<T> {
   const left = new AbortController();
-  const { body } = response;
-  if (body.destroyed) left.abort();
-  body.once("close", () => {
+  const onClose = (): void => {
     left.abort();
-  });
-  return { address: origin.address, signal: left.signal };
+  };
+  if (body.destroyed) onClose();
+  body.once("close", onClose);
+  try {
+    return await wait({ address, signal: left.signal });
+  } finally {
+    body.off("close", onClose);
+  }
 }
 
 /**

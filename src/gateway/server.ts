@@ -13,7 +13,7 @@ import { originReader, type OriginReader } from "./client-origin.ts";
 import { ClientConnections } from "./connections.ts";
 import { http1Request, http1Response } from "./exchange.ts";
 import { onFirstBytes } from "./first-bytes.ts";
-import { forwardUpgrade, upgradeWithBody } from "./forward-upgrade.ts";
+import { destroyAtEnd, forwardUpgrade, upgradeWithBody } from "./forward-upgrade.ts";
 import { forward } from "./forward.ts";
 import { http2Request, type Http2Request, http2Response } from "./http2/exchange.ts";
 import { forwardHttp2 } from "./http2/forward.ts";
@@ -283,9 +283,11 @@ async function acceptUpgrade(
   else {
     const [response, origin] = [responseOn(request, stream), gateway.originOf(request)];
     const exchange = { request: http1Request(request), response: http1Response(response), origin };
-    await answer(gateway, exchange, (route, { request: { url } }) =>
-      forwardUpgrade(gateway.upstreams, route, { request, url, response, origin, socket: stream, head }),
-    );
+    const endNotice = destroyAtEnd(stream);
+    await answer(gateway, exchange, (route, { request: { url } }) => {
+      endNotice();
+      return forwardUpgrade(gateway.upstreams, route, { request, url, response, origin, socket: stream, head });
+    });
   }
 }
 

@@ -133,29 +133,35 @@ export class ServingSandboxes {
   /** It continues when its clients have left: the sandbox is about to run. */
   async #resume(uid: string): Promise<RoutedSandbox> {
     const { clock } = this.#options;
-    const expired = new AbortController();
+    const [expired, over] = [new AbortController(), new AbortController()];
     const cancel = clock.schedule(resumeMilliseconds, () => {
       expired.abort();
     });
-    const signal = AbortSignal.any([expired.signal, this.#closed.signal]);
+    const signal = AbortSignal.any([expired.signal, over.signal, this.#closed.signal]);
+    // It counts that the sandbox serves, whoever has resumed it.
+    const served = this.#untilServing(uid, signal);
+    const asked = this.#askUntilResumed(uid, signal);
     try {
-      while (!(await this.#isBeingResumed(uid, signal))) await delay(clock, lagMilliseconds, signal);
-      return await this.#untilServing(uid, signal);
+      return await Promise.race([served, asked.then(() => served)]);
     } catch (error) {
       const { code, message } = RametError.from(error);
       if (code === "Conflict" || expired.signal.aborted) throw notResumed(expired.signal.aborted ? late : message);
       throw error;
     } finally {
       cancel();
+      over.abort();
+      await Promise.allSettled([served, asked]);
     }
   }
 
-  /** @returns false if the client API does not know of the pause yet, or this gateway not of the resume */
-  async #isBeingResumed(uid: string, signal: AbortSignal): Promise<boolean> {
-    const { clientApi, sandboxTokens } = this.#options;
-    if (this.#followers.current(uid)?.isPaused !== true) return true;
-    const proof = await sandboxTokens?.resumeProofOf(uid);
-    return (await clientApi?.resume(uid, proof ?? "", signal)) ?? true;
+  /** Asks again if the client API does not know of the pause yet, or this gateway not of the resume. */
+  async #askUntilResumed(uid: string, signal: AbortSignal): Promise<void> {
+    const { clock, clientApi, sandboxTokens } = this.#options;
+    while (this.#followers.current(uid)?.isPaused === true) {
+      const proof = await sandboxTokens?.resumeProofOf(uid);
+      if (await clientApi?.resume(uid, proof ?? "", signal)) return;
+      await delay(clock, lagMilliseconds, signal);
+    }
   }
 
   #untilServing(uid: string, signal: AbortSignal): Promise<RoutedSandbox> {

@@ -30,6 +30,8 @@ interface SandboxOptions {
   /** The annotation's value, or the ports. */
   publicPorts?: string | readonly number[];
   inNamespace?: string;
+  /** Paused, and traffic resumes it. */
+  isPaused?: boolean;
 }
 
 /**
@@ -41,6 +43,8 @@ export class GatewayWorld {
   readonly #plane: TestControlPlane;
   readonly #cells: Server[] = [];
   readonly #streams = new Set<Duplex>();
+  /** Of the stand-in cells, by the key of the sandbox. */
+  readonly #addresses = new Map<string, string>();
   #started = 0;
 
   private constructor(plane: TestControlPlane) {
@@ -97,26 +101,43 @@ export class GatewayWorld {
     return new GatewayProcess(child, { port, metricsPort, logPath });
   }
 
-  /** Creates a ready sandbox whose `publicPorts` require no token. */
+  /** Creates a ready or paused sandbox whose `publicPorts` require no token. */
   async sandbox(
     name: string,
     program: SandboxProgram,
-    { publicPorts = [], inNamespace = namespace }: SandboxOptions = {},
+    { publicPorts = [], inNamespace = namespace, isPaused = false }: SandboxOptions = {},
   ): Promise<void> {
     const ip = `127.72.${addressBlock()}.${this.#cells.length + 1}`;
     await this.#serveCell(ip, program);
     const metadata = {
       name,
       namespace: inNamespace,
-      annotations: { "ramet.dev/public-ports": publicPorts.toString() },
+      annotations: {
+        "ramet.dev/public-ports": publicPorts.toString(),
+        ...(isPaused && { "ramet.dev/auto-resume": "300s" }),
+      },
     };
     const template = { spec: { containers: [{ name: "main", image: "none" }] } };
     const sandboxes = this.client.resource(sandboxResources.sandboxes);
-    await sandboxes.create({ apiVersion: "agents.kruise.io/v1alpha1", kind: "Sandbox", metadata, spec: { template } });
+    const spec = { template, paused: isPaused };
+    await sandboxes.create({ apiVersion: "agents.kruise.io/v1alpha1", kind: "Sandbox", metadata, spec });
+    await this.#setState(metadata, isPaused ? "Paused" : "Running", ip);
+    this.#addresses.set(`${inNamespace}/${name}`, ip);
+  }
+
+  /** Stands in for the client API and the controllers, which resume a paused sandbox. */
+  async resume(name: string, inNamespace = namespace): Promise<void> {
+    const at = { name, namespace: inNamespace };
+    await this.client.resource(sandboxResources.sandboxes).mergePatch(at, { spec: { paused: false } });
+    await this.#setState(at, "Running", this.#addresses.get(`${inNamespace}/${name}`) ?? "");
+  }
+
+  async #setState(at: { namespace: string; name: string }, phase: "Running" | "Paused", ip: string): Promise<void> {
     const lastTransitionTime = new Date().toISOString();
-    const ready = { type: "Ready", status: "True", reason: "PodReady", message: "", lastTransitionTime };
-    const status = { phase: "Running", sandboxIp: ip, conditions: [ready] };
-    await sandboxes.mergePatch(metadata, { status }, { subresource: "status" });
+    const isReady = phase === "Running" ? "True" : "False";
+    const ready = { type: "Ready", status: isReady, reason: "PodReady", message: "", lastTransitionTime };
+    const status = { phase, sandboxIp: ip, conditions: [ready] };
+    await this.client.resource(sandboxResources.sandboxes).mergePatch(at, { status }, { subresource: "status" });
   }
 
   async close(): Promise<void> {
