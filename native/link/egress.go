@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"ramet.dev/native/internal/proxy"
+	"ramet.dev/native/link/internal/credentials"
 	"ramet.dev/native/link/internal/dnsrelay"
 	"ramet.dev/native/link/internal/netns"
 	"ramet.dev/native/link/internal/policy"
@@ -36,6 +37,9 @@ type egress struct {
 	relearned oncePerWhile
 	pairs     proxy.Pairs[egressPair]
 	slots     chan struct{}
+	// intercepts add credentials to requests.
+	intercepts *intercepts
+	proxy      atomic.Pointer[upstreamProxy]
 }
 
 type egressPair struct {
@@ -44,7 +48,7 @@ type egressPair struct {
 }
 
 func newEgress(g *gate, config netConfig) (*egress, error) {
-	e := &egress{gate: g, refuse: config.Refuse, slots: make(chan struct{}, maxEgress)}
+	e := &egress{gate: g, refuse: config.Refuse, slots: make(chan struct{}, maxEgress), intercepts: newIntercepts()}
 	e.refused = newRefusals(os.Stderr, linePause)
 	e.relearned.every = 10 * time.Second
 	e.names.Now = time.Now
@@ -94,13 +98,35 @@ func (e *egress) setPolicy(spec policy.Spec) error {
 		return err
 	}
 	e.policy.Store(p)
-	e.pairs.Cut(func(c egressPair) bool { return !e.decide(c).Allowed })
+	denied := func(c egressPair) bool { return !e.decide(c).Allowed }
+	e.pairs.Cut(denied)
+	e.intercepts.cut(denied)
 	return nil
+}
+
+// setCredentials takes effect with the next request, also on open connections. It returns the certificate of the CA, if there is one.
+func (e *egress) setCredentials(spec credentials.Spec, through *proxySpec) (certificate string, err error) {
+	rules, err := credentials.New(spec)
+	if err != nil {
+		return "", err
+	}
+	upstream, err := parseProxy(through)
+	if err != nil {
+		return "", err
+	}
+	e.intercepts.rules.Store(rules)
+	e.proxy.Store(upstream)
+	if rules.Authority == nil {
+		return "", nil
+	}
+	return rules.Authority.Certificate(), nil
 }
 
 // cutAll resets all connections.
 func (e *egress) cutAll() {
-	e.pairs.Cut(func(egressPair) bool { return true })
+	all := func(egressPair) bool { return true }
+	e.pairs.Cut(all)
+	e.intercepts.cut(all)
 }
 
 func (e *egress) permitQuestion(name string) bool {
@@ -148,32 +174,34 @@ func (e *egress) serveConn(inner *net.TCPConn) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), egressTimeout)
 	defer cancel()
-	about, early, ok := e.admit(ctx, inner, to)
+	first := &opening{}
+	if e.intercept(ctx, inner, to, first) {
+		return
+	}
+	about, ok := e.admit(ctx, inner, to, first)
 	if !ok {
 		e.denied.Add(1)
 		proxy.Reset(inner)
 		return
 	}
 	e.allowed.Add(1)
-	var dialer net.Dialer
-	conn, err := dialer.DialContext(ctx, "tcp4", about.to.String())
+	outer, err := e.dial(ctx, about.to)
 	if err != nil {
 		e.failed.Add(1)
 		proxy.Reset(inner)
 		return
 	}
-	outer := conn.(*net.TCPConn)
-	if _, err := outer.Write(early); err != nil {
+	if _, err := outer.Write(first.bytes); err != nil {
 		proxy.Reset(inner)
 		proxy.Reset(outer)
 		return
 	}
-	e.bytes.There.Add(int64(len(early)))
+	e.bytes.There.Add(int64(len(first.bytes)))
 	e.pairs.Run(about, inner, outer, func() bool { return e.gate.isOpen() && e.decide(about).Allowed })
 }
 
-// admit returns the destination of an allowed connection. early holds the bytes that were read to decide.
-func (e *egress) admit(ctx context.Context, inner *net.TCPConn, to netip.AddrPort) (about egressPair, early []byte, ok bool) {
+// admit returns the destination of an allowed connection. It reads the opening if that is needed to decide.
+func (e *egress) admit(ctx context.Context, inner *net.TCPConn, to netip.AddrPort, first *opening) (about egressPair, ok bool) {
 	about = egressPair{to: to, names: e.names.Of(to.Addr())}
 	verdict := e.decide(about)
 	if !verdict.Allowed && e.relearn(ctx, to.Port()) {
@@ -183,11 +211,11 @@ func (e *egress) admit(ctx context.Context, inner *net.TCPConn, to netip.AddrPor
 	rules := e.policy.Load()
 	settled := verdict.Allowed && verdict.Name == "" && !rules.DeniesNames() || !verdict.Allowed && !rules.AllowsNames()
 	if settled || !announcesName(to.Port()) {
-		return about, nil, e.permits(verdict, to.String())
+		return about, e.permits(verdict, to.String())
 	}
 	// A rule with a name may apply, but the address was learned before the clone was created, or it serves several names.
 	// The client names the host.
-	name, early := readAnnouncedName(inner)
+	name := first.read(inner)
 	switch {
 	case name != "" && verdict.Allowed && verdict.Name == "":
 		about.names = append(about.names, name)
@@ -197,10 +225,10 @@ func (e *egress) admit(ctx context.Context, inner *net.TCPConn, to netip.AddrPor
 		verdict = policy.Verdict{Why: "rules allow it only by name, and the client sends no host name"}
 	}
 	if name == "" {
-		return about, early, e.permits(verdict, to.String())
+		return about, e.permits(verdict, to.String())
 	}
 	verdict = e.decide(about)
-	return about, early, e.permits(verdict, name+" at "+to.String())
+	return about, e.permits(verdict, name+" at "+to.String())
 }
 
 func (e *egress) permits(verdict policy.Verdict, to string) bool {

@@ -66,7 +66,9 @@ type answer struct {
 	OK bool   `json:"ok,omitempty"`
 	// Report answers the operation "report".
 	Report *egressReport `json:"report,omitempty"`
-	Error  *fault.Fault  `json:"error,omitempty"`
+	// Certificate answers the operation "credentials" if link has a CA.
+	Certificate string       `json:"certificate,omitempty"`
+	Error       *fault.Fault `json:"error,omitempty"`
 }
 
 // serveSocket accepts connections on a Unix socket that only this user can open.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"ramet.dev/native/link/internal/confine"
+	"ramet.dev/native/link/internal/credentials"
 	"ramet.dev/native/link/internal/fault"
 	"ramet.dev/native/link/internal/netns"
 	"ramet.dev/native/link/internal/policy"
@@ -42,6 +43,14 @@ type request struct {
 	Op     string          `json:"op"`
 	Open   bool            `json:"open"`
 	Policy json.RawMessage `json:"policy"`
+	// Credentials are never written anywhere.
+	Credentials json.RawMessage `json:"credentials"`
+}
+
+// credentialsRequest is what link adds to requests, and the proxy through which connections leave.
+type credentialsRequest struct {
+	credentials.Spec
+	Proxy *proxySpec `json:"proxy"`
 }
 
 // maxLineBytes limits one line of the parent: enough for a policy of about ten thousand rules.
@@ -165,6 +174,10 @@ func (s *session) answer(line []byte) {
 		s.send(answer{ID: &r.ID, OK: true, Report: s.egress.report()})
 		return
 	}
+	if r.Op == "credentials" {
+		s.send(s.setCredentials(r))
+		return
+	}
 	if err := s.perform(r); err != nil {
 		s.send(answer{ID: &r.ID, Error: fault.From(err)})
 		return
@@ -186,6 +199,19 @@ func (s *session) perform(r request) error {
 		return s.egress.setPolicy(spec)
 	}
 	return fault.New("InvalidArgument", "", "Reading a request failed: unknown operation %q", r.Op)
+}
+
+func (s *session) setCredentials(r request) answer {
+	var given credentialsRequest
+	if err := strict(r.Credentials, &given); err != nil {
+		// Errors of the decoder can quote what they read.
+		return answer{ID: &r.ID, Error: fault.New("InvalidArgument", "", "Reading the credentials failed: the request is not valid")}
+	}
+	certificate, err := s.egress.setCredentials(given.Spec, given.Proxy)
+	if err != nil {
+		return answer{ID: &r.ID, Error: fault.From(err)}
+	}
+	return answer{ID: &r.ID, OK: true, Certificate: certificate}
 }
 
 func (s *session) send(value any) {
