@@ -26,6 +26,8 @@ type Server struct {
 	StateDir string
 	// MarkDir receives the variables of E2B, of a sandbox that has them.
 	MarkDir string
+	// Bundles are the files of the trust stores. Default: those of common images.
+	Bundles []string
 	// DropClients resets the connections of clients, which are useless after a restore.
 	DropClients func()
 	// Loopback serves link's connections to programs. They are connections of clients, too.
@@ -39,6 +41,7 @@ func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /health", s.health)
 	mux.HandleFunc("POST /init", s.init)
+	mux.HandleFunc("POST /trust", s.trust)
 	mux.HandleFunc("POST /quiesce", s.quiesce)
 	mux.HandleFunc("GET /exit", s.exit)
 	if s.Loopback != nil {

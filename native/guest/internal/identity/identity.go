@@ -37,6 +37,8 @@ type State struct {
 	// container is the entrypoint's user, with the working directory of the container.
 	container Account
 	now       Identity
+	// trust holds the variables of the trust store.
+	trust map[string]string
 	// defaultUser and workdir come from envd's /init.
 	defaultUser string
 	workdir     string
@@ -58,6 +60,19 @@ func (s *State) Take(identity Identity) {
 	defer s.mu.Unlock()
 	s.now = identity
 	s.now.Environment = copied(identity.Environment)
+}
+
+// SetTrust replaces the variables by which programs find the trust store. All others take precedence.
+func (s *State) SetTrust(variables map[string]string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.trust = copied(variables)
+}
+
+func (s *State) trustVariables() map[string]string {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.trust
 }
 
 // Adjustment is the request of envd's /init.
@@ -120,10 +135,11 @@ func (s *State) Admits(presented string) bool {
 	return subtle.ConstantTimeCompare(want[:], got[:]) == 1 || token == ""
 }
 
-// CommandEnvironment returns the environment of a new command: that of the container, of the user, of the sandbox and of
-// the caller. Later ones take precedence.
+// CommandEnvironment returns the environment of a new command: that of the trust store, of the container, of the user, of the
+// sandbox and of the caller. Later ones take precedence.
 func (s *State) CommandEnvironment(user users.User, added map[string]string) []string {
 	all := map[string]string{"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+	maps.Copy(all, s.trustVariables())
 	for _, entry := range s.base {
 		if key, value, ok := strings.Cut(entry, "="); ok {
 			all[key] = value

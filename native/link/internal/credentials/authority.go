@@ -54,7 +54,8 @@ func newAuthority(seed []byte, roots string) (*Authority, error) {
 		IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true,
 		KeyUsage: x509.KeyUsageCertSign,
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &a.key.PublicKey, a.key)
+	// Without randomness the signature follows from the key (RFC 6979), so that a trust store does not get it twice.
+	der, err := x509.CreateCertificate(nil, template, template, &a.key.PublicKey, a.key)
 	if err == nil {
 		a.certificate, err = x509.ParseCertificate(der)
 	}
