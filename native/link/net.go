@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"ramet.dev/native/link/internal/confine"
 	"ramet.dev/native/link/internal/credentials"
 	"ramet.dev/native/link/internal/fault"
@@ -71,6 +73,8 @@ type session struct {
 // serveNet runs until its input ends. The process then exits, and its namespaces end with it.
 func serveNet(in io.Reader, out io.Writer) int {
 	limitMemory()
+	// Credentials must not get into a file of the node.
+	_ = unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{})
 	// The parent stops link by closing its input. Ctrl-C in a terminal signals the whole group, and the parent handles it.
 	signal.Ignore(syscall.SIGINT, syscall.SIGHUP, syscall.SIGPIPE)
 	s := &session{}

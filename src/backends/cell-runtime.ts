@@ -49,6 +49,9 @@ export function cellRuntime({ cells, credentials, findPod, clock = systemClock }
     async setEgress(target, policy) {
       await cells.setEgress(cellAddress(target), { policy });
     },
+    async setCredentials(target, credentials) {
+      await cells.setCredentials(cellAddress(target), { credentials });
+    },
     async setKeys(target, keys) {
       await cells.setKeys(cellAddress(target), { keys });
     },

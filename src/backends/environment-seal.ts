@@ -10,10 +10,10 @@ import { ObjectMeta } from "../kube/object.ts";
 import { keptSecret } from "./kept-secret.ts";
 
 /** Reads the key with which this cluster's controllers seal requests. Creates the Secret if it does not exist. */
-export async function clusterEnvironmentSeal(client: KubeClient, signal?: AbortSignal): Promise<RequestSeal> {
+export async function clusterEnvironmentKey(client: KubeClient, signal?: AbortSignal): Promise<Buffer> {
   const make = () => ({ [environmentKeyEntry]: randomBytes(keyBytes).toString("base64") });
   const { data } = await keptSecret(client, { name: environmentKeySecret, schema: KeySecret, make }, signal);
-  return environmentSeal(Buffer.from(data[environmentKeyEntry], "base64"));
+  return Buffer.from(data[environmentKeyEntry], "base64");
 }
 
 const keyBytes = 32;

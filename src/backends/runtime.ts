@@ -1,5 +1,5 @@
 import type { EngineBuild } from "../api/cell/engine.ts";
-import type { EgressPolicy, KeySets } from "../api/cell/cell-api.ts";
+import type { EgressPolicy, KeySets, LinkCredentials } from "../api/cell/cell-api.ts";
 import { volumeClaims } from "../api/cell/volume-claims.ts";
 import type { Sandbox } from "../api/kinds/sandbox.ts";
 import type { Pod } from "../api/schema/pod.ts";
@@ -23,6 +23,8 @@ export interface SandboxRuntime {
   adopt(target: SandboxRef, environment: Record<string, string>): Promise<{ generation: number }>;
   /** Gives a running sandbox another egress policy, which also ends open connections that it denies. */
   setEgress(target: SandboxRef, policy: EgressPolicy): Promise<void>;
+  /** Replaces the credentials that are added to requests of the sandbox. Also for a sandbox that has not started yet. */
+  setCredentials(target: SandboxRef, credentials: LinkCredentials): Promise<void>;
   /** Replaces the keys whose tokens the cell accepts. */
   setKeys(target: SandboxRef, keys: KeySets): Promise<void>;
   /** Signs calls with this key from now on. */

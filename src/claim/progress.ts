@@ -1,4 +1,5 @@
 import type { Sandbox } from "../api/kinds/sandbox.ts";
+import { credentialsDigest } from "../api/credentials/credentials.ts";
 import { initRequestDigest } from "../api/names/init-request.ts";
 import { rollbackRequest, isRollbackPending } from "../api/names/rollback-request.ts";
 import { findCondition, isConditionTrue } from "../kube/conditions.ts";
@@ -10,7 +11,7 @@ export function ended(sandbox: Sandbox): string | undefined {
   if (status?.phase === "Failed" || status?.phase === "Succeeded") {
     return `it is ${status.phase}${status.message === undefined ? "" : `: ${status.message}`}`;
   }
-  return rejectedByGuest(sandbox) ?? rejectedByCell(sandbox) ?? rejectedEgress(sandbox);
+  return rejectedByGuest(sandbox) ?? rejectedByCell(sandbox) ?? rejectedRules(sandbox);
 }
 
 /** What the sandbox waits for before it serves its client, apart from its egress rules; undefined: nothing. */
@@ -21,9 +22,12 @@ export function missingPart(sandbox: Sandbox): string | undefined {
   if (status?.phase !== "Running" || !isConditionTrue(status.conditions, "Ready")) return "it is not ready";
   if (isRollbackPending(sandbox)) return "the checkpoint is not restored yet";
   const request = initRequestDigest(sandbox);
-  return request === undefined || request === status.ramet?.initRequest
+  if (request !== undefined && request !== status.ramet?.initRequest)
+    return "its guest does not have the environment yet";
+  const credentials = credentialsDigest(sandbox.metadata);
+  return credentials === undefined || credentials === status.ramet?.credentials
     ? undefined
-    : "its guest does not have the environment yet";
+    : "its credentials are not in effect yet";
 }
 
 function rejectedByGuest({ status }: Sandbox): string | undefined {
@@ -32,9 +36,9 @@ function rejectedByGuest({ status }: Sandbox): string | undefined {
   return `its guest rejected the environment: ${initialized.message}`;
 }
 
-function rejectedEgress({ status }: Sandbox): string | undefined {
-  const applied = findCondition(status?.conditions, "EgressApplied");
-  return applied?.status === "False" && applied.reason === "InvalidArgument" ? applied.message : undefined;
+function rejectedRules({ status }: Sandbox): string | undefined {
+  const applied = ["EgressApplied", "CredentialsApplied"].map((type) => findCondition(status?.conditions, type));
+  return applied.find((one) => one?.status === "False" && one.reason === "InvalidArgument")?.message;
 }
 
 function rejectedByCell(sandbox: Sandbox): string | undefined {

@@ -4,8 +4,9 @@ import type { CellPodOptions } from "../api/cell/cell-pod.ts";
 import { type CellUserNamespaces, controllersLease, systemNamespace } from "../api/names/system-names.ts";
 import type { NamespaceQuota } from "../api/quota/namespace-quota.ts";
 import type { Backend } from "../backends/backend.ts";
-import { clusterEnvironmentSeal } from "../backends/environment-seal.ts";
+import { clusterEnvironmentKey, environmentSeal } from "../backends/environment-seal.ts";
 import { createSystemNamespace } from "../backends/kept-secret.ts";
+import { credentialKeys, publishCredentialKey } from "../backends/credential-keys.ts";
 import { openBackends, type OpenBackendsOptions, type OpenedBackends } from "../backends/open-backends.ts";
 import { type Log, silentLog } from "../base/log.ts";
 import { runController } from "../kube/controller.ts";
@@ -154,7 +155,10 @@ export function eventRecorder({
 async function lead(options: RunControllersOptions, signal: AbortSignal): Promise<void> {
   const { client, log = silentLog } = options;
   const { store, encryptionSecret } = options;
-  const seal = await clusterEnvironmentSeal(client, signal);
+  const environmentKey = await clusterEnvironmentKey(client, signal);
+  const seal = environmentSeal(environmentKey);
+  const credentials = credentialKeys(environmentKey);
+  await publishCredentialKey(client, credentials);
   const opened = await openBackends({
     client,
     store,
@@ -180,7 +184,7 @@ async function lead(options: RunControllersOptions, signal: AbortSignal): Promis
     await Promise.all([...all, ...others].map((informer) => informer.synced(signal)));
     const nodeCpus = await NodeCpus.open(client, nodes, { log, signal });
     const storeReports = await StoreReports.open(client, log, signal);
-    await work(options, { ...opened, informers, seal, engines, nodeCpus, storeReports, userNamespaces }, signal);
+    await work(options, { ...opened, informers, seal, credentialKeys: credentials, engines, nodeCpus, storeReports, userNamespaces }, signal);
   } catch (error) {
     if (!signal.aborted) throw error;
   } finally {
@@ -190,7 +194,7 @@ async function lead(options: RunControllersOptions, signal: AbortSignal): Promis
   }
 }
 
-interface Opened extends Pick<ControllerParts, "backends" | "runtime" | "informers" | "seal" | "engines" | "nodeCpus"> {
+interface Opened extends Pick<ControllerParts, "backends" | "runtime" | "informers" | "seal" | "credentialKeys" | "engines" | "nodeCpus"> {
   keys: OpenedBackends["keys"];
   storeReports: StoreReports;
   userNamespaces: UserNamespaceSupport | undefined;
@@ -198,24 +202,20 @@ interface Opened extends Pick<ControllerParts, "backends" | "runtime" | "informe
 
 async function work(
   options: RunControllersOptions,
-  { keys, backends, runtime, informers, seal, engines, nodeCpus, storeReports, userNamespaces }: Opened,
+  { keys, storeReports, userNamespaces, ...opened }: Opened,
   signal: AbortSignal,
 ): Promise<void> {
   const { client, metrics, log = silentLog, onReady } = options;
   const { clock, random } = client;
   const events = eventRecorder(options);
   const registries = options.registries && new RegistryTransport(options.registries);
+  const { informers, backends, runtime, engines } = opened;
   const cache = createCache(informers);
   const dataFindings = new DataFindings(cache);
   const controllers = controllerTable({
-    informers,
-    backends,
+    ...opened,
     dataFindings,
     storeReports,
-    runtime,
-    seal,
-    engines,
-    nodeCpus,
     client,
     cache,
     quotas: new NamespaceQuotas(informers.namespaces, options.namespaceQuota),

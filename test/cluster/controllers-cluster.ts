@@ -24,6 +24,8 @@ export interface ClusterOptions {
   startNode: (context: NodeContext) => Promise<{ stopped: Promise<void> }>;
   /** Allowed egress of sandboxes. @default the controllers' default */
   egress?: RunControllersOptions["egress"];
+  /** The resolvers of sandboxes. @default those of the machine */
+  dns?: RunControllersOptions["dns"];
   /** Read at each start of the controllers. @default checkpoints are not encrypted */
   encryptionSecret?: RunControllersOptions["encryptionSecret"];
   /** @default the controllers' default */
@@ -102,7 +104,7 @@ export interface Manifest {
 }
 
 export async function openCluster(options: ClusterOptions): Promise<Cluster> {
-  const { startNode, egress, lineTo, requestTimeoutMilliseconds, log = silentLog } = options;
+  const { startNode, egress, dns, lineTo, requestTimeoutMilliseconds, log = silentLog } = options;
   const controlPlane = await startControlPlane({ apis: options.allApis === true ? "all" : "needed" });
   const directory = await mkdtemp(join(tmpdir(), "ramet-"));
   const storePath = join(directory, "store");
@@ -147,6 +149,7 @@ export async function openCluster(options: ClusterOptions): Promise<Cluster> {
       cellImage: options.cellImage ?? "ramet.dev/cell:test",
       installCrds: true,
       ...(egress && { egress }),
+      ...(dns && { dns }),
       ...(options.encryptionSecret !== undefined && { encryptionSecret: options.encryptionSecret }),
       ...(options.pullTimeoutMilliseconds !== undefined && {
         pullTimeoutMilliseconds: options.pullTimeoutMilliseconds,

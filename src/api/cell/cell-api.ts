@@ -195,6 +195,31 @@ export type KeysRequest = z.infer<typeof KeysRequest>;
 export const EgressRequest = z.strictObject({ policy: EgressPolicy });
 export type EgressRequest = z.infer<typeof EgressRequest>;
 
+/** Headers by name. Their values can be secret. */
+const Headers = z.record(z.string(), z.string());
+
+/** What link adds to requests of the sandbox. It is in the memory of the cell and of link, and nowhere else in a Pod. */
+export const LinkCredentials = z.strictObject({
+  rules: z.array(z.strictObject({ domain: z.string(), headers: Headers })).max(128),
+  /** Absent: TLS connections pass untouched. */
+  tls: z
+    .strictObject({
+      /** Base64 of the 32 bytes from which the CA is made. */
+      seed: z.string(),
+      /** PEM of certificates that link trusts besides the public ones. */
+      trusted: z.string().optional(),
+    })
+    .optional(),
+  /** A SOCKS5 proxy through which allowed connections leave. */
+  proxy: z
+    .strictObject({ address: z.string(), username: z.string().optional(), password: z.string().optional() })
+    .optional(),
+});
+export type LinkCredentials = z.infer<typeof LinkCredentials>;
+
+export const CredentialsRequest = z.strictObject({ credentials: LinkCredentials });
+export type CredentialsRequest = z.infer<typeof CredentialsRequest>;
+
 export const RestoreRequest = z.strictObject({ identity: Identity, grant: Grant, contents: Contents });
 export type RestoreRequest = z.infer<typeof RestoreRequest>;
 /**

@@ -58,6 +58,8 @@ export const sandboxConditions = {
   MemoryLoaded: ["Loading", "Loaded", "LoadFailed"],
   /** Ramet's own: whether the cell has the egress rules of the namespace, the template and the sandbox. */
   EgressApplied: ["Applied"],
+  /** The cell has the credentials. */
+  CredentialsApplied: ["Applied"],
   /** Ramet's own: False if the registry could not be asked, for a sandbox whose template has a command. */
   ImageResolved: [],
   RuntimeInitialized: ["Pending", "Succeeded", "Failed"],
@@ -120,6 +122,7 @@ const RametSandboxStatus = z.object({
     .optional()
     .describe("The digest of the agents.kruise.io/init-runtime-request that the guest has."),
   egress: z.string().optional().describe("The digest of the egress policy that the cell was last given."),
+  credentials: z.string().optional().describe("The digest of the sandbox's own credentials that the cell has."),
   cellKey: z
     .string()
     .optional()

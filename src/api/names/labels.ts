@@ -61,6 +61,13 @@ export const annotations = {
   volumeClaims: "ramet.dev/volume-claims",
   /** On a Namespace, a Pod template or a Sandbox: egress rules as JSON or YAML (docs/reference/network.md). */
   egress: "ramet.dev/egress",
+  /**
+   * On a Pod template or a Sandbox: the headers that are added to requests of the sandbox, as JSON or YAML
+   * (docs/tasks/credentials.md).
+   */
+  credentials: "ramet.dev/credentials",
+  /** On a Sandbox that a client of the client API created: the same, readable only by the controllers. */
+  sealedCredentials: "ramet.dev/sealed-credentials",
   /** On a Pod that runs a cell: the digest of the egress policy with which the cell starts. */
   egressDigest: "ramet.dev/egress-digest",
   /** On a Pod template, `none`: the Pod has exactly the template's resources, and the cell takes its part from the sandbox. */

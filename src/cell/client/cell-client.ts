@@ -9,6 +9,7 @@ import {
   CellState,
   type CheckpointRequest,
   CheckpointResult,
+  type CredentialsRequest,
   type EgressRequest,
   type IdentityRequest,
   type KeysRequest,
@@ -112,6 +113,11 @@ export class CellClient {
   /** Resolves when the policy is in effect, also for open connections. */
   setEgress(cell: CellAddress, body: EgressRequest, signal?: AbortSignal): Promise<CellState> {
     return this.#call(cell, { operation: "egress", body, answer: CellState, responseMilliseconds, signal });
+  }
+
+  /** Resolves when the credentials are in effect. */
+  setCredentials(cell: CellAddress, body: CredentialsRequest, signal?: AbortSignal): Promise<CellState> {
+    return this.#call(cell, { operation: "credentials", body, answer: CellState, responseMilliseconds, signal });
   }
 
   /** Replaces the keys whose tokens the cell accepts. */

@@ -85,6 +85,13 @@ export class GuestControl {
     return this.#call("taking an identity", call, GuestInitResult);
   }
 
+  /** Makes the programs of the sandbox trust a CA. @param roots PEM of the public CAs, for an image without any */
+  async trust(certificate: string, roots: string): Promise<void> {
+    const body = { certificate, roots };
+    const call = { method: "POST", path: "/trust", body, responseMilliseconds } as const;
+    await this.#call("trusting a CA", call, z.object({}));
+  }
+
   /** Flushes the sandbox's files. */
   async quiesce(signal?: AbortSignal): Promise<void> {
     await this.#call("quiescing", { method: "POST", path: "/quiesce", signal, responseMilliseconds }, z.object({}));

@@ -1,6 +1,7 @@
 import type { EngineBuild } from "../../api/cell/engine.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { GuestIdentity } from "../sandbox/guest-identity.ts";
+import type { CellCredentials } from "./cell-credentials.ts";
 import type { SandboxEnvironment } from "../sandbox/sandbox-environment.ts";
 import type { CellSetting } from "../setting/cell-setting.ts";
 import type { States } from "./states.ts";
@@ -12,6 +13,7 @@ export interface CellCore {
   states: States;
   identity: GuestIdentity;
   environment: SandboxEnvironment;
+  credentials: CellCredentials;
   /** Logs for the operator. Never pass a secret. */
   report: (message: string, detail?: Record<string, unknown>) => void;
   /** Returns the build of gVisor and guest. It is determined once and recorded in the state. */

@@ -6,6 +6,7 @@ import type {
   EgressPolicy,
   EgressReport,
   Identity,
+  LinkCredentials,
   RestoreInPlaceCall,
   RestoreRequest,
   RestoreResult,
@@ -22,6 +23,7 @@ import { SandboxEnvironment } from "../sandbox/sandbox-environment.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 import type { CellSetting } from "../setting/cell-setting.ts";
 import type { CellCore } from "./cell-core.ts";
+import { CellCredentials } from "./cell-credentials.ts";
 import { openSandbox } from "./open-sandbox.ts";
 import { restore, restoreInPlace } from "./restore.ts";
 import { LastOperation, States } from "./states.ts";
@@ -47,6 +49,7 @@ export class Cell {
   readonly #states = new States();
   readonly #identity: GuestIdentity;
   readonly #environment: SandboxEnvironment;
+  readonly #credentials = new CellCredentials();
   #prepared: Promise<void> | undefined;
   #build: Promise<EngineBuild> | undefined;
   /** Undefined: the sandbox was booted here, or its record has no features. */
@@ -85,6 +88,7 @@ export class Cell {
       states: this.#states,
       identity: this.#identity,
       environment: this.#environment,
+      credentials: this.#credentials,
       report,
       engineBuild: () => this.#engineBuild(),
       setMemoryFeatures: (features) => {
@@ -134,6 +138,15 @@ export class Cell {
   /** Replaces the egress policy. The new one is in effect when this resolves, also for open connections. */
   async setEgress(policy: EgressPolicy): Promise<CellState> {
     await this.#environment.network.setEgress(policy);
+    return this.state;
+  }
+
+  /** Replaces the credentials that link adds to requests of the sandbox. They apply to the next request. */
+  async setCredentials(credentials: LinkCredentials): Promise<CellState> {
+    await this.start();
+    await this.#credentials.give(this.#environment.network, credentials);
+    // A sandbox that is not open yet gets the CA before its identity.
+    if (this.state.ready) await this.#credentials.trustedBy(this.#environment.guest());
     return this.state;
   }
 

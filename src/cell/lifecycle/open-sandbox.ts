@@ -25,6 +25,8 @@ export async function openSandbox(
   const guest = environment.guest();
   const { ended } = environment.sandbox;
   core.identity.reset(before);
+  // Before the entrypoint starts, which gets the variables of the trust store.
+  await untilGuestAnswers(() => core.credentials.trustedBy(guest), { ended, clock });
   const generation = await core.identity.give(guest, identity, {
     clone,
     via: (what, call) => phases.phase(what, () => untilGuestAnswers(call, { ended, clock })),

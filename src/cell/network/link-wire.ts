@@ -30,6 +30,8 @@ export const LinkAnswer = z.object({
   id: z.number().int(),
   ok: z.literal(true).optional(),
   report: EgressReport.optional(),
+  /** PEM of link's CA, if it has one. */
+  certificate: z.string().optional(),
   error: LinkFault.optional(),
 });
 export type LinkAnswer = z.infer<typeof LinkAnswer>;

@@ -1,6 +1,6 @@
 import { spawn } from "node:child_process";
 import type { Duplex } from "node:stream";
-import type { EgressPolicy, EgressReport } from "../../api/cell/cell-api.ts";
+import type { EgressPolicy, EgressReport, LinkCredentials } from "../../api/cell/cell-api.ts";
 import { RametError } from "../../base/errors.ts";
 import { dialLink, type DialOptions } from "./link-dial.ts";
 import { LinkLines } from "./link-lines.ts";
@@ -40,6 +40,13 @@ export interface Link {
   setGate(open: boolean): Promise<void>;
   /** @throws RametError `InvalidArgument` that names the invalid rule. The previous policy then stays in effect. */
   setEgress(policy: EgressPolicy): Promise<void>;
+  /**
+   * Replaces the credentials that link adds to requests.
+   * @param roots PEM of the certificates that link trusts at destinations
+   * @returns PEM of the CA that the sandbox must trust; undefined if TLS passes untouched
+   * @throws RametError `InvalidArgument`, which names no value
+   */
+  setCredentials(credentials: LinkCredentials, roots: string): Promise<string | undefined>;
   /** What the sandbox has sent since link started, and what was refused. */
   report(): Promise<EgressReport>;
   /**
@@ -92,6 +99,10 @@ function runningLink(pid: number, netnsPath: string, lines: LinkLines, socket: s
     },
     setEgress: async (policy) => {
       await lines.request({ op: "egress", policy });
+    },
+    setCredentials: async ({ tls, ...given }, roots) => {
+      const credentials = { ...given, ...(tls && { tls: { seed: tls.seed, roots } }) };
+      return (await lines.request({ op: "credentials", credentials })).certificate;
     },
     report: async () => {
       const { report } = await lines.request({ op: "report" });

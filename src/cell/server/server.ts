@@ -5,6 +5,7 @@ import * as z from "zod";
 import {
   BootRequest,
   CheckpointRequest,
+  CredentialsRequest,
   EgressRequest,
   IdentityRequest,
   RestoreRequest,
@@ -96,6 +97,7 @@ function routes({ cell, logPath, verifier, report }: CellServerOptions): Record<
       return cell.state;
     },
     "POST egress": ({ body }) => cell.setEgress(parsed(EgressRequest, body).policy),
+    "POST credentials": ({ body }) => cell.setCredentials(parsed(CredentialsRequest, body).credentials),
     "POST restore": ({ body }) => cell.restore(parsed(RestoreRequest, body)),
     "POST swap": ({ body }) => cell.restoreInPlace(parsed(RestoreInPlaceCall, body)),
     "POST checkpoint": ({ body }) => cell.checkpoint(parsed(CheckpointRequest, body)),
@@ -205,7 +207,7 @@ function streamStates(cell: Cell, response: ServerResponse): void {
 }
 
 /** Below these fields of a body an unknown field is refused: without it, the sandbox or its data would be less protected. */
-const closedFields = ["policy", "keys", "grant"];
+const closedFields = ["policy", "credentials", "keys", "grant"];
 
 /** A controller of a later release may send fields that this cell does not know (docs/decisions/0021-older-cells.md). */
 function parseBody<T extends z.ZodType>(schema: T, body: Buffer, report: CellServerOptions["report"]): z.infer<T> {

@@ -5,6 +5,7 @@ import type { PodTemplateSpec } from "../../api/schema/pod-template.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import type { RequestSeal } from "../../api/names/init-request.ts";
 import type { Backends } from "../../backends/backends.ts";
+import type { CredentialKeys } from "../../backends/credential-keys.ts";
 import type { SandboxRuntime } from "../../backends/runtime.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { Log } from "../../base/log.ts";
@@ -32,6 +33,7 @@ export interface ControllerParts {
   runtime: SandboxRuntime;
   /** Seals the variables that Sandboxes carry. */
   seal: RequestSeal;
+  credentialKeys: CredentialKeys;
   /** Options of every Pod that is created. */
   podOptions: Omit<CellPodOptions, "cellImage" | "start" | "egress" | "userNamespace" | PodKey> & {
     /** Decides for each Pod. @default what the template says */

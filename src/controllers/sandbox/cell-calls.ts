@@ -14,13 +14,14 @@ import {
 import { type SandboxRef, sandboxRef, type Started } from "../../backends/runtime.ts";
 import { RametError } from "../../base/errors.ts";
 import { keyOf } from "../../kube/object.ts";
+import { giveFirstCredentials, setCredentials } from "./give-credentials.ts";
 import { restoreInPlaceId } from "./rollback.ts";
 import { adoptionId, type SandboxAction, type SandboxDependencies } from "./state.ts";
 
 /** An action that calls a cell. Such calls take long, so they run outside reconciles. */
 export type CellAction = Extract<SandboxAction, { do: (typeof cellActions)[number] }>;
 
-const cellActions = ["startSandbox", "restoreSandboxInPlace", "adoptIdentity", "awaitMemory", "setEgress"] as const;
+const cellActions = ["startSandbox", "restoreSandboxInPlace", "adoptIdentity", "awaitMemory", "setEgress", "setCredentials"] as const;
 
 export function isCellAction(action: SandboxAction): action is CellAction {
   return (cellActions as readonly string[]).includes(action.do);
@@ -44,6 +45,9 @@ export function callCell(sandbox: Sandbox, action: CellAction, dependencies: San
     case "setEgress":
       setEgress(sandbox, action, dependencies);
       return;
+    case "setCredentials":
+      setCredentials(sandbox, action, dependencies);
+      return;
   }
 }
 
@@ -56,6 +60,7 @@ function startSandbox(
   const { environment, initRequest } = startEnvironment(sandbox, template, seal);
   const call = async () => {
     const target = await runtime.identified(sandboxRef(sandbox, pod));
+    await giveFirstCredentials(sandbox, { target, template }, dependencies);
     const started = await (source === undefined
       ? runtime.boot(target, environment)
       : restoring(source, dependencies, cloneParts(backends, { source, target, environment })).catch(
@@ -90,6 +95,7 @@ function restoreSandboxInPlace(
   loads.forget(pod.metadata.uid);
   const call = async () => {
     const target = await runtime.identified(sandboxRef(sandbox, pod));
+    await giveFirstCredentials(sandbox, { target, template }, dependencies);
     const restore = restorePartsInPlace(backends, { source, target, environment, request });
     const started = await restoring(source, dependencies, restore).catch(learning(target, pod, dependencies));
     return { ...started, checkpointId: source.name.checkpointId, ...(initRequest !== undefined && { initRequest }) };

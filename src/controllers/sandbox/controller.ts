@@ -14,6 +14,7 @@ import { ImageLookups } from "../common/image-lookups.ts";
 import { type Controller, type ControllerParts, RequeueSource } from "../common/controller-parts.ts";
 import { applyAction } from "./apply.ts";
 import { isCellAction } from "./cell-calls.ts";
+import { CredentialValues } from "./credential-values.ts";
 import { gather } from "./gather.ts";
 import { Namespaces } from "./namespaces.ts";
 import { NewPods } from "./new-pods.ts";
@@ -181,6 +182,8 @@ export function sandboxController(parts: ControllerParts): Controller {
     restoresInPlace: new Attempts({ clock, random }),
     loads: new Attempts({ clock, random }),
     egressCalls: new Attempts({ clock, random }),
+    credentialCalls: new Attempts({ clock, random }),
+    credentialValues: new CredentialValues(parts.client, parts.credentialKeys, clock),
     namespaces: new Namespaces(parts.client.resource(coreResources.namespaces)),
     newPods: new NewPods({ pods: informers.pods, clock, onLost: requeues.enqueue }),
     slowStart: new SlowStart(clock),
@@ -194,6 +197,7 @@ export function sandboxController(parts: ControllerParts): Controller {
     dependencies.starts.forget(change.object.metadata.uid);
     dependencies.loads.forget(change.object.metadata.uid);
     dependencies.egressCalls.forget(change.object.metadata.uid);
+    dependencies.credentialCalls.forget(change.object.metadata.uid);
   });
   return {
     name: "sandbox",
@@ -206,6 +210,7 @@ export function sandboxController(parts: ControllerParts): Controller {
       dependencies.restoresInPlace.close();
       dependencies.loads.close();
       dependencies.egressCalls.close();
+      dependencies.credentialCalls.close();
       dependencies.newPods.close();
       dependencies.imageLookups?.close();
     },

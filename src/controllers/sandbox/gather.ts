@@ -14,6 +14,7 @@ import { pullProblem } from "../common/pod-facts.ts";
 import { anyNode } from "../common/plan-cpus.ts";
 import { resolveTemplate } from "../common/resolve-template.ts";
 import { noRestoredVolumes } from "../common/restored-volumes.ts";
+import { wantedCredentials } from "./gather-credentials.ts";
 import { gatherIgnored } from "./gather-ignored.ts";
 import { gatherVolumes, lostClaims } from "./gather-volumes.ts";
 import { pauseLost, templateChanged } from "./plan-paused.ts";
@@ -23,7 +24,7 @@ import { adoptionId, type SandboxDependencies, type SandboxState } from "./state
 
 /** Reads the state for a plan from the cache. A decision that would end a sandbox is confirmed with the API server. */
 export async function gather(sandbox: Sandbox, dependencies: SandboxDependencies): Promise<SandboxState> {
-  const { cache, starts, adoptions, restoresInPlace, loads, egressCalls, slowStart, clock } = dependencies;
+  const { cache, starts, adoptions, restoresInPlace, loads, egressCalls, credentialCalls, slowStart, clock } = dependencies;
   const { pod, foreignPod } = await findPod(sandbox, dependencies);
   const { checkpoint, origin: findOrigin } = await lookForOrigin(sandbox, dependencies);
   const template = resolveTemplate(sandbox, cache, checkpoint);
@@ -59,6 +60,8 @@ export async function gather(sandbox: Sandbox, dependencies: SandboxDependencies
     restoreInPlace: pod && restoresInPlace.get(restoreInPlaceId(sandbox, pod)),
     egress,
     egressCall: pod && egressCalls.get(pod.metadata.uid),
+    credentials: wantedCredentials(sandbox, resolved, dependencies),
+    credentialsCall: pod && credentialCalls.get(pod.metadata.uid),
     load: pod && loads.get(pod.metadata.uid),
     pauseCheckpoint,
     rolledBackPause: owned.find(isOfRollback),

@@ -72,6 +72,8 @@ function stateOf(parts: Partial<SandboxState> & Pick<SandboxState, "sandbox">): 
   return {
     pod: undefined,
     foreignPod: undefined,
+    credentials: { credentials: undefined, digest: "none" },
+    credentialsCall: undefined,
     template: resolved,
     cpus: anyNode,
     volumes: noRestoredVolumes,

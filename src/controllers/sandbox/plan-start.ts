@@ -41,7 +41,8 @@ function notStarted(state: SandboxState, error: RametError): SandboxStatus {
 
 function planPod(state: SandboxState, template: ResolvedTemplate): SandboxPlan {
   if (state.foreignPod !== undefined) return planForeignPod(state, state.foreignPod);
-  const { policy, problem } = state.egress;
+  const { policy } = state.egress;
+  const problem = state.egress.problem ?? state.credentials.problem;
   if (problem !== undefined) return { actions: [], status: notReady(state, "PodCreateFailed", problem.describe()) };
   if (state.lostClaims.length > 0) {
     const lost = lostProblem(state, template);

@@ -153,6 +153,18 @@ const states: fc.Arbitrary<SandboxState> = fc.record({
   ),
   rollback: fc.constant(undefined),
   restoreInPlace: fc.constant(undefined),
+  credentials: fc.constantFrom<SandboxState["credentials"]>(
+    { credentials: undefined, digest: "none" },
+    { credentials: { rules: {}, tls: false }, digest: "some" },
+    { credentials: undefined, digest: "bad", problem: error },
+  ),
+  credentialsCall: fc.constantFrom<SandboxState["credentialsCall"]>(
+    undefined,
+    { state: "running", failures: 1, lastError: error },
+    { state: "done", value: { digest: "some", again: new Date(now.getTime() + 60_000) } },
+    { state: "done", value: { digest: "some", again: new Date(0) } },
+    { state: "done", value: { digest: "bad", again: new Date(now.getTime() + 60_000), error } },
+  ),
   load: fc.constantFrom<SandboxState["load"]>(
     undefined,
     { state: "running", failures: 0 },

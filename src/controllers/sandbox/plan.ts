@@ -9,6 +9,7 @@ import type { Transition } from "../../kube/events.ts";
 import { withIgnoredFields } from "../common/ignored-fields.ts";
 import { isEnded } from "../common/pod-facts.ts";
 import { planCreatedPaused } from "./plan-created-paused.ts";
+import { withCredentials } from "./plan-credentials.ts";
 import { withEgress } from "./plan-egress.ts";
 import { planPaused } from "./plan-paused.ts";
 import { notYet, withRollback } from "./plan-rollback.ts";
@@ -59,7 +60,7 @@ function planPhase(state: SandboxState): SandboxPlan {
     case "Resuming":
       return planResuming(state);
     case "Running":
-      return withEgress(state, withRollback(state, planRunning(state)));
+      return withCredentials(state, withEgress(state, withRollback(state, planRunning(state))));
     case "Paused":
       return withRollback(state, planPaused(state));
     case "Succeeded":

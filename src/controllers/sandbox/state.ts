@@ -1,5 +1,6 @@
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import type { EgressPolicy } from "../../api/cell/cell-api.ts";
+import type { Credentials } from "../../api/credentials/credentials.ts";
 import type { FoundField } from "../../api/fields/find-ignored.ts";
 import type { ResolvedImage } from "../../api/cell/resolved-image.ts";
 import type { Sandbox, SandboxStatus } from "../../api/kinds/sandbox.ts";
@@ -21,6 +22,8 @@ import type { CpuPlan } from "../common/plan-cpus.ts";
 import type { ResolvedTemplate } from "../common/resolve-template.ts";
 import type { RestoredVolumes } from "../common/restored-volumes.ts";
 import type { PodImage } from "./pod-image.ts";
+import type { CredentialValues } from "./credential-values.ts";
+import type { WantedCredentials } from "./gather-credentials.ts";
 import type { Namespaces } from "./namespaces.ts";
 import type { NewPods } from "./new-pods.ts";
 
@@ -54,6 +57,10 @@ export interface SandboxState {
   egress: DesiredEgress;
   /** The last call that gave the cell a policy, which may have been another one. */
   egressCall: Attempt<EgressOutcome> | undefined;
+  /** What is added to requests of the sandbox, or why it cannot be read. */
+  credentials: WantedCredentials;
+  /** The last call that gave the cell credentials. */
+  credentialsCall: Attempt<CredentialsOutcome> | undefined;
   /** The wait until all memory of the clone in `pod` is loaded. */
   load: Attempt<void> | undefined;
   /** The checkpoint of the current pause. */
@@ -90,6 +97,15 @@ export interface EgressOutcome {
   error?: RametError;
 }
 
+export interface CredentialsOutcome {
+  /** Of the references that were resolved. */
+  digest: string;
+  /** When they are resolved again: a Secret may have changed, or a token is about to expire. */
+  again: Date;
+  /** Why the references could not be resolved now. */
+  error?: RametError;
+}
+
 /** One step. The actions of a plan run concurrently; the status is written after them. */
 export type SandboxAction =
   | {
@@ -117,6 +133,7 @@ export type SandboxAction =
   | { do: "adoptIdentity"; pod: Pod; template: PodTemplateSpec }
   | { do: "awaitMemory"; pod: Pod }
   | { do: "setEgress"; pod: Pod; policy: EgressPolicy; digest: string }
+  | { do: "setCredentials"; pod: Pod; credentials: Credentials | undefined; digest: string }
   /** `stored`: the sandbox shall continue from this checkpoint when it is resumed, as the rollback with the digest requests. */
   | {
       do: "createPauseCheckpoint";
@@ -163,6 +180,9 @@ export interface SandboxDependencies extends ControllerParts {
   /** Absent: the node has the images. */
   imageLookups: ImageLookups | undefined;
   namespaces: Namespaces;
+  /** By the UID of a Pod: the call that gives its cell credentials. */
+  credentialCalls: Attempts<CredentialsOutcome>;
+  credentialValues: CredentialValues;
   slowStart: SlowStart;
   /** By the UID of a Sandbox: since when its image cannot be had. */
   pulls: SlowStart;

@@ -1,0 +1,28 @@
+import * as z from "zod";
+import { sealBytes } from "../../base/sealed-box.ts";
+
+/** The ConfigMap in `ramet-system` with the public key for which the client API seals secrets of its clients. */
+export const credentialKeyMap = "ramet-credential-key";
+
+/** A ConfigMap with the key, base64url of 32 bytes. */
+export const CredentialKey = z.looseObject({
+  data: z.looseObject({ publicKey: z.string().regex(/^[\w-]{43}$/, "is not the base64url of 32 bytes") }),
+});
+
+const form = "v1.";
+
+/** What a text is sealed for. It can be opened for the same use in the same namespace only. */
+export function sealIdentity(namespace: string, use: "sandbox" | "secret"): string {
+  return `${use}:${namespace}`;
+}
+
+/** Seals a text that only the controllers can open. */
+export function sealFor(publicKey: string, identity: string, text: string): string {
+  const sealed = sealBytes(Buffer.from(publicKey, "base64url"), Buffer.from(text), identity);
+  return `${form}${sealed.toString("base64url")}`;
+}
+
+/** The sealed bytes; undefined for a text of another form. */
+export function sealedBytes(text: string): Buffer | undefined {
+  return text.startsWith(form) ? Buffer.from(text.slice(form.length), "base64url") : undefined;
+}

@@ -1,0 +1,167 @@
+import { parse } from "yaml";
+import * as z from "zod";
+import { RametError } from "../../base/errors.ts";
+import { digestOf } from "../cell/template-digest.ts";
+import { annotations } from "../names/labels.ts";
+import { ClientParts, parseValue, referencesIn, type ValuePart } from "./value-parts.ts";
+
+/** What is added to requests of a sandbox, with references in place of secret values. */
+export interface Credentials {
+  /** Headers by domain (`name`, `*.name`, each with an optional `:port`). */
+  rules: Record<string, Record<string, ValuePart[]>>;
+  /** Whether headers are added to TLS requests too. The sandbox then trusts a CA of its namespace. */
+  tls: boolean;
+  /** PEM of certificates that are trusted at destinations, besides the public ones. */
+  trustedCertificates?: string | undefined;
+  egressProxy?: EgressProxy | undefined;
+}
+
+export interface EgressProxy {
+  /** `host:port` of a SOCKS5 server. */
+  address: string;
+  username?: ValuePart[] | undefined;
+  password?: ValuePart[] | undefined;
+}
+
+const Domain = z
+  .string()
+  .regex(/^(\*\.)?[a-z0-9_-]+(\.[a-z0-9_-]+)*(:\d{1,5})?$/i, "is not a name, *.name or name:port")
+  .regex(/[a-z]/i, "is an address, and only a name can have credentials")
+  .max(260)
+  .transform((name) => name.toLowerCase());
+const HeaderName = z.string().regex(/^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}$/, "is not the name of a header");
+const maxHeaders = 32;
+
+function rulesOf<T extends z.ZodType>(value: T) {
+  const headers = z.record(HeaderName, value).refine((given) => Object.keys(given).length <= maxHeaders, {
+    error: `has more than ${maxHeaders} headers`,
+  });
+  return z.record(Domain, headers).refine((rules) => Object.keys(rules).length <= 64, { error: "has more than 64 rules" });
+}
+
+const Address = z.string().regex(/^[a-z0-9._-]+:\d{1,5}$/i, "is not host:port").max(260);
+const Text = z.string().max(16_384);
+
+/** The annotation `ramet.dev/credentials`. */
+const CredentialsAnnotation = z.strictObject({
+  rules: rulesOf(Text).default({}),
+  tls: z.boolean().default(false),
+  trustedCertificates: Text.regex(/-----BEGIN CERTIFICATE-----/, "has no certificate in PEM").optional(),
+  egressProxy: z.strictObject({ address: Address, username: Text.optional(), password: Text.optional() }).optional(),
+});
+
+/** The content of the annotation `ramet.dev/sealed-credentials`, which only the client API writes. */
+export const ClientCredentials = z.strictObject({
+  rules: rulesOf(ClientParts).default({}),
+  tls: z.boolean().default(true),
+  egressProxy: z
+    .strictObject({ address: Address, username: ClientParts.optional(), password: ClientParts.optional() })
+    .optional(),
+});
+export type ClientCredentials = z.infer<typeof ClientCredentials>;
+
+interface Holder {
+  annotations?: Record<string, string> | undefined;
+}
+
+export interface CredentialsOrigin {
+  template: Holder | undefined;
+  sandbox: Holder & { namespace: string };
+}
+
+/**
+ * The credentials of a sandbox: those of its template, then its own, then those that a client has sealed. A later rule for the same
+ * domain replaces an earlier one. Undefined: it has none.
+ * @param open opens what a client has sealed
+ * @throws RametError `InvalidArgument`, which names the field and no value
+ */
+export function credentialsOf(
+  { template, sandbox }: CredentialsOrigin,
+  open: (namespace: string, sealed: string) => string,
+): Credentials | undefined {
+  const sealed = sandbox.annotations?.[annotations.sealedCredentials];
+  const levels = [
+    ofAnnotation(template, `spec.template.metadata.annotations[${annotations.credentials}]`),
+    ofAnnotation(sandbox, `metadata.annotations[${annotations.credentials}]`),
+    sealed === undefined ? undefined : ofClient(open(sandbox.namespace, sealed)),
+  ].filter((level) => level !== undefined);
+  if (levels.length === 0) return undefined;
+  return levels.reduce((above, level) => ({
+    rules: { ...above.rules, ...level.rules },
+    tls: above.tls || level.tls,
+    trustedCertificates: joined(above.trustedCertificates, level.trustedCertificates),
+    egressProxy: level.egressProxy ?? above.egressProxy,
+  }));
+}
+
+/** Identifies what the sandbox itself requests, by 16 hex digits; undefined if it requests nothing. It depends on no value. */
+export function credentialsDigest({ annotations: given }: Holder): string | undefined {
+  const texts = [given?.[annotations.credentials], given?.[annotations.sealedCredentials]];
+  if (texts.every((text) => text === undefined)) return undefined;
+  return digestOf(texts.map((text) => text ?? null)).slice("sha256:".length, "sha256:".length + 16);
+}
+
+function ofAnnotation(holder: Holder | undefined, path: string): Credentials | undefined {
+  const text = holder?.annotations?.[annotations.credentials];
+  if (text === undefined) return undefined;
+  const { rules, tls, trustedCertificates, egressProxy } = read(CredentialsAnnotation, () => parsed(text), path);
+  const written = new Set(referencesIn(text));
+  const value = (given: string, at: string): ValuePart[] => {
+    // The admission policy has seen the annotation as text, without YAML's escapes.
+    if (referencesIn(given).some((each) => !written.has(each)))
+      throw invalid(`${path}${at} has a reference that is written with escapes`);
+    return parseValue(given, `${path}${at}`);
+  };
+  const optional = (given: string | undefined, at: string) => (given === undefined ? undefined : value(given, at));
+  return {
+    rules: mapped(rules, (headers, domain) =>
+      mapped(headers, (given, name) => value(given, `.rules[${domain}][${name}]`)),
+    ),
+    tls,
+    trustedCertificates,
+    egressProxy: egressProxy && {
+      address: egressProxy.address,
+      username: optional(egressProxy.username, ".egressProxy.username"),
+      password: optional(egressProxy.password, ".egressProxy.password"),
+    },
+  };
+}
+
+function ofClient(text: string): Credentials {
+  return read(ClientCredentials, () => JSON.parse(text), `metadata.annotations[${annotations.sealedCredentials}]`);
+}
+
+function parsed(text: string): unknown {
+  if (text.length > 16_384) throw new Error("it is longer than 16384 characters");
+  if ((text.match(/[[{]/g) ?? []).length > 256 || /^\s{64}/m.test(text)) throw new Error("it is nested too deeply");
+  return parse(text, { logLevel: "error", stringKeys: true, maxAliasCount: 0 });
+}
+
+function read<T extends z.ZodType>(schema: T, from: () => unknown, path: string): z.infer<T> {
+  let value: unknown;
+  try {
+    value = from();
+  } catch {
+    // The parser's message quotes the text.
+    throw invalid(`${path} is not JSON or YAML, or too large`);
+  }
+  const { success, data, error } = schema.safeParse(value);
+  if (success) return data;
+  const [issue] = error.issues;
+  throw invalid(`${path}${(issue?.path ?? []).map((at) => `[${String(at)}]`).join("")}: ${issue?.message ?? ""}`);
+}
+
+function mapped<T, U>(values: Record<string, T>, map: (value: T, name: string) => U): Record<string, U> {
+  return Object.fromEntries(Object.entries(values).map(([name, value]) => [name, map(value, name)]));
+}
+
+function joined(...texts: (string | undefined)[]): string | undefined {
+  const given = texts.filter((text) => text !== undefined);
+  return given.length === 0 ? undefined : given.join("\n");
+}
+
+function invalid(what: string): RametError {
+  return new RametError("InvalidArgument", `The credentials cannot be read: ${what}`, {
+    hint: "Write them as {rules: {api.example.org: {Authorization: Bearer $(secret/NAME/KEY)}}}",
+  });
+}

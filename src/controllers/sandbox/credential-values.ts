@@ -1,0 +1,147 @@
+import * as z from "zod";
+import type { LinkCredentials } from "../../api/cell/cell-api.ts";
+import { clientSecretName, ClientSecretMap } from "../../api/credentials/client-secret.ts";
+import { sealIdentity } from "../../api/credentials/credential-seal.ts";
+import type { Credentials } from "../../api/credentials/credentials.ts";
+import type { ValuePart } from "../../api/credentials/value-parts.ts";
+import type { Clock } from "../../base/clock.ts";
+import { RametError } from "../../base/errors.ts";
+import type { CredentialKeys } from "../../backends/credential-keys.ts";
+import type { KubeClient } from "../../kube/kube-client.ts";
+import { ObjectMeta } from "../../kube/object.ts";
+import { coreResources } from "../../kube/resource-ref.ts";
+
+/** A changed Secret takes effect within this time. */
+const rereadMilliseconds = 60_000;
+/** The API server rejects shorter ones. */
+const tokenSeconds = 3_600;
+/** Of a token's life, after which it is replaced. */
+const usedShare = 0.8;
+
+const SecretData = z.looseObject({ metadata: ObjectMeta, data: z.record(z.string(), z.string()).default({}) });
+const TokenAnswer = z.looseObject({
+  status: z.looseObject({ token: z.string().min(1), expirationTimestamp: z.iso.datetime() }),
+});
+
+interface Resolved {
+  credentials: LinkCredentials;
+  /** When they should be resolved again. */
+  again: Date;
+}
+
+/** Resolves references to values, which exist only in memory. */
+export class CredentialValues {
+  readonly #client: KubeClient;
+  readonly #keys: CredentialKeys;
+  readonly #clock: Clock;
+  readonly #tokens = new Map<string, { text: string; until: number }>();
+
+  constructor(client: KubeClient, keys: CredentialKeys, clock: Clock) {
+    this.#client = client;
+    this.#keys = keys;
+    this.#clock = clock;
+  }
+
+  /**
+   * Undefined resolves to no credentials.
+   * @throws RametError that names the reference; retryable, because a missing object may be created
+   */
+  async resolve(namespace: string, credentials: Credentials | undefined): Promise<Resolved> {
+    const now = this.#clock.now().getTime();
+    const { rules = {}, tls = false, trustedCertificates, egressProxy } = credentials ?? {};
+    const value = (parts: readonly ValuePart[]) => this.#text(namespace, parts);
+    const resolvedRules = Object.entries(rules).map(async ([domain, headers]) => {
+      const texts = Object.entries(headers).map(async ([name, parts]) => [name, await value(parts)] as const);
+      return { domain, headers: Object.fromEntries(await Promise.all(texts)) };
+    });
+    return {
+      credentials: {
+        rules: await Promise.all(resolvedRules),
+        ...(tls && {
+          tls: {
+            seed: this.#keys.authoritySeed(namespace),
+            ...(trustedCertificates !== undefined && { trusted: trustedCertificates }),
+          },
+        }),
+        ...(egressProxy && {
+          proxy: {
+            address: egressProxy.address,
+            ...(egressProxy.username && { username: await value(egressProxy.username) }),
+            ...(egressProxy.password && { password: await value(egressProxy.password) }),
+          },
+        }),
+      },
+      again: new Date(now + rereadMilliseconds),
+    };
+  }
+
+  async #text(namespace: string, parts: readonly ValuePart[]): Promise<string> {
+    const texts = await Promise.all(parts.map((part) => this.#part(namespace, part)));
+    return texts.join("");
+  }
+
+  #part(namespace: string, part: ValuePart): Promise<string> {
+    if ("text" in part) return Promise.resolve(part.text);
+    if ("secret" in part) return this.#secret({ namespace, name: part.secret.name }, part.secret.key);
+    if ("clientSecret" in part) return this.#clientSecret(namespace, part.clientSecret);
+    return this.#token({ namespace, name: part.token.account }, part.token.audience);
+  }
+
+  async #secret(at: { namespace: string; name: string }, key: string): Promise<string> {
+    const secrets = this.#client.resource(coreResources.secrets, (value) => SecretData.parse(value));
+    const text = (await secrets.find(at))?.data[key];
+    if (text === undefined) throw missing(`the Secret ${at.name} or its key ${key} does not exist`);
+    // Files often end with a line feed, which no header can have.
+    return Buffer.from(text, "base64").toString("utf8").replace(/\r?\n$/, "");
+  }
+
+  async #clientSecret(namespace: string, secret: string): Promise<string> {
+    const at = { namespace, name: clientSecretName(secret) };
+    const maps = this.#client.resource(coreResources.configMaps, (value) => ClientSecretMap.parse(value));
+    const found = await maps.find(at);
+    if (found === undefined) throw missing(`the secret ${secret} of the client API does not exist`);
+    return this.#keys.open(sealIdentity(namespace, "secret"), found.data.value);
+  }
+
+  async #token(at: { namespace: string; name: string }, audience: string): Promise<string> {
+    const id = JSON.stringify([at, audience]);
+    const known = this.#tokens.get(id);
+    if (known !== undefined && this.#clock.now().getTime() < known.until) return known.text;
+    const body = {
+      apiVersion: "authentication.k8s.io/v1",
+      kind: "TokenRequest",
+      metadata: { name: at.name, namespace: at.namespace },
+      spec: { audiences: [audience], expirationSeconds: tokenSeconds },
+    };
+    const answer = await this.#client
+      .resource(coreResources.serviceAccounts)
+      .postSubresource(at, "token", body)
+      .catch((cause: unknown) => {
+        throw notIssued(at, cause);
+      });
+    const { token, expirationTimestamp } = TokenAnswer.parse(answer).status;
+    const now = this.#clock.now().getTime();
+    const until = now + (Date.parse(expirationTimestamp) - now) * usedShare - rereadMilliseconds;
+    for (const [old, { until: end }] of this.#tokens) if (end < now) this.#tokens.delete(old);
+    this.#tokens.set(id, { text: token, until });
+    return token;
+  }
+}
+
+function missing(why: string): RametError {
+  return new RametError("Unavailable", `The credentials of the sandbox cannot be resolved: ${why}`, {
+    retryable: true,
+    hint: "Create it, or remove the reference from the credentials",
+  });
+}
+
+function notIssued({ namespace, name }: { namespace: string; name: string }, cause: unknown): RametError {
+  const { message, code } = RametError.from(cause);
+  return new RametError("Unavailable", `The service account ${name} got no token: ${message}`, {
+    retryable: true,
+    cause,
+    ...(code === "Forbidden" && {
+      hint: `Let the controllers create serviceaccounts/token of ${name} by a Role in the namespace ${namespace}`,
+    }),
+  });
+}

@@ -1,0 +1,70 @@
+import { credentialsDigest } from "../../api/credentials/credentials.ts";
+import type { SandboxStatus } from "../../api/kinds/sandbox.ts";
+import type { RametError } from "../../base/errors.ts";
+import { cellRuns } from "../common/pod-facts.ts";
+import type { CredentialsOutcome, SandboxPlan, SandboxState } from "./state.ts";
+import { changed, type ConditionChange } from "./status.ts";
+
+/** Gives the cell of a running sandbox its credentials, again and again, and reports what cannot be resolved. */
+export function withCredentials(state: SandboxState, plan: SandboxPlan): SandboxPlan {
+  const { sandbox, pod, credentials: wanted, credentialsCall } = state;
+  const { phase } = plan.status ?? sandbox.status ?? {};
+  if (phase !== "Running" || pod === undefined || pod.metadata.deletionTimestamp !== undefined) return plan;
+  if (wanted.problem !== undefined) return reported(state, plan, notApplied(wanted.problem));
+  const given = credentialsCall?.state === "done" ? credentialsCall.value : undefined;
+  const isNeeded = wanted.credentials !== undefined || given !== undefined || wasGiven(state);
+  if (!isNeeded) return plan;
+  if (credentialsCall?.state === "running")
+    return credentialsCall.lastError === undefined
+      ? plan
+      : reported(state, plan, notApplied(credentialsCall.lastError));
+  if (given?.digest !== wanted.digest || given.again.getTime() <= state.now.getTime()) {
+    if (!cellRuns(pod)) return plan;
+    const { credentials, digest } = wanted;
+    return { ...plan, actions: [...plan.actions, { do: "setCredentials", pod, credentials, digest }] };
+  }
+  return planGiven(state, plan, given);
+}
+
+/** An earlier process of the controllers has given some. */
+function wasGiven({ sandbox }: SandboxState): boolean {
+  return sandbox.status?.conditions?.some(({ type }) => type === "CredentialsApplied") ?? false;
+}
+
+function planGiven(state: SandboxState, plan: SandboxPlan, given: CredentialsOutcome): SandboxPlan {
+  if (given.error !== undefined) return soon(reported(state, plan, notApplied(given.error)), state, given);
+  if (state.credentials.credentials === undefined) return reported(state, plan, undefined);
+  return soon(
+    reported(state, plan, { type: "CredentialsApplied", status: "True", reason: "Applied" }),
+    state,
+    given,
+  );
+}
+
+function soon(plan: SandboxPlan, { now }: SandboxState, { again }: CredentialsOutcome): SandboxPlan {
+  const own = Math.max(1, again.getTime() - now.getTime());
+  return { ...plan, requeueAfterMilliseconds: Math.min(own, plan.requeueAfterMilliseconds ?? Infinity) };
+}
+
+function notApplied(error: RametError): ConditionChange {
+  return { type: "CredentialsApplied", status: "False", reason: error.code, message: error.describe() };
+}
+
+function reported(state: SandboxState, plan: SandboxPlan, condition: ConditionChange | undefined): SandboxPlan {
+  const before: SandboxStatus = plan.status ?? state.sandbox.status ?? {};
+  if (condition === undefined && !wasGiven(state)) return plan;
+  const isApplied = condition?.status === "True";
+  const own = isApplied ? credentialsDigest(state.sandbox.metadata) : undefined;
+  const { credentials: _, ...others } = before.ramet ?? {};
+  const status = { ...before, ramet: { ...others, ...(own !== undefined && { credentials: own }) } };
+  const { message = "" } = status;
+  const change = {
+    message,
+    conditions: condition === undefined ? [] : [condition],
+    drop: condition === undefined ? ["CredentialsApplied"] : [],
+  };
+  return {
+    ...plan,
+    status: changed({ sandbox: { ...state.sandbox, status }, now: state.now }, "Running", change),
+  };
+}
