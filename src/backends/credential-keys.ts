@@ -41,5 +41,8 @@ export async function publishCredentialKey(client: KubeClient, { publicKey }: Cr
   const metadata = { namespace: systemNamespace, name: credentialKeyMap };
   await client
     .resource(coreResources.configMaps)
-    .apply({ apiVersion: "v1", kind: "ConfigMap", metadata, data: { publicKey } }, { fieldManager: "ramet", force: true });
+    .apply(
+      { apiVersion: "v1", kind: "ConfigMap", metadata, data: { publicKey } },
+      { fieldManager: "ramet", force: true },
+    );
 }

@@ -1,4 +1,11 @@
-import { createPrivateKey, createPublicKey, diffieHellman, generateKeyPairSync, hkdfSync, type KeyObject } from "node:crypto";
+import {
+  createPrivateKey,
+  createPublicKey,
+  diffieHellman,
+  generateKeyPairSync,
+  hkdfSync,
+  type KeyObject,
+} from "node:crypto";
 import { decryptBytes, encryptBytes } from "./authenticated-encryption.ts";
 
 const keyBytes = 32;

@@ -36,10 +36,15 @@ function rulesOf<T extends z.ZodType>(value: T) {
   const headers = z.record(HeaderName, value).refine((given) => Object.keys(given).length <= maxHeaders, {
     error: `has more than ${maxHeaders} headers`,
   });
-  return z.record(Domain, headers).refine((rules) => Object.keys(rules).length <= 64, { error: "has more than 64 rules" });
+  return z
+    .record(Domain, headers)
+    .refine((rules) => Object.keys(rules).length <= 64, { error: "has more than 64 rules" });
 }
 
-const Address = z.string().regex(/^[a-z0-9._-]+:\d{1,5}$/i, "is not host:port").max(260);
+const Address = z
+  .string()
+  .regex(/^[a-z0-9._-]+:\d{1,5}$/i, "is not host:port")
+  .max(260);
 const Text = z.string().max(16_384);
 
 /** The annotation `ramet.dev/credentials`. */
@@ -148,7 +153,8 @@ function read<T extends z.ZodType>(schema: T, from: () => unknown, path: string)
   const { success, data, error } = schema.safeParse(value);
   if (success) return data;
   const [issue] = error.issues;
-  throw invalid(`${path}${(issue?.path ?? []).map((at) => `[${String(at)}]`).join("")}: ${issue?.message ?? ""}`);
+  const message = issue?.code === "invalid_key" ? issue.issues[0]?.message : issue?.message;
+  throw invalid(`${path}${(issue?.path ?? []).map((at) => `[${String(at)}]`).join("")} ${message ?? ""}`);
 }
 
 function mapped<T, U>(values: Record<string, T>, map: (value: T, name: string) => U): Record<string, U> {

@@ -6,7 +6,9 @@ const ClientPart = z.union([
   z.strictObject({ text: z.string().max(16_384) }),
   /** A secret that a client of the client API has stored. */
   z.strictObject({ clientSecret: z.string().min(1).max(253) }),
-  z.strictObject({ token: z.strictObject({ account: z.string().min(1).max(253), audience: z.string().min(1).max(512) }) }),
+  z.strictObject({
+    token: z.strictObject({ account: z.string().min(1).max(253), audience: z.string().min(1).max(512) }),
+  }),
 ]);
 export const ClientParts = z.array(ClientPart).max(32);
 export type ClientPart = z.infer<typeof ClientPart>;

@@ -21,7 +21,14 @@ import { adoptionId, type SandboxAction, type SandboxDependencies } from "./stat
 /** An action that calls a cell. Such calls take long, so they run outside reconciles. */
 export type CellAction = Extract<SandboxAction, { do: (typeof cellActions)[number] }>;
 
-const cellActions = ["startSandbox", "restoreSandboxInPlace", "adoptIdentity", "awaitMemory", "setEgress", "setCredentials"] as const;
+const cellActions = [
+  "startSandbox",
+  "restoreSandboxInPlace",
+  "adoptIdentity",
+  "awaitMemory",
+  "setEgress",
+  "setCredentials",
+] as const;
 
 export function isCellAction(action: SandboxAction): action is CellAction {
   return (cellActions as readonly string[]).includes(action.do);

@@ -92,7 +92,9 @@ export class CredentialValues {
     const text = (await secrets.find(at))?.data[key];
     if (text === undefined) throw missing(`the Secret ${at.name} or its key ${key} does not exist`);
     // Files often end with a line feed, which no header can have.
-    return Buffer.from(text, "base64").toString("utf8").replace(/\r?\n$/, "");
+    return Buffer.from(text, "base64")
+      .toString("utf8")
+      .replace(/\r?\n$/, "");
   }
 
   async #clientSecret(namespace: string, secret: string): Promise<string> {

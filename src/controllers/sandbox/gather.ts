@@ -24,7 +24,8 @@ import { adoptionId, type SandboxDependencies, type SandboxState } from "./state
 
 /** Reads the state for a plan from the cache. A decision that would end a sandbox is confirmed with the API server. */
 export async function gather(sandbox: Sandbox, dependencies: SandboxDependencies): Promise<SandboxState> {
-  const { cache, starts, adoptions, restoresInPlace, loads, egressCalls, credentialCalls, slowStart, clock } = dependencies;
+  const { cache, starts, adoptions, restoresInPlace, loads, egressCalls, credentialCalls, slowStart, clock } =
+    dependencies;
   const { pod, foreignPod } = await findPod(sandbox, dependencies);
   const { checkpoint, origin: findOrigin } = await lookForOrigin(sandbox, dependencies);
   const template = resolveTemplate(sandbox, cache, checkpoint);

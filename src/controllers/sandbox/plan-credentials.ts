@@ -34,11 +34,7 @@ function wasGiven({ sandbox }: SandboxState): boolean {
 function planGiven(state: SandboxState, plan: SandboxPlan, given: CredentialsOutcome): SandboxPlan {
   if (given.error !== undefined) return soon(reported(state, plan, notApplied(given.error)), state, given);
   if (state.credentials.credentials === undefined) return reported(state, plan, undefined);
-  return soon(
-    reported(state, plan, { type: "CredentialsApplied", status: "True", reason: "Applied" }),
-    state,
-    given,
-  );
+  return soon(reported(state, plan, { type: "CredentialsApplied", status: "True", reason: "Applied" }), state, given);
 }
 
 function soon(plan: SandboxPlan, { now }: SandboxState, { again }: CredentialsOutcome): SandboxPlan {

@@ -1,0 +1,230 @@
+import { once } from "node:events";
+import { readdir, readFile } from "node:fs/promises";
+import { createServer, type RequestListener, type Server } from "node:http";
+import { createServer as createSecureServer } from "node:https";
+import type { AddressInfo } from "node:net";
+import { networkInterfaces } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { coreResources } from "../../src/kube/resource-ref.ts";
+import { issueCertificate } from "../../src/local/control-plane/certificate.ts";
+import { startDnsStandIn, type DnsStandIn } from "../contract/link/dns-stand-in.ts";
+import { counterPort } from "../setup/counter.ts";
+import { type Cluster, openCluster } from "./controllers-cluster.ts";
+import { realNode } from "./controllers-real-node.ts";
+
+/** Sandboxes can reach this address of the machine because the runtime's rules name it. */
+const address = Object.values(networkInterfaces())
+  .flat()
+  .find((one) => one?.family === "IPv4" && !one.internal && !one.address.startsWith("169.254."))!.address;
+const apiVersion = "agents.kruise.io/v1alpha1";
+const credentials = "ramet.dev/credentials";
+const domain = "api.example.test";
+/** Never in one piece in a program of the sandbox. */
+const value = ["s3cr3t", "of", "the", "test", Math.random().toString(36).slice(2)].join("-");
+/** In the memory of the sandbox, so that a search of its checkpoint that finds nothing would be noticed. */
+const marker = ["in", "memory", Math.random().toString(36).slice(2)].join("-");
+
+let cluster: Cluster;
+let dns: DnsStandIn;
+const authority = issueCertificate({ commonName: "test", use: "authority", now: new Date(), validDays: 1 });
+const servers: Server[] = [];
+/** The header as the servers outside have received it, by path. */
+const received: Record<string, string> = {};
+let ports: { plain: number; secure: number };
+
+beforeAll(async () => {
+  dns = await startDnsStandIn({ [domain]: [address] });
+  const answer: RequestListener = (request, response) => {
+    received[request.url ?? ""] = request.headers["authorization"] ?? "none";
+    response.end("answered");
+  };
+  const pair = issueCertificate(
+    { commonName: domain, use: "server", hosts: [domain], now: new Date(), validDays: 1 },
+    authority,
+  );
+  const secure = createSecureServer({ cert: pair.certificate, key: pair.key }, answer);
+  ports = { plain: await listen(createServer(answer)), secure: await listen(secure) };
+  cluster = await openCluster({
+    startNode: realNode(),
+    egress: { allow: [address] },
+    dns: { upstreams: [dns.address] },
+  });
+  await cluster.namespace("t");
+  await setSecret(value);
+});
+afterAll(async () => {
+  await cluster.close();
+  dns.close();
+  for (const server of servers) server.close();
+});
+
+it("adds a header from a Secret to requests of a sandbox that cannot read it", async () => {
+  await create("Sandbox", "a", {
+    annotations: { [credentials]: rulesFor(ports.plain) },
+    spec: { template: template() },
+  });
+  expect(await ask("a", `http://${domain}:${ports.plain}/plain`)).toBe("200 answered");
+  expect(received["/plain"]).toBe(`Bearer ${value}`);
+  const { status } = await cluster.sandbox("t/a", (one) => applied(one.status) !== undefined);
+  expect(applied(status)).toMatchObject({ status: "True" });
+  expect(await ask("a", `http://${address}:${ports.plain}/address`)).toBe("200 answered");
+  expect(received["/address"]).toBe("none");
+
+  await create("Checkpoint", "a-1", { spec: { podName: "a" } });
+  await cluster.checkpoint("t/a-1", (one) => one.status?.phase === "Succeeded");
+  const data = await Promise.all((await filesIn(cluster.storePath)).map((path) => readFile(path)));
+  expect(data.some((bytes) => bytes.includes(marker))).toBe(true);
+  expect(data.some((bytes) => bytes.includes(value))).toBe(false);
+  const { sandboxes, pods, checkpoints, templates } = cluster.seen;
+  const objects = [sandboxes, pods, checkpoints, templates].flatMap(({ store }) => store.list() as object[]);
+  expect(JSON.stringify(objects)).not.toContain(value);
+  expect(JSON.stringify(objects)).not.toContain(Buffer.from(value).toString("base64"));
+});
+
+it("gives a clone the credentials of its own annotation only", async () => {
+  const { status } = await cluster.checkpoint("t/a-1", (one) => one.status?.phase === "Succeeded");
+  const from = { "ramet.dev/restore-from": status?.checkpointId ?? "" };
+  await create("Sandbox", "without", { annotations: from, spec: { template: template() } });
+  expect(await ask("without", `http://${domain}:${ports.plain}/without`)).toBe("200 answered");
+  expect(received["/without"]).toBe("none");
+  await create("Sandbox", "with", {
+    annotations: { ...from, [credentials]: rulesFor(ports.plain) },
+    spec: { template: template() },
+  });
+  expect(await ask("with", `http://${domain}:${ports.plain}/with`)).toBe("200 answered");
+  expect(received["/with"]).toBe(`Bearer ${value}`);
+});
+
+it("adds headers to TLS requests of programs that trust the CA of the sandbox, also in a clone", async () => {
+  const rules = rulesFor(ports.secure, { tls: true, trustedCertificates: authority.certificate });
+  await create("Sandbox", "tls", { annotations: { [credentials]: rules }, spec: { template: template() } });
+  expect(await ask("tls", `https://${domain}:${ports.secure}/tls`)).toBe("200 answered");
+  expect(received["/tls"]).toBe(`Bearer ${value}`);
+  // Loaded once by the program that runs in the clone: it trusts the CA of its source.
+  expect(await ask("tls", `https://${domain}:${ports.secure}/kept?context=kept`)).toBe("200 answered");
+  await create("Checkpoint", "tls-1", { spec: { podName: "tls" } });
+  const { status } = await cluster.checkpoint("t/tls-1", (one) => one.status?.phase === "Succeeded");
+  await create("Sandbox", "tls-clone", {
+    annotations: { "ramet.dev/restore-from": status?.checkpointId ?? "", [credentials]: rules },
+    spec: { template: template() },
+  });
+  expect(await ask("tls-clone", `https://${domain}:${ports.secure}/cloned?context=kept`)).toBe("200 answered");
+  expect(received["/cloned?context=kept"]).toBe(`Bearer ${value}`);
+});
+
+it("names what cannot be resolved, and applies a change of the annotation to a running sandbox", async () => {
+  const set = (text: string | null) =>
+    cluster.seen.sandboxes.resource.mergePatch(
+      { namespace: "t", name: "a" },
+      { metadata: { annotations: { [credentials]: text } } },
+    );
+  const missing = rulesFor(ports.plain).replace("secret/api/", "secret/none/");
+  await set(missing);
+  const { status } = await cluster.sandbox("t/a", (one) => applied(one.status)?.status === "False");
+  expect(applied(status)).toMatchObject({
+    reason: "Unavailable",
+    message: expect.stringContaining("the Secret none or its key token does not exist") as string,
+  });
+  await set('{"rules": {"10.0.0.1": {"a": "b"}}}');
+  const invalid = await cluster.sandbox("t/a", (one) => applied(one.status)?.reason === "InvalidArgument");
+  expect(applied(invalid.status)?.message).toContain("is an address, and only a name can have credentials");
+  await set(null);
+  await cluster.sandbox("t/a", (one) => applied(one.status) === undefined);
+  expect(await ask("a", `http://${domain}:${ports.plain}/removed`)).toBe("200 answered");
+  expect(received["/removed"]).toBe("none");
+});
+
+/** Requests the URL in the query, answers with the status and the body, and keeps a marker in memory. */
+const script = `
+import http.server, os, socketserver, ssl, urllib.parse, urllib.request
+marker = "-".join(${JSON.stringify(marker.split("-"))})
+kept = None
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        global kept
+        url = urllib.parse.unquote(self.path[1:])
+        try:
+            if "context=kept" in url:
+                kept = kept or ssl.create_default_context()
+                context = kept
+            else: context = ssl.create_default_context() if url.startswith("https") else None
+            with urllib.request.urlopen(url, timeout=20, context=context) as answer:
+                body = f"{answer.status} {answer.read().decode()}"
+        except Exception as error: body = f"failed: {error}"
+        self.send_response(200); self.end_headers(); self.wfile.write(body.encode())
+    def log_message(self, *args): pass
+class Server(socketserver.ThreadingTCPServer):
+    allow_reuse_address = daemon_threads = True
+Server(("", ${counterPort}), Handler).serve_forever()
+`;
+
+function template() {
+  const command = ["python3", "-c", script];
+  return {
+    spec: {
+      terminationGracePeriodSeconds: 1,
+      containers: [{ name: "main", image: "python", command, ports: [{ containerPort: counterPort }] }],
+    },
+  };
+}
+
+function rulesFor(port: number, more: object = {}): string {
+  return JSON.stringify({ rules: { [`${domain}:${port}`]: { Authorization: "Bearer $(secret/api/token)" } }, ...more });
+}
+
+async function setSecret(text: string): Promise<void> {
+  await cluster.client
+    .resource(coreResources.secrets)
+    .apply(
+      {
+        apiVersion: "v1",
+        kind: "Secret",
+        metadata: { namespace: "t", name: "api" },
+        stringData: { token: `${text}\n` },
+      },
+      { fieldManager: "test" },
+    );
+}
+
+async function create(
+  kind: string,
+  name: string,
+  { annotations, ...rest }: { annotations?: Record<string, string>; spec: object },
+) {
+  await cluster.create({
+    apiVersion,
+    kind,
+    metadata: { name, namespace: "t", ...(annotations && { annotations }) },
+    ...rest,
+  });
+}
+
+/** Lets the program in a sandbox of namespace `t` request a URL. */
+async function ask(name: string, url: string): Promise<string> {
+  const { status } = await cluster.sandbox(`t/${name}`, (sandbox) => sandbox.status?.phase === "Running");
+  for (;;) {
+    const at = `http://${status?.sandboxIp ?? ""}:${counterPort}/${encodeURIComponent(url)}`;
+    const answer = await fetch(at).catch(() => undefined);
+    if (answer?.ok === true) return answer.text();
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+}
+
+function applied(
+  status: { conditions?: { type: string; status: string; reason: string; message: string }[] | undefined } | undefined,
+) {
+  return status?.conditions?.find(({ type }) => type === "CredentialsApplied");
+}
+
+async function listen(server: Server): Promise<number> {
+  servers.push(server);
+  server.listen(0, address);
+  await once(server, "listening");
+  return (server.address() as AddressInfo).port;
+}
+
+async function filesIn(directory: string): Promise<string[]> {
+  const entries = await readdir(directory, { recursive: true, withFileTypes: true });
+  return entries.filter((entry) => entry.isFile()).map((entry) => join(entry.parentPath, entry.name));
+}
