@@ -184,7 +184,11 @@ async function lead(options: RunControllersOptions, signal: AbortSignal): Promis
     await Promise.all([...all, ...others].map((informer) => informer.synced(signal)));
     const nodeCpus = await NodeCpus.open(client, nodes, { log, signal });
     const storeReports = await StoreReports.open(client, log, signal);
-    await work(options, { ...opened, informers, seal, credentialKeys: credentials, engines, nodeCpus, storeReports, userNamespaces }, signal);
+    await work(
+      options,
+      { ...opened, informers, seal, credentialKeys: credentials, engines, nodeCpus, storeReports, userNamespaces },
+      signal,
+    );
   } catch (error) {
     if (!signal.aborted) throw error;
   } finally {
@@ -194,7 +198,10 @@ async function lead(options: RunControllersOptions, signal: AbortSignal): Promis
   }
 }
 
-interface Opened extends Pick<ControllerParts, "backends" | "runtime" | "informers" | "seal" | "credentialKeys" | "engines" | "nodeCpus"> {
+interface Opened extends Pick<
+  ControllerParts,
+  "backends" | "runtime" | "informers" | "seal" | "credentialKeys" | "engines" | "nodeCpus"
+> {
   keys: OpenedBackends["keys"];
   storeReports: StoreReports;
   userNamespaces: UserNamespaceSupport | undefined;

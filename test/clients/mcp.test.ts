@@ -127,7 +127,8 @@ describe.each([
 
   it("takes a snapshot, forks, and rolls back, with memory", async () => {
     const sandbox = await create(client);
-    const run = async (command: string, of = sandbox) => (await call(client, "run_command", { sandbox: of, command })).text;
+    const run = async (command: string, of = sandbox) =>
+      (await call(client, "run_command", { sandbox: of, command })).text;
     await run("sleep 1000 & echo $! > /pid; echo 1 > /state");
     const { json } = await call(client, "create_snapshot", { sandbox });
     await run("echo 2 > /state; kill $(cat /pid)");
@@ -156,7 +157,9 @@ describe.each([
     expect(slow.isError).toBe(true);
     expect(slow.json["error"]).toMatchObject({ code: "Timeout" });
     expect(slow.text).toContain("started");
-    expect((await call(client, "run_command", { sandbox, command: "pgrep sleep || echo none" })).text).toContain("none");
+    expect((await call(client, "run_command", { sandbox, command: "pgrep sleep || echo none" })).text).toContain(
+      "none",
+    );
     await call(client, "kill_sandbox", { sandbox });
   });
 
@@ -196,7 +199,9 @@ describe("over HTTP only", () => {
     const refused = await call(reader, "create_sandbox", { source: "python" });
     expect(refused.json["error"]).toMatchObject({ code: "Forbidden" });
     await reader.close();
-    const limited = await overHttp({ authorization: `Bearer ${await world.createKey("default", "one", { sandboxes: 1 })}` });
+    const limited = await overHttp({
+      authorization: `Bearer ${await world.createKey("default", "one", { sandboxes: 1 })}`,
+    });
     const sandbox = await create(limited);
     expect((await call(limited, "create_sandbox", { source: "python" })).json["error"]).toMatchObject({
       code: "QuotaExceeded",

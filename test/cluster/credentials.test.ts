@@ -174,17 +174,15 @@ function rulesFor(port: number, more: object = {}): string {
 }
 
 async function setSecret(text: string): Promise<void> {
-  await cluster.client
-    .resource(coreResources.secrets)
-    .apply(
-      {
-        apiVersion: "v1",
-        kind: "Secret",
-        metadata: { namespace: "t", name: "api" },
-        stringData: { token: `${text}\n` },
-      },
-      { fieldManager: "test" },
-    );
+  await cluster.client.resource(coreResources.secrets).apply(
+    {
+      apiVersion: "v1",
+      kind: "Secret",
+      metadata: { namespace: "t", name: "api" },
+      stringData: { token: `${text}\n` },
+    },
+    { fieldManager: "test" },
+  );
 }
 
 async function create(

@@ -207,7 +207,10 @@ function clientApiCommand(program: Command, act: Act): void {
     .option("--port <port>", "the port for HTTP connections; 0 opens a free port", portNumber, 8081)
     .option("--address <ip>", "the IP address to listen on", "127.0.0.1")
     .option("--domain <name>", "the domain of the sandboxes' host names (default: the clients' own setting)")
-    .option("--gateway <url>", "a gateway, for uploads to sandboxes, their metrics and logs (default: the address that gateways publish)")
+    .option(
+      "--gateway <url>",
+      "a gateway, for uploads to sandboxes, their metrics and logs (default: the address that gateways publish)",
+    )
     .option(
       "--template-alias <name=template...>",
       "names that clients use for templates, sets or snapshots, such as base=python",

@@ -53,7 +53,10 @@ export const observeRoutes: readonly E2bRoute[] = [
     },
     handle: async ({ service, readSandbox, sandboxOf }, call) => {
       const { start, limit } = call.query;
-      const lines = await sandboxLog(service, readSandbox, await sandboxOf(call), { ...since(start), signal: call.signal });
+      const lines = await sandboxLog(service, readSandbox, await sandboxOf(call), {
+        ...since(start),
+        signal: call.signal,
+      });
       const logEntries = lines.slice(0, limit).map(entryOf);
       return call.reply.send({
         logs: logEntries.map(({ timestamp, message }) => ({ timestamp, line: message })),
@@ -94,7 +97,11 @@ async function metricsOfMany(e2b: E2b, call: Call<unknown, ListMetrics>): Promis
   return call.reply.send({ sandboxes: Object.fromEntries(samples.filter((sample) => sample !== undefined)) });
 }
 
-async function sampleOf({ service, readSandbox }: E2b, sandbox: Sandbox, signal: AbortSignal): Promise<SandboxMetric | undefined> {
+async function sampleOf(
+  { service, readSandbox }: E2b,
+  sandbox: Sandbox,
+  signal: AbortSignal,
+): Promise<SandboxMetric | undefined> {
   const found = await sandboxMetrics(service, readSandbox, sandbox, signal);
   if (found === undefined) return undefined;
   return {

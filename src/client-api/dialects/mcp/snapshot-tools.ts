@@ -29,6 +29,7 @@ export function snapshotTools(parts: ToolParts): void {
       if (name !== undefined) await actor.require(...needs.nameSnapshot);
       const sandbox = await runningSandbox(parts, text, signal);
       const snapshot = await createSnapshot(service, sandbox, {
+        owner: actor.owner,
         ...(name !== undefined && { name: { name, tag: defaultTag } }),
         timeoutMilliseconds: waitMilliseconds,
         signal,
