@@ -3,8 +3,8 @@ import { sealIdentity } from "../../api/credentials/credential-seal.ts";
 import { digestOf } from "../../api/cell/template-digest.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import type { PodTemplateSpec } from "../../api/schema/pod-template.ts";
+import type { CredentialKeys } from "../../backends/credential-keys.ts";
 import { RametError } from "../../base/errors.ts";
-import type { SandboxDependencies } from "./state.ts";
 
 /** The credentials that a sandbox should have. Without values: only references, and texts that a client has sealed. */
 export interface WantedCredentials {
@@ -18,7 +18,7 @@ export interface WantedCredentials {
 export function wantedCredentials(
   { metadata }: Sandbox,
   template: PodTemplateSpec | undefined,
-  { credentialKeys }: Pick<SandboxDependencies, "credentialKeys">,
+  { credentialKeys }: { credentialKeys: Pick<CredentialKeys, "open"> },
 ): WantedCredentials {
   const open = (namespace: string, sealed: string) => credentialKeys.open(sealIdentity(namespace, "sandbox"), sealed);
   try {
