@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import { fastify, type FastifyBaseLogger, type FastifyInstance, type FastifyRequest } from "fastify";
+import { fastify, type FastifyBaseLogger, type FastifyInstance, type FastifyReply, type FastifyRequest } from "fastify";
 import type { Clock } from "../base/clock.ts";
 import { RametError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
@@ -41,7 +41,8 @@ export async function serveClientApi(options: ServerOptions): Promise<ClientApiS
     genReqId: ({ headers }) => requestIdOf(headers["x-request-id"]),
     // For uploads, which take as long as their clients need.
     requestTimeout: longestUploadMilliseconds,
-    http: { headersTimeout: longestRequestMilliseconds },
+    http: { headersTimeout: longestRequestMilliseconds, connectionsCheckingInterval: 5_000 },
+    frameworkErrors: answerUnreadablePath,
     // Longer than load balancers keep idle connections (Google: 600 s), so that the load balancer closes them.
     keepAliveTimeout: 620_000,
     forceCloseConnections: "idle",
@@ -54,6 +55,12 @@ export async function serveClientApi(options: ServerOptions): Promise<ClientApiS
   server.addHook("onRequest", (request, reply, next) => {
     void reply.header("x-request-id", request.id);
     next();
+  });
+  let isClosing = false;
+  server.addHook("onSend", (_request, reply, payload, next) => {
+    // The connection would otherwise stay open for the next request, and the server would wait for that.
+    if (isClosing) void reply.header("connection", "close");
+    next(null, payload);
   });
   server.addHook("onRequest", (request, _reply, next) => {
     if (request.routeOptions.config.isUpload !== true) limitTime(request, clock);
@@ -85,13 +92,27 @@ export async function serveClientApi(options: ServerOptions): Promise<ClientApiS
   const opened = server.server.address();
   return {
     port: typeof opened === "object" && opened !== null ? opened.port : port,
-    close: () => server.close(),
+    close: async () => {
+      isClosing = true;
+      const cancel = clock.schedule(longestDrainMilliseconds, () => {
+        server.server.closeAllConnections();
+      });
+      await server.close().finally(cancel);
+    },
   };
 }
 
 /** The time limits of a request until its end. A client that sends slowly must not occupy the server. */
 const longestRequestMilliseconds = 20_000;
 const longestUploadMilliseconds = 3_600_000;
+
+/** Longer than any operation of a client but uploads and streams. */
+const longestDrainMilliseconds = 60_000;
+
+/** A path that cannot be decoded, or with a part that is too long. The JavaScript SDK of E2B reads `code`. */
+function answerUnreadablePath({ message }: Error, _request: unknown, reply: FastifyReply): void {
+  void reply.code(400).send({ code: 400, message: `The server cannot read the path: ${message.slice(0, 200)}` });
+}
 
 function limitTime({ raw }: FastifyRequest, clock: Clock): void {
   const cancel = clock.schedule(longestRequestMilliseconds, () => {

@@ -116,7 +116,12 @@ export class ClientApiWorld {
   }
 
   /** Sends a request with a key. */
-  async call(key: string | undefined, method: string, path: string, body?: unknown, headers?: object): Promise<Answer> {
+  async call(
+    key: string | undefined,
+    method: string,
+    path: string,
+    ...[body, headers]: [unknown?, object?]
+  ): Promise<Answer> {
     const response = await fetch(this.#url + path, {
       method,
       headers: {

@@ -4,10 +4,12 @@ import type { Caller } from "../keys/callers.ts";
 import type { ServiceParts } from "./parts.ts";
 import { snapshotBytesOf } from "./snapshots.ts";
 
-type Limited = Pick<Caller, "key" | "namespace" | "limits">;
+interface Limited<Limit extends keyof Caller["limits"]> extends Pick<Caller, "key" | "namespace"> {
+  limits: Pick<Caller["limits"], Limit>;
+}
 
 /** Two requests at the same time can exceed the limit by one. @throws RametError `QuotaExceeded` */
-export function checkSandboxLimit({ known }: ServiceParts, { key, namespace, limits }: Limited): void {
+export function checkSandboxLimit({ known }: ServiceParts, { key, namespace, limits }: Limited<"sandboxes">): void {
   if (limits.sandboxes === Infinity) return;
   const used = known
     .sandboxesIn(namespace)
@@ -17,7 +19,7 @@ export function checkSandboxLimit({ known }: ServiceParts, { key, namespace, lim
 }
 
 /** The size of a snapshot is known afterwards, so the last one can exceed the limit. @throws RametError `QuotaExceeded` */
-export function checkSnapshotLimit(parts: ServiceParts, { key, namespace, limits }: Limited): void {
+export function checkSnapshotLimit(parts: ServiceParts, { key, namespace, limits }: Limited<"snapshotBytes">): void {
   if (limits.snapshotBytes === Infinity) return;
   const used = snapshotBytesOf(parts, namespace, key);
   if (used < limits.snapshotBytes) return;

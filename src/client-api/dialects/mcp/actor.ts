@@ -11,6 +11,8 @@ export interface Actor {
   require(...needs: readonly Need[]): Promise<void>;
   /** The limit of its sandboxes. @default none */
   sandboxes?: number;
+  /** The limit of the size of its snapshots. @default none */
+  snapshotBytes?: number;
   /** A client of the sandbox's guest. @throws RametError such as `Forbidden` or `SandboxNotReady` */
   guest(sandbox: Sandbox, options: GuestOptions): Promise<GuestClient>;
 }

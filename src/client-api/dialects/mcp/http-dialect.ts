@@ -88,6 +88,7 @@ function actorOf({ callers, guestSecret, gateway, service }: McpHttpOptions, cal
     namespace: caller.namespace,
     owner: caller.key,
     sandboxes: caller.limits.sandboxes,
+    snapshotBytes: caller.limits.snapshotBytes,
     require: (...needs) => callers.require(caller, ...needs),
     guest: async (sandbox, { user, signal }) =>
       gatewayGuest({

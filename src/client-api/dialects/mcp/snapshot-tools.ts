@@ -1,5 +1,6 @@
 import * as z from "zod";
 import { defaultTag } from "../../../api/snapshot/snapshot-tags.ts";
+import { checkSnapshotLimit } from "../../service/key-limits.ts";
 import { createdAt, createSnapshot, idOf, listSnapshots, type Snapshot } from "../../service/snapshots.ts";
 import { rollBackSandbox } from "../../service/roll-back.ts";
 import { needs } from "../e2b/needs.ts";
@@ -27,9 +28,11 @@ export function snapshotTools(parts: ToolParts): void {
     needs: needs.capture,
     call: async ({ sandbox: text, name }, signal) => {
       if (name !== undefined) await actor.require(...needs.nameSnapshot);
+      const { owner, namespace, snapshotBytes = Infinity } = actor;
+      checkSnapshotLimit(service, { key: owner, namespace, limits: { snapshotBytes } });
       const sandbox = await runningSandbox(parts, text, signal);
       const snapshot = await createSnapshot(service, sandbox, {
-        owner: actor.owner,
+        owner,
         ...(name !== undefined && { name: { name, tag: defaultTag } }),
         timeoutMilliseconds: waitMilliseconds,
         signal,
