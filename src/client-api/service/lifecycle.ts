@@ -1,3 +1,4 @@
+import { filesOnlyPause } from "../../api/kinds/files-only-pause.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations } from "../../api/names/labels.ts";
 import { RametError } from "../../base/errors.ts";
@@ -21,7 +22,7 @@ export function currentState({ known, sandboxes }: ServiceParts, sandbox: Sandbo
 /** What happens when the time of a sandbox is over. */
 export function onTimeoutOf({ metadata, spec }: Sandbox): OnTimeout {
   const noted = metadata.annotations?.[annotations.onTimeout];
-  if (noted === "pause" || noted === "kill") return noted;
+  if (noted === "pause" || noted === "kill" || noted === "pauseFiles") return noted;
   return spec.pauseTime === undefined ? "kill" : "pause";
 }
 
@@ -47,20 +48,28 @@ export async function pauseSandbox(
   if (state === "paused") throw new RametError("Conflict", `The sandbox ${name} is paused already`);
   // A capture in progress ends first; the controllers see to that.
   if (state !== "pausing") await patch(parts, sandbox, pausePatch(sandbox, keepMemory));
-  await untilPaused(parts, sandbox, waiting);
+  await untilPaused(parts, sandbox, waiting).catch(async (error: unknown) => {
+    if (state !== "pausing") await undoPause(parts, sandbox);
+    throw error;
+  });
   if (parts.sandboxes.current(uid) === undefined) throw unknown(name);
 }
 
-function pausePatch({ metadata, spec }: Sandbox, keepMemory: boolean): SandboxChange {
-  const kept = spec.persistentContents;
+function pausePatch(sandbox: Sandbox, keepMemory: boolean): SandboxChange {
+  const filesOnly = keepMemory ? undefined : filesOnlyPause(sandbox);
   // A pause consumes no time: a paused sandbox is kept until it is deleted.
   const timers = { shutdownTime: null, pauseTime: null };
-  if (keepMemory || (kept !== undefined && !kept.includes("memory"))) return { spec: { paused: true, ...timers } };
-  const before = metadata.annotations?.[annotations.contentsAfterPause] ?? JSON.stringify(kept ?? null);
-  return {
-    metadata: { annotations: { [annotations.contentsAfterPause]: before } },
-    spec: { paused: true, persistentContents: ["filesystem"], ...timers },
-  };
+  return { ...filesOnly, spec: { ...filesOnly?.spec, paused: true, ...timers } };
+}
+
+/** A failed pause leaves the sandbox as it was before. Another change of the sandbox in the meantime is kept. */
+async function undoPause(parts: ServiceParts, sandbox: Sandbox): Promise<void> {
+  const current = parts.sandboxes.current(sandbox.metadata.uid);
+  if (current === undefined || pauseFailure(current) === undefined) return;
+  const { shutdownTime = null, pauseTime = null } = sandbox.spec;
+  const change = resumeChange(current, { shutdownTime, pauseTime });
+  const { resourceVersion } = current.metadata;
+  await patch(parts, current, { ...change, metadata: { ...change.metadata, resourceVersion } }).catch(() => undefined);
 }
 
 /** Waits until a pause in progress has ended. @throws RametError `EngineFailed` if it fails; `SandboxNotReady`; `Timeout` */
@@ -115,7 +124,7 @@ async function resume(parts: ServiceParts, sandbox: Sandbox, lifeMilliseconds: n
 }
 
 /** The change that resumes a paused sandbox. After a pause without its memory, the next one keeps the memory again. */
-export function resumeChange({ metadata }: Sandbox, timers: ReturnType<typeof timersFor>): SandboxChange {
+export function resumeChange({ metadata }: Sandbox, timers: object): SandboxChange {
   const before = metadata.annotations?.[annotations.contentsAfterPause];
   return {
     ...(before !== undefined && { metadata: { annotations: { [annotations.contentsAfterPause]: null } } }),

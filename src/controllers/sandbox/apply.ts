@@ -1,4 +1,5 @@
 import { cellPod } from "../../api/cell/cell-pod.ts";
+import { filesOnlyPause } from "../../api/kinds/files-only-pause.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations, finalizers } from "../../api/names/labels.ts";
 import type { RestoreSource } from "../../backends/checkpoint-parts.ts";
@@ -56,10 +57,11 @@ export async function applyAction(
       return;
     case "setPaused": {
       const postponed = action.shutdownTime && { shutdownTime: action.shutdownTime, pauseTime: action.shutdownTime };
+      const filesOnly = action.keepsFilesOnly === true ? filesOnlyPause(sandbox) : undefined;
       await sandboxes.resource.mergePatch(sandbox.metadata, {
         // Fails with a conflict if the timers have changed since the plan.
-        metadata: { uid, resourceVersion },
-        spec: { paused: true, ...postponed },
+        metadata: { ...filesOnly?.metadata, uid, resourceVersion },
+        spec: { ...filesOnly?.spec, paused: true, ...postponed },
       });
       return;
     }

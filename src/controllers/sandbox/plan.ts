@@ -164,12 +164,18 @@ export function timers(sandbox: Sandbox, now: Date): Timers {
   const pauseAt = isPausable(sandbox) ? instant(spec.pauseTime) : undefined;
   const pauseIsDue = pauseAt !== undefined && pauseAt <= now;
   const reserved = reserveMilliseconds(metadata.annotations?.[annotations.reservePausedSandboxDuration]);
+  const pause = setPaused(sandbox);
   if (pauseIsDue && reserved !== undefined) {
-    return { action: { do: "setPaused", shutdownTime: new Date(now.getTime() + reserved).toISOString() } };
+    return { action: { ...pause, shutdownTime: new Date(now.getTime() + reserved).toISOString() } };
   }
   if (shutdownAt !== undefined && shutdownAt <= now) return { action: { do: "deleteSandbox" } };
   const nextAt = earlier(shutdownAt, pauseIsDue ? undefined : pauseAt);
-  return { ...(pauseIsDue && { action: { do: "setPaused" } }), ...(nextAt && { nextAt }) };
+  return { ...(pauseIsDue && { action: pause }), ...(nextAt && { nextAt }) };
+}
+
+function setPaused({ metadata }: Sandbox): Extract<SandboxAction, { do: "setPaused" }> {
+  const keepsFilesOnly = metadata.annotations?.[annotations.onTimeout] === "pauseFiles";
+  return { do: "setPaused", ...(keepsFilesOnly && { keepsFilesOnly }) };
 }
 
 function isPausable({ spec, status }: Sandbox): boolean {

@@ -144,7 +144,7 @@ export type SandboxAction =
   | { do: "shareClaims"; claims: readonly string[] }
   | { do: "deleteCheckpoint"; checkpoint: Checkpoint }
   | { do: "deleteSandbox" }
-  | { do: "setPaused"; shutdownTime?: string };
+  | { do: "setPaused"; shutdownTime?: string; keepsFilesOnly?: boolean };
 
 export interface SandboxPlan {
   actions: SandboxAction[];

@@ -39,3 +39,8 @@ it("prefers a pause with a reserve to a shutdown, and postpones the shutdown", (
   });
   expect(timers(sandbox(both, { [key]: "no duration" }), now)).toEqual({ action: { do: "deleteSandbox" } });
 });
+
+it("keeps the files only, if a client has requested that for the end of the time", () => {
+  const { action } = timers(sandbox({ pauseTime: past }, { "ramet.dev/on-timeout": "pauseFiles" }), now);
+  expect(action).toEqual({ do: "setPaused", keepsFilesOnly: true });
+});

@@ -8,6 +8,7 @@ import { sandboxIdOf } from "../../service/find-sandbox.ts";
 import { forkSandbox } from "../../service/fork-sandbox.ts";
 import { connectSandbox, currentState } from "../../service/lifecycle.ts";
 import { isForClients, stateOf } from "../../service/sandbox-state.ts";
+import type { OnTimeout } from "../../service/timers.ts";
 import { compare, pageOf } from "./cursor.ts";
 import type { Call, E2b } from "./call.ts";
 import { errorAnswer } from "./errors.ts";
@@ -30,7 +31,7 @@ export async function create(
   defaultSeconds: number,
 ): Promise<unknown> {
   checkSupported(body);
-  const { timeout = defaultSeconds, autoPause = false, envVars } = body;
+  const { timeout = defaultSeconds, envVars } = body;
   const lifeMilliseconds = lifeOf(e2b, timeout);
   checkSandboxLimit(e2b.service, caller);
   const requestId = requestIdOf(caller.key, request.headers["idempotency-key"]);
@@ -38,7 +39,7 @@ export async function create(
     namespace: caller.namespace,
     owner: caller.key,
     source: body.templateID,
-    onTimeout: autoPause ? "pause" : "kill",
+    onTimeout: onTimeoutIn(body),
     lifeMilliseconds,
     annotations: {
       ...metadataAnnotation(body.metadata),
@@ -61,14 +62,17 @@ function checkSupported({ mcp, iam, volumeMounts = [], autoPause, autoPauseMemor
   const requested = { mcp, iam, volumeMounts: volumeMounts.length === 0 ? undefined : volumeMounts };
   const field = Object.entries(requested).find(([, value]) => value !== undefined && value !== null)?.[0];
   if (field !== undefined) throw new RametError("NotSupported", `${field} is not supported`);
-  if (autoPauseMemory === false) {
-    if (autoPause !== true) throw new RametError("InvalidArgument", "autoPauseMemory needs autoPause");
-    throw new RametError("NotSupported", "autoPauseMemory: false is not supported", {
-      hint: "Create the sandbox from a template with persistentContents: [filesystem]",
-    });
-  }
-  if (autoResume?.enabled === true && autoPause !== true)
-    throw new RametError("InvalidArgument", "autoResume needs autoPause");
+  if (autoPauseMemory === false && autoPause !== true)
+    throw new RametError("InvalidArgument", "autoPauseMemory needs autoPause");
+  if (autoResume?.enabled !== true) return;
+  if (autoPause !== true) throw new RametError("InvalidArgument", "autoResume needs autoPause");
+  if (autoPauseMemory === false)
+    throw new RametError("InvalidArgument", "autoResume needs the memory, which autoPauseMemory: false does not keep");
+}
+
+function onTimeoutIn({ autoPause = false, autoPauseMemory = true }: NewSandbox): OnTimeout {
+  if (!autoPause) return "kill";
+  return autoPauseMemory ? "pause" : "pauseFiles";
 }
 
 /** @throws RametError `InvalidArgument` */

@@ -40,7 +40,7 @@ export function listedSandbox(
 /** How the sandbox ends, and whether traffic resumes it. */
 export function lifecycleOf(sandbox: Sandbox) {
   return {
-    onTimeout: onTimeoutOf(sandbox),
+    onTimeout: onTimeoutOf(sandbox) === "kill" ? ("kill" as const) : ("pause" as const),
     autoResume: sandbox.metadata.annotations?.[annotations.autoResume] !== undefined,
   };
 }
