@@ -134,7 +134,8 @@ describe("auto-pause and auto-resume", () => {
     const sandbox = await Sandbox.create({ timeoutMs: 5 * 60 * 1000, lifecycle });
     const runToolTask = async (command: string) => (await sandbox.commands.run(command)).stdout;
     for (const _ of ["running", "paused"]) {
-      expect(await runToolTask('python -c "print(2 + 2)"')).toBe("4\n");
+      // The page calls it `python`, which Debian's image on this cluster does not have.
+      expect(await runToolTask('python3 -c "print(2 + 2)"')).toBe("4\n");
       await sandbox.pause();
     }
     await sandbox.kill();
