@@ -3,11 +3,12 @@ import { group } from "../api/schema/kind.ts";
 import { admissionPolicy, mayCreateCells, type PolicyScope, servedNamespaces } from "./admission-policy.ts";
 import { apiKeyPolicy } from "./api-key-policy.ts";
 import type { Manifest } from "./manifest.ts";
+import { credentialPolicies } from "./credential-policies.ts";
 import { templatePolicies } from "./template-policies.ts";
 
 /** Returns all admission policies: those that keep users out of cells, those for templates, and that for API keys. */
 export function admissionPolicies(scope: PolicyScope = {}): Manifest[] {
-  return [...cellPolicies(scope), ...templatePolicies(scope), ...apiKeyPolicy()];
+  return [...cellPolicies(scope), ...templatePolicies(scope), ...credentialPolicies(scope), ...apiKeyPolicy()];
 }
 
 /**

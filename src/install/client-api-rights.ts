@@ -1,4 +1,5 @@
-import { guestKeySecret } from "../api/names/system-names.ts";
+import { clientCredentialsRight, guestKeySecret, internalGroup } from "../api/names/system-names.ts";
+import { credentialKeyMap } from "../api/credentials/credential-seal.ts";
 import { group, rametGroup } from "../api/schema/kind.ts";
 import { narrowed, type Right, type Rights } from "./rights.ts";
 
@@ -15,6 +16,18 @@ export const clientApiClusterRights: readonly Right[] = [
     apiGroups: [group],
     resources: ["sandboxes"],
     verbs: ["get", "list", "watch", "create", "patch", "delete"],
+  },
+  {
+    why: "request the credentials of a client, which it seals for the controllers; the admission policies refuse that from everyone without this right",
+    apiGroups: [internalGroup],
+    resources: [clientCredentialsRight],
+    verbs: ["create"],
+  },
+  {
+    why: "keep the secrets of clients, sealed for the controllers",
+    apiGroups: [rametGroup],
+    resources: ["clientsecrets"],
+    verbs: ["get", "list", "create", "patch", "delete"],
   },
   {
     why: "snapshot sandboxes for clients",
@@ -63,6 +76,13 @@ export const clientApiClusterRights: readonly Right[] = [
 
 /** Permissions of the client API in `ramet-system`. */
 export const clientApiSystemRights: readonly Right[] = [
+  {
+    why: "seal secrets of clients for the controllers",
+    apiGroups: [""],
+    resources: ["configmaps"],
+    resourceNames: [credentialKeyMap],
+    verbs: ["get"],
+  },
   {
     why: "derive the access tokens of sandboxes, for clients that may enter them",
     apiGroups: [""],

@@ -42,6 +42,12 @@ export const clientRights: readonly Right[] = [
     verbs: ["get", "list", "create", "patch", "delete"],
   },
   {
+    why: "store secrets, and have them added to requests of sandboxes",
+    apiGroups: [rametGroup],
+    resources: ["clientsecrets"],
+    verbs: ["get", "list", "create", "patch", "delete"],
+  },
+  {
     why: "find what sandboxes can be created from",
     apiGroups: [group],
     resources: ["sandboxsets", "sandboxtemplates"],

@@ -99,9 +99,15 @@ export const clusterRights: readonly Right[] = [
   },
   sharedRights.recipeConfigMaps,
   {
-    why: "copy files from the Secrets that a recipe names, and read images with the Secrets that a template names",
+    why: "copy files from the Secrets that a recipe names, and read images and add headers to requests with the Secrets that a template or a sandbox names",
     apiGroups: [""],
     resources: ["secrets"],
+    verbs: ["get"],
+  },
+  {
+    why: "add the secrets of clients to requests of their sandboxes",
+    apiGroups: ["ramet.dev"],
+    resources: ["clientsecrets"],
     verbs: ["get"],
   },
   {

@@ -2,6 +2,7 @@ import * as z from "zod";
 import { type KindNames, type PrinterColumn, group as sharedGroup, version } from "../schema/kind.ts";
 import { apiKeyKind } from "./api-key.ts";
 import { checkpointKind } from "./checkpoint.ts";
+import { clientSecretKind } from "./client-secret.ts";
 import { namedSnapshotKind } from "./named-snapshot.ts";
 import { sandboxClaimKind } from "./sandbox-claim.ts";
 import { sandboxSetKind } from "./sandbox-set.ts";
@@ -148,4 +149,5 @@ export const kinds = [
   checkpointKind,
   namedSnapshotKind,
   apiKeyKind,
+  clientSecretKind,
 ] as const;

@@ -6,6 +6,9 @@ export const systemNamespace = "ramet-system";
  */
 export const internalGroup = "internal.ramet.dev";
 
+/** The right, of that group, to set what a client of the client API has sealed on a Sandbox. */
+export const clientCredentialsRight = "clientcredentials";
+
 /** The Secret with the key that controllers use to call cells. The first controller creates it, as the two below. */
 export const cellKeySecret = "ramet-cell-key";
 

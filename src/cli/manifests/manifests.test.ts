@@ -95,6 +95,8 @@ it("limits controllers and the policies for their objects to the selected namesp
     "ramet-templates",
     "ramet-template-references",
     "ramet-recipe-references",
+    "ramet-credential-references",
+    "ramet-sealed-credentials",
   ]);
   const { exitCode, stderr } = await run("--namespace-selector", "team in a");
   expect([exitCode, stderr]).toEqual([

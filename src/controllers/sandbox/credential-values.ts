@@ -1,6 +1,6 @@
 import * as z from "zod";
 import type { LinkCredentials } from "../../api/cell/cell-api.ts";
-import { clientSecretName, ClientSecretMap } from "../../api/credentials/client-secret.ts";
+import { ClientSecret, clientSecretKind, clientSecretName } from "../../api/kinds/client-secret.ts";
 import { sealIdentity } from "../../api/credentials/credential-seal.ts";
 import type { Credentials } from "../../api/credentials/credentials.ts";
 import type { ValuePart } from "../../api/credentials/value-parts.ts";
@@ -9,7 +9,7 @@ import { RametError } from "../../base/errors.ts";
 import type { CredentialKeys } from "../../backends/credential-keys.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import { ObjectMeta } from "../../kube/object.ts";
-import { coreResources } from "../../kube/resource-ref.ts";
+import { coreResources, refOf } from "../../kube/resource-ref.ts";
 
 /** A changed Secret takes effect within this time. */
 const rereadMilliseconds = 60_000;
@@ -99,10 +99,10 @@ export class CredentialValues {
 
   async #clientSecret(namespace: string, secret: string): Promise<string> {
     const at = { namespace, name: clientSecretName(secret) };
-    const maps = this.#client.resource(coreResources.configMaps, (value) => ClientSecretMap.parse(value));
-    const found = await maps.find(at);
+    const secrets = this.#client.resource(refOf(clientSecretKind), (value) => ClientSecret.parse(value));
+    const found = await secrets.find(at);
     if (found === undefined) throw missing(`the secret ${secret} of the client API does not exist`);
-    return this.#keys.open(sealIdentity(namespace, "secret"), found.data.value);
+    return this.#keys.open(sealIdentity(namespace, "secret"), found.spec.sealedValue);
   }
 
   async #token(at: { namespace: string; name: string }, audience: string): Promise<string> {
