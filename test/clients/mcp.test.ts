@@ -1,6 +1,7 @@
-import { spawn, type ChildProcess } from "node:child_process";
+import { type ChildProcessByStdio, spawn } from "node:child_process";
 import { once } from "node:events";
 import { createInterface } from "node:readline";
+import type { Readable } from "node:stream";
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StdioClientTransport } from "@modelcontextprotocol/sdk/client/stdio.js";
 import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
@@ -11,7 +12,7 @@ import { ClientWorld } from "./client-world.ts";
 
 /** The official client of the Model Context Protocol, over stdio and HTTP, with a real local cluster. */
 let world: ClientWorld;
-let http: ChildProcess;
+let http: ChildProcessByStdio<null, Readable, null>;
 let url: URL;
 let key: string;
 
@@ -23,7 +24,7 @@ beforeAll(async () => {
   await world.createAccount("default", "reader", readerRules);
   const args = [program, "mcp", "--http", "--port", "0", "--kubeconfig", world.cluster.directory.kubeconfig];
   http = spawn(process.execPath, args, { stdio: ["ignore", "pipe", "inherit"] });
-  const [line] = (await once(createInterface(http.stdout!), "line")) as [string];
+  const [line] = (await once(createInterface(http.stdout), "line")) as [string];
   url = new URL(line);
 });
 afterAll(async () => {
@@ -40,7 +41,7 @@ async function connected(transport: Transport): Promise<Client> {
 }
 const overHttp = (headers: Record<string, string> = { authorization: `Bearer ${key}` }) =>
   // Its types are not made for exactOptionalPropertyTypes.
-  connected(new StreamableHTTPClientTransport(url, { requestInit: { headers } }) as Transport);
+  connected(new StreamableHTTPClientTransport(url, { requestInit: { headers } }));
 const overStdio = () => {
   const args = [program, "mcp", "--kubeconfig", world.cluster.directory.kubeconfig];
   return connected(new StdioClientTransport({ command: process.execPath, args }));
@@ -49,12 +50,11 @@ const overStdio = () => {
 const Answer = z.object({
   isError: z.boolean().default(false),
   content: z.array(z.object({ type: z.literal("text"), text: z.string() })),
-  structuredContent: z.record(z.string(), z.any()).default({}),
+  structuredContent: z.record(z.string(), z.unknown()).default({}),
 });
 async function call(client: Client, name: string, args: Record<string, unknown> = {}) {
   const answer = Answer.parse(await client.callTool({ name, arguments: args }));
-  const json = answer.structuredContent as Record<string, any>;
-  return { ...answer, json, text: answer.content.map(({ text }) => text).join("\n") };
+  return { ...answer, json: answer.structuredContent, text: answer.content.map(({ text }) => text).join("\n") };
 }
 async function create(client: Client, source = "python"): Promise<string> {
   const { json, isError, text } = await call(client, "create_sandbox", { source });
@@ -173,6 +173,22 @@ describe.each([
       code: "NotFound",
     });
   });
+});
+
+it("kills a command whose call is canceled", async () => {
+  const client = await overStdio();
+  const sandbox = await create(client);
+  const canceled = new AbortController();
+  const args = { sandbox, command: "echo $$ > /pid; sleep 600" };
+  const running = client.callTool({ name: "run_command", arguments: args }, undefined, { signal: canceled.signal });
+  const state = async () =>
+    (await call(client, "run_command", { sandbox, command: "kill -0 $(cat /pid) && echo runs || echo none" })).text;
+  await expect.poll(state).toContain("runs");
+  canceled.abort();
+  await expect(running).rejects.toThrow();
+  await expect.poll(state).toContain("none");
+  await call(client, "kill_sandbox", { sandbox });
+  await client.close();
 });
 
 describe("over HTTP only", () => {

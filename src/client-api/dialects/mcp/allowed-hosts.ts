@@ -10,13 +10,18 @@ export function isForHosts(
   headers: { host?: string | undefined; origin?: string | undefined },
   hosts: readonly string[],
 ) {
-  const names = new Set([...loopback, ...hosts.map((name) => name.toLowerCase())]);
+  const names = new Set([...loopback, ...hosts.map(inUrls)]);
   const host = hostOf(`http://${headers.host ?? ""}`);
   if (host === undefined || !names.has(host)) return false;
   const { origin } = headers;
   if (origin === undefined) return true;
   const page = hostOf(origin);
   return page !== undefined && names.has(page);
+}
+
+/** As a URL has it: in lower case, and an IPv6 address in brackets. */
+function inUrls(name: string): string {
+  return name.includes(":") && !name.startsWith("[") ? `[${name}]` : name.toLowerCase();
 }
 
 function hostOf(url: string): string | undefined {

@@ -28,7 +28,7 @@ export function commandTool(parts: ToolParts): void {
     needs: needs.enter,
     call: async ({ sandbox: text, command, cwd, environment = {}, user, timeout_seconds }, signal) => {
       const sandbox = await runningSandbox(parts, text, signal);
-      const guest = await parts.actor.guest(sandbox, { user, signal });
+      const open = (until: AbortSignal) => parts.actor.guest(sandbox, { user, signal: until });
       const start: StartProcess = {
         command: "sh",
         args: ["-c", command],
@@ -36,7 +36,7 @@ export function commandTool(parts: ToolParts): void {
         ...(cwd !== undefined && { workingDirectory: cwd }),
         timeoutMilliseconds: timeout_seconds * 1000,
       };
-      const ran = await run(guest, start, signal);
+      const ran = await run(open, start, signal);
       return { json: ran, text: textOf(ran) };
     },
   });
@@ -49,9 +49,14 @@ interface Ran extends Record<string, unknown> {
 }
 
 /** @throws RametError `Timeout` with the output until then */
-async function run(guest: GuestClient, start: StartProcess, signal: AbortSignal): Promise<Ran> {
+async function run(
+  open: (signal: AbortSignal) => Promise<GuestClient>,
+  start: StartProcess,
+  signal: AbortSignal,
+): Promise<Ran> {
   const outputs = { stdout: new LimitedOutput(outputBytes), stderr: new LimitedOutput(outputBytes) };
   let pid: number | undefined;
+  const guest = await open(signal);
   try {
     for await (const event of guest.startProcess(start, signal)) {
       if (event.type === "start") pid = event.pid;
@@ -60,8 +65,7 @@ async function run(guest: GuestClient, start: StartProcess, signal: AbortSignal)
     }
   } catch (error) {
     const known = RametError.from(error);
-    // Nobody would see its output any more.
-    if (known.code === "Canceled" && pid !== undefined) await guest.signal({ pid }, "SIGKILL").catch(() => undefined);
+    if (signal.aborted && pid !== undefined) await kill(open, pid).catch(() => undefined);
     if (known.code !== "Timeout") throw known;
     const seconds = (start.timeoutMilliseconds ?? 0) / 1000;
     const seen = `stdout:\n${String(outputs.stdout)}\nstderr:\n${String(outputs.stderr)}`;
@@ -71,6 +75,12 @@ async function run(guest: GuestClient, start: StartProcess, signal: AbortSignal)
     });
   }
   throw new RametError("GuestUnreachable", "The connection ended before the command", { retryable: true });
+}
+
+/** Nobody would see the output of the command any more. The signal of the call has ended its own connections. */
+async function kill(open: (signal: AbortSignal) => Promise<GuestClient>, pid: number): Promise<void> {
+  const guest = await open(new AbortController().signal);
+  await guest.signal({ pid }, "SIGKILL");
 }
 
 function textOf({ exitCode, stdout, stderr }: Ran): string {
