@@ -9,7 +9,7 @@ const toleranceSeconds = 120;
 
 /**
  * Proves that the sender is a gateway that asks for the resume of this sandbox. Gateways and the client API both read the secret of
- * the guests, and no tenant can. (docs/decisions/0024-auto-resume.md)
+ * the guests, and no tenant can. (docs/decisions/0026-auto-resume.md)
  */
 export function resumeProof(guestSecret: Buffer, sandboxUid: string, clock: Clock): string {
   const seconds = secondsOf(clock);
