@@ -21,13 +21,16 @@ export function missingPart(sandbox: Sandbox): string | undefined {
   if (status?.phase === "Paused") return undefined;
   if (status?.phase !== "Running" || !isConditionTrue(status.conditions, "Ready")) return "it is not ready";
   if (isRollbackPending(sandbox)) return "the checkpoint is not restored yet";
+  return missingSetting(sandbox);
+}
+
+function missingSetting(sandbox: Sandbox): string | undefined {
+  const { initRequest, credentials: given } = sandbox.status?.ramet ?? {};
   const request = initRequestDigest(sandbox);
-  if (request !== undefined && request !== status.ramet?.initRequest)
-    return "its guest does not have the environment yet";
+  if (request !== undefined && request !== initRequest) return "its guest does not have the environment yet";
   const credentials = credentialsDigest(sandbox.metadata);
-  return credentials === undefined || credentials === status.ramet?.credentials
-    ? undefined
-    : "its credentials are not in effect yet";
+  if (credentials !== undefined && credentials !== given) return "its credentials are not in effect yet";
+  return undefined;
 }
 
 function rejectedByGuest({ status }: Sandbox): string | undefined {

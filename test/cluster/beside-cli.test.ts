@@ -41,7 +41,11 @@ it("installs manifests whose rights suffice to build a version, without CRDs and
   const printed = (await ramet("manifests", "--image", "example/ramet:1", "--beside=openkruise")).stdout;
   const manifests = parseAllDocuments(printed).map((document) => document.toJS() as Manifest);
   const crds = manifests.filter(({ kind }) => kind === "CustomResourceDefinition");
-  expect(crds.map(({ metadata }) => metadata.name)).toEqual(["namedsnapshots.ramet.dev", "apikeys.ramet.dev", "clientsecrets.ramet.dev"]);
+  expect(crds.map(({ metadata }) => metadata.name)).toEqual([
+    "namedsnapshots.ramet.dev",
+    "apikeys.ramet.dev",
+    "clientsecrets.ramet.dev",
+  ]);
   expect(printed).not.toContain("sandboxtemplates/status");
   const policies = manifests.filter(({ kind }) => kind === "ValidatingAdmissionPolicy").map((one) => one.metadata.name);
   expect(policies).toEqual([

@@ -45,7 +45,8 @@ it("installs its own CRDs and changes none of theirs", async () => {
   await world.startBeside({ installCrds: true }).ready;
   await theirs.start();
   const after = await crds();
-  for (const own of ["namedsnapshots.ramet.dev", "apikeys.ramet.dev", "clientsecrets.ramet.dev"]) expect(after.delete(own)).toBe(true);
+  for (const own of ["namedsnapshots.ramet.dev", "apikeys.ramet.dev", "clientsecrets.ramet.dev"])
+    expect(after.delete(own)).toBe(true);
   expect(after).toEqual(before);
   await world.create(sandboxResources.templates, {
     apiVersion: "agents.kruise.io/v1alpha1",

@@ -1,5 +1,6 @@
 import { credentialsDigest } from "../../api/credentials/credentials.ts";
 import type { SandboxStatus } from "../../api/kinds/sandbox.ts";
+import type { Pod } from "../../api/schema/pod.ts";
 import type { RametError } from "../../base/errors.ts";
 import { cellRuns } from "../common/pod-facts.ts";
 import type { CredentialsOutcome, SandboxPlan, SandboxState } from "./state.ts";
@@ -7,23 +8,30 @@ import { changed, type ConditionChange } from "./status.ts";
 
 /** Gives the cell of a running sandbox its credentials, again and again, and reports what cannot be resolved. */
 export function withCredentials(state: SandboxState, plan: SandboxPlan): SandboxPlan {
-  const { sandbox, pod, credentials: wanted, credentialsCall } = state;
+  const { sandbox, pod } = state;
   const { phase } = plan.status ?? sandbox.status ?? {};
   if (phase !== "Running" || pod === undefined || pod.metadata.deletionTimestamp !== undefined) return plan;
-  if (wanted.problem !== undefined) return reported(state, plan, notApplied(wanted.problem));
-  const given = credentialsCall?.state === "done" ? credentialsCall.value : undefined;
-  const isNeeded = wanted.credentials !== undefined || given !== undefined || wasGiven(state);
-  if (!isNeeded) return plan;
-  if (credentialsCall?.state === "running")
-    return credentialsCall.lastError === undefined
-      ? plan
-      : reported(state, plan, notApplied(credentialsCall.lastError));
-  if (given?.digest !== wanted.digest || given.again.getTime() <= state.now.getTime()) {
-    if (!cellRuns(pod)) return plan;
-    const { credentials, digest } = wanted;
-    return { ...plan, actions: [...plan.actions, { do: "setCredentials", pod, credentials, digest }] };
-  }
-  return planGiven(state, plan, given);
+  const { problem } = state.credentials;
+  return problem === undefined ? planRunning(state, plan, pod) : reported(state, plan, notApplied(problem));
+}
+
+function planRunning(state: SandboxState, plan: SandboxPlan, pod: Pod): SandboxPlan {
+  const { credentials: wanted, credentialsCall: call } = state;
+  const given = call?.state === "done" ? call.value : undefined;
+  if (wanted.credentials === undefined && given === undefined && !wasGiven(state)) return plan;
+  if (call?.state === "running")
+    return call.lastError === undefined ? plan : reported(state, plan, notApplied(call.lastError));
+  if (isGiven(state, given)) return planGiven(state, plan, given);
+  if (!cellRuns(pod)) return plan;
+  const { credentials, digest } = wanted;
+  return { ...plan, actions: [...plan.actions, { do: "setCredentials", pod, credentials, digest }] };
+}
+
+function isGiven(
+  { credentials, now }: SandboxState,
+  given: CredentialsOutcome | undefined,
+): given is CredentialsOutcome {
+  return given?.digest === credentials.digest && given.again.getTime() > now.getTime();
 }
 
 /** An earlier process of the controllers has given some. */

@@ -41,19 +41,18 @@ function notStarted(state: SandboxState, error: RametError): SandboxStatus {
 
 function planPod(state: SandboxState, template: ResolvedTemplate): SandboxPlan {
   if (state.foreignPod !== undefined) return planForeignPod(state, state.foreignPod);
-  const { policy } = state.egress;
   const problem = state.egress.problem ?? state.credentials.problem;
   if (problem !== undefined) return { actions: [], status: notReady(state, "PodCreateFailed", problem.describe()) };
-  if (state.lostClaims.length > 0) {
-    const lost = lostProblem(state, template);
-    if (lost !== undefined) {
-      return {
-        actions: [],
-        status: notReady(state, lost.code, lost.describe()),
-        requeueAfterMilliseconds: claimPollMilliseconds,
-      };
-    }
+  const lost = state.lostClaims.length > 0 ? lostProblem(state, template) : undefined;
+  if (lost !== undefined) {
+    const status = notReady(state, lost.code, lost.describe());
+    return { actions: [], status, requeueAfterMilliseconds: claimPollMilliseconds };
   }
+  return planNewPod(state, template);
+}
+
+function planNewPod(state: SandboxState, template: ResolvedTemplate): SandboxPlan {
+  const { policy } = state.egress;
   const { origin, image, volumes } = state;
   const source = origin.kind === "checkpoint" ? origin.source : undefined;
   const start = origin.kind === "new" ? "boot" : "wait";
