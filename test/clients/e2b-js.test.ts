@@ -57,6 +57,48 @@ describe("a sandbox", () => {
     await expect(sandbox.getInfo()).rejects.toThrow(SandboxNotFoundError);
   });
 
+  it.each(["base", "set"])("from a %s shows its variables to programs, and its use to clients", async (kind) => {
+    if (kind === "set") await world.createSet("observed", 1);
+    const template = kind === "set" ? "observed" : "base";
+    const sandbox = await create(template, kind === "set" ? {} : { envs: { E2B_TEAM_ID: "forged" } });
+    const { stdout } = await sandbox.commands.run("env | grep ^E2B_ | sort");
+    expect(stdout.trim().split("\n")).toEqual([
+      "E2B_SANDBOX=true",
+      `E2B_SANDBOX_ID=${sandbox.sandboxId}`,
+      "E2B_TEAM_ID=default",
+      `E2B_TEMPLATE_ID=${template}`,
+    ]);
+    const [sample, ...others] = await sandbox.getMetrics();
+    expect(others).toEqual([]);
+    expect(sample?.memTotal).toBeGreaterThan(0);
+    expect(await sandbox.getMetrics({ end: new Date(0) })).toEqual([]);
+    await sandbox.pause();
+    expect(await sandbox.getMetrics()).toEqual([]);
+    expect(await sandbox.getInfo()).toMatchObject({ state: "paused" });
+    await sandbox.kill();
+    await expect(sandbox.getMetrics()).rejects.toThrow(SandboxNotFoundError);
+  });
+
+  it("has the output of its entrypoint as its log", async () => {
+    const command = ["sh", "-c", "echo first; echo second; sleep infinity"];
+    await world.createSet("talking", 1, {
+      template: { spec: { containers: [{ name: "main", image: "python", command }] } },
+    });
+    const sandbox = await create("talking");
+    const read = async (path: string): Promise<unknown> => {
+      const response = await fetch(`${options.apiUrl}${path}`, { headers: { "x-api-key": options.apiKey } });
+      return [response.status, await response.json()];
+    };
+    const entry = (message: string) => expect.objectContaining({ message, level: "info", fields: {} }) as unknown;
+    const path = `/sandboxes/${sandbox.sandboxId}/logs`;
+    await expect.poll(() => read(`/v2${path}`)).toEqual([200, { logs: [entry("first"), entry("second")] }]);
+    expect(await read(`/v2${path}?direction=backward&limit=1`)).toEqual([200, { logs: [entry("second")] }]);
+    expect(await read(`/v2${path}?search=fir`)).toEqual([200, { logs: [entry("first")] }]);
+    expect(await read(`/v2${path}?level=error`)).toEqual([200, { logs: [] }]);
+    expect(await read(`${path}?limit=1`)).toMatchObject([200, { logs: [{ line: "first" }] }]);
+    await sandbox.kill();
+  });
+
   it("is found by its metadata, page by page, newest first", async () => {
     const made = [
       await create("base", { metadata: { group: "x" } }),
