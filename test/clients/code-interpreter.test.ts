@@ -69,6 +69,41 @@ describe("code in a sandbox", () => {
   });
 });
 
+describe("a bad request", () => {
+  it("is answered with a sentence, and stops nothing", async () => {
+    const sandbox = await create();
+    const token = String(Reflect.get(sandbox, "envdAccessToken"));
+    const send = async (path: string, body: string | undefined, method = "POST") => {
+      const answer = await fetch(`${options.sandboxUrl}${path}`, {
+        method,
+        headers: { "E2b-Sandbox-Id": sandbox.sandboxId, "E2b-Sandbox-Port": "49999", "X-Access-Token": token },
+        ...(body !== undefined && { body }),
+      });
+      return `${answer.status} ${await answer.text()}`;
+    };
+    expect(await send("/execute", "{")).toMatch(/^400 the body must be JSON/);
+    expect(await send("/execute", "[".repeat(100_000))).toMatch(/^400 the body must be JSON/);
+    expect(await send("/execute", "[]")).toBe("400 the body must be a JSON object");
+    expect(await send("/execute", "{}")).toBe("400 code must be a string");
+    expect(await send("/execute", '{"code":"1","env_vars":{"A=B":"c"}}')).toMatch(/^400 env_vars: 'A=B'/);
+    expect(await send("/execute", '{"code":"1","language":"../bash"}')).toMatch(/^400 language '..\/bash'/);
+    expect(await send("/execute", '{"code":"1","language":"cobol"}')).toMatch(/^400 .*it has bash, python$/);
+    expect(await send("/execute", '{"code":"1","language":"bash","context_id":"a"}')).toMatch(/^400 Only one/);
+    expect(await send("/execute", '{"code":"1","context_id":"a"}')).toBe("404 Context a not found");
+    expect(await send("/contexts", '{"cwd":"/missing"}')).toBe("400 cwd /missing is not a directory");
+    expect(await send("/contexts/a/restart", "")).toBe("404 Context a not found");
+    expect(await send("/contexts/a", undefined, "DELETE")).toBe("404 Context a not found");
+    expect(await send("/other", undefined, "GET")).toBe("404 GET /other is not a route");
+    expect(await send("/execute", undefined, "GET")).toMatch(/^405 /);
+    await send("/execute", "x".repeat(17 << 20)).catch(() => undefined);
+    expect(await send("/execute", '{"code":"print(chr(0xd800), end=str())"}')).toContain("end_of_execution");
+    expect((await sandbox.runCode("print('x' * 30_000_000)")).logs.stdout.join("").length).toBe(30_000_001);
+    expect((await sandbox.runCode("print('x' * 70_000_000)")).error?.name).toBe("OutputLimitExceeded");
+    expect((await sandbox.runCode("1")).text).toBe("1");
+    await sandbox.kill();
+  });
+});
+
 describe("a running kernel", () => {
   it("keeps its variables and its plots' modules in clones, which have variables of their own", async () => {
     const source = await create(undefined, { envs: { NAME: "source" } });
@@ -104,6 +139,30 @@ describe("a running kernel", () => {
     await sandbox.createSnapshot();
     expect((await running).logs.stdout.join("")).toContain("29\n");
     await sandbox.kill();
+  });
+
+  it("is interrupted in a clone, where nobody waits for it", async () => {
+    const source = await create();
+    const running = source.runCode("import time\nfor n in range(20):\n  time.sleep(0.5)\nn");
+    // The capture must not come before the code.
+    await source.runCode("true", { language: "bash" });
+    const { snapshotId } = await source.createSnapshot();
+    const clone = await create(snapshotId);
+    const { text } = await clone.runCode("n < 19");
+    expect(text).toBe("True");
+    expect((await running).text).toBe("19");
+    for (const each of [source, clone]) await each.kill();
+  });
+
+  it("has the same random numbers in all clones, and different identifiers", async () => {
+    const source = await create();
+    await source.runCode("import random, uuid; random.random()");
+    const { snapshotId } = await source.createSnapshot();
+    const clones = [await create(snapshotId), await create(snapshotId)];
+    const texts = async (code: string) => Promise.all(clones.map(async (each) => (await each.runCode(code)).text));
+    expect(new Set(await texts("random.random()")).size).toBe(1);
+    expect(new Set(await texts("str(uuid.uuid4())")).size).toBe(2);
+    for (const each of [source, ...clones]) await each.kill();
   });
 });
 
