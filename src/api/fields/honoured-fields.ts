@@ -106,6 +106,13 @@ export const honouredFields = {
     "spec.limits.snapshotBytes": "api/keys/api-key-rules.ts",
     "spec.serviceAccountName": "api/keys/api-key-rules.ts",
   },
+  ClientSecret: {
+    "spec.sealedValue": "controllers/sandbox/credential-values.ts",
+    "spec.name": "api/kinds/client-secret.ts",
+    "spec.version": "api/kinds/client-secret.ts",
+    "spec.updatedAt": "api/kinds/client-secret.ts",
+    "spec.metadata": "api/kinds/client-secret.ts",
+  },
 } as const satisfies Record<string, Record<string, string>>;
 
 /** Fields whose request is refused with an error that names the field and an alternative, and the file that does it. */
