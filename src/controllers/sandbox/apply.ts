@@ -21,7 +21,7 @@ export async function applyAction(
   dependencies: SandboxDependencies,
 ): Promise<void> {
   const { sandboxes, pods, checkpoints } = dependencies.informers;
-  const { uid, resourceVersion } = sandbox.metadata;
+  const { uid } = sandbox.metadata;
   if (isCellAction(action)) {
     callCell(sandbox, action, dependencies);
     return;
@@ -55,17 +55,24 @@ export async function applyAction(
     case "deleteSandbox":
       await sandboxes.resource.delete(sandbox.metadata, { uid });
       return;
-    case "setPaused": {
-      const postponed = action.shutdownTime && { shutdownTime: action.shutdownTime, pauseTime: action.shutdownTime };
-      const filesOnly = action.keepsFilesOnly === true ? filesOnlyPause(sandbox) : undefined;
-      await sandboxes.resource.mergePatch(sandbox.metadata, {
-        // Fails with a conflict if the timers have changed since the plan.
-        metadata: { ...filesOnly?.metadata, uid, resourceVersion },
-        spec: { ...filesOnly?.spec, paused: true, ...postponed },
-      });
+    case "setPaused":
+      await setPaused(sandbox, action, dependencies);
       return;
-    }
   }
+}
+
+async function setPaused(
+  sandbox: Sandbox,
+  { shutdownTime, keepsFilesOnly }: Extract<SandboxAction, { do: "setPaused" }>,
+  { informers }: SandboxDependencies,
+): Promise<void> {
+  const { uid, resourceVersion } = sandbox.metadata;
+  const filesOnly = keepsFilesOnly === true ? filesOnlyPause(sandbox) : undefined;
+  await informers.sandboxes.resource.mergePatch(sandbox.metadata, {
+    // Fails with a conflict if the timers have changed since the plan.
+    metadata: { ...filesOnly?.metadata, uid, resourceVersion },
+    spec: { ...filesOnly?.spec, paused: true, ...(shutdownTime && { shutdownTime, pauseTime: shutdownTime }) },
+  });
 }
 
 function pauseManifest(
