@@ -17,6 +17,7 @@ import { clientApiMetrics, type ClientApiMetrics } from "./metrics.ts";
 import { serveClientApi } from "./server.ts";
 import { AutoResumes } from "./service/auto-resume.ts";
 import { guestAccess } from "./service/guest-access.ts";
+import { ClientSecrets } from "./service/client-secrets.ts";
 import { clientInformers } from "./service/known-objects.ts";
 import { serviceParts } from "./service/parts.ts";
 import { sandboxReader } from "./service/read-sandbox.ts";
@@ -77,6 +78,7 @@ export async function runClientApi(options: RunClientApiOptions): Promise<void> 
       guestSecret,
       guestOf: guestAccess(guests),
       readSandbox: sandboxReader(guests),
+      secrets: new ClientSecrets(client),
       domain,
       envdVersion,
       maxLifeSeconds,

@@ -10,6 +10,7 @@ import { coreResources } from "../../src/kube/resource-ref.ts";
 import { issueCertificate } from "../../src/local/control-plane/certificate.ts";
 import { startDnsStandIn, type DnsStandIn } from "../contract/link/dns-stand-in.ts";
 import { counterPort } from "../setup/counter.ts";
+import { requestingProgram } from "../setup/requesting-program.ts";
 import { type Cluster, openCluster } from "./controllers-cluster.ts";
 import { realNode } from "./controllers-real-node.ts";
 
@@ -123,7 +124,7 @@ it("names what cannot be resolved, and applies a change of the annotation to a r
   await set(missing);
   const { status } = await cluster.sandbox("t/a", (one) => applied(one.status)?.status === "False");
   expect(applied(status)).toMatchObject({
-    reason: "Unavailable",
+    reason: "NotFound",
     message: expect.stringContaining("the Secret none or its key token does not exist") as string,
   });
   await set('{"rules": {"10.0.0.1": {"a": "b"}}}');
@@ -135,29 +136,8 @@ it("names what cannot be resolved, and applies a change of the annotation to a r
   expect(received["/removed"]).toBe("none");
 });
 
-/** Requests the URL in the query, answers with the status and the body, and keeps a marker in memory. */
-const script = `
-import http.server, os, socketserver, ssl, urllib.parse, urllib.request
-marker = "-".join(${JSON.stringify(marker.split("-"))})
-kept = None
-class Handler(http.server.BaseHTTPRequestHandler):
-    def do_GET(self):
-        global kept
-        url = urllib.parse.unquote(self.path[1:])
-        try:
-            if "context=kept" in url:
-                kept = kept or ssl.create_default_context()
-                context = kept
-            else: context = ssl.create_default_context() if url.startswith("https") else None
-            with urllib.request.urlopen(url, timeout=20, context=context) as answer:
-                body = f"{answer.status} {answer.read().decode()}"
-        except Exception as error: body = f"failed: {error}"
-        self.send_response(200); self.end_headers(); self.wfile.write(body.encode())
-    def log_message(self, *args): pass
-class Server(socketserver.ThreadingTCPServer):
-    allow_reuse_address = daemon_threads = True
-Server(("", ${counterPort}), Handler).serve_forever()
-`;
+/** Keeps a marker in memory, too. */
+const script = `marker = "-".join(${JSON.stringify(marker.split("-"))})\n${requestingProgram}`;
 
 function template() {
   const command = ["python3", "-c", script];

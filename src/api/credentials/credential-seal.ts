@@ -1,7 +1,15 @@
+import * as z from "zod";
+import { ObjectMeta } from "../schema/metadata.ts";
 import { sealBytes } from "../../base/sealed-box.ts";
 
 /** The ConfigMap in `ramet-system` with the public key for which the client API seals secrets of its clients. */
 export const credentialKeyMap = "ramet-credential-key";
+
+/** A ConfigMap with the key, base64url of 32 bytes. */
+export const CredentialKey = z.looseObject({
+  metadata: ObjectMeta,
+  data: z.looseObject({ publicKey: z.string().regex(/^[\w-]{43}$/, "is not the base64url of 32 bytes") }),
+});
 
 const form = "v1.";
 

@@ -85,6 +85,8 @@ export const annotations = {
   clientMetadata: "ramet.dev/client-metadata",
   /** The same: the name from which it was created, as the client wrote it. */
   clientTemplate: "ramet.dev/client-template",
+  /** The same: the tokens of a workload that its headers can name, as JSON by name. */
+  clientTokens: "ramet.dev/client-tokens",
   /** The same, `kill`, `pause` or `pauseFiles`, which keeps the files only: what happens when its time is over. */
   onTimeout: "ramet.dev/on-timeout",
   /** On a Sandbox, a duration such as `300s`: traffic resumes it when it is paused, and it then runs for that time. */

@@ -15,6 +15,8 @@ export interface Caller {
   /** The key, as `<namespace>/<name>`. */
   key: string;
   user: KubeUser;
+  /** The service account of the key. */
+  serviceAccount: string;
   limits: ApiKeyLimits;
 }
 
@@ -62,7 +64,13 @@ export class Callers {
     const account = { namespace, name: key.spec.serviceAccountName };
     if (!(await this.#exists(account)))
       throw unauthorized(`The service account ${account.name} of the API key does not exist`);
-    return { namespace, key: `${namespace}/${name}`, user: userOfKey(key), limits: limitsOfKey(key.spec) };
+    return {
+      namespace,
+      key: `${namespace}/${name}`,
+      user: userOfKey(key),
+      serviceAccount: account.name,
+      limits: limitsOfKey(key.spec),
+    };
   }
 
   #accepts({ metadata: { namespace, name, deletionTimestamp }, spec }: ApiKey, digits: string): boolean {

@@ -32,6 +32,7 @@ export function serveRoutes<Env>(
 /** Who calls a public route. */
 const nobody: Caller = {
   namespace: "",
+  serviceAccount: "",
   key: "",
   user: { user: "system:anonymous", groups: ["system:unauthenticated"] },
   limits: { sandboxes: 0, requestsPerSecond: 0, snapshotBytes: 0 },

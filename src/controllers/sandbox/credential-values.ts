@@ -44,7 +44,7 @@ export class CredentialValues {
 
   /**
    * Undefined resolves to no credentials.
-   * @throws RametError that names the reference; retryable, because a missing object may be created
+   * @throws RametError that names the reference: `NotFound` if the object does not exist, else retryable
    */
   async resolve(namespace: string, credentials: Credentials | undefined): Promise<Resolved> {
     const now = this.#clock.now().getTime();
@@ -131,8 +131,7 @@ export class CredentialValues {
 }
 
 function missing(why: string): RametError {
-  return new RametError("Unavailable", `The credentials of the sandbox cannot be resolved: ${why}`, {
-    retryable: true,
+  return new RametError("NotFound", `The credentials of the sandbox cannot be resolved: ${why}`, {
     hint: "Create it, or remove the reference from the credentials",
   });
 }

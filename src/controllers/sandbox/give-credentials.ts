@@ -1,3 +1,5 @@
+import type { LinkCredentials } from "../../api/cell/cell-api.ts";
+import type { Credentials } from "../../api/credentials/credentials.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import type { PodTemplateSpec } from "../../api/schema/pod-template.ts";
 import { type SandboxRef, sandboxRef } from "../../backends/runtime.ts";
@@ -15,14 +17,35 @@ export async function giveFirstCredentials(
   const { credentials, problem } = wantedCredentials(sandbox, template, dependencies);
   if (problem !== undefined) throw problem;
   if (credentials === undefined) return;
-  const resolved = await dependencies.credentialValues.resolve(sandbox.metadata.namespace, credentials);
+  const resolved = await dependencies.credentialValues
+    .resolve(sandbox.metadata.namespace, credentials)
+    .catch(untilCreated);
   await dependencies.runtime.setCredentials(target, resolved.credentials);
 }
 
+/** A deleted secret must not be used any longer, and nothing must leave without the proxy: link refuses this address. */
+function withdrawn(credentials: Credentials | undefined): LinkCredentials {
+  return { rules: [], ...(credentials?.egressProxy && { proxy: { address: "0.0.0.0:1" } }) };
+}
+
+/** The call is repeated until a missing object exists. */
+function untilCreated(thrown: unknown): never {
+  const error = RametError.from(thrown);
+  if (error.code !== "NotFound") throw error;
+  const { message, hint } = error;
+  throw new RametError("Unavailable", message, {
+    retryable: true,
+    cause: error,
+    ...(hint !== undefined && { hint }),
+  });
+}
+
+/** How long to wait for a missing object. A change of the credentials is applied earlier. */
+const missingMilliseconds = 5_000;
 /** How long to wait after the cell or the sealed text was refused. */
 const refusedMilliseconds = 60_000;
 
-/** Gives the cell of a running sandbox its credentials. Repeated until all references can be resolved and the cell has answered. */
+/** Gives the cell of a running sandbox its credentials. Repeated until the API server and the cell have answered. */
 export function setCredentials(
   sandbox: Sandbox,
   { pod, credentials, digest }: Extract<SandboxAction, { do: "setCredentials" }>,
@@ -30,14 +53,24 @@ export function setCredentials(
 ): void {
   const { uid } = pod.metadata;
   if (credentialCalls.get(uid)?.state !== "running") credentialCalls.forget(uid);
+  const target = sandboxRef(sandbox, pod);
+  /** Returns why the credentials are not in effect. */
+  const withdraw = async (error: RametError): Promise<RametError> => {
+    if (error.code !== "NotFound") return error;
+    return runtime.setCredentials(target, withdrawn(credentials)).then(
+      () => error,
+      (failed: unknown) => RametError.from(failed),
+    );
+  };
   const call = async () => {
     try {
       const resolved = await credentialValues.resolve(sandbox.metadata.namespace, credentials);
-      await runtime.setCredentials(sandboxRef(sandbox, pod), resolved.credentials);
+      await runtime.setCredentials(target, resolved.credentials);
       return { digest, again: resolved.again };
     } catch (thrown) {
-      const error = RametError.from(thrown);
-      if (!error.retryable) return { digest, again: new Date(clock.now().getTime() + refusedMilliseconds), error };
+      const error = await withdraw(RametError.from(thrown));
+      const wait = error.code === "NotFound" ? missingMilliseconds : refusedMilliseconds;
+      if (!error.retryable) return { digest, again: new Date(clock.now().getTime() + wait), error };
       throw new RametError("Unavailable", error.message, {
         retryable: true,
         cause: error,

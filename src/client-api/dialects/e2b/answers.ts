@@ -59,6 +59,18 @@ export const ForkResult = z
   .object({ sandbox: SandboxAccess.optional(), error: ErrorBody.optional() })
   .meta({ id: "SandboxForkResult" });
 
+export const SecretInfo = z
+  .object({
+    secretID: z.string(),
+    name: z.string(),
+    currentVersion: z.int(),
+    metadata: z.record(z.string(), z.string()),
+    createdAt: z.string(),
+    updatedAt: z.string(),
+  })
+  .meta({ id: "Secret" });
+export type SecretInfo = z.infer<typeof SecretInfo>;
+
 export const SnapshotInfo = z
   .object({ snapshotID: z.string(), names: z.array(z.string()).describe("Empty without a name.") })
   .meta({ id: "SnapshotInfo" });

@@ -3,6 +3,7 @@ import type { Callers } from "../../keys/callers.ts";
 import type { RequestRates } from "../../keys/request-rate.ts";
 import { type Call, type Route, routesFor } from "../../routes/route.ts";
 import type { GuestOf } from "../../service/guest-access.ts";
+import type { ClientSecrets } from "../../service/client-secrets.ts";
 import type { ServiceParts } from "../../service/parts.ts";
 import type { ReadSandbox } from "../../service/read-sandbox.ts";
 import type { SandboxAccess } from "./answers.ts";
@@ -21,6 +22,7 @@ export interface E2bOptions {
   guestSecret: () => Promise<Buffer>;
   guestOf: GuestOf;
   readSandbox: ReadSandbox;
+  secrets: ClientSecrets;
   /** The domain below which sandboxes have their host names. @default the client's own setting */
   domain?: string | undefined;
   /** The version of envd whose interface the guest has. */

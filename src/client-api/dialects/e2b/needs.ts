@@ -3,6 +3,7 @@ import type { Need } from "../../keys/callers.ts";
 
 /** The rights that the operations of clients need, in the words of RBAC. */
 const onSandboxes = (verb: string): Need => ({ group, resource: "sandboxes", verb });
+const onSecrets = (verb: string): Need => ({ group: rametGroup, resource: "clientsecrets", verb });
 const onCheckpoints = (verb: string): Need => ({ group, resource: "checkpoints", verb });
 const onSnapshots = (verb: string): Need => ({ group: rametGroup, resource: "namedsnapshots", verb });
 
@@ -23,4 +24,9 @@ export const needs = {
   readTemplate: [onSnapshots("get")],
   listTemplates: [onSnapshots("list")],
   tagTemplate: [onSnapshots("patch")],
+  createSecret: [onSecrets("create")],
+  readSecret: [onSecrets("get")],
+  listSecrets: [onSecrets("list")],
+  changeSecret: [onSecrets("patch")],
+  deleteSecret: [onSecrets("delete")],
 } as const satisfies Record<string, readonly Need[]>;

@@ -31,7 +31,7 @@ it.each([
   [{ denyOut: ["example.org"] }, "not an address or a range"],
   [{ denyOut: ["192.0.2.0/24"], allowOut: ["192.0.2.1"] }, "inside a range of denyOut"],
   [{ denyOut: ["0.0.0.0/0"], allowOut: ["not a host"] }, "is not a rule"],
-  [{ egressProxy: { address: "192.0.2.1:1080" } }, "network.egressProxy is not supported"],
+  [{ httpsPorts: [8443] }, "network.httpsPorts is not supported"],
 ])("rejects %j, naming the field", (network, why) => {
   expect(() => rulesOf(network)).toThrow(why);
 });

@@ -1,15 +1,13 @@
 import { EgressRules, namesInside, parseEgressRule } from "../../../api/cell/egress-rules.ts";
 import { annotations, labels } from "../../../api/names/labels.ts";
 import { RametError } from "../../../base/errors.ts";
-import type { NewSandbox } from "./schemas.ts";
-
-type Network = NonNullable<NewSandbox["network"]>;
+import type { Network, NewSandbox } from "./schemas.ts";
 
 /** The request denies everything that `allowOut` does not name. */
 const everything = "0.0.0.0/0";
 
 /** Fields of `network` that Ramet does not have. */
-const unsupported = ["egressProxy", "maskRequestHost", "rules", "dnsServers", "httpsPorts"] as const;
+const unsupported = ["maskRequestHost", "dnsServers", "httpsPorts"] as const;
 
 /**
  * The annotations that request the egress rules of a client. In E2B, an allowed destination beats a denied one.
@@ -31,8 +29,10 @@ export function egressAnnotations({
 /** Removes the rules of the client. Those of the template, the namespace and the runtime still apply. */
 export const noEgress = { [labels.allowInternetAccess]: null, [annotations.egress]: null };
 
-function rulesOf({ allowOut = [], denyOut = [] }: Network): EgressRules | undefined {
-  if (allowOut.length + denyOut.length === 0) return undefined;
+function rulesOf({ allowOut: named = [], denyOut = [], egressProxy }: Network): EgressRules | undefined {
+  if (named.length + denyOut.length === 0) return undefined;
+  // The client allows its proxy by naming it.
+  const allowOut = egressProxy && denyOut.includes(everything) ? [...named, egressProxy.address] : named;
   const name = denyOut.find((entry) => !isAddress(entry));
   if (name !== undefined)
     throw new RametError("InvalidArgument", `network.denyOut: ${JSON.stringify(name)} is not an address or a range`);

@@ -4,6 +4,7 @@ import { ErrorBody } from "./answers.ts";
 import { type E2bRoute, route } from "./call.ts";
 import { observeRoutes } from "./observe-routes.ts";
 import { sandboxRoutes } from "./sandbox-table.ts";
+import { secretRoutes } from "./secret-routes.ts";
 import { snapshotRoutes } from "./snapshot-routes.ts";
 import { templateRoutes } from "./template-routes.ts";
 import { tagRoutes } from "./template-tag-routes.ts";
@@ -33,6 +34,7 @@ export const e2bRoutes: readonly E2bRoute[] = [
   ...tagRoutes,
   ...observeRoutes,
   ...unsupportedRoutes,
+  ...secretRoutes,
 ];
 
 /** The OpenAPI document of the dialect. */

@@ -15,7 +15,7 @@ import { errorAnswer } from "./errors.ts";
 import { checkSandboxLimit, checkSnapshotLimit } from "../../service/key-limits.ts";
 import { metadataAnnotation, metadataFilter } from "./metadata.ts";
 import { needs } from "./needs.ts";
-import { egressAnnotations } from "./network.ts";
+import { requestedNetwork } from "./requested-network.ts";
 import { lifecycleOf, listedSandbox, startedAt, templateIdOf } from "./sandbox-view.ts";
 import type { Connect, Fork, ListSandboxes, NewSandbox, Resume } from "./schemas.ts";
 
@@ -43,7 +43,7 @@ export async function create(
     lifeMilliseconds,
     annotations: {
       ...metadataAnnotation(body.metadata),
-      ...egressAnnotations(body),
+      ...(await requestedNetwork(e2b, caller, { ...body, tokens: body.iam?.tokens ?? {} })),
       ...(body.network?.allowPublicTraffic !== false && { [annotations.publicPorts]: "*" }),
       ...(body.autoResume?.enabled === true && {
         [annotations.autoResume]: `${Math.max(timeout, leastAutoResumeSeconds)}s`,
@@ -58,8 +58,8 @@ export async function create(
 }
 
 /** @throws RametError `NotSupported` or `InvalidArgument`, naming the field */
-function checkSupported({ mcp, iam, volumeMounts = [], autoPause, autoPauseMemory, autoResume }: NewSandbox): void {
-  const requested = { mcp, iam, volumeMounts: volumeMounts.length === 0 ? undefined : volumeMounts };
+function checkSupported({ mcp, volumeMounts = [], autoPause, autoPauseMemory, autoResume }: NewSandbox): void {
+  const requested = { mcp, volumeMounts: volumeMounts.length === 0 ? undefined : volumeMounts };
   const field = Object.entries(requested).find(([, value]) => value !== undefined && value !== null)?.[0];
   if (field !== undefined) throw new RametError("NotSupported", `${field} is not supported`);
   if (autoPauseMemory === false && autoPause !== true)

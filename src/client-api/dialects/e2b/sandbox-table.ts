@@ -3,7 +3,7 @@ import { killSandbox, pauseSandbox, setEgress, setLife } from "../../service/lif
 import { ForkResult, ListedSandbox, SandboxAccess, SandboxDetail } from "./answers.ts";
 import { type E2bRoute, route } from "./call.ts";
 import { needs } from "./needs.ts";
-import { egressAnnotations, noEgress } from "./network.ts";
+import { clientTokens, noNetwork, requestedNetwork } from "./requested-network.ts";
 import { connect, create, defaultLife, fork, get, lifeOf, list, resume, timeoutMilliseconds } from "./sandbox-calls.ts";
 import { Connect, Fork, ListSandboxes, NetworkUpdate, NewSandbox, Pause, Refresh, Resume, Timeout } from "./schemas.ts";
 
@@ -137,14 +137,16 @@ export const sandboxRoutes: readonly E2bRoute[] = [
   route({
     method: "PUT",
     path: "/sandboxes/:sandboxID/network",
-    summary: "Replaces the egress rules of a sandbox.",
+    summary: "Replaces the egress rules and the credentials of a sandbox.",
     needs: needs.change,
     body: NetworkUpdate,
     answers: { 204: null },
     handle: async (e2b, call) => {
-      const { allow_internet_access: _, ...network } = call.body;
-      const requested = egressAnnotations({ ...call.body, network });
-      await setEgress(e2b.service, await e2b.sandboxOf(call), { ...noEgress, ...requested });
+      const sandbox = await e2b.sandboxOf(call);
+      const { allow_internet_access, ...network } = call.body;
+      const tokens = clientTokens(sandbox);
+      const requested = await requestedNetwork(e2b, call.caller, { allow_internet_access, network, tokens });
+      await setEgress(e2b.service, sandbox, { ...noNetwork, ...requested });
       return call.reply.code(204).send();
     },
   }),

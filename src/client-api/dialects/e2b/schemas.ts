@@ -8,6 +8,40 @@ import * as z from "zod";
 const Seconds = z.int().max(10_000_000_000);
 const StringMap = z.record(z.string().max(1024), z.string().max(100_000));
 
+/** Headers that are added to requests to a domain. */
+const NetworkRules = z.record(
+  z.string().max(260),
+  z
+    .array(
+      z.looseObject({
+        transform: z
+          .looseObject({ headers: z.record(z.string().max(128), z.string().max(16_384)).nullish() })
+          .nullish(),
+      }),
+    )
+    .max(32),
+);
+const ProxyText = z.string().max(255).optional();
+const EgressProxy = z.looseObject({ address: z.string().max(260), username: ProxyText, password: ProxyText });
+
+const egressFields = {
+  allowOut: z.array(z.string().max(253)).max(100).optional(),
+  denyOut: z.array(z.string().max(253)).max(100).optional(),
+  rules: NetworkRules.nullish(),
+  egressProxy: EgressProxy.nullish(),
+};
+const Network = z.looseObject({ allowPublicTraffic: z.boolean().nullish(), ...egressFields });
+export type Network = z.infer<typeof Network>;
+
+/** Tokens of a workload that headers can name. */
+export const Tokens = z
+  .record(
+    z.string().min(1).max(128),
+    z.looseObject({ audience: z.string().min(1).max(512), tokenType: z.literal("JWT-SVID") }),
+  )
+  .refine((tokens) => Object.keys(tokens).length <= 5, { error: "has more than 5 tokens" });
+export type Tokens = z.infer<typeof Tokens>;
+
 export const NewSandbox = z
   .looseObject({
     templateID: z.string().min(1).max(500),
@@ -17,28 +51,18 @@ export const NewSandbox = z
     autoResume: z.looseObject({ enabled: z.boolean() }).optional(),
     secure: z.boolean().optional(),
     allow_internet_access: z.boolean().optional(),
-    network: z
-      .looseObject({
-        allowPublicTraffic: z.boolean().nullish(),
-        allowOut: z.array(z.string().max(253)).max(100).optional(),
-        denyOut: z.array(z.string().max(253)).max(100).optional(),
-      })
-      .optional(),
+    network: Network.optional(),
     metadata: StringMap.optional(),
     envVars: StringMap.optional(),
     mcp: z.unknown().optional(),
-    iam: z.unknown().optional(),
+    iam: z.looseObject({ tokens: Tokens.default({}) }).nullish(),
     volumeMounts: z.array(z.looseObject({})).optional(),
   })
   .meta({ id: "NewSandbox" });
 export type NewSandbox = z.infer<typeof NewSandbox>;
 
 /** Fields that are left out are cleared. */
-export const NetworkUpdate = z.looseObject({
-  allow_internet_access: z.boolean().optional(),
-  allowOut: z.array(z.string().max(253)).max(100).optional(),
-  denyOut: z.array(z.string().max(253)).max(100).optional(),
-});
+export const NetworkUpdate = z.looseObject({ allow_internet_access: z.boolean().optional(), ...egressFields });
 export type NetworkUpdate = z.infer<typeof NetworkUpdate>;
 
 export const Connect = z.looseObject({ timeout: Seconds.optional(), memory: z.boolean().optional() }).nullish();
@@ -110,6 +134,26 @@ export const ReadLogsV2 = z.looseObject({
   search: z.string().max(256).optional(),
 });
 export type ReadLogsV2 = z.infer<typeof ReadLogsV2>;
+const SecretMetadata = z
+  .record(z.string().min(1).max(128), z.string().max(1024))
+  .refine((given) => Object.keys(given).length <= 32 && JSON.stringify(given).length <= 10_240, {
+    error: "has more than 32 entries, or is larger than 8 KiB",
+  });
+const SecretValue = z.string().min(1).max(16_384);
+export const NewSecret = z.looseObject({
+  name: z
+    .string()
+    .min(1)
+    .max(128)
+    .regex(/^[^{}\p{Cc}/]+$/u, "contains a brace, a slash or a control character")
+    .transform((name) => name.toLowerCase())
+    .refine((name) => !name.startsWith("sec_"), { error: "begins with sec_, as only ids do" }),
+  value: SecretValue,
+  metadata: SecretMetadata.optional(),
+});
+export const SecretUpdate = z.looseObject({ value: SecretValue, metadata: SecretMetadata.optional() });
+export const ListSecrets = z.looseObject({ limit: Limit, nextToken: Cursor });
+export type ListSecrets = z.infer<typeof ListSecrets>;
 
 /** Headers of OpenKruise's manager, which extend the creation of a snapshot. */
 export const SnapshotHeaders = z.looseObject({

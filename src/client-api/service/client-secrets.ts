@@ -1,0 +1,120 @@
+import { credentialKeyMap, CredentialKey, sealFor, sealIdentity } from "../../api/credentials/credential-seal.ts";
+import type { ClientCredentials } from "../../api/credentials/credentials.ts";
+import { ClientSecret, clientSecretKind, clientSecretName } from "../../api/kinds/client-secret.ts";
+import { systemNamespace } from "../../api/names/system-names.ts";
+import { rametApiVersion } from "../../api/schema/kind.ts";
+import { RametError } from "../../base/errors.ts";
+import { StaleOnErrorCache } from "../../base/stale-on-error-cache.ts";
+import type { KubeClient } from "../../kube/kube-client.ts";
+import { coreResources, refOf } from "../../kube/resource-ref.ts";
+import type { ResourceClient } from "../../kube/resource-client.ts";
+
+export interface NewClientSecret {
+  namespace: string;
+  name: string;
+  value: string;
+  metadata?: Record<string, string> | undefined;
+}
+
+/** The secrets of clients. They are sealed for the controllers: this process cannot read them again. */
+export class ClientSecrets {
+  readonly #client: KubeClient;
+  readonly #secrets: ResourceClient<ClientSecret>;
+  readonly #key: StaleOnErrorCache<string>;
+
+  constructor(client: KubeClient) {
+    this.#client = client;
+    this.#secrets = client.resource(refOf(clientSecretKind), (value) => ClientSecret.parse(value));
+    const caching = { clock: client.clock, freshMilliseconds: 10_000, staleMilliseconds: 300_000 };
+    this.#key = new StaleOnErrorCache({ ...caching, isRefusal: () => false });
+  }
+
+  /** The annotation with which a Sandbox requests these credentials. @throws RametError `Unavailable` */
+  async seal(namespace: string, credentials: ClientCredentials): Promise<string> {
+    return sealFor(await this.#publicKey(), sealIdentity(namespace, "sandbox"), JSON.stringify(credentials));
+  }
+
+  /** @throws RametError `Conflict` if the name is taken */
+  async create({ namespace, name, value, metadata }: NewClientSecret): Promise<ClientSecret> {
+    const sealedValue = await this.#sealed(namespace, value);
+    const updatedAt = this.#client.clock.now().toISOString();
+    try {
+      return await this.#secrets.create({
+        apiVersion: rametApiVersion,
+        kind: clientSecretKind.kind,
+        metadata: { namespace, name: clientSecretName(name) },
+        spec: { name, sealedValue, version: 1, updatedAt, ...(metadata && { metadata }) },
+      });
+    } catch (error) {
+      if (RametError.from(error).code !== "AlreadyExists") throw error;
+      throw new RametError("Conflict", `The secret ${name} exists`, { hint: "Update it, or choose another name" });
+    }
+  }
+
+  /** Sandboxes use the new value within a minute. */
+  async update(namespace: string, idOrName: string, { value, metadata }: Omit<NewClientSecret, "namespace" | "name">) {
+    const found = await this.get(namespace, idOrName);
+    const { uid, resourceVersion } = found.metadata;
+    const sealedValue = await this.#sealed(namespace, value);
+    const updatedAt = this.#client.clock.now().toISOString();
+    return this.#secrets.mergePatch(found.metadata, {
+      metadata: { uid, resourceVersion },
+      spec: {
+        sealedValue,
+        updatedAt,
+        version: found.spec.version + 1,
+        ...(metadata && { metadata: { ...cleared(found), ...metadata } }),
+      },
+    });
+  }
+
+  /** @throws RametError `NotFound` */
+  async get(namespace: string, idOrName: string): Promise<ClientSecret> {
+    const found = idOrName.startsWith(idPrefix)
+      ? (await this.list(namespace)).find((secret) => clientSecretId(secret) === idOrName)
+      : await this.#secrets.find({ namespace, name: clientSecretName(idOrName) });
+    if (found === undefined) throw new RametError("NotFound", `The secret ${idOrName.slice(0, 128)} does not exist`);
+    return found;
+  }
+
+  async list(namespace: string): Promise<ClientSecret[]> {
+    return (await this.#secrets.list({ namespace })).items;
+  }
+
+  async delete(namespace: string, idOrName: string): Promise<void> {
+    const { metadata } = await this.get(namespace, idOrName);
+    await this.#secrets.delete(metadata, { uid: metadata.uid });
+  }
+
+  async #sealed(namespace: string, value: string): Promise<string> {
+    return sealFor(await this.#publicKey(), sealIdentity(namespace, "secret"), value);
+  }
+
+  #publicKey(): Promise<string> {
+    return this.#key.get("", async () => {
+      const at = { namespace: systemNamespace, name: credentialKeyMap };
+      const maps = this.#client.resource(coreResources.configMaps, (value) => CredentialKey.parse(value));
+      try {
+        return (await maps.get(at)).data.publicKey;
+      } catch (cause) {
+        throw new RametError("Unavailable", "The key with which secrets are sealed cannot be read", {
+          retryable: true,
+          hint: `Check that the controllers have created the ConfigMap ${at.name} in ${at.namespace}`,
+          cause,
+        });
+      }
+    });
+  }
+}
+
+const idPrefix = "sec_";
+
+/** The id that clients see. Names cannot have its prefix. */
+export function clientSecretId({ metadata }: ClientSecret): string {
+  return `${idPrefix}${metadata.uid.replaceAll("-", "")}`;
+}
+
+/** A merge patch removes what is null. */
+function cleared({ spec }: ClientSecret): Record<string, null> {
+  return Object.fromEntries(Object.keys(spec.metadata ?? {}).map((key) => [key, null]));
+}
