@@ -100,7 +100,7 @@ function degraded({ sandbox }: SandboxFacts): Explanation | undefined {
     cause: `It runs, but ${condition.type} is False: ${cause}`,
     reason: code ?? condition.reason,
     since: condition.lastTransitionTime,
-    retry: condition.type === "EgressApplied" ? "The controllers try again when the rules change" : "None",
+    retry: retries[condition.type] ?? "None",
     action: hint ?? remedies[condition.type] ?? general,
   };
 }
@@ -108,6 +108,11 @@ function degraded({ sandbox }: SandboxFacts): Explanation | undefined {
 /** What `AgentRuntimeInjected` reports is also in `FieldsIgnored`. */
 const harmless: ReadonlySet<string> = new Set(["SandboxResumed", "AgentRuntimeInjected"]);
 const underWay: ReadonlySet<string> = new Set(["Loading", "Pending", "CheckpointCreating", "Restoring"]);
+
+const retries: Readonly<Record<string, string>> = {
+  EgressApplied: "The controllers try again when the rules change",
+  CredentialsApplied: "The controllers try again every few seconds",
+};
 
 const remedies: Readonly<Record<string, string>> = {
   MemoryLoaded: "Delete the sandbox, and clone the checkpoint again",
