@@ -38,7 +38,7 @@ type egress struct {
 	pairs     proxy.Pairs[egressPair]
 	slots     chan struct{}
 	// intercepts add credentials to requests.
-	intercepts *intercepts
+	intercepts intercepts
 	proxy      atomic.Pointer[upstreamProxy]
 }
 
@@ -48,7 +48,8 @@ type egressPair struct {
 }
 
 func newEgress(g *gate, config netConfig) (*egress, error) {
-	e := &egress{gate: g, refuse: config.Refuse, slots: make(chan struct{}, maxEgress), intercepts: newIntercepts()}
+	e := &egress{gate: g, refuse: config.Refuse, slots: make(chan struct{}, maxEgress)}
+	e.intercepts.slots = make(chan struct{}, maxIntercepted)
 	e.refused = newRefusals(os.Stderr, linePause)
 	e.relearned.every = 10 * time.Second
 	e.names.Now = time.Now

@@ -136,6 +136,8 @@ func FuzzRequestLine(f *testing.F) {
 	for _, seed := range []string{
 		`{"id":1,"op":"gate","open":true}`, `{"id":2,"op":"egress","policy":{"default":"deny","allow":["example.org:443"],"deny":[]}}`,
 		`{"id":3,"op":"egress"}`, `{"id":4,"op":"?"}`, `{"id":-1}`, `{"id":1,"extra":1}`, `null`, `{"id":5,"op":"egress","policy":null}`,
+		`{"id":6,"op":"credentials","credentials":{"rules":[{"domain":"*.a.example:8443","headers":{"x":"y"}}],"proxy":{"address":"a:1"}}}`,
+		`{"id":7,"op":"credentials","credentials":{"tls":{"seed":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=","roots":""}}}`,
 	} {
 		f.Add([]byte(seed))
 	}

@@ -26,13 +26,12 @@ type intercepts struct {
 	open map[*net.TCPConn]egressPair
 }
 
-func newIntercepts() *intercepts {
-	return &intercepts{slots: make(chan struct{}, maxIntercepted), open: map[*net.TCPConn]egressPair{}}
-}
-
 func (i *intercepts) add(conn *net.TCPConn, about egressPair) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	if i.open == nil {
+		i.open = map[*net.TCPConn]egressPair{}
+	}
 	i.open[conn] = about
 }
 
