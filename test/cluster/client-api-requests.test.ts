@@ -1,15 +1,11 @@
 import { connect } from "node:net";
 import { once } from "node:events";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { clientRights } from "../../src/install/client-role.ts";
-import { ruleOf } from "../../src/install/rights.ts";
-import { ClientApiWorld, type RbacRule } from "./client-api-world.ts";
+import { allRights as all, ClientApiWorld } from "./client-api-world.ts";
 
 /** Requests that are repeated, malformed, slow or too large. */
 let world: ClientApiWorld;
 let key: string;
-
-const all = clientRights.map(ruleOf) as RbacRule[];
 
 beforeAll(async () => {
   world = await ClientApiWorld.open();

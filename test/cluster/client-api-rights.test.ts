@@ -2,17 +2,14 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { E2bRoute } from "../../src/client-api/dialects/e2b/call.ts";
 import { e2bRoutes } from "../../src/client-api/dialects/e2b/routes.ts";
 import type { Need } from "../../src/client-api/keys/callers.ts";
-import { clientRights } from "../../src/install/client-role.ts";
-import { ruleOf } from "../../src/install/rights.ts";
 import { sampleOf } from "./client-api-samples.ts";
-import { ClientApiWorld, type RbacRule } from "./client-api-world.ts";
+import { allRights as all, ClientApiWorld, type RbacRule } from "./client-api-world.ts";
 
 /** Every route of the table, so that a new route is tested too. */
 let world: ClientApiWorld;
 let own: { key: string; sandboxID: string; snapshotID: string };
 let stranger: string;
 
-const all = clientRights.map(ruleOf) as RbacRule[];
 const nameOf = ({ method, path }: E2bRoute) => `${method} ${path}`;
 const guarded = e2bRoutes.filter(({ needs }) => needs !== "public");
 const withIds = guarded.filter(({ path, unsupported }) => /[:*]/.test(path) && unsupported === undefined);

@@ -4,6 +4,8 @@ import { ApiKey, apiKeyKind } from "../../src/api/kinds/api-key.ts";
 import { sandboxTemplateKind } from "../../src/api/kinds/sandbox-template.ts";
 import { group, rametApiVersion } from "../../src/api/schema/kind.ts";
 import type { Log } from "../../src/base/log.ts";
+import { clientRights } from "../../src/install/client-role.ts";
+import { ruleOf } from "../../src/install/rights.ts";
 import { clientApiMetrics, type ClientApiMetrics } from "../../src/client-api/metrics.ts";
 import { runClientApi } from "../../src/client-api/run.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
@@ -82,60 +84,82 @@ export class ClientApiWorld {
   /** Creates a namespace with a template. */
   async namespace(name: string): Promise<void> {
     await this.cluster.namespace(name);
-    await this.cluster.client.resource(refOf(sandboxTemplateKind)).create({
-      apiVersion: `${group}/v1alpha1`,
-      kind: "SandboxTemplate",
-      metadata: { namespace: name, name: "base" },
-      spec: { template: { spec: { containers: [{ name: "main", image: "python" }] } } },
-    });
+    await createTemplate(this.cluster.client, name);
   }
 
   /** Creates a key whose account has these rights. @returns the text of the key */
-  async key(namespace: string, name: string, rules: readonly RbacRule[], limits?: object): Promise<string> {
-    const metadata = { namespace, name };
-    const apiVersion = "rbac.authorization.k8s.io/v1";
-    const { client } = this.cluster;
-    await client.resource(coreResources.serviceAccounts).create({ apiVersion: "v1", kind: "ServiceAccount", metadata });
-    await client.resource(rbac("roles", "Role")).create({ apiVersion, kind: "Role", metadata, rules });
-    await client.resource(rbac("rolebindings", "RoleBinding")).create({
-      apiVersion,
-      kind: "RoleBinding",
-      metadata,
-      roleRef: { apiGroup: "rbac.authorization.k8s.io", kind: "Role", name },
-      subjects: [{ kind: "ServiceAccount", name, namespace }],
-    });
-    const { text, digest } = newApiKey({ ...metadata, format: "e2b", random: randomBytes });
-    const keys = client.resource(refOf(apiKeyKind), (value) => ApiKey.parse(value));
-    await keys.create({
-      apiVersion: rametApiVersion,
-      kind: "ApiKey",
-      metadata,
-      spec: { serviceAccountName: name, digests: [{ digest }], ...(limits && { limits }) },
-    });
-    return text;
+  key(namespace: string, name: string, rules: readonly RbacRule[], limits?: object): Promise<string> {
+    return createKey(this.cluster.client, { namespace, name, rules, limits });
   }
 
   /** Sends a request with a key. */
-  async call(
-    key: string | undefined,
-    method: string,
-    path: string,
-    ...[body, headers]: [unknown?, object?]
-  ): Promise<Answer> {
-    const response = await fetch(this.#url + path, {
-      method,
-      headers: {
-        ...(key !== undefined && { "x-api-key": key }),
-        ...(body !== undefined && { "content-type": "application/json" }),
-        ...headers,
-      },
-      ...(body !== undefined && { body: JSON.stringify(body) }),
-    });
-    const text = await response.text();
-    const isJson = response.headers.get("content-type")?.startsWith("application/json") === true;
-    return { status: response.status, headers: response.headers, text, json: isJson ? JSON.parse(text) : undefined };
+  call(key: string | undefined, method: string, path: string, ...rest: [unknown?, object?]): Promise<Answer> {
+    return callClientApi(this.#url, key, [method, path, ...rest]);
   }
 }
+
+/** @param request the method, the path, the body and further headers */
+export async function callClientApi(
+  url: string,
+  key: string | undefined,
+  [method, path, body, headers]: [string, string, unknown?, (object | undefined)?],
+): Promise<Answer> {
+  const response = await fetch(url + path, {
+    method,
+    headers: {
+      ...(key !== undefined && { "x-api-key": key }),
+      ...(body !== undefined && { "content-type": "application/json" }),
+      ...headers,
+    },
+    ...(body !== undefined && { body: JSON.stringify(body) }),
+  });
+  const text = await response.text();
+  const isJson = response.headers.get("content-type")?.startsWith("application/json") === true;
+  return { status: response.status, headers: response.headers, text, json: isJson ? JSON.parse(text) : undefined };
+}
+
+export async function createTemplate(client: KubeClient, namespace: string): Promise<void> {
+  await client.resource(refOf(sandboxTemplateKind)).create({
+    apiVersion: `${group}/v1alpha1`,
+    kind: "SandboxTemplate",
+    metadata: { namespace, name: "base" },
+    spec: { template: { spec: { containers: [{ name: "main", image: "python" }] } } },
+  });
+}
+
+interface NewKey {
+  namespace: string;
+  name: string;
+  rules: readonly RbacRule[];
+  limits?: object | undefined;
+}
+
+/** @returns the text of the key */
+export async function createKey(client: KubeClient, { namespace, name, rules, limits }: NewKey): Promise<string> {
+  const metadata = { namespace, name };
+  const apiVersion = "rbac.authorization.k8s.io/v1";
+  await client.resource(coreResources.serviceAccounts).create({ apiVersion: "v1", kind: "ServiceAccount", metadata });
+  await client.resource(rbac("roles", "Role")).create({ apiVersion, kind: "Role", metadata, rules });
+  await client.resource(rbac("rolebindings", "RoleBinding")).create({
+    apiVersion,
+    kind: "RoleBinding",
+    metadata,
+    roleRef: { apiGroup: "rbac.authorization.k8s.io", kind: "Role", name },
+    subjects: [{ kind: "ServiceAccount", name, namespace }],
+  });
+  const { text, digest } = newApiKey({ ...metadata, format: "e2b", random: randomBytes });
+  const keys = client.resource(refOf(apiKeyKind), (value) => ApiKey.parse(value));
+  await keys.create({
+    apiVersion: rametApiVersion,
+    kind: "ApiKey",
+    metadata,
+    spec: { serviceAccountName: name, digests: [{ digest }], ...(limits && { limits }) },
+  });
+  return text;
+}
+
+/** All rights of clients. */
+export const allRights = clientRights.map(ruleOf) as RbacRule[];
 
 function recordingLog(lines: string[]): Log {
   const write = (fields: object, message: string): void => {
