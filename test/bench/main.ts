@@ -5,6 +5,9 @@ import { measureClaims, type ClaimTimes } from "./claim-one.ts";
 import { claimStormTable, claimTable } from "./claim-report.ts";
 import { measureClaimStorms, type ClaimStorm } from "./claim-storm.ts";
 import { memoryAtRest } from "./at-rest.ts";
+import { type ClientApiCosts, measureClientApi } from "./client-api.ts";
+import { clientApiTable, createStormTable } from "./client-api-report.ts";
+import { type CreateStorm, measureCreateStorm } from "./create-storm.ts";
 import { cellLevel } from "./cell-level.ts";
 import { clusterLevel } from "./cluster-level.ts";
 import { CleanUp } from "./clean-up.ts";
@@ -141,6 +144,13 @@ async function bench(options: BenchOptions, cleanUp: CleanUp, signal: AbortSigna
     others.interpreter = await measureInterpreter(options.n, signal);
     console.log(`\n${interpreterTable(others.interpreter)}`);
   }
+  if (options.levels.has("cluster") && options.only.has("client-api")) {
+    await cleanUp.run();
+    others.createStorms = await measureCreateStorm({ quick: options.n <= 5 }, signal);
+    console.log(`\n${createStormTable(others.createStorms)}`);
+    others.clientApi = await measureClientApi(options.n, signal);
+    console.log(`\n${clientApiTable(others.clientApi)}`);
+  }
   if (options.json !== undefined)
     await writeFile(
       options.json,
@@ -161,6 +171,7 @@ function isApartOnly({ only }: BenchOptions): boolean {
     "program",
     "upgrade",
     "interpreter",
+    "client-api",
   ]);
   return [...only].every((name) => separate.has(name));
 }
@@ -183,6 +194,8 @@ interface ClusterCosts {
   program?: ProgramCosts;
   upgrade?: Upgrade;
   interpreter?: InterpreterClones[];
+  createStorms?: CreateStorm[];
+  clientApi?: ClientApiCosts;
 }
 
 /** The costs of an idle cluster, of single requests and of concurrent ones. Only the last have a baseline with bare `runsc`. */

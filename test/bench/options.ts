@@ -21,6 +21,7 @@ export const figureNames = [
   "program",
   "upgrade",
   "interpreter",
+  "client-api",
 ] as const;
 
 export const usage = `npm run bench -- [options]

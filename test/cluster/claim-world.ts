@@ -15,6 +15,8 @@ import { type Claimer, openClaimer } from "./claimer.ts";
 export interface ClaimWorld {
   client: KubeClient;
   connection: Connection;
+  /** Kubeconfig of the administrator. */
+  kubeconfigPath: string;
   claimer: (options?: KubeClientOptions) => Promise<Claimer>;
   /** Creates a set `set` in a new namespace, with stand-in sandboxes whose status is ready: nothing runs in them. */
   stock: (namespace: string, count: number, annotations?: Record<string, string>) => Promise<SandboxObject[]>;
@@ -33,6 +35,7 @@ export async function openClaimWorld(): Promise<ClaimWorld> {
   return {
     client,
     connection,
+    kubeconfigPath: controlPlane.kubeconfigPath,
     claimer: async (options) => {
       const claimer = await openClaimer(new KubeClient(connection, options));
       claimers.push(claimer);

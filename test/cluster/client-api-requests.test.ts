@@ -144,6 +144,10 @@ describe("the limits of a key", () => {
 });
 
 describe("the network of a sandbox", () => {
+  it("is closed without internet access", async () => {
+    await create({ allow_internet_access: false });
+  });
+
   it("is replaced as a whole", async () => {
     const sandboxID = await create({ network: { denyOut: ["0.0.0.0/0"], allowOut: ["example.org"] } });
     const put = (body: object) => world.call(key, "PUT", `/sandboxes/${sandboxID}/network`, body);
@@ -153,6 +157,8 @@ describe("the network of a sandbox", () => {
       const object = await world.cluster.sandbox(`team-a/${name}`, () => true);
       return object.metadata.annotations?.["ramet.dev/egress"];
     };
+    expect(await put({ allow_internet_access: false })).toMatchObject({ status: 204 });
+    await expect.poll(egress).toBe('{"default":"deny","allow":[],"deny":[]}');
     expect(await put({ denyOut: ["10.0.0.0/8"] })).toMatchObject({ status: 204 });
     await expect.poll(egress).toBe('{"default":"allow","allow":[],"deny":["10.0.0.0/8"]}');
     expect(await put({ allowOut: ["example.org"] })).toMatchObject({ status: 400 });

@@ -11,9 +11,11 @@ it("requests no rules without a restriction", () => {
   expect(egressAnnotations({ network: { allowPublicTraffic: false }, allow_internet_access: true })).toEqual({});
 });
 
-it("denies everything without internet access", () => {
-  expect(egressAnnotations({ allow_internet_access: false })).toEqual({
-    "agents.kruise.io/allow-internet-access": "false",
+it("denies everything but allowed destinations without internet access", () => {
+  const denied = { default: "deny", allow: [], deny: [] };
+  expect(egressAnnotations({ allow_internet_access: false })).toEqual({ "ramet.dev/egress": JSON.stringify(denied) });
+  expect(egressAnnotations({ allow_internet_access: false, network: { allowOut: ["example.org"] } })).toEqual({
+    "ramet.dev/egress": JSON.stringify({ ...denied, allow: ["example.org"] }),
   });
 });
 

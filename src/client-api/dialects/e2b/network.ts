@@ -1,5 +1,5 @@
 import { EgressRules, namesInside, parseEgressRule } from "../../../api/cell/egress-rules.ts";
-import { annotations, labels } from "../../../api/names/labels.ts";
+import { annotations } from "../../../api/names/labels.ts";
 import { RametError } from "../../../base/errors.ts";
 import type { Network, NewSandbox } from "./schemas.ts";
 
@@ -19,15 +19,13 @@ export function egressAnnotations({
 }: Pick<NewSandbox, "network" | "allow_internet_access">): Record<string, string> {
   const field = unsupported.find((name) => network[name] !== undefined && network[name] !== null);
   if (field !== undefined) throw new RametError("NotSupported", `network.${field} is not supported`);
-  const rules = rulesOf(network);
-  return {
-    ...(internet === false && { [labels.allowInternetAccess]: "false" }),
-    ...(rules !== undefined && { [annotations.egress]: JSON.stringify(rules) }),
-  };
+  const { denyOut = [] } = network;
+  const rules = rulesOf(internet === false ? { ...network, denyOut: [...denyOut, everything] } : network);
+  return rules === undefined ? {} : { [annotations.egress]: JSON.stringify(rules) };
 }
 
 /** Removes the rules of the client. Those of the template, the namespace and the runtime still apply. */
-export const noEgress = { [labels.allowInternetAccess]: null, [annotations.egress]: null };
+export const noEgress = { [annotations.egress]: null };
 
 function rulesOf({ allowOut: named = [], denyOut = [], egressProxy }: Network): EgressRules | undefined {
   if (named.length + denyOut.length === 0) return undefined;

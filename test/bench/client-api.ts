@@ -1,0 +1,150 @@
+import { request as send } from "undici";
+import { Sandbox } from "e2b";
+import { sandboxSetKind } from "../../src/api/kinds/sandbox-set.ts";
+import { guestClientPort } from "../../src/api/cell/cell-api.ts";
+import { refOf } from "../../src/kube/resource-ref.ts";
+import { ClientWorld } from "../clients/client-world.ts";
+import { stopwatch } from "./figure.ts";
+import { measureIdleClients, type IdleClients } from "./idle-clients.ts";
+import { Samples, type Summary } from "./samples.ts";
+
+/** What clients of the E2B dialect wait for, through the JavaScript SDK and raw HTTP, on a local cluster. */
+export interface ClientApiCosts {
+  /** By the name of the measure, ms. */
+  milliseconds: Record<string, Summary>;
+  /** MiB per second of 100 MiB. `direct` goes to the address of the Pod, if its guest has one. */
+  transfers: Record<string, number>;
+  idle: IdleClients;
+}
+
+const setName = "stock";
+/** More than a turn takes. */
+const stocked = 3;
+const transferBytes = 100 * 2 ** 20;
+
+export async function measureClientApi(n: number, signal: AbortSignal): Promise<ClientApiCosts> {
+  const world = await ClientWorld.open();
+  try {
+    const options = await world.connection();
+    await world.createSet(setName, stocked);
+    const samples = new Samples();
+    for (let turn = 0; turn <= n; turn++) {
+      signal.throwIfAborted();
+      const measures = await oneTurn(world, options);
+      // The first one is a warm-up.
+      if (turn > 0) samples.add(measures);
+      process.stderr.write(`\rrequests of clients: ${turn}/${n} `);
+    }
+    process.stderr.write("\r\x1b[K");
+    const transfers = await transfer(options);
+    const idle = await measureIdleClients(world, { options, clients: n <= 5 ? 100 : 1_000 });
+    const milliseconds = Object.fromEntries([...samples.values.keys()].map((name) => [name, samples.summary(name)!]));
+    return { milliseconds, transfers, idle };
+  } finally {
+    await world.close();
+  }
+}
+
+type Options = Awaited<ReturnType<ClientWorld["connection"]>>;
+
+/** Each kind of request once. The set is filled again before each request that takes from it. */
+async function oneTurn(world: ClientWorld, options: Options): Promise<Record<string, number>> {
+  const measures: Record<string, number> = {};
+  const measure = async <T>(name: string, work: () => Promise<T>): Promise<T> => {
+    const elapsed = stopwatch();
+    const result = await work();
+    measures[name] = elapsed();
+    return result;
+  };
+  await untilStocked(world);
+  const raw = await measure("raw HTTP: POST /sandboxes, stocked", () => createRaw(options));
+  await Sandbox.kill(raw, options);
+  await untilStocked(world);
+  const sandbox = await measure("Sandbox.create, stocked", () => Sandbox.create(setName, options));
+  await measure("first commands.run(true)", () => sandbox.commands.run("true"));
+  await measure("commands.run(true)", () => sandbox.commands.run("true"));
+  await measure("getInfo", () => sandbox.getInfo());
+  const { snapshotId } = await measure("createSnapshot", () => sandbox.createSnapshot());
+  await measure("pause", () => sandbox.pause());
+  await measure("connect to a paused sandbox", () => sandbox.connect());
+  await untilStocked(world);
+  const clone = await measure("Sandbox.create(snapshotId), stocked", () => Sandbox.create(snapshotId, options));
+  await measure("kill", () => sandbox.kill());
+  await clone.kill();
+  await Sandbox.deleteSnapshot(snapshotId, options);
+  return measures;
+}
+
+async function createRaw({ apiUrl, apiKey }: Options): Promise<string> {
+  const { statusCode, body } = await send(`${apiUrl}/sandboxes`, {
+    method: "POST",
+    headers: { "x-api-key": apiKey, "content-type": "application/json" },
+    body: JSON.stringify({ templateID: setName, timeout: 600 }),
+  });
+  const text = await body.text();
+  if (statusCode !== 201) throw new Error(`the client API answered ${statusCode}: ${text}`);
+  return (JSON.parse(text) as { sandboxID: string }).sandboxID;
+}
+
+async function untilStocked(world: ClientWorld): Promise<void> {
+  await world.cluster.until(
+    refOf(sandboxSetKind),
+    { namespace: "default", name: setName },
+    (value) => sandboxSetKind.object.parse(value),
+    (set) => set?.status?.availableReplicas === stocked,
+  );
+}
+
+/** Sends a file with the SDK and reads it back, and the same with plain HTTP through the gateway. */
+async function transfer(options: Options): Promise<Record<string, number>> {
+  const sandbox = await Sandbox.create(setName, options);
+  const blob = new Blob([new Uint8Array(transferBytes)]);
+  const rate = async (work: () => Promise<unknown>): Promise<number> => {
+    const elapsed = stopwatch();
+    await work();
+    return transferBytes / 2 ** 20 / (elapsed() / 1000);
+  };
+  try {
+    const up = await rate(() => sandbox.files.write("/var/data", blob, { requestTimeoutMs: 120_000 }));
+    const down = await rate(() =>
+      sandbox.files.read("/var/data", { format: "bytes", requestTimeoutMs: 120_000 }).then(requireAll),
+    );
+    return { "files.write": up, "files.read": down, ...(await plainTransfer(sandbox.sandboxId, options, rate)) };
+  } finally {
+    await sandbox.kill();
+  }
+}
+
+type Rate = (work: () => Promise<unknown>) => Promise<number>;
+
+async function plainTransfer(
+  sandboxId: string,
+  { apiUrl, apiKey, sandboxUrl }: Options,
+  rate: Rate,
+): Promise<Record<string, number>> {
+  const asked = await send(`${apiUrl}/sandboxes/${sandboxId}`, { headers: { "x-api-key": apiKey } });
+  const { envdAccessToken } = (await asked.body.json()) as { envdAccessToken: string };
+  const headers = {
+    "e2b-sandbox-id": sandboxId,
+    "e2b-sandbox-port": `${guestClientPort}`,
+    "x-access-token": envdAccessToken,
+  };
+  const down = await rate(async () => {
+    const { body } = await send(`${sandboxUrl}/files?path=/var/data`, { headers });
+    requireAll(new Uint8Array(await body.arrayBuffer()));
+  });
+  const up = await rate(async () => {
+    const { statusCode, body } = await send(`${sandboxUrl}/files?path=/var/data`, {
+      method: "POST",
+      headers: { ...headers, "content-type": "application/octet-stream" },
+      body: Buffer.alloc(transferBytes),
+    });
+    const text = await body.text();
+    if (statusCode !== 200) throw new Error(`the guest answered ${statusCode}: ${text}`);
+  });
+  return { "raw HTTP up, through the gateway": up, "raw HTTP down, through the gateway": down };
+}
+
+function requireAll({ length }: Uint8Array): void {
+  if (length !== transferBytes) throw new Error(`${length} bytes arrived, and ${transferBytes} were sent`);
+}
