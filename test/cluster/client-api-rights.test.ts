@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { E2bRoute } from "../../src/client-api/dialects/e2b/call.ts";
 import { e2bRoutes } from "../../src/client-api/dialects/e2b/routes.ts";
 import type { Need } from "../../src/client-api/keys/callers.ts";
-import { sampleOf } from "./client-api-samples.ts";
+import { sampleOf } from "../setup/route-samples.ts";
 import { allRights as all, ClientApiWorld, type RbacRule } from "./client-api-world.ts";
 
 /** Every route of the table, so that a new route is tested too. */

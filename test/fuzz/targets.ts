@@ -1,4 +1,5 @@
 import { answerTargets } from "./answer-targets.ts";
+import { clientApiTargets } from "./client-api-targets.ts";
 import { documentTargets } from "./document-targets.ts";
 import { serverTargets } from "./server-targets.ts";
 import { storeTargets } from "./store-targets.ts";
@@ -10,6 +11,7 @@ export const targets: readonly FuzzTarget[] = [
   ...textTargets,
   ...documentTargets,
   ...serverTargets,
+  ...clientApiTargets,
   ...answerTargets,
   ...storeTargets,
 ];
