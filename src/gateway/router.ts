@@ -100,11 +100,15 @@ async function mayResume(
   { request, found }: Client,
   right: SandboxRight | undefined,
 ): Promise<boolean> {
+  // It asks whether the sandbox runs. E2B's SDKs ask that when a stream breaks, as each does in a pause.
+  if (port === guestClientPort && healthPath.test(request.url)) return false;
   if (right !== undefined || !isEntrance(port)) return true;
   if (sandboxTokens === undefined) return false;
   const question = { sandboxId, found, port, request };
   return (await authorizeByOwnTokens({ tokens: sandboxTokens, clock }, question)) === "authorized";
 }
+
+const healthPath = /^\/health(\?|$)/;
 
 function notReady({ sandboxId }: Destination, sandbox: RoutedSandbox): RametError {
   const { namespace, name } = sandbox.metadata;

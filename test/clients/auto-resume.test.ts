@@ -190,6 +190,19 @@ describe("a paused sandbox with autoResume", () => {
     expect((await ask(sandbox)).status).toBe(502);
   });
 
+  it("is not resumed by the question whether it runs, which the SDK also asks when a stream breaks", async () => {
+    const sandbox = await create();
+    const command = await sandbox.commands.run("sleep 1000", { background: true });
+    await sandbox.pause();
+    // The SDK asks before it reports the error.
+    await expect(command.wait()).rejects.toThrow();
+    expect(await sandbox.isRunning()).toBe(false);
+    expect(await stateOf(sandbox)).toBe("paused");
+    await sandbox.commands.run("true");
+    expect(await sandbox.isRunning()).toBe(true);
+    await sandbox.kill();
+  });
+
   it("is not resumed by a client that could not reach the port", async () => {
     const sandbox = await serving({ network: { allowPublicTraffic: false } });
     await sandbox.pause();
