@@ -1,3 +1,4 @@
+import { rename, rm, writeFile } from "node:fs/promises";
 import { Sandbox } from "e2b";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { Sandbox as SandboxObject, sandboxKind } from "../../src/api/kinds/sandbox.ts";
@@ -113,6 +114,23 @@ describe("the end of the time", () => {
     await restart("controller");
     await expect.poll(() => Date.now()).toBeGreaterThan((await sandbox.getInfo()).endAt.getTime() - 595_000 + 2_000);
     expect(await sandbox.isRunning()).toBe(true);
+    await sandbox.kill();
+  });
+});
+
+describe("a pause that fails", () => {
+  it("leaves the sandbox running, with its time as before", async () => {
+    const sandbox = await create({ timeoutMs: 600_000, lifecycle: { onTimeout: "pause" } });
+    const { endAt } = await sandbox.getInfo();
+    const { store } = world.cluster.directory;
+    await rename(store, `${store}-away`);
+    await writeFile(store, "");
+    await expect(sandbox.pause()).rejects.toThrow("was not paused");
+    expect(await sandbox.getInfo()).toMatchObject({ state: "running", endAt });
+    expect((await sandbox.commands.run("echo 1")).stdout).toBe("1\n");
+    await rm(store);
+    await rename(`${store}-away`, store);
+    expect(await sandbox.pause()).toBe(true);
     await sandbox.kill();
   });
 });
