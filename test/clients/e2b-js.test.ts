@@ -267,7 +267,7 @@ describe("a key", () => {
   it("has limits of its own, and stops working as soon as it is revoked", async () => {
     const limited = await world.connection("default", "limited", { sandboxes: 1 });
     const one = await Sandbox.create("base", limited);
-    await expect(Sandbox.create("base", limited)).rejects.toThrow("may have no more");
+    await expect(Sandbox.create("base", limited)).rejects.toThrow("and may have 1");
     await one.kill();
     await world.client
       .resource({ group: "ramet.dev", version: "v1alpha1", plural: "apikeys", kind: "ApiKey", namespaced: true })

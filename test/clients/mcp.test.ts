@@ -222,8 +222,22 @@ describe("over HTTP only", () => {
     expect((await call(limited, "create_sandbox", { source: "python" })).json["error"]).toMatchObject({
       code: "QuotaExceeded",
     });
+    const fork = await call(limited, "fork_sandbox", { sandbox });
+    expect(fork.json["error"]).toMatchObject({ code: "QuotaExceeded" });
     await call(limited, "kill_sandbox", { sandbox });
     await limited.close();
+  });
+
+  it("refuses another snapshot once those of the key are too large", async () => {
+    const small = await overHttp({
+      authorization: `Bearer ${await world.createKey("default", "small", { snapshotBytes: "1" })}`,
+    });
+    const sandbox = await create(small);
+    expect((await call(small, "create_snapshot", { sandbox })).isError).toBe(false);
+    const refused = async () => (await call(small, "create_snapshot", { sandbox })).json["error"];
+    await expect.poll(refused).toMatchObject({ code: "QuotaExceeded" });
+    await call(small, "kill_sandbox", { sandbox });
+    await small.close();
   });
 
   it("does not know the sandboxes of another namespace", async () => {

@@ -1,3 +1,4 @@
+import type { ApiKeyLimits } from "../../../api/keys/api-key-rules.ts";
 import type { Sandbox } from "../../../api/kinds/sandbox.ts";
 import type { GuestClient } from "../../../cell/client/guest-client.ts";
 import type { Need } from "../../keys/callers.ts";
@@ -9,10 +10,8 @@ export interface Actor {
   owner: string;
   /** @throws RametError `Forbidden` */
   require(...needs: readonly Need[]): Promise<void>;
-  /** The limit of its sandboxes. @default none */
-  sandboxes?: number;
-  /** The limit of the size of its snapshots. @default none */
-  snapshotBytes?: number;
+  /** @default none */
+  limits?: ApiKeyLimits;
   /** A client of the sandbox's guest. @throws RametError such as `Forbidden` or `SandboxNotReady` */
   guest(sandbox: Sandbox, options: GuestOptions): Promise<GuestClient>;
 }

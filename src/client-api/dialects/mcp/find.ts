@@ -1,9 +1,9 @@
 import * as z from "zod";
 import type { Sandbox } from "../../../api/kinds/sandbox.ts";
 import { annotations } from "../../../api/names/labels.ts";
-import { RametError } from "../../../base/errors.ts";
 import { connectSandbox, currentState } from "../../service/lifecycle.ts";
 import { findSandbox, sandboxIdOf, uidOf } from "../../service/find-sandbox.ts";
+import { checkSandboxLimit, checkSnapshotLimit } from "../../service/key-limits.ts";
 import { needs } from "../e2b/needs.ts";
 import type { ToolParts } from "./tool.ts";
 
@@ -49,14 +49,14 @@ export function sandboxView({ service }: ToolParts, sandbox: Sandbox) {
   };
 }
 
-/** Two calls at the same time can exceed the limit by one. @throws RametError `QuotaExceeded` */
-export function checkLimit({ service, actor }: ToolParts, added: number): void {
-  const { sandboxes = Infinity, namespace, owner } = actor;
-  const used = service.known
-    .sandboxesIn(namespace)
-    .filter(({ metadata }) => metadata.annotations?.[annotations.owner] === owner).length;
-  if (used + added <= sandboxes) return;
-  throw new RametError("QuotaExceeded", `${owner} has ${used} sandboxes, and may have at most ${sandboxes}`, {
-    hint: "Delete sandboxes that are not needed any more with kill_sandbox",
-  });
+/** @throws RametError `QuotaExceeded` above the limits of the client's key */
+export function checkSandboxes({ service, actor }: ToolParts, added: number): void {
+  const { owner: key, namespace, limits } = actor;
+  if (limits !== undefined) checkSandboxLimit(service, { key, namespace, limits }, added);
+}
+
+/** @throws RametError `QuotaExceeded` above the limits of the client's key */
+export function checkSnapshots({ service, actor }: ToolParts): void {
+  const { owner: key, namespace, limits } = actor;
+  if (limits !== undefined) checkSnapshotLimit(service, { key, namespace, limits });
 }

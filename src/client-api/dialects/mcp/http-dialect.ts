@@ -87,8 +87,7 @@ function actorOf({ callers, guestSecret, gateway, service }: McpHttpOptions, cal
   return {
     namespace: caller.namespace,
     owner: caller.key,
-    sandboxes: caller.limits.sandboxes,
-    snapshotBytes: caller.limits.snapshotBytes,
+    limits: caller.limits,
     require: (...needs) => callers.require(caller, ...needs),
     guest: async (sandbox, { user, signal }) =>
       gatewayGuest({

@@ -4,7 +4,15 @@ import { forkSandbox } from "../../service/fork-sandbox.ts";
 import { killSandbox } from "../../service/lifecycle.ts";
 import { isForClients } from "../../service/sandbox-state.ts";
 import { needs } from "../e2b/needs.ts";
-import { checkLimit, runningSandbox, SandboxName, sandboxOf, sandboxView, waitMilliseconds } from "./find.ts";
+import {
+  checkSandboxes,
+  checkSnapshots,
+  runningSandbox,
+  SandboxName,
+  sandboxOf,
+  sandboxView,
+  waitMilliseconds,
+} from "./find.ts";
 import { addTool, type ToolParts } from "./tool.ts";
 
 const defaultLifeSeconds = 3600;
@@ -44,7 +52,7 @@ export function sandboxTools(parts: ToolParts): void {
     hints: { readOnlyHint: false, destructiveHint: false },
     needs: needs.create,
     call: async ({ source, environment, lifetime_seconds, when_over }, signal) => {
-      checkLimit(parts, 1);
+      checkSandboxes(parts, 1);
       const sandbox = await createSandbox(service, {
         namespace,
         owner,
@@ -79,7 +87,8 @@ export function sandboxTools(parts: ToolParts): void {
     hints: { readOnlyHint: false, destructiveHint: false },
     needs: [...needs.create, ...needs.capture],
     call: async ({ sandbox: text, count, lifetime_seconds, when_over }, signal) => {
-      checkLimit(parts, count);
+      checkSandboxes(parts, count);
+      checkSnapshots(parts);
       const source = await runningSandbox(parts, text, signal);
       const results = await forkSandbox(service, source, {
         owner,

@@ -1,10 +1,9 @@
 import * as z from "zod";
 import { defaultTag } from "../../../api/snapshot/snapshot-tags.ts";
-import { checkSnapshotLimit } from "../../service/key-limits.ts";
 import { createdAt, createSnapshot, idOf, listSnapshots, type Snapshot } from "../../service/snapshots.ts";
 import { rollBackSandbox } from "../../service/roll-back.ts";
 import { needs } from "../e2b/needs.ts";
-import { runningSandbox, SandboxName, sandboxView, waitMilliseconds } from "./find.ts";
+import { checkSnapshots, runningSandbox, SandboxName, sandboxView, waitMilliseconds } from "./find.ts";
 import { addTool, type ToolParts } from "./tool.ts";
 
 const mostListed = 200;
@@ -28,11 +27,10 @@ export function snapshotTools(parts: ToolParts): void {
     needs: needs.capture,
     call: async ({ sandbox: text, name }, signal) => {
       if (name !== undefined) await actor.require(...needs.nameSnapshot);
-      const { owner, namespace, snapshotBytes = Infinity } = actor;
-      checkSnapshotLimit(service, { key: owner, namespace, limits: { snapshotBytes } });
+      checkSnapshots(parts);
       const sandbox = await runningSandbox(parts, text, signal);
       const snapshot = await createSnapshot(service, sandbox, {
-        owner,
+        owner: actor.owner,
         ...(name !== undefined && { name: { name, tag: defaultTag } }),
         timeoutMilliseconds: waitMilliseconds,
         signal,
