@@ -29,7 +29,7 @@ export function parseDuration(text: string, field = "duration"): number {
   if (body === "0") return 0;
   const parts = body === undefined ? [] : [...body.matchAll(/([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h|d)/g)];
   if (parts.length === 0 || parts.map(([part]) => part).join("") !== body) {
-    throw invalid(text, field, "is not a duration");
+    throw invalid(text, field, "is not a duration such as 90s or 2m");
   }
   const sum = parts.reduce((total, [, count, unit]) => total + Number(count) * (unitMilliseconds[unit ?? ""] ?? 0), 0);
   if (sum > maxMilliseconds) throw invalid(text, field, "is more than 292 years");

@@ -100,7 +100,7 @@ describe("ramet", () => {
   it.each([
     [["sandbox", "get"], "missing required argument"],
     [["sandbox", "ls", "-o", "xml"], "Allowed choices are table, json, yaml, name"],
-    [["sandbox", "create", "--image", "x", "--timeout", "soon"], "--timeout is not a duration"],
+    [["sandbox", "create", "--image", "x", "--timeout", "soon"], "--timeout is not a duration such as 90s or 2m"],
     [["sandbox", "create", "--image", "x", "--env", "A"], "write it as NAME=VALUE"],
     [["sandbox", "create"], "Cannot create a sandbox without a source"],
     [["sandbox", "create", "--image", "x", "--template", "y"], "Cannot use both --template and --image"],

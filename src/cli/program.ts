@@ -1,4 +1,5 @@
 import { Command, CommanderError, Option } from "commander";
+import { RametError } from "../base/errors.ts";
 import { checkpointCommands } from "./checkpoint/commands.ts";
 import { claimCommands } from "./claim/commands.ts";
 import { completionCommand } from "./completion/command.ts";
@@ -43,6 +44,9 @@ export async function runProgram(io: Io, args: readonly string[]): Promise<numbe
     if (error instanceof CommanderError) return error.exitCode === 0 ? exitCodes.ok : exitCodes.usage;
     // The reader of the output has exited.
     if (isBrokenPipe(error)) return exitCodes.brokenPipe;
+    // Ctrl-C before anything was requested. Errors of a request that stays have a hint.
+    const { code, hint } = RametError.from(error);
+    if (io.signal.aborted && code === "Canceled" && hint === undefined) return exitCodes.interrupted;
     return reportError(io, error, output);
   }
 }

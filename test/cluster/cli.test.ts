@@ -250,6 +250,7 @@ describe("waiting", () => {
     expect(outcome.stdout).toBe("");
     expect(outcome.stderr).toContain("The SandboxTemplate missing does not exist");
     expect(outcome.stderr).toContain("The request stays");
+    expect(outcome.stderr).toContain("remove it with: ramet sandbox rm t\n");
     expect((await ramet(["sandbox", "get", "t", "-o", "name"])).stdout).toBe("t\n");
     await ramet(["sandbox", "rm", "t"]);
   });
@@ -262,6 +263,12 @@ describe("waiting", () => {
     expect(await ended).toMatchObject({ exitCode: 130, stdout: "" });
     expect(io.written("stderr")).toContain("The request stays");
     expect((await ramet(["sandbox", "rm", "i"])).exitCode).toBe(0);
+  });
+
+  it("exits with 130 and no error after Ctrl-C before anything was requested", async () => {
+    const { io, ended } = inProcess("sandbox ls".split(" "));
+    io.interrupt();
+    expect(await ended).toMatchObject({ exitCode: 130, stdout: "", stderr: "" });
   });
 
   it("exits with 1 and the controller's reason when the sandbox fails", async () => {

@@ -260,11 +260,13 @@ async function untilDeleted(informer: Informers[keyof Informers], key: string): 
         new Error(`timed out waiting for the deletion of ${key}: ${JSON.stringify(informer.store.get(key), null, 1)}`),
       );
     }, patienceMilliseconds);
-    const stop = informer.onChange(() => {
+    const check = (): void => {
       if (informer.store.byUid(known.metadata.uid) !== undefined) return;
       clearTimeout(timer);
       stop();
       resolve();
-    });
+    };
+    const stop = informer.store.subscribe(check);
+    check();
   });
 }

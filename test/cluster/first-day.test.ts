@@ -4,6 +4,10 @@ import { request } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { sandboxTemplateKind } from "../../src/api/kinds/sandbox-template.ts";
+import { KubeClient } from "../../src/kube/kube-client.ts";
+import { connectionFromKubeconfig } from "../../src/kube/kubeconfig.ts";
+import { coreResources, refOf } from "../../src/kube/resource-ref.ts";
 import { CliHome } from "./cli-home.ts";
 
 let home: string;
@@ -24,6 +28,11 @@ afterAll(async () => {
   expect(down.exitCode, down.stderr).toBe(0);
   await rm(home, { recursive: true, force: true });
 });
+
+async function clusterClient(): Promise<KubeClient> {
+  const status = JSON.parse((await ramet("local", "status", "-o", "json")).stdout) as { kubeconfig: string };
+  return new KubeClient(await connectionFromKubeconfig({ path: status.kubeconfig }));
+}
 
 interface Explained {
   state: string;
@@ -65,6 +74,36 @@ describe("ramet explain", () => {
   });
 });
 
+describe("ramet snapshot", () => {
+  it("says that a template's command must keep running", async () => {
+    const client = await clusterClient();
+    const template = { spec: { containers: [{ name: "main", image: "python", command: ["true"] }] } };
+    await client.resource(refOf(sandboxTemplateKind)).create({
+      apiVersion: "agents.kruise.io/v1alpha1",
+      kind: "SandboxTemplate",
+      metadata: { name: "ends", namespace: "default" },
+      spec: { template },
+    });
+    await client.close();
+    const file = join(home, "ends.yaml");
+    await writeFile(file, endsAtOnce);
+    const applied = await ramet("snapshot", "apply", "-f", file, "--timeout", "0");
+    expect(applied.exitCode, applied.stdout).toBe(1);
+    expect(applied.stderr).toContain("give its template a command that keeps running, such as sleep infinity");
+    expect(await explain("snapshot/ends")).toMatchObject({
+      state: "failed",
+      action: "Give the template a command that keeps running, such as sleep infinity",
+    });
+  });
+});
+
+const endsAtOnce = `
+apiVersion: ramet.dev/v1alpha1
+kind: NamedSnapshot
+metadata: { name: ends }
+spec: { from: { template: { name: ends } }, recipe: [{ run: sleep 30 }] }
+`;
+
 describe("ramet doctor", () => {
   it("finds no error in a local cluster, and says what the API does not show", async () => {
     const { stdout, stderr, exitCode } = await ramet("doctor", "--timeout", "20s", "-o", "json");
@@ -82,11 +121,7 @@ describe("ramet doctor", () => {
   });
 
   it("exits with 1 for a namespace that refuses cells", async () => {
-    const { KubeClient } = await import("../../src/kube/kube-client.ts");
-    const { connectionFromKubeconfig } = await import("../../src/kube/kubeconfig.ts");
-    const { coreResources } = await import("../../src/kube/resource-ref.ts");
-    const status = JSON.parse((await ramet("local", "status", "-o", "json")).stdout) as { kubeconfig: string };
-    const client = new KubeClient(await connectionFromKubeconfig({ path: status.kubeconfig }));
+    const client = await clusterClient();
     const metadata = { name: "strict", labels: { "pod-security.kubernetes.io/enforce": "baseline" } };
     await client.resource(coreResources.namespaces).create({ apiVersion: "v1", kind: "Namespace", metadata });
     await client.close();
@@ -112,6 +147,15 @@ describe("files, ports and failed objects", () => {
     expect(await ramet("sandbox", "cp", "a:/copied", target)).toMatchObject({ exitCode: 0, stderr: "" });
     expect(await readFile(join(target, "source", "deep", "with space"), "utf8")).toBe("content");
     expect(await readlink(join(target, "link"))).toBe("deep/with space");
+  });
+
+  it("says which file does not exist, here or in the sandbox", async () => {
+    const from = await ramet("sandbox", "cp", "a:/missing", "/tmp/x");
+    expect(from).toMatchObject({ exitCode: 3 });
+    expect(from.stderr).toContain("Cannot read /missing in the sandbox: it does not exist\n");
+    expect((await ramet("sandbox", "cp", "/missing", "a:/x")).stderr).toContain(
+      "Cannot read /missing: it does not exist\n",
+    );
   });
 
   it("writes nothing outside of the target, whatever the sandbox sends", async () => {
@@ -190,5 +234,8 @@ http.server.HTTPServer(("0.0.0.0", 8000), Handler).serve_forever()`;
   it("lists local clusters, and rejects a namespace that does not exist", async () => {
     expect((await ramet("local", "ls")).stdout).toMatch(/^NAME +PHASE +KUBECONFIG\ndefault +up +/);
     expect(await ramet("sandbox", "ls", "-n", "nowhere")).toMatchObject({ exitCode: 3 });
+    const made = await ramet("sandbox", "create", "--template", "python", "-n", "nowhere");
+    expect(made).toMatchObject({ exitCode: 3 });
+    expect(made.stderr).toContain("The namespace nowhere does not exist\nCorrect --namespace");
   });
 });

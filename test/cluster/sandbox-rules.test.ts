@@ -3,7 +3,9 @@ import { join } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { RametError } from "../../src/base/errors.ts";
 import { annotations } from "../../src/api/names/labels.ts";
+import { runProgram } from "../../src/cli/program.ts";
 import { coreResources } from "../../src/kube/resource-ref.ts";
+import { memoryIo } from "../setup/memory-io.ts";
 import { gate, inPhase, reasonOf, restoreFrom, RulesWorld, template } from "./rules-world.ts";
 import { followStatuses, withoutNotices, writeOf } from "./counted-writes.ts";
 
@@ -156,6 +158,28 @@ it("keeps a sandbox running if the checkpoint of its pause fails, and can pause 
   await world.patch("a", { paused: true });
   await world.sandbox("a", (now) => reasonOf(now, "SandboxPaused") === "SnapshotPauseSucceed");
 });
+
+it("reports a failed pause in the command and in the list, without waiting for its timeout", async () => {
+  await world.inNewNamespace();
+  await world.running("a");
+  const { behaviour } = world.node.cells.get(world.at("a"))!;
+  behaviour.captureError = new RametError("StoreFull", "no room", { hint: "Delete checkpoints" });
+  const failed = await ramet("pause", "a", "--timeout", "0");
+  expect(failed).toMatchObject({ exitCode: 1, stdout: "" });
+  expect(failed.stderr).toMatch(/^error: The sandbox a was not paused: .*no room/);
+  expect(failed.stderr).toContain("ramet sandbox resume a && ramet sandbox pause a");
+  expect(failed.stderr).toContain("[StoreFull]");
+  expect((await ramet("ls")).stdout).toMatch(/a +Running .*no room/);
+  expect((await ramet("resume", "a", "--timeout", "0")).exitCode).toBe(0);
+  expect((await ramet("pause", "a", "--timeout", "0")).exitCode).toBe(0);
+});
+
+async function ramet(...args: string[]) {
+  const io = memoryIo({ environment: { HOME: "/nowhere" } });
+  const flags = ["-n", world.namespace, "--kubeconfig", world.cluster.kubeconfigPath];
+  const exitCode = await runProgram(io, ["sandbox", ...args, ...flags]);
+  return { exitCode, stdout: io.written("stdout"), stderr: io.written("stderr") };
+}
 
 it("resumes a sandbox whose pause is cancelled during its checkpoint", async () => {
   await world.inNewNamespace();

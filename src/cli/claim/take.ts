@@ -118,7 +118,9 @@ const forEver = "876000h";
 function shortfall({ metadata, spec, status }: SandboxClaim): RametError | undefined {
   if ((status?.claimedReplicas ?? 0) >= spec.replicas) return undefined;
   const reason = findCondition(status?.conditions, "Completed")?.reason ?? "";
-  return new RametError(codeOf(reason), `The claim ${metadata.name} has ${status?.message ?? "claimed nothing"}`);
+  return new RametError(codeOf(reason), `The claim ${metadata.name} has ${status?.message ?? "claimed nothing"}`, {
+    hint: `Remove the claim, which has ended, with: ramet claim rm ${metadata.name}`,
+  });
 }
 
 function codeOf(reason: string): ErrorCode {

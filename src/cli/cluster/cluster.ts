@@ -73,7 +73,10 @@ export class Cluster {
     try {
       return await resource.create(object, { signal });
     } catch (error) {
-      if (!(error instanceof RametError) || error.code !== "AlreadyExists") throw error;
+      if (apiStatusOf(error)?.httpStatus === 404 && !isUnknownKind(error)) throw noNamespace(this.namespace, error);
+      if (!(error instanceof RametError)) throw error;
+      if (error.code === "Canceled") throw interruptedCreation(resource.ref, this.namespace, error);
+      if (error.code !== "AlreadyExists") throw error;
       throw alreadyExists(resource.ref, object.metadata.name ?? "", this.namespace, error);
     }
   }
@@ -112,6 +115,22 @@ export async function withCluster<T>(
   } finally {
     await cluster.close();
   }
+}
+
+/** For a namespace in which nothing can be listed or created. */
+export function noNamespace(namespace: string, cause: unknown): RametError {
+  return new RametError("NotFound", `The namespace ${namespace} does not exist`, {
+    hint: "Correct --namespace, or the namespace of the kubeconfig's context",
+    cause,
+  });
+}
+
+function interruptedCreation(ref: ResourceRef, namespace: string, cause: unknown): RametError {
+  const noun = nouns.get(ref.kind) ?? ref.kind;
+  return new RametError("Canceled", `Interrupted: the ${noun} may have been created`, {
+    hint: `See the existing ones with: ramet ${noun} ls -n ${namespace}`,
+    cause,
+  });
 }
 
 function notFound(ref: ResourceRef, name: string, namespace: string, cause: unknown): RametError {

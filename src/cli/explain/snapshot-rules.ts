@@ -158,7 +158,7 @@ function stopped(
   const text = message.replace(/ \(\d+ attempts\)$/, "");
   const described = readDescription(text);
   const waitsForInput = reason === "InputMissing" || reason === "Cycle" || reason === "Deleting";
-  const endedByItself = / ended by itself|is Succeeded/.test(message);
+  const endedByItself = / ended by itself|is Succeeded|give its template a command/.test(message);
   const otherwise =
     awaited?.explanation.action ?? `Remove the cause, then run: ramet snapshot build ${name} -n ${namespace}`;
   return {

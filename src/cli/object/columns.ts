@@ -165,8 +165,14 @@ export const sandboxColumns: readonly Column[] = [
   { heading: "STATUS", cell: (object) => sandboxStatus(object) },
   { heading: "AGE", cell: ({ metadata }, now) => age(metadata.creationTimestamp, now) },
   { heading: "FROM", cell: (object) => sandboxCell(object, source) },
-  { heading: "MESSAGE", cell: (object) => sandboxCell(object, (sandbox) => messageOf(sandbox) ?? "") },
+  { heading: "MESSAGE", cell: (object) => sandboxCell(object, sandboxMessage) },
 ];
+
+/** A failed pause leaves its sandbox running, so only its condition reports it. */
+function sandboxMessage(sandbox: SandboxObject): string {
+  const pause = findCondition(sandbox.status?.conditions, "SandboxPaused");
+  return messageOf(sandbox) ?? (pause?.reason === "CheckpointFailed" ? pause.message : "");
+}
 
 function sandboxStatus(object: KubeObject): string {
   if (object.metadata.deletionTimestamp !== undefined) return "Terminating";

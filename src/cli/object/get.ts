@@ -1,6 +1,6 @@
 import { RametError } from "../../base/errors.ts";
 import { coreResources } from "../../kube/resource-ref.ts";
-import { type Cluster, type ClusterOptions, withCluster } from "../cluster/cluster.ts";
+import { type Cluster, type ClusterOptions, noNamespace, withCluster } from "../cluster/cluster.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { type Io, printLine, writeAll } from "../io.ts";
 import { type OutputFormat, renderList, renderObject } from "../output/render.ts";
@@ -66,9 +66,6 @@ async function requireNamespace(io: Io, { client, namespace }: Cluster): Promise
   } catch (error) {
     // Users without the right to read namespaces get the empty list.
     if (RametError.from(error).code !== "NotFound") return;
-    throw new RametError("NotFound", `The namespace ${namespace} does not exist`, {
-      hint: "Correct --namespace, or the namespace of the kubeconfig's context",
-      cause: error,
-    });
+    throw noNamespace(namespace, error);
   }
 }

@@ -54,7 +54,8 @@ async function upload(io: Io, guest: GuestClient, from: string, to: string): Pro
     return;
   }
   const found = await stat(from).catch((error: unknown) => {
-    throw new RametError("NotFound", `Cannot read ${from}: ${textOfError(error)}`, { cause: error });
+    const why = (error as NodeJS.ErrnoException).code === "ENOENT" ? "it does not exist" : textOfError(error);
+    throw new RametError("NotFound", `Cannot read ${from}: ${why}`, { cause: error });
   });
   if (found.isDirectory()) {
     await uploadDirectory(io, guest, from, to);
@@ -66,7 +67,11 @@ async function upload(io: Io, guest: GuestClient, from: string, to: string): Pro
 }
 
 async function download(io: Io, guest: GuestClient, from: string, to: string): Promise<void> {
-  const { type } = await guest.stat(from);
+  const { type } = await guest.stat(from).catch((error: unknown) => {
+    throw RametError.from(error).code === "NotFound"
+      ? new RametError("NotFound", `Cannot read ${from} in the sandbox: it does not exist`, { cause: error })
+      : error;
+  });
   if (type === "directory") {
     if (to === "-") throw noFile(from);
     await downloadDirectory(io, guest, from, to);

@@ -33,6 +33,7 @@ export async function createSandbox(io: Io, options: CreateSandboxOptions): Prom
     const settled = options.wait
       ? await untilReady(io, cluster, {
           sandbox: created,
+          isNew: true,
           timeoutMilliseconds: options.timeout,
           ...(options.paused === true && { isReached: isPaused }),
         })

@@ -1,8 +1,12 @@
+import type { Sandbox } from "../../api/kinds/sandbox.ts";
+import { RametError } from "../../base/errors.ts";
+import { findCondition } from "../../kube/conditions.ts";
+import { failureOf } from "../../kube/reported-state.ts";
 import { withCluster, type ClusterOptions } from "../cluster/cluster.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { printLine, type Io } from "../io.ts";
 import { reportFailure } from "../report-error.ts";
-import { isPaused, untilReady } from "./until-ready.ts";
+import { isPaused, isReady, untilReady } from "./until-ready.ts";
 
 export interface PauseOptions extends ClusterOptions {
   name: string;
@@ -26,10 +30,38 @@ export async function pauseSandbox(io: Io, options: PauseOptions): Promise<numbe
     const settled = await untilReady(io, cluster, {
       sandbox,
       timeoutMilliseconds: options.timeout,
-      ...(paused ? { isReached: isPaused } : {}),
+      ...(paused ? { isReached: isPaused, failureIn: failedPause } : { isReached: isResumed }),
     });
     if ("failure" in settled) return reportFailure(io, settled.failure);
     printLine(io.stdout, `sandbox ${name} ${paused ? "paused" : "resumed"}`);
     return exitCodes.ok;
   });
+}
+
+/** A pause is not tried again: its sandbox keeps running until somebody requests another pause. */
+function failedPause(sandbox: Sandbox): RametError | undefined {
+  const { metadata, status } = sandbox;
+  if (status?.observedGeneration !== metadata.generation || !hasFailedPause(sandbox)) return undefined;
+  const condition = findCondition(status?.conditions, "SandboxPaused");
+  const why = condition?.message.replace(/\. Set spec\.paused to false, then to true, to try again$/, "");
+  const { name } = metadata;
+  const { code, message } = failureOf(
+    `The sandbox ${name} was not paused`,
+    { status: { message: why } },
+    "EngineFailed",
+  );
+  return new RametError(code, message, {
+    hint: `Remove the cause, then try again: ramet sandbox resume ${name} && ramet sandbox pause ${name}`,
+  });
+}
+
+/** A sandbox that runs because its pause has failed is resumed when the controllers have noticed it, so that it can be paused again. */
+function isResumed(sandbox: Sandbox): boolean {
+  return isReady(sandbox) && !hasFailedPause(sandbox);
+}
+
+function hasFailedPause({ status }: Sandbox): boolean {
+  return (
+    status?.phase === "Running" && findCondition(status.conditions, "SandboxPaused")?.reason === "CheckpointFailed"
+  );
 }

@@ -12,6 +12,10 @@ export interface SandboxWait {
   timeoutMilliseconds: number;
   /** @default the sandbox is Running and Ready */
   isReached?: (sandbox: Sandbox) => boolean;
+  /** Whether this command has created it. @default false */
+  isNew?: boolean;
+  /** Why the sandbox will not get there, although it has not ended. @default it never gives up */
+  failureIn?: (sandbox: Sandbox) => RametError | undefined;
 }
 
 /**
@@ -21,18 +25,20 @@ export interface SandboxWait {
  */
 export async function untilReady(io: Io, cluster: Cluster, wait: SandboxWait): Promise<Settled<Sandbox>> {
   const { name } = wait.sandbox.metadata;
-  const isReached = wait.isReached ?? isReady;
+  const { isReached = isReady, failureIn = () => undefined } = wait;
   const last = await followRequest(io, {
     resource: cluster.sandboxes,
     from: wait.sandbox,
     noun: "sandbox",
     timeoutMilliseconds: wait.timeoutMilliseconds,
-    isOver: (sandbox) => hasEnded(sandbox) || isReached(sandbox),
+    isNew: wait.isNew ?? false,
+    isOver: (sandbox) => hasEnded(sandbox) || isReached(sandbox) || failureIn(sandbox) !== undefined,
     describe: describeState,
     describeProgress: (sandbox) =>
       sandbox !== undefined && isReached(sandbox) ? reached(sandbox) : describeState(sandbox),
   });
-  return settled(name, last, isReached);
+  const failure = last !== undefined && !hasEnded(last) && !isReached(last) ? failureIn(last) : undefined;
+  return failure === undefined ? settled(name, last, isReached) : { failure };
 }
 
 function settled(
@@ -52,7 +58,7 @@ export function isPaused({ status }: Sandbox): boolean {
   return status?.phase === "Paused";
 }
 
-function isReady({ status }: Sandbox): boolean {
+export function isReady({ status }: Sandbox): boolean {
   return status?.phase === "Running" && isConditionTrue(status.conditions, "Ready");
 }
 

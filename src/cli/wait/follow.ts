@@ -20,6 +20,8 @@ export interface FollowedRequest<T extends KubeObject> {
   /** The state for progress lines. @default `describe` */
   describeProgress?: (object: T | undefined) => string;
   timeoutMilliseconds: number;
+  /** Whether this command has created the object, so that its user may not need it any more. */
+  isNew?: boolean;
 }
 
 /**
@@ -48,7 +50,8 @@ export async function followRequest<T extends KubeObject>(io: Io, request: Follo
       signal: io.signal,
     });
   } catch (error) {
-    throw requestStays(error, { what, state: describe(last), look: `ramet ${noun} get ${name}` });
+    const remove = request.isNew === true ? `ramet ${noun} rm ${name}` : undefined;
+    throw requestStays(error, { what, state: describe(last), look: `ramet ${noun} get ${name}`, remove });
   }
 }
 
@@ -77,21 +80,24 @@ export type Settled<T> = { object: T } | { failure: RametError };
  * @param what `the sandbox a`
  * @param state its current state
  * @param look the command that shows its progress
+ * @param remove the command that withdraws the request
  */
 export function requestStays(
   error: unknown,
-  { what, state, look }: { what: string; state: string; look: string },
+  { what, state, look, remove }: { what: string; state: string; look: string; remove?: string | undefined },
 ): RametError {
   const known = RametError.from(error);
+  const withdraw = remove === undefined ? "" : `, or remove it with: ${remove}`;
+  const hint = `The request stays, and Ramet keeps trying; follow it with: ${look}${withdraw}`;
   if (known.code === "Timeout") {
     return new RametError("Timeout", `Waiting for ${what} timed out: it is ${state}`, {
-      hint: `The request stays, and Ramet keeps trying; follow it with: ${look}`,
+      hint,
       cause: error,
     });
   }
   if (known.code === "Canceled") {
     return new RametError("Canceled", `Waiting for ${what} was interrupted: it is ${state}`, {
-      hint: `The request stays, and Ramet keeps trying; follow it with: ${look}`,
+      hint,
       cause: error,
     });
   }

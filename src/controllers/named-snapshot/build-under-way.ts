@@ -80,3 +80,6 @@ export function starting(message: string): Building {
 }
 
 const mostAttempts = 3;
+
+/** What to do about a build sandbox whose entrypoint ends. */
+export const keepsRunning = "give its template a command that keeps running, such as sleep infinity";

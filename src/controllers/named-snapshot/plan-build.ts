@@ -3,7 +3,7 @@ import type { NamedSnapshotStatus, SnapshotBuild, SnapshotVersion } from "../../
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations } from "../../api/names/labels.ts";
 import { findCondition, isConditionTrue } from "../../kube/conditions.ts";
-import { type BuildUnderWay, fail, lost, retry, starting, waiting, whereIn } from "./build-under-way.ts";
+import { type BuildUnderWay, fail, keepsRunning, lost, retry, starting, waiting, whereIn } from "./build-under-way.ts";
 import { builderName, sourceCheckpointName, versionCheckpointName } from "./names.ts";
 import { planSteps } from "./plan-steps.ts";
 import { currentVersion, keptVersions, planRetention, removeBuilders } from "./plan-versions.ts";
@@ -146,8 +146,6 @@ function endOf({ metadata, status }: Sandbox, where: string): string | undefined
   if (phase === "Succeeded") return `ended by itself${where}: ${message}; ${keepsRunning}`;
   return ended.has(phase) ? `is ${phase}${where}: ${message}` : undefined;
 }
-
-const keepsRunning = "give its template a command that keeps running, such as sleep infinity";
 
 /** The state that the builder starts from. If the source is a sandbox, it is captured first. */
 function originOf(underWay: BuildUnderWay): Exclude<BuildOrigin, { kind: "sandbox" }> | { plan: SnapshotPlan } {

@@ -3,7 +3,7 @@ import type { SnapshotStep } from "../../api/kinds/named-snapshot-status.ts";
 import type { RametError } from "../../base/errors.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { stepCheckpointName, versionCheckpointName } from "./names.ts";
-import { fail, isEnded, lost, waiting, whereIn, type BuildUnderWay } from "./build-under-way.ts";
+import { fail, isEnded, keepsRunning, lost, waiting, whereIn, type BuildUnderWay } from "./build-under-way.ts";
 import type { SnapshotAction, SnapshotPlan } from "./state.ts";
 import { progressOf, withStatus, type Building } from "./status.ts";
 import { lastLines, type StepOutcome } from "./steps/step.ts";
@@ -92,7 +92,9 @@ function broken(
   underWay: BuildUnderWay,
   { index, builder, error }: Pick<StepEnd, "index" | "builder"> & { error: RametError },
 ): SnapshotPlan {
-  const plan = lost(underWay, `was lost${whereIn(underWay.status)}: ${error.describe()}`);
+  // The cell can report the end of the entrypoint before the sandbox does.
+  const why = error.code === "SandboxNotReady" ? `${error.message}; ${keepsRunning}` : error.describe();
+  const plan = lost(underWay, `was lost${whereIn(underWay.status)}: ${why}`);
   return { ...plan, afterStatus: [{ do: "forgetStep", index, builderUid: builder.metadata.uid }] };
 }
 
