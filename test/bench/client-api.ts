@@ -1,32 +1,34 @@
 import { request as send } from "undici";
 import { Sandbox } from "e2b";
 import { sandboxSetKind } from "../../src/api/kinds/sandbox-set.ts";
-import { guestClientPort } from "../../src/api/cell/cell-api.ts";
 import { refOf } from "../../src/kube/resource-ref.ts";
 import { ClientWorld } from "../clients/client-world.ts";
 import { stopwatch } from "./figure.ts";
 import { measureIdleClients, type IdleClients } from "./idle-clients.ts";
 import { Samples, type Summary } from "./samples.ts";
+import { measureTransfers, type Options, transferProgram } from "./transfers.ts";
 
 /** What clients of the E2B dialect wait for, through the JavaScript SDK and raw HTTP, on a local cluster. */
 export interface ClientApiCosts {
   /** By the name of the measure, ms. */
   milliseconds: Record<string, Summary>;
-  /** MiB per second of 100 MiB. `direct` goes to the address of the Pod, if its guest has one. */
+  /** MiB per second of 100 MiB. */
   transfers: Record<string, number>;
   idle: IdleClients;
 }
 
 const setName = "stock";
+const transferSet = "transfers";
 /** More than a turn takes. */
 const stocked = 3;
-const transferBytes = 100 * 2 ** 20;
 
 export async function measureClientApi(n: number, signal: AbortSignal): Promise<ClientApiCosts> {
   const world = await ClientWorld.open();
   try {
     const options = await world.connection();
     await world.createSet(setName, stocked);
+    const template = { spec: { containers: [{ ...transferProgram, name: "main", image: "python" }] } };
+    await world.createSet(transferSet, 1, { template });
     const samples = new Samples();
     for (let turn = 0; turn <= n; turn++) {
       signal.throwIfAborted();
@@ -36,7 +38,7 @@ export async function measureClientApi(n: number, signal: AbortSignal): Promise<
       process.stderr.write(`\rrequests of clients: ${turn}/${n} `);
     }
     process.stderr.write("\r\x1b[K");
-    const transfers = await transfer(options);
+    const transfers = await measureTransfers(world, { options, set: transferSet });
     const idle = await measureIdleClients(world, { options, clients: n <= 5 ? 100 : 1_000 });
     const milliseconds = Object.fromEntries([...samples.values.keys()].map((name) => [name, samples.summary(name)!]));
     return { milliseconds, transfers, idle };
@@ -44,8 +46,6 @@ export async function measureClientApi(n: number, signal: AbortSignal): Promise<
     await world.close();
   }
 }
-
-type Options = Awaited<ReturnType<ClientWorld["connection"]>>;
 
 /** Each kind of request once. The set is filled again before each request that takes from it. */
 async function oneTurn(world: ClientWorld, options: Options): Promise<Record<string, number>> {
@@ -93,58 +93,4 @@ async function untilStocked(world: ClientWorld): Promise<void> {
     (value) => sandboxSetKind.object.parse(value),
     (set) => set?.status?.availableReplicas === stocked,
   );
-}
-
-/** Sends a file with the SDK and reads it back, and the same with plain HTTP through the gateway. */
-async function transfer(options: Options): Promise<Record<string, number>> {
-  const sandbox = await Sandbox.create(setName, options);
-  const blob = new Blob([new Uint8Array(transferBytes)]);
-  const rate = async (work: () => Promise<unknown>): Promise<number> => {
-    const elapsed = stopwatch();
-    await work();
-    return transferBytes / 2 ** 20 / (elapsed() / 1000);
-  };
-  try {
-    const up = await rate(() => sandbox.files.write("/var/data", blob, { requestTimeoutMs: 120_000 }));
-    const down = await rate(() =>
-      sandbox.files.read("/var/data", { format: "bytes", requestTimeoutMs: 120_000 }).then(requireAll),
-    );
-    return { "files.write": up, "files.read": down, ...(await plainTransfer(sandbox.sandboxId, options, rate)) };
-  } finally {
-    await sandbox.kill();
-  }
-}
-
-type Rate = (work: () => Promise<unknown>) => Promise<number>;
-
-async function plainTransfer(
-  sandboxId: string,
-  { apiUrl, apiKey, sandboxUrl }: Options,
-  rate: Rate,
-): Promise<Record<string, number>> {
-  const asked = await send(`${apiUrl}/sandboxes/${sandboxId}`, { headers: { "x-api-key": apiKey } });
-  const { envdAccessToken } = (await asked.body.json()) as { envdAccessToken: string };
-  const headers = {
-    "e2b-sandbox-id": sandboxId,
-    "e2b-sandbox-port": `${guestClientPort}`,
-    "x-access-token": envdAccessToken,
-  };
-  const down = await rate(async () => {
-    const { body } = await send(`${sandboxUrl}/files?path=/var/data`, { headers });
-    requireAll(new Uint8Array(await body.arrayBuffer()));
-  });
-  const up = await rate(async () => {
-    const { statusCode, body } = await send(`${sandboxUrl}/files?path=/var/data`, {
-      method: "POST",
-      headers: { ...headers, "content-type": "application/octet-stream" },
-      body: Buffer.alloc(transferBytes),
-    });
-    const text = await body.text();
-    if (statusCode !== 200) throw new Error(`the guest answered ${statusCode}: ${text}`);
-  });
-  return { "raw HTTP up, through the gateway": up, "raw HTTP down, through the gateway": down };
-}
-
-function requireAll({ length }: Uint8Array): void {
-  if (length !== transferBytes) throw new Error(`${length} bytes arrived, and ${transferBytes} were sent`);
 }

@@ -14,6 +14,7 @@ import { e2bRoutes } from "../../src/client-api/dialects/e2b/routes.ts";
 import type { Callers } from "../../src/client-api/keys/callers.ts";
 import { clientApiMetrics } from "../../src/client-api/metrics.ts";
 import { type ClientApiServer, serveClientApi } from "../../src/client-api/server.ts";
+import { ClientSecrets } from "../../src/client-api/service/client-secrets.ts";
 import { clientInformers } from "../../src/client-api/service/known-objects.ts";
 import { serviceParts } from "../../src/client-api/service/parts.ts";
 import { explicitConnection } from "../../src/kube/connection.ts";
@@ -60,6 +61,7 @@ async function openClientApi(): Promise<ClientApiWorld> {
     guestSecret: () => Promise.resolve(Buffer.alloc(32)),
     guestOf: unreachable,
     readSandbox: unreachable,
+    secrets: new ClientSecrets(client),
     envdVersion: "0.6.13",
     maxLifeSeconds: 3600,
   };
@@ -97,8 +99,9 @@ function problemsLog(problems: unknown[]): Log {
     const { err } = fields as { err?: unknown };
     if (!(err instanceof RametError) || err.code === "Internal") problems.push([message, String(err)]);
   };
-  const log = { ...silentLog, error };
-  return Object.assign(log, { trace: silentLog.debug, fatal: error, child: () => log, level: "debug" });
+  const ignore = (): void => undefined;
+  const log = { debug: ignore, info: ignore, warn: ignore, error };
+  return Object.assign(log, { trace: ignore, fatal: error, child: () => log, level: "debug" });
 }
 
 const routes = e2bRoutes.filter(({ path }) => path !== "/health");

@@ -45,9 +45,14 @@ export async function createClone(
   try {
     return { object: await cluster.create(cluster.sandboxes, manifest, io.signal) };
   } catch (error) {
-    const failure = RametError.from(error);
+    const failure = withForkHint(RametError.from(error));
     return { failure, isOver: !failure.retryable && !withoutAnswer.has(failure.code) };
   }
+}
+
+function withForkHint(error: RametError): RametError {
+  if (error.code !== "AlreadyExists") return error;
+  return new RametError(error.code, error.message, { hint: "Choose another --name-prefix", cause: error });
 }
 
 /** Waits until a clone is paused, if it is created so, or has loaded all of its memory. Failures are returned, not thrown. */

@@ -38,12 +38,18 @@ export async function createSandbox(io: Io, options: CreateSandboxOptions): Prom
           ...(options.paused === true && { isReached: isPaused }),
         })
       : { object: created };
-    if ("failure" in settled) return reportFailure(io, settled.failure, options.output);
+    if ("failure" in settled) return reportFailure(io, withRemoval(settled.failure, name), options.output);
     const plain = options.output === "table" || options.output === "name";
     const rendering = { output: options.output, columns: sandboxColumns, now: io.clock.now() };
     await writeAll(io.stdout, plain ? `${name}\n` : renderObject(settled.object, rendering));
     return exitCodes.ok;
   });
+}
+
+/** The sandbox stays, so that its state can be read. */
+function withRemoval({ code, message, hint, retryable, cause }: RametError, name: string): RametError {
+  const removal = `Remove what is left of it with: ramet sandbox rm ${name}`;
+  return new RametError(code, message, { hint: hint ?? removal, retryable, cause });
 }
 
 function check({ name, template, image, from, paused }: CreateSandboxOptions): void {
