@@ -87,9 +87,10 @@ it("opens other ports with the traffic token of this sandbox only", async () => 
   ])
     expect(await statusOf(idOf("a"), 9000, question)).toBe(403);
   expect(await statusOf(`${namespace}--a`, 9000, withTraffic(trafficToken("b")))).toBe(401);
-  // Ramet's own reports need a token for gateways.
-  expect(await statusOf(idOf("a"), 49981, withTraffic(trafficToken("a")))).toBe(401);
-  expect(await statusOf(idOf("a"), 49981, withGuest(guestToken("a")))).toBe(401);
+  // Who can enter the sandbox can also read what Ramet reports about it.
+  expect(await statusOf(idOf("a"), 49981, withGuest(guestToken("a")))).toBe(200);
+  for (const question of [withTraffic(trafficToken("a")), withGuest(guestToken("b")), {}])
+    expect(await statusOf(idOf("a"), 49981, question)).toBe(401);
 });
 
 it("never passes the traffic token on, and passes the guest's token on as it came", async () => {

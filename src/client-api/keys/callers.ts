@@ -28,12 +28,20 @@ const freshMilliseconds = 10_000;
 /** The same while the API server does not respond. */
 const staleMilliseconds = 300_000;
 
+/** Longer than a watch lags behind. */
+const lagMilliseconds = 200;
+/** Requests with unknown keys that wait at the same time. */
+const mostWaiting = 100;
+
+type ReadKey = NonNullable<ReturnType<typeof readApiKey>>;
+
 /** Authenticates clients by their keys, and authorizes them as the service accounts of these keys. */
 export class Callers {
   readonly #client: KubeClient;
   readonly #keys: Informer<ApiKey>;
   readonly #byId: (id: string) => ApiKey[];
   readonly #accounts: StaleOnErrorCache<boolean>;
+  #waiting = 0;
   readonly #decisions: StaleOnErrorCache<boolean>;
 
   constructor(client: KubeClient, options: { log: Log; namespaces?: readonly string[] | undefined }) {
@@ -58,7 +66,7 @@ export class Callers {
   async authenticate(text: string | undefined): Promise<Caller> {
     if (text === undefined || text === "") throw unauthorized("The request has no API key");
     const read = readApiKey(text);
-    const key = read && this.#byId(read.id).find((each) => this.#accepts(each, read.digits));
+    const key = read && (this.#find(read) ?? (await this.#appearing(read)));
     if (key === undefined) throw unauthorized("The API key is not valid, or it was revoked");
     const { namespace, name } = key.metadata;
     const account = { namespace, name: key.spec.serviceAccountName };
@@ -71,6 +79,31 @@ export class Callers {
       serviceAccount: account.name,
       limits: limitsOfKey(key.spec),
     };
+  }
+
+  #find({ id, digits }: ReadKey): ApiKey | undefined {
+    return this.#byId(id).find((each) => this.#accepts(each, digits));
+  }
+
+  /** A client may use a key before the watch has reported it. Only some requests wait, because strangers can send them too. */
+  async #appearing(read: ReadKey): Promise<ApiKey | undefined> {
+    if (this.#waiting >= mostWaiting) return undefined;
+    this.#waiting++;
+    const { promise, resolve } = Promise.withResolvers<ApiKey | undefined>();
+    const unsubscribe = this.#keys.store.subscribe(() => {
+      const found = this.#find(read);
+      if (found !== undefined) resolve(found);
+    });
+    const cancel = this.#client.clock.schedule(lagMilliseconds, () => {
+      resolve(undefined);
+    });
+    try {
+      return await promise;
+    } finally {
+      cancel();
+      unsubscribe();
+      this.#waiting--;
+    }
   }
 
   #accepts({ metadata: { namespace, name, deletionTimestamp }, spec }: ApiKey, digits: string): boolean {

@@ -13,3 +13,12 @@ export function snapshotName(text: string, namespace: string): { name: string; t
     hint: "Use at most 40 lower-case letters, digits and -, and optionally :tag",
   });
 }
+
+/** Reads the name of a snapshot that should exist. @throws RametError `NotFound` for text that cannot name one here */
+export function existingName(text: string, namespace: string): { name: string; tag: string } {
+  try {
+    return snapshotName(text, namespace);
+  } catch (cause) {
+    throw new RametError("NotFound", `The template ${JSON.stringify(text.slice(0, 80))} does not exist`, { cause });
+  }
+}

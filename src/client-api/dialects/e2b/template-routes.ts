@@ -8,7 +8,7 @@ import { findBuild, requestBuild, settle, startBuild } from "../../service/templ
 import { sourceNamed, sourceOfImage } from "../../service/template-source.ts";
 import { type Call, type E2b, type E2bRoute, route } from "./call.ts";
 import { needs } from "./needs.ts";
-import { snapshotName } from "./snapshot-name.ts";
+import { existingName, snapshotName } from "./snapshot-name.ts";
 import { templateRecipe } from "./template-recipe.ts";
 import { BuildParameters, ListTemplates, LogsQuery, RequestBuild, StartBuild } from "./template-schemas.ts";
 import { BuildInfo, RequestedTemplate, TemplateInfo, UploadLinkAnswer } from "./template-answers.ts";
@@ -117,7 +117,7 @@ async function start({ service }: E2b, call: Call<StartBuild>): Promise<unknown>
 async function buildOf(service: E2b["service"], call: Call): Promise<{ snapshot: NamedSnapshot; build: ClientBuild }> {
   const { templateID, buildID } = BuildParameters.parse(call.request.params);
   const { namespace } = call.caller;
-  const { name } = snapshotName(templateID, namespace);
+  const { name } = existingName(templateID, namespace);
   return findBuild(service, { namespace, name, id: buildID, signal: call.signal });
 }
 

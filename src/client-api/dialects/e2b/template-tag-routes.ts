@@ -8,7 +8,7 @@ import { changeTags } from "../../service/template-builds.ts";
 import { type Call, type E2b, type E2bRoute, route } from "./call.ts";
 import { AliasInfo, AssignedTags, TagInfo } from "./template-answers.ts";
 import { needs } from "./needs.ts";
-import { snapshotName } from "./snapshot-name.ts";
+import { existingName } from "./snapshot-name.ts";
 import { AssignTags, RemoveTags } from "./template-schemas.ts";
 import { buildIdOf, tagViews } from "./template-view.ts";
 
@@ -55,7 +55,7 @@ async function alias({ service }: E2b, call: Call): Promise<unknown> {
   const { alias: text } = call.request.params as { alias: string };
   const { namespace } = call.caller;
   const [name = ""] = (text.startsWith(`${namespace}/`) ? text.slice(namespace.length + 1) : text).split(":");
-  if (text.includes(":")) versionOf(templateOf(service, namespace, name), snapshotName(text, namespace).tag);
+  if (text.includes(":")) versionOf(templateOf(service, namespace, name), existingName(text, namespace).tag);
   else if (service.known.snapshot(`${namespace}/${name}`) === undefined) findSource(service, namespace, text);
   return call.reply.send({ templateID: name, public: false });
 }
@@ -63,7 +63,7 @@ async function alias({ service }: E2b, call: Call): Promise<unknown> {
 async function assign({ service }: E2b, call: Call<AssignTags>): Promise<unknown> {
   const { target, tags } = call.body;
   const { namespace } = call.caller;
-  const { name, tag } = snapshotName(target, namespace);
+  const { name, tag } = existingName(target, namespace);
   const all = [...new Set(tags)];
   if (all.includes(defaultTag)) throw new RametError("NotSupported", `The tag ${defaultTag} is the current version`);
   const snapshot = templateOf(service, namespace, name);
@@ -79,7 +79,7 @@ async function remove({ service }: E2b, call: Call<RemoveTags>): Promise<unknown
   if (text.includes(":")) throw new RametError("InvalidArgument", "The name must not contain a tag");
   if (tags.includes(defaultTag)) throw new RametError("InvalidArgument", `The tag ${defaultTag} cannot be removed`);
   const { namespace } = call.caller;
-  const snapshot = templateOf(service, namespace, snapshotName(text, namespace).name);
+  const snapshot = templateOf(service, namespace, existingName(text, namespace).name);
   await changeTags(service, snapshot, call.signal, (current) => {
     const kept = Object.entries(tagsOf(current)).filter(([tag]) => !tags.includes(tag));
     return tagsAnnotation(Object.fromEntries(kept));
@@ -90,7 +90,7 @@ async function remove({ service }: E2b, call: Call<RemoveTags>): Promise<unknown
 async function list({ service }: E2b, call: Call): Promise<unknown> {
   const { templateID } = call.request.params as { templateID: string };
   const { namespace } = call.caller;
-  return call.reply.send(tagViews(templateOf(service, namespace, snapshotName(templateID, namespace).name)));
+  return call.reply.send(tagViews(templateOf(service, namespace, existingName(templateID, namespace).name)));
 }
 
 /** @throws RametError `NotFound` */
