@@ -121,6 +121,17 @@ export async function findBuild(
   return found;
 }
 
+/** @throws RametError `NotFound` if no template of the namespace has the name */
+export async function requireTemplate(
+  { informers, known }: ServiceParts,
+  { namespace, name, signal }: { namespace: string; name: string; signal: AbortSignal },
+): Promise<void> {
+  const snapshot =
+    known.snapshot(`${namespace}/${name}`) ??
+    (await informers.snapshots.resource.find({ namespace, name }, { signal }));
+  if (snapshot === undefined) throw new RametError("NotFound", `The template ${name} does not exist`);
+}
+
 function buildIn(
   snapshot: NamedSnapshot,
   id: string,

@@ -1,15 +1,19 @@
 import type { FastifyRequest } from "fastify";
 import * as z from "zod";
 import { hasTree } from "../../service/tree-uploads.ts";
+import { requireTemplate } from "../../service/template-builds.ts";
 import type { Call, E2b } from "./call.ts";
+import { existingName } from "./snapshot-name.ts";
 import { longestUploadMilliseconds, signUploadLink, uploadPath } from "./upload-link.ts";
 
 /** Returns a link for the files of a COPY step, unless the namespace has them. */
 export async function uploadLink(
   { service, guestSecret }: E2b,
-  { request, reply, caller: { namespace } }: Call,
+  { request, reply, caller: { namespace }, signal }: Call,
 ): Promise<unknown> {
-  const { hash } = Parameters.parse(request.params);
+  const { templateID, ...parameters } = request.params as { templateID: string };
+  await requireTemplate(service, { namespace, name: existingName(templateID, namespace).name, signal });
+  const { hash } = Parameters.parse(parameters);
   if (hasTree(service, namespace, hash)) return reply.code(201).send({ present: true });
   const expiresAt = service.clock.now().getTime() + longestUploadMilliseconds;
   const signed = signUploadLink({ namespace, digest: hash, expiresAt }, await guestSecret());
