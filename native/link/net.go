@@ -73,8 +73,9 @@ type session struct {
 // serveNet runs until its input ends. The process then exits, and its namespaces end with it.
 func serveNet(in io.Reader, out io.Writer) int {
 	limitMemory()
-	// Credentials must not get into a file of the node.
-	_ = unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{})
+	// Credentials must not get into a core file of the node. With a limit of 0, the kernel would still start a program of
+	// core_pattern. A hard limit of 0, which cannot be raised, is left as it is.
+	_ = unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{Cur: 1, Max: 1})
 	// The parent stops link by closing its input. Ctrl-C in a terminal signals the whole group, and the parent handles it.
 	signal.Ignore(syscall.SIGINT, syscall.SIGHUP, syscall.SIGPIPE)
 	s := &session{}
