@@ -1,4 +1,5 @@
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
+import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import type { Clock } from "../../base/clock.ts";
 import { FairTurns } from "../../base/fair-turns.ts";
@@ -20,6 +21,7 @@ export interface ServiceParts {
   writes: OwnWrites<Sandbox>;
   sandboxes: Followers<Sandbox>;
   checkpoints: Followers<Checkpoint>;
+  snapshots: Followers<NamedSnapshot>;
   claims: ClaimParts;
   /** Names that clients use for others: E2B's default template is `base`. */
   aliases: ReadonlyMap<string, string>;
@@ -40,6 +42,7 @@ export function serviceParts(
   const writes = new OwnWrites(informers.sandboxes);
   const sandboxes = new Followers(informers.sandboxes.store, clock, (cached) => writes.latest(cached));
   const checkpoints = new Followers(informers.checkpoints.store, clock);
+  const snapshots = new Followers(informers.snapshots.store, clock);
   const stock = new Stock({
     store: informers.sandboxes.store,
     latest: (cached) => writes.latest(cached),
@@ -58,7 +61,7 @@ export function serviceParts(
     clock,
   };
   const close = (): void => {
-    for (const part of [sandboxes, checkpoints, stock]) part.close();
+    for (const part of [sandboxes, checkpoints, snapshots, stock]) part.close();
   };
-  return { informers, known, writes, sandboxes, checkpoints, claims, aliases, clock, close };
+  return { informers, known, writes, sandboxes, checkpoints, snapshots, claims, aliases, clock, close };
 }

@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from "node:util";
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
@@ -42,6 +43,7 @@ export async function createSnapshot(parts: ServiceParts, sandbox: Sandbox, crea
   if (create.name === undefined) return { kind: "checkpoint", id, checkpoint };
   const { name, tag } = create.name;
   const snapshot = await nameCheckpoint(parts, { checkpoint, id, name, tag }, create);
+  await untilKnown(parts, snapshot, create.signal);
   return { kind: "named", name, snapshot };
 }
 
@@ -136,6 +138,23 @@ async function nameCheckpoint(
   const tags = tagsAnnotation({ ...tagsOf(served), [tag]: served.status.version });
   return resource.mergePatch({ namespace, name }, { metadata: { uid: served.metadata.uid, annotations: tags } });
 }
+
+/** Clients use a snapshot as soon as they have its name, so the cache of this server must have it too. */
+async function untilKnown({ snapshots }: ServiceParts, written: NamedSnapshot, signal: AbortSignal): Promise<void> {
+  const { uid, name } = written.metadata;
+  const isKnown = (cached: NamedSnapshot | undefined): true | undefined => {
+    if (cached === undefined || cached.status?.version !== written.status?.version) return undefined;
+    return isDeepStrictEqual(tagsOf(cached), tagsOf(written)) || undefined;
+  };
+  const waiting = { what: `Waiting for the snapshot ${name}`, timeoutMilliseconds: lagMilliseconds, signal };
+  await snapshots.until(uid, isKnown, waiting).catch((error: unknown) => {
+    // Somebody else may have changed it again.
+    if (RametError.from(error).code !== "Timeout") throw error;
+  });
+}
+
+/** Longer than a watch lags behind. */
+const lagMilliseconds = 500;
 
 function refuseOtherSources(existing: NamedSnapshot | undefined): void {
   if (existing === undefined || existing.spec.from.checkpoint !== undefined) return;
