@@ -51,12 +51,11 @@ func (l *Loopback) connect(w http.ResponseWriter, r *http.Request) {
 		_ = program.Close()
 		return
 	}
-	if _, err := link.Write([]byte(loopback.Accepted)); err != nil {
-		proxy.Reset(link)
-		proxy.Reset(program)
-		return
-	}
-	l.pairs.Run(struct{}{}, link, program, func() bool { return true })
+	// Link may use the connection only when Drop can find it.
+	l.pairs.Run(struct{}{}, link, program, func() bool {
+		_, err := link.Write([]byte(loopback.Accepted))
+		return err == nil
+	})
 }
 
 // hijack takes the connection over from the HTTP server. Link sends nothing before the response, so nothing is buffered.
