@@ -223,8 +223,9 @@ async function snapshotting(): Promise<string> {
   const isCapturing = async () =>
     (await checkpoints.list({ namespace: "default" })).items.some(({ spec }) => spec.sandboxName === name);
   await expect.poll(isCapturing).toBe(true);
-  // The client API knows of it a moment later.
-  await expect.poll(async () => (await operations.fork(id)).status).toBe(409);
+  // The client API knows of it a moment later. A fork before that waits for the suspended controllers.
+  const fork = () => call("POST", `/sandboxes/${id}/fork`, { count: 1 }, AbortSignal.timeout(2_000));
+  await expect.poll(async () => (await fork()).status).toBe(409);
   return id;
 }
 
@@ -263,9 +264,10 @@ async function listedState(id: string): Promise<unknown> {
 
 type Body = Record<string, unknown>;
 
-async function call(method: "GET" | "POST" | "PUT" | "DELETE", path: string, body?: object) {
+async function call(method: "GET" | "POST" | "PUT" | "DELETE", path: string, body?: object, signal?: AbortSignal) {
   const answer = await request(`${world.apiUrl}${path}`, {
     method,
+    ...(signal && { signal }),
     headers: { "x-api-key": apiKey, ...(body && { "content-type": "application/json" }) },
     ...(body && { body: JSON.stringify(body) }),
   });
