@@ -50,6 +50,7 @@ type egressPair struct {
 func newEgress(g *gate, config netConfig) (*egress, error) {
 	e := &egress{gate: g, refuse: config.Refuse, slots: make(chan struct{}, maxEgress)}
 	e.intercepts.slots = make(chan struct{}, maxIntercepted)
+	e.intercepts.requests = make(chan struct{}, maxRequests)
 	e.refused = newRefusals(os.Stderr, linePause)
 	e.relearned.every = 10 * time.Second
 	e.names.Now = time.Now

@@ -14,13 +14,18 @@ import (
 	"ramet.dev/native/link/internal/credentials"
 )
 
-// maxIntercepted limits the connections whose requests link reads: each one needs about 100 KB.
-const maxIntercepted = 256
+const (
+	// maxIntercepted limits the connections whose requests link reads: each one needs about 100 KB.
+	maxIntercepted = 256
+	// maxRequests limits the requests on them. One connection of HTTP/2 has many.
+	maxRequests = 1024
+)
 
 // intercepts holds the rules for credentials, which exist only in this process, and the connections that they apply to.
 type intercepts struct {
-	rules atomic.Pointer[credentials.Rules]
-	slots chan struct{}
+	rules    atomic.Pointer[credentials.Rules]
+	slots    chan struct{}
+	requests chan struct{}
 
 	mu   sync.Mutex
 	open map[*net.TCPConn]egressPair
@@ -60,7 +65,7 @@ func (e *egress) intercept(ctx context.Context, inner *net.TCPConn, to netip.Add
 	}
 	name := first.read(inner)
 	isTLS := len(first.bytes) > 0 && first.bytes[0] == tlsHandshake
-	if name == "" || rules.Headers(name, to.Port()) == nil || isTLS && rules.Authority == nil {
+	if name == "" || isTLS && rules.Authority == nil || rules.Headers(name, to.Port(), isTLS) == nil {
 		return false
 	}
 	about := egressPair{to: e.resolve(ctx, name, to.Port()), names: []string{name}}
@@ -100,16 +105,32 @@ func (e *egress) serveIntercepted(inner *net.TCPConn, about egressPair, isTLS bo
 			if !permitted() {
 				return nil, errors.New("the egress policy does not allow it")
 			}
-			conn, err := e.dial(ctx, about.to)
-			if err != nil {
-				e.failed.Add(1)
-				return nil, err
-			}
-			return &counted{Conn: conn, bytes: &e.bytes}, nil
+			return e.dialCounted(ctx, about.to)
 		},
-		Current: e.intercepts.rules.Load,
+		Current:  e.intercepts.rules.Load,
+		Requests: e.intercepts.requests,
 	}
 	connection.Serve()
+}
+
+// dialCounted connects for a request. Each connection counts as one of the sandbox: there can be many for one of its own.
+func (e *egress) dialCounted(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
+	select {
+	case e.slots <- struct{}{}:
+	default:
+		e.overLimit.Add(1)
+		return nil, errors.New("the sandbox has too many connections")
+	}
+	free := sync.OnceFunc(func() { <-e.slots })
+	ctx, cancel := context.WithTimeout(ctx, egressTimeout)
+	defer cancel()
+	conn, err := e.dial(ctx, to)
+	if err != nil {
+		free()
+		e.failed.Add(1)
+		return nil, err
+	}
+	return &counted{Conn: conn, bytes: &e.bytes, free: free}, nil
 }
 
 // resolve returns an address of a name; one that every policy rejects if it has none.
@@ -161,6 +182,12 @@ func (r *replayed) WriteTo(to io.Writer) (int64, error) {
 type counted struct {
 	net.Conn
 	bytes *proxy.Bytes
+	free  func()
+}
+
+func (c *counted) Close() error {
+	defer c.free()
+	return c.Conn.Close()
 }
 
 func (c *counted) Read(into []byte) (int, error) {

@@ -55,8 +55,9 @@ type credentialsRequest struct {
 	Proxy *proxySpec `json:"proxy"`
 }
 
-// maxLineBytes limits one line of the parent: enough for a policy of about ten thousand rules.
-const maxLineBytes = 1 << 20
+// maxLineBytes limits one line of the parent: enough for a body of the cell, at most 1 MiB, and all public CAs. Link ends at a
+// longer one.
+const maxLineBytes = 4 << 20
 
 // A session is one run of `ramet-link net`.
 type session struct {

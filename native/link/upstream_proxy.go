@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"strconv"
+	"strings"
 
 	socks "golang.org/x/net/proxy"
 
@@ -81,7 +82,7 @@ func (e *egress) locateProxy(ctx context.Context, through *upstreamProxy) (netip
 	if address, err := netip.ParseAddr(through.host); err == nil {
 		about.to = netip.AddrPortFrom(address, through.port)
 	} else {
-		about = egressPair{to: e.resolve(ctx, through.host, through.port), names: []string{through.host}}
+		about = egressPair{to: e.resolve(ctx, through.host, through.port), names: []string{strings.TrimSuffix(strings.ToLower(through.host), ".")}}
 	}
 	if !e.permits(e.decide(about), "the egress proxy") {
 		return netip.AddrPort{}, errors.New("the egress policy does not allow the proxy")

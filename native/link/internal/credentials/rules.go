@@ -162,14 +162,18 @@ func (r *Rules) Concerns(port uint16) bool {
 }
 
 // Headers returns the headers for a domain and port; nil if no rule matches. An exact name beats a longer suffix, and a longer
-// suffix a shorter one; the headers of two rules are not merged.
-func (r *Rules) Headers(domain string, port uint16) http.Header {
+// suffix a shorter one; the headers of two rules are not merged. With a CA, a rule is for plain HTTP only if it names the port:
+// the sandbox must not be able to have a value sent where the network can read it.
+func (r *Rules) Headers(domain string, port uint16, isTLS bool) http.Header {
 	if r == nil {
 		return nil
 	}
 	var best *rule
 	for i := range r.rules {
 		each := &r.rules[i]
+		if !isTLS && r.Authority != nil && each.port == 0 {
+			continue
+		}
 		if each.concerns(port) && each.matches(normalName(domain)) && (best == nil || each.beats(best)) {
 			best = each
 		}

@@ -10,6 +10,7 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 )
@@ -22,10 +23,12 @@ type Connection struct {
 	Domain string
 	Port   uint16
 	TLS    bool
-	// Dial connects to the domain's address.
+	// Dial connects to the domain's address. A client can have many requests at the same time, each with its own connection.
 	Dial func(ctx context.Context) (net.Conn, error)
 	// Current returns the rules in effect.
 	Current func() *Rules
+	// Requests limits the requests of all connections of the sandbox that are not answered yet.
+	Requests chan struct{}
 }
 
 const (
@@ -33,6 +36,11 @@ const (
 	idleTimeout      = 5 * time.Minute
 	handshakeTimeout = 10 * time.Second
 	maxRequestHeader = 64 << 10
+	// What a destination may send that the sandbox does not read.
+	maxAnswerHeader        = 256 << 10
+	maxUnreadOfRequest     = 1 << 20
+	maxUnreadOfConnection  = 4 << 20
+	maxRequestsOfOneClient = 100
 )
 
 // Serve answers the requests of a connection until it ends. Each request is parsed and written again, so nothing of a request can
@@ -50,6 +58,7 @@ func (c *Connection) Serve() {
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxRequestHeader,
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxRequestsOfOneClient},
 		// Its lines quote requests.
 		ErrorLog: log.New(io.Discard, "", 0),
 	}
@@ -76,6 +85,12 @@ func (c *Connection) transport(authority *Authority) *http.Transport {
 		TLSHandshakeTimeout: handshakeTimeout,
 		IdleConnTimeout:     idleTimeout,
 		DisableCompression:  true,
+
+		MaxResponseHeaderBytes: maxAnswerHeader,
+		HTTP2: &http.HTTP2Config{
+			MaxReceiveBufferPerStream:     maxUnreadOfRequest,
+			MaxReceiveBufferPerConnection: maxUnreadOfConnection,
+		},
 	}
 	if c.TLS {
 		transport.TLSClientConfig = &tls.Config{ServerName: c.Domain, RootCAs: authority.roots, MinVersion: tls.VersionTLS12}
@@ -100,13 +115,19 @@ func (c *Connection) handler(transport http.RoundTripper) http.Handler {
 			refuse(w, status, why)
 			return
 		}
-		proxy.ServeHTTP(w, r)
+		select {
+		case c.Requests <- struct{}{}:
+			defer func() { <-c.Requests }()
+			proxy.ServeHTTP(w, r)
+		default:
+			refuse(w, http.StatusServiceUnavailable, "The sandbox has too many requests with credentials at the same time")
+		}
 	})
 }
 
 // refusal returns why a request is not sent to the domain.
 func (c *Connection) refusal(r *http.Request) (status int, why string) {
-	switch r.Method {
+	switch strings.ToUpper(r.Method) {
 	case http.MethodConnect:
 		return http.StatusMethodNotAllowed, "CONNECT is not supported on a connection with credentials"
 	case http.MethodTrace, "TRACK", "DEBUG":
@@ -120,7 +141,7 @@ func (c *Connection) refusal(r *http.Request) (status int, why string) {
 	if normalName(host) != c.Domain || port != c.Port {
 		return http.StatusMisdirectedRequest, "The host of the request is not " + c.Domain + ", to which this connection was opened"
 	}
-	if c.Current().Headers(c.Domain, c.Port) == nil {
+	if c.headers() == nil {
 		return http.StatusMisdirectedRequest, "The rule for " + c.Domain + " was removed: connect again"
 	}
 	return 0, ""
@@ -147,10 +168,12 @@ func (c *Connection) rewrite(r *httputil.ProxyRequest) {
 		r.Out.Header.Del("Upgrade")
 		r.Out.Header.Del("Connection")
 	}
-	for field, values := range c.Current().Headers(c.Domain, c.Port) {
+	for field, values := range c.headers() {
 		r.Out.Header[field] = values
 	}
 }
+
+func (c *Connection) headers() http.Header { return c.Current().Headers(c.Domain, c.Port, c.TLS) }
 
 func refuse(w http.ResponseWriter, status int, why string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
