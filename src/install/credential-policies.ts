@@ -24,7 +24,8 @@ export function credentialPolicies(scope: PolicyScope): Manifest[] {
       conditions: [
         {
           name: "credentials-changed",
-          expression: `oldObject == null || ${textIn("object", annotations.credentials)} != ${textIn("oldObject", annotations.credentials)}`,
+          // The template decides where values go, by its DNS servers for example.
+          expression: `oldObject == null || ${textsDiffer(annotations.credentials)} || (${textIn("object", annotations.credentials)} != "" && ${templateDiffers()})`,
         },
         { name: "not-a-controller", expression: `!${mayCreateCells()}` },
       ],
@@ -54,14 +55,14 @@ export function credentialPolicies(scope: PolicyScope): Manifest[] {
       conditions: [
         {
           name: "sealed-changed",
-          expression: `${textIn("object", annotations.sealedCredentials)} != (oldObject == null ? "" : ${textIn("oldObject", annotations.sealedCredentials)})`,
+          expression: `oldObject == null ? ${textIn("object", annotations.sealedCredentials)} != "" : (${textsDiffer(annotations.sealedCredentials)} || ${destinationsDiffer})`,
         },
       ],
       validations: [
         {
           // Everyone can seal: only the client API may say what a client has requested.
           expression: `${textIn("object", annotations.sealedCredentials)} == "" || authorizer.group("${internalGroup}").resource("${clientCredentialsRight}").namespace(request.namespace).check("create").allowed()`,
-          message: `Only the client API may set the annotation ${annotations.sealedCredentials}: use ${annotations.credentials}`,
+          message: `Only the client API may set the annotation ${annotations.sealedCredentials}, and change the template and credentials of a sandbox that has it: use ${annotations.credentials} for others`,
         },
       ],
     }),
@@ -86,6 +87,18 @@ function textIn(object: string, annotation: string): string {
     (place) => `string(optional.ofNonZeroValue(${place}[?"${annotation}"].orValue("")).orValue(""))`,
   );
   return `[${texts.join(", ")}].filter(text, text != "").join("\\n")`;
+}
+
+function textsDiffer(annotation: string): string {
+  return `${textIn("object", annotation)} != ${textIn("oldObject", annotation)}`;
+}
+
+/** Whether somebody changes where the values of a client go: its proxies, trusted certificates or DNS servers. */
+const destinationsDiffer = `(${textIn("oldObject", annotations.sealedCredentials)} != "" && (${textsDiffer(annotations.credentials)} || ${templateDiffers()}) && !${mayCreateCells()})`;
+
+function templateDiffers(): string {
+  const fields = ["template", "templateRef"].map((field) => `object.?spec.?${field} != oldObject.?spec.?${field}`);
+  return `(${fields.join(" || ")})`;
 }
 
 /** The names in references, each list without the name before it. */

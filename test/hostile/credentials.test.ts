@@ -1,11 +1,13 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { annotations } from "../../src/api/names/labels.ts";
 import type { KubeClient } from "../../src/kube/kube-client.ts";
+import type { KubeObject } from "../../src/kube/object.ts";
 import {
   developer,
   dryRun,
   objectOf,
   openTenantCluster,
+  refOfKind,
   refusal,
   type TenantCluster,
   untilRefused,
@@ -105,4 +107,46 @@ it("counts names once, and refuses more than it can check", async () => {
     });
   await expect.poll(() => refusal(by(resourceNames.slice(0, 16)))).toBe("");
   expect(await refusal(by(resourceNames))).toContain("names more than 16 Secrets");
+});
+
+/** Where values go: all of these let their author read them. */
+const elsewhere = {
+  "its DNS servers": {
+    spec: { template: { spec: { dnsPolicy: "None", dnsConfig: { nameservers: ["203.0.113.5"] } } } },
+  },
+  "its template": { spec: { template: null, templateRef: { name: "own" } } },
+  "its egress proxy": {
+    metadata: { annotations: { [annotations.credentials]: '{"egressProxy": {"address": "203.0.113.5:1080"}}' } },
+  },
+};
+
+describe.each(Object.entries(elsewhere))("a user who changes %s", (_name, change) => {
+  const patch = async (client: KubeClient, given: Record<string, string>, body: object) => {
+    const name = `of-another-${Object.keys(given).length}-${Math.random().toString(36).slice(2)}`;
+    await cluster.client
+      .resource(refOfKind("Sandbox"), (value) => value as KubeObject)
+      .create({
+        ...objectOf("Sandbox", { name, namespace }, { paused: true, template: { spec: pod } }),
+        metadata: { name, namespace, annotations: given },
+      });
+    const sandboxes = client.resource(refOfKind("Sandbox"), (value) => value as KubeObject);
+    return refusal(sandboxes.mergePatch({ name, namespace }, body));
+  };
+
+  it("needs the rights on the Secrets that a sandbox uses", async () => {
+    const own = { metadata: { annotations: { [annotations.credentials]: `# $(secret/other/key)\n{"tls": true}` } } };
+    const given = { [annotations.credentials]: '{"rules": {"a.test": {"x": "$(secret/other/key)"}}}' };
+    const body = "metadata" in change ? own : change;
+    expect(await patch(mallory, given, body)).toContain("names the Secret other");
+    expect(await patch(mallory, given, { metadata: { labels: { a: "b" } } })).toBe("");
+    const known = { [annotations.credentials]: '{"rules": {"a.test": {"x": "$(secret/known/key)"}}}' };
+    expect(await patch(mallory, known, change)).toBe("");
+  });
+
+  it("does not get what a client has sealed", async () => {
+    const sealed = { [annotations.sealedCredentials]: "v1.AAAA" };
+    expect(await patch(mallory, sealed, change)).toContain("Only the client API may set");
+    expect(await patch(mallory, sealed, { metadata: { labels: { a: "b" } } })).toBe("");
+    expect(await patch(cluster.client, sealed, change)).toBe("");
+  });
 });

@@ -53,3 +53,46 @@ it("identifies what a sandbox requests", () => {
   expect(a).toMatch(/^[0-9a-f]{16}$/);
   expect(a).not.toBe(b);
 });
+
+const certificate = "-----BEGIN CERTIFICATE-----";
+const withProxy = '{"egressProxy": {"address": "proxy.test:1080"}}';
+
+it.each([
+  ["a proxy", withProxy, "egressProxy would let others read"],
+  ["a trusted certificate", `{"trustedCertificates": "${certificate}"}`, "trustedCertificates would let others read"],
+])("refuses %s of a sandbox for values in rules of its template", (_what, own, why) => {
+  const secret = '{"rules": {"a.test": {"x": "$(secret/s/k)"}}}';
+  expect(() => of(secret, own)).toThrow(why);
+  expect(() => of('{"rules": {"a.test": {"x": "$(token/s/k)"}}}', own)).toThrow(why);
+  expect(of('{"rules": {"a.test": {"x": "text"}}}', own)).toBeDefined();
+  expect(of(secret, own.replace("{", '{"rules": {"a.test": {}}, '))).toBeDefined();
+  expect(of(own, secret)).toBeDefined();
+});
+
+it("refuses a proxy or a trusted certificate of others for what a client has sealed", () => {
+  const sealed = (client: object, own: string, template = "{}") =>
+    credentialsOf(
+      {
+        template: { annotations: { [annotations.credentials]: template } },
+        sandbox: {
+          namespace: "t",
+          annotations: { [annotations.credentials]: own, [annotations.sealedCredentials]: JSON.stringify(client) },
+        },
+      },
+      (_namespace, text) => text,
+    );
+  const rules = { "a.test": { x: [{ text: "literal" }] } };
+  expect(() => sealed({ rules }, withProxy)).toThrow("rules of the client");
+  expect(() => sealed({ rules }, `{"trustedCertificates": "${certificate}"}`)).toThrow("rules of the client");
+  expect(sealed({ rules }, "{}", withProxy)).toBeDefined();
+  const egressProxy = { address: "proxy.test:1080" };
+  expect(() => sealed({ egressProxy }, "{}", '{"rules": {"b.test": {"x": "$(secret/s/k)"}}}')).toThrow("the template");
+  expect(sealed({ rules, egressProxy }, "{}")).toBeDefined();
+});
+
+it("refuses more references than the controllers should read each minute", () => {
+  const text = (count: number) =>
+    Array.from({ length: count }, (_, index) => `$(token/agent/a${index})`).join("") + "$(token/agent/a1)".repeat(9);
+  expect(of(JSON.stringify({ rules: { "a.test": { x: text(64) } } }))).toBeDefined();
+  expect(() => of(JSON.stringify({ rules: { "a.test": { x: text(65) } } }))).toThrow("more than 64");
+});

@@ -47,6 +47,10 @@ const Address = z
   .max(260);
 const Text = z.string().max(16_384);
 
+/** Each one is a call of the API server, again and again. */
+const maxReferences = 64;
+const tooManyReferences = `has more than ${maxReferences} different references`;
+
 /** The annotation `ramet.dev/credentials`. */
 const CredentialsAnnotation = z.strictObject({
   rules: rulesOf(Text).default({}),
@@ -56,13 +60,15 @@ const CredentialsAnnotation = z.strictObject({
 });
 
 /** The content of the annotation `ramet.dev/sealed-credentials`, which only the client API writes. */
-export const ClientCredentials = z.strictObject({
-  rules: rulesOf(ClientParts).default({}),
-  tls: z.boolean().default(true),
-  egressProxy: z
-    .strictObject({ address: Address, username: ClientParts.optional(), password: ClientParts.optional() })
-    .optional(),
-});
+export const ClientCredentials = z
+  .strictObject({
+    rules: rulesOf(ClientParts).default({}),
+    tls: z.boolean().default(true),
+    egressProxy: z
+      .strictObject({ address: Address, username: ClientParts.optional(), password: ClientParts.optional() })
+      .optional(),
+  })
+  .refine((given) => countReferences(given) <= maxReferences, { error: tooManyReferences, path: ["rules"] });
 export type ClientCredentials = z.infer<typeof ClientCredentials>;
 
 interface Holder {
@@ -85,18 +91,55 @@ export function credentialsOf(
   open: (namespace: string, sealed: string) => string,
 ): Credentials | undefined {
   const sealed = sandbox.annotations?.[annotations.sealedCredentials];
-  const levels = [
-    ofAnnotation(template, `spec.template.metadata.annotations[${annotations.credentials}]`),
-    ofAnnotation(sandbox, `metadata.annotations[${annotations.credentials}]`),
-    sealed === undefined ? undefined : ofClient(open(sandbox.namespace, sealed)),
-  ].filter((level) => level !== undefined);
+  const ofTemplate = ofAnnotation(template, `spec.template.metadata.annotations[${annotations.credentials}]`);
+  const own = ofAnnotation(sandbox, `metadata.annotations[${annotations.credentials}]`);
+  const client = sealed === undefined ? undefined : ofClient(open(sandbox.namespace, sealed));
+  requireUnread({ ofTemplate, own, client });
+  const levels = [ofTemplate, own, client].filter((level) => level !== undefined);
   if (levels.length === 0) return undefined;
-  return levels.reduce((above, level) => ({
+  const merged = levels.reduce((above, level) => ({
     rules: { ...above.rules, ...level.rules },
     tls: above.tls || level.tls,
     trustedCertificates: joined(above.trustedCertificates, level.trustedCertificates),
     egressProxy: level.egressProxy ?? above.egressProxy,
   }));
+  if (countReferences(merged) > maxReferences) throw invalid(`rules ${tooManyReferences}`);
+  return merged;
+}
+
+type Requested = Record<"ofTemplate" | "own" | "client", Credentials | undefined>;
+
+/**
+ * A proxy, or a server with a certificate that only its owner issues, reads what is added to requests. So who sets one must be
+ * allowed to read the values: the author of the template for all of them, and everyone for their own ones.
+ */
+function requireUnread({ ofTemplate, own, client }: Requested): void {
+  const later = { ...own?.rules, ...client?.rules };
+  const remaining = Object.entries(ofTemplate?.rules ?? {}).filter(([domain]) => !Object.hasOwn(later, domain));
+  const hasValues = remaining.some(([, headers]) =>
+    Object.values(headers).some((parts) => parts.some((part) => !("text" in part))),
+  );
+  const hasSealed = Object.keys(client?.rules ?? {}).length > 0;
+  for (const field of ["egressProxy", "trustedCertificates"] as const) {
+    if (own?.[field] !== undefined && (hasValues || hasSealed))
+      throw readable(`metadata.annotations[${annotations.credentials}].${field}`, hasValues);
+    if (client?.[field] !== undefined && hasValues) throw readable(`${field} of the client`, true);
+  }
+}
+
+function readable(field: string, isOfTemplate: boolean): RametError {
+  const whose = isOfTemplate ? "the template" : "the client";
+  return new RametError(
+    "InvalidArgument",
+    `The credentials cannot be used: ${field} would let others read the values in rules of ${whose}`,
+    { hint: isOfTemplate ? "Set it in the template, or replace these rules" : "Set it in the template" },
+  );
+}
+
+function countReferences({ rules, egressProxy }: Pick<Credentials, "rules" | "egressProxy">): number {
+  const { username = [], password = [] } = egressProxy ?? {};
+  const parts = [...Object.values(rules).flatMap((headers) => Object.values(headers).flat()), ...username, ...password];
+  return new Set(parts.filter((part) => !("text" in part)).map((part) => JSON.stringify(part))).size;
 }
 
 /** Identifies what the sandbox itself requests, by 16 hex digits; undefined if it requests nothing. It depends on no value. */

@@ -29,6 +29,11 @@ interface Resolved {
   again: Date;
 }
 
+/** What link accepts as a header. */
+const maxValueBytes = 16_384;
+/** Of all values of a sandbox. The cell accepts 1 MiB, with the certificates. */
+const maxTotalBytes = 524_288;
+
 /** Resolves references to values, which exist only in memory. */
 export class CredentialValues {
   readonly #client: KubeClient;
@@ -49,14 +54,16 @@ export class CredentialValues {
   async resolve(namespace: string, credentials: Credentials | undefined): Promise<Resolved> {
     const now = this.#clock.now().getTime();
     const { rules = {}, tls = false, trustedCertificates, egressProxy } = credentials ?? {};
-    const value = (parts: readonly ValuePart[]) => this.#text(namespace, parts);
-    const resolvedRules = Object.entries(rules).map(async ([domain, headers]) => {
-      const texts = Object.entries(headers).map(async ([name, parts]) => [name, await value(parts)] as const);
-      return { domain, headers: Object.fromEntries(await Promise.all(texts)) };
-    });
+    const value = this.#reader(namespace);
+    const resolvedRules: LinkCredentials["rules"] = [];
+    for (const [domain, headers] of Object.entries(rules)) {
+      const texts: [string, string][] = [];
+      for (const [name, parts] of Object.entries(headers)) texts.push([name, await value(parts)]);
+      resolvedRules.push({ domain, headers: Object.fromEntries(texts) });
+    }
     return {
       credentials: {
-        rules: await Promise.all(resolvedRules),
+        rules: resolvedRules,
         ...(tls && {
           tls: {
             seed: this.#keys.authoritySeed(namespace),
@@ -75,9 +82,26 @@ export class CredentialValues {
     };
   }
 
-  async #text(namespace: string, parts: readonly ValuePart[]): Promise<string> {
-    const texts = await Promise.all(parts.map((part) => this.#part(namespace, part)));
-    return texts.join("");
+  /**
+   * Returns the values of one sandbox, which reads each reference once, one after the other, and refuses values that are too large:
+   * Secrets have up to 1 MiB, and can be named hundreds of times.
+   */
+  #reader(namespace: string): (parts: readonly ValuePart[]) => Promise<string> {
+    const known = new Map<string, string>();
+    let total = 0;
+    return async (parts) => {
+      let text = "";
+      for (const part of parts) {
+        const id = JSON.stringify(part);
+        const own = known.get(id) ?? (await this.#part(namespace, part));
+        known.set(id, own);
+        text += own;
+        if (text.length > maxValueBytes) throw tooLarge(`a value is larger than ${maxValueBytes} bytes`);
+      }
+      total += text.length;
+      if (total > maxTotalBytes) throw tooLarge(`all values together are larger than ${maxTotalBytes} bytes`);
+      return text;
+    };
   }
 
   #part(namespace: string, part: ValuePart): Promise<string> {
@@ -91,6 +115,8 @@ export class CredentialValues {
     const secrets = this.#client.resource(coreResources.secrets, (value) => SecretData.parse(value));
     const text = (await secrets.find(at))?.data[key];
     if (text === undefined) throw missing(`the Secret ${at.name} or its key ${key} does not exist`);
+    if (text.length > 2 * maxValueBytes)
+      throw tooLarge(`the key ${key} of the Secret ${at.name} is larger than ${maxValueBytes} bytes`);
     // Files often end with a line feed, which no header can have.
     return Buffer.from(text, "base64")
       .toString("utf8")
@@ -133,6 +159,12 @@ export class CredentialValues {
 function missing(why: string): RametError {
   return new RametError("NotFound", `The credentials of the sandbox cannot be resolved: ${why}`, {
     hint: "Create it, or remove the reference from the credentials",
+  });
+}
+
+function tooLarge(why: string): RametError {
+  return new RametError("InvalidArgument", `The credentials of the sandbox cannot be used: ${why}`, {
+    hint: "Reference keys of Secrets that have only the value",
   });
 }
 
