@@ -60,15 +60,38 @@ beforeAll(async () => {
   await cluster.namespace("t");
   const apiUrl = await serve();
   options = { apiKey: await createKey(), apiUrl };
+  await createTemplate("python", { trustedCertificates: authority.certificate });
+  const ofPlatform = { [`${domain}:${ports.plain}`]: { "X-Key": "$(secret/platform/token)" } };
+  await createTemplate("with-rules", { rules: ofPlatform });
+  await cluster.client
+    .resource(coreResources.secrets)
+    .apply(
+      {
+        apiVersion: "v1",
+        kind: "Secret",
+        metadata: { namespace: "t", name: "platform" },
+        stringData: { token: "pl4tform" },
+      },
+      by,
+    );
+});
+afterAll(async () => {
+  ending.abort();
+  await ended;
+  await cluster.close();
+  dns.close();
+  proxy.close();
+  for (const server of servers) server.close();
+});
+
+async function createTemplate(name: string, credentials: object): Promise<void> {
   await cluster.create({
     apiVersion: "agents.kruise.io/v1alpha1",
     kind: "SandboxTemplate",
-    metadata: { name: "python", namespace: "t" },
+    metadata: { name, namespace: "t" },
     spec: {
       template: {
-        metadata: {
-          annotations: { "ramet.dev/credentials": JSON.stringify({ trustedCertificates: authority.certificate }) },
-        },
+        metadata: { annotations: { "ramet.dev/credentials": JSON.stringify(credentials) } },
         spec: {
           terminationGracePeriodSeconds: 1,
           containers: [
@@ -83,15 +106,7 @@ beforeAll(async () => {
       },
     },
   });
-});
-afterAll(async () => {
-  ending.abort();
-  await ended;
-  await cluster.close();
-  dns.close();
-  proxy.close();
-  for (const server of servers) server.close();
-});
+}
 
 const secureUrl = (path: string) => `https://${domain}:${ports.secure}${path}`;
 const rulesFor = (value: string) => ({
@@ -164,6 +179,21 @@ it("sends everything through a SOCKS5 proxy whose password the sandbox does not 
   expect(await ask(object, `http://${domain}:${ports.plain}/proxied`)).toBe("200 answered");
   expect(proxy.connected).toContain(`${address}:${ports.plain}`);
   expect(JSON.stringify(cluster.seen.sandboxes.store.list())).not.toContain("p4ssw0rd");
+  await sandbox.kill();
+});
+
+it("refuses a client's proxy for the rules of a template, and says why", async () => {
+  const egressProxy = { address: proxy.address, username: "user", password: "p4ssw0rd" };
+  const attempt = Sandbox.create("with-rules", { ...options, network: { egressProxy } });
+  await expect(attempt).rejects.toThrow("would let others read the values in rules of the template");
+  const sandbox = await Sandbox.create("with-rules", options);
+  const object = await objectOf(sandbox);
+  expect(await ask(object, `http://${domain}:${ports.plain}/platform`)).toBe("200 answered");
+  expect(received["/platform"]).toBe("pl4tform");
+  const before = proxy.connected.length;
+  await sandbox.updateNetwork({ egressProxy }).catch(() => undefined);
+  expect(await ask(object, `http://${domain}:${ports.plain}/unproxied`)).toBe("200 answered");
+  expect(proxy.connected).toHaveLength(before);
   await sandbox.kill();
 });
 

@@ -11,6 +11,7 @@ import { issueCertificate } from "../../src/local/control-plane/certificate.ts";
 import { startDnsStandIn, type DnsStandIn } from "../contract/link/dns-stand-in.ts";
 import { counterPort } from "../setup/counter.ts";
 import { requestingProgram } from "../setup/requesting-program.ts";
+import { startSocksProxy } from "../setup/socks-proxy.ts";
 import { type Cluster, openCluster } from "./controllers-cluster.ts";
 import { realNode } from "./controllers-real-node.ts";
 
@@ -114,6 +115,50 @@ it("adds headers to TLS requests of programs that trust the CA of the sandbox, a
   expect(received["/cloned?context=kept"]).toBe(`Bearer ${value}`);
 });
 
+it("lets who sets a proxy for a sandbox not read the values of its template", async () => {
+  const proxy = await startSocksProxy(address, { username: "u", password: "p" });
+  await create("SandboxTemplate", "shared", {
+    spec: { template: { metadata: { annotations: { [credentials]: rulesFor(ports.plain) } }, ...template() } },
+  });
+  const egressProxy = { address: proxy.address, username: "u", password: "p" };
+  await create("Sandbox", "proxied", {
+    annotations: { [credentials]: JSON.stringify({ egressProxy }) },
+    spec: { templateRef: { name: "shared" } },
+  });
+  const { status } = await cluster.sandbox("t/proxied", (one) =>
+    JSON.stringify(one.status ?? {}).includes("egressProxy"),
+  );
+  expect(JSON.stringify(status)).toContain("would let others read the values in rules of the template");
+  expect(status?.phase).not.toBe("Running");
+  expect(proxy.connected).toEqual([]);
+  await create("Sandbox", "delegated", { spec: { templateRef: { name: "shared" } } });
+  expect(await ask("delegated", `http://${domain}:${ports.plain}/delegated`)).toBe("200 answered");
+  expect(received["/delegated"]).toBe(`Bearer ${value}`);
+  proxy.close();
+});
+
+it("refuses values that no header can have, and keeps the previous ones", async () => {
+  await cluster.client.resource(coreResources.secrets).apply(
+    {
+      apiVersion: "v1",
+      kind: "Secret",
+      metadata: { namespace: "t", name: "large" },
+      stringData: { token: "x".repeat(900_000) },
+    },
+    { fieldManager: "test" },
+  );
+  const set = (text: string) =>
+    cluster.seen.sandboxes.resource.mergePatch(
+      { namespace: "t", name: "a" },
+      { metadata: { annotations: { [credentials]: text } } },
+    );
+  await set(rulesFor(ports.plain).replace("secret/api/", "secret/large/"));
+  const { status } = await cluster.sandbox("t/a", (one) => applied(one.status)?.reason === "InvalidArgument");
+  expect(applied(status)?.message).toContain("the key token of the Secret large is larger than 16384 bytes");
+  expect(await ask("a", `http://${domain}:${ports.plain}/large`)).toBe("200 answered");
+  expect(received["/large"]).toBe(`Bearer ${value}`);
+});
+
 it("names what cannot be resolved, and applies a change of the annotation to a running sandbox", async () => {
   const set = (text: string | null) =>
     cluster.seen.sandboxes.resource.mergePatch(
@@ -122,7 +167,7 @@ it("names what cannot be resolved, and applies a change of the annotation to a r
     );
   const missing = rulesFor(ports.plain).replace("secret/api/", "secret/none/");
   await set(missing);
-  const { status } = await cluster.sandbox("t/a", (one) => applied(one.status)?.status === "False");
+  const { status } = await cluster.sandbox("t/a", (one) => applied(one.status)?.reason === "NotFound");
   expect(applied(status)).toMatchObject({
     reason: "NotFound",
     message: expect.stringContaining("the Secret none or its key token does not exist") as string,

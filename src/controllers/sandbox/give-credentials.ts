@@ -53,11 +53,14 @@ export function setCredentials(
 ): void {
   const { uid } = pod.metadata;
   if (credentialCalls.get(uid)?.state !== "running") credentialCalls.forget(uid);
-  const target = sandboxRef(sandbox, pod);
+  const set = async (given: LinkCredentials): Promise<void> => {
+    // Another Pod can have the address by now.
+    await runtime.setCredentials(await runtime.identified(sandboxRef(sandbox, pod)), given);
+  };
   /** Returns why the credentials are not in effect. */
   const withdraw = async (error: RametError): Promise<RametError> => {
     if (error.code !== "NotFound") return error;
-    return runtime.setCredentials(target, withdrawn(credentials)).then(
+    return set(withdrawn(credentials)).then(
       () => error,
       (failed: unknown) => RametError.from(failed),
     );
@@ -65,7 +68,7 @@ export function setCredentials(
   const call = async () => {
     try {
       const resolved = await credentialValues.resolve(sandbox.metadata.namespace, credentials);
-      await runtime.setCredentials(target, resolved.credentials);
+      await set(resolved.credentials);
       return { digest, again: resolved.again };
     } catch (thrown) {
       const error = await withdraw(RametError.from(thrown));

@@ -10,9 +10,17 @@ import { changed, type ConditionChange } from "./status.ts";
 export function withCredentials(state: SandboxState, plan: SandboxPlan): SandboxPlan {
   const { sandbox, pod } = state;
   const { phase } = plan.status ?? sandbox.status ?? {};
+  if (phase === "Pending") return planPending(state, plan);
   if (phase !== "Running" || pod === undefined || pod.metadata.deletionTimestamp !== undefined) return plan;
   const { problem } = state.credentials;
   return problem === undefined ? planRunning(state, plan, pod) : reported(state, plan, notApplied(problem));
+}
+
+/** It has no Pod until the annotation is changed, and its client should not wait for that. */
+function planPending(state: SandboxState, plan: SandboxPlan): SandboxPlan {
+  const { problem } = state.credentials;
+  if (problem === undefined) return reported(state, plan, undefined, "Pending");
+  return state.pod === undefined ? reported(state, plan, notApplied(problem), "Pending") : plan;
 }
 
 function planRunning(state: SandboxState, plan: SandboxPlan, pod: Pod): SandboxPlan {
@@ -54,7 +62,12 @@ function notApplied(error: RametError): ConditionChange {
   return { type: "CredentialsApplied", status: "False", reason: error.code, message: error.describe() };
 }
 
-function reported(state: SandboxState, plan: SandboxPlan, condition: ConditionChange | undefined): SandboxPlan {
+function reported(
+  state: SandboxState,
+  plan: SandboxPlan,
+  condition: ConditionChange | undefined,
+  phase: "Pending" | "Running" = "Running",
+): SandboxPlan {
   const before: SandboxStatus = plan.status ?? state.sandbox.status ?? {};
   if (condition === undefined && !wasGiven(state)) return plan;
   const isApplied = condition?.status === "True";
@@ -69,6 +82,6 @@ function reported(state: SandboxState, plan: SandboxPlan, condition: ConditionCh
   };
   return {
     ...plan,
-    status: changed({ sandbox: { ...state.sandbox, status }, now: state.now }, "Running", change),
+    status: changed({ sandbox: { ...state.sandbox, status }, now: state.now }, phase, change),
   };
 }

@@ -56,7 +56,7 @@ function planPhase(state: SandboxState): SandboxPlan {
   switch (state.sandbox.status?.phase) {
     case undefined:
     case "Pending":
-      return planCreatedPaused(state) ?? planStart(state);
+      return withCredentials(state, planCreatedPaused(state) ?? planStart(state));
     case "Resuming":
       return planResuming(state);
     case "Running":
