@@ -7,12 +7,13 @@ const allowed = {
   cell: ["base", "api", "store"],
   backends: ["base", "api", "kube", "store", "cell/client"],
   claim: ["base", "api", "kube"],
+  operations: ["base", "api", "kube", "claim"],
   preflight: ["base", "api", "kube"],
   install: ["base", "api"],
   controllers: ["base", "api", "kube", "backends", "claim", "registry"],
   registry: ["base", "api"],
   gateway: ["base", "api", "kube", "cell/client"],
-  "client-api": ["base", "api", "kube", "claim", "cell/client"],
+  "client-api": ["base", "api", "kube", "claim", "operations", "cell/client"],
 };
 const folderRules = Object.entries(allowed).map(([folder, targets]) => ({
   name: `${folder}-imports`,

@@ -25,7 +25,10 @@ export function missingPart(sandbox: Sandbox): string | undefined {
 }
 
 function missingSetting(sandbox: Sandbox): string | undefined {
-  const { initRequest, credentials: given } = sandbox.status?.ramet ?? {};
+  const ramet = sandbox.status?.ramet;
+  // Other controllers do not report it.
+  if (ramet === undefined) return undefined;
+  const { initRequest, credentials: given } = ramet;
   const request = initRequestDigest(sandbox);
   if (request !== undefined && request !== initRequest) return "its guest does not have the environment yet";
   const credentials = credentialsDigest(sandbox.metadata);

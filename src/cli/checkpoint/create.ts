@@ -3,15 +3,16 @@ import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { apiVersion } from "../../api/schema/kind.ts";
 import { ttlPattern } from "../../base/duration.ts";
 import { RametError } from "../../base/errors.ts";
+import { untilCaptured } from "../../operations/capture.ts";
 import { isBeside, templateOfSandbox } from "../beside/clone.ts";
 import { type Cluster, type ClusterOptions, withCluster } from "../cluster/cluster.ts";
+import { clusterObjects } from "../cluster/objects.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { type Io, writeAll } from "../io.ts";
 import { checkName, generateName } from "../options.ts";
 import { checkpointColumns } from "../object/columns.ts";
 import { type OutputFormat, renderObject } from "../output/render.ts";
 import { reportFailure } from "../report-error.ts";
-import { untilSucceeded } from "./until-succeeded.ts";
 
 export interface CreateCheckpointOptions extends ClusterOptions {
   sandbox: string;
@@ -39,7 +40,10 @@ export async function createCheckpoint(io: Io, options: CreateCheckpointOptions)
     const beside = await isBeside(cluster, io.signal);
     const created = await cluster.create(cluster.checkpoints, manifest(cluster, options, beside), io.signal);
     if (beside) await keepTemplate(cluster, { checkpoint: created, source }, io.signal);
-    const settled = options.wait ? await untilSucceeded(io, cluster, created, options.timeout) : { object: created };
+    const wait = { timeoutMilliseconds: options.timeout, signal: io.signal };
+    const settled = options.wait
+      ? await untilCaptured(clusterObjects(io, cluster), created, wait)
+      : { object: created };
     if ("failure" in settled) return reportFailure(io, settled.failure, options.output);
     await writeAll(io.stdout, rendered(settled.object, options, io.clock.now()));
     return exitCodes.ok;

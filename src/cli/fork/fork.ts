@@ -1,18 +1,22 @@
 import type { Checkpoint, CheckpointManifest } from "../../api/kinds/checkpoint.ts";
-import type { Sandbox } from "../../api/kinds/sandbox.ts";
+import type { SandboxTemplateSpec } from "../../api/kinds/sandbox-template.ts";
+import type { SandboxManifest } from "../../api/kinds/sandbox.ts";
+import { restoreFromAnnotations } from "../../api/names/labels.ts";
 import { apiVersion } from "../../api/schema/kind.ts";
+import { acsClone } from "../../backends/acs/acs-clone.ts";
 import { RametError } from "../../base/errors.ts";
+import type { KubeObject } from "../../kube/object.ts";
+import { type CloneResult, clonesIn, fork, type Forked } from "../../operations/fork.ts";
+import type { Objects } from "../../operations/objects.ts";
 import { isBeside, refusePaused, refuseSharedVolumes, templateOfSandbox } from "../beside/clone.ts";
-import { untilSucceeded } from "../checkpoint/until-succeeded.ts";
 import { type Cluster, type ClusterOptions, withCluster } from "../cluster/cluster.ts";
+import { clusterObjects } from "../cluster/objects.ts";
 import { exitCodeOf, exitCodes } from "../exit-codes.ts";
 import { type Io, printLine, writeAll } from "../io.ts";
 import { checkLabel, generateName, volumesAnnotation, type VolumesFlag } from "../options.ts";
 import { sandboxColumns } from "../object/columns.ts";
 import { type OutputFormat, renderList } from "../output/render.ts";
 import { reportError, reportFailure } from "../report-error.ts";
-import type { Settled } from "../wait/follow.ts";
-import { type CloneRequest, type CloneResult, createClone, followClone, untilStarted } from "./make-clone.ts";
 
 export interface ForkOptions extends ClusterOptions, VolumesFlag {
   sandbox: string;
@@ -43,23 +47,29 @@ export async function forkSandbox(io: Io, options: ForkOptions): Promise<number>
       refusePaused(options);
     }
     const template = beside ? await templateOfSandbox(cluster, source, io.signal) : undefined;
-    const request = manifest(cluster, options, { beside, isPaused });
-    const created = await cluster.create(cluster.checkpoints, request, io.signal);
-    const started = (await untilStarted(io, cluster, created, options.timeout)) ?? created;
-    // Other controllers reject clones of an unfinished checkpoint.
-    const isEarly = !beside && started.status?.phase === "Creating";
-    const made = isEarly ? await createClones(io, cluster, started, options) : [];
-    const taken = await untilTaken(io, cluster, { started, made }, options);
-    if ("failure" in taken) {
-      await removeClones(io, cluster, made);
-      await removeCheckpoint(io, cluster, created);
-      return reportFailure(io, taken.failure, options.output);
-    }
-    // The capture completed before this command saw it start.
-    const all = made.length > 0 ? made : await createClones(io, cluster, taken.object, { ...options, template });
-    const results = await Promise.all(all.map((one) => followClone(io, cluster, one, options.timeout)));
-    const exitCode = await report(io, results, options);
-    await leaveCheckpoint(io, cluster, { checkpoint: taken.object, results, keep: options.keepCheckpoint === true });
+    const objects = clusterObjects(io, cluster);
+    const settled = await fork(objects, {
+      checkpoint: manifest(cluster, options, { beside, isPaused }),
+      count: options.count,
+      clone: (checkpoint, at) =>
+        objects.sandboxes.create(cloneOf(cluster, checkpoint, { ...options, at, template })).catch(withForkHint),
+      // Other controllers reject clones of an unfinished checkpoint.
+      isEarly: () => !beside,
+      goal: options.paused === true ? "paused" : "loaded",
+      discards: false,
+      onGivenUp: (clones) => {
+        const names = clones.map(({ metadata }) => metadata.name);
+        if (names.length > 0) printLine(io.stderr, `The clones ${names.join(", ")} will still be created.`);
+      },
+      onOrphan: (object, error) => {
+        reportOrphan(io, object, error);
+      },
+      timeoutMilliseconds: options.timeout,
+      signal: io.signal,
+    });
+    if ("failure" in settled) return reportFailure(io, settled.failure, options.output);
+    const exitCode = await report(io, settled.object.clones, options);
+    await leaveCheckpoint(io, objects, { ...settled.object, keep: options.keepCheckpoint === true });
     return exitCode;
   });
 }
@@ -97,41 +107,31 @@ function manifest(
   };
 }
 
-function createClones(
-  io: Io,
-  cluster: Cluster,
-  { status }: Checkpoint,
-  options: ForkOptions & Pick<CloneRequest, "template">,
-): Promise<CloneResult[]> {
-  const { sandbox, count, namePrefix, template, paused = false } = options;
-  const naming = Array.from({ length: count }, (_, at) =>
-    namePrefix === undefined ? { generateName: generateName(sandbox) } : { name: `${namePrefix}-${at + 1}` },
-  );
+interface CloneOptions extends ForkOptions {
+  at: number;
+  /** The source's, for other controllers. @default Ramet's controllers add it */
+  template: SandboxTemplateSpec | undefined;
+}
+
+function cloneOf(cluster: Cluster, { status }: Checkpoint, options: CloneOptions): SandboxManifest {
+  const { sandbox, at, namePrefix, template, paused = false } = options;
+  const names =
+    namePrefix === undefined ? { generateName: generateName(sandbox) } : { name: `${namePrefix}-${at + 1}` };
   const checkpointId = status?.checkpointId ?? "";
-  const annotations = volumesAnnotation(options);
-  return Promise.all(
-    naming.map((names) => createClone(io, cluster, { names, checkpointId, annotations, paused, template })),
-  );
+  const { annotations, spec } =
+    template === undefined
+      ? {
+          annotations: { ...volumesAnnotation(options), [restoreFromAnnotations[0]]: checkpointId },
+          spec: paused ? { paused } : {},
+        }
+      : acsClone(template, checkpointId);
+  return { apiVersion, kind: "Sandbox", metadata: { ...names, namespace: cluster.namespace, annotations }, spec };
 }
 
-/** Prints the clones that are still created if the wait fails. @throws RametError `Timeout` or `Canceled` */
-async function untilTaken(
-  io: Io,
-  cluster: Cluster,
-  { started, made }: { started: Checkpoint; made: readonly CloneResult[] },
-  { timeout }: ForkOptions,
-): Promise<Settled<Checkpoint>> {
-  try {
-    return await untilSucceeded(io, cluster, started, timeout);
-  } catch (error) {
-    const names = clonesIn(made).map(({ metadata }) => metadata.name);
-    if (names.length > 0) printLine(io.stderr, `The clones ${names.join(", ")} will still be created.`);
-    throw error;
-  }
-}
-
-function clonesIn(results: readonly CloneResult[]): Sandbox[] {
-  return results.flatMap((result) => ("object" in result ? [result.object] : []));
+function withForkHint(error: unknown): never {
+  const known = RametError.from(error);
+  if (known.code !== "AlreadyExists") throw known;
+  throw new RametError(known.code, known.message, { hint: "Choose another --name-prefix", cause: error });
 }
 
 /** Prints the ready clones to stdout and the failures of the others to stderr. Returns the exit code. */
@@ -145,38 +145,26 @@ async function report(io: Io, results: readonly CloneResult[], { output }: ForkO
   return failures.length === 0 ? exitCodes.ok : exitCodes.failed;
 }
 
-interface Leaving {
-  checkpoint: Checkpoint;
-  results: readonly CloneResult[];
-  keep: boolean;
-}
-
 /** A clone that is not finished may still need the checkpoint. */
-async function leaveCheckpoint(io: Io, cluster: Cluster, { checkpoint, results, keep }: Leaving): Promise<void> {
+async function leaveCheckpoint(
+  io: Io,
+  { checkpoints }: Objects,
+  { checkpoint, clones, keep }: Forked & { keep: boolean },
+): Promise<void> {
   const { name } = checkpoint.metadata;
-  const mayBeNeeded = results.some((result) => "failure" in result && !result.isOver);
+  const mayBeNeeded = clones.some((result) => "failure" in result && !result.isOver);
   if (keep) printLine(io.stderr, `The checkpoint ${checkpoint.status?.checkpointId ?? name} is kept.`);
   else if (mayBeNeeded) printLine(io.stderr, `The checkpoint ${name} is kept for a day: a clone may still need it.`);
-  else await removeCheckpoint(io, cluster, checkpoint);
-}
-
-/** Deletes the clones of a capture that failed: they can never start. */
-async function removeClones(io: Io, cluster: Cluster, made: readonly CloneResult[]): Promise<void> {
-  for (const { metadata } of clonesIn(made)) {
-    const { name, namespace, uid } = metadata;
-    await cluster.sandboxes.delete({ name, namespace }, { uid, signal: io.signal }).catch((error: unknown) => {
-      printLine(io.stderr, `Cannot delete the failed clone ${name}: ${RametError.from(error).message}`);
+  else {
+    await checkpoints.remove(checkpoint).catch((error: unknown) => {
+      reportOrphan(io, checkpoint, RametError.from(error));
     });
   }
 }
 
-async function removeCheckpoint(io: Io, cluster: Cluster, { metadata }: Checkpoint): Promise<void> {
-  const { name, namespace, uid } = metadata;
-  try {
-    await cluster.checkpoints.delete({ name, namespace }, { uid, signal: io.signal });
-  } catch (error) {
-    // The clones exist, so this is not a failure of the command.
-    const why = RametError.from(error).message;
-    printLine(io.stderr, `Cannot delete the checkpoint ${name}: ${why}; it is deleted automatically after a day`);
-  }
+/** The clones exist, so this is not a failure of the command. */
+function reportOrphan(io: Io, { kind, metadata }: KubeObject, { message }: RametError): void {
+  const what = kind === "Sandbox" ? `failed clone ${metadata.name}` : `checkpoint ${metadata.name}`;
+  const then = kind === "Sandbox" ? "" : "; it is deleted automatically after a day";
+  printLine(io.stderr, `Cannot delete the ${what}: ${message}${then}`);
 }

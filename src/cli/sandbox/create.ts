@@ -3,8 +3,10 @@ import { restoreFromAnnotations } from "../../api/names/labels.ts";
 import { apiVersion } from "../../api/schema/kind.ts";
 import { acsCapturable, type AcsClone } from "../../backends/acs/acs-clone.ts";
 import { RametError } from "../../base/errors.ts";
+import { awaitSandbox } from "../../operations/await-sandbox.ts";
 import { besideClone, isBeside, refusePaused, refuseSharedVolumes } from "../beside/clone.ts";
 import { type Cluster, type ClusterOptions, withCluster } from "../cluster/cluster.ts";
+import { clusterObjects } from "../cluster/objects.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { type Io, writeAll } from "../io.ts";
 import { checkLabel, checkName, generateName, volumesAnnotation, type VolumesFlag } from "../options.ts";
@@ -12,7 +14,6 @@ import { sandboxColumns } from "../object/columns.ts";
 import { type OutputFormat, renderObject } from "../output/render.ts";
 import { reportFailure } from "../report-error.ts";
 import { sandboxSource, type SourceOptions } from "./source.ts";
-import { isPaused, untilReady } from "./until-ready.ts";
 
 export interface CreateSandboxOptions extends ClusterOptions, SourceOptions, VolumesFlag {
   name?: string;
@@ -31,11 +32,11 @@ export async function createSandbox(io: Io, options: CreateSandboxOptions): Prom
     const created = await cluster.create(cluster.sandboxes, await manifest(cluster, options, io.signal), io.signal);
     const { name } = created.metadata;
     const settled = options.wait
-      ? await untilReady(io, cluster, {
-          sandbox: created,
+      ? await awaitSandbox(clusterObjects(io, cluster, { areNew: true }), created, {
+          goal: options.paused === true ? "paused" : "serving",
           isNew: true,
           timeoutMilliseconds: options.timeout,
-          ...(options.paused === true && { isReached: isPaused }),
+          signal: io.signal,
         })
       : { object: created };
     if ("failure" in settled) return reportFailure(io, withRemoval(settled.failure, name), options.output);

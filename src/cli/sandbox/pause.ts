@@ -1,12 +1,11 @@
-import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { RametError } from "../../base/errors.ts";
-import { findCondition } from "../../kube/conditions.ts";
-import { failureOf } from "../../kube/reported-state.ts";
+import { awaitSandbox } from "../../operations/await-sandbox.ts";
+import { resumeChange } from "../../operations/pause.ts";
 import { withCluster, type ClusterOptions } from "../cluster/cluster.ts";
+import { clusterObjects } from "../cluster/objects.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { printLine, type Io } from "../io.ts";
 import { reportFailure } from "../report-error.ts";
-import { isPaused, isReady, untilReady } from "./until-ready.ts";
 
 export interface PauseOptions extends ClusterOptions {
   name: string;
@@ -21,47 +20,29 @@ export interface PauseOptions extends ClusterOptions {
 export async function pauseSandbox(io: Io, options: PauseOptions): Promise<number> {
   const { name, paused } = options;
   return withCluster(io, options, async (cluster) => {
+    const objects = clusterObjects(io, cluster);
     const found = await cluster.get(cluster.sandboxes, name, io.signal);
-    const sandbox = await cluster.sandboxes.mergePatch(found.metadata, { spec: { paused } }, { signal: io.signal });
+    const sandbox = await objects.sandboxes.patch(found, paused ? { spec: { paused } } : resumeChange(found));
     if (!options.wait) {
       printLine(io.stdout, `sandbox ${name} is being ${paused ? "paused" : "resumed"}`);
       return exitCodes.ok;
     }
-    const settled = await untilReady(io, cluster, {
-      sandbox,
+    const settled = await awaitSandbox(objects, sandbox, {
+      goal: paused ? "paused" : "serving",
       timeoutMilliseconds: options.timeout,
-      ...(paused ? { isReached: isPaused, failureIn: failedPause } : { isReached: isResumed }),
+      signal: io.signal,
     });
-    if ("failure" in settled) return reportFailure(io, settled.failure);
+    if ("failure" in settled) return reportFailure(io, paused ? withNextStep(settled.failure, name) : settled.failure);
     printLine(io.stdout, `sandbox ${name} ${paused ? "paused" : "resumed"}`);
     return exitCodes.ok;
   });
 }
 
 /** A pause is not tried again: its sandbox keeps running until somebody requests another pause. */
-function failedPause(sandbox: Sandbox): RametError | undefined {
-  const { metadata, status } = sandbox;
-  if (status?.observedGeneration !== metadata.generation || !hasFailedPause(sandbox)) return undefined;
-  const condition = findCondition(status?.conditions, "SandboxPaused");
-  const why = condition?.message.replace(/\. Set spec\.paused to false, then to true, to try again$/, "");
-  const { name } = metadata;
-  const { code, message } = failureOf(
-    `The sandbox ${name} was not paused`,
-    { status: { message: why } },
-    "EngineFailed",
-  );
-  return new RametError(code, message, {
+function withNextStep(failure: RametError, name: string): RametError {
+  if (failure.code === "Conflict") return failure;
+  return new RametError(failure.code, failure.message, {
     hint: `Remove the cause, then try again: ramet sandbox resume ${name} && ramet sandbox pause ${name}`,
+    cause: failure,
   });
-}
-
-/** A sandbox that runs because its pause has failed is resumed when the controllers have noticed it, so that it can be paused again. */
-function isResumed(sandbox: Sandbox): boolean {
-  return isReady(sandbox) && !hasFailedPause(sandbox);
-}
-
-function hasFailedPause({ status }: Sandbox): boolean {
-  return (
-    status?.phase === "Running" && findCondition(status.conditions, "SandboxPaused")?.reason === "CheckpointFailed"
-  );
 }

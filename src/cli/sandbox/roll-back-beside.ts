@@ -1,12 +1,13 @@
 import { apiVersion } from "../../api/schema/kind.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { RametError } from "../../base/errors.ts";
+import { awaitSandbox } from "../../operations/await-sandbox.ts";
+import type { Settled } from "../../operations/objects.ts";
 import { besideClone } from "../beside/clone.ts";
 import type { Cluster } from "../cluster/cluster.ts";
+import { clusterObjects } from "../cluster/objects.ts";
 import type { Io } from "../io.ts";
 import { generateName } from "../options.ts";
-import type { Settled } from "../wait/follow.ts";
-import { untilReady } from "./until-ready.ts";
 
 interface BesideRollback {
   sandbox: Sandbox;
@@ -22,7 +23,7 @@ interface BesideRollback {
  */
 export async function rollBackBeside(io: Io, cluster: Cluster, rollback: BesideRollback): Promise<Settled<Sandbox>> {
   const { sandbox, to, wait, timeoutMilliseconds } = rollback;
-  const { name, namespace, uid } = sandbox.metadata;
+  const { name, namespace } = sandbox.metadata;
   if (!wait) {
     throw new RametError("InvalidArgument", "Cannot roll back with --no-wait beside other controllers", {
       hint: "The sandbox is replaced by a clone, and can only be deleted when the clone is ready: leave out --no-wait",
@@ -35,10 +36,9 @@ export async function rollBackBeside(io: Io, cluster: Cluster, rollback: BesideR
     metadata: { generateName: generateName(name), namespace, annotations, labels: sandbox.metadata.labels ?? {} },
     spec,
   };
-  const created = await cluster.create(cluster.sandboxes, manifest, io.signal);
-  const settled = await untilReady(io, cluster, { sandbox: created, timeoutMilliseconds });
-  const unneeded = "failure" in settled ? created : { metadata: { name, namespace, uid } };
-  const at = { namespace, name: unneeded.metadata.name };
-  await cluster.sandboxes.delete(at, { uid: unneeded.metadata.uid, signal: io.signal });
+  const objects = clusterObjects(io, cluster);
+  const created = await objects.sandboxes.create(manifest);
+  const settled = await awaitSandbox(objects, created, { isNew: true, timeoutMilliseconds, signal: io.signal });
+  await objects.sandboxes.remove("failure" in settled ? created : sandbox);
   return settled;
 }

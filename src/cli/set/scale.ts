@@ -2,11 +2,12 @@ import { type SandboxSet, sandboxSetKind } from "../../api/kinds/sandbox-set.ts"
 import { RametError } from "../../base/errors.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import { failureOf } from "../../kube/reported-state.ts";
+import type { Settled } from "../../operations/objects.ts";
 import { type Cluster, type ClusterOptions, withCluster } from "../cluster/cluster.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { type Io, printLine } from "../io.ts";
 import { reportFailure } from "../report-error.ts";
-import { followRequest, type Settled } from "../wait/follow.ts";
+import { followRequest } from "../wait/follow.ts";
 
 export interface ScaleSetOptions extends ClusterOptions {
   name: string;

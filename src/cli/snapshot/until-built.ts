@@ -3,9 +3,10 @@ import { annotations } from "../../api/names/labels.ts";
 import { RametError } from "../../base/errors.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import { failureOf } from "../../kube/reported-state.ts";
+import type { Settled } from "../../operations/objects.ts";
 import type { Cluster } from "../cluster/cluster.ts";
 import type { Io } from "../io.ts";
-import { followRequest, type Settled } from "../wait/follow.ts";
+import { followRequest } from "../wait/follow.ts";
 
 /**
  * Waits until the desired version of a named snapshot is current, or returns why it cannot be built. Reports the running step.

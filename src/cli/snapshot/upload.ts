@@ -15,15 +15,16 @@ import {
 import { type DirectoryTree, readDirectoryTree } from "../../base/directory-tree.ts";
 import { RametError } from "../../base/errors.ts";
 import type { GuestClient } from "../../cell/client/guest-client.ts";
-import { untilSucceeded } from "../checkpoint/until-succeeded.ts";
+import { awaitSandbox } from "../../operations/await-sandbox.ts";
+import { untilCaptured } from "../../operations/capture.ts";
+import { objectOf } from "../../operations/objects.ts";
 import { type Cluster, type ClusterOptions, withCluster } from "../cluster/cluster.ts";
+import { clusterObjects } from "../cluster/objects.ts";
 import type { AccessFlags } from "../cluster/gateway-credentials.ts";
 import { withGuest } from "../cluster/guest-access.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { type Io, printLine } from "../io.ts";
-import type { Settled } from "../wait/follow.ts";
 import { sandboxSource } from "../sandbox/source.ts";
-import { untilReady } from "../sandbox/until-ready.ts";
 
 export interface UploadTreeOptions extends ClusterOptions, AccessFlags {
   /** A local directory, or a file. */
@@ -49,6 +50,8 @@ export async function uploadTree(io: Io, options: UploadTreeOptions): Promise<nu
 async function store(io: Io, cluster: Cluster, tree: DirectoryTree, options: UploadTreeOptions): Promise<void> {
   const { namespace, sandboxes, checkpoints } = cluster;
   const { digest } = tree;
+  const objects = clusterObjects(io, cluster);
+  const wait = { timeoutMilliseconds: options.timeout, signal: io.signal };
   const sandbox = await cluster.create(
     sandboxes,
     {
@@ -61,7 +64,7 @@ async function store(io: Io, cluster: Cluster, tree: DirectoryTree, options: Upl
   );
   const { name, uid } = sandbox.metadata;
   try {
-    succeeded(await untilReady(io, cluster, { sandbox, timeoutMilliseconds: options.timeout }));
+    objectOf(await awaitSandbox(objects, sandbox, { ...wait, isNew: true }));
     const access = { sandbox: name, flags: options, user: treeUser };
     const sha256 = await withGuest(io, cluster, access, (guest) => write(io, guest, tree));
     const manifest = {
@@ -71,14 +74,10 @@ async function store(io: Io, cluster: Cluster, tree: DirectoryTree, options: Upl
       spec: { sandboxName: name, persistentContents: ["filesystem"] },
     };
     const created = await cluster.create(checkpoints, manifest, io.signal);
-    succeeded(await untilSucceeded(io, cluster, created, options.timeout));
+    objectOf(await untilCaptured(objects, created, wait));
   } finally {
     await sandboxes.delete({ namespace, name }, { uid }).catch(() => undefined);
   }
-}
-
-function succeeded(settled: Settled<unknown>): void {
-  if ("failure" in settled) throw settled.failure;
 }
 
 /** Writes the archive, whose modes are those that the digest covers. @returns its SHA-256 */

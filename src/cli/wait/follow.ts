@@ -71,9 +71,6 @@ export function startProgress(io: Io): (state: string) => void {
   };
 }
 
-/** The result of a completed wait: the object in the desired state, or why it cannot reach it. */
-export type Settled<T> = { object: T } | { failure: RametError };
-
 /**
  * The error for a wait that timed out or was interrupted: the object stays in the API, and the controllers continue.
  *

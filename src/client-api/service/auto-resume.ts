@@ -2,8 +2,9 @@ import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations } from "../../api/names/labels.ts";
 import { parseDuration } from "../../base/duration.ts";
 import { RametError } from "../../base/errors.ts";
+import { pauseFailure, resumeChange } from "../../operations/pause.ts";
 import { unknown } from "./find-sandbox.ts";
-import { currentState, patch, resumeChange, untilPaused } from "./lifecycle.ts";
+import { currentState, untilPaused } from "./lifecycle.ts";
 import type { ServiceParts } from "./parts.ts";
 import { isForClients } from "./sandbox-state.ts";
 import { timersFor } from "./timers.ts";
@@ -82,7 +83,7 @@ export class AutoResumes {
     const change = resumeChange(sandbox, timersFor("pause", end));
     const { resourceVersion } = sandbox.metadata;
     const guarded = { ...change, metadata: { ...change.metadata, resourceVersion } };
-    return patch(this.#parts, sandbox, guarded).then(
+    return this.#parts.objects.sandboxes.patch(sandbox, guarded).then(
       () => "resumed" as const,
       (error: unknown) => {
         const { code } = RametError.from(error);
@@ -100,7 +101,8 @@ export class AutoResumes {
       const { code, message } = RametError.from(error);
       if (code === "Timeout") throw new RametError("Conflict", `${message}, so it cannot be resumed`, { cause: error });
       // A failed pause leaves it running, and what follows takes back the request to pause.
-      if (code !== "EngineFailed") throw error;
+      const current = this.#parts.sandboxes.current(sandbox.metadata.uid);
+      if (current === undefined || pauseFailure(current) === undefined) throw error;
     }
   }
 

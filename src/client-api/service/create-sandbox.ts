@@ -7,8 +7,9 @@ import { apiVersion } from "../../api/schema/kind.ts";
 import { RametError } from "../../base/errors.ts";
 import { claimSandbox, createClaimed } from "../../claim/claim-sandbox.ts";
 import type { NamedManifest } from "../../claim/cold-sandbox.ts";
-import { ended, missingPart } from "../../claim/progress.ts";
 import { type ClaimRequest, validateClaimRequest } from "../../claim/request.ts";
+import { awaitSandbox, type SandboxWait } from "../../operations/await-sandbox.ts";
+import { objectOf } from "../../operations/objects.ts";
 import type { ServiceParts } from "./parts.ts";
 import { findSource, findWarmSet, type Source } from "./source.ts";
 import { timersFor, type OnTimeout } from "./timers.ts";
@@ -45,14 +46,17 @@ export async function createSandbox(parts: ServiceParts, create: CreateSandbox):
     return await untilServing(parts, sandbox, {
       timeoutMilliseconds: Math.max(1, deadline - parts.clock.monotonicMilliseconds()),
       signal: create.signal,
+      isNew: true,
     });
   } catch (error) {
-    await discard(parts, sandbox);
+    // What cannot be deleted now ends when its time is over.
+    await parts.objects.sandboxes.remove(sandbox).catch(() => undefined);
     throw error;
   }
 }
 
-async function makeSandbox(parts: ServiceParts, create: CreateSandbox, source: Source): Promise<Sandbox> {
+/** Claims or creates a sandbox, which may not serve yet. */
+export async function makeSandbox(parts: ServiceParts, create: CreateSandbox, source: Source): Promise<Sandbox> {
   if (source.kind === "set")
     return claim(parts, requestOf(create, parts, { set: source.set.metadata.name, isServing: true }), create);
   if (source.kind === "template") {
@@ -134,41 +138,11 @@ function requestOf(create: CreateSandbox, { clock }: ServiceParts, { set, isServ
   };
 }
 
-export interface ServeOptions {
-  timeoutMilliseconds: number;
-  signal: AbortSignal;
-}
-
-/** @throws RametError `Timeout`; `SandboxNotReady` with the reason if it ended; `Conflict` if it was deleted */
+/** @throws RametError `Timeout`; the error of the sandbox if it ended; `Conflict` if it was deleted or paused */
 export async function untilServing(
-  { sandboxes }: ServiceParts,
+  { objects }: ServiceParts,
   written: Sandbox,
-  { timeoutMilliseconds, signal }: ServeOptions,
+  wait: Omit<SandboxWait, "goal">,
 ): Promise<Sandbox> {
-  const { name, uid } = written.metadata;
-  let wasKnown = false;
-  let last = "it has not been processed by the controllers yet";
-  const check = (sandbox: Sandbox | undefined): Sandbox | undefined => {
-    if (sandbox === undefined && wasKnown) throw new RametError("Conflict", `The sandbox ${name} was deleted`);
-    const current = sandbox ?? written;
-    wasKnown ||= sandbox !== undefined;
-    const why = ended(current);
-    if (why !== undefined) throw new RametError("SandboxNotReady", `The sandbox ${name} did not start: ${why}`);
-    if (current.spec.paused === true) throw new RametError("Conflict", `The sandbox ${name} was paused`);
-    const missing = current.status?.phase === "Paused" ? "it is being resumed" : missingPart(current);
-    if (missing === undefined) return current;
-    last = current.status?.message ?? missing;
-    return undefined;
-  };
-  return sandboxes
-    .until(uid, check, { what: `Waiting for the sandbox ${name}`, timeoutMilliseconds, signal })
-    .catch((error: unknown) => {
-      const known = RametError.from(error);
-      throw known.code === "Timeout" ? new RametError("Timeout", `${known.message}: ${last}`, { cause: error }) : known;
-    });
-}
-
-/** What cannot be deleted now ends when its time is over. */
-async function discard({ informers }: ServiceParts, { metadata }: Sandbox): Promise<void> {
-  await informers.sandboxes.resource.delete(metadata, { uid: metadata.uid }).catch(() => undefined);
+  return objectOf(await awaitSandbox(objects, written, wait));
 }

@@ -2,16 +2,14 @@ import { filesOnlyPause } from "../../api/kinds/files-only-pause.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations } from "../../api/names/labels.ts";
 import { RametError } from "../../base/errors.ts";
+import { awaitSandbox } from "../../operations/await-sandbox.ts";
+import type { Change, Wait } from "../../operations/objects.ts";
+import { pauseFailure, resumeChange } from "../../operations/pause.ts";
 import { untilServing } from "./create-sandbox.ts";
 import { unknown } from "./find-sandbox.ts";
 import type { ServiceParts } from "./parts.ts";
-import { type ClientState, isUnfinished, pauseFailure, stateOf } from "./sandbox-state.ts";
+import { type ClientState, isUnfinished, stateOf } from "./sandbox-state.ts";
 import { type OnTimeout, timersFor } from "./timers.ts";
-
-interface Waiting {
-  timeoutMilliseconds: number;
-  signal: AbortSignal;
-}
 
 /** The current state of a sandbox, from the newest versions that this process knows. */
 export function currentState({ known, sandboxes }: ServiceParts, sandbox: Sandbox): ClientState {
@@ -40,22 +38,26 @@ export function endOf({ spec }: Sandbox): Date | undefined {
 export async function pauseSandbox(
   parts: ServiceParts,
   sandbox: Sandbox,
-  { keepMemory, ...waiting }: Waiting & { keepMemory: boolean },
+  { keepMemory, ...waiting }: Wait & { keepMemory: boolean },
 ): Promise<void> {
   const { name, uid } = sandbox.metadata;
   const state = currentState(parts, sandbox);
   if (state === "killing" || state === "ended") throw unknown(name);
   if (state === "paused") throw new RametError("Conflict", `The sandbox ${name} is paused already`);
   // A capture in progress ends first; the controllers see to that.
-  if (state !== "pausing") await patch(parts, sandbox, pausePatch(sandbox, keepMemory));
-  await untilPaused(parts, sandbox, waiting).catch(async (error: unknown) => {
-    if (state !== "pausing") await undoPause(parts, sandbox);
-    throw error;
-  });
-  if (parts.sandboxes.current(uid) === undefined) throw unknown(name);
+  const requested = state !== "pausing";
+  const written = requested
+    ? await parts.objects.sandboxes.patch(sandbox, pausePatch(sandbox, keepMemory))
+    : (parts.sandboxes.current(uid) ?? sandbox);
+  const settled = await awaitSandbox(parts.objects, written, { goal: "paused", ...waiting });
+  if ("object" in settled) return;
+  const current = parts.sandboxes.current(uid);
+  if (current === undefined || current.metadata.deletionTimestamp !== undefined) throw unknown(name);
+  if (requested) await undoPause(parts, sandbox);
+  throw settled.failure;
 }
 
-function pausePatch(sandbox: Sandbox, keepMemory: boolean): SandboxChange {
+function pausePatch(sandbox: Sandbox, keepMemory: boolean): Change {
   const filesOnly = keepMemory ? undefined : filesOnlyPause(sandbox);
   // A pause consumes no time: a paused sandbox is kept until it is deleted.
   const timers = { shutdownTime: null, pauseTime: null };
@@ -69,24 +71,20 @@ async function undoPause(parts: ServiceParts, sandbox: Sandbox): Promise<void> {
   const { shutdownTime = null, pauseTime = null } = sandbox.spec;
   const change = resumeChange(current, { shutdownTime, pauseTime });
   const { resourceVersion } = current.metadata;
-  await patch(parts, current, { ...change, metadata: { ...change.metadata, resourceVersion } }).catch(() => undefined);
+  const guarded = { ...change, metadata: { ...change.metadata, resourceVersion } };
+  await parts.objects.sandboxes.patch(current, guarded).catch(() => undefined);
 }
 
-/** Waits until a pause in progress has ended. @throws RametError `EngineFailed` if it fails; `SandboxNotReady`; `Timeout` */
-export async function untilPaused(parts: ServiceParts, { metadata }: Sandbox, waiting: Waiting): Promise<void> {
-  const { uid, name } = metadata;
-  await parts.sandboxes.until(
-    uid,
-    (current) => {
-      const state = current === undefined ? "killing" : stateOf(current);
-      if (state === "ended")
-        throw new RametError("SandboxNotReady", `The sandbox ${name} ended: ${current?.status?.message ?? ""}`);
-      const failure = current && pauseFailure(current);
-      if (failure !== undefined) throw new RametError("EngineFailed", `The sandbox ${name} was not paused: ${failure}`);
-      return state === "pausing" ? undefined : true;
-    },
-    { what: `Pausing the sandbox ${name}`, ...waiting },
-  );
+/**
+ * Waits until a pause in progress has ended, by a resume of others too.
+ * @throws RametError the error of the pause; `SandboxNotReady` if the sandbox has ended; `Timeout`
+ */
+export async function untilPaused({ objects, sandboxes }: ServiceParts, sandbox: Sandbox, wait: Wait): Promise<void> {
+  const settled = await awaitSandbox(objects, sandboxes.current(sandbox.metadata.uid) ?? sandbox, {
+    goal: "paused",
+    ...wait,
+  });
+  if ("failure" in settled && settled.failure.code !== "Conflict") throw settled.failure;
 }
 
 /** Whether the sandbox was resumed for the client, or ran already. */
@@ -102,7 +100,7 @@ export interface Connected {
 export async function connectSandbox(
   parts: ServiceParts,
   sandbox: Sandbox,
-  { lifeMilliseconds, ...waiting }: Waiting & { lifeMilliseconds: number },
+  { lifeMilliseconds, ...waiting }: Wait & { lifeMilliseconds: number },
 ): Promise<Connected> {
   const { name } = sandbox.metadata;
   const state = currentState(parts, sandbox);
@@ -120,30 +118,7 @@ export async function connectSandbox(
 async function resume(parts: ServiceParts, sandbox: Sandbox, lifeMilliseconds: number): Promise<Sandbox> {
   const current = parts.sandboxes.current(sandbox.metadata.uid) ?? sandbox;
   const end = new Date(parts.clock.now().getTime() + lifeMilliseconds);
-  return patch(parts, current, resumeChange(current, timersFor(onTimeoutOf(current), end)));
-}
-
-/** The change that resumes a paused sandbox. After a pause without its memory, the next one keeps the memory again. */
-export function resumeChange({ metadata }: Sandbox, timers: object): SandboxChange {
-  const before = metadata.annotations?.[annotations.contentsAfterPause];
-  return {
-    ...(before !== undefined && { metadata: { annotations: { [annotations.contentsAfterPause]: null } } }),
-    spec: {
-      paused: false,
-      ...(before !== undefined && { persistentContents: contentsFrom(before) }),
-      ...timers,
-    },
-  };
-}
-
-/** Users can write the annotation. Null removes the field: the default applies. */
-function contentsFrom(text: string): string[] | null {
-  try {
-    const value: unknown = JSON.parse(text);
-    return Array.isArray(value) ? value.filter((word) => typeof word === "string") : null;
-  } catch {
-    return null;
-  }
+  return parts.objects.sandboxes.patch(current, resumeChange(current, timersFor(onTimeoutOf(current), end)));
 }
 
 async function extend(parts: ServiceParts, sandbox: Sandbox, lifeMilliseconds: number): Promise<Sandbox> {
@@ -151,7 +126,7 @@ async function extend(parts: ServiceParts, sandbox: Sandbox, lifeMilliseconds: n
   const end = endOf(current);
   const wanted = new Date(parts.clock.now().getTime() + lifeMilliseconds);
   if (end === undefined || end >= wanted) return current;
-  return patch(parts, current, { spec: timersFor(onTimeoutOf(current), wanted) });
+  return parts.objects.sandboxes.patch(current, { spec: timersFor(onTimeoutOf(current), wanted) });
 }
 
 /**
@@ -171,7 +146,7 @@ export async function setLife(
   if (extendOnly) await extend(parts, sandbox, lifeMilliseconds);
   else {
     const end = new Date(parts.clock.now().getTime() + lifeMilliseconds);
-    await patch(parts, sandbox, { spec: timersFor(onTimeoutOf(sandbox), end) });
+    await parts.objects.sandboxes.patch(sandbox, { spec: timersFor(onTimeoutOf(sandbox), end) });
   }
 }
 
@@ -188,7 +163,7 @@ export async function setEgress(
   const state = currentState(parts, sandbox);
   if (state === "killing" || state === "ended") throw unknown(name);
   if (state === "paused" || state === "pausing") throw new RametError("Conflict", `The sandbox ${name} is ${state}`);
-  await patch(parts, sandbox, { metadata: { annotations: requested } });
+  await parts.objects.sandboxes.patch(sandbox, { metadata: { annotations: requested } });
 }
 
 /**
@@ -214,7 +189,7 @@ export async function killSandbox(
 const killMilliseconds = 5_000;
 
 /** Waits until no capture of the sandbox is in progress. */
-export async function untilCaptured(parts: ServiceParts, sandbox: Sandbox, waiting: Waiting): Promise<void> {
+export async function untilCaptured(parts: ServiceParts, sandbox: Sandbox, waiting: Wait): Promise<void> {
   for (const checkpoint of parts.known.checkpointsOf(sandbox).filter(isUnfinished)) {
     await parts.checkpoints.until(
       checkpoint.metadata.uid,
@@ -222,22 +197,4 @@ export async function untilCaptured(parts: ServiceParts, sandbox: Sandbox, waiti
       { what: `Waiting for the checkpoint ${checkpoint.metadata.name}`, ...waiting },
     );
   }
-}
-
-/** A merge patch of a Sandbox. With a resource version, it is refused with `Conflict` if another change came first. */
-export interface SandboxChange {
-  metadata?: { annotations?: Record<string, string | null>; resourceVersion?: string };
-  spec?: object;
-}
-
-/** Changes only this sandbox, never a later one of its name. */
-export async function patch(
-  { informers, writes }: ServiceParts,
-  sandbox: Sandbox,
-  change: SandboxChange,
-): Promise<Sandbox> {
-  const { uid } = sandbox.metadata;
-  return writes.write(sandbox, () =>
-    informers.sandboxes.resource.mergePatch(sandbox.metadata, { ...change, metadata: { ...change.metadata, uid } }),
-  );
 }

@@ -10,7 +10,8 @@ import type { KubeClient } from "../../kube/kube-client.ts";
 import { Followers } from "../../kube/followers.ts";
 import { keyOf } from "../../kube/object.ts";
 import { OwnWrites } from "../../kube/own-writes.ts";
-
+import type { Objects } from "../../operations/objects.ts";
+import { followed } from "./followed.ts";
 import { type ClientInformers, type KnownObjects, knownObjects } from "./known-objects.ts";
 
 /** What the operations of the application service need; one per process. */
@@ -22,6 +23,8 @@ export interface ServiceParts {
   sandboxes: Followers<Sandbox>;
   checkpoints: Followers<Checkpoint>;
   snapshots: Followers<NamedSnapshot>;
+  /** For the operations that the command line has too. */
+  objects: Objects;
   claims: ClaimParts;
   /** Names that clients use for others: E2B's default template is `base`. */
   aliases: ReadonlyMap<string, string>;
@@ -43,6 +46,10 @@ export function serviceParts(
   const sandboxes = new Followers(informers.sandboxes.store, clock, (cached) => writes.latest(cached));
   const checkpoints = new Followers(informers.checkpoints.store, clock);
   const snapshots = new Followers(informers.snapshots.store, clock);
+  const objects: Objects = {
+    sandboxes: followed(informers.sandboxes.resource, sandboxes, writes),
+    checkpoints: followed(informers.checkpoints.resource, checkpoints),
+  };
   const stock = new Stock({
     store: informers.sandboxes.store,
     latest: (cached) => writes.latest(cached),
@@ -63,5 +70,5 @@ export function serviceParts(
   const close = (): void => {
     for (const part of [sandboxes, checkpoints, snapshots, stock]) part.close();
   };
-  return { informers, known, writes, sandboxes, checkpoints, snapshots, claims, aliases, clock, close };
+  return { informers, known, writes, sandboxes, checkpoints, snapshots, objects, claims, aliases, clock, close };
 }

@@ -1,18 +1,13 @@
-import { randomUUID } from "node:crypto";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
-import { annotations } from "../../api/names/labels.ts";
-import { rollbackRequest } from "../../api/names/rollback-request.ts";
 import { RametError } from "../../base/errors.ts";
-import { findCondition } from "../../kube/conditions.ts";
+import { objectOf, type Wait } from "../../operations/objects.ts";
+import { requestRollback, untilRolledBack } from "../../operations/roll-back.ts";
 import type { ServiceParts } from "./parts.ts";
-import { rollbackResult } from "./rollback-result.ts";
 import { findSource } from "./source.ts";
 
-export interface RollBack {
+export interface RollBack extends Wait {
   /** The id of a checkpoint, or a named snapshot, as the client wrote it. */
   to: string;
-  timeoutMilliseconds: number;
-  signal: AbortSignal;
 }
 
 /**
@@ -20,33 +15,17 @@ export interface RollBack {
  * @throws RametError `NotFound` for an unknown checkpoint; `InvalidArgument` for a set or template; `Timeout`; the error of the
  *   rollback, after which the sandbox is unchanged unless the error says otherwise
  */
-export async function rollBackSandbox(parts: ServiceParts, sandbox: Sandbox, rollBack: RollBack): Promise<Sandbox> {
-  const { name, namespace, uid } = sandbox.metadata;
-  const source = findSource({ known: parts.known, aliases: new Map() }, namespace, rollBack.to);
+export async function rollBackSandbox(
+  parts: ServiceParts,
+  sandbox: Sandbox,
+  { to, ...wait }: RollBack,
+): Promise<Sandbox> {
+  const { name, namespace } = sandbox.metadata;
+  const source = findSource({ known: parts.known, aliases: new Map() }, namespace, to);
   if (source.kind !== "checkpoint") {
-    const what = `Cannot roll back the sandbox ${name}: ${rollBack.to} is a ${source.kind}, which has no captured state`;
+    const what = `Cannot roll back the sandbox ${name}: ${to} is a ${source.kind}, which has no captured state`;
     throw new RametError("InvalidArgument", what, { hint: "Name a checkpoint or a named snapshot" });
   }
-  const { resource } = parts.informers.sandboxes;
-  const request = { [annotations.rollbackTo]: source.reference, [annotations.rollbackRequest]: randomUUID() };
-  const written = await parts.writes.write(sandbox, () =>
-    resource.mergePatch(sandbox.metadata, { metadata: { uid, annotations: request } }),
-  );
-  const digest = rollbackRequest(written)?.digest ?? "";
-  let last = "it is pending";
-  const result = await parts.sandboxes
-    .until(
-      uid,
-      (current) => {
-        last = findCondition(current?.status?.conditions, "RolledBack")?.message ?? last;
-        return rollbackResult(name, current, digest);
-      },
-      { what: `The rollback of the sandbox ${name}`, ...rollBack },
-    )
-    .catch((error: unknown) => {
-      const known = RametError.from(error);
-      throw known.code === "Timeout" ? new RametError("Timeout", `${known.message}: ${last}`, { cause: error }) : known;
-    });
-  if ("failure" in result) throw result.failure;
-  return result.object;
+  const requested = await requestRollback(parts.objects, sandbox, { to: source.reference }, wait.signal);
+  return objectOf(await untilRolledBack(parts.objects, requested, wait));
 }

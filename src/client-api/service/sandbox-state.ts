@@ -1,7 +1,7 @@
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { labels } from "../../api/names/labels.ts";
-import { findCondition } from "../../kube/conditions.ts";
+import { pauseFailure } from "../../operations/pause.ts";
 
 /** The state of a sandbox for its clients. `ended`: it failed or exited, and nothing brings it back but a rollback. */
 export type ClientState = "starting" | "running" | "snapshotting" | "pausing" | "paused" | "ended" | "killing";
@@ -16,13 +16,6 @@ export function stateOf(sandbox: Sandbox, checkpoints: readonly Checkpoint[] = [
   if (spec.paused === true) return phase === "Paused" || pauseFailure(sandbox) !== undefined ? "paused" : "pausing";
   if (phase !== "Running") return "starting";
   return checkpoints.some(isUnfinished) ? "snapshotting" : "running";
-}
-
-/** Why the current request to pause has failed, so that the sandbox continues to run; undefined if it has not. */
-export function pauseFailure({ metadata, spec, status }: Sandbox): string | undefined {
-  if (spec.paused !== true || status?.observedGeneration !== metadata.generation) return undefined;
-  const condition = findCondition(status?.conditions, "SandboxPaused");
-  return condition?.reason === "CheckpointFailed" ? condition.message : undefined;
 }
 
 /** Whether a checkpoint is being captured for a client. Those of pauses belong to the pause. */

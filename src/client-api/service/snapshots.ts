@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from "node:util";
-import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
+import type { Checkpoint, CheckpointManifest } from "../../api/kinds/checkpoint.ts";
 import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations, labels } from "../../api/names/labels.ts";
@@ -7,24 +7,24 @@ import { apiVersion, rametApiVersion } from "../../api/schema/kind.ts";
 import { defaultTag, tagsAnnotation, tagsOf } from "../../api/snapshot/snapshot-tags.ts";
 import { RametError } from "../../base/errors.ts";
 import { waitUntil } from "../../kube/wait-until.ts";
+import { capture } from "../../operations/capture.ts";
+import type { Wait } from "../../operations/objects.ts";
 import { unknown } from "./find-sandbox.ts";
 import { currentState, untilCaptured } from "./lifecycle.ts";
 import type { ServiceParts } from "./parts.ts";
 import { findSource } from "./source.ts";
 
-export interface CreateSnapshot {
+export interface CreateSnapshot extends Wait {
   /** Who creates it: the API key, as `<namespace>/<name>`. */
   owner: string;
   /** A name and a tag, for a version of a named snapshot. @default a checkpoint without a name */
   name?: { name: string; tag: string };
   /** @default those of the sandbox */
-  contents?: readonly string[];
+  contents?: ("memory" | "filesystem")[];
   /** @default true */
   keepRunning?: boolean;
   /** Like `30m`. @default never deleted */
   ttl?: string;
-  timeoutMilliseconds: number;
-  signal: AbortSignal;
 }
 
 /** A captured state from which clients create sandboxes: a checkpoint, or the current version of a named snapshot. */
@@ -38,7 +38,7 @@ export type Snapshot =
  */
 export async function createSnapshot(parts: ServiceParts, sandbox: Sandbox, create: CreateSnapshot): Promise<Snapshot> {
   await checkCapturable(parts, sandbox, create);
-  const checkpoint = await capture(parts, sandbox, create);
+  const checkpoint = await capture(parts.objects, snapshotOf(sandbox, create), create);
   const id = checkpoint.status?.checkpointId ?? "";
   if (create.name === undefined) return { kind: "checkpoint", id, checkpoint };
   const { name, tag } = create.name;
@@ -58,46 +58,27 @@ async function checkCapturable(parts: ServiceParts, sandbox: Sandbox, create: Cr
   throw new RametError("Conflict", `Another snapshot of the sandbox ${name} was created at the same time`);
 }
 
-/** Creates a Checkpoint and waits until it has succeeded. One that fails is deleted. */
-export async function capture(
-  { informers, checkpoints }: ServiceParts,
+/** The Checkpoint of a sandbox that a client requests. */
+export function snapshotOf(
   { metadata: { name, namespace, uid } }: Sandbox,
-  { owner, name: given, contents, keepRunning, ttl, timeoutMilliseconds, signal }: CreateSnapshot,
-): Promise<Checkpoint> {
-  const { resource } = informers.checkpoints;
-  const own = { [labels.sourceUid]: uid, ...(given && { [labels.sourceOf]: given.name }) };
-  const created = await resource.create(
-    {
-      apiVersion,
-      kind: "Checkpoint",
-      metadata: {
-        generateName: `${name.slice(0, 50)}-`,
-        namespace,
-        labels: own,
-        annotations: { [annotations.owner]: owner },
-      },
-      spec: {
-        sandboxName: name,
-        ...(contents !== undefined && { persistentContents: contents }),
-        ...(keepRunning !== undefined && { keepRunning }),
-        ...(ttl !== undefined && { ttlAfterFinished: ttl }),
-      },
+  { owner, name: given, contents, keepRunning, ttl }: Omit<CreateSnapshot, keyof Wait>,
+): CheckpointManifest {
+  return {
+    apiVersion,
+    kind: "Checkpoint",
+    metadata: {
+      generateName: `${name.slice(0, 50)}-`,
+      namespace,
+      labels: { [labels.sourceUid]: uid, ...(given && { [labels.sourceOf]: given.name }) },
+      annotations: { [annotations.owner]: owner },
     },
-    { signal },
-  );
-  const what = `The snapshot of the sandbox ${name}`;
-  const until = (current: Checkpoint | undefined): Checkpoint | undefined => {
-    if (current?.status?.phase === "Succeeded") return current;
-    if (current?.status?.phase !== "Failed") return undefined;
-    throw new RametError("EngineFailed", `${what} failed: ${current.status.message ?? "it gave no reason"}`);
+    spec: {
+      sandboxName: name,
+      ...(contents !== undefined && { persistentContents: contents }),
+      ...(keepRunning !== undefined && { keepRunning }),
+      ...(ttl !== undefined && { ttlAfterFinished: ttl }),
+    },
   };
-  try {
-    return await checkpoints.until(created.metadata.uid, until, { what, timeoutMilliseconds, signal });
-  } catch (error) {
-    // A capture in progress ends first, and is then deleted.
-    await resource.delete(created.metadata, { uid: created.metadata.uid }).catch(() => undefined);
-    throw error;
-  }
 }
 
 /** Makes a checkpoint the current version of a named snapshot, which is created if it does not exist. */

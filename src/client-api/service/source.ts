@@ -1,4 +1,5 @@
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
+import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import type { SandboxSet } from "../../api/kinds/sandbox-set.ts";
 import { clusterTemplatePrefix } from "../../api/names/system-names.ts";
 import { templateDigest } from "../../api/cell/template-digest.ts";
@@ -88,6 +89,18 @@ export function findWarmSet({ known }: ServiceParts, checkpoint: Checkpoint): Wa
     return fits ? [{ set, isRestored }] : [];
   });
   return found.find(({ isRestored }) => isRestored) ?? found[0];
+}
+
+/** Whether a set has a ready sandbox of the same template, in which a checkpoint of the sandbox can be restored in place. */
+export function hasWarmSet({ known }: ServiceParts, { metadata: { namespace }, spec }: Sandbox): boolean {
+  const named = spec.templateRef && known.template(`${namespace}/${spec.templateRef.name}`);
+  const template = spec.template ?? named?.spec.template;
+  const needed = template && digestOf(template);
+  const stocked = known.setsIn(namespace).filter(({ status }) => (status?.availableReplicas ?? 0) > 0);
+  return stocked.some((set) => {
+    const own = templateOf(set, known);
+    return own !== undefined && (needed === undefined || digestOf(own) === needed);
+  });
 }
 
 /**

@@ -2,7 +2,6 @@ import { createHash, randomUUID } from "node:crypto";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { createGunzip } from "node:zlib";
-import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations, labels, restoreFromAnnotations } from "../../api/names/labels.ts";
 import { apiVersion } from "../../api/schema/kind.ts";
@@ -17,6 +16,8 @@ import {
 } from "../../api/tree/tree-upload.ts";
 import { RametError } from "../../base/errors.ts";
 import type { GuestClient } from "../../cell/client/guest-client.ts";
+import { untilCaptured } from "../../operations/capture.ts";
+import { objectOf } from "../../operations/objects.ts";
 import { untilServing } from "./create-sandbox.ts";
 import type { GuestOf } from "./guest-access.ts";
 import type { ServiceParts } from "./parts.ts";
@@ -51,7 +52,7 @@ export async function uploadTree(parts: ServiceParts, guestOf: GuestOf, upload: 
   }
   const carrier = await createCarrier(parts, upload);
   try {
-    const options = { timeoutMilliseconds: startMilliseconds, signal };
+    const options = { timeoutMilliseconds: startMilliseconds, signal, isNew: true };
     const guest = await guestOf(await untilServing(parts, carrier, options), treeUser);
     const sha256 = await write(guest, archive, signal);
     await capture(parts, { carrier, digest, sha256 }, signal);
@@ -136,7 +137,7 @@ function notReadable(cause: unknown): RametError {
 }
 
 async function capture(
-  { informers, checkpoints }: ServiceParts,
+  { informers, objects }: ServiceParts,
   { carrier, digest, sha256 }: { carrier: Sandbox; digest: string; sha256: string },
   signal: AbortSignal,
 ): Promise<void> {
@@ -153,17 +154,10 @@ async function capture(
     if (RametError.from(error).code === "AlreadyExists") return resource.get(manifest.metadata, { signal });
     throw error;
   });
-  const what = "Storing the uploaded tree";
-  const until = (checkpoint: Checkpoint | undefined): true | undefined => {
-    if (checkpoint?.status?.phase === "Succeeded") return true;
-    if (checkpoint?.status?.phase !== "Failed") return undefined;
-    throw new RametError("EngineFailed", `${what} failed: ${checkpoint.status.message ?? "it gave no reason"}`);
-  };
   try {
-    const options = { what, timeoutMilliseconds: captureMilliseconds, signal };
-    await checkpoints.until(created.metadata.uid, until, options);
+    objectOf(await untilCaptured(objects, created, { timeoutMilliseconds: captureMilliseconds, signal }));
   } catch (error) {
-    await resource.delete(created.metadata, { uid: created.metadata.uid }).catch(() => undefined);
+    await objects.checkpoints.remove(created).catch(() => undefined);
     throw error;
   }
 }

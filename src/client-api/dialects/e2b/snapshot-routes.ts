@@ -10,6 +10,7 @@ import {
   idOf,
   listSnapshots,
   type Snapshot,
+  type CreateSnapshot,
 } from "../../service/snapshots.ts";
 import { pageOf } from "./cursor.ts";
 import { SnapshotInfo } from "./answers.ts";
@@ -78,10 +79,11 @@ async function create(e2b: E2b, call: Call<NewSnapshot, unknown, SnapshotHeaders
 }
 
 /** Undefined: the contents that the sandbox keeps. @throws RametError `InvalidArgument` */
-function contentsOf(memory: boolean | undefined, header: string | undefined): string[] | undefined {
+function contentsOf(memory: boolean | undefined, header: string | undefined): CreateSnapshot["contents"] {
   if (header === undefined) return memory === false ? ["filesystem"] : undefined;
   const words = header.split(",").map((word) => word.trim());
-  if (words.includes("filesystem") && words.every((word) => word === "filesystem" || word === "memory")) return words;
+  if (words.includes("filesystem") && words.every((word) => word === "filesystem" || word === "memory"))
+    return words.includes("memory") ? ["memory", "filesystem"] : ["filesystem"];
   throw new RametError("InvalidArgument", `x-e2b-kruise-snapshot-persistent-contents is ${JSON.stringify(header)}`, {
     hint: "Use filesystem, or memory,filesystem",
   });

@@ -1,0 +1,55 @@
+import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
+import { RametError } from "../../base/errors.ts";
+import { describeState } from "../../kube/reported-state.ts";
+import type { KubeObject } from "../../kube/object.ts";
+import type { ResourceClient } from "../../kube/resource-client.ts";
+import type { Followed, Objects } from "../../operations/objects.ts";
+import type { Io } from "../io.ts";
+import { size } from "../output/table.ts";
+import { type FollowedRequest, followRequest } from "../wait/follow.ts";
+import type { Cluster } from "./cluster.ts";
+
+/**
+ * The objects of a command, followed by watches, with progress lines.
+ * @param areNew whether the command creates the followed objects, so that its user may not need them any more. Default: false
+ */
+export function clusterObjects(io: Io, cluster: Cluster, { areNew: isNew = false } = {}): Objects {
+  return {
+    sandboxes: followed(io, cluster, cluster.sandboxes, { noun: "sandbox", isNew }),
+    checkpoints: followed(io, cluster, cluster.checkpoints, { noun: "checkpoint", describeProgress }),
+  };
+}
+
+function followed<T extends KubeObject>(
+  io: Io,
+  cluster: Cluster,
+  resource: ResourceClient<T>,
+  shown: Pick<FollowedRequest<T>, "noun" | "isNew" | "describeProgress">,
+): Followed<T> {
+  return {
+    create: (manifest) => cluster.create(resource, manifest, io.signal),
+    patch: ({ metadata }, change) =>
+      resource.mergePatch(
+        metadata,
+        { ...change, metadata: { ...change.metadata, uid: metadata.uid } },
+        { signal: io.signal },
+      ),
+    remove: ({ metadata }) => resource.delete(metadata, { uid: metadata.uid, signal: io.signal }),
+    follow: async (from, { until, what, describe, timeoutMilliseconds }) => {
+      const waiting = { resource, from, what, describe, timeoutMilliseconds, ...shown };
+      const isOver = (object: T) => until(object) !== undefined;
+      const result = until(await followRequest(io, { ...waiting, isOver }));
+      if (result !== undefined) return result;
+      throw new RametError("Conflict", `${what} was deleted during the wait`);
+    },
+  };
+}
+
+function describeProgress(checkpoint: Checkpoint | undefined): string {
+  const state = describeState(checkpoint);
+  const ramet = checkpoint?.status?.ramet;
+  if (checkpoint?.status?.phase !== "Succeeded" || ramet?.sizeBytes === undefined) return state;
+  const paused =
+    ramet.pausedMilliseconds === undefined ? "" : `, paused for ${Math.round(ramet.pausedMilliseconds)} ms`;
+  return `${state} (${size(ramet.sizeBytes)}${paused})`;
+}

@@ -1,0 +1,68 @@
+import type { Checkpoint, CheckpointManifest } from "../api/kinds/checkpoint.ts";
+import { RametError } from "../base/errors.ts";
+import { describeState, failureOf } from "../kube/reported-state.ts";
+import type { Objects, Settled, Wait } from "./objects.ts";
+
+/**
+ * Captures a sandbox, and waits until the checkpoint has succeeded. One that fails, or that is not finished in time, is deleted: a
+ * capture in progress ends first.
+ * @throws RametError `Timeout` or `Canceled`; the error of the capture
+ */
+export async function capture(objects: Objects, manifest: CheckpointManifest, wait: Wait): Promise<Checkpoint> {
+  const created = await objects.checkpoints.create(manifest, wait.signal);
+  try {
+    const settled = await untilCaptured(objects, created, wait);
+    if ("object" in settled) return settled.object;
+    throw settled.failure;
+  } catch (error) {
+    await objects.checkpoints.remove(created).catch(() => undefined);
+    throw error;
+  }
+}
+
+/** Waits until a checkpoint has succeeded or failed. @throws RametError `Timeout` or `Canceled` */
+export function untilCaptured(
+  { checkpoints }: Pick<Objects, "checkpoints">,
+  created: Checkpoint,
+  wait: Wait,
+): Promise<Settled<Checkpoint>> {
+  const { name } = created.metadata;
+  return checkpoints.follow(created, {
+    what: `the checkpoint ${name}`,
+    until: (checkpoint) => settledCheckpoint(name, checkpoint),
+    describe: describeState,
+    ...wait,
+  });
+}
+
+/**
+ * Waits until a checkpoint has its id, which it gets when the capture starts, or is deleted. Clones can be created as soon as
+ * the id is known.
+ * @throws RametError `Timeout` or `Canceled`
+ */
+export async function untilCapturing(
+  { checkpoints }: Pick<Objects, "checkpoints">,
+  created: Checkpoint,
+  wait: Wait,
+): Promise<Checkpoint> {
+  const { started } = await checkpoints.follow(created, {
+    what: `the checkpoint ${created.metadata.name}`,
+    until: (checkpoint) => {
+      const isOver = checkpoint === undefined || checkpoint.metadata.deletionTimestamp !== undefined;
+      return isOver || checkpoint.status?.checkpointId !== undefined ? { started: checkpoint ?? created } : undefined;
+    },
+    describe: describeState,
+    ...wait,
+  });
+  return started;
+}
+
+function settledCheckpoint(name: string, checkpoint: Checkpoint | undefined): Settled<Checkpoint> | undefined {
+  const phase = checkpoint?.status?.phase;
+  if (checkpoint !== undefined && phase === "Succeeded") return { object: checkpoint };
+  if (checkpoint !== undefined && phase === "Failed") {
+    return { failure: failureOf(`The checkpoint ${name} failed`, checkpoint, "EngineFailed") };
+  }
+  if (checkpoint !== undefined && checkpoint.metadata.deletionTimestamp === undefined) return undefined;
+  return { failure: new RametError("Conflict", `The checkpoint ${name} was deleted during the wait`) };
+}

@@ -1,0 +1,56 @@
+import type { Checkpoint } from "../api/kinds/checkpoint.ts";
+import type { Sandbox } from "../api/kinds/sandbox.ts";
+import type { RametError } from "../base/errors.ts";
+import type { KubeManifest, KubeObject } from "../kube/object.ts";
+
+/**
+ * How operations write and follow objects. Servers follow them in the cache of an informer, and the command line by a watch of each
+ * object, with progress lines.
+ */
+export interface Objects {
+  sandboxes: Followed<Sandbox>;
+  checkpoints: Followed<Checkpoint>;
+}
+
+export interface Followed<T extends KubeObject> {
+  create: (manifest: KubeManifest, signal?: AbortSignal) => Promise<T>;
+  /** A merge patch of this object, never of a later one with its name. */
+  patch: (object: T, change: Change, signal?: AbortSignal) => Promise<T>;
+  /** Deletes this object, never a later one with its name. Resolves to whether it existed. */
+  remove: (object: T, signal?: AbortSignal) => Promise<boolean>;
+  /**
+   * Resolves with the first result of `until` that is not undefined, now or after a change of the object.
+   * @throws RametError `Timeout` and `Canceled`, which name the last state; what `until` throws
+   */
+  follow: <R>(written: T, following: Following<T, R>) => Promise<R>;
+}
+
+/** With a resource version, a patch fails with `Conflict` if another change came first. */
+export interface Change {
+  metadata?: { annotations?: Record<string, string | null>; resourceVersion?: string };
+  spec?: object;
+}
+
+export interface Wait {
+  /** Infinity: no limit. */
+  timeoutMilliseconds: number;
+  signal: AbortSignal;
+}
+
+export interface Following<T, R> extends Wait {
+  /** What is waited for, such as `the sandbox a`. */
+  what: string;
+  /** Called with undefined after the object was deleted. */
+  until: (object: T | undefined) => R | undefined;
+  /** The state in a few words, for progress and errors. */
+  describe: (object: T | undefined) => string;
+}
+
+/** The result of a wait that has ended: the object in the requested state, or why it cannot reach it. */
+export type Settled<T> = { object: T } | { failure: RametError };
+
+/** @throws RametError the failure */
+export function objectOf<T>(settled: Settled<T>): T {
+  if ("failure" in settled) throw settled.failure;
+  return settled.object;
+}

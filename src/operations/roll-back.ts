@@ -1,0 +1,79 @@
+import { randomUUID } from "node:crypto";
+import type { Sandbox } from "../api/kinds/sandbox.ts";
+import { annotations } from "../api/names/labels.ts";
+import { rollbackRequest } from "../api/names/rollback-request.ts";
+import { RametError } from "../base/errors.ts";
+import { findCondition } from "../kube/conditions.ts";
+import { describeState, failureOf } from "../kube/reported-state.ts";
+import type { Objects, Settled, Wait } from "./objects.ts";
+
+/**
+ * Requests that a checkpoint is restored in a sandbox, in place.
+ * @param to the id of a checkpoint or a named snapshot
+ * @param others further annotations of the request
+ */
+export function requestRollback(
+  { sandboxes }: Pick<Objects, "sandboxes">,
+  sandbox: Sandbox,
+  { to, others = {} }: { to: string; others?: Record<string, string> },
+  signal: AbortSignal,
+): Promise<Sandbox> {
+  const request = { ...others, [annotations.rollbackTo]: to, [annotations.rollbackRequest]: randomUUID() };
+  return sandboxes.patch(sandbox, { metadata: { annotations: request } }, signal);
+}
+
+/**
+ * Waits until a rollback has succeeded, failed, was rejected, or was replaced by another request.
+ * @param requested the sandbox with the request, whose id the status reports back
+ * @throws RametError `Timeout` or `Canceled`
+ */
+export function untilRolledBack(
+  { sandboxes }: Pick<Objects, "sandboxes">,
+  requested: Sandbox,
+  wait: Wait,
+): Promise<Settled<Sandbox>> {
+  const { name } = requested.metadata;
+  const digest = rollbackRequest(requested)?.digest ?? "";
+  const until = (sandbox: Sandbox | undefined) => rollbackResult(name, sandbox, digest);
+  return sandboxes.follow(requested, {
+    what: `the rollback of the sandbox ${name}`,
+    until,
+    describe: (sandbox) => (until(sandbox) === undefined ? describeProgress(sandbox) : describeState(sandbox)),
+    ...wait,
+  });
+}
+
+/** While the rollback is pending or running, its message is more specific than the phase. */
+function describeProgress(sandbox: Sandbox | undefined): string {
+  const condition = findCondition(sandbox?.status?.conditions, "RolledBack");
+  if (condition?.reason !== "Pending") return describeState(sandbox);
+  return `${sandbox?.status?.phase ?? ""}: ${condition.message}`;
+}
+
+/** The result of a requested rollback; undefined while it is pending. @param digest identifies the request */
+function rollbackResult(name: string, sandbox: Sandbox | undefined, digest: string): Settled<Sandbox> | undefined {
+  if (sandbox === undefined || sandbox.metadata.deletionTimestamp !== undefined) {
+    return { failure: new RametError("Conflict", `The sandbox ${name} was deleted during the wait`) };
+  }
+  if (!isAnswered(sandbox, digest)) return isRequested(sandbox, digest) ? undefined : replaced(name);
+  const answer = findCondition(sandbox.status?.conditions, "RolledBack");
+  if (answer?.status === "True") return { object: sandbox };
+  const what = sandbox.status?.phase === "Failed" ? "failed in its rollback" : "was not rolled back and is unchanged";
+  const reported = { status: { phase: "Failed", message: answer?.message, conditions: answer && [answer] } };
+  return { failure: failureOf(`The sandbox ${name} ${what}`, reported, "Internal") };
+}
+
+function replaced(name: string): Settled<Sandbox> {
+  const what = `Another rollback of the sandbox ${name} was requested before this one completed`;
+  const hint = `See its state with: ramet sandbox get ${name} -o yaml`;
+  return { failure: new RametError("Conflict", what, { hint }) };
+}
+
+function isRequested(sandbox: Sandbox, digest: string): boolean {
+  return rollbackRequest(sandbox)?.digest === digest || sandbox.status?.ramet?.rollback?.request === digest;
+}
+
+function isAnswered({ status }: Sandbox, digest: string): boolean {
+  const { request, checkpointId } = status?.ramet?.rollback ?? {};
+  return request === digest && checkpointId === undefined;
+}
