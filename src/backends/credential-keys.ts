@@ -42,7 +42,7 @@ export async function publishCredentialKey(client: KubeClient, { publicKey }: Cr
   await client
     .resource(coreResources.configMaps)
     .apply(
-      { apiVersion: "v1", kind: "ConfigMap", metadata, data: { publicKey } },
+      { apiVersion: "v1", kind: "ConfigMap", metadata, data: { publicKey, opensRequests: "true" } },
       { fieldManager: "ramet", force: true },
     );
 }

@@ -1,12 +1,14 @@
 import { randomBytes } from "node:crypto";
 import * as z from "zod";
-import type { RequestSeal } from "../api/names/init-request.ts";
+import { sealIdentity } from "../api/credentials/credential-seal.ts";
+import { publicSealForm, type RequestSeal } from "../api/names/init-request.ts";
 import { annotations } from "../api/names/labels.ts";
 import { environmentKeyEntry, environmentKeySecret, systemNamespace } from "../api/names/system-names.ts";
 import { decryptBytes, encryptBytes } from "../base/authenticated-encryption.ts";
 import { RametError } from "../base/errors.ts";
 import type { KubeClient } from "../kube/kube-client.ts";
 import { ObjectMeta } from "../kube/object.ts";
+import { credentialKeys } from "./credential-keys.ts";
 import { keptSecret } from "./kept-secret.ts";
 
 /** Reads the key with which this cluster's controllers seal requests. Creates the Secret if it does not exist. */
@@ -27,10 +29,13 @@ export function environmentSeal(key: Buffer): RequestSeal {
     const where = `The entry ${environmentKeyEntry} of the Secret ${systemNamespace}/${environmentKeySecret}`;
     throw new RametError("InvalidArgument", `${where} is not a key: it has ${key.length} bytes, not ${keyBytes}`);
   }
+  const { open } = credentialKeys(key);
   return {
     seal: (namespace, request) => `${form}${encryptBytes(key, Buffer.from(request), namespace).toString("base64url")}`,
     open: (namespace, sealed) => {
       try {
+        if (sealed.startsWith(publicSealForm))
+          return open(sealIdentity(namespace, "request"), sealed.slice(publicSealForm.length));
         if (!sealed.startsWith(form)) throw new Error("another form");
         return decryptBytes(key, Buffer.from(sealed.slice(form.length), "base64url"), namespace).toString("utf8");
       } catch (cause) {

@@ -20,7 +20,7 @@ export interface ClaimRequest {
   /** Environment variables of every command that starts after the claim. */
   environment?: Record<string, string>;
   /** Seals the environment, which the Sandbox carries. @default plain text, which the controllers seal */
-  seal?: RequestSeal;
+  seal?: Pick<RequestSeal, "seal">;
   /** A checkpoint id or named snapshot to restore in place. */
   restoreFrom?: string;
   /** Whether the memory to restore can be restored in place in a sandbox. Another one gets a new Pod. @default in all */

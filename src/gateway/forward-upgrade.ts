@@ -4,7 +4,7 @@ import { pipeline } from "node:stream/promises";
 import { RametError } from "../base/errors.ts";
 import type { ClientOrigin } from "./client-origin.ts";
 import { forwardedRequestHeaders, forwardedResponseHead, switchingHead } from "./forwarded-headers.ts";
-import type { Route, Upstreams } from "./upstreams.ts";
+import { hostFor, type Route, type Upstreams } from "./upstreams.ts";
 
 export interface Upgrade {
   request: IncomingMessage;
@@ -38,7 +38,7 @@ export async function forwardUpgrade(upstreams: Upstreams, route: Route, upgrade
     method: request.method ?? "GET",
     path: url,
     headers: [
-      ...forwardedRequestHeaders(request, origin),
+      ...forwardedRequestHeaders(request, origin, { host: hostFor(route) }),
       "Connection",
       "Upgrade",
       "Upgrade",

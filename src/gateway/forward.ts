@@ -3,13 +3,15 @@ import { errors, type Dispatcher } from "undici";
 import { RametError } from "../base/errors.ts";
 import type { Exchange } from "./exchange.ts";
 import { forwardedRequestHeaders, forwardedResponseHead } from "./forwarded-headers.ts";
-import { type Route, unreachable, type Upstreams } from "./upstreams.ts";
+import { hostFor, type Route, unreachable, type Upstreams } from "./upstreams.ts";
 
 /** A server to which requests are proxied. */
 export interface Target {
   dispatcher: Dispatcher;
   origin: string;
   guestToken?: string | undefined;
+  /** Replaces the client's header `Host`. */
+  host?: string | undefined;
   /** Returns the error for the client, from that of the request. */
   failure: (error: unknown) => RametError;
 }
@@ -17,7 +19,7 @@ export interface Target {
 /** Proxies a request to a sandbox, as `forwardTo`. */
 export function forward(upstreams: Upstreams, route: Route, exchange: Exchange): Promise<number> {
   const { dispatcher } = upstreams;
-  const target = { dispatcher, origin: upstreams.originOf(route), guestToken: route.guestToken };
+  const target = { dispatcher, origin: upstreams.originOf(route), guestToken: route.guestToken, host: hostFor(route) };
   return forwardTo({ ...target, failure: (error) => failure(route, error) }, exchange);
 }
 
@@ -49,7 +51,7 @@ export async function forwardTo(target: Target, { request, response, origin }: E
 
 /** Repeats a safe request once: an idle connection can break, for example by a checkpoint, at the moment of its reuse. */
 async function sendRequest(
-  { dispatcher, origin: to, guestToken, failure }: Target,
+  { dispatcher, origin: to, guestToken, host, failure }: Target,
   { request, origin }: Omit<Exchange, "response">,
   signal: AbortSignal,
 ): Promise<Dispatcher.ResponseData> {
@@ -60,7 +62,7 @@ async function sendRequest(
       path: url,
       method,
       signal,
-      headers: forwardedRequestHeaders(request, origin, guestToken),
+      headers: forwardedRequestHeaders(request, origin, { guestToken, host }),
       body: hasBody ? request.body() : null,
       responseHeaders: "raw",
     });

@@ -26,16 +26,18 @@ export const trafficTokenHeader = "e2b-traffic-access-token";
 
 /**
  * Returns the headers for the sandbox as alternating names and values. Removes the tokens for the gateway.
- * @param guestToken replaces the client's own value of the guest's header
+ * @param own `guestToken` replaces the client's own value of the guest's header, and `host` that of `Host`
  */
 export function forwardedRequestHeaders(
   request: Pick<ClientRequest, "rawHeaders">,
   { forwardedFor, scheme }: ClientOrigin,
-  guestToken?: string,
+  { guestToken, host }: { guestToken?: string | undefined; host?: string | undefined } = {},
 ): string[] {
-  const isReplaced = (name: string) => guestToken !== undefined && name === guestTokenHeader;
+  const isReplaced = (name: string) =>
+    (guestToken !== undefined && name === guestTokenHeader) || (host !== undefined && name === "host");
   return [
     ...endToEndHeaders(request.rawHeaders, (name) => ownHeaders.has(name) || isReplaced(name)),
+    ...(host === undefined ? [] : ["Host", host]),
     ...(guestToken === undefined ? [] : [guestTokenHeader, guestToken]),
     "X-Forwarded-For",
     forwardedFor,

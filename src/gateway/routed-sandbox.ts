@@ -22,12 +22,17 @@ export interface RoutedSandbox {
   publicPorts: "all" | readonly number[];
   /** The ports to which requests over HTTP/2 are proxied over HTTP/2. */
   http2Ports: readonly number[];
+  /** The ports whose programs serve HTTPS. */
+  httpsPorts: readonly number[];
+  /** The annotation for the header `Host` of requests to its ports. */
+  requestHost?: string;
 }
 
 export function readRoutedSandbox(value: unknown): RoutedSandbox {
   const read = Read.parse(value);
   const { metadata, status } = read;
   const { annotations: given, generation: _, ...own } = metadata;
+  const requestHost = given?.[annotations.requestHost];
   return {
     metadata: own,
     phase: status?.phase ?? "Pending",
@@ -37,6 +42,8 @@ export function readRoutedSandbox(value: unknown): RoutedSandbox {
     ...cellOf(status),
     publicPorts: given?.[annotations.publicPorts]?.trim() === "*" ? "all" : portsIn(given?.[annotations.publicPorts]),
     http2Ports: portsIn(given?.[annotations.http2Ports]),
+    httpsPorts: portsIn(given?.[annotations.httpsPorts]),
+    ...(requestHost !== undefined && { requestHost }),
   };
 }
 

@@ -1,10 +1,12 @@
 import { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { Agent, type Dispatcher } from "undici";
+import { requestHost } from "../api/names/request-host.ts";
 import type { ErrorCode } from "../base/error-codes.ts";
 import { RametError } from "../base/errors.ts";
 import type { CellClient } from "../cell/client/cell-client.ts";
-import type { RoutedSandbox } from "./routed-sandbox.ts";
+import { isEntrance, type RoutedSandbox } from "./routed-sandbox.ts";
+import { startTls } from "./start-tls.ts";
 
 /** The destination of an authorized request: a port of a ready sandbox. */
 export interface Route {
@@ -14,6 +16,16 @@ export interface Route {
   port: number;
   /** The guest's access token, if the gateway sends it. The client must not get it. */
   guestToken?: string;
+}
+
+/** The header `Host` that the sandbox wants instead of the client's; undefined for the ports of the guest. */
+export function hostFor({ sandbox: { requestHost: text }, port }: Route): string | undefined {
+  return text === undefined || isEntrance(port) ? undefined : requestHost(text, port);
+}
+
+/** Whether the program at the port serves HTTPS. The guest never does. */
+function isHttps({ httpsPorts }: RoutedSandbox, port: number): boolean {
+  return httpsPorts.includes(port) && !isEntrance(port);
 }
 
 /** Connections to sandboxes through their cells. Connections for requests are pooled. */
@@ -28,12 +40,12 @@ export class Upstreams {
       // The program and its client decide how long a response takes.
       headersTimeout: 0,
       bodyTimeout: 0,
-      connect: ({ hostname, port }, done) => {
+      connect: ({ hostname, port, protocol }, done) => {
         const sandbox = byUid(hostname);
         const dialled =
           sandbox === undefined
             ? Promise.reject(deleted(hostname))
-            : this.#connect(sandbox, port === "" ? 80 : Number(port));
+            : this.#connect(sandbox, port === "" ? (defaultPorts[protocol] ?? 80) : Number(port), protocol === "https:");
         dialled.then(
           (socket) => {
             done(null, socket);
@@ -48,26 +60,36 @@ export class Upstreams {
 
   /** The dispatcher's name for a sandbox port. */
   originOf({ sandbox, port }: Route): string {
-    return `http://${sandbox.metadata.uid}:${port}`;
+    return `${isHttps(sandbox, port) ? "https" : "http"}://${sandbox.metadata.uid}:${port}`;
   }
 
   /** Opens a connection. @throws RametError `SandboxUnreachable` or `Timeout` */
-  async dial(route: Route, signal?: AbortSignal): Promise<Socket> {
+  async dial(route: Route, options: { alpn?: string[]; signal?: AbortSignal } = {}): Promise<Socket> {
+    const { sandbox, port } = route;
     try {
-      return await this.#connect(route.sandbox, route.port, signal);
+      return await this.#connect(sandbox, port, isHttps(sandbox, port), options);
     } catch (error) {
       throw unreachable(route, RametError.from(error));
     }
   }
 
-  async #connect({ metadata, ip = "", cellKey }: RoutedSandbox, port: number, signal?: AbortSignal): Promise<Socket> {
-    return asSocket(await this.#cells.dial({ ip, sandboxUid: metadata.uid, cellKey }, port, signal));
+  async #connect(
+    { metadata, ip = "", cellKey }: RoutedSandbox,
+    port: number,
+    secure: boolean,
+    { alpn = ["http/1.1"], signal }: { alpn?: string[]; signal?: AbortSignal } = {},
+  ): Promise<Socket> {
+    const socket = asSocket(await this.#cells.dial({ ip, sandboxUid: metadata.uid, cellKey }, port, signal));
+    return secure ? startTls(socket, alpn) : socket;
   }
 
   async close(): Promise<void> {
     await this.dispatcher.destroy();
   }
 }
+
+/** The dispatcher leaves out the default port of a scheme. */
+const defaultPorts: Record<string, number> = { "http:": 80, "https:": 443 };
 
 /** Returns the error of a connection that could not be opened, for clients. */
 export function unreachable({ title, port }: Pick<Route, "title" | "port">, cause: RametError): RametError {

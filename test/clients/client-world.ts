@@ -18,8 +18,9 @@ export class ClientWorld {
     this.client = client;
   }
 
-  static async open(): Promise<ClientWorld> {
-    const cluster = await TestCluster.create();
+  /** With `ownImages`, the cluster has only the images that are added with its environment. */
+  static async open(options: { ownImages?: boolean } = {}): Promise<ClientWorld> {
+    const cluster = await TestCluster.create(options);
     await cluster.up();
     return new ClientWorld(cluster, await cluster.client());
   }

@@ -134,7 +134,7 @@ async function openGateway(): Promise<GatewayWorld> {
   cell.listen(cellPort, ip);
   await once(cell, "listening");
   const metadata = { namespace: "team-a", name: "dev", uid, resourceVersion: "1" };
-  const ports = { publicPorts: [80, 81, 49_983], http2Ports: [] };
+  const ports = { publicPorts: [80, 81, 49_983], http2Ports: [], httpsPorts: [] };
   const isServing = { phase: "Running", isReady: true, isPaused: false, autoResume: false, ip };
   const sandbox: RoutedSandbox = { metadata, ...isServing, ...ports };
   const cells = new CellClient(key);

@@ -8,13 +8,18 @@ export const credentialKeyMap = "ramet-credential-key";
 /** A ConfigMap with the key, base64url of 32 bytes. */
 export const CredentialKey = z.looseObject({
   metadata: ObjectMeta,
-  data: z.looseObject({ publicKey: z.string().regex(/^[\w-]{43}$/, "is not the base64url of 32 bytes") }),
+  data: z.looseObject({
+    publicKey: z.string().regex(/^[\w-]{43}$/, "is not the base64url of 32 bytes"),
+    /** Absent: the controllers are of a version that cannot open requests which are sealed for this key. */
+    opensRequests: z.literal("true").optional().catch(undefined),
+  }),
 });
+export type CredentialKey = z.infer<typeof CredentialKey>;
 
 const form = "v1.";
 
 /** What a text is sealed for. It can be opened for the same use in the same namespace only. */
-export function sealIdentity(namespace: string, use: "sandbox" | "secret"): string {
+export function sealIdentity(namespace: string, use: "sandbox" | "secret" | "request"): string {
   return `${use}:${namespace}`;
 }
 

@@ -17,6 +17,9 @@ export interface RequestSeal {
   open(namespace: string, sealed: string): string;
 }
 
+/** Begins a request that was sealed for the public key of the controllers. */
+export const publicSealForm = "p1.";
+
 /** The annotation value that requests these variables. */
 export function initRuntimeRequest(envVars: Record<string, string>): string {
   return JSON.stringify({ envVars });

@@ -85,6 +85,8 @@ export const annotations = {
   clientMetadata: "ramet.dev/client-metadata",
   /** The same: the name from which it was created, as the client wrote it. */
   clientTemplate: "ramet.dev/client-template",
+  /** The same: what its network settings show to clients and no other annotation has, as JSON. */
+  clientNetwork: "ramet.dev/client-network",
   /** The same: the tokens of a workload that its headers can name, as JSON by name. */
   clientTokens: "ramet.dev/client-tokens",
   /** The same, `kill`, `pause` or `pauseFiles`, which keeps the files only: what happens when its time is over. */
@@ -98,6 +100,10 @@ export const annotations = {
   contentsAfterPause: "ramet.dev/contents-after-pause",
   /** On a Sandbox: comma-separated ports whose programs speak HTTP/2 without TLS. gRPC needs no entry. */
   http2Ports: "ramet.dev/http2-ports",
+  /** On a Sandbox: comma-separated ports whose programs serve HTTPS. Their certificates are not verified. */
+  httpsPorts: "ramet.dev/https-ports",
+  /** On a Sandbox: the header `Host` of requests to its ports, in which `${PORT}` is the port. */
+  requestHost: "ramet.dev/request-host",
   /** On a namespace, by an administrator: comma-separated names of restricted fields that templates there may use. */
   allowInTemplates: "ramet.dev/allow-in-templates",
   /** On a namespace, by an administrator: its limits (docs/reference/quotas.md). */

@@ -1,6 +1,7 @@
 import { credentialKeyMap, CredentialKey, sealFor, sealIdentity } from "../../api/credentials/credential-seal.ts";
 import type { ClientCredentials } from "../../api/credentials/credentials.ts";
 import { ClientSecret, clientSecretKind, clientSecretName } from "../../api/kinds/client-secret.ts";
+import { publicSealForm, type RequestSeal } from "../../api/names/init-request.ts";
 import { systemNamespace } from "../../api/names/system-names.ts";
 import { rametApiVersion } from "../../api/schema/kind.ts";
 import { RametError } from "../../base/errors.ts";
@@ -20,7 +21,7 @@ export interface NewClientSecret {
 export class ClientSecrets {
   readonly #client: KubeClient;
   readonly #secrets: ResourceClient<ClientSecret>;
-  readonly #key: StaleOnErrorCache<string>;
+  readonly #key: StaleOnErrorCache<CredentialKey["data"]>;
 
   constructor(client: KubeClient) {
     this.#client = client;
@@ -32,6 +33,20 @@ export class ClientSecrets {
   /** The annotation with which a Sandbox requests these credentials. @throws RametError `Unavailable` */
   async seal(namespace: string, credentials: ClientCredentials): Promise<string> {
     return sealFor(await this.#publicKey(), sealIdentity(namespace, "sandbox"), JSON.stringify(credentials));
+  }
+
+  /**
+   * Seals the variables of sandboxes before they are written. Undefined: the controllers cannot open what this process seals, and
+   * seal plain text themselves.
+   * @throws RametError `Unavailable`
+   */
+  async requestSeal(): Promise<Pick<RequestSeal, "seal"> | undefined> {
+    const { publicKey, opensRequests } = await this.#published();
+    if (opensRequests === undefined) return undefined;
+    return {
+      seal: (namespace, request) =>
+        `${publicSealForm}${sealFor(publicKey, sealIdentity(namespace, "request"), request)}`,
+    };
   }
 
   /** @throws RametError `Conflict` if the name is taken */
@@ -90,12 +105,16 @@ export class ClientSecrets {
     return sealFor(await this.#publicKey(), sealIdentity(namespace, "secret"), value);
   }
 
-  #publicKey(): Promise<string> {
+  async #publicKey(): Promise<string> {
+    return (await this.#published()).publicKey;
+  }
+
+  #published(): Promise<CredentialKey["data"]> {
     return this.#key.get("", async () => {
       const at = { namespace: systemNamespace, name: credentialKeyMap };
       const maps = this.#client.resource(coreResources.configMaps, (value) => CredentialKey.parse(value));
       try {
-        return (await maps.get(at)).data.publicKey;
+        return (await maps.get(at)).data;
       } catch (cause) {
         throw new RametError("Unavailable", "The key with which secrets are sealed cannot be read", {
           retryable: true,

@@ -2,6 +2,7 @@ import { randomUUID } from "node:crypto";
 import { clientEnvironment } from "../../api/cell/client-environment.ts";
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
+import type { RequestSeal } from "../../api/names/init-request.ts";
 import { annotations, restoreFromAnnotations } from "../../api/names/labels.ts";
 import { apiVersion } from "../../api/schema/kind.ts";
 import { RametError } from "../../base/errors.ts";
@@ -29,6 +30,8 @@ export interface CreateSandbox {
   annotations: Record<string, string>;
   /** Environment variables of every command that starts in it. */
   environment?: Record<string, string>;
+  /** Seals the variables before they are written. @default plain text, which the controllers seal */
+  seal?: Pick<RequestSeal, "seal"> | undefined;
   /** How long to wait until it serves. */
   timeoutMilliseconds: number;
   signal: AbortSignal;
@@ -119,7 +122,7 @@ interface Requested {
 
 function requestOf(create: CreateSandbox, { clock }: ServiceParts, { set, isServing }: Requested): ClaimRequest {
   const { namespace, owner, source, requestId, onTimeout, lifeMilliseconds, timeoutMilliseconds } = create;
-  const { environment = {} } = create;
+  const { environment = {}, seal } = create;
   const needsCall = !isServing || Object.keys(environment).length > 0;
   return {
     namespace,
@@ -132,6 +135,7 @@ function requestOf(create: CreateSandbox, { clock }: ServiceParts, { set, isServ
       [annotations.onTimeout]: onTimeout,
     },
     ...(needsCall && { environment: { ...environment, ...clientEnvironment(namespace, source) } }),
+    ...(seal && { seal }),
     ...timersFor(onTimeout, new Date(clock.now().getTime() + lifeMilliseconds)),
     createOnNoStock: true,
     timeoutMilliseconds,

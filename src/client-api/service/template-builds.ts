@@ -122,14 +122,15 @@ export async function findBuild(
 }
 
 /** @throws RametError `NotFound` if no template of the namespace has the name */
-export async function requireTemplate(
+export async function readTemplate(
   { informers, known }: ServiceParts,
   { namespace, name, signal }: { namespace: string; name: string; signal: AbortSignal },
-): Promise<void> {
+): Promise<NamedSnapshot> {
   const snapshot =
     known.snapshot(`${namespace}/${name}`) ??
     (await informers.snapshots.resource.find({ namespace, name }, { signal }));
-  if (snapshot === undefined) throw new RametError("NotFound", `The template ${name} does not exist`);
+  if (snapshot !== undefined) return snapshot;
+  throw new RametError("NotFound", `The template ${name} does not exist`);
 }
 
 function buildIn(

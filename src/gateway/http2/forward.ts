@@ -2,7 +2,7 @@ import { constants, type ClientHttp2Stream, type IncomingHttpHeaders, type Serve
 import { RametError } from "../../base/errors.ts";
 import type { Exchange } from "../exchange.ts";
 import { forwardedRequestHeaders, forwardedResponseHead } from "../forwarded-headers.ts";
-import type { Route } from "../upstreams.ts";
+import { hostFor, type Route } from "../upstreams.ts";
 import { headersOf } from "./exchange.ts";
 import type { Http2Upstreams } from "./upstreams.ts";
 
@@ -18,7 +18,9 @@ export async function forwardHttp2(
   client: ServerHttp2Stream,
 ): Promise<number> {
   const { method, url, headers, hasBody } = request;
-  const { host, ...rest } = headersOf(forwardedRequestHeaders(request, origin, route.guestToken));
+  const { host, ...rest } = headersOf(
+    forwardedRequestHeaders(request, origin, { guestToken: route.guestToken, host: hostFor(route) }),
+  );
   const outgoing = {
     ...rest,
     ":method": method,

@@ -47,7 +47,7 @@ export class Http2Upstreams {
   }
 
   async #connect(key: string, route: Route): Promise<Pooled> {
-    const socket = await this.#upstreams.dial(route);
+    const socket = await this.#upstreams.dial(route, { alpn: ["h2"] });
     socket.allowHalfOpen = false;
     const session = connect("http://sandbox", { createConnection: () => socket, ...limits });
     const pooled = new Pooled(session, this.#clock);

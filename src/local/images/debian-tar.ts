@@ -12,15 +12,17 @@ export interface DebianTarOptions {
   /** A working directory. mmdebstrap is unpacked into it if it is not installed. */
   work: string;
   line: ProgressLine;
+  /** Further arguments of mmdebstrap, such as `--include=git`. */
+  more?: readonly string[];
   signal?: AbortSignal;
 }
 
 /** Writes a tar of a Debian root filesystem with Python 3, built from the package archive that this machine's apt uses. */
-export async function makeDebianTar({ path, work, line, signal }: DebianTarOptions): Promise<void> {
+export async function makeDebianTar({ path, work, line, more = [], signal }: DebianTarOptions): Promise<void> {
   const { program, before, environment } = await findMmdebstrap(work, line, signal);
   const installs = await canInstall();
   line.doing(`building a Debian root filesystem with Python 3, once (about ${installs ? 70 : 20} s)`);
-  const args = [...common, ...(installs ? installed : extracted), suite, path, ...(await archiveSources())];
+  const args = [...common, ...(installs ? installed : extracted), ...more, suite, path, ...(await archiveSources())];
   await runProgram(program, [...before, ...args], {
     what: "mmdebstrap",
     environment: { ...environment, TMPDIR: work, LC_ALL: "C.UTF-8" },

@@ -40,6 +40,21 @@ export type ListedSandbox = z.infer<typeof ListedSandbox>;
 export const SandboxDetail = z
   .object({
     ...listed,
+    allowInternetAccess: z.boolean().nullable().optional(),
+    network: z
+      .object({
+        allowOut: z.array(z.string()).optional(),
+        denyOut: z.array(z.string()).optional(),
+        rules: z
+          .record(z.string(), z.array(z.object({})))
+          .optional()
+          .describe("The domains. The headers are not returned."),
+        egressProxy: z.object({ address: z.string() }).optional().describe("Without its credentials."),
+        allowPublicTraffic: z.boolean(),
+        maskRequestHost: z.string().optional(),
+        httpsPorts: z.array(z.int()).optional(),
+      })
+      .meta({ id: "SandboxNetworkConfig" }),
     lifecycle: z.object({ onTimeout: z.enum(["kill", "pause"]), autoResume: z.boolean() }),
     domain: z.string().nullable(),
     envdAccessToken: z.string().optional().describe("Only for callers that may enter the sandbox."),

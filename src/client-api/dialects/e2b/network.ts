@@ -4,10 +4,10 @@ import { RametError } from "../../../base/errors.ts";
 import type { Network, NewSandbox } from "./schemas.ts";
 
 /** The request denies everything that `allowOut` does not name. */
-const everything = "0.0.0.0/0";
+export const everything = "0.0.0.0/0";
 
 /** Fields of `network` that Ramet does not have. */
-const unsupported = ["maskRequestHost", "dnsServers", "httpsPorts"] as const;
+const unsupported = ["dnsServers"] as const;
 
 /**
  * The annotations that request the egress rules of a client. In E2B, an allowed destination beats a denied one.

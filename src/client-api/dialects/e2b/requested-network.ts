@@ -5,6 +5,7 @@ import type { E2b } from "./call.ts";
 import { clientCredentials, usesSecrets } from "./credentials.ts";
 import { needs } from "./needs.ts";
 import { egressAnnotations, noEgress } from "./network.ts";
+import { clientNetworkAnnotation } from "./network-view.ts";
 import { type NewSandbox, Tokens } from "./schemas.ts";
 
 interface Request extends Pick<NewSandbox, "network" | "allow_internet_access"> {
@@ -24,6 +25,7 @@ export async function requestedNetwork(
   if (credentials !== undefined && usesSecrets(credentials)) await callers.require(caller, ...needs.readSecret);
   return {
     ...egressAnnotations(request),
+    ...clientNetworkAnnotation(request),
     ...(Object.keys(tokens).length > 0 && { [annotations.clientTokens]: JSON.stringify(tokens) }),
     ...(credentials && { [annotations.sealedCredentials]: await secrets.seal(caller.namespace, credentials) }),
   };

@@ -7,6 +7,7 @@ import { sandboxRoutes } from "./sandbox-table.ts";
 import { secretRoutes } from "./secret-routes.ts";
 import { snapshotRoutes } from "./snapshot-routes.ts";
 import { templateRoutes } from "./template-routes.ts";
+import { templateBuildRoutes } from "./template-build-routes.ts";
 import { tagRoutes } from "./template-tag-routes.ts";
 import { unsupportedRoutes } from "./unsupported.ts";
 
@@ -31,6 +32,7 @@ export const e2bRoutes: readonly E2bRoute[] = [
   ...sandboxRoutes,
   ...snapshotRoutes,
   ...templateRoutes,
+  ...templateBuildRoutes,
   ...tagRoutes,
   ...observeRoutes,
   ...unsupportedRoutes,

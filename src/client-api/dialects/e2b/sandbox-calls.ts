@@ -15,8 +15,10 @@ import { errorAnswer } from "./errors.ts";
 import { checkSandboxLimit, checkSnapshotLimit } from "../../service/key-limits.ts";
 import { metadataAnnotation, metadataFilter } from "./metadata.ts";
 import { needs } from "./needs.ts";
+import { networkView } from "./network-view.ts";
 import { requestedNetwork } from "./requested-network.ts";
 import { lifecycleOf, listedSandbox, startedAt, templateIdOf } from "./sandbox-view.ts";
+import { trafficAnnotations } from "./traffic.ts";
 import type { Connect, Fork, ListSandboxes, NewSandbox, Resume } from "./schemas.ts";
 
 /** Clients wait 60 seconds by default. */
@@ -44,12 +46,13 @@ export async function create(
     annotations: {
       ...metadataAnnotation(body.metadata),
       ...(await requestedNetwork(e2b, caller, { ...body, tokens: body.iam?.tokens ?? {} })),
-      ...(body.network?.allowPublicTraffic !== false && { [annotations.publicPorts]: "*" }),
+      ...trafficAnnotations(body.network ?? {}),
       ...(body.autoResume?.enabled === true && {
         [annotations.autoResume]: `${Math.max(timeout, leastAutoResumeSeconds)}s`,
       }),
     },
     ...(envVars && { environment: envVars }),
+    seal: await e2b.secrets.requestSeal(),
     ...(requestId !== undefined && { requestId }),
     timeoutMilliseconds,
     signal,
@@ -133,6 +136,7 @@ export async function get(e2b: E2b, call: Call): Promise<unknown> {
   return call.reply.send({
     ...listedSandbox(sandbox, templateOf(service, sandbox), e2b.envdVersion),
     lifecycle: lifecycleOf(sandbox),
+    ...networkView(sandbox),
     domain,
     ...(canEnter && { envdAccessToken }),
   });
@@ -188,9 +192,10 @@ export async function fork(e2b: E2b, call: Call<Fork>): Promise<unknown> {
     throw new RametError("Conflict", `The sandbox ${source.metadata.name} is ${state}, so it cannot be forked`);
   const results = await forkSandbox(e2b.service, source, {
     owner: caller.key,
+    seal: await e2b.secrets.requestSeal(),
     onTimeout: "kill",
     lifeMilliseconds,
-    annotations: { [annotations.publicPorts]: "*" },
+    annotations: inherited(source),
     count,
     timeoutMilliseconds,
     signal,
@@ -199,4 +204,11 @@ export async function fork(e2b: E2b, call: Call<Fork>): Promise<unknown> {
     "error" in result ? { error: errorAnswer(result.error).body } : { sandbox: await e2b.accessTo(result.sandbox) },
   );
   return call.reply.code(201).send(await Promise.all(answers));
+}
+
+/** A clone has the limits of its source: who may reach its ports, and what it may reach. */
+function inherited({ metadata }: Sandbox): Record<string, string> {
+  const kept = [annotations.publicPorts, annotations.requestHost, annotations.httpsPorts, annotations.egress];
+  const found = kept.map((name) => [name, metadata.annotations?.[name]] as const);
+  return Object.fromEntries(found.filter((entry): entry is readonly [typeof entry[0], string] => entry[1] !== undefined));
 }

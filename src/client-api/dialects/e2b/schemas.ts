@@ -30,7 +30,12 @@ const egressFields = {
   rules: NetworkRules.nullish(),
   egressProxy: EgressProxy.nullish(),
 };
-const Network = z.looseObject({ allowPublicTraffic: z.boolean().nullish(), ...egressFields });
+const Network = z.looseObject({
+  allowPublicTraffic: z.boolean().nullish(),
+  maskRequestHost: z.string().max(300).nullish(),
+  httpsPorts: z.array(z.int().min(1).max(65_535)).max(100).nullish(),
+  ...egressFields,
+});
 export type Network = z.infer<typeof Network>;
 
 /** Tokens of a workload that headers can name. */

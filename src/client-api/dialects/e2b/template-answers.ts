@@ -70,6 +70,40 @@ export const TemplateInfo = z
   })
   .meta({ id: "Template" });
 
+const Time = z.iso.datetime({ offset: true });
+
+export const TemplateBuild = z
+  .object({
+    buildID: z.uuid(),
+    status,
+    createdAt: Time,
+    updatedAt: Time,
+    finishedAt: Time.optional(),
+    cpuCount: z.int(),
+    memoryMB: z.int(),
+    diskSizeMB: z.int(),
+    envdVersion: z.string(),
+  })
+  .meta({ id: "TemplateBuild" });
+export type TemplateBuild = z.infer<typeof TemplateBuild>;
+
+export const TemplateWithBuilds = z
+  .object({
+    templateID: z.string(),
+    public: z.boolean(),
+    aliases: z.array(z.string()),
+    names: z.array(z.string()),
+    createdAt: Time,
+    updatedAt: Time,
+    lastSpawnedAt: z.null(),
+    spawnCount: z.int(),
+    builds: z.array(TemplateBuild),
+  })
+  .meta({ id: "TemplateWithBuilds" });
+
+export const UpdatedTemplate = z.object({ names: z.array(z.string()) }).meta({ id: "TemplateUpdateResponse" });
+export const BuildLogs = z.object({ logs: z.array(LogEntry) }).meta({ id: "TemplateBuildLogsResponse" });
+
 export const AliasInfo = z.object({ templateID: z.string(), public: z.boolean() }).meta({ id: "TemplateAlias" });
 export const AssignedTags = z.object({ buildID: z.uuid(), tags: z.array(z.string()) }).meta({ id: "AssignedTags" });
 export const TagInfo = z

@@ -48,6 +48,20 @@ export const StartBuild = z.looseObject({
 export type StartBuild = z.infer<typeof StartBuild>;
 
 export const BuildParameters = z.looseObject({ templateID: Name, buildID: z.string().max(64) });
+export const TemplateParameters = z.looseObject({ templateID: Name });
+
+export const UpdateTemplate = z.looseObject({ public: z.boolean().nullish() });
+export type UpdateTemplate = z.infer<typeof UpdateTemplate>;
+
+export const ReadBuildLogs = z.looseObject({
+  /** Milliseconds since 1970. */
+  cursor: z.coerce.number().int().min(0).max(8_640_000_000_000_000).optional(),
+  limit: z.coerce.number().int().min(0).max(100).default(100),
+  direction: z.enum(["forward", "backward"]).default("forward"),
+  level: z.enum(["debug", "info", "warn", "error"]).default("debug"),
+});
+export type ReadBuildLogs = z.infer<typeof ReadBuildLogs>;
+
 export const LogsQuery = z.looseObject({
   logsOffset: z.coerce.number().int().min(0).max(1_000_000_000).default(0),
   limit: z.coerce.number().int().min(0).max(100).default(100),

@@ -14,6 +14,10 @@ const unsupported: readonly (readonly [method: Method, path: string, why: string
     "/teams/:teamID/metrics/max",
     "Metrics of teams are not supported: read those of the servers in Prometheus's format",
   ],
+  ["POST", "/templates", earlierBuilds()],
+  ["POST", "/v2/templates", earlierBuilds()],
+  ["POST", "/templates/:templateID", earlierBuilds()],
+  ["POST", "/templates/:templateID/builds/:buildID", earlierBuilds()],
   ["GET", "/volumes", volumes()],
   ["POST", "/volumes", volumes()],
   ["GET", "/volumes/:volumeID", volumes()],
@@ -46,6 +50,10 @@ export const unsupportedRoutes: readonly E2bRoute[] = unsupported.map(([method, 
     handle: () => Promise.reject(new RametError("NotSupported", why)),
   }),
 );
+
+function earlierBuilds(): string {
+  return "Builds of Dockerfiles by earlier command lines are not supported: use Template.build of the SDKs";
+}
 
 function volumes(): string {
   return "Volumes are not supported: declare PersistentVolumeClaims in the SandboxTemplate";

@@ -1,7 +1,7 @@
 import type { FastifyRequest } from "fastify";
 import * as z from "zod";
 import { hasTree } from "../../service/tree-uploads.ts";
-import { requireTemplate } from "../../service/template-builds.ts";
+import { readTemplate } from "../../service/template-builds.ts";
 import type { Call, E2b } from "./call.ts";
 import { existingName } from "./snapshot-name.ts";
 import { longestUploadMilliseconds, signUploadLink, uploadPath } from "./upload-link.ts";
@@ -12,7 +12,7 @@ export async function uploadLink(
   { request, reply, caller: { namespace }, signal }: Call,
 ): Promise<unknown> {
   const { templateID, ...parameters } = request.params as { templateID: string };
-  await requireTemplate(service, { namespace, name: existingName(templateID, namespace).name, signal });
+  await readTemplate(service, { namespace, name: existingName(templateID, namespace).name, signal });
   const { hash } = Parameters.parse(parameters);
   if (hasTree(service, namespace, hash)) return reply.code(201).send({ present: true });
   const expiresAt = service.clock.now().getTime() + longestUploadMilliseconds;

@@ -1,0 +1,66 @@
+import * as z from "zod";
+import { EgressRules } from "../../../api/cell/egress-rules.ts";
+import type { Sandbox } from "../../../api/kinds/sandbox.ts";
+import { annotations } from "../../../api/names/labels.ts";
+import type { NewSandbox } from "./schemas.ts";
+import { everything } from "./network.ts";
+
+/** What clients get back of their network settings, besides what other annotations have. Values of credentials are not in it. */
+const ClientNetwork = z.object({
+  allowInternetAccess: z.boolean().optional(),
+  /** The address. */
+  egressProxy: z.string().optional(),
+  /** The domains. */
+  rules: z.array(z.string()).optional(),
+});
+type ClientNetwork = z.infer<typeof ClientNetwork>;
+
+/** The annotation with what a client gets back of its request. */
+export function clientNetworkAnnotation({
+  network = {},
+  allow_internet_access: allowInternetAccess,
+}: Pick<NewSandbox, "network" | "allow_internet_access">): Record<string, string> {
+  const { egressProxy, rules } = network;
+  const noted: ClientNetwork = {
+    ...(allowInternetAccess !== undefined && { allowInternetAccess }),
+    ...(egressProxy && { egressProxy: egressProxy.address }),
+    ...(rules && { rules: Object.keys(rules) }),
+  };
+  return { [annotations.clientNetwork]: JSON.stringify(noted) };
+}
+
+/** The network settings of a sandbox, as clients get them. */
+export function networkView({ metadata }: Sandbox) {
+  const given = metadata.annotations ?? {};
+  const { allowInternetAccess, egressProxy, rules } = parsed(ClientNetwork, given[annotations.clientNetwork]) ?? {};
+  const host = given[annotations.requestHost];
+  const httpsPorts = (given[annotations.httpsPorts] ?? "").split(",").filter((port) => /^\s*\d{1,5}\s*$/.test(port));
+  return {
+    ...(allowInternetAccess !== undefined && { allowInternetAccess }),
+    network: {
+      ...egressView(parsed(EgressRules, given[annotations.egress])),
+      ...(rules && { rules: Object.fromEntries(rules.map((domain) => [domain, [{}]])) }),
+      ...(egressProxy !== undefined && { egressProxy: { address: egressProxy } }),
+      allowPublicTraffic: given[annotations.publicPorts]?.trim() === "*",
+      ...(host !== undefined && { maskRequestHost: host }),
+      ...(httpsPorts.length > 0 && { httpsPorts: httpsPorts.map(Number) }),
+    },
+  };
+}
+
+/** In the words of E2B, which has no default: what is denied by default is the range of all addresses. */
+function egressView(rules: EgressRules | undefined): { allowOut?: string[]; denyOut?: string[] } {
+  if (rules === undefined) return {};
+  const { default: otherwise, allow = [], deny = [] } = rules;
+  const denyOut = otherwise === "deny" ? [everything, ...deny] : deny;
+  return { ...(allow.length > 0 && { allowOut: allow }), ...(denyOut.length > 0 && { denyOut }) };
+}
+
+/** Undefined for an annotation that is not valid: somebody has changed it. */
+function parsed<T>(schema: z.ZodType<T>, text: string | undefined): T | undefined {
+  try {
+    return text === undefined ? undefined : schema.parse(JSON.parse(text));
+  } catch {
+    return undefined;
+  }
+}

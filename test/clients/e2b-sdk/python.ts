@@ -1,0 +1,75 @@
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import * as z from "zod";
+import { isFile } from "./is-file.ts";
+import type { SdkRun } from "./main.ts";
+import type { TestResult } from "./report.ts";
+import { install, packageOf, runShown } from "./run-tests.ts";
+
+/** Besides the SDK's own dependencies. */
+const packages = [
+  "pytest>=9,<10",
+  "pytest-xdist>=3.3,<4",
+  "pytest-dotenv>=0.5.2,<0.6",
+  "pytest-asyncio>=1.3,<2",
+  "pytest-timeout>=2.4,<3",
+  "pytest-json-report>=1.5,<2",
+];
+
+/** Runs the tests of the SDK for Python, synchronous and asynchronous. */
+export async function pythonTests(run: SdkRun): Promise<TestResult[]> {
+  const directory = packageOf(run.checkout, "python-sdk");
+  const venv = join(directory, ".venv");
+  const python = join(venv, "bin", "python");
+  const complete = join(venv, "complete");
+  if (!(await isFile(complete))) {
+    await install(["python3", "-m", "venv", venv], directory);
+    await install([python, "-m", "pip", "install", "--quiet", ".", ...packages], directory);
+    await install(["touch", complete], directory);
+  }
+  const outputFile = join(run.output, "python.json");
+  const report = ["--json-report", `--json-report-file=${outputFile}`, "--json-report-omit=log,streams,keywords"];
+  const options = ["-B", "-m", "pytest", "-q", "--numprocesses=2", ...report, ...run.files];
+  const { environment, through } = run;
+  await runShown([...through, python, ...options], { cwd: directory, environment });
+  const { tests, collectors } = Report.parse(JSON.parse(await readFile(outputFile, "utf8")));
+  const unloaded = collectors.filter(({ outcome }) => outcome === "failed");
+  return [
+    ...unloaded.map(({ nodeid, longrepr }) => failed(nodeid, longrepr)),
+    ...tests.map((test) => {
+      const { nodeid, outcome } = test;
+      if (outcome === "passed" || outcome === "xfailed") return { ...named(nodeid), outcome: "passed" as const };
+      if (outcome === "skipped") return { ...named(nodeid), outcome: "skipped" as const };
+      const broken = [test.setup, test.call, test.teardown].find((stage) => stage?.outcome === "failed");
+      return failed(nodeid, broken?.crash?.message ?? broken?.longrepr ?? outcome);
+    }),
+  ];
+}
+
+function failed(nodeid: string, message: string): TestResult {
+  return { ...named(nodeid), outcome: "failed", message };
+}
+
+function named(nodeid: string): Pick<TestResult, "file" | "name"> {
+  const [path = "", ...name] = nodeid.split("::");
+  return { file: `python/${path.replace(/^tests\//, "")}`, name: name.join("::") };
+}
+
+const Stage = z.looseObject({
+  outcome: z.string(),
+  longrepr: z.string().optional(),
+  crash: z.looseObject({ message: z.string() }).optional(),
+});
+
+const Report = z.looseObject({
+  collectors: z.array(z.looseObject({ nodeid: z.string(), outcome: z.string(), longrepr: z.string().default("") })).default([]),
+  tests: z.array(
+    z.looseObject({
+      nodeid: z.string(),
+      outcome: z.string(),
+      setup: Stage.optional(),
+      call: Stage.optional(),
+      teardown: Stage.optional(),
+    }),
+  ),
+});
