@@ -20,6 +20,7 @@ import { guestAccess } from "./service/guest-access.ts";
 import { ClientSecrets } from "./service/client-secrets.ts";
 import { clientInformers } from "./service/known-objects.ts";
 import { serviceParts } from "./service/parts.ts";
+import { RegistrySecrets } from "./service/registry-secrets.ts";
 import { sandboxReader } from "./service/read-sandbox.ts";
 
 export interface RunClientApiOptions {
@@ -79,6 +80,7 @@ export async function runClientApi(options: RunClientApiOptions): Promise<void> 
       guestOf: guestAccess(guests),
       readSandbox: sandboxReader(guests),
       secrets: new ClientSecrets(client),
+      registrySecrets: new RegistrySecrets(client, guestSecret),
       domain,
       envdVersion,
       maxLifeSeconds,

@@ -30,6 +30,12 @@ export const clientApiClusterRights: readonly Right[] = [
     verbs: ["get", "list", "create", "patch", "delete"],
   },
   {
+    why: "store the credentials of registries that clients build from, without the right to read them",
+    apiGroups: [""],
+    resources: ["secrets"],
+    verbs: ["create"],
+  },
+  {
     why: "snapshot sandboxes for clients",
     apiGroups: [group],
     resources: ["checkpoints"],

@@ -1,6 +1,7 @@
 import { type RestrictedField, restrictedFields, restrictedNames } from "../api/cell/template-policy.ts";
 import { quotaExample, quotaItemPattern } from "../api/quota/namespace-quota.ts";
 import { annotations } from "../api/names/labels.ts";
+import { clientCredentialsRight, internalGroup, registrySecretPrefix } from "../api/names/system-names.ts";
 import { group, rametGroup } from "../api/schema/kind.ts";
 import {
   admissionPolicy,
@@ -197,6 +198,15 @@ function references(name: string, { apiGroup, resources, field, selectors }: Ref
         name: `secrets${index + 1}`,
         expression: `variables.secrets${index}.filter(name, name != variables.secrets${index}[0])`,
       })),
+      ...(field === "template"
+        ? [
+            {
+              // The client API names Secrets that it has created, and cannot read.
+              name: "isClientApi",
+              expression: `authorizer.group("${internalGroup}").resource("${clientCredentialsRight}").namespace(request.namespace).check("create").allowed()`,
+            },
+          ]
+        : []),
       {
         name: "anySecret",
         expression: `authorizer.group("").resource("secrets").namespace(request.namespace).check("get").allowed()`,
@@ -213,7 +223,7 @@ function references(name: string, { apiGroup, resources, field, selectors }: Ref
   });
 }
 
-/** Two service accounts and the right to get any Secret are checked too: 23 checks of 28. */
+/** Two service accounts and the right to get any Secret are checked too, and who the client API is: 24 checks of 28. */
 const maxSecrets = 20;
 
 /** The names of Secrets in a template, as lists of texts of one or more names. `join` takes only what is declared as a text. */
@@ -250,8 +260,9 @@ function orIfNull(optional: string, otherwise: string): string {
 function secretValidation(index: number, field: string): Validation {
   const name = `variables.secrets${index}[0]`;
   const check = `authorizer.group("").resource("secrets").namespace(request.namespace).name(${name}).check("get").allowed()`;
+  const own = `(${name}.startsWith("${registrySecretPrefix}") && variables.isClientApi)`;
   return {
-    expression: `variables.secrets${index}.size() == 0 || ${check}`,
+    expression: `variables.secrets${index}.size() == 0 || ${field === "template" ? `${own} || ` : ""}${check}`,
     message: `spec.${field} names a Secret that you cannot read`,
     messageExpression: `"spec.${field} names the Secret " + ${name} + ", which you cannot read: get the right to get this Secret, or use a template of somebody who has it"`,
   };

@@ -1,4 +1,5 @@
 import * as z from "zod";
+import { dockerHub } from "../api/names/image-reference.ts";
 
 /** The credentials of one registry, from a Secret for image pulls or a Docker configuration. */
 export interface PullCredentials {
@@ -70,9 +71,6 @@ export function credentialsFor(
   if (matching.length > 0 || image.host !== dockerHub) return matching.map(({ credentials }) => credentials);
   return sorted.filter(({ host }) => host === "index.docker.io").map(({ credentials }) => credentials);
 }
-
-/** The name of Docker Hub in image names. Its entry in Docker's configuration is `https://index.docker.io/v1/`. */
-export const dockerHub = "docker.io";
 
 function compare(a: string, b: string): number {
   return a < b ? -1 : a > b ? 1 : 0;

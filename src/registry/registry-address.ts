@@ -1,6 +1,5 @@
-import { type ImageReference, parseImageReference } from "../api/names/image-reference.ts";
+import { dockerHub, type ImageReference, parseImageReference, registryPathOf } from "../api/names/image-reference.ts";
 import { RametError } from "../base/errors.ts";
-import { dockerHub } from "./pull-credentials.ts";
 
 /** Where a registry serves an image: names of Docker Hub are completed as container runtimes do. */
 export interface ImageAddress extends ImageReference {
@@ -22,15 +21,7 @@ export function imageAddress(name: string): ImageAddress {
       },
     );
   }
-  const { repository } = reference;
-  const slash = repository.indexOf("/");
-  const first = slash < 0 ? "" : repository.slice(0, slash);
-  // A first component without these is a directory of Docker Hub.
-  const hasHost = first === "localhost" || /[.:]/.test(first) || first !== first.toLowerCase();
-  const host = hasHost ? first : dockerHub;
-  const path = hasHost ? repository.slice(slash + 1) : repository;
-  if (host !== dockerHub && host !== "index.docker.io") return { ...reference, host, path };
-  return { ...reference, host: dockerHub, path: path.includes("/") ? path : `library/${path}` };
+  return { ...reference, ...registryPathOf(reference.repository) };
 }
 
 /** Of container runtimes: 255 for the repository, 128 for the tag, and the digest. */

@@ -16,6 +16,7 @@ import { clientApiMetrics } from "../../src/client-api/metrics.ts";
 import { type ClientApiServer, serveClientApi } from "../../src/client-api/server.ts";
 import { ClientSecrets } from "../../src/client-api/service/client-secrets.ts";
 import { clientInformers } from "../../src/client-api/service/known-objects.ts";
+import { RegistrySecrets } from "../../src/client-api/service/registry-secrets.ts";
 import { serviceParts } from "../../src/client-api/service/parts.ts";
 import { explicitConnection } from "../../src/kube/connection.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
@@ -54,14 +55,16 @@ async function openClientApi(): Promise<ClientApiWorld> {
   const caller = { namespace: "team-a", key: "team-a/agent", user: { user: "agent", groups: [] }, limits: noLimits };
   const callers = { authenticate: () => Promise.resolve(caller), require: () => Promise.resolve() };
   const unreachable = () => Promise.reject(new RametError("Unavailable", "the sandbox is a stand-in"));
+  const guestSecret = () => Promise.resolve(Buffer.alloc(32));
   const options: E2bOptions = {
     service,
     callers: callers as unknown as Callers,
     rates: { take: () => 0 } as unknown as E2bOptions["rates"],
-    guestSecret: () => Promise.resolve(Buffer.alloc(32)),
+    guestSecret,
     guestOf: unreachable,
     readSandbox: unreachable,
     secrets: new ClientSecrets(client),
+    registrySecrets: new RegistrySecrets(client, guestSecret),
     envdVersion: "0.6.13",
     maxLifeSeconds: 3600,
   };

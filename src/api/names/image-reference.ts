@@ -18,6 +18,21 @@ export function parseImageReference(text: string): ImageReference | undefined {
   return { repository, ...(tag !== undefined && { tag }), ...(digest !== undefined && { digest }) };
 }
 
+/** The name of Docker Hub in image names. Its entry in Docker's configuration is `https://index.docker.io/v1/`. */
+export const dockerHub = "docker.io";
+
+/** The registry and the path of a repository: names of Docker Hub are completed as container runtimes do. */
+export function registryPathOf(repository: string): { host: string; path: string } {
+  const slash = repository.indexOf("/");
+  const first = slash < 0 ? "" : repository.slice(0, slash);
+  // A first component without these is a directory of Docker Hub.
+  const hasHost = first === "localhost" || /[.:]/.test(first) || first !== first.toLowerCase();
+  const host = hasHost ? first : dockerHub;
+  const path = hasHost ? repository.slice(slash + 1) : repository;
+  if (host !== dockerHub && host !== "index.docker.io") return { host, path };
+  return { host: dockerHub, path: path.includes("/") ? path : `library/${path}` };
+}
+
 /** Whether the name has a digest, or a tag other than `latest`. */
 export function isPinned({ tag, digest }: ImageReference): boolean {
   return digest !== undefined || (tag !== undefined && tag !== "latest");

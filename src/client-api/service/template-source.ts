@@ -1,5 +1,7 @@
 import type { SandboxTemplateSpec } from "../../api/kinds/sandbox-template.ts";
 import type { SnapshotSource } from "../../api/kinds/named-snapshot.ts";
+import type { OwnerReference } from "../../api/schema/metadata.ts";
+import { PodTemplateSpec } from "../../api/schema/pod-template.ts";
 import { digestOf } from "../../api/cell/template-digest.ts";
 import { parseSnapshotReference } from "../../api/snapshot/snapshot-reference.ts";
 import { apiVersion } from "../../api/schema/kind.ts";
@@ -29,26 +31,73 @@ export function sourceNamed(parts: ServiceParts, namespace: string, text: string
   return { snapshot: { name, ...(version !== undefined && { version }), ...(digest !== undefined && { digest }) } };
 }
 
+export interface ImageSource extends Sizes {
+  image: string;
+  /** The Secret for the image's registry, and the named snapshot with which it is deleted. */
+  pullSecret?: { name: string; owner: OwnerReference } | undefined;
+}
+
 /** A template of an image, which is created if it does not exist. */
-export async function sourceOfImage(
+export function sourceOfImage(
   parts: ServiceParts,
   namespace: string,
-  { image, ...sizes }: Sizes & { image: string },
+  { image, pullSecret, ...sizes }: ImageSource,
   signal: AbortSignal,
 ): Promise<SnapshotSource> {
   const resources = resourcesOf(sizes);
-  const spec: SandboxTemplateSpec = {
-    template: {
-      spec: {
-        containers: [{ name: "sandbox", image, command: ["sleep", "infinity"], ...(resources && { resources }) }],
-      },
-    },
+  const container = { name: "sandbox", image, command: ["sleep", "infinity"], ...(resources && { resources }) };
+  const secrets = pullSecret && { imagePullSecrets: [{ name: pullSecret.name }] };
+  const spec: SandboxTemplateSpec = { template: { spec: { containers: [container], ...secrets } } };
+  return ensureTemplate(parts, { namespace, stem: "image", spec, owner: pullSecret?.owner, signal });
+}
+
+/**
+ * A template with other sizes, which is created if it does not exist. A snapshot has the sizes of its memory.
+ * @throws RametError `NotSupported` for a source that is no template
+ */
+export async function resized(
+  parts: ServiceParts,
+  { namespace, source, sizes, signal }: { namespace: string; source: SnapshotSource; sizes: Sizes; signal: AbortSignal },
+): Promise<SnapshotSource> {
+  const found = source.template && parts.known.template(`${namespace}/${source.template.name}`);
+  const parsed = PodTemplateSpec.safeParse(found?.spec.template);
+  const [main, ...others] = parsed.data?.spec.containers ?? [];
+  if (found === undefined || parsed.data === undefined || main === undefined) {
+    throw new RametError("NotSupported", "cpuCount and memoryMB are not supported for a build from a snapshot", {
+      hint: "Leave them out: the template has the resources of the snapshot that it is built from",
+    });
+  }
+  const { requests, limits } = resourcesOf(sizes) ?? {};
+  const resources = {
+    ...main.resources,
+    requests: { ...main.resources?.requests, ...requests },
+    limits: { ...main.resources?.limits, ...limits },
   };
-  // The name is that of its content, so it is the same for everyone and never changes.
-  const name = `image-${digestOf(spec).slice("sha256:".length, "sha256:".length + 16)}`;
+  const { data: template } = parsed;
+  const containers = [{ ...main, resources }, ...others];
+  const spec = { ...found.spec, template: { ...template, spec: { ...template.spec, containers } } };
+  return ensureTemplate(parts, { namespace, stem: "sized", spec, signal });
+}
+
+interface DerivedTemplate {
+  namespace: string;
+  /** The beginning of its name. */
+  stem: string;
+  spec: SandboxTemplateSpec;
+  owner?: OwnerReference | undefined;
+  signal: AbortSignal;
+}
+
+/** The name is that of its content, so it is the same for everyone and never changes. */
+async function ensureTemplate(
+  parts: ServiceParts,
+  { namespace, stem, spec, owner, signal }: DerivedTemplate,
+): Promise<SnapshotSource> {
+  const name = `${stem}-${digestOf(spec).slice("sha256:".length, "sha256:".length + 16)}`;
   if (parts.known.template(`${namespace}/${name}`) === undefined) {
+    const metadata = { namespace, name, ...(owner && { ownerReferences: [owner] }) };
     await parts.informers.templates.resource
-      .create({ apiVersion, kind: "SandboxTemplate", metadata: { namespace, name }, spec }, { signal })
+      .create({ apiVersion, kind: "SandboxTemplate", metadata, spec }, { signal })
       .catch((error: unknown) => {
         if (RametError.from(error).code !== "AlreadyExists") throw error;
       });

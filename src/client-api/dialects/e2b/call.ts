@@ -4,6 +4,7 @@ import type { RequestRates } from "../../keys/request-rate.ts";
 import { type Call, type Route, routesFor } from "../../routes/route.ts";
 import type { GuestOf } from "../../service/guest-access.ts";
 import type { ClientSecrets } from "../../service/client-secrets.ts";
+import type { RegistrySecrets } from "../../service/registry-secrets.ts";
 import type { ServiceParts } from "../../service/parts.ts";
 import type { ReadSandbox } from "../../service/read-sandbox.ts";
 import type { SandboxAccess } from "./answers.ts";
@@ -23,6 +24,7 @@ export interface E2bOptions {
   guestOf: GuestOf;
   readSandbox: ReadSandbox;
   secrets: ClientSecrets;
+  registrySecrets: RegistrySecrets;
   /** The domain below which sandboxes have their host names. @default the client's own setting */
   domain?: string | undefined;
   /** The version of envd whose interface the guest has. */

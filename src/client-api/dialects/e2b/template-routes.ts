@@ -1,11 +1,11 @@
 import * as z from "zod";
-import type { NamedSnapshot, SnapshotSource } from "../../../api/kinds/named-snapshot.ts";
+import type { NamedSnapshot } from "../../../api/kinds/named-snapshot.ts";
 import { Recipe } from "../../../api/recipe/recipe.ts";
 import type { ClientBuild } from "../../../api/snapshot/client-builds.ts";
 import { RametError } from "../../../base/errors.ts";
 import { buildState } from "../../service/template-build-state.ts";
 import { findBuild, requestBuild, settle, startBuild } from "../../service/template-builds.ts";
-import { sourceNamed, sourceOfImage } from "../../service/template-source.ts";
+import { buildSource } from "./build-source.ts";
 import { type Call, type E2b, type E2bRoute, route } from "./call.ts";
 import { needs } from "./needs.ts";
 import { existingName, snapshotName } from "./snapshot-name.ts";
@@ -96,11 +96,12 @@ async function request({ service }: E2b, call: Call<RequestBuild>): Promise<unkn
   return call.reply.code(202).send({ templateID: name, buildID, names, aliases: [name], tags: all, public: false });
 }
 
-async function start({ service }: E2b, call: Call<StartBuild>): Promise<unknown> {
+async function start(e2b: E2b, call: Call<StartBuild>): Promise<unknown> {
+  const { service } = e2b;
   const found = await buildOf(service, call);
   const { body } = call;
   const { recipe, origins } = templateRecipe(body, found.build.id);
-  const from = await sourceOf({ service }, call, body, found.build);
+  const from = await buildSource(e2b, call, found);
   await startBuild(service, {
     namespace: call.caller.namespace,
     name: found.snapshot.metadata.name,
@@ -119,32 +120,6 @@ async function buildOf(service: E2b["service"], call: Call): Promise<{ snapshot:
   const { namespace } = call.caller;
   const { name } = existingName(templateID, namespace);
   return findBuild(service, { namespace, name, id: buildID, signal: call.signal });
-}
-
-async function sourceOf(
-  { service }: Pick<E2b, "service">,
-  { caller: { namespace }, signal }: Call,
-  { fromImage, fromTemplate, fromImageRegistry }: StartBuild,
-  sizes: ClientBuild,
-): Promise<SnapshotSource> {
-  const image = fromImage ?? "";
-  const template = fromTemplate ?? "";
-  if ((image === "") === (template === ""))
-    throw new RametError("InvalidArgument", "The template must have exactly one of fromImage and fromTemplate");
-  if (fromImageRegistry !== undefined && fromImageRegistry !== null) {
-    throw new RametError("NotSupported", `Credentials of the type ${fromImageRegistry.type} are not supported`, {
-      hint: "Name an image pull secret in a SandboxTemplate of the cluster, and build from that template",
-    });
-  }
-  // The SDKs' default image, which exists only at E2B.
-  const isBase = /^e2bdev\/base(:latest)?$/.test(image);
-  if (image !== "" && !isBase) return sourceOfImage(service, namespace, { ...sizes, image }, signal);
-  if (sizes.cpuCount !== undefined || sizes.memoryMB !== undefined) {
-    throw new RametError("NotSupported", "cpuCount and memoryMB are supported only with fromImage", {
-      hint: "A template that is built from another one has its resources",
-    });
-  }
-  return sourceNamed(service, namespace, isBase ? "base" : template);
 }
 
 async function status({ service }: E2b, call: Call<unknown, LogsQuery>): Promise<unknown> {

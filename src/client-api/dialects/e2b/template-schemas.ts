@@ -31,8 +31,8 @@ export type TemplateStep = z.infer<typeof TemplateStep>;
 
 export const FromImageRegistry = z.looseObject({
   type: z.string().max(20),
-  username: z.string().max(1000).optional(),
-  password: z.string().max(16_384).optional(),
+  username: z.string().min(1).max(1000).optional(),
+  password: z.string().min(1).max(16_384).optional(),
 });
 export type FromImageRegistry = z.infer<typeof FromImageRegistry>;
 
