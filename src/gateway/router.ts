@@ -200,7 +200,7 @@ function notPublic(port: number): Refusal {
 }
 
 function unknown(id: string): RametError {
-  return new RametError("NotFound", `There is no sandbox ${id}`, {
+  return new RametError("NotFound", "The sandbox was not found", {
     hint: isUid(id)
       ? "List the sandboxes with: ramet sandbox ls -A. To connect, a client also needs the verb create on sandboxes/proxy or sandboxes/exec in the sandbox's namespace"
       : "List the sandboxes with: ramet sandbox ls -A",

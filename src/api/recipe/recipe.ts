@@ -81,9 +81,11 @@ export const CopyStep = withRules(
   z.object({
     path: z
       .string()
-      .startsWith("/", "must be an absolute path")
+      .regex(/^\.?\//, "must be an absolute path, or begin with ./")
       .max(4096)
-      .describe("The path of the file in the sandbox. With tree: of the directory that the tree is merged into."),
+      .describe(
+        "The path of the file in the sandbox. With tree: of the directory that the tree is merged into. A path that begins with ./ is relative to the working directory.",
+      ),
     content: z.string().max(262_144).optional().describe("The content of the file as text."),
     configMapKeyRef: KeyRef.optional().describe("The content of the file is this key of a ConfigMap."),
     secretKeyRef: KeyRef.optional().describe(

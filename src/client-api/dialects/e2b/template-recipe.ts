@@ -21,7 +21,7 @@ const finalizeStep = "finalize";
  */
 export function templateRecipe(build: StartBuild, buildId: string): TemplateRecipe {
   const all: { step: RecipeStep; origin: string }[] = [];
-  const context: Context = { environment: {}, workdir: "/", isForced: false };
+  const context: Context = { environment: {}, isForced: false };
   const add = (origin: string, steps: RecipeStep[]): void => {
     all.push(...steps.map((step) => ({ step, origin })));
   };
@@ -43,7 +43,7 @@ const mostSteps = 100;
 /** What earlier steps have set. */
 interface Context {
   environment: Record<string, string>;
-  workdir: string;
+  workdir?: string;
   user?: string;
   isForced: boolean;
 }
@@ -109,7 +109,7 @@ function expand(
 /** As in E2B, a missing directory is created, and belongs to the user of the steps. */
 function workdir([path]: readonly string[], origin: string, context: Context): RecipeStep[] {
   if (path === undefined || path === "") throw invalid(origin, "WORKDIR has no path");
-  context.workdir = posix.resolve(context.workdir, path);
+  context.workdir = posix.resolve(context.workdir ?? "/", path);
   const directory = shellQuoted(context.workdir);
   const owned = context.user === undefined ? "" : ` && chown ${context.user} ${directory}`;
   const create = `[ -d ${directory} ] || { mkdir -p ${directory}${owned}; }`;
@@ -135,7 +135,7 @@ function copy({ args, filesHash }: TemplateStep, origin: string, { workdir }: Co
   return [
     {
       copy: {
-        path: absolute(target, workdir),
+        path: targetPath(target, workdir),
         tree: filesHash,
         ...(treePath !== "." && { treePath }),
         ...(owner !== "" && { user: userOf(owner, origin) }),
@@ -146,8 +146,9 @@ function copy({ args, filesHash }: TemplateStep, origin: string, { workdir }: Co
 }
 
 /** A target that names a directory keeps its slash, so a file is copied into it. */
-function absolute(target: string, workdir: string): string {
-  const path = posix.resolve(workdir, target);
+function targetPath(target: string, workdir: string | undefined): string {
+  const isRelative = workdir === undefined && !target.startsWith("/");
+  const path = isRelative ? `./${posix.normalize(target)}`.replace(/\/\.?$/, "") : posix.resolve(workdir ?? "/", target);
   return /(^|\/)\.?$/.test(target) && path !== "/" ? `${path}/` : path;
 }
 

@@ -1,3 +1,4 @@
+import { posix } from "node:path";
 import {
   copyMode,
   type CopyStep,
@@ -39,8 +40,13 @@ async function carryOut(request: StepRequest, environment: StepEnvironment, log:
     return runCommand({ ...request, commandLine: step.run, timeoutSeconds }, environment, log);
   }
   if (step.start !== undefined) return startCommand(step.start, request, environment);
-  if (step.copy?.tree !== undefined) return copyTree({ ...step.copy, tree: step.copy.tree }, request, environment, log);
-  if (step.copy !== undefined) return copyFile(step.copy, request, environment);
+  if (step.copy !== undefined) {
+    const copy = { ...step.copy, path: await absolutePath(step.copy.path, request.context, environment) };
+    const { tree } = copy;
+    return tree === undefined
+      ? copyFile(copy, request, environment)
+      : copyTree({ ...copy, tree }, request, environment, log);
+  }
   if (step.waitFor === undefined) return {};
   return waitUntil(step.waitFor, step.waitFor.timeoutSeconds ?? waitTimeoutSeconds, { ...request, environment, log });
 }
@@ -76,6 +82,17 @@ function failureOfStep(thrown: unknown): Result {
 }
 
 const recipeErrors = new Set(["InvalidArgument", "Timeout", "NotFound", "Forbidden", "Unauthorized"]);
+
+/** A relative path begins where the commands of the recipe start. Only the guest knows that directory without a `workdir` step. */
+async function absolutePath(
+  path: string,
+  { workingDirectory, user }: StepContext,
+  { guest }: StepEnvironment,
+): Promise<string> {
+  if (path.startsWith("/")) return path;
+  const directory = workingDirectory ?? (await guest(user).stat(".")).path;
+  return posix.join(directory, path);
+}
 
 /** Writes the file, and sets its mode if it is not the default. Can be repeated. */
 async function copyFile(
