@@ -1,9 +1,12 @@
 import { randomBytes } from "node:crypto";
 import fc from "fast-check";
 import { expect, it } from "vitest";
+import { sealFor, sealIdentity } from "../api/credentials/credential-seal.ts";
+import { credentialKeys } from "./credential-keys.ts";
 import { environmentSeal } from "./environment-seal.ts";
 
-const seal = environmentSeal(randomBytes(32));
+const key = randomBytes(32);
+const seal = environmentSeal(key);
 
 it("opens what it sealed, in the same namespace only", () => {
   fc.assert(
@@ -22,4 +25,12 @@ it("refuses a changed request and an invalid key", () => {
     expect(() => seal.open("a", changed)).toThrow("cannot be opened");
   }
   expect(() => environmentSeal(randomBytes(16))).toThrow("has 16 bytes, not 32");
+});
+
+it("opens what the client API sealed with the public key, in the same namespace and for this use only", () => {
+  const { publicKey } = credentialKeys(key);
+  const sealed = (use: "request" | "secret") => `p1.${sealFor(publicKey, sealIdentity("a", use), "text")}`;
+  expect(seal.open("a", sealed("request"))).toBe("text");
+  expect(() => seal.open("b", sealed("request"))).toThrow("cannot be opened");
+  expect(() => seal.open("a", sealed("secret"))).toThrow("cannot be opened");
 });

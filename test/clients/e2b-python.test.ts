@@ -24,6 +24,13 @@ describe.each(["current", "2.15"] as const)("the SDK for Python (%s)", (sdk) => 
 });
 
 describe("the current SDK for Python", () => {
+  it.each([
+    ["builds templates", "template.py"],
+    ["builds templates asynchronously", "async_template.py"],
+  ])("%s", async (_, file) => {
+    expect(await runPython(file, { environment, seconds: 200 })).toBe("");
+  });
+
   it("forks a sandbox, and moves a snapshot with a name", async () => {
     expect(await runPython("fork.py", { environment })).toBe("");
   });

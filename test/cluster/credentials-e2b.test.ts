@@ -14,6 +14,7 @@ import { runClientApi } from "../../src/client-api/run.ts";
 import { clientRole } from "../../src/install/client-role.ts";
 import { coreResources, refOf, type ResourceRef } from "../../src/kube/resource-ref.ts";
 import { issueCertificate } from "../../src/local/control-plane/certificate.ts";
+import { runPython } from "../clients/python-client.ts";
 import { startDnsStandIn, type DnsStandIn } from "../contract/link/dns-stand-in.ts";
 import { counterPort } from "../setup/counter.ts";
 import { requestingProgram } from "../setup/requesting-program.ts";
@@ -172,6 +173,20 @@ it("adds literal headers, secrets and tokens to HTTPS requests of a sandbox", as
   await sandbox.kill();
 });
 
+it.each(["credentials.py", "async_credentials.py"])(
+  "adds secrets to requests of a sandbox of the SDK for Python: %s",
+  async (file) => {
+    const environment = { E2B_API_KEY: options.apiKey, E2B_API_URL: options.apiUrl, E2B_SANDBOX_URL: options.apiUrl };
+    const target = `${domain}:${ports.secure}`;
+    const id = await runPython(file, { args: ["create", target], environment });
+    const object = await objectOf({ sandboxId: id });
+    expect(await heard(object, secureUrl(`/${file}/created`))).toBe("l1t3ral pyth0n-2");
+    expect(JSON.stringify(cluster.seen.sandboxes.store.list())).not.toMatch(/l1t3ral|pyth0n/);
+    await runPython(file, { args: ["update", id, target], environment });
+    await expect.poll(() => heard(object, secureUrl(`/${file}/updated`)), { timeout: 20_000 }).toBe("ch4nged");
+  },
+);
+
 it("sends everything through a SOCKS5 proxy whose password the sandbox does not have", async () => {
   const egressProxy = { address: proxy.address, username: "user", password: "p4ssw0rd" };
   const sandbox = await Sandbox.create("python", { ...options, network: { egressProxy } });
@@ -271,7 +286,7 @@ async function bind(name: string, subjects: object[]): Promise<void> {
   );
 }
 
-async function objectOf(sandbox: Sandbox): Promise<string> {
+async function objectOf(sandbox: Pick<Sandbox, "sandboxId">): Promise<string> {
   const uid = (name: string) => cluster.seen.sandboxes.store.get(`t/${name}`)?.metadata.uid.replaceAll("-", "");
   const found = () =>
     cluster.seen.sandboxes.store

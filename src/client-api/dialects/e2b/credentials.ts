@@ -46,7 +46,12 @@ export function usesSecrets({ rules }: ClientCredentials): boolean {
   );
 }
 
-function proxyOf({ address, username, password }: NonNullable<Network["egressProxy"]>) {
+function proxyOf({ address, username, password, tls = null }: NonNullable<Network["egressProxy"]>) {
+  if (tls !== null) {
+    throw new RametError("NotSupported", "network.egressProxy.tls is not supported", {
+      hint: "Use a proxy that accepts SOCKS5 without TLS",
+    });
+  }
   const literal = (text: string | undefined) => (text === undefined ? undefined : [{ text }]);
   return { address, username: literal(username), password: literal(password) };
 }

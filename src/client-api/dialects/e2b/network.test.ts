@@ -33,7 +33,7 @@ it.each([
   [{ denyOut: ["example.org"] }, "not an address or a range"],
   [{ denyOut: ["192.0.2.0/24"], allowOut: ["192.0.2.1"] }, "inside a range of denyOut"],
   [{ denyOut: ["0.0.0.0/0"], allowOut: ["not a host"] }, "is not a rule"],
-  [{ httpsPorts: [8443] }, "network.httpsPorts is not supported"],
+  [{ dnsServers: ["192.0.2.53"] }, "network.dnsServers is not supported"],
 ])("rejects %j, naming the field", (network, why) => {
   expect(() => rulesOf(network)).toThrow(why);
 });

@@ -22,7 +22,12 @@ const NetworkRules = z.record(
     .max(32),
 );
 const ProxyText = z.string().max(255).optional();
-const EgressProxy = z.looseObject({ address: z.string().max(260), username: ProxyText, password: ProxyText });
+const EgressProxy = z.looseObject({
+  address: z.string().max(260),
+  username: ProxyText,
+  password: ProxyText,
+  tls: z.unknown().optional(),
+});
 
 const egressFields = {
   allowOut: z.array(z.string().max(253)).max(100).optional(),

@@ -48,6 +48,11 @@ it("resolves directories and targets against the working directory", () => {
   expect(copied(".", "x")).toEqual({ path: "/w/x", tree });
 });
 
+it("leaves relative targets to the guest if no step sets the working directory", () => {
+  const copied = (target: string) => steps(["COPY", "src", target, "", ""])[0]?.copy?.path;
+  expect(["dst", "./dst/", ".", "a/../b", "/x"].map(copied)).toEqual(["./dst", "./dst/", "./", "./b", "/x"]);
+});
+
 it("gives copied files an owner and a mode", () => {
   expect(steps(["COPY", "a", "/a", "1000:1000", "0755"])[0]?.copy).toMatchObject({ user: "1000", mode: "0755" });
   expect(() => steps(["COPY", "a", "/a", "me:staff", ""])).toThrow("the group staff is not that of the user me");

@@ -18,6 +18,11 @@ const unsupported: readonly (readonly [method: Method, path: string, why: string
   ["POST", "/v2/templates", earlierBuilds()],
   ["POST", "/templates/:templateID", earlierBuilds()],
   ["POST", "/templates/:templateID/builds/:buildID", earlierBuilds()],
+  ["GET", "/default-templates", "Default templates are not supported: list all templates with /v2/templates"],
+  ["GET", "/templates/:templateID/tags/exists", tagDetails()],
+  ["GET", "/templates/:templateID/tags/count", tagDetails()],
+  ["GET", "/templates/:templateID/tags/groups", tagDetails()],
+  ["GET", "/templates/:templateID/tags/:tag/assignments", tagDetails()],
   ["GET", "/volumes", volumes()],
   ["POST", "/volumes", volumes()],
   ["GET", "/volumes/:volumeID", volumes()],
@@ -53,6 +58,10 @@ export const unsupportedRoutes: readonly E2bRoute[] = unsupported.map(([method, 
 
 function earlierBuilds(): string {
   return "Builds of Dockerfiles by earlier command lines are not supported: use Template.build of the SDKs";
+}
+
+function tagDetails(): string {
+  return "This view of tags is not supported: list all tags with /templates/{templateID}/tags";
 }
 
 function volumes(): string {

@@ -1,0 +1,55 @@
+"""Templates are built with their logs, files, tags and other sizes, and fail with the step that failed."""
+
+import os
+import tempfile
+
+from e2b import BuildException, Sandbox, Template, wait_for_port
+
+messages = []
+
+
+def build(template, name, **options):
+    return Template.build(template, name, on_build_logs=lambda entry: messages.append(entry.message), **options)
+
+
+with tempfile.TemporaryDirectory() as context:
+    os.mkdir(os.path.join(context, "app"))
+    with open(os.path.join(context, "app", "index.html"), "w") as page:
+        page.write("a page\n")
+    server = (
+        Template(file_context_path=context)
+        .from_image("python")
+        .copy("app", "/srv/app")
+        .set_envs({"GREETING": "hello"})
+        .run_cmd('echo "$GREETING" >/srv/greeting')
+        .set_workdir("/srv/app")
+        .set_start_cmd("python3 -m http.server 8000", wait_for_port(8000))
+    )
+    built = build(server, "python-server:v1")
+assert built.build_id and built.template_id == "python-server", built
+assert any("GREETING" in message for message in messages), messages
+assert Template.exists("python-server") and not Template.exists("python-none")
+assert "v1" in [tag.tag for tag in Template.get_tags("python-server")]
+Template.assign_tags("python-server:v1", ["stable"])
+sandbox = Sandbox.create("python-server:stable")
+read = "python3 -c \"import urllib.request as u; print(u.urlopen('http://127.0.0.1:8000/').read())\""
+assert "a page" in sandbox.commands.run(read).stdout
+assert sandbox.files.read("/srv/greeting") == "hello\n"
+sandbox.kill()
+Template.remove_tags("python-server", ["stable"])
+assert "stable" not in [tag.tag for tag in Template.get_tags("python-server")]
+
+# Another template, with its default sizes and with others.
+build(Template().from_template("python").run_cmd("echo built >/built"), "python-derived")
+build(Template().from_template("python").run_cmd("echo built >/built"), "python-sized", cpu_count=1, memory_mb=512)
+sized = Sandbox.create("python-sized")
+assert sized.files.read("/built") == "built\n"
+info = sized.get_info()
+assert (info.cpu_count, info.memory_mb) == (1, 512), info
+sized.kill()
+
+try:
+    build(Template().from_image("python").run_cmd("true").run_cmd("echo broken; exit 3"), "python-failing")
+    raise AssertionError("a template with a command that fails was built")
+except BuildException as error:
+    assert "exit code 3" in str(error), error
