@@ -64,17 +64,15 @@ beforeAll(async () => {
   await createTemplate("python", { trustedCertificates: authority.certificate });
   const ofPlatform = { [`${domain}:${ports.plain}`]: { "X-Key": "$(secret/platform/token)" } };
   await createTemplate("with-rules", { rules: ofPlatform });
-  await cluster.client
-    .resource(coreResources.secrets)
-    .apply(
-      {
-        apiVersion: "v1",
-        kind: "Secret",
-        metadata: { namespace: "t", name: "platform" },
-        stringData: { token: "pl4tform" },
-      },
-      by,
-    );
+  await cluster.client.resource(coreResources.secrets).apply(
+    {
+      apiVersion: "v1",
+      kind: "Secret",
+      metadata: { namespace: "t", name: "platform" },
+      stringData: { token: "pl4tform" },
+    },
+    by,
+  );
 });
 afterAll(async () => {
   ending.abort();

@@ -116,15 +116,16 @@ type Requested = Record<"ofTemplate" | "own" | "client", Credentials | undefined
 function requireUnread({ ofTemplate, own, client }: Requested): void {
   const later = { ...own?.rules, ...client?.rules };
   const remaining = Object.entries(ofTemplate?.rules ?? {}).filter(([domain]) => !Object.hasOwn(later, domain));
-  const hasValues = remaining.some(([, headers]) =>
-    Object.values(headers).some((parts) => parts.some((part) => !("text" in part))),
-  );
-  const hasSealed = Object.keys(client?.rules ?? {}).length > 0;
-  for (const field of ["egressProxy", "trustedCertificates"] as const) {
-    if (own?.[field] !== undefined && (hasValues || hasSealed))
-      throw readable(`metadata.annotations[${annotations.credentials}].${field}`, hasValues);
-    if (client?.[field] !== undefined && hasValues) throw readable(`${field} of the client`, true);
-  }
+  const hasValues = countReferences({ rules: Object.fromEntries(remaining) }) > 0;
+  const hasSealed = client !== undefined && Object.keys(client.rules).length > 0;
+  const ownField = readingField(own);
+  if (ownField !== undefined && (hasValues || hasSealed))
+    throw readable(`metadata.annotations[${annotations.credentials}].${ownField}`, hasValues);
+  if (client?.egressProxy !== undefined && hasValues) throw readable("egressProxy of the client", true);
+}
+
+function readingField(level: Credentials | undefined): string | undefined {
+  return (["egressProxy", "trustedCertificates"] as const).find((field) => level?.[field] !== undefined);
 }
 
 function readable(field: string, isOfTemplate: boolean): RametError {

@@ -70,10 +70,8 @@ function reported(
 ): SandboxPlan {
   const before: SandboxStatus = plan.status ?? state.sandbox.status ?? {};
   if (condition === undefined && !wasGiven(state)) return plan;
-  const isApplied = condition?.status === "True";
-  const own = isApplied ? credentialsDigest(state.sandbox.metadata) : undefined;
-  const { credentials: _, ...others } = before.ramet ?? {};
-  const status = { ...before, ramet: { ...others, ...(own !== undefined && { credentials: own }) } };
+  const own = condition?.status === "True" ? credentialsDigest(state.sandbox.metadata) : undefined;
+  const status = withDigest(before, own);
   const { message = "" } = status;
   const change = {
     message,
@@ -84,4 +82,9 @@ function reported(
     ...plan,
     status: changed({ sandbox: { ...state.sandbox, status }, now: state.now }, phase, change),
   };
+}
+
+function withDigest(status: SandboxStatus, own: string | undefined): SandboxStatus {
+  const { credentials: _, ...others } = status.ramet ?? {};
+  return { ...status, ramet: { ...others, ...(own !== undefined && { credentials: own }) } };
 }
