@@ -100,7 +100,7 @@ async function removeAll(
   { onOrphan }: Fork,
 ): Promise<void> {
   const remove = (object: Sandbox | Checkpoint): Promise<boolean> =>
-    object.kind === "Sandbox" ? sandboxes.remove(object) : checkpoints.remove(object as Checkpoint);
+    object.kind === "Sandbox" ? sandboxes.remove(object) : checkpoints.remove(object);
   await Promise.all(
     unneeded.map((object) =>
       remove(object).catch((error: unknown) => {
