@@ -49,7 +49,12 @@ async function listen(server: Server): Promise<number> {
 async function ask(port = 0): Promise<string> {
   const route = routeTo(port);
   const headers = { host: hostFor(route) ?? "none" };
-  const answer = await upstreams.dispatcher.request({ origin: upstreams.originOf(route), path: "/", method: "GET", headers });
+  const answer = await upstreams.dispatcher.request({
+    origin: upstreams.originOf(route),
+    path: "/",
+    method: "GET",
+    headers,
+  });
   return answer.body.text();
 }
 

@@ -45,7 +45,11 @@ export class Upstreams {
         const dialled =
           sandbox === undefined
             ? Promise.reject(deleted(hostname))
-            : this.#connect(sandbox, port === "" ? (defaultPorts[protocol] ?? 80) : Number(port), protocol === "https:");
+            : this.#connect(
+                sandbox,
+                port === "" ? (defaultPorts[protocol] ?? 80) : Number(port),
+                protocol === "https:",
+              );
         dialled.then(
           (socket) => {
             done(null, socket);

@@ -112,7 +112,8 @@ it("credentials of a registry are in one Secret only, which is deleted with the 
     auths: { "https://index.docker.io/v1/": { username: "robot", password: "s3cr3t-l0gin" } },
   });
   const templates = await world.client.resource(refOf(sandboxTemplateKind)).list({ namespace: "default" });
-  const uses = (value: object) => JSON.stringify(value).includes(`"imagePullSecrets":[{"name":"${metadata?.name ?? ""}"}]`);
+  const uses = (value: object) =>
+    JSON.stringify(value).includes(`"imagePullSecrets":[{"name":"${metadata?.name ?? ""}"}]`);
   expect(templates.items.filter(uses)).toHaveLength(1);
 
   // The same credentials again: nothing is built again, and there is no other Secret.

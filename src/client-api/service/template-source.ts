@@ -57,7 +57,12 @@ export function sourceOfImage(
  */
 export async function resized(
   parts: ServiceParts,
-  { namespace, source, sizes, signal }: { namespace: string; source: SnapshotSource; sizes: Sizes; signal: AbortSignal },
+  {
+    namespace,
+    source,
+    sizes,
+    signal,
+  }: { namespace: string; source: SnapshotSource; sizes: Sizes; signal: AbortSignal },
 ): Promise<SnapshotSource> {
   const found = source.template && parts.known.template(`${namespace}/${source.template.name}`);
   const parsed = PodTemplateSpec.safeParse(found?.spec.template);

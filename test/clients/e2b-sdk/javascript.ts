@@ -2,9 +2,8 @@ import { readFile } from "node:fs/promises";
 import { join, relative } from "node:path";
 import * as z from "zod";
 import { isFile } from "./is-file.ts";
-import type { SdkRun } from "./main.ts";
 import type { TestResult } from "./report.ts";
-import { install, packageOf, runShown } from "./run-tests.ts";
+import { install, packageOf, runShown, type SdkRun } from "./run-tests.ts";
 
 /** The version of pnpm with which the SDK's repository is installed. */
 const pnpm = "pnpm@10.34.5";

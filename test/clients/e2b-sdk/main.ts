@@ -1,6 +1,7 @@
 // `npm run test:e2b-sdk -- /path/to/E2B`: runs the tests of E2B's own SDKs, unmodified, against a new local cluster, and prints a
 // table. The checkout is of https://github.com/e2b-dev/E2B; what its tests need is installed into it.
 import { mkdir, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { setup as buildPackage } from "../../setup/built-package.ts";
@@ -10,25 +11,13 @@ import { pythonTests } from "./python.ts";
 import { formatReport, type TestResult } from "./report.ts";
 import { openSdkWorld } from "./sdk-world.ts";
 
-export interface SdkRun {
-  checkout: string;
-  /** The beginning of the command, for names below `localhost`. */
-  through: readonly string[];
-  /** The variables of `ramet local env`. */
-  environment: Record<string, string>;
-  /** Paths of test files, or the beginnings of paths. None: all. */
-  files: readonly string[];
-  /** Where the results are written. */
-  output: string;
-}
-
 const languages = { javascript: javascriptTests, python: pythonTests };
 
 async function main(args: readonly string[]): Promise<number> {
   const { values, positionals } = parseArgs({
     args: [...args],
     allowPositionals: true,
-    options: { only: { type: "string" }, output: { type: "string", default: "e2b-sdk-results" } },
+    options: { only: { type: "string" }, output: { type: "string", default: join(tmpdir(), "e2b-sdk-results") } },
   });
   const [checkout, ...files] = positionals;
   if (checkout === undefined) {

@@ -2,9 +2,8 @@ import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import * as z from "zod";
 import { isFile } from "./is-file.ts";
-import type { SdkRun } from "./main.ts";
 import type { TestResult } from "./report.ts";
-import { install, packageOf, runShown } from "./run-tests.ts";
+import { install, packageOf, runShown, type SdkRun } from "./run-tests.ts";
 
 /** Besides the SDK's own dependencies. */
 const packages = [
@@ -62,7 +61,9 @@ const Stage = z.looseObject({
 });
 
 const Report = z.looseObject({
-  collectors: z.array(z.looseObject({ nodeid: z.string(), outcome: z.string(), longrepr: z.string().default("") })).default([]),
+  collectors: z
+    .array(z.looseObject({ nodeid: z.string(), outcome: z.string(), longrepr: z.string().default("") }))
+    .default([]),
   tests: z.array(
     z.looseObject({
       nodeid: z.string(),

@@ -2,6 +2,18 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { join } from "node:path";
 
+export interface SdkRun {
+  checkout: string;
+  /** The beginning of the command, for names below `localhost`. */
+  through: readonly string[];
+  /** The variables of `ramet local env`. */
+  environment: Record<string, string>;
+  /** Paths of test files, or the beginnings of paths. None: all. */
+  files: readonly string[];
+  /** Where the results are written. */
+  output: string;
+}
+
 /**
  * Runs a program in a directory, with its output shown. @returns its exit code
  * @throws if it cannot be started

@@ -210,5 +210,7 @@ export async function fork(e2b: E2b, call: Call<Fork>): Promise<unknown> {
 function inherited({ metadata }: Sandbox): Record<string, string> {
   const kept = [annotations.publicPorts, annotations.requestHost, annotations.httpsPorts, annotations.egress];
   const found = kept.map((name) => [name, metadata.annotations?.[name]] as const);
-  return Object.fromEntries(found.filter((entry): entry is readonly [typeof entry[0], string] => entry[1] !== undefined));
+  return Object.fromEntries(
+    found.filter((entry): entry is readonly [(typeof entry)[0], string] => entry[1] !== undefined),
+  );
 }

@@ -148,7 +148,9 @@ function copy({ args, filesHash }: TemplateStep, origin: string, { workdir }: Co
 /** A target that names a directory keeps its slash, so a file is copied into it. */
 function targetPath(target: string, workdir: string | undefined): string {
   const isRelative = workdir === undefined && !target.startsWith("/");
-  const path = isRelative ? `./${posix.normalize(target)}`.replace(/\/\.?$/, "") : posix.resolve(workdir ?? "/", target);
+  const path = isRelative
+    ? `./${posix.normalize(target)}`.replace(/\/\.?$/, "")
+    : posix.resolve(workdir ?? "/", target);
   return /(^|\/)\.?$/.test(target) && path !== "/" ? `${path}/` : path;
 }
 

@@ -21,7 +21,10 @@ export function trafficAnnotations({
   }
   const ports = [...new Set(httpsPorts ?? [])];
   if (ports.includes(guestClientPort))
-    throw new RametError("InvalidArgument", `network.httpsPorts contains ${guestClientPort}, which is not the sandbox's`);
+    throw new RametError(
+      "InvalidArgument",
+      `network.httpsPorts contains ${guestClientPort}, which is not the sandbox's`,
+    );
   return {
     ...(allowPublicTraffic !== false && { [annotations.publicPorts]: "*" }),
     ...(host !== "" && { [annotations.requestHost]: host }),
