@@ -1,11 +1,13 @@
 import { Sandbox, Template } from "e2b";
 import { request } from "undici";
 import { afterAll, beforeAll, expect, it } from "vitest";
+import * as z from "zod";
 import { envdVersion } from "../../src/api/cell/envd-version.ts";
 import { checkpointKind } from "../../src/api/kinds/checkpoint.ts";
 import { namedSnapshotKind } from "../../src/api/kinds/named-snapshot.ts";
 import { sandboxKind } from "../../src/api/kinds/sandbox.ts";
 import { sandboxTemplateKind } from "../../src/api/kinds/sandbox-template.ts";
+import { ObjectMeta } from "../../src/kube/object.ts";
 import { coreResources, refOf } from "../../src/kube/resource-ref.ts";
 import { issueCertificate } from "../../src/local/control-plane/certificate.ts";
 import { ClientWorld } from "./client-world.ts";
@@ -30,7 +32,7 @@ it.each(["base", "stock"])("variables of a sandbox from %s are in no object at a
   const watched = (async () => {
     const watching = { namespace: "default", resourceVersion, timeoutSeconds: 120, stallMilliseconds: 120_000 };
     for await (const event of sandboxes.watch({ ...watching, signal: ending.signal })) {
-      seen.push(JSON.stringify(event.object));
+      if (event.type !== "BOOKMARK") seen.push(JSON.stringify(event.object));
     }
   })().catch(() => undefined);
   const sandbox = await Sandbox.create(template, { ...options, envs: { TOKEN: "s3cr3t-v4lue" } });
@@ -105,18 +107,16 @@ it("credentials of a registry are in one Secret only, which is deleted with the 
       data: { ".dockerconfigjson": expect.any(String) as string },
     }),
   ]);
-  const [{ metadata, data } = { metadata: undefined, data: {} }] = secrets as ((typeof secrets)[number] & {
-    data: Record<string, string>;
-  })[];
-  expect(metadata?.ownerReferences).toEqual([expect.objectContaining({ kind: "NamedSnapshot", name: "private" })]);
+  const secret = z.looseObject({ metadata: ObjectMeta, data: z.record(z.string(), z.string()) }).parse(secrets[0]);
+  const { metadata, data } = secret;
+  expect(metadata.ownerReferences).toEqual([expect.objectContaining({ kind: "NamedSnapshot", name: "private" })]);
   expect(JSON.parse(Buffer.from(data[".dockerconfigjson"] ?? "", "base64").toString())).toEqual({
     auths: { "https://index.docker.io/v1/": { username: "robot", password: "s3cr3t-l0gin" } },
   });
   const templates = await world.client.resource(refOf(sandboxTemplateKind)).list({ namespace: "default" });
-  const uses = (value: object) =>
-    JSON.stringify(value).includes(`"imagePullSecrets":[{"name":"${metadata?.name ?? ""}"}]`);
+  const uses = (value: object) => JSON.stringify(value).includes(`"imagePullSecrets":[{"name":"${metadata.name}"}]`);
   const made = templates.items.filter(({ metadata }) => metadata.name.startsWith("image-")).filter(uses);
-  expect(made.map((one) => one.metadata.ownerReferences)).toEqual([metadata?.ownerReferences]);
+  expect(made.map((one) => one.metadata.ownerReferences)).toEqual([metadata.ownerReferences]);
 
   // The same credentials again: nothing is built again, and there is no other Secret.
   await Template.build(template, "private", options);
