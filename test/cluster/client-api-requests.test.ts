@@ -133,6 +133,23 @@ describe("the limits of a key", () => {
       .toMatchObject({ status: 429, json: { message: expect.stringContaining("has 2 sandboxes") as unknown } });
   });
 
+  it("hold for requests at the same time, and for each clone of a fork", async () => {
+    const racing = await world.key("team-a", "racing", all, { sandboxes: 5 });
+    const call = (path: string, body: object) => world.call(racing, "POST", path, body);
+    const answers = await Promise.all(Array.from({ length: 100 }, () => call("/sandboxes", { templateID: "base" })));
+    expect(answers.filter(({ status }) => status === 201)).toHaveLength(5);
+    expect(answers.filter(({ status }) => status === 429)).toHaveLength(95);
+    const [first, second] = answers
+      .filter(({ status }) => status === 201)
+      .map(({ json }) => json as { sandboxID: string });
+    expect(await world.call(racing, "DELETE", `/sandboxes/${first?.sandboxID ?? ""}`)).toMatchObject({ status: 204 });
+    expect(await call(`/sandboxes/${second?.sandboxID ?? ""}/fork`, { count: 2 })).toMatchObject({ status: 429 });
+    await expect
+      .poll(() => call(`/sandboxes/${second?.sandboxID ?? ""}/fork`, { count: 1 }), { timeout: 20_000 })
+      .toMatchObject({ status: 201 });
+    expect(await call("/sandboxes", { templateID: "base" })).toMatchObject({ status: 429 });
+  });
+
   it("count its requests, and say when to come back", async () => {
     const slow = await world.key("team-a", "slow", all, { requestsPerSecond: 1 });
     const answers = await Promise.all(Array.from({ length: 5 }, () => world.call(slow, "GET", "/v2/sandboxes")));

@@ -1,4 +1,5 @@
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
+import { annotations } from "../../api/names/labels.ts";
 import type { RametError } from "../../base/errors.ts";
 import { fork } from "../../operations/fork.ts";
 import { objectOf } from "../../operations/objects.ts";
@@ -7,8 +8,9 @@ import type { ServiceParts } from "./parts.ts";
 import { snapshotOf } from "./snapshots.ts";
 import { hasWarmSet } from "./source.ts";
 
-export interface ForkSandbox extends Omit<CreateSandbox, "source" | "requestId" | "namespace"> {
-  count: number;
+export interface ForkSandbox extends Omit<CreateSandbox, "source" | "requestId" | "namespace" | "annotations"> {
+  /** A UUID for each clone. */
+  requestIds: readonly string[];
 }
 
 /** One requested clone. They succeed or fail independently. */
@@ -22,18 +24,25 @@ export type ForkResult = { sandbox: Sandbox } | { error: RametError };
 export async function forkSandbox(
   parts: ServiceParts,
   source: Sandbox,
-  { count, ...create }: ForkSandbox,
+  { requestIds, ...create }: ForkSandbox,
 ): Promise<ForkResult[]> {
   const { owner, timeoutMilliseconds, signal } = create;
   const { namespace } = source.metadata;
   const settled = await fork(parts.objects, {
     checkpoint: snapshotOf(source, { owner, contents: ["memory", "filesystem"], ttl: "1h" }),
-    count,
+    count: requestIds.length,
     // A warm sandbox needs the complete checkpoint, and is still faster than a new Pod.
     isEarly: () => !hasWarmSet(parts, source),
-    clone: (checkpoint) => {
+    clone: (checkpoint, at) => {
       const reference = checkpoint.status?.checkpointId ?? "";
-      const request = { ...create, namespace, source: reference };
+      const requestId = requestIds[at];
+      const request = {
+        ...create,
+        namespace,
+        source: reference,
+        annotations: inherited(source),
+        ...(requestId !== undefined && { requestId }),
+      };
       return makeSandbox(parts, request, { kind: "checkpoint", reference, checkpoint });
     },
     goal: "serving",
@@ -45,5 +54,14 @@ export async function forkSandbox(
   });
   return objectOf(settled).clones.map((clone) =>
     "object" in clone ? { sandbox: clone.object } : { error: clone.failure },
+  );
+}
+
+/** A clone has the limits of its source: who may reach its ports, and what it may reach. */
+function inherited({ metadata }: Sandbox): Record<string, string> {
+  const kept = [annotations.publicPorts, annotations.requestHost, annotations.httpsPorts, annotations.egress];
+  const found = kept.map((name) => [name, metadata.annotations?.[name]] as const);
+  return Object.fromEntries(
+    found.filter((entry): entry is readonly [(typeof entry)[0], string] => entry[1] !== undefined),
   );
 }

@@ -1,3 +1,4 @@
+import { randomUUID } from "node:crypto";
 import { annotations } from "../../api/names/labels.ts";
 import { RametError } from "../../base/errors.ts";
 import type { Caller } from "../keys/callers.ts";
@@ -6,15 +7,41 @@ import { snapshotBytesOf } from "./snapshots.ts";
 
 type Limited = Pick<Caller, "key" | "namespace" | "limits">;
 
-/** Two requests at the same time can exceed the limit by one. @throws RametError `QuotaExceeded` */
-export function checkSandboxLimit({ known }: ServiceParts, { key, namespace, limits }: Limited, added = 1): void {
-  if (limits.sandboxes === Infinity) return;
-  const used = known
-    .sandboxesIn(namespace)
-    .filter((sandbox) => sandbox.metadata.annotations?.[annotations.owner] === key);
-  if (used.length + added <= limits.sandboxes) return;
-  const message = `The API key ${key} has ${used.length} sandboxes, and may have ${limits.sandboxes}`;
-  throw new RametError("QuotaExceeded", message, { hint: "Delete sandboxes that nobody needs" });
+export interface NewSandboxes {
+  /** How many the request creates. @default 1 */
+  count?: number;
+  /** The UUID of a request that can be repeated, and that creates one. @default new ones */
+  requestId?: string | undefined;
+}
+
+/**
+ * Creates sandboxes within the limit of a key. Requests of this server that the informer does not show yet count too; each further
+ * replica can exceed the limit by those that it serves at the same time.
+ * @param create gets a UUID for each sandbox
+ * @throws RametError `QuotaExceeded`
+ */
+export async function withinSandboxLimit<T>(
+  { known, creating }: Pick<ServiceParts, "known" | "creating">,
+  { key, namespace, limits }: Limited,
+  create: (requestIds: readonly string[]) => Promise<T>,
+  { count = 1, requestId }: NewSandboxes = {},
+): Promise<T> {
+  const ids = requestId === undefined ? Array.from({ length: count }, () => randomUUID()) : [requestId];
+  const own = known.sandboxesIn(namespace).filter(({ metadata }) => metadata.annotations?.[annotations.owner] === key);
+  const shown = new Set(own.map(({ metadata }) => metadata.annotations?.[annotations.lock]));
+  const hidden = [...creating].filter(([id, owner]) => owner === key && !shown.has(id));
+  const added = ids.filter((id) => !shown.has(id) && !creating.has(id));
+  const used = own.length + hidden.length;
+  if (added.length > 0 && used + added.length > limits.sandboxes) {
+    const message = `The API key ${key} has ${used} sandboxes, and may have ${limits.sandboxes}`;
+    throw new RametError("QuotaExceeded", message, { hint: "Delete sandboxes that nobody needs" });
+  }
+  for (const id of added) creating.set(id, key);
+  try {
+    return await create(ids);
+  } finally {
+    for (const id of added) creating.delete(id);
+  }
 }
 
 /** The size of a snapshot is known afterwards, so the last one can exceed the limit. @throws RametError `QuotaExceeded` */

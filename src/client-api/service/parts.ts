@@ -23,6 +23,8 @@ export interface ServiceParts {
   sandboxes: Followers<Sandbox>;
   checkpoints: Followers<Checkpoint>;
   snapshots: Followers<NamedSnapshot>;
+  /** The owners of sandboxes that requests of this server are creating, by the UUID of the request. */
+  creating: Map<string, string>;
   /** For the operations that the command line has too. */
   objects: Objects;
   claims: ClaimParts;
@@ -70,5 +72,19 @@ export function serviceParts(
   const close = (): void => {
     for (const part of [sandboxes, checkpoints, snapshots, stock]) part.close();
   };
-  return { informers, known, writes, sandboxes, checkpoints, snapshots, objects, claims, aliases, clock, close };
+  const creating = new Map<string, string>();
+  return {
+    informers,
+    known,
+    creating,
+    writes,
+    sandboxes,
+    checkpoints,
+    snapshots,
+    objects,
+    claims,
+    aliases,
+    clock,
+    close,
+  };
 }

@@ -12,7 +12,7 @@ import type { OnTimeout } from "../../service/timers.ts";
 import { compare, pageOf } from "./cursor.ts";
 import type { Call, E2b } from "./call.ts";
 import { errorAnswer } from "./errors.ts";
-import { checkSandboxLimit, checkSnapshotLimit } from "../../service/key-limits.ts";
+import { checkSnapshotLimit, withinSandboxLimit } from "../../service/key-limits.ts";
 import { metadataAnnotation, metadataFilter } from "./metadata.ts";
 import { needs } from "./needs.ts";
 import { networkView } from "./network-view.ts";
@@ -35,9 +35,7 @@ export async function create(
   checkSupported(body);
   const { timeout = defaultSeconds, envVars } = body;
   const lifeMilliseconds = lifeOf(e2b, timeout);
-  checkSandboxLimit(e2b.service, caller);
-  const requestId = requestIdOf(caller.key, request.headers["idempotency-key"]);
-  const sandbox = await createSandbox(e2b.service, {
+  const given = {
     namespace: caller.namespace,
     owner: caller.key,
     source: body.templateID,
@@ -53,10 +51,15 @@ export async function create(
     },
     ...(envVars && { environment: envVars }),
     seal: await e2b.secrets.requestSeal(),
-    ...(requestId !== undefined && { requestId }),
     timeoutMilliseconds,
     signal,
-  });
+  };
+  const sandbox = await withinSandboxLimit(
+    e2b.service,
+    caller,
+    ([requestId = ""]) => createSandbox(e2b.service, { ...given, requestId }),
+    { requestId: requestIdOf(caller.key, request.headers["idempotency-key"]) },
+  );
   return reply.code(201).send(await e2b.accessTo(sandbox));
 }
 
@@ -184,33 +187,27 @@ export async function fork(e2b: E2b, call: Call<Fork>): Promise<unknown> {
   const { timeout = defaultLife.v1, count = 1 } = call.body ?? {};
   const { caller, signal } = call;
   const lifeMilliseconds = lifeOf(e2b, timeout);
-  checkSandboxLimit(e2b.service, caller);
   checkSnapshotLimit(e2b.service, caller);
   const source = await e2b.sandboxOf(call);
   const state = currentState(e2b.service, source);
   if (state !== "running" && state !== "starting")
     throw new RametError("Conflict", `The sandbox ${source.metadata.name} is ${state}, so it cannot be forked`);
-  const results = await forkSandbox(e2b.service, source, {
+  const given = {
     owner: caller.key,
     seal: await e2b.secrets.requestSeal(),
-    onTimeout: "kill",
+    onTimeout: "kill" as const,
     lifeMilliseconds,
-    annotations: inherited(source),
-    count,
     timeoutMilliseconds,
     signal,
-  });
+  };
+  const results = await withinSandboxLimit(
+    e2b.service,
+    caller,
+    (requestIds) => forkSandbox(e2b.service, source, { ...given, requestIds }),
+    { count },
+  );
   const answers = results.map(async (result) =>
     "error" in result ? { error: errorAnswer(result.error).body } : { sandbox: await e2b.accessTo(result.sandbox) },
   );
   return call.reply.code(201).send(await Promise.all(answers));
-}
-
-/** A clone has the limits of its source: who may reach its ports, and what it may reach. */
-function inherited({ metadata }: Sandbox): Record<string, string> {
-  const kept = [annotations.publicPorts, annotations.requestHost, annotations.httpsPorts, annotations.egress];
-  const found = kept.map((name) => [name, metadata.annotations?.[name]] as const);
-  return Object.fromEntries(
-    found.filter((entry): entry is readonly [(typeof entry)[0], string] => entry[1] !== undefined),
-  );
 }

@@ -3,7 +3,7 @@ import type { Sandbox } from "../../../api/kinds/sandbox.ts";
 import { annotations } from "../../../api/names/labels.ts";
 import { connectSandbox, currentState } from "../../service/lifecycle.ts";
 import { findSandbox, sandboxIdOf, uidOf } from "../../service/find-sandbox.ts";
-import { checkSandboxLimit, checkSnapshotLimit } from "../../service/key-limits.ts";
+import { checkSnapshotLimit, withinSandboxLimit } from "../../service/key-limits.ts";
 import { needs } from "../e2b/needs.ts";
 import type { ToolParts } from "./tool.ts";
 
@@ -49,11 +49,17 @@ export function sandboxView({ service }: ToolParts, sandbox: Sandbox) {
   };
 }
 
-/** @throws RametError `QuotaExceeded` above the limits of the client's key */
-export function checkSandboxes({ service, actor }: ToolParts, added: number): void {
-  const { owner: key, namespace, limits } = actor;
-  if (limits !== undefined) checkSandboxLimit(service, { key, namespace, limits }, added);
+/** Creates sandboxes. @throws RametError `QuotaExceeded` above the limits of the client's key */
+export function withinLimits<T>(
+  { service, actor }: ToolParts,
+  count: number,
+  create: (requestIds: readonly string[]) => Promise<T>,
+): Promise<T> {
+  const { owner: key, namespace, limits = noLimits } = actor;
+  return withinSandboxLimit(service, { key, namespace, limits }, create, { count });
 }
+
+const noLimits = { sandboxes: Infinity, snapshotBytes: Infinity, requestsPerSecond: Infinity };
 
 /** @throws RametError `QuotaExceeded` above the limits of the client's key */
 export function checkSnapshots({ service, actor }: ToolParts): void {

@@ -5,13 +5,13 @@ import { killSandbox } from "../../service/lifecycle.ts";
 import { isForClients } from "../../service/sandbox-state.ts";
 import { needs } from "../e2b/needs.ts";
 import {
-  checkSandboxes,
   checkSnapshots,
   runningSandbox,
   SandboxName,
   sandboxOf,
   sandboxView,
   waitMilliseconds,
+  withinLimits,
 } from "./find.ts";
 import { addTool, type ToolParts } from "./tool.ts";
 
@@ -52,8 +52,7 @@ export function sandboxTools(parts: ToolParts): void {
     hints: { readOnlyHint: false, destructiveHint: false },
     needs: needs.create,
     call: async ({ source, environment, lifetime_seconds, when_over }, signal) => {
-      checkSandboxes(parts, 1);
-      const sandbox = await createSandbox(service, {
+      const given = {
         namespace,
         owner,
         source,
@@ -63,7 +62,10 @@ export function sandboxTools(parts: ToolParts): void {
         ...(environment && { environment }),
         timeoutMilliseconds: waitMilliseconds,
         signal,
-      });
+      };
+      const sandbox = await withinLimits(parts, 1, ([requestId = ""]) =>
+        createSandbox(service, { ...given, requestId }),
+      );
       return { json: sandboxView(parts, sandbox) };
     },
   });
@@ -87,18 +89,18 @@ export function sandboxTools(parts: ToolParts): void {
     hints: { readOnlyHint: false, destructiveHint: false },
     needs: [...needs.create, ...needs.capture],
     call: async ({ sandbox: text, count, lifetime_seconds, when_over }, signal) => {
-      checkSandboxes(parts, count);
       checkSnapshots(parts);
       const source = await runningSandbox(parts, text, signal);
-      const results = await forkSandbox(service, source, {
+      const given = {
         owner,
         onTimeout: when_over,
         lifeMilliseconds: lifetime_seconds * 1000,
-        annotations: {},
-        count,
         timeoutMilliseconds: waitMilliseconds,
         signal,
-      });
+      };
+      const results = await withinLimits(parts, count, (requestIds) =>
+        forkSandbox(service, source, { ...given, requestIds }),
+      );
       const clones = results.flatMap((result) => ("sandbox" in result ? [sandboxView(parts, result.sandbox)] : []));
       const errors = results.flatMap((result) => ("error" in result ? [result.error] : []));
       if (clones.length === 0 && errors[0] !== undefined) throw errors[0];
