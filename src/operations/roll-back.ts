@@ -3,6 +3,7 @@ import type { Sandbox } from "../api/kinds/sandbox.ts";
 import { annotations } from "../api/names/labels.ts";
 import { rollbackRequest } from "../api/names/rollback-request.ts";
 import { RametError } from "../base/errors.ts";
+import { missingPart } from "../claim/progress.ts";
 import { findCondition } from "../kube/conditions.ts";
 import { describeState, failureOf } from "../kube/reported-state.ts";
 import type { Objects, Settled, Wait } from "./objects.ts";
@@ -57,10 +58,15 @@ function rollbackResult(name: string, sandbox: Sandbox | undefined, digest: stri
   }
   if (!isAnswered(sandbox, digest)) return isRequested(sandbox, digest) ? undefined : replaced(name);
   const answer = findCondition(sandbox.status?.conditions, "RolledBack");
-  if (answer?.status === "True") return { object: sandbox };
+  // A program that has started again takes its time until its probes succeed.
+  if (answer?.status === "True") return isStarting(sandbox) ? undefined : { object: sandbox };
   const what = sandbox.status?.phase === "Failed" ? "failed in its rollback" : "was not rolled back and is unchanged";
   const reported = { status: { phase: "Failed", message: answer?.message, conditions: answer && [answer] } };
   return { failure: failureOf(`The sandbox ${name} ${what}`, reported, "Internal") };
+}
+
+function isStarting(sandbox: Sandbox): boolean {
+  return sandbox.status?.phase === "Running" && missingPart(sandbox) !== undefined;
 }
 
 function replaced(name: string): Settled<Sandbox> {

@@ -3,6 +3,8 @@ import { guestClientPort } from "../../src/api/cell/cell-api.ts";
 import { CellClient } from "../../src/cell/client/cell-client.ts";
 import { GuestClient } from "../../src/cell/client/guest-client.ts";
 import { clusterCredentials } from "../../src/backends/cell-keys.ts";
+import { counterPort } from "../setup/counter.ts";
+import { slowTemplate } from "./counter.ts";
 import { openCluster, type Cluster } from "./controllers-cluster.ts";
 import { realNode } from "./controllers-real-node.ts";
 
@@ -115,4 +117,34 @@ it("restores a checkpoint in place in the claimed Pod, under the sandbox's own n
   await expect.poll(() => findClaim("e")?.phase, { timeout: 60_000 }).toBe("Completed");
   expect(findClaim("e")).toMatchObject({ claimedReplicas: 0 });
   expect(findClaim("e")?.message).toContain("No checkpoint in the namespace t has the id nothing-there");
+});
+
+it("completes a claim with a restore without memory when the probes have found that the program can be used", async () => {
+  const slow = { templateName: "slow" };
+  await cluster.create({
+    apiVersion,
+    kind: "SandboxSet",
+    metadata: { name: "slow", namespace: "t" },
+    spec: { replicas: 2, template: slowTemplate },
+  });
+  const claim = (name: string, more: object = {}) =>
+    cluster.create({
+      apiVersion,
+      kind: "SandboxClaim",
+      metadata: { name, namespace: "t" },
+      spec: { ...slow, ...more },
+    });
+  await claim("f", { createOnNoStock: false });
+  await expect.poll(() => findClaim("f")?.phase, { timeout: 60_000 }).toBe("Completed");
+  const [source = ""] = findClaim("f")?.ramet?.sandboxes ?? [];
+  const spec = { sandboxName: source, persistentContents: ["filesystem"] };
+  await cluster.create({ apiVersion, kind: "Checkpoint", metadata: { name: "files", namespace: "t" }, spec });
+  const { status } = await cluster.checkpoint("t/files", ({ status: now }) => now?.phase === "Succeeded");
+  const from = { "ramet.dev/restore-from": status?.checkpointId ?? "" };
+  await claim("g", { createOnNoStock: false, annotations: from });
+  await expect.poll(() => findClaim("g")?.phase, { timeout: 60_000 }).toBe("Completed");
+  const [name = ""] = findClaim("g")?.ramet?.sandboxes ?? [];
+  const restored = await cluster.seen.sandboxes.resource.get({ namespace: "t", name });
+  expect(restored.status?.ramet?.restoredFrom).toBe(status?.checkpointId);
+  expect((await fetch(`http://${restored.status?.sandboxIp ?? ""}:${counterPort}/`)).ok).toBe(true);
 });

@@ -16,6 +16,20 @@ export const counterTemplate = {
   },
 };
 
+/** The counter, which needs a moment before it listens, and a probe that finds out when it does. */
+export const slowTemplate = {
+  spec: {
+    terminationGracePeriodSeconds: 1,
+    containers: [
+      {
+        ...counterTemplate.spec.containers[0],
+        command: ["python3", "-c", `import time\ntime.sleep(3)\n${counterScript}`],
+        readinessProbe: { tcpSocket: { port: counterPort }, periodSeconds: 1 },
+      },
+    ],
+  },
+};
+
 /** Returns the next count of a sandbox of namespace `t` as soon as it runs and responds. */
 export async function count(cluster: Cluster, name: string): Promise<number> {
   for (;;) {

@@ -61,6 +61,19 @@ afterAll(async () => {
   for (const server of servers) server.close();
 });
 
+/** The controllers read Secrets each minute, so the last test sees what changes here. */
+it("starts sandboxes with Secrets that are then rotated and deleted", async () => {
+  for (const name of ["rotated", "deleted"]) {
+    await setSecret("first", name);
+    const rules = rulesFor(ports.plain).replace("secret/api/", `secret/${name}/`);
+    await create("Sandbox", name, { annotations: { [credentials]: rules }, spec: { template: template() } });
+    expect(await ask(name, `http://${domain}:${ports.plain}/${name}`)).toBe("200 answered");
+    expect(received[`/${name}`]).toBe("Bearer first");
+  }
+  await setSecret("second", "rotated");
+  await cluster.client.resource(coreResources.secrets).delete({ namespace: "t", name: "deleted" });
+});
+
 it("adds a header from a Secret to requests of a sandbox that cannot read it", async () => {
   await create("Sandbox", "a", {
     annotations: { [credentials]: rulesFor(ports.plain) },
@@ -181,6 +194,18 @@ it("names what cannot be resolved, and applies a change of the annotation to a r
   expect(received["/removed"]).toBe("none");
 });
 
+it("uses the new value of a rotated Secret and no value of a deleted one, without a restart", async () => {
+  const asked = async (name: string) => {
+    await ask(name, `http://${domain}:${ports.plain}/${name}`);
+    return received[`/${name}`];
+  };
+  const aMinute = { timeout: 120_000, interval: 500 };
+  await expect.poll(() => asked("rotated"), aMinute).toBe("Bearer second");
+  await expect.poll(() => asked("deleted"), aMinute).toBe("none");
+  const { status } = await cluster.sandbox("t/deleted", (one) => applied(one.status)?.status === "False");
+  expect(applied(status)).toMatchObject({ reason: "NotFound" });
+});
+
 /** Keeps a marker in memory, too. */
 const script = `marker = "-".join(${JSON.stringify(marker.split("-"))})\n${requestingProgram}`;
 
@@ -198,12 +223,12 @@ function rulesFor(port: number, more: object = {}): string {
   return JSON.stringify({ rules: { [`${domain}:${port}`]: { Authorization: "Bearer $(secret/api/token)" } }, ...more });
 }
 
-async function setSecret(text: string): Promise<void> {
+async function setSecret(text: string, name = "api"): Promise<void> {
   await cluster.client.resource(coreResources.secrets).apply(
     {
       apiVersion: "v1",
       kind: "Secret",
-      metadata: { namespace: "t", name: "api" },
+      metadata: { namespace: "t", name },
       stringData: { token: `${text}\n` },
     },
     { fieldManager: "test" },

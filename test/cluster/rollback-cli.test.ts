@@ -6,7 +6,8 @@ import { memoryIo } from "../setup/memory-io.ts";
 import { runProgram } from "../../src/cli/program.ts";
 import { checkpointIdOf } from "../../src/controllers/common/pause-checkpoint.ts";
 import { openCluster, type Cluster } from "./controllers-cluster.ts";
-import { count, counterTemplate } from "./counter.ts";
+import { counterPort } from "../setup/counter.ts";
+import { count, counterTemplate, slowTemplate } from "./counter.ts";
 import { realNode } from "./controllers-real-node.ts";
 
 /** Tests `ramet rollback` and `ramet fork` with real cells. */
@@ -22,6 +23,12 @@ beforeAll(async () => {
     kind: "SandboxTemplate",
     metadata: { name: "counter", namespace: "t" },
     spec: { template: counterTemplate },
+  });
+  await cluster.create({
+    apiVersion: "agents.kruise.io/v1alpha1",
+    kind: "SandboxTemplate",
+    metadata: { name: "slow", namespace: "t" },
+    spec: { template: slowTemplate },
   });
   expect(await ramet("sandbox", "create", "--template", "counter", "--name", "a")).toMatchObject({ exitCode: 0 });
 });
@@ -90,6 +97,15 @@ it("rolls back a paused sandbox, which stays paused", async () => {
   const { exitCode, stderr } = await ramet("rollback", "b", "one");
   expect(exitCode, stderr).toBe(0);
   expect(cluster.seen.sandboxes.store.get("t/b")?.status?.phase).toBe("Paused");
+});
+
+it("returns from a rollback without memory when the probes have found that the program can be used", async () => {
+  await ramet("sandbox", "create", "--template", "slow", "--name", "slow");
+  const { stdout } = await ramet("checkpoint", "create", "slow", "--contents", "filesystem");
+  const { exitCode, stderr } = await ramet("rollback", "slow", stdout.trim());
+  expect(exitCode, stderr).toBe(0);
+  const { status } = await cluster.seen.sandboxes.resource.get({ namespace: "t", name: "slow" });
+  expect((await fetch(`http://${status?.sandboxIp ?? ""}:${counterPort}/`)).ok).toBe(true);
 });
 
 it("creates clones that continue from their source's state, and leaves no checkpoint", async () => {

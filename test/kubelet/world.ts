@@ -31,6 +31,7 @@ const component = (name: string) => [
 ];
 export const controllers = component("controller");
 export const gateways = component("gateway");
+export const clientApis = component("client-api");
 
 /** @param namespace the one that commands without a namespace use */
 export async function openWorld(namespace = "default"): Promise<World> {

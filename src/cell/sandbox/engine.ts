@@ -279,9 +279,12 @@ function restoreCommand({ imagePath, background }: SavedMemory): string[] {
 /**
  * The flags of every command. `--overlay2` adds where the writable layer is: in the sandbox's memory, so that a checkpoint holds
  * it. `--allow-suid` makes `sudo` work in agent images. The cell creates the control groups (src/cell/cgroup), in less than the
- * 60 ms that gVisor takes to move itself through every controller of cgroup v1. The controllers compare the specs of a checkpoint and
- * its clone and name the difference; gVisor would also refuse to restore the memory of a sandbox that was started from the files of a
- * checkpoint, because the path of these files is an annotation of its spec.
+ * 60 ms that gVisor takes to move itself through every controller of cgroup v1.
+ *
+ * gVisor only logs differences between the spec of a checkpoint and that of its clone, which the controllers compare and name. It
+ * compares annotations too, and would refuse to restore the memory of a sandbox that was started from the files of a checkpoint:
+ * its spec has an annotation with the path of these files, which that of a clone does not have. The path cannot be the same in all
+ * specs: containers are created before it is known what they start from, and checkpoints of earlier releases have another one or none.
  */
 export const engineFlags = [
   "--ignore-cgroups",

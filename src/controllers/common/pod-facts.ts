@@ -16,9 +16,15 @@ export function cellStartedAt(pod: Pod): string | undefined {
 
 /** Whether the node decides about more than the cell: startup and readiness probes of the template, or other containers. */
 export function declaresReadiness({ spec }: Pod): boolean {
-  const [cell, ...others] = spec.containers;
+  const [, ...others] = spec.containers;
   const hasSidecar = spec.initContainers?.some((container) => container["restartPolicy"] === "Always") ?? false;
-  return others.length > 0 || hasSidecar || (cell !== undefined && hasOwnProbe(cell));
+  return others.length > 0 || hasSidecar || probesProgram({ spec });
+}
+
+/** Whether probes of the template find out when the program of the sandbox can be used. */
+export function probesProgram({ spec }: Pick<Pod, "spec">): boolean {
+  const [cell] = spec.containers;
+  return cell !== undefined && hasOwnProbe(cell);
 }
 
 function hasOwnProbe({ startupProbe, readinessProbe }: Container): boolean {

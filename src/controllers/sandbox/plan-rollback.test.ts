@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { anyNode } from "../common/plan-cpus.ts";
 import { noRestoredVolumes } from "../common/restored-volumes.ts";
 import { describe, expect, it } from "vitest";
-import { Checkpoint } from "../../api/kinds/checkpoint.ts";
+import { Checkpoint, CheckpointPart } from "../../api/kinds/checkpoint.ts";
 import { RametError } from "../../base/errors.ts";
 import { annotations } from "../../api/names/labels.ts";
 import { Pod } from "../../api/schema/pod.ts";
@@ -27,6 +27,13 @@ const checkpoint: Origin = {
     name: { namespace: "t", checkpointId: "c-1" },
     parts: [],
   },
+};
+const anyPart = {
+  backend: "cell",
+  handle: "h",
+  cutAt: now.toISOString(),
+  consistency: "atomic",
+  sizeBytes: 1,
 };
 const meta = (name: string, rest: object = {}) => ({
   name,
@@ -245,6 +252,20 @@ describe("a rollback", () => {
       restoreInPlace: { state: "failed", error: unknown },
     } as const;
     expect(planSandbox(stateOf(old)).status?.phase).toBe("Resuming");
+  });
+
+  it("replaces the Pod when the program starts again and has a probe that has succeeded already", () => {
+    const probed = pod("old");
+    Object.assign(probed.spec.containers[0] ?? {}, { readinessProbe: { tcpSocket: { port: 80 } } });
+    const planned = (contents: string[], one = probed) => {
+      const part = CheckpointPart.parse({ ...anyPart, contents });
+      const origin: Origin = { kind: "checkpoint", source: { ...checkpoint.source, parts: [part] } };
+      const { actions, status } = planSandbox(stateOf({ sandbox: sandbox({ phase: "Running" }), pod: one, origin }));
+      return [...actions.map((action) => action.do), status?.phase].join(" ");
+    };
+    expect(planned(["filesystem"])).toBe("Resuming");
+    expect(planned(["filesystem"], pod("old"))).toContain("restoreSandboxInPlace");
+    expect(planned(["memory", "filesystem"])).toContain("restoreSandboxInPlace");
   });
 
   it("deletes only the Pod that it replaces, while its checkpoint exists and no other is being taken", () => {

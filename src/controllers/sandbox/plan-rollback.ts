@@ -3,10 +3,10 @@ import type { PodTemplateSpec } from "../../api/schema/pod-template.ts";
 import type { Pod } from "../../api/schema/pod.ts";
 import { RametError } from "../../base/errors.ts";
 import type { RestoreSource } from "../../backends/checkpoint-parts.ts";
-import { engineOfParts } from "../../backends/checkpoint-record.ts";
+import { engineOfParts, memoryPart } from "../../backends/checkpoint-record.ts";
 import { findCondition, setCondition } from "../../kube/conditions.ts";
 import { isUnfinished } from "../common/pause-checkpoint.ts";
-import { cellRuns, isEnded } from "../common/pod-facts.ts";
+import { cellRuns, isEnded, probesProgram } from "../common/pod-facts.ts";
 import { notRolledBack, refused, withRolledBack } from "./rollback.ts";
 import type { SandboxPlan, SandboxState, StartOutcome } from "./state.ts";
 import { changed, running } from "./status.ts";
@@ -140,6 +140,8 @@ function podForRestoreInPlace(state: SandboxState, source: RestoreSource): Pod |
   const { phase, podInfo } = sandbox.status ?? {};
   if (phase !== "Running" || pod === undefined || pod.metadata.uid !== podInfo?.podUID) return undefined;
   if (pod.metadata.deletionTimestamp !== undefined || isEnded(pod) || !cellRuns(pod)) return undefined;
+  // Without memory the program starts again, and the probes that report when it can be used have succeeded already.
+  if (memoryPart(source.parts) === undefined && probesProgram(pod)) return undefined;
   return canRestoreInPlace(state, source) ? pod : undefined;
 }
 
