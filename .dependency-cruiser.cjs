@@ -4,6 +4,7 @@ const allowed = {
   api: ["base"],
   kube: ["base", "api"],
   store: ["base", "api"],
+  csi: ["base"],
   cell: ["base", "api", "store"],
   backends: ["base", "api", "kube", "store", "cell/client"],
   claim: ["base", "api", "kube"],

@@ -1,5 +1,5 @@
-// Ramet-link provides the network of one sandbox ("net") and the namespaces of one cell on a single machine ("pod"), and
-// checks whether this machine supports both ("probe").
+// Ramet-link provides the network of one sandbox ("net") and the namespaces of one cell on a single machine ("pod"), copies and
+// removes the directories of volumes ("tree"), and checks whether this machine supports the first two ("probe").
 package main
 
 import (
@@ -9,11 +9,13 @@ import (
 	"runtime/debug"
 
 	"ramet.dev/native/link/internal/pod"
+	"ramet.dev/native/link/internal/tree"
 )
 
 const usage = `usage:
   ramet-link net                       network of one sandbox: JSON lines on stdin and stdout
   ramet-link pod [flags] -- CMD ARG…   run CMD in namespaces of its own, as a Pod's sandbox would
+  ramet-link tree …                    copies or removes a directory of a volume
   ramet-link probe                     what this machine allows, as JSON
 `
 
@@ -34,6 +36,8 @@ func main() {
 		os.Exit(pod.Main(os.Args[2:]))
 	case pod.InitName:
 		os.Exit(pod.Init())
+	case "tree":
+		os.Exit(tree.Main(os.Args[2:]))
 	case "probe":
 		os.Exit(probe(os.Stdout))
 	case probeChildName:

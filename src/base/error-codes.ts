@@ -61,6 +61,9 @@ export const errorCodes = {
   QuotaExceeded:
     "The namespace has reached the quota that the message names. Delete what you do not need, or ask an administrator to raise the quota.",
   StoreFull: "The store has no space left. Delete checkpoints that you do not need, or enlarge the store.",
+  OutOfRange: "A size is outside of the possible range. Request a size within the range that the message names.",
+  VolumesFull:
+    "The file system of local volumes has no space left. Delete volumes and snapshots that you do not need, or enlarge the file system.",
   GrantInvalid:
     "The grant is for another checkpoint or another operation, or it has expired. Repeat the operation; if it fails again, compare the clocks of the nodes.",
   EngineFailed: "A gVisor operation failed. The message contains its last output. Read the log of the sandbox's Pod.",

@@ -3,6 +3,7 @@ import { RametError } from "../base/errors.ts";
 import { checkpointCommands } from "./checkpoint/commands.ts";
 import { claimCommands } from "./claim/commands.ts";
 import { completionCommand } from "./completion/command.ts";
+import { csiDriverCommand } from "./csi/command.ts";
 import { doctorCommand } from "./doctor/command.ts";
 import { explainCommand } from "./explain/command.ts";
 import { exitCodes } from "./exit-codes.ts";
@@ -81,6 +82,7 @@ export function buildProgram(io: Pick<Io, "stdout" | "stderr">, act: Act): Comma
   manifestsCommand(program, act);
   upgradeCommand(program, act);
   serverCommands(program, act);
+  csiDriverCommand(program, act);
   mcpCommand(program, act);
   completionCommand(program, act);
   answerVersion(program, () => {

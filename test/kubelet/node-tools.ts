@@ -9,8 +9,8 @@ const containerd = {
   coldSeconds: 60,
 };
 
-const snapshotController = {
-  version: "8.6.0",
+const externalSnapshotter = {
+  version: "8.7.0",
   module: "snapshot-controller",
   directory: "github.com/kubernetes-csi/external-snapshotter/v8/cmd",
   coldSeconds: 130,
@@ -24,7 +24,8 @@ const pinned = {
   containerd,
   "containerd-shim-runc-v2": containerd,
   ctr: containerd,
-  "snapshot-controller": snapshotController,
+  "snapshot-controller": externalSnapshotter,
+  "csi-snapshotter": externalSnapshotter,
 } as const;
 
 /** A program of the cluster. Its version is also in `test/tools/{kubelet,containerd,snapshot-controller}/go.mod`. */

@@ -11,7 +11,10 @@ export async function setup(): Promise<void> {
     acquireTools({ names: toolNames, progress: console.log }),
     acquireAzurite(console.log),
     acquirePinned(pinnedTestTool, { names: testToolNames, progress: console.log }),
-    acquirePinned(pinnedNodeTool, { names: ["kube-scheduler"], progress: console.log }),
+    acquirePinned(pinnedNodeTool, {
+      names: ["kube-scheduler", "snapshot-controller", "csi-snapshotter"],
+      progress: console.log,
+    }),
     ensurePythonImage({ progress: console.log }),
   ]);
 }

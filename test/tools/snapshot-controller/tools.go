@@ -3,4 +3,7 @@
 // Package tools keeps the pinned program in go.mod.
 package tools
 
-import _ "github.com/kubernetes-csi/external-snapshotter/v8/cmd/snapshot-controller"
+import (
+	_ "github.com/kubernetes-csi/external-snapshotter/v8/cmd/csi-snapshotter"
+	_ "github.com/kubernetes-csi/external-snapshotter/v8/cmd/snapshot-controller"
+)

@@ -1,0 +1,29 @@
+import { type Command, Option } from "commander";
+import { withExamples } from "../options.ts";
+import type { Act } from "../report-error.ts";
+import type { CsiDriverFlags } from "./csi-driver.ts";
+
+/** `ramet csi-driver`. */
+export function csiDriverCommand(program: Command, act: Act): void {
+  const command = program
+    .command("csi-driver")
+    .description("Run a CSI driver whose volumes are directories of this machine, with snapshots and clones.")
+    .requiredOption("--endpoint <address>", "the Unix socket to serve: unix:///PATH")
+    .requiredOption("--directory <directory>", "the directory of the volumes and snapshots")
+    .requiredOption("--node-id <name>", "the name of this machine's node")
+    .addOption(
+      new Option("--log-level <level>", "the lowest level to log, as JSON lines on stderr")
+        .choices(["debug", "info", "warn", "error"])
+        .default("info"),
+    )
+    .action(
+      act(async (flags: CsiDriverFlags) => {
+        const { runCsiDriverProcess } = await import("./csi-driver.ts");
+        return (io) => runCsiDriverProcess(io, flags);
+      }),
+    );
+  withExamples(
+    command,
+    "ramet csi-driver --endpoint unix:///run/csi/csi.sock --directory /var/lib/ramet/volumes --node-id node-1",
+  );
+}

@@ -1,0 +1,60 @@
+import { resolve } from "node:path";
+import { type Clock, untilAborted } from "../base/clock.ts";
+import { RametError } from "../base/errors.ts";
+import type { Log } from "../base/log.ts";
+import { canMount } from "./node/privileges.ts";
+import { loadCsiServices } from "./protocol.ts";
+import { serveCsi } from "./serve.ts";
+import { controllerService } from "./services/controller.ts";
+import { driverName, identityService } from "./services/identity.ts";
+import { nodeService } from "./services/node.ts";
+import { openStorage } from "./storage/storage.ts";
+import { treesBy } from "./storage/trees.ts";
+
+export interface CsiDriverOptions {
+  /** `unix:///path` of the socket. */
+  endpoint: string;
+  /** Where the volumes and snapshots are. */
+  directory: string;
+  /** The name of the node whose machine this is. */
+  nodeId: string;
+  /** The program `ramet-link`, which copies and removes directories. */
+  link: string;
+  /** The path of CSI's definition, `csi.proto`. */
+  protoPath: string;
+  version: string;
+  clock: Clock;
+  log: Log;
+  /** Called when the driver accepts calls. */
+  onReady?: () => void;
+}
+
+/** Runs a CSI driver whose volumes are directories of this machine, until `signal` aborts. */
+export async function runCsiDriver(options: CsiDriverOptions, signal: AbortSignal): Promise<void> {
+  const { nodeId, protoPath, version, clock, log } = options;
+  const socket = socketOf(options.endpoint);
+  const storage = await openStorage(
+    { directory: resolve(options.directory), trees: treesBy(options.link, signal), log },
+    signal,
+  );
+  const mayMount = await canMount();
+  if (!mayMount) log.warn({}, "the driver may not mount, so it cannot publish volumes: it lacks CAP_SYS_ADMIN");
+  const methods = {
+    Identity: identityService(version),
+    Controller: controllerService({ storage, nodeId, clock }),
+    Node: nodeService({ storage, nodeId, mayMount }),
+  };
+  const stop = await serveCsi({ socket, services: loadCsiServices(protoPath), methods, clock, log });
+  log.info({ driver: driverName, socket, nodeId }, "the driver accepts calls");
+  options.onReady?.();
+  await untilAborted(signal);
+  await stop();
+}
+
+function socketOf(endpoint: string): string {
+  const path = /^unix:(?:\/\/)?(\/[^\0]+)$/.exec(endpoint)?.[1];
+  if (path !== undefined) return path;
+  throw new RametError("InvalidArgument", `The endpoint ${endpoint} is not a Unix socket`, {
+    hint: "Use an address like unix:///run/csi/csi.sock",
+  });
+}

@@ -1,0 +1,84 @@
+import * as z from "zod";
+
+/** CSI limits names and ids to 128 bytes, and maps to 4 KiB. */
+const Text = z.string().refine((text) => Buffer.byteLength(text) <= 128, "must have at most 128 bytes");
+const Given = Text.refine((text) => text !== "", "must be given");
+const StringMap = z
+  .record(z.string(), z.string())
+  .refine((map) => Buffer.byteLength(Object.entries(map).flat().join("")) <= 4096, "must have at most 4 KiB");
+const Path = z
+  .string()
+  .refine((path) => path.startsWith("/"), "must be an absolute path")
+  .refine((path) => path.length < 4096 && !path.includes("\0"), "must be a path")
+  .refine((path) => !path.split("/").includes(".."), "must not contain ..");
+/** A path that is only compared with those of mounts. */
+const GivenPath = z.string().refine((path) => path !== "", "must be given");
+/** Sizes above 8 PiB are equal to Ramet. */
+const Bytes = z
+  .number()
+  .transform((bytes) => Math.min(bytes, Number.MAX_SAFE_INTEGER))
+  .pipe(z.int().nonnegative());
+const absent = <T extends z.ZodType>(schema: T) => schema.nullish().transform((value) => value ?? undefined);
+
+const CapacityRange = z.object({ requiredBytes: Bytes, limitBytes: Bytes });
+export type CapacityRange = z.output<typeof CapacityRange>;
+
+const Capability = z.object({
+  accessType: z.enum(["block", "mount"]).optional(),
+  mount: absent(z.object({ mountFlags: z.array(z.string()) })),
+  accessMode: absent(z.object({ mode: z.string() })),
+});
+export type Capability = z.output<typeof Capability>;
+const GivenCapability = Capability.nullish().transform((value, context) => {
+  if (value?.accessType !== undefined && value.accessMode !== undefined) return value;
+  context.addIssue("must be given, with an access type and an access mode");
+  return z.NEVER;
+});
+
+const Topology = z.object({ segments: StringMap });
+const Topologies = absent(z.object({ requisite: z.array(Topology), preferred: z.array(Topology) }));
+const Page = { maxEntries: z.int().nonnegative(), startingToken: z.string() };
+
+/** The requests of CSI, as far as the driver reads them. Secrets are not read. */
+export const requests = {
+  empty: z.object({}),
+  createVolume: z.object({
+    name: Given,
+    capacityRange: absent(CapacityRange),
+    volumeCapabilities: z.array(GivenCapability).min(1),
+    parameters: StringMap,
+    mutableParameters: StringMap,
+    volumeContentSource: absent(
+      z.object({
+        snapshot: absent(z.object({ snapshotId: Given })),
+        volume: absent(z.object({ volumeId: Given })),
+      }),
+    ),
+    accessibilityRequirements: Topologies,
+  }),
+  volume: z.object({ volumeId: Given }),
+  validateVolume: z.object({
+    volumeId: Given,
+    volumeContext: StringMap,
+    volumeCapabilities: z.array(GivenCapability).min(1),
+    parameters: StringMap,
+    mutableParameters: StringMap,
+  }),
+  listVolumes: z.object(Page),
+  getCapacity: z.object({ volumeCapabilities: z.array(Capability), accessibleTopology: absent(Topology) }),
+  expandVolume: z.object({ volumeId: Given, capacityRange: CapacityRange, volumeCapability: absent(Capability) }),
+  createSnapshot: z.object({ name: Given, sourceVolumeId: Given, parameters: StringMap }),
+  snapshot: z.object({ snapshotId: Given }),
+  listSnapshots: z.object({ ...Page, sourceVolumeId: Text, snapshotId: Text }),
+  publish: z.object({
+    volumeId: Given,
+    targetPath: Path,
+    volumeCapability: GivenCapability,
+    readonly: z.boolean(),
+  }),
+  unpublish: z.object({ volumeId: Given, targetPath: Path }),
+  volumeStats: z.object({ volumeId: Given, volumePath: GivenPath }),
+  expandOnNode: z.object({ volumeId: Given, volumePath: GivenPath, volumeCapability: absent(Capability) }),
+} as const;
+
+export type RequestOf<Name extends keyof typeof requests> = z.output<(typeof requests)[Name]>;

@@ -1,0 +1,73 @@
+import { RametError } from "../../base/errors.ts";
+import { pageOf } from "../page.ts";
+import { type RequestOf, requests } from "../requests.ts";
+import { idOf } from "../storage/ids.ts";
+import type { SnapshotRecord } from "../storage/records.ts";
+import { type Method, method } from "../unary.ts";
+import type { ControllerOptions } from "./volumes.ts";
+
+/** The methods of the Controller service for snapshots. */
+export function snapshotMethods({ storage, clock }: ControllerOptions): Record<string, Method> {
+  const { volumes, snapshots, operations } = storage;
+
+  const create = async ({ name, sourceVolumeId, parameters }: RequestOf<"createSnapshot">): Promise<object> => {
+    const parameter = Object.keys(parameters).find((key) => !key.startsWith(sidecarPrefix));
+    if (parameter !== undefined)
+      throw new RametError("InvalidArgument", `The driver has no parameter ${parameter}`, {
+        hint: "Remove it from the VolumeSnapshotClass",
+      });
+    const id = idOf("snapshot", name);
+    return operations.run({ changes: id, reads: sourceVolumeId }, async () => {
+      const existing = await snapshots.find(id);
+      if (existing !== undefined) {
+        if (existing.volumeId === sourceVolumeId) return { snapshot: view(existing) };
+        throw new RametError("AlreadyExists", `A snapshot with this name exists: it is of ${existing.volumeId}`);
+      }
+      const volume = await volumes.find(sourceVolumeId);
+      if (volume === undefined) throw new RametError("NotFound", `The volume ${sourceVolumeId} does not exist`);
+      const createdAt = clock.now().toISOString();
+      const { capacityBytes: sizeBytes, id: volumeId } = volume;
+      const snapshot: SnapshotRecord = { format: 1, id, name, createdAt, sizeBytes, volumeId };
+      await snapshots.create(snapshot, (data) => storage.copy(volumes.dataOf(volumeId), data));
+      return { snapshot: view(snapshot) };
+    });
+  };
+
+  const list = async ({ snapshotId, sourceVolumeId, ...page }: RequestOf<"listSnapshots">): Promise<object> => {
+    const found = snapshotId === "" ? await snapshots.list() : [await snapshots.find(snapshotId)];
+    const matching = found
+      .filter((snapshot) => snapshot !== undefined)
+      .filter(({ volumeId }) => sourceVolumeId === "" || volumeId === sourceVolumeId);
+    const { page: entries, nextToken } = pageOf(matching, page);
+    return { entries: entries.map((snapshot) => ({ snapshot: view(snapshot) })), nextToken };
+  };
+
+  return {
+    CreateSnapshot: method(requests.createSnapshot, create),
+    DeleteSnapshot: method(requests.snapshot, async ({ snapshotId }) => {
+      await operations.run({ changes: snapshotId }, () => snapshots.remove(snapshotId));
+      return {};
+    }),
+    ListSnapshots: method(requests.listSnapshots, list),
+    GetSnapshot: method(requests.snapshot, async ({ snapshotId }) => {
+      const snapshot = await snapshots.find(snapshotId);
+      if (snapshot === undefined) throw new RametError("NotFound", `The snapshot ${snapshotId} does not exist`);
+      return { snapshot: view(snapshot) };
+    }),
+  };
+}
+
+/** What csi-snapshotter adds to the parameters of a class. */
+const sidecarPrefix = "csi.storage.k8s.io/";
+
+function view({ id, volumeId, sizeBytes, createdAt }: SnapshotRecord): object {
+  const milliseconds = Date.parse(createdAt);
+  const seconds = Math.floor(milliseconds / 1000);
+  return {
+    snapshotId: id,
+    sourceVolumeId: volumeId,
+    sizeBytes,
+    creationTime: { seconds, nanos: (milliseconds - seconds * 1000) * 1_000_000 },
+    readyToUse: true,
+  };
+}

@@ -1,0 +1,29 @@
+import * as z from "zod";
+import { isId } from "./ids.ts";
+
+const Source = z.object({ kind: z.enum(["snapshot", "volume"]), id: z.string() });
+
+/** What is recorded of a volume beside its data. */
+export const VolumeRecord = z.object({
+  format: z.literal(1),
+  id: z.string().refine((id) => isId("volume", id)),
+  name: z.string(),
+  createdAt: z.iso.datetime(),
+  capacityBytes: z.int().nonnegative(),
+  /** What its first content was copied from. */
+  source: Source.optional(),
+});
+export type VolumeRecord = z.infer<typeof VolumeRecord>;
+
+/** What is recorded of a snapshot beside its data. */
+export const SnapshotRecord = z.object({
+  format: z.literal(1),
+  id: z.string().refine((id) => isId("snapshot", id)),
+  name: z.string(),
+  /** When the copy began: it has everything that was written before. */
+  createdAt: z.iso.datetime(),
+  /** The capacity of its volume, which a new volume needs at least. */
+  sizeBytes: z.int().nonnegative(),
+  volumeId: z.string(),
+});
+export type SnapshotRecord = z.infer<typeof SnapshotRecord>;

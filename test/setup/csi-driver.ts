@@ -1,0 +1,53 @@
+import { mkdir } from "node:fs/promises";
+import { connect } from "node:net";
+import { join } from "node:path";
+import { systemClock } from "../../src/base/clock.ts";
+import { type Child, startChild } from "../../src/local/control-plane/child.ts";
+import { waitUntilReady } from "../../src/local/control-plane/readiness.ts";
+import { builtPrograms } from "./built-package.ts";
+
+export interface CsiDriver {
+  process: Child;
+  /** `unix:///…`. */
+  endpoint: string;
+  /** Its volumes and snapshots. */
+  directory: string;
+  log: string;
+}
+
+/** Starts `ramet csi-driver` in a directory, in which an earlier one may have left its volumes. */
+export async function startCsiDriver(dir: string, directory = join(dir, "driver")): Promise<CsiDriver> {
+  await mkdir(dir, { recursive: true });
+  const socket = join(dir, "csi.sock");
+  const endpoint = `unix://${socket}`;
+  const [program, ...before] = builtPrograms.ramet;
+  const flags = ["--endpoint", endpoint, "--directory", directory, "--node-id", "node-1", "--log-level", "debug"];
+  const log = join(dir, "driver.log");
+  const child = await startChild({
+    program,
+    args: [...before, "csi-driver", ...flags],
+    cwd: dir,
+    logPath: log,
+    clock: systemClock,
+  });
+  await waitUntilReady(child, {
+    what: "the CSI driver",
+    timeoutMilliseconds: 60_000,
+    clock: systemClock,
+    ready: () => accepts(socket),
+  });
+  return { process: child, endpoint, directory, log };
+}
+
+function accepts(socket: string): Promise<boolean> {
+  return new Promise((resolve) => {
+    const connection = connect(socket);
+    connection.once("connect", () => {
+      connection.destroy();
+      resolve(true);
+    });
+    connection.once("error", () => {
+      resolve(false);
+    });
+  });
+}
