@@ -33,12 +33,22 @@ afterAll(async () => {
   await rm(dir, { recursive: true, force: true });
 });
 
-/** What the driver does not claim to do: volumes need no attachment and no staging, and have no attributes to modify. */
+/** What the driver does not claim: volumes need no attachment and no staging, and have neither attributes nor health to report. */
 const notClaimed = [
+  "Controller Publish, UnpublishVolume not supported",
+  "ControllerGetVolumeHealth not supported",
+  "ControllerListVolumeHealth not supported",
+  "ControllerModifyVolume not supported",
   "ControllerPublishVolume not supported",
   "ControllerUnpublishVolume not supported",
+  "GroupControllerService not supported",
+  "Modify Volume not supported",
+  "Modify volume not supported",
+  "NodeGetStorageHealth not supported",
+  "NodeGetVolumeHealth not supported",
   "NodeStageVolume not supported",
   "NodeUnstageVolume not supported",
+  "SNAPSHOT_ACCESSIBILITY_CONSTRAINTS not supported",
 ];
 
 it.skipIf(process.getuid?.() !== 0)(
@@ -65,7 +75,7 @@ it.skipIf(process.getuid?.() !== 0)(
     const reasons = new Set(
       tests.filter(({ State }) => State === "skipped").map(({ Failure }) => Failure?.Message ?? ""),
     );
-    expect([...reasons].sort()).toEqual(notClaimed.toSorted());
+    expect([...reasons].sort()).toEqual(notClaimed);
     expect(tests.filter(({ State }) => State === "passed").length).toBeGreaterThan(60);
   },
 );
