@@ -11,13 +11,14 @@ import { cellProver } from "./client/cell-proof.ts";
 import { Cell } from "./lifecycle/cell.ts";
 import { EntrypointLog } from "./sandbox/entrypoint-log.ts";
 import { serveAccess } from "./server/container-access.ts";
+import { OpenResponses } from "./server/open-responses.ts";
 import { cellServer } from "./server/server.ts";
 import { keepStateFile, writeState } from "./server/state-file.ts";
 import { tokenVerifier } from "./server/token-verifier.ts";
 import { cellSetting } from "./setting/cell-setting.ts";
 import { withImageUser } from "./setting/with-image-user.ts";
 
-/** How long responses in transit may take after the sandbox has ended. */
+/** How long responses in transit may take after the sandbox has ended, and how long callers may ask why it has. */
 const lingerMilliseconds = 250;
 /** The time to remove a failed sandbox's processes, mounts and groups. What is left is removed with the Pod. */
 const tearDownMilliseconds = 5_000;
@@ -34,8 +35,10 @@ async function main(): Promise<number> {
   const { config, paths, listen } = setting;
   const log = await EntrypointLog.open(join(paths.directory, "log"), clock);
   const cell = new Cell({ setting, log, clock, report });
+  const responses = new OpenResponses();
   const server = cellServer({
     cell,
+    responses,
     verifier: tokenVerifier(config, config.sandbox.uid, clock),
     prover: cellProver(config.sandbox.uid),
     logPath: log.path,
@@ -46,8 +49,12 @@ async function main(): Promise<number> {
   // The local node reads the state file.
   if (paths.stateFile !== undefined) keepStateFile(cell, paths.stateFile, clock);
   await serveAccess(paths.directory, cell);
+  const podDeleted = Promise.withResolvers<undefined>();
   for (const signal of ["SIGTERM", "SIGINT"] as const)
-    process.on(signal, () => void cell.terminate(`the cell received ${signal}`));
+    process.on(signal, () => {
+      podDeleted.resolve(undefined);
+      void cell.terminate(`the cell received ${signal}`);
+    });
   if (setting.isSideContainer) bootAlone(cell, config);
   else {
     // Clients may call as soon as the Pod has an address, while the sandbox is prepared.
@@ -57,7 +64,9 @@ async function main(): Promise<number> {
   }
   const exitCode = await ended;
   if (paths.stateFile === undefined) await leaveMessage(cell.state);
-  const lingered = delay(clock, lingerMilliseconds);
+  // Nobody asks the cell of a deleted Pod, and a resume of its sandbox may wait until the Pod is gone.
+  const answered = podDeleted.promise.then(() => responses.finished());
+  const lingered = Promise.race([answered, delay(clock, lingerMilliseconds)]);
   // A failed cell has not removed its sandbox yet. For a stopped one this does nothing.
   const tornDown = cell.stop("the sandbox failed").catch((error: unknown) => {
     report("removing the sandbox failed", { message: RametError.from(error).message });

@@ -19,6 +19,7 @@ import { readBody, statusOf } from "../../base/http.ts";
 import { tolerantParse } from "../../base/tolerant-parse.ts";
 import { type CellProver, proofHeaders, proofPath } from "../client/cell-proof.ts";
 import type { Cell } from "../lifecycle/cell.ts";
+import type { OpenResponses } from "./open-responses.ts";
 import { reports } from "./reports.ts";
 import { sendLog } from "./log-stream.ts";
 import type { TokenVerifier } from "./token-verifier.ts";
@@ -28,6 +29,8 @@ export interface CellServerOptions {
   verifier: TokenVerifier;
   prover: CellProver;
   logPath: string;
+  /** Counts the responses of the server. @default they are not counted */
+  responses?: OpenResponses;
   /** Writes a line to the cell's own log. @default nothing is written */
   report?: (message: string, detail: Record<string, unknown>) => void;
 }
@@ -68,6 +71,7 @@ export function cellServer(options: CellServerOptions): Server {
     response.on("error", () => response.destroy());
     void answer({ ...options, strangers }, request, response);
   });
+  for (const counted of [server, page]) options.responses?.follow(counted);
   server.on("connection", (socket: Socket) => {
     strangers.add(socket);
     socket.once("close", () => strangers.delete(socket));
