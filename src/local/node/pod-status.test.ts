@@ -49,6 +49,16 @@ describe("the status of a Pod", () => {
     expect(second["startTime"]).toBe("2030-01-01T00:00:10Z");
   });
 
+  it("has its conditions in the same order, whichever of them the binding has written", () => {
+    const types = (status: NodePodStatus) => status.conditions?.map(({ type }) => type);
+    const alone = podStatus(pod(), running({}), context);
+    const reported = { status: "True", reason: "Set", message: "" } as const;
+    const bound = { conditions: ["PodScheduled", "Other"].map((type) => ({ type, ...reported })) };
+    const after = podStatus(pod(bound), running({}), context);
+    expect(types(after)).toEqual([...(types(alone) ?? []), "Other"]);
+    expect(types(podStatus(pod(after), running({ ready: false }), context))).toEqual(types(after));
+  });
+
   it("keeps the fields of other writers", () => {
     const status = podStatus(pod({ qosClass: "Guaranteed" }), running({}), context);
     expect(status["qosClass"]).toBe("Guaranteed");

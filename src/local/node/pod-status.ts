@@ -177,6 +177,10 @@ function desiredConditions(
   ];
 }
 
+/**
+ * The node's own conditions have a fixed order. The binding of a Pod writes one of them while the node writes the others: with the
+ * order of what is known, each of two writes would change the order of the other one, again and again.
+ */
 function conditions(
   pod: NodePod,
   desired: readonly DesiredCondition[],
@@ -189,7 +193,9 @@ function conditions(
     message: condition.message ?? "",
     lastTransitionTime: condition.lastTransitionTime ?? seconds(now),
   }));
-  return desired.reduce<Condition[]>((all, condition) => setCondition(all, condition, now), known);
+  const all = desired.reduce<Condition[]>((current, condition) => setCondition(current, condition, now), known);
+  const own = desired.flatMap(({ type }) => all.filter((condition) => condition.type === type));
+  return [...own, ...all.filter((condition) => !own.includes(condition))];
 }
 
 function notReady(message: string): Facts["ready"] {
