@@ -2,9 +2,9 @@ import { RametError } from "../../base/errors.ts";
 import type { Condition } from "../../api/schema/metadata.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import type { SandboxPlan, SandboxState } from "./state.ts";
-import { changed, failed } from "./status.ts";
+import { changed, type ConditionChange, failed } from "./status.ts";
 
-/** Deletes the Pod, then reports the pause as complete, then resumes on request. */
+/** Deletes the Pod, then reports the pause as complete, and resumes on request. */
 export function planPaused(state: SandboxState): SandboxPlan {
   const { sandbox, pod, orphans } = state;
   const tidyUp = orphans.map((checkpoint) => ({ do: "deleteCheckpoint", checkpoint }) as const);
@@ -13,22 +13,29 @@ export function planPaused(state: SandboxState): SandboxPlan {
     return { actions: [...(isDeleting ? [] : [{ do: "deletePod", pod } as const]), ...tidyUp] };
   }
   const condition = findCondition(sandbox.status?.conditions, "SandboxPaused");
-  if (condition?.status !== "True") return { actions: tidyUp, status: pauseCompleted(state, condition) };
-  if (sandbox.spec.paused === true) return { actions: tidyUp };
-  return { actions: tidyUp, status: resuming(state, condition) };
+  const completed = pauseCompleted(condition);
+  // A resume that was requested meanwhile needs no status in between.
+  if (sandbox.spec.paused !== true) return { actions: tidyUp, status: resuming(state, completed) };
+  if (condition?.status === "True") return { actions: tidyUp };
+  return { actions: tidyUp, status: changed(state, "Paused", { conditions: [completed] }) };
 }
 
-function pauseCompleted(state: SandboxState, condition: Condition | undefined) {
+function pauseCompleted(condition: Condition | undefined): ConditionChange {
+  const type = "SandboxPaused";
+  if (condition?.status === "True")
+    return { type, status: "True", reason: condition.reason, message: condition.message };
   const kept = condition?.reason === "CheckpointSucceeded";
   const reason = kept ? "SnapshotPauseSucceed" : "StopPauseSucceed";
   const message = kept ? condition.message : "Its memory and files are not kept";
-  return changed(state, "Paused", { conditions: [{ type: "SandboxPaused", status: "True", reason, message }] });
+  return { type, status: "True", reason, message };
 }
 
-function resuming(state: SandboxState, { reason }: Condition) {
-  if (reason === "SnapshotPauseSucceed" && state.pauseCheckpoint === undefined) return failed(state, pauseLost());
+function resuming(state: SandboxState, completed: ConditionChange) {
+  const isLost = completed.reason === "SnapshotPauseSucceed" && state.pauseCheckpoint === undefined;
+  if (isLost) return failed(state, pauseLost());
+  const message = "A Pod is being created";
   return changed(state, "Resuming", {
-    conditions: [{ type: "SandboxResumed", status: "False", reason: "CreatePod", message: "A Pod is being created" }],
+    conditions: [completed, { type: "SandboxResumed", status: "False", reason: "CreatePod", message }],
   });
 }
 
