@@ -109,6 +109,8 @@ export const CellConfig = z.strictObject({
   templateDigest: z.string().min(1),
   /** `boot`: start the container immediately. `wait`: prepare and wait for a restore. */
   start: z.enum(["boot", "wait"]),
+  /** With `wait`: what will be restored. Memory is restored into a sandbox that the cell creates while it waits. */
+  restores: z.literal("memory").optional(),
   /** Keep a second, empty sandbox ready, so that a restore in place takes half the time. */
   keepsWaiting: z.literal(true).optional(),
   /** The time for the entrypoint to exit after SIGTERM: the Pod's terminationGracePeriodSeconds. */

@@ -27,6 +27,8 @@ export interface CellPodOptions extends CellImageOptions, NodeLimits {
   keySets?: KeySets | undefined;
   /** `boot` for a new sandbox, `wait` for one that will be restored. */
   start: "boot" | "wait";
+  /** Whether memory will be restored, and not only files. */
+  restoresMemory?: boolean;
   /** Whether a restore in place is likely. */
   keepsWaiting?: boolean;
   dns?: z.input<typeof CellConfig>["dns"];
@@ -57,6 +59,7 @@ export function cellPod(sandbox: PodOwner, template: PodTemplateSpec, options: C
     rootPath,
     templateDigest: templateDigest(template),
     start: options.start,
+    ...(options.restoresMemory === true && { restores: "memory" as const }),
     ...(options.keepsWaiting === true && { keepsWaiting: true }),
     graceSeconds: template.spec.terminationGracePeriodSeconds,
     publicKey: options.publicKey,

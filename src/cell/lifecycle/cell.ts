@@ -216,7 +216,7 @@ export class Cell {
   }
 
   async #prepare(): Promise<void> {
-    const { start } = this.#setting.config;
+    const { start, restores } = this.#setting.config;
     try {
       if (this.#setting.problem !== undefined) throw this.#setting.problem;
       // The network takes longer.
@@ -224,6 +224,7 @@ export class Cell {
       await this.#environment.prepare();
       this.#states.set({ phase: start === "wait" ? "waiting" : "booting" });
       if (start === "boot") await this.#environment.start("image");
+      else if (restores === "memory") this.#createWaiting();
     } catch (error) {
       this.#fail(error);
       throw error;
@@ -317,7 +318,10 @@ export class Cell {
 
   /** Creates the waiting sandbox once. After a restore in place there is no second one: that is rare. */
   #keepWaiting(): void {
-    if (this.#setting.config.keepsWaiting !== true) return;
+    if (this.#setting.config.keepsWaiting === true) this.#createWaiting();
+  }
+
+  #createWaiting(): void {
     this.#environment.keepWaiting().catch((error: unknown) => {
       this.#core.report("creating the waiting sandbox failed", { message: RametError.from(error).message });
     });

@@ -81,6 +81,18 @@ export class Engine {
     return this.#make(["create"], spec);
   }
 
+  /** Creates the sandbox, and starts the command that restores a checkpoint into it early. */
+  async createWaiting(spec: Record<string, unknown>): Promise<EngineOutput> {
+    await mkdir(this.#bundle, { recursive: true });
+    this.startEarly("restore");
+    try {
+      return await this.create(spec);
+    } catch (error) {
+      await this.dropEarly();
+      throw error;
+    }
+  }
+
   /**
    * Starts a command before it is needed; it blocks when it opens its log. A command that cannot be started early is run in
    * full when it is needed.

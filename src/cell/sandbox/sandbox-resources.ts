@@ -46,39 +46,34 @@ const mountTimeoutMilliseconds = 10_000;
  * @throws RametError `HostUnsupported`
  */
 async function mountRoot(imagePath: string, directory: string): Promise<RootDirectory> {
-  const layer = join(directory, "root", "layer");
-  await mkdir(layer, { recursive: true });
-  await mount("tmpfs", layer, "size=4m,mode=0755");
-  const [upper, work, path] = [join(layer, "upper"), join(layer, "work"), join(directory, "root", "merged")];
-  await Promise.all([upper, work, path].map((directory) => mkdir(directory, { recursive: true })));
+  const [layer, path] = [join(directory, "root", "layer"), join(directory, "root", "merged")];
+  await Promise.all([layer, path].map((made) => mkdir(made, { recursive: true })));
+  const [upper, work] = [join(layer, "upper"), join(layer, "work")];
   const options = [`lowerdir=${escaped(imagePath)}`, `upperdir=${escaped(upper)}`, `workdir=${escaped(work)}`];
   // In a user namespace overlayfs must keep its metadata in user attributes.
-  await mount("overlay", path, [...options, ...(hasOneUserOnly() ? ["userxattr"] : [])].join(","));
+  if (hasOneUserOnly()) options.push("userxattr");
+  const { code, stderr } = await runProgram({
+    program: "sh",
+    args: ["-c", mountScript, "sh", layer, path, options.join(",")],
+    timeoutMilliseconds: mountTimeoutMilliseconds,
+  });
+  if (code !== 0)
+    throw new RametError("HostUnsupported", `mounting the sandbox's root failed: ${stderr.trim()}`, {
+      hint: "Use kernel 5.11 or newer with overlayfs; in a Pod, also the SYS_ADMIN capability and no default AppArmor profile",
+    });
   return {
     path,
     remove: async () => {
-      await unmount(path);
-      await unmount(layer);
+      const args = ["-l", path, layer];
+      await runProgram({ program: "umount", args, timeoutMilliseconds: mountTimeoutMilliseconds });
     },
   };
 }
 
-async function mount(type: "tmpfs" | "overlay", target: string, options: string): Promise<void> {
-  const { code, stderr } = await runProgram({
-    program: "mount",
-    args: ["-t", type, "-o", options, "ramet", target],
-    timeoutMilliseconds: mountTimeoutMilliseconds,
-  });
-  if (code === 0) return;
-  throw new RametError("HostUnsupported", `mounting the sandbox's root (${type}) failed: ${stderr.trim()}`, {
-    hint: "Use kernel 5.11 or newer with overlayfs; in a Pod, also the SYS_ADMIN capability and no default AppArmor profile",
-  });
-}
-
-async function unmount(target: string): Promise<void> {
-  const args = ["-l", target];
-  await runProgram({ program: "umount", args, timeoutMilliseconds: mountTimeoutMilliseconds });
-}
+/** In one process, because a sandbox waits for it. */
+const mountScript = `mount -t tmpfs -o size=4m,mode=0755 ramet "$1" &&
+mkdir "$1/upper" "$1/work" &&
+exec mount -t overlay -o "$3" ramet "$2"`;
 
 /** Overlayfs separates directories by colons and options by commas. */
 function escaped(path: string): string {

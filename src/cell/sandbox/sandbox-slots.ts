@@ -28,7 +28,7 @@ export class SandboxSlots {
     return this.#current;
   }
 
-  /** Starts the first sandbox. */
+  /** Starts the first sandbox. A memory goes into the waiting sandbox if there is one. */
   start(origin: SandboxOrigin): Promise<void> {
     return this.#track(this.#start(origin));
   }
@@ -71,7 +71,13 @@ export class SandboxSlots {
   }
 
   async #start(origin: SandboxOrigin): Promise<void> {
-    this.#setCurrent(await Sandbox.start(this.#options.sandbox, origin));
+    const waiting = isMemory(origin) ? await this.#takeWaiting(origin) : undefined;
+    if (waiting === undefined || !isMemory(origin)) {
+      this.#setCurrent(await Sandbox.start(this.#options.sandbox, origin));
+      return;
+    }
+    this.#setCurrent(waiting);
+    await waiting.run(origin);
   }
 
   async #next(origin: SandboxOrigin): Promise<Sandbox> {

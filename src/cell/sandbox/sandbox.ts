@@ -63,9 +63,7 @@ export class Sandbox {
 
   /** Creates a sandbox that waits for a checkpoint, and starts the restore command early. */
   static async createWaiting(options: SandboxOptions): Promise<Sandbox> {
-    const sandbox = await Sandbox.create(options, "image");
-    sandbox.engine.startEarly("restore");
-    return sandbox;
+    return Sandbox.#make(options, "image", (engine, spec) => engine.createWaiting(spec));
   }
 
   static async #make(

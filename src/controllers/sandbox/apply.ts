@@ -156,7 +156,11 @@ async function createPod(
 function restoredBy(source: RestoreSource | undefined, { engines }: SandboxDependencies) {
   const parts = source?.parts ?? [];
   const needing = parts.find(({ needs }) => needs !== undefined);
-  return { cellImage: engines.imageFor(neededEngine(parts)), architecture: needing?.needs?.architecture };
+  return {
+    cellImage: engines.imageFor(neededEngine(parts)),
+    architecture: needing?.needs?.architecture,
+    restoresMemory: parts.some(({ contents }) => contents.includes("memory")),
+  };
 }
 
 /** Creates the claims of a Pod that do not exist yet, and keeps those that it shares from being deleted before it. */
