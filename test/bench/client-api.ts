@@ -1,7 +1,9 @@
 import { request as send } from "undici";
 import { Sandbox } from "e2b";
 import { sandboxSetKind } from "../../src/api/kinds/sandbox-set.ts";
+import { sandboxKind } from "../../src/api/kinds/sandbox.ts";
 import { refOf } from "../../src/kube/resource-ref.ts";
+import { clientSandboxId } from "../../src/api/cell/client-environment.ts";
 import { ClientWorld } from "../clients/client-world.ts";
 import { stopwatch } from "./figure.ts";
 import { measureIdleClients, type IdleClients } from "./idle-clients.ts";
@@ -60,13 +62,20 @@ async function oneTurn(world: ClientWorld, options: Options): Promise<Record<str
   const raw = await measure("raw HTTP: POST /sandboxes, stocked", () => createRaw(options));
   await Sandbox.kill(raw, options);
   await untilStocked(world);
-  const sandbox = await measure("Sandbox.create, stocked", () => Sandbox.create(setName, options));
+  const lifecycle = { onTimeout: "pause", autoResume: true } as const;
+  const sandbox = await measure("Sandbox.create, stocked", () => Sandbox.create(setName, { ...options, lifecycle }));
   await measure("first commands.run(true)", () => sandbox.commands.run("true"));
   await measure("commands.run(true)", () => sandbox.commands.run("true"));
   await measure("getInfo", () => sandbox.getInfo());
   const { snapshotId } = await measure("createSnapshot", () => sandbox.createSnapshot());
   await measure("pause", () => sandbox.pause());
+  await measure("connect right after the pause", () => sandbox.connect());
+  await sandbox.pause();
+  await untilAtRest(world, sandbox);
   await measure("connect to a paused sandbox", () => sandbox.connect());
+  await sandbox.pause();
+  await untilAtRest(world, sandbox);
+  await measure("auto-resume, until a file is found", () => sandbox.files.exists("/bin"));
   await untilStocked(world);
   const clone = await measure("Sandbox.create(snapshotId), stocked", () => Sandbox.create(snapshotId, options));
   await measure("kill", () => sandbox.kill());
@@ -84,6 +93,15 @@ async function createRaw({ apiUrl, apiKey }: Options): Promise<string> {
   const text = await body.text();
   if (statusCode !== 201) throw new Error(`the client API answered ${statusCode}: ${text}`);
   return (JSON.parse(text) as { sandboxID: string }).sandboxID;
+}
+
+/** The set is filled, and nothing of the paused sandbox runs any more. */
+async function untilAtRest(world: ClientWorld, { sandboxId }: Sandbox): Promise<void> {
+  await untilStocked(world);
+  const sandboxes = world.client.resource(refOf(sandboxKind), (value) => sandboxKind.object.parse(value));
+  const { items } = await sandboxes.list({ namespace: "default" });
+  const name = items.find(({ metadata }) => clientSandboxId(metadata.uid) === sandboxId)?.metadata.name ?? "";
+  await world.cluster.untilPod(name, (pod) => pod === undefined);
 }
 
 async function untilStocked(world: ClientWorld): Promise<void> {
