@@ -110,7 +110,7 @@ describe("ramet", () => {
     [["checkpoint", "create", "a", "--ttl", "1 week"], 'Invalid --ttl: "1 week"'],
     [["checkpoint", "create", "a", "--keep-running=perhaps"], "it must be true or false"],
     [["get", "pods"], "it must be sandbox, checkpoint, template, set, claim, snapshot or key"],
-    [["sandbox", "cp", "a", "b"], "one of the two must be a file in a sandbox"],
+    [["sandbox", "cp", "a", "b"], "one of the two paths must be in a sandbox"],
     [["manifests", "--image", "a:1"], "they need a cell image"],
     [["manifests", "--image", "A", "--cell-image", "b:1"], '--image is not an image reference: "A"'],
     [

@@ -21,7 +21,7 @@ describe("describeState", () => {
       condition("SandboxPaused", "False", "x", "not paused"),
     ];
     expect(describeState({ status: { phase: "Running", conditions } })).toBe("Running");
-    expect(describeState({})).toBe("not processed by a controller yet");
+    expect(describeState({})).toBe("waiting for the controller");
     expect(describeState(undefined)).toBe("deleted");
   });
 });

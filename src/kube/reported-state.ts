@@ -11,7 +11,7 @@ export interface Reported {
 /** The phase, and the problem if there is one: `Pending: the template x does not exist`. */
 export function describeState(object: Reported | undefined): string {
   if (object === undefined) return "deleted";
-  const phase = object.status?.phase ?? "not processed by a controller yet";
+  const phase = object.status?.phase ?? "waiting for the controller";
   const why = messageOf(object)?.replace(codeAtEnd, "");
   return why === undefined ? phase : `${phase}: ${why}`;
 }

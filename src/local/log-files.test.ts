@@ -30,10 +30,10 @@ it("writes new lines until it is aborted", async () => {
   await ended;
 });
 
-it("rejects a part that has not been started", async () => {
+it("rejects a part that has never been started", async () => {
   const to = new PassThrough();
   const options = { part: "etcd", follow: false, signal: new AbortController().signal } as const;
   await expect(sendPartLog(directory, to, options)).rejects.toThrow(
-    /log of etcd failed: the part has not been started/,
+    /Cannot read the log of etcd: the cluster .* has never started it/,
   );
 });

@@ -24,9 +24,11 @@ export async function sendPartLog(directory: ClusterDirectory, to: Writable, opt
   const size = await stat(path).then(
     (found) => found.size,
     (cause: unknown) => {
-      throw new RametError("NotFound", `Reading the log of ${options.part} failed: the part has not been started`, {
-        cause,
-      });
+      throw new RametError(
+        "NotFound",
+        `Cannot read the log of ${options.part}: the cluster ${directory.name} has never started it`,
+        { hint: "Start a cluster with `ramet local up`, or name another one with --name: ramet local ls", cause },
+      );
     },
   );
   const file = await open(path, "r");

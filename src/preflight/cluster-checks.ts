@@ -214,8 +214,14 @@ function store({ store: report, now }: ClusterFacts): Finding {
 const staleMilliseconds = 30 * 60_000;
 
 function refusing(what: string, problem: string): Finding {
-  const [, message = problem, code = ""] = /^(.*) \[(\w+)\]$/s.exec(problem) ?? [];
-  return finding("store", "error", `${what}: ${message}`, `Do what the error code says: ramet explain ${code}`);
+  const [, described = problem, code = ""] = /^(.*) \[(\w+)\]$/s.exec(problem) ?? [];
+  const [, message = described, hint] = /^(.*?)\. ([A-Z].*)$/s.exec(described) ?? [];
+  return finding(
+    "store",
+    "error",
+    `${what}: ${message}`,
+    hint ?? `Read what the error code means: ramet explain ${code}`,
+  );
 }
 
 export function rights({ missingRights, namespace }: ClusterFacts): Finding {

@@ -32,7 +32,10 @@ function readiness(nodes: readonly ClusterNode[]): Finding {
     ({ status }) => status.conditions.find(({ type }) => type === "Ready")?.status !== "True",
   );
   const [first] = unready;
-  if (first === undefined) return ok("nodes", `All ${nodes.length} schedulable nodes are Ready`);
+  if (first === undefined) {
+    const all = nodes.length === 1 ? "The only schedulable node is" : `All ${nodes.length} schedulable nodes are`;
+    return ok("nodes", `${all} Ready`);
+  }
   const why = first.status.conditions.find(({ type }) => type === "Ready")?.message ?? "no reason is given";
   const level = unready.length === nodes.length ? "error" : "warning";
   return finding(

@@ -73,7 +73,7 @@ export function checkReady({ metadata: { name }, status }: Sandbox): string {
 }
 
 function phaseOf(status: Sandbox["status"]): string {
-  const phase = status?.phase ?? "not processed by a controller yet";
+  const phase = status?.phase ?? "waiting for the controller";
   if (phase !== "Running") return phase;
   const why = findCondition(status?.conditions, "Ready")?.message;
   return `Running and not ready${why === undefined || why === "" ? "" : `: ${why}`}`;

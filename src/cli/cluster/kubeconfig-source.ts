@@ -1,3 +1,4 @@
+import { basename, dirname, resolve } from "node:path";
 import { RametError } from "../../base/errors.ts";
 import {
   existingPaths,
@@ -5,8 +6,9 @@ import {
   listedKubeconfigs,
   type KubeconfigSource,
 } from "../../kube/kubeconfig-files.ts";
-import { clusterDirectory, defaultClusterName } from "../../local/cluster-directory.ts";
+import { clusterDirectory, dataDirectory, defaultClusterName } from "../../local/cluster-directory.ts";
 import { isSupervised, readStatus } from "../../local/cluster-status.ts";
+import { localClusters } from "../local/list.ts";
 
 /**
  * The kubeconfig that a command uses: the given file; else the existing files of `KUBECONFIG`, merged as kubectl merges
@@ -33,9 +35,32 @@ export async function kubeconfigSource(
   }
   const local = localClusterKubeconfig(environment);
   if (local !== undefined) return { path: local };
-  throw new RametError("NotFound", "Cannot find a cluster: there is no kubeconfig, and no local cluster is running", {
-    hint: "Run `ramet local up`, or set --kubeconfig or KUBECONFIG",
-  });
+  throw new RametError(
+    "NotFound",
+    "Cannot find a cluster: there is no kubeconfig, and the local cluster default is down",
+    {
+      hint: await hintWithoutCluster(environment),
+    },
+  );
+}
+
+async function hintWithoutCluster(environment: Readonly<Record<string, string | undefined>>): Promise<string> {
+  const running = (await localClusters(environment)).find(({ phase }) => phase === "up");
+  return running === undefined
+    ? "Run `ramet local up`, or set --kubeconfig or KUBECONFIG"
+    : `To use the local cluster ${running.name}: export KUBECONFIG=${running.kubeconfig}`;
+}
+
+/** The name of the local cluster whose kubeconfig is given, or is the first one of `KUBECONFIG`. */
+export function selectedLocalCluster(
+  environment: Readonly<Record<string, string | undefined>>,
+  given?: string,
+): string | undefined {
+  const [first] = given === undefined ? listedKubeconfigs(environment) : [given];
+  if (first === undefined) return undefined;
+  const directory = dirname(resolve(first));
+  const isLocal = basename(first) === "kubeconfig" && dirname(directory) === dataDirectory(environment);
+  return isLocal ? basename(directory) : undefined;
 }
 
 /** The kubeconfig of the default local cluster, if it is running. */

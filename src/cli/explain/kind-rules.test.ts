@@ -250,7 +250,7 @@ describe("a named snapshot", () => {
     expect(explain({ conditions })).toMatchObject({ state: "waiting" });
   });
 
-  it("proposes a command that keeps running if the build sandbox ended by itself", () => {
+  it("proposes a command that keeps running if the entrypoint of the build sandbox ended", () => {
     const message =
       "The sandbox x-build-1, in which it is built, is Succeeded in step 1 of 1 (run sleep 30): the entrypoint exited with code 0 (3 attempts)";
     expect(explain({ conditions: [condition("Building", "False", "BuilderFailed", message)] })).toMatchObject({

@@ -158,7 +158,7 @@ function stopped(
   const text = message.replace(/ \(\d+ attempts\)$/, "");
   const described = readDescription(text);
   const waitsForInput = reason === "InputMissing" || reason === "Cycle" || reason === "Deleting";
-  const endedByItself = / ended by itself|is Succeeded|give its template a command/.test(message);
+  const entrypointEnded = /is Succeeded|give its template a command/.test(message);
   const otherwise =
     awaited?.explanation.action ?? `Remove the cause, then run: ramet snapshot build ${name} -n ${namespace}`;
   return {
@@ -167,7 +167,7 @@ function stopped(
     reason: described.code ?? reason,
     since: lastTransitionTime,
     retry: waitsForInput ? "The controllers look again every 10 seconds" : retryOf(snapshot),
-    action: endedByItself
+    action: entrypointEnded
       ? "Give the template a command that keeps running, such as sleep infinity"
       : remedyIn(described, otherwise),
   };

@@ -34,9 +34,9 @@ export interface CollectGarbageOptions extends ClusterOptions {
  * reachable; with `dryRun` it only prints them. A failure is printed and does not stop the other deletions.
  */
 export async function collectGarbage(io: Io, options: CollectGarbageOptions): Promise<number> {
-  const { dryRun = false, allNamespaces = false, stepCacheBytes = defaultStepCacheBytes, storePath } = options;
+  const { dryRun = false, allNamespaces = false, stepCacheBytes = defaultStepCacheBytes } = options;
   return withCluster(io, options, async (cluster) => {
-    const found = await openClusterStore(io, cluster, storePath);
+    const found = await openClusterStore(io, cluster, options);
     const from = collectable(cluster);
     const namespace = allNamespaces ? undefined : cluster.namespace;
     const state = await readCollection(from, { namespace, stepCacheBytes, now: io.clock.now(), signal: io.signal });

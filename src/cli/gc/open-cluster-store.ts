@@ -1,24 +1,27 @@
 import { RametError } from "../../base/errors.ts";
 import { coreResources } from "../../kube/resource-ref.ts";
-import { clusterDirectory, defaultClusterName } from "../../local/cluster-directory.ts";
 import { boundStore } from "../../store/bound-store.ts";
 import type { CheckpointStore } from "../../store/checkpoint-store.ts";
 import { storeAt } from "../../store/store-at.ts";
 import type { Cluster } from "../cluster/cluster.ts";
 import type { Io } from "../io.ts";
-import { isMissing, nameOfPlace, storePlace } from "../store/inspect.ts";
+import { isMissing, localStore, nameOfPlace, storePlace } from "../store/inspect.ts";
 
 /** `why`: no store is reachable. */
 export type ClusterStore = { path: string; store: CheckpointStore } | { why: string };
 
 /**
- * The store of the command's cluster, if it is reachable: the one at `path`, a directory or an address, else the local
+ * The store of the command's cluster, if it is reachable: the one at `storePath`, a directory or an address, else the local
  * cluster's, if that is the cluster.
  *
- * @throws RametError if `path` is given: `NotFound`, `StoreOfAnotherCluster`, `StoreUnavailable`
+ * @throws RametError if `storePath` is given: `NotFound`, `StoreOfAnotherCluster`, `StoreUnavailable`
  */
-export async function openClusterStore(io: Io, cluster: Cluster, path: string | undefined): Promise<ClusterStore> {
-  const place = storePlace(path ?? clusterDirectory(defaultClusterName, io.environment).store);
+export async function openClusterStore(
+  io: Io,
+  cluster: Cluster,
+  { storePath: path, kubeconfig }: { storePath?: string; kubeconfig?: string },
+): Promise<ClusterStore> {
+  const place = storePlace(path ?? localStore(io, kubeconfig));
   const root = nameOfPlace(place);
   if (isMissing(place)) {
     if (path === undefined) return { why: "it is not on this machine" };

@@ -1,5 +1,6 @@
 import { lstat } from "node:fs/promises";
 import { join, resolve } from "node:path";
+import { RametError } from "../../base/errors.ts";
 import { openImageStore, type ImageStore } from "../../local/images/image-store.ts";
 import { imagesDirectory } from "../../local/images/build-once.ts";
 import type { interpreterImageName } from "../../local/images/interpreter-image.ts";
@@ -62,6 +63,13 @@ async function hasShell(rootPath: string): Promise<boolean> {
 /** `ramet local image rm`. Existing sandboxes keep running. */
 export async function removeImages(io: Io, names: readonly string[]): Promise<number> {
   const store = images(io);
+  const known = new Set((await store.list()).map(({ name }) => name));
+  const missing = names.filter((name) => !known.has(name));
+  if (missing.length > 0) {
+    throw new RametError("NotFound", `Cannot remove ${missing.join(", ")}: no such image is on this machine`, {
+      hint: "List the images with: ramet local image ls",
+    });
+  }
   for (const name of names) await store.remove(name);
   await store.sweep();
   return exitCodes.ok;

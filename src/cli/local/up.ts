@@ -71,7 +71,7 @@ export async function localDown(io: Io, { name = defaultClusterName, purge = fal
   const directory = clusterDirectory(name, io.environment);
   const { wasUp } = await stopCluster({ directory, clock: io.clock, signal: io.signal, purge });
   const kept = purge ? "Its data was removed." : `Its data is in ${directory.path}.`;
-  printLine(io.stderr, `The local cluster ${name} is down${wasUp ? "" : ": it did not run"}. ${kept}`);
+  printLine(io.stderr, `The local cluster ${name} ${wasUp ? "is down" : "was not running"}. ${kept}`);
   return exitCodes.ok;
 }
 

@@ -28,9 +28,9 @@ export async function copyFile(io: Io, options: CopyOptions): Promise<number> {
   if (inside === undefined || (from !== undefined && to !== undefined)) {
     throw new RametError(
       "InvalidArgument",
-      "Cannot copy: one of the two must be a file in a sandbox, and the other a local file",
+      "Cannot copy: one of the two paths must be in a sandbox, and the other on this machine",
       {
-        hint: "Write a file in a sandbox as NAME:/path",
+        hint: "Write a path in a sandbox as NAME:/path",
       },
     );
   }

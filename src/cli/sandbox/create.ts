@@ -49,7 +49,7 @@ export async function createSandbox(io: Io, options: CreateSandboxOptions): Prom
 
 /** The sandbox stays, so that its state can be read. */
 function withRemoval({ code, message, hint, retryable, cause }: RametError, name: string): RametError {
-  const removal = `Remove what is left of it with: ramet sandbox rm ${name}`;
+  const removal = `Remove it with: ramet sandbox rm ${name}`;
   return new RametError(code, message, { hint: hint ?? removal, retryable, cause });
 }
 

@@ -85,6 +85,6 @@ function isStuck({ metadata, status }: SandboxSet): boolean {
 function describeSet(set: SandboxSet | undefined): string {
   if (set === undefined) return "deleted";
   const { status, spec } = set;
-  if (status === undefined) return "not processed by a controller yet";
+  if (status === undefined) return "waiting for the controller";
   return `${status.availableReplicas} of ${spec.replicas} ready`;
 }

@@ -72,7 +72,7 @@ const harmless = new Set(["Built", "Pinned", "Suspended"]);
 export function describeSnapshot(snapshot: NamedSnapshot | undefined): string {
   if (snapshot === undefined) return "deleted";
   const building = findCondition(snapshot.status?.conditions, "Building");
-  if (building === undefined) return "not processed by a controller yet";
+  if (building === undefined) return "waiting for the controller";
   const message = building.message.split("\n")[0] ?? "";
   return building.reason === "Built" ? `version ${snapshot.status?.version ?? ""} is current` : message;
 }

@@ -1,5 +1,4 @@
 import { type Command, Option } from "commander";
-import { defaultClusterName } from "../../local/cluster-directory.ts";
 import { withExamples } from "../options.ts";
 import type { Act } from "../report-error.ts";
 import type { ScrubStoreOptions, StoreUsageOptions } from "./inspect.ts";
@@ -28,8 +27,8 @@ export function storeCommands(store: Command, act: Act): void {
 
 function withStoreFlags(command: Command): Command {
   return command
-    .option("--path <place>", "the directory or address of a store (default: the local cluster's directory)")
-    .option("--name <name>", "the local cluster's name", defaultClusterName)
+    .option("--path <place>", "the directory or address of a store (default: the directory of a local cluster)")
+    .option("--name <name>", "the name of the local cluster (default: that of KUBECONFIG, or default)")
     .option("-n, --namespace <name>", "only this namespace (default: all)")
     .addOption(new Option("-o, --output <format>", "the output format").choices(["table", "json"]).default("table"));
 }

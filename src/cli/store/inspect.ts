@@ -2,9 +2,10 @@ import { existsSync } from "node:fs";
 import { resolve } from "node:path";
 import { isStoreAddress, nameOfStore, parseStoreAddress } from "../../api/store/store-address.ts";
 import { RametError } from "../../base/errors.ts";
-import { clusterDirectory } from "../../local/cluster-directory.ts";
+import { clusterDirectory, defaultClusterName } from "../../local/cluster-directory.ts";
 import type { CheckpointStore, Damage, ScrubReport, StoreUsage } from "../../store/checkpoint-store.ts";
 import { storeAt, type StorePlace } from "../../store/store-at.ts";
+import { selectedLocalCluster } from "../cluster/kubeconfig-source.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { type Io, printLine } from "../io.ts";
 import { size, table } from "../output/table.ts";
@@ -88,8 +89,8 @@ function usageCells({ namespace, ...usage }: { namespace: string } & StoreUsage)
 interface WhichStore {
   /** A directory or an address. */
   path?: string;
-  /** The local cluster's name, used without a path. */
-  name: string;
+  /** The local cluster's name, used without a path. @default the cluster of KUBECONFIG, else the default cluster */
+  name?: string;
   namespace?: string;
 }
 
@@ -102,7 +103,9 @@ async function openStore(
   io: Io,
   { path, name, namespace }: WhichStore,
 ): Promise<{ store: CheckpointStore; root: string; namespaces: string[] }> {
-  const place = storePlace(path ?? clusterDirectory(name, io.environment).store);
+  const place = storePlace(
+    path ?? (name === undefined ? localStore(io) : clusterDirectory(name, io.environment).store),
+  );
   const root = nameOfPlace(place);
   if (isMissing(place)) {
     throw new RametError("NotFound", `Cannot find a store at ${root}`, {
@@ -111,11 +114,25 @@ async function openStore(
   }
   const store = await storeAt(place);
   const all = await store.namespaces();
+  if (path !== undefined && all.length === 0 && (await store.owner()) === undefined) {
+    throw new RametError(
+      "NotFound",
+      `Cannot find a store at ${root}: it has neither a store.json nor data of a namespace`,
+      {
+        hint: "Correct --path",
+      },
+    );
+  }
   if (namespace === undefined) return { store, root, namespaces: all };
   if (all.includes(namespace)) return { store, root, namespaces: [namespace] };
   throw new RametError("NotFound", `The store ${root} has no data of the namespace ${namespace}`, {
     hint: all.length === 0 ? "Create a checkpoint first: the store is empty" : `Choose one of: ${all.join(", ")}`,
   });
+}
+
+/** The directory of the store of the local cluster that a kubeconfig selects, else of the default local cluster. */
+export function localStore({ environment }: Io, kubeconfig?: string): string {
+  return clusterDirectory(selectedLocalCluster(environment, kubeconfig) ?? defaultClusterName, environment).store;
 }
 
 /** Parses an address or a directory. */

@@ -143,7 +143,7 @@ const imageReasons = new Set(["ImageNotFound", "Unauthorized"]);
 function endOf({ metadata, status }: Sandbox, where: string): string | undefined {
   if (metadata.deletionTimestamp !== undefined) return `was deleted${where}`;
   const { phase = "Pending", message = "" } = status ?? {};
-  if (phase === "Succeeded") return `ended by itself${where}: ${message}; ${keepsRunning}`;
+  if (phase === "Succeeded") return `ended${where}: ${message}; ${keepsRunning}`;
   return ended.has(phase) ? `is ${phase}${where}: ${message}` : undefined;
 }
 
