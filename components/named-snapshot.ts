@@ -7,11 +7,14 @@ import {
   isSecret,
   type Output,
   output,
+  type RunError,
   secret,
 } from "@pulumi/pulumi";
 import { namedSnapshotProvider } from "../provider/dynamic-provider.ts";
+import { RametError } from "../src/base/errors.ts";
 import { ownerOf, type PlacementArgs, placementBeside } from "./placement.ts";
 import type { RecipeStepArgs } from "./recipe.ts";
+import { runError } from "./run-error.ts";
 import { SandboxTemplate } from "./sandbox-template.ts";
 
 export interface NamedSnapshotArgs extends PlacementArgs {
@@ -121,6 +124,8 @@ function freeKey(taken: object, path: Input<string>): string {
 export type SnapshotSourceArgs =
   | SandboxTemplate
   | NamedSnapshot
+  /** An existing SandboxTemplate, by its name. */
+  | { template: Input<string> }
   /** An existing named snapshot: a version by `version` or `digest`, else the current one. */
   | { snapshot: Input<string>; version?: Input<number>; digest?: Input<string> }
   /** A checkpoint, by its id. */
@@ -136,7 +141,9 @@ interface ResolvedSnapshotSource {
   inheritedPorts?: Input<number[]>;
 }
 
+/** @throws RunError if a program without types names no source */
 function resolveSource(from: SnapshotSourceArgs): ResolvedSnapshotSource {
+  if (typeof from !== "object") throw noSource();
   if (from instanceof SandboxTemplate)
     return { from: { template: { name: from.name } }, source: { template: from.spec } };
   if (from instanceof CustomResource) {
@@ -147,11 +154,21 @@ function resolveSource(from: SnapshotSourceArgs): ResolvedSnapshotSource {
     const checkpoint = { checkpoint: { id: from.checkpoint } };
     return { from: checkpoint, source: checkpoint };
   }
+  if ("template" in from) return { from: { template: { name: from.template } }, source: undefined };
   if ("sandbox" in from) return { from: { sandbox: { name: from.sandbox } }, source: undefined };
+  if (!("snapshot" in from)) throw noSource();
   const { snapshot: name, version, digest } = from;
   const pinned = { ...(version !== undefined && { version }), ...(digest !== undefined && { digest }) };
   return {
     from: { snapshot: { name, ...pinned } },
     source: digest === undefined ? undefined : { snapshot: { digest } },
   };
+}
+
+function noSource(): RunError {
+  return runError(
+    new RametError("InvalidArgument", "The argument from of a NamedSnapshot names no source", {
+      hint: "Use a SandboxTemplate, a NamedSnapshot, { template }, { snapshot }, { checkpoint } or { sandbox }",
+    }),
+  );
 }

@@ -46,3 +46,15 @@ export class RametError extends Error {
 export function textOfError(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
+
+/** Why a file cannot be read, for a message such as `Cannot read a.yaml: it does not exist`. */
+export function whyUnreadable(error: unknown): string {
+  const code = error instanceof Error && "code" in error ? error.code : undefined;
+  return fileProblems.get(code) ?? textOfError(error);
+}
+
+const fileProblems: ReadonlyMap<unknown, string> = new Map([
+  ["ENOENT", "it does not exist"],
+  ["EISDIR", "it is a directory"],
+  ["EACCES", "you do not have the permission to read it"],
+]);

@@ -116,7 +116,7 @@ function notReady({ sandboxId }: Destination, sandbox: RoutedSandbox): RametErro
     "SandboxNotReady",
     `The ${sandboxTitle(sandboxId, sandbox)} is not ready: its phase is ${sandbox.phase}`,
     {
-      ...(!isUid(sandboxId) && { hint: `See why with: ramet sandbox get ${name} -n ${namespace} -o yaml` }),
+      ...(!isUid(sandboxId) && { hint: `Find out why with: ramet explain sandbox/${name} -n ${namespace}` }),
       retryable: true,
     },
   );

@@ -71,7 +71,7 @@ function isStarting(sandbox: Sandbox): boolean {
 
 function replaced(name: string): Settled<Sandbox> {
   const what = `Another rollback of the sandbox ${name} was requested before this one completed`;
-  const hint = `See its state with: ramet sandbox get ${name} -o yaml`;
+  const hint = `Find out why with: ramet explain sandbox/${name}`;
   return { failure: new RametError("Conflict", what, { hint }) };
 }
 

@@ -245,20 +245,20 @@ describe("a user with only the verb create on sandboxes/exec in one namespace", 
 
 describe("waiting", () => {
   it("exits after the timeout with the reason, and keeps the request", async () => {
-    const outcome = await ramet("sandbox create --template missing --name t --timeout 1s".split(" "));
+    const outcome = await ramet("sandbox create --image missing:1 --name t --timeout 3s".split(" "));
     expect(outcome.exitCode).toBe(4);
     expect(outcome.stdout).toBe("");
-    expect(outcome.stderr).toContain("The SandboxTemplate missing does not exist");
+    expect(outcome.stderr).toContain("missing:1");
     expect(outcome.stderr).toContain("The request stays");
-    expect(outcome.stderr).toContain("remove it with: ramet sandbox rm t\n");
+    expect(outcome.stderr).toContain("remove it with: ramet sandbox rm t -n default\n");
     expect((await ramet(["sandbox", "get", "t", "-o", "name"])).stdout).toBe("t\n");
     await ramet(["sandbox", "rm", "t"]);
   });
 
   it("exits with 130 after Ctrl-C, prints progress on a terminal, and keeps the request", async () => {
-    const args = "sandbox create --template missing --name i --timeout 0".split(" ");
+    const args = "sandbox create --image missing:1 --name i --timeout 0".split(" ");
     const { io, ended } = inProcess(args, { progressIsSeen: true });
-    await expect.poll(() => io.written("stderr")).toContain("s  sandbox i: Pending: The Sandbox");
+    await expect.poll(() => io.written("stderr")).toContain("s  sandbox i: Pending: The container sandbox");
     io.interrupt();
     expect(await ended).toMatchObject({ exitCode: 130, stdout: "" });
     expect(io.written("stderr")).toContain("The request stays");
@@ -281,7 +281,7 @@ describe("waiting", () => {
   });
 
   it("exits with 1 when the awaited object is deleted", async () => {
-    const { io, ended } = inProcess("sandbox create --template missing --name g --timeout 0".split(" "), {
+    const { io, ended } = inProcess("sandbox create --image missing:1 --name g --timeout 0".split(" "), {
       progressIsSeen: true,
     });
     await expect.poll(() => io.written("stderr")).toContain("sandbox g:");

@@ -225,7 +225,7 @@ http.server.HTTPServer(("0.0.0.0", 8000), Handler).serve_forever()`;
 
   it("removes what has failed, and nothing else", async () => {
     const failed = await ramet("sandbox", "create", "--from", "no-such-checkpoint", "--name", "f", "--timeout", "60s");
-    expect(failed.stderr).toContain("Remove it with: ramet sandbox rm f\n");
+    expect(failed.stderr).toContain("Remove it with: ramet sandbox rm f -n default\n");
     expect(await ramet("sandbox", "rm", "--failed")).toMatchObject({ exitCode: 0, stdout: "sandbox f removed\n" });
     expect((await ramet("sandbox", "ls", "-o", "name")).stdout.split("\n")).toContain("a");
     expect((await ramet("sandbox", "rm")).exitCode).toBe(2);

@@ -18,7 +18,11 @@ export const sandboxTemplateKind = defineKind({
   shortNames: ["sbt"],
   description: "A template for sandboxes: a Pod template and related settings.",
   spec: SandboxTemplateSpec,
-  columns: [],
+  columns: [
+    // The templates of people have no owner; the others are kept for a checkpoint or belong to a set.
+    { name: "Owner", type: "string", jsonPath: ".metadata.ownerReferences[0].name" },
+    { name: "Age", type: "date", jsonPath: ".metadata.creationTimestamp" },
+  ],
 });
 export const SandboxTemplate = sandboxTemplateKind.object;
 export type SandboxTemplate = z.infer<typeof SandboxTemplate>;

@@ -195,7 +195,7 @@ export const sandboxKind = defineKind({
     { name: "Claimed", type: "string", jsonPath: ".metadata.labels.agents\\.kruise\\.io/sandbox-claimed" },
     { name: "shutdown_time", type: "string", jsonPath: ".spec.shutdownTime" },
     { name: "pause_time", type: "string", jsonPath: ".spec.pauseTime" },
-    { name: "RecycledCount", type: "integer", jsonPath: ".status.recycledCount" },
+    { name: "RecycledCount", type: "integer", jsonPath: ".status.recycledCount", priority: 1 },
     { name: "Message", type: "string", jsonPath: ".status.message" },
     { name: "Engine", type: "string", jsonPath: ".status.ramet.engine", priority: 1 },
   ],

@@ -8,6 +8,7 @@ import { readClusterCredentials } from "../../backends/cell-keys.ts";
 import { CellClient } from "../../cell/client/cell-client.ts";
 import { containerUser, GuestClient } from "../../cell/client/guest-client.ts";
 import { findCondition, isConditionTrue } from "../../kube/conditions.ts";
+import { describeState } from "../../kube/reported-state.ts";
 import type { Cluster } from "./cluster.ts";
 
 export interface CellAccessOptions {
@@ -64,18 +65,17 @@ export async function withCellPorts<T>(
 }
 
 /** Returns the address of the sandbox's Pod. @throws RametError `SandboxNotReady` */
-export function checkReady({ metadata: { name }, status }: Sandbox): string {
+export function checkReady({ metadata: { name, namespace }, status }: Sandbox): string {
   const ip = status?.sandboxIp ?? status?.podInfo?.podIP;
   if (ip !== undefined && isConditionTrue(status?.conditions, "Ready")) return ip;
   throw new RametError("SandboxNotReady", `The sandbox ${name} is not running: it is ${phaseOf(status)}`, {
-    hint: `See why with: ramet sandbox get ${name} -o yaml`,
+    hint: `Find out why with: ramet explain sandbox/${name} -n ${namespace}`,
   });
 }
 
 function phaseOf(status: Sandbox["status"]): string {
-  const phase = status?.phase ?? "waiting for the controller";
-  if (phase !== "Running") return phase;
-  const why = findCondition(status?.conditions, "Ready")?.message;
+  if (status?.phase !== "Running") return describeState({ status });
+  const why = findCondition(status.conditions, "Ready")?.message;
   return `Running and not ready${why === undefined || why === "" ? "" : `: ${why}`}`;
 }
 

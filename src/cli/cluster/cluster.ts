@@ -128,7 +128,7 @@ export function noNamespace(namespace: string, cause: unknown): RametError {
 function interruptedCreation(ref: ResourceRef, namespace: string, cause: unknown): RametError {
   const noun = nouns.get(ref.kind) ?? ref.kind;
   return new RametError("Canceled", `Interrupted: the ${noun} may have been created`, {
-    hint: `See the existing ones with: ramet ${noun} ls -n ${namespace}`,
+    hint: `See the existing ones with: ${listing(noun)} -n ${namespace}`,
     cause,
   });
 }
@@ -136,9 +136,14 @@ function interruptedCreation(ref: ResourceRef, namespace: string, cause: unknown
 function notFound(ref: ResourceRef, name: string, namespace: string, cause: unknown): RametError {
   const noun = nouns.get(ref.kind) ?? ref.kind;
   return new RametError("NotFound", `The ${noun} ${name} does not exist in namespace ${namespace}`, {
-    hint: `List the existing ones with: ramet ${noun} ls -n ${namespace}`,
+    hint: `List the existing ones with: ${listing(noun)} -n ${namespace}`,
     cause,
   });
+}
+
+/** Templates have no commands of their kind. */
+function listing(noun: string): string {
+  return noun === "template" ? "ramet get templates" : `ramet ${noun} ls`;
 }
 
 function alreadyExists(ref: ResourceRef, name: string, namespace: string, cause: unknown): RametError {

@@ -2,7 +2,7 @@ import { readFile } from "node:fs/promises";
 import { decodeJwt } from "jose";
 import * as z from "zod";
 import { gatewayAddress, gatewayAudience, systemNamespace } from "../../api/names/system-names.ts";
-import { RametError } from "../../base/errors.ts";
+import { RametError, whyUnreadable } from "../../base/errors.ts";
 import type { GatewayCredentials } from "../../cell/client/gateway-guest.ts";
 import { parseOriginUrl } from "../../install/gateway-address.ts";
 import { ObjectMeta } from "../../kube/object.ts";
@@ -125,7 +125,7 @@ async function readToken(path: string): Promise<string> {
   try {
     return (await readFile(path, "utf8")).trim();
   } catch (cause) {
-    throw new RametError("Unauthorized", `Cannot read the token file ${path}: ${RametError.from(cause).message}`, {
+    throw new RametError("Unauthorized", `Cannot read the token file ${path}: ${whyUnreadable(cause)}`, {
       cause,
     });
   }

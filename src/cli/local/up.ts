@@ -39,10 +39,12 @@ export async function localUp(io: Io, options: UpOptions): Promise<number> {
   const known = readStatus(directory.status);
   if (isSupervised(known) && known.phase === "up") {
     progress(`The local cluster ${name} is up, since ${known.startedAt}.`);
+    warnOfUnused(options, progress);
   } else {
     const settings = { defaultLimits, allowPrivateNetworks, verifyRestores, domain: options.domain };
     const setting = await prepareCluster({ name, clock, signal, progress, ...settings });
     const { already } = await startCluster({ directory, setting, clock, signal, progress });
+    if (already) warnOfUnused(options, progress);
     const seconds = ((clock.monotonicMilliseconds() - startedAt) / 1000).toFixed(1);
     progress(already ? `The local cluster ${name} is up.` : `The local cluster ${name} is up, after ${seconds} s.`);
   }
@@ -51,6 +53,19 @@ export async function localUp(io: Io, options: UpOptions): Promise<number> {
   printLine(io.stdout, `export KUBECONFIG=${shellWord(directory.kubeconfig)}`);
   progress(`For E2B's SDKs, set the variables of: ramet local env${nameFlag(name)}`);
   return exitCodes.ok;
+}
+
+/** The processes of a running cluster keep the settings with which they were started. */
+function warnOfUnused({ name = defaultClusterName, ...options }: UpOptions, progress: (line: string) => void): void {
+  const { tune: _tune, ...settings } = options;
+  const given = Object.keys(settings).map(
+    (option) => `--${option.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`,
+  );
+  if (given.length === 0) return;
+  const verb = given.length === 1 ? "has" : "have";
+  progress(
+    `warning: ${given.join(", ")} ${verb} no effect on a running cluster; stop it first: ramet local down${nameFlag(name)}`,
+  );
 }
 
 function nameFlag(name: string): string {

@@ -8,7 +8,7 @@ import {
   gatewayName,
   systemNamespace,
 } from "../../api/names/system-names.ts";
-import { RametError } from "../../base/errors.ts";
+import { RametError, whyUnreadable } from "../../base/errors.ts";
 import { besideLastingManifests, besideServerManifests, parseBesideOptions } from "../../install/beside-manifests.ts";
 import { rightsBeside } from "../../install/beside-rights.ts";
 import { clientApiRights } from "../../install/client-api-rights.ts";
@@ -175,7 +175,7 @@ async function gatewayOf(options: ManifestsOptions): Promise<GatewaySettings> {
 
 async function textOf(path: string): Promise<string> {
   return readFile(path, "utf8").catch((cause: unknown) => {
-    throw new RametError("NotFound", `Cannot read ${path}: ${RametError.from(cause).message}`, { cause });
+    throw new RametError("NotFound", `Cannot read ${path}: ${whyUnreadable(cause)}`, { cause });
   });
 }
 
@@ -286,7 +286,7 @@ async function writeFiles(directory: string, files: readonly ManifestFile[], mar
 async function refuseOthers(path: string, mark: string): Promise<void> {
   const there = await readFile(path, "utf8").catch((cause: unknown) => {
     if (cause instanceof Error && "code" in cause && cause.code === "ENOENT") return mark;
-    throw new RametError("Unavailable", `Cannot read ${path}: ${RametError.from(cause).message}`, { cause });
+    throw new RametError("Unavailable", `Cannot read ${path}: ${whyUnreadable(cause)}`, { cause });
   });
   if (there.startsWith(mark)) return;
   throw new RametError("AlreadyExists", `Cannot write ${path}: it exists, and ramet manifests did not create it`, {

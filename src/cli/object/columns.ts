@@ -19,6 +19,7 @@ import { age, size } from "../output/table.ts";
 export const templateColumns: readonly Column[] = [
   { heading: "NAME", cell: ({ metadata }) => metadata.name },
   { heading: "IMAGE", cell: image },
+  { heading: "OWNER", cell: owner },
   { heading: "AGE", cell: ({ metadata }, now) => age(metadata.creationTimestamp, now) },
 ];
 
@@ -28,6 +29,12 @@ function image(object: KubeObject): string {
   } catch {
     return "<unreadable>";
   }
+}
+
+/** What the template is kept for: its set, or the checkpoint of which it is the source's. */
+function owner({ metadata }: KubeObject): string {
+  const [first] = metadata.ownerReferences ?? [];
+  return first === undefined ? "" : `${first.kind.toLowerCase()}/${first.name}`;
 }
 
 /** The table of checkpoints. */

@@ -86,7 +86,7 @@ async function removeOne(io: Io, cluster: Cluster, options: RemoveOptions, objec
       signal: io.signal,
     });
   } catch (error) {
-    const look = `ramet ${noun} ls`;
+    const look = `ramet ${noun} get ${name} -n ${cluster.namespace}`;
     throw requestStays(error, { what: `the end of the ${noun} ${name}`, state: "being removed", look });
   }
   printLine(io.stdout, `${noun} ${name} removed`);

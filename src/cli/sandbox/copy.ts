@@ -4,7 +4,7 @@ import { basename, join } from "node:path";
 import { posix } from "node:path";
 import type { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
-import { RametError, textOfError } from "../../base/errors.ts";
+import { RametError, whyUnreadable } from "../../base/errors.ts";
 import type { GuestClient } from "../../cell/client/guest-client.ts";
 import { withCluster, type ClusterOptions } from "../cluster/cluster.ts";
 import type { AccessFlags } from "../cluster/gateway-credentials.ts";
@@ -54,8 +54,7 @@ async function upload(io: Io, guest: GuestClient, from: string, to: string): Pro
     return;
   }
   const found = await stat(from).catch((error: unknown) => {
-    const why = (error as NodeJS.ErrnoException).code === "ENOENT" ? "it does not exist" : textOfError(error);
-    throw new RametError("NotFound", `Cannot read ${from}: ${why}`, { cause: error });
+    throw new RametError("NotFound", `Cannot read ${from}: ${whyUnreadable(error)}`, { cause: error });
   });
   if (found.isDirectory()) {
     await uploadDirectory(io, guest, from, to);

@@ -8,6 +8,7 @@ import { besideClone, isBeside, refusePaused, refuseSharedVolumes } from "../bes
 import { type Cluster, type ClusterOptions, withCluster } from "../cluster/cluster.ts";
 import { clusterObjects } from "../cluster/objects.ts";
 import { exitCodes } from "../exit-codes.ts";
+import type { KubeObject } from "../../kube/object.ts";
 import { type Io, writeAll } from "../io.ts";
 import { checkLabel, checkName, generateName, volumesAnnotation, type VolumesFlag } from "../options.ts";
 import { sandboxColumns } from "../object/columns.ts";
@@ -39,7 +40,7 @@ export async function createSandbox(io: Io, options: CreateSandboxOptions): Prom
           signal: io.signal,
         })
       : { object: created };
-    if ("failure" in settled) return reportFailure(io, withRemoval(settled.failure, name), options.output);
+    if ("failure" in settled) return reportFailure(io, withRemoval(settled.failure, created), options.output);
     const plain = options.output === "table" || options.output === "name";
     const rendering = { output: options.output, columns: sandboxColumns, now: io.clock.now() };
     await writeAll(io.stdout, plain ? `${name}\n` : renderObject(settled.object, rendering));
@@ -48,8 +49,8 @@ export async function createSandbox(io: Io, options: CreateSandboxOptions): Prom
 }
 
 /** The sandbox stays, so that its state can be read. */
-function withRemoval({ code, message, hint, retryable, cause }: RametError, name: string): RametError {
-  const removal = `Remove it with: ramet sandbox rm ${name}`;
+function withRemoval({ code, message, hint, retryable, cause }: RametError, { metadata }: KubeObject): RametError {
+  const removal = `Remove it with: ramet sandbox rm ${metadata.name} -n ${metadata.namespace}`;
   return new RametError(code, message, { hint: hint ?? removal, retryable, cause });
 }
 

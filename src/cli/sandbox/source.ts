@@ -9,7 +9,7 @@ import { findObject } from "../object/user-kind.ts";
 
 /** The source of a new sandbox. */
 export interface SourceOptions {
-  /** A SandboxTemplate of the namespace. Without one of that name, `python` selects the local cluster's `ramet-python`. */
+  /** A SandboxTemplate of the namespace. Without one of that name, `python` selects the local cluster's `ramet-python`. It must exist. */
   template?: string;
   image?: string;
   /** The id of a checkpoint. */
@@ -33,10 +33,11 @@ export async function sandboxSource(cluster: Cluster, options: SourceOptions, si
     return { template: withEnvironment({ spec: { containers: [{ name: "sandbox", image }] } }, environment) };
   }
   if (template !== undefined) {
-    const found = await templateNamed(cluster, template, signal);
-    if (environment.length === 0 && options.writtenOut !== true)
-      return { templateRef: { name: found?.metadata.name ?? template } };
-    return writtenOut(found ?? (await cluster.get(cluster.templates, template, signal)), environment);
+    // Without the template, the sandbox would wait for somebody to create it.
+    const found =
+      (await templateNamed(cluster, template, signal)) ?? (await cluster.get(cluster.templates, template, signal));
+    if (environment.length === 0 && options.writtenOut !== true) return { templateRef: { name: found.metadata.name } };
+    return writtenOut(found, environment);
   }
   if (from === undefined || environment.length === 0) return {};
   return writtenOut(await templateOfCheckpoint(cluster, from, signal), environment);

@@ -66,7 +66,7 @@ async function followBuild(
   cluster: Cluster,
   { snapshot, step, access }: { snapshot: NamedSnapshot; step: number | undefined; access: AccessFlags },
 ): Promise<number> {
-  const { name, generation } = snapshot.metadata;
+  const { name, namespace, generation } = snapshot.metadata;
   const broken = new AbortController();
   const signal = AbortSignal.any([io.signal, broken.signal]);
   const printer = new StepPrinter({ io, cluster, step, access, signal });
@@ -92,7 +92,8 @@ async function followBuild(
   } catch (error) {
     if (broken.signal.aborted) throw broken.signal.reason;
     const state = describeSnapshot(last);
-    throw requestStays(error, { what: `the build of ${name}`, state, look: `ramet snapshot get ${name}` });
+    const look = `ramet snapshot get ${name} -n ${namespace}`;
+    throw requestStays(error, { what: `the build of ${name}`, state, look });
   }
   const settled = settledBuild(name, last);
   return "failure" in settled ? reportFailure(io, RametError.from(settled.failure)) : exitCodes.ok;

@@ -1,7 +1,7 @@
 import { readFile } from "node:fs/promises";
 import { text as textOf } from "node:stream/consumers";
 import { parseAllDocuments } from "yaml";
-import { RametError } from "../../base/errors.ts";
+import { RametError, whyUnreadable } from "../../base/errors.ts";
 import { NamedSnapshotManifest, type NamedSnapshotManifest as Manifest } from "../../api/kinds/named-snapshot.ts";
 import type { Io } from "../io.ts";
 
@@ -35,7 +35,7 @@ async function read(path: string): Promise<string> {
   try {
     return await readFile(path, "utf8");
   } catch (cause) {
-    throw new RametError("NotFound", `Cannot read ${path}: ${RametError.from(cause).message}`, { cause });
+    throw new RametError("NotFound", `Cannot read ${path}: ${whyUnreadable(cause)}`, { cause });
   }
 }
 

@@ -31,7 +31,7 @@ export interface FollowedRequest<T extends KubeObject> {
  */
 export async function followRequest<T extends KubeObject>(io: Io, request: FollowedRequest<T>): Promise<T | undefined> {
   const { resource, from, noun, describe, timeoutMilliseconds } = request;
-  const { name } = from.metadata;
+  const { name, namespace = "" } = from.metadata;
   const { what = `the ${noun} ${name}`, describeProgress = describe } = request;
   const progress = startProgress(io);
   let last: T | undefined = from;
@@ -50,8 +50,9 @@ export async function followRequest<T extends KubeObject>(io: Io, request: Follo
       signal: io.signal,
     });
   } catch (error) {
-    const remove = request.isNew === true ? `ramet ${noun} rm ${name}` : undefined;
-    throw requestStays(error, { what, state: describe(last), look: `ramet ${noun} get ${name}`, remove });
+    const which = `${name} -n ${namespace}`;
+    const remove = request.isNew === true ? `ramet ${noun} rm ${which}` : undefined;
+    throw requestStays(error, { what, state: describe(last), look: `ramet ${noun} get ${which}`, remove });
   }
 }
 

@@ -59,13 +59,13 @@ it.each([
     "SandboxSet",
     ["Name", "Replicas", "Available", "UpdatedReplicas", "UpdatedAvailableReplicas", "UpdateRevision", "Age"],
   ],
-  ["SandboxTemplate", ["Name", "Age"]],
+  ["SandboxTemplate", ["Name", "Owner", "Age"]],
   ["SandboxClaim", ["Name", "Phase", "Template", "Desired", "Claimed", "Age"]],
   ["Checkpoint", ["Name", "Status", "Age", "ID", "Source", "Size", "Data", "Engine"]],
   ["NamedSnapshot", ["Name", "Version", "Ready", "Building", "Step", "Digest", "Age", "Message"]],
   ["ApiKey", ["Name", "Service account", "Age"]],
 ])(
-  "shows these columns in kubectl get %s, as OpenKruise Agents does for its kinds, and then what else tells checkpoints apart",
+  "shows these columns in kubectl get %s, as OpenKruise Agents does for its kinds, and what else tells objects apart",
   async (kind, columns) => {
     const headers = { accept: "application/json;as=Table;v=v1;g=meta.k8s.io" };
     const { body } = await api.call("GET", collection(kind), undefined, headers);
