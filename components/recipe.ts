@@ -15,6 +15,7 @@ export interface RecipeStepArgs {
   user?: Input<string>;
   cwd?: Input<string>;
   timeoutSeconds?: Input<number>;
+  mayEnd?: Input<boolean>;
 }
 
 export interface CommandOptions {
@@ -77,8 +78,13 @@ export function run(
   return { run: command, ...options };
 }
 
-/** Starts a command line that keeps running and is part of every clone's memory. */
-export function start(command: Input<string>, options: CommandOptions = {}): RecipeStepArgs {
+/**
+ * Starts a command line that keeps running and is part of every clone's memory. The build fails if it ends, unless `mayEnd` is set.
+ */
+export function start(
+  command: Input<string>,
+  options: CommandOptions & { mayEnd?: Input<boolean> } = {},
+): RecipeStepArgs {
   return { start: command, ...options };
 }
 

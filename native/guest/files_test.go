@@ -38,6 +38,23 @@ func TestClientUploadsAndDownloadsFiles(t *testing.T) {
 	}
 }
 
+func TestFileOfTheKernelIsDownloaded(t *testing.T) {
+	g := startGuest(t)
+	g.init(nil)
+	status, text := g.http("GET", "/files?path=/proc/version", nil, "X-Access-Token", "secret")
+	if status != 200 || !strings.Contains(text, "Linux version") {
+		t.Errorf("%d %s", status, text)
+	}
+	path := filepath.Join(g.dir, "empty")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	status, text = g.http("GET", "/files?path="+url.QueryEscape(path), nil, "X-Access-Token", "secret")
+	if status != 200 || text != "" {
+		t.Errorf("%d %s", status, text)
+	}
+}
+
 func TestNamedPipeIsNotDownloaded(t *testing.T) {
 	g := startGuest(t)
 	g.init(nil)

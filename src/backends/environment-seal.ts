@@ -29,13 +29,13 @@ export function environmentSeal(key: Buffer): RequestSeal {
     const where = `The entry ${environmentKeyEntry} of the Secret ${systemNamespace}/${environmentKeySecret}`;
     throw new RametError("InvalidArgument", `${where} is not a key: it has ${key.length} bytes, not ${keyBytes}`);
   }
-  const { open } = credentialKeys(key);
+  const keys = credentialKeys(key);
   return {
     seal: (namespace, request) => `${form}${encryptBytes(key, Buffer.from(request), namespace).toString("base64url")}`,
     open: (namespace, sealed) => {
       try {
         if (sealed.startsWith(publicSealForm))
-          return open(sealIdentity(namespace, "request"), sealed.slice(publicSealForm.length));
+          return keys.open(sealIdentity(namespace, "request"), sealed.slice(publicSealForm.length));
         if (!sealed.startsWith(form)) throw new Error("another form");
         return decryptBytes(key, Buffer.from(sealed.slice(form.length), "base64url"), namespace).toString("utf8");
       } catch (cause) {

@@ -31,18 +31,18 @@ export interface RoutedSandbox {
 export function readRoutedSandbox(value: unknown): RoutedSandbox {
   const read = Read.parse(value);
   const { metadata, status } = read;
-  const { annotations: given, generation: _, ...own } = metadata;
-  const requestHost = given?.[annotations.requestHost];
+  const { annotations: given = {}, generation: _, ...own } = metadata;
+  const requestHost = given[annotations.requestHost];
   return {
     metadata: own,
     phase: status?.phase ?? "Pending",
     isReady: isConditionTrue(status?.conditions, "Ready"),
     isPaused: isPaused(read),
-    autoResume: given?.[annotations.autoResume] !== undefined,
+    autoResume: given[annotations.autoResume] !== undefined,
     ...cellOf(status),
-    publicPorts: given?.[annotations.publicPorts]?.trim() === "*" ? "all" : portsIn(given?.[annotations.publicPorts]),
-    http2Ports: portsIn(given?.[annotations.http2Ports]),
-    httpsPorts: portsIn(given?.[annotations.httpsPorts]),
+    publicPorts: given[annotations.publicPorts]?.trim() === "*" ? "all" : portsIn(given[annotations.publicPorts]),
+    http2Ports: portsIn(given[annotations.http2Ports]),
+    httpsPorts: portsIn(given[annotations.httpsPorts]),
     ...(requestHost !== undefined && { requestHost }),
   };
 }

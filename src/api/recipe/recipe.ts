@@ -172,6 +172,7 @@ interface StepFields {
   cwd?: unknown;
   shell?: unknown;
   timeoutSeconds?: unknown;
+  mayEnd?: unknown;
 }
 
 const whole = ["run", "copy", "workdir", "start", "waitFor"] as const;
@@ -207,6 +208,13 @@ const timeoutWithRun: Rule<StepFields> = {
   holds: ({ run, timeoutSeconds }) => run !== undefined || timeoutSeconds === undefined,
 };
 
+const mayEndWithStart: Rule<StepFields> = {
+  cel: "has(self.start) || !has(self.mayEnd)",
+  message: "mayEnd is allowed only with start",
+  fieldPath: ".mayEnd",
+  holds: ({ start, mayEnd }) => start !== undefined || mayEnd === undefined,
+};
+
 const environmentWithCommand: Rule<StepFields> = {
   cel: "!(has(self.copy) || has(self.workdir) || has(self.waitFor)) || !(has(self.env) || has(self.user))",
   message:
@@ -229,6 +237,10 @@ export const RecipeStep = withRules(
     start: Command.optional().describe(
       "A command line for /bin/sh that keeps running. Every clone has it in its memory.",
     ),
+    mayEnd: z
+      .boolean()
+      .optional()
+      .describe("With start: whether the command may end before the last step. Default: the build fails if it ends."),
     waitFor: WaitFor.optional(),
     cwd: Directory.optional().describe("With run or start: the working directory of that command."),
     shell: Shell.optional(),
@@ -236,7 +248,7 @@ export const RecipeStep = withRules(
       `With run: time limit after which the command is killed and the step fails. Default ${runTimeoutSeconds}.`,
     ),
   }),
-  [oneAction, cwdWithCommand, shellWithCommand, timeoutWithRun, environmentWithCommand],
+  [oneAction, cwdWithCommand, shellWithCommand, timeoutWithRun, mayEndWithStart, environmentWithCommand],
 );
 export type RecipeStep = z.infer<typeof RecipeStep>;
 

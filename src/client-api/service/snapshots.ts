@@ -5,6 +5,7 @@ import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations, labels } from "../../api/names/labels.ts";
 import { apiVersion, rametApiVersion } from "../../api/schema/kind.ts";
 import { defaultTag, tagsAnnotation, tagsOf } from "../../api/snapshot/snapshot-tags.ts";
+import { objectNameOf } from "../../api/names/client-names.ts";
 import { RametError } from "../../base/errors.ts";
 import { waitUntil } from "../../kube/wait-until.ts";
 import { capture } from "../../operations/capture.ts";
@@ -228,7 +229,7 @@ export function idOf(snapshot: Snapshot): string {
  */
 export async function deleteSnapshot(parts: ServiceParts, namespace: string, text: string): Promise<void> {
   const { informers, known } = parts;
-  const unbuilt = known.snapshot(`${namespace}/${text.replace(`${namespace}/`, "")}`);
+  const unbuilt = known.snapshot(`${namespace}/${objectNameOf(text.replace(`${namespace}/`, ""))}`);
   if (unbuilt !== undefined && unbuilt.status?.version === undefined) {
     await informers.snapshots.resource.delete(unbuilt.metadata, { uid: unbuilt.metadata.uid });
     return;

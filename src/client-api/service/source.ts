@@ -7,6 +7,7 @@ import { restoreFrom } from "../../api/names/labels.ts";
 import { PodTemplateSpec } from "../../api/schema/pod-template.ts";
 import { resolveOrigin } from "../../api/snapshot/resolve-origin.ts";
 import { defaultTag, tagsOf } from "../../api/snapshot/snapshot-tags.ts";
+import { objectNameOf } from "../../api/names/client-names.ts";
 import { RametError } from "../../base/errors.ts";
 import { currentRevision } from "../../claim/set-model.ts";
 import type { ServiceParts } from "./parts.ts";
@@ -55,7 +56,7 @@ function isKept({ metadata }: { metadata: { deletionTimestamp?: string | undefin
 
 /** Translates `team/name:tag` of other systems: without the own namespace, and with the version of the tag. */
 function referenceOf(known: ServiceParts["known"], namespace: string, text: string): string {
-  const own = text.startsWith(`${namespace}/`) ? text.slice(namespace.length + 1) : text;
+  const own = objectNameOf(text.startsWith(`${namespace}/`) ? text.slice(namespace.length + 1) : text);
   const [name = "", tag = defaultTag, ...others] = own.split(":");
   // The digest of a version contains a colon too.
   if (own.includes("@") || others.length > 0) return own;

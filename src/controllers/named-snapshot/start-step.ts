@@ -81,7 +81,7 @@ function startedBefore(
     recipe
       .slice(0, index + 1)
       .flatMap((step, at) =>
-        actionOf(step) === "start"
+        actionOf(step) === "start" && step.mayEnd !== true
           ? [[stepTag(at, digest.steps[at] ?? ""), `${at + 1} (${step.start ?? ""})`] as const]
           : [],
       ),

@@ -1,6 +1,7 @@
 package envd
 
 import (
+	"bytes"
 	"compress/gzip"
 	"errors"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+	"time"
 
 	"ramet.dev/native/guest/internal/identity"
 )
@@ -53,7 +55,34 @@ func (s *Server) download(w http.ResponseWriter, r *http.Request) {
 		sendZipped(w, r, file)
 		return
 	}
+	if info.Size() == 0 {
+		sendUnsized(w, r, file, info.ModTime())
+		return
+	}
 	http.ServeContent(w, r, path, info.ModTime(), file)
+}
+
+// sendUnsized sends a file of the kernel, such as those below /proc: they have no size, and cannot be sought.
+func sendUnsized(w http.ResponseWriter, r *http.Request, file *os.File, modified time.Time) {
+	first := make([]byte, 1)
+	n, err := file.Read(first)
+	if err != nil && !errors.Is(err, io.EOF) {
+		fail(w, statusOf(err), "reading "+file.Name()+": "+reason(err))
+		return
+	}
+	if n == 0 {
+		http.ServeContent(w, r, file.Name(), modified, bytes.NewReader(nil))
+		return
+	}
+	w.Header().Set("Content-Type", "application/octet-stream")
+	w.WriteHeader(http.StatusOK)
+	if r.Method == http.MethodHead {
+		return
+	}
+	// An error ends the response without its last chunk.
+	if _, err := io.Copy(w, io.MultiReader(bytes.NewReader(first), file)); err != nil {
+		panic(http.ErrAbortHandler)
+	}
 }
 
 // isPartial reports whether the response can be a part of the file or none of it, which net/http serves uncompressed.

@@ -1,4 +1,5 @@
 import type { NamedSnapshot } from "../../../api/kinds/named-snapshot.ts";
+import { clientNameOf } from "../../../api/names/client-names.ts";
 import { clientBuildsOf } from "../../../api/snapshot/client-builds.ts";
 import { findCondition } from "../../../kube/conditions.ts";
 import { buildState } from "../../service/template-build-state.ts";
@@ -9,7 +10,8 @@ import { buildIdOf } from "./template-view.ts";
 /** A template in a list: a named snapshot, whoever declares it. */
 export function templateView({ service, envdVersion }: Pick<E2b, "service" | "envdVersion">, snapshot: NamedSnapshot) {
   const { metadata, spec, status = {} } = snapshot;
-  const { namespace, name, creationTimestamp } = metadata;
+  const { namespace, creationTimestamp } = metadata;
+  const name = clientNameOf(metadata.name);
   const { latestVersion = 0, versions = [] } = status;
   const template = spec.from.template && service.known.template(`${namespace}/${spec.from.template.name}`);
   return {

@@ -51,7 +51,7 @@ export function networkView({ metadata }: Sandbox) {
 /** In the words of E2B, which has no default: what is denied by default is the range of all addresses. */
 function egressView(rules: EgressRules | undefined): { allowOut?: string[]; denyOut?: string[] } {
   if (rules === undefined) return {};
-  const { default: otherwise, allow = [], deny = [] } = rules;
+  const { default: otherwise, allow, deny } = rules;
   const denyOut = otherwise === "deny" ? [everything, ...deny] : deny;
   return { ...(allow.length > 0 && { allowOut: allow }), ...(denyOut.length > 0 && { denyOut }) };
 }

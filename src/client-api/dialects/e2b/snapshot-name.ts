@@ -1,4 +1,5 @@
 import { defaultTag, tagPattern } from "../../../api/snapshot/snapshot-tags.ts";
+import { objectNameOf } from "../../../api/names/client-names.ts";
 import { RametError } from "../../../base/errors.ts";
 
 /** Reads `[namespace/]name[:tag]`. @throws RametError `InvalidArgument` */
@@ -8,9 +9,13 @@ export function snapshotName(text: string, namespace: string): { name: string; t
   if (team !== namespace) {
     throw new RametError("InvalidArgument", `The namespace of the name ${JSON.stringify(text)} is not ${namespace}`);
   }
-  if (/^[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?$/.test(name) && tagPattern.test(tag)) return { name, tag };
+  const object = objectNameOf(name);
+  // Where both meet, two names would be one.
+  const isAmbiguous = /-_|_-|__/.test(name);
+  if (/^[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?$/.test(object) && !isAmbiguous && tagPattern.test(tag))
+    return { name: object, tag };
   throw new RametError("InvalidArgument", `${JSON.stringify(text)} is not a name of a snapshot`, {
-    hint: "Use at most 40 lower-case letters, digits and -, and optionally :tag",
+    hint: "Use at most 40 lower-case letters, digits, - and single _, and optionally :tag",
   });
 }
 

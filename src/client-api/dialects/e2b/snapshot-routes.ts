@@ -1,5 +1,6 @@
 import * as z from "zod";
 import { defaultTag } from "../../../api/snapshot/snapshot-tags.ts";
+import { clientNameOf, objectNameOf } from "../../../api/names/client-names.ts";
 import { RametError } from "../../../base/errors.ts";
 import { checkSnapshotLimit } from "../../service/key-limits.ts";
 import { uidOf } from "../../service/find-sandbox.ts";
@@ -91,7 +92,8 @@ function contentsOf(memory: boolean | undefined, header: string | undefined): Cr
 
 function viewOf(snapshot: Snapshot): SnapshotInfo {
   if (snapshot.kind === "checkpoint") return { snapshotID: snapshot.id, names: [] };
-  return { snapshotID: `${snapshot.name}:${defaultTag}`, names: [snapshot.name] };
+  const name = clientNameOf(snapshot.name);
+  return { snapshotID: `${name}:${defaultTag}`, names: [name] };
 }
 
 async function list({ service }: E2b, call: Call<unknown, ListSnapshots>): Promise<unknown> {
@@ -101,7 +103,7 @@ async function list({ service }: E2b, call: Call<unknown, ListSnapshots>): Promi
   const found = listSnapshots(service, namespace, {
     // An id that cannot exist has no snapshots.
     ...(sandboxID !== undefined && { sourceUid: uidOf(sandboxID) ?? "none" }),
-    ...(name !== undefined && { name: own }),
+    ...(name !== undefined && { name: objectNameOf(own) }),
   });
   const keyOf = (snapshot: Snapshot) => ({ time: createdAt(snapshot), id: idOf(snapshot) });
   const page = pageOf(found, keyOf, { limit, nextToken, order: "desc" });

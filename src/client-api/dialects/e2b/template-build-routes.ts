@@ -1,3 +1,4 @@
+import { clientNameOf } from "../../../api/names/client-names.ts";
 import { RametError } from "../../../base/errors.ts";
 import { findBuild, readTemplate } from "../../service/template-builds.ts";
 import { type Call, type E2b, type E2bRoute, route } from "./call.ts";
@@ -59,11 +60,12 @@ async function get(e2b: E2b, call: Call<unknown, ListTemplates>): Promise<unknow
   const page = pageOf(builds, keyOf, { ...query, order: "desc" });
   if (page.nextToken !== undefined) void reply.header("x-next-token", page.nextToken);
   const { namespace, creationTimestamp } = snapshot.metadata;
+  const shown = clientNameOf(name);
   return reply.send({
-    templateID: name,
+    templateID: shown,
     public: false,
-    aliases: [name],
-    names: [`${namespace}/${name}`],
+    aliases: [shown],
+    names: [`${namespace}/${shown}`],
     createdAt: creationTimestamp,
     updatedAt: builds[0]?.updatedAt ?? creationTimestamp,
     lastSpawnedAt: null,
@@ -81,7 +83,7 @@ async function update({ service }: E2b, call: Call<UpdateTemplate>): Promise<unk
       hint: "Declare the template in each namespace that needs it",
     });
   }
-  return call.reply.send({ names: [`${caller.namespace}/${name}`] });
+  return call.reply.send({ names: [`${caller.namespace}/${clientNameOf(name)}`] });
 }
 
 async function logs({ service }: E2b, call: Call<unknown, ReadBuildLogs>): Promise<unknown> {

@@ -27,7 +27,7 @@ it("translates each step, and says to which step of the client each step of the 
     { run: "[ -d '/app' ] || { mkdir -p '/app' && chown root '/app'; }", user: "0", cwd: "/" },
     { workdir: "/app" },
     { run: "make", shell: "bash", timeoutSeconds: 3600 },
-    { start: "./serve", shell: "bash" },
+    { start: "./serve", shell: "bash", mayEnd: true },
     { waitFor: { port: 8000, timeoutSeconds: 600 } },
   ]);
   expect(origins).toEqual(["1", "2", "3", "4", "4", "5", "finalize", "finalize"]);

@@ -170,7 +170,7 @@ function userOf(text: string, origin: string): string {
 }
 
 function startSteps({ startCmd, readyCmd }: StartBuild): RecipeStep[] {
-  const start: RecipeStep[] = hasText(startCmd) ? [{ start: startCmd, shell: "bash" }] : [];
+  const start: RecipeStep[] = hasText(startCmd) ? [{ start: startCmd, shell: "bash", mayEnd: true }] : [];
   if (hasText(readyCmd)) return [...start, { waitFor: readyCondition(readyCmd) }];
   // E2B waits for 20 seconds if it cannot know when the command is ready.
   return start.length === 0 ? [] : [...start, { run: "sleep 20" }];

@@ -2,6 +2,7 @@ import * as z from "zod";
 import type { NamedSnapshot } from "../../../api/kinds/named-snapshot.ts";
 import { Recipe } from "../../../api/recipe/recipe.ts";
 import type { ClientBuild } from "../../../api/snapshot/client-builds.ts";
+import { clientNameOf } from "../../../api/names/client-names.ts";
 import { RametError } from "../../../base/errors.ts";
 import { buildState } from "../../service/template-build-state.ts";
 import { findBuild, requestBuild, settle, startBuild } from "../../service/template-builds.ts";
@@ -92,8 +93,9 @@ async function request({ service }: E2b, call: Call<RequestBuild>): Promise<unkn
     memoryMB: memoryMB ?? undefined,
     signal: call.signal,
   });
-  const names = [`${namespace}/${name}`];
-  return call.reply.code(202).send({ templateID: name, buildID, names, aliases: [name], tags: all, public: false });
+  const shown = clientNameOf(name);
+  const names = [`${namespace}/${shown}`];
+  return call.reply.code(202).send({ templateID: shown, buildID, names, aliases: [shown], tags: all, public: false });
 }
 
 async function start(e2b: E2b, call: Call<StartBuild>): Promise<unknown> {

@@ -1,6 +1,7 @@
 import * as z from "zod";
 import type { NamedSnapshot } from "../../../api/kinds/named-snapshot.ts";
 import { defaultTag, tagsAnnotation, tagsOf } from "../../../api/snapshot/snapshot-tags.ts";
+import { objectNameOf } from "../../../api/names/client-names.ts";
 import { RametError } from "../../../base/errors.ts";
 import { settled } from "../../service/template-build-state.ts";
 import { findSource } from "../../service/source.ts";
@@ -55,8 +56,9 @@ async function alias({ service }: E2b, call: Call): Promise<unknown> {
   const { alias: text } = call.request.params as { alias: string };
   const { namespace } = call.caller;
   const [name = ""] = (text.startsWith(`${namespace}/`) ? text.slice(namespace.length + 1) : text).split(":");
-  if (text.includes(":")) versionOf(templateOf(service, namespace, name), existingName(text, namespace).tag);
-  else if (service.known.snapshot(`${namespace}/${name}`) === undefined) findSource(service, namespace, text);
+  const object = objectNameOf(name);
+  if (text.includes(":")) versionOf(templateOf(service, namespace, object), existingName(text, namespace).tag);
+  else if (service.known.snapshot(`${namespace}/${object}`) === undefined) findSource(service, namespace, text);
   return call.reply.send({ templateID: name, public: false });
 }
 

@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
 import type { SnapshotStep } from "../../../api/kinds/named-snapshot-status.ts";
 import type { NamedSnapshot } from "../../../api/kinds/named-snapshot.ts";
+import { clientNameOf } from "../../../api/names/client-names.ts";
 import { type ClientBuild, clientBuildsOf } from "../../../api/snapshot/client-builds.ts";
 import { defaultTag, tagsOf } from "../../../api/snapshot/snapshot-tags.ts";
 import type { LogEntry } from "./template-answers.ts";
@@ -16,7 +17,7 @@ export function buildView(
   const entries = logEntries(snapshot, build);
   const shown = entries.slice(logsOffset, logsOffset + limit);
   return {
-    templateID: snapshot.metadata.name,
+    templateID: clientNameOf(snapshot.metadata.name),
     buildID: build.id,
     status: state.status,
     logEntries: shown,
