@@ -16,6 +16,7 @@ import { localCommands } from "./local/commands.ts";
 import { manifestsCommand } from "./manifests/command.ts";
 import { mcpCommand } from "./mcp/command.ts";
 import { objectCommands } from "./object/commands.ts";
+import { withExamples } from "./options.ts";
 import { packageVersion } from "./package-version.ts";
 import { type Act, reportError } from "./report-error.ts";
 import { sandboxCommands } from "./sandbox/commands.ts";
@@ -64,32 +65,79 @@ export function buildProgram(io: Pick<Io, "stdout" | "stderr">, act: Act): Comma
     .showSuggestionAfterError()
     .showHelpAfterError("(see --help)")
     .addHelpText("after", programExamples);
-  sandboxCommands(program.command("sandbox").alias("sbx").description("Create, enter and delete sandboxes."), act);
-  checkpointCommands(program.command("checkpoint").alias("cp").description("Capture sandboxes."), act);
+  addCommands(program, act);
+  answerVersion(program, () => {
+    io.stdout.write(`${packageVersion()}\n`);
+    throw new CommanderError(exitCodes.ok, "commander.version", "the version was printed");
+  });
+  return program;
+}
+
+/** In the order in which the help lists them. */
+function addCommands(program: Command, act: Act): void {
+  const group = (name: string, description: string, ...examples: [string, ...string[]]): Command =>
+    withExamples(program.command(name).description(description), ...examples);
+  const sandbox = group(
+    "sandbox",
+    "Create, enter and delete sandboxes.",
+    "ramet sandbox create --template python --name a",
+    "ramet sandbox exec a -- python3 -c 'print(1)'",
+    "ramet sandbox rm a",
+  );
+  sandboxCommands(sandbox.alias("sbx"), act);
+  // No alias `cp`, which people expect to copy files: that is `ramet sandbox cp`.
+  const checkpoint = group("checkpoint", "Capture sandboxes.", "ramet checkpoint create a", "ramet checkpoint ls");
+  checkpointCommands(checkpoint, act);
   rollbackCommand(program, act);
   forkCommand(program, act);
-  setCommands(program.command("set").alias("sbs").description("Keep sandboxes ready to claim."), act);
-  claimCommands(program.command("claim").description("Claim ready sandboxes of a set."), act);
-  snapshotCommands(program.command("snapshot").alias("nsnap").description("Build, name and version snapshots."), act);
+  const set = group("set", "Keep sandboxes ready to claim.", "ramet set ls", "ramet set scale python 20");
+  setCommands(set.alias("sbs"), act);
+  const claim = group("claim", "Claim ready sandboxes of a set.", "ramet claim python", "ramet claim ls");
+  claimCommands(claim, act);
+  const snapshot = group(
+    "snapshot",
+    "Build, name and version snapshots.",
+    "ramet snapshot apply -f python-data.yaml",
+    "ramet snapshot history python-data",
+    "ramet snapshot rollback python-data",
+  );
+  snapshotCommands(snapshot.alias("nsnap"), act);
   explainCommand(program, act);
   doctorCommand(program, act);
   gcCommand(program, act);
   objectCommands(program, act);
-  localCommands(program.command("local").description("Run a cluster on this machine."), act);
-  storeCommands(program.command("store").description("Inspect a checkpoint store."), act);
-  keyCommands(program.command("key").description("Create, rotate and revoke API keys of clients."), act);
-  keysCommands(program.command("keys").description("Rotate the cluster's own keys, which sign calls to cells."), act);
+  const local = group(
+    "local",
+    "Run a cluster on this machine.",
+    "ramet local up",
+    "ramet local status",
+    "ramet local logs controller -f",
+    "ramet local down",
+  );
+  localCommands(local, act);
+  const store = group("store", "Inspect a checkpoint store.", "ramet store usage", "ramet store scrub");
+  storeCommands(store, act);
+  const key = group(
+    "key",
+    "Create, rotate and revoke API keys of clients.",
+    "ramet key create ci --service-account agents --create-service-account",
+    "ramet key ls",
+    "ramet key revoke ci",
+  );
+  keyCommands(key, act);
+  const keys = group(
+    "keys",
+    "Rotate the cluster's keys, which sign calls to cells.",
+    "ramet keys rotate gateways",
+    "ramet keys get",
+  );
+  keysCommands(keys, act);
   manifestsCommand(program, act);
   upgradeCommand(program, act);
   serverCommands(program, act);
   csiDriverCommand(program, act);
   mcpCommand(program, act);
   completionCommand(program, act);
-  answerVersion(program, () => {
-    io.stdout.write(`${packageVersion()}\n`);
-    throw new CommanderError(exitCodes.ok, "commander.version", "the version was printed");
-  });
-  return program;
 }
 
 const programExamples = `

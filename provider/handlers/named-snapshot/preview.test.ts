@@ -3,6 +3,7 @@ import type { RecipeStep } from "../../../src/api/recipe/recipe.ts";
 import { snapshotDigest, type SnapshotDigest } from "../../../src/api/snapshot/snapshot-digest.ts";
 import type { Values } from "../handler.ts";
 import { describeChange, diffNamedSnapshot, type SnapshotChange } from "./preview.ts";
+import { unknownValue } from "../validate.ts";
 import { servedInputs } from "./served-inputs.ts";
 
 const recipe = (rows: number): RecipeStep[] => [
@@ -76,6 +77,14 @@ it("says that everything is rebuilt because the snapshot below it or its templat
       after: { ...after, source: below("b") },
     }),
   ).toMatch(/^the snapshot that it is built from changes from sha256:a{12}… to sha256:b{12}…; digest /);
+  const unknown = { snapshot: { digest: unknownValue } };
+  expect(
+    describeChange({
+      ...same,
+      before: { ...same.before, source: below("a") },
+      after: { ...same.after, digest: undefined, source: unknown },
+    }),
+  ).toBe("the snapshot that it is built from may change; digest unknown until its inputs are known");
   const template = (image: string) => ({ template: { template: { spec: { containers: [{ name: "main", image }] } } } });
   const text = describeChange({
     ...same,

@@ -72,7 +72,12 @@ export function describeChange(change: SnapshotChange): string {
 
 /** Why everything is rebuilt although the recipe is the same. */
 function sourceChange({ before, after }: SnapshotChange): string[] {
-  if (before.source === undefined || after.source === undefined || hasUnknown([before.source, after.source])) return [];
+  if (before.source === undefined || after.source === undefined) return [];
+  if (hasUnknown([before.source, after.source])) {
+    return "snapshot" in before.source && "snapshot" in after.source
+      ? ["the snapshot that it is built from may change"]
+      : [];
+  }
   if (canonicalJson(before.source) === canonicalJson(after.source)) return [];
   const digestIn = (source: Record<string, unknown>): string | undefined =>
     (source["snapshot"] as { digest?: string } | undefined)?.digest;

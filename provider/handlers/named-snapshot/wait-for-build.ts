@@ -79,7 +79,7 @@ function removed(name: string): RametError {
 
 function notBuilt({ metadata: { name }, status }: NamedSnapshot, why: string): RametError {
   const current = status?.version === undefined ? "there is no version yet" : `version ${status.version} stays current`;
-  return new RametError("StepFailed", `The snapshot ${name} was not built (${current}): ${why}`, {
+  return new RametError("StepFailed", `The snapshot ${name} was not built (${current}): ${why.trimEnd()}`, {
     hint: `Correct the recipe, or run pulumi up again to retry; show the whole log with: ramet snapshot logs ${name}`,
   });
 }

@@ -14,7 +14,8 @@ import type { DownOptions, LogsOptions, UpOptions } from "./up.ts";
 export function localCommands(local: Command, act: Act): void {
   upCommands(local, act);
   lookCommands(local, act);
-  imageCommands(local.command("image").description("Manage the images of sandboxes on this machine."), act);
+  const image = local.command("image").description("Manage the images of sandboxes on this machine.");
+  imageCommands(withExamples(image, "ramet local image add tools ./rootfs", "ramet local image ls"), act);
   partCommands(local, act);
 }
 
@@ -49,8 +50,7 @@ function upCommands(local: Command, act: Act): void {
         return (io) => localDown(io, options);
       }),
     );
-  local
-    .command("setup")
+  withExamples(local.command("setup"), "ramet local setup")
     .description("Download or build everything that `up` needs, without starting a cluster.")
     .action(
       act(async () => {
@@ -91,7 +91,7 @@ function lookCommands(local: Command, act: Act): void {
       return (io) => listClusters(io, options);
     }),
   );
-  withName(local.command("status"))
+  withExamples(withName(local.command("status")), "ramet local status", "ramet local status --name test -o json")
     .description("Show the cluster's processes and tools. Exits with 1 if the cluster is not up.")
     .addOption(new Option("-o, --output <format>", "what to print").choices(["table", "json"]).default("table"))
     .action(
@@ -152,8 +152,7 @@ function imageCommands(image: Command, act: Act): void {
       }),
     );
   withExamples(remove, "ramet local image rm tools");
-  image
-    .command("ls")
+  withExamples(image.command("ls"), "ramet local image ls")
     .description("List the images.")
     .addOption(new Option("-o, --output <format>", "what to print").choices(["table", "json"]).default("table"))
     .action(

@@ -11,10 +11,11 @@ export function listCommand(parent: Command, kind: UserKindName, act: Act): void
   const command = parent
     .command("ls")
     .alias("list")
-    .description(`List ${nounOf(kind)}s.`)
+    .description(`List ${pluralOf(kind)}.`)
     .option("-A, --all-namespaces", "include all namespaces")
     .option("-l, --selector <labels>", "a label selector, with kubectl's syntax");
   withOutputFlag(command);
+  withExamples(command, `ramet ${kind} ls`, `ramet ${kind} ls -A -o name`);
   withClusterFlags(command).action(
     act(async (options: Omit<ListOptions, "kind">) => {
       const { listObjects } = await import("./get.ts");
@@ -27,7 +28,7 @@ export function listCommand(parent: Command, kind: UserKindName, act: Act): void
 export function getCommand(parent: Command, kind: UserKindName, act: Act): void {
   const command = parent
     .command("get")
-    .description(`Show one or more ${nounOf(kind)}s.`)
+    .description(`Show one or more ${pluralOf(kind)}.`)
     .argument("<name...>", kind === "checkpoint" ? "names or ids" : "names");
   withOutputFlag(command);
   withExamples(command, `ramet ${kind} get a b`, `ramet ${kind} get a -o yaml`);
@@ -44,7 +45,7 @@ export function removeCommand(parent: Command, kind: UserKindName, act: Act): vo
   const command = parent
     .command("rm")
     .alias("delete")
-    .description(`Delete one or more ${kind}s.${whatStays[kind] ?? ""}`)
+    .description(`Delete one or more ${pluralOf(kind)}.${whatStays[kind] ?? ""}`)
     .argument("[name...]", kind === "checkpoint" ? "names or ids" : "names")
     .option("--ignore-not-found", "ignore objects that do not exist");
   if (canFail(kind)) command.option("--failed", failedHelp[kind]);
@@ -59,9 +60,10 @@ export function removeCommand(parent: Command, kind: UserKindName, act: Act): vo
   );
 }
 
-/** What a kind is called in a description. `ramet keys` is about other keys. */
-function nounOf(kind: UserKindName): string {
-  return kind === "key" ? "API key" : kind;
+/** What several objects of a kind are called in a description. `ramet keys` is about other keys. */
+function pluralOf(kind: UserKindName): string {
+  if (kind === "key") return "API keys";
+  return kind === "sandbox" ? "sandboxes" : `${kind}s`;
 }
 
 const failedHelp: Readonly<Record<FailingKind, string>> = {

@@ -23,7 +23,7 @@ export function upgradeCommand(program: Command, act: Act): void {
     .addHelpText(
       "after",
       `
-Example:
+Examples:
   $ ramet upgrade --plan --cell-image registry.example/ramet-cell:2
 `,
     );

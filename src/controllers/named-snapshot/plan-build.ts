@@ -68,7 +68,11 @@ function startBuild(state: SnapshotState, desired: DesiredVersion, { request, up
     ...(request !== undefined && { request }),
     ...(upgrade && { upgrade }),
   };
-  const what = upgrade === undefined ? "Building a version" : `Capturing version ${upgrade.of} again`;
+  const version = nextVersion(snapshot.status ?? {});
+  const what =
+    upgrade === undefined
+      ? `Building version ${version}`
+      : `Capturing version ${upgrade.of} again as version ${version}`;
   const changes = { ...snapshot.status, versions: keptVersions(state), build, steps, progress: progressOf(steps) };
   return {
     actions: [
@@ -258,9 +262,14 @@ function foreign(underWay: BuildUnderWay, name: string): SnapshotPlan {
   return fail(underWay, { reason: "CaptureFailed", message });
 }
 
+/** Numbers are never used again, also after versions are deleted. */
+function nextVersion({ latestVersion = 0, versions = [] }: NamedSnapshotStatus): number {
+  return Math.max(latestVersion, ...versions.map((one) => one.version)) + 1;
+}
+
 function publish({ state, desired, build, status }: BuildUnderWay, checkpoint: Checkpoint): SnapshotPlan {
   const { completionTime, checkpointId } = checkpoint.status ?? {};
-  const version = Math.max(status.latestVersion ?? 0, ...(status.versions ?? []).map((one) => one.version)) + 1;
+  const version = nextVersion(status);
   const endedAt = state.now.toISOString();
   const buildMilliseconds = new Date(completionTime ?? endedAt).getTime() - new Date(build.startedAt).getTime();
   const built = {
