@@ -8,7 +8,7 @@ import {
 } from "../../kube/kubeconfig-files.ts";
 import { clusterDirectory, dataDirectory, defaultClusterName } from "../../local/cluster-directory.ts";
 import { isSupervised, readStatus } from "../../local/cluster-status.ts";
-import { localClusters } from "../local/list.ts";
+import { localClusters } from "../../local/local-clusters.ts";
 
 /**
  * The kubeconfig that a command uses: the given file; else the existing files of `KUBECONFIG`, merged as kubectl merges

@@ -7,11 +7,11 @@ import {
 import { readSetting } from "../../local/cluster-setting.ts";
 import { isSupervised, readStatus, type ClusterStatus } from "../../local/cluster-status.ts";
 import { describeHugePages, readHugePages } from "../../local/huge-pages.ts";
+import { localClusters } from "../../local/local-clusters.ts";
 import { readPort } from "../../local/supervisor/parts.ts";
 import { cacheDirectory, cachedToolVersion } from "../../local/tools/tool.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { printLine, type Io } from "../io.ts";
-import { localClusters } from "./list.ts";
 import { table } from "../output/table.ts";
 
 export interface StatusOptions {
