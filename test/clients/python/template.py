@@ -19,6 +19,8 @@ with tempfile.TemporaryDirectory() as context:
     server = (
         Template(file_context_path=context)
         .from_image("python")
+        .copy("app", "copied")
+        .run_cmd("cat copied/index.html")
         .copy("app", "/srv/app")
         .set_envs({"GREETING": "hello"})
         .run_cmd('echo "$GREETING" >/srv/greeting')
@@ -32,6 +34,7 @@ assert Template.exists("python-server") and not Template.exists("python-none")
 assert "v1" in [tag.tag for tag in Template.get_tags("python-server")]
 Template.assign_tags("python-server:v1", ["stable"])
 sandbox = Sandbox.create("python-server:stable")
+assert "Linux" in sandbox.files.read("/proc/version")
 read = "python3 -c \"import urllib.request as u; print(u.urlopen('http://127.0.0.1:8000/').read())\""
 assert "a page" in sandbox.commands.run(read).stdout
 assert sandbox.files.read("/srv/greeting") == "hello\n"
@@ -41,10 +44,11 @@ assert "stable" not in [tag.tag for tag in Template.get_tags("python-server")]
 
 # Another template, with its default sizes and with others.
 build(Template().from_template("python").run_cmd("echo built >/built"), "python-derived")
-build(Template().from_template("python").run_cmd("echo built >/built"), "python-sized", cpu_count=1, memory_mb=512)
-sized = Sandbox.create("python-sized")
+build(Template().from_template("python").run_cmd("echo built >/built"), "python_sized", cpu_count=1, memory_mb=512)
+sized = Sandbox.create("python_sized")
 assert sized.files.read("/built") == "built\n"
 info = sized.get_info()
+assert Template.exists("python_sized") and info.template_id == "python_sized", info
 assert (info.cpu_count, info.memory_mb) == (1, 512), info
 sized.kill()
 

@@ -82,8 +82,9 @@ function onTimeoutIn({ autoPause = false, autoPauseMemory = true }: NewSandbox):
 }
 
 /** @throws RametError `InvalidArgument` */
-export function lifeOf({ maxLifeSeconds }: E2b, seconds: number): number {
-  if (seconds < 1) throw new RametError("InvalidArgument", `timeout is ${seconds}, and must be at least 1 second`);
+export function lifeOf({ maxLifeSeconds }: E2b, seconds: number, leastSeconds = 1): number {
+  if (seconds < leastSeconds)
+    throw new RametError("InvalidArgument", `timeout is ${seconds}, and must be at least ${leastSeconds} seconds`);
   if (seconds <= maxLifeSeconds) return seconds * 1000;
   throw new RametError("InvalidArgument", `timeout is ${seconds}, and must be at most ${maxLifeSeconds} seconds`, {
     hint: "Extend the time of the sandbox while it runs",

@@ -115,7 +115,8 @@ export const sandboxRoutes: readonly E2bRoute[] = [
     body: Timeout,
     answers: { 204: null },
     handle: async (e2b, call) => {
-      const lifeMilliseconds = lifeOf(e2b, call.body.timeout);
+      // 0 ends the time now.
+      const lifeMilliseconds = lifeOf(e2b, call.body.timeout, 0);
       await setLife(e2b.service, await e2b.sandboxOf(call), { lifeMilliseconds, extendOnly: false });
       return call.reply.code(204).send();
     },
