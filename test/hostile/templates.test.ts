@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { restrictedFields, restrictedNames, forbiddenFields } from "../../src/api/cell/template-policy.ts";
 import type { Sandbox } from "../../src/api/kinds/sandbox.ts";
 import type { PodTemplateSpec } from "../../src/api/schema/pod-template.ts";
+import { clientCredentialsRight, internalGroup, registrySecretPrefix } from "../../src/api/names/system-names.ts";
 import { findCondition } from "../../src/kube/conditions.ts";
 import type { KubeClient } from "../../src/kube/kube-client.ts";
 import { coreResources } from "../../src/kube/resource-ref.ts";
@@ -237,6 +238,19 @@ describe("the admission policies", () => {
     const by = (name: string) => tried("Sandbox", spec(name), "policed", reader);
     await expect.poll(() => refusal(by("known"))).toBe("");
     expect(await refusal(by("other"))).toMatch(/spec\.template names the Secret other, which you cannot read/);
+  });
+
+  it("let the client API name the Secrets for registries that it creates, and no user or other Secret", async () => {
+    await cluster.grant("client-api", "policed", [
+      ...developer,
+      { apiGroups: [internalGroup], resources: [clientCredentialsRight], verbs: ["create"] },
+    ]);
+    const by = (client: KubeClient, name: string) =>
+      refusal(tried("SandboxTemplate", template({ imagePullSecrets: [{ name }] }), "policed", client));
+    const clientApi = cluster.as("client-api");
+    await expect.poll(() => by(clientApi, `${registrySecretPrefix}a`)).toBe("");
+    expect(await by(clientApi, "other")).toMatch(/names the Secret other/);
+    expect(await by(mallory, `${registrySecretPrefix}a`)).toMatch(/which you cannot read/);
   });
 
   it("refuse a Secret in a recipe that the user cannot read, and no ConfigMap", async () => {
