@@ -24,7 +24,7 @@ export const slowTemplate = {
       {
         ...counterTemplate.spec.containers[0],
         command: ["python3", "-c", `import time\ntime.sleep(3)\n${counterScript}`],
-        readinessProbe: { tcpSocket: { port: counterPort }, periodSeconds: 1 },
+        readinessProbe: { httpGet: { path: "/", port: counterPort }, periodSeconds: 1 },
       },
     ],
   },
