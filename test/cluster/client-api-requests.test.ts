@@ -127,6 +127,7 @@ describe("the limits of a key", () => {
         .poll(() => call(`/sandboxes/${sandboxID}/${path}`, {}))
         .toMatchObject({ status: 429, json: { message: expect.stringContaining("bytes, and may have 1") as unknown } });
     }
+    expect(await call("/v3/templates", { name: "another" })).toMatchObject({ status: 429 });
     expect(await call("/sandboxes", { templateID: "base" })).toMatchObject({ status: 201 });
     await expect
       .poll(() => call("/sandboxes", { templateID: "base" }))

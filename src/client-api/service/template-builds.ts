@@ -17,6 +17,8 @@ import { settled } from "./template-build-state.ts";
 export interface RequestedBuild extends Pick<ClientBuild, "tags" | "cpuCount" | "memoryMB"> {
   namespace: string;
   name: string;
+  /** The API key whose limits its versions count for, if this is the first build. */
+  owner: string;
   signal: AbortSignal;
 }
 
@@ -26,7 +28,7 @@ export interface RequestedBuild extends Pick<ClientBuild, "tags" | "cpuCount" | 
  * @throws RametError `AlreadyExists` if the name belongs to something that clients do not build
  */
 export async function requestBuild(parts: ServiceParts, requested: RequestedBuild): Promise<string> {
-  const { namespace, name, tags, cpuCount, memoryMB, signal } = requested;
+  const { namespace, name, owner, tags, cpuCount, memoryMB, signal } = requested;
   refuseSet(parts, namespace, name);
   const build: ClientBuild = {
     id: randomUUID(),
@@ -42,7 +44,7 @@ export async function requestBuild(parts: ServiceParts, requested: RequestedBuil
       {
         apiVersion: rametApiVersion,
         kind: "NamedSnapshot",
-        metadata: { namespace, name, annotations: clientBuildsAnnotation([build]) },
+        metadata: { namespace, name, annotations: { ...clientBuildsAnnotation([build]), [annotations.owner]: owner } },
         // The client says later what it is built from.
         spec: { from: { template: { name: "not-started" } }, suspend: true, deletionPolicy: "Delete" },
       },

@@ -27,6 +27,8 @@ export interface TreeUpload {
   namespace: string;
   /** Identifies the content: 64 hex digits. */
   digest: string;
+  /** The API key whose limits the tree counts for. */
+  owner: string;
   /** An archive in the format of tar, with or without gzip. */
   archive: Readable;
   signal: AbortSignal;
@@ -44,7 +46,7 @@ export function hasTree({ informers }: ServiceParts, namespace: string, digest: 
  * @throws RametError `InvalidArgument` for an archive that is not valid or too large
  */
 export async function uploadTree(parts: ServiceParts, guestOf: GuestOf, upload: TreeUpload): Promise<void> {
-  const { namespace, digest, archive, signal } = upload;
+  const { namespace, digest, owner, archive, signal } = upload;
   if (hasTree(parts, namespace, digest)) {
     // The client sees an error if nobody reads what it sends.
     for await (const _ of archive) signal.throwIfAborted();
@@ -55,7 +57,7 @@ export async function uploadTree(parts: ServiceParts, guestOf: GuestOf, upload: 
     const options = { timeoutMilliseconds: startMilliseconds, signal, isNew: true };
     const guest = await guestOf(await untilServing(parts, carrier, options), treeUser);
     const sha256 = await write(guest, archive, signal);
-    await capture(parts, { carrier, digest, sha256 }, signal);
+    await capture(parts, { carrier, digest, owner, sha256 }, signal);
   } finally {
     const { metadata } = carrier;
     await parts.informers.sandboxes.resource.delete(metadata, { uid: metadata.uid }).catch(() => undefined);
@@ -138,15 +140,16 @@ function notReadable(cause: unknown): RametError {
 
 async function capture(
   { informers, objects }: ServiceParts,
-  { carrier, digest, sha256 }: { carrier: Sandbox; digest: string; sha256: string },
+  { carrier, digest, owner, sha256 }: { carrier: Sandbox; digest: string; owner: string; sha256: string },
   signal: AbortSignal,
 ): Promise<void> {
   const { resource } = informers.checkpoints;
   const { namespace, name } = carrier.metadata;
+  const metadata = treeMetadata({ namespace, digest, sha256 });
   const manifest = {
     apiVersion,
     kind: "Checkpoint",
-    metadata: treeMetadata({ namespace, digest, sha256 }),
+    metadata: { ...metadata, annotations: { ...metadata.annotations, [annotations.owner]: owner } },
     spec: { sandboxName: name, persistentContents: ["filesystem"], keepRunning: true },
   };
   const created = await resource.create(manifest, { signal }).catch((error: unknown) => {

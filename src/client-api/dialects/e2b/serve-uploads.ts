@@ -28,13 +28,13 @@ export function serveUploads(
       `${uploadPath}/:link`,
       { bodyLimit: treeLimits.bytes, config: { isUpload: true } },
       async (request, reply) => {
-        const { namespace, digest } = readUploadLink(request.params.link, await guestSecret(), clock.now());
+        const link = readUploadLink(request.params.link, await guestSecret(), clock.now());
         const archive = request.body as Readable | undefined;
         if (archive === undefined) throw new RametError("InvalidArgument", "The upload has no content");
-        const upload = (signal: AbortSignal) => uploadTree(service, guestOf, { namespace, digest, archive, signal });
+        const upload = (signal: AbortSignal) => uploadTree(service, guestOf, { ...link, archive, signal });
         const what = "The upload";
         const deadline = { clock, milliseconds: longestUploadMilliseconds, what, signal: untilClosed(reply) };
-        await within(deadline, (signal) => turns.run(namespace, () => upload(signal), signal));
+        await within(deadline, (signal) => turns.run(link.namespace, () => upload(signal), signal));
         return reply.code(200).send();
       },
     );

@@ -6,6 +6,7 @@ import { clientNameOf } from "../../../api/names/client-names.ts";
 import { RametError } from "../../../base/errors.ts";
 import { buildState } from "../../service/template-build-state.ts";
 import { findBuild, requestBuild, settle, startBuild } from "../../service/template-builds.ts";
+import { checkSnapshotLimit } from "../../service/key-limits.ts";
 import { buildSource } from "./build-source.ts";
 import { type Call, type E2b, type E2bRoute, route } from "./call.ts";
 import { needs } from "./needs.ts";
@@ -82,12 +83,14 @@ async function request({ service }: E2b, call: Call<RequestBuild>): Promise<unkn
   if (alias === undefined) throw new RametError("InvalidArgument", "The template has no name");
   if (typeof minFreeDiskMb === "number" && minFreeDiskMb > 0)
     throw new RametError("NotSupported", "minFreeDiskMb is not supported");
-  const { namespace } = call.caller;
+  const { namespace, key: owner } = call.caller;
+  checkSnapshotLimit(service, call.caller);
   const { name, tag } = snapshotName(alias, namespace);
   const all = [...new Set([tag, ...(tags ?? [])])];
   const buildID = await requestBuild(service, {
     namespace,
     name,
+    owner,
     tags: all,
     cpuCount: cpuCount ?? undefined,
     memoryMB: memoryMB ?? undefined,

@@ -2,7 +2,7 @@ import { expect, it } from "vitest";
 import { readUploadLink, signUploadLink } from "./upload-link.ts";
 
 const secret = Buffer.from("secret");
-const link = { namespace: "a", digest: "0".repeat(64), expiresAt: 1000 };
+const link = { namespace: "a", digest: "0".repeat(64), owner: "a/key", expiresAt: 1000 };
 
 it("is read by whoever has the secret, until it expires", () => {
   const text = signUploadLink(link, secret);

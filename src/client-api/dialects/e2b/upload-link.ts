@@ -12,6 +12,8 @@ export const longestUploadMilliseconds = 3_600_000;
 const UploadLink = z.strictObject({
   namespace: z.string().min(1),
   digest: z.string().regex(/^[0-9a-f]{64}$/),
+  /** The API key whose limits the tree counts for. */
+  owner: z.string().min(1),
   /** Milliseconds since 1970. */
   expiresAt: z.number(),
 });

@@ -1,5 +1,6 @@
 import type { FastifyRequest } from "fastify";
 import * as z from "zod";
+import { checkSnapshotLimit } from "../../service/key-limits.ts";
 import { hasTree } from "../../service/tree-uploads.ts";
 import { readTemplate } from "../../service/template-builds.ts";
 import type { Call, E2b } from "./call.ts";
@@ -9,14 +10,16 @@ import { longestUploadMilliseconds, signUploadLink, uploadPath } from "./upload-
 /** Returns a link for the files of a COPY step, unless the namespace has them. */
 export async function uploadLink(
   { service, guestSecret }: E2b,
-  { request, reply, caller: { namespace }, signal }: Call,
+  { request, reply, caller, signal }: Call,
 ): Promise<unknown> {
+  const { namespace, key: owner } = caller;
   const { templateID, ...parameters } = request.params as { templateID: string };
   await readTemplate(service, { namespace, name: existingName(templateID, namespace).name, signal });
   const { hash } = Parameters.parse(parameters);
   if (hasTree(service, namespace, hash)) return reply.code(201).send({ present: true });
+  checkSnapshotLimit(service, caller);
   const expiresAt = service.clock.now().getTime() + longestUploadMilliseconds;
-  const signed = signUploadLink({ namespace, digest: hash, expiresAt }, await guestSecret());
+  const signed = signUploadLink({ namespace, digest: hash, owner, expiresAt }, await guestSecret());
   return reply.code(201).send({ present: false, url: `${originOf(request)}${uploadPath}/${signed}` });
 }
 
