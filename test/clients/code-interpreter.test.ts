@@ -69,6 +69,26 @@ describe("code in a sandbox", () => {
   });
 });
 
+describe("hostile code", () => {
+  it("does not keep later code from running by odd messages, endless output or the end of its kernel", async () => {
+    const sandbox = await create();
+    const odd = [
+      "socket = get_ipython().kernel.iopub_socket",
+      "for parts in [b''], [b'a', b'b'], [b'<IDS|MSG>', b'x', b'{}', b'{', b'[]', b'null'], [b'\\xff' * 100000]:",
+      "    socket.send_multipart(parts)",
+      "'sent'",
+    ].join("\n");
+    expect((await sandbox.runCode(odd)).text).toBe("sent");
+    expect((await sandbox.runCode("'after odd messages'")).text).toBe("after odd messages");
+    await sandbox.runCode("while True: print('x' * 1_000_000)", { timeoutMs: 3_000 }).catch(() => undefined);
+    expect((await sandbox.runCode("'after endless output'")).text).toBe("after endless output");
+    const { error } = await sandbox.runCode("import os; os.kill(os.getpid(), 9)");
+    expect(error?.name).toBe("ContextRestarting");
+    expect((await sandbox.runCode("'after its end'")).text).toBe("after its end");
+    await sandbox.kill();
+  });
+});
+
 describe("a bad request", () => {
   it("is answered with a sentence, and stops nothing", async () => {
     const sandbox = await create();

@@ -10,6 +10,7 @@ import threading
 from pathlib import Path
 from typing import Any, Callable
 
+import zmq
 from jupyter_client.asynchronous.client import AsyncKernelClient
 from jupyter_client.manager import AsyncKernelManager
 
@@ -92,10 +93,12 @@ class KernelProcess:
     @staticmethod
     async def _read(channel: Any, handle: Callable[[Message], None]) -> None:
         while True:
-            message = await channel.get_msg()
+            # Code in the kernel can send anything: one odd message does not end the reading of all others.
             try:
-                handle(message)
-            except Exception:  # One odd message does not end the reading of all others.
+                handle(await channel.get_msg())
+            except zmq.ZMQError:
+                return  # The socket was closed.
+            except Exception:
                 logging.exception("a message of the kernel was not understood")
 
 
