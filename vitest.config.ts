@@ -42,7 +42,7 @@ export default defineConfig({
           ...withProcesses,
           name: "clients",
           include: ["test/clients/**/*.test.ts"],
-          globalSetup: [...preparations, "test/setup/interpreter-image.ts"],
+          globalSetup: [...preparations, "test/setup/interpreter-image.ts", "test/setup/shared-cluster.ts"],
         },
       },
       { test: { ...withProcesses, name: "program", include: ["test/program/**/*.test.ts"] } },

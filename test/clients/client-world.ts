@@ -1,10 +1,14 @@
 import { randomBytes } from "node:crypto";
+import { inject } from "vitest";
 import { newApiKey } from "../../src/api/keys/api-key-text.ts";
 import { apiKeyKind } from "../../src/api/kinds/api-key.ts";
+import { sandboxKind } from "../../src/api/kinds/sandbox.ts";
 import { sandboxSetKind } from "../../src/api/kinds/sandbox-set.ts";
+import { sandboxTemplateKind } from "../../src/api/kinds/sandbox-template.ts";
 import { group, rametApiVersion, rametGroup } from "../../src/api/schema/kind.ts";
 import type { KubeClient } from "../../src/kube/kube-client.ts";
 import { coreResources, refOf, type ResourceRef } from "../../src/kube/resource-ref.ts";
+import { clusterTemplates } from "../../src/local/supervisor/cluster-templates.ts";
 import { readPort } from "../../src/local/supervisor/parts.ts";
 import { TestCluster } from "../cluster/local-cluster.ts";
 
@@ -12,10 +16,15 @@ import { TestCluster } from "../cluster/local-cluster.ts";
 export class ClientWorld {
   readonly cluster: TestCluster;
   readonly client: KubeClient;
+  /** The namespace of the file's own objects. */
+  readonly namespace: string;
+  readonly #isShared: boolean;
 
-  private constructor(cluster: TestCluster, client: KubeClient) {
+  private constructor(cluster: TestCluster, client: KubeClient, { namespace = "default", isShared = false } = {}) {
     this.cluster = cluster;
     this.client = client;
+    this.namespace = namespace;
+    this.#isShared = isShared;
   }
 
   /** With `ownImages`, the cluster has only the images that are added with its environment. */
@@ -25,8 +34,31 @@ export class ClientWorld {
     return new ClientWorld(cluster, await cluster.client());
   }
 
+  /**
+   * The cluster that the files of the project share; the first one starts it. For files that kill, suspend, measure and
+   * configure none of its processes.
+   * @param namespace of this file only. Each but `default` gets the cluster's templates
+   */
+  static async shared(namespace: string): Promise<ClientWorld> {
+    const cluster = TestCluster.at(inject("sharedClusterHome"));
+    await cluster.up();
+    const world = new ClientWorld(cluster, await cluster.client(), { namespace, isShared: true });
+    if (namespace !== "default") await world.#createTemplates();
+    return world;
+  }
+
+  /** Removes the cluster, or from a shared one what uses its machine. */
   async close(): Promise<void> {
-    await this.cluster.remove();
+    if (!this.#isShared) {
+      await this.cluster.remove();
+      return;
+    }
+    for (const kind of [sandboxSetKind, sandboxKind]) {
+      const resource = this.client.resource(refOf(kind));
+      const { items } = await resource.list({ namespace: this.namespace });
+      await Promise.all(items.map(({ metadata: { namespace = "", name } }) => resource.delete({ namespace, name })));
+    }
+    await this.client.close();
   }
 
   get apiUrl(): string {
@@ -38,7 +70,7 @@ export class ClientWorld {
   }
 
   /** The settings of a client with a new key, which may do everything that a client can do in the namespace. */
-  async connection(namespace = "default", name = "agent", limits?: object) {
+  async connection(namespace = this.namespace, name = "agent", limits?: object) {
     return { apiKey: await this.createKey(namespace, name, limits), apiUrl: this.apiUrl, sandboxUrl: this.sandboxUrl };
   }
 
@@ -67,9 +99,7 @@ export class ClientWorld {
   async createAccount(namespace: string, name: string, rules: object[] = clientRules): Promise<void> {
     const metadata = { namespace, name };
     const apiVersion = "rbac.authorization.k8s.io/v1";
-    await this.client
-      .resource(coreResources.namespaces)
-      .apply({ apiVersion: "v1", kind: "Namespace", metadata: { name: namespace } }, by);
+    await this.#createNamespace(namespace);
     await this.client
       .resource(coreResources.serviceAccounts)
       .apply({ apiVersion: "v1", kind: "ServiceAccount", metadata }, by);
@@ -90,7 +120,7 @@ export class ClientWorld {
   async createSet(name: string, replicas: number, spec: object = {}): Promise<void> {
     const sets = this.client.resource(refOf(sandboxSetKind), (value) => sandboxSetKind.object.parse(value));
     const template = { spec: { containers: [{ name: "main", image: "python", command: ["sleep", "infinity"] }] } };
-    const metadata = { namespace: "default", name };
+    const metadata = { namespace: this.namespace, name };
     await sets.create({
       apiVersion: `${group}/v1alpha1`,
       kind: "SandboxSet",
@@ -103,6 +133,20 @@ export class ClientWorld {
       (value) => sandboxSetKind.object.parse(value),
       (set) => set?.status?.availableReplicas === replicas,
     );
+  }
+
+  async #createNamespace(name: string): Promise<void> {
+    const namespaces = this.client.resource(coreResources.namespaces);
+    await namespaces.apply({ apiVersion: "v1", kind: "Namespace", metadata: { name } }, by);
+  }
+
+  async #createTemplates(): Promise<void> {
+    const { namespace } = this;
+    await this.#createNamespace(namespace);
+    const templates = this.client.resource(refOf(sandboxTemplateKind));
+    for (const template of clusterTemplates) {
+      await templates.apply({ ...template, metadata: { ...template.metadata, namespace } }, by);
+    }
   }
 }
 

@@ -13,7 +13,7 @@ let options: Awaited<ReturnType<ClientWorld["connection"]>>;
 let environment: Record<string, string>;
 
 beforeAll(async () => {
-  world = await ClientWorld.open();
+  world = await ClientWorld.shared("code-interpreter");
   options = await world.connection();
   environment = {
     E2B_API_KEY: options.apiKey,

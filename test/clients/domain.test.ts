@@ -15,7 +15,7 @@ let through: string[];
 
 beforeAll(async () => {
   through = await withLocalNames();
-  world = await ClientWorld.open();
+  world = await ClientWorld.shared("default");
 });
 afterAll(() => world.close());
 

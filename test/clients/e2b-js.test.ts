@@ -7,7 +7,7 @@ let world: ClientWorld;
 let options: Awaited<ReturnType<ClientWorld["connection"]>>;
 
 beforeAll(async () => {
-  world = await ClientWorld.open();
+  world = await ClientWorld.shared("e2b-js");
   options = await world.connection();
 });
 afterAll(() => world.close());
@@ -65,7 +65,7 @@ describe("a sandbox", () => {
     expect(stdout.trim().split("\n")).toEqual([
       "E2B_SANDBOX=true",
       `E2B_SANDBOX_ID=${sandbox.sandboxId}`,
-      "E2B_TEAM_ID=default",
+      `E2B_TEAM_ID=${world.namespace}`,
       `E2B_TEMPLATE_ID=${template}`,
     ]);
     const [sample, ...others] = await sandbox.getMetrics();
@@ -242,7 +242,7 @@ describe("a key", () => {
   it("reaches nothing in another namespace", async () => {
     const sandbox = await create();
     const { snapshotId } = await sandbox.createSnapshot();
-    const other = await world.connection("team-b", "agent");
+    const other = await world.connection("e2b-js-other", "agent");
     const missing = SandboxNotFoundError;
     await expect(Sandbox.getInfo(sandbox.sandboxId, other)).rejects.toThrow(missing);
     await expect(Sandbox.connect(sandbox.sandboxId, other)).rejects.toThrow(missing);
@@ -256,8 +256,8 @@ describe("a key", () => {
   });
 
   it("may do only what RBAC allows its service account", async () => {
-    const limited = await world.connection("default", "reader");
-    await world.createAccount("default", "reader", [
+    const limited = await world.connection(world.namespace, "reader");
+    await world.createAccount(world.namespace, "reader", [
       { apiGroups: ["agents.kruise.io"], resources: ["sandboxes"], verbs: ["get", "list"] },
     ]);
     expect(await all(Sandbox.list(limited))).toBeInstanceOf(Array);
@@ -265,13 +265,13 @@ describe("a key", () => {
   });
 
   it("has limits of its own, and stops working as soon as it is revoked", async () => {
-    const limited = await world.connection("default", "limited", { sandboxes: 1 });
+    const limited = await world.connection(world.namespace, "limited", { sandboxes: 1 });
     const one = await Sandbox.create("base", limited);
     await expect(Sandbox.create("base", limited)).rejects.toThrow("and may have 1");
     await one.kill();
     await world.client
       .resource({ group: "ramet.dev", version: "v1alpha1", plural: "apikeys", kind: "ApiKey", namespaced: true })
-      .delete({ namespace: "default", name: "limited" });
+      .delete({ namespace: world.namespace, name: "limited" });
     await expect.poll(() => Sandbox.list(limited).nextItems().catch(String)).toContain("AuthenticationError");
   });
 });

@@ -7,7 +7,7 @@ let world: ClientWorld;
 let options: { apiKey: string; apiUrl: string };
 
 beforeAll(async () => {
-  world = await ClientWorld.open();
+  world = await ClientWorld.shared("e2b-old-js");
   options = await world.connection();
 });
 afterAll(() => world.close());

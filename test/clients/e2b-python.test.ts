@@ -7,7 +7,7 @@ let world: ClientWorld;
 let environment: Record<string, string>;
 
 beforeAll(async () => {
-  world = await ClientWorld.open();
+  world = await ClientWorld.shared("e2b-python");
   environment = await world.environment();
 });
 afterAll(() => world.close());

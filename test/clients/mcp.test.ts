@@ -19,9 +19,9 @@ let key: string;
 const program = "bin/ramet.mjs";
 
 beforeAll(async () => {
-  world = await ClientWorld.open();
-  key = await world.createKey("default", "agent");
-  await world.createAccount("default", "reader", readerRules);
+  world = await ClientWorld.shared("mcp");
+  key = await world.createKey(world.namespace, "agent");
+  await world.createAccount(world.namespace, "reader", readerRules);
   const args = [program, "mcp", "--http", "--port", "0", "--kubeconfig", world.cluster.directory.kubeconfig];
   http = spawn(process.execPath, args, { stdio: ["ignore", "pipe", "inherit"] });
   const [line] = (await once(createInterface(http.stdout), "line")) as [string];
@@ -43,7 +43,7 @@ const overHttp = (headers: Record<string, string> = { authorization: `Bearer ${k
   // Its types are not made for exactOptionalPropertyTypes.
   connected(new StreamableHTTPClientTransport(url, { requestInit: { headers } }));
 const overStdio = () => {
-  const args = [program, "mcp", "--kubeconfig", world.cluster.directory.kubeconfig];
+  const args = [program, "mcp", "-n", world.namespace, "--kubeconfig", world.cluster.directory.kubeconfig];
   return connected(new StdioClientTransport({ command: process.execPath, args }));
 };
 
@@ -216,7 +216,7 @@ describe("over HTTP only", () => {
     expect(refused.json["error"]).toMatchObject({ code: "Forbidden" });
     await reader.close();
     const limited = await overHttp({
-      authorization: `Bearer ${await world.createKey("default", "one", { sandboxes: 1 })}`,
+      authorization: `Bearer ${await world.createKey(world.namespace, "one", { sandboxes: 1 })}`,
     });
     const sandbox = await create(limited);
     expect((await call(limited, "create_sandbox", { source: "python" })).json["error"]).toMatchObject({
@@ -230,7 +230,7 @@ describe("over HTTP only", () => {
 
   it("refuses another snapshot once those of the key are too large", async () => {
     const small = await overHttp({
-      authorization: `Bearer ${await world.createKey("default", "small", { snapshotBytes: "1" })}`,
+      authorization: `Bearer ${await world.createKey(world.namespace, "small", { snapshotBytes: "1" })}`,
     });
     const sandbox = await create(small);
     expect((await call(small, "create_snapshot", { sandbox })).isError).toBe(false);
@@ -245,8 +245,8 @@ describe("over HTTP only", () => {
     const sandbox = await create(own);
     const listed = await call(own, "list_sandboxes");
     const { id } = (listed.json["sandboxes"] as { name: string; id: string }[]).find(({ name }) => name === sandbox)!;
-    const other = await overHttp({ authorization: `Bearer ${await world.createKey("team-b", "agent")}` });
-    for (const text of [sandbox, id, `default--${sandbox}`]) {
+    const other = await overHttp({ authorization: `Bearer ${await world.createKey("mcp-other", "agent")}` });
+    for (const text of [sandbox, id, `${world.namespace}--${sandbox}`]) {
       for (const [tool, args] of [
         ["run_command", { command: "true" }],
         ["fork_sandbox", {}],
@@ -264,7 +264,7 @@ describe("over HTTP only", () => {
 
 /** A key of an account whose rights the test has set. */
 async function keyOf(name: string): Promise<string> {
-  const text = await world.createKey("default", name);
-  await world.createAccount("default", name, readerRules);
+  const text = await world.createKey(world.namespace, name);
+  await world.createAccount(world.namespace, name, readerRules);
   return text;
 }

@@ -10,7 +10,7 @@ let sandbox: Sandbox;
 let other: Sandbox;
 
 beforeAll(async () => {
-  world = await ClientWorld.open();
+  world = await ClientWorld.shared("routing");
   options = await world.connection();
   sandbox = await Sandbox.create("base", { ...options, network: { allowPublicTraffic: false } });
   other = await Sandbox.create("base", { ...options, network: { allowPublicTraffic: false } });

@@ -11,7 +11,7 @@ import { ClientWorld } from "./client-world.ts";
 let world: ClientWorld;
 
 beforeAll(async () => {
-  world = await ClientWorld.open();
+  world = await ClientWorld.shared("seed-002");
   for (const [name, value] of Object.entries(await world.environment())) vi.stubEnv(name, value);
 });
 afterAll(async () => {

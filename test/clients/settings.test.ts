@@ -18,7 +18,7 @@ let world: ClientWorld;
 let options: Awaited<ReturnType<ClientWorld["connection"]>>;
 
 beforeAll(async () => {
-  world = await ClientWorld.open();
+  world = await ClientWorld.shared("settings");
   options = await world.connection();
 });
 afterAll(() => world.close());
@@ -26,11 +26,11 @@ afterAll(() => world.close());
 it.each(["base", "stock"])("variables of a sandbox from %s are in no object at any time", async (template) => {
   if (template === "stock") await world.createSet("stock", 1);
   const sandboxes = world.client.resource(refOf(sandboxKind));
-  const { resourceVersion } = await sandboxes.list({ namespace: "default" });
+  const { resourceVersion } = await sandboxes.list({ namespace: world.namespace });
   const ending = new AbortController();
   const seen: string[] = [];
   const watched = (async () => {
-    const watching = { namespace: "default", resourceVersion, timeoutSeconds: 120, stallMilliseconds: 120_000 };
+    const watching = { namespace: world.namespace, resourceVersion, timeoutSeconds: 120, stallMilliseconds: 120_000 };
     for await (const event of sandboxes.watch({ ...watching, signal: ending.signal })) {
       if (event.type !== "BOOKMARK") seen.push(JSON.stringify(event.object));
     }
@@ -96,10 +96,10 @@ it("credentials of a registry are in one Secret only, which is deleted with the 
   await Template.build(template, "private", options);
   const kinds = [sandboxTemplateKind, namedSnapshotKind, sandboxKind, checkpointKind];
   for (const kind of kinds) {
-    const { items } = await world.client.resource(refOf(kind)).list({ namespace: "default" });
+    const { items } = await world.client.resource(refOf(kind)).list({ namespace: world.namespace });
     expect(JSON.stringify(items)).not.toContain("s3cr3t");
   }
-  const { items } = await world.client.resource(coreResources.secrets).list({ namespace: "default" });
+  const { items } = await world.client.resource(coreResources.secrets).list({ namespace: world.namespace });
   const secrets = items.filter(({ metadata }) => metadata.name.startsWith("ramet-registry-"));
   expect(secrets).toEqual([
     expect.objectContaining({
@@ -113,14 +113,14 @@ it("credentials of a registry are in one Secret only, which is deleted with the 
   expect(JSON.parse(Buffer.from(data[".dockerconfigjson"] ?? "", "base64").toString())).toEqual({
     auths: { "https://index.docker.io/v1/": { username: "robot", password: "s3cr3t-l0gin" } },
   });
-  const templates = await world.client.resource(refOf(sandboxTemplateKind)).list({ namespace: "default" });
+  const templates = await world.client.resource(refOf(sandboxTemplateKind)).list({ namespace: world.namespace });
   const uses = (value: object) => JSON.stringify(value).includes(`"imagePullSecrets":[{"name":"${metadata.name}"}]`);
   const made = templates.items.filter(({ metadata }) => metadata.name.startsWith("image-")).filter(uses);
   expect(made.map((one) => one.metadata.ownerReferences)).toEqual([metadata.ownerReferences]);
 
   // The same credentials again: nothing is built again, and there is no other Secret.
   await Template.build(template, "private", options);
-  const after = await world.client.resource(coreResources.secrets).list({ namespace: "default" });
+  const after = await world.client.resource(coreResources.secrets).list({ namespace: world.namespace });
   expect(after.items).toHaveLength(items.length);
 });
 
@@ -134,7 +134,7 @@ it("a template is described with its builds and their logs", async () => {
     status: 200,
     body: expect.objectContaining({
       templateID: "described",
-      names: ["default/described"],
+      names: [`${world.namespace}/described`],
       builds: [expect.objectContaining({ buildID: buildId, status: "ready", envdVersion })],
     }) as object,
   });

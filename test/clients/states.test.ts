@@ -1,5 +1,6 @@
+import { setTimeout as delay } from "node:timers/promises";
 import { request } from "undici";
-import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from "vitest";
 import { Checkpoint, checkpointKind } from "../../src/api/kinds/checkpoint.ts";
 import { Sandbox, sandboxKind } from "../../src/api/kinds/sandbox.ts";
 import { refOf } from "../../src/kube/resource-ref.ts";
@@ -38,19 +39,21 @@ type Operation = keyof typeof operations;
 type Expected = number | [number];
 
 interface State {
-  /** Brings a new sandbox into the state. */
-  enter: () => Promise<string>;
+  /** Brings new sandboxes into the state. A state in transition suspends the controllers. */
+  enter: (ids: readonly string[]) => Promise<unknown>;
   /** What lists show; undefined: the sandbox is not in them. */
   listed: "running" | "paused" | undefined;
   /** Whether one sandbox does for all operations, because none of them changes it. */
   isFinal?: boolean;
+  /** @default the id of a new sandbox */
+  id?: string;
   expected: Record<Operation, Expected>;
 }
 
 /** (Source: the API's own description of E2B, and the behaviour of e2b-dev/infra at 54693ff3.) */
 const states: Record<string, State> = {
   running: {
-    enter: create,
+    enter: () => Promise.resolve(),
     listed: "running",
     expected: {
       get: 200,
@@ -133,18 +136,21 @@ const states: Record<string, State> = {
   },
   killed: { enter: killed, listed: undefined, isFinal: true, expected: allMissing() },
   unknown: {
-    enter: () => Promise.resolve("0123456789abcdef0123456789abcdef"),
+    enter: () => Promise.resolve(),
+    id: "0123456789abcdef0123456789abcdef",
     listed: undefined,
     isFinal: true,
     expected: allMissing(),
   },
 };
 
-describe.each(Object.entries(states))("a sandbox that is %s", (_, { enter, listed, isFinal = false, expected }) => {
+describe.each(Object.entries(states))("a sandbox that is %s", (_, state) => {
+  const { enter, listed, id: known, isFinal = false, expected } = state;
   const rows = Object.entries(expected) as [Operation, Expected][];
 
   it("is listed and described with that state", async () => {
-    const id = await enter();
+    const id = known ?? (await create());
+    await enter([id]);
     expect(await listedState(id)).toBe(listed);
     expect((await operations.get(id)).body["state"]).toBe(listed);
     await end(id);
@@ -152,40 +158,59 @@ describe.each(Object.entries(states))("a sandbox that is %s", (_, { enter, liste
 
   if (isFinal) {
     it("answers each operation", async () => {
-      const id = await enter();
+      const id = known ?? (await create());
+      await enter([id]);
       for (const [operation, status] of rows)
-        expect([operation, await outcome(operation, id)]).toEqual([operation, status]);
+        expect([operation, await answerTo(operation, id)]).toEqual([operation, status]);
       await end(id);
     });
-  } else {
-    it.each(rows)("answers %s with %j", async (operation, status) => {
-      const id = await enter();
-      expect(await outcome(operation, id)).toEqual(status);
-      await end(id);
-    });
+    return;
   }
+
+  let outcomes: ReadonlyMap<Operation, Expected>;
+  beforeAll(async () => {
+    const ids = await Promise.all(rows.map(create));
+    try {
+      await enter(ids);
+      outcomes = await outcomesOf(rows.map(([operation, status], at) => ({ operation, status, id: ids[at] ?? "" })));
+    } finally {
+      await Promise.all(ids.map(end));
+    }
+  });
+  it.each(rows)("answers %s with %j", (operation, status) => {
+    expect(outcomes.get(operation)).toEqual(status);
+  });
 });
 
-/** The status of an operation; in an array, if it came only after the controllers had continued. */
-async function outcome(operation: Operation, id: string): Promise<Expected> {
-  let answered: number | undefined;
-  const answer = operations[operation](id).then(({ status, body }) => {
-    answered = status;
-    // E2B's SDKs for JavaScript decide by the body.
-    if (status >= 400) expect(body["code"]).toBe(status);
-    return status;
-  });
-  if (!isSuspended) return answer;
-  // An operation that does not wait for the controllers answers after at most 5 seconds: `kill` waits for a moment.
-  await Promise.race([answer, meanwhile(id)]);
-  if (answered !== undefined) return answered;
-  continueControllers();
-  return [await answer];
+interface Call {
+  operation: Operation;
+  status: Expected;
+  id: string;
 }
 
-/** Runs other operations for longer than any that does not wait takes. */
-async function meanwhile(id: string): Promise<void> {
-  for (const until = Date.now() + 7_000; Date.now() < until;) await operations.get(id);
+/** The statuses of concurrent operations, each on a sandbox of its own; in an array, one that came after the controllers had continued. */
+async function outcomesOf(calls: readonly Call[]): Promise<Map<Operation, Expected>> {
+  const outcomes = new Map<Operation, Expected>();
+  const answers = calls.map(async ({ operation, status, id }) => {
+    const waited = isSuspended;
+    const answer = await answerTo(operation, id);
+    outcomes.set(operation, waited && !isSuspended ? [answer] : answer);
+  });
+  if (isSuspended) {
+    const immediate = answers.filter((_, at) => typeof calls[at]?.status === "number");
+    // `kill` waits for a moment, up to 5 seconds. An operation that waits for the controllers has not answered after more than that.
+    await Promise.all([...immediate, delay(7_000)]);
+    continueControllers();
+  }
+  await Promise.all(answers);
+  return outcomes;
+}
+
+async function answerTo(operation: Operation, id: string): Promise<number> {
+  const { status, body } = await operations[operation](id);
+  // E2B's SDKs for JavaScript decide by the body.
+  if (status >= 400) expect(body["code"]).toBe(status);
+  return status;
 }
 
 async function create(): Promise<string> {
@@ -193,47 +218,45 @@ async function create(): Promise<string> {
   return String(body["sandboxID"]);
 }
 
-async function paused(): Promise<string> {
-  const id = await create();
-  await operations.pause(id);
-  return id;
+async function paused(ids: readonly string[]): Promise<void> {
+  await Promise.all(ids.map(operations.pause));
 }
 
-async function killed(): Promise<string> {
-  const id = await create();
-  await operations.kill(id);
-  await expect.poll(() => objectOf(id)).toBe(undefined);
-  return id;
+async function killed(ids: readonly string[]): Promise<void> {
+  await Promise.all(ids.map(operations.kill));
+  for (const id of ids) await until(async () => expect(await objectOf(id)).toBe(undefined));
 }
 
-async function pausing(): Promise<string> {
-  const id = await create();
+async function pausing(ids: readonly string[]): Promise<void> {
   suspendControllers();
-  void operations.pause(id);
-  await expect.poll(async () => (await objectOf(id))?.spec.paused).toBe(true);
-  return id;
+  for (const id of ids) void operations.pause(id);
+  for (const id of ids) await until(async () => expect((await objectOf(id))?.spec.paused).toBe(true));
 }
 
-async function snapshotting(): Promise<string> {
-  const id = await create();
-  const name = (await objectOf(id))?.metadata.name;
+async function snapshotting(ids: readonly string[]): Promise<void> {
+  const names = await Promise.all(ids.map(async (id) => (await objectOf(id))?.metadata.name));
   suspendControllers();
-  void operations.snapshot(id);
+  for (const id of ids) void operations.snapshot(id);
   const checkpoints = world.client.resource(refOf(checkpointKind), (value) => Checkpoint.parse(value));
-  const isCapturing = async () =>
-    (await checkpoints.list({ namespace: "default" })).items.some(({ spec }) => spec.sandboxName === name);
-  await expect.poll(isCapturing).toBe(true);
+  await until(async () => {
+    const { items } = await checkpoints.list({ namespace: "default" });
+    expect(items.map(({ spec }) => spec.sandboxName)).toEqual(expect.arrayContaining(names));
+  });
   // The client API knows of it a moment later. A fork before that waits for the suspended controllers.
-  const fork = () => call("POST", `/sandboxes/${id}/fork`, { count: 1 }, AbortSignal.timeout(2_000));
-  await expect.poll(async () => (await fork()).status).toBe(409);
-  return id;
+  for (const id of ids) {
+    const fork = () => call("POST", `/sandboxes/${id}/fork`, { count: 1 }, AbortSignal.timeout(2_000));
+    await until(async () => expect((await fork()).status).toBe(409));
+  }
 }
 
-async function killing(): Promise<string> {
-  const id = await create();
+async function killing(ids: readonly string[]): Promise<void> {
   suspendControllers();
-  await operations.kill(id);
-  return id;
+  await Promise.all(ids.map(operations.kill));
+}
+
+/** Like `expect.poll`, also before a test. */
+function until(check: () => Promise<void>): Promise<void> {
+  return vi.waitFor(check, { timeout: 20_000 });
 }
 
 async function end(id: string): Promise<void> {

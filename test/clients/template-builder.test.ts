@@ -13,7 +13,7 @@ let world: ClientWorld;
 let options: Awaited<ReturnType<ClientWorld["connection"]>>;
 
 beforeAll(async () => {
-  world = await ClientWorld.open();
+  world = await ClientWorld.shared("template-builder");
   options = await world.connection();
 });
 afterAll(() => world.close());
@@ -96,7 +96,7 @@ describe("a recipe", () => {
         env: { ...process.env, KUBECONFIG: world.cluster.directory.kubeconfig },
       });
     try {
-      const upload = () => ramet("snapshot", "upload", directory, "--template", "python", "-n", "default");
+      const upload = () => ramet("snapshot", "upload", directory, "--template", "python", "-n", world.namespace);
       const digest = (await upload()).stdout.trim();
       expect(digest).toMatch(/^[0-9a-f]{64}$/);
       expect((await upload()).stdout.trim()).toBe(digest);
@@ -107,7 +107,7 @@ describe("a recipe", () => {
       const manifest = {
         apiVersion: "ramet.dev/v1alpha1",
         kind: "NamedSnapshot",
-        metadata: { name: "with-tree", namespace: "default" },
+        metadata: { name: "with-tree", namespace: world.namespace },
         spec: { from: { template: { name: "ramet-python" } }, recipe },
       };
       const file = join(directory, "snapshot.json");

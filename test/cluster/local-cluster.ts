@@ -35,6 +35,11 @@ export class TestCluster {
     return new TestCluster(await mkdtemp(join(tmpdir(), "ramet-local-")), ownImages);
   }
 
+  /** A cluster in a directory that exists, which another process may have started. */
+  static at(home: string): TestCluster {
+    return new TestCluster(home, false);
+  }
+
   /** With `ownImages`, the cluster has only the images that are added with this environment. */
   get environment(): NodeJS.ProcessEnv {
     const own = this.#ownImages ? { XDG_CACHE_HOME: join(this.#home, "cache") } : {};
