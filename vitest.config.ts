@@ -5,6 +5,8 @@ import { defineConfig, type TestProjectInlineConfiguration } from "vitest/config
 type TestOptions = NonNullable<TestProjectInlineConfiguration["test"]>;
 
 const everywhere: TestOptions = {
+  /** A worker keeps the modules that it has loaded. Tests pass dependencies in, and modules have no state. */
+  isolate: false,
   /** What is waited for comes at once on an idle machine; a busy one is no failure. */
   expect: { poll: { timeout: 20_000 } },
   /** For what is started: where Node keeps compiled code by itself when a program asks it to. */

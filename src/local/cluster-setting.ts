@@ -32,6 +32,8 @@ export const ClusterSetting = z.object({
   allowPrivateNetworks: z.boolean().default(false),
   /** Whether restores hash all content of a checkpoint. */
   verifyRestores: z.boolean().default(false),
+  /** See `ApiServerOptions`. */
+  apiServerGogc: z.number().int().min(1).optional(),
   /** The gateway serves TLS for the names below it. */
   domain: z.string().default(defaultDomain),
 });

@@ -17,6 +17,7 @@ import { NodePod } from "../../src/local/node/pod.ts";
 import { prepareCluster } from "../../src/local/prepare-cluster.ts";
 import { startCluster, type UpResult } from "../../src/local/up.ts";
 import { builtPrograms } from "../setup/built-package.ts";
+import { testGogc } from "../setup/start-control-plane.ts";
 
 /** A real local cluster in its own directory. */
 export class TestCluster {
@@ -56,7 +57,7 @@ export class TestCluster {
   ): Promise<UpResult> {
     const signal = AbortSignal.timeout(180_000);
     const prepared = await prepareCluster({ name: "test", clock: systemClock, signal, progress: () => undefined });
-    const own = { ...prepared, program: [...program], cell: [...builtPrograms.cell] };
+    const own = { ...prepared, program: [...program], cell: [...builtPrograms.cell], apiServerGogc: testGogc };
     const setting = Object.keys(tools).length === 0 ? own : await withTools(own, { ...own.tools, ...tools });
     const { environment } = this;
     return startCluster({ directory: this.directory, setting, clock: systemClock, signal, environment });

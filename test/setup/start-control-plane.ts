@@ -53,6 +53,9 @@ export interface ControlPlane {
   stop(): Promise<void>;
 }
 
+/** For many API servers that live for seconds: a quarter less CPU time than with the default of local clusters. */
+export const testGogc = 400;
+
 /** Starts etcd, then the API server, and waits until it is ready: about 2 s when warm. */
 export async function startControlPlane(options: ControlPlaneOptions): Promise<ControlPlane> {
   const { programs, signal } = options;
@@ -66,7 +69,14 @@ export async function startControlPlane(options: ControlPlaneOptions): Promise<C
   const etcd = await startEtcd({ ...shared, program: programs.etcd, durable: options.durable ?? true });
   try {
     const serve = (port: number, own = shared): Promise<Child> =>
-      startApiServer({ ...own, program: programs["kube-apiserver"], pki, port, apis: options.apis ?? "needed" });
+      startApiServer({
+        ...own,
+        program: programs["kube-apiserver"],
+        pki,
+        port,
+        apis: options.apis ?? "needed",
+        gogc: testGogc,
+      });
     const started = await onFreePort(options.port, serve);
     const { port } = started;
     let apiServer = started.child;

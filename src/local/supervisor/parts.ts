@@ -89,7 +89,15 @@ async function serveApi({ directory, setting, clock }: ClusterPartsOptions, sign
   const pki = await openPki(join(directory.path, "pki"), () => clock.now());
   const program = setting.tools["kube-apiserver"];
   return keptPort(join(directory.path, "port"), async (port) => {
-    const child = await startApiServer({ program, dir: directory.path, port, pki, clock, signal });
+    const child = await startApiServer({
+      program,
+      dir: directory.path,
+      port,
+      pki,
+      gogc: setting.apiServerGogc,
+      clock,
+      signal,
+    });
     await writeClusterKubeconfig(directory, pki, port);
     return child;
   });
