@@ -281,10 +281,12 @@ export class PodRunner {
 
   /** Removes directories of deleted Pods that a crash prevented from starting. */
   async #sweep(): Promise<void> {
-    const { pods, informer, log } = this.#options;
-    for (const uid of podDirectories(pods)) {
-      if (this.#processes.has(uid) || informer.store.byUid(uid) !== undefined || this.#options.spares.has(uid))
-        continue;
+    const { pods, informer, log, spares } = this.#options;
+    // All are found before one is removed: a spare that a Pod takes meanwhile is none any more.
+    const orphans = podDirectories(pods).filter(
+      (uid) => !this.#processes.has(uid) && informer.store.byUid(uid) === undefined && !spares.has(uid),
+    );
+    for (const uid of orphans) {
       killPod(pods, uid);
       await new PodDirectory(pods, uid).remove().catch((error: unknown) => {
         log.warn({ uid, error: RametError.from(error).message }, "removing a Pod's directory failed");
