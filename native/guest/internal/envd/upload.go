@@ -1,6 +1,7 @@
 package envd
 
 import (
+	"bufio"
 	"compress/gzip"
 	"errors"
 	"fmt"
@@ -58,7 +59,8 @@ func (u *upload) read(r *http.Request) error {
 	kind, parameters, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	switch {
 	case strings.HasPrefix(kind, "multipart/"):
-		return u.writeForm(multipart.NewReader(body, parameters["boundary"]))
+		large := bufio.NewReaderSize(body, pieceBytes)
+		return u.writeForm(multipart.NewReader(large, parameters["boundary"]))
 	case u.path == "":
 		return badRequest{errors.New("the request has no path")}
 	default:
@@ -117,7 +119,7 @@ func (u *upload) write(path string, body io.Reader) error {
 	if err != nil {
 		return err
 	}
-	if _, err = io.Copy(file, body); err == nil {
+	if err = copyInPieces(file, body); err == nil {
 		err = setMetadata(file, u.metadata)
 	}
 	if closeErr := file.Close(); err == nil {
@@ -129,6 +131,21 @@ func (u *upload) write(path string, body io.Reader) error {
 	}
 	if err == nil {
 		u.written = append(u.written, writtenFile{Path: path, Name: filepath.Base(path), Type: "file", Metadata: u.metadata})
+	}
+	return err
+}
+
+// pieceBytes is the size of the pieces in which a body is read and written. A system call costs much in gVisor, and the
+// reader of a form passes on pieces of 4 KiB.
+const pieceBytes = 128 << 10
+
+// copyInPieces writes what has arrived also if the body ends with an error.
+func copyInPieces(file io.Writer, body io.Reader) error {
+	// The struct hides methods of the file that would copy in smaller pieces.
+	pieces := bufio.NewWriterSize(struct{ io.Writer }{file}, pieceBytes)
+	_, err := pieces.ReadFrom(body)
+	if flushed := pieces.Flush(); err == nil {
+		err = flushed
 	}
 	return err
 }
