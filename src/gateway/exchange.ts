@@ -23,7 +23,7 @@ export interface ClientResponse {
   /** Takes the body after `writeHead`. It closes when the response was sent, or cannot be. */
   readonly body: Writable;
   readonly headersSent: boolean;
-  /** Sends the head immediately. @param headers alternating names and values @throws Error if they are invalid */
+  /** Sends the head, at the latest in the next turn. @param headers alternating names and values @throws Error if they are invalid */
   writeHead(status: number, headers: readonly string[]): void;
   /** Sends a response without a body. */
   endWithHead(status: number, headers: readonly string[]): void;
@@ -59,8 +59,11 @@ export function http1Response(response: ServerResponse): ClientResponse {
     },
     writeHead: (status, headers) => {
       response.writeHead(status, STATUS_CODES[status] ?? "", [...headers]);
-      // A client that reads an event stream expects the headers before the first event.
-      response.flushHeaders();
+      // A client that reads an event stream expects the headers before the first event. Most other responses have their first bytes
+      // now, and send them together with the headers.
+      setImmediate(() => {
+        if (!response.writableEnded && !response.destroyed) response.flushHeaders();
+      });
     },
     endWithHead: (status, headers) => {
       response.writeHead(status, STATUS_CODES[status] ?? "", [...headers]).end();

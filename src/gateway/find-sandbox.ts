@@ -50,7 +50,8 @@ export function sandboxTitle(id: string, { metadata: { namespace, name } }: Rout
 }
 
 function withDashes(id: string): string {
-  return id.replace(/^(\w{8})(\w{4})(\w{4})(\w{4})(\w{12})$/, "$1-$2-$3-$4-$5");
+  if (id.includes("-")) return id;
+  return [id.slice(0, 8), id.slice(8, 12), id.slice(12, 16), id.slice(16, 20), id.slice(20)].join("-");
 }
 
 /** All ways to split the id into namespace and name. */

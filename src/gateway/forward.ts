@@ -1,4 +1,4 @@
-import { pipeline } from "node:stream/promises";
+import type { Readable, Writable } from "node:stream";
 import { errors, type Dispatcher } from "undici";
 import { RametError } from "../base/errors.ts";
 import type { Exchange } from "./exchange.ts";
@@ -31,8 +31,8 @@ export function forward(upstreams: Upstreams, route: Route, exchange: Exchange):
 export async function forwardTo(target: Target, { request, response, origin }: Exchange): Promise<number> {
   const closed = new AbortController();
   response.body.once("close", () => {
-    // An abort makes an exception with a stack, which no request needs that was answered.
-    if (!response.body.writableFinished) closed.abort();
+    // An abort makes an exception with a stack, which no request needs whose response has arrived.
+    if (!response.body.writableEnded) closed.abort();
   });
   const answer = await sendRequest(target, { request, origin }, closed.signal);
   try {
@@ -45,8 +45,26 @@ export async function forwardTo(target: Target, { request, response, origin }: E
   }
   // The response to HEAD has no body, and HTTP/2 has ended it already.
   if (response.body.writableEnded) answer.body.dump().catch(() => undefined);
-  else await pipeline(answer.body, response.body).catch(() => response.body.destroy());
+  else await sendBody(answer.body, response.body);
   return answer.statusCode;
+}
+
+/**
+ * Resolves when the body was sent, or cannot be; then the connection is closed. Node's `pipeline` would do the same with an
+ * exception for each response: a tenth of the CPU time of a small one.
+ */
+function sendBody(from: Readable, to: Writable): Promise<void> {
+  return new Promise((resolve) => {
+    const done = (): void => {
+      resolve();
+    };
+    to.once("finish", done).once("close", done);
+    from.on("error", () => to.destroy());
+    from.once("close", () => {
+      if (!from.readableEnded) to.destroy();
+    });
+    from.pipe(to);
+  });
 }
 
 /** Repeats a safe request once: an idle connection can break, for example by a checkpoint, at the moment of its reuse. */

@@ -78,18 +78,24 @@ export function switchingHead(rawHeaders: readonly string[]): string {
 }
 
 function endToEndHeaders(rawHeaders: readonly string[], isDropped: (name: string) => boolean): string[] {
-  const pairs = pairsOf(rawHeaders);
-  const named = new Set(
-    pairs.flatMap(([name, value]) =>
-      name.toLowerCase() === "connection" ? value.split(",").map((part) => part.trim().toLowerCase()) : [],
-    ),
-  );
-  return pairs
-    .filter(([given]) => {
-      const name = given.toLowerCase();
-      return !hopByHopHeaders.has(name) && !named.has(name) && !isDropped(name);
-    })
-    .flat();
+  const named = connectionOptions(rawHeaders);
+  const kept: string[] = [];
+  for (let at = 0; at < rawHeaders.length; at += 2) {
+    const given = rawHeaders[at] ?? "";
+    const name = given.toLowerCase();
+    if (!hopByHopHeaders.has(name) && !named.has(name) && !isDropped(name)) kept.push(given, rawHeaders[at + 1] ?? "");
+  }
+  return kept;
+}
+
+/** The headers that are only for this connection. */
+function connectionOptions(rawHeaders: readonly string[]): Set<string> {
+  const named = new Set<string>();
+  for (let at = 0; at < rawHeaders.length; at += 2) {
+    if (rawHeaders[at]?.toLowerCase() !== "connection") continue;
+    for (const part of rawHeaders[at + 1]?.split(",") ?? []) named.add(part.trim().toLowerCase());
+  }
+  return named;
 }
 
 function pairsOf(rawHeaders: readonly string[]): [name: string, value: string][] {
