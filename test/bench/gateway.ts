@@ -1,11 +1,12 @@
 import { Agent, request } from "undici";
+import { startBareHops } from "./bare-hops.ts";
 import { readPort } from "../../src/local/supervisor/parts.ts";
 import { accountToken, allowToReach } from "../setup/gateway.ts";
 import { namespace, type LocalCluster } from "./local-cluster.ts";
 import { summary, type Summary } from "./samples.ts";
 import { firstAnswer, workloadPort } from "./workload.ts";
 
-/** Requests to one sandbox through the gateway, alternating with requests to the Pod's address. */
+/** Requests to one sandbox through the gateway, alternating with requests to the Pod's address and through bare proxies. */
 export interface GatewayCosts {
   ways: GatewayWay[];
   concurrency: number;
@@ -15,9 +16,11 @@ export interface GatewayWay {
   what: string;
   /** Milliseconds of a request with a small response, one at a time. */
   direct: Summary;
+  bare: Summary;
   gateway: Summary;
   /** Requests per second, with `concurrency` concurrent requests. */
   directPerSecond: number;
+  barePerSecond: number;
   gatewayPerSecond: number;
 }
 
@@ -45,25 +48,31 @@ export async function measureGateway(cluster: LocalCluster, n: number, signal: A
     if (text !== "answer") throw new Error(`${origin} answered ${answer.statusCode}: ${text}`);
   };
   const gateway = `http://127.0.0.1:${readPort(cluster.directory.gatewayPort) ?? 0}`;
+  const hops = await startBareHops({ host: ip, port: workloadPort });
   const measure = (what: string, path: string) =>
-    measureWay(what, n * 10, { direct: asking(`http://${ip}:${workloadPort}`, path), gateway: asking(gateway, path) });
+    measureWay(what, n * 10, {
+      direct: asking(`http://${ip}:${workloadPort}`, path),
+      bare: asking(hops.origin, path),
+      gateway: asking(gateway, path),
+    });
   try {
     // Sequentially, because each would take CPU time from the other.
     const kept = await measure("connections are kept", "/");
     return { ways: [kept, await measure("the program ends each connection", "/close")], concurrency };
   } finally {
+    hops.close();
     await dispatcher.close();
     await cluster.remove(cluster.cluster.sandboxes, sandbox);
   }
 }
 
-type Sides = Record<"direct" | "gateway", () => Promise<void>>;
+type Sides = Record<"direct" | "bare" | "gateway", () => Promise<void>>;
 
 async function measureWay(what: string, n: number, sides: Sides): Promise<GatewayWay> {
-  const times: Record<keyof Sides, number[]> = { direct: [], gateway: [] };
+  const times: Record<keyof Sides, number[]> = { direct: [], bare: [], gateway: [] };
   // The first ones are a warm-up and are discarded.
   for (let turn = -20; turn < n; turn++) {
-    for (const side of ["direct", "gateway"] as const) {
+    for (const side of ["direct", "bare", "gateway"] as const) {
       const since = performance.now();
       await sides[side]();
       if (turn >= 0) times[side].push(performance.now() - since);
@@ -72,8 +81,10 @@ async function measureWay(what: string, n: number, sides: Sides): Promise<Gatewa
   return {
     what,
     direct: summary(times.direct)!,
+    bare: summary(times.bare)!,
     gateway: summary(times.gateway)!,
     directPerSecond: await perSecond(sides.direct),
+    barePerSecond: await perSecond(sides.bare),
     gatewayPerSecond: await perSecond(sides.gateway),
   };
 }
