@@ -246,6 +246,8 @@ export class ResourceClient<T extends KubeObject> {
 
   /** Uses the client's namespace if none is given. */
   #place({ namespace, name }: ObjectName): ResourcePath & ObjectName {
+    // Without a name, the path would be that of all objects.
+    if (name === "") throw new RametError("InvalidArgument", `The name of the ${this.ref.kind} is empty`);
     return this.ref.namespaced ? { namespace: namespace ?? this.client.namespace, name } : { name };
   }
 

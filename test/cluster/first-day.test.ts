@@ -4,6 +4,7 @@ import { request } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { sandboxKind } from "../../src/api/kinds/sandbox.ts";
 import { sandboxTemplateKind } from "../../src/api/kinds/sandbox-template.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
 import { connectionFromKubeconfig } from "../../src/kube/kubeconfig.ts";
@@ -55,7 +56,14 @@ describe("ramet explain", () => {
 
   it("names an image that cannot be pulled, and a template that does not exist", async () => {
     await ramet("sandbox", "create", "--image", "nosuch:9", "--name", "im", "--no-wait");
-    await ramet("sandbox", "create", "--template", "nope", "--name", "nt", "--no-wait");
+    const client = await clusterClient();
+    await client.resource(refOf(sandboxKind)).create({
+      apiVersion: "agents.kruise.io/v1alpha1",
+      kind: "Sandbox",
+      metadata: { name: "nt", namespace: "default" },
+      spec: { templateRef: { name: "nope" } },
+    });
+    await client.close();
     await expect
       .poll(() => explain("sandbox/im"), { timeout: 60_000 })
       .toMatchObject({
@@ -66,6 +74,13 @@ describe("ramet explain", () => {
     await expect
       .poll(() => explain("sandbox/nt"), { timeout: 60_000 })
       .toMatchObject({ state: "stuck", reason: "NotFound", cause: expect.stringContaining("nope") as string });
+  });
+
+  it("exits with 3 for a template that does not exist, and creates no sandbox that waits for it", async () => {
+    const made = await ramet("sandbox", "create", "--template", "pyhton", "--name", "typo");
+    expect(made).toMatchObject({ exitCode: 3 });
+    expect(made.stderr).toContain("List the existing ones with: ramet get templates -n default\n");
+    expect((await ramet("sandbox", "get", "typo")).exitCode).toBe(3);
   });
 
   it("exits with 3 for an object that does not exist, and explains error codes without a cluster", async () => {
@@ -229,6 +244,10 @@ http.server.HTTPServer(("0.0.0.0", 8000), Handler).serve_forever()`;
     expect(await ramet("sandbox", "rm", "--failed")).toMatchObject({ exitCode: 0, stdout: "sandbox f removed\n" });
     expect((await ramet("sandbox", "ls", "-o", "name")).stdout.split("\n")).toContain("a");
     expect((await ramet("sandbox", "rm")).exitCode).toBe(2);
+    // An empty variable names nothing, and above all not every sandbox.
+    expect(await ramet("sandbox", "rm", "")).toMatchObject({ exitCode: 2, stdout: "" });
+    expect((await ramet("sandbox", "create", "--from", "")).stderr).toContain("--from is empty\n");
+    expect((await ramet("sandbox", "ls", "-o", "name")).stdout.split("\n")).toContain("a");
     expect((await ramet("sandbox", "rm", "a", "--failed")).exitCode).toBe(2);
   });
 

@@ -42,7 +42,7 @@ export async function createCheckpoint(io: Io, options: CreateCheckpointOptions)
     if (beside) await keepTemplate(cluster, { checkpoint: created, source }, io.signal);
     const wait = { timeoutMilliseconds: options.timeout, signal: io.signal };
     const settled = options.wait
-      ? await untilCaptured(clusterObjects(io, cluster), created, wait)
+      ? await untilCaptured(clusterObjects(io, cluster, { areNew: true }), created, wait)
       : { object: created };
     if ("failure" in settled) return reportFailure(io, settled.failure, options.output);
     await writeAll(io.stdout, rendered(settled.object, options, io.clock.now()));

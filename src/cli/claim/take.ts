@@ -119,7 +119,7 @@ function shortfall({ metadata, spec, status }: SandboxClaim): RametError | undef
   if ((status?.claimedReplicas ?? 0) >= spec.replicas) return undefined;
   const reason = findCondition(status?.conditions, "Completed")?.reason ?? "";
   return new RametError(codeOf(reason), `The claim ${metadata.name} has ${status?.message ?? "claimed nothing"}`, {
-    hint: `Remove the claim, which has ended, with: ramet claim rm ${metadata.name}`,
+    hint: `Remove the claim, which has ended, with: ramet claim rm ${metadata.name} -n ${metadata.namespace}`,
   });
 }
 
@@ -144,6 +144,7 @@ async function untilCompleted(
     resource: claims,
     from: claim,
     noun: "claim",
+    isNew: true,
     timeoutMilliseconds: timeoutMilliseconds + graceMilliseconds,
     isOver: ({ status }) => status?.phase === "Completed",
     describe: describeState,

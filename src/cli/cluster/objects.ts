@@ -16,7 +16,7 @@ import type { Cluster } from "./cluster.ts";
 export function clusterObjects(io: Io, cluster: Cluster, { areNew: isNew = false } = {}): Objects {
   return {
     sandboxes: followed(io, cluster, cluster.sandboxes, { noun: "sandbox", isNew }),
-    checkpoints: followed(io, cluster, cluster.checkpoints, { noun: "checkpoint", describeProgress }),
+    checkpoints: followed(io, cluster, cluster.checkpoints, { noun: "checkpoint", isNew, describeProgress }),
   };
 }
 

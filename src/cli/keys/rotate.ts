@@ -42,7 +42,10 @@ export async function getKeys(io: Io, options: KeysOptions): Promise<number> {
 export async function rotateKey(io: Io, power: KeyPower, options: RotateOptions): Promise<number> {
   return withCluster(io, options, async ({ client }) => {
     const request = await requestRotation(io, client, power, options.force === true);
-    const end = options.wait ? await untilDone(io, client, { power, request, timeout: options.timeout }) : undefined;
+    const wait = { power, request, timeout: options.timeout };
+    const end = options.wait
+      ? await untilDone(io, client, wait).catch((error: unknown) => stays(power, error))
+      : undefined;
     await print(io, [shown(power, end ?? (await new RotationEntries(client).read(io.signal)))], options);
     return exitCodes.ok;
   });
@@ -86,6 +89,14 @@ async function untilDone(io: Io, client: KubeClient, { power, request, timeout }
 }
 
 const betweenReadsMilliseconds = 1_000;
+
+function stays(power: KeyPower, cause: unknown): never {
+  if (RametError.from(cause).code !== "Canceled") throw cause;
+  throw new RametError("Canceled", `Waiting for the rotation of the key of the ${power} was interrupted`, {
+    hint: "The controllers continue. Follow the rotation with: ramet keys get",
+    cause,
+  });
+}
 
 function timedOut(power: KeyPower, progress: string): RametError {
   return new RametError("Timeout", `The key of the ${power} was not rotated in time: ${progress}`, {

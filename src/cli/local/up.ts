@@ -117,5 +117,5 @@ export async function localLogs(
     });
   }
   await sendPartLog(clusterDirectory(name, io.environment), io.stdout, { part, follow, signal: io.signal });
-  return exitCodes.ok;
+  return follow ? exitCodes.interrupted : exitCodes.ok;
 }

@@ -46,7 +46,7 @@ export async function listObjects(io: Io, options: ListOptions): Promise<number>
       signal: io.signal,
     });
     if (items.length === 0 && options.output === "table") {
-      if (!everywhere) await requireNamespace(io, cluster);
+      if (!everywhere) await requireNamespace(cluster, io.signal);
       printLine(io.stderr, `No ${noun} ${everywhere ? "in any namespace" : `in namespace ${cluster.namespace}`}.`);
       return exitCodes.ok;
     }
@@ -58,13 +58,13 @@ export async function listObjects(io: Io, options: ListOptions): Promise<number>
   });
 }
 
-/** An empty list of a namespace that does not exist is most likely a typing error. */
-async function requireNamespace(io: Io, { client, namespace }: Cluster): Promise<void> {
+/** A namespace that does not exist is most likely a typing error. @throws RametError `NotFound` */
+export async function requireNamespace({ client, namespace }: Cluster, signal: AbortSignal): Promise<void> {
   const namespaces = client.resource(coreResources.namespaces);
   try {
-    await namespaces.get({ name: namespace }, { signal: io.signal });
+    await namespaces.get({ name: namespace }, { signal });
   } catch (error) {
-    // Users without the right to read namespaces get the empty list.
+    // Users without the right to read namespaces get the answer of an existing one.
     if (RametError.from(error).code !== "NotFound") return;
     throw noNamespace(namespace, error);
   }

@@ -55,6 +55,11 @@ function withRemoval({ code, message, hint, retryable, cause }: RametError, { me
 }
 
 function check({ name, template, image, from, paused }: CreateSandboxOptions): void {
+  if (from === "") {
+    throw new RametError("InvalidArgument", "--from is empty", {
+      hint: "Check that the command that prints the checkpoint's id has succeeded",
+    });
+  }
   if (name !== undefined) checkLabel(name, "--name");
   if (template !== undefined) checkName(template, "--template");
   if (template !== undefined && image !== undefined) {

@@ -2,9 +2,10 @@ import { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import { RametError } from "../../base/errors.ts";
 import { parsePodTemplate, type PodTemplateSpec } from "../../api/schema/pod-template.ts";
 import type { SandboxManifest } from "../../api/kinds/sandbox.ts";
-import type { SandboxTemplateSpec } from "../../api/kinds/sandbox-template.ts";
+import type { SandboxTemplate, SandboxTemplateSpec } from "../../api/kinds/sandbox-template.ts";
 import type { Cluster } from "../cluster/cluster.ts";
 import { clusterTemplatePrefix } from "../../api/names/system-names.ts";
+import { requireNamespace } from "../object/get.ts";
 import { findObject } from "../object/user-kind.ts";
 
 /** The source of a new sandbox. */
@@ -33,9 +34,7 @@ export async function sandboxSource(cluster: Cluster, options: SourceOptions, si
     return { template: withEnvironment({ spec: { containers: [{ name: "sandbox", image }] } }, environment) };
   }
   if (template !== undefined) {
-    // Without the template, the sandbox would wait for somebody to create it.
-    const found =
-      (await templateNamed(cluster, template, signal)) ?? (await cluster.get(cluster.templates, template, signal));
+    const found = await templateNamed(cluster, template, signal);
     if (environment.length === 0 && options.writtenOut !== true) return { templateRef: { name: found.metadata.name } };
     return writtenOut(found, environment);
   }
@@ -43,10 +42,15 @@ export async function sandboxSource(cluster: Cluster, options: SourceOptions, si
   return writtenOut(await templateOfCheckpoint(cluster, from, signal), environment);
 }
 
-/** The template of that name, or else the one that the local cluster provides. */
-async function templateNamed({ templates, namespace }: Cluster, name: string, signal: AbortSignal) {
+/** The template of that name, or else the one that the local cluster provides. @throws RametError `NotFound` */
+async function templateNamed(cluster: Cluster, name: string, signal: AbortSignal): Promise<SandboxTemplate> {
+  const { templates, namespace } = cluster;
   const own = await templates.find({ namespace, name }, { signal });
-  return own ?? templates.find({ namespace, name: `${clusterTemplatePrefix}${name}` }, { signal });
+  const found = own ?? (await templates.find({ namespace, name: `${clusterTemplatePrefix}${name}` }, { signal }));
+  if (found !== undefined) return found;
+  await requireNamespace(cluster, signal);
+  // A sandbox without its template would wait for somebody to create it.
+  return cluster.get(templates, name, signal);
 }
 
 /** The controller stores the template of each checkpoint's source under the checkpoint's name. */

@@ -86,5 +86,5 @@ function describeSet(set: SandboxSet | undefined): string {
   if (set === undefined) return "deleted";
   const { status, spec } = set;
   if (status === undefined) return "waiting for the controller";
-  return `${status.availableReplicas} of ${spec.replicas} ready`;
+  return `at ${status.availableReplicas} of ${spec.replicas} ready sandboxes`;
 }

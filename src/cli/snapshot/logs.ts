@@ -9,7 +9,7 @@ import { type Io, printLine, writeAll } from "../io.ts";
 import { reportFailure } from "../report-error.ts";
 import { requestStays } from "../wait/follow.ts";
 import { keptLogs, StepPrinter } from "./step-printer.ts";
-import { describeSnapshot, hasEnded, settledBuild } from "./until-built.ts";
+import { stateOfSnapshot, hasEnded, settledBuild } from "./until-built.ts";
 
 export interface SnapshotLogsOptions extends ClusterOptions, AccessFlags {
   name: string;
@@ -91,7 +91,7 @@ async function followBuild(
     await printer.flush();
   } catch (error) {
     if (broken.signal.aborted) throw broken.signal.reason;
-    const state = describeSnapshot(last);
+    const state = stateOfSnapshot(last);
     const look = `ramet snapshot get ${name} -n ${namespace}`;
     throw requestStays(error, { what: `the build of ${name}`, state, look });
   }

@@ -28,7 +28,8 @@ export async function untilBuilt(
     noun: "snapshot",
     timeoutMilliseconds,
     isOver: (seen) => hasEnded(seen, snapshot.metadata.generation, request),
-    describe: describeSnapshot,
+    describe: stateOfSnapshot,
+    describeProgress: describeSnapshot,
   });
   return settledBuild(name, last);
 }
@@ -67,6 +68,12 @@ export function settledBuild(name: string, snapshot: NamedSnapshot | undefined):
 }
 
 const harmless = new Set(["Built", "Pinned", "Suspended"]);
+
+/** What follows `it is` in an error: `building: Step 3 of 4: run pip install pandas`. */
+export function stateOfSnapshot(snapshot: NamedSnapshot | undefined): string {
+  const isBuilding = findCondition(snapshot?.status?.conditions, "Building")?.status === "True";
+  return `${isBuilding ? "building: " : ""}${describeSnapshot(snapshot)}`;
+}
 
 /** `2/4, step 3 of 4: run pip install pandas`. */
 export function describeSnapshot(snapshot: NamedSnapshot | undefined): string {
