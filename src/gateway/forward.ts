@@ -30,11 +30,14 @@ export function forward(upstreams: Upstreams, route: Route, exchange: Exchange):
  */
 export async function forwardTo(target: Target, { request, response, origin }: Exchange): Promise<number> {
   const closed = new AbortController();
+  const arrived: { body?: Readable } = {};
   response.body.once("close", () => {
     // An abort makes an exception with a stack, which no request needs whose response has arrived.
-    if (!response.body.writableEnded) closed.abort();
+    const isOver = arrived.body === undefined ? response.body.writableFinished : arrived.body.readableEnded;
+    if (!isOver) closed.abort();
   });
   const answer = await sendRequest(target, { request, origin }, closed.signal);
+  arrived.body = answer.body;
   try {
     const { status, headers } = forwardedResponseHead(answer.statusCode, answer.headers as unknown as string[]);
     response.writeHead(status, headers);
@@ -54,14 +57,21 @@ export async function forwardTo(target: Target, { request, response, origin }: E
  * exception for each response: a tenth of the CPU time of a small one.
  */
 function sendBody(from: Readable, to: Writable): Promise<void> {
+  if (from.destroyed || to.destroyed) {
+    // Neither of them reports its end again.
+    from.on("error", () => undefined).destroy();
+    to.destroy();
+    return Promise.resolve();
+  }
   return new Promise((resolve) => {
     const done = (): void => {
       resolve();
     };
     to.once("finish", done).once("close", done);
-    from.on("error", () => to.destroy());
+    to.on("error", done);
+    from.on("error", (error) => to.destroy(error));
     from.once("close", () => {
-      if (!from.readableEnded) to.destroy();
+      if (!from.readableEnded) to.destroy(new Error("The response has no end"));
     });
     from.pipe(to);
   });
