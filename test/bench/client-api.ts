@@ -5,6 +5,7 @@ import { sandboxKind } from "../../src/api/kinds/sandbox.ts";
 import { refOf } from "../../src/kube/resource-ref.ts";
 import { clientSandboxId } from "../../src/api/cell/client-environment.ts";
 import { ClientWorld } from "../clients/client-world.ts";
+import { type CommandCosts, measureCommands } from "./command-floor.ts";
 import { stopwatch } from "./figure.ts";
 import { measureIdleClients, type IdleClients } from "./idle-clients.ts";
 import { Samples, type Summary } from "./samples.ts";
@@ -14,7 +15,9 @@ import { measureTransfers, type Options, transferProgram } from "./transfers.ts"
 export interface ClientApiCosts {
   /** By the name of the measure, ms. */
   milliseconds: Record<string, Summary>;
-  /** MiB per second of 100 MiB. */
+  /** A command, and what of it is its shell in gVisor; ms. */
+  commands: CommandCosts;
+  /** MiB per second of 100 MiB; the median of some. */
   transfers: Record<string, number>;
   idle: IdleClients;
 }
@@ -40,10 +43,13 @@ export async function measureClientApi(n: number, signal: AbortSignal): Promise<
       process.stderr.write(`\rrequests of clients: ${turn}/${n} `);
     }
     process.stderr.write("\r\x1b[K");
+    const commanded = await Sandbox.create(setName, options);
+    const commands = await measureCommands(commanded, n);
+    await commanded.kill();
     const transfers = await measureTransfers(world, { options, set: transferSet });
     const idle = await measureIdleClients(world, { options, clients: n <= 5 ? 100 : 1_000 });
     const milliseconds = Object.fromEntries([...samples.values.keys()].map((name) => [name, samples.summary(name)!]));
-    return { milliseconds, transfers, idle };
+    return { milliseconds, commands, transfers, idle };
   } finally {
     await world.close();
   }
