@@ -23,8 +23,16 @@ export function reportError(io: Io, thrown: unknown, output?: string): number {
 
 /** Prints a request that failed in the cluster. The exit code is always 1. */
 export function reportFailure(io: Io, failure: RametError, output?: string): number {
-  reportError(io, failure, output);
+  reportError(io, withVolumesHint(failure), output);
   return exitCodes.failed;
+}
+
+/** The message names the annotation, which commands set by a flag. */
+function withVolumesHint(failure: RametError): RametError {
+  if (failure.code !== "VolumesNotCaptured") return failure;
+  const repeat = "the command with --volumes Empty or --volumes Shared";
+  const hint = failure.hint === undefined ? `Repeat ${repeat}` : `${failure.hint}, then repeat ${repeat}`;
+  return new RametError(failure.code, failure.message, { hint, cause: failure });
 }
 
 /** Runs a command and returns its exit code. It is loaded when it is called, so that `--help` loads nothing. */

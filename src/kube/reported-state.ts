@@ -39,5 +39,10 @@ export function failureOf(what: string, object: Reported, fallback: ErrorCode): 
   return new RametError(code, `${what}: ${why}`);
 }
 
+/** A message without the code that `RametError.describe()` puts at its end, where the code is printed separately. */
+export function withoutCode(message: string): string {
+  return message.replace(codeAtEnd, "");
+}
+
 /** The end of `RametError.describe()`. */
 const codeAtEnd = / \[([A-Z]\w+)\]$/;

@@ -64,6 +64,10 @@ function podSecurity({ podSecurity: level, namespace }: ClusterFacts): Finding {
       allowed: "a user who may read the namespace",
     });
   const { value } = level;
+  if (value === null) {
+    const action = `Correct --namespace, or run: kubectl create namespace ${namespace}`;
+    return finding(check, "warning", `The namespace ${namespace} does not exist`, action);
+  }
   if (value === undefined || value === "privileged")
     return ok(check, `The namespace ${namespace} accepts cells: it enforces ${value ?? "no level"}`);
   return finding(

@@ -75,8 +75,8 @@ export interface ClusterFacts {
   /** The names of Ramet's CRDs that exist. */
   crds: Seen<{ found: string[]; missing: string[] }>;
   others: Seen<OtherController[]>;
-  /** The Pod Security level that the namespace enforces; undefined: none. */
-  podSecurity: Seen<string | undefined>;
+  /** The Pod Security level that the namespace enforces; undefined: none; null: the namespace does not exist. */
+  podSecurity: Seen<string | undefined | null>;
   /** What the controllers report about the store; undefined: nothing yet. */
   store: Seen<StoreReport | undefined>;
   /** The rights that the caller lacks. */

@@ -146,6 +146,7 @@ describe("an unsuitable cluster", () => {
   });
 
   it("has a namespace that refuses cells", () => {
+    expect(found("pod-security", { podSecurity: { value: null } })).toMatchObject({ level: "warning" });
     const at = found("pod-security", { podSecurity: { value: "restricted" } });
     expect(at).toMatchObject({
       level: "error",

@@ -167,9 +167,13 @@ async function readCrds(client: KubeClient, signal: AbortSignal): Promise<{ foun
   return { found, missing: names.filter((name) => !found.includes(name)) };
 }
 
-async function readPodSecurity(client: KubeClient, name: string, signal: AbortSignal): Promise<string | undefined> {
+async function readPodSecurity(
+  client: KubeClient,
+  name: string,
+  signal: AbortSignal,
+): Promise<string | undefined | null> {
   const namespace = await client.resource(coreResources.namespaces).find({ name }, { signal });
-  return namespace?.metadata.labels?.["pod-security.kubernetes.io/enforce"];
+  return namespace === undefined ? null : namespace.metadata.labels?.["pod-security.kubernetes.io/enforce"];
 }
 
 const Review = z.looseObject({ status: z.looseObject({ allowed: z.boolean() }) });

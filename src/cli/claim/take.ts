@@ -9,7 +9,7 @@ import { checkpointReference } from "../checkpoint/reference.ts";
 import { isBeside } from "../beside/clone.ts";
 import { type Cluster, type ClusterOptions, withCluster } from "../cluster/cluster.ts";
 import { refOf } from "../../kube/resource-ref.ts";
-import { describeState } from "../../kube/reported-state.ts";
+import { describeState, withoutCode } from "../../kube/reported-state.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { type Io, writeAll } from "../io.ts";
 import { checkName, generateName, volumesAnnotation, type VolumesFlag } from "../options.ts";
@@ -118,9 +118,13 @@ const forEver = "876000h";
 function shortfall({ metadata, spec, status }: SandboxClaim): RametError | undefined {
   if ((status?.claimedReplicas ?? 0) >= spec.replicas) return undefined;
   const reason = findCondition(status?.conditions, "Completed")?.reason ?? "";
-  return new RametError(codeOf(reason), `The claim ${metadata.name} has ${status?.message ?? "claimed nothing"}`, {
-    hint: `Remove the claim, which has ended, with: ramet claim rm ${metadata.name} -n ${metadata.namespace}`,
-  });
+  return new RametError(
+    codeOf(reason),
+    `The claim ${metadata.name} has ${withoutCode(status?.message ?? "claimed nothing")}`,
+    {
+      hint: `Remove the claim, which has ended, with: ramet claim rm ${metadata.name} -n ${metadata.namespace}`,
+    },
+  );
 }
 
 function codeOf(reason: string): ErrorCode {

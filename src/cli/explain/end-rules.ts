@@ -32,6 +32,15 @@ export function ended({ sandbox }: SandboxFacts): Explanation | undefined {
   const { cause, hint, code } = readDescription(report.message);
   const reason = code ?? report.reason;
   const common = { state: "failed", reason, since: report.since } as const;
+  if (status.phase === "Succeeded" && cause.startsWith(byCheckpoint)) {
+    const { name, namespace } = metadata;
+    return {
+      ...common,
+      cause: `It was ${cause}`,
+      retry: "None: a sandbox that has ended stays so",
+      action: `Clone the checkpoint, or delete the sandbox: ramet sandbox rm ${name} -n ${namespace}`,
+    };
+  }
   if (status.phase === "Succeeded") {
     return {
       ...common,
@@ -47,6 +56,9 @@ export function ended({ sandbox }: SandboxFacts): Explanation | undefined {
     action: hint ?? remedyOf(reason, metadata),
   };
 }
+
+/** How the message begins that the checkpoint controller passes to the cell. */
+const byCheckpoint = "stopped by the checkpoint ";
 
 function remedyOf(reason: string | undefined, { name, namespace }: { name: string; namespace: string }): string {
   if (isErrorCode(reason)) return generalRemedy(reason);

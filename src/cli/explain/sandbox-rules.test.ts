@@ -402,6 +402,13 @@ describe("a sandbox that has ended", () => {
     expect(explain({ sandbox: notReady("?", "PodFailed", "Failed") }).action).toContain("kubectl logs a -n t");
   });
 
+  it("proposes to clone the checkpoint that stopped the sandbox", () => {
+    const stopped = "stopped by the checkpoint b-1 (keepRunning is false)";
+    const explanation = explain({ sandbox: notReady(stopped, "PodCompleted", "Succeeded") });
+    expect(explanation.cause).toBe(`It was ${stopped}`);
+    expect(explanation.action).toBe("Clone the checkpoint, or delete the sandbox: ramet sandbox rm a -n t");
+  });
+
   it("proposes a command that keeps running to a template whose entrypoint ends", () => {
     expect(
       explain({ sandbox: notReady("The entrypoint ended with exit code 0", "PodCompleted", "Succeeded") }).action,

@@ -141,7 +141,8 @@ function portForwardCommand(sandbox: Command, act: Act): void {
 }
 
 function collectForward(text: string, before: Forward[] = []): Forward[] {
-  const [first = "", second] = text.split(":");
+  const [first = "", second, ...others] = text.split(":");
+  if (others.length > 0) throw new InvalidArgumentError("it must be PORT or LOCAL:PORT");
   const remote = portNumber(second ?? first);
   if (remote === 0) throw new InvalidArgumentError("the port in the sandbox must not be 0");
   return [...before, { local: portNumber(first), remote }];

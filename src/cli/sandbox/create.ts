@@ -61,6 +61,8 @@ function check({ name, template, image, from, paused }: CreateSandboxOptions): v
     });
   }
   if (name !== undefined) checkLabel(name, "--name");
+  if (image === "")
+    throw new RametError("InvalidArgument", "--image is empty", { hint: "Name an image, such as python" });
   if (template !== undefined) checkName(template, "--template");
   if (template !== undefined && image !== undefined) {
     throw new RametError("InvalidArgument", "Cannot use both --template and --image", {
