@@ -11,7 +11,7 @@ export function loadCsiServices(protoPath: string): CsiServices {
     const definition = found[`csi.v1.${name}`];
     if (definition === undefined || "format" in definition)
       throw new RametError("Internal", `${protoPath} does not define the service ${name}`);
-    return definition as ServiceDefinition;
+    return definition;
   };
   return { Identity: service("Identity"), Controller: service("Controller"), Node: service("Node") };
 }

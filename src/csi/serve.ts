@@ -1,7 +1,7 @@
 import { chmod, mkdir, rm } from "node:fs/promises";
 import { connect } from "node:net";
 import { dirname } from "node:path";
-import { Server, ServerCredentials } from "@grpc/grpc-js";
+import { Server, ServerCredentials, type UntypedServiceImplementation } from "@grpc/grpc-js";
 import { type Clock, delay } from "../base/clock.ts";
 import { RametError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
@@ -28,11 +28,9 @@ export async function serveCsi({ socket, services, methods, clock, log }: ServeO
   await rm(socket, { force: true });
   const server = new Server({ "grpc.max_receive_message_length": mostBytes, "grpc.max_concurrent_streams": mostCalls });
   for (const name of ["Identity", "Controller", "Node"] as const) {
-    const handlers = Object.entries(methods[name]).map(([method, handle]) => [
-      method,
-      grpcHandler(method, handle, log),
-    ]);
-    server.addService(services[name], Object.fromEntries(handlers));
+    const handlers: UntypedServiceImplementation = {};
+    for (const [method, handle] of Object.entries(methods[name])) handlers[method] = grpcHandler(method, handle, log);
+    server.addService(services[name], handlers);
   }
   await new Promise<void>((resolve, reject) => {
     server.bindAsync(`unix:${socket}`, ServerCredentials.createInsecure(), (error) => {

@@ -1,5 +1,5 @@
 import { type handleUnaryCall, status } from "@grpc/grpc-js";
-import * as z from "zod";
+import type * as z from "zod";
 import type { ErrorCode } from "../base/error-codes.ts";
 import { RametError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";

@@ -191,7 +191,7 @@ interface Call {
 /** The statuses of concurrent operations, each on a sandbox of its own; in an array, one that came after the controllers had continued. */
 async function outcomesOf(calls: readonly Call[]): Promise<Map<Operation, Expected>> {
   const outcomes = new Map<Operation, Expected>();
-  const answers = calls.map(async ({ operation, status, id }) => {
+  const answers = calls.map(async ({ operation, id }) => {
     const waited = isSuspended;
     const answer = await answerTo(operation, id);
     outcomes.set(operation, waited && !isSuspended ? [answer] : answer);
@@ -224,13 +224,19 @@ async function paused(ids: readonly string[]): Promise<void> {
 
 async function killed(ids: readonly string[]): Promise<void> {
   await Promise.all(ids.map(operations.kill));
-  for (const id of ids) await until(async () => expect(await objectOf(id)).toBe(undefined));
+  for (const id of ids)
+    await until(async () => {
+      expect(await objectOf(id)).toBe(undefined);
+    });
 }
 
 async function pausing(ids: readonly string[]): Promise<void> {
   suspendControllers();
   for (const id of ids) void operations.pause(id);
-  for (const id of ids) await until(async () => expect((await objectOf(id))?.spec.paused).toBe(true));
+  for (const id of ids)
+    await until(async () => {
+      expect((await objectOf(id))?.spec.paused).toBe(true);
+    });
 }
 
 async function snapshotting(ids: readonly string[]): Promise<void> {
@@ -245,7 +251,9 @@ async function snapshotting(ids: readonly string[]): Promise<void> {
   // The client API knows of it a moment later. A fork before that waits for the suspended controllers.
   for (const id of ids) {
     const fork = () => call("POST", `/sandboxes/${id}/fork`, { count: 1 }, AbortSignal.timeout(2_000));
-    await until(async () => expect((await fork()).status).toBe(409));
+    await until(async () => {
+      expect((await fork()).status).toBe(409);
+    });
   }
 }
 

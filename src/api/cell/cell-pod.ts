@@ -52,23 +52,7 @@ export function cellPod(sandbox: PodOwner, template: PodTemplateSpec, options: C
   const { name, namespace, uid } = sandbox.metadata;
   const container = mainContainer(template);
   const run = withoutAgentRuntime(template);
-  const config = CellConfig.parse({
-    v: 1,
-    sandbox: { namespace, name, uid },
-    container: containerSpec(template).spec,
-    rootPath,
-    templateDigest: templateDigest(template),
-    start: options.start,
-    ...(options.restoresMemory === true && { restores: "memory" as const }),
-    ...(options.keepsWaiting === true && { keepsWaiting: true }),
-    graceSeconds: template.spec.terminationGracePeriodSeconds,
-    publicKey: options.publicKey,
-    ...(options.gatewayKey !== undefined && { gatewayKey: options.gatewayKey }),
-    ...(options.keySets && { keySets: options.keySets }),
-    ...(options.dns && { dns: options.dns }),
-    ...(options.egress && { egress: options.egress }),
-    ...(options.clusterRanges && { clusterRanges: options.clusterRanges }),
-  } satisfies z.input<typeof CellConfig>);
+  const config = cellConfig(sandbox, template, options);
   return {
     apiVersion: "v1",
     kind: "Pod",
@@ -112,6 +96,27 @@ export function cellPod(sandbox: PodOwner, template: PodTemplateSpec, options: C
       ],
     },
   };
+}
+
+function cellConfig(sandbox: PodOwner, template: PodTemplateSpec, options: CellPodOptions): CellConfig {
+  const { name, namespace, uid } = sandbox.metadata;
+  return CellConfig.parse({
+    v: 1,
+    sandbox: { namespace, name, uid },
+    container: containerSpec(template).spec,
+    rootPath,
+    templateDigest: templateDigest(template),
+    start: options.start,
+    ...(options.restoresMemory === true && { restores: "memory" as const }),
+    ...(options.keepsWaiting === true && { keepsWaiting: true }),
+    graceSeconds: template.spec.terminationGracePeriodSeconds,
+    publicKey: options.publicKey,
+    ...(options.gatewayKey !== undefined && { gatewayKey: options.gatewayKey }),
+    ...(options.keySets && { keySets: options.keySets }),
+    ...(options.dns && { dns: options.dns }),
+    ...(options.egress && { egress: options.egress }),
+    ...(options.clusterRanges && { clusterRanges: options.clusterRanges }),
+  } satisfies z.input<typeof CellConfig>);
 }
 
 function hasOverhead({ metadata }: PodTemplateSpec): boolean {

@@ -1,7 +1,6 @@
+import { driverName } from "../driver-name.ts";
 import { requests } from "../requests.ts";
 import { type Method, method } from "../unary.ts";
-
-export const driverName = "local.csi.ramet.dev";
 
 /** The Identity service. */
 export function identityService(version: string): Record<string, Method> {

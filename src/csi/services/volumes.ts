@@ -3,7 +3,8 @@ import type { Clock } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
 import { checkCapabilities, unsupported } from "../capabilities.ts";
 import { pageOf } from "../page.ts";
-import { type CapacityRange, type RequestOf, requests } from "../requests.ts";
+import { expandedCapacity, isInRange, newCapacity } from "../capacity.ts";
+import { type RequestOf, requests } from "../requests.ts";
 import { idOf } from "../storage/ids.ts";
 import type { VolumeRecord } from "../storage/records.ts";
 import type { Storage } from "../storage/storage.ts";
@@ -55,7 +56,7 @@ export function volumeMethods({ storage, nodeId, clock }: ControllerOptions): Re
         id,
         name,
         createdAt: clock.now().toISOString(),
-        capacityBytes: capacityOf(capacityRange, original?.sizeBytes),
+        capacityBytes: newCapacity(capacityRange, original?.sizeBytes),
         ...(source && { source }),
       };
       await volumes.create(volume, (data) => (original ? storage.copy(original.path, data) : makeEmpty(data)));
@@ -67,7 +68,7 @@ export function volumeMethods({ storage, nodeId, clock }: ControllerOptions): Re
     if (volumeCapability) checkCapabilities([volumeCapability]);
     return operations.run({ changes: volumeId }, async () => {
       const volume = await get(volumeId);
-      const capacityBytes = capacityOf(capacityRange, volume.capacityBytes, "expand");
+      const capacityBytes = expandedCapacity(capacityRange, volume.capacityBytes);
       if (capacityBytes !== volume.capacityBytes) await volumes.update({ ...volume, capacityBytes });
       return { capacityBytes, nodeExpansionRequired: false };
     });
@@ -99,33 +100,6 @@ export function volumeMethods({ storage, nodeId, clock }: ControllerOptions): Re
     }),
     ControllerExpandVolume: method(requests.expandVolume, expand),
   };
-}
-
-const defaultBytes = 1024 ** 3;
-
-/** @throws RametError `InvalidArgument`, `OutOfRange` */
-function capacityOf(
-  { requiredBytes, limitBytes }: CapacityRange = { requiredBytes: 0, limitBytes: 0 },
-  leastBytes?: number,
-  purpose: "copy" | "expand" = "copy",
-): number {
-  if (limitBytes > 0 && limitBytes < requiredBytes)
-    throw new RametError(
-      "InvalidArgument",
-      `The limit of ${limitBytes} bytes is below the required ${requiredBytes} bytes`,
-    );
-  const most = limitBytes === 0 ? Infinity : limitBytes;
-  if (leastBytes !== undefined && purpose === "copy" && requiredBytes > 0 && requiredBytes < leastBytes)
-    throw tooSmall(requiredBytes, leastBytes);
-  const bytes = Math.max(requiredBytes, leastBytes ?? (requiredBytes > 0 ? 0 : Math.min(defaultBytes, most)));
-  if (bytes > most) throw tooSmall(limitBytes, bytes);
-  return bytes;
-}
-
-function tooSmall(requested: number, least: number): RametError {
-  return new RametError("OutOfRange", `${requested} bytes are too few: the content needs a volume of ${least} bytes`, {
-    hint: `Request ${least} bytes or more`,
-  });
 }
 
 function sourceOf({ volumeContentSource: from }: RequestOf<"createVolume">): VolumeRecord["source"] {
@@ -162,10 +136,10 @@ function checkCreation(request: RequestOf<"createVolume">, nodeId: string): void
 const sidecarPrefix = "csi.storage.k8s.io/";
 
 function checkSame(existing: VolumeRecord, request: RequestOf<"createVolume">): void {
-  const { requiredBytes = 0, limitBytes = 0 } = request.capacityRange ?? {};
   const source = sourceOf(request);
-  const fits = existing.capacityBytes >= requiredBytes && (limitBytes === 0 || existing.capacityBytes <= limitBytes);
-  if (fits && source?.kind === existing.source?.kind && source?.id === existing.source?.id) return;
+  const isSame = source?.kind === existing.source?.kind && source?.id === existing.source?.id;
+  const fits = isInRange(existing.capacityBytes, request.capacityRange);
+  if (fits && isSame) return;
   const what = fits ? "another content source" : `a capacity of ${existing.capacityBytes} bytes`;
   throw new RametError("AlreadyExists", `A volume with this name exists with ${what}`);
 }
