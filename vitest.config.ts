@@ -1,6 +1,7 @@
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { defineConfig, type TestProjectInlineConfiguration } from "vitest/config";
+import { cacheDirectory } from "./src/local/tools/tool.ts";
 
 type TestOptions = NonNullable<TestProjectInlineConfiguration["test"]>;
 
@@ -26,6 +27,8 @@ const withProcesses: TestOptions = {
 };
 
 export default defineConfig({
+  /** Kept by warm machines: the files that took longest in the last run start first. */
+  cacheDir: join(cacheDirectory(), "vitest"),
   test: {
     projects: [
       {

@@ -1,5 +1,12 @@
 import { randomUUID } from "node:crypto";
-import { fastify, type FastifyBaseLogger, type FastifyInstance, type FastifyReply, type FastifyRequest } from "fastify";
+import {
+  fastify,
+  type FastifyBaseLogger,
+  type FastifyInstance,
+  type FastifyReply,
+  type FastifyRequest,
+  LogController,
+} from "fastify";
 import type { Clock } from "../base/clock.ts";
 import { RametError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
@@ -34,7 +41,7 @@ export async function serveClientApi(options: ServerOptions): Promise<ClientApiS
   const { port, address, dialects, metrics, clock, log } = options;
   const server = fastify({
     loggerInstance: log as FastifyBaseLogger,
-    disableRequestLogging: true,
+    logController: new LogController({ disableRequestLogging: true }),
     bodyLimit: bodyLimitBytes,
     // Ids of snapshots are longer than fastify's default.
     routerOptions: { maxParamLength: 500 },

@@ -34,6 +34,8 @@ export const ClusterSetting = z.object({
   verifyRestores: z.boolean().default(false),
   /** See `ApiServerOptions`. */
   apiServerGogc: z.number().int().min(1).optional(),
+  /** The longest pause before a process of the cluster that keeps ending is started again. Without it, ten seconds. */
+  longestRestartPauseMilliseconds: z.number().int().min(0).optional(),
   /** The gateway serves TLS for the names below it. */
   domain: z.string().default(defaultDomain),
 });

@@ -4,6 +4,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { systemClock } from "../../src/base/clock.ts";
 import type { Checkpoint } from "../../src/api/kinds/checkpoint.ts";
 import type { Contents } from "../../src/api/schema/metadata.ts";
 import type { Sandbox } from "../../src/api/kinds/sandbox.ts";
@@ -15,7 +16,11 @@ import type { KubeObject } from "../../src/kube/object.ts";
 import type { ResourceClient } from "../../src/kube/resource-client.ts";
 import { waitUntil } from "../../src/kube/wait-until.ts";
 import { clusterDirectory, type ClusterDirectory } from "../../src/local/cluster-directory.ts";
+import type { ClusterSetting } from "../../src/local/cluster-setting.ts";
 import { readStatus } from "../../src/local/cluster-status.ts";
+import { prepareCluster } from "../../src/local/prepare-cluster.ts";
+import { startCluster } from "../../src/local/up.ts";
+import { builtPrograms } from "../setup/built-package.ts";
 import { workloadCommand, workloadPort } from "./workload.ts";
 
 const ramet = fileURLToPath(new URL("../../bin/ramet.mjs", import.meta.url));
@@ -33,6 +38,13 @@ export interface SandboxRequest {
   command?: string[];
 }
 
+export interface LocalClusterOptions {
+  /** Called with the empty directory. */
+  prepare?: ((directory: ClusterDirectory) => Promise<void>) | undefined;
+  /** Other settings than those that `ramet local up` would choose. @default `ramet local up` starts the cluster */
+  setting?: Partial<ClusterSetting>;
+}
+
 /** A local cluster started by `ramet local up` for this run, and a user's requests to it. */
 export class LocalCluster {
   readonly directory: ClusterDirectory;
@@ -47,17 +59,17 @@ export class LocalCluster {
     this.#signal = signal;
   }
 
-  /** @param prepare called with the empty directory */
   static async up(
     name: string,
     signal: AbortSignal,
-    prepare?: (directory: ClusterDirectory) => Promise<void>,
+    { prepare, setting }: LocalClusterOptions = {},
   ): Promise<LocalCluster> {
     const dataDirectory = await mkdtemp(join(tmpdir(), `ramet-${name}-`));
+    const directory = clusterDirectory(name, { XDG_DATA_HOME: dataDirectory });
     try {
-      await prepare?.(clusterDirectory(name, { XDG_DATA_HOME: dataDirectory }));
-      await runRamet(dataDirectory, ["local", "up", "--name", name]);
-      const directory = clusterDirectory(name, { XDG_DATA_HOME: dataDirectory });
+      await prepare?.(directory);
+      if (setting === undefined) await runRamet(dataDirectory, ["local", "up", "--name", name]);
+      else await startWith(setting, directory, dataDirectory, signal);
       const client = new KubeClient(await connectionFromKubeconfig({ path: directory.kubeconfig }));
       return new LocalCluster(dataDirectory, directory, new Cluster(client, namespace), signal);
     } catch (error) {
@@ -157,6 +169,19 @@ export class LocalCluster {
 }
 
 const timeoutMilliseconds = 120_000;
+
+async function startWith(
+  changes: Partial<ClusterSetting>,
+  directory: ClusterDirectory,
+  dataDirectory: string,
+  signal: AbortSignal,
+): Promise<void> {
+  const clock = systemClock;
+  const prepared = await prepareCluster({ name: directory.name, clock, signal, progress: () => undefined });
+  const [program, cell] = [[...builtPrograms.part], [...builtPrograms.cell]];
+  const environment = { ...process.env, XDG_DATA_HOME: dataDirectory };
+  await startCluster({ directory, setting: { ...prepared, program, cell, ...changes }, clock, signal, environment });
+}
 
 /** Runs the command as a user would, in its own session: the caller handles Ctrl-C and cleans up. */
 async function runRamet(dataDirectory: string, args: string[]): Promise<void> {

@@ -19,6 +19,9 @@ import { startCluster, type UpResult } from "../../src/local/up.ts";
 import { builtPrograms } from "../setup/built-package.ts";
 import { testGogc } from "../setup/start-control-plane.ts";
 
+/** The setting of a cluster for tests, which kill its processes more often than anything else does. */
+export const hurried: Partial<ClusterSetting> = { apiServerGogc: testGogc, longestRestartPauseMilliseconds: 500 };
+
 /** A real local cluster in its own directory. */
 export class TestCluster {
   readonly directory: ClusterDirectory;
@@ -57,7 +60,7 @@ export class TestCluster {
   ): Promise<UpResult> {
     const signal = AbortSignal.timeout(180_000);
     const prepared = await prepareCluster({ name: "test", clock: systemClock, signal, progress: () => undefined });
-    const own = { ...prepared, program: [...program], cell: [...builtPrograms.cell], apiServerGogc: testGogc };
+    const own = { ...prepared, program: [...program], cell: [...builtPrograms.cell], ...hurried };
     const setting = Object.keys(tools).length === 0 ? own : await withTools(own, { ...own.tools, ...tools });
     const { environment } = this;
     return startCluster({ directory: this.directory, setting, clock: systemClock, signal, environment });

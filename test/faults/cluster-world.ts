@@ -11,6 +11,7 @@ import { LocalCluster, type PartName } from "../bench/local-cluster.ts";
 import { cellAmong, podFamily } from "../bench/pod-family.ts";
 import { firstAnswer } from "../bench/workload.ts";
 import { engineCommandRuns, type EngineCommand } from "./engine-command.ts";
+import { hurried } from "../cluster/local-cluster.ts";
 import { killNow } from "./processes.ts";
 
 /** Mounts a file system at the store's path before the cluster starts. */
@@ -41,7 +42,7 @@ export class ClusterWorld {
     const { storeOn } = options;
     const prepare =
       storeOn === undefined ? undefined : (directory: ClusterDirectory) => storeOn.mountAt(directory.store);
-    const cluster = await LocalCluster.up("faults", new AbortController().signal, prepare);
+    const cluster = await LocalCluster.up("faults", new AbortController().signal, { prepare, setting: hurried });
     try {
       // The first sandbox and checkpoint leave spare cells and the namespace's store, which an idle cluster keeps.
       const first = await cluster.createSandbox({ name: "first" });

@@ -229,6 +229,8 @@ async function kubeletSetting({ dir, cgroup }: ClusterSetting, clientCAFile: str
     clusterDNS: [gateway],
     makeIPTablesUtilChains: false,
     enforceNodeAllocatable: [],
+    // How often the files of changed Secrets are updated. A test waits for that.
+    syncFrequency: "10s",
   };
   await writeFile(path, stringify(setting));
   return path;

@@ -173,7 +173,7 @@ describe("installed gateways", () => {
   it("serve a renewed certificate without a restart", async () => {
     const before = await servedCertificate();
     await makeCertificate();
-    // The kubelet updates the files within a minute and a half, and the gateways read them every minute.
+    // The kubelet updates the files within a quarter of a minute here, and the gateways read them every minute.
     await expect.poll(servedCertificate, { timeout: 240_000, interval: 2_000 }).not.toBe(before);
     const restarts = await world.kubectl("get", "pods", ...gateways, "-o", "jsonpath={..restartCount}");
     expect(new Set(restarts.trim().split(" "))).toEqual(new Set(["0"]));

@@ -13,11 +13,13 @@ export interface PartOptions {
   onChange: (status: PartStatus) => void;
   /** Time between SIGTERM and SIGKILL. */
   graceMilliseconds: number;
+  /** The longest pause before it is started again. @default 10000 */
+  longestPauseMilliseconds?: number | undefined;
 }
 
 /** A process that has run this long is healthy: the back-off starts over. */
 const healthyAfterMilliseconds = 30_000;
-const restartBackoff = { baseMilliseconds: 100, maxMilliseconds: 10_000, jitter: 0.2 };
+const restartBackoff = { baseMilliseconds: 100, jitter: 0.2 };
 
 /** One process of a cluster. It is restarted whenever it ends. */
 export class Part {
@@ -66,7 +68,7 @@ export class Part {
   }
 
   async #keep(first: Child): Promise<void> {
-    const { clock } = this.#options;
+    const { clock, longestPauseMilliseconds: maxMilliseconds = 10_000 } = this.#options;
     const { signal } = this.#stop;
     let child: Child | undefined = first;
     for (let failures = 0; !signal.aborted;) {
@@ -76,7 +78,7 @@ export class Part {
       const { signal: restart } = this.#restart;
       if (restart.aborted || clock.monotonicMilliseconds() - since > healthyAfterMilliseconds) failures = 0;
       this.#set({ state: "restarting", process: undefined, restarts: this.#status.restarts + 1 });
-      const pause = backoffMilliseconds(restartBackoff, failures, Math.random);
+      const pause = backoffMilliseconds({ ...restartBackoff, maxMilliseconds }, failures, Math.random);
       failures += 1;
       await delay(clock, pause, AbortSignal.any([signal, restart])).catch(() => undefined);
       if (isAborted(signal)) return;

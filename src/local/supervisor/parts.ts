@@ -35,7 +35,7 @@ export interface ClusterPartsOptions {
 
 export function clusterParts(options: ClusterPartsOptions): ClusterParts {
   const { directory, setting, clock, onChange } = options;
-  const shared = { clock, onChange };
+  const shared = { clock, onChange, longestPauseMilliseconds: setting.longestRestartPauseMilliseconds };
   const gateway = new Part({
     ...shared,
     name: "gateway",
