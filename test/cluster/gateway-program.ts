@@ -76,6 +76,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def log_message(self, *args): pass
 class Server(socketserver.ThreadingTCPServer):
     allow_reuse_address = daemon_threads = True
+    # More than a test opens at a time: gVisor resets what a full queue cannot take.
+    request_queue_size = 128
 class Local(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         self.send_response(200); self.end_headers(); self.wfile.write(self.server.server_address[0].encode())
