@@ -82,6 +82,7 @@ export const honouredFields = {
     "spec.recipe[].workdir": "controllers/named-snapshot/steps/step.ts",
     "spec.recipe[].user": "controllers/named-snapshot/steps/step.ts",
     "spec.recipe[].start": "controllers/named-snapshot/steps/run-step.ts",
+    "spec.recipe[].mayEnd": "controllers/named-snapshot/start-step.ts",
     "spec.recipe[].waitFor.port": "controllers/named-snapshot/steps/run-step.ts",
     "spec.recipe[].waitFor.file": "controllers/named-snapshot/steps/run-step.ts",
     "spec.recipe[].waitFor.command": "controllers/named-snapshot/steps/run-step.ts",
