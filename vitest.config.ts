@@ -6,8 +6,6 @@ import { cacheDirectory } from "./src/local/tools/tool.ts";
 type TestOptions = NonNullable<TestProjectInlineConfiguration["test"]>;
 
 const everywhere: TestOptions = {
-  /** A worker keeps the modules that it has loaded. Tests pass dependencies in, and modules have no state. */
-  isolate: false,
   /** What is waited for comes at once on an idle machine; a busy one is no failure. */
   expect: { poll: { timeout: 20_000 } },
   /** For what is started: where Node keeps compiled code by itself when a program asks it to. */
@@ -35,6 +33,8 @@ export default defineConfig({
         test: {
           ...everywhere,
           name: "unit",
+          /** A worker keeps the modules that it has loaded. Tests pass dependencies in, and modules have no state. */
+          isolate: false,
           include: ["{src,provider,components,policy,test/engine,test/fuzz,test/faults/long}/**/*.test.ts"],
           maxWorkers: 2,
           testTimeout: 30_000,
