@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/base64"
-	"fmt"
 	"io"
 	"net"
 	"regexp"
@@ -21,20 +20,7 @@ type recorder struct {
 func (w *world) record(port int) *recorder {
 	w.t.Helper()
 	r := &recorder{}
-	var listener net.Listener
-	var err error
-	w.space.Do(func() { listener, err = net.Listen("tcp4", fmt.Sprintf("0.0.0.0:%d", port)) })
-	must(w.t, err)
-	w.t.Cleanup(func() { _ = listener.Close() })
-	go func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			go r.keep(conn)
-		}
-	}()
+	w.listen(port, r.keep)
 	return r
 }
 

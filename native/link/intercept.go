@@ -113,7 +113,8 @@ func (e *egress) serveIntercepted(inner *net.TCPConn, about egressPair, isTLS bo
 	connection.Serve()
 }
 
-// dialCounted connects for a request. Each connection counts as one of the sandbox: there can be many for one of its own.
+// dialCounted connects for a request. Each connection counts against the sandbox's limit: one connection
+// of the sandbox can need many.
 func (e *egress) dialCounted(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
 	select {
 	case e.slots <- struct{}{}:

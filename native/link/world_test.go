@@ -139,6 +139,17 @@ func (w *world) egress(defaults string, allow ...string) {
 // serve answers each connection to any address of the world, once something has come, with that address.
 func (w *world) serve(port int) {
 	w.t.Helper()
+	w.listen(port, func(conn net.Conn) {
+		defer func() { _ = conn.Close() }()
+		if _, err := conn.Read(make([]byte, 4096)); err == nil {
+			_, _ = io.WriteString(conn, conn.LocalAddr().(*net.TCPAddr).IP.String())
+		}
+	})
+}
+
+// listen calls handle for each connection to any address of the world.
+func (w *world) listen(port int, handle func(conn net.Conn)) {
+	w.t.Helper()
 	var listener net.Listener
 	var err error
 	w.space.Do(func() { listener, err = net.Listen("tcp4", fmt.Sprintf("0.0.0.0:%d", port)) })
@@ -150,12 +161,7 @@ func (w *world) serve(port int) {
 			if err != nil {
 				return
 			}
-			go func() {
-				defer func() { _ = conn.Close() }()
-				if _, err := conn.Read(make([]byte, 4096)); err == nil {
-					_, _ = io.WriteString(conn, conn.LocalAddr().(*net.TCPAddr).IP.String())
-				}
-			}()
+			go handle(conn)
 		}
 	}()
 }

@@ -1,10 +1,10 @@
 import { chmod, mkdir, rm } from "node:fs/promises";
-import { connect } from "node:net";
 import { dirname } from "node:path";
 import { Server, ServerCredentials, type UntypedServiceImplementation } from "@grpc/grpc-js";
 import { type Clock, delay } from "../base/clock.ts";
 import { RametError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
+import { socketAccepts } from "../base/socket-accepts.ts";
 import type { CsiServices } from "./protocol.ts";
 import { grpcHandler, type Method } from "./unary.ts";
 
@@ -20,7 +20,7 @@ export interface ServeOptions {
 /** Serves gRPC on a Unix socket that only this user can open. Resolves when it accepts calls. @returns a function that stops it */
 export async function serveCsi({ socket, services, methods, clock, log }: ServeOptions): Promise<() => Promise<void>> {
   await mkdir(dirname(socket), { recursive: true, mode: 0o700 });
-  if (await accepts(socket))
+  if (await socketAccepts(socket))
     throw new RametError("Conflict", `Opening ${socket} failed: another process serves it`, {
       hint: "Stop the other driver, or choose another endpoint",
     });
@@ -57,16 +57,3 @@ export async function serveCsi({ socket, services, methods, clock, log }: ServeO
 const mostBytes = 1024 * 1024;
 const mostCalls = 1_000;
 const drainMilliseconds = 2_000;
-
-function accepts(socket: string): Promise<boolean> {
-  return new Promise((resolve) => {
-    const connection = connect(socket);
-    connection.once("connect", () => {
-      connection.destroy();
-      resolve(true);
-    });
-    connection.once("error", () => {
-      resolve(false);
-    });
-  });
-}

@@ -1,12 +1,7 @@
+import { errnoOf } from "../base/errno.ts";
 import { RametError } from "../base/errors.ts";
 import type { ErrorCode } from "../base/error-codes.ts";
 import type { CheckpointRef } from "./checkpoint-id.ts";
-
-/** Returns the error code of a failed system call, such as `ENOENT`. `undefined` for other errors. */
-export function errnoOf(error: unknown): string | undefined {
-  const code = error instanceof Error ? (error as NodeJS.ErrnoException).code : undefined;
-  return typeof code === "string" ? code : undefined;
-}
 
 /** Converts the error of a system call to a RametError. @param whatFailed the start of the message */
 export function storeError(error: unknown, whatFailed: string): RametError {

@@ -3,7 +3,7 @@ import { type AddressInfo, connect, createServer as createTcpServer } from "node
 
 /**
  * The program of `startBareHop`: a proxy that does nothing but copy, as little as Node can do. It authorizes nothing, limits nothing
- * and handles no error, so it stands in for no part of Ramet.
+ * and handles no error, so it replaces no part of Ramet.
  */
 const [kind = "", host = "", port = ""] = process.argv.slice(2);
 

@@ -188,7 +188,7 @@ interface Call {
   id: string;
 }
 
-/** The statuses of concurrent operations, each on a sandbox of its own; in an array, one that came after the controllers had continued. */
+/** The statuses of concurrent operations, each on another sandbox; in an array, one that came after the controllers had continued. */
 async function outcomesOf(calls: readonly Call[]): Promise<Map<Operation, Expected>> {
   const outcomes = new Map<Operation, Expected>();
   const answers = calls.map(async ({ operation, id }) => {

@@ -77,14 +77,7 @@ it("claims ready sandboxes with the requested fields, and refills the set", asyn
     expect(sandbox.metadata.annotations).toHaveProperty([annotations.sealedInitRequest]);
     expect(sandbox.metadata.annotations).not.toHaveProperty([annotations.initRuntimeRequest]);
     expect(sandbox.spec.shutdownTime).toBe("2036-01-01T00:00:00Z");
-    expect(node.cells.get(at(name))?.identity?.environment).toEqual({
-      A: "1",
-      B: "2",
-      E2B_SANDBOX: "true",
-      E2B_SANDBOX_ID: expect.stringMatching(/^[0-9a-f]{32}$/) as unknown,
-      E2B_TEAM_ID: namespace,
-      E2B_TEMPLATE_ID: "set",
-    });
+    expect(node.cells.get(at(name))?.identity?.environment).toEqual(claimedEnvironment());
   }
   await expect.poll(() => sandboxes((one) => isReady(one) && !isClaimed(one)).length).toBe(2);
 });
@@ -145,14 +138,7 @@ it("creates sandboxes if none is ready, or waits for one if createOnNoStock is f
   const cold = await claim("cold", { replicas: 2, envVars: { B: "2" }, labels: { task: "7" } });
   expect(cold.status).toMatchObject({ claimedReplicas: 2 });
   for (const name of cold.status?.ramet?.sandboxes ?? []) {
-    expect(node.cells.get(at(name))?.identity?.environment).toEqual({
-      A: "1",
-      B: "2",
-      E2B_SANDBOX: "true",
-      E2B_SANDBOX_ID: expect.stringMatching(/^[0-9a-f]{32}$/) as unknown,
-      E2B_TEAM_ID: namespace,
-      E2B_TEMPLATE_ID: "set",
-    });
+    expect(node.cells.get(at(name))?.identity?.environment).toEqual(claimedEnvironment());
     const pod = await cluster.pod(at(name), () => true);
     expect(pod.metadata.labels).toMatchObject({ task: "7" });
   }
@@ -277,3 +263,15 @@ it("prints the claimed sandboxes in ramet claim, and reports why it claimed fewe
   expect(await ramet("set", "--count", "0")).toMatchObject({ exitCode: 2 });
   expect(await ramet("rm", "none")).toMatchObject({ exitCode: 0, stdout: "claim none removed\n" });
 });
+
+/** The variables of the template and of the claim, and those of E2B's clients. */
+function claimedEnvironment() {
+  return {
+    A: "1",
+    B: "2",
+    E2B_SANDBOX: "true",
+    E2B_SANDBOX_ID: expect.stringMatching(/^[0-9a-f]{32}$/) as unknown,
+    E2B_TEAM_ID: namespace,
+    E2B_TEMPLATE_ID: "set",
+  };
+}

@@ -1,7 +1,7 @@
 import { mkdir } from "node:fs/promises";
-import { connect } from "node:net";
 import { join } from "node:path";
 import { systemClock } from "../../src/base/clock.ts";
+import { socketAccepts } from "../../src/base/socket-accepts.ts";
 import { type Child, startChild } from "../../src/local/control-plane/child.ts";
 import { waitUntilReady } from "../../src/local/control-plane/readiness.ts";
 import { builtPrograms } from "./built-package.ts";
@@ -34,20 +34,7 @@ export async function startCsiDriver(dir: string, directory = join(dir, "driver"
     what: "the CSI driver",
     timeoutMilliseconds: 60_000,
     clock: systemClock,
-    ready: () => accepts(socket),
+    ready: () => socketAccepts(socket),
   });
   return { process: child, endpoint, directory, log };
-}
-
-function accepts(socket: string): Promise<boolean> {
-  return new Promise((resolve) => {
-    const connection = connect(socket);
-    connection.once("connect", () => {
-      connection.destroy();
-      resolve(true);
-    });
-    connection.once("error", () => {
-      resolve(false);
-    });
-  });
 }

@@ -3,7 +3,7 @@ import { RametError } from "../../base/errors.ts";
 import { checkCapabilities } from "../capabilities.ts";
 import { bindMount, isMountPoint, isSameDirectory, mountPointsOf, unmount } from "../node/mounts.ts";
 import { type RequestOf, requests } from "../requests.ts";
-import { errnoOf } from "../storage/durable.ts";
+import { errnoOf } from "../../base/errno.ts";
 import type { Use } from "../storage/operations.ts";
 import type { VolumeRecord } from "../storage/records.ts";
 import type { Storage } from "../storage/storage.ts";
@@ -104,7 +104,7 @@ function mayNotMount(): RametError {
   );
 }
 
-/** Of the whole file system, because a directory has no size of its own. */
+/** Of the whole file system, because the file system sets no limit for a directory. */
 async function usageOf(path: string): Promise<object[]> {
   const { blocks, bfree, bavail, bsize, files, ffree } = await statfs(path);
   return [

@@ -3,7 +3,8 @@ import { mkdir, readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import type * as z from "zod";
 import type { Log } from "../../base/log.ts";
-import { errnoOf, renameDurably, replaceFile } from "./durable.ts";
+import { errnoOf } from "../../base/errno.ts";
+import { renameDurably, replaceFile } from "./durable.ts";
 import { isId, type Kind } from "./ids.ts";
 import type { Trees } from "./trees.ts";
 
@@ -105,7 +106,7 @@ export class Collection<R extends StoredRecord> {
     }
   }
 
-  /** A name of its own for each attempt: the process of an earlier one may still be ending. */
+  /** Another name for each attempt: the process of an earlier one may still be ending. */
   #temporary(parent: string, id: string): string {
     return this.#path(parent, `${id}.${randomBytes(8).toString("hex")}`);
   }

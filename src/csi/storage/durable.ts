@@ -26,8 +26,3 @@ export async function renameDurably(from: string, to: string): Promise<void> {
     }
   }
 }
-
-/** The code of a failed system call, such as `ENOSPC`. */
-export function errnoOf(error: unknown): string | undefined {
-  return error instanceof Error && "code" in error && typeof error.code === "string" ? error.code : undefined;
-}

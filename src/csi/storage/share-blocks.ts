@@ -1,6 +1,6 @@
 import { constants, copyFile, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { errnoOf } from "./durable.ts";
+import { errnoOf } from "../../base/errno.ts";
 
 /** Whether files in this directory can share blocks, as on btrfs and on XFS with reflinks. */
 export async function canShareBlocks(directory: string): Promise<boolean> {

@@ -1,7 +1,7 @@
 import { mkdir } from "node:fs/promises";
-import { connect } from "node:net";
 import { join } from "node:path";
 import type { Clock } from "../../base/clock.ts";
+import { socketAccepts } from "../../base/socket-accepts.ts";
 import { type Child, startChild } from "./child.ts";
 import { waitUntilReady } from "./readiness.ts";
 
@@ -60,18 +60,4 @@ export async function startEtcd(options: EtcdOptions): Promise<Child> {
     ready: () => socketAccepts(join(options.dir, "etcd.sock:0")),
   });
   return etcd;
-}
-
-/** Whether a Unix socket accepts connections. */
-function socketAccepts(path: string): Promise<boolean> {
-  return new Promise((resolve) => {
-    const socket = connect(path);
-    socket.once("connect", () => {
-      socket.destroy();
-      resolve(true);
-    });
-    socket.once("error", () => {
-      resolve(false);
-    });
-  });
 }

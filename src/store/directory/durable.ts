@@ -1,7 +1,7 @@
 import { constants } from "node:fs";
 import { lstat, open } from "node:fs/promises";
 import type { BigIntStats } from "node:fs";
-import { errnoOf } from "../store-error.ts";
+import { errnoOf } from "../../base/errno.ts";
 
 /** Makes directory entries durable. Runs in parallel, because a journaling file system then commits them together. */
 export async function syncDirectories(paths: Iterable<string>): Promise<void> {

@@ -8,7 +8,8 @@ import { imageOf, restore, writeFiles } from "../../../test/contract/store/harne
 import { RametError } from "../../base/errors.ts";
 import { openForRead, openForWrite } from "../open.ts";
 import type { Step } from "../sessions.ts";
-import { errnoOf, storeError } from "../store-error.ts";
+import { errnoOf } from "../../base/errno.ts";
+import { storeError } from "../store-error.ts";
 import { directoryStore } from "./store.ts";
 
 const namespace = "team-a";

@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import { stat } from "node:fs/promises";
 import { join } from "node:path";
 import { RametError, textOfError } from "../../base/errors.ts";
-import { errnoOf } from "../store-error.ts";
+import { errnoOf } from "../../base/errno.ts";
 
 /** The paths in one namespace's directory; docs/reference/store.md shows them. */
 export interface Layout {

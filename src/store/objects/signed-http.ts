@@ -10,7 +10,8 @@ import { RametError } from "../../base/errors.ts";
 import { readBody } from "../../base/http.ts";
 import { within } from "../../base/within.ts";
 import { invalidGrant } from "../grant-check.ts";
-import { errnoOf, guarded, scratchHint } from "../store-error.ts";
+import { errnoOf } from "../../base/errno.ts";
+import { guarded, scratchHint } from "../store-error.ts";
 import { kindOfRefusal, type Refusal, refusalError, describeRefusal } from "./refusal.ts";
 
 /** Without a byte for this long, the server or the network has failed. */

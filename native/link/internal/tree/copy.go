@@ -221,7 +221,7 @@ func (c *copier) special(target int, name string, stat *unix.Stat_t) error {
 
 // eachEntry calls visit for the names in a directory, some at a time: a directory can have millions.
 func eachEntry(directory int, visit func(name string) error) error {
-	// A descriptor of its own, because reading moves the offset.
+	// A separate descriptor, because reading moves the offset.
 	fd, err := openBelow(directory, ".", unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		return err
@@ -244,7 +244,7 @@ func eachEntry(directory int, visit func(name string) error) error {
 	}
 }
 
-// errVanished stands for an entry that was removed or replaced while it was copied.
+// errVanished means that an entry was removed or replaced while it was copied.
 var errVanished = errors.New("the entry was removed")
 
 func gone(err error) error {
