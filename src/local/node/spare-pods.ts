@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import { existsSync, renameSync } from "node:fs";
+import { existsSync, renameSync, statSync } from "node:fs";
 import type { Clock } from "../../base/clock.ts";
 import { textOfError } from "../../base/errors.ts";
 import type { Log } from "../../base/log.ts";
@@ -30,12 +30,15 @@ const refillAtLatestMilliseconds = 2_000;
 /** The namespace of the first spares. */
 const firstNamespace = "default";
 
+/** Device and inode: another directory at the same path has another identity. */
+type DirectoryIdentity = `${number}:${number}`;
+
 interface SparePod extends LaunchedPod {
   name: string;
   namespace: string;
   directory: PodDirectory;
-  /** Whether the store's directory existed when the spare started. */
-  seesStore: boolean;
+  /** The store's directory that the spare sees. */
+  store: DirectoryIdentity | undefined;
 }
 
 /**
@@ -79,7 +82,7 @@ export class SparePods {
       const namespace = this.#namespace;
       const name = `${prefix}${randomUUID().slice(0, 8)}`;
       const directory = new PodDirectory(pods, name);
-      const seesStore = namespaceDirectory(view.store, namespace) !== undefined;
+      const store = this.#storeOf(namespace);
       try {
         const launched = await launchPod({
           link,
@@ -90,7 +93,7 @@ export class SparePods {
           view,
           spare: true,
         });
-        this.#spares.push({ ...launched, name, namespace, directory, seesStore });
+        this.#spares.push({ ...launched, name, namespace, directory, store });
       } catch (error) {
         log.warn({ error: textOfError(error) }, "starting a spare cell failed");
         return;
@@ -120,9 +123,15 @@ export class SparePods {
     return { child, process, name, give };
   }
 
-  /** Whether the spare sees the store, or there is none to see. A store that appears later is not mounted into a spare. */
-  #seesItsStore({ seesStore, namespace }: SparePod): boolean {
-    return seesStore || namespaceDirectory(this.#options.view.store, namespace) === undefined;
+  /** Whether the spare sees the present store. A directory that appears later or is replaced is not mounted into a spare. */
+  #seesItsStore({ store, namespace }: SparePod): boolean {
+    return store === this.#storeOf(namespace);
+  }
+
+  #storeOf(namespace: string): DirectoryIdentity | undefined {
+    const path = namespaceDirectory(this.#options.view.store, namespace);
+    const stats = path === undefined ? undefined : statSync(path, { throwIfNoEntry: false });
+    return stats && `${stats.dev}:${stats.ino}`;
   }
 
   #dropEnded(): void {
