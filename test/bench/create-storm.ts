@@ -1,6 +1,8 @@
 import { randomBytes } from "node:crypto";
+import { setTimeout } from "node:timers/promises";
 import { Agent, request } from "undici";
 import { guestKeySecret, guestSecretEntry, systemNamespace } from "../../src/api/names/system-names.ts";
+import { credentialKeys, publishCredentialKey } from "../../src/backends/credential-keys.ts";
 import { coreResources } from "../../src/kube/resource-ref.ts";
 import { allRights, createKey } from "../cluster/client-api-world.ts";
 import { type ClaimWorld, openClaimWorld } from "../cluster/claim-world.ts";
@@ -24,7 +26,7 @@ export interface CreateStorm {
 export async function measureCreateStorm({ quick }: { quick: boolean }, signal: AbortSignal): Promise<CreateStorm[]> {
   const world = await openClaimWorld();
   try {
-    await createGuestSecret(world);
+    await createKeys(world);
     const server = await ClientApiProcess.start(world.kubeconfigPath);
     try {
       const storms: CreateStorm[] = [];
@@ -44,7 +46,7 @@ export async function measureCreateStorm({ quick }: { quick: boolean }, signal: 
 }
 
 /** What the controllers create otherwise. */
-async function createGuestSecret({ client }: ClaimWorld): Promise<void> {
+async function createKeys({ client }: ClaimWorld): Promise<void> {
   const namespace = { apiVersion: "v1", kind: "Namespace", metadata: { name: systemNamespace } };
   await client
     .resource(coreResources.namespaces)
@@ -56,6 +58,7 @@ async function createGuestSecret({ client }: ClaimWorld): Promise<void> {
     metadata: { name: guestKeySecret, namespace: systemNamespace },
     data: { [guestSecretEntry]: randomBytes(32).toString("base64") },
   });
+  await publishCredentialKey(client, credentialKeys(randomBytes(32)));
 }
 
 async function measure(
@@ -67,18 +70,19 @@ async function measure(
   await world.stock(namespace, creates + 20);
   const key = await createKey(world.client, { namespace, name: "agent", rules: allRights });
   const dispatcher = new Agent({ connections: concurrency });
-  const create = async (body: object): Promise<{ status: number; id: string }> => {
+  const create = async (body: object): Promise<string> => {
     const answer = await request(`${server.url}/sandboxes`, {
       dispatcher,
       method: "POST",
       headers: { "x-api-key": key, "content-type": "application/json" },
       body: JSON.stringify(body),
     });
-    const { sandboxID = "" } = (await answer.body.json()) as { sandboxID?: string };
-    return { status: answer.statusCode, id: sandboxID };
+    const text = await answer.body.text();
+    if (answer.statusCode !== 201) throw new Error(`the client API answered ${answer.statusCode}: ${text}`);
+    return (JSON.parse(text) as { sandboxID: string }).sandboxID;
   };
   // The server knows the key, its rights and the set.
-  for (let status = 0; status !== 201;) ({ status } = await create({ templateID: "set", timeout: 3600 }));
+  await untilServed(() => create({ templateID: "set", timeout: 3600 }));
   const milliseconds: number[] = [];
   const ids: string[] = [];
   let left = creates;
@@ -86,10 +90,8 @@ async function measure(
   const worker = async (): Promise<void> => {
     while (left-- > 0) {
       const since = performance.now();
-      const { status, id } = await create({ templateID: "set", timeout: 3600 });
-      if (status !== 201) throw new Error(`the client API answered ${status}`);
+      ids.push(await create({ templateID: "set", timeout: 3600 }));
       milliseconds.push(performance.now() - since);
-      ids.push(id);
     }
   };
   await Promise.all(Array.from({ length: Math.min(concurrency, creates) }, worker));
@@ -97,4 +99,17 @@ async function measure(
   await dispatcher.close();
   const twice = ids.length - new Set(ids).size;
   return { creates, concurrency, milliseconds: summary(milliseconds)!, perSecond: creates / seconds, twice };
+}
+
+/** Rejects with the last error if the server does not serve the request within 10 seconds. */
+async function untilServed(send: () => Promise<unknown>): Promise<void> {
+  for (let tries = 1; ; tries++) {
+    try {
+      await send();
+      return;
+    } catch (error) {
+      if (tries === 100) throw error;
+      await setTimeout(100);
+    }
+  }
 }
