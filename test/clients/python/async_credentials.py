@@ -1,9 +1,10 @@
 """The same as `credentials.py`, with the asynchronous SDK."""
 
-import asyncio
 import sys
 
 from e2b import AsyncSandbox, AsyncSecret
+
+import ended
 
 
 def rules_for(domain, value):
@@ -31,4 +32,4 @@ async def update(sandbox_id, domain):
 
 
 command, *arguments = sys.argv[1:]
-asyncio.run({"create": create, "update": update}[command](*arguments))
+ended.run({"create": create, "update": update}[command](*arguments))

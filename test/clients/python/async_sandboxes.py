@@ -4,6 +4,8 @@ import asyncio
 
 from e2b import AsyncSandbox
 
+import ended
+
 
 async def use(number):
     sandbox = await AsyncSandbox.create()
@@ -24,4 +26,4 @@ async def main():
     await asyncio.gather(*(use(number) for number in range(3)))
 
 
-asyncio.run(main())
+ended.run(main())

@@ -4,6 +4,8 @@ import asyncio
 
 from e2b import AsyncSandbox, AsyncTemplate
 
+import ended
+
 
 async def main():
     template = AsyncTemplate().from_image("python").run_cmd("echo built >/built")
@@ -27,4 +29,4 @@ async def main():
         await sandbox.kill()
 
 
-asyncio.run(main())
+ended.run(main())

@@ -1,10 +1,10 @@
 """Code in contexts, results, errors and charts."""
 
-import asyncio
-
 from e2b import TimeoutException
 from e2b_code_interpreter import AsyncSandbox, Sandbox
 from e2b_code_interpreter.charts import BarChart, BoxAndWhiskerChart, LineChart, PieChart, ScatterChart, SuperChart
+
+import ended
 
 sandbox = Sandbox.create(envs={"GREETING": "hello"})
 
@@ -103,5 +103,5 @@ async def test_async():
 
 for test in (test_output, test_contexts, test_interrupt, test_formats, test_charts):
     test()
-asyncio.run(test_async())
+ended.run(test_async())
 sandbox.kill()
