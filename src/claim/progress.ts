@@ -1,5 +1,6 @@
 import type { Sandbox } from "../api/kinds/sandbox.ts";
 import { credentialsDigest } from "../api/credentials/credentials.ts";
+import { requestedEgress } from "../api/cell/effective-egress.ts";
 import { initRequestDigest } from "../api/names/init-request.ts";
 import { rollbackRequest, isRollbackPending } from "../api/names/rollback-request.ts";
 import { findCondition, isConditionTrue } from "../kube/conditions.ts";
@@ -14,7 +15,7 @@ export function ended(sandbox: Sandbox): string | undefined {
   return rejectedByGuest(sandbox) ?? rejectedByCell(sandbox) ?? rejectedRules(sandbox);
 }
 
-/** What the sandbox waits for before it serves its client, apart from its egress rules; undefined: nothing. */
+/** What the sandbox waits for before it serves its client; undefined: nothing. */
 export function missingPart(sandbox: Sandbox): string | undefined {
   const { status } = sandbox;
   // Its user has paused it.
@@ -28,11 +29,11 @@ function missingSetting(sandbox: Sandbox): string | undefined {
   const ramet = sandbox.status?.ramet;
   // Other controllers do not report it.
   if (ramet === undefined) return undefined;
-  const { initRequest, credentials: given } = ramet;
+  const { initRequest, egressRequest, credentials: given } = ramet;
   const request = initRequestDigest(sandbox);
   if (request !== undefined && request !== initRequest) return "its guest does not have the environment yet";
-  const credentials = credentialsDigest(sandbox.metadata);
-  if (credentials !== undefined && credentials !== given) return "its credentials are not in effect yet";
+  if (requestedEgress(sandbox.metadata) !== egressRequest) return "its egress rules are not in effect yet";
+  if (credentialsDigest(sandbox.metadata) !== given) return "its credentials are not in effect yet";
   return undefined;
 }
 

@@ -165,9 +165,11 @@ it("adds literal headers, secrets and tokens to HTTPS requests of a sandbox", as
   expect(JSON.stringify(cluster.seen.sandboxes.store.list())).not.toMatch(/l1t3ral|s3cr3t/);
 
   await sandbox.updateNetwork({ rules: rulesFor("ch4nged") });
-  await expect.poll(() => heard(object, secureUrl("/changed")), { timeout: 20_000 }).toBe("ch4nged");
+  expect(await heard(object, secureUrl("/changed"))).toBe("ch4nged");
   await sandbox.updateNetwork({ denyOut: [] });
-  await expect.poll(() => heard(object, `http://${domain}:${ports.plain}/cleared`), { timeout: 20_000 }).toBe("none");
+  expect(await heard(object, `http://${domain}:${ports.plain}/cleared`)).toBe("none");
+  await sandbox.updateNetwork({ denyOut: ["0.0.0.0/0"] });
+  expect(await heard(object, `http://${domain}:${ports.plain}/denied`)).toBeUndefined();
   await sandbox.kill();
 });
 
@@ -181,9 +183,27 @@ it.each(["credentials.py", "async_credentials.py"])(
     expect(await heard(object, secureUrl(`/${file}/created`))).toBe("l1t3ral pyth0n-2");
     expect(JSON.stringify(cluster.seen.sandboxes.store.list())).not.toMatch(/l1t3ral|pyth0n/);
     await runPython(file, { args: ["update", id, target], environment });
-    await expect.poll(() => heard(object, secureUrl(`/${file}/updated`)), { timeout: 20_000 }).toBe("ch4nged");
+    expect(await heard(object, secureUrl(`/${file}/updated`))).toBe("ch4nged");
   },
 );
+
+it("denies the requests of a sandbox that was ready before its client forbade them", async () => {
+  const spec = { replicas: 1, templateRef: { name: "python" } };
+  await cluster.create({
+    apiVersion: "agents.kruise.io/v1alpha1",
+    kind: "SandboxSet",
+    metadata: { name: "stocked", namespace: "t" },
+    spec,
+  });
+  const stocked = () => cluster.seen.sandboxes.store.list().find(({ metadata }) => /^stocked-/.test(metadata.name));
+  await expect.poll(() => stocked()?.status?.phase, { timeout: 60_000 }).toBe("Running");
+  const name = stocked()?.metadata.name;
+  const sandbox = await Sandbox.create("stocked", { ...options, allowInternetAccess: false });
+  const object = await objectOf(sandbox);
+  expect(object).toBe(name);
+  expect(await heard(object, `http://${domain}:${ports.plain}/stocked`)).toBeUndefined();
+  await sandbox.kill();
+});
 
 it("sends everything through a SOCKS5 proxy whose password the sandbox does not have", async () => {
   const egressProxy = { address: proxy.address, username: "user", password: "p4ssw0rd" };
@@ -204,7 +224,7 @@ it("refuses a client's proxy for the rules of a template, and says why", async (
   expect(await ask(object, `http://${domain}:${ports.plain}/platform`)).toBe("200 answered");
   expect(received["/platform"]).toBe("pl4tform");
   const before = proxy.connected.length;
-  await sandbox.updateNetwork({ egressProxy }).catch(() => undefined);
+  await expect(sandbox.updateNetwork({ egressProxy })).rejects.toThrow("would let others read the values");
   expect(await ask(object, `http://${domain}:${ports.plain}/unproxied`)).toBe("200 answered");
   expect(proxy.connected).toHaveLength(before);
   await sandbox.kill();

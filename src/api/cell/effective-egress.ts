@@ -72,6 +72,13 @@ export function egressDigest(policy: EgressPolicy): string {
   return digestOf(policy).slice("sha256:".length, "sha256:".length + 16);
 }
 
+/** Identifies the rules that an object itself requests, by 16 hex digits; undefined if it requests none. */
+export function requestedEgress(holder: EgressHolder): string | undefined {
+  const requested = [holder.annotations?.[annotations.egress], ...accessOf(holder).map(([, value]) => value)];
+  if (requested.every((text) => text === undefined)) return undefined;
+  return digestOf(requested.map((text) => text ?? null)).slice("sha256:".length, "sha256:".length + 16);
+}
+
 /**
  * Validates the rules of the runtime.
  * @param names the names of the fields in error messages: flags or arguments
@@ -118,14 +125,21 @@ const maxCharacters = 16_384;
 
 function levelsOf(holder: EgressHolder | undefined, path: string): Level[] {
   const text = holder?.annotations?.[annotations.egress];
-  const access = [
-    ["annotations", holder?.annotations?.[labels.allowInternetAccess]],
-    ["labels", holder?.labels?.[labels.allowInternetAccess]],
-  ] as const;
   return [
     ...(text === undefined ? [] : [levelOfText(text, `${path}.annotations[${annotations.egress}]`)]),
-    ...access.flatMap(([map, value]) => levelOfAccess(value, `${path}.${map}[${labels.allowInternetAccess}]`)),
+    ...accessOf(holder).flatMap(([map, value]) =>
+      levelOfAccess(value, `${path}.${map}[${labels.allowInternetAccess}]`),
+    ),
   ];
+}
+
+/** OpenKruise Agents and ACS write `true` by default, so it requests nothing. */
+function accessOf(holder: EgressHolder | undefined) {
+  const maps = ["annotations", "labels"] as const;
+  return maps.map((map) => {
+    const value = holder?.[map]?.[labels.allowInternetAccess];
+    return [map, value === "true" ? undefined : value] as const;
+  });
 }
 
 function levelOfText(text: string, path: string): Level {
@@ -164,9 +178,8 @@ function reason(error: unknown): string {
   return `${path}: ${issue.message}`;
 }
 
-/** OpenKruise Agents and ACS write `true` by default, so it requests nothing. */
 function levelOfAccess(value: string | undefined, path: string): Level[] {
-  if (value === undefined || value === "true") return [];
+  if (value === undefined) return [];
   const level = levelOf(path, denyAll);
   if (value === "false") return [level];
   return [{ ...level, unreadable: invalid(`${path}: it is ${JSON.stringify(value)}, not true or false`) }];

@@ -122,7 +122,14 @@ const RametSandboxStatus = z.object({
     .optional()
     .describe("The digest of the agents.kruise.io/init-runtime-request that the guest has."),
   egress: z.string().optional().describe("The digest of the egress policy that the cell was last given."),
-  credentials: z.string().optional().describe("The digest of the sandbox's own credentials that the cell has."),
+  egressRequest: z
+    .string()
+    .optional()
+    .describe("The digest of the sandbox's own egress rules that are part of that policy. Absent: it has none."),
+  credentials: z
+    .string()
+    .optional()
+    .describe("The digest of the sandbox's own credentials that the cell has, or that are not valid."),
   cellKey: z
     .string()
     .optional()

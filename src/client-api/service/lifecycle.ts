@@ -3,7 +3,8 @@ import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations } from "../../api/names/labels.ts";
 import { RametError } from "../../base/errors.ts";
 import { awaitSandbox } from "../../operations/await-sandbox.ts";
-import type { Change, Wait } from "../../operations/objects.ts";
+import { type Change, objectOf, type Wait } from "../../operations/objects.ts";
+import { findCondition } from "../../kube/conditions.ts";
 import { pauseFailure, resumeChange } from "../../operations/pause.ts";
 import { untilServing } from "./create-sandbox.ts";
 import { unknown } from "./find-sandbox.ts";
@@ -151,19 +152,25 @@ export async function setLife(
 }
 
 /**
- * Replaces annotations that request egress rules. The controllers apply them to a running sandbox.
- * @throws RametError `Conflict` if it is not running; `NotFound` if it has ended
+ * Replaces the annotations that request the network of a running sandbox, and waits until its cell has what they request.
+ * @throws RametError `Conflict` if it is not running; `NotFound` if it has ended; `InvalidArgument` if a level above does not
+ *   allow a rule, whose place then takes a narrower one; `Timeout`
  */
-export async function setEgress(
+export async function setNetwork(
   parts: ServiceParts,
   sandbox: Sandbox,
-  requested: Record<string, string | null>,
+  { requested, ...waiting }: Wait & { requested: Record<string, string | null> },
 ): Promise<void> {
   const { name } = sandbox.metadata;
   const state = currentState(parts, sandbox);
   if (state === "killing" || state === "ended") throw unknown(name);
   if (state === "paused" || state === "pausing") throw new RametError("Conflict", `The sandbox ${name} is ${state}`);
-  await parts.objects.sandboxes.patch(sandbox, { metadata: { annotations: requested } });
+  const written = await parts.objects.sandboxes.patch(sandbox, { metadata: { annotations: requested } });
+  const { status } = objectOf(await awaitSandbox(parts.objects, written, waiting));
+  const refused = ["EgressApplied", "CredentialsApplied"]
+    .map((type) => findCondition(status?.conditions, type))
+    .find((condition) => condition?.status === "False");
+  if (refused !== undefined) throw new RametError("InvalidArgument", refused.message);
 }
 
 /**

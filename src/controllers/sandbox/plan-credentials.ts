@@ -70,8 +70,7 @@ function reported(
 ): SandboxPlan {
   const before: SandboxStatus = plan.status ?? state.sandbox.status ?? {};
   if (condition === undefined && !wasGiven(state)) return plan;
-  const own = condition?.status === "True" ? credentialsDigest(state.sandbox.metadata) : undefined;
-  const status = withDigest(before, own);
+  const status = withDigest(before, isAnswered(condition) ? credentialsDigest(state.sandbox.metadata) : undefined);
   const { message = "" } = status;
   const change = {
     message,
@@ -82,6 +81,11 @@ function reported(
     ...plan,
     status: changed({ sandbox: { ...state.sandbox, status }, now: state.now }, phase, change),
   };
+}
+
+/** Whoever waits for a request that stays invalid gets the reason. */
+function isAnswered(condition: ConditionChange | undefined): boolean {
+  return condition?.status === "True" || condition?.reason === "InvalidArgument";
 }
 
 function withDigest(status: SandboxStatus, own: string | undefined): SandboxStatus {

@@ -1,3 +1,4 @@
+import { requestedEgress } from "../../api/cell/effective-egress.ts";
 import type { SandboxStatus } from "../../api/kinds/sandbox.ts";
 import type { RametError } from "../../base/errors.ts";
 import type { Pod } from "../../api/schema/pod.ts";
@@ -23,9 +24,21 @@ function planInPod(state: SandboxState, plan: SandboxPlan, pod: Pod): SandboxPla
     if (!cellRuns(pod)) return plan;
     return { ...plan, actions: [...plan.actions, { do: "setEgress", pod, policy, digest }] };
   }
-  if (given === undefined) return withConditions(state, plan, egressConditions(egress));
-  if (given.error !== undefined) return withConditions(state, plan, [notApplied(given.error)]);
-  return withConditions(state, recorded(state, plan), egressConditions(egress));
+  if (given?.error !== undefined) return withConditions(state, plan, [notApplied(given.error)]);
+  const applied = given === undefined ? plan : recorded(state, plan);
+  return withConditions(state, withRequest(state, applied), egressConditions(egress));
+}
+
+/** Clients wait for this after a request, which can leave the policy as it is. */
+function withRequest({ sandbox }: SandboxState, plan: SandboxPlan): SandboxPlan {
+  const request = requestedEgress(sandbox.metadata);
+  const status = plan.status ?? sandbox.status;
+  const { egressRequest: before, ...others } = status?.ramet ?? {};
+  if (before === request) return plan;
+  return {
+    ...plan,
+    status: { ...status, ramet: { ...others, ...(request !== undefined && { egressRequest: request }) } },
+  };
 }
 
 /** Reports why the call is repeated. */

@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { killSandbox, pauseSandbox, setEgress, setLife } from "../../service/lifecycle.ts";
+import { killSandbox, pauseSandbox, setLife, setNetwork } from "../../service/lifecycle.ts";
 import { ForkResult, ListedSandbox, SandboxAccess, SandboxDetail } from "./answers.ts";
 import { type E2bRoute, route } from "./call.ts";
 import { needs } from "./needs.ts";
@@ -147,7 +147,11 @@ export const sandboxRoutes: readonly E2bRoute[] = [
       const { allow_internet_access, ...network } = call.body;
       const tokens = clientTokens(sandbox);
       const requested = await requestedNetwork(e2b, call.caller, { allow_internet_access, network, tokens });
-      await setEgress(e2b.service, sandbox, { ...noNetwork, ...requested });
+      await setNetwork(e2b.service, sandbox, {
+        requested: { ...noNetwork, ...requested },
+        timeoutMilliseconds,
+        signal: call.signal,
+      });
       return call.reply.code(204).send();
     },
   }),
