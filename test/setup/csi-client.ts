@@ -1,56 +1,37 @@
 import { join } from "node:path";
-import { credentials, makeClientConstructor, type ServiceError, status } from "@grpc/grpc-js";
+import * as z from "zod";
+import { csiClient as open } from "../../src/csi/client.ts";
 import { loadCsiServices } from "../../src/csi/protocol.ts";
 
-/** A volume or a snapshot, as far as tests read it. */
-interface Made {
-  volumeId: string;
-  snapshotId: string;
-  capacityBytes: number;
-  sizeBytes: number;
-  readyToUse: boolean;
-  volumeContext: Record<string, string>;
-}
+const Volume = z.looseObject({
+  volumeId: z.string(),
+  capacityBytes: z.number(),
+  volumeContext: z.record(z.string(), z.string()),
+});
+const Snapshot = z.looseObject({ snapshotId: z.string(), sizeBytes: z.number(), readyToUse: z.boolean() });
 
-export interface CsiResponse {
-  volume: Made;
-  snapshot: Made;
-  entries: { volume: Made; snapshot: Made }[];
-  nextToken: string;
-  capacityBytes: number;
-}
-
-export interface CsiClient {
-  /** Calls a method. @throws an error whose message starts with the name of the status */
-  call(method: string, request?: object): Promise<CsiResponse>;
-  close(): void;
-}
-
-const services = loadCsiServices(join(import.meta.dirname, "../../proto/csi.proto"));
-
-/** A client of the services Identity, Controller and Node of a driver. */
-export function csiClient(endpoint: string): CsiClient {
-  const stubs = Object.values(services).map(
-    (service) =>
-      new (makeClientConstructor(service, "csi"))(endpoint.replace("unix://", "unix:"), credentials.createInsecure()),
-  );
-  type Stub = Record<
-    string,
-    (request: object, done: (error: ServiceError | null, response: CsiResponse) => void) => void
-  >;
+/** A client of a driver for tests. */
+export function csiClient(endpoint: string) {
+  const client = open(endpoint.replace("unix://", ""), services);
   return {
-    call: (method, request = {}) =>
-      new Promise((resolve, reject) => {
-        const stub = stubs.find((one) => method in one) as unknown as Stub;
-        stub[method]?.(request, (error, response) => {
-          if (error === null) resolve(response);
-          else reject(new Error(`${status[error.code]}: ${error.details}`, { cause: error }));
-        });
-      }),
-    close: () => {
-      for (const stub of stubs) stub.close();
+    ...client,
+    createVolume: async (request: object) =>
+      z.object({ volume: Volume }).parse(await client.call("CreateVolume", request)).volume,
+    createSnapshot: async (request: object) =>
+      z.object({ snapshot: Snapshot }).parse(await client.call("CreateSnapshot", request)).snapshot,
+    listSnapshots: async () => {
+      const Entries = z.object({ entries: z.array(z.object({ snapshot: Snapshot })) });
+      return Entries.parse(await client.call("ListSnapshots")).entries.map(({ snapshot }) => snapshot);
+    },
+    expand: async (volumeId: string, requiredBytes: number) => {
+      const request = { volumeId, capacityRange: { requiredBytes } };
+      return z.object({ capacityBytes: z.number() }).parse(await client.call("ControllerExpandVolume", request))
+        .capacityBytes;
     },
   };
 }
+export type TestCsiClient = ReturnType<typeof csiClient>;
+
+const services = loadCsiServices(join(import.meta.dirname, "../../proto/csi.proto"));
 
 export const mountCapability = { mount: {}, accessMode: { mode: "SINGLE_NODE_WRITER" } };

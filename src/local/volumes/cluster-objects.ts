@@ -1,0 +1,61 @@
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import * as z from "zod";
+import { driverName } from "../../csi/driver-name.ts";
+import type { Manifest } from "../../install/manifest.ts";
+
+/** The class of every claim that names none. */
+export const storageClassName = "ramet-local";
+
+/** The objects with which a cluster knows the driver: its CSIDriver, its StorageClass and a VolumeSnapshotClass for each purpose. */
+export function volumeObjects(): { storage: Manifest[]; snapshotClasses: Manifest[] } {
+  const snapshotClass = (purpose: string, deletionPolicy: string, annotations = {}): Manifest => ({
+    apiVersion: "snapshot.storage.k8s.io/v1",
+    kind: "VolumeSnapshotClass",
+    // The names that SnapshotStack gives to the classes of a driver.
+    metadata: { name: `${driverName.replaceAll(".", "-")}-${purpose}`, annotations },
+    driver: driverName,
+    deletionPolicy,
+  });
+  return {
+    storage: [
+      {
+        apiVersion: "storage.k8s.io/v1",
+        kind: "CSIDriver",
+        metadata: { name: driverName },
+        spec: { attachRequired: false, podInfoOnMount: false, fsGroupPolicy: "File", storageCapacity: false },
+      },
+      {
+        apiVersion: "storage.k8s.io/v1",
+        kind: "StorageClass",
+        metadata: { name: storageClassName, annotations: { "storageclass.kubernetes.io/is-default-class": "true" } },
+        provisioner: driverName,
+        reclaimPolicy: "Delete",
+        allowVolumeExpansion: true,
+        volumeBindingMode: "Immediate",
+      },
+    ],
+    snapshotClasses: [
+      snapshotClass("clone-delete", "Delete", { "snapshot.storage.kubernetes.io/is-default-class": "true" }),
+      snapshotClass("checkpoint-retain", "Retain"),
+    ],
+  };
+}
+
+const Crds = z.object({
+  crds: z.array(
+    z.looseObject({
+      apiVersion: z.string(),
+      kind: z.string(),
+      metadata: z.looseObject({ name: z.string() }),
+      spec: z.looseObject({ group: z.string() }),
+    }),
+  ),
+});
+
+/** The CRDs of VolumeSnapshots from the package's directory, as the build has fetched them; undefined if it could not. */
+export async function snapshotCrds(root: string): Promise<Manifest[] | undefined> {
+  const text = await readFile(join(root, "dist/external-snapshotter/crds.json"), "utf8").catch(() => undefined);
+  if (text === undefined) return undefined;
+  return Crds.parse(JSON.parse(text)).crds.filter(({ spec }) => spec.group === "snapshot.storage.k8s.io");
+}

@@ -1,0 +1,81 @@
+import { RametError } from "../../base/errors.ts";
+import { driverName } from "../../csi/driver-name.ts";
+import type { KubeClient } from "../../kube/kube-client.ts";
+import { coreResources } from "../../kube/resource-ref.ts";
+import { Claim, type DataSource, Snapshot, SnapshotContent, Volume, volumeResources } from "./objects.ts";
+
+/**
+ * The source of a claim's content as CSI's CreateVolume takes it, or undefined for an empty volume. As external-provisioner, it uses
+ * only a snapshot that is ready, and a content of this driver that refers to the snapshot in turn.
+ * @throws RametError `Conflict` if the source is not ready yet; `NotFound`, `NotSupported`, `Forbidden`
+ */
+export async function contentSourceOf(client: KubeClient, claim: Claim): Promise<object | undefined> {
+  const { namespace = "" } = claim.metadata;
+  const source = claim.spec.dataSourceRef ?? claim.spec.dataSource;
+  if (source === undefined || source === null) return undefined;
+  if (source.namespace !== undefined && source.namespace !== null && source.namespace !== namespace)
+    throw new RametError("Forbidden", `${failed}: its source is in the namespace ${source.namespace}`, {
+      hint: `Use a source in the namespace ${namespace}`,
+    });
+  switch (`${source.apiGroup ?? ""}/${source.kind}`) {
+    case "snapshot.storage.k8s.io/VolumeSnapshot":
+      return { snapshot: { snapshotId: await snapshotOf(client, namespace, source) } };
+    case "/PersistentVolumeClaim":
+      return { volume: { volumeId: await volumeOf(client, namespace, source) } };
+    default:
+      throw new RametError("NotSupported", `${failed}: its source is a ${source.kind}`, {
+        hint: "Use a VolumeSnapshot or a PersistentVolumeClaim",
+      });
+  }
+}
+
+const failed = "Creating the volume failed";
+
+async function snapshotOf(client: KubeClient, namespace: string, { name }: DataSource): Promise<string> {
+  const snapshot = await client
+    .resource(volumeResources.snapshots, (value) => Snapshot.parse(value))
+    .find({ namespace, name });
+  if (snapshot === undefined) throw new RametError("NotFound", `${failed}: the VolumeSnapshot ${name} does not exist`);
+  const { metadata, status } = snapshot;
+  if (metadata.deletionTimestamp !== undefined)
+    throw new RametError("Conflict", `${failed}: the VolumeSnapshot ${name} is being deleted`);
+  const contentName = status?.boundVolumeSnapshotContentName;
+  if (contentName === undefined || status?.readyToUse !== true)
+    throw notReady(`the VolumeSnapshot ${name} is not ready`);
+  const content = await client
+    .resource(volumeResources.snapshotContents, (value) => SnapshotContent.parse(value))
+    .find({ name: contentName });
+  const ref = content?.spec.volumeSnapshotRef;
+  // Both sides, because a user could name the content of another namespace.
+  if (ref?.namespace !== namespace || ref.name !== name || ref.uid !== metadata.uid)
+    throw new RametError(
+      "Forbidden",
+      `${failed}: the content of the VolumeSnapshot ${name} is bound to another snapshot`,
+    );
+  if (content?.spec.driver !== driverName)
+    throw new RametError("InvalidArgument", `${failed}: the VolumeSnapshot ${name} is of another driver`);
+  const handle = content.status?.snapshotHandle;
+  if (handle === undefined || content.status?.readyToUse !== true)
+    throw notReady(`the content of the VolumeSnapshot ${name} is not ready`);
+  return handle;
+}
+
+async function volumeOf(client: KubeClient, namespace: string, { name }: DataSource): Promise<string> {
+  const claim = await client
+    .resource(coreResources.persistentVolumeClaims, (value) => Claim.parse(value))
+    .find({ namespace, name });
+  if (claim === undefined) throw new RametError("NotFound", `${failed}: the claim ${name} does not exist`);
+  const { volumeName } = claim.spec;
+  if (claim.status?.phase !== "Bound") throw notReady(`the claim ${name} is not bound`);
+  const volume =
+    volumeName === undefined
+      ? undefined
+      : await client.resource(volumeResources.volumes, (value) => Volume.parse(value)).find({ name: volumeName });
+  if (volume?.spec.csi?.driver !== driverName || volume.spec.claimRef?.uid !== claim.metadata.uid)
+    throw new RametError("NotSupported", `${failed}: the volume of the claim ${name} is none of this driver`);
+  return volume.spec.csi.volumeHandle;
+}
+
+function notReady(why: string): RametError {
+  return new RametError("Conflict", `${failed}: ${why}`, { retryable: true });
+}

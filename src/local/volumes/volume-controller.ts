@@ -1,0 +1,153 @@
+import { RametError } from "../../base/errors.ts";
+import type { Log } from "../../base/log.ts";
+import { driverName } from "../../csi/driver-name.ts";
+import { type ReconcileResult, runController, watching } from "../../kube/controller.ts";
+import { EventRecorder } from "../../kube/events.ts";
+import { Informer } from "../../kube/informer.ts";
+import { keyOf } from "../../kube/object.ts";
+import { coreResources } from "../../kube/resource-ref.ts";
+import { expand } from "./expand.ts";
+import { Claim, Volume, volumeResources } from "./objects.ts";
+import { bind, provision, type VolumesOptions } from "./provision.ts";
+import { abandon, reclaim } from "./reclaim.ts";
+
+export interface VolumeControllerOptions extends VolumesOptions {
+  claims: Informer<Claim>;
+  log: Log;
+}
+
+/** Provisions, expands and reclaims the volumes of a local cluster's claims. */
+export class VolumeController {
+  readonly #options: VolumeControllerOptions;
+  readonly #volumes: Informer<Volume>;
+  readonly #events: EventRecorder;
+  /** The provisioning that runs, by the claim's UID: a Pod that starts and a reconcile may both request it. */
+  readonly #running = new Map<string, Promise<Volume>>();
+
+  constructor(options: VolumeControllerOptions) {
+    const { client, log } = options;
+    this.#options = options;
+    this.#volumes = new Informer({
+      resource: client.resource(volumeResources.volumes, (value) => Volume.parse(value)),
+      log,
+    });
+    this.#events = new EventRecorder({
+      client,
+      reportingController: driverName,
+      reportingInstance: "local",
+      log,
+    });
+  }
+
+  /** Runs until `signal` aborts. The informer of the claims is its owner's. */
+  async run(signal: AbortSignal): Promise<void> {
+    const { client, claims, log } = this.#options;
+    const { clock } = client;
+    const ofClaim = ({ spec }: Volume): string[] => (spec.claimRef === undefined ? [] : [keyOf(spec.claimRef)]);
+    const nameOf = ({ spec }: Claim): string[] => (spec.volumeName === undefined ? [] : [spec.volumeName]);
+    await Promise.all([
+      this.#volumes.run(signal),
+      runController(
+        {
+          name: "local-volume-claims",
+          watches: [watching(claims), watching(this.#volumes, ofClaim)],
+          reconcile: (key) => this.#reconcileClaim(key),
+          clock,
+          log,
+        },
+        signal,
+      ),
+      runController(
+        {
+          name: "local-volumes",
+          watches: [watching(this.#volumes), watching(claims, nameOf)],
+          reconcile: (key) => reclaim(this.#options, key),
+          clock,
+          log,
+        },
+        signal,
+      ),
+    ]);
+    await this.#events.flush();
+  }
+
+  /**
+   * The volume of a claim. One that is not bound is provisioned now.
+   * @throws RametError
+   */
+  async volumeOf(claim: Claim): Promise<Volume> {
+    const { volumeName } = claim.spec;
+    const { name } = claim.metadata;
+    if (volumeName === undefined) return this.#provision(claim);
+    const volume = this.#volumes.store.get(volumeName) ?? (await this.#volumes.resource.find({ name: volumeName }));
+    if (volume === undefined)
+      throw new RametError("NotFound", `The PersistentVolume ${volumeName} of the claim ${name} does not exist`);
+    if (volume.spec.claimRef?.uid === claim.metadata.uid) return volume;
+    throw new RametError("Conflict", `The PersistentVolume ${volumeName} is bound to another claim than ${name}`);
+  }
+
+  async #reconcileClaim(key: string): Promise<ReconcileResult> {
+    const claim = this.#options.claims.store.get(key);
+    if (claim === undefined) return;
+    if (claim.metadata.deletionTimestamp !== undefined) {
+      await this.#running.get(claim.metadata.uid)?.catch(() => undefined);
+      return abandon(this.#options, claim);
+    }
+    try {
+      await this.#progress(claim);
+    } catch (thrown) {
+      const error = RametError.from(thrown);
+      const reason = claim.status?.phase === "Bound" ? "VolumeResizeFailed" : "ProvisioningFailed";
+      this.#events.record(claim, { type: "Warning", reason, action: "Provision", note: error.message });
+      throw error;
+    }
+  }
+
+  async #progress(claim: Claim): Promise<void> {
+    const { client } = this.#options;
+    const { volumeName, storageClassName } = claim.spec;
+    const isBound = claim.status?.phase === "Bound";
+    if (volumeName === undefined) {
+      // Bound without a volume: a directory of an earlier release. Without a class: a PersistentVolume that names the claim.
+      if (isBound) return;
+      if (storageClassName !== "") await this.#provision(claim);
+      else await this.#bindNamed(claim);
+      return;
+    }
+    const volume = await this.#volumes.resource.find({ name: volumeName });
+    if (volume === undefined) return;
+    if (!isBound) await bind(client, claim, claimable(volume, claim));
+    else if (volume.spec.csi?.driver === driverName) await expand(this.#options, claim, volume);
+  }
+
+  async #bindNamed(claim: Claim): Promise<void> {
+    const { namespace, name } = claim.metadata;
+    const volume = this.#volumes.store
+      .list()
+      .find(({ spec }) => spec.claimRef?.namespace === namespace && spec.claimRef?.name === name);
+    if (volume !== undefined) await bind(this.#options.client, claim, claimable(volume, claim));
+  }
+
+  #provision(claim: Claim): Promise<Volume> {
+    const { uid } = claim.metadata;
+    const running =
+      this.#running.get(uid) ??
+      provision(this.#options, claim).finally(() => {
+        this.#running.delete(uid);
+      });
+    this.#running.set(uid, running);
+    return running;
+  }
+}
+
+/** @throws RametError `Conflict` if the volume is reserved for another claim */
+function claimable(volume: Volume, { metadata }: Claim): Volume {
+  const { claimRef } = volume.spec;
+  if (claimRef === undefined) return volume;
+  const isOurs = claimRef.namespace === metadata.namespace && claimRef.name === metadata.name;
+  if (isOurs && (claimRef.uid === undefined || claimRef.uid === metadata.uid)) return volume;
+  throw new RametError(
+    "Conflict",
+    `Binding the claim ${metadata.name} failed: the PersistentVolume ${volume.metadata.name} is bound to another claim`,
+  );
+}
