@@ -1,3 +1,4 @@
+import type * as z from "zod";
 import { RametError } from "../../base/errors.ts";
 import { driverName } from "../../csi/driver-name.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
@@ -32,32 +33,36 @@ export async function contentSourceOf(client: KubeClient, claim: Claim): Promise
 const failed = "Creating the volume failed";
 
 async function snapshotOf(client: KubeClient, namespace: string, { name }: DataSource): Promise<string> {
+  const what = `the VolumeSnapshot ${name}`;
   const snapshot = await client
     .resource(volumeResources.snapshots, (value) => Snapshot.parse(value))
     .find({ namespace, name });
-  if (snapshot === undefined) throw new RametError("NotFound", `${failed}: the VolumeSnapshot ${name} does not exist`);
+  if (snapshot === undefined) throw new RametError("NotFound", `${failed}: ${what} does not exist`);
   const { metadata, status } = snapshot;
-  if (metadata.deletionTimestamp !== undefined)
-    throw new RametError("Conflict", `${failed}: the VolumeSnapshot ${name} is being deleted`);
+  if (metadata.deletionTimestamp !== undefined) throw new RametError("Conflict", `${failed}: ${what} is being deleted`);
   const contentName = status?.boundVolumeSnapshotContentName;
-  if (contentName === undefined || status?.readyToUse !== true)
-    throw notReady(`the VolumeSnapshot ${name} is not ready`);
+  if (contentName === undefined || status?.readyToUse !== true) throw notReady(`${what} is not ready`);
   const content = await client
     .resource(volumeResources.snapshotContents, (value) => SnapshotContent.parse(value))
     .find({ name: contentName });
-  const ref = content?.spec.volumeSnapshotRef;
-  // Both sides, because a user could name the content of another namespace.
-  if (ref?.namespace !== namespace || ref.name !== name || ref.uid !== metadata.uid)
-    throw new RametError(
-      "Forbidden",
-      `${failed}: the content of the VolumeSnapshot ${name} is bound to another snapshot`,
-    );
-  if (content?.spec.driver !== driverName)
-    throw new RametError("InvalidArgument", `${failed}: the VolumeSnapshot ${name} is of another driver`);
-  const handle = content.status?.snapshotHandle;
-  if (handle === undefined || content.status?.readyToUse !== true)
-    throw notReady(`the content of the VolumeSnapshot ${name} is not ready`);
-  return handle;
+  if (content === undefined) throw notReady(`the content of ${what} does not exist`);
+  return handleOf(content, { namespace, name, uid: metadata.uid }, what);
+}
+
+function handleOf(
+  { spec, status }: z.infer<typeof SnapshotContent>,
+  snapshot: { namespace: string; name: string; uid: string },
+  what: string,
+): string {
+  const { namespace, name, uid } = spec.volumeSnapshotRef;
+  // Both sides must refer to each other: a user could name the content of another namespace.
+  if (namespace !== snapshot.namespace || name !== snapshot.name || uid !== snapshot.uid)
+    throw new RametError("Forbidden", `${failed}: the content of ${what} is bound to another snapshot`);
+  if (spec.driver !== driverName)
+    throw new RametError("InvalidArgument", `${failed}: ${what} is of the driver ${spec.driver}`);
+  if (status?.snapshotHandle === undefined || status.readyToUse !== true)
+    throw notReady(`the content of ${what} is not ready`);
+  return status.snapshotHandle;
 }
 
 async function volumeOf(client: KubeClient, namespace: string, { name }: DataSource): Promise<string> {

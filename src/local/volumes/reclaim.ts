@@ -1,5 +1,6 @@
 import { driverName } from "../../csi/driver-name.ts";
 import { idOf } from "../../csi/storage/ids.ts";
+import type { ResourceClient } from "../../kube/resource-client.ts";
 import { coreResources } from "../../kube/resource-ref.ts";
 import { Claim, Volume, volumeResources } from "./objects.ts";
 import { provisioningFinalizer, volumeFinalizer, volumeNameOf, type VolumesOptions } from "./provision.ts";
@@ -8,24 +9,38 @@ import { provisioningFinalizer, volumeFinalizer, volumeNameOf, type VolumesOptio
 const protection = "kubernetes.io/pv-protection";
 
 /** Deletes the volume of a claim that is gone, with its data unless its policy is `Retain`. Repeated, it continues. */
-export async function reclaim({ client, driver }: VolumesOptions, name: string): Promise<void> {
-  const volumes = client.resource(volumeResources.volumes, (value) => Volume.parse(value));
+export async function reclaim(options: VolumesOptions, name: string): Promise<void> {
+  const volumes = options.client.resource(volumeResources.volumes, (value) => Volume.parse(value));
   const volume = await volumes.find({ name });
-  if (volume?.spec.csi?.driver !== driverName) return;
-  const { metadata, spec, status } = volume;
+  if (volume?.spec.csi?.driver !== driverName || (await isClaimed(options, volume))) return;
+  const { volumeHandle: volumeId } = volume.spec.csi;
+  const { metadata } = volume;
+  const { uid } = metadata;
+  const isUnneeded = isReleased(volume) && volume.spec.persistentVolumeReclaimPolicy === "Delete";
+  if (isReleased(volume) && volume.status?.phase !== "Released")
+    await volumes.mergePatch(metadata, { status: { phase: "Released" } }, { subresource: "status" });
+  if (isUnneeded) {
+    await options.driver.call("DeleteVolume", { volumeId });
+    await volumes.delete(metadata, { uid });
+  }
+  if (isUnneeded || metadata.deletionTimestamp !== undefined) await release(volumes, volume);
+}
+
+/** Whether the volume had a claim, which is known to be gone. */
+function isReleased({ spec }: Volume): boolean {
+  return spec.claimRef?.uid !== undefined;
+}
+
+async function isClaimed({ client }: VolumesOptions, { spec }: Volume): Promise<boolean> {
   const { claimRef } = spec;
-  if (claimRef?.uid !== undefined) {
-    const claims = client.resource(coreResources.persistentVolumeClaims, (value) => Claim.parse(value));
-    const claim = await claims.find(claimRef);
-    if (claim?.metadata.uid === claimRef.uid) return;
-    if (status?.phase !== "Released")
-      await volumes.mergePatch(metadata, { status: { phase: "Released" } }, { subresource: "status" });
-  } else if (metadata.deletionTimestamp === undefined) return;
-  if (spec.persistentVolumeReclaimPolicy === "Delete" && claimRef?.uid !== undefined)
-    await driver.call("DeleteVolume", { volumeId: volume.spec.csi.volumeHandle });
-  else if (metadata.deletionTimestamp === undefined) return;
-  await volumes.delete(metadata, { uid: metadata.uid });
-  const left = await volumes.find({ name });
+  if (claimRef?.uid === undefined) return false;
+  const claims = client.resource(coreResources.persistentVolumeClaims, (value) => Claim.parse(value));
+  return (await claims.find(claimRef))?.metadata.uid === claimRef.uid;
+}
+
+/** Lets a deleted object go. */
+async function release(volumes: ResourceClient<Volume>, { metadata }: Volume): Promise<void> {
+  const left = await volumes.find({ name: metadata.name });
   if (left?.metadata.uid !== metadata.uid) return;
   const finalizers = (left.metadata.finalizers ?? []).filter((one) => one !== protection && one !== volumeFinalizer);
   await volumes.mergePatch(left.metadata, {

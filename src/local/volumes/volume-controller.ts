@@ -5,9 +5,8 @@ import { type ReconcileResult, runController, watching } from "../../kube/contro
 import { EventRecorder } from "../../kube/events.ts";
 import { Informer } from "../../kube/informer.ts";
 import { keyOf } from "../../kube/object.ts";
-import { coreResources } from "../../kube/resource-ref.ts";
 import { expand } from "./expand.ts";
-import { Claim, Volume, volumeResources } from "./objects.ts";
+import { type Claim, Volume, volumeResources } from "./objects.ts";
 import { bind, provision, type VolumesOptions } from "./provision.ts";
 import { abandon, reclaim } from "./reclaim.ts";
 
