@@ -14,6 +14,7 @@ import { serveAccess } from "./server/container-access.ts";
 import { OpenResponses } from "./server/open-responses.ts";
 import { cellServer } from "./server/server.ts";
 import { keepStateFile, writeState } from "./server/state-file.ts";
+import { TcpProbes } from "./server/tcp-probes.ts";
 import { tokenVerifier } from "./server/token-verifier.ts";
 import { cellSetting } from "./setting/cell-setting.ts";
 import { withImageUser } from "./setting/with-image-user.ts";
@@ -41,6 +42,7 @@ async function main(): Promise<number> {
     responses,
     verifier: tokenVerifier(config, config.sandbox.uid, clock),
     prover: cellProver(config.sandbox.uid),
+    tcpProbes: new TcpProbes({ cell, ports: config.tcpProbePorts ?? [], clock }),
     logPath: log.path,
     report,
   });

@@ -34,6 +34,19 @@ async function create(name: string, spec: object): Promise<void> {
   });
 }
 
+/** Listens to port 9000 from the request `/listen` on port 8000 until the request `/close`. */
+const listensOnRequest = `
+import http.server, socket
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        global web
+        if self.path == "/listen": web = socket.create_server(("", 9000))
+        else: web.close()
+        self.send_response(200); self.end_headers()
+    def log_message(self, *args): pass
+http.server.ThreadingHTTPServer(("", 8000), Handler).serve_forever()
+`;
+
 const uidOf = (pod: NodePod | undefined): string => pod?.metadata.uid ?? "";
 
 describe("a Pod with several containers on a local cluster", () => {
@@ -143,6 +156,33 @@ describe("a Pod with several containers on a local cluster", () => {
     await cluster.deleteSandbox("kept");
     await cluster.untilPod("kept", (one) => one === undefined);
     expect(podProcesses(cluster.directory.pods).filter(({ name }) => name.startsWith(uidOf(pod)))).toEqual([]);
+  });
+
+  it("is ready while its program listens to the port of a tcpSocket probe, and not before", async () => {
+    const tcp = (port: number | string) => ({ tcpSocket: { port }, periodSeconds: 1, timeoutSeconds: 60 });
+    await cluster.createSandbox("listening", listensOnRequest, {
+      container: {
+        ports: [
+          { name: "control", containerPort: 8000 },
+          { name: "web", containerPort: 9000 },
+        ],
+        startupProbe: { ...tcp("control"), failureThreshold: 60 },
+        readinessProbe: { ...tcp("web"), failureThreshold: 1 },
+        livenessProbe: tcp(8000),
+      },
+    });
+    const refused = "the readiness probe failed: port 9000 does not accept connections";
+    const isRefused = (pod: NodePod | undefined) => JSON.stringify(pod?.status?.conditions ?? []).includes(refused);
+    const waiting = await cluster.untilPod("listening", isRefused);
+    expect(isPodReady(waiting!)).toBe(false);
+    const ask = async (path: string) => {
+      expect((await fetch(`http://${waiting?.status?.podIP ?? ""}:8000/${path}`)).status).toBe(200);
+    };
+    await ask("listen");
+    await cluster.untilPod("listening", ready);
+    await ask("close");
+    await cluster.untilPod("listening", isRefused);
+    expect((await fetch(`http://${waiting?.status?.podIP ?? ""}:49980/tcpz/49983`)).status).toBe(404);
   });
 
   it("fails a sandbox whose postStart hook fails, with the hook's output", async () => {

@@ -15,6 +15,7 @@ import { cellProver } from "../../src/cell/client/cell-proof.ts";
 import { cellKeyFromPem, newCellKeyPem, signCellToken } from "../../src/cell/client/cell-token.ts";
 import type { Cell } from "../../src/cell/lifecycle/cell.ts";
 import { cellServer } from "../../src/cell/server/server.ts";
+import { TcpProbes } from "../../src/cell/server/tcp-probes.ts";
 import { tokenVerifier } from "../../src/cell/server/token-verifier.ts";
 import { ClientApi } from "../../src/gateway/client-api.ts";
 import { defaultLimits } from "../../src/gateway/limits.ts";
@@ -198,7 +199,9 @@ async function openCell(): Promise<CellWorld> {
   const directory = await mkdtemp(join(tmpdir(), "ramet-fuzz-"));
   const logPath = join(directory, "log");
   await writeFile(logPath, "2026-01-01T00:00:00Z stdout F a line\n");
-  const server = cellServer({ cell: cell as unknown as Cell, verifier, prover: cellProver(uid), logPath });
+  const own = cell as unknown as Cell;
+  const tcpProbes = new TcpProbes({ cell: own, ports: [80], clock: systemClock });
+  const server = cellServer({ cell: own, verifier, prover: cellProver(uid), tcpProbes, logPath });
   server.listen(0, "127.0.0.1");
   await once(server, "listening");
   return { directory, server, port: (server.address() as AddressInfo).port };
@@ -221,6 +224,7 @@ const cellRequests = [
   ),
   request("GET /v1/ports/80", ["Host: cell", "Authorization: Bearer {ports}", "Connection: Upgrade", "Upgrade: tcp"]),
   request("GET /readyz", ["Host: cell"]),
+  request("GET /tcpz/80/live", ["Host: cell"]),
   request("GET /v1/proof", ["Host: cell", "Ramet-Nonce: 0123456789012345678901"]),
 ];
 

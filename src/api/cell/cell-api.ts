@@ -115,6 +115,8 @@ export const CellConfig = z.strictObject({
   keepsWaiting: z.literal(true).optional(),
   /** The time for the entrypoint to exit after SIGTERM: the Pod's terminationGracePeriodSeconds. */
   graceSeconds: z.number().int().min(0).default(30),
+  /** The ports of the Pod's `tcpSocket` probes, which the cell answers without a token. */
+  tcpProbePorts: z.array(z.number().int().min(1).max(65535)).optional(),
   /** The controller's Ed25519 public key, base64url of its 32 bytes. */
   publicKey: z.string().min(1),
   /** The gateway's public key, in the same form. Its tokens can only open ports of the sandbox. */

@@ -3,6 +3,7 @@ import type { Container, Handler, Volume } from "../schema/pod-template.ts";
 import { type CellConfig, cellPort } from "./cell-api.ts";
 import { cellResources } from "./cell-resources.ts";
 import type { ResolvedImage } from "./resolved-image.ts";
+import { type ProbeField, probeFields, tcpProbeThroughCell } from "./tcp-probe.ts";
 import { environmentPrefix, expandVariables, mountsPath, sortedMounts } from "./container-spec.ts";
 
 /** The mount path of the template's image in the cell's container. */
@@ -46,14 +47,13 @@ export interface CellImageOptions {
   userNamespace?: boolean;
   /** The template's image, if its registry is known to the controllers. @default the node or nobody knows it */
   resolvedImage?: ResolvedImage | undefined;
+  /** Whether the cell image is the current one. An earlier cell answers no `tcpSocket` probes. @default false */
+  answersTcpProbes?: boolean;
 }
 
 /** The cell's container. It has the name of the main container, so that `kubectl logs` and metrics work as usual. */
-export function cellContainer(
-  container: Container,
-  config: CellConfig,
-  { cellImage: image, seccompProfile, hasOverhead = true, userNamespace = false, resolvedImage }: CellImageOptions,
-): Container {
+export function cellContainer(container: Container, config: CellConfig, options: CellImageOptions): Container {
+  const { cellImage: image, seccompProfile, hasOverhead = true, userNamespace = false, resolvedImage } = options;
   const { name, resources, lifecycle } = container;
   const { postStart, preStop } = lifecycle ?? {};
   return {
@@ -72,9 +72,8 @@ export function cellContainer(
       })),
       { name: rootVolume, mountPath: rootPath, readOnly: true },
     ],
-    ...probe("startupProbe", container.startupProbe),
-    ...probe("livenessProbe", container.livenessProbe),
-    readinessProbe: container.readinessProbe ? inSandbox(container.readinessProbe) : cellReadiness,
+    readinessProbe: cellReadiness,
+    ...probes(container, options),
     ...(lifecycle && {
       lifecycle: {
         ...(postStart && { postStart: startHook(container, postStart) }),
@@ -153,8 +152,12 @@ function startHook({ name }: Container, hook: Handler): Handler {
   );
 }
 
-function probe(name: "startupProbe" | "livenessProbe", handler: Handler | undefined): Partial<Container> {
-  return handler === undefined ? {} : { [name]: inSandbox(handler) };
+function probes(container: Container, { answersTcpProbes = false }: CellImageOptions): Partial<Container> {
+  const found = (field: ProbeField, probe: Handler): Handler =>
+    inSandbox(answersTcpProbes ? tcpProbeThroughCell(field, probe, container) : probe);
+  return Object.fromEntries(
+    probeFields.flatMap((field) => (container[field] ? [[field, found(field, container[field])]] : [])),
+  );
 }
 
 /** The inverse of `inSandbox`: the command that a probe or hook runs in the sandbox. */

@@ -6,6 +6,7 @@ import { containerSpec, mainContainer } from "./container-spec.ts";
 import { egressDigest } from "./effective-egress.ts";
 import { templateDigest, templateRevision } from "./template-digest.ts";
 import { apiVersion } from "../schema/kind.ts";
+import { tcpProbePorts } from "./tcp-probe.ts";
 import { annotations, labels } from "../names/labels.ts";
 import type { PodManifest } from "../schema/pod.ts";
 import type { PodTemplateSpec, Volume } from "../schema/pod-template.ts";
@@ -100,6 +101,7 @@ export function cellPod(sandbox: PodOwner, template: PodTemplateSpec, options: C
 
 function cellConfig(sandbox: PodOwner, template: PodTemplateSpec, options: CellPodOptions): CellConfig {
   const { name, namespace, uid } = sandbox.metadata;
+  const probedPorts = options.answersTcpProbes === true ? tcpProbePorts(mainContainer(template)) : [];
   return CellConfig.parse({
     v: 1,
     sandbox: { namespace, name, uid },
@@ -110,6 +112,7 @@ function cellConfig(sandbox: PodOwner, template: PodTemplateSpec, options: CellP
     ...(options.restoresMemory === true && { restores: "memory" as const }),
     ...(options.keepsWaiting === true && { keepsWaiting: true }),
     graceSeconds: template.spec.terminationGracePeriodSeconds,
+    ...(probedPorts.length > 0 && { tcpProbePorts: probedPorts }),
     publicKey: options.publicKey,
     ...(options.gatewayKey !== undefined && { gatewayKey: options.gatewayKey }),
     ...(options.keySets && { keySets: options.keySets }),

@@ -16,6 +16,7 @@ import type { Clock } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
 import { PhaseClock } from "../../base/phases.ts";
 import { captureCheckpoint } from "../checkpoint/capture.ts";
+import type { DialOptions } from "../network/link-dial.ts";
 import { engineBuild } from "../sandbox/engine.ts";
 import type { EntrypointLog } from "../sandbox/entrypoint-log.ts";
 import { GuestIdentity } from "../sandbox/guest-identity.ts";
@@ -210,9 +211,9 @@ export class Cell {
   }
 
   /** Opens a raw stream to a port inside the sandbox. */
-  async dial(port: number): Promise<Duplex> {
+  async dial(port: number, options?: DialOptions): Promise<Duplex> {
     if (!this.state.ready) throw new RametError("SandboxNotReady", `port ${port}: the sandbox is ${this.state.phase}`);
-    return this.#environment.network.dial(port);
+    return this.#environment.network.dial(port, options);
   }
 
   async #prepare(): Promise<void> {

@@ -22,6 +22,7 @@ import type { Cell } from "../lifecycle/cell.ts";
 import type { OpenResponses } from "./open-responses.ts";
 import { reports } from "./reports.ts";
 import { sendLog } from "./log-stream.ts";
+import type { TcpProbes } from "./tcp-probes.ts";
 import type { TokenVerifier } from "./token-verifier.ts";
 
 export interface CellServerOptions {
@@ -29,6 +30,8 @@ export interface CellServerOptions {
   verifier: TokenVerifier;
   prover: CellProver;
   logPath: string;
+  /** @default the Pod has no `tcpSocket` probes */
+  tcpProbes?: TcpProbes;
   /** Counts the responses of the server. @default they are not counted */
   responses?: OpenResponses;
   /** Writes a line to the cell's own log. @default nothing is written */
@@ -119,6 +122,11 @@ async function answer(options: Guarded, request: IncomingMessage, response: Serv
     const probe = probes[url.pathname];
     if (probe !== undefined) {
       response.writeHead(probe(options.cell) ? 200 : 503).end(`${options.cell.state.phase}\n`);
+      return;
+    }
+    const tcpProbe = options.tcpProbes?.requested(url.pathname);
+    if (tcpProbe !== undefined) {
+      await options.tcpProbes?.answer(tcpProbe, response);
       return;
     }
     if (url.pathname === proofPath) {

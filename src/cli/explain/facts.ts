@@ -31,13 +31,19 @@ const StatusCondition = z.looseObject({
   lastTransitionTime: Text,
 });
 
-const Probe = z.looseObject({ periodSeconds: z.number().nullish() }).nullish();
+const Probe = z.looseObject({
+  periodSeconds: z.number().nullish(),
+  httpGet: z.looseObject({ port: z.unknown(), path: z.unknown() }).nullish(),
+});
+export type ProbeFacts = z.infer<typeof Probe>;
+
 const ContainerSpec = z.looseObject({
   name: z.string(),
   image: Text,
   restartPolicy: Text,
-  startupProbe: Probe,
-  readinessProbe: Probe,
+  startupProbe: Probe.nullish(),
+  readinessProbe: Probe.nullish(),
+  livenessProbe: Probe.nullish(),
 });
 
 /** The fields of a Pod that explain why it does not run (Kubernetes API v1.36). */

@@ -369,6 +369,20 @@ describe("a sandbox that runs and is not ready", () => {
     });
   });
 
+  it.each([
+    "HTTP probe failed with statuscode: 503",
+    'Get "http://10.0.0.1:49980/tcpz/8000": context deadline exceeded',
+  ])("names the port of a tcpSocket probe, which the cell answers, after %s", (why) => {
+    const readinessProbe = { httpGet: { path: "/tcpz/8000", port: 49980 } };
+    const probed = pod(running.value.status, { ...spec, containers: [{ name: "main", image: "i", readinessProbe }] });
+    const events = {
+      value: [event("Unhealthy", `Readiness probe failed: ${why}`, { fieldPath: "spec.containers{main}" })],
+    };
+    expect(explain({ sandbox: unready, pod: probed, events, ...working }).cause).toBe(
+      "The readiness probe of the container main fails: port 8000 does not accept connections",
+    );
+  });
+
   it("names the failing probe of the local node", () => {
     const message = "the startup probe failed: HTTP status 500";
     const conditions = [{ ...condition, message }];

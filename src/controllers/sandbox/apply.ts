@@ -156,8 +156,10 @@ async function createPod(
 function restoredBy(source: RestoreSource | undefined, { engines }: SandboxDependencies) {
   const parts = source?.parts ?? [];
   const needing = parts.find(({ needs }) => needs !== undefined);
+  const cellImage = engines.imageFor(neededEngine(parts));
   return {
-    cellImage: engines.imageFor(neededEngine(parts)),
+    cellImage,
+    answersTcpProbes: cellImage === engines.cellImage,
     architecture: needing?.needs?.architecture,
     restoresMemory: parts.some(({ contents }) => contents.includes("memory")),
   };

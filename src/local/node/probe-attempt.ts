@@ -4,6 +4,7 @@ import * as z from "zod";
 import type { Clock } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
 import { commandInSandbox } from "../../api/cell/cell-container.ts";
+import { tcpProbeOf } from "../../api/cell/tcp-probe.ts";
 import type { Container, Handler } from "../../api/schema/pod-template.ts";
 import { execInContainer } from "./exec-in-container.ts";
 import { probeGrpc } from "./probe-grpc.ts";
@@ -81,7 +82,9 @@ async function probeHttp(
     });
     answer.body.on("error", () => undefined).destroy();
     const { statusCode } = answer;
-    return statusCode >= 200 && statusCode < 400 ? undefined : `HTTP status ${statusCode}`;
+    if (statusCode >= 200 && statusCode < 400) return undefined;
+    const tcp = tcpProbeOf({ httpGet });
+    return tcp === undefined ? `HTTP status ${statusCode}` : `port ${tcp.port} does not accept connections`;
   } finally {
     await dispatcher.destroy();
   }
