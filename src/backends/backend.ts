@@ -46,6 +46,8 @@ export interface Backend {
    * throws.
    */
   sweep?(liveness: (name: CheckpointName) => Promise<CheckpointLiveness>, signal: AbortSignal): Promise<Swept>;
+  /** Whether a sweep would find data of the checkpoint. Cheap. @throws RametError when it cannot tell */
+  has?(name: CheckpointName): Promise<boolean>;
 }
 
 /** Identifies a checkpoint's data, across restarts too. The namespace never comes from a record: it is the tenant's boundary. */

@@ -121,6 +121,7 @@ export function cellBackend(options: CellBackendOptions): Backend {
       const { removedCheckpoints: checkpoints, keptCheckpoints: kept, freedBytes, foreign } = report;
       return { checkpoints, kept, orphans: report.removedRests, contents: report.removedContents, freedBytes, foreign };
     },
+    has: (name) => store.has(name),
   };
 }
 

@@ -39,7 +39,7 @@ import { namedSnapshotController } from "./named-snapshot/controller.ts";
 import { sandboxClaimController } from "./sandbox-claim/controller.ts";
 import { sandboxSetController } from "./sandbox-set/controller.ts";
 import { sandboxController } from "./sandbox/controller.ts";
-import { runSweeper } from "./sweep.ts";
+import { runSweeper, type SweepingOptions } from "./sweep.ts";
 import { refuseOtherControllers, workUnlessOthersDo } from "./yield.ts";
 
 export interface RunControllersOptions {
@@ -88,6 +88,8 @@ export interface RunControllersOptions {
   namespaceQuota?: Partial<NamespaceQuota>;
   /** The pauses of rotations of keys. @default those of `KeyRotationOptions` */
   keyRotation?: Pick<KeyRotationOptions, "pauseMilliseconds" | "settleMilliseconds">;
+  /** How often they sample the data of checkpoints. @default that of `SweepingOptions` */
+  sweeping?: Pick<SweepingOptions, "samplePauseMilliseconds">;
   /** How often they check the record of engines. @default that of `EngineUpkeepOptions` */
   engineUpkeep?: Pick<EngineUpkeepOptions, "pauseMilliseconds">;
   metrics?: ControllersMetrics;
@@ -249,6 +251,7 @@ async function work(
     clock,
     log,
     ...(metrics && { metrics: metrics.sweeps }),
+    ...options.sweeping,
   };
   const run = ({ name, watches, reconcile, requeues }: Controller) =>
     runController(

@@ -55,8 +55,13 @@ describe("sweeping the store", () => {
     const cells = new CellClient(credentials.key);
     const backends = new Backends([cellBackend({ cells, credentials, store })]);
     const found: string[] = [];
+    const findings = new Map<string, DataFinding>();
     const dataFindings = {
-      report: ({ checkpointId }: CheckpointName, { state }: DataFinding) => found.push(`${checkpointId} ${state}`),
+      get: ({ checkpointId }: CheckpointName) => findings.get(checkpointId),
+      report: ({ checkpointId }: CheckpointName, finding: DataFinding) => {
+        findings.set(checkpointId, finding);
+        found.push(`${checkpointId} ${finding.state}`);
+      },
     };
     const reports: (string | undefined)[] = [];
     const storeReports = {
@@ -92,11 +97,11 @@ describe("sweeping the store", () => {
     });
     await writeFile(join(session.stagingPath, "pages.img"), "of a cell that was killed");
     const swept = sweep();
-    await expect.poll(() => clock.waits).toEqual([600_000]);
+    await expect.poll(() => clock.waits).toEqual([30_000]);
     expect(await store.has(id("lost"))).toBe(true);
     later = hour + 60_000;
     clock.advance(600_000);
-    await expect.poll(() => clock.waits).toEqual([600_000]);
+    await expect.poll(() => clock.waits).toEqual([30_000]);
     end.abort();
     await swept;
     expect([await store.has(id("kept")), await store.has(id("lost"))]).toEqual([true, false]);
@@ -115,12 +120,12 @@ describe("sweeping the store", () => {
     const next = async () => {
       found.splice(0);
       clock.advance(600_000);
-      await expect.poll(() => clock.waits).toEqual([600_000]);
+      await expect.poll(() => clock.waits).toEqual([30_000]);
       return found;
     };
     await publish({ store, clock: storeClock }, id("whole"), files);
     const swept = sweep();
-    await expect.poll(() => clock.waits).toEqual([600_000]);
+    await expect.poll(() => clock.waits).toEqual([30_000]);
     expect(found).toEqual(["whole present", "gone missing"]);
     expect(logged).toContain("the data of checkpoints is missing in the store");
     expect(await counted()).toContain("ramet_checkpoints_data_missing 1");
@@ -136,6 +141,35 @@ describe("sweeping the store", () => {
     await swept;
   });
 
+  it("sweeps early when a sampled checkpoint is missing, or is there again, but not while nothing can be told", async () => {
+    const cached = [object("one"), object("two"), object("never")];
+    const { store, clock, sweep, end, found, logged } = open({ objects: () => Promise.resolve([]), cached });
+    await publish({ store, clock: storeClock }, id("one"), files);
+    await publish({ store, clock: storeClock }, id("two"), files);
+    const swept = sweep();
+    await expect.poll(() => clock.waits).toEqual([30_000]);
+    const after = async (milliseconds: number) => {
+      found.splice(0);
+      clock.advance(milliseconds);
+      await expect.poll(() => clock.waits).toEqual([30_000]);
+      return found;
+    };
+    for (let sample = 0; sample < 6; sample += 1) expect(await after(30_000)).toEqual([]);
+    await rename(root, `${root}-away`);
+    for (let sample = 0; sample < 3; sample += 1) expect(await after(30_000)).toEqual([]);
+    expect(logged).not.toContain("sweeping the store failed");
+    await rename(`${root}-away`, root);
+    await rename(join(root, "t"), `${root}-kept`);
+    expect(await after(30_000)).toEqual(["one missing", "two missing", "never missing"]);
+    expect(await after(30_000)).toEqual([]);
+    await rename(`${root}-kept`, join(root, "t"));
+    // The first sample is of the checkpoint that was never there.
+    expect(await after(30_000)).toEqual([]);
+    expect(await after(30_000)).toEqual(["one present", "two present", "never missing"]);
+    end.abort();
+    await swept;
+  });
+
   it("keeps a checkpoint that only the cache has, and one that is still being captured", async () => {
     const taken = object("taken", "Creating");
     const cached = [object("cached")];
@@ -147,7 +181,7 @@ describe("sweeping the store", () => {
     await writeFile(join(session.stagingPath, "pages.img"), "of a cell that is slow");
     later = hour + 60_000;
     const swept = sweep();
-    await expect.poll(() => clock.waits).toEqual([600_000]);
+    await expect.poll(() => clock.waits).toEqual([30_000]);
     end.abort();
     await swept;
     expect(await store.has(id("cached"))).toBe(true);
@@ -164,7 +198,7 @@ describe("sweeping the store", () => {
     await writeFile(join(session.stagingPath, "pages.img"), "of another cell");
     later = hour + 60_000;
     const swept = sweep();
-    await expect.poll(() => clock.waits).toEqual([600_000]);
+    await expect.poll(() => clock.waits).toEqual([30_000]);
     end.abort();
     await swept;
     expect(await store.has(id("foreign"))).toBe(true);
@@ -178,13 +212,13 @@ describe("sweeping the store", () => {
     await publish({ store, clock: storeClock }, id("lost"), files);
     later = hour + 60_000;
     const swept = sweep();
-    await expect.poll(() => clock.waits).toEqual([600_000]);
+    await expect.poll(() => clock.waits).toEqual([30_000]);
     expect(await store.has(id("lost"))).toBe(true);
     expect(logged).toEqual(["sweeping the store failed"]);
     expect(await counted()).toContain('ramet_store_sweeps_total{result="error"} 1');
     answer = () => Promise.resolve([]);
     clock.advance(600_000);
-    await expect.poll(() => clock.waits).toEqual([600_000]);
+    await expect.poll(() => clock.waits).toEqual([30_000]);
     expect(await store.has(id("lost"))).toBe(false);
     await rm(root, { recursive: true });
     clock.advance(600_000);

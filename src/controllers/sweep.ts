@@ -15,13 +15,15 @@ import { checkpointIdOf, dataIdOf, dataNameOf, isUnfinished } from "./common/pau
 export interface SweepingOptions {
   backends: Pick<Backends, "all">;
   checkpoints: KnownCheckpoints;
-  dataFindings: Pick<DataFindings, "report">;
+  dataFindings: Pick<DataFindings, "report" | "get">;
   storeReports: Pick<StoreReports, "checked">;
   clock: Clock;
   log: Log;
   metrics?: SweepMetrics;
   /** Pause between two sweeps. @default 600000 */
   pauseMilliseconds?: number;
+  /** Pause between two samples. @default 30000 */
+  samplePauseMilliseconds?: number;
 }
 
 /** The Checkpoints in the cache and in the API server. */
@@ -36,12 +38,66 @@ export interface KnownCheckpoints {
  * Frees data in the stores that crashes left or whose objects were deleted, and finds checkpoints whose data is missing: now, and
  * every ten minutes until `signal` is aborted. Runs in the leader only. A failed sweep finds nothing missing; it is logged and
  * retried at the next interval.
+ *
+ * In between, it samples the data of one checkpoint after the other, and sweeps early after a surprise: a store that was wiped, or
+ * put back, is noticed within a minute, at the cost of one read each 30 seconds, however many checkpoints there are.
  */
 export async function runSweeper(options: SweepingOptions, signal: AbortSignal): Promise<void> {
-  const { clock, pauseMilliseconds = 600_000 } = options;
+  const samples = new Samples(options);
   while (!signal.aborted) {
     await sweepOnce(options, signal);
-    await delay(clock, pauseMilliseconds, signal).catch(() => undefined);
+    await untilNextSweep(samples, options, signal);
+  }
+}
+
+async function untilNextSweep(
+  samples: Samples,
+  { clock, pauseMilliseconds = 600_000, samplePauseMilliseconds = 30_000 }: SweepingOptions,
+  signal: AbortSignal,
+): Promise<void> {
+  const end = clock.monotonicMilliseconds() + pauseMilliseconds;
+  for (;;) {
+    const left = end - clock.monotonicMilliseconds();
+    if (left <= 0) break;
+    await delay(clock, Math.min(left, samplePauseMilliseconds), signal).catch(() => undefined);
+    if (signal.aborted || (await samples.next())) return;
+  }
+  samples.forget();
+}
+
+/** Looks at the data of one checkpoint at a time. */
+class Samples {
+  readonly #options: SweepingOptions;
+  readonly #surprises = new Set<string>();
+  #turn = 0;
+
+  constructor(options: SweepingOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * Whether the data of the next checkpoint is missing or there, other than reported. What cannot be told is no surprise, nor is
+   * the same one again: the sweep saw it differently.
+   */
+  async next(): Promise<boolean> {
+    const { backends, checkpoints, dataFindings } = this.#options;
+    const all = backends.all().flatMap((backend) => {
+      if (backend.has === undefined) return [];
+      return [...dataIn(backend, checkpoints.store.list())].map(([key, data]) => ({ key, data, backend }));
+    });
+    const sample = all[this.#turn++ % Math.max(1, all.length)];
+    if (sample === undefined) return false;
+    const isThere = await sample.backend.has?.(sample.data).catch(() => undefined);
+    const isReportedMissing = dataFindings.get(sample.data)?.state === "missing";
+    const surprise = `${sample.key} ${String(isThere)}`;
+    if (isThere === undefined || isThere !== isReportedMissing || this.#surprises.has(surprise)) return false;
+    this.#surprises.add(surprise);
+    return true;
+  }
+
+  /** After ten minutes without a surprise. */
+  forget(): void {
+    this.#surprises.clear();
   }
 }
 

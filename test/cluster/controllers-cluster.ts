@@ -29,6 +29,8 @@ export interface ClusterOptions {
   /** Read at each start of the controllers. @default checkpoints are not encrypted */
   encryptionSecret?: RunControllersOptions["encryptionSecret"];
   /** @default the controllers' default */
+  sweeping?: RunControllersOptions["sweeping"];
+  /** @default the controllers' default */
   keyRotation?: RunControllersOptions["keyRotation"];
   /** The cell image of the controllers; read at each start. @default one name */
   cellImage?: string;
@@ -156,6 +158,7 @@ export async function openCluster(options: ClusterOptions): Promise<Cluster> {
       }),
       ...(options.registries && { registries: options.registries }),
       ...(options.keyRotation && { keyRotation: options.keyRotation }),
+      ...(options.sweeping && { sweeping: options.sweeping }),
       ...(options.backends && { backends: [...options.backends] }),
       log,
       onReady: () => {

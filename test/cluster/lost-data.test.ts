@@ -9,13 +9,18 @@ import { openCluster, type Cluster } from "./controllers-cluster.ts";
 import { realNode } from "./controllers-real-node.ts";
 import { count, counterTemplate as template } from "./counter.ts";
 
-/** Real cells and a real store, whose content is removed, unreachable, damaged and put back. A restart of the controllers sweeps it. */
+/**
+ * Real cells and a real store, whose content is removed, unreachable, damaged and put back. At first the controllers notice it
+ * themselves; later a restart lets them sweep the store.
+ */
 let cluster: Cluster;
 let id: string;
+/** The controllers read it when they start. */
+const sweeping = { samplePauseMilliseconds: 100 };
 
 beforeAll(async () => {
   // `ramet doctor` also asks for kinds that Ramet does not need.
-  cluster = await openCluster({ startNode: realNode(), allApis: true });
+  cluster = await openCluster({ startNode: realNode(), allApis: true, sweeping });
   await cluster.namespace("t");
   await create("Sandbox", "a", { template });
   expect(await count(cluster, "a")).toBe(1);
@@ -62,6 +67,15 @@ async function sweep(): Promise<void> {
   await cluster.restartControllers();
   await expect.poll(async () => (await storeFinding()).message, { timeout: 30_000 }).not.toBe(before);
 }
+
+it("notices that the store was wiped, and that it was put back", async () => {
+  await rename(join(cluster.storePath, "t"), `${cluster.storePath}-kept`);
+  await untilData("DataMissing");
+  await rename(`${cluster.storePath}-kept`, join(cluster.storePath, "t"));
+  await untilData("DataFound");
+  sweeping.samplePauseMilliseconds = 600_000;
+  await sweep();
+});
 
 it("says that the data is missing after the store was wiped, without a change of the phase", async () => {
   expect(await ramet("checkpoint", "ls")).toMatch(/one +Succeeded/);
