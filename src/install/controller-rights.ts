@@ -1,5 +1,5 @@
 import { internalGroup, keyPowers, keySecrets, nextSecretOf, systemNamespace } from "../api/names/system-names.ts";
-import { renderCrds } from "../api/kinds/crd.ts";
+import { crdNames } from "../api/kinds/crd.ts";
 import { competingControllers } from "../api/names/other-controllers.ts";
 import { narrowed, type Right, type Rights } from "./rights.ts";
 
@@ -167,7 +167,7 @@ export function otherControllerRights(why: string): Right[] {
       why: `${why}: the origin of their CRDs`,
       apiGroups: ["apiextensions.k8s.io"],
       resources: ["customresourcedefinitions"],
-      resourceNames: renderCrds().flatMap(({ metadata, spec }) => (spec.group === kruise ? [metadata.name] : [])),
+      resourceNames: crdNames().flatMap(({ name, group }) => (group === kruise ? [name] : [])),
       verbs: ["get"],
       scope: "cluster",
     },

@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { renderCrds } from "../api/kinds/crd.ts";
+import { crdNames } from "../api/kinds/crd.ts";
 import { controllersLease, controllersMode, systemNamespace } from "../api/names/system-names.ts";
 import { parseStoreReport, type StoreReport, storeReportMap } from "../api/store/store-report.ts";
 import { RametError } from "../base/errors.ts";
@@ -161,7 +161,7 @@ function releasedLease({ metadata }: LeaseObject): RenewedLease {
 
 async function readCrds(client: KubeClient, signal: AbortSignal): Promise<{ found: string[]; missing: string[] }> {
   const crds = client.resource(coreResources.crds);
-  const names = renderCrds().map(({ metadata }) => metadata.name);
+  const names = crdNames().map(({ name }) => name);
   const all = await Promise.all(names.map((name) => crds.find({ name }, { signal })));
   const found = all.flatMap((crd) => crd?.metadata.name ?? []);
   return { found, missing: names.filter((name) => !found.includes(name)) };

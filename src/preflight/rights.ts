@@ -1,4 +1,4 @@
-import { renderCrds } from "../api/kinds/crd.ts";
+import { crdNames } from "../api/kinds/crd.ts";
 import type { Right } from "./cluster-facts.ts";
 
 const admission = "admissionregistration.k8s.io";
@@ -21,9 +21,8 @@ const installing: readonly Right[] = [
 
 /** What users do with Ramet's kinds, and what explanations read. */
 function using(): Right[] {
-  const kinds = renderCrds().map(({ spec }): Right => {
-    const { group, names } = spec;
-    return { verb: "create", group, resource: names.plural, namespaced: true, purpose: "use Ramet" };
+  const kinds = crdNames().map(({ group, plural }): Right => {
+    return { verb: "create", group, resource: plural, namespaced: true, purpose: "use Ramet" };
   });
   const reads = (["pods", "events"] as const).map((resource): Right => ({
     verb: "list",

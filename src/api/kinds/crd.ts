@@ -46,15 +46,34 @@ export function renderCrds(): CustomResourceDefinition[] {
   return kinds.map((kind) => renderCrd(kind));
 }
 
+/** The CRD with this name. Undefined: it is none of Ramet's. */
+export function renderCrdNamed(name: string): CustomResourceDefinition | undefined {
+  const kind = kinds.find((one) => crdName(one) === name);
+  return kind && renderCrd(kind);
+}
+
+/** The CRDs without their schemas, whose rendering takes time. */
+export function crdNames(): { name: string; group: string; plural: string }[] {
+  return kinds.map((kind) => ({ name: crdName(kind), group: groupOf(kind), plural: kind.plural }));
+}
+
+function groupOf({ group = sharedGroup }: KindNames): string {
+  return group;
+}
+
+function crdName(kind: KindNames): string {
+  return `${kind.plural}.${groupOf(kind)}`;
+}
+
 export function renderCrd(source: CrdSource): CustomResourceDefinition {
-  const { group = sharedGroup, kind, plural, singular, shortNames, status, scale, columns } = source;
+  const { kind, plural, singular, shortNames, status, scale, columns } = source;
   const subresources = { ...(status && { status: {} }), ...(scale && { scale }) };
   return {
     apiVersion: "apiextensions.k8s.io/v1",
     kind: "CustomResourceDefinition",
-    metadata: { name: `${plural}.${group}`, annotations: { [crdMark]: "true" } },
+    metadata: { name: crdName(source), annotations: { [crdMark]: "true" } },
     spec: {
-      group,
+      group: groupOf(source),
       names: { kind, listKind: `${kind}List`, plural, singular, shortNames },
       scope: "Namespaced",
       versions: [

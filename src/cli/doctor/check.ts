@@ -14,7 +14,8 @@ export interface DoctorOptions extends ClusterOptions {
 
 /** `ramet doctor`: prints a finding for each check. The exit code is 1 if one is an error. */
 export async function checkWithDoctor(io: Io, options: DoctorOptions): Promise<number> {
-  return withCluster(io, options, async ({ client, namespace }) => {
+  // About forty reads: with fewer connections to a distant API server, the last ones would run out of time.
+  return withCluster(io, { ...options, connections: 12 }, async ({ client, namespace }) => {
     const { timeout: readMilliseconds, beside } = options;
     const findings = await checkTheCluster(client, { namespace, beside, readMilliseconds, signal: io.signal });
     await writeAll(io.stdout, options.output === "json" ? asJson(findings) : asTable(findings));

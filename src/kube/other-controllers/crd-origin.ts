@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { type CustomResourceDefinition, crdMark, renderCrds } from "../../api/kinds/crd.ts";
+import { type CustomResourceDefinition, crdMark, renderCrdNamed } from "../../api/kinds/crd.ts";
 import { covers } from "../apply.ts";
 import { ObjectMeta } from "../object.ts";
 
@@ -25,8 +25,9 @@ export type InstalledCrd = z.infer<typeof InstalledCrd>;
 export type CrdOrigin = "ramet" | "compatible" | "other";
 
 export function crdOrigin(crd: InstalledCrd): CrdOrigin {
-  const rendered = renderCrds().find(({ metadata }) => metadata.name === crd.metadata.name);
-  if (rendered === undefined || isMarked(crd) || isOfEarlierRamet(crd, rendered)) return "ramet";
+  if (isMarked(crd)) return "ramet";
+  const rendered = renderCrdNamed(crd.metadata.name);
+  if (rendered === undefined || isOfEarlierRamet(crd, rendered)) return "ramet";
   return covers(crd, { spec: rendered.spec }) ? "compatible" : "other";
 }
 

@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { renderCrds } from "../../api/kinds/crd.ts";
+import { crdNames } from "../../api/kinds/crd.ts";
 import { group } from "../../api/schema/kind.ts";
 import { RametError } from "../../base/errors.ts";
 import type { KubeClient } from "../kube-client.ts";
@@ -81,8 +81,8 @@ async function runningDeployments(
 
 async function otherCrds(client: KubeClient, signal: AbortSignal | undefined): Promise<OtherController[]> {
   const crds = client.resource(coreResources.crds, (value) => InstalledCrd.parse(value));
-  const names = renderCrds().filter(({ spec }) => spec.group === group);
-  const found = await Promise.all(names.map(({ metadata }) => crds.find(metadata, { signal })));
+  const names = crdNames().filter((crd) => crd.group === group);
+  const found = await Promise.all(names.map(({ name }) => crds.find({ name }, { signal })));
   return found
     .filter((crd) => crd !== undefined)
     .filter((crd) => crdOrigin(crd) === "other")
