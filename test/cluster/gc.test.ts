@@ -114,8 +114,8 @@ it("lists garbage and its causes in a dry run, and deletes nothing", async () =>
   expect(exitCode).toBe(0);
   expect(stdout.split("\n")).toEqual([
     expect.stringMatching(/^KIND +NAME +SIZE +OUTCOME +WHY$/) as string,
-    expect.stringMatching(/^SandboxTemplate +orphan +goes +belonged to Checkpoint gone, which no longer/) as string,
     expect.stringMatching(/^Checkpoint +step-2 +8GiB +goes +captured step that no recipe has had since/) as string,
+    expect.stringMatching(/^SandboxTemplate +orphan +goes +belonged to Checkpoint gone, which no longer/) as string,
     "Would remove 2 objects, at most 8GiB of data.",
     "",
   ]);
@@ -129,8 +129,8 @@ it("deletes garbage without --dry-run, and finds nothing in a second run", async
   expect(JSON.parse(stdout)).toMatchObject({
     dryRun: false,
     items: [
-      { garbage: "OwnerGone", kind: "SandboxTemplate", name: "orphan", outcome: "removed" },
       { garbage: "StepCache", kind: "Checkpoint", name: "step-2", bytes: 8 * gibibyte, outcome: "removed" },
+      { garbage: "OwnerGone", kind: "SandboxTemplate", name: "orphan", outcome: "removed" },
     ],
     total: { objects: 2, bytes: 8 * gibibyte },
   });

@@ -16,6 +16,7 @@ import { type Cluster, type ClusterOptions, withCluster } from "../cluster/clust
 import { refOf } from "../../kube/resource-ref.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { type Io, printLine, writeAll } from "../io.ts";
+import { inOrder } from "../output/in-order.ts";
 import { size, table } from "../output/table.ts";
 import { type ClusterStore, openClusterStore } from "./open-cluster-store.ts";
 
@@ -140,18 +141,19 @@ function renderGarbage(
   collected: readonly CollectedGarbage[],
   { output, dryRun, store, withNamespace }: RenderGarbageOptions,
 ): string {
-  const counted = collected.filter(({ outcome }) => outcome === (dryRun ? "planned" : "removed"));
+  const items = inOrder(collected, (item) => item);
+  const counted = items.filter(({ outcome }) => outcome === (dryRun ? "planned" : "removed"));
   const total = { objects: counted.length, bytes: counted.reduce((sum, { bytes = 0 }) => sum + bytes, 0) };
   if (output !== "table") {
-    const document = { dryRun, items: collected.map(shown), total, store };
+    const document = { dryRun, items: items.map(shown), total, store };
     return output === "json" ? `${JSON.stringify(document, undefined, 2)}\n` : stringify(document);
   }
   const headings = ["KIND", "NAME", "SIZE", "OUTCOME", "WHY"];
-  const rows = collected.map(({ kind, name, bytes, outcome, why }) => [kind, name, size(bytes), words[outcome], why]);
+  const rows = items.map(({ kind, name, bytes, outcome, why }) => [kind, name, size(bytes), words[outcome], why]);
   const lines = withNamespace
     ? table(
         ["NAMESPACE", ...headings],
-        rows.map((row, index) => [collected[index]?.namespace ?? "", ...row]),
+        rows.map((row, index) => [items[index]?.namespace ?? "", ...row]),
       )
     : table(headings, rows);
   const objects = total.objects === 1 ? "1 object" : `${total.objects} objects`;

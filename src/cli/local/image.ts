@@ -8,6 +8,7 @@ import { ensureInterpreterImage } from "../../local/images/interpreter-image.ts"
 import { ensurePythonImage, pythonImageName } from "../../local/images/python-image.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { printLine, type Io } from "../io.ts";
+import { inOrder } from "../output/in-order.ts";
 import { table } from "../output/table.ts";
 
 export interface AddImageOptions {
@@ -77,7 +78,7 @@ export async function removeImages(io: Io, names: readonly string[]): Promise<nu
 
 /** `ramet local image ls`. */
 export async function listImages(io: Io, { output }: ListImagesOptions): Promise<number> {
-  const found = await images(io).list();
+  const found = inOrder(await images(io).list(), (image) => image);
   if (output === "json") printLine(io.stdout, JSON.stringify(found, undefined, 2));
   else
     io.stdout.write(

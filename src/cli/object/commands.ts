@@ -9,7 +9,7 @@ import type { UserKindName } from "./user-kind.ts";
 export function objectCommands(program: Command, act: Act): void {
   const get = program
     .command("get")
-    .description("Show the objects of a kind, or those with the given names.")
+    .description("Show the objects of a kind, sorted by namespace and name, or those with the given names.")
     .argument("<kind>", kindHelp, kindName)
     .argument("[name...]", "names, or ids of checkpoints (default: all)")
     .option("-A, --all-namespaces", "include all namespaces");

@@ -3,6 +3,7 @@ import { coreResources } from "../../kube/resource-ref.ts";
 import { type Cluster, type ClusterOptions, noNamespace, withCluster } from "../cluster/cluster.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { type Io, printLine, writeAll } from "../io.ts";
+import { inOrder } from "../output/in-order.ts";
 import { type OutputFormat, renderList, renderObject } from "../output/render.ts";
 import { warnOfIgnored } from "./ignored-fields.ts";
 import { findObject, type UserKindName, userKinds } from "./user-kind.ts";
@@ -53,7 +54,8 @@ export async function listObjects(io: Io, options: ListOptions): Promise<number>
     const { output } = options;
     const width = io.terminal?.size().columns;
     const rendering = { output, columns, now: io.clock.now(), withNamespace: everywhere, width };
-    await writeAll(io.stdout, renderList(items, rendering));
+    const ordered = inOrder(items, ({ metadata }) => metadata);
+    await writeAll(io.stdout, renderList(ordered, rendering));
     return exitCodes.ok;
   });
 }

@@ -11,7 +11,7 @@ export function listCommand(parent: Command, kind: UserKindName, act: Act): void
   const command = parent
     .command("ls")
     .alias("list")
-    .description(`List ${pluralOf(kind)}.`)
+    .description(`List ${pluralOf(kind)}, sorted by namespace and name.`)
     .option("-A, --all-namespaces", "include all namespaces")
     .option("-l, --selector <labels>", "a label selector, with kubectl's syntax");
   withOutputFlag(command);

@@ -99,7 +99,7 @@ function getCommand(snapshot: Command, act: Act): void {
 function historyCommand(snapshot: Command, act: Act): void {
   const command = snapshot
     .command("history")
-    .description("List the kept versions; * marks the current one.")
+    .description("List the kept versions, newest first; * marks the current one.")
     .argument("<name>", "the named snapshot");
   withExamples(command, "ramet snapshot history python-data");
   withClusterFlags(command).action(

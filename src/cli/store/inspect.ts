@@ -8,6 +8,7 @@ import { storeAt, type StorePlace } from "../../store/store-at.ts";
 import { selectedLocalCluster } from "../cluster/kubeconfig-source.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { type Io, printLine } from "../io.ts";
+import { inOrder } from "../output/in-order.ts";
 import { size, table } from "../output/table.ts";
 import { startProgress } from "../wait/follow.ts";
 
@@ -44,8 +45,9 @@ function progressOf(io: Io, totalBytes: number): (progress: { bytes: number }) =
 }
 
 function printReport(io: Io, { checkpoints, bytes, damaged }: ScrubReport): void {
+  const ordered = inOrder(damaged, ({ namespace, checkpointId: name }) => ({ namespace, name }));
   if (damaged.length > 0)
-    io.stdout.write(table(["NAMESPACE", "CHECKPOINT", "FILE", "DAMAGE"], damaged.map(damageCells)));
+    io.stdout.write(table(["NAMESPACE", "CHECKPOINT", "FILE", "DAMAGE"], ordered.map(damageCells)));
   const ids = new Set(damaged.map(({ namespace, checkpointId }) => `${namespace}/${checkpointId}`));
   const outcome = damaged.length === 0 ? "nothing is damaged" : `${ids.size} damaged`;
   printLine(io.stderr, `${checkpoints} checkpoints, ${size(bytes)} read: ${outcome}`);

@@ -3,6 +3,7 @@ import { readUpgrade } from "../../preflight/read-upgrade.ts";
 import { type ClusterOptions, withCluster } from "../cluster/cluster.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { type Io, printLine, writeAll } from "../io.ts";
+import { inOrder } from "../output/in-order.ts";
 import { table } from "../output/table.ts";
 
 export interface UpgradeOptions extends ClusterOptions {
@@ -15,7 +16,8 @@ export interface UpgradeOptions extends ClusterOptions {
 export async function printUpgradePlan(io: Io, options: UpgradeOptions): Promise<number> {
   const { cellImage, cellEngine, output } = options;
   return withCluster(io, options, async (cluster) => {
-    const steps = planUpgrade({ ...(await readUpgrade(cluster.client, io.signal)), cellImage, cellEngine });
+    const planned = planUpgrade({ ...(await readUpgrade(cluster.client, io.signal)), cellImage, cellEngine });
+    const steps = [...Map.groupBy(planned, ({ kind }) => kind).values()].flatMap((one) => inOrder(one, (step) => step));
     if (output === "json") {
       await writeAll(io.stdout, `${JSON.stringify({ cellImage, items: steps }, undefined, 2)}\n`);
     } else if (steps.length === 0) {
