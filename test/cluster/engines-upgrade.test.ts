@@ -3,10 +3,11 @@ import type { NamedSnapshotStatus } from "../../src/api/kinds/named-snapshot-sta
 import { runProgram } from "../../src/cli/program.ts";
 import { findCondition } from "../../src/kube/conditions.ts";
 import { memoryIo } from "../setup/memory-io.ts";
+import { counterPort } from "../setup/counter.ts";
 import { otherGuest } from "../setup/other-engine.ts";
 import { type Cluster, type ClusterOptions, openCluster } from "./controllers-cluster.ts";
 import { realNode } from "./controllers-real-node.ts";
-import { counterTemplate as template } from "./counter.ts";
+import { counterTemplate } from "./counter.ts";
 
 /** An upgrade between two real engines: what happens to named snapshots, sets and claims. */
 let cluster: Cluster;
@@ -18,6 +19,14 @@ beforeAll(async () => {
   await cluster.namespace("t");
 }, 900_000);
 afterAll(() => cluster.close());
+
+const livenessProbe = { tcpSocket: { port: counterPort }, timeoutSeconds: 60 };
+const template = {
+  spec: {
+    ...counterTemplate.spec,
+    containers: counterTemplate.spec.containers.map((container) => ({ ...container, livenessProbe })),
+  },
+};
 
 const at = (name: string) => ({ namespace: "t", name });
 async function create(kind: string, name: string, spec: object, metadata: object = {}): Promise<void> {
@@ -37,6 +46,8 @@ const untilReady = (set: string, count: number) =>
     const { updatedAvailableReplicas, replicas } = cluster.seen.sets.store.get(`t/${set}`)?.status ?? {};
     expect([replicas, updatedAvailableReplicas]).toEqual([count, count]);
   }, slowly);
+const livenessOf = async (sandbox: string) =>
+  (await cluster.seen.pods.resource.get(at(sandbox))).spec.containers[0]?.livenessProbe;
 async function images(set: string): Promise<string[]> {
   const owned = cluster.seen.sandboxes.store
     .list()
@@ -138,6 +149,11 @@ it("leaves a snapshot with engineUpgrade Manual alone until a build is requested
   expect(before.latestVersion).toBe(1);
   await create("Sandbox", "of-manual", {}, { annotations: { "ramet.dev/restore-from": "manual" } });
   await cluster.sandbox("t/of-manual", ({ status }) => status?.phase === "Running");
+  // The cell image of the earlier engine may not answer tcpSocket probes.
+  expect(await livenessOf("of-manual")).toMatchObject(livenessProbe);
+  await create("Sandbox", "current", { template });
+  await cluster.sandbox("t/current", ({ status }) => status?.phase === "Running");
+  expect(await livenessOf("current")).toMatchObject({ httpGet: { path: `/tcpz/${counterPort}/live`, port: 49980 } });
   await cluster.seen.snapshots.resource.mergePatch(at("manual"), {
     metadata: { annotations: { "ramet.dev/build-request": "now" } },
   });
