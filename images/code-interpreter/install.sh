@@ -27,6 +27,10 @@ chmod -R a+rwX "$target"
 mkdir -p /etc/profile.d
 echo "PATH=$target/bin:\$PATH" >/etc/profile.d/code-interpreter.sh
 
+# It starts for each command. These two programs of Debian's profiles take longer than the shell.
+sed -i 's/"$(id -u)"/"${EUID:-$(id -u)}"/' /etc/profile
+[ ! -e /root/.profile ] || sed -i '/^mesg /d' /root/.profile
+
 # The user of E2B's clients, without useradd: Debian's smallest root file system has none.
 grep -q '^user:' /etc/passwd || {
   echo 'user:x:1000:1000::/home/user:/bin/bash' >>/etc/passwd
