@@ -61,6 +61,22 @@ describe("an installation by ramet manifests", () => {
       .toBe("");
   });
 
+  it("is ready when its program listens to the port of a tcpSocket probe, and not before", async () => {
+    await world.apply(template("listening", listeningPod));
+    await ramet("sandbox", "create", "--template", "listening", "--name", "listening", "--no-wait");
+    const explained = () => ramet("explain", "sandbox/listening");
+    const failing = "The readiness probe of the container sandbox fails: port 9000 does not accept connections";
+    await expect.poll(explained, long).toContain(failing);
+    expect(await readyPods("-l", "agents.kruise.io/sandbox-name=listening")).toBe(0);
+    const address = await kubectl("get", "pod", "listening", "-o", "jsonpath={.status.podIP}");
+    expect((await fetch(`http://${address}:8000/listen`)).status).toBe(200);
+    await expect.poll(() => readyPods("-l", "agents.kruise.io/sandbox-name=listening"), long).toBe(1);
+    // A liveness probe does not end the source of a checkpoint.
+    await ramet("checkpoint", "create", "listening");
+    expect(await readyPods("-l", "agents.kruise.io/sandbox-name=listening")).toBe(1);
+    await ramet("sandbox", "rm", "listening");
+  });
+
   it("clones a sandbox from a checkpoint in S3 with its memory, and the source keeps running", async () => {
     await world.apply(template("counting", countingPod));
     await ramet("sandbox", "create", "--template", "counting", "--name", "source");
@@ -268,6 +284,31 @@ const wholePod = {
   volumes: [
     { name: "shared", emptyDir: {} },
     { name: "own", emptyDir: { sizeLimit: "10Mi" } },
+  ],
+};
+
+/** Listens to port 9000 after a request to port 8000. */
+const listensOnRequest = `
+import http.server, socket
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        global web
+        web = socket.create_server(("", 9000))
+        self.send_response(200)
+        self.end_headers()
+http.server.HTTPServer(("", 8000), Handler).serve_forever()
+`;
+
+const listeningPod = {
+  containers: [
+    {
+      ...sandbox,
+      command: ["python3", "-u", "-c", listensOnRequest],
+      ports: [{ containerPort: 8000 }, { name: "web", containerPort: 9000 }],
+      startupProbe: { tcpSocket: { port: 8000 }, periodSeconds: 1, timeoutSeconds: 5, failureThreshold: 90 },
+      readinessProbe: { tcpSocket: { port: "web" }, periodSeconds: 1, timeoutSeconds: 5 },
+      livenessProbe: { tcpSocket: { port: 8000 }, periodSeconds: 1, timeoutSeconds: 5, failureThreshold: 2 },
+    },
   ],
 };
 

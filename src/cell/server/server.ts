@@ -126,7 +126,7 @@ async function answer(options: Guarded, request: IncomingMessage, response: Serv
     }
     const tcpProbe = options.tcpProbes?.requested(url.pathname);
     if (tcpProbe !== undefined) {
-      await options.tcpProbes?.answer(tcpProbe, response);
+      await options.tcpProbes?.answer(tcpProbe, request, response);
       return;
     }
     if (url.pathname === proofPath) {

@@ -45,7 +45,6 @@ class StandInCell {
     this.#changes.emit("dial");
     if (this.hangs && signal !== undefined) {
       await once(signal, "abort");
-      this.#changes.emit("aborted");
       throw new RametError("Canceled", `connecting to port ${port} of the sandbox was aborted`);
     }
     const socket = connect(port, "127.0.0.1");
@@ -55,7 +54,7 @@ class StandInCell {
     return socket;
   }
 
-  until(event: "dial" | "aborted"): Promise<unknown> {
+  until(event: "dial"): Promise<unknown> {
     return once(this.#changes, event);
   }
 }
@@ -133,20 +132,31 @@ it("keeps the last result during a capture", async () => {
   expect((await probe()).status).toBe(200);
 });
 
-it("shares one connection among callers, and aborts it when the last one leaves", async () => {
+it("opens one connection for any number of callers, also if they leave", async () => {
   cell.hangs = true;
   const callers = Array.from({ length: 200 }, () => new AbortController());
   const dialed = cell.until("dial");
   const asked = callers.map(({ signal }) => probe("", signal).catch(() => "left"));
   await dialed;
   await expect.poll(openConnections).toBe(200);
-  const aborted = cell.until("aborted");
   for (const caller of callers) caller.abort();
   expect(new Set(await Promise.all(asked))).toEqual(new Set(["left"]));
-  await aborted;
-  expect(cell.dials).toBe(1);
+  await expect.poll(openConnections).toBe(0);
+  const later = probe();
+  await expect.poll(openConnections).toBe(1);
   cell.hangs = false;
+  clock.advance(10_000);
+  expect((await later).status).toBe(503);
+  expect(cell.dials).toBe(1);
   expect((await probe()).status).toBe(200);
+});
+
+it("closes a connection that sends requests before it has an answer", async () => {
+  cell.hangs = true;
+  const socket = connect((server.address() as AddressInfo).port, "127.0.0.1").resume();
+  socket.on("error", () => undefined).write(`GET /tcpz/${port} HTTP/1.1\r\nHost: cell\r\n\r\n`.repeat(2));
+  await once(socket, "close");
+  expect(cell.dials).toBe(1);
 });
 
 it("gives up after a time limit", async () => {

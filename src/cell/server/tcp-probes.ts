@@ -1,4 +1,5 @@
-import type { ServerResponse } from "node:http";
+import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Socket } from "node:net";
 import { parseTcpProbePath, type TcpProbe } from "../../api/cell/tcp-probe.ts";
 import type { Clock } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
@@ -15,24 +16,18 @@ export interface TcpProbesOptions {
 /** Longer than a kubelet waits by default. */
 const dialMilliseconds = 10_000;
 
-interface Dial {
-  /** Resolves with why the port does not accept connections, or undefined. */
-  problem: Promise<string | undefined>;
-  /** How many callers wait for it. */
-  callers: number;
-  abandon: () => void;
-}
-
 /**
- * Answers the `tcpSocket` probes of the kubelet by connecting to the port inside the sandbox. Strangers can call it too, so
- * callers share one connection for each port, and it is closed as soon as the last one of them leaves.
+ * Answers the `tcpSocket` probes of the kubelet by connecting to the port inside the sandbox. Strangers can call it too, so all
+ * callers share one connection for each port. It has a time limit, and outlasts callers that leave: otherwise, they could open many.
  *
  * While a sandbox is captured, its programs stand still: the last result counts until the capture has ended.
  */
 export class TcpProbes {
   readonly #options: TcpProbesOptions;
-  readonly #dials = new Map<number, Dial>();
+  /** Each resolves with why the port does not accept connections, or undefined. */
+  readonly #dials = new Map<number, Promise<string | undefined>>();
   readonly #accepting = new Set<number>();
+  readonly #waiting = new WeakSet<Socket>();
 
   constructor(options: TcpProbesOptions) {
     this.#options = options;
@@ -45,21 +40,21 @@ export class TcpProbes {
   }
 
   /** Responds with 200 if the port accepts connections, otherwise with 503 and the reason. */
-  async answer(probe: TcpProbe, response: ServerResponse): Promise<void> {
-    const left = new AbortController();
-    response.once("close", () => {
-      left.abort();
-    });
-    const problem = await this.#problemOf(probe, left.signal);
+  async answer(probe: TcpProbe, { socket }: IncomingMessage, response: ServerResponse): Promise<void> {
+    // No kubelet sends a request before it has the previous answer.
+    if (this.#waiting.has(socket)) return void socket.destroy();
+    this.#waiting.add(socket);
+    const problem = await this.#problemOf(probe);
+    this.#waiting.delete(socket);
     if (response.destroyed) return;
     const text = problem ?? `port ${probe.port} accepts connections`;
     response.writeHead(problem === undefined ? 200 : 503, { "content-type": "text/plain" }).end(`${text}\n`);
   }
 
-  async #problemOf(probe: TcpProbe, signal: AbortSignal): Promise<string | undefined> {
+  async #problemOf(probe: TcpProbe): Promise<string | undefined> {
     const early = this.#unjudged(probe);
     if (early !== undefined) return early.problem;
-    const problem = await this.#dial(probe.port, signal);
+    const problem = await (this.#dials.get(probe.port) ?? this.#dial(probe.port));
     // The sandbox may have been paused while the connection was opened.
     const late = problem === undefined ? undefined : this.#unjudged(probe);
     return late === undefined ? problem : late.problem;
@@ -73,33 +68,15 @@ export class TcpProbes {
     return { problem: isKept ? undefined : `port ${port} cannot be probed: the sandbox is ${phaseOf(state)}` };
   }
 
-  async #dial(port: number, signal: AbortSignal): Promise<string | undefined> {
-    const dial = this.#dials.get(port) ?? this.#open(port);
-    dial.callers += 1;
-    const leave = (): void => {
-      dial.callers -= 1;
-      if (dial.callers === 0) dial.abandon();
-    };
-    signal.addEventListener("abort", leave, { once: true });
-    const problem = await dial.problem;
-    signal.removeEventListener("abort", leave);
-    return problem;
-  }
-
-  #open(port: number): Dial {
-    const abandoned = new AbortController();
-    const abandon = (): void => {
-      abandoned.abort();
-      if (this.#dials.get(port) === dial) this.#dials.delete(port);
-    };
+  #dial(port: number): Promise<string | undefined> {
+    const paused = new AbortController();
     const removeListener = this.#options.cell.onChange((state) => {
-      if (!canProbe(state)) abandon();
+      if (!canProbe(state)) paused.abort();
     });
-    const problem = this.#connect(port, abandoned.signal).finally(() => {
+    const dial = this.#connect(port, paused.signal).finally(() => {
       removeListener();
-      if (this.#dials.get(port) === dial) this.#dials.delete(port);
+      this.#dials.delete(port);
     });
-    const dial: Dial = { problem, callers: 0, abandon };
     this.#dials.set(port, dial);
     return dial;
   }
@@ -119,7 +96,7 @@ export class TcpProbes {
       this.#accepting.add(port);
       return undefined;
     } catch (error) {
-      // A caller that left, or a capture, says nothing about the program.
+      // A pause says nothing about the program.
       if (!signal.aborted) this.#accepting.delete(port);
       return RametError.from(error).message;
     }
