@@ -66,7 +66,7 @@ describe("ramet", () => {
   it("leaves --version to commands that define it and to commands that run in a sandbox", async () => {
     expect((await run("snapshot", "logs", "a", "--version", "last")).stderr).toContain("--version");
     const { exitCode, stderr, stdout } = await run("sandbox", "exec", "a", "python3", "--version");
-    expect(stderr).toContain("unknown option '--version'");
+    expect(stderr).toContain("Unknown option '--version'");
     expect([exitCode, stdout]).toEqual([2, ""]);
     expect(await run("cell", "exec", "python3", "--version")).toMatchObject({ exitCode: 2, stdout: "" });
   });
@@ -93,13 +93,13 @@ describe("ramet", () => {
   it("suggests a similar command", async () => {
     const { exitCode, stderr } = await run("sandbox", "creat");
     expect(exitCode).toBe(2);
-    expect(stderr).toContain("unknown command 'creat'");
+    expect(stderr).toContain("Unknown command 'creat'");
     expect(stderr).toContain("Did you mean create?");
   });
 
   it.each([
-    [["sandbox", "get"], "missing required argument"],
-    [["sandbox", "ls", "-o", "xml"], "Allowed choices are table, json, yaml, name"],
+    [["sandbox", "get"], "Missing required argument"],
+    [["sandbox", "ls", "-o", "xml"], 'Invalid --output "xml": it must be one of table, json, yaml, name'],
     [["sandbox", "create", "--image", "x", "--timeout", "soon"], "--timeout is not a duration such as 90s or 2m"],
     [["sandbox", "create", "--image", "x", "--env", "A"], "write it as NAME=VALUE"],
     [["sandbox", "create"], "Cannot create a sandbox without a source"],
@@ -142,6 +142,18 @@ describe("ramet", () => {
     const { exitCode, stderr } = await run("sandbox", "create", "--image", "x", "--timeout", "5");
     expect(stderr).toContain("Cannot find a cluster");
     expect(exitCode).toBe(3);
+  });
+
+  it("reports wrong usage with what to do and a code, also in JSON", async () => {
+    expect((await run("sandbox", "get")).stderr).toBe(
+      "error: Missing required argument 'name'\nSee: ramet sandbox get --help\n[InvalidArgument]\n",
+    );
+    expect((await run("sandbox", "exec", "a", "ls", "-la")).stderr).toContain(
+      "Put -- before a command with options of its own: ramet sandbox exec <name> -- <command> [args...]",
+    );
+    const { exitCode, stderr } = await run("sandbox", "ls", "--namspace", "a", "--output=json");
+    expect(JSON.parse(stderr)).toMatchObject({ error: { code: "InvalidArgument" } });
+    expect(exitCode).toBe(2);
   });
 
   it("prints errors in JSON when the output is JSON", async () => {

@@ -26,6 +26,7 @@ import { setCommands } from "./set/commands.ts";
 import { snapshotCommands } from "./snapshot/commands.ts";
 import { storeCommands } from "./store/commands.ts";
 import { upgradeCommand } from "./upgrade/command.ts";
+import { reportUsage } from "./usage-error.ts";
 
 /** Runs `ramet` with these arguments. Never throws: reports failures on stderr. */
 export async function runProgram(io: Io, args: readonly string[]): Promise<number> {
@@ -42,8 +43,7 @@ export async function runProgram(io: Io, args: readonly string[]): Promise<numbe
     await program.parseAsync(args, { from: "user" });
     return exitCode;
   } catch (error) {
-    // Commander has already printed what is wrong; --help and --version end like this, too.
-    if (error instanceof CommanderError) return error.exitCode === 0 ? exitCodes.ok : exitCodes.usage;
+    if (error instanceof CommanderError) return reportUsage(io, program, args, error);
     // The reader of the output has exited.
     if (isBrokenPipe(error)) return exitCodes.brokenPipe;
     // Ctrl-C before anything was requested. Errors of a request that stays have a hint.
@@ -60,10 +60,13 @@ export function buildProgram(io: Pick<Io, "stdout" | "stderr">, act: Act): Comma
     .exitOverride()
     // An option after a command is that command's: `ramet snapshot logs NAME --version 2`.
     .enablePositionalOptions()
-    .configureOutput({ writeOut: (text) => io.stdout.write(text), writeErr: (text) => io.stderr.write(text) })
+    .configureOutput({
+      writeOut: (text) => io.stdout.write(text),
+      writeErr: (text) => io.stderr.write(text),
+      outputError: () => undefined,
+    })
     .configureHelp({ showGlobalOptions: false })
     .showSuggestionAfterError()
-    .showHelpAfterError("(see --help)")
     .addHelpText("after", programExamples);
   addCommands(program, act);
   answerVersion(program, () => {

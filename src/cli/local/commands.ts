@@ -102,7 +102,7 @@ function lookCommands(local: Command, act: Act): void {
     );
   const logs = withName(local.command("logs"))
     .description("Print the end of the log of one of the cluster's processes.")
-    .argument("[part]", `one of ${logParts.join(", ")}`, "node")
+    .addArgument(new Argument("[part]", "whose log").choices(logParts).default("node"))
     .option("-f, --follow", "print new lines until Ctrl-C")
     .action(
       act(async (part: LogPart, options: Omit<LogsOptions, "part">) => {

@@ -1,10 +1,9 @@
-import { RametError } from "../../base/errors.ts";
 import { quantityToBytes, quantityToMillicores } from "../../base/quantity.ts";
 import { clusterDirectory, defaultClusterName } from "../../local/cluster-directory.ts";
 import { isSupervised, readStatus } from "../../local/cluster-status.ts";
 import { stopCluster } from "../../local/down.ts";
 import { describeHugePages, readHugePages, tuneHugePages } from "../../local/huge-pages.ts";
-import { type LogPart, logParts, sendPartLog } from "../../local/log-files.ts";
+import { type LogPart, sendPartLog } from "../../local/log-files.ts";
 import { prepareCluster } from "../../local/prepare-cluster.ts";
 import { startCluster } from "../../local/up.ts";
 import { exitCodes } from "../exit-codes.ts";
@@ -111,11 +110,6 @@ export async function localLogs(
   io: Io,
   { part, name = defaultClusterName, follow = false }: LogsOptions,
 ): Promise<number> {
-  if (!logParts.includes(part)) {
-    throw new RametError("InvalidArgument", `Reading a log failed: a local cluster has no part "${part}"`, {
-      hint: `Use one of ${logParts.join(", ")}`,
-    });
-  }
   await sendPartLog(clusterDirectory(name, io.environment), io.stdout, { part, follow, signal: io.signal });
   return follow ? exitCodes.interrupted : exitCodes.ok;
 }

@@ -56,10 +56,14 @@ const spellings: Readonly<Record<UserKindName, readonly string[]>> = {
 
 /** The kind with this spelling. @throws InvalidArgumentError */
 export function kindName(text: string): UserKindName {
-  const word = text.toLowerCase();
-  const found = (["sandbox", "checkpoint", "template", "set", "claim", "snapshot", "key"] as const).find((name) =>
-    spellings[name].includes(word),
-  );
+  const found = kindSpelled(text);
   if (found === undefined) throw new InvalidArgumentError(`it must be ${kindHelp}`);
   return found;
+}
+
+export function kindSpelled(text: string): UserKindName | undefined {
+  const word = text.toLowerCase();
+  return (["sandbox", "checkpoint", "template", "set", "claim", "snapshot", "key"] as const).find((name) =>
+    spellings[name].includes(word),
+  );
 }

@@ -1,0 +1,34 @@
+import { coreResources, refOf, type ResourceRef } from "../../kube/resource-ref.ts";
+import { readKubeconfig } from "../../kube/kubeconfig-files.ts";
+import { localClusters } from "../../local/local-clusters.ts";
+import { type ClusterOptions, withCluster } from "../cluster/cluster.ts";
+import { kubeconfigSource } from "../cluster/kubeconfig-source.ts";
+import type { Io } from "../io.ts";
+import { type UserKindName, userKinds } from "../object/user-kind.ts";
+
+/** Where names come from. */
+export type NameSource = UserKindName | "namespace" | "serviceAccount" | "context" | "localCluster";
+
+/** All names of a source, in the namespace that the words select. @throws RametError */
+export async function namesFrom(
+  io: Io,
+  source: NameSource,
+  selected: ClusterOptions,
+  signal: AbortSignal,
+): Promise<string[]> {
+  if (source === "localCluster") return (await localClusters(io.environment)).map(({ name }) => name);
+  if (source === "context") {
+    const { contexts } = await readKubeconfig(await kubeconfigSource(io.environment, selected.kubeconfig));
+    return contexts.map(({ name }) => name);
+  }
+  return withCluster(io, selected, async ({ client, namespace }) => {
+    const ref = refOfSource(source);
+    const { items } = await client.resource(ref).list({ ...(ref.namespaced ? { namespace } : {}), signal });
+    return items.map(({ metadata }) => metadata.name);
+  });
+}
+
+function refOfSource(source: Exclude<NameSource, "context" | "localCluster">): ResourceRef {
+  if (source === "namespace") return coreResources.namespaces;
+  return source === "serviceAccount" ? coreResources.serviceAccounts : refOf(userKinds[source].kind);
+}
