@@ -37,7 +37,10 @@ function pathOf(command: Command): string {
 
 /** `option '--count <n>' argument 'z' is invalid. Why` reads like other errors: `Invalid --count "z": why`. */
 function inOurWords(what: string): string {
-  const found = /^(?:option '(?:-\w, )?(--[\w-]+)[^']*'|command-argument) (?:argument|value) '(.*?)' is invalid(?: for argument '(\w+)')?\. (.*)$/s.exec(what);
+  const found =
+    /^(?:option '(?:-\w, )?(--[\w-]+)[^']*'|command-argument) (?:argument|value) '(.*?)' is invalid(?: for argument '(\w+)')?\. (.*)$/s.exec(
+      what,
+    );
   if (found === null) return `${what.charAt(0).toUpperCase()}${what.slice(1)}`;
   const [, option, value = "", argument = "", why = ""] = found;
   return `Invalid ${option ?? argument} ${JSON.stringify(value)}: ${why.replace(/\.$/, "").replace("Allowed choices are", "it must be one of")}`;

@@ -68,11 +68,11 @@ it("completes in zsh", async (context) => {
 
 it("completes in fish", (context) => {
   needs(context, "fish");
-  const asked = completed.map(([typed]) => `complete -C '${typed}'; echo --`).join("; ");
+  const asked = completed.map(([typed]) => `complete -C '${typed}'; echo //`).join("; ");
   const script = `ramet completion fish | source; ${asked}`;
   const { stdout, stderr } = spawnSync("fish", ["--no-config", "-c", script], { env: environment(), encoding: "utf8" });
   expect(stderr).toBe("");
-  const found = stdout.split("--\n").slice(0, -1);
+  const found = stdout.split("//\n").slice(0, -1);
   expect(found.map((one) => one.trim().split("\t")[0])).toEqual(completed.map(([, words]) => words.split(" ").at(-1)));
 });
 

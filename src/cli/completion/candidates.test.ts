@@ -55,7 +55,10 @@ it("completes values of options and of arguments", () => {
 });
 
 it("completes nothing of its own after the name of a sandbox that runs a command", () => {
-  for (const words of [["a", "--", ""], ["a", "--", "ls", "-"]])
+  for (const words of [
+    ["a", "--", ""],
+    ["a", "--", "ls", "-"],
+  ])
     expect(at("sandbox", "exec", ...words)).toMatchObject({ candidates: [], namesOf: [] });
   expect(at("sandboxx", "")).toMatchObject({ candidates: [], namesOf: [] });
 });
