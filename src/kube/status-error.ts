@@ -85,6 +85,10 @@ interface Meaning {
 
 function meaningOf({ httpStatus, reason, message }: ApiStatus): Meaning {
   if (httpStatus === 409) return { code: reason === "AlreadyExists" ? "AlreadyExists" : "Conflict", retryable: false };
+  // For a field that the schema does not have, server-side apply answers 500.
+  if (httpStatus === 500 && message.startsWith("failed to create typed patch object")) {
+    return { code: "InvalidArgument", retryable: false, hint: "Correct the field that the message names" };
+  }
   if (httpStatus === 429 || httpStatus >= 500) {
     return { code: httpStatus === 504 ? "Timeout" : "Unavailable", retryable: true };
   }

@@ -138,19 +138,35 @@ function visibleNames(command: Command): string[] {
 }
 
 function argumentAt(command: Command, given: readonly string[], last: string): Fitting {
-  const all = command.registeredArguments;
-  const argument = all[given.length] ?? (all.at(-1)?.variadic === true ? all.at(-1) : undefined);
+  const argument = argumentNumber(command, given.length);
   if (argument === undefined) return {};
   if (argument.argChoices !== undefined) return { candidates: argument.argChoices };
-  const path = `${command.parent?.name() ?? ""} ${command.name()}`;
-  if (path === "ramet explain") return explainArgument(last);
   if (argument.name() === "kind") return { candidates: userKindNames };
-  if (path === "ramet get" || path === "ramet rm") return { namesOf: [kindSpelled(given[0] ?? "") ?? []].flat() };
-  if (path === "sandbox cp") return { namesOf: ["sandbox"], suffix: ":" };
-  const own = namesOfArguments[path]?.[given.length];
-  if (own !== undefined) return { namesOf: own };
-  const kind = userKindNames.find((one) => one === command.parent?.name());
-  return kind === undefined || argument.name() !== "name" || path === "key create" ? {} : { namesOf: [kind] };
+  const path = `${command.parent?.name() ?? ""} ${command.name()}`;
+  const own = ownRules[path];
+  if (own !== undefined) return own(given, last);
+  return { namesOf: namesOfArguments[path]?.[given.length] ?? namesOfOwnKind(command, argument.name()) };
+}
+
+const ofGivenKind = ([kind = ""]: readonly string[]): Fitting => ({ namesOf: [kindSpelled(kind) ?? []].flat() });
+
+const ownRules: Readonly<Record<string, (given: readonly string[], last: string) => Fitting>> = {
+  "ramet explain": (_, last) => explainArgument(last),
+  "ramet get": ofGivenKind,
+  "ramet rm": ofGivenKind,
+  "sandbox cp": () => ({ namesOf: ["sandbox"], suffix: ":" }),
+};
+
+/** The last argument can be a list. */
+function argumentNumber({ registeredArguments: all }: Command, index: number) {
+  const last = all.at(-1);
+  return all[index] ?? (last?.variadic === true ? last : undefined);
+}
+
+/** `ramet set get NAME`. */
+function namesOfOwnKind(command: Command, argument: string): NameSource[] {
+  const group = command.parent?.name();
+  return argument === "name" ? userKindNames.filter((one) => one === group) : [];
 }
 
 /** Those that are not names of the kind whose command it is. */
@@ -159,6 +175,7 @@ const namesOfArguments: Readonly<Record<string, readonly (readonly NameSource[])
   "claim take": [["set"]],
   "ramet rollback": [["sandbox"], ["checkpoint", "snapshot"]],
   "ramet fork": [["sandbox"]],
+  "key create": [[]],
 };
 
 function explainArgument(last: string): Fitting {

@@ -3,6 +3,7 @@ import { RametError } from "../../base/errors.ts";
 import { clusterDirectory, type ClusterDirectory, defaultClusterName } from "../../local/cluster-directory.ts";
 import { readSetting } from "../../local/cluster-setting.ts";
 import { isSupervised, readStatus } from "../../local/cluster-status.ts";
+import { localClusters } from "../../local/local-clusters.ts";
 import { domainCertificateFiles } from "../../local/control-plane/domain-certificate.ts";
 import { readPort } from "../../local/supervisor/parts.ts";
 import { withCluster } from "../cluster/cluster.ts";
@@ -23,7 +24,7 @@ export interface EnvOptions {
 /** `ramet local env`: prints the variables for E2B's SDKs. The same ones each time, as long as the cluster keeps its ports. */
 export async function localEnv(io: Io, { name = defaultClusterName, output, mode }: EnvOptions): Promise<number> {
   const directory = clusterDirectory(name, io.environment);
-  const ports = portsOf(directory);
+  const ports = await portsOf(directory, io.environment);
   const { domain } = await readSetting(directory.setting);
   const resolves = mode !== undefined || (await resolvesHere(`api.${domain}`));
   if (!resolves) {
@@ -54,14 +55,16 @@ const namesHint =
   "Install libnss-myhostname or systemd-resolved, or start the cluster with --domain and a domain with a wildcard DNS entry for 127.0.0.1";
 
 /** @throws RametError `Unavailable` if the cluster is not up */
-function portsOf(directory: ClusterDirectory): { gateway: number; clientApi: number } {
+async function portsOf(directory: ClusterDirectory, environment: Io["environment"]) {
   const status = readStatus(directory.status);
   const [gateway, clientApi] = [readPort(directory.gatewayPort), readPort(directory.clientApiPort)];
   if (isSupervised(status) && status.phase === "up" && gateway !== undefined && clientApi !== undefined) {
     return { gateway, clientApi };
   }
+  const running = (await localClusters(environment)).filter(({ phase }) => phase === "up");
+  const others = running.map(({ name }) => `, or name the running one: --name ${name}`).slice(0, 1);
   throw new RametError("Unavailable", `The local cluster ${directory.name} is not up`, {
-    hint: `Run: ramet local up${directory.name === defaultClusterName ? "" : ` --name ${directory.name}`}`,
+    hint: `Run: ramet local up${directory.name === defaultClusterName ? "" : ` --name ${directory.name}`}${others.join("")}`,
   });
 }
 

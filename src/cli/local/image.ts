@@ -71,7 +71,10 @@ export async function removeImages(io: Io, names: readonly string[]): Promise<nu
       hint: "List the images with: ramet local image ls",
     });
   }
-  for (const name of names) await store.remove(name);
+  for (const name of names) {
+    await store.remove(name);
+    printLine(io.stdout, `image ${name} removed`);
+  }
   await store.sweep();
   return exitCodes.ok;
 }

@@ -1,3 +1,4 @@
+import { existsSync } from "node:fs";
 import { quantityToBytes, quantityToMillicores } from "../../base/quantity.ts";
 import { clusterDirectory, defaultClusterName } from "../../local/cluster-directory.ts";
 import { isSupervised, readStatus } from "../../local/cluster-status.ts";
@@ -83,6 +84,10 @@ export interface DownOptions {
 /** `ramet local down`. Succeeds if the cluster is not running. */
 export async function localDown(io: Io, { name = defaultClusterName, purge = false }: DownOptions): Promise<number> {
   const directory = clusterDirectory(name, io.environment);
+  if (!existsSync(directory.path)) {
+    printLine(io.stderr, `There is no local cluster ${name}. List the existing ones with: ramet local ls`);
+    return exitCodes.ok;
+  }
   const { wasUp } = await stopCluster({ directory, clock: io.clock, signal: io.signal, purge });
   const kept = purge ? "Its data was removed." : `Its data is in ${directory.path}.`;
   printLine(io.stderr, `The local cluster ${name} ${wasUp ? "is down" : "was not running"}. ${kept}`);

@@ -1,5 +1,6 @@
-import type { NamedSnapshotManifest } from "../../api/kinds/named-snapshot.ts";
+import type { NamedSnapshot, NamedSnapshotManifest } from "../../api/kinds/named-snapshot.ts";
 import { annotations } from "../../api/names/labels.ts";
+import { RametError } from "../../base/errors.ts";
 import { type Cluster, type ClusterOptions, withCluster } from "../cluster/cluster.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { type Io, printLine } from "../io.ts";
@@ -66,6 +67,7 @@ export async function buildSnapshot(io: Io, options: BuildSnapshotOptions): Prom
   const { name } = options;
   return withCluster(io, options, async (cluster) => {
     const found = await cluster.get(cluster.snapshots, name, io.signal);
+    refuseHeld(found);
     const request = io.clock.now().toISOString();
     const requested = {
       [annotations.buildRequest]: request,
@@ -85,4 +87,23 @@ export async function buildSnapshot(io: Io, options: BuildSnapshotOptions): Prom
     printLine(io.stdout, `snapshot ${name} is at version ${settled.object.status?.version ?? "none"}`);
     return exitCodes.ok;
   });
+}
+
+/** @throws RametError `Conflict` for a snapshot of which nothing is built */
+function refuseHeld({ metadata, spec }: NamedSnapshot): void {
+  const { name, namespace } = metadata;
+  if (spec.pinnedVersion !== undefined) {
+    throw new RametError(
+      "Conflict",
+      `Cannot build the snapshot ${name}: it is pinned to version ${spec.pinnedVersion}`,
+      {
+        hint: `Remove the pin with: ramet snapshot unpin ${name} -n ${namespace}`,
+      },
+    );
+  }
+  if (spec.suspend === true) {
+    throw new RametError("Conflict", `Cannot build the snapshot ${name}: its builds are suspended`, {
+      hint: "Remove spec.suspend from the object",
+    });
+  }
 }

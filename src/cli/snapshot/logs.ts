@@ -44,14 +44,17 @@ export async function snapshotLogs(io: Io, options: SnapshotLogsOptions): Promis
 function digestOfBuild({ metadata, status }: NamedSnapshot, version: number | undefined): string {
   const ofVersion = status?.versions?.find((one) => one.version === version);
   const digest = version === undefined ? status?.build?.digest : ofVersion?.digest;
-  if (digest === undefined) throw noBuild(metadata.name, version);
+  if (digest === undefined) throw noBuild(metadata, version);
   return digest;
 }
 
-function noBuild(name: string, version: number | undefined): RametError {
+function noBuild({ name, namespace }: NamedSnapshot["metadata"], version: number | undefined): RametError {
   const what = version === undefined ? "has not been built yet" : `keeps no version ${version}`;
   return new RametError("NotFound", `The snapshot ${name} ${what}`, {
-    hint: `List its versions with: ramet snapshot history ${name}`,
+    hint:
+      version === undefined
+        ? `See why with: ramet snapshot get ${name} -n ${namespace}`
+        : `List its versions with: ramet snapshot history ${name} -n ${namespace}`,
   });
 }
 

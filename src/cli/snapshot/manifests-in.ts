@@ -24,7 +24,8 @@ function manifestOf(path: string, value: unknown): Manifest {
   const result = NamedSnapshotManifest.safeParse(value);
   if (!result.success) {
     const [issue] = result.error.issues;
-    throw invalid(path, `${issue?.path.join(".") ?? ""}: ${issue?.message ?? "is not a NamedSnapshot"}`);
+    const field = issue?.path.join(".") ?? "";
+    throw invalid(path, `${field === "" ? "" : `${field}: `}${issue?.message ?? "it is not a NamedSnapshot"}`);
   }
   if (result.data.metadata.name === undefined) throw invalid(path, "metadata.name: is required");
   // Return the manifest as written, without the schema's defaults: the API server adds those.

@@ -40,11 +40,13 @@ export function hasEnded(snapshot: NamedSnapshot, generation = 0, request?: stri
   if (metadata.deletionTimestamp !== undefined) return true;
   const { observedGeneration = 0, conditions } = status ?? {};
   const building = findCondition(conditions, "Building");
-  const isHeard = request === undefined || isUpToDate(conditions) || hearsLatest(snapshot);
+  // The controllers do not record a request for something that cannot be built.
+  const isHeard =
+    request === undefined || building?.reason === "InputMissing" || isUpToDate(conditions) || hearsLatest(snapshot);
   return observedGeneration >= generation && isHeard && building?.status === "False";
 }
 
-/** The controllers do not record a request for a version that is current and has the current engine. */
+/** Neither is a request for a version that is current and has the current engine. */
 function isUpToDate(conditions: NonNullable<NamedSnapshot["status"]>["conditions"]): boolean {
   const isBuilt = findCondition(conditions, "Building")?.reason === "Built";
   return isBuilt && findCondition(conditions, "EngineCurrent")?.status !== "False";

@@ -40,9 +40,15 @@ function chosen({ metadata, status }: NamedSnapshot, version: number | "previous
   const current = status?.version ?? Infinity;
   const found = version === "previous" ? kept.findLast((one) => one < current) : kept.find((one) => one === version);
   if (found !== undefined) return found;
+  const { name, namespace } = metadata;
+  if (kept.length === 0) {
+    throw new RametError("NotFound", `The snapshot ${name} has no version: it has not been built yet`, {
+      hint: `See why with: ramet snapshot get ${name} -n ${namespace}`,
+    });
+  }
   const what = version === "previous" ? `no version before ${current}` : `no version ${version}`;
-  throw new RametError("NotFound", `The snapshot ${metadata.name} keeps ${what}`, {
-    hint: `Choose one of the kept versions: ${kept.join(", ") || "none"}`,
+  throw new RametError("NotFound", `The snapshot ${name} keeps ${what}`, {
+    hint: `Choose one of the kept versions: ${kept.join(", ")}`,
   });
 }
 
