@@ -1,9 +1,20 @@
 import { join } from "node:path";
-import { Sandbox, SandboxNotFoundError } from "e2b";
+import { Sandbox, SandboxNotFoundError, Template } from "e2b";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import * as z from "zod";
+import { account } from "../setup/registry.ts";
 import { cellSeccompProfile } from "./cluster.ts";
-import { imageNames } from "./images.ts";
+import { imageNames, pushImage, registryImage } from "./images.ts";
 import { clientApis, gateways, makeStoreSecret, openWorld, type World } from "./world.ts";
+
+const PodList = z.object({
+  items: z.array(
+    z.object({
+      metadata: z.object({ deletionTimestamp: z.string().optional() }),
+      status: z.object({ phase: z.string(), podIP: z.string().optional() }),
+    }),
+  ),
+});
 
 const long = { timeout: 90_000, interval: 250 };
 
@@ -22,7 +33,8 @@ describe("an installed client API", () => {
     directory = join(world.directory, "kustomization");
     const { kubectl, ramet } = world;
     const address = `s3://checkpoints/e2b?endpoint=${encodeURIComponent(world.s3.endpoint)}&allow-insecure=true`;
-    const images = ["--image", imageNames.controller, "--cell-image", imageNames.cell, "--no-image-lookup"];
+    const registries = Object.values(world.registries).flatMap((host) => ["--insecure-registry", host]);
+    const images = ["--image", imageNames.controller, "--cell-image", imageNames.cell, ...registries];
     const store = ["--store", address, "--store-secret", "s3"];
     const servers = ["--cell-seccomp-profile", cellSeccompProfile, "--client-api-replicas", "2"];
     await ramet("manifests", ...images, ...store, ...servers, "--out", directory);
@@ -46,10 +58,10 @@ describe("an installed client API", () => {
   });
 
   async function addresses(servers: string[]): Promise<string[]> {
-    const running = ["--field-selector=status.phase=Running"];
-    return (await world.kubectl("get", "pods", ...servers, ...running, "-o", "jsonpath={.items[*].status.podIP}"))
-      .split(" ")
-      .sort();
+    const { items } = PodList.parse(JSON.parse(await world.kubectl("get", "pods", ...servers, "-o", "json")));
+    // A replaced Pod can still be Running while it is being deleted.
+    const serving = items.filter(({ metadata, status }) => !metadata.deletionTimestamp && status.phase === "Running");
+    return serving.map(({ status }) => status.podIP ?? "").sort();
   }
 
   it("creates a sandbox, runs commands, pauses and connects, through either replica", async () => {
@@ -83,6 +95,16 @@ describe("an installed client API", () => {
     expect(await counted(another)).toBeGreaterThan(20);
     for (const each of [sandbox, clone, another]) expect(await each.kill()).toBe(true);
     expect(await Sandbox.deleteSnapshot(snapshotId, first)).toBe(true);
+  });
+
+  it("builds a template from an image of a registry with a password", async () => {
+    const [first] = connections;
+    await pushImage(world.registries.open, "private");
+    const image = `${world.registries.protected}/${registryImage.repository}:private`;
+    await Template.build(Template().fromImage(image, account).runCmd("echo built >/tmp/built"), "private", first);
+    const sandbox = await Sandbox.create("private", { ...first, timeoutMs: 600_000 });
+    expect(await sandbox.files.read("/tmp/built")).toBe("built\n");
+    expect(await sandbox.kill()).toBe(true);
   });
 
   it("reads with its service account no Secret but the key of guests, and needs no right that it does not have", async () => {
