@@ -60,6 +60,8 @@ it("declares CRDs, controller and classes, and reports the result", async () => 
       { problem: expect.stringMatching(/no Pod of the Deployment kube-system\/snapshot-controller/) as string },
     ],
   });
+  const controllers = (await world.observe()).controllers.map(({ arguments: given }) => given);
+  expect(controllers).toEqual([expect.arrayContaining(["--feature-gates=CSIVolumeGroupSnapshot=false"])]);
   const again = await world.up(generic);
   expect(again.steps.filter(({ operation }) => operation !== "same")).toEqual([]);
   // Under another name it would mistake its own objects for another stack's, and Pulumi would delete them.
