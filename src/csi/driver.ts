@@ -1,6 +1,5 @@
 import { resolve } from "node:path";
 import { type Clock, untilAborted } from "../base/clock.ts";
-import { RametError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { driverName } from "./driver-name.ts";
 import { canMount } from "./node/privileges.ts";
@@ -9,12 +8,12 @@ import { serveCsi } from "./serve.ts";
 import { controllerService } from "./services/controller.ts";
 import { identityService } from "./services/identity.ts";
 import { nodeService } from "./services/node.ts";
-import { openStorage } from "./storage/storage.ts";
+import { openStorage, type Storage } from "./storage/storage.ts";
 import { treesBy } from "./storage/trees.ts";
 
 export interface CsiDriverOptions {
-  /** `unix:///path` of the socket. */
-  endpoint: string;
+  /** The path of its Unix socket. */
+  socket: string;
   /** Where the volumes and snapshots are. */
   directory: string;
   /** The name of the node whose machine this is. */
@@ -32,12 +31,20 @@ export interface CsiDriverOptions {
 
 /** Runs a CSI driver whose volumes are directories of this machine, until `signal` aborts. */
 export async function runCsiDriver(options: CsiDriverOptions, signal: AbortSignal): Promise<void> {
-  const { nodeId, protoPath, version, clock, log } = options;
-  const socket = socketOf(options.endpoint);
+  const { log } = options;
   const storage = await openStorage(
     { directory: resolve(options.directory), trees: treesBy(options.link, signal), log },
     signal,
   );
+  try {
+    await serveStorage(options, storage, signal);
+  } finally {
+    storage.close();
+  }
+}
+
+async function serveStorage(options: CsiDriverOptions, storage: Storage, signal: AbortSignal): Promise<void> {
+  const { socket, nodeId, protoPath, version, clock, log } = options;
   const mayMount = await canMount();
   if (!mayMount) log.warn({}, "the driver may not mount, so it cannot publish volumes: it lacks CAP_SYS_ADMIN");
   const methods = {
@@ -50,12 +57,4 @@ export async function runCsiDriver(options: CsiDriverOptions, signal: AbortSigna
   options.onReady?.();
   await untilAborted(signal);
   await stop();
-}
-
-function socketOf(endpoint: string): string {
-  const path = /^unix:(?:\/\/)?(\/[^\0]+)$/.exec(endpoint)?.[1];
-  if (path !== undefined) return path;
-  throw new RametError("InvalidArgument", `The endpoint ${endpoint} is not a Unix socket`, {
-    hint: "Use an address like unix:///run/csi/csi.sock",
-  });
 }

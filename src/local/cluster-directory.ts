@@ -10,6 +10,8 @@ export interface ClusterDirectory {
   /** The store's directory, with the data of checkpoints. */
   store: string;
   pods: string;
+  /** The volumes and snapshots of the CSI driver. */
+  volumes: string;
   /** The cell's programs of each engine that a checkpoint may need. */
   engines: string;
   /** File with the gateway's port on 127.0.0.1. */
@@ -57,6 +59,7 @@ export function clusterDirectory(
     kubeconfig: join(path, "kubeconfig"),
     store: join(path, "store"),
     pods: join(path, "pods"),
+    volumes: join(path, "volumes"),
     engines: join(path, "engines"),
     gatewayPort: join(path, "gateway-port"),
     clientApiPort: join(path, "client-api-port"),

@@ -5,7 +5,18 @@ import { RametError } from "../base/errors.ts";
 import type { ClusterDirectory } from "./cluster-directory.ts";
 
 /** The parts of a cluster that have a log. */
-export const logParts = ["supervisor", "etcd", "api-server", "controller", "gateway", "client-api", "node"] as const;
+export const logParts = [
+  "supervisor",
+  "etcd",
+  "api-server",
+  "controller",
+  "gateway",
+  "client-api",
+  "node",
+  "csi-driver",
+  "snapshot-controller",
+  "csi-snapshotter",
+] as const;
 export type LogPart = (typeof logParts)[number];
 
 export interface SendLogOptions {

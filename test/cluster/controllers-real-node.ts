@@ -3,7 +3,8 @@ import { systemClock } from "../../src/base/clock.ts";
 import { silentLog, type Log } from "../../src/base/log.ts";
 import { openPki } from "../../src/local/control-plane/pki.ts";
 import type { CellTools } from "../../src/local/node/cell-environment.ts";
-import { localNodeName, runLocalNode } from "../../src/local/node/run-node.ts";
+import { localNodeName } from "../../src/local/node/node-object.ts";
+import { runLocalNode } from "../../src/local/node/run-node.ts";
 import { acquireTools } from "../../src/local/tools/acquire-tools.ts";
 import { builtPrograms } from "../setup/built-package.ts";
 import { pythonRootPath } from "../setup/python-image.ts";
@@ -37,6 +38,8 @@ export function realNode({
       {
         client,
         dir: join(directory, "node"),
+        // No sandbox of these tests has a claim.
+        driverSocket: join(directory, "csi.sock"),
         images: {
           image: (name) =>
             Promise.resolve({

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { sandboxKind } from "../../src/api/kinds/sandbox.ts";
 import { isPodReady } from "../../src/api/schema/pod.ts";
 import { coreResources, refOf } from "../../src/kube/resource-ref.ts";
-import { NodeClaim } from "../../src/local/node/claims.ts";
+import { Claim } from "../../src/local/volumes/objects.ts";
 import type { NodePod } from "../../src/local/node/pod.ts";
 import { TestCluster } from "./local-cluster.ts";
 
@@ -25,9 +25,9 @@ async function createClaim(name: string): Promise<void> {
   });
 }
 
-function untilClaim(name: string, holds: (claim: NodeClaim | undefined) => boolean): Promise<NodeClaim | undefined> {
+function untilClaim(name: string, holds: (claim: Claim | undefined) => boolean): Promise<Claim | undefined> {
   const at = { namespace: "default", name };
-  return cluster.until(coreResources.persistentVolumeClaims, at, (value) => NodeClaim.parse(value), holds);
+  return cluster.until(coreResources.persistentVolumeClaims, at, (value) => Claim.parse(value), holds);
 }
 
 /** A container that mounts the claim, and a volume for it. */

@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { KubeClient } from "../../src/kube/kube-client.ts";
 import { connectionFromKubeconfig } from "../../src/kube/kubeconfig.ts";
+import { coreResources } from "../../src/kube/resource-ref.ts";
 import { OrdinaryUser } from "./ordinary-user-world.ts";
 
 /** Responds to each request with the number of requests so far, and prints it. */
@@ -41,6 +42,17 @@ async function createSandbox(name: string, container: Record<string, unknown>, p
     metadata: { name, namespace: "default" },
   };
   await client.resource({ ...kind, namespaced: true }).create({ ...manifest, spec });
+  await client.close();
+}
+
+async function createClaim(name: string, source: object = {}) {
+  const client = new KubeClient(await connectionFromKubeconfig({ path: user.kubeconfig }));
+  await client.resource(coreResources.persistentVolumeClaims).create({
+    apiVersion: "v1",
+    kind: "PersistentVolumeClaim",
+    metadata: { name, namespace: "default" },
+    spec: { accessModes: ["ReadWriteOnce"], resources: { requests: { storage: "1Gi" } }, ...source },
+  });
   await client.close();
 }
 
@@ -98,6 +110,22 @@ describe("ramet local as an ordinary user", () => {
     const id = await user.output("checkpoint", "create", "volume");
     await user.output("sandbox", "create", "--from", id, "--name", "volume-clone");
     expect(await user.output("sandbox", "exec", "volume-clone", "--", "cat", "/scratch/f")).toBe("mine");
+  });
+
+  it("provisions a claim, and clones it with the files of a sandbox", async () => {
+    const mounting = (claimName: string) => ({ volumes: [{ name: "data", persistentVolumeClaim: { claimName } }] });
+    const container = { volumeMounts: [{ name: "data", mountPath: "/data" }] };
+    await createClaim("work");
+    await createSandbox(
+      "writer",
+      { ...container, command: ["sh", "-c", "echo mine > /data/f && sleep 3600"] },
+      mounting("work"),
+    );
+    const read = (name: string) => user.output("sandbox", "exec", name, "--", "cat", "/data/f").catch(() => "");
+    await expect.poll(() => read("writer"), patient).toBe("mine");
+    await createClaim("clone", { dataSource: { kind: "PersistentVolumeClaim", name: "work" } });
+    await createSandbox("reader", { ...container, command: ["sleep", "3600"] }, mounting("clone"));
+    await expect.poll(() => read("reader"), patient).toBe("mine");
   });
 
   it("reports why a sandbox that declares a port below 1024 fails", async ({ skip }) => {

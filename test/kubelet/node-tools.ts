@@ -1,5 +1,10 @@
 import { join } from "node:path";
 import type { Tool } from "../../src/local/tools/tool.ts";
+import {
+  pinnedSnapshotProgram,
+  snapshotProgramNames,
+  type SnapshotProgramName,
+} from "../../src/local/volumes/snapshot-programs.ts";
 
 const kubernetes = { version: "1.36.3", module: "kubelet", directory: "k8s.io/kubernetes/cmd", coldSeconds: 120 };
 const containerd = {
@@ -7,13 +12,6 @@ const containerd = {
   module: "containerd",
   directory: "github.com/containerd/containerd/v2/cmd",
   coldSeconds: 60,
-};
-
-const externalSnapshotter = {
-  version: "8.7.0",
-  module: "snapshot-controller",
-  directory: "github.com/kubernetes-csi/external-snapshotter/v8/cmd",
-  coldSeconds: 130,
 };
 
 const pinned = {
@@ -24,16 +22,15 @@ const pinned = {
   containerd,
   "containerd-shim-runc-v2": containerd,
   ctr: containerd,
-  "snapshot-controller": externalSnapshotter,
-  "csi-snapshotter": externalSnapshotter,
 } as const;
 
-/** A program of the cluster. Its version is also in `test/tools/{kubelet,containerd,snapshot-controller}/go.mod`. */
-export type NodeToolName = keyof typeof pinned;
+/** A program of the cluster. Its version is also in `test/tools/{kubelet,containerd}/go.mod`. */
+export type NodeToolName = keyof typeof pinned | SnapshotProgramName;
 
-export const nodeToolNames = Object.keys(pinned) as NodeToolName[];
+export const nodeToolNames = [...(Object.keys(pinned) as (keyof typeof pinned)[]), ...snapshotProgramNames];
 
 export function pinnedNodeTool(name: NodeToolName): Promise<Tool> {
+  if (name === "snapshot-controller" || name === "csi-snapshotter") return pinnedSnapshotProgram(name);
   const { version, directory, coldSeconds, ...from } = pinned[name];
   const module = join(import.meta.dirname, "..", "tools", from.module);
   const symbol = "k8s.io/component-base/version";

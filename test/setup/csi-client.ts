@@ -1,7 +1,8 @@
-import { join } from "node:path";
 import * as z from "zod";
+import { systemClock } from "../../src/base/clock.ts";
 import { csiClient as open } from "../../src/csi/client.ts";
 import { loadCsiServices } from "../../src/csi/protocol.ts";
+import { csiProtoPath } from "../../src/local/volumes/csi-proto-path.ts";
 
 const Volume = z.looseObject({
   volumeId: z.string(),
@@ -12,7 +13,7 @@ const Snapshot = z.looseObject({ snapshotId: z.string(), sizeBytes: z.number(), 
 
 /** A client of a driver for tests. */
 export function csiClient(endpoint: string) {
-  const client = open(endpoint.replace("unix://", ""), services);
+  const client = open({ socket: endpoint.replace("unix://", ""), services, clock: systemClock });
   return {
     ...client,
     createVolume: async (request: object) =>
@@ -32,6 +33,6 @@ export function csiClient(endpoint: string) {
 }
 export type TestCsiClient = ReturnType<typeof csiClient>;
 
-const services = loadCsiServices(join(import.meta.dirname, "../../proto/csi.proto"));
+const services = loadCsiServices(csiProtoPath());
 
 export const mountCapability = { mount: {}, accessMode: { mode: "SINGLE_NODE_WRITER" } };

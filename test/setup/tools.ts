@@ -1,6 +1,7 @@
 import { ensurePythonImage } from "../../src/local/images/python-image.ts";
 import { acquirePinned, acquireTools } from "../../src/local/tools/acquire-tools.ts";
 import { toolNames } from "../../src/local/tools/pinned-tools.ts";
+import { pinnedSnapshotProgram, snapshotProgramNames } from "../../src/local/volumes/snapshot-programs.ts";
 import { pinnedNodeTool } from "../kubelet/node-tools.ts";
 import { acquireAzurite } from "./azurite.ts";
 import { pinnedTestTool, testToolNames } from "./pinned-tools.ts";
@@ -11,10 +12,8 @@ export async function setup(): Promise<void> {
     acquireTools({ names: toolNames, progress: console.log }),
     acquireAzurite(console.log),
     acquirePinned(pinnedTestTool, { names: testToolNames, progress: console.log }),
-    acquirePinned(pinnedNodeTool, {
-      names: ["kube-scheduler", "snapshot-controller", "csi-snapshotter"],
-      progress: console.log,
-    }),
+    acquirePinned(pinnedNodeTool, { names: ["kube-scheduler"], progress: console.log }),
+    acquirePinned(pinnedSnapshotProgram, { names: snapshotProgramNames, progress: console.log }),
     ensurePythonImage({ progress: console.log }),
   ]);
 }

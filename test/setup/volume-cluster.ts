@@ -11,11 +11,14 @@ import { coreResources } from "../../src/kube/resource-ref.ts";
 import { type Child, startChild } from "../../src/local/control-plane/child.ts";
 import { seedVolumes } from "../../src/local/supervisor/seed-volumes.ts";
 import { acquirePinned } from "../../src/local/tools/acquire-tools.ts";
-import { packageRoot } from "../../src/local/tools/tool.ts";
+import { csiProtoPath } from "../../src/local/volumes/csi-proto-path.ts";
 import { Claim } from "../../src/local/volumes/objects.ts";
-import { snapshotProgramArguments, snapshotProgramNames } from "../../src/local/volumes/snapshot-programs.ts";
+import {
+  pinnedSnapshotProgram,
+  snapshotProgramArguments,
+  snapshotProgramNames,
+} from "../../src/local/volumes/snapshot-programs.ts";
 import { VolumeController } from "../../src/local/volumes/volume-controller.ts";
-import { pinnedNodeTool } from "../kubelet/node-tools.ts";
 import { type TestControlPlane, startControlPlane } from "./control-plane.ts";
 import { type CsiDriver, startCsiDriver } from "./csi-driver.ts";
 
@@ -34,7 +37,7 @@ export async function startVolumeCluster(): Promise<VolumeCluster> {
   const [plane, driver, programs] = await Promise.all([
     startControlPlane(),
     startCsiDriver(dir),
-    acquirePinned(pinnedNodeTool, { names: snapshotProgramNames }),
+    acquirePinned(pinnedSnapshotProgram, { names: snapshotProgramNames }),
   ]);
   const client = new KubeClient(plane.connection);
   await seedVolumes(client);
@@ -65,7 +68,8 @@ export async function startVolumeCluster(): Promise<VolumeCluster> {
 
 function runVolumeController(client: KubeClient, socket: string): { stop(): Promise<void> } {
   const stopping = new AbortController();
-  const driver = csiClient(socket, loadCsiServices(join(packageRoot(), "proto/csi.proto")));
+  const services = loadCsiServices(csiProtoPath());
+  const driver = csiClient({ socket, services, clock: systemClock, signal: stopping.signal });
   const claims = new Informer({
     resource: client.resource(coreResources.persistentVolumeClaims, (value) => Claim.parse(value)),
   });

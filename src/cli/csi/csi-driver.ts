@@ -1,8 +1,8 @@
-import { join } from "node:path";
 import { pino } from "pino";
+import { RametError } from "../../base/errors.ts";
 import { runCsiDriver } from "../../csi/driver.ts";
 import { acquireTools } from "../../local/tools/acquire-tools.ts";
-import { packageRoot } from "../../local/tools/tool.ts";
+import { csiProtoPath } from "../../local/volumes/csi-proto-path.ts";
 import type { Io } from "../io.ts";
 import { packageVersion } from "../package-version.ts";
 import { runServer } from "../server/server-process.ts";
@@ -18,11 +18,20 @@ export interface CsiDriverFlags {
 export async function runCsiDriverProcess(io: Io, flags: CsiDriverFlags): Promise<number> {
   const { endpoint, directory, nodeId, logLevel } = flags;
   const log = pino({ name: "csi-driver", level: logLevel }, io.stderr);
-  const protoPath = join(packageRoot(), "proto", "csi.proto");
+  const socket = socketOf(endpoint);
+  const protoPath = csiProtoPath();
   const version = packageVersion();
   const { clock, signal } = io;
   const { "ramet-link": link } = await acquireTools({ names: ["ramet-link"], clock, signal });
   return runServer(io, log, (stop) =>
-    runCsiDriver({ endpoint, directory, nodeId, link, protoPath, version, clock, log }, stop),
+    runCsiDriver({ socket, directory, nodeId, link, protoPath, version, clock, log }, stop),
   );
+}
+
+function socketOf(endpoint: string): string {
+  const path = /^unix:(?:\/\/)?(\/[^\0]+)$/.exec(endpoint)?.[1];
+  if (path !== undefined) return path;
+  throw new RametError("InvalidArgument", `The endpoint ${endpoint} is not a Unix socket`, {
+    hint: "Use an address like unix:///run/csi/csi.sock",
+  });
 }

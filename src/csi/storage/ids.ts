@@ -1,4 +1,5 @@
 import { createHash } from "node:crypto";
+import { join } from "node:path";
 
 export type Kind = "volume" | "snapshot";
 
@@ -12,4 +13,9 @@ export function idOf(kind: Kind, name: string): string {
 /** Whether a text is an id. It is checked before an id of a caller becomes part of a path. */
 export function isId(kind: Kind, text: string): boolean {
   return text.startsWith(`${prefixes[kind]}-`) && /^[a-z]+-[0-9a-f]{40}$/.test(text);
+}
+
+/** The directory of a volume's data, below the driver's directory. Undefined if the id is none. */
+export function volumeDataPath(directory: string, id: string): string | undefined {
+  return isId("volume", id) ? join(directory, "volumes", id, "data") : undefined;
 }

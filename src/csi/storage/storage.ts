@@ -3,6 +3,7 @@ import { RametError } from "../../base/errors.ts";
 import { FairTurns } from "../../base/fair-turns.ts";
 import type { Log } from "../../base/log.ts";
 import { Collection } from "./collection.ts";
+import { lockDirectory } from "./lock-directory.ts";
 import { Operations } from "./operations.ts";
 import { SnapshotRecord, VolumeRecord } from "./records.ts";
 import { canShareBlocks } from "./share-blocks.ts";
@@ -18,16 +19,19 @@ export interface Storage {
   volumeContext: Record<string, string>;
   /** @throws RametError `NotFound` */
   contentOf(source: { kind: "snapshot" | "volume"; id: string }): Promise<{ path: string; sizeBytes: number }>;
+  /** Lets another driver use the directory. */
+  close(): void;
   /** Copies a directory. Waits if many are being copied. */
   copy(from: string, to: string): Promise<void>;
 }
 
-/** Opens the directory, and removes what interrupted operations left. No other process may use it. */
+/** Opens the directory, and removes what interrupted operations left. @throws RametError `Conflict` if another driver uses it */
 export async function openStorage(
   { directory, trees, log }: { directory: string; trees: Trees; log: Log },
   signal: AbortSignal,
 ): Promise<Storage> {
   await mkdir(directory, { recursive: true, mode: 0o700 });
+  const close = await lockDirectory(directory);
   const volumes = new Collection({ directory, kind: "volume", schema: VolumeRecord, trees, log });
   const snapshots = new Collection({ directory, kind: "snapshot", schema: SnapshotRecord, trees, log });
   await volumes.open();
@@ -40,6 +44,7 @@ export async function openStorage(
     volumes,
     snapshots,
     operations: new Operations(),
+    close,
     volumeContext: { copies },
     contentOf: async ({ kind, id }) => {
       const found = kind === "volume" ? await volumes.find(id) : await snapshots.find(id);

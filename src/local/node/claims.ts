@@ -1,32 +1,22 @@
 import { chmodSync, mkdirSync, readdirSync } from "node:fs";
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
-import * as z from "zod";
 import { volumeClaims } from "../../api/cell/volume-claims.ts";
 import { RametError } from "../../base/errors.ts";
 import type { ReconcileResult } from "../../kube/controller.ts";
 import type { Informer } from "../../kube/informer.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
-import { controllerOf, keyOf, ObjectMeta } from "../../kube/object.ts";
+import { controllerOf, keyOf } from "../../kube/object.ts";
+import type { Claim } from "../volumes/objects.ts";
 import { hasEnded, type NodePod } from "./pod.ts";
-
-/** A PersistentVolumeClaim as the node reads it. */
-export const NodeClaim = z.looseObject({
-  metadata: ObjectMeta,
-  spec: z.looseObject({
-    accessModes: z.array(z.string()).default([]),
-    volumeMode: z.string().optional(),
-    resources: z.looseObject({ requests: z.record(z.string(), z.unknown()).optional() }).optional(),
-  }),
-  status: z.looseObject({ phase: z.string().optional() }).optional(),
-});
-export type NodeClaim = z.infer<typeof NodeClaim>;
 
 export interface ClaimsOptions {
   client: KubeClient;
-  claims: Informer<NodeClaim>;
+  claims: Informer<Claim>;
   pods: Informer<NodePod>;
-  /** The directory of all claims' directories. */
+  /** Provisions volumes, and knows their directories. */
+  volumes: { directoryOf(claim: Claim): Promise<string> };
+  /** The directory of the claims of earlier releases, each of which is a directory without a volume. */
   directory: string;
 }
 
@@ -36,8 +26,8 @@ const protection = "kubernetes.io/pvc-protection";
 const ownerCheckMilliseconds = 15_000;
 
 /**
- * The PersistentVolumeClaims of a local cluster: each is a directory, which exists as long as the claim. The requested size is
- * not enforced, and storage classes have no effect.
+ * Mounts PersistentVolumeClaims on the local node, and keeps those that a Pod uses. Claims that an earlier release bound without a
+ * volume are directories, which exist as long as the claim.
  */
 export class Claims {
   readonly #options: ClaimsOptions;
@@ -72,6 +62,7 @@ export class Claims {
         "Conflict",
         `${what}: its access mode is ReadWriteOncePod, and ${user.metadata.name} uses it`,
       );
+    if (!isDirectory(claim)) return this.#options.volumes.directoryOf(claim);
     this.#recent.add(claim.metadata.uid);
     const path = join(this.#options.directory, claim.metadata.uid);
     mkdirSync(path, { recursive: true, mode: 0o777 });
@@ -80,7 +71,7 @@ export class Claims {
     return path;
   }
 
-  /** Binds a claim, and deletes what is deleted or owned by a deleted object. */
+  /** Releases a deleted claim that no Pod uses, and deletes one whose owner was deleted. */
   async reconcile(key: string): Promise<ReconcileResult> {
     const claim = this.#options.claims.store.get(key);
     if (claim === undefined) return this.sweep();
@@ -90,7 +81,6 @@ export class Claims {
       await this.#resource.delete(claim.metadata, { uid: claim.metadata.uid });
       return;
     }
-    if (claim.status?.phase !== "Bound") await this.#bind(claim);
     return controllerOf(claim) === undefined ? undefined : { requeueAfterMilliseconds: ownerCheckMilliseconds };
   }
 
@@ -110,17 +100,17 @@ export class Claims {
     return volumeClaims(spec.volumes ?? [], metadata.name).map(({ claim }) => keyOf({ namespace, name: claim }));
   }
 
-  async #find(at: { namespace: string | undefined; name: string }): Promise<NodeClaim | undefined> {
+  async #find(at: { namespace: string | undefined; name: string }): Promise<Claim | undefined> {
     return this.#options.claims.store.get(keyOf(at)) ?? (await this.#resource.find(at));
   }
 
   /** A kubelet's Pods that have ended no longer use their claims. */
-  #usersOf({ metadata }: NodeClaim): NodePod[] {
+  #usersOf({ metadata }: Claim): NodePod[] {
     const key = keyOf(metadata);
     return this.#options.pods.store.list().filter((pod) => !hasEnded(pod) && Claims.keysOf(pod).includes(key));
   }
 
-  async #release(claim: NodeClaim): Promise<void> {
+  async #release(claim: Claim): Promise<void> {
     const { finalizers = [], resourceVersion } = claim.metadata;
     if (!finalizers.includes(protection) || this.#usersOf(claim).length > 0) return;
     const kept = finalizers.filter((one) => one !== protection);
@@ -128,7 +118,7 @@ export class Claims {
   }
 
   /** On a cluster, the garbage collector deletes what a deleted object owned. */
-  async #isOwnerGone(claim: NodeClaim): Promise<boolean> {
+  async #isOwnerGone(claim: Claim): Promise<boolean> {
     const owner = controllerOf(claim);
     if (owner?.kind !== "Sandbox") return false;
     const [group = "", version = ""] = owner.apiVersion.split("/");
@@ -139,17 +129,16 @@ export class Claims {
     return found?.metadata.uid !== owner.uid;
   }
 
-  async #bind({ metadata, spec }: NodeClaim): Promise<void> {
-    const { accessModes, resources } = spec;
-    const status = { phase: "Bound", accessModes, ...(resources?.requests && { capacity: resources.requests }) };
-    await this.#resource.mergePatch(metadata, { status }, { subresource: "status" });
-  }
-
   get #resource() {
     return this.#options.claims.resource;
   }
 }
 
-function isExclusive({ spec }: NodeClaim): boolean {
+/** Whether an earlier release bound the claim. */
+function isDirectory({ spec, status }: Claim): boolean {
+  return status?.phase === "Bound" && spec.volumeName === undefined;
+}
+
+function isExclusive({ spec }: Claim): boolean {
   return spec.accessModes.length > 0 && spec.accessModes.every((mode) => mode === "ReadWriteOncePod");
 }

@@ -4,6 +4,8 @@ import type { KubeClient } from "../../kube/kube-client.ts";
 import { microTime } from "../../kube/lease.ts";
 import { coreResources } from "../../kube/resource-ref.ts";
 
+export const localNodeName = "ramet-local";
+
 export interface NodeFacts {
   name: string;
   /** The address at which the API server requests logs. */

@@ -23,9 +23,11 @@ import { getOrPullImage } from "../images/pull-image.ts";
 import { imagesDirectory } from "../images/build-once.ts";
 import { readyFilePath, writeReadyFile } from "../cluster-status.ts";
 import { runProgram } from "../tools/run-program.ts";
+import { localDriverSocket } from "../volumes/snapshot-programs.ts";
 import { hiddenDirectory } from "./pod-view.ts";
 import type { ImageSource } from "./pod.ts";
-import { localNodeName, runLocalNode } from "./run-node.ts";
+import { localNodeName } from "./node-object.ts";
+import { runLocalNode } from "./run-node.ts";
 
 /** Runs the process `ramet local node`, the node of the cluster in this directory, until `signal` is aborted. */
 export async function runNodeProcess(directory: ClusterDirectory, signal: AbortSignal): Promise<void> {
@@ -55,6 +57,7 @@ export async function runNodeProcess(directory: ClusterDirectory, signal: AbortS
       {
         client,
         dir: directory.path,
+        driverSocket: localDriverSocket,
         images: machineImages((line) => {
           log.info({}, line);
         }, systemClock),

@@ -6,24 +6,27 @@ import { runController, watching } from "../../kube/controller.ts";
 import { Informer } from "../../kube/informer.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import { coreResources } from "../../kube/resource-ref.ts";
-import { Claims, NodeClaim } from "./claims.ts";
+import { Claim } from "../volumes/objects.ts";
+import { LocalVolumes } from "../volumes/local-volumes.ts";
+import { Claims } from "./claims.ts";
 import type { CellTools } from "./cell-environment.ts";
 import { CellImages, type EarlierPrograms } from "./cell-programs.ts";
 import { startKubeletServer } from "./kubelet-server.ts";
-import { heartbeatMilliseconds, renewNodeLease, writeNode } from "./node-object.ts";
+import { heartbeatMilliseconds, localNodeName, renewNodeLease, writeNode } from "./node-object.ts";
 import { PodRunner } from "./pod-runner.ts";
 import type { MachineView } from "./pod-view.ts";
 import { type ImageSource, NodePod, PodObjects } from "./pod.ts";
 import { SparePods } from "./spare-pods.ts";
 
-export const localNodeName = "ramet-local";
 const nodeIP = "127.0.0.1";
 const podGraceMilliseconds = 5_000;
 
 export interface LocalNodeOptions {
   client: KubeClient;
-  /** The cluster's directory. The Pods' directories are in `pods`. */
+  /** The cluster's directory. The Pods' directories are in `pods`, and the driver's volumes in `volumes`. */
   dir: string;
+  /** The socket of the CSI driver. */
+  driverSocket: string;
   images: ImageSource;
   tools: CellTools;
   cell: readonly string[];
@@ -55,11 +58,18 @@ export async function runLocalNode(options: LocalNodeOptions, signal: AbortSigna
     resource: client.resource(coreResources.pods, (value) => NodePod.parse(value)),
     log,
   });
-  const claimInformer = new Informer<NodeClaim>({
-    resource: client.resource(coreResources.persistentVolumeClaims, (value) => NodeClaim.parse(value)),
+  const claimInformer = new Informer({
+    resource: client.resource(coreResources.persistentVolumeClaims, (value) => Claim.parse(value)),
     log,
   });
-  const claims = new Claims({ client, claims: claimInformer, pods: informer, directory: join(dir, "claims") });
+  const volumes = new LocalVolumes({
+    client,
+    claims: claimInformer,
+    socket: options.driverSocket,
+    directory: join(dir, "volumes"),
+    log,
+  });
+  const claims = new Claims({ client, claims: claimInformer, pods: informer, volumes, directory: join(dir, "claims") });
   const directory = join(dir, "pods");
   const { tools, cell, cellImage, earlierCells, environment } = options;
   const cells = new CellImages({ tools, cell, cellImage, earlier: earlierCells });
@@ -114,6 +124,7 @@ export async function runLocalNode(options: LocalNodeOptions, signal: AbortSigna
   try {
     await Promise.all([
       runController(claimController, signal, () => void claims.sweep()),
+      volumes.run(signal),
       runController(controller, signal, (add) => {
         pods.onChange(add);
         options.onReady?.();

@@ -37,8 +37,12 @@ export class Part {
 
   /** Resolves when the process is ready for the first time. @throws the error of its first start */
   async run(): Promise<void> {
-    const child = await this.#start();
-    this.#kept = this.#keep(child);
+    try {
+      this.#kept = this.#keep(await this.#start());
+    } catch (error) {
+      this.#set({ message: RametError.from(error).message });
+      throw error;
+    }
   }
 
   /** Restarts the process without a back-off pause. A restart in progress is aborted. Does nothing before the first start. */

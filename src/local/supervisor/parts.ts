@@ -192,7 +192,11 @@ async function startNode(options: ClusterPartsOptions, signal: AbortSignal): Pro
 }
 
 /** Starts a part that is a subcommand of `ramet`. */
-function startRamet({ directory, setting, clock }: ClusterPartsOptions, part: string, args: string[]): Promise<Child> {
+export function startRamet(
+  { directory, setting, clock }: ClusterPartsOptions,
+  part: string,
+  args: string[],
+): Promise<Child> {
   const [program = process.execPath, ...before] = setting.program;
   return startChild({
     program,
@@ -204,7 +208,7 @@ function startRamet({ directory, setting, clock }: ClusterPartsOptions, part: st
   });
 }
 
-function untilReady(
+export function untilReady(
   child: Child,
   what: string,
   { clock }: ClusterPartsOptions,

@@ -1,24 +1,35 @@
+import { createHash } from "node:crypto";
 import { delay } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
 import type { Manifest } from "../../install/manifest.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import { packageRoot } from "../tools/tool.ts";
 import { snapshotCrds, volumeObjects } from "../volumes/cluster-objects.ts";
+import { volumeResources } from "../volumes/objects.ts";
 import { applyManifest } from "./apply-manifest.ts";
 
 /**
- * Declares the driver of local volumes and its classes.
- * @returns whether the cluster has VolumeSnapshots: not if the build could not fetch their CRDs
+ * Declares the driver of local volumes and its classes, and VolumeSnapshots if the build could fetch their CRDs. Once for each
+ * version of them: it would delay every start, and a user may have changed or deleted a class.
  */
-export async function seedVolumes(client: KubeClient, signal?: AbortSignal): Promise<boolean> {
-  const { storage, snapshotClasses } = volumeObjects();
-  await Promise.all(storage.map((manifest) => applyManifest(client, manifest, signal)));
+export async function seedVolumes(client: KubeClient, signal?: AbortSignal): Promise<void> {
+  const { driver, storageClass, snapshotClasses } = volumeObjects();
   const crds = await snapshotCrds(packageRoot());
-  if (crds === undefined) return false;
-  await Promise.all(crds.map((manifest) => applyManifest(client, manifest, signal)));
-  await Promise.all(snapshotClasses.map((manifest) => applyWhenServed(client, manifest, signal)));
-  return true;
+  const digest = createHash("sha256")
+    .update(JSON.stringify([driver, storageClass, snapshotClasses, crds]))
+    .digest("hex");
+  const known = await client.resource(volumeResources.drivers).find(driver.metadata, { signal });
+  if (known?.metadata.annotations?.[seeded] === digest) return;
+  await Promise.all([storageClass, ...(crds ?? [])].map((manifest) => applyManifest(client, manifest, signal)));
+  if (crds !== undefined)
+    await Promise.all(snapshotClasses.map((manifest) => applyWhenServed(client, manifest, signal)));
+  // The last one, because it says that the others are there.
+  const metadata = { ...driver.metadata, annotations: { [seeded]: digest } };
+  await applyManifest(client, { ...driver, metadata }, signal);
 }
+
+/** An annotation of the CSIDriver: the digest of the objects that were declared. */
+const seeded = "local.csi.ramet.dev/declared";
 
 const pauseMilliseconds = 100;
 const mostTries = 300;

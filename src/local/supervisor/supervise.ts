@@ -16,7 +16,12 @@ import { type ClusterStatus, type PartStatus, writeStatus } from "../cluster-sta
 import { identifyProcess } from "../process-identity.ts";
 import { applyManifest } from "./apply-manifest.ts";
 import { clusterTemplates } from "./cluster-templates.ts";
+import { packageRoot } from "../tools/tool.ts";
+import { snapshotCrds } from "../volumes/cluster-objects.ts";
+import { seedVolumes } from "./seed-volumes.ts";
 import { clusterParts, type ClusterParts, reservedPort } from "./parts.ts";
+import { runVolumeParts } from "./run-volume-parts.ts";
+import { type VolumeParts, volumeParts } from "./volume-parts.ts";
 
 /**
  * Runs a local cluster until `signal` is aborted: etcd, the API server, the controller, the gateway, the client API and the node. A process
@@ -32,6 +37,7 @@ export async function superviseCluster(directory: ClusterDirectory, signal: Abor
     report.part(part);
   };
   const parts = clusterParts({ directory, setting, clock, onChange });
+  const volumes = volumeParts({ directory, setting, clock, onChange });
   process.on("SIGUSR2", () => {
     parts.controller.restart();
     parts.gateway.restart();
@@ -40,9 +46,11 @@ export async function superviseCluster(directory: ClusterDirectory, signal: Abor
   const stopRenewing = new AbortController();
   const renewing = renewDaily({ directory, setting, clock }, stopRenewing.signal);
   const failure = await bringUp(directory, parts, report, signal).catch((error: unknown) => RametError.from(error));
+  const runningVolumes = failure === undefined ? runVolumes(directory, volumes, signal) : undefined;
   if (failure === undefined) await untilAborted(signal);
   report.phase("stopping");
-  await bringDown(parts);
+  await bringDown(parts, volumes);
+  await runningVolumes;
   stopRenewing.abort();
   await renewing;
   if (failure === undefined || signal.aborted) report.phase("down");
@@ -77,7 +85,7 @@ async function bringUp(
     await reservedPort(directory.clientApiPort);
     // The node does not wait for the kinds, because Pods of an earlier run may still be running.
     const servers = () => Promise.all([parts.controller.run(), parts.gateway.run(), parts.clientApi.run()]);
-    await Promise.all([parts.node.run(), seedCluster(client, signal).then(servers)]);
+    await Promise.all([parts.node.run(), seedCluster(client, signal).then(servers), seedVolumes(client, signal)]);
   } finally {
     await client.close();
   }
@@ -85,10 +93,27 @@ async function bringUp(
   return undefined;
 }
 
+/** Its own connection: that of the start is closed. */
+async function runVolumes(directory: ClusterDirectory, parts: VolumeParts, signal: AbortSignal): Promise<void> {
+  const client = new KubeClient(await connectionFromKubeconfig({ path: directory.kubeconfig }));
+  try {
+    const hasSnapshots = (await snapshotCrds(packageRoot())) !== undefined;
+    await runVolumeParts({ client, parts, hasSnapshots }, signal);
+  } catch (error) {
+    if (!signal.aborted) process.stderr.write(`Running the volumes failed: ${RametError.from(error).describe()}\n`);
+  } finally {
+    await client.close();
+  }
+}
+
 /** Each part stops before the parts it needs: the node stops its Pods and reports that to the API server. */
-async function bringDown({ controller, gateway, clientApi, node, apiServer, etcd }: ClusterParts): Promise<void> {
-  await Promise.all([controller.stop(), gateway.stop(), clientApi.stop()]);
+async function bringDown(
+  { controller, gateway, clientApi, node, apiServer, etcd }: ClusterParts,
+  { driver, snapshots }: VolumeParts,
+): Promise<void> {
+  await Promise.all([controller, gateway, clientApi, ...snapshots].map((part) => part.stop()));
   await node.stop();
+  await driver.stop();
   await apiServer.stop();
   await etcd.stop();
 }

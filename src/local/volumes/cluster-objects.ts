@@ -8,7 +8,7 @@ import type { Manifest } from "../../install/manifest.ts";
 export const storageClassName = "ramet-local";
 
 /** The objects with which a cluster knows the driver: its CSIDriver, its StorageClass and a VolumeSnapshotClass for each purpose. */
-export function volumeObjects(): { storage: Manifest[]; snapshotClasses: Manifest[] } {
+export function volumeObjects(): { driver: Manifest; storageClass: Manifest; snapshotClasses: Manifest[] } {
   const snapshotClass = (purpose: string, deletionPolicy: string, annotations = {}): Manifest => ({
     apiVersion: "snapshot.storage.k8s.io/v1",
     kind: "VolumeSnapshotClass",
@@ -18,23 +18,21 @@ export function volumeObjects(): { storage: Manifest[]; snapshotClasses: Manifes
     deletionPolicy,
   });
   return {
-    storage: [
-      {
-        apiVersion: "storage.k8s.io/v1",
-        kind: "CSIDriver",
-        metadata: { name: driverName },
-        spec: { attachRequired: false, podInfoOnMount: false, fsGroupPolicy: "File", storageCapacity: false },
-      },
-      {
-        apiVersion: "storage.k8s.io/v1",
-        kind: "StorageClass",
-        metadata: { name: storageClassName, annotations: { "storageclass.kubernetes.io/is-default-class": "true" } },
-        provisioner: driverName,
-        reclaimPolicy: "Delete",
-        allowVolumeExpansion: true,
-        volumeBindingMode: "Immediate",
-      },
-    ],
+    driver: {
+      apiVersion: "storage.k8s.io/v1",
+      kind: "CSIDriver",
+      metadata: { name: driverName },
+      spec: { attachRequired: false, podInfoOnMount: false, fsGroupPolicy: "File", storageCapacity: false },
+    },
+    storageClass: {
+      apiVersion: "storage.k8s.io/v1",
+      kind: "StorageClass",
+      metadata: { name: storageClassName, annotations: { "storageclass.kubernetes.io/is-default-class": "true" } },
+      provisioner: driverName,
+      reclaimPolicy: "Delete",
+      allowVolumeExpansion: true,
+      volumeBindingMode: "Immediate",
+    },
     snapshotClasses: [
       snapshotClass("clone-delete", "Delete", { "snapshot.storage.kubernetes.io/is-default-class": "true" }),
       snapshotClass("checkpoint-retain", "Retain"),

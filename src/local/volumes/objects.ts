@@ -66,6 +66,7 @@ export const SnapshotContent = z.looseObject({
 const snapshotGroup = "snapshot.storage.k8s.io";
 
 export const volumeResources = {
+  drivers: { group: "storage.k8s.io", version: "v1", plural: "csidrivers", kind: "CSIDriver", namespaced: false },
   volumes: { group: "", version: "v1", plural: "persistentvolumes", kind: "PersistentVolume", namespaced: false },
   snapshots: {
     group: snapshotGroup,

@@ -52,6 +52,8 @@ export class VolumeController {
           watches: [watching(claims), watching(this.#volumes, ofClaim)],
           reconcile: (key) => this.#reconcileClaim(key),
           clock,
+          // A copy may take long, and the driver limits their number.
+          concurrency: 16,
           log,
         },
         signal,
@@ -75,9 +77,10 @@ export class VolumeController {
    * @throws RametError
    */
   async volumeOf(claim: Claim): Promise<Volume> {
-    const { volumeName } = claim.spec;
+    const { volumeName, storageClassName } = claim.spec;
     const { name } = claim.metadata;
-    if (volumeName === undefined) return this.#provision(claim);
+    if (volumeName === undefined && storageClassName !== "") return this.#provision(claim);
+    if (volumeName === undefined) throw new RametError("Conflict", `The claim ${name} has no class and is not bound`);
     const volume = this.#volumes.store.get(volumeName) ?? (await this.#volumes.resource.find({ name: volumeName }));
     if (volume === undefined)
       throw new RametError("NotFound", `The PersistentVolume ${volumeName} of the claim ${name} does not exist`);

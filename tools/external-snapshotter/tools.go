@@ -1,6 +1,6 @@
 //go:build tools
 
-// Package tools keeps the pinned program in go.mod.
+// Package tools keeps the pinned programs in go.mod.
 package tools
 
 import (

@@ -1,5 +1,6 @@
-// Pins external-snapshotter's controller and sidecar, which tests run; `npm run test:kubelet` as SnapshotStack installs them.
-module ramet.dev/snapshot-controller-tools
+// Pins the programs of external-snapshotter, which a local cluster runs when it has VolumeSnapshots (src/local/tools). Apart from
+// tools/go.mod, because each module chooses the versions of what the other programs share.
+module ramet.dev/external-snapshotter-tools
 
 go 1.26.0
 
