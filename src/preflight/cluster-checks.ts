@@ -2,6 +2,7 @@ import { systemNamespace } from "../api/names/system-names.ts";
 import type { ClusterFacts, RenewedLease, Seen } from "./cluster-facts.ts";
 import { type Finding, finding, listed, ok, unread } from "./finding.ts";
 import { isAtLeast } from "./versions.ts";
+import { checkVolumes } from "./volume-checks.ts";
 
 /** Checks the API server and what is installed in it. */
 export function checkCluster(facts: ClusterFacts): Finding[] {
@@ -12,6 +13,7 @@ export function checkCluster(facts: ClusterFacts): Finding[] {
     ...installation(facts),
     ...clocks(facts),
     store(facts),
+    checkVolumes(facts),
     rights(facts),
   ];
 }

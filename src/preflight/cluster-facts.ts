@@ -55,6 +55,19 @@ export interface Right {
   purpose: string;
 }
 
+/** A StorageClass or a VolumeSnapshotClass. */
+export interface VolumeClass {
+  name: string;
+  driver: string;
+  isDefault: boolean;
+}
+
+export interface VolumeClasses {
+  storage: VolumeClass[];
+  /** Undefined: the cluster has no VolumeSnapshots. */
+  snapshots: VolumeClass[] | undefined;
+}
+
 /** What was read, or why it could not be. */
 export type Seen<T> = { value: T } | { unknown: string };
 
@@ -77,6 +90,7 @@ export interface ClusterFacts {
   others: Seen<OtherController[]>;
   /** The Pod Security level that the namespace enforces; undefined: none; null: the namespace does not exist. */
   podSecurity: Seen<string | undefined | null>;
+  volumeClasses: Seen<VolumeClasses>;
   /** What the controllers report about the store; undefined: nothing yet. */
   store: Seen<StoreReport | undefined>;
   /** The rights that the caller lacks. */

@@ -46,6 +46,7 @@ const good: ClusterFacts = {
   podSecurity: { value: "privileged" },
   store: { value: { checkedAt: now.toISOString(), dataMissing: 0 } },
   missingRights: { value: [] },
+  volumeClasses: { value: { storage: [], snapshots: undefined } },
 };
 
 function levels(facts: Partial<ClusterFacts> = {}) {

@@ -12,6 +12,7 @@ import { coreResources } from "../kube/resource-ref.ts";
 import { type ClusterFacts, ClusterNode, type RenewedLease, type Right, type Seen } from "./cluster-facts.ts";
 import { notAllowed } from "./finding.ts";
 import { reviewedRights } from "./rights.ts";
+import { readVolumeClasses } from "./volume-checks.ts";
 
 export interface PreflightOptions {
   /** Where the user works. */
@@ -44,6 +45,7 @@ export async function readFacts(
     podSecurity,
     store,
     missingRights,
+    volumeClasses,
   ] = await Promise.all([
     see(`the ConfigMap ${controllersMode.configMap}`, async (inTime) => beside ?? readMode(client, inTime)),
     see("the version", (inTime) => client.version(inTime)),
@@ -65,6 +67,7 @@ export async function readFacts(
     see("the namespace", (inTime) => readPodSecurity(client, namespace, inTime)),
     see(`the ConfigMap ${storeReportMap.name}`, (inTime) => readStoreReport(client, inTime)),
     see("your rights", (inTime) => readMissingRights(client, namespace, inTime)),
+    see("the classes of volumes", (inTime) => readVolumeClasses(client, inTime)),
   ]);
   // Without any response the cluster is unreachable, which is one error and not ten findings.
   if ("unknown" in version && "unknown" in serverTime) await client.version(signal);
@@ -83,6 +86,7 @@ export async function readFacts(
     podSecurity,
     store,
     missingRights,
+    volumeClasses,
   };
 }
 

@@ -130,6 +130,7 @@ describe("ramet doctor", () => {
       nodes: "ok",
       crds: "ok",
       rbac: "ok",
+      volumes: "ok",
       "other-controllers": "ok",
       clock: "ok",
     });
