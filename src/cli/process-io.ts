@@ -11,6 +11,8 @@ export function processIo(): Io {
   const takers: ((signal: NodeJS.Signals) => void)[] = [];
   for (const name of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
     process.on(name, () => {
+      // The second Ctrl-C ends a command that does not respond to the first one.
+      if (name === "SIGINT" && aborter.signal.aborted && takers.length === 0 && stderr.isTTY) endBy(name);
       (takers.at(-1) ?? abort)(name);
     });
   }
@@ -31,6 +33,12 @@ export function processIo(): Io {
     },
     clock: systemClock,
   };
+}
+
+/** As the signal does without a listener. */
+function endBy(name: NodeJS.Signals): void {
+  process.removeAllListeners(name);
+  process.kill(process.pid, name);
 }
 
 function terminalOf(stdin: typeof process.stdin, stdout: typeof process.stdout): Terminal {
