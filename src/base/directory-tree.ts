@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { closeSync, lstatSync, openSync, readdirSync, readlinkSync, readSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { canonicalJson } from "./canonical-json.ts";
-import { RametError } from "./errors.ts";
+import { RametError, whyUnreadable } from "./errors.ts";
 
 /** One entry of a directory tree, as far as its digest covers it: no times, no owners, and of the mode only whether it can be run. */
 export type TreeEntry = { path: string } & (
@@ -37,7 +37,7 @@ export function readDirectoryTree(path: string): DirectoryTree {
     return { digest: treeDigest(entries), entries, root };
   } catch (error) {
     if (error instanceof RametError) throw error;
-    throw new RametError("NotFound", `Cannot read ${path}: ${RametError.from(error).message}`, { cause: error });
+    throw new RametError("NotFound", `Cannot read ${path}: ${whyUnreadable(error)}`, { cause: error });
   }
 }
 
