@@ -7,6 +7,7 @@ import {
   BootRequest,
   cellPort,
   CheckpointRequest,
+  EgressRequest,
   IdentityRequest,
   RestoreRequest,
   RestoreInPlaceCall,
@@ -138,6 +139,9 @@ export class StandInCell {
         return { state: await this.#restore(RestoreInPlaceCall.parse(body)), phases: { engine: 1 } };
       case "checkpoint":
         return this.#checkpoint(CheckpointRequest.parse(body));
+      case "egress":
+        EgressRequest.parse(body);
+        return this.#state;
       case "stop":
         this.#state = { ...this.#state, phase: "stopped", ready: false };
         this.onStop((body as { reason: string }).reason);
