@@ -68,15 +68,15 @@ export async function withCellPorts<T>(
 export function checkReady({ metadata: { name, namespace }, status }: Sandbox): string {
   const ip = status?.sandboxIp ?? status?.podInfo?.podIP;
   if (ip !== undefined && isConditionTrue(status?.conditions, "Ready")) return ip;
-  throw new RametError("SandboxNotReady", `The sandbox ${name} is not running: it is ${phaseOf(status)}`, {
+  throw new RametError("SandboxNotReady", `The sandbox ${name} is ${unreadiness(status)}`, {
     hint: `Find out why with: ramet explain sandbox/${name} -n ${namespace}`,
   });
 }
 
-function phaseOf(status: Sandbox["status"]): string {
-  if (status?.phase !== "Running") return describeState({ status });
-  const why = findCondition(status.conditions, "Ready")?.message;
-  return `Running and not ready${why === undefined || why === "" ? "" : `: ${why}`}`;
+function unreadiness(status: Sandbox["status"]): string {
+  if (status?.phase !== "Running") return `not running: it is ${describeState({ status })}`;
+  const why = findCondition(status.conditions, "Ready")?.message ?? "";
+  return why === "" ? "not ready" : `not ready: ${why}`;
 }
 
 async function readCredentials({ client }: Cluster, signal: AbortSignal): Promise<CellCredentials> {
