@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, it } from "vitest";
-import { quantityToBytes, quantityToMillicores } from "./quantity.ts";
+import { bytesToQuantity, quantityToBytes, quantityToMillicores } from "./quantity.ts";
 
 it.each([
   ["1Gi", 2 ** 30],
@@ -41,6 +41,21 @@ it("converts every notation of a whole number of millicores exactly", () => {
     fc.property(fc.integer({ min: 0, max: 1_000_000 }), (millicores) => {
       expect(quantityToMillicores(`${millicores}m`)).toBe(millicores);
       expect(quantityToMillicores((millicores / 1000).toFixed(3))).toBe(millicores);
+    }),
+  );
+});
+
+it("writes bytes with the largest suffix that is exact", () => {
+  expect(["1Gi", "1536Mi", "1000", "0", "3Pi"].map((text) => bytesToQuantity(quantityToBytes(text)))).toEqual([
+    "1Gi",
+    "1536Mi",
+    "1000",
+    "0",
+    "3Pi",
+  ]);
+  fc.assert(
+    fc.property(fc.maxSafeNat(), (bytes) => {
+      expect(quantityToBytes(bytesToQuantity(bytes))).toBe(bytes);
     }),
   );
 });

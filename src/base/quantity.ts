@@ -57,3 +57,14 @@ function invalid(quantity: string | number, field: string, why: string): RametEr
     hint: "Write a number with an optional suffix, like 512Mi, 1Gi, 500m or 2",
   });
 }
+
+/** Writes bytes as a quantity with the largest binary suffix that is exact. */
+export function bytesToQuantity(bytes: number): string {
+  const suffixes = ["", "Ki", "Mi", "Gi", "Ti", "Pi"];
+  let [value, index] = [bytes, 0];
+  while (value > 0 && value % 1024 === 0 && index < suffixes.length - 1) {
+    value /= 1024;
+    index += 1;
+  }
+  return `${value}${suffixes[index] ?? ""}`;
+}

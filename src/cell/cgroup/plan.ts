@@ -1,3 +1,4 @@
+import { bytesToQuantity } from "../../base/quantity.ts";
 import { RametError } from "../../base/errors.ts";
 
 /** One change to the control group file system. Steps are applied in order. */
@@ -81,16 +82,8 @@ export function tooManyProcesses(processes: number): RametError {
   );
 }
 
-/** Formats bytes as a Kubernetes quantity, with the largest unit that gives a whole number. */
+/** Formats bytes as a Kubernetes quantity. A limit like 500M is not a whole number of KiB: it is rounded for readability. */
 export function inQuantity(bytes: number): string {
-  const units = ["", "Ki", "Mi", "Gi", "Ti"];
-  let value = bytes;
-  let unit = 0;
-  while (value >= 1024 && value % 1024 === 0 && unit < units.length - 1) {
-    value /= 1024;
-    unit += 1;
-  }
-  // A limit like 500M is not a whole number of KiB. It is rounded for readability.
-  if (unit === 0 && value >= 1024 ** 2) return `${Math.round(value / 1024 ** 2)}Mi`;
-  return `${value}${units[unit] ?? ""}`;
+  if (bytes % 1024 !== 0 && bytes >= 1024 ** 2) return `${Math.round(bytes / 1024 ** 2)}Mi`;
+  return bytesToQuantity(bytes);
 }

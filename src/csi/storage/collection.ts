@@ -5,7 +5,7 @@ import type * as z from "zod";
 import type { Log } from "../../base/log.ts";
 import { errnoOf } from "../../base/errno.ts";
 import { renameDurably, replaceFile } from "./durable.ts";
-import { isId, type Kind } from "./ids.ts";
+import { dataPath, isId, type Kind } from "./ids.ts";
 import type { Trees } from "./trees.ts";
 
 export interface CollectionOptions<R extends StoredRecord> {
@@ -42,7 +42,7 @@ export class Collection<R extends StoredRecord> {
 
   /** The directory of the data. */
   dataOf(id: string): string {
-    return join(this.#path(this.#name, id), "data");
+    return dataPath(this.#options.directory, this.#options.kind, id);
   }
 
   /** The record, or undefined if nothing has this id. */

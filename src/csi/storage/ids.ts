@@ -15,7 +15,7 @@ export function isId(kind: Kind, text: string): boolean {
   return text.startsWith(`${prefixes[kind]}-`) && /^[a-z]+-[0-9a-f]{40}$/.test(text);
 }
 
-/** The directory of a volume's data, below the driver's directory. Undefined if the id is none. */
-export function volumeDataPath(directory: string, id: string): string | undefined {
-  return isId("volume", id) ? join(directory, "volumes", id, "data") : undefined;
+/** The directory of the data, below the driver's directory. @param id a valid one */
+export function dataPath(directory: string, kind: Kind, id: string): string {
+  return join(directory, `${kind}s`, id, "data");
 }

@@ -2,8 +2,15 @@ import type * as z from "zod";
 import { RametError } from "../../base/errors.ts";
 import { driverName } from "../../csi/driver-name.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
-import { coreResources } from "../../kube/resource-ref.ts";
-import { Claim, type DataSource, Snapshot, SnapshotContent, Volume, volumeResources } from "./objects.ts";
+import {
+  type Claim,
+  type DataSource,
+  Snapshot,
+  SnapshotContent,
+  volumeResources,
+  claimsIn,
+  volumesIn,
+} from "./objects.ts";
 
 /**
  * The source of a claim's content as CSI's CreateVolume takes it, or undefined for an empty volume. As external-provisioner, it uses
@@ -66,16 +73,11 @@ function handleOf(
 }
 
 async function volumeOf(client: KubeClient, namespace: string, { name }: DataSource): Promise<string> {
-  const claim = await client
-    .resource(coreResources.persistentVolumeClaims, (value) => Claim.parse(value))
-    .find({ namespace, name });
+  const claim = await claimsIn(client).find({ namespace, name });
   if (claim === undefined) throw new RametError("NotFound", `${failed}: the claim ${name} does not exist`);
   const { volumeName } = claim.spec;
   if (claim.status?.phase !== "Bound") throw notReady(`the claim ${name} is not bound`);
-  const volume =
-    volumeName === undefined
-      ? undefined
-      : await client.resource(volumeResources.volumes, (value) => Volume.parse(value)).find({ name: volumeName });
+  const volume = volumeName === undefined ? undefined : await volumesIn(client).find({ name: volumeName });
   if (volume?.spec.csi?.driver !== driverName || volume.spec.claimRef?.uid !== claim.metadata.uid)
     throw new RametError("NotSupported", `${failed}: the volume of the claim ${name} is none of this driver`);
   return volume.spec.csi.volumeHandle;

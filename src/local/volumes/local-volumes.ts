@@ -5,7 +5,7 @@ import type { Log } from "../../base/log.ts";
 import { within } from "../../base/within.ts";
 import type { CsiClient } from "../../csi/client.ts";
 import { driverName } from "../../csi/driver-name.ts";
-import { volumeDataPath } from "../../csi/storage/ids.ts";
+import { dataPath, isId } from "../../csi/storage/ids.ts";
 import type { Informer } from "../../kube/informer.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import { csiProtoPath } from "./csi-proto-path.ts";
@@ -53,7 +53,8 @@ export class LocalVolumes {
     const what = `Mounting the PersistentVolume ${metadata.name} failed`;
     if (spec.csi?.driver !== driverName)
       throw new RametError("NotSupported", `${what}: the local node mounts only volumes of the driver ${driverName}`);
-    const path = volumeDataPath(this.#options.directory, spec.csi.volumeHandle);
+    const { volumeHandle: id } = spec.csi;
+    const path = isId("volume", id) ? dataPath(this.#options.directory, "volume", id) : undefined;
     const found = path === undefined ? undefined : await stat(path).catch(() => undefined);
     if (path !== undefined && found?.isDirectory() === true) return path;
     throw new RametError("NotFound", `${what}: its data does not exist`);

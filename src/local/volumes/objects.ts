@@ -1,6 +1,8 @@
 import * as z from "zod";
+import type { KubeClient } from "../../kube/kube-client.ts";
 import { ObjectMeta } from "../../kube/object.ts";
-import type { ResourceRef } from "../../kube/resource-ref.ts";
+import type { ResourceClient } from "../../kube/resource-client.ts";
+import { coreResources, type ResourceRef } from "../../kube/resource-ref.ts";
 
 const Quantities = z.record(z.string(), z.union([z.string(), z.number()]));
 const DataSource = z.looseObject({
@@ -83,3 +85,11 @@ export const volumeResources = {
     namespaced: false,
   },
 } as const satisfies Record<string, ResourceRef>;
+
+export function claimsIn(client: KubeClient): ResourceClient<Claim> {
+  return client.resource(coreResources.persistentVolumeClaims, (value) => Claim.parse(value));
+}
+
+export function volumesIn(client: KubeClient): ResourceClient<Volume> {
+  return client.resource(volumeResources.volumes, (value) => Volume.parse(value));
+}

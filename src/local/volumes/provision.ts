@@ -1,13 +1,11 @@
 import * as z from "zod";
 import { RametError } from "../../base/errors.ts";
-import { quantityToBytes } from "../../base/quantity.ts";
+import { bytesToQuantity, quantityToBytes } from "../../base/quantity.ts";
 import type { CsiClient } from "../../csi/client.ts";
 import { driverName } from "../../csi/driver-name.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
-import { coreResources } from "../../kube/resource-ref.ts";
 import { contentSourceOf } from "./content-source.ts";
-import { Claim, Volume, volumeResources } from "./objects.ts";
-import { quantityOf } from "./quantity-of.ts";
+import { type Claim, type Volume, claimsIn, volumesIn } from "./objects.ts";
 
 export interface VolumesOptions {
   client: KubeClient;
@@ -27,7 +25,7 @@ export const volumeFinalizer = "local.csi.ramet.dev/data";
  */
 export async function provision({ client, driver }: VolumesOptions, claim: Claim): Promise<Volume> {
   const { metadata } = claim;
-  const claims = client.resource(coreResources.persistentVolumeClaims, (value) => Claim.parse(value));
+  const claims = claimsIn(client);
   const source = await contentSourceOf(client, claim);
   if (metadata.finalizers?.includes(provisioningFinalizer) !== true)
     await claims.jsonPatch(metadata, [
@@ -62,7 +60,7 @@ export function requestedBytes({ spec }: Claim): number {
 export async function bind(client: KubeClient, claim: Claim, volume: Volume): Promise<void> {
   const { name, namespace, uid, finalizers = [] } = claim.metadata;
   const { name: volumeName } = volume.metadata;
-  const volumes = client.resource(volumeResources.volumes, (value) => Volume.parse(value));
+  const volumes = volumesIn(client);
   const { claimRef } = volume.spec;
   if (claimRef?.uid !== uid) {
     const ref = { apiVersion: "v1", kind: "PersistentVolumeClaim", namespace, name, uid };
@@ -73,7 +71,7 @@ export async function bind(client: KubeClient, claim: Claim, volume: Volume): Pr
   }
   if (volume.status?.phase !== "Bound")
     await volumes.mergePatch(volume.metadata, { status: { phase: "Bound" } }, { subresource: "status" });
-  const claims = client.resource(coreResources.persistentVolumeClaims, (value) => Claim.parse(value));
+  const claims = claimsIn(client);
   // The finalizer goes with the binding: from now on the PersistentVolume remembers the volume.
   const { metadata } = await claims.get({ namespace, name });
   if (metadata.uid !== uid) throw new RametError("Conflict", `The claim ${name} was replaced`, { retryable: true });
@@ -107,7 +105,7 @@ const Created = z.object({
 type Made = z.infer<typeof Created>["volume"];
 
 async function createVolume(client: KubeClient, claim: Claim, made: Made): Promise<Volume> {
-  const volumes = client.resource(volumeResources.volumes, (value) => Volume.parse(value));
+  const volumes = volumesIn(client);
   const { namespace, name, uid } = claim.metadata;
   const { accessModes, storageClassName } = claim.spec;
   const manifest = {
@@ -119,7 +117,7 @@ async function createVolume(client: KubeClient, claim: Claim, made: Made): Promi
       finalizers: [volumeFinalizer],
     },
     spec: {
-      capacity: { storage: quantityOf(made.capacityBytes) },
+      capacity: { storage: bytesToQuantity(made.capacityBytes) },
       accessModes,
       ...(storageClassName !== undefined && { storageClassName }),
       persistentVolumeReclaimPolicy: "Delete",

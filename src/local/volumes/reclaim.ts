@@ -1,8 +1,7 @@
 import { driverName } from "../../csi/driver-name.ts";
 import { idOf } from "../../csi/storage/ids.ts";
 import type { ResourceClient } from "../../kube/resource-client.ts";
-import { coreResources } from "../../kube/resource-ref.ts";
-import { Claim, Volume, volumeResources } from "./objects.ts";
+import { type Claim, type Volume, claimsIn, volumesIn } from "./objects.ts";
 import { provisioningFinalizer, volumeFinalizer, volumeNameOf, type VolumesOptions } from "./provision.ts";
 
 /** Of the API server: set on every volume, and removed by the controller manager on a cluster. */
@@ -10,7 +9,7 @@ const protection = "kubernetes.io/pv-protection";
 
 /** Deletes the volume of a claim that is gone, with its data unless its policy is `Retain`. Repeated, it continues. */
 export async function reclaim(options: VolumesOptions, name: string): Promise<void> {
-  const volumes = options.client.resource(volumeResources.volumes, (value) => Volume.parse(value));
+  const volumes = volumesIn(options.client);
   const volume = await volumes.find({ name });
   if (volume?.spec.csi?.driver !== driverName || (await isClaimed(options, volume))) return;
   const { volumeHandle: volumeId } = volume.spec.csi;
@@ -34,7 +33,7 @@ function isReleased({ spec }: Volume): boolean {
 async function isClaimed({ client }: VolumesOptions, { spec }: Volume): Promise<boolean> {
   const { claimRef } = spec;
   if (claimRef?.uid === undefined) return false;
-  const claims = client.resource(coreResources.persistentVolumeClaims, (value) => Claim.parse(value));
+  const claims = claimsIn(client);
   return (await claims.find(claimRef))?.metadata.uid === claimRef.uid;
 }
 
@@ -52,13 +51,11 @@ async function release(volumes: ResourceClient<Volume>, { metadata }: Volume): P
 export async function abandon({ client, driver }: VolumesOptions, claim: Claim): Promise<void> {
   const { metadata } = claim;
   if (metadata.finalizers?.includes(provisioningFinalizer) !== true) return;
-  const volumes = client.resource(volumeResources.volumes, (value) => Volume.parse(value));
+  const volumes = volumesIn(client);
   const name = volumeNameOf(claim);
   // Otherwise the volume is deleted with its PersistentVolume, when the claim is gone.
   if ((await volumes.find({ name })) === undefined)
     await driver.call("DeleteVolume", { volumeId: idOf("volume", name) });
   const finalizers = metadata.finalizers.filter((one) => one !== provisioningFinalizer);
-  await client
-    .resource(coreResources.persistentVolumeClaims, (value) => Claim.parse(value))
-    .mergePatch(metadata, { metadata: { resourceVersion: metadata.resourceVersion, finalizers } });
+  await claimsIn(client).mergePatch(metadata, { metadata: { resourceVersion: metadata.resourceVersion, finalizers } });
 }

@@ -6,7 +6,7 @@ import { EventRecorder } from "../../kube/events.ts";
 import { Informer } from "../../kube/informer.ts";
 import { keyOf } from "../../kube/object.ts";
 import { expand } from "./expand.ts";
-import { type Claim, Volume, volumeResources } from "./objects.ts";
+import { type Claim, type Volume, volumesIn } from "./objects.ts";
 import { bind, provision, type VolumesOptions } from "./provision.ts";
 import { abandon, reclaim } from "./reclaim.ts";
 
@@ -27,7 +27,7 @@ export class VolumeController {
     const { client, log } = options;
     this.#options = options;
     this.#volumes = new Informer({
-      resource: client.resource(volumeResources.volumes, (value) => Volume.parse(value)),
+      resource: volumesIn(client),
       log,
     });
     this.#events = new EventRecorder({
