@@ -1,5 +1,6 @@
 import type { Sandbox } from "../api/kinds/sandbox.ts";
 import { credentialsDigest } from "../api/credentials/credentials.ts";
+import type { Condition } from "../api/schema/metadata.ts";
 import { requestedEgress } from "../api/cell/effective-egress.ts";
 import { initRequestDigest } from "../api/names/init-request.ts";
 import { rollbackRequest, isRollbackPending } from "../api/names/rollback-request.ts";
@@ -43,9 +44,16 @@ function rejectedByGuest({ status }: Sandbox): string | undefined {
   return `its guest rejected the environment: ${initialized.message}`;
 }
 
-function rejectedRules({ status }: Sandbox): string | undefined {
-  const applied = ["EgressApplied", "CredentialsApplied"].map((type) => findCondition(status?.conditions, type));
-  return applied.find((one) => one?.status === "False" && one.reason === "InvalidArgument")?.message;
+function rejectedRules(sandbox: Sandbox): string | undefined {
+  return unappliedRules(sandbox).find(({ reason }) => reason === "InvalidArgument")?.message;
+}
+
+/** The conditions that report egress rules or credentials which the cell does not have. */
+export function unappliedRules({ status }: Pick<Sandbox, "status">): Condition[] {
+  return ["EgressApplied", "CredentialsApplied"].flatMap((type) => {
+    const condition = findCondition(status?.conditions, type);
+    return condition?.status === "False" ? [condition] : [];
+  });
 }
 
 function rejectedByCell(sandbox: Sandbox): string | undefined {

@@ -3,7 +3,7 @@ import { parse } from "yaml";
 import { RametError } from "../../base/errors.ts";
 import { specialAddresses } from "../../base/special-addresses.ts";
 import type { EgressPolicy } from "./cell-api.ts";
-import { digestOf } from "./template-digest.ts";
+import { requestDigest, shortDigestOf } from "./template-digest.ts";
 import { annotations, labels } from "../names/labels.ts";
 import {
   coversRule,
@@ -69,14 +69,12 @@ function openedByNamespace(levels: readonly Level[]): string[] {
 
 /** Identifies a policy by 16 hex digits. */
 export function egressDigest(policy: EgressPolicy): string {
-  return digestOf(policy).slice("sha256:".length, "sha256:".length + 16);
+  return shortDigestOf(policy);
 }
 
 /** Identifies the rules that an object itself requests, by 16 hex digits; undefined if it requests none. */
 export function requestedEgress(holder: EgressHolder): string | undefined {
-  const requested = [holder.annotations?.[annotations.egress], ...accessOf(holder).map(([, value]) => value)];
-  if (requested.every((text) => text === undefined)) return undefined;
-  return digestOf(requested.map((text) => text ?? null)).slice("sha256:".length, "sha256:".length + 16);
+  return requestDigest([holder.annotations?.[annotations.egress], ...accessOf(holder).map(([, value]) => value)]);
 }
 
 /**

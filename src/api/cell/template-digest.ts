@@ -8,6 +8,16 @@ export function digestOf(value: unknown): string {
   return `sha256:${createHash("sha256").update(canonicalJson(value)).digest("hex")}`;
 }
 
+/** Identifies a value by the first 16 hex digits of its digest. */
+export function shortDigestOf(value: unknown): string {
+  return digestOf(value).slice("sha256:".length, "sha256:".length + 16);
+}
+
+/** Identifies what an object requests by these texts, by 16 hex digits; undefined if it requests nothing. */
+export function requestDigest(texts: readonly (string | undefined)[]): string | undefined {
+  return texts.every((text) => text === undefined) ? undefined : shortDigestOf(texts.map((text) => text ?? null));
+}
+
 /**
  * Returns the digest of the fields that must be equal to restore a checkpoint of one template with another one
  * ({@link restoreSpec}). `template-difference.ts` names the different fields.

@@ -1,7 +1,7 @@
 import { parse } from "yaml";
 import * as z from "zod";
 import { RametError } from "../../base/errors.ts";
-import { digestOf } from "../cell/template-digest.ts";
+import { requestDigest } from "../cell/template-digest.ts";
 import { annotations } from "../names/labels.ts";
 import { ClientParts, parseValue, referencesIn, type ValuePart } from "./value-parts.ts";
 
@@ -145,9 +145,7 @@ function countReferences({ rules, egressProxy }: Pick<Credentials, "rules" | "eg
 
 /** Identifies what the sandbox itself requests, by 16 hex digits; undefined if it requests nothing. It depends on no value. */
 export function credentialsDigest({ annotations: given }: Holder): string | undefined {
-  const texts = [given?.[annotations.credentials], given?.[annotations.sealedCredentials]];
-  if (texts.every((text) => text === undefined)) return undefined;
-  return digestOf(texts.map((text) => text ?? null)).slice("sha256:".length, "sha256:".length + 16);
+  return requestDigest([given?.[annotations.credentials], given?.[annotations.sealedCredentials]]);
 }
 
 function ofAnnotation(holder: Holder | undefined, path: string): Credentials | undefined {

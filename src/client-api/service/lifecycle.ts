@@ -4,7 +4,8 @@ import { annotations } from "../../api/names/labels.ts";
 import { RametError } from "../../base/errors.ts";
 import { awaitSandbox } from "../../operations/await-sandbox.ts";
 import { type Change, objectOf, type Wait } from "../../operations/objects.ts";
-import { findCondition } from "../../kube/conditions.ts";
+import { unappliedRules } from "../../claim/progress.ts";
+import { withoutCode } from "../../kube/reported-state.ts";
 import { pauseFailure, resumeChange } from "../../operations/pause.ts";
 import { untilServing } from "./create-sandbox.ts";
 import { unknown } from "./find-sandbox.ts";
@@ -166,11 +167,8 @@ export async function setNetwork(
   if (state === "killing" || state === "ended") throw unknown(name);
   if (state === "paused" || state === "pausing") throw new RametError("Conflict", `The sandbox ${name} is ${state}`);
   const written = await parts.objects.sandboxes.patch(sandbox, { metadata: { annotations: requested } });
-  const { status } = objectOf(await awaitSandbox(parts.objects, written, waiting));
-  const refused = ["EgressApplied", "CredentialsApplied"]
-    .map((type) => findCondition(status?.conditions, type))
-    .find((condition) => condition?.status === "False");
-  if (refused !== undefined) throw new RametError("InvalidArgument", refused.message);
+  const [refused] = unappliedRules(objectOf(await awaitSandbox(parts.objects, written, waiting)));
+  if (refused !== undefined) throw new RametError("InvalidArgument", withoutCode(refused.message));
 }
 
 /**

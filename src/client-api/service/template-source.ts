@@ -2,7 +2,7 @@ import type { SandboxTemplateSpec } from "../../api/kinds/sandbox-template.ts";
 import type { SnapshotSource } from "../../api/kinds/named-snapshot.ts";
 import type { OwnerReference } from "../../api/schema/metadata.ts";
 import { PodTemplateSpec } from "../../api/schema/pod-template.ts";
-import { digestOf } from "../../api/cell/template-digest.ts";
+import { shortDigestOf } from "../../api/cell/template-digest.ts";
 import { parseSnapshotReference } from "../../api/snapshot/snapshot-reference.ts";
 import { apiVersion } from "../../api/schema/kind.ts";
 import { RametError } from "../../base/errors.ts";
@@ -98,7 +98,7 @@ async function ensureTemplate(
   parts: ServiceParts,
   { namespace, stem, spec, owner, signal }: DerivedTemplate,
 ): Promise<SnapshotSource> {
-  const name = `${stem}-${digestOf(spec).slice("sha256:".length, "sha256:".length + 16)}`;
+  const name = `${stem}-${shortDigestOf(spec)}`;
   if (parts.known.template(`${namespace}/${name}`) === undefined) {
     const metadata = { namespace, name, ...(owner && { ownerReferences: [owner] }) };
     await parts.informers.templates.resource
