@@ -1,17 +1,12 @@
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { sandboxKind } from "../../src/api/kinds/sandbox.ts";
 import { isPodReady } from "../../src/api/schema/pod.ts";
 import { coreResources, refOf } from "../../src/kube/resource-ref.ts";
 import { Claim } from "../../src/local/volumes/objects.ts";
 import type { NodePod } from "../../src/local/node/pod.ts";
-import { TestCluster } from "./local-cluster.ts";
+import { runningCluster } from "./running-cluster.ts";
 
-let cluster: TestCluster;
-beforeAll(async () => {
-  cluster = await TestCluster.create();
-  await cluster.up();
-}, 400_000);
-afterAll(() => cluster.remove());
+const cluster = runningCluster();
 
 const ready = (pod: NodePod | undefined): boolean => pod !== undefined && isPodReady(pod);
 const claimSpec = { accessModes: ["ReadWriteOnce"], resources: { requests: { storage: "1Gi" } } };

@@ -1,19 +1,14 @@
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
-import { afterAll, beforeAll, expect, it } from "vitest";
+import { expect, it } from "vitest";
 import { isPodReady } from "../../src/api/schema/pod.ts";
 import { parseObject } from "../../src/kube/object.ts";
 import { coreResources } from "../../src/kube/resource-ref.ts";
 import { readStatus } from "../../src/local/cluster-status.ts";
 import { Claim, volumeResources } from "../../src/local/volumes/objects.ts";
-import { TestCluster } from "./local-cluster.ts";
+import { runningCluster } from "./running-cluster.ts";
 
-let cluster: TestCluster;
-beforeAll(async () => {
-  cluster = await TestCluster.create();
-  await cluster.up();
-}, 400_000);
-afterAll(() => cluster.remove());
+const cluster = runningCluster();
 
 const namespace = "default";
 const volumePrograms = ["csi-driver", "snapshot-controller", "csi-snapshotter"];

@@ -1,6 +1,6 @@
 import { existsSync, readdirSync } from "node:fs";
 import { readFile } from "node:fs/promises";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { isPodReady } from "../../src/api/schema/pod.ts";
 import { coreResources } from "../../src/kube/resource-ref.ts";
 import { PodDirectory } from "../../src/local/node/pod-directory.ts";
@@ -9,16 +9,11 @@ import type { NodePod } from "../../src/local/node/pod.ts";
 import { identifyProcess, isProcessRunning } from "../../src/local/process-identity.ts";
 import { readPort } from "../../src/local/supervisor/parts.ts";
 import { accountToken, allowToReach, ask } from "../setup/gateway.ts";
-import { TestCluster } from "./local-cluster.ts";
+import { runningCluster } from "./running-cluster.ts";
 
 const counting = "import time\ni = 0\nwhile True:\n print('line', i); i += 1; time.sleep(0.2)";
 
-let cluster: TestCluster;
-beforeAll(async () => {
-  cluster = await TestCluster.create();
-  await cluster.up();
-}, 400_000);
-afterAll(() => cluster.remove());
+const cluster = runningCluster();
 
 const ready = (pod: NodePod | undefined): boolean => pod !== undefined && isPodReady(pod);
 const ended = (pod: NodePod | undefined): boolean => pod?.status?.phase === "Failed";
