@@ -149,7 +149,7 @@ describe("ramet", () => {
       "error: Missing required argument 'name'\nSee: ramet sandbox get --help\n[InvalidArgument]\n",
     );
     expect((await run("sandbox", "exec", "a", "ls", "-la")).stderr).toContain(
-      "Put -- before a command with options of its own: ramet sandbox exec <name> -- <command> [args...]",
+      "Put -- before a command that has options: ramet sandbox exec <name> -- <command> [args...]",
     );
     const { exitCode, stderr } = await run("sandbox", "ls", "--namspace", "a", "--output=json");
     expect(JSON.parse(stderr)).toMatchObject({ error: { code: "InvalidArgument" } });

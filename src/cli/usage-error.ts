@@ -1,5 +1,6 @@
 import type { Command, CommanderError } from "commander";
 import { RametError } from "../base/errors.ts";
+import { commandOf, pathOf } from "./named-command.ts";
 import { exitCodes } from "./exit-codes.ts";
 import type { Io } from "./io.ts";
 import { reportError } from "./report-error.ts";
@@ -20,19 +21,9 @@ function adviceFor(program: Command, args: readonly string[], { code }: Commande
   const command = commandOf(program, args);
   const path = pathOf(command);
   if (code === "commander.unknownOption" && path.endsWith(" exec")) {
-    return `Put -- before a command with options of its own: ${path} ${command.usage().replace("[options] ", "")}`;
+    return `Put -- before a command that has options: ${path} ${command.usage().replace("[options] ", "")}`;
   }
   return `See: ${path} --help`;
-}
-
-/** The command that the first words name. */
-function commandOf(command: Command, [word, ...others]: readonly string[]): Command {
-  const child = command.commands.find((one) => one.name() === word || one.aliases().includes(word ?? ""));
-  return child === undefined ? command : commandOf(child, others);
-}
-
-function pathOf(command: Command): string {
-  return command.parent === null ? command.name() : `${pathOf(command.parent)} ${command.name()}`;
 }
 
 /** `option '--count <n>' argument 'z' is invalid. Why` reads like other errors: `Invalid --count "z": why`. */

@@ -8,7 +8,7 @@ export type ProbeField = (typeof probeFields)[number];
 /** A `tcpSocket` probe as the cell answers it. */
 export interface TcpProbe {
   port: number;
-  /** A liveness probe judges the program only: not the time in which the cell starts, captures or replaces the sandbox. */
+  /** A liveness probe tests the program only: not the time in which the cell starts, captures or replaces the sandbox. */
   isLiveness: boolean;
 }
 

@@ -20,7 +20,7 @@ const dialMilliseconds = 10_000;
  * Answers the `tcpSocket` probes of the kubelet by connecting to the port inside the sandbox. Strangers can call it too, so all
  * callers share one connection for each port. It has a time limit, and outlasts callers that leave: otherwise, they could open many.
  *
- * While a sandbox is captured, its programs stand still: the last result counts until the capture has ended.
+ * While a sandbox is captured, its programs do not run: the last result counts until the capture has ended.
  */
 export class TcpProbes {
   readonly #options: TcpProbesOptions;

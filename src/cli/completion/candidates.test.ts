@@ -54,7 +54,7 @@ it("completes values of options and of arguments", () => {
   expect(at("local", "logs", "").candidates).toContain("controller");
 });
 
-it("completes nothing of its own after the name of a sandbox that runs a command", () => {
+it("leaves the words after the name of a sandbox that runs a command to the shell", () => {
   for (const words of [
     ["a", "--", ""],
     ["a", "--", "ls", "-"],

@@ -1,5 +1,6 @@
 import type { Command, Option } from "commander";
 import type { ClusterOptions } from "../cluster/cluster.ts";
+import { childNamed } from "../named-command.ts";
 import { kindSpelled } from "../object/commands.ts";
 import { userKindNames, type UserKindName } from "../object/user-kind.ts";
 import type { NameSource } from "./names.ts";
@@ -78,10 +79,6 @@ function selected(cluster: ClusterOptions, { long }: Option, value: string): Clu
   if (long === "--namespace") return { ...cluster, namespace: value };
   if (long === "--kubeconfig") return { ...cluster, kubeconfig: value };
   return long === "--context" ? { ...cluster, context: value } : cluster;
-}
-
-function childNamed(command: Command, word: string): Command | undefined {
-  return command.commands.find((one) => one.name() === word || one.aliases().includes(word));
 }
 
 /** The command that may be omitted: `ramet claim SET`. */
