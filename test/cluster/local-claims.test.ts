@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { sandboxKind } from "../../src/api/kinds/sandbox.ts";
 import { isPodReady } from "../../src/api/schema/pod.ts";
 import { coreResources, refOf } from "../../src/kube/resource-ref.ts";
-import { Claim } from "../../src/local/volumes/objects.ts";
+import { Claim } from "../../src/kube/volumes/volumes.ts";
 import type { NodePod } from "../../src/local/node/pod.ts";
 import { runningCluster } from "./running-cluster.ts";
 

@@ -5,7 +5,8 @@ import { isPodReady } from "../../src/api/schema/pod.ts";
 import { parseObject } from "../../src/kube/object.ts";
 import { coreResources } from "../../src/kube/resource-ref.ts";
 import { readStatus } from "../../src/local/cluster-status.ts";
-import { Claim, volumeResources } from "../../src/local/volumes/objects.ts";
+import { snapshotResources } from "../../src/kube/volumes/snapshots.ts";
+import { Claim } from "../../src/kube/volumes/volumes.ts";
 import { runningCluster } from "./running-cluster.ts";
 
 const cluster = runningCluster();
@@ -29,13 +30,13 @@ async function createClaim(name: string, spec: object = {}): Promise<void> {
 
 async function snapshot(name: string, claim: string): Promise<void> {
   const client = await cluster.client();
-  await client.resource(volumeResources.snapshots).create({
+  await client.resource(snapshotResources.snapshots).create({
     apiVersion: "snapshot.storage.k8s.io/v1",
     kind: "VolumeSnapshot",
     metadata: { namespace, name },
     spec: { source: { persistentVolumeClaimName: claim } },
   });
-  await cluster.until(volumeResources.snapshots, { namespace, name }, parseObject, (found) =>
+  await cluster.until(snapshotResources.snapshots, { namespace, name }, parseObject, (found) =>
     JSON.stringify(found ?? {}).includes('"readyToUse":true'),
   );
 }
@@ -102,7 +103,7 @@ it("deletes the data of a claim and of a snapshot with them", async () => {
   await snapshot("short", "short");
   await (await claims()).delete({ namespace, name: "short" });
   await expect.poll(() => stored("volumes").length).toBe(before);
-  await (await cluster.client()).resource(volumeResources.snapshots).delete({ namespace, name: "short" });
+  await (await cluster.client()).resource(snapshotResources.snapshots).delete({ namespace, name: "short" });
   await expect.poll(() => stored("snapshots").length).toBe(1);
 });
 

@@ -4,7 +4,8 @@ import { join } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import type { KubeObject } from "../../src/kube/object.ts";
 import { coreResources, type ResourceRef } from "../../src/kube/resource-ref.ts";
-import { Claim, volumeResources, Volume } from "../../src/local/volumes/objects.ts";
+import { snapshotResources } from "../../src/kube/volumes/snapshots.ts";
+import { Claim, volumeResources, Volume } from "../../src/kube/volumes/volumes.ts";
 import { startVolumeCluster, type VolumeCluster } from "../setup/volume-cluster.ts";
 
 let cluster: VolumeCluster;
@@ -35,7 +36,7 @@ async function dataOf(name: string): Promise<string> {
 }
 
 async function createSnapshot(name: string, source: object, volumeSnapshotClassName?: string): Promise<void> {
-  await cluster.client.resource(volumeResources.snapshots).create({
+  await cluster.client.resource(snapshotResources.snapshots).create({
     apiVersion: "snapshot.storage.k8s.io/v1",
     kind: "VolumeSnapshot",
     metadata: { namespace, name },
@@ -50,7 +51,7 @@ async function textOf(resource: ResourceRef, at: { namespace?: string; name: str
 }
 
 const ready = (name: string) =>
-  expect.poll(() => textOf(volumeResources.snapshots, { namespace, name })).toContain('"readyToUse":true');
+  expect.poll(() => textOf(snapshotResources.snapshots, { namespace, name })).toContain('"readyToUse":true');
 const fromSnapshot = (name: string) => ({
   dataSource: { apiGroup: "snapshot.storage.k8s.io", kind: "VolumeSnapshot", name },
 });
@@ -81,7 +82,7 @@ it("takes a snapshot of a claim, restores it into another one, and deletes what 
   await createClaim("cloned", { dataSource: { kind: "PersistentVolumeClaim", name: "work" } });
   expect(await readFile(join(await dataOf("cloned"), "file"), "utf8")).toBe("after the snapshot");
 
-  await cluster.client.resource(volumeResources.snapshots).delete({ namespace, name: "first" });
+  await cluster.client.resource(snapshotResources.snapshots).delete({ namespace, name: "first" });
   await expect.poll(() => entries("snapshots")).toEqual([]);
   for (const name of ["work", "restored", "cloned"]) await deleteClaim(name);
   await expect.poll(() => entries("volumes")).toEqual([]);
@@ -107,16 +108,16 @@ it("keeps the data of a snapshot of the class for checkpoints, and restores it b
   await writeFile(join(await dataOf("kept"), "file"), "kept");
   await createSnapshot("kept", { persistentVolumeClaimName: "kept" }, "local-csi-ramet-dev-checkpoint-retain");
   await ready("kept");
-  const snapshots = cluster.client.resource(volumeResources.snapshots);
+  const snapshots = cluster.client.resource(snapshotResources.snapshots);
   const bound = /"boundVolumeSnapshotContentName":"([^"]+)"/.exec(
-    await textOf(volumeResources.snapshots, { namespace, name: "kept" }),
+    await textOf(snapshotResources.snapshots, { namespace, name: "kept" }),
   )?.[1];
-  const content = await textOf(volumeResources.snapshotContents, { name: bound ?? "" });
+  const content = await textOf(snapshotResources.contents, { name: bound ?? "" });
   const handle = /"snapshotHandle":"([^"]+)"/.exec(content)?.[1] ?? "";
   await snapshots.delete({ namespace, name: "kept" });
-  await expect.poll(() => textOf(volumeResources.snapshots, { namespace, name: "kept" })).toBe("");
+  await expect.poll(() => textOf(snapshotResources.snapshots, { namespace, name: "kept" })).toBe("");
   expect(entries("snapshots")).toContain(handle);
-  await cluster.client.resource(volumeResources.snapshotContents).create({
+  await cluster.client.resource(snapshotResources.contents).create({
     apiVersion: "snapshot.storage.k8s.io/v1",
     kind: "VolumeSnapshotContent",
     metadata: { name: "imported" },

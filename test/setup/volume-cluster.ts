@@ -12,7 +12,7 @@ import { type Child, startChild } from "../../src/local/control-plane/child.ts";
 import { seedVolumes } from "../../src/local/supervisor/seed-volumes.ts";
 import { acquirePinned } from "../../src/local/tools/acquire-tools.ts";
 import { csiProtoPath } from "../../src/local/volumes/csi-proto-path.ts";
-import { Claim } from "../../src/local/volumes/objects.ts";
+import { Claim } from "../../src/kube/volumes/volumes.ts";
 import {
   pinnedSnapshotProgram,
   snapshotProgramArguments,

@@ -7,7 +7,7 @@ import type { ReconcileResult } from "../../kube/controller.ts";
 import type { Informer } from "../../kube/informer.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import { controllerOf, keyOf } from "../../kube/object.ts";
-import type { Claim } from "../volumes/objects.ts";
+import type { Claim } from "../../kube/volumes/volumes.ts";
 import { hasEnded, type NodePod } from "./pod.ts";
 
 export interface ClaimsOptions {

@@ -6,7 +6,7 @@ import { runController, watching } from "../../kube/controller.ts";
 import { Informer } from "../../kube/informer.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import { coreResources } from "../../kube/resource-ref.ts";
-import { claimsIn } from "../volumes/objects.ts";
+import { claimsIn } from "../../kube/volumes/volumes.ts";
 import { LocalVolumes } from "../volumes/local-volumes.ts";
 import { Claims } from "./claims.ts";
 import type { CellTools } from "./cell-environment.ts";

@@ -5,7 +5,8 @@ import { Informer } from "../../kube/informer.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import { parseObject } from "../../kube/object.ts";
 import { coreResources, type ResourceRef } from "../../kube/resource-ref.ts";
-import { volumeResources } from "../volumes/objects.ts";
+import { snapshotResources } from "../../kube/volumes/snapshots.ts";
+import { volumeResources } from "../../kube/volumes/volumes.ts";
 import type { Part } from "./part.ts";
 import type { VolumeParts } from "./volume-parts.ts";
 
@@ -24,7 +25,7 @@ export async function runVolumeParts(
   { client, parts, hasSnapshots }: VolumePartsOptions,
   signal: AbortSignal,
 ): Promise<void> {
-  const ofSnapshots = hasSnapshots ? [volumeResources.snapshots, volumeResources.snapshotContents] : [];
+  const ofSnapshots = hasSnapshots ? [snapshotResources.snapshots, snapshotResources.contents] : [];
   const ofVolumes = [coreResources.persistentVolumeClaims, volumeResources.volumes, ...ofSnapshots];
   const start = async (needing: ResourceRef[], started: Part[]): Promise<void> => {
     if (needing.length === 0) return;

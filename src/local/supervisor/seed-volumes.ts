@@ -5,7 +5,7 @@ import type { Manifest } from "../../install/manifest.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import { packageRoot } from "../tools/tool.ts";
 import { snapshotCrds, volumeObjects } from "../volumes/cluster-objects.ts";
-import { volumeResources } from "../volumes/objects.ts";
+import { volumeResources } from "../../kube/volumes/volumes.ts";
 import { applyManifest } from "./apply-manifest.ts";
 
 /**

@@ -1,16 +1,8 @@
-import type * as z from "zod";
 import { RametError } from "../../base/errors.ts";
 import { driverName } from "../../csi/driver-name.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
-import {
-  type Claim,
-  type DataSource,
-  Snapshot,
-  SnapshotContent,
-  volumeResources,
-  claimsIn,
-  volumesIn,
-} from "./objects.ts";
+import { type SnapshotContent, snapshotContentsIn, snapshotsIn } from "../../kube/volumes/snapshots.ts";
+import { type Claim, claimsIn, type DataSource, volumesIn } from "../../kube/volumes/volumes.ts";
 
 /**
  * The source of a claim's content as CSI's CreateVolume takes it, or undefined for an empty volume. As external-provisioner, it uses
@@ -41,23 +33,19 @@ const failed = "Creating the volume failed";
 
 async function snapshotOf(client: KubeClient, namespace: string, { name }: DataSource): Promise<string> {
   const what = `the VolumeSnapshot ${name}`;
-  const snapshot = await client
-    .resource(volumeResources.snapshots, (value) => Snapshot.parse(value))
-    .find({ namespace, name });
+  const snapshot = await snapshotsIn(client).find({ namespace, name });
   if (snapshot === undefined) throw new RametError("NotFound", `${failed}: ${what} does not exist`);
   const { metadata, status } = snapshot;
   if (metadata.deletionTimestamp !== undefined) throw new RametError("Conflict", `${failed}: ${what} is being deleted`);
   const contentName = status?.boundVolumeSnapshotContentName;
   if (contentName === undefined || status?.readyToUse !== true) throw notReady(`${what} is not ready`);
-  const content = await client
-    .resource(volumeResources.snapshotContents, (value) => SnapshotContent.parse(value))
-    .find({ name: contentName });
+  const content = await snapshotContentsIn(client).find({ name: contentName });
   if (content === undefined) throw notReady(`the content of ${what} does not exist`);
   return handleOf(content, { namespace, name, uid: metadata.uid }, what);
 }
 
 function handleOf(
-  { spec, status }: z.infer<typeof SnapshotContent>,
+  { spec, status }: SnapshotContent,
   snapshot: { namespace: string; name: string; uid: string },
   what: string,
 ): string {

@@ -1,6 +1,6 @@
 import * as z from "zod";
 import { bytesToQuantity, quantityToBytes } from "../../base/quantity.ts";
-import { type Claim, type Volume, claimsIn, volumesIn } from "./objects.ts";
+import { type Claim, type Volume, claimsIn, volumesIn } from "../../kube/volumes/volumes.ts";
 import { requestedBytes, type VolumesOptions } from "./provision.ts";
 
 /** Makes the volume of a bound claim as large as the claim requests now, as external-resizer does on a cluster. */

@@ -9,7 +9,7 @@ import { dataPath, isId } from "../../csi/storage/ids.ts";
 import type { Informer } from "../../kube/informer.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import { csiProtoPath } from "./csi-proto-path.ts";
-import type { Claim, Volume } from "./objects.ts";
+import type { Claim, Volume } from "../../kube/volumes/volumes.ts";
 import { VolumeController } from "./volume-controller.ts";
 
 export interface LocalVolumesOptions {

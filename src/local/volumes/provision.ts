@@ -5,7 +5,7 @@ import type { CsiClient } from "../../csi/client.ts";
 import { driverName } from "../../csi/driver-name.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import { contentSourceOf } from "./content-source.ts";
-import { type Claim, type Volume, claimsIn, volumesIn } from "./objects.ts";
+import { type Claim, type Volume, claimsIn, volumesIn } from "../../kube/volumes/volumes.ts";
 
 export interface VolumesOptions {
   client: KubeClient;

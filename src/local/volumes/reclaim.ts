@@ -1,7 +1,7 @@
 import { driverName } from "../../csi/driver-name.ts";
 import { idOf } from "../../csi/storage/ids.ts";
 import type { ResourceClient } from "../../kube/resource-client.ts";
-import { type Claim, type Volume, claimsIn, volumesIn } from "./objects.ts";
+import { type Claim, type Volume, claimsIn, volumesIn } from "../../kube/volumes/volumes.ts";
 import { provisioningFinalizer, volumeFinalizer, volumeNameOf, type VolumesOptions } from "./provision.ts";
 
 /** Of the API server: set on every volume, and removed by the controller manager on a cluster. */

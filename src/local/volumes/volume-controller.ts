@@ -6,7 +6,7 @@ import { EventRecorder } from "../../kube/events.ts";
 import { Informer } from "../../kube/informer.ts";
 import { keyOf } from "../../kube/object.ts";
 import { expand } from "./expand.ts";
-import { type Claim, type Volume, volumesIn } from "./objects.ts";
+import { type Claim, type Volume, volumesIn } from "../../kube/volumes/volumes.ts";
 import { bind, provision, type VolumesOptions } from "./provision.ts";
 import { abandon, reclaim } from "./reclaim.ts";
 

@@ -1,8 +1,8 @@
 import * as z from "zod";
-import type { KubeClient } from "../../kube/kube-client.ts";
-import { ObjectMeta } from "../../kube/object.ts";
-import type { ResourceClient } from "../../kube/resource-client.ts";
-import { coreResources, type ResourceRef } from "../../kube/resource-ref.ts";
+import type { KubeClient } from "../kube-client.ts";
+import { ObjectMeta } from "../object.ts";
+import type { ResourceClient } from "../resource-client.ts";
+import { coreResources, type ResourceRef } from "../resource-ref.ts";
 
 const Quantities = z.record(z.string(), z.union([z.string(), z.number()]));
 const DataSource = z.looseObject({
@@ -13,7 +13,7 @@ const DataSource = z.looseObject({
 });
 export type DataSource = z.infer<typeof DataSource>;
 
-/** A PersistentVolumeClaim as the local cluster reads it. */
+/** A PersistentVolumeClaim. */
 export const Claim = z.looseObject({
   metadata: ObjectMeta,
   spec: z.looseObject({
@@ -29,7 +29,7 @@ export const Claim = z.looseObject({
 });
 export type Claim = z.infer<typeof Claim>;
 
-/** A PersistentVolume as the local cluster reads it. */
+/** A PersistentVolume. */
 export const Volume = z.looseObject({
   metadata: ObjectMeta,
   spec: z.looseObject({
@@ -44,46 +44,9 @@ export const Volume = z.looseObject({
 });
 export type Volume = z.infer<typeof Volume>;
 
-export const Snapshot = z.looseObject({
-  metadata: ObjectMeta,
-  status: z
-    .looseObject({ boundVolumeSnapshotContentName: z.string().optional(), readyToUse: z.boolean().optional() })
-    .optional(),
-});
-
-/** Without `status.creationTime`, whose nanoseconds are not exact in JSON. */
-export const SnapshotContent = z.looseObject({
-  metadata: ObjectMeta,
-  spec: z.looseObject({
-    driver: z.string(),
-    volumeSnapshotRef: z.looseObject({
-      namespace: z.string().optional(),
-      name: z.string().optional(),
-      uid: z.string().optional(),
-    }),
-  }),
-  status: z.looseObject({ snapshotHandle: z.string().optional(), readyToUse: z.boolean().optional() }).optional(),
-});
-
-const snapshotGroup = "snapshot.storage.k8s.io";
-
 export const volumeResources = {
   drivers: { group: "storage.k8s.io", version: "v1", plural: "csidrivers", kind: "CSIDriver", namespaced: false },
   volumes: { group: "", version: "v1", plural: "persistentvolumes", kind: "PersistentVolume", namespaced: false },
-  snapshots: {
-    group: snapshotGroup,
-    version: "v1",
-    plural: "volumesnapshots",
-    kind: "VolumeSnapshot",
-    namespaced: true,
-  },
-  snapshotContents: {
-    group: snapshotGroup,
-    version: "v1",
-    plural: "volumesnapshotcontents",
-    kind: "VolumeSnapshotContent",
-    namespaced: false,
-  },
 } as const satisfies Record<string, ResourceRef>;
 
 export function claimsIn(client: KubeClient): ResourceClient<Claim> {

@@ -1,0 +1,98 @@
+import * as z from "zod";
+import type { KubeClient } from "../kube-client.ts";
+import { ObjectMeta } from "../object.ts";
+import type { ResourceClient } from "../resource-client.ts";
+import type { ResourceRef } from "../resource-ref.ts";
+
+/** The kinds of external-snapshotter v8, https://github.com/kubernetes-csi/external-snapshotter (client/apis/volumesnapshot/v1). */
+const group = "snapshot.storage.k8s.io";
+
+/** The last error of the snapshot-controller or of the sidecar, which repeat what failed. The text is the driver's. */
+const SnapshotError = z.looseObject({ message: z.string().optional(), time: z.string().optional() });
+
+export const Snapshot = z.looseObject({
+  metadata: ObjectMeta,
+  spec: z
+    .looseObject({
+      volumeSnapshotClassName: z.string().optional(),
+      source: z.looseObject({
+        persistentVolumeClaimName: z.string().optional(),
+        volumeSnapshotContentName: z.string().optional(),
+      }),
+    })
+    .optional(),
+  status: z
+    .looseObject({
+      boundVolumeSnapshotContentName: z.string().optional(),
+      /** When the content was captured, as RFC 3339. */
+      creationTime: z.string().optional(),
+      readyToUse: z.boolean().optional(),
+      /** A quantity. */
+      restoreSize: z.string().optional(),
+      error: SnapshotError.optional(),
+    })
+    .optional(),
+});
+export type Snapshot = z.infer<typeof Snapshot>;
+
+/** Without `status.creationTime`, whose nanoseconds are not exact in JSON. */
+export const SnapshotContent = z.looseObject({
+  metadata: ObjectMeta,
+  spec: z.looseObject({
+    driver: z.string(),
+    deletionPolicy: z.string().optional(),
+    source: z.looseObject({ volumeHandle: z.string().optional(), snapshotHandle: z.string().optional() }).optional(),
+    volumeSnapshotRef: z.looseObject({
+      namespace: z.string().optional(),
+      name: z.string().optional(),
+      uid: z.string().optional(),
+    }),
+  }),
+  status: z
+    .looseObject({
+      snapshotHandle: z.string().optional(),
+      readyToUse: z.boolean().optional(),
+      /** Bytes. */
+      restoreSize: z.number().optional(),
+      error: SnapshotError.optional(),
+    })
+    .optional(),
+});
+export type SnapshotContent = z.infer<typeof SnapshotContent>;
+
+export const SnapshotClass = z.looseObject({
+  metadata: ObjectMeta,
+  driver: z.string(),
+  deletionPolicy: z.string(),
+});
+export type SnapshotClass = z.infer<typeof SnapshotClass>;
+
+export const snapshotResources = {
+  snapshots: { group, version: "v1", plural: "volumesnapshots", kind: "VolumeSnapshot", namespaced: true },
+  contents: {
+    group,
+    version: "v1",
+    plural: "volumesnapshotcontents",
+    kind: "VolumeSnapshotContent",
+    namespaced: false,
+  },
+  classes: {
+    group,
+    version: "v1",
+    plural: "volumesnapshotclasses",
+    kind: "VolumeSnapshotClass",
+    namespaced: false,
+  },
+} as const satisfies Record<string, ResourceRef>;
+
+export function snapshotsIn(client: KubeClient): ResourceClient<Snapshot> {
+  return client.resource(snapshotResources.snapshots, (value) => Snapshot.parse(value));
+}
+
+export function snapshotContentsIn(client: KubeClient): ResourceClient<SnapshotContent> {
+  return client.resource(snapshotResources.contents, (value) => SnapshotContent.parse(value));
+}
+
+export function snapshotClassesIn(client: KubeClient): ResourceClient<SnapshotClass> {
+  return client.resource(snapshotResources.classes, (value) => SnapshotClass.parse(value));
+}
