@@ -1,5 +1,6 @@
 import type { CheckpointPart, PartContents, RametCheckpointStatus } from "../api/kinds/checkpoint.ts";
 import type { RametError } from "../base/errors.ts";
+import type { ClaimSpec } from "../kube/volumes/volumes.ts";
 import type { SandboxRef, Started } from "./runtime.ts";
 
 /**
@@ -9,6 +10,8 @@ import type { SandboxRef, Started } from "./runtime.ts";
 export interface Backend {
   /** The name in the records of its parts. Stable across releases. */
   readonly name: string;
+  /** Whether `restoreInPlace` works. Otherwise a sandbox needs a new Pod to get a part. */
+  readonly restoresInPlace: boolean;
   /** Reports what this backend can capture here, or why it can capture nothing. */
   probe(): Promise<Probe>;
   /**
@@ -23,6 +26,12 @@ export interface Backend {
    * @throws RametError `CheckpointLost` if there is none, and none is being written
    */
   whenReady(name: CheckpointName): Promise<Capture>;
+  /**
+   * Completes the spec of a new claim so that it gets the data of a volume. Only a backend that captures volumes has this. The claim
+   * exists before the Pod of the clone starts.
+   * @throws RametError `CheckpointLost`; `NeedNotMet` if the claim's StorageClass cannot have the data
+   */
+  fillClaim?(request: FillClaimRequest): Promise<ClaimSpec>;
   /**
    * Restores a part into a sandbox that waits for its contents. A part with files starts the sandbox: the call then resolves
    * when the clone responds under its own identity.
@@ -64,6 +73,7 @@ export type CheckpointLiveness = "unfinished" | "finished" | "absent";
 
 export interface CaptureRequest {
   name: CheckpointName;
+  /** With the claims to capture. */
   source: SandboxRef;
   contents: PartContents;
   /** False: the sandbox stays paused afterwards and waits to be stopped. */
@@ -92,6 +102,13 @@ export interface CloneRequest {
   part: CheckpointPart;
   target: SandboxRef;
   environment: Record<string, string>;
+}
+
+export interface FillClaimRequest {
+  name: CheckpointName;
+  part: CheckpointPart;
+  /** The spec from the clone's template. */
+  spec: ClaimSpec;
 }
 
 export interface RestoreInPlaceRequest extends CloneRequest {

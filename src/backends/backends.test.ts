@@ -14,23 +14,27 @@ function probed(name: string, probe: () => Probe): Backend {
 const cell = probed("cell", () => ({ contents: [[...both], ["filesystem"]] }));
 const volumes = probed("volumes", () => ({ contents: [["volumes"]] }));
 
-async function chosen(backends: Backends, claims: string[] = []): Promise<string[]> {
-  const plans = await backends.forContents([...both], { claims });
+async function chosen(backends: Backends, ...volumes: string[]): Promise<string[]> {
+  const plans = await backends.forContents([...both], {
+    claims: volumes.map((volume) => ({ volume, claim: `${volume}-a` })),
+  });
   return plans.map(({ backend, contents }) => `${backend.name}: ${contents.join(", ")}`);
 }
 
 describe("Backends", () => {
-  it("plans the part with files last, and captures volumes only of a sandbox that has some", async () => {
+  it("plans the part with files last, after the volumes that are requested", async () => {
     const backends = new Backends([cell, volumes]);
     expect(await chosen(backends)).toEqual(["cell: memory, filesystem"]);
-    expect(await chosen(backends, ["data"])).toEqual(["volumes: volumes", "cell: memory, filesystem"]);
-    expect(await chosen(new Backends([cell]), ["data"])).toEqual(["cell: memory, filesystem"]);
+    expect(await chosen(backends, "data")).toEqual(["volumes: volumes", "cell: memory, filesystem"]);
+    const onlyVolumes = await backends.forContents([], { claims: [{ volume: "data", claim: "data-a" }] });
+    expect(onlyVolumes.map(({ backend }) => backend.name)).toEqual(["volumes"]);
   });
 
   it("rejects contents that no backend captures, with the problem of a backend that does not work", async () => {
     await expect(new Backends([volumes]).forContents([...both], noClaims)).rejects.toMatchObject({
       code: "BackendMissing",
     });
+    await expect(chosen(new Backends([cell]), "data")).rejects.toMatchObject({ code: "BackendMissing" });
     const problem = new RametError("StoreReadOnly", "the store cannot be written");
     const broken = probed("cell", () => ({ contents: [], problem }));
     await expect(new Backends([broken]).forContents([...both], noClaims)).rejects.toBe(problem);

@@ -55,22 +55,29 @@ export class Backends {
 
   /**
    * Chooses the backends that capture a sandbox, in the order of the capture: volumes first. A backend that captures all of
-   * `contents` in one part is preferred. Volumes are captured where a backend can do that.
-   * @throws RametError the problem of a backend that does not work here; `BackendMissing` if none captures the contents
+   * `contents` in one part is preferred.
+   * @param contents memory and files; empty: only volumes
+   * @param claims the claims to capture; empty: no volumes
+   * @throws RametError the problem of a backend that does not work here; `BackendMissing` if none captures what is requested
    */
   async forContents(contents: Contents, { claims }: Pick<SandboxRef, "claims">): Promise<PartPlan[]> {
+    const requested: PartContents[] = [claims.length > 0 ? ["volumes"] : [], contents];
+    return Promise.all(
+      requested
+        .filter(({ length }) => length > 0)
+        .map(async (one) => ({ backend: await this.#for(one), contents: one })),
+    );
+  }
+
+  async #for(contents: PartContents): Promise<Backend> {
     const probed = await Promise.all(
       this.all().map(async (backend) => ({ backend, ...(await this.#working(backend)) })),
     );
-    const whole = probed.find((one) => one.contents.some((offered) => isSame(offered, contents)));
-    if (whole === undefined) {
-      const problem = probed.find((one) => one.problem !== undefined)?.problem;
-      throw problem ?? uncapturable(contents);
-    }
-    const volumes = probed.find((one) => one.contents.some((offered) => isSame(offered, ["volumes"])));
-    const plans: PartPlan[] = [{ backend: whole.backend, contents }];
-    if (claims.length > 0 && volumes !== undefined) plans.unshift({ backend: volumes.backend, contents: ["volumes"] });
-    return plans;
+    const found = probed.find((one) => one.contents.some((offered) => isSame(offered, contents)));
+    if (found !== undefined) return found.backend;
+    const problems = probed.flatMap(({ backend, problem }) => (problem === undefined ? [] : [{ backend, problem }]));
+    const own = problems.find(({ backend }) => capturesVolumes(backend) === contents.includes("volumes"));
+    throw own?.problem ?? uncapturable(contents);
   }
 
   #probe(backend: Backend): Promise<Probe> {
@@ -91,11 +98,16 @@ function inOrder(parts: readonly CheckpointPart[]): CheckpointPart[] {
   return parts.toSorted((a, b) => starts(a) - starts(b));
 }
 
+/** A backend that does not work offers no contents, so these cannot tell. */
+function capturesVolumes({ fillClaim }: Backend): boolean {
+  return fillClaim !== undefined;
+}
+
 function isSame(a: readonly string[], b: readonly string[]): boolean {
   return a.length === b.length && a.every((content) => b.includes(content));
 }
 
-function uncapturable(contents: Contents): RametError {
+function uncapturable(contents: PartContents): RametError {
   return new RametError("BackendMissing", `no backend captures ${contents.join(" and ")} here`, {
     hint: "Request other persistentContents",
   });

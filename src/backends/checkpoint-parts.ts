@@ -1,27 +1,57 @@
-import type { CheckpointPart } from "../api/kinds/checkpoint.ts";
+import type { VolumeClaim } from "../api/cell/volume-claims.ts";
+import type { CheckpointPart, VolumeSelection } from "../api/kinds/checkpoint.ts";
 import type { Contents } from "../api/schema/metadata.ts";
 import { RametError } from "../base/errors.ts";
+import type { ClaimSpec } from "../kube/volumes/volumes.ts";
 import type { Phases } from "../base/phases.ts";
-import type { Capture, CaptureRequest, CheckpointName, CloneRequest } from "./backend.ts";
+import type { Backend, Capture, CaptureRequest, CheckpointName, CloneRequest } from "./backend.ts";
 import type { Backends } from "./backends.ts";
 import { checkpointRecord, type CheckpointRecord } from "./checkpoint-record.ts";
 import type { SandboxRef, Started } from "./runtime.ts";
 
+interface PartsCapture extends Omit<CaptureRequest, "contents"> {
+  /** Empty: only volumes. */
+  contents: Contents;
+  volumes: VolumeSelection;
+}
+
 /**
- * Captures a sandbox part by part. Resolves when all parts are durable. A repeated call finds the parts that the first one
- * captured.
- * @throws RametError as {@link Backends.forContents} and `Backend.capture` do
+ * Captures a sandbox part by part, and then waits until all parts are durable: a cloud uploads a volume for minutes after its
+ * content is fixed. A repeated call finds the parts that the first one captured.
+ * @throws RametError `InvalidArgument` for a volume that the sandbox does not have; as {@link Backends.forContents} and
+ *   `Backend.capture` do
  */
 export async function captureParts(
   backends: Backends,
-  request: Omit<CaptureRequest, "contents"> & { contents: Contents },
+  { volumes, ...request }: PartsCapture,
 ): Promise<CheckpointRecord> {
-  const captures: Capture[] = [];
-  for (const { backend, contents } of await backends.forContents(request.contents, request.source)) {
-    const capture = await backend.capture({ ...request, contents });
-    captures.push(capture.isDurable ? capture : await backend.whenReady(request.name));
-  }
-  return recordOf(captures);
+  const source = { ...request.source, claims: selectedClaims(request.source, volumes) };
+  const plans = await backends.forContents(request.contents, source);
+  const captures: { backend: Backend; capture: Capture }[] = [];
+  for (const { backend, contents } of plans)
+    captures.push({ backend, capture: await backend.capture({ ...request, source, contents }) });
+  return recordOf(
+    await Promise.all(
+      captures.map(async ({ backend, capture }) => {
+        if (capture.isDurable) return capture;
+        return { ...capture, parts: (await backend.whenReady(request.name)).parts };
+      }),
+    ),
+  );
+}
+
+function selectedClaims({ name, claims }: SandboxRef, selection: VolumeSelection): readonly VolumeClaim[] {
+  if (selection === "none") return [];
+  if (selection === "all") return claims;
+  const known = claims.map(({ volume }) => volume);
+  const unknown = selection.filter((volume) => !known.includes(volume));
+  if (unknown.length === 0) return claims.filter(({ volume }) => selection.includes(volume));
+  const has = known.length === 0 ? "no such volumes" : known.join(", ");
+  throw new RametError(
+    "InvalidArgument",
+    `The sandbox ${name} has no volume ${unknown.join(", ")} that is a PersistentVolumeClaim; it has ${has}`,
+    { hint: "Name volumes of its Pod in spec.volumes, or omit that for all of them" },
+  );
 }
 
 /**
@@ -40,7 +70,7 @@ export async function findParts(backends: Backends, name: CheckpointName): Promi
     if (!(capture instanceof RametError)) captures.push(capture);
   }
   const record = recordOf(captures);
-  if (record.parts.some(({ contents }) => contents.includes("filesystem"))) return record;
+  if (startsSandbox(record.parts)) return record;
   throw new RametError(
     "CheckpointLost",
     `cannot use checkpoint ${name.namespace}/${name.checkpointId}: no data of it exists`,
@@ -61,6 +91,24 @@ export interface RestoreSource {
   /** Identifies its data, if that is the data of another checkpoint. @default name */
   data?: CheckpointName;
   parts: CheckpointPart[];
+}
+
+/**
+ * The spec of a clone's new claim that gets the data of a volume.
+ * @throws RametError `BackendMissing`; as `Backend.fillClaim`
+ */
+export async function fillClaimOf(
+  backends: Backends,
+  { source, part, spec }: { source: RestoreSource; part: CheckpointPart; spec: ClaimSpec },
+): Promise<ClaimSpec> {
+  const filled = await backends.get(part.backend).fillClaim?.({ name: source.name, part, spec });
+  if (filled !== undefined) return filled;
+  throw new RametError("BackendMissing", `The backend ${part.backend} fills no claims`);
+}
+
+/** Whether the parts start a sandbox. Volumes alone do not: their clone boots from its image. */
+export function startsSandbox(parts: readonly CheckpointPart[]): boolean {
+  return parts.some(({ contents }) => contents.includes("filesystem"));
 }
 
 type PartsRequest = Pick<CloneRequest, "target" | "environment"> & { source: RestoreSource };
@@ -113,6 +161,6 @@ export async function removeParts(
   name: CheckpointName,
   parts: readonly CheckpointPart[] = [],
 ): Promise<void> {
-  for (const { backend } of parts) backends.get(backend);
-  await Promise.all(backends.all().map((backend) => backend.remove(name)));
+  const recorded = [...new Set(parts.map(({ backend }) => backends.get(backend)))];
+  await Promise.all((recorded.length > 0 ? recorded : backends.all()).map((backend) => backend.remove(name)));
 }

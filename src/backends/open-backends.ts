@@ -12,6 +12,7 @@ import type { Backend } from "./backend.ts";
 import { Backends } from "./backends.ts";
 import { cellBackend } from "./cell-backend.ts";
 import { clusterCredentials } from "./cell-keys.ts";
+import { csiBackend } from "./csi/csi-backend.ts";
 import { encryptionKeys } from "./encryption-keys.ts";
 import { ClusterKeys } from "./cluster-keys.ts";
 import { cellRuntime } from "./cell-runtime.ts";
@@ -22,7 +23,7 @@ export interface OpenBackendsOptions {
   store: CheckpointStore;
   /** The Secret in `ramet-system` with the key for checkpoints. @default they are not encrypted */
   encryptionSecret?: string | undefined;
-  /** Other backends beside `cell`. @default none */
+  /** Other backends beside `cell` and `csi`. @default none */
   others?: readonly Backend[] | undefined;
   /** Called when a process at a cell's address is not the cell. @default ignored */
   onCellNotProven?: (() => void) | undefined;
@@ -68,7 +69,10 @@ export async function openBackends({
   const bound = await clusterStore({ client, store, log, signal });
   const used = encryptionSecret === undefined ? bound : encryptedStore(bound, encryptionKeys(client, encryptionSecret));
   return {
-    backends: new Backends([cellBackend({ cells, credentials, store: used, clock }), ...others], log),
+    backends: new Backends(
+      [cellBackend({ cells, credentials, store: used, clock }), csiBackend({ client }), ...others],
+      log,
+    ),
     runtime: cellRuntime({ cells, credentials, clock, findPod: (at) => pods.find(at) }),
     keys,
     close: () => {

@@ -1,6 +1,6 @@
 import type { EngineBuild } from "../api/cell/engine.ts";
 import type { EgressPolicy, KeySets, LinkCredentials } from "../api/cell/cell-api.ts";
-import { volumeClaims } from "../api/cell/volume-claims.ts";
+import { type VolumeClaim, volumeClaims } from "../api/cell/volume-claims.ts";
 import type { Sandbox } from "../api/kinds/sandbox.ts";
 import type { Pod } from "../api/schema/pod.ts";
 import type { CellKey } from "../cell/client/cell-token.ts";
@@ -69,14 +69,14 @@ export interface SandboxRef {
   podUid?: string | undefined;
   /** The public key of the Pod's cell; absent: not known yet, or the cell is of a version without one. */
   cellKey?: string | undefined;
-  /** The PersistentVolumeClaims that the Pod mounts. */
-  claims: readonly string[];
+  /** The volumes of the Pod that are PersistentVolumeClaims. Two volumes can mount the same one. */
+  claims: readonly VolumeClaim[];
 }
 
 export function sandboxRef({ metadata, status }: Pick<Sandbox, "metadata" | "status">, pod?: Pod): SandboxRef {
   const { namespace, name, uid } = metadata;
   const podIp = pod?.status?.podIP ?? status?.sandboxIp ?? status?.podInfo?.podIP ?? "";
-  const claims = [...new Set(volumeClaims(pod?.spec.volumes ?? [], name).map(({ claim }) => claim))];
+  const claims = volumeClaims(pod?.spec.volumes ?? [], name);
   return { namespace, name, uid, podIp, claims, ...cellOf(status, pod) };
 }
 

@@ -34,6 +34,8 @@ export const errorCodes = {
     "The checkpoint does not contain the data of its source's PersistentVolumeClaims, and the request does not say which volumes the restored sandbox gets. Set the annotation `ramet.dev/volumes-on-restore` (`--volumes`, `volumesOnRestore`) to `Empty` for new claims, or to `Shared` for the claims of the source.",
   VolumeNotShareable:
     "The access mode of a PersistentVolumeClaim does not allow another Pod to mount it. Set `ramet.dev/volumes-on-restore` to `Empty`, or use a claim with another access mode.",
+  VolumeNotCaptured:
+    "The VolumeSnapshot of a PersistentVolumeClaim was not taken. The sandbox keeps running, and nothing remains of the checkpoint. Correct what the message names: `ramet explain volumesnapshot/NAME` reports the cause.",
   BackendMissing:
     "No installed backend can capture the requested contents or restore a part of the checkpoint. Install the backend that the message names.",
   OtherController:

@@ -56,6 +56,7 @@ export const honouredFields = {
     "spec.sandboxName": "controllers/checkpoint/gather.ts",
     "spec.keepRunning": "controllers/checkpoint/plan.ts",
     "spec.persistentContents[]": "api/kinds/checkpoint.ts",
+    "spec.volumes[]": "api/kinds/checkpoint.ts",
     "spec.ttlAfterFinished": "api/kinds/checkpoint.ts",
   },
   NamedSnapshot: {

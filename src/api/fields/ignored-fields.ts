@@ -32,7 +32,7 @@ const noRecycling = "Ramet does not reuse sandboxes: a claimed sandbox is delete
 const noUpgrade = "Ramet does not upgrade running sandboxes; create another sandbox from the changed template";
 const guestInstead = "every sandbox has Ramet's guest, which serves the interface of envd";
 const ownGateway = "Ramet's gateways find sandboxes and their tokens without it";
-const keptContents: readonly unknown[] = ["ip", "memory", "filesystem", "podInfo"];
+const keptContents: readonly unknown[] = ["ip", "memory", "filesystem", "volumes", "podInfo"];
 /** The fields of the main container that the cell honours or refuses (cell-container.ts, container-spec.ts). */
 const containerFields = [
   "name",
@@ -99,10 +99,13 @@ export const ignoredFields: readonly IgnoredField[] = [
   {
     kinds: [...sandboxes, "Checkpoint"],
     path: "spec.persistentContents[]",
-    only: { inWords: "others than ip, memory, filesystem and podInfo", holds: (word) => !keptContents.includes(word) },
+    only: {
+      inWords: "others than ip, memory, filesystem, volumes and podInfo",
+      holds: (word) => !keptContents.includes(word),
+    },
     namesValue: true,
     reason: "NotSupported",
-    why: "only memory and filesystem are captured; the description of the Pod (podInfo) is always kept",
+    why: "only memory, filesystem and volumes are captured; the description of the Pod (podInfo) is always kept",
   },
   {
     kinds: ["Sandbox", "SandboxSet"],

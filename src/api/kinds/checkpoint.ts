@@ -30,8 +30,23 @@ const CheckpointContents = withRules(
     },
   ],
 ).describe(
-  "What the checkpoint keeps: [filesystem] or [memory, filesystem]. Other words select nothing. Default: the sandbox's persistentContents; if it has none of the two, both.",
+  "What the checkpoint keeps: [filesystem] or [memory, filesystem], and volumes with either or alone. Other words select nothing. Default: the sandbox's persistentContents; if it has neither memory nor filesystem, both.",
 );
+
+/** Kubernetes limits the volumes of a Pod by their names only; a checkpoint has a VolumeSnapshot for each. */
+const mostVolumes = 64;
+
+const CheckpointVolumes = z
+  .array(z.string().min(1).max(63))
+  .min(1)
+  .max(mostVolumes)
+  .meta({ "x-kubernetes-list-type": "atomic" })
+  .describe(
+    "The volumes to capture, by their names in the sandbox's Pod. Default with volumes in persistentContents: all that are PersistentVolumeClaims.",
+  );
+
+/** Which volumes of a sandbox a checkpoint captures: all that are PersistentVolumeClaims, none, or those with these names. */
+export type VolumeSelection = "all" | "none" | readonly string[];
 
 export const CheckpointSpec = withRules(
   z.object({
@@ -44,6 +59,7 @@ export const CheckpointSpec = withRules(
         "Whether the sandbox continues after the capture. If false, the sandbox is stopped and its Pod becomes Succeeded. Default true.",
       ),
     persistentContents: CheckpointContents.optional(),
+    volumes: CheckpointVolumes.optional(),
     ttlAfterFinished: z
       .string()
       .regex(ttlPattern, "must be a duration like 30s, 30m, 30h or 30d")
@@ -99,6 +115,18 @@ export const PartContents = z
   .meta({ "x-kubernetes-list-type": "atomic" });
 export type PartContents = z.infer<typeof PartContents>;
 
+/** The volume that a part of a checkpoint holds, and what a claim needs to get its data. */
+export const CapturedVolume = z.object({
+  volume: z.string().describe("The name of the volume in the source's Pod."),
+  claim: z.string().describe("The PersistentVolumeClaim that the source mounted."),
+  snapshot: z.string().describe("The VolumeSnapshot, in the namespace of the Checkpoint."),
+  driver: z.string().describe("The CSI driver, which a claim's StorageClass must have too."),
+  storageClassName: z.string().optional(),
+  accessModes: z.array(z.string()).meta({ "x-kubernetes-list-type": "atomic" }),
+  volumeMode: z.string().optional(),
+});
+export type CapturedVolume = z.infer<typeof CapturedVolume>;
+
 /** One captured piece of a checkpoint. */
 export const CheckpointPart = z.object({
   backend: z.string().describe("The backend that captured the part and restores it."),
@@ -106,9 +134,13 @@ export const CheckpointPart = z.object({
   contents: PartContents,
   cutAt: Time.describe("When the content was captured."),
   readyAt: Time.optional().describe("When the data became durable."),
-  sizeBytes: z.int().min(0),
+  sizeBytes: z
+    .int()
+    .min(0)
+    .describe("The size of the data; of a volume, that of the smallest claim that can get its data."),
   consistency: z.enum(consistencies),
   needs: Needs.optional().describe("What a node must have for a restore."),
+  volume: CapturedVolume.optional().describe("Of a part that is a volume."),
 });
 export type CheckpointPart = z.infer<typeof CheckpointPart>;
 
@@ -187,15 +219,17 @@ export interface ResolvedCheckpointSpec {
   /** The name of the Sandbox and of its Pod. */
   sandboxName: string;
   keepRunning: boolean;
+  /** Empty: only volumes. */
   contents: Contents;
+  volumes: VolumeSelection;
   /** Counted from the end of the capture. Undefined: the Checkpoint is kept until it is deleted. */
   ttlMilliseconds: number | undefined;
 }
 
 /**
- * Fills in the defaults of a Checkpoint's spec. Only `memory` and `filesystem` are contents of a checkpoint; other words select
- * nothing. Without either, they are those of the sandbox. If the sandbox has none, or not `filesystem`, they are both: memory
- * alone cannot be restored.
+ * Fills in the defaults of a Checkpoint's spec. Only `memory`, `filesystem` and `volumes` are contents of a checkpoint; other words
+ * select nothing. Without any of them, they are those of the sandbox. If neither has `memory` or `filesystem`, they are both, unless
+ * the Checkpoint itself lists only `volumes`: memory alone cannot be restored.
  * @param sandboxContents `spec.persistentContents` of the source
  * @throws RametError `InvalidArgument` for a TTL that is not a duration
  */
@@ -203,14 +237,24 @@ export function resolveCheckpointSpec(
   spec: CheckpointSpec,
   sandboxContents: readonly string[] = [],
 ): ResolvedCheckpointSpec {
-  const { persistentContents: own = [] } = spec;
-  const requested = own.some((word) => word === "memory" || word === "filesystem") ? own : sandboxContents;
-  const memory = requested.includes("memory") || !requested.includes("filesystem");
+  const own = spec.persistentContents?.filter((word) => contentWords.has(word)) ?? [];
+  const requested = own.length > 0 ? own : sandboxContents;
   return {
     sandboxName: spec.sandboxName ?? spec.podName ?? "",
     keepRunning: spec.keepRunning ?? true,
-    contents: memory ? ["memory", "filesystem"] : ["filesystem"],
+    contents: isOnlyVolumes(own) ? [] : mainContents(requested),
+    volumes: spec.volumes ?? (requested.includes("volumes") ? "all" : "none"),
     ttlMilliseconds:
       spec.ttlAfterFinished === undefined ? undefined : parseDuration(spec.ttlAfterFinished, "spec.ttlAfterFinished"),
   };
+}
+
+const contentWords = new Set(["memory", "filesystem", "volumes"]);
+
+function isOnlyVolumes(words: readonly string[]): boolean {
+  return words.length > 0 && words.every((word) => word === "volumes");
+}
+
+function mainContents(words: readonly string[]): Contents {
+  return words.includes("memory") || !words.includes("filesystem") ? ["memory", "filesystem"] : ["filesystem"];
 }

@@ -24,7 +24,9 @@ export const PersistentContents = z
   .array(ContentWord)
   .max(mostContents)
   .meta({ "x-kubernetes-list-type": "atomic" })
-  .describe("The contents to keep over a pause and, by default, in a checkpoint: memory, filesystem.");
+  .describe(
+    "The contents to keep over a pause and, by default, in a checkpoint: memory, filesystem. With volumes, checkpoints contain the PersistentVolumeClaims too, which outlive a pause in any case.",
+  );
 export type PersistentContents = z.infer<typeof PersistentContents>;
 
 export const Runtimes = z

@@ -57,6 +57,8 @@ export const annotations = {
    * from a checkpoint without the data of its source's PersistentVolumeClaims.
    */
   volumesOnRestore: "ramet.dev/volumes-on-restore",
+  /** On a VolumeSnapshot of a Checkpoint: the volume that it captures, as JSON (captured-volume.ts of the backend `csi`). */
+  capturedVolume: "ramet.dev/captured-volume",
   /** On a clone: the claims that its volumes mount instead of those of its template, as JSON by the name of the volume. */
   volumeClaims: "ramet.dev/volume-claims",
   /** On a Namespace, a Pod template or a Sandbox: egress rules as JSON or YAML (docs/reference/network.md). */

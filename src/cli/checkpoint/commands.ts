@@ -10,7 +10,16 @@ export function checkpointCommands(checkpoint: Command, act: Act): void {
     .command("create")
     .description("Capture a sandbox and print the checkpoint's id as the last line.")
     .argument("<sandbox>", "the sandbox to capture")
-    .option("--contents <list>", "memory,filesystem or filesystem (default: the sandbox's own, else both)", commaList)
+    .option(
+      "--contents <list>",
+      "memory,filesystem or filesystem, and volumes with either or alone (default: the sandbox's own, else memory,filesystem)",
+      commaList,
+    )
+    .option(
+      "--volumes <names>",
+      "the volumes to capture, by their names in the Pod (default: all, with volumes)",
+      commaList,
+    )
     .option("--ttl <duration>", "delete it this long after it has finished, such as 30m, 12h or 30d (default: never)")
     .option("--keep-running <true|false>", "whether the sandbox keeps running afterwards (default: true)", truth)
     .option("--name <name>", "its name (default: generated)");
@@ -29,6 +38,7 @@ export function checkpointCommands(checkpoint: Command, act: Act): void {
 Examples:
   $ ramet checkpoint create a
   $ ramet checkpoint create a --contents filesystem --ttl 30d
+  $ ramet checkpoint create a --contents memory,filesystem,volumes
   $ ramet sandbox create --from "$(ramet checkpoint create a)"
 `,
     );

@@ -17,8 +17,10 @@ import { reportFailure } from "../report-error.ts";
 export interface CreateCheckpointOptions extends ClusterOptions {
   sandbox: string;
   name?: string;
-  /** `filesystem`, or `memory` and `filesystem`. @default the sandbox's own */
+  /** `filesystem`, or `memory` and `filesystem`; with either or alone, `volumes`. @default the sandbox's own */
   contents?: readonly string[];
+  /** The volumes to capture. @default with `volumes` in `contents`, all */
+  volumes?: readonly string[];
   /** Such as `30s`, `30m`, `30h`, `30d`. */
   ttl?: string;
   keepRunning?: boolean;
@@ -60,9 +62,9 @@ function rendered(checkpoint: Checkpoint, { output }: CreateCheckpointOptions, n
 
 function check({ name, contents, ttl }: CreateCheckpointOptions): void {
   if (name !== undefined) checkName(name, "--name");
-  if (contents !== undefined && !validContents.has([...contents].sort().join(","))) {
+  if (contents !== undefined && !areContents(contents)) {
     throw new RametError("InvalidArgument", `Invalid --contents: ${JSON.stringify(contents.join(","))}`, {
-      hint: "Use filesystem, or memory,filesystem: memory cannot be restored without its files",
+      hint: "Use filesystem, or memory,filesystem: memory cannot be restored without its files; add volumes, or use it alone",
     });
   }
   if (ttl !== undefined && !ttlPattern.test(ttl)) {
@@ -72,7 +74,12 @@ function check({ name, contents, ttl }: CreateCheckpointOptions): void {
   }
 }
 
-const validContents: ReadonlySet<string> = new Set(["filesystem", "filesystem,memory"]);
+function areContents(words: readonly string[]): boolean {
+  const known = words.every((word) => allContents.includes(word)) && new Set(words).size === words.length;
+  return known && words.length > 0 && (!words.includes("memory") || words.includes("filesystem"));
+}
+
+const allContents: readonly string[] = ["memory", "filesystem", "volumes"];
 
 /** Other controllers keep no template of a checkpoint that they did not request themselves. */
 async function keepTemplate(
@@ -88,7 +95,7 @@ async function keepTemplate(
 }
 
 function manifest(cluster: Cluster, options: CreateCheckpointOptions, beside: boolean): CheckpointManifest {
-  const { sandbox, name, contents, ttl, keepRunning } = options;
+  const { sandbox, name, contents, volumes, ttl, keepRunning } = options;
   const naming: { name: string } | { generateName: string } =
     name === undefined ? { generateName: generateName(sandbox) } : { name };
   return {
@@ -98,10 +105,13 @@ function manifest(cluster: Cluster, options: CreateCheckpointOptions, beside: bo
     spec: {
       ...(beside ? { podName: sandbox } : { sandboxName: sandbox }),
       ...(keepRunning === undefined ? {} : { keepRunning }),
-      ...(contents === undefined ? {} : { persistentContents: contents.includes("memory") ? both : ["filesystem"] }),
+      ...(contents === undefined ? {} : { persistentContents: inOrder(contents) }),
+      ...(volumes === undefined ? {} : { volumes: [...volumes] }),
       ...(ttl === undefined ? {} : { ttlAfterFinished: ttl }),
     },
   };
 }
 
-const both: ("memory" | "filesystem")[] = ["memory", "filesystem"];
+function inOrder(contents: readonly string[]): string[] {
+  return allContents.filter((word) => contents.includes(word));
+}

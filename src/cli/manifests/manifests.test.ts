@@ -378,8 +378,12 @@ it("limits the rights to the served namespaces, with the reason for each", async
   const open = everywhere.filter(({ resourceNames }) => resourceNames === undefined);
   expect(open.flatMap(({ resources = [] }) => resources).sort()).toEqual([
     "nodes",
+    "persistentvolumes",
+    "storageclasses",
     "subjectaccessreviews",
     "tokenreviews",
+    "volumesnapshotclasses",
+    "volumesnapshotcontents",
   ]);
   for (const { why, scope } of clusterRights) expect(stdout.includes(`# ${why}\n`)).toBe(scope !== "namespaces");
   expect(stdout.match(/- --served-namespace\n +- team-a\n +- --served-namespace\n +- team-b\n/g)).toHaveLength(2);

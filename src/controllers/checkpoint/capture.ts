@@ -66,9 +66,9 @@ async function captureSource(
   signal: AbortSignal,
 ): Promise<CheckpointRecord> {
   const name = { namespace: checkpoint.metadata.namespace, checkpointId };
-  const { contents, keepRunning } = spec;
+  const { contents, volumes, keepRunning } = spec;
   const target = sandboxRef(source.sandbox, source.pod);
-  const request = { source: target, name, contents, keepRunning, maxBytes, signal };
+  const request = { source: target, name, contents, volumes, keepRunning, maxBytes, signal };
   try {
     const record = await captureParts(backends, request);
     storeReports.captured(checkpoint);
@@ -153,9 +153,13 @@ function marks({ checkpointId, source, spec }: CheckpointCapture) {
     labels: {
       [labels.sandboxName]: name,
       [labels.checkpointId]: checkpointId,
-      [labels.checkpointType]: [...spec.contents].sort().join("-"),
+      [labels.checkpointType]: typeOf(spec),
     },
   };
+}
+
+function typeOf({ contents, volumes }: CheckpointCapture["spec"]): string {
+  return [...contents, ...(volumes === "none" ? [] : ["volumes"])].sort().join("-");
 }
 
 /**

@@ -82,6 +82,7 @@ const states: fc.Arbitrary<CheckpointState> = fc.record({
       sandboxName: fc.constant("a"),
       keepRunning: fc.boolean(),
       contents: fc.constant<["memory", "filesystem"]>(["memory", "filesystem"]),
+      volumes: fc.constantFrom("all" as const, "none" as const),
       ttlMilliseconds: fc.constantFrom(undefined, 60_000),
     }),
   ),

@@ -8,7 +8,7 @@ import { withIgnoredFields } from "../common/ignored-fields.ts";
 import { capturedPodUid } from "../common/pause-checkpoint.ts";
 import { planData } from "./data-available.ts";
 import type { CheckpointAction, CheckpointPlan, CheckpointState, Source } from "./state.ts";
-import { withoutVolumes } from "./volumes.ts";
+import { withVolumes } from "./volumes.ts";
 
 /** Plans the next actions for a checkpoint; a pure function. For the rules see docs/reference/controllers.md. */
 export function planCheckpoint(state: CheckpointState): CheckpointPlan {
@@ -74,7 +74,7 @@ function abandonedCapture(source: Source): CheckpointAction[] {
 
 function succeeded(state: CheckpointState, record: CheckpointRecord): CheckpointPlan {
   const { checkpoint, checkpointId, secrets, now } = state;
-  const incomplete = withoutVolumes(state, record);
+  const known = withVolumes(state, record);
   return {
     actions: [],
     status: {
@@ -82,8 +82,8 @@ function succeeded(state: CheckpointState, record: CheckpointRecord): Checkpoint
       phase: "Succeeded",
       checkpointId,
       completionTime: checkpoint.status?.completionTime ?? now.toISOString(),
-      ...(incomplete && { conditions: incomplete.conditions }),
-      ramet: { ...(incomplete?.ramet ?? record), ...(secrets.length > 0 && { secrets }) },
+      ...(known && { conditions: known.conditions }),
+      ramet: { ...(known?.ramet ?? record), ...(secrets.length > 0 && { secrets }) },
     },
     transitions: [
       {

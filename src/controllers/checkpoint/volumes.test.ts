@@ -1,8 +1,8 @@
 import { expect, it } from "vitest";
-import { Checkpoint } from "../../api/kinds/checkpoint.ts";
+import { Checkpoint, type CheckpointPart } from "../../api/kinds/checkpoint.ts";
 import { SandboxTemplate } from "../../api/kinds/sandbox-template.ts";
 import { RametError } from "../../base/errors.ts";
-import { volumesOfSource, withoutVolumes } from "./volumes.ts";
+import { volumesOfSource, withVolumes } from "./volumes.ts";
 
 const metadata = {
   name: "one",
@@ -46,10 +46,31 @@ it("still finds the claim templates when a user has made the rest of the kept te
   ).toEqual(["home-a"]);
 });
 
+it("tells the claims whose data the checkpoint has from the others", () => {
+  const volumes = ["home", "data"].map((volume) => ({ volume, claim: `${volume}-a` }));
+  const part = (volume: string): CheckpointPart => ({
+    backend: "csi",
+    handle: "h",
+    contents: ["volumes"],
+    cutAt: "2026-11-24T00:00:00Z",
+    sizeBytes: 1,
+    consistency: "crash",
+    volume: { volume, claim: `${volume}-a`, snapshot: "s", driver: "d", accessModes: [] },
+  });
+  const now = new Date(0);
+  const one = withVolumes({ checkpoint, volumes, now }, { parts: [part("home")] });
+  expect(one?.ramet.volumes).toEqual([{ volume: "data", claim: "data-a" }]);
+  expect(one?.conditions[0]).toMatchObject({ status: "False", reason: "NotRequested" });
+  expect(one?.conditions[0]?.message).toContain("data-a");
+  const both = withVolumes({ checkpoint, volumes, now }, { parts: [part("home"), part("data")] });
+  expect(both?.ramet.volumes).toBeUndefined();
+  expect(both?.conditions[0]).toMatchObject({ status: "True", reason: "Captured" });
+});
+
 it("lists so many claims that the message fits into a condition", () => {
   const volumes = Array.from({ length: 300 }, (_, at) => ({ volume: `v${at}`, claim: String(at).padStart(253, "x") }));
   const now = new Date(0);
-  const incomplete = withoutVolumes({ checkpoint, volumes, now }, { parts: [] });
+  const incomplete = withVolumes({ checkpoint, volumes, now }, { parts: [] });
   const { message = "" } = incomplete?.conditions[0] ?? {};
   expect(message).toContain("and 200 more");
   expect(message.length).toBeLessThan(32_768);

@@ -20,27 +20,43 @@ export function volumesOfSource(
   return volumeClaims(source.pod.spec.volumes ?? [], source.pod.metadata.name);
 }
 
-/** The conditions and the record of a checkpoint that has no part for the claims of its source. Undefined: nothing is missing. */
-export function withoutVolumes(
+/**
+ * The conditions and the record of a checkpoint whose source has claims: whether the checkpoint has the data of all of them, and
+ * which it has not. Undefined: the source has none.
+ */
+export function withVolumes(
   { checkpoint, volumes, now }: { checkpoint: Checkpoint; volumes: VolumeClaim[]; now: Date },
   record: CheckpointRecord,
 ): { conditions: Condition[]; ramet: CheckpointRecord } | undefined {
-  if (volumes.length === 0 || record.parts.some(({ contents }) => contents.includes("volumes"))) return undefined;
+  if (volumes.length === 0) return undefined;
+  const captured = new Set(record.parts.flatMap(({ volume }) => volume?.claim ?? []));
+  const hasAll = record.parts.some(({ contents, volume }) => contents.includes("volumes") && volume === undefined);
+  const missing = hasAll ? [] : volumes.filter(({ claim }) => !captured.has(claim));
+  const conditions = setCondition(
+    checkpoint.status?.conditions ?? [],
+    missing.length === 0 ? allCaptured : notCaptured(missing),
+    now,
+  );
+  if (missing.length === 0) return { conditions, ramet: record };
   // The parts keep their consistency. There is none between them and volumes that continue to change.
   const { consistency: _, ...ramet } = record;
+  return { conditions, ramet: { ...ramet, volumes: missing } };
+}
+
+const allCaptured = {
+  type: volumesCaptured,
+  status: "True",
+  reason: "Captured",
+  message: "The checkpoint has the data of all PersistentVolumeClaims of its source",
+} as const;
+
+function notCaptured(missing: readonly VolumeClaim[]) {
   return {
-    conditions: setCondition(
-      checkpoint.status?.conditions ?? [],
-      {
-        type: volumesCaptured,
-        status: "False",
-        reason: "NotSupported",
-        message:
-          `The data of the PersistentVolumeClaims ${listed(volumes.map(({ claim }) => claim))} is not in the checkpoint: ` +
-          "no backend captures volumes; only the parts in status.ramet.parts are restored",
-      },
-      now,
-    ),
-    ramet: { ...ramet, volumes },
-  };
+    type: volumesCaptured,
+    status: "False",
+    reason: "NotRequested",
+    message:
+      `The data of the PersistentVolumeClaims ${listed(missing.map(({ claim }) => claim))} is not in the checkpoint, ` +
+      "because neither persistentContents nor volumes select them; only the parts in status.ramet.parts are restored",
+  } as const;
 }

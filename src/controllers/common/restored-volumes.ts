@@ -1,5 +1,5 @@
 import { claimName, claimVolumes, volumeClaims, type VolumeClaim } from "../../api/cell/volume-claims.ts";
-import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
+import type { Checkpoint, CheckpointPart } from "../../api/kinds/checkpoint.ts";
 import type { SandboxTemplateSpec } from "../../api/kinds/sandbox-template.ts";
 import { annotations } from "../../api/names/labels.ts";
 import type { VolumesOnRestore } from "../../api/names/volumes-on-restore.ts";
@@ -7,15 +7,35 @@ import { PodTemplateSpec, type Volume } from "../../api/schema/pod-template.ts";
 import { RametError } from "../../base/errors.ts";
 import type { Cache } from "./cache.ts";
 
+/** What a checkpoint has of the volumes of its source. */
+export interface CheckpointVolumes {
+  id: string;
+  /** The claims of the source whose data the checkpoint does not contain. */
+  missing: readonly VolumeClaim[];
+  /** The parts that are volumes. */
+  captured: readonly CheckpointPart[];
+}
+
+/** @param checkpoint undefined: there is none, and nothing is missing */
+export function volumesOf(
+  checkpoint: Checkpoint | undefined,
+  cache: Pick<Cache, "templatesOwnedBy">,
+): CheckpointVolumes {
+  const { checkpointId: id = "", ramet } = checkpoint?.status ?? {};
+  const captured = ramet?.parts?.filter(({ contents }) => contents.includes("volumes")) ?? [];
+  return { id, missing: uncapturedVolumes(checkpoint, cache), captured };
+}
+
 /** The claims of a checkpoint's source whose data the checkpoint does not contain. */
 export function uncapturedVolumes(
   checkpoint: Checkpoint | undefined,
   cache: Pick<Cache, "templatesOwnedBy">,
 ): VolumeClaim[] {
   const { ramet } = checkpoint?.status ?? {};
-  if (checkpoint === undefined || ramet?.parts?.some(({ contents }) => contents.includes("volumes")) === true)
-    return [];
-  return ramet?.volumes ?? keptVolumes(checkpoint, cache);
+  if (checkpoint === undefined) return [];
+  if (ramet?.volumes !== undefined) return ramet.volumes;
+  const hasVolumes = ramet?.parts?.some(({ contents }) => contents.includes("volumes")) === true;
+  return hasVolumes ? [] : keptVolumes(checkpoint, cache);
 }
 
 /** The same for a checkpoint of an earlier release, by the template that was kept with it. */
@@ -42,20 +62,66 @@ export interface RestoredVolumes {
   copies: ReadonlyMap<string, string>;
   /** Existing claims of the source. */
   shared: readonly string[];
+  /** The part of the checkpoint that holds the data of a new claim, by the name of the claim. */
+  filled: ReadonlyMap<string, CheckpointPart>;
 }
 
-export const noRestoredVolumes: RestoredVolumes = { claims: new Map(), copies: new Map(), shared: [] };
+export const noRestoredVolumes: RestoredVolumes = {
+  claims: new Map(),
+  copies: new Map(),
+  shared: [],
+  filled: new Map(),
+};
+
+interface CloneVolumes {
+  /** The name of the clone. */
+  name: string;
+  /** Those of the clone's Pod, by its template and its claim templates. */
+  volumes: readonly Volume[];
+}
 
 /**
- * What the volumes of a clone mount. A claim that the clone's own template names, and that is not the source's, is kept.
- * @param volumes those of the clone's Pod, by its template and its claim templates
- * @throws RametError `VolumesNotCaptured` without a choice; `InvalidArgument` for a volume that the source does not have
+ * What the volumes of a clone mount: new claims with the data that the checkpoint has, and for the others what was chosen. A claim
+ * that the clone's own template names, and that is not the source's, is kept if the checkpoint has no data for its volume.
+ * @throws RametError `VolumesNotCaptured` without a choice; `InvalidArgument` for a volume that the source does not have;
+ *   `TemplateMismatch` if the clone lacks a captured volume
  */
 export function restoredVolumes(
-  checkpoint: { id: string; missing: readonly VolumeClaim[] },
+  checkpoint: CheckpointVolumes,
   choice: VolumesOnRestore | undefined,
-  { name, volumes }: { name: string; volumes: readonly Volume[] },
+  clone: CloneVolumes,
 ): RestoredVolumes {
+  const { claims, filled } = filledVolumes(checkpoint, clone);
+  const volumes = clone.volumes.filter(
+    ({ name }) => !checkpoint.captured.some(({ volume }) => volume?.volume === name),
+  );
+  const others = chosenVolumes(checkpoint, choice, { ...clone, volumes });
+  return { ...others, claims: new Map([...others.claims, ...claims]), filled };
+}
+
+/** The claims that get data of the checkpoint. Each clone has its own, also where the template names one. */
+function filledVolumes(
+  { id, captured }: CheckpointVolumes,
+  { name, volumes }: CloneVolumes,
+): Pick<RestoredVolumes, "claims" | "filled"> {
+  const own = new Map(volumeClaims(volumes, name).map(({ volume, claim }) => [volume, claim]));
+  const claims = new Map<string, string>();
+  const filled = new Map<string, CheckpointPart>();
+  for (const part of captured) {
+    const { volume = "" } = part.volume ?? {};
+    if (!own.has(volume)) throw noSuchVolume(id, volume);
+    const claim = claimName(volume, name);
+    filled.set(claim, part);
+    if (own.get(volume) !== claim) claims.set(volume, claim);
+  }
+  return { claims, filled };
+}
+
+function chosenVolumes(
+  checkpoint: Pick<CheckpointVolumes, "id" | "missing">,
+  choice: VolumesOnRestore | undefined,
+  { name, volumes }: CloneVolumes,
+): Omit<RestoredVolumes, "filled"> {
   const { missing } = checkpoint;
   if (missing.length === 0) return noRestoredVolumes;
   if (choice === undefined) throw notChosen(checkpoint);
@@ -95,11 +161,12 @@ function isNamed(volumes: readonly Volume[], volume: string, claim: string, sand
  * is: with `Shared`, they are the source's; with `Empty`, they are not.
  */
 export function inPlaceProblem(
-  checkpoint: { id: string; missing: readonly VolumeClaim[] },
+  checkpoint: CheckpointVolumes,
   choice: VolumesOnRestore | undefined,
   own: readonly VolumeClaim[],
 ): RametError | undefined {
-  const { id, missing } = checkpoint;
+  const { id, missing, captured } = checkpoint;
+  if (captured.length > 0) return notInPlace(checkpoint);
   if (missing.length === 0) return undefined;
   if (choice === undefined) return notChosen(checkpoint);
   const ofSource = new Set(missing.map(({ claim }) => claim));
@@ -121,7 +188,27 @@ export function inPlaceProblem(
   });
 }
 
-function notChosen({ id, missing }: { id: string; missing: readonly VolumeClaim[] }): RametError {
+/** A volume cannot be replaced under a running program, and a Pod's volumes never change. */
+function notInPlace({ id, captured }: CheckpointVolumes): RametError {
+  const names = listed(captured.flatMap(({ volume }) => volume?.volume ?? []));
+  return new RametError(
+    "NotSupported",
+    `The checkpoint ${id} cannot be restored in place: it has the data of the volumes ${names}, which a running Pod cannot get`,
+    { hint: "Create a clone of the checkpoint, which gets new claims with that data" },
+  );
+}
+
+function noSuchVolume(id: string, volume: string): RametError {
+  return new RametError(
+    "TemplateMismatch",
+    `The sandbox cannot be restored from the checkpoint ${id}: its template has no volume ${volume} that is a PersistentVolumeClaim`,
+    {
+      hint: "Give the sandbox the template of the checkpoint's source, or omit spec.template to use that template",
+    },
+  );
+}
+
+function notChosen({ id, missing }: Pick<CheckpointVolumes, "id" | "missing">): RametError {
   const names = listed(missing.map(({ claim }) => claim));
   return new RametError(
     "VolumesNotCaptured",

@@ -13,7 +13,7 @@ import { keyOf } from "../../kube/object.ts";
 import { appliedEgress, desiredEgress, egressTemplate } from "../common/egress.ts";
 import { resolveTemplate } from "../common/resolve-template.ts";
 import { originOfText } from "../common/origin.ts";
-import { inPlaceProblem, uncapturedVolumes } from "../common/restored-volumes.ts";
+import { inPlaceProblem, volumesOf } from "../common/restored-volumes.ts";
 import { claimRequest, progressOf } from "./claim-progress.ts";
 import { ordinalLock, Pursuit } from "./pursuit.ts";
 import type { ClaimDependencies, ClaimState } from "./state.ts";
@@ -178,10 +178,9 @@ function volumesProblem(
   if (model === undefined || template === undefined || "problem" in template) return undefined;
   const owner = { metadata: { ...model.metadata, uid: "" }, spec: { volumeClaimTemplates: template.volumeClaims } };
   const own = volumeClaims(ownVolumes(owner, template.template), model.metadata.name);
-  const id = checkpoint?.status?.checkpointId ?? "";
   try {
     const choice = volumesChoice({ metadata: { annotations: claim.spec.annotations } }, template.template);
-    return inPlaceProblem({ id, missing: uncapturedVolumes(checkpoint, cache) }, choice, own);
+    return inPlaceProblem(volumesOf(checkpoint, cache), choice, own);
   } catch (error) {
     return RametError.from(error);
   }

@@ -2,7 +2,7 @@ import { cellPod } from "../../api/cell/cell-pod.ts";
 import { filesOnlyPause } from "../../api/kinds/files-only-pause.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations, finalizers } from "../../api/names/labels.ts";
-import type { RestoreSource } from "../../backends/checkpoint-parts.ts";
+import { fillClaimOf, type RestoreSource } from "../../backends/checkpoint-parts.ts";
 import { RametError } from "../../base/errors.ts";
 import { controllerOf } from "../../kube/object.ts";
 import { neededEngine } from "../common/engines.ts";
@@ -10,7 +10,16 @@ import { addFinalizer, removeFinalizer } from "../common/finalizer.ts";
 import { pauseCheckpoint, storedPause } from "../common/pause-checkpoint.ts";
 import type { ResolvedTemplate } from "../common/resolve-template.ts";
 import { callCell, isCellAction } from "./cell-calls.ts";
-import { type Claim, claimResource, copyClaims, createClaims, releaseClaims, shareClaims } from "./claims.ts";
+import {
+  type Claim,
+  claimResource,
+  copyClaims,
+  createClaims,
+  createFilledClaims,
+  type FillClaim,
+  releaseClaims,
+  shareClaims,
+} from "./claims.ts";
 import { nodeOfClaims } from "./gather-volumes.ts";
 import type { SandboxAction, SandboxDependencies } from "./state.ts";
 
@@ -168,14 +177,20 @@ function restoredBy(source: RestoreSource | undefined, { engines }: SandboxDepen
 /** Creates the claims of a Pod that do not exist yet, and keeps those that it shares from being deleted before it. */
 async function claimsFor(
   sandbox: Sandbox,
-  { template: { volumeClaims }, volumes }: Extract<SandboxAction, { do: "createPod" }>,
-  { client }: SandboxDependencies,
+  { template: { volumeClaims }, volumes, source }: Extract<SandboxAction, { do: "createPod" }>,
+  { client, backends }: SandboxDependencies,
 ): Promise<Claim[]> {
-  const { claims, copies, shared } = volumes;
+  const { claims, copies, shared, filled } = volumes;
   if (volumeClaims.length === 0 && claims.size === 0) return [];
   const resource = claimResource(client);
+  const fill: FillClaim = async (name, spec) => {
+    const part = filled.get(name);
+    return part === undefined || source === undefined ? spec : fillClaimOf(backends, { source, part, spec });
+  };
+  const withoutTemplate = [...claims.values()].filter((name) => filled.has(name));
   const found = await Promise.all([
-    createClaims(resource, sandbox, { templates: volumeClaims, except: claims }),
+    createClaims(resource, sandbox, { templates: volumeClaims, except: claims, fill }),
+    createFilledClaims(resource, sandbox, { names: withoutTemplate, fill }),
     copyClaims(resource, sandbox, copies),
     shareClaims(resource, sandbox, shared),
   ]);

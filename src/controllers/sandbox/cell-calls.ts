@@ -9,6 +9,7 @@ import {
   cloneParts,
   type RestoreSource,
   restorePartsInPlace,
+  startsSandbox,
   untilPartsLoaded,
 } from "../../backends/checkpoint-parts.ts";
 import { type SandboxRef, sandboxRef, type Started } from "../../backends/runtime.ts";
@@ -68,7 +69,7 @@ function startSandbox(
   const call = async () => {
     const target = await runtime.identified(sandboxRef(sandbox, pod));
     await giveFirstCredentials(sandbox, { target, template }, dependencies);
-    const started = await (source === undefined
+    const started = await (source === undefined || !startsSandbox(source.parts)
       ? runtime.boot(target, environment)
       : restoring(source, dependencies, cloneParts(backends, { source, target, environment })).catch(
           learning(target, pod, dependencies),

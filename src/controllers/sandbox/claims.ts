@@ -8,39 +8,53 @@ import type { KubeClient } from "../../kube/kube-client.ts";
 import { controllerOf, type KubeManifest } from "../../kube/object.ts";
 import type { ResourceClient } from "../../kube/resource-client.ts";
 import { coreResources } from "../../kube/resource-ref.ts";
+import { ClaimSpec } from "../../kube/volumes/volumes.ts";
 
 /** The parts of a PersistentVolumeClaim that Ramet reads. */
-export const Claim = z.looseObject({
-  metadata: ObjectMeta,
-  spec: z.looseObject({
-    accessModes: z.array(z.string()).optional(),
-    storageClassName: z.string().optional(),
-    volumeMode: z.string().optional(),
-    resources: z.unknown().optional(),
-  }),
-});
+export const Claim = z.looseObject({ metadata: ObjectMeta, spec: ClaimSpec });
 export type Claim = z.infer<typeof Claim>;
 
 export function claimResource(client: KubeClient): ResourceClient<Claim> {
   return client.resource(coreResources.persistentVolumeClaims, (value) => Claim.parse(value));
 }
 
+/** Completes the spec of a new claim of a clone. The name is that of the claim. */
+export type FillClaim = (claim: string, spec: ClaimSpec) => Promise<ClaimSpec>;
+
 /**
  * Creates the PersistentVolumeClaims `<template>-<sandbox>` that the sandbox's Pod mounts. The Sandbox owns them: they outlive
  * its Pods, so a resumed sandbox has its volumes, and are deleted with the Sandbox.
  * @param except the volumes that mount other claims
+ * @param fill completes the spec of a claim that gets data of a checkpoint; called only if the claim does not exist
  * @throws RametError `InvalidArgument` with the field of an invalid template; `AlreadyExists` if another object owns a claim
  */
 export async function createClaims(
   claims: ResourceClient<Claim>,
   sandbox: Sandbox,
-  { templates, except }: { templates: readonly Record<string, unknown>[]; except: ReadonlyMap<string, string> },
+  {
+    templates,
+    except,
+    fill,
+  }: { templates: readonly Record<string, unknown>[]; except: ReadonlyMap<string, string>; fill: FillClaim },
 ): Promise<Claim[]> {
-  const manifests = templates.flatMap((template, index) => {
+  const wanted = templates.flatMap((template, index) => {
     const { name, spec, metadata } = parseTemplate(template, index);
-    return except.has(name) ? [] : [manifest(sandbox, claimName(name, sandbox.metadata.name), { metadata, spec })];
+    return except.has(name) ? [] : [{ name: claimName(name, sandbox.metadata.name), metadata, spec }];
   });
-  return Promise.all(manifests.map((one) => createClaim(claims, sandbox, one)));
+  return Promise.all(
+    wanted.map(({ name, metadata, spec }) =>
+      createClaim(claims, sandbox, { name, metadata, spec: () => fill(name, spec) }),
+    ),
+  );
+}
+
+/** Creates claims that get the data of a checkpoint, for volumes without a claim template. The Sandbox owns them. */
+export async function createFilledClaims(
+  claims: ResourceClient<Claim>,
+  sandbox: Sandbox,
+  { names, fill }: { names: readonly string[]; fill: FillClaim },
+): Promise<Claim[]> {
+  return Promise.all(names.map((name) => createClaim(claims, sandbox, { name, spec: () => fill(name, {}) })));
 }
 
 /**
@@ -54,13 +68,12 @@ export async function copyClaims(
   copies: ReadonlyMap<string, string>,
 ): Promise<Claim[]> {
   const { namespace } = sandbox.metadata;
+  const specLike = async (name: string) => {
+    const { accessModes, storageClassName, volumeMode, resources } = (await claims.get({ namespace, name })).spec;
+    return { accessModes, storageClassName, volumeMode, resources };
+  };
   return Promise.all(
-    [...copies].map(async ([name, like]) => {
-      const { accessModes, storageClassName, volumeMode, resources } = (await claims.get({ namespace, name: like }))
-        .spec;
-      const spec = { accessModes, storageClassName, volumeMode, resources };
-      return createClaim(claims, sandbox, manifest(sandbox, name, { spec }));
-    }),
+    [...copies].map(([name, like]) => createClaim(claims, sandbox, { name, spec: () => specLike(like) })),
   );
 }
 
@@ -110,14 +123,24 @@ export async function releaseClaims(
   );
 }
 
+interface NewClaim {
+  name: string;
+  metadata?: ClaimTemplateMetadata;
+  /** Read only if the claim does not exist. */
+  spec: () => Promise<ClaimSpec>;
+}
+
 async function createClaim(
   claims: ResourceClient<Claim>,
-  { metadata, status }: Sandbox,
-  made: KubeManifest,
+  sandbox: Sandbox,
+  { name, metadata: own, spec }: NewClaim,
 ): Promise<Claim> {
-  const at = { namespace: metadata.namespace, name: made.metadata.name ?? "" };
+  const { metadata, status } = sandbox;
+  const at = { namespace: metadata.namespace, name };
   // Each resume creates a Pod, and the claims already exist then.
-  const found = (await claims.find(at)) ?? (await claims.create(made).catch(existing));
+  const found =
+    (await claims.find(at)) ??
+    (await claims.create(manifest(sandbox, name, { metadata: own, spec: await spec() })).catch(existing));
   // A user may have created a claim again that was deleted while the sandbox was paused.
   const wasOurs = status?.ramet?.claims?.includes(at.name) === true && controllerOf(found) === undefined;
   if (wasOurs || controllerOf(found)?.uid === metadata.uid) return found;
@@ -138,8 +161,13 @@ const ClaimTemplate = z.looseObject({
     labels: z.record(z.string(), z.string()).optional(),
     annotations: z.record(z.string(), z.string()).optional(),
   }),
-  spec: z.looseObject({}),
+  spec: ClaimSpec,
 });
+
+interface ClaimTemplateMetadata {
+  labels?: Record<string, string> | undefined;
+  annotations?: Record<string, string> | undefined;
+}
 
 function parseTemplate(template: Record<string, unknown>, index: number) {
   const parsed = ClaimTemplate.safeParse(template);
@@ -161,7 +189,7 @@ function manifest(
     metadata: { labels, annotations } = {},
     spec,
   }: {
-    metadata?: { labels?: Record<string, string> | undefined; annotations?: Record<string, string> | undefined };
+    metadata?: ClaimTemplateMetadata | undefined;
     spec: object;
   },
 ): KubeManifest {

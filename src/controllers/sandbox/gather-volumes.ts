@@ -11,7 +11,7 @@ import type { Origin } from "../common/origin.ts";
 import { heldFrom } from "../common/pause-checkpoint.ts";
 import { isEnded } from "../common/pod-facts.ts";
 import type { ResolvedTemplate } from "../common/resolve-template.ts";
-import { type RestoredVolumes, restoredVolumes, uncapturedVolumes } from "../common/restored-volumes.ts";
+import { type RestoredVolumes, restoredVolumes, volumesOf } from "../common/restored-volumes.ts";
 import { type Claim, claimResource } from "./claims.ts";
 import type { SandboxDependencies, SandboxState } from "./state.ts";
 
@@ -35,13 +35,12 @@ export async function gatherVolumes(
   const isFirstResume = checkpoint !== undefined && heldFrom(checkpoint) !== undefined;
   const isNew = phase === undefined || phase === "Pending" || isFirstResume;
   if (!isNew || origin.kind !== "checkpoint") return { origin, volumes: recorded };
-  const { checkpointId: id } = origin.source.name;
-  const missing = uncapturedVolumes(checkpoint, cache);
+  const captured = { ...volumesOf(checkpoint, cache), id: origin.source.name.checkpointId };
   try {
     const choice = volumesChoice(sandbox, template.template);
     const { name } = sandbox.metadata;
     const owner = { metadata: sandbox.metadata, spec: { volumeClaimTemplates: template.volumeClaims } };
-    const volumes = restoredVolumes({ id, missing }, choice, { name, volumes: ownVolumes(owner, template.template) });
+    const volumes = restoredVolumes(captured, choice, { name, volumes: ownVolumes(owner, template.template) });
     await assertUsable(sandbox, volumes, claimResource(client));
     return { origin, volumes };
   } catch (thrown) {
@@ -56,7 +55,7 @@ function recordedVolumes(sandbox: Sandbox): RestoredVolumes {
   const claims = chosenClaims(sandbox);
   const { name } = sandbox.metadata;
   const shared = [...claims].filter(([volume, claim]) => claim !== claimName(volume, name)).map(([, claim]) => claim);
-  return { claims, copies: new Map(), shared: [...new Set(shared)] };
+  return { claims, copies: new Map(), shared: [...new Set(shared)], filled: new Map() };
 }
 
 /** @throws RametError `NotFound`; `VolumeNotShareable` */

@@ -5,6 +5,7 @@ import { volumesChoice } from "../../api/names/volumes-on-restore.ts";
 import type { SandboxStatus } from "../../api/kinds/sandbox.ts";
 import type { Pod } from "../../api/schema/pod.ts";
 import type { PodTemplateSpec } from "../../api/schema/pod-template.ts";
+import { startsSandbox } from "../../backends/checkpoint-parts.ts";
 import { RametError } from "../../base/errors.ts";
 import { cellRuns, isEnded, pullProblem, startProblem } from "../common/pod-facts.ts";
 import type { ResolvedTemplate } from "../common/resolve-template.ts";
@@ -55,7 +56,7 @@ function planNewPod(state: SandboxState, template: ResolvedTemplate): SandboxPla
   const { policy } = state.egress;
   const { origin, image, volumes } = state;
   const source = origin.kind === "checkpoint" ? origin.source : undefined;
-  const start = origin.kind === "new" ? "boot" : "wait";
+  const start = source === undefined || !startsSandbox(source.parts) ? "boot" : "wait";
   if (image.state === "waiting") return slowly(state, `Waiting for the registry of the image ${nameOfImage(template)}`);
   if (image.state === "unknown" && needsImage(template)) return planUnknownImage(state, template, image);
   const used = image.state === "known" ? image.image : image.state === "unknown" ? image.error : undefined;

@@ -7,7 +7,7 @@ import { RametError } from "../../base/errors.ts";
 import { setCondition } from "../../kube/conditions.ts";
 import { controllerOf } from "../../kube/object.ts";
 import { type FoundOrigin, type Origin, originOfText } from "../common/origin.ts";
-import { inPlaceProblem, uncapturedVolumes } from "../common/restored-volumes.ts";
+import { inPlaceProblem, volumesOf } from "../common/restored-volumes.ts";
 import { claimsOfSandbox } from "./gather-volumes.ts";
 import type { SandboxDependencies, SandboxState } from "./state.ts";
 
@@ -66,8 +66,11 @@ function withVolumes(
   const { checkpointId: id } = origin.source.name;
   try {
     const choice = volumesChoice(sandbox, "problem" in template ? undefined : template.template);
-    const missing = uncapturedVolumes(checkpoint, cache);
-    const error = inPlaceProblem({ id, missing }, choice, claimsOfSandbox(sandbox, template, pod));
+    const error = inPlaceProblem(
+      { ...volumesOf(checkpoint, cache), id },
+      choice,
+      claimsOfSandbox(sandbox, template, pod),
+    );
     return error === undefined ? origin : { kind: "impossible", error };
   } catch (error) {
     return { kind: "impossible", error: RametError.from(error) };

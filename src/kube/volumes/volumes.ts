@@ -13,6 +13,15 @@ const DataSource = z.looseObject({
 });
 export type DataSource = z.infer<typeof DataSource>;
 
+/** The spec of a claim that is to be created. Kubernetes validates the rest. */
+export const ClaimSpec = z.looseObject({
+  accessModes: z.array(z.string()).optional(),
+  volumeMode: z.string().optional(),
+  storageClassName: z.string().optional(),
+  resources: z.looseObject({ requests: Quantities.optional() }).optional(),
+});
+export type ClaimSpec = z.infer<typeof ClaimSpec>;
+
 /** A PersistentVolumeClaim. */
 export const Claim = z.looseObject({
   metadata: ObjectMeta,
@@ -44,8 +53,18 @@ export const Volume = z.looseObject({
 });
 export type Volume = z.infer<typeof Volume>;
 
+const StorageClass = z.looseObject({ metadata: ObjectMeta, provisioner: z.string() });
+export type StorageClass = z.infer<typeof StorageClass>;
+
 export const volumeResources = {
   drivers: { group: "storage.k8s.io", version: "v1", plural: "csidrivers", kind: "CSIDriver", namespaced: false },
+  storageClasses: {
+    group: "storage.k8s.io",
+    version: "v1",
+    plural: "storageclasses",
+    kind: "StorageClass",
+    namespaced: false,
+  },
   volumes: { group: "", version: "v1", plural: "persistentvolumes", kind: "PersistentVolume", namespaced: false },
 } as const satisfies Record<string, ResourceRef>;
 
@@ -55,4 +74,8 @@ export function claimsIn(client: KubeClient): ResourceClient<Claim> {
 
 export function volumesIn(client: KubeClient): ResourceClient<Volume> {
   return client.resource(volumeResources.volumes, (value) => Volume.parse(value));
+}
+
+export function storageClassesIn(client: KubeClient): ResourceClient<StorageClass> {
+  return client.resource(volumeResources.storageClasses, (value) => StorageClass.parse(value));
 }

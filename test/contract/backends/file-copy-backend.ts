@@ -29,6 +29,7 @@ export interface FileCopyBehaviour {
  */
 export class FileCopyBackend implements Backend {
   readonly name = "file-copy";
+  readonly restoresInPlace = true;
   /** By the sandbox's UID. */
   readonly behaviours = new Map<string, FileCopyBehaviour>();
   readonly #root: string;

@@ -1,0 +1,58 @@
+import { createHash } from "node:crypto";
+import * as z from "zod";
+import { CapturedVolume } from "../../api/kinds/checkpoint.ts";
+import { annotations, labels } from "../../api/names/labels.ts";
+import type { KubeManifest } from "../../kube/object.ts";
+import type { Snapshot } from "../../kube/volumes/snapshots.ts";
+import type { CheckpointName } from "../backend.ts";
+
+/** A volume that is to be captured. Everything that a restore needs is known before the capture. */
+export type VolumeToCapture = Omit<CapturedVolume, "snapshot">;
+
+/** What a VolumeSnapshot records about its volume, so that its part can be described again after a crash. */
+const Recorded = CapturedVolume.omit({ snapshot: true }).extend({
+  /** The handle of the volume, as the driver knows it. */
+  claimUid: z.string(),
+});
+type Recorded = z.infer<typeof Recorded>;
+
+/** The start of the name of every VolumeSnapshot of a Checkpoint. */
+const namePrefix = "ramet-";
+
+/** The name of the VolumeSnapshot of one claim. A repeated capture finds it. */
+export function snapshotName({ checkpointId }: CheckpointName, claim: string): string {
+  const hash = createHash("sha256").update(claim).digest("hex").slice(0, 10);
+  return `${namePrefix}${checkpointId}-${hash}`;
+}
+
+/** The VolumeSnapshot of a claim. It has no owner: the Checkpoint's finalizer removes it, and its source may be deleted before. */
+export function snapshotManifest(name: CheckpointName, recorded: Recorded, className: string): KubeManifest {
+  return {
+    apiVersion: "snapshot.storage.k8s.io/v1",
+    kind: "VolumeSnapshot",
+    metadata: {
+      namespace: name.namespace,
+      name: snapshotName(name, recorded.claim),
+      labels: { [labels.checkpointId]: name.checkpointId },
+      annotations: { [annotations.capturedVolume]: JSON.stringify(recorded) },
+    },
+    spec: { volumeSnapshotClassName: className, source: { persistentVolumeClaimName: recorded.claim } },
+  };
+}
+
+/** The volume that a VolumeSnapshot captured; undefined if it is not one of this checkpoint, or if somebody has changed it. */
+export function capturedVolume(name: CheckpointName, { metadata, spec }: Snapshot): CapturedVolume | undefined {
+  const recorded = recordedIn(metadata.annotations?.[annotations.capturedVolume]);
+  if (recorded === undefined || metadata.name !== snapshotName(name, recorded.claim)) return undefined;
+  const { claimUid: _, ...volume } = recorded;
+  const { persistentVolumeClaimName: source } = spec?.source ?? {};
+  return source === undefined || source === recorded.claim ? { ...volume, snapshot: metadata.name } : undefined;
+}
+
+function recordedIn(text: string | undefined): Recorded | undefined {
+  try {
+    return Recorded.safeParse(JSON.parse(text ?? "")).data;
+  } catch {
+    return undefined;
+  }
+}

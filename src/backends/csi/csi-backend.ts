@@ -1,0 +1,180 @@
+import type { CheckpointPart } from "../../api/kinds/checkpoint.ts";
+import { quantityToBytes } from "../../base/quantity.ts";
+import { RametError } from "../../base/errors.ts";
+import type { KubeClient } from "../../kube/kube-client.ts";
+import { type Snapshot, snapshotClassesIn, snapshotsIn } from "../../kube/volumes/snapshots.ts";
+import type { Backend, Capture, CaptureRequest, CheckpointName } from "../backend.ts";
+import { capturedVolume, snapshotManifest } from "./captured-volume.ts";
+import { fillClaim } from "./fill-claim.ts";
+import { type CapturedSnapshot, followSnapshot } from "./follow-snapshots.ts";
+import { removeSnapshot, setDeletionPolicy, snapshotsOf } from "./remove-snapshots.ts";
+import { checkpointClass } from "./snapshot-class.ts";
+import { type CapturableVolume, volumesToCapture } from "./volumes-to-capture.ts";
+
+export interface CsiBackendOptions {
+  client: KubeClient;
+  /** How long a driver may take until the data is fixed. @default 600000 */
+  captureMilliseconds?: number;
+  /** How long a driver may then take until the data can be restored: a cloud uploads it first. @default 21600000 */
+  readyMilliseconds?: number;
+}
+
+/**
+ * Captures the PersistentVolumeClaims of a sandbox by CSI: one VolumeSnapshot for each claim. The Checkpoint is the owner of record
+ * of the data, so each content keeps its data until `remove`. Part handles are those of the driver.
+ */
+export function csiBackend(options: CsiBackendOptions): Backend {
+  const { client, captureMilliseconds = 600_000, readyMilliseconds = 21_600_000 } = options;
+  /** The sandboxes that are being captured, with the checkpoint of each. */
+  const capturing = new Map<string, string>();
+
+  async function capture({ name, source, signal }: CaptureRequest): Promise<Capture> {
+    const volumes = await volumesToCapture(client, name.namespace, source.claims);
+    const created = await createSnapshots(client, name, volumes);
+    const wanted = { state: "captured", timeoutMilliseconds: captureMilliseconds, signal } as const;
+    return captureOf(client, name, await all(created.map((one) => followSnapshot(client, one, wanted))));
+  }
+
+  return {
+    name: "csi",
+    restoresInPlace: false,
+    async probe() {
+      const problem = await problemOf(client);
+      return problem === undefined ? { contents: [["volumes"]] } : { contents: [], problem };
+    },
+    async capture(request) {
+      const { name, source } = request;
+      const other = capturing.get(source.uid);
+      if (other !== undefined && other !== name.checkpointId) throw inProgress(source.name, other);
+      capturing.set(source.uid, name.checkpointId);
+      try {
+        return await capture(request);
+      } catch (error) {
+        // A caller that no longer waits continues later. Any other error ends the capture, of which nothing may remain.
+        if (request.signal?.aborted !== true) await discard(client, name);
+        throw error;
+      } finally {
+        capturing.delete(source.uid);
+      }
+    },
+    async whenReady(name) {
+      const snapshots = await snapshotsOf(client, name).catch(nothingIfMissing);
+      if (snapshots.length === 0) throw notCaptured(name);
+      const wanted = { state: "ready", timeoutMilliseconds: readyMilliseconds } as const;
+      return captureOf(client, name, await all(snapshots.map((one) => followSnapshot(client, one, wanted))));
+    },
+    // The claims of the clone were filled before its Pod started.
+    clone: () => Promise.resolve({ phases: {} }),
+    restoreInPlace: ({ target }) =>
+      Promise.reject(
+        new RametError("NotSupported", `The volumes of ${target.name} cannot be replaced while it runs`, {
+          hint: "Create a clone of the checkpoint",
+        }),
+      ),
+    fillClaim: (request) => fillClaim(client, request),
+    untilLoaded: () => Promise.resolve(),
+    async remove(name) {
+      const snapshots = await snapshotsOf(client, name).catch(nothingIfMissing);
+      await all(snapshots.map((one) => removeSnapshot(client, one)));
+    },
+  };
+}
+
+/** Creates what does not exist yet of the VolumeSnapshots of a checkpoint. */
+async function createSnapshots(
+  client: KubeClient,
+  name: CheckpointName,
+  volumes: readonly CapturableVolume[],
+): Promise<Snapshot[]> {
+  const { items: classes } = await snapshotClassesIn(client).list();
+  const manifests = volumes.map((one) => snapshotManifest(name, one, checkpointClass(one.driver, classes)));
+  const snapshots = snapshotsIn(client);
+  return all(
+    manifests.map(async (manifest) => {
+      const at = { namespace: name.namespace, name: manifest.metadata.name ?? "" };
+      const found = await snapshots.create(manifest).catch((error: unknown) => {
+        if (RametError.from(error).code !== "AlreadyExists") throw error;
+        return snapshots.get(at);
+      });
+      if (capturedVolume(name, found) !== undefined) return found;
+      throw new RametError("AlreadyExists", `The VolumeSnapshot ${at.name} exists and is not of this checkpoint`, {
+        hint: "Delete it, then create another Checkpoint",
+      });
+    }),
+  );
+}
+
+/** The parts, after the data of each is sure to be kept. */
+async function captureOf(
+  client: KubeClient,
+  name: CheckpointName,
+  captured: readonly CapturedSnapshot[],
+): Promise<Capture> {
+  await all(captured.map(({ content }) => setDeletionPolicy(client, content, "Retain")));
+  return {
+    parts: captured.map((one) => partOf(name, one)),
+    isDurable: captured.every(({ isReady }) => isReady),
+  };
+}
+
+function partOf(name: CheckpointName, { snapshot, content, capturedAt, isReady }: CapturedSnapshot): CheckpointPart {
+  const volume = capturedVolume(name, snapshot);
+  const size = snapshot.status?.restoreSize;
+  return {
+    backend: "csi",
+    handle: content.status?.snapshotHandle ?? "",
+    contents: ["volumes"],
+    cutAt: capturedAt,
+    ...(isReady && { readyAt: new Date().toISOString() }),
+    sizeBytes: size === undefined ? 0 : quantityToBytes(size, "restoreSize"),
+    consistency: "crash",
+    ...(volume && { volume }),
+  };
+}
+
+async function problemOf(client: KubeClient): Promise<RametError | undefined> {
+  try {
+    const { items } = await snapshotClassesIn(client).list();
+    if (items.length > 0) return undefined;
+    return unsupported("no CSI driver has a VolumeSnapshotClass");
+  } catch (thrown) {
+    const error = RametError.from(thrown);
+    return error.code === "NotFound" ? unsupported("it has no VolumeSnapshots") : error;
+  }
+}
+
+function unsupported(why: string): RametError {
+  return new RametError("NotSupported", `Volumes cannot be captured in this cluster: ${why}`, {
+    hint: "Install the snapshot stack with SnapshotStack, or leave volumes out of persistentContents",
+  });
+}
+
+/** Removes what a failed capture has created. What remains is removed with the Checkpoint. */
+async function discard(client: KubeClient, name: CheckpointName): Promise<void> {
+  const snapshots = await snapshotsOf(client, name).catch(() => []);
+  await Promise.allSettled(snapshots.map((one) => removeSnapshot(client, one)));
+}
+
+/** A cluster without the kind has no VolumeSnapshots. @throws RametError every other one */
+function nothingIfMissing(thrown: unknown): Snapshot[] {
+  if (RametError.from(thrown).code === "NotFound") return [];
+  throw thrown;
+}
+
+/** Waits for all, so that nothing goes on after an error. @throws the first error */
+async function all<T>(promises: readonly Promise<T>[]): Promise<T[]> {
+  await Promise.allSettled(promises);
+  return Promise.all(promises);
+}
+
+function inProgress(sandbox: string, checkpointId: string): RametError {
+  return new RametError("Conflict", `The volumes of ${sandbox} are being captured for ${checkpointId}`, {
+    retryable: true,
+  });
+}
+
+function notCaptured({ namespace, checkpointId }: CheckpointName): RametError {
+  return new RametError("CheckpointLost", `The checkpoint ${namespace}/${checkpointId} has no VolumeSnapshots`, {
+    hint: "Delete the Checkpoint, and create another one",
+  });
+}

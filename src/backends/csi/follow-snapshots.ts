@@ -1,0 +1,90 @@
+import { RametError } from "../../base/errors.ts";
+import type { KubeClient } from "../../kube/kube-client.ts";
+import { type Snapshot, type SnapshotContent, snapshotContentsIn, snapshotsIn } from "../../kube/volumes/snapshots.ts";
+import { waitUntil } from "../../kube/wait-until.ts";
+import { isBound, type SnapshotState, stateOfSnapshot } from "./snapshot-state.ts";
+
+/** A VolumeSnapshot whose data is fixed. */
+export interface CapturedSnapshot {
+  snapshot: Snapshot;
+  content: SnapshotContent;
+  /** When its data was captured, as RFC 3339. */
+  capturedAt: string;
+  isReady: boolean;
+}
+
+export interface Wanted {
+  /** `captured`: the data is fixed, and the source may change it. `ready`: it can be restored too. */
+  state: "captured" | "ready";
+  timeoutMilliseconds: number;
+  signal?: AbortSignal | undefined;
+}
+
+/** A change that no watch reports, such as the end of an interrupted one, is seen after this time at the latest. */
+const requeueMilliseconds = 30_000;
+
+/**
+ * Waits until a VolumeSnapshot is captured or ready, and verifies its content. An error of the driver is no end: the
+ * snapshot-controller repeats what failed, up to every five minutes.
+ * @throws RametError `CheckpointLost` if it is deleted; `VolumeNotCaptured` if it is blocked, or with the last error of the driver
+ *   after the timeout
+ */
+export async function followSnapshot(
+  client: KubeClient,
+  from: Snapshot,
+  { state: wanted, timeoutMilliseconds, signal }: Wanted,
+): Promise<CapturedSnapshot> {
+  let last: SnapshotState = stateOfSnapshot(from);
+  const isEnd = (snapshot: Snapshot | undefined): boolean => {
+    last = snapshot === undefined ? { state: "deleted" } : stateOfSnapshot(snapshot);
+    if (last.state === "ready" || last.state === wanted) return true;
+    return last.state === "blocked" || last.state === "deleted";
+  };
+  const options = {
+    resource: snapshotsIn(client),
+    from,
+    until: isEnd,
+    requeueAfterMilliseconds: requeueMilliseconds,
+    timeoutMilliseconds,
+    ...(signal && { signal }),
+  };
+  const found = await waitUntil(options).catch((error: unknown) => {
+    if (RametError.from(error).code !== "Timeout") throw error;
+    throw late(from, last, timeoutMilliseconds);
+  });
+  // `last` was changed by the callback.
+  const end = last as SnapshotState;
+  if (end.state === "blocked") throw notCaptured(from, end.error);
+  if (found === undefined || !("capturedAt" in end)) throw lost(from);
+  return verified(client, found, end);
+}
+
+/** @throws RametError `CheckpointLost` if the content is missing or belongs to another VolumeSnapshot */
+async function verified(
+  client: KubeClient,
+  snapshot: Snapshot,
+  { state, capturedAt, contentName }: Extract<SnapshotState, { capturedAt: string }>,
+): Promise<CapturedSnapshot> {
+  const content = await snapshotContentsIn(client).find({ name: contentName });
+  if (content === undefined || !isBound(snapshot, content) || content.status?.snapshotHandle === undefined)
+    throw lost(snapshot, `its VolumeSnapshotContent ${contentName} does not belong to it, or has no data`);
+  return { snapshot, content, capturedAt, isReady: state === "ready" };
+}
+
+function late(snapshot: Snapshot, state: SnapshotState, timeoutMilliseconds: number): RametError {
+  const seconds = Math.round(timeoutMilliseconds / 1000);
+  const error = "error" in state ? state.error : undefined;
+  return notCaptured(snapshot, `it was not taken within ${seconds} s; ${error ?? "no error was reported"}`);
+}
+
+function notCaptured({ metadata: { name, namespace } }: Snapshot, why: string): RametError {
+  return new RametError("VolumeNotCaptured", `The VolumeSnapshot ${name} cannot be taken: ${why}`, {
+    hint: `Ask for the cause with: ramet explain volumesnapshot/${name} -n ${namespace ?? "default"}`,
+  });
+}
+
+function lost({ metadata: { name } }: Snapshot, why = "it was deleted"): RametError {
+  return new RametError("CheckpointLost", `The VolumeSnapshot ${name} has no data: ${why}`, {
+    hint: "Delete the Checkpoint, and create another one",
+  });
+}

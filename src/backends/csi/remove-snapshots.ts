@@ -1,0 +1,86 @@
+import { labels } from "../../api/names/labels.ts";
+import { RametError } from "../../base/errors.ts";
+import type { KubeClient } from "../../kube/kube-client.ts";
+import { type Snapshot, type SnapshotContent, snapshotContentsIn, snapshotsIn } from "../../kube/volumes/snapshots.ts";
+import type { CheckpointName } from "../backend.ts";
+import { capturedVolume } from "./captured-volume.ts";
+
+const beingDeleted = "snapshot.storage.kubernetes.io/volumesnapshot-being-deleted";
+
+/** The VolumeSnapshots of a checkpoint. Others with its label, which a user may have created, are left alone. */
+export async function snapshotsOf(client: KubeClient, name: CheckpointName): Promise<Snapshot[]> {
+  const { items } = await snapshotsIn(client).list({
+    namespace: name.namespace,
+    labelSelector: `${labels.checkpointId}=${name.checkpointId}`,
+  });
+  return items.filter((one) => capturedVolume(name, one) !== undefined);
+}
+
+/** The name that the snapshot-controller gives to a content before it writes the status of the VolumeSnapshot. */
+function contentNameOf({ metadata, status }: Snapshot): string {
+  const bound = status?.boundVolumeSnapshotContentName;
+  return bound === undefined || bound === "" ? `snapcontent-${metadata.uid}` : bound;
+}
+
+/** The content of a VolumeSnapshot if it has one. The content of another VolumeSnapshot is never returned. */
+export async function contentOf(client: KubeClient, snapshot: Snapshot): Promise<SnapshotContent | undefined> {
+  const content = await snapshotContentsIn(client).find({ name: contentNameOf(snapshot) });
+  return content?.spec.volumeSnapshotRef.uid === snapshot.metadata.uid ? content : undefined;
+}
+
+/**
+ * Sets whether a content's data is kept when its VolumeSnapshot is deleted. A content that was imported is left alone: its data may
+ * belong to others.
+ */
+export async function setDeletionPolicy(
+  client: KubeClient,
+  { metadata, spec }: SnapshotContent,
+  deletionPolicy: "Delete" | "Retain",
+): Promise<void> {
+  if (spec.source?.volumeHandle === undefined || spec.deletionPolicy === deletionPolicy) return;
+  await snapshotContentsIn(client).mergePatch(metadata, { metadata: { uid: metadata.uid }, spec: { deletionPolicy } });
+}
+
+/**
+ * Deletes a VolumeSnapshot together with its data. First the content is told to delete its data, then the VolumeSnapshot is deleted,
+ * and the sidecar deletes the data and the content. Until the VolumeSnapshot is gone, a repeat continues.
+ * @throws RametError `Unavailable` (retryable) while it is not gone
+ */
+export async function removeSnapshot(client: KubeClient, snapshot: Snapshot): Promise<void> {
+  const content = await contentOf(client, snapshot);
+  if (content !== undefined) await setDeletionPolicy(client, content, "Delete");
+  const { metadata } = snapshot;
+  if (metadata.deletionTimestamp === undefined)
+    await snapshotsIn(client)
+      .delete(metadata, { uid: metadata.uid })
+      .catch((error: unknown) => {
+        if (RametError.from(error).code !== "NotFound") throw error;
+      });
+  const left = await snapshotsIn(client).find(metadata);
+  if (left?.metadata.uid === metadata.uid) throw stillThere(left);
+  const late = await contentOf(client, snapshot);
+  if (late?.spec.deletionPolicy === "Retain" && late.spec.source?.volumeHandle !== undefined)
+    await removeOrphan(client, late);
+}
+
+/**
+ * Deletes a content that was created while its VolumeSnapshot was being deleted, so that nothing told it to delete its data. Without
+ * the annotation of the snapshot-controller, the sidecar would keep both.
+ */
+async function removeOrphan(client: KubeClient, { metadata }: SnapshotContent): Promise<void> {
+  const contents = snapshotContentsIn(client);
+  const { uid } = metadata;
+  await contents.mergePatch(metadata, {
+    metadata: { uid, annotations: { [beingDeleted]: "yes" } },
+    spec: { deletionPolicy: "Delete" },
+  });
+  await contents.delete(metadata, { uid });
+}
+
+function stillThere({ metadata: { name, finalizers = [] } }: Snapshot): RametError {
+  return new RametError(
+    "Unavailable",
+    `The VolumeSnapshot ${name} is being deleted, and still has the finalizers ${finalizers.join(", ") || "of nobody"}`,
+    { retryable: true, hint: `Ask for the cause with: ramet explain volumesnapshot/${name}` },
+  );
+}
