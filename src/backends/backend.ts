@@ -10,6 +10,8 @@ import type { SandboxRef, Started } from "./runtime.ts";
 export interface Backend {
   /** The name in the records of its parts. Stable across releases. */
   readonly name: string;
+  /** Only a backend that runs sandboxes has this. */
+  readonly holds?: SandboxHolds;
   /** Whether `restoreInPlace` works. Otherwise a sandbox needs a new Pod to get a part. */
   readonly restoresInPlace: boolean;
   /** Reports what this backend can capture here, or why it can capture nothing. */
@@ -59,6 +61,27 @@ export interface Backend {
   has?(name: CheckpointName): Promise<boolean>;
 }
 
+/** A backend that can stop a sandbox from changing its volumes while another backend captures them. */
+export interface SandboxHolds {
+  /**
+   * Pauses a sandbox until its capture by this backend, or until `release`. It resumes by itself after the time, so that nobody can
+   * leave it paused.
+   * @throws RametError `NotSupported` if its cell is of an earlier release; `SandboxNotReady`, `Conflict`, `Unavailable`, `Timeout`
+   */
+  hold(request: HoldOfSandbox): Promise<void>;
+  /** Resumes the sandbox if it is still paused for this checkpoint. @returns how long it was paused */
+  release(request: Omit<HoldOfSandbox, "milliseconds">): Promise<{ pausedMilliseconds?: number | undefined }>;
+  /** Writes to disk what the running sandbox has written to its volumes. @throws RametError as `hold` */
+  sync(source: SandboxRef, signal?: AbortSignal): Promise<void>;
+}
+
+export interface HoldOfSandbox {
+  name: CheckpointName;
+  source: SandboxRef;
+  milliseconds: number;
+  signal?: AbortSignal | undefined;
+}
+
 /** Identifies a checkpoint's data, across restarts too. The namespace never comes from a record: it is the tenant's boundary. */
 export interface CheckpointName {
   namespace: string;
@@ -78,6 +101,8 @@ export interface CaptureRequest {
   contents: PartContents;
   /** False: the sandbox stays paused afterwards and waits to be stopped. */
   keepRunning: boolean;
+  /** The sandbox is paused by `SandboxHolds.hold` for this checkpoint. @throws RametError `Timeout` if the pause is over */
+  held?: boolean | undefined;
   /** The limit for the size of the data. A backend that learns the size before it publishes fails with `QuotaExceeded`. */
   maxBytes?: number | undefined;
   /** Ends the wait for a response. A sandbox that still runs completes the capture. */
@@ -94,7 +119,7 @@ export interface Capture {
 
 export type CaptureDetails = Pick<
   RametCheckpointStatus,
-  "templateDigest" | "template" | "image" | "imageDigest" | "pausedMilliseconds" | "phases"
+  "templateDigest" | "template" | "image" | "imageDigest" | "pausedMilliseconds" | "notAtomic" | "phases"
 >;
 
 export interface CloneRequest {

@@ -2,7 +2,7 @@ import type { CheckpointPart, PartContents } from "../api/kinds/checkpoint.ts";
 import type { Contents } from "../api/schema/metadata.ts";
 import { RametError } from "../base/errors.ts";
 import { type Log, silentLog } from "../base/log.ts";
-import type { Backend, Probe } from "./backend.ts";
+import type { Backend, Probe, SandboxHolds } from "./backend.ts";
 import type { SandboxRef } from "./runtime.ts";
 
 /** A backend and the contents that it captures as one part. */
@@ -43,6 +43,15 @@ export class Backends {
         hint: `Install the backend ${name}, or use a checkpoint without it`,
       },
     );
+  }
+
+  /** What pauses sandboxes. @throws RametError `NotSupported` if no backend runs sandboxes */
+  holds(): SandboxHolds {
+    const found = this.all().flatMap(({ holds }) => holds ?? [])[0];
+    if (found !== undefined) return found;
+    throw new RametError("NotSupported", "no backend of this installation can pause sandboxes", {
+      hint: "Use consistency crash",
+    });
   }
 
   /**
@@ -99,8 +108,8 @@ function inOrder(parts: readonly CheckpointPart[]): CheckpointPart[] {
 }
 
 /** A backend that does not work offers no contents, so these cannot tell. */
-function capturesVolumes({ fillClaim }: Backend): boolean {
-  return fillClaim !== undefined;
+function capturesVolumes(backend: Backend): boolean {
+  return "fillClaim" in backend;
 }
 
 function isSame(a: readonly string[], b: readonly string[]): boolean {

@@ -13,6 +13,7 @@ import { type Manifest, sizeOf } from "../store/manifest.ts";
 import type { Backend, Capture, CheckpointName, CloneRequest } from "./backend.ts";
 import type { Started } from "./runtime.ts";
 import type { CellCredentials } from "./cell-credentials.ts";
+import { cellHolds } from "./cell-holds.ts";
 import { cellAddress, startDeadline, startOf, identityOf } from "./cell-runtime.ts";
 
 export interface CellBackendOptions {
@@ -64,7 +65,8 @@ export function cellBackend(options: CellBackendOptions): Backend {
       // A store that is nearly full may still have room for this checkpoint. The capture finds out.
       return { contents: problem.code === "StoreFull" ? contents : [], problem };
     },
-    async capture({ source, name, contents, keepRunning, maxBytes, signal: given }) {
+    holds: cellHolds(cells),
+    async capture({ source, name, contents, keepRunning, held, maxBytes, signal: given }) {
       const grant = await store.grantWrite({ ...name, ttlMilliseconds: grantMilliseconds });
       // An earlier attempt may have completed after its controller stopped.
       const earlier = await published(name);
@@ -76,7 +78,8 @@ export function cellBackend(options: CellBackendOptions): Backend {
         hint: captureHint,
         signal: given,
       };
-      const request = { grant, contents: Contents.parse(contents), keepRunning };
+      const body = { grant, contents: Contents.parse(contents), keepRunning };
+      const request: CheckpointRequest = held === true ? { ...body, held } : body;
       const take = (body: CheckpointRequest) =>
         within(deadline, (signal) => cells.checkpoint(cellAddress(source), body, signal));
       const result =

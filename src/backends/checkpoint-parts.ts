@@ -1,58 +1,11 @@
-import type { VolumeClaim } from "../api/cell/volume-claims.ts";
-import type { CheckpointPart, VolumeSelection } from "../api/kinds/checkpoint.ts";
-import type { Contents } from "../api/schema/metadata.ts";
+import type { CheckpointPart } from "../api/kinds/checkpoint.ts";
 import { RametError } from "../base/errors.ts";
 import type { ClaimSpec } from "../kube/volumes/volumes.ts";
 import type { Phases } from "../base/phases.ts";
-import type { Backend, Capture, CaptureRequest, CheckpointName, CloneRequest } from "./backend.ts";
+import type { Capture, CheckpointName, CloneRequest } from "./backend.ts";
 import type { Backends } from "./backends.ts";
 import { checkpointRecord, type CheckpointRecord } from "./checkpoint-record.ts";
 import type { SandboxRef, Started } from "./runtime.ts";
-
-interface PartsCapture extends Omit<CaptureRequest, "contents"> {
-  /** Empty: only volumes. */
-  contents: Contents;
-  volumes: VolumeSelection;
-}
-
-/**
- * Captures a sandbox part by part, and then waits until all parts are durable: a cloud uploads a volume for minutes after its
- * content is fixed. A repeated call finds the parts that the first one captured.
- * @throws RametError `InvalidArgument` for a volume that the sandbox does not have; as {@link Backends.forContents} and
- *   `Backend.capture` do
- */
-export async function captureParts(
-  backends: Backends,
-  { volumes, ...request }: PartsCapture,
-): Promise<CheckpointRecord> {
-  const source = { ...request.source, claims: selectedClaims(request.source, volumes) };
-  const plans = await backends.forContents(request.contents, source);
-  const captures: { backend: Backend; capture: Capture }[] = [];
-  for (const { backend, contents } of plans)
-    captures.push({ backend, capture: await backend.capture({ ...request, source, contents }) });
-  return recordOf(
-    await Promise.all(
-      captures.map(async ({ backend, capture }) => {
-        if (capture.isDurable) return capture;
-        return { ...capture, parts: (await backend.whenReady(request.name)).parts };
-      }),
-    ),
-  );
-}
-
-function selectedClaims({ name, claims }: SandboxRef, selection: VolumeSelection): readonly VolumeClaim[] {
-  if (selection === "none") return [];
-  if (selection === "all") return claims;
-  const known = claims.map(({ volume }) => volume);
-  const unknown = selection.filter((volume) => !known.includes(volume));
-  if (unknown.length === 0) return claims.filter(({ volume }) => selection.includes(volume));
-  const has = known.length === 0 ? "no such volumes" : known.join(", ");
-  throw new RametError(
-    "InvalidArgument",
-    `The sandbox ${name} has no volume ${unknown.join(", ")} that is a PersistentVolumeClaim; it has ${has}`,
-    { hint: "Name volumes of its Pod in spec.volumes, or omit that for all of them" },
-  );
-}
 
 /**
  * Finds the parts of a checkpoint whose sandbox no longer exists. Volumes are captured before files, so where a part with
@@ -80,7 +33,7 @@ export async function findParts(backends: Backends, name: CheckpointName): Promi
   );
 }
 
-function recordOf(captures: readonly Capture[]): CheckpointRecord {
+export function recordOf(captures: readonly Capture[]): CheckpointRecord {
   const parts = captures.flatMap((capture) => capture.parts);
   return checkpointRecord(parts, Object.assign({}, ...captures.map(({ details }) => details)) as object);
 }

@@ -34,7 +34,7 @@ describe("the record of a checkpoint", () => {
       sizeBytes: 5,
       cutAt: files.cutAt,
       readyAt: volumes.readyAt,
-      consistency: "atomic",
+      consistency: "crash",
       needs,
       image: "python",
       pausedMilliseconds: 5,

@@ -1,4 +1,4 @@
-import type { CheckpointPart, RametCheckpointStatus } from "../api/kinds/checkpoint.ts";
+import { type CheckpointPart, consistencies, type RametCheckpointStatus } from "../api/kinds/checkpoint.ts";
 import { Contents } from "../api/schema/metadata.ts";
 import type { CaptureDetails } from "./backend.ts";
 
@@ -10,19 +10,26 @@ export function checkpointRecord(parts: CheckpointPart[], details: CaptureDetail
   const main = parts.find(({ contents }) => contents.includes("filesystem")) ?? parts[0];
   const readyTimes = parts.flatMap(({ readyAt }) => readyAt ?? []).sort();
   const readyAt = readyTimes.length === parts.length ? readyTimes.at(-1) : undefined;
-  const { templateDigest, template, image, imageDigest, pausedMilliseconds, phases } = details;
+  const { templateDigest, template, image, imageDigest, pausedMilliseconds, notAtomic, phases } = details;
   return {
     parts,
-    sizeBytes: parts.reduce((sum, part) => sum + part.sizeBytes, 0),
-    ...(main && summary(main)),
+    // Of a volume, only the size of a claim is known.
+    sizeBytes: parts.reduce((sum, part) => sum + (part.volume === undefined ? part.sizeBytes : 0), 0),
+    ...(main && { ...summary(main), consistency: weakest(parts) }),
     ...(readyAt !== undefined && { readyAt }),
     ...(pausedMilliseconds !== undefined && { pausedMilliseconds }),
     ...(templateDigest !== undefined && { templateDigest }),
     ...(template && { template }),
     ...(image !== undefined && { image }),
     ...(imageDigest !== undefined && { imageDigest }),
+    ...(notAtomic !== undefined && { notAtomic }),
     ...(phases && { phases }),
   };
+}
+
+/** A checkpoint is as consistent as its weakest part. */
+function weakest(parts: readonly CheckpointPart[]): CheckpointPart["consistency"] {
+  return consistencies.find((one) => parts.some(({ consistency }) => consistency === one)) ?? "crash";
 }
 
 function summary(part: CheckpointPart): Omit<RametCheckpointStatus, "parts"> {

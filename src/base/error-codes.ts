@@ -36,6 +36,8 @@ export const errorCodes = {
     "The access mode of a PersistentVolumeClaim does not allow another Pod to mount it. Set `ramet.dev/volumes-on-restore` to `Empty`, or use a claim with another access mode.",
   VolumeNotCaptured:
     "The VolumeSnapshot of a PersistentVolumeClaim was not taken. The sandbox keeps running, and nothing remains of the checkpoint. Correct what the message names: `ramet explain volumesnapshot/NAME` reports the cause.",
+  NotAtomic:
+    "The checkpoint requires that memory and volumes are of one moment, and that is not possible here. The sandbox keeps running. Leave out `requireAtomic`, or change what the message names.",
   BackendMissing:
     "No installed backend can capture the requested contents or restore a part of the checkpoint. Install the backend that the message names.",
   OtherController:

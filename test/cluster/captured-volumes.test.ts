@@ -63,14 +63,13 @@ async function createSandbox(name: string, spec: object, annotations: Record<str
 }
 
 const mounts = [{ name: "data", mountPath: "/data" }];
-const source = {
+/** A sandbox with a claim of its own, which runs a Python program. */
+const running = (code: string) => ({
   template: {
-    spec: {
-      containers: [{ name: "main", image: "python", command: ["python3", "-c", counting], volumeMounts: mounts }],
-    },
+    spec: { containers: [{ name: "main", image: "python", command: ["python3", "-c", code], volumeMounts: mounts }] },
   },
   volumeClaimTemplates: [{ metadata: { name: "data" }, spec: claimSpec }],
-};
+});
 
 async function untilRunning(name: string): Promise<Sandbox> {
   let found: Sandbox | undefined;
@@ -96,7 +95,7 @@ async function capture(...args: string[]): Promise<Checkpoint> {
 const count = async (sandbox: string, file: string): Promise<number> => Number(await cli.exec(sandbox, "cat", file));
 
 it("captures memory, files and the volume of a sandbox, and clones all of them", async () => {
-  await createSandbox("a", source);
+  await createSandbox("a", running(counting));
   await untilRunning("a");
   const before = await count("a", "/data/count");
   const checkpoint = await capture("a", "--contents", "memory,filesystem,volumes");
@@ -123,9 +122,48 @@ it("captures memory, files and the volume of a sandbox, and clones all of them",
   expect(Math.abs((await count("b", "/tmp/count")) - (await count("b", "/data/count")))).toBeLessThan(200);
 });
 
+/**
+ * Writes numbers into the volume as fast as it can, and before each one compares the volume with its memory. They differ only if the
+ * program was restored with a volume of another moment.
+ */
+const comparing = `
+import os
+n = 0
+fd = os.open('/data/count', os.O_RDWR | os.O_CREAT)
+os.pwrite(fd, b'%020d' % n, 0)
+while True:
+    found = int(os.pread(fd, 20, 0))
+    if found != n:
+        open('/tmp/violation', 'a').write(f'memory {n}, volume {found}\\n')
+        n = found
+    n += 1
+    os.pwrite(fd, b'%020d' % n, 0)
+`;
+
+/** What a clone of a checkpoint with this consistency has noticed. */
+async function violationsIn(name: string, consistency: "crash" | "atomic"): Promise<string> {
+  const { status } = await capture("w", "--contents", "memory,filesystem,volumes", "--consistency", consistency);
+  const { ramet: record, checkpointId = "" } = status ?? {};
+  expect(record).toMatchObject({ consistency });
+  expect(record?.notAtomic).toBeUndefined();
+  await ramet("sandbox", "create", "--from", checkpointId, "--name", name);
+  await untilRunning(name);
+  const found = await cli.exec(name, "sh", "-c", "sleep 0.2; cat /tmp/violation 2> /dev/null || true");
+  await sandboxes().delete({ namespace, name });
+  return found;
+}
+
+it("captures memory and volume at one moment with atomic, while a program writes at full speed", async () => {
+  await createSandbox("w", running(comparing));
+  await untilRunning("w");
+  for (let round = 0; round < 5; round++) expect(await violationsIn(`atomic-${round}`, "atomic")).toBe("");
+  expect(await cli.exec("w", "sh", "-c", "cat /tmp/violation 2> /dev/null || true")).toBe("");
+  // The check would notice a volume of another moment.
+  expect(await violationsIn("crash", "crash")).toMatch(/^memory \d+, volume \d+$/);
+});
+
 it("clones the volume alone into a sandbox that starts from its image", async () => {
-  const listing = { ...source };
-  await createSandbox("c", listing);
+  await createSandbox("c", running(counting));
   await untilRunning("c");
   await cli.exec("c", "sh", "-c", "echo kept > /data/note");
   const { status } = await capture("c", "--contents", "volumes");

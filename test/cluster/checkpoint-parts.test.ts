@@ -52,7 +52,7 @@ describe("a checkpoint of two parts", () => {
       spec,
     });
   async function capture(name: string): Promise<string> {
-    await create("Checkpoint", name, { podName: "a" });
+    await create("Checkpoint", name, { podName: "a", persistentContents: ["memory", "filesystem", "volumes"] });
     const { status } = await cluster.checkpoint(`t/${name}`, ({ status: now }) => now?.completionTime !== undefined);
     expect(status).toMatchObject({ phase: "Succeeded" });
     return status?.checkpointId ?? "";

@@ -33,7 +33,7 @@ it("names the claims of all three kinds of volumes, and is not atomic as a whole
   const volumeClaimTemplates = [{ metadata: { name: "home" }, spec: claimSpec }];
   const status = await capture("a", { template: { spec: { containers, volumes } }, volumeClaimTemplates });
   const condition = findCondition(status?.conditions, "VolumesCaptured");
-  expect(condition).toMatchObject({ status: "False", reason: "NotSupported" });
+  expect(condition).toMatchObject({ status: "False", reason: "NotRequested" });
   for (const claim of ["team-data", "a-cache", "home-a"]) expect(condition?.message).toContain(claim);
   expect(status?.ramet?.consistency).toBeUndefined();
   expect(status?.ramet?.parts?.map(({ consistency }) => consistency)).toEqual(["crash"]);

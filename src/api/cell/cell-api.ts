@@ -234,10 +234,32 @@ export type RestoreInPlaceCall = z.infer<typeof RestoreInPlaceCall>;
 export const RestoreResult = z.object({ state: CellState, phases: Phases });
 export type RestoreResult = z.infer<typeof RestoreResult>;
 
+/** The longest time for which a cell keeps its sandbox paused while others capture its volumes. */
+export const longestHoldMilliseconds = 120_000;
+
+/** Pauses the sandbox until its checkpoint is captured or released, for a limited time. */
+export const HoldRequest = z.strictObject({
+  checkpointId: z.string().min(1),
+  /** After this time the cell resumes the sandbox by itself. */
+  milliseconds: z.number().int().min(1).max(longestHoldMilliseconds),
+});
+export type HoldRequest = z.infer<typeof HoldRequest>;
+
+/** Ends the pause for a checkpoint. No error if it is over. */
+export const ReleaseRequest = z.strictObject({ checkpointId: z.string().min(1) });
+export type ReleaseRequest = z.infer<typeof ReleaseRequest>;
+export const ReleaseResult = z.object({
+  /** How long the sandbox was paused; absent: it was not. */
+  pausedMilliseconds: z.number().optional(),
+});
+export type ReleaseResult = z.infer<typeof ReleaseResult>;
+
 export const CheckpointRequest = z.strictObject({
   grant: Grant,
   contents: Contents,
   keepRunning: z.boolean(),
+  /** The sandbox is paused by `hold` for this checkpoint, and is captured in that pause or not at all. */
+  held: z.literal(true).optional(),
   /** The limit for the checkpoint's size. Nothing is published above it, and the sandbox keeps running. */
   maxBytes: z.number().int().min(0).optional(),
 });

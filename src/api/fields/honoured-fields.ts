@@ -57,6 +57,8 @@ export const honouredFields = {
     "spec.keepRunning": "controllers/checkpoint/plan.ts",
     "spec.persistentContents[]": "api/kinds/checkpoint.ts",
     "spec.volumes[]": "api/kinds/checkpoint.ts",
+    "spec.consistency": "api/kinds/checkpoint.ts",
+    "spec.requireAtomic": "api/kinds/checkpoint.ts",
     "spec.ttlAfterFinished": "api/kinds/checkpoint.ts",
   },
   NamedSnapshot: {

@@ -18,6 +18,31 @@ it.each([
   expect(resolveCheckpointSpec(spec, sandbox).contents).toEqual(contents);
 });
 
+it.each([
+  [undefined, ["memory", "filesystem"], "none"],
+  [undefined, ["memory", "filesystem", "volumes"], "all"],
+  [undefined, ["volumes"], "all"],
+  [["filesystem"], ["volumes"], "none"],
+  [["filesystem", "volumes"], [], "all"],
+  [["volumes"], ["filesystem"], "all"],
+] as const)("captures with the contents %j, of a sandbox with %j, %s of its volumes", (requested, sandbox, volumes) => {
+  const spec = { podName: "a", ...(requested && { persistentContents: [...requested] }) };
+  expect(resolveCheckpointSpec(spec, sandbox).volumes).toEqual(volumes);
+});
+
+it("captures only volumes if the Checkpoint itself lists nothing else, and named volumes in any case", () => {
+  const only = { podName: "a", persistentContents: ["volumes"] };
+  expect(resolveCheckpointSpec(only, ["memory", "filesystem"]).contents).toEqual([]);
+  expect(resolveCheckpointSpec({ podName: "a" }, ["volumes"]).contents).toEqual(["memory", "filesystem"]);
+  expect(resolveCheckpointSpec({ ...only, volumes: ["data"] }).volumes).toEqual(["data"]);
+});
+
+it("is atomic if that is required", () => {
+  const resolved = resolveCheckpointSpec({ podName: "a", requireAtomic: true });
+  expect(resolved).toMatchObject({ consistency: "atomic", requireAtomic: true });
+  expect(resolveCheckpointSpec({ podName: "a" })).toMatchObject({ consistency: "crash", requireAtomic: false });
+});
+
 it("applies the documented defaults to a minimal spec", () => {
   expect(resolveCheckpointSpec({ podName: "a" })).toMatchObject({
     sandboxName: "a",

@@ -48,6 +48,11 @@ const CheckpointVolumes = z
 /** Which volumes of a sandbox a checkpoint captures: all that are PersistentVolumeClaims, none, or those with these names. */
 export type VolumeSelection = "all" | "none" | readonly string[];
 
+/** What can be requested. A checkpoint whose files were flushed by the guest, but whose memory is not captured, is `quiesced`. */
+export const requestedConsistencies = ["crash", "sync", "atomic"] as const;
+export type Consistency = (typeof requestedConsistencies)[number];
+const RequestedConsistency = z.enum(requestedConsistencies);
+
 export const CheckpointSpec = withRules(
   z.object({
     podName: z.string().min(1).optional().describe("The name of the sandbox's Pod. Set podName or sandboxName."),
@@ -60,6 +65,15 @@ export const CheckpointSpec = withRules(
       ),
     persistentContents: CheckpointContents.optional(),
     volumes: CheckpointVolumes.optional(),
+    consistency: RequestedConsistency.optional().describe(
+      "How consistent the captured volumes are. crash: each as after a power failure. sync: what was written before the capture is in them. atomic: the sandbox is paused while its volumes and its memory are captured, so that they are of one moment. Default crash, or atomic with requireAtomic.",
+    ),
+    requireAtomic: z
+      .boolean()
+      .optional()
+      .describe(
+        "Whether the checkpoint fails if it cannot be atomic. Otherwise status.ramet.notAtomic says why it is not.",
+      ),
     ttlAfterFinished: z
       .string()
       .regex(ttlPattern, "must be a duration like 30s, 30m, 30h or 30d")
@@ -82,6 +96,13 @@ export const CheckpointSpec = withRules(
         podName === undefined || sandboxName === undefined || podName === sandboxName,
     },
     {
+      cel: "!has(self.requireAtomic) || !self.requireAtomic || !has(self.consistency) || self.consistency == 'atomic'",
+      message: "requireAtomic requires consistency atomic",
+      fieldPath: ".consistency",
+      holds: ({ consistency, requireAtomic }) =>
+        requireAtomic !== true || consistency === undefined || consistency === "atomic",
+    },
+    {
       cel: "self == oldSelf",
       message: "spec is immutable: a checkpoint is one captured state; create another Checkpoint",
     },
@@ -90,7 +111,7 @@ export const CheckpointSpec = withRules(
 export type CheckpointSpec = z.infer<typeof CheckpointSpec>;
 
 /** How consistent the parts of a checkpoint are with each other. */
-export const consistencies = ["crash", "quiesced", "atomic"] as const;
+export const consistencies = ["crash", "sync", "quiesced", "atomic"] as const;
 
 const Needs = z.object({
   architecture: z.string(),
@@ -173,6 +194,7 @@ export const RametCheckpointStatus = z.object({
     .optional()
     .describe("The volumes of the source whose data is not in the checkpoint, and their PersistentVolumeClaims."),
   consistency: z.enum(consistencies).optional(),
+  notAtomic: z.string().optional().describe("Why the parts are not atomic although that was requested."),
   engine: z.string().optional().describe("The engine that the memory needs. Absent without memory."),
   needs: Needs.optional().describe("What a node must have for a restore."),
   phases: z.record(z.string(), z.number()).optional().describe("Milliseconds by phase, in order."),
@@ -222,6 +244,8 @@ export interface ResolvedCheckpointSpec {
   /** Empty: only volumes. */
   contents: Contents;
   volumes: VolumeSelection;
+  consistency: Consistency;
+  requireAtomic: boolean;
   /** Counted from the end of the capture. Undefined: the Checkpoint is kept until it is deleted. */
   ttlMilliseconds: number | undefined;
 }
@@ -244,9 +268,14 @@ export function resolveCheckpointSpec(
     keepRunning: spec.keepRunning ?? true,
     contents: isOnlyVolumes(own) ? [] : mainContents(requested),
     volumes: spec.volumes ?? (requested.includes("volumes") ? "all" : "none"),
+    ...resolvedConsistency(spec),
     ttlMilliseconds:
       spec.ttlAfterFinished === undefined ? undefined : parseDuration(spec.ttlAfterFinished, "spec.ttlAfterFinished"),
   };
+}
+
+function resolvedConsistency({ consistency, requireAtomic = false }: CheckpointSpec) {
+  return { consistency: consistency ?? (requireAtomic ? "atomic" : "crash"), requireAtomic };
 }
 
 const contentWords = new Set(["memory", "filesystem", "volumes"]);

@@ -22,6 +22,14 @@ export interface CaptureSubject {
   build: () => Promise<EngineBuild>;
   /** @see GuestIdentity.generation */
   generation: () => number | undefined;
+  /** The pause in which to capture. @default the capture pauses the sandbox itself */
+  held?: HeldPause | undefined;
+}
+
+/** A pause that has begun before the capture. */
+export interface HeldPause {
+  /** When it began, on the monotonic clock. */
+  sinceMilliseconds: number;
 }
 
 const quiesceTimeoutMilliseconds = 2_000;
@@ -50,9 +58,10 @@ async function captureAndPublish(request: CheckpointRequest, subject: CaptureSub
   const { engine } = subject.sandbox;
   const [session, quiesced] = await Promise.all([
     phases.phase("store-open", () => openForWrite(request.grant, { scratchPath: subject.setting.paths.directory })),
-    phases.phase("quiesce", () => quiesce(subject)),
+    // A paused guest does not answer. Its files were flushed before the pause.
+    subject.held === undefined ? phases.phase("quiesce", () => quiesce(subject)) : true,
   ]);
-  let held = false;
+  let held = subject.held !== undefined;
   try {
     if (session.published !== undefined) throw alreadyPublished(request.grant.checkpointId);
     const pages = await pageWritesFor(subject.sandbox.container, {
@@ -60,7 +69,13 @@ async function captureAndPublish(request: CheckpointRequest, subject: CaptureSub
       imagePath: session.stagingPath,
     });
     const before = subject.generation();
-    const captured = await capture(request, engine, { path: session.stagingPath, pages, phases, clock });
+    const captured = await capture(request, engine, {
+      path: session.stagingPath,
+      pages,
+      phases,
+      clock,
+      held: subject.held,
+    });
     held = captured.held;
     await requireWithin(request, session.stagingPath);
     // If the identity has changed during the capture, a clone asks its guest for the generation.
@@ -98,17 +113,26 @@ interface Capture {
   held: boolean;
 }
 
+interface CaptureInto {
+  path: string;
+  pages: PageWrites;
+  phases: PhaseClock;
+  clock: Clock;
+  held: HeldPause | undefined;
+}
+
 /** Pauses the sandbox, captures it, and resumes it unless it is to be stopped. */
 async function capture(
   { contents, keepRunning }: CheckpointRequest,
   engine: Engine,
-  { path, pages, phases, clock }: { path: string; pages: PageWrites; phases: PhaseClock; clock: Clock },
+  { path, pages, phases, clock, held }: CaptureInto,
 ): Promise<Capture> {
-  const start = clock.monotonicMilliseconds();
+  const start = held?.sinceMilliseconds ?? clock.monotonicMilliseconds();
   const cutAt = clock.now().toISOString();
   const memory = contents.includes("memory");
   // gVisor pauses and resumes the sandbox for a checkpoint. It does not for a tar, and neither keeps the sandbox paused.
-  const mustPause = !memory || !keepRunning;
+  const mustPause = held === undefined && (!memory || !keepRunning);
+  const isPaused = mustPause || held !== undefined;
   if (mustPause) await phases.phase("pause", () => engine.pause());
   try {
     if (memory) await phases.phase("engine", () => engine.checkpoint(path, pages));
@@ -117,7 +141,7 @@ async function capture(
     if (mustPause) await engine.resume().catch(() => undefined);
     throw error;
   }
-  if (mustPause && keepRunning) await phases.phase("resume", () => engine.resume());
+  if (isPaused && keepRunning) await phases.phase("resume", () => engine.resume());
   return {
     cutAt,
     pausedMilliseconds: Math.round((clock.monotonicMilliseconds() - start) * 10) / 10,
@@ -131,7 +155,7 @@ function alreadyPublished(checkpointId: string): RametError {
 }
 
 /** Asks the guest to flush its files. A checkpoint without that is usable too. */
-async function quiesce({ guest, clock }: CaptureSubject): Promise<boolean> {
+export async function quiesce({ guest, clock }: Pick<CaptureSubject, "guest" | "clock">): Promise<boolean> {
   const over = new AbortController();
   const cancel = clock.schedule(quiesceTimeoutMilliseconds, () => {
     over.abort();

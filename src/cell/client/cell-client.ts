@@ -11,8 +11,11 @@ import {
   CheckpointResult,
   type CredentialsRequest,
   type EgressRequest,
+  type HoldRequest,
   type IdentityRequest,
   type KeysRequest,
+  type ReleaseRequest,
+  ReleaseResult,
   type RestoreInPlaceCall,
   type RestoreRequest,
   RestoreResult,
@@ -140,6 +143,20 @@ export class CellClient {
 
   checkpoint(cell: CellAddress, body: CheckpointRequest, signal?: AbortSignal): Promise<CheckpointResult> {
     return this.#call(cell, { operation: "checkpoint", body, answer: CheckpointResult, signal });
+  }
+
+  /** Resolves when the sandbox is paused, and what its volumes have is on disk. @throws `NotFound` from a cell of an earlier release */
+  hold(cell: CellAddress, body: HoldRequest, signal?: AbortSignal): Promise<CellState> {
+    return this.#call(cell, { operation: "hold", body, answer: CellState, signal });
+  }
+
+  release(cell: CellAddress, body: ReleaseRequest, signal?: AbortSignal): Promise<ReleaseResult> {
+    return this.#call(cell, { operation: "release", body, answer: ReleaseResult, responseMilliseconds, signal });
+  }
+
+  /** Resolves when what the volumes of the sandbox have is on disk. @throws `NotFound` from a cell of an earlier release */
+  sync(cell: CellAddress, signal?: AbortSignal): Promise<CellState> {
+    return this.#call(cell, { operation: "sync", body: {}, answer: CellState, signal });
   }
 
   stop(cell: CellAddress, reason: string, signal?: AbortSignal): Promise<CellState> {

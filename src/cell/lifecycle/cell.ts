@@ -5,8 +5,11 @@ import type {
   CheckpointResult,
   EgressPolicy,
   EgressReport,
+  HoldRequest,
   Identity,
   LinkCredentials,
+  ReleaseRequest,
+  ReleaseResult,
   RestoreInPlaceCall,
   RestoreRequest,
   RestoreResult,
@@ -15,7 +18,7 @@ import type { EngineBuild } from "../../api/cell/engine.ts";
 import type { Clock } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
 import { PhaseClock } from "../../base/phases.ts";
-import { captureCheckpoint } from "../checkpoint/capture.ts";
+import { captureCheckpoint, type HeldPause } from "../checkpoint/capture.ts";
 import type { DialOptions } from "../network/link-dial.ts";
 import { engineBuild } from "../sandbox/engine.ts";
 import type { EntrypointLog } from "../sandbox/entrypoint-log.ts";
@@ -25,6 +28,7 @@ import type { Sandbox } from "../sandbox/sandbox.ts";
 import type { CellSetting } from "../setting/cell-setting.ts";
 import type { CellCore } from "./cell-core.ts";
 import { CellCredentials } from "./cell-credentials.ts";
+import { Hold } from "./hold.ts";
 import { openSandbox } from "./open-sandbox.ts";
 import { restore, restoreInPlace } from "./restore.ts";
 import { LastOperation, States } from "./states.ts";
@@ -59,6 +63,7 @@ export class Cell {
   readonly #lastBoot = new LastOperation<CellState>();
   readonly #lastRestoreInPlace = new LastOperation<RestoreResult>();
   readonly #lastCheckpoint = new LastOperation<CheckpointResult>();
+  readonly #hold: Hold;
   #adopting: Promise<unknown> = Promise.resolve();
   #loading: { sandbox: Sandbox; result: Promise<CellState> } | undefined;
   #stopping = false;
@@ -102,6 +107,7 @@ export class Cell {
         void this.#entrypointExited(exitCode);
       },
     };
+    this.#hold = new Hold(this.#core);
   }
 
   get state(): CellState {
@@ -177,14 +183,37 @@ export class Cell {
     const { checkpointId } = request.grant;
     const repeated = this.#lastCheckpoint.repeated(checkpointId);
     if (repeated !== undefined) return repeated;
-    this.#requireIdle("checkpoint");
-    return this.#lastCheckpoint.remember(checkpointId, this.#checkpoint(request));
+    if (request.held === undefined) this.#requireIdle("checkpoint");
+    const held = request.held === undefined ? undefined : this.#hold.take(checkpointId);
+    return this.#lastCheckpoint.remember(checkpointId, this.#checkpoint(request, held));
+  }
+
+  /** Pauses the sandbox until the capture of this checkpoint, until `release`, or for the requested time. */
+  async hold(request: HoldRequest): Promise<CellState> {
+    if (!this.#hold.isFor(request.checkpointId)) {
+      this.#requireIdle("hold");
+      await this.#hold.begin(request);
+    }
+    return this.state;
+  }
+
+  /** Resumes the sandbox, if it is paused for this checkpoint. */
+  release({ checkpointId }: ReleaseRequest): Promise<ReleaseResult> {
+    return this.#hold.end(checkpointId);
+  }
+
+  /** Flushes the files of the sandbox and of its volumes. */
+  async sync(): Promise<CellState> {
+    this.#requireIdle("sync");
+    await this.#hold.flush();
+    return this.state;
   }
 
   /** Stops the sandbox after the operation in progress, if any, has finished. */
   async stop(reason: string): Promise<CellState> {
     if (this.#stopping) return this.state;
     this.#stopping = true;
+    await this.#hold.end();
     await Promise.all([this.#lastCheckpoint.settled(), this.#lastRestoreInPlace.settled()]);
     if (this.state.phase !== "failed") this.#states.set({ phase: "stopping", ready: false, message: reason });
     await this.#prepared?.catch(() => undefined);
@@ -194,6 +223,7 @@ export class Cell {
 
   /** Sends SIGTERM to the entrypoint, as Kubernetes does, and stops the sandbox when it exits or the grace period is over. */
   async terminate(reason: string): Promise<CellState> {
+    await this.#hold.end();
     await this.#lastCheckpoint.settled();
     if (this.state.phase === "running" && !this.#stopping) {
       this.#terminating = reason;
@@ -254,7 +284,7 @@ export class Cell {
     return result;
   }
 
-  async #checkpoint(request: CheckpointRequest): Promise<CheckpointResult> {
+  async #checkpoint(request: CheckpointRequest, held?: HeldPause): Promise<CheckpointResult> {
     this.#states.set({ checkpointing: request.grant.checkpointId });
     try {
       const result = await captureCheckpoint(request, {
@@ -264,6 +294,7 @@ export class Cell {
         clock: this.#core.clock,
         build: () => this.#engineOfMemory(),
         generation: () => this.#identity.generation,
+        held,
       });
       if (!request.keepRunning) this.#states.set({ phase: "paused", ready: false });
       return result;

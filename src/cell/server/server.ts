@@ -7,7 +7,9 @@ import {
   CheckpointRequest,
   CredentialsRequest,
   EgressRequest,
+  HoldRequest,
   IdentityRequest,
+  ReleaseRequest,
   RestoreRequest,
   KeysRequest,
   StopRequest,
@@ -108,6 +110,9 @@ function routes({ cell, logPath, verifier, report }: CellServerOptions): Record<
     "POST restore": ({ body }) => cell.restore(parsed(RestoreRequest, body)),
     "POST swap": ({ body }) => cell.restoreInPlace(parsed(RestoreInPlaceCall, body)),
     "POST checkpoint": ({ body }) => cell.checkpoint(parsed(CheckpointRequest, body)),
+    "POST hold": ({ body }) => cell.hold(parsed(HoldRequest, body)),
+    "POST release": ({ body }) => cell.release(parsed(ReleaseRequest, body)),
+    "POST sync": () => cell.sync(),
     "POST stop": ({ body }) => cell.stop(parsed(StopRequest, body).reason),
   };
 }

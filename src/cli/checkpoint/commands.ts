@@ -1,4 +1,5 @@
-import type { Command } from "commander";
+import { type Command, Option } from "commander";
+import { requestedConsistencies } from "../../api/kinds/checkpoint.ts";
 import { getCommand, listCommand, removeCommand } from "../object/verbs.ts";
 import { commaList, truth, withClusterFlags, withOutputFlag, withWaitFlags } from "../options.ts";
 import type { Act } from "../report-error.ts";
@@ -20,6 +21,12 @@ export function checkpointCommands(checkpoint: Command, act: Act): void {
       "the volumes to capture, by their names in the Pod (default: all, with volumes)",
       commaList,
     )
+    .addOption(
+      new Option("--consistency <level>", "how consistent the volumes are (default: crash)").choices(
+        requestedConsistencies,
+      ),
+    )
+    .option("--require-atomic", "fail unless memory and volumes are captured at one moment")
     .option("--ttl <duration>", "delete it this long after it has finished, such as 30m, 12h or 30d (default: never)")
     .option("--keep-running <true|false>", "whether the sandbox keeps running afterwards (default: true)", truth)
     .option("--name <name>", "its name (default: generated)");
@@ -38,7 +45,7 @@ export function checkpointCommands(checkpoint: Command, act: Act): void {
 Examples:
   $ ramet checkpoint create a
   $ ramet checkpoint create a --contents filesystem --ttl 30d
-  $ ramet checkpoint create a --contents memory,filesystem,volumes
+  $ ramet checkpoint create a --contents memory,filesystem,volumes --consistency atomic
   $ ramet sandbox create --from "$(ramet checkpoint create a)"
 `,
     );

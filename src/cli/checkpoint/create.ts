@@ -1,4 +1,4 @@
-import type { Checkpoint, CheckpointManifest } from "../../api/kinds/checkpoint.ts";
+import type { Checkpoint, CheckpointManifest, Consistency } from "../../api/kinds/checkpoint.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { apiVersion } from "../../api/schema/kind.ts";
 import { ttlPattern } from "../../base/duration.ts";
@@ -21,6 +21,8 @@ export interface CreateCheckpointOptions extends ClusterOptions {
   contents?: readonly string[];
   /** The volumes to capture. @default with `volumes` in `contents`, all */
   volumes?: readonly string[];
+  consistency?: Consistency;
+  requireAtomic?: boolean;
   /** Such as `30s`, `30m`, `30h`, `30d`. */
   ttl?: string;
   keepRunning?: boolean;
@@ -95,7 +97,7 @@ async function keepTemplate(
 }
 
 function manifest(cluster: Cluster, options: CreateCheckpointOptions, beside: boolean): CheckpointManifest {
-  const { sandbox, name, contents, volumes, ttl, keepRunning } = options;
+  const { sandbox, name, contents, volumes, consistency, requireAtomic, ttl, keepRunning } = options;
   const naming: { name: string } | { generateName: string } =
     name === undefined ? { generateName: generateName(sandbox) } : { name };
   return {
@@ -107,6 +109,8 @@ function manifest(cluster: Cluster, options: CreateCheckpointOptions, beside: bo
       ...(keepRunning === undefined ? {} : { keepRunning }),
       ...(contents === undefined ? {} : { persistentContents: inOrder(contents) }),
       ...(volumes === undefined ? {} : { volumes: [...volumes] }),
+      ...(consistency === undefined ? {} : { consistency }),
+      ...(requireAtomic === undefined ? {} : { requireAtomic }),
       ...(ttl === undefined ? {} : { ttlAfterFinished: ttl }),
     },
   };

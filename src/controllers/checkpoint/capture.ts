@@ -2,7 +2,7 @@ import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import { annotations, finalizers, labels, restoreFromAnnotations } from "../../api/names/labels.ts";
 import { apiVersion } from "../../api/schema/kind.ts";
 import type { PodTemplateSpec } from "../../api/schema/pod-template.ts";
-import { captureParts } from "../../backends/checkpoint-parts.ts";
+import { captureParts } from "../../backends/capture-parts.ts";
 import type { CheckpointRecord } from "../../backends/checkpoint-record.ts";
 import { sandboxRef } from "../../backends/runtime.ts";
 import { RametError } from "../../base/errors.ts";
@@ -66,9 +66,19 @@ async function captureSource(
   signal: AbortSignal,
 ): Promise<CheckpointRecord> {
   const name = { namespace: checkpoint.metadata.namespace, checkpointId };
-  const { contents, volumes, keepRunning } = spec;
+  const { contents, volumes, consistency, requireAtomic, keepRunning } = spec;
   const target = sandboxRef(source.sandbox, source.pod);
-  const request = { source: target, name, contents, volumes, keepRunning, maxBytes, signal };
+  const request = {
+    source: target,
+    name,
+    contents,
+    volumes,
+    consistency,
+    requireAtomic,
+    keepRunning,
+    maxBytes,
+    signal,
+  };
   try {
     const record = await captureParts(backends, request);
     storeReports.captured(checkpoint);

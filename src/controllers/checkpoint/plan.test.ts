@@ -83,6 +83,8 @@ const states: fc.Arbitrary<CheckpointState> = fc.record({
       keepRunning: fc.boolean(),
       contents: fc.constant<["memory", "filesystem"]>(["memory", "filesystem"]),
       volumes: fc.constantFrom("all" as const, "none" as const),
+      consistency: fc.constantFrom("crash" as const, "atomic" as const),
+      requireAtomic: fc.boolean(),
       ttlMilliseconds: fc.constantFrom(undefined, 60_000),
     }),
   ),

@@ -12,7 +12,7 @@ export interface CheckpointVolumes {
   id: string;
   /** The claims of the source whose data the checkpoint does not contain. */
   missing: readonly VolumeClaim[];
-  /** The parts that are volumes. */
+  /** The parts that are volumes, of which a clone gets new claims. */
   captured: readonly CheckpointPart[];
 }
 
@@ -22,7 +22,7 @@ export function volumesOf(
   cache: Pick<Cache, "templatesOwnedBy">,
 ): CheckpointVolumes {
   const { checkpointId: id = "", ramet } = checkpoint?.status ?? {};
-  const captured = ramet?.parts?.filter(({ contents }) => contents.includes("volumes")) ?? [];
+  const captured = ramet?.parts?.filter(({ volume }) => volume !== undefined) ?? [];
   return { id, missing: uncapturedVolumes(checkpoint, cache), captured };
 }
 
