@@ -23,7 +23,7 @@ export interface NamedSnapshotArgs extends PlacementArgs {
   /** The build steps in order: `[run("pip install pandas==2.3.0"), start("python3 -m http.server 8000")]`. @default none */
   recipe?: RecipeStepArgs[];
   /** What a version contains. Without `memory`, a clone boots from the files. @default ["memory", "filesystem"] */
-  contents?: Input<Input<"memory" | "filesystem">[]>;
+  contents?: Input<Input<"memory" | "filesystem" | "volumes">[]>;
   /** Number of versions to keep. Versions that are in use are always kept. @default 5 */
   keepVersions?: Input<number>;
   /** Whether the versions are kept or deleted with the named snapshot. @default "Retain" */

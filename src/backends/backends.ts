@@ -107,8 +107,8 @@ function inOrder(parts: readonly CheckpointPart[]): CheckpointPart[] {
   return parts.toSorted((a, b) => starts(a) - starts(b));
 }
 
-/** A backend that does not work offers no contents, so these cannot tell. */
-function capturesVolumes(backend: Backend): boolean {
+/** Whether a backend captures volumes. One that does not work offers no contents, so these cannot tell. */
+export function capturesVolumes(backend: Backend): boolean {
   return "fillClaim" in backend;
 }
 

@@ -3,7 +3,7 @@ import { RametError } from "../base/errors.ts";
 import type { ClaimSpec } from "../kube/volumes/volumes.ts";
 import type { Phases } from "../base/phases.ts";
 import type { Capture, CheckpointName, CloneRequest } from "./backend.ts";
-import type { Backends } from "./backends.ts";
+import { type Backends, capturesVolumes } from "./backends.ts";
 import { checkpointRecord, type CheckpointRecord } from "./checkpoint-record.ts";
 import type { SandboxRef, Started } from "./runtime.ts";
 
@@ -105,15 +105,23 @@ export async function untilPartsLoaded(backends: Backends, target: SandboxRef): 
   await Promise.all(backends.all().map((backend) => backend.untilLoaded(target)));
 }
 
+export interface PartsRemoval {
+  /** Under which names the memory and the files are stored; empty: another checkpoint needs them. */
+  data: readonly CheckpointName[];
+  /** For which checkpoints the volumes were captured. */
+  volumes: readonly CheckpointName[];
+  /** The recorded parts. @default unknown, as after a failed capture: every backend is asked */
+  parts?: readonly CheckpointPart[] | undefined;
+}
+
 /**
- * Removes all data of a checkpoint: its recorded parts, and what a failed capture left in any backend.
+ * Removes all data of a checkpoint: its recorded parts, or what a failed capture left in any backend.
  * @throws RametError `BackendMissing` for a recorded part whose backend is not installed; nothing is removed then
  */
-export async function removeParts(
-  backends: Backends,
-  name: CheckpointName,
-  parts: readonly CheckpointPart[] = [],
-): Promise<void> {
+export async function removeParts(backends: Backends, { data, volumes, parts = [] }: PartsRemoval): Promise<void> {
   const recorded = [...new Set(parts.map(({ backend }) => backends.get(backend)))];
-  await Promise.all((recorded.length > 0 ? recorded : backends.all()).map((backend) => backend.remove(name)));
+  const removals = (recorded.length > 0 ? recorded : backends.all()).flatMap((backend) =>
+    (capturesVolumes(backend) ? volumes : data).map((name) => backend.remove(name)),
+  );
+  await Promise.all(removals);
 }

@@ -109,12 +109,13 @@ async function tryOnce(
   const { namespace, set, lock } = request;
   const held = parts.stock.heldBy(namespace, lock);
   if (held !== undefined) return { sandbox: held, kind: "hot" };
-  const candidate = parts.stock.take(`${namespace}/${set}`, request.fits);
+  const isCold = request.startsFrom !== undefined;
+  const candidate = isCold ? undefined : parts.stock.take(`${namespace}/${set}`, request.fits);
   if (candidate !== undefined) {
     const sandbox = await takeCandidate(candidate, request, parts);
     return sandbox === undefined ? "conflict" : { sandbox, kind: "hot" };
   }
-  if (!request.createOnNoStock) return "nothing";
+  if (!request.createOnNoStock && !isCold) return "nothing";
   return { sandbox: await createClaimed(await modelOf(request, parts), request, parts), kind: "cold" };
 }
 

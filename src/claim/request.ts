@@ -23,6 +23,8 @@ export interface ClaimRequest {
   seal?: Pick<RequestSeal, "seal">;
   /** A checkpoint id or named snapshot to restore in place. */
   restoreFrom?: string;
+  /** The checkpoint or named snapshot from which a new Pod starts. No ready sandbox of the set is taken then. */
+  startsFrom?: string;
   /** Whether the memory to restore can be restored in place in a sandbox. Another one gets a new Pod. @default in all */
   fits?: ((sandbox: Sandbox) => boolean) | undefined;
   /** RFC 3339: when the sandbox is deleted. */
@@ -102,6 +104,7 @@ export function claimMetadata(
     annotations: {
       ...request.annotations,
       ...environmentAnnotation(request),
+      ...(request.startsFrom !== undefined && { [restoreFromAnnotations[0]]: request.startsFrom }),
       ...(request.restoreFrom !== undefined && {
         [annotations.rollbackTo]: request.restoreFrom,
         [annotations.rollbackRequest]: request.lock,

@@ -68,7 +68,7 @@ export function withVolumesFlag(command: Command): Command {
   return command.addOption(
     new Option(
       "--volumes <choice>",
-      "the volumes, if the source has PersistentVolumeClaims, which no checkpoint contains: Empty for new claims, Shared for the source's",
+      "the volumes that are PersistentVolumeClaims and that the checkpoint does not contain: Empty for new claims, Shared for the source's",
     ).choices(volumesOnRestore),
   );
 }

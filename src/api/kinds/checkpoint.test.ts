@@ -35,6 +35,10 @@ it("captures only volumes if the Checkpoint itself lists nothing else, and named
   expect(resolveCheckpointSpec(only, ["memory", "filesystem"]).contents).toEqual([]);
   expect(resolveCheckpointSpec({ podName: "a" }, ["volumes"]).contents).toEqual(["memory", "filesystem"]);
   expect(resolveCheckpointSpec({ ...only, volumes: ["data"] }).volumes).toEqual(["data"]);
+  expect(resolveCheckpointSpec({ podName: "a", volumes: ["*"] }, ["filesystem"])).toMatchObject({
+    contents: ["filesystem"],
+    volumes: "all",
+  });
 });
 
 it("is atomic if that is required", () => {

@@ -42,7 +42,7 @@ const CheckpointVolumes = z
   .max(mostVolumes)
   .meta({ "x-kubernetes-list-type": "atomic" })
   .describe(
-    "The volumes to capture, by their names in the sandbox's Pod. Default with volumes in persistentContents: all that are PersistentVolumeClaims.",
+    "The volumes to capture, by their names in the sandbox's Pod; * is all that are PersistentVolumeClaims. Default with volumes in persistentContents: all.",
   );
 
 /** Which volumes of a sandbox a checkpoint captures: all that are PersistentVolumeClaims, none, or those with these names. */
@@ -267,12 +267,20 @@ export function resolveCheckpointSpec(
     sandboxName: spec.sandboxName ?? spec.podName ?? "",
     keepRunning: spec.keepRunning ?? true,
     contents: isOnlyVolumes(own) ? [] : mainContents(requested),
-    volumes: spec.volumes ?? (requested.includes("volumes") ? "all" : "none"),
+    volumes: selectedVolumes(spec, requested),
     ...resolvedConsistency(spec),
     ttlMilliseconds:
       spec.ttlAfterFinished === undefined ? undefined : parseDuration(spec.ttlAfterFinished, "spec.ttlAfterFinished"),
   };
 }
+
+function selectedVolumes({ volumes }: CheckpointSpec, contents: readonly string[]): VolumeSelection {
+  if (volumes !== undefined) return volumes.includes(allVolumes) ? "all" : volumes;
+  return contents.includes("volumes") ? "all" : "none";
+}
+
+/** Selects all volumes, together with contents that do not name them. */
+export const allVolumes = "*";
 
 function resolvedConsistency({ consistency, requireAtomic = false }: CheckpointSpec) {
   return { consistency: consistency ?? (requireAtomic ? "atomic" : "crash"), requireAtomic };

@@ -39,21 +39,22 @@ export const SnapshotSource = withRules(
 );
 export type SnapshotSource = z.infer<typeof SnapshotSource>;
 
+/** The contents that a version can have. */
+export const versionContents = ["memory", "filesystem", "volumes"] as const;
+export type VersionContent = (typeof versionContents)[number];
+
 const SnapshotContents = withRules(
-  z
-    .array(z.enum(["memory", "filesystem"]))
-    .max(2)
-    .meta({ "x-kubernetes-list-type": "atomic" }),
+  z.array(z.enum(versionContents)).max(versionContents.length).meta({ "x-kubernetes-list-type": "atomic" }),
   [
     {
-      cel: "self.exists_one(content, content == 'filesystem') && (self.size() == 1 || self.exists_one(content, content == 'memory'))",
-      message: "contents must be [filesystem] or [memory, filesystem]",
-      holds: (contents) =>
-        contents.filter((content) => content === "filesystem").length === 1 &&
-        (contents.length === 1 || contents.includes("memory")),
+      cel: "self.exists_one(content, content == 'filesystem') && self.all(content, self.exists_one(other, other == content))",
+      message: "contents must have filesystem, and may have memory and volumes, each once",
+      holds: (contents) => contents.includes("filesystem") && new Set(contents).size === contents.length,
     },
   ],
-).describe("The contents of a version. Without memory, a clone boots from the file system.");
+).describe(
+  "The contents of a version. Without memory, a clone boots from the file system. With volumes, it has the data of the builder's PersistentVolumeClaims.",
+);
 
 export const stepCaches = ["EveryStep", "LastStep", "None"] as const;
 

@@ -211,3 +211,8 @@ export const Sandbox = sandboxKind.object;
 export type Sandbox = z.infer<typeof Sandbox>;
 export const SandboxManifest = sandboxKind.manifest;
 export type SandboxManifest = z.input<typeof SandboxManifest>;
+
+/** Whether a sandbox has PersistentVolumeClaims, as of its last Pod. */
+export function hasVolumes({ status }: Pick<Sandbox, "status">): boolean {
+  return (status?.ramet?.claims ?? []).length > 0;
+}

@@ -16,7 +16,9 @@ export interface SnapshotDigest {
  * for any other input.
  */
 export function snapshotDigest({ from, recipe, copied, contents }: SnapshotInputs): SnapshotDigest {
-  const base = digestOf({ v: 1, from: plainSource(from) });
+  // A step that was captured without the volumes cannot be continued with them.
+  const withVolumes = contents.includes("volumes") && { volumes: true };
+  const base = digestOf({ v: 1, from: plainSource(from), ...withVolumes });
   const steps: string[] = [];
   for (const [index, step] of recipe.entries()) {
     steps.push(digestOf({ v: 1, after: steps.at(-1) ?? base, step: plainStep(step, copied.get(index)) }));

@@ -1,4 +1,4 @@
-import type { Contents } from "../schema/metadata.ts";
+import type { VersionContent } from "../kinds/named-snapshot.ts";
 import type { SandboxTemplateSpec } from "../kinds/sandbox-template.ts";
 import type { RecipeStep } from "../recipe/recipe.ts";
 
@@ -11,7 +11,7 @@ export interface SnapshotInputs {
   recipe: readonly RecipeStep[];
   /** The content that steps with `configMapKeyRef` or `secretKeyRef` copy, by step index. */
   copied: ReadonlyMap<number, CopiedContent>;
-  contents: Contents;
+  contents: readonly VersionContent[];
 }
 
 export type ResolvedSource =

@@ -1,6 +1,6 @@
-import type { Checkpoint, CheckpointManifest } from "../../api/kinds/checkpoint.ts";
+import { allVolumes, type Checkpoint, type CheckpointManifest } from "../../api/kinds/checkpoint.ts";
 import type { SandboxTemplateSpec } from "../../api/kinds/sandbox-template.ts";
-import type { SandboxManifest } from "../../api/kinds/sandbox.ts";
+import { hasVolumes, type SandboxManifest } from "../../api/kinds/sandbox.ts";
 import { restoreFromAnnotations } from "../../api/names/labels.ts";
 import { apiVersion } from "../../api/schema/kind.ts";
 import { acsClone } from "../../backends/acs/acs-clone.ts";
@@ -49,7 +49,7 @@ export async function forkSandbox(io: Io, options: ForkOptions): Promise<number>
     const template = beside ? await templateOfSandbox(cluster, source, io.signal) : undefined;
     const objects = clusterObjects(io, cluster);
     const settled = await fork(objects, {
-      checkpoint: manifest(cluster, options, { beside, isPaused }),
+      checkpoint: manifest(cluster, options, { beside, isPaused, hasVolumes: hasVolumes(source) }),
       count: options.count,
       clone: (checkpoint, at) =>
         objects.sandboxes.create(cloneOf(cluster, checkpoint, { ...options, at, template })).catch(withForkHint),
@@ -88,12 +88,12 @@ function cannotFork(name: string): RametError {
 
 /**
  * Always with memory and files, whatever the sandbox's default: a fork continues where its source is. A paused source has what its
- * pause has stored.
+ * pause has stored. Volumes are captured at the same moment, unless the clones are to have others.
  */
 function manifest(
   cluster: Cluster,
-  { sandbox, keepCheckpoint }: ForkOptions,
-  { beside, isPaused }: { beside: boolean; isPaused: boolean },
+  { sandbox, keepCheckpoint, volumes }: ForkOptions,
+  { beside, isPaused, hasVolumes }: { beside: boolean; isPaused: boolean; hasVolumes: boolean },
 ): CheckpointManifest {
   return {
     apiVersion,
@@ -102,6 +102,7 @@ function manifest(
     spec: {
       ...(beside ? { podName: sandbox } : { sandboxName: sandbox }),
       ...(isPaused ? {} : { persistentContents: ["memory", "filesystem"] }),
+      ...(hasVolumes && !beside && volumes === undefined ? { volumes: [allVolumes], consistency: "atomic" } : {}),
       ...(keepCheckpoint === true ? {} : { ttlAfterFinished: "1d" }),
     },
   };

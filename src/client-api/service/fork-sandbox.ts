@@ -1,4 +1,4 @@
-import type { Sandbox } from "../../api/kinds/sandbox.ts";
+import { hasVolumes, type Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations } from "../../api/names/labels.ts";
 import type { RametError } from "../../base/errors.ts";
 import { fork } from "../../operations/fork.ts";
@@ -17,7 +17,7 @@ export interface ForkSandbox extends Omit<CreateSandbox, "source" | "requestId" 
 export type ForkResult = { sandbox: Sandbox } | { error: RametError };
 
 /**
- * Captures a running sandbox with its memory once, and creates clones of it. The checkpoint expires after an hour: clones that are
+ * Captures a running sandbox with its memory and its volumes once, and creates clones of it. The checkpoint expires after an hour: clones that are
  * ready no longer need it.
  * @throws RametError the error of the capture
  */
@@ -29,7 +29,12 @@ export async function forkSandbox(
   const { owner, timeoutMilliseconds, signal } = create;
   const { namespace } = source.metadata;
   const settled = await fork(parts.objects, {
-    checkpoint: snapshotOf(source, { owner, contents: ["memory", "filesystem"], ttl: "1h" }),
+    checkpoint: snapshotOf(source, {
+      owner,
+      contents: ["memory", "filesystem"],
+      volumes: hasVolumes(source),
+      ttl: "1h",
+    }),
     count: requestIds.length,
     // A warm sandbox needs the complete checkpoint, and is still faster than a new Pod.
     isEarly: () => !hasWarmSet(parts, source),

@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from "node:util";
-import type { Checkpoint, CheckpointManifest } from "../../api/kinds/checkpoint.ts";
+import { allVolumes, type Checkpoint, type CheckpointManifest } from "../../api/kinds/checkpoint.ts";
 import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations, labels } from "../../api/names/labels.ts";
@@ -22,6 +22,8 @@ export interface CreateSnapshot extends Wait {
   name?: { name: string; tag: string };
   /** @default those of the sandbox */
   contents?: ("memory" | "filesystem")[];
+  /** Whether to capture all volumes at the same moment. @default those of the sandbox's contents */
+  volumes?: boolean;
   /** @default true */
   keepRunning?: boolean;
   /** Like `30m`. @default never deleted */
@@ -62,7 +64,7 @@ async function checkCapturable(parts: ServiceParts, sandbox: Sandbox, create: Cr
 /** The Checkpoint of a sandbox that a client requests. */
 export function snapshotOf(
   { metadata: { name, namespace, uid } }: Sandbox,
-  { owner, name: given, contents, keepRunning, ttl }: Omit<CreateSnapshot, keyof Wait>,
+  { owner, name: given, contents, volumes, keepRunning, ttl }: Omit<CreateSnapshot, keyof Wait>,
 ): CheckpointManifest {
   return {
     apiVersion,
@@ -76,6 +78,7 @@ export function snapshotOf(
     spec: {
       sandboxName: name,
       ...(contents !== undefined && { persistentContents: contents }),
+      ...(volumes === true && { volumes: [allVolumes], consistency: "atomic" }),
       ...(keepRunning !== undefined && { keepRunning }),
       ...(ttl !== undefined && { ttlAfterFinished: ttl }),
     },

@@ -1,5 +1,5 @@
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
-import type { Sandbox } from "../../api/kinds/sandbox.ts";
+import { hasVolumes, type Sandbox } from "../../api/kinds/sandbox.ts";
 import type { SandboxSet } from "../../api/kinds/sandbox-set.ts";
 import { clusterTemplatePrefix } from "../../api/names/system-names.ts";
 import { templateDigest } from "../../api/cell/template-digest.ts";
@@ -86,14 +86,24 @@ export function findWarmSet({ known }: ServiceParts, checkpoint: Checkpoint): Wa
     if (template === undefined) return [];
     const isRestored = restoreFrom({ metadata: {}, spec: {} }, template) === checkpoint.status?.checkpointId;
     if (isRestored) return [{ set, isRestored }];
+    // A running Pod cannot get other volumes.
+    if (hasCapturedVolumes(checkpoint)) return [];
     const fits = needed !== undefined && digestOf(template) === needed && !startsWithProbes(checkpoint, template);
     return fits ? [{ set, isRestored }] : [];
   });
   return found.find(({ isRestored }) => isRestored) ?? found[0];
 }
 
+function hasCapturedVolumes({ status }: Checkpoint): boolean {
+  return status?.ramet?.parts?.some(({ volume }) => volume !== undefined) ?? false;
+}
+
 /** Whether a set has a ready sandbox of the same template, in which a checkpoint of the sandbox can be restored in place. */
-export function hasWarmSet({ known }: ServiceParts, { metadata: { namespace }, spec }: Sandbox): boolean {
+export function hasWarmSet({ known }: ServiceParts, sandbox: Sandbox): boolean {
+  // The checkpoint will contain the volumes, which a running Pod cannot get.
+  if (hasVolumes(sandbox)) return false;
+  const { metadata, spec } = sandbox;
+  const { namespace } = metadata;
   const named = spec.templateRef && known.template(`${namespace}/${spec.templateRef.name}`);
   const template = spec.template ?? named?.spec.template;
   const needed = template && digestOf(template);

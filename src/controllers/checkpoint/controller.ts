@@ -1,7 +1,7 @@
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import { finalizers } from "../../api/names/labels.ts";
 import type { Pod } from "../../api/schema/pod.ts";
-import { findParts, removeParts } from "../../backends/checkpoint-parts.ts";
+import { findParts, type PartsRemoval, removeParts } from "../../backends/checkpoint-parts.ts";
 import { type CheckpointRecord, partsOf } from "../../backends/checkpoint-record.ts";
 import { sandboxRef } from "../../backends/runtime.ts";
 import { RametError } from "../../base/errors.ts";
@@ -12,7 +12,7 @@ import { StatusWriter } from "../../kube/status-writer.ts";
 import { Attempts } from "../common/attempts.ts";
 import { type Controller, type ControllerParts, RequeueSource } from "../common/controller-parts.ts";
 import { removeFinalizer } from "../common/finalizer.ts";
-import { dataNameOf, isUnfinished } from "../common/pause-checkpoint.ts";
+import { checkpointIdOf, dataNameOf, isUnfinished } from "../common/pause-checkpoint.ts";
 import { releasePod, startCapture } from "./capture.ts";
 import { gather } from "./gather.ts";
 import { planCheckpoint } from "./plan.ts";
@@ -87,18 +87,16 @@ async function applyAction(
       await startCapture(state, action, dependencies);
       return;
     case "shareStored":
-      await shareStored(state, action.source, dependencies);
+      await shareStored(state, action, dependencies);
       return;
     case "findPublished":
       findPublished(state, action, dependencies);
       return;
-    case "discard":
-      await removeParts(
-        dependencies.backends,
-        { namespace: checkpoint.metadata.namespace, checkpointId: state.checkpointId },
-        action.record.parts,
-      );
+    case "discard": {
+      const own = [{ namespace: checkpoint.metadata.namespace, checkpointId: state.checkpointId }];
+      await removeParts(dependencies.backends, { data: own, volumes: own, parts: action.record.parts });
       return;
+    }
     case "stopSource": {
       const { sandbox, pod } = action.source;
       await runtime.stop(
@@ -144,9 +142,7 @@ async function remove(
     log.debug({ checkpoint: keyOf(cached.metadata), error: RametError.from(error).message }, "status not written");
   });
   await Promise.all([
-    isShared(cached, dependencies)
-      ? undefined
-      : removeParts(backends, dataNameOf(cached), partsOf(cached.status?.ramet)),
+    removeParts(backends, { ...namesToRemove(cached, dependencies), parts: partsOf(cached.status?.ramet) }),
     ...cache
       .templatesOwnedBy(uid)
       .map(({ metadata }) => informers.templates.resource.delete(metadata, { uid: metadata.uid })),
@@ -156,6 +152,19 @@ async function remove(
   if (latest?.metadata.uid === uid) {
     await removeFinalizer(informers.checkpoints.resource, latest, finalizers.checkpoint);
   }
+}
+
+/** Checkpoints of paused sandboxes share data, and volumes with it. The last one removes them. */
+function namesToRemove(
+  checkpoint: Checkpoint,
+  dependencies: CheckpointDependencies,
+): Pick<PartsRemoval, "data" | "volumes"> {
+  const { metadata, status } = checkpoint;
+  const data = dataNameOf(checkpoint);
+  const own = { namespace: metadata.namespace, checkpointId: status?.checkpointId ?? checkpointIdOf(metadata) };
+  const isOwn = own.checkpointId === data.checkpointId;
+  if (isShared(checkpoint, dependencies)) return { data: [], volumes: isOwn ? [] : [own] };
+  return { data: [data], volumes: isOwn ? [own] : [own, data] };
 }
 
 function forget({ metadata }: Checkpoint, dependencies: CheckpointDependencies): void {

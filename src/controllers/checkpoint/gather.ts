@@ -4,6 +4,7 @@ import { labels } from "../../api/names/labels.ts";
 import { pendingRollback } from "../../api/names/rollback-request.ts";
 import { isPodReady, type Pod } from "../../api/schema/pod.ts";
 import type { CheckpointRecord } from "../../backends/checkpoint-record.ts";
+import { type SandboxRef, sandboxRef } from "../../backends/runtime.ts";
 import { RametError } from "../../base/errors.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import { controllerOf, keyOf } from "../../kube/object.ts";
@@ -18,7 +19,7 @@ import {
 import { endMessage, isEnded } from "../common/pod-facts.ts";
 import { secretsOfSandbox, secretsOfTemplate } from "../common/secrets-in-memory.ts";
 import type { CheckpointDependencies, CheckpointState, Source } from "./state.ts";
-import { volumesOfSource } from "./volumes.ts";
+import { claimsWithoutPod, volumesOfSource } from "./volumes.ts";
 
 /** Reads the state for a plan from the cache. Where that state would reject the checkpoint, also asks the API server. */
 export async function gather(
@@ -89,7 +90,8 @@ async function findSource(
   const { namespace, uid, deletionTimestamp } = checkpoint.metadata;
   const at = { namespace, name: spec.sandboxName };
   const dataId = checkpoint.metadata.labels?.[labels.dataOf];
-  if (dataId !== undefined) return { dataId, sandboxName: at.name };
+  if (dataId !== undefined)
+    return { dataId, sandboxName: at.name, sandbox: pausedSandbox(cache.sandbox(keyOf(at)), cache) };
   const podUid = capturedPodUid(checkpoint);
   const sourceFrom = (sandbox: Sandbox | undefined, pod: Pod | undefined): Source =>
     podUid === undefined
@@ -133,13 +135,19 @@ function isBefore(a: Checkpoint, b: Checkpoint): boolean {
   return rank(a) < rank(b);
 }
 
+/** A paused sandbox has no Pod, but its claims. */
+function pausedSandbox(sandbox: Sandbox | undefined, cache: CheckpointDependencies["cache"]): SandboxRef | undefined {
+  return sandbox && { ...sandboxRef(sandbox), claims: claimsWithoutPod(sandbox, cache) };
+}
+
 /** The data of a paused sandbox. A sandbox without any, by `pauseStrategy.type: Stop`, has only its volumes. */
 function storedSource(sandbox: Sandbox | undefined, cache: CheckpointDependencies["cache"]): Source | undefined {
   if (sandbox?.status?.phase !== "Paused") return undefined;
   const { name, uid } = sandbox.metadata;
   const pause = pauseCheckpointOf(sandbox, cache.checkpointsOwnedBy(uid), pendingRollback(sandbox));
   const isUsable = pause?.status?.phase === "Succeeded" && pause.metadata.deletionTimestamp === undefined;
-  if (pause !== undefined && isUsable) return { dataId: dataIdOf(pause), sandboxName: name };
+  if (pause !== undefined && isUsable)
+    return { dataId: dataIdOf(pause), sandboxName: name, sandbox: pausedSandbox(sandbox, cache) };
   const reason = findCondition(sandbox.status.conditions, "SandboxPaused")?.reason;
   const wasKept = reason === "SnapshotPauseSucceed" || reason === "CheckpointSucceeded";
   const why = wasKept ? "the checkpoint of its pause does not exist" : "its pause kept no memory and no files";

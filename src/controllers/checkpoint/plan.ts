@@ -47,7 +47,7 @@ function planStart(state: CheckpointState): CheckpointPlan {
   const { checkpoint, source, earlierCapture, spec, quota } = state;
   if ("problem" in spec) return failed(state, spec.problem);
   if ("dataId" in source) {
-    return "problem" in quota ? failed(state, quota.problem) : { actions: [{ do: "shareStored", source }] };
+    return "problem" in quota ? failed(state, quota.problem) : { actions: [{ do: "shareStored", source, spec }] };
   }
   if ("problem" in source) {
     const wasStarted = capturedPodUid(checkpoint) !== undefined;

@@ -1,13 +1,16 @@
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import { annotations, finalizers, labels } from "../../api/names/labels.ts";
+import { captureParts } from "../../backends/capture-parts.ts";
 import { findParts } from "../../backends/checkpoint-parts.ts";
-import { type CheckpointRecord, partsOf } from "../../backends/checkpoint-record.ts";
+import { checkpointRecord, type CheckpointRecord, partsOf } from "../../backends/checkpoint-record.ts";
 import { RametError } from "../../base/errors.ts";
 import { keyOf } from "../../kube/object.ts";
 import { addFinalizer } from "../common/finalizer.ts";
 import { dataIdOf, isPauseCheckpoint } from "../common/pause-checkpoint.ts";
 import { createTemplate } from "./capture.ts";
-import type { CheckpointDependencies, CheckpointState, StoredSource } from "./state.ts";
+import type { CheckpointAction, CheckpointDependencies, CheckpointState, StoredSource } from "./state.ts";
+
+type SharedCapture = Pick<Extract<CheckpointAction, { do: "shareStored" }>, "source" | "spec">;
 
 /**
  * Takes a checkpoint of a paused sandbox without resuming it: the new Checkpoint shares the data of the pause. The data is removed
@@ -16,7 +19,7 @@ import type { CheckpointDependencies, CheckpointState, StoredSource } from "./st
  */
 export async function shareStored(
   { checkpoint, checkpointId }: CheckpointState,
-  source: StoredSource,
+  { source, spec }: SharedCapture,
   dependencies: CheckpointDependencies,
 ): Promise<void> {
   const { captures, sharing, usage, enqueue } = dependencies;
@@ -26,11 +29,42 @@ export async function shareStored(
   await mark(checkpoint, { checkpointId, source }, dependencies);
   captures.start(
     uid,
-    () => shared(checkpoint, source, dependencies),
+    async (signal) => {
+      const record = await shared(checkpoint, source, dependencies);
+      const volumes = await captureVolumes({ checkpoint, checkpointId, source, spec }, dependencies, signal);
+      return volumes === undefined ? record : withParts(record, volumes);
+    },
     () => {
       enqueue(keyOf(checkpoint.metadata));
     },
   );
+}
+
+/**
+ * Captures the volumes of a paused sandbox, which do not change: it has no Pod. Another sandbox may share a claim, so they are no
+ * more than crash-consistent. Undefined: none are requested.
+ */
+async function captureVolumes(
+  {
+    checkpoint,
+    checkpointId,
+    source: { sandbox, sandboxName },
+    spec,
+  }: Pick<CheckpointState, "checkpoint" | "checkpointId"> & SharedCapture,
+  { backends }: CheckpointDependencies,
+  signal: AbortSignal,
+): Promise<CheckpointRecord | undefined> {
+  if (spec.volumes === "none") return undefined;
+  if (sandbox === undefined) throw new RametError("NotFound", `The sandbox ${sandboxName} does not exist any more`);
+  const name = { namespace: checkpoint.metadata.namespace, checkpointId };
+  const { volumes } = spec;
+  const request = { name, source: sandbox, contents: [], volumes, keepRunning: true, signal };
+  return captureParts(backends, { ...request, consistency: "crash", requireAtomic: false });
+}
+
+/** A record with the volumes beside the shared parts. */
+function withParts(record: CheckpointRecord, { parts }: CheckpointRecord): CheckpointRecord {
+  return parts.length === 0 ? record : { ...checkpointRecord([...parts, ...record.parts], record) };
 }
 
 async function mark(
@@ -89,7 +123,7 @@ async function holderOf(
 
 /** Data with memory cannot be restored without it, and the other way round. */
 function assertContents(checkpoint: Checkpoint, { contents }: CheckpointRecord): void {
-  const words = new Set(checkpoint.spec.persistentContents);
+  const words = new Set<string>(checkpoint.spec.persistentContents);
   const requested = contentWords.filter((word) => words.has(word));
   if (requested.length === 0 || isPauseCheckpoint(checkpoint)) return;
   if (requested.length === contents?.length) return;

@@ -4,7 +4,7 @@ import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import type { Pod } from "../../api/schema/pod.ts";
 import type { Backends } from "../../backends/backends.ts";
 import type { CheckpointRecord } from "../../backends/checkpoint-record.ts";
-import type { SandboxRuntime } from "../../backends/runtime.ts";
+import type { SandboxRef, SandboxRuntime } from "../../backends/runtime.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { RametError } from "../../base/errors.ts";
 import type { Log } from "../../base/log.ts";
@@ -52,6 +52,8 @@ export interface StoredSource {
   /** The id under which the data is stored. */
   dataId: string;
   sandboxName: string;
+  /** The paused sandbox, with its claims; undefined: it does not exist any more. */
+  sandbox: SandboxRef | undefined;
 }
 
 /** A checkpoint to take, and its source. */
@@ -66,7 +68,7 @@ export interface CheckpointCapture {
 
 export type CheckpointAction =
   | { do: "startCapture"; source: CapturableSource; spec: ResolvedCheckpointSpec; maxBytes: number | undefined }
-  | { do: "shareStored"; source: StoredSource }
+  | { do: "shareStored"; source: StoredSource; spec: ResolvedCheckpointSpec }
   /** Removes data that exceeds the quota of the namespace. */
   | { do: "discard"; record: CheckpointRecord }
   /** Replaces a running capture. The Pod that the checkpoint started with has ended, but its data may be published. */

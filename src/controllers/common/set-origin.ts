@@ -27,6 +27,21 @@ export function fitsReference(
   }
 }
 
+/** Whether a reference has volumes. The volumes of a Pod never change, so a running one cannot be restored from it. */
+export function hasCapturedVolumes(
+  namespace: string,
+  reference: string,
+  cache: Pick<Cache, "checkpointById" | "snapshot">,
+): boolean {
+  try {
+    const checkpoint = cache.checkpointById(namespace, resolveOrigin(namespace, reference, cache));
+    return partsOf(checkpoint?.status?.ramet)?.some(({ volume }) => volume !== undefined) ?? false;
+  } catch {
+    // The claim reports a reference that cannot be resolved.
+    return false;
+  }
+}
+
 /**
  * All references of a Sandbox to its origins: checkpoint ids, and named snapshots with or without a version. The checkpoints
  * that they refer to must not be removed.

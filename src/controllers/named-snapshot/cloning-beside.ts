@@ -39,7 +39,7 @@ export function besideCloning({ cache, informers }: BesideCloningOptions): Cloni
     captureSpec: (snapshot, capture) =>
       acsCheckpointSpec(
         capture.sandboxName,
-        contentsOf(snapshot, capture),
+        contentsOf(snapshot, capture).filter((content) => content !== "volumes"),
         // Their checkpoints have no known size, so a budget for steps cannot apply.
         capture.of === "step" ? stepTimeToLive : undefined,
       ),
@@ -47,6 +47,7 @@ export function besideCloning({ cache, informers }: BesideCloningOptions): Cloni
     hasMemory: ({ spec }) => spec.persistentContents?.includes("memory") ?? true,
     // The other controllers apply them.
     ignoredIn: () => [],
+    refusal: ({ spec }) => (spec.contents.includes("volumes") ? withoutVolumes() : undefined),
     problemOf,
     keep: async (checkpoints) => {
       for (const checkpoint of checkpoints) {
@@ -58,6 +59,16 @@ export function besideCloning({ cache, informers }: BesideCloningOptions): Cloni
       }
     },
   };
+}
+
+function withoutVolumes(): RametError {
+  return new RametError(
+    "NotSupported",
+    "The controllers of OpenKruise Agents and ACS capture no PersistentVolumeClaims",
+    {
+      hint: "Remove volumes from spec.contents",
+    },
+  );
 }
 
 const stepTimeToLive = "7d";

@@ -1,5 +1,5 @@
 import { findIgnoredInTemplate } from "../../api/fields/find-ignored.ts";
-import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
+import { type NamedSnapshot, type VersionContent, versionContents } from "../../api/kinds/named-snapshot.ts";
 import { restoreFromAnnotations } from "../../api/names/labels.ts";
 import type { Capture, Cloning } from "./state.ts";
 
@@ -13,9 +13,11 @@ export const ownCloning: Cloning = {
     sandboxName: capture.sandboxName,
     keepRunning: true,
     persistentContents: contentsOf(snapshot, capture),
+    ...(snapshot.spec.contents.includes("volumes") && { consistency: "atomic" }),
   }),
   hasMemory: ({ status }) => status?.ramet?.contents?.includes("memory") ?? false,
   ignoredIn: (name, spec) => findIgnoredInTemplate({ name, spec }, replaced),
+  refusal: () => undefined,
   problemOf: () => undefined,
   keep: () => Promise.resolve(),
 };
@@ -23,7 +25,8 @@ export const ownCloning: Cloning = {
 /** Fields of a template that a named snapshot has itself, or that a build does not need. */
 const replaced = { persistentContents: [], pauseStrategy: {} };
 
-/** A step and a source are always captured with their memory. */
-export function contentsOf({ spec }: NamedSnapshot, { of }: Capture): ("memory" | "filesystem")[] {
-  return of === "version" ? [...spec.contents] : ["memory", "filesystem"];
+/** A step and a source are always captured with their memory, and with their volumes if the version has them. */
+export function contentsOf({ spec: { contents } }: NamedSnapshot, { of }: Capture): VersionContent[] {
+  if (of === "version") return [...contents];
+  return versionContents.filter((content) => content !== "volumes" || contents.includes(content));
 }

@@ -69,6 +69,8 @@ async function desiredVersionOf(
 ): Promise<SnapshotState["desired"]> {
   const { cache, lookups, cloning } = dependencies;
   const { namespace } = snapshot.metadata;
+  const refusal = cloning.refusal(snapshot);
+  if (refusal !== undefined) return { problem: refusal, reason: "InputMissing" };
   const desired = resolveInputs(snapshot, {
     template: (name) => cache.template(`${namespace}/${name}`),
     snapshot: (name) => lookups.snapshot(`${namespace}/${name}`),

@@ -41,7 +41,8 @@ export function resolveInputs(snapshot: NamedSnapshot, lookups: InputLookups): S
   if (cycle !== undefined) return { reason: "Cycle", problem: inCycle(cycle) };
   try {
     const { source, inheritedSecrets = [], volumes, ...from } = resolveSource(snapshot, lookups);
-    if (volumes.length > 0 && volumesChoice(snapshot) === undefined) throw notChosen(volumes);
+    const areLeftOut = volumes.length > 0 && !spec.contents.includes("volumes");
+    if (areLeftOut && volumesChoice(snapshot) === undefined) throw notChosen(volumes);
     if ("problem" in lookups.copied) throw lookups.copied.problem;
     const { copied } = lookups;
     const digest = snapshotDigest({ from: source, recipe: spec.recipe, copied, contents: spec.contents });
@@ -61,7 +62,7 @@ interface Source {
   origin: BuildOrigin;
   parent: string;
   inheritedSecrets?: string[];
-  /** The volumes of the source that are PersistentVolumeClaims. No version contains their data. */
+  /** The volumes of the source that are PersistentVolumeClaims and whose data no checkpoint contains yet. */
   volumes: string[];
 }
 
@@ -161,7 +162,7 @@ function missing(kind: string, name: string, namespace: string): never {
 function notChosen(volumes: readonly string[]): RametError {
   const message = `The versions do not contain the data of the volumes ${listed(volumes)}, and the snapshot does not say which volumes its builds use`;
   return new RametError("VolumesNotCaptured", message, {
-    hint: `Set the annotation ${annotations.volumesOnRestore} to Empty for new claims, or to Shared for the claims of the source`,
+    hint: `Add volumes to spec.contents, or set the annotation ${annotations.volumesOnRestore} to Empty for new claims, or to Shared for the claims of the source`,
   });
 }
 

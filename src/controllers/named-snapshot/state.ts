@@ -133,6 +133,8 @@ export interface Cloning {
   hasMemory(checkpoint: Checkpoint): boolean;
   /** The fields of a SandboxTemplate without effect. */
   ignoredIn(name: string, template: SandboxTemplateSpec): FoundField[];
+  /** Why these controllers cannot build the snapshot at all. */
+  refusal(snapshot: NamedSnapshot): RametError | undefined;
   /** Why a finished checkpoint cannot be cloned. */
   problemOf(checkpoint: Checkpoint): RametError | undefined;
   /** Keeps what clones of these checkpoints need, before their sources are deleted. */

@@ -3,7 +3,7 @@ import { labels } from "../../api/names/labels.ts";
 import { RametError } from "../../base/errors.ts";
 import { claimSandbox } from "../../claim/claim-sandbox.ts";
 import { keyOf } from "../../kube/object.ts";
-import { fitsReference } from "../common/set-origin.ts";
+import { fitsReference, hasCapturedVolumes } from "../common/set-origin.ts";
 import { claimRequest } from "./claim-progress.ts";
 import { attemptId } from "./gather.ts";
 import { ordinalLock } from "./pursuit.ts";
@@ -41,6 +41,17 @@ export async function applyAction(
   }
 }
 
+/** How a claim restores its checkpoint: in place in a sandbox of the set that fits, or in a new Pod, which can get volumes. */
+function restorableRequest(
+  request: ReturnType<typeof claimRequest>,
+  { cache, nodeCpus }: Pick<ClaimDependencies, "cache" | "nodeCpus">,
+) {
+  const { restoreFrom, namespace, ...others } = request;
+  if (restoreFrom === undefined) return request;
+  if (hasCapturedVolumes(namespace, restoreFrom, cache)) return { ...others, namespace, startsFrom: restoreFrom };
+  return { ...request, fits: fitsReference(namespace, restoreFrom, { cache, nodeCpus }) };
+}
+
 /** Claims in the background, so that claims that wait for a ready sandbox do not block the reconciles of others. */
 function startClaim(
   claim: SandboxClaim,
@@ -53,10 +64,8 @@ function startClaim(
   const { signal } = pursuit.abort;
   const call = () => {
     const timeoutMilliseconds = Math.max(0, deadline.getTime() - clock.now().getTime());
-    const own = claimRequest(claim);
-    const fits =
-      own.restoreFrom === undefined ? undefined : fitsReference(own.namespace, own.restoreFrom, { cache, nodeCpus });
-    const request = { ...own, seal, fits, lock: ordinalLock(uid, ordinal), timeoutMilliseconds };
+    const own = restorableRequest(claimRequest(claim), { cache, nodeCpus });
+    const request = { ...own, seal, lock: ordinalLock(uid, ordinal), timeoutMilliseconds };
     return claimSandbox(request, claimParts, signal);
   };
   pursuit.ordinals.add(ordinal);

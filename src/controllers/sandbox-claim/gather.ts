@@ -178,9 +178,12 @@ function volumesProblem(
   if (model === undefined || template === undefined || "problem" in template) return undefined;
   const owner = { metadata: { ...model.metadata, uid: "" }, spec: { volumeClaimTemplates: template.volumeClaims } };
   const own = volumeClaims(ownVolumes(owner, template.template), model.metadata.name);
+  const volumes = volumesOf(checkpoint, cache);
+  // A sandbox with a new Pod, which this claim then gets, checks its volumes itself.
+  if (volumes.captured.length > 0) return undefined;
   try {
     const choice = volumesChoice({ metadata: { annotations: claim.spec.annotations } }, template.template);
-    return inPlaceProblem(volumesOf(checkpoint, cache), choice, own);
+    return inPlaceProblem(volumes, choice, own);
   } catch (error) {
     return RametError.from(error);
   }

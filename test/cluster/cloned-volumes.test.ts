@@ -1,0 +1,89 @@
+import { expect, it } from "vitest";
+import { NamedSnapshot, namedSnapshotKind } from "../../src/api/kinds/named-snapshot.ts";
+import { findCondition } from "../../src/kube/conditions.ts";
+import { refOf } from "../../src/kube/resource-ref.ts";
+import { snapshotsIn } from "../../src/kube/volumes/snapshots.ts";
+import { sandboxWithVolume, volumesWorld } from "./volumes-world.ts";
+
+const world = volumesWorld();
+const namespace = "default";
+const sleeping = sandboxWithVolume("import time; time.sleep(1000)");
+
+it("forks a sandbox with its volume, and leaves no VolumeSnapshot", async () => {
+  await world.create("Sandbox", "a", sleeping);
+  await world.untilRunning("a");
+  await world.shell("a", "echo one > /data/note; echo one > /note");
+  const { stdout } = await world.ramet("fork", "a", "--count", "2", "--name-prefix", "f");
+  expect(stdout.trim().split("\n")).toEqual(["f-1", "f-2"]);
+  await world.shell("a", "echo two > /data/note");
+  for (const name of ["f-1", "f-2"]) {
+    expect(await world.shell(name, "cat /data/note /note")).toBe("one\none");
+    await world.shell(name, `echo ${name} > /data/note`);
+  }
+  expect(await world.shell("f-1", "cat /data/note")).toBe("f-1");
+  expect(await world.shell("a", "cat /data/note")).toBe("two");
+  await expect
+    .poll(async () => (await snapshotsIn(world.client).list({ namespace })).items, { timeout: 60_000 })
+    .toEqual([]);
+});
+
+it("captures the volume of a paused sandbox without resuming it", async () => {
+  await world.ramet("sandbox", "pause", "a");
+  const { status } = await world.capture("a", "--volumes", "*");
+  expect(status?.ramet?.parts?.map(({ contents }) => contents)).toEqual([["volumes"], ["memory", "filesystem"]]);
+  expect((await world.sandboxes.get({ namespace, name: "a" })).status?.phase).toBe("Paused");
+  await world.clone("b", "--from", status?.checkpointId ?? "");
+  expect(await world.shell("b", "cat /data/note /note")).toBe("two\none");
+  await world.ramet("sandbox", "resume", "a");
+  expect(await world.shell("a", "cat /data/note")).toBe("two");
+  await world.ramet("checkpoint", "rm", ...(await world.checkpoints.list({ namespace })).items.map(nameOf));
+  await expect.poll(async () => (await snapshotsIn(world.client).list({ namespace })).items).toEqual([]);
+});
+
+it("does not restore volumes in place, and says what to do", async () => {
+  const { status } = await world.capture("a", "--contents", "memory,filesystem,volumes");
+  const refused = await world.cli.ramet(["rollback", "a", status?.checkpointId ?? ""]);
+  expect(refused.exitCode).not.toBe(0);
+  expect(refused.stderr).toContain("it has the data of the volumes data, which a running Pod cannot get");
+  expect(refused.stderr).toContain("Create a clone of the checkpoint");
+});
+
+it("makes a clone of a clone", async () => {
+  const { status } = await world.capture("b", "--contents", "filesystem,volumes");
+  await world.clone("c", "--from", status?.checkpointId ?? "");
+  expect(await world.shell("c", "cat /data/note /note")).toBe("two\none");
+});
+
+it("gives a claim a new Pod, because a running one cannot get the volume", async () => {
+  await world.create("SandboxSet", "pool", { replicas: 1, ...sleeping });
+  await expect
+    .poll(async () => (await world.ramet("set", "get", "pool", "-o", "json")).stdout, { timeout: 60_000 })
+    .toContain('"availableReplicas": 1');
+  const { status } = await world.capture("b", "--contents", "memory,filesystem,volumes");
+  const restoreFrom = status?.checkpointId ?? "";
+  const claimed = (await world.ramet("claim", "pool", "--from", restoreFrom)).stdout.trim();
+  const sandbox = await world.untilRunning(claimed);
+  expect(sandbox.status?.ramet?.restoredFrom).toBe(restoreFrom);
+  expect(await world.shell(claimed, "cat /data/note")).toBe("two");
+});
+
+it("builds a named snapshot whose versions have the volume that its steps have filled", async () => {
+  await world.create("SandboxTemplate", "work", sleeping);
+  await world.create("NamedSnapshot", "filled", {
+    from: { template: { name: "work" } },
+    recipe: [{ run: "echo step one > /data/one" }, { run: "cat /data/one > /data/two" }],
+    contents: ["memory", "filesystem", "volumes"],
+  });
+  const snapshots = world.client.resource(refOf(namedSnapshotKind), (value) => NamedSnapshot.parse(value));
+  await expect
+    .poll(async () => findCondition((await snapshots.get({ namespace, name: "filled" })).status?.conditions, "Ready"), {
+      timeout: 120_000,
+    })
+    .toMatchObject({ status: "True" });
+  await world.clone("filled-one", "--from", "filled");
+  expect(await world.shell("filled-one", "cat /data/two")).toBe("step one");
+});
+
+function nameOf({ metadata }: { metadata: { name: string } }): string {
+  return metadata.name;
+}
