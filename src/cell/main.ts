@@ -9,6 +9,8 @@ import { delay, systemClock } from "../base/clock.ts";
 import { RametError } from "../base/errors.ts";
 import { cellProver } from "./client/cell-proof.ts";
 import { Cell } from "./lifecycle/cell.ts";
+import { rehearse } from "./rehearse.ts";
+import { startEarly } from "./sandbox/early-environment.ts";
 import { EntrypointLog } from "./sandbox/entrypoint-log.ts";
 import { serveAccess } from "./server/container-access.ts";
 import { OpenResponses } from "./server/open-responses.ts";
@@ -16,7 +18,7 @@ import { cellServer } from "./server/server.ts";
 import { keepStateFile, writeState } from "./server/state-file.ts";
 import { TcpProbes } from "./server/tcp-probes.ts";
 import { tokenVerifier } from "./server/token-verifier.ts";
-import { cellSetting } from "./setting/cell-setting.ts";
+import { cellPaths, cellSetting } from "./setting/cell-setting.ts";
 import { withImageUser } from "./setting/with-image-user.ts";
 
 /** How long responses in transit may take after the sandbox has ended, and how long callers may ask why it has. */
@@ -28,14 +30,22 @@ const clock = systemClock;
 
 /**
  * The cell's process: the only container of a sandbox Pod. Exit code: 0 if it was stopped, the entrypoint's exit code if that
- * exited, 70 if the sandbox failed.
+ * exited, 70 if the sandbox failed. With `RAMET_CELL_SETTING=none` it only loads its program, which fills Node's compile cache.
  */
 async function main(): Promise<number> {
-  const isSpare = process.env["RAMET_CELL_SETTING"] === "stdin";
-  const setting = await withImageUser(cellSetting(isSpare ? await readEnvironment() : process.env));
+  const mode = process.env["RAMET_CELL_SETTING"];
+  if (mode === "none") return 0;
+  const early = startEarly({ ...cellPaths(process.env), log: report });
+  const setting = await withImageUser(
+    cellSetting(mode === "stdin" || mode === "spare" ? await readEnvironment() : process.env),
+  );
   const { config, paths, listen } = setting;
   const log = await EntrypointLog.open(join(paths.directory, "log"), clock);
-  const cell = new Cell({ setting, log, clock, report });
+  const cell = new Cell({ setting, early, log, clock, report });
+  const ended = untilEnd(cell);
+  // Other processes prepare the sandbox while this one makes its server. A failure is in the cell's state.
+  cell.start().catch(() => undefined);
+  await serveAccess(paths.directory, cell);
   const responses = new OpenResponses();
   const server = cellServer({
     cell,
@@ -47,10 +57,8 @@ async function main(): Promise<number> {
     report,
   });
   if (setting.ignored.length > 0) report("ignored unknown fields of RAMET_CELL", { fields: setting.ignored });
-  const ended = untilEnd(cell);
   // The local node reads the state file.
   if (paths.stateFile !== undefined) keepStateFile(cell, paths.stateFile, clock);
-  await serveAccess(paths.directory, cell);
   const podDeleted = Promise.withResolvers<undefined>();
   for (const signal of ["SIGTERM", "SIGINT"] as const)
     process.on(signal, () => {
@@ -61,7 +69,6 @@ async function main(): Promise<number> {
   else {
     // Clients may call as soon as the Pod has an address, while the sandbox is prepared.
     server.listen(cellPort, listen);
-    cell.start().catch(() => undefined);
     await once(server, "listening");
   }
   const exitCode = await ended;
@@ -84,7 +91,7 @@ async function main(): Promise<number> {
 function bootAlone(cell: Cell, { sandbox }: CellConfig): void {
   const identity = { sandboxId: sandbox.uid, hostname: sandbox.name, accessToken: randomUUID(), environment: {} };
   // A failure is in the cell's state.
-  Promise.all([cell.start(), cell.boot(identity)]).catch(() => undefined);
+  cell.boot(identity).catch(() => undefined);
 }
 
 function untilEnd(cell: Cell): Promise<number> {
@@ -109,11 +116,13 @@ async function leaveMessage({ phase, message }: CellState): Promise<void> {
 
 /**
  * Reads the environment of a spare cell, which a node starts before there is a Pod for it: one line of JSON on stdin. The state
- * file shows that the spare waits. It exits when its input is closed, so it does not outlive its node.
+ * file shows that the spare waits, and rehearses meanwhile. It exits when its input is closed, so it does not outlive its node.
  */
 async function readEnvironment(): Promise<NodeJS.ProcessEnv> {
   const stateFile = process.env["RAMET_CELL_STATE_FILE"];
   if (stateFile !== undefined) writeState(stateFile, { phase: "preparing", generation: 0, ready: false });
+  // What fails here fails in the start too, which reports it.
+  if (process.env["RAMET_CELL_SETTING"] === "spare") rehearse(cellPaths(process.env).directory).catch(() => undefined);
   for await (const line of createInterface({ input: process.stdin })) {
     return z.record(z.string(), z.string()).parse(JSON.parse(line));
   }

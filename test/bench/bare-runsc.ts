@@ -5,7 +5,7 @@ import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { ContainerSpec } from "../../src/api/cell/cell-api.ts";
-import { startLink, type Link } from "../../src/cell/network/link.ts";
+import { type Link, spawnLink, startLink } from "../../src/cell/network/link.ts";
 import { engineFlags } from "../../src/cell/sandbox/engine.ts";
 import { ociSpec } from "../../src/cell/sandbox/oci-spec.ts";
 import { acquireTools } from "../../src/local/tools/acquire-tools.ts";
@@ -65,8 +65,7 @@ export class BareSandbox {
     const id = `bare-${process.pid}-${String(number).padStart(5, "0")}`;
     const bundle = join(options.directory, id);
     await mkdir(bundle, { recursive: true });
-    const link = await startLink({
-      binary: options.link,
+    const link = await startLink(spawnLink({ binary: options.link }), {
       config: {
         socket: join(bundle, "link.sock"),
         listen: ip,

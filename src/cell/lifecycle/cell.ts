@@ -20,6 +20,7 @@ import { RametError } from "../../base/errors.ts";
 import { PhaseClock } from "../../base/phases.ts";
 import { captureCheckpoint, type HeldPause } from "../checkpoint/capture.ts";
 import type { DialOptions } from "../network/link-dial.ts";
+import type { EarlyEnvironment } from "../sandbox/early-environment.ts";
 import { engineBuild } from "../sandbox/engine.ts";
 import type { EntrypointLog } from "../sandbox/entrypoint-log.ts";
 import { GuestIdentity } from "../sandbox/guest-identity.ts";
@@ -35,6 +36,7 @@ import { LastOperation, States } from "./states.ts";
 
 export interface CellDependencies {
   setting: CellSetting;
+  early: EarlyEnvironment;
   log: EntrypointLog;
   clock: Clock;
   /** Logs for the operator. Never pass a secret. */
@@ -70,14 +72,14 @@ export class Cell {
   /** Why the entrypoint was asked to exit. After that the end of the sandbox is not a failure. */
   #terminating: string | undefined;
 
-  constructor({ setting, log, clock, report }: CellDependencies) {
+  constructor({ setting, early, log, clock, report }: CellDependencies) {
     this.#setting = setting;
     this.#identity = new GuestIdentity(clock, setting.container.resources);
     this.#environment = new SandboxEnvironment({
       setting,
+      early,
       log,
       clock,
-      report,
       onLost: (why) => {
         if (this.#terminating === undefined) this.#fail(why);
         else void this.stop(this.#terminating);

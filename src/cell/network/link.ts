@@ -1,4 +1,4 @@
-import { spawn } from "node:child_process";
+import { type ChildProcessWithoutNullStreams, spawn } from "node:child_process";
 import type { Duplex } from "node:stream";
 import type { EgressPolicy, EgressReport, LinkCredentials } from "../../api/cell/cell-api.ts";
 import { RametError } from "../../base/errors.ts";
@@ -19,14 +19,23 @@ export interface LinkConfig {
   refuse?: readonly string[];
 }
 
-export interface StartLinkOptions {
+export interface SpawnLinkOptions {
   /** Path of `ramet-link`. */
   binary: string;
-  config: LinkConfig;
   /** Receives the lines that link writes for the operator, such as a refused connection. */
   log?: (line: string) => void;
+}
+
+export interface StartLinkOptions {
+  config: LinkConfig;
   /** Aborts the start. Use `stop` for a link that has started. */
   signal?: AbortSignal;
+}
+
+/** A process of link without a configuration. It has created the sandbox's network namespaces, or is about to. */
+export interface SpawnedLink {
+  child: ChildProcessWithoutNullStreams;
+  lines: LinkLines;
 }
 
 /** A running link: the network of one sandbox. */
@@ -61,18 +70,19 @@ export interface Link {
 }
 
 /**
- * Starts `ramet-link net` and waits until the sandbox's network is ready. The gate is closed at first.
+ * Gives a process of link its configuration and waits until the sandbox's network is ready. The gate is closed at first.
  *
  * @throws RametError `ToolMissing`, `HostUnsupported` (the kernel or its settings reject an operation), `InvalidArgument`,
  *   `Conflict` (a declared port is in use), `Canceled`
  */
-export async function startLink({ binary, config, log, signal }: StartLinkOptions): Promise<Link> {
-  if (isAborted(signal)) throw canceled();
-  const child = spawn(binary, ["net"], { stdio: ["pipe", "pipe", "pipe"] });
-  const lines = new LinkLines(child, log);
+export async function startLink({ child, lines }: SpawnedLink, { config, signal }: StartLinkOptions): Promise<Link> {
   const kill = (): void => {
     child.kill("SIGKILL");
   };
+  if (isAborted(signal)) {
+    kill();
+    throw canceled();
+  }
   signal?.addEventListener("abort", kill, { once: true });
   try {
     lines.write(wireConfig(config));
@@ -85,6 +95,12 @@ export async function startLink({ binary, config, log, signal }: StartLinkOption
   } finally {
     signal?.removeEventListener("abort", kill);
   }
+}
+
+/** Starts `ramet-link net`, which exits with this process. `startLink` reports a failure. */
+export function spawnLink({ binary, log }: SpawnLinkOptions): SpawnedLink {
+  const child = spawn(binary, ["net"], { stdio: ["pipe", "pipe", "pipe"] });
+  return { child, lines: new LinkLines(child, log) };
 }
 
 function runningLink(pid: number, netnsPath: string, lines: LinkLines, socket: string): Link {

@@ -6,16 +6,16 @@ import { linkSocket } from "../network/link-dial.ts";
 import { type Link, startLink } from "../network/link.ts";
 import type { CellSetting } from "../setting/cell-setting.ts";
 import type { EntrypointLog } from "./entrypoint-log.ts";
+import type { EarlyEnvironment } from "./early-environment.ts";
 import { allocateResources, releaseResources, type SandboxResources } from "./sandbox-resources.ts";
 import { SandboxSlots } from "./sandbox-slots.ts";
 import type { Sandbox, SandboxOrigin } from "./sandbox.ts";
 
 export interface SandboxEnvironmentOptions {
   setting: CellSetting;
+  early: EarlyEnvironment;
   log: EntrypointLog;
   clock: Clock;
-  /** Logs for the operator. Never pass a secret. */
-  report: (message: string, detail?: Record<string, unknown>) => void;
   /** Called when the network or the sandbox has ended unexpectedly. */
   onLost: (why: RametError) => void;
   /** Called when limits of the container cannot be enforced here. */
@@ -57,15 +57,13 @@ export class SandboxEnvironment {
 
   /** Prepares network, root directory and control groups. No sandbox runs yet. */
   async prepare(): Promise<void> {
-    const { setting, log, report, onLost, onUnenforced } = this.#options;
+    const { setting, early, log, onLost, onUnenforced } = this.#options;
     const { config, container, paths, listen } = setting;
     const { directory } = paths;
-    const allocating = allocateResources(setting);
+    const allocating = allocateResources(setting, early.layer);
     // It is awaited below; until then a failure must not count as unhandled.
     allocating.catch(() => undefined);
-    const link = await startLink({
-      binary: paths.link,
-      log: report,
+    const link = await startLink(early.link, {
       config: {
         socket: linkSocket(directory),
         listen,

@@ -12,8 +12,11 @@ export interface SandboxResources {
   cgroup: MadeLeaves;
 }
 
-/** @throws RametError `HostUnsupported` */
-export async function allocateResources(setting: CellSetting): Promise<SandboxResources> {
+/**
+ * @param layer of the root directory
+ * @throws RametError `HostUnsupported`
+ */
+export async function allocateResources(setting: CellSetting, layer: Promise<RootLayer>): Promise<SandboxResources> {
   const { config, container, paths, processes } = setting;
   const { directory } = paths;
   const cgroups = new CellCgroups({
@@ -23,7 +26,7 @@ export async function allocateResources(setting: CellSetting): Promise<SandboxRe
     declared: config.container.resources,
     ...(processes !== undefined && { processes }),
   });
-  const [root, cgroup] = await Promise.all([mountRoot(config.rootPath, directory), cgroups.make()]);
+  const [root, cgroup] = await Promise.all([mountRoot(config.rootPath, await layer), cgroups.make()]);
   return { root, cgroup };
 }
 
@@ -40,40 +43,52 @@ export interface RootDirectory {
 
 const mountTimeoutMilliseconds = 10_000;
 
+/** The directories from which a sandbox's root is mounted. */
+export interface RootLayer {
+  /** The mount that has the other directories but `merged`. */
+  path: string;
+  upper: string;
+  work: string;
+  /** Where the root will be mounted. */
+  merged: string;
+}
+
+/** Mounts the layer into which gVisor writes mount points. It depends on no image. @throws RametError `HostUnsupported` */
+export async function mountLayer(directory: string): Promise<RootLayer> {
+  const [path, merged] = [join(directory, "root", "layer"), join(directory, "root", "merged")];
+  const layer = { path, upper: join(path, "upper"), work: join(path, "work"), merged };
+  await Promise.all([path, merged].map((made) => mkdir(made, { recursive: true })));
+  await mount(["-t", "tmpfs", "-o", "size=4m,mode=0755", "ramet", path]);
+  await Promise.all([layer.upper, layer.work].map((made) => mkdir(made)));
+  return layer;
+}
+
 /**
  * Mounts an empty overlay layer over the template's image. gVisor creates mount points in its root directory. Here it creates
  * them in the layer, so that sandboxes can share a read-only image.
  * @throws RametError `HostUnsupported`
  */
-async function mountRoot(imagePath: string, directory: string): Promise<RootDirectory> {
-  const [layer, path] = [join(directory, "root", "layer"), join(directory, "root", "merged")];
-  await Promise.all([layer, path].map((made) => mkdir(made, { recursive: true })));
-  const [upper, work] = [join(layer, "upper"), join(layer, "work")];
+async function mountRoot(imagePath: string, { path: layer, upper, work, merged }: RootLayer): Promise<RootDirectory> {
   const options = [`lowerdir=${escaped(imagePath)}`, `upperdir=${escaped(upper)}`, `workdir=${escaped(work)}`];
   // In a user namespace overlayfs must keep its metadata in user attributes.
   if (hasOneUserOnly()) options.push("userxattr");
-  const { code, stderr } = await runProgram({
-    program: "sh",
-    args: ["-c", mountScript, "sh", layer, path, options.join(",")],
-    timeoutMilliseconds: mountTimeoutMilliseconds,
-  });
-  if (code !== 0)
-    throw new RametError("HostUnsupported", `mounting the sandbox's root failed: ${stderr.trim()}`, {
-      hint: "Use kernel 5.11 or newer with overlayfs; in a Pod, also the SYS_ADMIN capability and no default AppArmor profile",
-    });
+  await mount(["-t", "overlay", "-o", options.join(","), "ramet", merged]);
   return {
-    path,
+    path: merged,
     remove: async () => {
-      const args = ["-l", path, layer];
+      const args = ["-l", merged, layer];
       await runProgram({ program: "umount", args, timeoutMilliseconds: mountTimeoutMilliseconds });
     },
   };
 }
 
-/** In one process, because a sandbox waits for it. */
-const mountScript = `mount -t tmpfs -o size=4m,mode=0755 ramet "$1" &&
-mkdir "$1/upper" "$1/work" &&
-exec mount -t overlay -o "$3" ramet "$2"`;
+async function mount(args: readonly string[]): Promise<void> {
+  const { code, stderr } = await runProgram({ program: "mount", args, timeoutMilliseconds: mountTimeoutMilliseconds });
+  if (code === 0) return;
+  throw new RametError("HostUnsupported", `mounting the sandbox's root failed: ${stderr.trim()}`, {
+    hint: "Use kernel 5.11 or newer with overlayfs; in a Pod, also the SYS_ADMIN capability and no default AppArmor profile",
+  });
+}
 
 /** Overlayfs separates directories by colons and options by commas. */
 function escaped(path: string): string {

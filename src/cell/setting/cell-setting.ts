@@ -68,15 +68,19 @@ export function cellSetting(environment: NodeJS.ProcessEnv): CellSetting {
     ...(environment["RAMET_SANDBOX_PROCESSES"] === undefined
       ? {}
       : { processes: parse("RAMET_SANDBOX_PROCESSES", ProcessLimit, environment["RAMET_SANDBOX_PROCESSES"]) }),
-    paths: {
-      runsc: environment["RAMET_RUNSC"] ?? "/usr/local/bin/runsc",
-      guest: environment["RAMET_GUEST"] ?? "/usr/local/bin/ramet-guest",
-      link: environment["RAMET_LINK"] ?? "/usr/local/bin/ramet-link",
-      directory: environment["RAMET_CELL_DIRECTORY"] ?? "/run/ramet/cell",
-      ...(environment["RAMET_CELL_STATE_FILE"] === undefined
-        ? {}
-        : { stateFile: environment["RAMET_CELL_STATE_FILE"] }),
-    },
+    paths: cellPaths(environment),
+  };
+}
+
+/** A spare knows them before it gets its setting. */
+export function cellPaths(environment: NodeJS.ProcessEnv): CellPaths {
+  const stateFile = environment["RAMET_CELL_STATE_FILE"];
+  return {
+    runsc: environment["RAMET_RUNSC"] ?? "/usr/local/bin/runsc",
+    guest: environment["RAMET_GUEST"] ?? "/usr/local/bin/ramet-guest",
+    link: environment["RAMET_LINK"] ?? "/usr/local/bin/ramet-link",
+    directory: environment["RAMET_CELL_DIRECTORY"] ?? "/run/ramet/cell",
+    ...(stateFile === undefined ? {} : { stateFile }),
   };
 }
 

@@ -169,10 +169,9 @@ function machineImages(progress: (line: string) => void, clock: Clock): ImageSou
  */
 async function warmCompileCache(directory: string, link: string, cell: readonly string[]): Promise<void> {
   mkdirSync(directory, { recursive: true, mode: 0o700 });
-  // Without input the cell loads its program and exits.
   const environment = {
     NODE_COMPILE_CACHE: directory,
-    RAMET_CELL_SETTING: "stdin",
+    RAMET_CELL_SETTING: "none",
   };
   await runProgram(link, ["pod", "--", ...cell], { environment, what: "Loading the cell's program" });
 }

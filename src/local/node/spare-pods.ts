@@ -87,7 +87,7 @@ export class SparePods {
         const launched = await launchPod({
           link,
           cell,
-          environment: { ...environment, ...spareSetting },
+          environment: { ...environment, ...spareSetting, RAMET_LINK: link },
           directory,
           namespace,
           view,
@@ -154,9 +154,13 @@ export class SparePods {
   }
 }
 
-/** The first setting of a cell that waits. The remaining setting arrives on its standard input. */
+/**
+ * The first setting of a cell that waits. The remaining setting arrives on its standard input. It also gets `RAMET_LINK`, because it
+ * starts link meanwhile.
+ */
 export const spareSetting = {
-  RAMET_CELL_SETTING: "stdin",
+  RAMET_CELL_SETTING: "spare",
+  RAMET_CELL_DIRECTORY: directoryInside.cell,
   RAMET_CELL_STATE_FILE: directoryInside.stateFile,
 };
 

@@ -62,7 +62,8 @@ export async function startSideContainer(
   const launched = await launchPod({
     link: tools.link,
     cell,
-    environment: { ...starter.environment, ...spareSetting },
+    // Its setting follows immediately.
+    environment: { ...starter.environment, ...spareSetting, RAMET_CELL_SETTING: "stdin", RAMET_LINK: tools.link },
     directory,
     // Only the sandbox's own cell captures and restores checkpoints.
     namespace: undefined,

@@ -6,7 +6,7 @@ import { join } from "node:path";
 import type { Duplex } from "node:stream";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import type { EgressPolicy } from "../../../src/api/cell/cell-api.ts";
-import { startLink, type Link, type LinkConfig } from "../../../src/cell/network/link.ts";
+import { type Link, type LinkConfig, spawnLink, startLink } from "../../../src/cell/network/link.ts";
 import { acquireTools } from "../../../src/local/tools/acquire-tools.ts";
 import { addressBlock } from "../../setup/address-block.ts";
 import { startDnsStandIn } from "./dns-stand-in.ts";
@@ -41,7 +41,7 @@ describe.skipIf(process.getuid?.() !== 0)("link", () => {
       dns: { upstreams: [] },
       ...config,
     };
-    const link = await startLink({ binary, config: full });
+    const link = await startLink(spawnLink({ binary }), { config: full });
     stops.push(() => link.stop());
     return link;
   }
