@@ -133,11 +133,16 @@ it("calls a cell that proves itself once for each connection, and learns its key
   const known = { ...cell, cellKey };
   expect(await client.state(known)).toEqual(state);
   expect(await client.state(known)).toEqual(state);
-  expect(paths).toEqual(["/v1/proof", "/v1/proof", "/v1/state", "/v1/state"]);
+  expect(paths).toEqual(["/v1/proof", "/v1/state", "/v1/state"]);
   const stream = await client.dial(known, 8000);
   stream.write("echo");
   expect(((await once(stream, "data")) as [Buffer])[0].toString()).toBe("echo");
   stream.destroy();
+  expect(paths.slice(3)).toEqual(["/v1/proof"]);
+  // A connection on which a key was learned is used for this key only.
+  await client.cellKey(cell);
+  const { publicKey: otherKey } = cellProver(cell.sandboxUid);
+  await expect(client.state({ ...cell, cellKey: otherKey })).rejects.toMatchObject({ code: "CellNotProven" });
   // A connection of this sandbox is not used for another one at the same address.
   await expect(client.state({ ...known, sandboxUid: "another" })).rejects.toMatchObject({ code: "CellNotProven" });
 });

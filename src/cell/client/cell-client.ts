@@ -24,7 +24,7 @@ import { type Clock, systemClock } from "../../base/clock.ts";
 import { type ErrorCode, errorCodes } from "../../base/error-codes.ts";
 import { RametError } from "../../base/errors.ts";
 import { readAnswer } from "../../base/http.ts";
-import { CellAgent, type CellCallOptions, connectToCell, readCellKey } from "./cell-proof.ts";
+import { CellAgent, type CellCallOptions, connectToCell } from "./cell-proof.ts";
 import { type CellKey, signCellToken } from "./cell-token.ts";
 import { parsedAnswer, rejectUpgrade } from "./guest-http.ts";
 
@@ -98,7 +98,7 @@ export class CellClient {
    * have checked that the sandbox's Pod still has the address.
    */
   cellKey(cell: CellAddress, signal?: AbortSignal): Promise<string | undefined> {
-    return readCellKey(cell, this.#clock, signal);
+    return this.#agent.learnKey(cell, signal);
   }
 
   state(cell: CellAddress, signal?: AbortSignal): Promise<CellState> {

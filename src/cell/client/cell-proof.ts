@@ -61,6 +61,8 @@ const connectMilliseconds = 2_000;
 /** A cell that prepares many sandboxes may be slow. */
 const proofMilliseconds = 10_000;
 const proofLimitBytes = 4096;
+/** How long a connection on which a key was learned waits for its request, which follows the check of the Pod. */
+const learnedMilliseconds = 5_000;
 
 /**
  * Opens a connection on which the cell has proven itself, so that the token, the body and all that follows reach only the cell.
@@ -76,26 +78,59 @@ export async function connectToCell(peer: CellPeer, clock: Clock, signal?: Abort
   });
 }
 
-/**
- * Returns the key of the cell at an address, or undefined if the cell is of a version that gives no proof. The caller must
- * check that the address belongs to the sandbox's Pod, after this has returned.
- * @throws RametError as `connectToCell`
- */
-export async function readCellKey(peer: CellPeer, clock: Clock, signal?: AbortSignal): Promise<string | undefined> {
-  return withSocket({ ip: peer.ip, clock, signal }, async (socket) => {
-    const key = await askForProof(socket, peer, clock);
-    socket.destroy();
-    return key;
-  });
-}
-
 /** Connections of one pool, each of which is proven once, when it is opened. */
 export class CellAgent extends Agent {
   readonly #clock: Clock;
+  /** By the name of the connection: one on which the key of its cell was learned, for the next request. */
+  readonly #learned = new Map<string, Socket>();
 
   constructor(clock: Clock) {
     super({ keepAlive: true, maxFreeSockets: 64 });
     this.#clock = clock;
+  }
+
+  /**
+   * Returns the key of the cell at an address, or undefined if the cell is of a version that gives no proof. The caller must
+   * check that the address belongs to the sandbox's Pod, after this has returned. A request to this cell that follows shortly
+   * uses the same connection, on which the cell has proven to have the key.
+   * @throws RametError as `connectToCell`
+   */
+  async learnKey(peer: CellPeer, signal?: AbortSignal): Promise<string | undefined> {
+    return withSocket({ ip: peer.ip, clock: this.#clock, signal }, async (socket) => {
+      const cellKey = await askForProof(socket, peer, this.#clock);
+      if (cellKey === undefined) socket.destroy();
+      else this.#keep(socket, { ...peer, cellKey });
+      return cellKey;
+    });
+  }
+
+  #keep(socket: Socket, peer: CellPeer): void {
+    const name = this.#nameOf(peer);
+    this.#learned.get(name)?.destroy();
+    this.#learned.set(name, socket);
+    const cancel = this.#clock.schedule(learnedMilliseconds, () => {
+      if (this.#learned.get(name) === socket) socket.destroy();
+    });
+    socket.once("close", () => {
+      cancel();
+      if (this.#learned.get(name) === socket) this.#learned.delete(name);
+    });
+  }
+
+  #takeLearned(peer: CellPeer): Socket | undefined {
+    const name = this.#nameOf(peer);
+    const socket = this.#learned.get(name);
+    this.#learned.delete(name);
+    return socket?.writable === true && socket.readable ? socket : undefined;
+  }
+
+  #nameOf({ ip, sandboxUid, cellKey = "" }: CellPeer): string {
+    return `${ip}:${sandboxUid}:${cellKey}`;
+  }
+
+  override destroy(): void {
+    for (const socket of this.#learned.values()) socket.destroy();
+    super.destroy();
   }
 
   override createConnection(
@@ -103,6 +138,11 @@ export class CellAgent extends Agent {
     done?: (error: Error | null, stream: Duplex) => void,
   ): undefined {
     const { peer, callSignal } = options as ClientRequestArgs & CellCallOptions;
+    const learned = this.#takeLearned(peer);
+    if (learned !== undefined) {
+      done?.(null, learned);
+      return;
+    }
     connectToCell(peer, this.#clock, callSignal).then(
       (socket) => done?.(null, socket),
       // Node passes no stream with an error.
