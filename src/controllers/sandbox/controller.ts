@@ -58,7 +58,7 @@ export async function reconcileSandbox(key: string, dependencies: SandboxDepende
     const state = await gather(sandbox, dependencies);
     const plan = planSandbox(state);
     forgetFinished(state, dependencies);
-    await applyPlan(state, plan, dependencies);
+    await Promise.all([applyPlan(state, plan, dependencies), createPodOfResume(state, plan, dependencies)]);
     const isWritten = latest(key, dependencies)?.metadata.resourceVersion !== sandbox.metadata.resourceVersion;
     if (!isWritten && round > 1) sandboxWrites.settle(sandbox);
     if (!isWritten || round === maxRounds || !plan.actions.every(isVisibleImmediately)) {
@@ -106,6 +106,22 @@ async function applyPlan(state: SandboxState, plan: SandboxPlan, dependencies: S
   if (plan.status === undefined) return;
   await writeStatus(state.sandbox, plan.status, dependencies);
   for (const transition of plan.transitions ?? []) dependencies.events.record(state.sandbox, transition);
+}
+
+/**
+ * Creates the Pod of a resume while the status of the resume is written, because each write waits for the disk of etcd. The next round
+ * finds the Pod, or creates it and reports why it cannot.
+ */
+async function createPodOfResume(
+  { sandbox }: SandboxState,
+  { status }: SandboxPlan,
+  dependencies: SandboxDependencies,
+): Promise<void> {
+  if (sandbox.status?.phase !== "Paused" || status?.phase !== "Resuming") return;
+  const resuming = { ...sandbox, status };
+  const { actions } = planSandbox(await gather(resuming, dependencies));
+  const create = actions.find((action) => action.do === "createPod");
+  if (create !== undefined) await applyAction(resuming, create, dependencies).catch(() => undefined);
 }
 
 async function writeStatus(

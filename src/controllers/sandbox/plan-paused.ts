@@ -1,5 +1,6 @@
 import { RametError } from "../../base/errors.ts";
 import type { Condition } from "../../api/schema/metadata.ts";
+import type { Pod } from "../../api/schema/pod.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import type { SandboxPlan, SandboxState } from "./state.ts";
 import { changed, type ConditionChange, failed } from "./status.ts";
@@ -8,16 +9,25 @@ import { changed, type ConditionChange, failed } from "./status.ts";
 export function planPaused(state: SandboxState): SandboxPlan {
   const { sandbox, pod, orphans } = state;
   const tidyUp = orphans.map((checkpoint) => ({ do: "deleteCheckpoint", checkpoint }) as const);
-  if (pod !== undefined) {
-    const isDeleting = pod.metadata.deletionTimestamp !== undefined;
-    return { actions: [...(isDeleting ? [] : [{ do: "deletePod", pod } as const]), ...tidyUp] };
-  }
   const condition = findCondition(sandbox.status?.conditions, "SandboxPaused");
   const completed = pauseCompleted(condition);
+  const isResumed = sandbox.spec.paused !== true;
+  if (pod !== undefined) {
+    const isDeleting = pod.metadata.deletionTimestamp !== undefined;
+    const isKept = isDeleting || (isResumed && isOfResume(state, pod));
+    // The resume waits for the end of the Pod, and its status need not.
+    const status = isKept && isResumed ? resuming(state, completed) : undefined;
+    return { actions: [...(isKept ? [] : [{ do: "deletePod", pod } as const]), ...tidyUp], ...(status && { status }) };
+  }
   // A resume that was requested meanwhile needs no status in between.
-  if (sandbox.spec.paused !== true) return { actions: tidyUp, status: resuming(state, completed) };
+  if (isResumed) return { actions: tidyUp, status: resuming(state, completed) };
   if (condition?.status === "True") return { actions: tidyUp };
   return { actions: tidyUp, status: changed(state, "Paused", { conditions: [completed] }) };
+}
+
+/** Whether the Pod was created while the status of the resume was written, and that write has failed. */
+function isOfResume({ sandbox }: SandboxState, { metadata }: Pod): boolean {
+  return metadata.uid !== sandbox.status?.podInfo?.podUID;
 }
 
 function pauseCompleted(condition: Condition | undefined): ConditionChange {

@@ -277,6 +277,23 @@ describe("planSandbox", () => {
     );
   });
 
+  it("resumes while the Pod of the pause ends, and keeps a Pod that was created for the resume", () => {
+    fc.assert(
+      fc.property(states, (state) => {
+        const { sandbox, pod } = state;
+        const { metadata, spec, status } = sandbox;
+        const isResumed = spec.paused !== true && metadata.deletionTimestamp === undefined;
+        if (status?.phase !== "Paused" || !isResumed || pod === undefined) return;
+        const isOfPause = pod.metadata.uid === status.podInfo?.podUID;
+        const isDeleting = pod.metadata.deletionTimestamp !== undefined;
+        const plan = planSandbox(state);
+        if (plan.actions.some((action) => action.do === "deleteSandbox")) return;
+        expect(plan.actions.some((action) => action.do === "deletePod")).toBe(isOfPause && !isDeleting);
+        if (!isOfPause || isDeleting) expect(["Resuming", "Failed"]).toContain(plan.status?.phase);
+      }),
+    );
+  });
+
   it("does nothing in phases that are final or belong to another controller, except the timers", () => {
     fc.assert(
       fc.property(states, (state) => {
