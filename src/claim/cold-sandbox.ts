@@ -6,8 +6,8 @@ import { claimMetadata, type ClaimRequest, timersOf } from "./request.ts";
 export type NamedManifest = SandboxManifest & { metadata: { name: string; namespace: string } };
 
 /**
- * A sandbox like those of a set, created as claimed and never part of the stock. Its name is derived from the request's lock, so
- * that a repeated request creates it only once.
+ * A sandbox like those of a set, created as claimed and never part of the stock. Its name is that of the request, or derived from the
+ * request's lock, so that a repeated request creates it only once.
  * @param model an unclaimed sandbox of the set
  */
 export function coldSandbox(
@@ -21,7 +21,7 @@ export function coldSandbox(
     ...rest,
     metadata: {
       ...model,
-      name: `${stem(request.set)}-${createHash("sha256").update(request.lock).digest("hex").slice(0, digits)}`,
+      name: request.name ?? derivedName(request),
       labels: { ...model.labels, ...claimed.labels },
       // A client waits for it, unlike for the set's own.
       annotations: { ...model.annotations, ...claimed.annotations, [annotations.sandboxPriority]: "100" },
@@ -32,6 +32,10 @@ export function coldSandbox(
       ...timersOf(request),
     },
   };
+}
+
+function derivedName({ set, lock }: ClaimRequest): string {
+  return `${stem(set)}-${createHash("sha256").update(lock).digest("hex").slice(0, digits)}`;
 }
 
 const digits = 10;

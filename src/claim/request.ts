@@ -9,6 +9,8 @@ export interface ClaimRequest {
   namespace: string;
   /** The SandboxSet. */
   set: string;
+  /** The name of a sandbox that is created. @default derived from the set and the lock */
+  name?: string;
   /** The owner: the UID of a SandboxClaim or the id of an API key. */
   owner: string;
   /** A UUID that identifies the request. Repeating it returns the sandbox of the first attempt. */

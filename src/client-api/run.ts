@@ -9,6 +9,7 @@ import type { KubeClient } from "../kube/kube-client.ts";
 import type { Liveness } from "../kube/liveness.ts";
 import { ObjectMeta } from "../kube/object.ts";
 import { coreResources } from "../kube/resource-ref.ts";
+import { agentTierDialect } from "./dialects/agenttier/dialect.ts";
 import { e2bDialect } from "./dialects/e2b/dialect.ts";
 import { Callers } from "./keys/callers.ts";
 import { gatewayRoutes } from "./gateway-routes.ts";
@@ -72,23 +73,27 @@ export async function runClientApi(options: RunClientApiOptions): Promise<void> 
     const guestSecret = guestSecretReader(client);
     const maxLifeSeconds = options.maxLifeSeconds ?? defaultMaxLifeSeconds;
     const guests = { client, guestSecret, gateway: options.gateway };
-    const e2b = e2bDialect({
+    const shared = {
       service,
       callers,
       rates: new RequestRates(client.clock),
       guestSecret,
       guestOf: guestAccess(guests),
+      maxLifeSeconds,
+    };
+    const agentTier = agentTierDialect(shared);
+    const e2b = e2bDialect({
+      ...shared,
       readSandbox: sandboxReader(guests),
       secrets: new ClientSecrets(client),
       registrySecrets: new RegistrySecrets(client, guestSecret),
       domain,
       envdVersion,
-      maxLifeSeconds,
     });
     const autoResumes = new AutoResumes(service, maxLifeSeconds);
     const forGateways = gatewayRoutes({ autoResumes, guestSecret, clock: client.clock });
     const { clock } = client;
-    const server = await serveClientApi({ port, address, dialects: [e2b, forGateways], metrics, clock, log });
+    const server = await serveClientApi({ port, address, dialects: [e2b, agentTier, forGateways], metrics, clock, log });
     options.onReady?.(server.port);
     await untilAborted(signal);
     options.onEnding?.();

@@ -80,6 +80,12 @@ export class ClientWorld {
     return { E2B_API_KEY: apiKey, E2B_API_URL: apiUrl, E2B_SANDBOX_URL: sandboxUrl };
   }
 
+  /** The same, for the client of AgentTier. */
+  async agentTierEnvironment(namespace?: string, name?: string): Promise<Record<string, string>> {
+    const { apiKey, apiUrl } = await this.connection(namespace, name);
+    return { AGENTTIER_API_KEY: apiKey, AGENTTIER_API_URL: apiUrl };
+  }
+
   /** Creates a key, its service account and the account's rights. @returns the text of the key */
   async createKey(namespace: string, name: string, limits?: object): Promise<string> {
     await this.createAccount(namespace, name);
@@ -158,6 +164,7 @@ export const clientRules = [
   { apiGroups: [group], resources: ["sandboxes/exec"], verbs: ["create"] },
   { apiGroups: [group], resources: ["checkpoints"], verbs: ["list", "create", "delete"] },
   { apiGroups: [rametGroup], resources: ["namedsnapshots"], verbs: ["get", "list", "create", "patch"] },
+  { apiGroups: [group], resources: ["sandboxtemplates"], verbs: ["get", "list"] },
 ];
 
 function rbac(plural: string, kind: string): ResourceRef {

@@ -7,8 +7,8 @@ import { systemClock } from "../../src/base/clock.ts";
 import { withLock } from "../../src/local/tools/lock.ts";
 import { cacheDirectory } from "../../src/local/tools/tool.ts";
 
-/** The packages of `python/requirements-<sdk>.txt`: the current `e2b` and `e2b-code-interpreter`, or `e2b` 2.15.0. */
-export type PythonSdk = "current" | "2.15";
+/** The packages of `python/requirements-<sdk>.txt`: the current `e2b` and `e2b-code-interpreter`, `e2b` 2.15.0, or `agenttier`. */
+export type PythonSdk = "current" | "2.15" | "agenttier";
 
 export interface PythonProgram {
   /** @default "current" */
@@ -26,7 +26,7 @@ const run = promisify(execFile);
 const programs = join(import.meta.dirname, "python");
 
 /**
- * Runs a program of `test/clients/python` with an SDK of E2B, and returns what it printed.
+ * Runs a program of `test/clients/python` with an SDK, and returns what it printed.
  *
  * @throws if the program fails, with everything that it printed
  */
@@ -99,7 +99,7 @@ async function findPython(): Promise<string> {
     );
     if (found !== "") return found;
   }
-  throw new Error("The tests with E2B's SDKs for Python need Python 3.10 or newer: install python3 and python3-venv");
+  throw new Error("The tests with SDKs for Python need Python 3.10 or newer: install python3 and python3-venv");
 }
 
 function printedBy(error: unknown): string {

@@ -87,6 +87,14 @@ export const annotations = {
   clientMetadata: "ramet.dev/client-metadata",
   /** The same: the name from which it was created, as the client wrote it. */
   clientTemplate: "ramet.dev/client-template",
+  /** The same: the name of the sandbox that it was cloned from. */
+  clonedFrom: "ramet.dev/cloned-from",
+  /** The same: how long it runs after its start and after each resume, as a duration such as `8h`. */
+  clientLife: "ramet.dev/client-life",
+  /** The same: the ports that the client has forwarded, as JSON. */
+  clientPorts: "ramet.dev/client-ports",
+  /** The same: the entrypoint of its agent, and how that was installed, as JSON. */
+  clientAgent: "ramet.dev/client-agent",
   /** The same: what its network settings show to clients and no other annotation has, as JSON. */
   clientNetwork: "ramet.dev/client-network",
   /** The same: the tokens of a workload that its headers can name, as JSON by name. */

@@ -25,6 +25,12 @@ interface RouteText {
   needs: readonly Need[] | "public";
   /** What is not supported, for a route that only answers that. */
   unsupported?: string;
+  /** The largest body. A request with one may take as long as an upload. @default 1 MiB */
+  bodyLimitBytes?: number;
+  /** The content type of a body that the handler reads from `request.body`, as a stream. @default JSON */
+  bodyType?: string;
+  /** The content type of the answer. @default JSON */
+  answerType?: string;
   /** The bodies of successful answers by their status. Null: there is none. */
   answers: Readonly<Record<number, z.ZodType | null>>;
 }

@@ -16,17 +16,33 @@ export function serveRoutes<Env>(
   env: Env,
   admission: Admission,
 ): void {
-  for (const { method, path: url, needs, serve } of routes) {
-    server.route({
-      method,
-      url,
-      handler: async (request, reply) => {
-        const caller = needs === "public" ? nobody : await admit(admission, request, reply);
-        if (needs !== "public") await admission.callers.require(caller, ...needs);
-        return serve(env, { request, reply, caller, signal: untilClosed(reply) });
-      },
+  void server.register((streams, _options, done) => {
+    streams.removeAllContentTypeParsers();
+    streams.addContentTypeParser("*", (_request, body, parsed) => {
+      parsed(null, body);
     });
-  }
+    for (const route of routes) if (route.bodyType !== undefined) serveRoute(streams, route, env, admission);
+    done();
+  });
+  for (const route of routes) if (route.bodyType === undefined) serveRoute(server, route, env, admission);
+}
+
+function serveRoute<Env>(
+  server: FastifyInstance,
+  { method, path: url, needs, bodyLimitBytes, serve }: Route<Env>,
+  env: Env,
+  admission: Admission,
+): void {
+  server.route({
+    method,
+    url,
+    ...(bodyLimitBytes !== undefined && { bodyLimit: bodyLimitBytes, config: { isUpload: true } }),
+    handler: async (request, reply) => {
+      const caller = needs === "public" ? nobody : await admit(admission, request, reply);
+      if (needs !== "public") await admission.callers.require(caller, ...needs);
+      return serve(env, { request, reply, caller, signal: untilClosed(reply) });
+    },
+  });
 }
 
 /** Who calls a public route. */

@@ -53,6 +53,34 @@ async function lookUp(
     });
 }
 
+/**
+ * Finds a sandbox of a namespace by its name. One that the cache does not have yet is read from the API server.
+ * @throws RametError `NotFound`, also for those that clients do not see
+ */
+export async function findSandboxByName(
+  { informers, writes, sandboxes }: ServiceParts,
+  namespace: string,
+  name: string,
+  signal: AbortSignal,
+): Promise<Sandbox> {
+  if (!/^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/.test(name)) throw unknown(name);
+  const cached = informers.sandboxes.store.get(`${namespace}/${name}`);
+  const found = cached ?? (await informers.sandboxes.resource.find({ namespace, name }, { signal }));
+  if (found === undefined || !isForClients(found)) throw unknown(name);
+  return cached === undefined ? untilKnown({ sandboxes }, found, signal) : writes.latest(cached);
+}
+
+/** Waits for a moment until the cache has a sandbox, so that the next request finds it. */
+export async function untilKnown(
+  { sandboxes }: Pick<ServiceParts, "sandboxes">,
+  written: Sandbox,
+  signal: AbortSignal,
+): Promise<Sandbox> {
+  const { uid, name } = written.metadata;
+  const options = { what: `Looking for the sandbox ${name}`, timeoutMilliseconds: lagMilliseconds, signal };
+  return sandboxes.until(uid, (sandbox) => sandbox, options).catch(() => written);
+}
+
 /** Longer than a watch lags behind. */
 const lagMilliseconds = 200;
 

@@ -62,9 +62,13 @@ export async function forkSandbox(
   );
 }
 
-/** A clone has the limits of its source: who may reach its ports, and what it may reach. */
-function inherited({ metadata }: Sandbox): Record<string, string> {
-  const kept = [annotations.publicPorts, annotations.requestHost, annotations.httpsPorts, annotations.egress];
+/**
+ * The annotations that a clone has of its source: its limits, which are who may reach its ports, and what it may reach.
+ * @param others further ones
+ */
+export function inherited({ metadata }: Sandbox, others: readonly string[] = []): Record<string, string> {
+  const limits = [annotations.publicPorts, annotations.requestHost, annotations.httpsPorts, annotations.egress];
+  const kept = [...limits, ...others];
   const found = kept.map((name) => [name, metadata.annotations?.[name]] as const);
   return Object.fromEntries(
     found.filter((entry): entry is readonly [(typeof entry)[0], string] => entry[1] !== undefined),

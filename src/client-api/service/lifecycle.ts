@@ -112,12 +112,17 @@ export async function connectSandbox(
   if (state === "pausing") await untilPaused(parts, sandbox, waiting);
   if (state === "snapshotting") await untilCaptured(parts, sandbox, waiting);
   const written = resumed
-    ? await resume(parts, sandbox, lifeMilliseconds)
+    ? await requestResume(parts, sandbox, lifeMilliseconds)
     : await extend(parts, sandbox, lifeMilliseconds);
   return { sandbox: await untilServing(parts, written, waiting), resumed };
 }
 
-async function resume(parts: ServiceParts, sandbox: Sandbox, lifeMilliseconds: number): Promise<Sandbox> {
+/** Resumes a paused sandbox, which does not serve yet. */
+export async function requestResume(
+  parts: ServiceParts,
+  sandbox: Sandbox,
+  lifeMilliseconds: number,
+): Promise<Sandbox> {
   const current = parts.sandboxes.current(sandbox.metadata.uid) ?? sandbox;
   const end = new Date(parts.clock.now().getTime() + lifeMilliseconds);
   return parts.objects.sandboxes.patch(current, resumeChange(current, timersFor(onTimeoutOf(current), end)));

@@ -1,7 +1,7 @@
-import { createHash } from "node:crypto";
 import type { Sandbox } from "../../../api/kinds/sandbox.ts";
 import { annotations } from "../../../api/names/labels.ts";
 import { RametError } from "../../../base/errors.ts";
+import { requestIdOf } from "../../routes/request-id.ts";
 import { leastAutoResumeSeconds } from "../../service/auto-resume.ts";
 import { createSandbox } from "../../service/create-sandbox.ts";
 import { sandboxIdOf } from "../../service/find-sandbox.ts";
@@ -89,16 +89,6 @@ export function lifeOf({ maxLifeSeconds }: E2b, seconds: number, leastSeconds = 
   throw new RametError("InvalidArgument", `timeout is ${seconds}, and must be at most ${maxLifeSeconds} seconds`, {
     hint: "Extend the time of the sandbox while it runs",
   });
-}
-
-/** A request id in the form of a UUID; undefined without a key of the client. */
-function requestIdOf(owner: string, given: string | string[] | undefined): string | undefined {
-  const key = [given].flat()[0];
-  if (key === undefined || key === "") return undefined;
-  const hex = createHash("sha256")
-    .update(JSON.stringify([owner, key]))
-    .digest("hex");
-  return hex.replace(/^(.{8})(.{4}).(.{3}).(.{3})(.{12}).*$/, "$1-$2-8$3-8$4-$5");
 }
 
 export async function connect(e2b: E2b, call: Call<Connect>): Promise<unknown> {

@@ -1,0 +1,30 @@
+import type { Sandbox } from "../../../api/kinds/sandbox.ts";
+import type { GuestClient } from "../../../cell/client/guest-client.ts";
+import type { Callers } from "../../keys/callers.ts";
+import type { RequestRates } from "../../keys/request-rate.ts";
+import { type Call, type Route, routesFor } from "../../routes/route.ts";
+import type { GuestOf } from "../../service/guest-access.ts";
+import type { ServiceParts } from "../../service/parts.ts";
+
+export type { Call };
+export type AgentTierRoute = Route<AgentTier>;
+
+/** Makes a route of the dialect. */
+export const route = routesFor<AgentTier>();
+
+export interface AgentTierOptions {
+  service: ServiceParts;
+  callers: Callers;
+  rates: RequestRates;
+  guestOf: GuestOf;
+  /** The longest life that a client can request at a time. */
+  maxLifeSeconds: number;
+}
+
+/** What the routes of the dialect share. */
+export interface AgentTier extends AgentTierOptions {
+  /** @throws RametError `NotFound`, also for sandboxes of others */
+  sandboxOf: (call: Pick<Call, "request" | "caller" | "signal">) => Promise<Sandbox>;
+  /** A client of the guest of the request's sandbox. @throws RametError `NotFound`; `Conflict` if it is not running */
+  guestFor: (call: Pick<Call, "request" | "caller" | "signal">) => Promise<GuestClient>;
+}

@@ -1,0 +1,64 @@
+import { claimName } from "../../../api/cell/volume-claims.ts";
+import type { Sandbox } from "../../../api/kinds/sandbox.ts";
+import { annotations, labels, restoreFrom } from "../../../api/names/labels.ts";
+import { ended, missingPart } from "../../../claim/progress.ts";
+import { messageOf, withoutCode } from "../../../kube/reported-state.ts";
+import { type ClientState } from "../../service/sandbox-state.ts";
+import type { SandboxSummary, Status } from "./answers.ts";
+
+/** What AgentTier's clients get in lists, and of one sandbox. */
+export function sandboxSummary(sandbox: Sandbox, state: ClientState): SandboxSummary {
+  const { metadata, spec } = sandbox;
+  const { name, namespace, creationTimestamp } = metadata;
+  const noted = metadata.annotations ?? {};
+  const status = statusOf(sandbox, state);
+  const [claim] = spec.volumeClaimTemplates ?? [];
+  const volume = (claim?.["metadata"] as { name?: unknown } | null | undefined)?.name;
+  const { [annotations.clonedFrom]: clonedFrom, [annotations.owner]: owner } = noted;
+  const snapshot = snapshotOf(sandbox);
+  const message = ended(sandbox) ?? messageOf(sandbox);
+  return {
+    sandboxId: name,
+    name,
+    namespace,
+    status,
+    mode: noted[annotations.clientAgent] === undefined ? "code" : "agent",
+    ...(status === "Running" && { podName: name }),
+    ...(typeof volume === "string" && { pvcName: claimName(volume, name) }),
+    templateRef: templateOf(sandbox),
+    ...(clonedFrom !== undefined && { clonedFrom }),
+    ...(snapshot !== undefined && { cloneFromSnapshot: snapshot }),
+    createdAt: creationTimestamp,
+    ...(owner !== undefined && { createdBy: { displayName: owner } }),
+    ...(message !== undefined && { message: withoutCode(message) }),
+  };
+}
+
+/** The phase of AgentTier for a state. A sandbox is `Running` when it serves. */
+export function statusOf(sandbox: Sandbox, state: ClientState): Status {
+  if (state === "killing") return "Deleting";
+  if (state === "ended") return "Error";
+  if (state === "paused") return "Stopped";
+  if (state === "pausing") return "Running";
+  if (ended(sandbox) !== undefined) return "Error";
+  return state !== "starting" && missingPart(sandbox) === undefined ? "Running" : "Creating";
+}
+
+/** The name from which the sandbox was created; of a clone, that of its source. */
+export function templateOf({ metadata, spec }: Sandbox): string {
+  return (
+    metadata.annotations?.[annotations.clientTemplate] ??
+    metadata.labels?.[labels.sandboxTemplate] ??
+    spec.templateRef?.name ??
+    ""
+  );
+}
+
+/** Users can write both annotations, and then none counts. */
+function snapshotOf(sandbox: Sandbox): string | undefined {
+  try {
+    return restoreFrom(sandbox) ?? sandbox.status?.ramet?.restoredFrom;
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,99 @@
+import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
+import type { Sandbox } from "../../api/kinds/sandbox.ts";
+import { volumeClaims } from "../../api/cell/volume-claims.ts";
+import { annotations, restoreFrom } from "../../api/names/labels.ts";
+import { PodTemplateSpec } from "../../api/schema/pod-template.ts";
+import { RametError } from "../../base/errors.ts";
+import { failureOf } from "../../kube/reported-state.ts";
+import { untilCapturing } from "../../operations/capture.ts";
+import { untilKnown } from "./find-sandbox.ts";
+import { inherited } from "./fork-sandbox.ts";
+import { currentState } from "./lifecycle.ts";
+import { checkNameIsFree, createNamed, type CreateNamed } from "./named-sandbox.ts";
+import type { ServiceParts } from "./parts.ts";
+import { type CreateSnapshot, snapshotOf } from "./snapshots.ts";
+
+export interface CloneSandbox extends Omit<CreateNamed, "namespace" | "storage"> {
+  /** How long to wait until the capture starts. */
+  timeoutMilliseconds: number;
+}
+
+/** A clone that is being made, and the name of the checkpoint that it is made from. */
+export interface StartedClone {
+  clone: Sandbox;
+  checkpoint: string;
+}
+
+/**
+ * Starts a clone of a running or paused sandbox: creates a checkpoint, and a sandbox that is restored from it as soon as the capture
+ * has ended. The controllers do the rest, also if this process ends. The checkpoint is deleted an hour after it has finished.
+ * @throws RametError `InvalidArgument` if the source does not run and is not paused; `AlreadyExists` if the name is taken; `Timeout`
+ *   if the capture does not start; the error of the capture if it has failed by then
+ */
+export async function startClone(parts: ServiceParts, source: Sandbox, create: CloneSandbox): Promise<StartedClone> {
+  const { namespace, name: sourceName } = source.metadata;
+  const { owner, signal } = create;
+  const repeated = await checkNameIsFree(parts, { ...create, namespace });
+  if (repeated !== undefined) return startedBefore(parts, await untilKnown(parts, repeated, signal));
+  checkCloneable(parts, source);
+  const contents = contentsOfClone(parts, source);
+  const options = { owner, ttl: "1h", ...(contents && { contents }) };
+  const created = await parts.objects.checkpoints.create(snapshotOf(source, options), signal);
+  try {
+    const checkpoint = await untilCapturing(parts.objects, created, create);
+    const reference = checkpoint.status?.checkpointId;
+    if (reference === undefined || checkpoint.status?.phase === "Failed") throw notStarted(checkpoint);
+    const own = { ...create.annotations, [annotations.clonedFrom]: sourceName };
+    const request = { ...create, namespace, annotations: { ...inherited(source, inheritedByClones), ...own } };
+    const clone = await createNamed(parts, request, { kind: "checkpoint", reference, checkpoint });
+    return { clone, checkpoint: checkpoint.metadata.name };
+  } catch (error) {
+    // After a lost answer the clone may exist, and needs it.
+    if (!RametError.from(error).retryable) await parts.objects.checkpoints.remove(created).catch(() => undefined);
+    throw error;
+  }
+}
+
+/** What a client has set up in the source with its checkpointed files. */
+const inheritedByClones = [annotations.clientTemplate, annotations.clientAgent, annotations.clientPorts];
+
+function startedBefore({ known }: ServiceParts, clone: Sandbox): StartedClone {
+  const id = restoreFrom(clone) ?? "";
+  const checkpoint = known.checkpointById(clone.metadata.namespace, id);
+  return { clone, checkpoint: checkpoint?.metadata.name ?? id };
+}
+
+function checkCloneable(parts: ServiceParts, source: Sandbox): void {
+  const state = currentState(parts, source);
+  if (state === "running" || state === "snapshotting" || state === "paused") return;
+  const { name } = source.metadata;
+  throw new RametError("InvalidArgument", `The sandbox ${name} is ${state}, and only a running or stopped one is cloned`);
+}
+
+/**
+ * What a clone has of its source. Undefined: what the pause of the source has kept.
+ * @throws RametError `NotSupported` if the source has volumes
+ */
+export function contentsOfClone(
+  { known }: Pick<ServiceParts, "known">,
+  source: Sandbox,
+): CreateSnapshot["contents"] {
+  if (hasClaims({ known }, source)) {
+    throw new RametError("NotSupported", `The sandbox ${source.metadata.name} has volumes, which clones do not have`);
+  }
+  if (source.spec.paused === true) return undefined;
+  const own = source.spec.persistentContents ?? [];
+  return own.includes("filesystem") && !own.includes("memory") ? ["filesystem"] : ["memory", "filesystem"];
+}
+
+/** Whether a sandbox mounts PersistentVolumeClaims. */
+function hasClaims({ known }: Pick<ServiceParts, "known">, { metadata, spec }: Sandbox): boolean {
+  const named = spec.templateRef && known.template(`${metadata.namespace}/${spec.templateRef.name}`)?.spec;
+  const templates = spec.volumeClaimTemplates ?? named?.volumeClaimTemplates ?? [];
+  const pod = PodTemplateSpec.safeParse(spec.template ?? named?.template).data?.spec;
+  return templates.length > 0 || volumeClaims(pod?.volumes ?? [], metadata.name).length > 0;
+}
+
+function notStarted(checkpoint: Checkpoint): RametError {
+  return failureOf(`The checkpoint ${checkpoint.metadata.name} failed`, checkpoint, "EngineFailed");
+}

@@ -1,0 +1,100 @@
+import type { Sandbox } from "../../api/kinds/sandbox.ts";
+import { annotations, restoreFromAnnotations } from "../../api/names/labels.ts";
+import { apiVersion } from "../../api/schema/kind.ts";
+import { RametError } from "../../base/errors.ts";
+import { createClaimed } from "../../claim/claim-sandbox.ts";
+import type { NamedManifest } from "../../claim/cold-sandbox.ts";
+import type { ClaimRequest } from "../../claim/request.ts";
+import { untilKnown } from "./find-sandbox.ts";
+import type { ServiceParts } from "./parts.ts";
+import type { Source } from "./source.ts";
+import { type Storage, withStorage } from "./storage.ts";
+import { type OnTimeout, timersFor } from "./timers.ts";
+
+export interface CreateNamed {
+  namespace: string;
+  /** A DNS label. */
+  name: string;
+  /** Who creates it: the API key, as `<namespace>/<name>`. */
+  owner: string;
+  /** A UUID. A repeat of the same request returns the sandbox of the first attempt. */
+  requestId: string;
+  onTimeout: OnTimeout;
+  /** How long it lives from now on. */
+  lifeMilliseconds: number;
+  /** Further annotations of the Sandbox. */
+  annotations: Record<string, string>;
+  /** A volume that the source does not have. */
+  storage?: Storage | undefined;
+  signal: AbortSignal;
+}
+
+/**
+ * Creates a sandbox with a name that the client chose, and does not wait until it serves. It gets a new Pod: the ready sandboxes of
+ * sets have names already.
+ * @throws RametError `AlreadyExists` if the name is taken; `NotSupported` for the storage of a checkpoint
+ */
+export async function createNamed(parts: ServiceParts, create: CreateNamed, source: Source): Promise<Sandbox> {
+  const { namespace, name, owner, requestId, onTimeout, lifeMilliseconds } = create;
+  const request: ClaimRequest = {
+    namespace,
+    set: name,
+    name,
+    owner,
+    lock: requestId,
+    annotations: { ...create.annotations, [annotations.onTimeout]: onTimeout },
+    ...timersFor(onTimeout, new Date(parts.clock.now().getTime() + lifeMilliseconds)),
+    createOnNoStock: true,
+    timeoutMilliseconds: 1,
+  };
+  const model = await modelOf(parts, create, source);
+  const sandbox = await createClaimed(model, request, parts.claims).catch((error: unknown) => {
+    if (RametError.from(error).code === "Conflict") throw taken(name, error);
+    throw error;
+  });
+  return untilKnown(parts, sandbox, create.signal);
+}
+
+/** Whether a request has created this sandbox. */
+export function isOfRequest({ metadata }: Sandbox, requestId: string): boolean {
+  return metadata.annotations?.[annotations.lock] === requestId && metadata.deletionTimestamp === undefined;
+}
+
+/** @throws RametError `AlreadyExists` */
+export async function checkNameIsFree(
+  { informers }: ServiceParts,
+  { namespace, name, requestId, signal }: Pick<CreateNamed, "namespace" | "name" | "requestId" | "signal">,
+): Promise<Sandbox | undefined> {
+  const found = await informers.sandboxes.resource.find({ namespace, name }, { signal });
+  if (found !== undefined && !isOfRequest(found, requestId)) throw taken(name);
+  return found;
+}
+
+function taken(name: string, cause?: unknown): RametError {
+  return new RametError("AlreadyExists", `A sandbox with the name ${name} exists`, {
+    hint: "Choose another name, or delete that sandbox",
+    cause,
+  });
+}
+
+async function modelOf(
+  { claims, known }: ServiceParts,
+  { namespace, name, storage }: CreateNamed,
+  source: Source,
+): Promise<NamedManifest> {
+  const own: NamedManifest = { apiVersion, kind: "Sandbox", metadata: { name, namespace }, spec: {} };
+  if (source.kind === "checkpoint") {
+    if (storage !== undefined)
+      throw new RametError("NotSupported", "storage is not supported for a sandbox that is created from a checkpoint");
+    return { ...own, metadata: { ...own.metadata, annotations: { [restoreFromAnnotations[0]]: source.reference } } };
+  }
+  if (source.kind === "template") {
+    if (storage === undefined) return { ...own, spec: { templateRef: { name: source.name } } };
+    const spec = known.template(`${namespace}/${source.name}`)?.spec;
+    return { ...own, spec: withStorage({ ...spec, templateRef: undefined }, storage) };
+  }
+  const { name: set } = source.set.metadata;
+  const model = await claims.model({ namespace, name: set });
+  if (model === undefined) throw new RametError("NotFound", `The SandboxSet ${set} does not exist`);
+  return storage === undefined ? model : { ...model, spec: withStorage(model.spec ?? {}, storage) };
+}
