@@ -22,6 +22,7 @@ import { ClientSecrets } from "./service/client-secrets.ts";
 import { clientInformers } from "./service/known-objects.ts";
 import { serviceParts } from "./service/parts.ts";
 import { RegistrySecrets } from "./service/registry-secrets.ts";
+import { portRequester } from "./service/request-port.ts";
 import { sandboxReader } from "./service/read-sandbox.ts";
 
 export interface RunClientApiOptions {
@@ -81,7 +82,7 @@ export async function runClientApi(options: RunClientApiOptions): Promise<void> 
       guestOf: guestAccess(guests),
       maxLifeSeconds,
     };
-    const agentTier = agentTierDialect(shared);
+    const agentTier = agentTierDialect({ ...shared, requestPort: portRequester(guests) });
     const e2b = e2bDialect({
       ...shared,
       readSandbox: sandboxReader(guests),
@@ -93,7 +94,14 @@ export async function runClientApi(options: RunClientApiOptions): Promise<void> 
     const autoResumes = new AutoResumes(service, maxLifeSeconds);
     const forGateways = gatewayRoutes({ autoResumes, guestSecret, clock: client.clock });
     const { clock } = client;
-    const server = await serveClientApi({ port, address, dialects: [e2b, agentTier, forGateways], metrics, clock, log });
+    const server = await serveClientApi({
+      port,
+      address,
+      dialects: [e2b, agentTier, forGateways],
+      metrics,
+      clock,
+      log,
+    });
     options.onReady?.(server.port);
     await untilAborted(signal);
     options.onEnding?.();

@@ -12,9 +12,10 @@ beforeAll(async () => {
 });
 afterAll(() => world.close());
 
-it.each([["creates, finds, clones and deletes sandboxes, and runs commands", "agenttier_sandbox.py"]])(
-  "%s",
-  async (_, file) => {
-    expect(await runPython(file, { sdk: "agenttier", environment })).toBe("");
-  },
-);
+it.each([
+  ["creates, finds, clones and deletes sandboxes, and runs commands", "agenttier_sandbox.py"],
+  ["transfers files, forwards ports, runs an agent and lists templates", "agenttier_files.py"],
+  ["stops, resumes and clones sandboxes asynchronously", "agenttier_async.py"],
+])("%s", async (_, file) => {
+  expect(await runPython(file, { sdk: "agenttier", environment })).toBe("");
+});

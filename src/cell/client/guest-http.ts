@@ -12,7 +12,7 @@ import { readAnswer } from "../../base/http.ts";
 export type GuestDial = () => Promise<Duplex>;
 
 export interface GuestCall {
-  method: "GET" | "POST";
+  method: "GET" | "HEAD" | "POST" | "PUT" | "PATCH" | "DELETE" | "OPTIONS";
   path: string;
   headers?: Record<string, string>;
   body?: Buffer | Readable;

@@ -99,8 +99,20 @@ export const FileEntry = z.object({
   permissions: z.string().default(""),
   owner: z.string().default(""),
   group: z.string().default(""),
+  /** Of a symbolic link, whose other attributes are those of what it names. */
+  symlinkTarget: z.string().optional(),
+  modifiedTime: z
+    .string()
+    .optional()
+    .transform((text) => timeIn(text)),
 });
 export type FileEntry = z.infer<typeof FileEntry>;
+
+/** A guest of an earlier version reports none. */
+function timeIn(text: string | undefined): Date | undefined {
+  const time = new Date(text ?? "");
+  return Number.isNaN(time.getTime()) ? undefined : time;
+}
 
 const fileTypes = {
   FILE_TYPE_UNSPECIFIED: "other",

@@ -34,7 +34,7 @@ const securitySchemes = {
 type Components = Record<string, unknown>;
 
 function operation(route: Route<never>, errorAnswer: object, components: Components): object {
-  const { summary, needs, unsupported, body, query, headers, answers } = route;
+  const { summary, needs, unsupported, body, bodyType, answerType, query, headers, answers } = route;
   return {
     summary,
     ...(needs === "public" ? { security: [] } : { security: [{ apiKey: [] }, { bearer: [] }] }),
@@ -46,11 +46,15 @@ function operation(route: Route<never>, errorAnswer: object, components: Compone
       ...schemaParameters("header", headers, components),
     ]),
     ...(body && requestBody(body, components)),
+    ...(bodyType !== undefined && { requestBody: { required: false, content: { [bodyType]: {} } } }),
     responses: {
       ...Object.fromEntries(
         Object.entries(answers).map(([status, schema]) => [
           status,
-          { description: "Success.", ...(schema && { content: json(schemaOf(schema, "output", components)) }) },
+          {
+            description: "Success.",
+            ...(schema && { content: contentOf(answerType, schemaOf(schema, "output", components)) }),
+          },
         ]),
       ),
       ...(unsupported !== undefined && { 501: errorAnswer }),
@@ -127,7 +131,11 @@ function plain({
 }
 
 function json(schema: object): object {
-  return { "application/json": { schema } };
+  return contentOf("application/json", schema);
+}
+
+function contentOf(type = "application/json", schema: object): object {
+  return { [type]: { schema } };
 }
 
 function sorted<T>(record: Record<string, T>): Record<string, T> {

@@ -55,7 +55,11 @@ const nobody: Caller = {
 };
 
 /** @throws RametError `Unauthorized`; `TooManyRequests` above the limit of the key */
-async function admit({ callers, rates }: Admission, { headers }: FastifyRequest, reply: FastifyReply): Promise<Caller> {
+export async function admit(
+  { callers, rates }: Admission,
+  { headers }: FastifyRequest,
+  reply: FastifyReply,
+): Promise<Caller> {
   const bearer = /^Bearer (.+)$/i.exec(headers.authorization ?? "")?.[1];
   const caller = await callers.authenticate([headers["x-api-key"]].flat()[0] ?? bearer);
   const waitSeconds = rates.take(caller.key, caller.limits.requestsPerSecond);

@@ -8,7 +8,7 @@ import { failureOf } from "../../kube/reported-state.ts";
 import { untilCapturing } from "../../operations/capture.ts";
 import { untilKnown } from "./find-sandbox.ts";
 import { inherited } from "./fork-sandbox.ts";
-import { currentState } from "./lifecycle.ts";
+import { currentState, untilCaptured } from "./lifecycle.ts";
 import { checkNameIsFree, createNamed, type CreateNamed } from "./named-sandbox.ts";
 import type { ServiceParts } from "./parts.ts";
 import { type CreateSnapshot, snapshotOf } from "./snapshots.ts";
@@ -32,25 +32,43 @@ export interface StartedClone {
  */
 export async function startClone(parts: ServiceParts, source: Sandbox, create: CloneSandbox): Promise<StartedClone> {
   const { namespace, name: sourceName } = source.metadata;
-  const { owner, signal } = create;
   const repeated = await checkNameIsFree(parts, { ...create, namespace });
-  if (repeated !== undefined) return startedBefore(parts, await untilKnown(parts, repeated, signal));
-  checkCloneable(parts, source);
-  const contents = contentsOfClone(parts, source);
-  const options = { owner, ttl: "1h", ...(contents && { contents }) };
-  const created = await parts.objects.checkpoints.create(snapshotOf(source, options), signal);
+  if (repeated !== undefined) return startedBefore(parts, await untilKnown(parts, repeated, create.signal));
+  const checkpoint = await startCapture(parts, source, create);
+  const reference = checkpoint.status?.checkpointId ?? "";
+  const own = { ...create.annotations, [annotations.clonedFrom]: sourceName };
+  const request = { ...create, namespace, annotations: { ...inherited(source, inheritedByClones), ...own } };
   try {
-    const checkpoint = await untilCapturing(parts.objects, created, create);
-    const reference = checkpoint.status?.checkpointId;
-    if (reference === undefined || checkpoint.status?.phase === "Failed") throw notStarted(checkpoint);
-    const own = { ...create.annotations, [annotations.clonedFrom]: sourceName };
-    const request = { ...create, namespace, annotations: { ...inherited(source, inheritedByClones), ...own } };
     const clone = await createNamed(parts, request, { kind: "checkpoint", reference, checkpoint });
     return { clone, checkpoint: checkpoint.metadata.name };
   } catch (error) {
     // After a lost answer the clone may exist, and needs it.
-    if (!RametError.from(error).retryable) await parts.objects.checkpoints.remove(created).catch(() => undefined);
+    if (!RametError.from(error).retryable) await parts.objects.checkpoints.remove(checkpoint).catch(() => undefined);
     throw error;
+  }
+}
+
+/** Creates a checkpoint and waits until it has an id. A sandbox is captured once at a time, so others end first. */
+async function startCapture(parts: ServiceParts, source: Sandbox, create: CloneSandbox): Promise<Checkpoint> {
+  const { owner, signal } = create;
+  const { checkpoints } = parts.objects;
+  const contents = contentsOfClone(parts, source);
+  const manifest = snapshotOf(source, { owner, ttl: "1h", ...(contents && { contents }) });
+  const deadline = parts.clock.monotonicMilliseconds() + create.timeoutMilliseconds;
+  for (;;) {
+    checkCloneable(parts, source);
+    const timeoutMilliseconds = Math.max(1, deadline - parts.clock.monotonicMilliseconds());
+    await untilCaptured(parts, source, { timeoutMilliseconds, signal });
+    const created = await checkpoints.create(manifest, signal);
+    try {
+      const started = await untilCapturing(parts.objects, created, { timeoutMilliseconds, signal });
+      if (started.status?.checkpointId !== undefined && started.status.phase !== "Failed") return started;
+      throw notStarted(started);
+    } catch (error) {
+      await checkpoints.remove(created).catch(() => undefined);
+      // Another capture was first.
+      if (RametError.from(error).code !== "Conflict") throw error;
+    }
   }
 }
 
@@ -66,18 +84,16 @@ function startedBefore({ known }: ServiceParts, clone: Sandbox): StartedClone {
 function checkCloneable(parts: ServiceParts, source: Sandbox): void {
   const state = currentState(parts, source);
   if (state === "running" || state === "snapshotting" || state === "paused") return;
+  const code = state === "pausing" || state === "killing" ? "Conflict" : "InvalidArgument";
   const { name } = source.metadata;
-  throw new RametError("InvalidArgument", `The sandbox ${name} is ${state}, and only a running or stopped one is cloned`);
+  throw new RametError(code, `The sandbox ${name} is ${state}, and only a running or stopped one is cloned`);
 }
 
 /**
  * What a clone has of its source. Undefined: what the pause of the source has kept.
  * @throws RametError `NotSupported` if the source has volumes
  */
-export function contentsOfClone(
-  { known }: Pick<ServiceParts, "known">,
-  source: Sandbox,
-): CreateSnapshot["contents"] {
+export function contentsOfClone({ known }: Pick<ServiceParts, "known">, source: Sandbox): CreateSnapshot["contents"] {
   if (hasClaims({ known }, source)) {
     throw new RametError("NotSupported", `The sandbox ${source.metadata.name} has volumes, which clones do not have`);
   }

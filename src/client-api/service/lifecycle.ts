@@ -118,11 +118,7 @@ export async function connectSandbox(
 }
 
 /** Resumes a paused sandbox, which does not serve yet. */
-export async function requestResume(
-  parts: ServiceParts,
-  sandbox: Sandbox,
-  lifeMilliseconds: number,
-): Promise<Sandbox> {
+export async function requestResume(parts: ServiceParts, sandbox: Sandbox, lifeMilliseconds: number): Promise<Sandbox> {
   const current = parts.sandboxes.current(sandbox.metadata.uid) ?? sandbox;
   const end = new Date(parts.clock.now().getTime() + lifeMilliseconds);
   return parts.objects.sandboxes.patch(current, resumeChange(current, timersFor(onTimeoutOf(current), end)));

@@ -96,5 +96,5 @@ async function modelOf(
   const { name: set } = source.set.metadata;
   const model = await claims.model({ namespace, name: set });
   if (model === undefined) throw new RametError("NotFound", `The SandboxSet ${set} does not exist`);
-  return storage === undefined ? model : { ...model, spec: withStorage(model.spec ?? {}, storage) };
+  return storage === undefined ? model : { ...model, spec: withStorage(model.spec, storage) };
 }

@@ -45,4 +45,6 @@ export const StartedClone = z
   })
   .meta({ id: "StartedClone" });
 
-export const Ran = z.object({ stdout: z.string(), stderr: z.string(), exitCode: z.int() }).meta({ id: "CommandResult" });
+export const Ran = z
+  .object({ stdout: z.string(), stderr: z.string(), exitCode: z.int() })
+  .meta({ id: "CommandResult" });

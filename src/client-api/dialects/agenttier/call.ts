@@ -4,6 +4,7 @@ import type { Callers } from "../../keys/callers.ts";
 import type { RequestRates } from "../../keys/request-rate.ts";
 import { type Call, type Route, routesFor } from "../../routes/route.ts";
 import type { GuestOf } from "../../service/guest-access.ts";
+import type { RequestPort } from "../../service/request-port.ts";
 import type { ServiceParts } from "../../service/parts.ts";
 
 export type { Call };
@@ -17,6 +18,7 @@ export interface AgentTierOptions {
   callers: Callers;
   rates: RequestRates;
   guestOf: GuestOf;
+  requestPort: RequestPort;
   /** The longest life that a client can request at a time. */
   maxLifeSeconds: number;
 }

@@ -8,6 +8,7 @@ import { currentState } from "../../service/lifecycle.ts";
 import type { AgentTier, AgentTierOptions } from "./call.ts";
 import { errorAnswer } from "./errors.ts";
 import { agentTierRoutes, healthRoutes, prefix } from "./routes.ts";
+import { servePreviews } from "./serve-previews.ts";
 
 /** The HTTP API of AgentTier, as far as its Python client and command line use it. */
 export function agentTierDialect(options: AgentTierOptions): Dialect {
@@ -25,6 +26,7 @@ export function agentTierDialect(options: AgentTierOptions): Dialect {
             const message = `There is no ${request.method} ${path.slice(0, 200)}`;
             answerError(request, reply, new RametError("NotFound", message));
           });
+          servePreviews(instance, agentTier);
           serveRoutes(instance, agentTierRoutes, agentTier, options);
           done();
         },

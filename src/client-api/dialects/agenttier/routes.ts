@@ -1,8 +1,14 @@
 import * as z from "zod";
 import { openApiDocument } from "../../routes/openapi.ts";
+import { agentRoutes } from "./agent-routes.ts";
 import { type AgentTierRoute, route } from "./call.ts";
 import { ErrorBody } from "./errors.ts";
+import { fileRoutes } from "./file-routes.ts";
+import { portRoutes } from "./port-routes.ts";
 import { sandboxRoutes } from "./sandbox-table.ts";
+import { templateRoutes } from "./template-routes.ts";
+import { unsupportedRoutes } from "./unsupported.ts";
+import { userRoutes } from "./user-routes.ts";
 
 /** The path below which all routes are, but those of probes. */
 export const prefix = "/api/v1";
@@ -30,6 +36,12 @@ export const agentTierRoutes: readonly AgentTierRoute[] = [
     handle: async (_agentTier, { reply }) => reply.send(agentTierDocument()),
   }),
   ...sandboxRoutes,
+  ...fileRoutes,
+  ...portRoutes,
+  ...agentRoutes,
+  ...templateRoutes,
+  ...userRoutes,
+  ...unsupportedRoutes,
 ];
 
 /** The OpenAPI document of the dialect. */

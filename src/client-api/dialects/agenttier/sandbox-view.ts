@@ -8,14 +8,9 @@ import type { SandboxSummary, Status } from "./answers.ts";
 
 /** What AgentTier's clients get in lists, and of one sandbox. */
 export function sandboxSummary(sandbox: Sandbox, state: ClientState): SandboxSummary {
-  const { metadata, spec } = sandbox;
-  const { name, namespace, creationTimestamp } = metadata;
-  const noted = metadata.annotations ?? {};
+  const { name, namespace, creationTimestamp, annotations: noted = {} } = sandbox.metadata;
   const status = statusOf(sandbox, state);
-  const [claim] = spec.volumeClaimTemplates ?? [];
-  const volume = (claim?.["metadata"] as { name?: unknown } | null | undefined)?.name;
-  const { [annotations.clonedFrom]: clonedFrom, [annotations.owner]: owner } = noted;
-  const snapshot = snapshotOf(sandbox);
+  const owner = noted[annotations.owner];
   const message = ended(sandbox) ?? messageOf(sandbox);
   return {
     sandboxId: name,
@@ -24,13 +19,27 @@ export function sandboxSummary(sandbox: Sandbox, state: ClientState): SandboxSum
     status,
     mode: noted[annotations.clientAgent] === undefined ? "code" : "agent",
     ...(status === "Running" && { podName: name }),
-    ...(typeof volume === "string" && { pvcName: claimName(volume, name) }),
+    ...claimIn(sandbox),
     templateRef: templateOf(sandbox),
-    ...(clonedFrom !== undefined && { clonedFrom }),
-    ...(snapshot !== undefined && { cloneFromSnapshot: snapshot }),
+    ...lineageOf(sandbox),
     createdAt: creationTimestamp,
     ...(owner !== undefined && { createdBy: { displayName: owner } }),
     ...(message !== undefined && { message: withoutCode(message) }),
+  };
+}
+
+function claimIn({ metadata: { name }, spec }: Sandbox): Pick<SandboxSummary, "pvcName"> {
+  const [claim] = spec.volumeClaimTemplates ?? [];
+  const volume = (claim?.["metadata"] as { name?: unknown } | null | undefined)?.name;
+  return typeof volume === "string" ? { pvcName: claimName(volume, name) } : {};
+}
+
+function lineageOf(sandbox: Sandbox): Pick<SandboxSummary, "clonedFrom" | "cloneFromSnapshot"> {
+  const clonedFrom = sandbox.metadata.annotations?.[annotations.clonedFrom];
+  const snapshot = snapshotOf(sandbox);
+  return {
+    ...(clonedFrom !== undefined && { clonedFrom }),
+    ...(snapshot !== undefined && { cloneFromSnapshot: snapshot }),
   };
 }
 

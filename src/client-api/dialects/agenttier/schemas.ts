@@ -99,7 +99,12 @@ export const Invoke = z.looseObject({
 });
 export type Invoke = z.infer<typeof Invoke>;
 
-export const Cancel = z.looseObject({ invokeId: z.string().regex(/^[0-9a-f]{1,64}$/, "is not an id of an invocation") });
+export const Cancel = z.looseObject({
+  invokeId: z.string().regex(/^[0-9a-f]{1,64}$/, "is not an id of an invocation"),
+});
 
 export const Port = z.coerce.number().int().min(1).max(65_535);
-export const NewPort = z.looseObject({ port: z.int().min(1).max(65_535), protocol: z.string().max(16).default("http") });
+export const NewPort = z.looseObject({
+  port: z.int().min(1).max(65_535),
+  protocol: z.string().max(16).default("http"),
+});

@@ -1,0 +1,113 @@
+import { StringDecoder } from "node:string_decoder";
+import { RametError } from "../../../base/errors.ts";
+import type { GuestClient } from "../../../cell/client/guest-client.ts";
+import type { ProcessEvent } from "../../../cell/client/guest-process-events.ts";
+import type { Sent } from "./sse.ts";
+
+export interface AgentProcess {
+  /** The program and its arguments. */
+  argv: readonly string[];
+  /** @default none: it reads the end of its input */
+  stdin?: Buffer;
+  /** The name by which it is canceled. */
+  tag: string;
+  timeoutMilliseconds: number;
+  signal: AbortSignal;
+}
+
+/** How a process has ended. `canceled`: by a signal. */
+export interface Ended {
+  exitCode: number;
+  reason: "completed" | "timeout" | "canceled" | "error";
+  /** Of an error. */
+  message?: string;
+}
+
+/**
+ * Runs a program and yields its output line by line, then returns how it ended. It does not run longer than somebody reads.
+ */
+export async function* runAgent(guest: GuestClient, run: AgentProcess): AsyncGenerator<Sent, Ended> {
+  const lines = { stdout: new Lines(), stderr: new Lines() };
+  let isOver = false;
+  try {
+    const ended = yield* follow(guest, run, lines);
+    isOver = true;
+    yield* remainders(lines);
+    return { exitCode: ended.exitCode, reason: ended.exited ? "completed" : "canceled" };
+  } catch (error) {
+    const { code, message } = RametError.from(error);
+    isOver ||= code === "Timeout";
+    yield* remainders(lines);
+    return { exitCode: -1, reason: code === "Timeout" ? "timeout" : "error", message };
+  } finally {
+    if (!isOver) await guest.signal({ tag: run.tag }, "SIGKILL").catch(() => undefined);
+  }
+}
+
+type ProcessEnd = Extract<ProcessEvent, { type: "end" }>;
+
+async function* follow(
+  guest: GuestClient,
+  { argv, stdin, tag, timeoutMilliseconds, signal }: AgentProcess,
+  lines: { stdout: Lines; stderr: Lines },
+): AsyncGenerator<Sent, ProcessEnd> {
+  const [command = "", ...args] = argv;
+  const start = { command, args, tag, stdin: stdin !== undefined, timeoutMilliseconds };
+  for await (const event of guest.startProcess(start, signal)) {
+    if (event.type === "end") return event;
+    if (event.type === "start") {
+      if (stdin !== undefined) void sendAll(guest, event.pid, stdin);
+      continue;
+    }
+    const stream = event.stream === "stderr" ? "stderr" : "stdout";
+    for (const data of lines[stream].add(event.data)) yield logOf(stream, data);
+  }
+  throw new RametError("GuestUnreachable", "The connection ended before the program", { retryable: true });
+}
+
+/** One call may have 1 MiB of JSON. */
+const inputPartBytes = 512 * 1024;
+
+/** A program may end before it has read everything. */
+async function sendAll(guest: GuestClient, pid: number, input: Buffer): Promise<void> {
+  try {
+    for (let at = 0; at < input.length; at += inputPartBytes)
+      await guest.sendInput({ pid }, input.subarray(at, at + inputPartBytes));
+    await guest.closeStdin({ pid });
+  } catch {
+    // Its end is reported by its events.
+  }
+}
+
+function logOf(stream: "stdout" | "stderr", data: string): Sent {
+  return { event: "log", data: { stream, data } };
+}
+
+function* remainders({ stdout, stderr }: { stdout: Lines; stderr: Lines }): Generator<Sent> {
+  for (const data of stdout.end()) yield logOf("stdout", data);
+  for (const data of stderr.end()) yield logOf("stderr", data);
+}
+
+const longestLineCharacters = 65_536;
+
+/** Splits output into lines. A long line is split too. */
+export class Lines {
+  readonly #decoder = new StringDecoder("utf8");
+  #begun = "";
+
+  add(data: Buffer): string[] {
+    const parts = `${this.#begun}${this.#decoder.write(data)}`.split("\n");
+    this.#begun = parts.pop() ?? "";
+    if (this.#begun.length > longestLineCharacters) {
+      parts.push(this.#begun);
+      this.#begun = "";
+    }
+    return parts;
+  }
+
+  end(): string[] {
+    const last = `${this.#begun}${this.#decoder.end()}`;
+    this.#begun = "";
+    return last === "" ? [] : [last];
+  }
+}

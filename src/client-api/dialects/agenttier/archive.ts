@@ -1,0 +1,105 @@
+import { PassThrough, type Readable, Transform } from "node:stream";
+import { finished, pipeline } from "node:stream/promises";
+import { ZipFile } from "yazl";
+import type { Clock } from "../../../base/clock.ts";
+import { RametError } from "../../../base/errors.ts";
+import type { GuestClient } from "../../../cell/client/guest-client.ts";
+import type { FileEntry } from "../../../cell/client/guest-wire.ts";
+
+const mostBytes = 5 * 1024 ** 3;
+const mostEntries = 500_000;
+const longestMilliseconds = 2 * 3_600_000;
+
+export interface Archive {
+  /** The directory, whose name is in no path of the archive. */
+  path: string;
+  /** What the directory contains. */
+  entries: readonly FileEntry[];
+  clock: Clock;
+  signal: AbortSignal;
+}
+
+/**
+ * Returns a directory of a sandbox as a zip file, which is read while it is sent. Files that are deleted meanwhile are left out, and
+ * so are symbolic links and special files. An archive that is too large or takes too long breaks off.
+ */
+export function zipOf(guest: GuestClient, { path, entries, clock, signal }: Archive): Readable {
+  const zip = new ZipFile();
+  const output = new PassThrough();
+  zip.outputStream.pipe(output);
+  const ending = new AbortController();
+  const cancel = clock.schedule(longestMilliseconds, () => {
+    ending.abort();
+  });
+  const budget: Budget = { bytes: mostBytes, entries: mostEntries };
+  // A zip file reports the errors of its streams itself.
+  zip.on("error", (error) => output.destroy(RametError.from(error)));
+  const adding = addAll({ guest, zip, budget, signal: AbortSignal.any([signal, ending.signal]) }, entries, path, "");
+  adding
+    .then(
+      () => {
+        zip.end();
+      },
+      (error: unknown) => {
+        output.destroy(RametError.from(error));
+      },
+    )
+    .finally(cancel);
+  return output;
+}
+
+interface Budget {
+  bytes: number;
+  entries: number;
+}
+
+interface Adding {
+  guest: GuestClient;
+  zip: ZipFile;
+  budget: Budget;
+  signal: AbortSignal;
+}
+
+async function addAll(adding: Adding, entries: readonly FileEntry[], path: string, inZip: string): Promise<void> {
+  const { guest, zip, budget } = adding;
+  for (const entry of entries) {
+    adding.signal.throwIfAborted();
+    if (--budget.entries < 0) throw new RametError("OutOfRange", `${path} has more than ${mostEntries} entries`);
+    const { name, type, symlinkTarget, modifiedTime: mtime } = entry;
+    if (symlinkTarget !== undefined) continue;
+    // Names of zip files have no backslashes.
+    const [from, to] = [`${path}/${name}`, `${inZip}${name.replaceAll("\\", "_")}`];
+    if (type === "directory") {
+      zip.addEmptyDirectory(to, { ...(mtime && { mtime }) });
+      const inside = await existing(guest.list(from));
+      await addAll(adding, inside ?? [], from, `${to}/`);
+    } else if (type === "file") {
+      const content = await existing(guest.readFile(from, adding.signal));
+      if (content !== undefined) await addFile(adding, content, to, entry);
+    }
+  }
+}
+
+async function addFile({ zip, budget }: Adding, content: Readable, to: string, entry: FileEntry): Promise<void> {
+  const counted = new Transform({
+    transform(chunk: Buffer, _encoding, done) {
+      budget.bytes -= chunk.length;
+      if (budget.bytes >= 0) done(null, chunk);
+      else done(new RametError("OutOfRange", `The archive is larger than ${mostBytes} bytes`));
+    },
+  });
+  const { mode, modifiedTime: mtime } = entry;
+  zip.addReadStream(counted, to, { mode: regularFile | (mode & 0o777), ...(mtime && { mtime }) });
+  await Promise.all([pipeline(content, counted), finished(counted)]);
+}
+
+const regularFile = 0o100000;
+
+/** Undefined for a file that was deleted, or that nobody may read. */
+async function existing<T>(reading: Promise<T>): Promise<T | undefined> {
+  return reading.catch((error: unknown) => {
+    const { code } = RametError.from(error);
+    if (code === "NotFound" || code === "Forbidden" || code === "InvalidArgument") return undefined;
+    throw error;
+  });
+}

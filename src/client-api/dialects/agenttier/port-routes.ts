@@ -1,0 +1,103 @@
+import type { FastifyRequest } from "fastify";
+import * as z from "zod";
+import type { Sandbox } from "../../../api/kinds/sandbox.ts";
+import { annotations } from "../../../api/names/labels.ts";
+import { RametError } from "../../../base/errors.ts";
+import { needs } from "../e2b/needs.ts";
+import { type AgentTier, type AgentTierRoute, type Call, route } from "./call.ts";
+import { NewPort, Port } from "./schemas.ts";
+
+const ForwardedPort = z
+  .object({
+    port: z.int(),
+    protocol: z.string(),
+    previewUrl: z.string().describe("Needs the API key in the header X-API-Key."),
+  })
+  .meta({ id: "ForwardedPort" });
+
+const mostPorts = 100;
+
+export const portRoutes: readonly AgentTierRoute[] = [
+  route({
+    method: "GET",
+    path: "/sandboxes/:id/ports",
+    summary: "Lists the forwarded ports of a sandbox.",
+    needs: needs.read,
+    answers: { 200: z.object({ ports: z.array(ForwardedPort) }) },
+    handle: async (agentTier, call) => {
+      const sandbox = await agentTier.sandboxOf(call);
+      return { ports: portsOf(sandbox).map((port) => viewOf(call.request, sandbox, port)) };
+    },
+  }),
+  route({
+    method: "POST",
+    path: "/sandboxes/:id/ports",
+    summary: "Forwards a port of a sandbox to its preview address.",
+    needs: needs.change,
+    body: NewPort,
+    answers: { 201: ForwardedPort },
+    handle: async (agentTier, call) => {
+      const { port, protocol } = call.body;
+      if (protocol !== "http") throw new RametError("NotSupported", `protocol ${protocol} is not supported: use http`);
+      const sandbox = await agentTier.sandboxOf(call);
+      const others = portsOf(sandbox).filter((each) => each !== port);
+      if (others.length >= mostPorts)
+        throw new RametError("InvalidArgument", `A sandbox has at most ${mostPorts} ports`);
+      await setPorts(agentTier, sandbox, [...others, port]);
+      return call.reply.code(201).send(viewOf(call.request, sandbox, port));
+    },
+  }),
+  route({
+    method: "DELETE",
+    path: "/sandboxes/:id/ports/:port",
+    summary: "Ends the forwarding of a port.",
+    needs: needs.change,
+    answers: { 204: null },
+    handle: async (agentTier, call) => {
+      const { sandbox, port } = await forwardedPort(agentTier, call);
+      await setPorts(
+        agentTier,
+        sandbox,
+        portsOf(sandbox).filter((each) => each !== port),
+      );
+      return call.reply.code(204).send();
+    },
+  }),
+];
+
+/** The sandbox and the port of a request. @throws RametError `NotFound` if the port is not forwarded */
+export async function forwardedPort(
+  agentTier: Pick<AgentTier, "sandboxOf">,
+  call: Pick<Call, "request" | "caller" | "signal">,
+): Promise<{ sandbox: Sandbox; port: number }> {
+  const port = Port.parse((call.request.params as { port?: string }).port);
+  const sandbox = await agentTier.sandboxOf(call);
+  if (!portsOf(sandbox).includes(port)) throw new RametError("NotFound", `port ${port} is not forwarded`);
+  return { sandbox, port };
+}
+
+const Ports = z.array(z.int().min(1).max(65_535));
+
+/** Users can write the annotation, so it can hold anything. */
+export function portsOf({ metadata }: Sandbox): number[] {
+  try {
+    return Ports.parse(JSON.parse(metadata.annotations?.[annotations.clientPorts] ?? "[]"));
+  } catch {
+    return [];
+  }
+}
+
+async function setPorts({ service }: AgentTier, sandbox: Sandbox, ports: readonly number[]): Promise<void> {
+  const text = ports.length === 0 ? null : JSON.stringify(ports);
+  await service.objects.sandboxes.patch(sandbox, { metadata: { annotations: { [annotations.clientPorts]: text } } });
+}
+
+function viewOf(request: FastifyRequest, { metadata }: Sandbox, port: number): z.infer<typeof ForwardedPort> {
+  const path = `/api/v1/sandboxes/${metadata.name}/preview/${port}/`;
+  return { port, protocol: "http", previewUrl: `${originOf(request)}${path}` };
+}
+
+/** The address at which the client has reached the server. Only the client itself uses it. */
+function originOf({ headers, protocol, host }: FastifyRequest): string {
+  return `${headers["x-forwarded-proto"] === "https" ? "https" : protocol}://${host}`;
+}

@@ -1,0 +1,84 @@
+import type { IncomingHttpHeaders } from "node:http";
+import type { Readable } from "node:stream";
+import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import { RametError } from "../../../base/errors.ts";
+import { admit, untilClosed } from "../../routes/serve-routes.ts";
+import { needs } from "../e2b/needs.ts";
+import type { AgentTier } from "./call.ts";
+import { forwardedPort } from "./port-routes.ts";
+
+const methods = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"] as const;
+type Method = (typeof methods)[number];
+
+/** Of a request. Its body is a stream, so nothing of it is kept. */
+const mostBodyBytes = 1024 ** 3;
+
+/**
+ * Proxies requests to the forwarded ports of sandboxes. It is not in the table of routes, because each method has it, and what it
+ * answers is the sandbox's.
+ */
+export function servePreviews(server: FastifyInstance, agentTier: AgentTier): void {
+  void server.register((instance, _options, done) => {
+    instance.removeAllContentTypeParsers();
+    instance.addContentTypeParser("*", (_request, body, parsed) => {
+      parsed(null, body);
+    });
+    for (const url of ["/sandboxes/:id/preview/:port", "/sandboxes/:id/preview/:port/*"]) {
+      instance.route({
+        method: [...methods],
+        url,
+        exposeHeadRoute: false,
+        bodyLimit: mostBodyBytes,
+        config: { isUpload: true },
+        handler: (request, reply) => preview(agentTier, request, reply),
+      });
+    }
+    done();
+  });
+}
+
+async function preview(agentTier: AgentTier, request: FastifyRequest, reply: FastifyReply): Promise<unknown> {
+  const caller = await admit(agentTier, request, reply);
+  await agentTier.callers.require(caller, ...needs.enter);
+  const signal = untilClosed(reply);
+  const { sandbox, port } = await forwardedPort(agentTier, { request, caller, signal });
+  if (request.headers.upgrade !== undefined)
+    throw new RametError("NotSupported", "Previews of WebSockets are not supported: use the gateway");
+  const body = request.body as Readable | undefined;
+  const answer = await agentTier.requestPort(sandbox, port, {
+    method: request.method as Method,
+    path: request.url.replace(/^.*?\/preview\/\d+\/?/, "/"),
+    headers: forSandbox(request.headers),
+    ...(body && { body }),
+    signal,
+  });
+  for (const [name, value] of Object.entries(endToEnd(answer.headers))) void reply.header(name, value);
+  return reply.code(answer.statusCode ?? 502).send(answer);
+}
+
+/** Without the API key, which is none of the sandbox's business. */
+function forSandbox({ "x-api-key": key, authorization, ...headers }: IncomingHttpHeaders): Record<string, string> {
+  const isForSandbox = key !== undefined && authorization !== undefined;
+  return endToEnd({ ...headers, ...(isForSandbox && { authorization }) }) as Record<string, string>;
+}
+
+const hopByHop = new Set([
+  "connection",
+  "expect",
+  "host",
+  "keep-alive",
+  "proxy-authenticate",
+  "proxy-authorization",
+  "te",
+  "trailer",
+  "transfer-encoding",
+  "upgrade",
+]);
+
+function endToEnd(headers: IncomingHttpHeaders): Record<string, string | string[]> {
+  return Object.fromEntries(
+    Object.entries(headers).flatMap(([name, value]) =>
+      hopByHop.has(name) || value === undefined ? [] : [[name, value]],
+    ),
+  );
+}
