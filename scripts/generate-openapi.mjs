@@ -1,8 +1,9 @@
 // Writes the OpenAPI documents of the client API from its tables of routes; with --check it only reports whether they are up to date.
 import { readFile, writeFile } from "node:fs/promises";
+import { agentTierDocument } from "../src/client-api/dialects/agenttier/routes.ts";
 import { e2bDocument } from "../src/client-api/dialects/e2b/routes.ts";
 
-const documents = { "e2b-openapi.json": e2bDocument() };
+const documents = { "agenttier-openapi.json": agentTierDocument(), "e2b-openapi.json": e2bDocument() };
 
 for (const [name, document] of Object.entries(documents)) {
   const path = new URL(`../docs/reference/${name}`, import.meta.url);

@@ -164,7 +164,7 @@ export const clientRules = [
   { apiGroups: [group], resources: ["sandboxes/exec"], verbs: ["create"] },
   { apiGroups: [group], resources: ["checkpoints"], verbs: ["list", "create", "delete"] },
   { apiGroups: [rametGroup], resources: ["namedsnapshots"], verbs: ["get", "list", "create", "patch"] },
-  { apiGroups: [group], resources: ["sandboxtemplates"], verbs: ["get", "list"] },
+  { apiGroups: [group], resources: ["sandboxtemplates", "sandboxsets"], verbs: ["get", "list"] },
 ];
 
 function rbac(plural: string, kind: string): ResourceRef {

@@ -32,7 +32,14 @@ async function variables(): Promise<Record<string, string>> {
 describe("ramet local env", () => {
   it("prints the same variables each time, also when several commands create the key", async () => {
     const [first, second] = await Promise.all([variables(), variables()]);
-    expect(Object.keys(first)).toEqual(["E2B_API_KEY", "E2B_DOMAIN", "NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE"]);
+    expect(Object.keys(first)).toEqual([
+      "E2B_API_KEY",
+      "E2B_DOMAIN",
+      "AGENTTIER_API_KEY",
+      "AGENTTIER_API_URL",
+      "NODE_EXTRA_CA_CERTS",
+      "SSL_CERT_FILE",
+    ]);
     expect(second).toEqual(first);
     expect(await variables()).toEqual(first);
     expect((await localEnv()).stdout).toContain(`export E2B_API_KEY=${first["E2B_API_KEY"] ?? ""}\n`);
@@ -45,7 +52,8 @@ describe("ramet local env", () => {
     await run(program, [main, "key", "revoke", "ramet-local-env", "--kubeconfig", kubeconfig]);
     const after = await variables();
     expect(after["E2B_API_KEY"]).not.toBe(before["E2B_API_KEY"]);
-    expect({ ...after, E2B_API_KEY: "" }).toEqual({ ...before, E2B_API_KEY: "" });
+    const keys = { E2B_API_KEY: "", AGENTTIER_API_KEY: "" };
+    expect({ ...after, ...keys }).toEqual({ ...before, ...keys });
   });
 
   it("prints the addresses of the servers on request", async () => {

@@ -63,7 +63,7 @@ function upCommands(local: Command, act: Act): void {
 function lookCommands(local: Command, act: Act): void {
   const env = withName(local.command("env"))
     .description(
-      "Print the variables with which E2B's SDKs use the cluster: an API key, the domain and its certificates. The first call creates the key.",
+      "Print the variables with which E2B's SDKs and AgentTier's client use the cluster: an API key, the addresses, the domain and its certificates. The first call creates the key.",
     )
     .addOption(
       new Option("-o, --output <format>", "commands of a shell, or JSON").choices(["sh", "fish", "json"]).default("sh"),

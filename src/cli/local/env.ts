@@ -21,7 +21,7 @@ export interface EnvOptions {
   mode?: "domain" | "addresses";
 }
 
-/** `ramet local env`: prints the variables for E2B's SDKs. The same ones each time, as long as the cluster keeps its ports. */
+/** `ramet local env`: prints the variables for clients. The same ones each time, as long as the cluster keeps its ports. */
 export async function localEnv(io: Io, { name = defaultClusterName, output, mode }: EnvOptions): Promise<number> {
   const directory = clusterDirectory(name, io.environment);
   const ports = await portsOf(directory, io.environment);
@@ -36,13 +36,16 @@ export async function localEnv(io: Io, { name = defaultClusterName, output, mode
   }
   const variables = await withCluster(io, { kubeconfig: directory.kubeconfig }, async (cluster) => {
     const { ca, allCas } = domainCertificateFiles(directory.tls, domain);
+    const key = await localKey(io, directory, cluster);
     return {
-      E2B_API_KEY: await localKey(io, directory, cluster),
+      E2B_API_KEY: key,
       E2B_DOMAIN: `${domain}:${ports.gateway}`,
       ...((mode === "addresses" || !resolves) && {
         E2B_API_URL: `http://127.0.0.1:${ports.clientApi}`,
         E2B_SANDBOX_URL: `http://127.0.0.1:${ports.gateway}`,
       }),
+      AGENTTIER_API_KEY: key,
+      AGENTTIER_API_URL: `http://127.0.0.1:${ports.clientApi}`,
       NODE_EXTRA_CA_CERTS: ca,
       SSL_CERT_FILE: allCas,
     };

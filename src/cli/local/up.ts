@@ -51,7 +51,7 @@ export async function localUp(io: Io, options: UpOptions): Promise<number> {
   progress(`Huge pages: ${describeHugePages(await readHugePages())}`);
   progress("To use it with kubectl:");
   printLine(io.stdout, `export KUBECONFIG=${shellWord(directory.kubeconfig)}`);
-  progress(`For E2B's SDKs, set the variables of: ramet local env${nameFlag(name)}`);
+  progress(`For the SDKs of E2B and AgentTier, set the variables of: ramet local env${nameFlag(name)}`);
   return exitCodes.ok;
 }
 

@@ -203,7 +203,7 @@ Examples:
 
 function clientApiCommand(program: Command, act: Act): void {
   withServedNamespaceFlag(withServerOptions(program.command("client-api")))
-    .description("Serve the HTTP API of E2B's SDKs. Stateless: run any number of replicas.")
+    .description("Serve the HTTP APIs of E2B's SDKs and AgentTier's client. Stateless: run any number of replicas.")
     .option("--port <port>", "the port for HTTP connections; 0 opens a free port", portNumber, 8081)
     .option("--address <ip>", "the IP address to listen on", "127.0.0.1")
     .option("--domain <name>", "the domain of the sandboxes' host names (default: the clients' own setting)")
@@ -235,6 +235,7 @@ function clientApiCommand(program: Command, act: Act): void {
 Examples:
   $ ramet client-api --port 8081 --template-alias base=python
   $ export E2B_API_URL=http://127.0.0.1:8081 E2B_API_KEY=$(ramet key create agent --service-account agent)
+  $ export AGENTTIER_API_URL=$E2B_API_URL AGENTTIER_API_KEY=$E2B_API_KEY
 `,
     );
 }

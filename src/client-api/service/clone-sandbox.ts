@@ -52,11 +52,11 @@ export async function startClone(parts: ServiceParts, source: Sandbox, create: C
 async function startCapture(parts: ServiceParts, source: Sandbox, create: CloneSandbox): Promise<Checkpoint> {
   const { owner, signal } = create;
   const { checkpoints } = parts.objects;
-  const contents = contentsOfClone(parts, source);
-  const manifest = snapshotOf(source, { owner, ttl: "1h", ...(contents && { contents }) });
   const deadline = parts.clock.monotonicMilliseconds() + create.timeoutMilliseconds;
   for (;;) {
     checkCloneable(parts, source);
+    const contents = contentsOfClone(parts, source);
+    const manifest = snapshotOf(source, { owner, ttl: "1h", ...(contents && { contents }) });
     const timeoutMilliseconds = Math.max(1, deadline - parts.clock.monotonicMilliseconds());
     await untilCaptured(parts, source, { timeoutMilliseconds, signal });
     const created = await checkpoints.create(manifest, signal);

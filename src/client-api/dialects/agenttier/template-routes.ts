@@ -1,6 +1,7 @@
 import * as z from "zod";
 import type { SandboxSet } from "../../../api/kinds/sandbox-set.ts";
 import type { SandboxTemplate } from "../../../api/kinds/sandbox-template.ts";
+import { clusterTemplatePrefix } from "../../../api/names/system-names.ts";
 import { PodTemplateSpec } from "../../../api/schema/pod-template.ts";
 import { RametError } from "../../../base/errors.ts";
 import { findSource } from "../../service/source.ts";
@@ -53,7 +54,10 @@ export const templateRoutes: readonly AgentTierRoute[] = [
 function templateView({ metadata, spec, kind }: SandboxTemplate | SandboxSet): z.infer<typeof Template> {
   const image = PodTemplateSpec.safeParse(spec.template).data?.spec.containers[0]?.image;
   return {
-    name: metadata.name,
+    // As clients name the templates of a cluster.
+    name: metadata.name.startsWith(clusterTemplatePrefix)
+      ? metadata.name.slice(clusterTemplatePrefix.length)
+      : metadata.name,
     description:
       metadata.annotations?.["kubernetes.io/description"] ?? `${kind} of the namespace ${metadata.namespace}`,
     ...(image !== undefined && { image }),
