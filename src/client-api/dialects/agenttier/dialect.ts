@@ -1,14 +1,14 @@
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { RametError } from "../../../base/errors.ts";
-import { containerUser } from "../../../cell/client/guest-client.ts";
 import { serveRoutes } from "../../routes/serve-routes.ts";
 import type { Dialect } from "../../server.ts";
 import { findSandboxByName } from "../../service/find-sandbox.ts";
-import { currentState } from "../../service/lifecycle.ts";
 import type { AgentTier, AgentTierOptions } from "./call.ts";
 import { errorAnswer } from "./errors.ts";
 import { agentTierRoutes, healthRoutes, prefix } from "./routes.ts";
+import { runningGuest } from "./running-guest.ts";
 import { servePreviews } from "./serve-previews.ts";
+import { serveTerminals } from "./serve-terminals.ts";
 
 /** The HTTP API of AgentTier, as far as its Python client and command line use it. */
 export function agentTierDialect(options: AgentTierOptions): Dialect {
@@ -16,6 +16,7 @@ export function agentTierDialect(options: AgentTierOptions): Dialect {
   return {
     register: (server) => {
       serveRoutes(server, healthRoutes, agentTier, options);
+      serveTerminals(server, options);
       void server.register(
         (instance, _options, done) => {
           instance.setErrorHandler((error, request, reply) => {
@@ -36,20 +37,14 @@ export function agentTierDialect(options: AgentTierOptions): Dialect {
   };
 }
 
-function helpers({ service, guestOf }: AgentTierOptions): Pick<AgentTier, "sandboxOf" | "guestFor"> {
+function helpers(options: AgentTierOptions): Pick<AgentTier, "sandboxOf" | "guestFor"> {
   const sandboxOf: AgentTier["sandboxOf"] = ({ request, caller, signal }) => {
     const { id = "" } = request.params as { id?: string };
-    return findSandboxByName(service, caller.namespace, id, signal);
+    return findSandboxByName(options.service, caller.namespace, id, signal);
   };
   return {
     sandboxOf,
-    guestFor: async (call) => {
-      const sandbox = await sandboxOf(call);
-      const state = currentState(service, sandbox);
-      if (state === "running" || state === "snapshotting") return guestOf(sandbox, containerUser);
-      const { name } = sandbox.metadata;
-      throw new RametError("Conflict", `The sandbox ${name} is not running: it is ${state}`);
-    },
+    guestFor: async (call) => runningGuest(options, await sandboxOf(call)),
   };
 }
 

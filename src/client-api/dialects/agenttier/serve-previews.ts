@@ -1,7 +1,6 @@
 import type { IncomingHttpHeaders } from "node:http";
 import type { Readable } from "node:stream";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
-import { RametError } from "../../../base/errors.ts";
 import { admit, untilClosed } from "../../routes/serve-routes.ts";
 import { needs } from "../e2b/needs.ts";
 import type { AgentTier } from "./call.ts";
@@ -42,8 +41,6 @@ async function preview(agentTier: AgentTier, request: FastifyRequest, reply: Fas
   await agentTier.callers.require(caller, ...needs.enter);
   const signal = untilClosed(reply);
   const { sandbox, port } = await forwardedPort(agentTier, { request, caller, signal });
-  if (request.headers.upgrade !== undefined)
-    throw new RametError("NotSupported", "Previews of WebSockets are not supported: use the gateway");
   const body = request.body as Readable | undefined;
   const answer = await agentTier.requestPort(sandbox, port, {
     method: request.method as Method,
