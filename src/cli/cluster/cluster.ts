@@ -165,7 +165,7 @@ const nouns: ReadonlyMap<string, string> = new Map([
 ]);
 
 /** The 404 for a missing object names it; the 404 for an unknown kind has no details. */
-function isUnknownKind(error: unknown): boolean {
+export function isUnknownKind(error: unknown): boolean {
   const status = apiStatusOf(error);
   return status?.httpStatus === 404 && /could not find the requested resource|404 page not found/.test(status.message);
 }

@@ -4,20 +4,22 @@ import type { UserKindName } from "../object/user-kind.ts";
 import { withClusterFlags, withExamples } from "../options.ts";
 import type { Act } from "../report-error.ts";
 import type { ExplainOptions } from "./explain.ts";
+import { volumeKindNames, type VolumeKindName, volumeKindSpelled } from "./volume-kinds.ts";
 
-type Subject = { kind: UserKindName; name: string } | { code: string };
+type Subject = { kind: UserKindName | VolumeKindName; name: string } | { code: string };
 
 /** `ramet explain`. */
 export function explainCommand(program: Command, act: Act): void {
   const command = program
     .command("explain")
     .description("Explain why an object is in its state and what to do, or what an error code means.")
-    .argument("<object...>", `KIND/NAME, where KIND is ${kindHelp}, or an error code`, collectSubject)
+    .argument("<object...>", `KIND/NAME, where KIND is ${explainedKinds}, or an error code`, collectSubject)
     .addOption(new Option("-o, --output <format>", "the output format").choices(["table", "json"]).default("table"));
   withExamples(
     command,
     "ramet explain sandbox/a",
     "ramet explain snapshot/python-data set/python -o json",
+    "ramet explain vs/before-upgrade pvc/data -n team-a",
     "ramet explain StoreFull",
   );
   withClusterFlags(command).action(
@@ -37,5 +39,8 @@ function collectSubject(text: string, before: Subject[] = []): Subject[] {
   const name = text.slice(slash + 1);
   if (slash < 1 || name === "" || name.includes("/"))
     throw new InvalidArgumentError("write it as KIND/NAME, such as sandbox/a");
-  return [...before, { kind: kindName(text.slice(0, slash)), name }];
+  const kind = text.slice(0, slash);
+  return [...before, { kind: volumeKindSpelled(kind) ?? kindName(kind), name }];
 }
+
+const explainedKinds = `${kindHelp.replace(" or ", ", ")}, ${volumeKindNames.slice(0, -1).join(", ")} or ${volumeKindNames.at(-1) ?? ""}`;

@@ -20,6 +20,18 @@ export interface Explanation {
   action: string;
   /** The object that causes it, if it is another one: `pod/a`, `node/n`. */
   foundIn?: string | undefined;
+  /** For objects without a phase in their status. */
+  phase?: string | undefined;
+  lastEvent?: LastEvent | undefined;
+}
+
+/** The Event that was last observed of an object. */
+export interface LastEvent {
+  reason: string;
+  /** The text of a driver, limited and without control characters. */
+  message: string;
+  /** RFC 3339. */
+  at: string;
 }
 
 /** Recognizes one cause; undefined if it is another one. A pure function. */

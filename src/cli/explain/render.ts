@@ -22,15 +22,16 @@ export function renderExplained(all: readonly Explained[], output: "table" | "js
 
 function document({ kind, object, explanation, unknown }: Explained): object {
   const { name, namespace } = object.metadata;
-  const { state, cause, reason, since, retry, action, foundIn } = explanation;
+  const { state, cause, reason, since, lastEvent, retry, action, foundIn } = explanation;
   return {
     object: `${kind}/${name}`,
     namespace,
-    phase: phaseOf(object),
+    phase: explanation.phase ?? phaseOf(object),
     state,
     cause,
     reason,
     since,
+    lastEvent,
     retry,
     action,
     foundIn,
@@ -40,14 +41,16 @@ function document({ kind, object, explanation, unknown }: Explained): object {
 
 /** A line each, because sentences do not fit into columns. */
 function block({ kind, object, explanation, unknown }: Explained, now: Date): string {
-  const { state, cause, reason, since, retry, action, foundIn } = explanation;
-  const phase = phaseOf(object);
+  const { state, cause, reason, since, lastEvent, retry, action, foundIn } = explanation;
+  const phase = explanation.phase ?? phaseOf(object);
+  const { name, namespace } = object.metadata;
   const lines: [string, string | undefined][] = [
-    ["OBJECT", `${kind}/${object.metadata.name} in ${object.metadata.namespace ?? ""}`],
+    ["OBJECT", namespace === undefined ? `${kind}/${name}` : `${kind}/${name} in ${namespace}`],
     ["STATE", phase === undefined ? state : `${state} (${phase})`],
     ["CAUSE", reason === undefined ? cause : `${cause} [${reason}]`],
     ["FOUND IN", foundIn],
     ["SINCE", since === undefined ? undefined : `${age(since, now)} (${since})`],
+    ["LAST EVENT", lastEvent && `${lastEvent.reason}, ${age(lastEvent.at, now)} ago: ${lastEvent.message}`],
     ["NEXT RETRY", retry],
     ["DO", action],
     ["UNKNOWN", unknown.length === 0 ? undefined : unknown.join("; ")],

@@ -29,6 +29,8 @@ export const Snapshot = z.looseObject({
       readyToUse: z.boolean().optional(),
       /** A quantity. */
       restoreSize: z.string().optional(),
+      /** The group that it is a member of. */
+      volumeGroupSnapshotName: z.string().optional(),
       error: SnapshotError.optional(),
     })
     .optional(),
@@ -41,6 +43,8 @@ export const SnapshotContent = z.looseObject({
   spec: z.looseObject({
     driver: z.string(),
     deletionPolicy: z.string().optional(),
+    volumeSnapshotClassName: z.string().optional(),
+    sourceVolumeMode: z.string().optional(),
     source: z.looseObject({ volumeHandle: z.string().optional(), snapshotHandle: z.string().optional() }).optional(),
     volumeSnapshotRef: z.looseObject({
       namespace: z.string().optional(),

@@ -1,0 +1,123 @@
+import * as z from "zod";
+import { ObjectMeta } from "../../kube/object.ts";
+import { silenceSeconds } from "./content-progress.ts";
+import { explainDriverError } from "./driver-errors.ts";
+import { type Explanation, nothingToDo } from "./explanation.ts";
+import { type EventFacts, type Read, valueOf } from "./facts.ts";
+import { secondsSince } from "./time.ts";
+import { lastEventOf } from "./volume-facts.ts";
+import { isLate } from "./volume-phase.ts";
+import { retriedBy } from "./volume-retry.ts";
+
+/** The fields of a VolumeGroupSnapshot that explain its state (external-snapshotter v8.7). */
+export const GroupSnapshot = z.looseObject({
+  metadata: ObjectMeta,
+  status: z
+    .looseObject({
+      boundVolumeGroupSnapshotContentName: z.string().optional(),
+      readyToUse: z.boolean().optional(),
+      creationTime: z.string().optional(),
+      error: z.looseObject({ message: z.string().optional(), time: z.string().optional() }).optional(),
+    })
+    .optional(),
+});
+type GroupSnapshot = z.infer<typeof GroupSnapshot>;
+
+export interface GroupFacts {
+  now: Date;
+  group: GroupSnapshot;
+  /** Those of the group, the latest first. */
+  events: Read<EventFacts[]>;
+}
+
+/** Explains the state of a VolumeGroupSnapshot. Its members are explained one by one. Pure. */
+export function explainGroup(facts: GroupFacts): Explanation {
+  return { ...stateOf(facts), phase: phaseOfGroup(facts), lastEvent: lastEventOf(facts.events) };
+}
+
+function phaseOfGroup({ group: { metadata, status }, now }: GroupFacts): string {
+  const { deletionTimestamp } = metadata;
+  if (deletionTimestamp !== undefined) return isLate(deletionTimestamp, now) ? "DeleteBlocked" : "Deleting";
+  if (status?.readyToUse === true) return "Ready";
+  if (status?.error !== undefined) return "Failing";
+  return status?.creationTime === undefined ? "Pending" : "Cut";
+}
+
+function stateOf(facts: GroupFacts): Explanation {
+  const { group, now } = facts;
+  const { metadata, status } = group;
+  const since = status?.error?.time ?? metadata.deletionTimestamp ?? metadata.creationTimestamp;
+  const common = { since, retry: retriedBy("The snapshot-controller", now) };
+  if (metadata.deletionTimestamp !== undefined)
+    return {
+      ...common,
+      state: "waiting",
+      reason: "Terminating",
+      cause: "It is being deleted with its members",
+      action: nothingToDo,
+    };
+  if (status?.readyToUse === true)
+    return {
+      ...common,
+      state: "healthy",
+      cause: "All its members are ready",
+      retry: "None is needed",
+      action: nothingToDo,
+    };
+  const message = status?.error?.message ?? "";
+  if (message !== "") return failed(message, common, now);
+  const isSilent = status === undefined && (valueOf(facts.events) ?? []).length === 0;
+  if (isSilent && secondsSince(metadata.creationTimestamp, now) > silenceSeconds) {
+    return {
+      ...common,
+      state: "stuck",
+      reason: "SnapshotControllerSilent",
+      cause: "The snapshot-controller has not processed it",
+      action:
+        "Start the snapshot-controller and the sidecar of the driver with --feature-gates=CSIVolumeGroupSnapshot=true, which is off before 8.7",
+    };
+  }
+  return {
+    ...common,
+    state: "waiting",
+    reason: "Creating",
+    cause: "The driver takes snapshots of all its claims",
+    action: nothingToDo,
+  };
+}
+
+function failed(message: string, common: { since: string | undefined; retry: string }, now: Date): Explanation {
+  const known = blocks.find(({ pattern }) => pattern.test(message));
+  if (known !== undefined)
+    return { ...common, state: "stuck", reason: known.reason, cause: known.cause, action: known.action };
+  return explainDriverError({ message, since: common.since, who: "The snapshot-controller", now });
+}
+
+/** The words of the snapshot-controller (pkg/common-controller/groupsnapshot_controller_helper.go). */
+const blocks: readonly { pattern: RegExp; reason: string; cause: string; action: string }[] = [
+  {
+    pattern: /cannot find default group snapshot class/,
+    reason: "NoDefaultClass",
+    cause: "It names no VolumeGroupSnapshotClass, and its driver has no default one",
+    action: "Set spec.volumeGroupSnapshotClassName: kubectl get volumegroupsnapshotclass",
+  },
+  {
+    pattern: /\d+ default snapshot classes were found/,
+    reason: "SeveralDefaultClasses",
+    cause: "Its driver has several default VolumeGroupSnapshotClasses",
+    action:
+      "Set spec.volumeGroupSnapshotClassName, or let one class be the default: kubectl get volumegroupsnapshotclass",
+  },
+  {
+    pattern: /not applied to any PVC/,
+    reason: "SourceMissing",
+    cause: "Its selector matches no PersistentVolumeClaim",
+    action: "Correct the labels of the claims, or delete it and create it with another spec.source.selector",
+  },
+  {
+    pattern: /not yet bound to a PV, will not attempt/,
+    reason: "SourceNotBound",
+    cause: "One of its claims is not bound to a PersistentVolume",
+    action: "Let a Pod use the claim, or take its label away: kubectl get pvc shows the Pending ones",
+  },
+];

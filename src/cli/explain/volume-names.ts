@@ -1,0 +1,28 @@
+/** The finalizers and annotations of external-snapshotter v8.7 (pkg/utils/util.go) and external-provisioner v6.3. */
+const prefix = "snapshot.storage.kubernetes.io";
+
+export const volumeFinalizers = {
+  /** Of a VolumeSnapshot: its content exists. */
+  bound: `${prefix}/volumesnapshot-bound-protection`,
+  /** Of a VolumeSnapshot: a claim may be restoring it. */
+  asSource: `${prefix}/volumesnapshot-as-source-protection`,
+  /** Of a VolumeSnapshot, since external-provisioner 6.2: a restore has started. */
+  restoring: "provisioner.storage.kubernetes.io/volumesnapshot-as-source-protection",
+  /** Of a VolumeSnapshot: it is a member of a group. */
+  inGroup: `${prefix}/volumesnapshot-in-group-protection`,
+  /** Of a VolumeSnapshotContent: the storage still has the snapshot. */
+  content: `${prefix}/volumesnapshotcontent-bound-protection`,
+  /** Of a claim: a snapshot of it is being taken. */
+  source: `${prefix}/pvc-as-source-protection`,
+} as const;
+
+export const contentAnnotations = {
+  /** CreateSnapshot was called, and the driver has given no final answer. */
+  beingCreated: `${prefix}/volumesnapshot-being-created`,
+  /** The snapshot-controller saw that the VolumeSnapshot is being deleted. */
+  beingDeleted: `${prefix}/volumesnapshot-being-deleted`,
+  /** Lets a restore change the volume's mode. */
+  allowModeChange: `${prefix}/allow-volume-mode-change`,
+} as const;
+
+export const defaultClassAnnotation = `${prefix}/is-default-class`;
