@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { error, VolumeScene } from "./volume-scene.ts";
+import type { KubeObject } from "../../src/kube/object.ts";
+import { error, handle, VolumeScene } from "./volume-scene.ts";
 import { VolumeWorld } from "./volume-world.ts";
 
 let world: VolumeWorld;
@@ -19,9 +20,84 @@ interface Complaint {
   found: object;
 }
 
+const ofProvisioner = "provisioner.storage.kubernetes.io/volumesnapshot-as-source-protection";
 const containing = (text: string) => expect.stringContaining(text) as string;
 
+const failedToTake = (why: string) =>
+  `Failed to check and update snapshot content: failed to take snapshot of the volume vol-1: "rpc error: ${why}"`;
+
+/** A snapshot whose sidecar recorded an error, which the snapshot-controller copied. */
+async function failing(scene: VolumeScene, message: string, event: { count?: number; seconds?: number } = {}) {
+  await scene.boundClaim("data");
+  const snapshot = await scene.snapshot("a");
+  const content = await scene.content(snapshot, { status: { readyToUse: false, ...error(message) } });
+  const reason = "SnapshotContentCheckandUpdateFailed";
+  await scene.world.event(content, { reason, message, ...event });
+  await scene.bind(snapshot, error(message));
+  return "vs/a";
+}
+
+/** A claim that restores the snapshot `a`, and what its provisioner reports. */
+async function restoring(scene: VolumeScene, spec: object = {}, why?: string): Promise<void> {
+  const dataSource = { apiGroup: "snapshot.storage.k8s.io", kind: "VolumeSnapshot", name: "a" };
+  const claim = await scene.claim("restored", { dataSource, ...spec });
+  if (why === undefined) return;
+  const prefix = `failed to provision volume with StorageClass "${scene.namespace}-storage": error getting handle for DataSource Type VolumeSnapshot by Name a: `;
+  await scene.world.event(claim, { reason: "ProvisioningFailed", message: prefix + why });
+}
+
+async function readySnapshot(scene: VolumeScene, status: object = {}, content: object = {}): Promise<KubeObject> {
+  const snapshot = await scene.snapshot("a");
+  await scene.content(snapshot, { status: { readyToUse: true, ...handle }, spec: content });
+  await scene.bind(snapshot, {
+    readyToUse: true,
+    creationTime: new Date().toISOString(),
+    restoreSize: "1Gi",
+    ...status,
+  });
+  return snapshot;
+}
+
 const complaints: readonly Complaint[] = [
+  {
+    complaint: "it stays unready without an error, as no sidecar runs",
+    play: async (scene) => {
+      await scene.boundClaim("data");
+      const snapshot = await scene.snapshot("a");
+      await scene.content(snapshot);
+      const message = `Waiting for a snapshot ${scene.namespace}/a to be created by the CSI driver.`;
+      await scene.world.event(snapshot, { reason: "CreatingSnapshot", message, type: "Normal" });
+      await scene.bind(snapshot);
+      return "volumesnapshot/a";
+    },
+    later: 60,
+    found: {
+      phase: "Pending",
+      reason: "SidecarSilent",
+      state: "stuck",
+      cause: containing(
+        "No sidecar of the driver ebs.csi.aws.com has processed it; the cluster has no CSIDriver ebs.csi.aws.com; no process has the Lease external-snapshotter-leader-ebs-csi-aws-com",
+      ),
+      action: containing("Run csi-snapshotter"),
+      lastEvent: { reason: "CreatingSnapshot" },
+    },
+  },
+  {
+    complaint: "it has no content at all",
+    play: async (scene) => {
+      await scene.boundClaim("data");
+      await scene.snapshot("a", undefined, { finalizers: [] });
+      return "vs/a";
+    },
+    later: 60,
+    found: {
+      phase: "Pending",
+      reason: "SnapshotControllerSilent",
+      state: "stuck",
+      cause: containing("no content, no status and no Event; no process has the Lease snapshot-controller-leader"),
+      action: containing("Start the snapshot-controller"),
+    },
+  },
   {
     complaint: "the claim is not bound",
     play: async (scene) => {
@@ -42,6 +118,352 @@ const complaints: readonly Complaint[] = [
       foundIn: "pvc/data",
       retry: containing("pauses of at most 5 minutes"),
       lastEvent: { reason: "SnapshotContentCreationFailed", message: containing("not yet bound") },
+    },
+  },
+  {
+    complaint: "an error is shown although the snapshot is complete",
+    play: async (scene) => {
+      await readySnapshot(scene, {
+        readyToUse: false,
+        ...error(failedToTake("code = DeadlineExceeded desc = context deadline exceeded")),
+      });
+      return "vs/a";
+    },
+    found: {
+      reason: "StatusLag",
+      state: "waiting",
+      cause: containing("its content snapcontent-"),
+      retry: containing("within 15 minutes"),
+      action: containing("kubectl annotate volumesnapshot a -n "),
+    },
+  },
+  {
+    complaint: "too many snapshots of one volume, and no pauses between them",
+    play: (scene) =>
+      failing(
+        scene,
+        failedToTake(
+          "code = Internal desc = Could not create snapshot: SnapshotCreationPerVolumeRateExceeded: The maximum per volume CreateSnapshot request rate has been exceeded. Use an increasing or variable sleep interval between requests.",
+        ),
+        { count: 40, seconds: 20 },
+      ),
+    found: {
+      phase: "Failing",
+      reason: "CaptureRateExceeded",
+      state: "stuck",
+      cause: containing("repeats the call without pauses (40 times)"),
+      action: containing("Upgrade csi-snapshotter of the driver ebs.csi.aws.com to 8.0"),
+    },
+  },
+  {
+    complaint: "the cloud throttles the driver",
+    play: (scene) =>
+      failing(
+        scene,
+        failedToTake(
+          "code = Internal desc = Retriable: true, RetryAfter: 3590s, HTTPStatusCode: 0, RawError: azure cloud provider throttled for operation SnapshotCreateOrUpdate with reason client throttled",
+        ),
+      ),
+    found: {
+      phase: "Failing",
+      reason: "CloudThrottled",
+      state: "waiting",
+      cause: containing("The cloud throttles the driver for 3590 s"),
+      action: containing("start fewer at a time"),
+    },
+  },
+  {
+    complaint: "the driver has several default classes",
+    play: async (scene) => {
+      await scene.boundClaim("data");
+      await scene.snapshotClass({ suffix: "1", isDefault: true });
+      await scene.snapshotClass({ suffix: "2", isDefault: true });
+      const snapshot = await scene.snapshot("a", undefined, { finalizers: [] });
+      const message = "Failed to set default snapshot class with error 2 default snapshot classes were found";
+      await scene.world.event(snapshot, { reason: "SetDefaultSnapshotClassFailed", message });
+      await scene.report(snapshot, error(message));
+      return "vs/a";
+    },
+    found: {
+      phase: "BlockedByClass",
+      reason: "SeveralDefaultClasses",
+      state: "stuck",
+      cause: expect.stringMatching(
+        /^The driver ebs.csi.aws.com has 2 default VolumeSnapshotClasses: t\d+-1, t\d+-2$/,
+      ) as string,
+      action: containing("kubectl annotate volumesnapshotclass"),
+    },
+  },
+  {
+    complaint: "the driver has no default class",
+    play: async (scene) => {
+      await scene.boundClaim("data");
+      const snapshot = await scene.snapshot("a", undefined, { finalizers: [] });
+      const message = "Failed to set default snapshot class with error cannot find default snapshot class";
+      await scene.world.event(snapshot, { reason: "SetDefaultSnapshotClassFailed", message });
+      await scene.report(snapshot, error(message));
+      return "vs/a";
+    },
+    found: {
+      phase: "BlockedByClass",
+      reason: "NoDefaultClass",
+      state: "stuck",
+      cause: containing("the driver ebs.csi.aws.com has no default one"),
+      action: containing("Set spec.volumeSnapshotClassName"),
+    },
+  },
+  {
+    complaint: "a deleted snapshot and the claim that restores it wait for each other",
+    play: async (scene) => {
+      const snapshot = await readySnapshot(scene);
+      await scene.remove(snapshot);
+      await restoring(scene, {}, "snapshot a is being deleted");
+      const message = "Snapshot is being used to restore a PVC";
+      await scene.world.event(snapshot, { reason: "SnapshotDeletePending", message });
+      return "vs/a";
+    },
+    found: {
+      phase: "DeleteBlocked",
+      reason: "RestoreDeadlock",
+      state: "stuck",
+      cause: containing("waits for the PersistentVolumeClaim restored"),
+      action: containing("kubectl delete pvc restored"),
+      lastEvent: { reason: "SnapshotDeletePending" },
+    },
+  },
+  {
+    complaint: "external-provisioner 6.2 left its finalizer behind",
+    play: async (scene) => {
+      const snapshot = await scene.snapshot("a", undefined, { finalizers: [ofProvisioner] });
+      await scene.content(snapshot, { status: { readyToUse: true, ...handle } });
+      await scene.bind(snapshot, { readyToUse: true });
+      await scene.claim(
+        "restored",
+        { dataSource: { kind: "VolumeSnapshot", apiGroup: "snapshot.storage.k8s.io", name: "a" } },
+        { phase: "Bound" },
+      );
+      await scene.remove(snapshot);
+      return "vs/a";
+    },
+    later: 600,
+    found: {
+      phase: "DeleteBlocked",
+      reason: "OrphanedFinalizer",
+      state: "stuck",
+      cause: containing(ofProvisioner),
+      action: containing("--remove-orphaned-finalizer"),
+    },
+  },
+  {
+    complaint: "a content hangs, as its snapshot vanished before it",
+    play: async (scene) => {
+      const snapshot = await scene.snapshot("a", undefined, { finalizers: [] });
+      const content = await scene.content(snapshot, { status: { readyToUse: true, ...handle } });
+      await scene.remove(snapshot);
+      await scene.remove(content);
+      return `vsc/${content.metadata.name}`;
+    },
+    later: 120,
+    found: {
+      phase: "DeleteBlocked",
+      reason: "SnapshotVanishedFirst",
+      state: "stuck",
+      cause: containing("Its VolumeSnapshot a in namespace"),
+      retry: containing("None"),
+      action: containing("volumesnapshot-being-deleted=yes"),
+    },
+  },
+  {
+    complaint: "a claim cannot be deleted, as a snapshot of it is not ready",
+    play: async (scene) => {
+      const claim = await scene.boundClaim("data", {
+        finalizers: ["snapshot.storage.kubernetes.io/pvc-as-source-protection"],
+      });
+      const snapshot = await scene.snapshot("slow");
+      await scene.content(snapshot);
+      await scene.bind(snapshot);
+      await scene.remove(claim);
+      return "pvc/data";
+    },
+    later: 120,
+    found: {
+      phase: "DeleteBlocked",
+      reason: "SnapshotsNotReady",
+      state: "stuck",
+      cause: containing("slow"),
+      action: containing("ramet explain volumesnapshot/slow"),
+      foundIn: "volumesnapshot/slow",
+    },
+  },
+  {
+    complaint: "a deletion during a slow creation never happens",
+    play: async (scene) => {
+      const snapshot = await scene.snapshot("a");
+      const content = await scene.content(snapshot, {
+        annotations: { "snapshot.storage.kubernetes.io/volumesnapshot-being-deleted": "yes" },
+        status: { readyToUse: true, ...handle },
+      });
+      await scene.bind(snapshot, { readyToUse: true });
+      await scene.remove(snapshot);
+      await scene.remove(content);
+      return "vs/a";
+    },
+    later: 900,
+    found: {
+      phase: "DeleteBlocked",
+      reason: "DeletionForgotten",
+      state: "stuck",
+      cause: containing("has no call for it"),
+      action: containing("restart the sidecar"),
+      foundIn: containing("volumesnapshotcontent/snapcontent-"),
+    },
+  },
+  {
+    complaint: "a restore may leave a volume in the storage",
+    play: async (scene) => {
+      const snapshot = await readySnapshot(scene);
+      const dataSource = { apiGroup: "snapshot.storage.k8s.io", kind: "VolumeSnapshot", name: "a" };
+      const claim = await scene.claim("restored", { dataSource }, { finalizers: ["kubernetes.io/pvc-protection"] });
+      const provisioning = `External provisioner is provisioning volume for claim "${scene.namespace}/restored"`;
+      await scene.world.event(claim, { reason: "Provisioning", message: provisioning, type: "Normal" });
+      await scene.remove(snapshot);
+      await scene.remove(claim);
+      return "pvc/restored";
+    },
+    found: {
+      reason: "VolumeMayLeak",
+      state: "stuck",
+      cause: containing("the VolumeSnapshot a"),
+      action: expect.stringMatching(/the volume pvc-[0-9a-f-]{36}, .*external-provisioner 6\.2/) as string,
+    },
+  },
+  {
+    complaint: "a content stays after its snapshot",
+    play: async (scene) => {
+      const snapshot = await scene.snapshot("a", undefined, { finalizers: [] });
+      const content = await scene.content(snapshot, {
+        spec: { deletionPolicy: "Retain" },
+        status: { readyToUse: true, ...handle },
+      });
+      await scene.remove(snapshot);
+      return `vsc/${content.metadata.name}`;
+    },
+    found: {
+      phase: "Ready",
+      reason: "OrphanedContent",
+      state: "degraded",
+      cause: containing(`the snapshot ${handle.snapshotHandle} stays in the storage`),
+      action: containing("Adopt the snapshot"),
+    },
+  },
+  {
+    complaint: "the class was deleted first",
+    play: async (scene) => {
+      await scene.boundClaim("data");
+      const name = `${scene.namespace}-gone`;
+      const snapshot = await scene.snapshot("a", {
+        source: { persistentVolumeClaimName: "data" },
+        volumeSnapshotClassName: name,
+      });
+      const message = `Failed to get snapshot class with error failed to retrieve snapshot class ${name} from the informer: "volumesnapshotclass.snapshot.storage.k8s.io \\"${name}\\" not found"`;
+      await scene.world.event(snapshot, { reason: "GetSnapshotClassFailed", message });
+      await scene.report(snapshot, error(message));
+      return "vs/a";
+    },
+    found: {
+      phase: "BlockedByClass",
+      reason: "SnapshotClassMissing",
+      state: "stuck",
+      cause: expect.stringMatching(/^Its VolumeSnapshotClass t\d+-gone does not exist$/) as string,
+      action: containing("again"),
+    },
+  },
+  {
+    complaint: "a quota of the namespace stops the members of a group",
+    play: async (scene) => {
+      const group = await scene.group("g");
+      const message = `failed to sync group snapshot: createIndividualSnapshotForGroupSnapshot: error creating or fetching volumesnapshot volumesnapshots.snapshot.storage.k8s.io "snapshot-1" is forbidden: exceeded quota: few, requested: count/volumesnapshots.snapshot.storage.k8s.io=1, used: count/volumesnapshots.snapshot.storage.k8s.io=5, limited: count/volumesnapshots.snapshot.storage.k8s.io=5`;
+      await scene.reportOfGroup(group, error(message));
+      return "vgs/g";
+    },
+    found: {
+      phase: "Failing",
+      reason: "QuotaExceeded",
+      state: "stuck",
+      cause: containing("The ResourceQuota few allows count/volumesnapshots.snapshot.storage.k8s.io=5"),
+      action: containing("kubectl describe resourcequota few"),
+    },
+  },
+  {
+    complaint: "a quota of the cloud is used up",
+    play: (scene) =>
+      failing(
+        scene,
+        failedToTake(
+          "code = ResourceExhausted desc = failed to create snapshot: googleapi: Error 403: QUOTA_EXCEEDED - Quota 'SNAPSHOTS' exceeded.  Limit: 5000.0 globally.",
+        ),
+      ),
+    found: {
+      reason: "CloudQuotaExceeded",
+      state: "stuck",
+      cause: containing("Limit: 5000.0"),
+      action: containing("Delete snapshots"),
+    },
+  },
+  {
+    complaint: "the claim is smaller than the snapshot",
+    play: async (scene) => {
+      const storageClassName = await scene.storageClass();
+      await readySnapshot(scene, { restoreSize: "2Gi" });
+      await restoring(
+        scene,
+        { storageClassName },
+        "requested volume size 1073741824 is less than the size 2147483648 for the source snapshot a",
+      );
+      return "pvc/restored";
+    },
+    found: {
+      phase: "Pending",
+      reason: "SizeTooSmall",
+      state: "stuck",
+      cause: "It requests 1Gi, and the snapshot a needs at least 2Gi",
+      action: containing("storage: 2Gi"),
+      lastEvent: { reason: "ProvisioningFailed" },
+    },
+  },
+  {
+    complaint: "the snapshot is of another driver",
+    play: async (scene) => {
+      const storageClassName = await scene.storageClass({ provisioner: "ebs.csi.eks.amazonaws.com" });
+      await readySnapshot(scene);
+      const why = `snapshotcontent snapcontent-1 for snapshot a is not handled by CSI driver of StorageClass ${storageClassName}`;
+      await restoring(scene, { storageClassName }, why);
+      return "pvc/restored";
+    },
+    found: {
+      phase: "Pending",
+      reason: "DifferentDriver",
+      state: "stuck",
+      cause: containing("is of the driver ebs.csi.aws.com, and the StorageClass"),
+      action: containing("import the snapshot's handle for ebs.csi.eks.amazonaws.com"),
+    },
+  },
+  {
+    complaint: "the driver is not allowed to, since its policy changed",
+    play: (scene) =>
+      failing(
+        scene,
+        failedToTake(
+          "code = Internal desc = Could not create snapshot: operation error EC2: CreateSnapshot, https response error StatusCode: 403, api error UnauthorizedOperation: You are not authorized to perform this operation. Encoded authorization failure message: " +
+            "x".repeat(2_000),
+        ),
+      ),
+    found: {
+      phase: "Failing",
+      reason: "StorageForbidden",
+      state: "stuck",
+      cause: containing("UnauthorizedOperation"),
+      action: containing("ebs.csi.aws.com/cluster=true"),
     },
   },
 ];

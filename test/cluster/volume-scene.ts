@@ -2,12 +2,15 @@ import type { KubeObject } from "../../src/kube/object.ts";
 import { coreResources } from "../../src/kube/resource-ref.ts";
 import { snapshotResources } from "../../src/kube/volumes/snapshots.ts";
 import { volumeResources } from "../../src/kube/volumes/volumes.ts";
+import { volumeKinds } from "../../src/cli/explain/volume-kinds.ts";
 import type { VolumeWorld } from "./volume-world.ts";
 
 export const driver = "ebs.csi.aws.com";
 const bound = "snapshot.storage.kubernetes.io/volumesnapshot-bound-protection";
 const asSource = "snapshot.storage.kubernetes.io/volumesnapshot-as-source-protection";
 const ofContent = "snapshot.storage.kubernetes.io/volumesnapshotcontent-bound-protection";
+
+const groupSnapshots = volumeKinds.volumegroupsnapshot;
 
 interface Metadata {
   finalizers?: string[];
@@ -110,25 +113,35 @@ export class VolumeScene {
 
   /** The status of a snapshot that is bound to its content. */
   async bind(snapshot: KubeObject, status: object = {}): Promise<void> {
-    await this.world.client
-      .resource(snapshotResources.snapshots)
-      .mergePatch(
-        snapshot.metadata,
-        {
-          status: {
-            boundVolumeSnapshotContentName: `snapcontent-${snapshot.metadata.uid}`,
-            readyToUse: false,
-            ...status,
-          },
+    await this.world.client.resource(snapshotResources.snapshots).mergePatch(
+      snapshot.metadata,
+      {
+        status: {
+          boundVolumeSnapshotContentName: `snapcontent-${snapshot.metadata.uid}`,
+          readyToUse: false,
+          ...status,
         },
-        { subresource: "status" },
-      );
+      },
+      { subresource: "status" },
+    );
   }
 
   /** The status of a snapshot without a content. */
   async report(snapshot: KubeObject, status: object): Promise<void> {
     const { snapshots } = snapshotResources;
     await this.world.client.resource(snapshots).mergePatch(snapshot.metadata, { status }, { subresource: "status" });
+  }
+
+  group(name: string): Promise<KubeObject> {
+    const selector = { matchLabels: { app: "db" } };
+    return this.world.create(groupSnapshots, {
+      metadata: { namespace: this.namespace, name },
+      spec: { source: { selector } },
+    });
+  }
+
+  async reportOfGroup(group: KubeObject, status: object): Promise<void> {
+    await this.world.client.resource(groupSnapshots).mergePatch(group.metadata, { status }, { subresource: "status" });
   }
 
   /** Starts a deletion, which the finalizers keep. */
