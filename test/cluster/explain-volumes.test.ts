@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { KubeObject } from "../../src/kube/object.ts";
 import { error, handle, VolumeScene } from "./volume-scene.ts";
 import { VolumeWorld } from "./volume-world.ts";
@@ -37,10 +37,11 @@ async function failing(scene: VolumeScene, message: string, event: { count?: num
   return "vs/a";
 }
 
+const fromSnapshot = { apiGroup: "snapshot.storage.k8s.io", kind: "VolumeSnapshot", name: "a" };
+
 /** A claim that restores the snapshot `a`, and what its provisioner reports. */
 async function restoring(scene: VolumeScene, spec: object = {}, why?: string): Promise<void> {
-  const dataSource = { apiGroup: "snapshot.storage.k8s.io", kind: "VolumeSnapshot", name: "a" };
-  const claim = await scene.claim("restored", { dataSource, ...spec });
+  const claim = await scene.claim("restored", { dataSource: fromSnapshot, ...spec });
   if (why === undefined) return;
   const prefix = `failed to provision volume with StorageClass "${scene.namespace}-storage": error getting handle for DataSource Type VolumeSnapshot by Name a: `;
   await scene.world.event(claim, { reason: "ProvisioningFailed", message: prefix + why });
@@ -237,11 +238,7 @@ const complaints: readonly Complaint[] = [
       const snapshot = await scene.snapshot("a", undefined, { finalizers: [ofProvisioner] });
       await scene.content(snapshot, { status: { readyToUse: true, ...handle } });
       await scene.bind(snapshot, { readyToUse: true });
-      await scene.claim(
-        "restored",
-        { dataSource: { kind: "VolumeSnapshot", apiGroup: "snapshot.storage.k8s.io", name: "a" } },
-        { phase: "Bound" },
-      );
+      await scene.claim("restored", { dataSource: fromSnapshot }, { phase: "Bound" });
       await scene.remove(snapshot);
       return "vs/a";
     },
@@ -322,8 +319,11 @@ const complaints: readonly Complaint[] = [
     complaint: "a restore may leave a volume in the storage",
     play: async (scene) => {
       const snapshot = await readySnapshot(scene);
-      const dataSource = { apiGroup: "snapshot.storage.k8s.io", kind: "VolumeSnapshot", name: "a" };
-      const claim = await scene.claim("restored", { dataSource }, { finalizers: ["kubernetes.io/pvc-protection"] });
+      const claim = await scene.claim(
+        "restored",
+        { dataSource: fromSnapshot },
+        { finalizers: ["kubernetes.io/pvc-protection"] },
+      );
       const provisioning = `External provisioner is provisioning volume for claim "${scene.namespace}/restored"`;
       await scene.world.event(claim, { reason: "Provisioning", message: provisioning, type: "Normal" });
       await scene.remove(snapshot);
@@ -477,4 +477,88 @@ it.each(complaints)("explains: $complaint", async ({ play, later = 0, found }) =
   expect(JSON.parse(stdout)).toMatchObject(found);
   expect(JSON.parse(stdout)).toMatchObject({ unknown: [] });
   expect(exitCode).toBe(0);
+});
+
+describe("--remove-orphaned-finalizer", () => {
+  const remove = (scene: VolumeScene, ...more: string[]) =>
+    scene.world.ramet(["explain", "vs/a", "--remove-orphaned-finalizer", "-n", scene.namespace, ...more]);
+
+  async function deletedSnapshot(): Promise<VolumeScene> {
+    const scene = new VolumeScene(world, await world.namespace());
+    const snapshot = await scene.snapshot("a", undefined, { finalizers: [ofProvisioner, "example.com/other"] });
+    await scene.remove(snapshot);
+    return scene;
+  }
+
+  it("removes it when no claim restores the snapshot, and says what it did", async () => {
+    const scene = await deletedSnapshot();
+    await scene.claim("done", { dataSource: fromSnapshot }, { phase: "Bound" });
+    const { exitCode, stdout } = await remove(scene, "-o", "json");
+    expect(exitCode).toBe(0);
+    expect(JSON.parse(stdout)).toMatchObject({ object: "volumesnapshot/a", removed: ofProvisioner });
+    expect(await scene.finalizers("a")).toEqual(["example.com/other"]);
+    expect((await remove(scene)).stderr).toContain("does not have the finalizer");
+  });
+
+  it("refuses while a claim is restoring it", async () => {
+    const scene = await deletedSnapshot();
+    await restoring(scene);
+    const { exitCode, stderr } = await remove(scene);
+    expect(exitCode).toBe(1);
+    expect(stderr).toContain(`may be being restored by ${scene.namespace}/restored`);
+    expect(stderr).toContain("[Conflict]");
+    expect(await scene.finalizers("a")).toEqual([ofProvisioner, "example.com/other"]);
+  });
+
+  it("refuses for a snapshot that is not being deleted, for users who may not see all claims, and for other objects", async () => {
+    const scene = new VolumeScene(world, await world.namespace());
+    await scene.snapshot("a", undefined, { finalizers: [ofProvisioner] });
+    expect((await remove(scene)).stderr).toContain("is not being deleted");
+    const rule = { apiGroups: ["snapshot.storage.k8s.io", ""], resources: ["*"], verbs: ["*"] };
+    const deleted = await deletedSnapshot();
+    const kubeconfig = await world.userOf(deleted.namespace, [rule]);
+    const args = ["explain", "vs/a", "--remove-orphaned-finalizer", "-n", deleted.namespace];
+    expect((await world.ramet(args, { kubeconfig })).stderr).toContain("[Forbidden]");
+    expect(await deleted.finalizers("a")).toContain(ofProvisioner);
+    expect((await world.ramet(["explain", "pvc/a", "--remove-orphaned-finalizer"])).exitCode).toBe(2);
+  });
+});
+
+describe("a user of one namespace", () => {
+  it("gets what the namespace shows, and what could not be read", async () => {
+    const scene = new VolumeScene(world, await world.namespace());
+    const rule = {
+      apiGroups: ["snapshot.storage.k8s.io", "", "events.k8s.io"],
+      resources: ["*"],
+      verbs: ["get", "list"],
+    };
+    const kubeconfig = await world.userOf(scene.namespace, [rule]);
+    const message = failedToTake("code = PermissionDenied desc = no");
+    await failing(scene, message);
+    const { stdout } = await world.ramet(["explain", "vs/a", "-n", scene.namespace, "-o", "json"], { kubeconfig });
+    expect(JSON.parse(stdout)).toMatchObject({
+      phase: "Failing",
+      reason: "StorageForbidden",
+      unknown: expect.arrayContaining(["you are not allowed to read volumesnapshotcontents"]) as string[],
+    });
+  });
+
+  it("is told that the cluster has no such object", async () => {
+    const { exitCode, stderr } = await world.ramet(["explain", "vs/none"]);
+    expect(exitCode).toBe(3);
+    expect(stderr).toContain("kubectl get volumesnapshots -n default");
+  });
+});
+
+it("shows recorded texts on one line, limited and without control characters", async () => {
+  const scene = new VolumeScene(world, await world.namespace());
+  await failing(
+    scene,
+    `${failedToTake("code = Internal desc = \u001b[31mred\u202e")}\nCAUSE nothing${"x".repeat(5_000)}`,
+  );
+  const { stdout } = await world.ramet(["explain", "vs/a", "-n", scene.namespace]);
+  expect(stdout.split("\n").every((line) => line.length < 500)).toBe(true);
+  expect(stdout).toContain("^[[31mred\\u202e");
+  expect(stdout.match(/^CAUSE/gm)).toHaveLength(1);
+  expect(stdout).toMatch(/^LAST EVENT {2}SnapshotContentCheckandUpdateFailed, \d+s ago: /m);
 });

@@ -144,6 +144,11 @@ export class VolumeScene {
     await this.world.client.resource(groupSnapshots).mergePatch(group.metadata, { status }, { subresource: "status" });
   }
 
+  async finalizers(name: string): Promise<string[] | undefined> {
+    const at = { namespace: this.namespace, name };
+    return (await this.world.client.resource(snapshotResources.snapshots).get(at)).metadata.finalizers;
+  }
+
   /** Starts a deletion, which the finalizers keep. */
   async remove(object: KubeObject): Promise<void> {
     const { snapshots, contents } = snapshotResources;

@@ -4,9 +4,8 @@ import { join } from "node:path";
 import { RametError } from "../../src/base/errors.ts";
 import { type Clock, systemClock } from "../../src/base/clock.ts";
 import { runProgram } from "../../src/cli/program.ts";
-import type { Manifest } from "../../src/install/manifest.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
-import type { KubeManifest, KubeObject } from "../../src/kube/object.ts";
+import type { KubeObject } from "../../src/kube/object.ts";
 import { coreResources, type ResourceRef } from "../../src/kube/resource-ref.ts";
 import { snapshotResources } from "../../src/kube/volumes/snapshots.ts";
 import { packageRoot } from "../../src/local/tools/tool.ts";
@@ -84,7 +83,7 @@ export class VolumeWorld {
   async create(ref: ResourceRef, { status, ...object }: Played): Promise<KubeObject> {
     const apiVersion = ref.group === "" ? ref.version : `${ref.group}/${ref.version}`;
     const resource = this.client.resource(ref);
-    const created = await resource.create({ apiVersion, kind: ref.kind, ...object } as KubeManifest);
+    const created = await resource.create({ apiVersion, kind: ref.kind, ...object });
     if (status === undefined) return created;
     return resource.mergePatch(created.metadata, { status }, { subresource: "status" });
   }
@@ -151,7 +150,7 @@ export class VolumeWorld {
 }
 
 interface Played {
-  metadata: Partial<Manifest["metadata"]> & { name: string };
+  metadata: { name: string; namespace?: string; annotations?: Record<string, string>; finalizers?: string[] };
   status?: object;
   [field: string]: unknown;
 }

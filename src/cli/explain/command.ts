@@ -1,4 +1,5 @@
 import { type Command, InvalidArgumentError, Option } from "commander";
+import { RametError } from "../../base/errors.ts";
 import { kindHelp, kindName } from "../object/commands.ts";
 import type { UserKindName } from "../object/user-kind.ts";
 import { withClusterFlags, withExamples } from "../options.ts";
@@ -8,6 +9,10 @@ import { volumeKindNames, type VolumeKindName, volumeKindSpelled } from "./volum
 
 type Subject = { kind: UserKindName | VolumeKindName; name: string } | { code: string };
 
+interface Flags extends Omit<ExplainOptions, "objects"> {
+  removeOrphanedFinalizer?: boolean;
+}
+
 /** `ramet explain`. */
 export function explainCommand(program: Command, act: Act): void {
   const command = program
@@ -15,6 +20,10 @@ export function explainCommand(program: Command, act: Act): void {
     .description("Explain why an object is in its state and what to do, or what an error code means.")
     .argument("<object...>", `KIND/NAME, where KIND is ${explainedKinds}, or an error code`, collectSubject)
     .addOption(new Option("-o, --output <format>", "the output format").choices(["table", "json"]).default("table"));
+  command.option(
+    "--remove-orphaned-finalizer",
+    "remove the finalizer that external-provisioner 6.2 left on the VolumeSnapshot, after checking that no claim restores it",
+  );
   withExamples(
     command,
     "ramet explain sandbox/a",
@@ -23,7 +32,12 @@ export function explainCommand(program: Command, act: Act): void {
     "ramet explain StoreFull",
   );
   withClusterFlags(command).action(
-    act(async (subjects: Subject[], options: Omit<ExplainOptions, "objects">) => {
+    act(async (subjects: Subject[], { removeOrphanedFinalizer = false, ...options }: Flags) => {
+      if (removeOrphanedFinalizer) {
+        const name = onlySnapshot(subjects);
+        const { removeFinalizer } = await import("./remove-finalizer.ts");
+        return (io) => removeFinalizer(io, { ...options, name });
+      }
       const codes = subjects.flatMap((subject) => ("code" in subject ? [subject.code] : []));
       const objects = subjects.flatMap((subject) => ("code" in subject ? [] : [subject]));
       const [{ explainCodes }, { explainObjects }] = await Promise.all([import("./codes.ts"), import("./explain.ts")]);
@@ -31,6 +45,15 @@ export function explainCommand(program: Command, act: Act): void {
         objects.length === 0 ? explainCodes(io, codes, options.output) : explainObjects(io, { ...options, objects });
     }),
   );
+}
+
+/** @throws RametError `InvalidArgument` */
+function onlySnapshot([subject, ...others]: readonly Subject[]): string {
+  if (others.length === 0 && subject !== undefined && "kind" in subject && subject.kind === "volumesnapshot")
+    return subject.name;
+  throw new RametError("InvalidArgument", "--remove-orphaned-finalizer is for one VolumeSnapshot", {
+    hint: "Name it: ramet explain volumesnapshot/NAME --remove-orphaned-finalizer",
+  });
 }
 
 function collectSubject(text: string, before: Subject[] = []): Subject[] {

@@ -57,21 +57,24 @@ function isStorm(event: EventFacts): boolean {
 }
 
 /** The sidecar needs the class until the snapshot is taken. */
-function missingClass({ content, classes, now }: ContentFacts): Explanation | undefined {
-  const { volumeSnapshotClassName: name } = content.spec;
-  const { error, snapshotHandle } = content.status ?? {};
-  const isGone = name !== undefined && valueOf(classes)?.some((one) => one.metadata.name === name) === false;
-  const isNeeded = snapshotHandle === undefined && (error === undefined || isBlockedByClass(error.message ?? ""));
-  const isNamed = isBlockedByClass(error?.message ?? "");
-  if (!isNamed && !(isGone && isNeeded)) return undefined;
+function missingClass(facts: ContentFacts): Explanation | undefined {
+  const { content, now } = facts;
+  const { volumeSnapshotClassName: name, driver } = content.spec;
+  const { error } = content.status ?? {};
+  if (name === undefined || !(isBlockedByClass(error?.message ?? "") || lacksClass(facts, name))) return undefined;
   return {
     state: "stuck",
-    cause: `Its VolumeSnapshotClass ${name ?? ""} was deleted before the snapshot was taken`,
+    cause: `Its VolumeSnapshotClass ${name} was deleted before the snapshot was taken`,
     reason: "SnapshotClassMissing",
     since: error?.time ?? content.metadata.creationTimestamp,
-    retry: retriedBy(sidecarOf(content.spec.driver), now),
-    action: `Create the VolumeSnapshotClass ${name ?? ""} again, with the driver ${content.spec.driver}; it is not needed to delete the snapshot`,
+    retry: retriedBy(sidecarOf(driver), now),
+    action: `Create the VolumeSnapshotClass ${name} again, with the driver ${driver}; it is not needed to delete the snapshot`,
   };
+}
+
+function lacksClass({ content, classes }: ContentFacts, name: string): boolean {
+  const isGone = valueOf(classes)?.some(({ metadata }) => metadata.name === name) === false;
+  return isGone && content.status?.snapshotHandle === undefined && content.status?.error === undefined;
 }
 
 /** The point in time is fixed; the storage still copies the content. An old error stays meanwhile. */

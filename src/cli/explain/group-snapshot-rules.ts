@@ -2,7 +2,7 @@ import * as z from "zod";
 import { ObjectMeta } from "../../kube/object.ts";
 import { silenceSeconds } from "./content-progress.ts";
 import { explainDriverError } from "./driver-errors.ts";
-import { type Explanation, nothingToDo } from "./explanation.ts";
+import { type Explanation, firstOf, nothingToDo, type Rule } from "./explanation.ts";
 import { type EventFacts, type Read, valueOf } from "./facts.ts";
 import { secondsSince } from "./time.ts";
 import { lastEventOf } from "./volume-facts.ts";
@@ -44,53 +44,58 @@ function phaseOfGroup({ group: { metadata, status }, now }: GroupFacts): string 
 }
 
 function stateOf(facts: GroupFacts): Explanation {
-  const { group, now } = facts;
-  const { metadata, status } = group;
-  const since = status?.error?.time ?? metadata.deletionTimestamp ?? metadata.creationTimestamp;
-  const common = { since, retry: retriedBy("The snapshot-controller", now) };
-  if (metadata.deletionTimestamp !== undefined)
-    return {
-      ...common,
+  return (
+    rules(facts) ?? {
+      ...common(facts),
       state: "waiting",
-      reason: "Terminating",
-      cause: "It is being deleted with its members",
+      reason: "Creating",
+      cause: "The driver takes snapshots of all its claims",
       action: nothingToDo,
-    };
-  if (status?.readyToUse === true)
-    return {
-      ...common,
-      state: "healthy",
-      cause: "All its members are ready",
-      retry: "None is needed",
-      action: nothingToDo,
-    };
-  const message = status?.error?.message ?? "";
-  if (message !== "") return failed(message, common, now);
-  const isSilent = status === undefined && (valueOf(facts.events) ?? []).length === 0;
-  if (isSilent && secondsSince(metadata.creationTimestamp, now) > silenceSeconds) {
-    return {
-      ...common,
-      state: "stuck",
-      reason: "SnapshotControllerSilent",
-      cause: "The snapshot-controller has not processed it",
-      action:
-        "Start the snapshot-controller and the sidecar of the driver with --feature-gates=CSIVolumeGroupSnapshot=true, which is off before 8.7",
-    };
-  }
+    }
+  );
+}
+
+const rules: Rule<GroupFacts> = firstOf(deleting, ready, failed, silentController);
+
+function deleting(facts: GroupFacts): Explanation | undefined {
+  if (facts.group.metadata.deletionTimestamp === undefined) return undefined;
+  const cause = "It is being deleted with its members";
+  return { ...common(facts), state: "waiting", reason: "Terminating", cause, action: nothingToDo };
+}
+
+function ready(facts: GroupFacts): Explanation | undefined {
+  if (facts.group.status?.readyToUse !== true) return undefined;
+  const cause = "All its members are ready";
+  return { ...common(facts), state: "healthy", cause, retry: "None is needed", action: nothingToDo };
+}
+
+function silentController(facts: GroupFacts): Explanation | undefined {
+  const { group, events, now } = facts;
+  const isSilent = group.status === undefined && (valueOf(events) ?? []).length === 0;
+  if (!isSilent || secondsSince(group.metadata.creationTimestamp, now) <= silenceSeconds) return undefined;
   return {
-    ...common,
-    state: "waiting",
-    reason: "Creating",
-    cause: "The driver takes snapshots of all its claims",
-    action: nothingToDo,
+    ...common(facts),
+    state: "stuck",
+    reason: "SnapshotControllerSilent",
+    cause: "The snapshot-controller has not processed it",
+    action:
+      "Start the snapshot-controller and the sidecar of the driver with --feature-gates=CSIVolumeGroupSnapshot=true, which is off before 8.7",
   };
 }
 
-function failed(message: string, common: { since: string | undefined; retry: string }, now: Date): Explanation {
+function common({ group: { metadata, status }, now }: GroupFacts) {
+  const since = status?.error?.time ?? metadata.deletionTimestamp ?? metadata.creationTimestamp;
+  return { since, retry: retriedBy("The snapshot-controller", now) };
+}
+
+function failed(facts: GroupFacts): Explanation | undefined {
+  const message = facts.group.status?.error?.message ?? "";
+  if (message === "") return undefined;
   const known = blocks.find(({ pattern }) => pattern.test(message));
   if (known !== undefined)
-    return { ...common, state: "stuck", reason: known.reason, cause: known.cause, action: known.action };
-  return explainDriverError({ message, since: common.since, who: "The snapshot-controller", now });
+    return { ...common(facts), state: "stuck", reason: known.reason, cause: known.cause, action: known.action };
+  const { since } = common(facts);
+  return explainDriverError({ message, since, who: "The snapshot-controller", now: facts.now });
 }
 
 /** The words of the snapshot-controller (pkg/common-controller/groupsnapshot_controller_helper.go). */

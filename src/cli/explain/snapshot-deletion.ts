@@ -8,7 +8,7 @@ import {
   hasFinalizer,
   isProvisioning,
   refersTo,
-  snapshotRestoredBy,
+  restores,
   type VolumeSnapshotFacts,
 } from "./volume-facts.ts";
 import { volumeFinalizers } from "./volume-names.ts";
@@ -136,7 +136,8 @@ function held({ snapshot, now }: VolumeSnapshotFacts, reason: string) {
 
 /** The names of the claims of its namespace whose volumes are in the making. The snapshot-controller looks for the same ones. */
 function restoringClaims({ snapshot, claims }: VolumeSnapshotFacts): string[] {
+  const { name, namespace = "" } = snapshot.metadata;
   return (valueOf(claims) ?? [])
-    .filter((claim) => isProvisioning(claim) && snapshotRestoredBy(claim) === snapshot.metadata.name)
+    .filter((claim) => isProvisioning(claim) && restores(claim, { namespace, name }))
     .map(({ metadata }) => metadata.name);
 }

@@ -77,16 +77,26 @@ function tooSmall(facts: ClaimFacts): Explanation | undefined {
 
 /** Such as EKS' own driver and that of Auto Mode, which name the same disks differently. */
 function otherDriver(facts: ClaimFacts): Explanation | undefined {
-  const provisioner = valueOf(facts.storageClass)?.provisioner;
-  const driver = facts.restored && valueOf(facts.restored.content)?.spec.driver;
-  const differs = driver !== undefined && provisioner !== undefined && driver !== provisioner;
-  const isNamed = /not handled by CSI driver of StorageClass|handled by a different CSI driver than requested/;
-  if (!differs && !isNamed.test(failureOf(facts))) return undefined;
+  const provisioner = valueOf(facts.storageClass)?.provisioner ?? "of another class";
+  const driver = driverOfSnapshot(facts) ?? "of the snapshot";
+  if (!differ(facts) && !differentDrivers.test(failureOf(facts))) return undefined;
   return {
     ...stuck(facts, "DifferentDriver"),
-    cause: `The snapshot ${facts.restoredName ?? ""} is of the driver ${driver ?? "of another class"}, and the StorageClass ${facts.claim.spec.storageClassName ?? ""} uses ${provisioner ?? "another one"}`,
-    action: `Create the claim again with a StorageClass of the driver ${driver ?? "of the snapshot"}, or import the snapshot's handle for ${provisioner ?? "the other driver"} with a VolumeSnapshotContent`,
+    cause: `The snapshot ${facts.restoredName ?? ""} is of the driver ${driver}, and the StorageClass ${facts.claim.spec.storageClassName ?? ""} uses the driver ${provisioner}`,
+    action: `Create the claim again with a StorageClass of the driver ${driver}, or import the snapshot's handle for ${provisioner} with a VolumeSnapshotContent`,
   };
+}
+
+/** The words of external-provisioner v6.3; the second ones are in its log and in older versions. */
+const differentDrivers = /not handled by CSI driver of StorageClass|handled by a different CSI driver than requested/;
+
+function differ(facts: ClaimFacts): boolean {
+  const [driver, provisioner] = [driverOfSnapshot(facts), valueOf(facts.storageClass)?.provisioner];
+  return driver !== undefined && provisioner !== undefined && driver !== provisioner;
+}
+
+function driverOfSnapshot({ restored }: ClaimFacts): string | undefined {
+  return restored && valueOf(restored.content)?.spec.driver;
 }
 
 function otherMode(facts: ClaimFacts): Explanation | undefined {

@@ -82,6 +82,16 @@ export function snapshotRestoredBy({ spec, metadata }: Claim): string | undefine
   return (source.namespace ?? metadata.namespace) === metadata.namespace ? source.name : undefined;
 }
 
+/** Whether a claim names this snapshot, in whichever of the two fields. The claim can be in another namespace (KEP-3294, alpha). */
+export function restores({ metadata, spec }: Claim, { namespace, name }: { namespace: string; name: string }): boolean {
+  return [spec.dataSource, spec.dataSourceRef].some(
+    (source) =>
+      source?.kind === "VolumeSnapshot" &&
+      source.name === name &&
+      (source.namespace ?? metadata.namespace) === namespace,
+  );
+}
+
 /** Whether a volume may be in the making for this claim. */
 export function isProvisioning({ status }: Claim): boolean {
   return status?.phase === undefined || status.phase === "Pending";

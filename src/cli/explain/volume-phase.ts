@@ -25,22 +25,30 @@ interface Seen {
 }
 
 /** The phase of a VolumeSnapshot. Pure. */
-export function phaseOfSnapshot({ now, snapshot, content: read, events }: Seen): VolumePhase {
+export function phaseOfSnapshot({ now, snapshot, content, events }: Seen): VolumePhase {
   const { metadata, status } = snapshot;
-  if (metadata.deletionTimestamp !== undefined) {
-    const isPending = (valueOf(events) ?? []).some(({ reason }) => reason === "SnapshotDeletePending");
-    return isPending || isLate(metadata.deletionTimestamp, now) ? "DeleteBlocked" : "Deleting";
-  }
-  const content = valueOf(read);
-  if (isReady(snapshot, read)) return "Ready";
+  if (metadata.deletionTimestamp !== undefined) return phaseOfDeletion(metadata.deletionTimestamp, events, now);
+  if (isReady(snapshot, content)) return "Ready";
   const message = status?.error?.message ?? "";
   if (isBlockedByClass(message)) return "BlockedByClass";
   if (isBlockedBySource(message)) return "BlockedBySource";
-  if (content !== undefined && refersTo(content, snapshot)) {
-    const phase = phaseOfLivingContent(content);
-    if (phase !== "Pending") return phase;
-  }
-  if (message !== "") return "Failing";
+  return phaseByContent(snapshot, content) ?? phaseByStatus(snapshot);
+}
+
+function phaseOfDeletion(since: string, events: Read<EventFacts[]>, now: Date): VolumePhase {
+  const isPending = (valueOf(events) ?? []).some(({ reason }) => reason === "SnapshotDeletePending");
+  return isPending || isLate(since, now) ? "DeleteBlocked" : "Deleting";
+}
+
+function phaseByContent(snapshot: Snapshot, read: Read<SnapshotContent>): VolumePhase | undefined {
+  const content = valueOf(read);
+  if (content === undefined || !refersTo(content, snapshot)) return undefined;
+  const phase = phaseOfLivingContent(content);
+  return phase === "Pending" ? undefined : phase;
+}
+
+function phaseByStatus({ status }: Snapshot): VolumePhase {
+  if (status?.error !== undefined) return "Failing";
   return status?.creationTime === undefined ? "Pending" : "Cut";
 }
 

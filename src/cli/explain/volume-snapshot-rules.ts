@@ -93,19 +93,25 @@ function ready(facts: VolumeSnapshotFacts): Explanation | undefined {
 
 function missingContent(facts: VolumeSnapshotFacts): Explanation | undefined {
   const { snapshot, content, now } = facts;
-  const name = snapshot.status?.boundVolumeSnapshotContentName ?? snapshot.spec?.source.volumeSnapshotContentName;
-  const isAbsent = name !== undefined && "value" in content && content.value === undefined;
-  if (!isAbsent && !/^VolumeSnapshotContent is missing/.test(messageOf(facts))) return undefined;
-  const wasBound = snapshot.status?.boundVolumeSnapshotContentName !== undefined;
-  return {
+  const { boundVolumeSnapshotContentName: bound, error } = snapshot.status ?? {};
+  const name = bound ?? snapshot.spec?.source.volumeSnapshotContentName;
+  if (name === undefined || "unknown" in content || content.value !== undefined) return undefined;
+  const common = {
     state: "stuck",
-    cause: `Its VolumeSnapshotContent ${name ?? ""} does not exist${wasBound ? " any more, so that the snapshot cannot be restored" : ""}`,
     reason: "SnapshotContentMissing",
-    since: snapshot.status?.error?.time ?? snapshot.metadata.creationTimestamp,
+    since: error?.time ?? snapshot.metadata.creationTimestamp,
     retry: retriedBy("The snapshot-controller", now),
-    action: wasBound
-      ? `Delete the VolumeSnapshot; if the storage still has the snapshot, import its handle: kubectl delete volumesnapshot ${at(facts)}`
-      : `Create the VolumeSnapshotContent ${name ?? ""} with spec.volumeSnapshotRef to this VolumeSnapshot`,
+  } as const;
+  if (bound === undefined)
+    return {
+      ...common,
+      cause: `Its VolumeSnapshotContent ${name} does not exist`,
+      action: `Create the VolumeSnapshotContent ${name} with spec.volumeSnapshotRef to this VolumeSnapshot`,
+    };
+  return {
+    ...common,
+    cause: `Its VolumeSnapshotContent ${bound} no longer exists, so that the snapshot cannot be restored`,
+    action: `Delete the VolumeSnapshot; if the storage still has the snapshot, import its handle: kubectl delete volumesnapshot ${at(facts)}`,
   };
 }
 
