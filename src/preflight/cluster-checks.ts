@@ -1,6 +1,7 @@
 import { systemNamespace } from "../api/names/system-names.ts";
 import type { ClusterFacts, RenewedLease, Seen } from "./cluster-facts.ts";
 import { type Finding, finding, listed, ok, unread } from "./finding.ts";
+import { checkSnapshots } from "./snapshot-checks.ts";
 import { isAtLeast } from "./versions.ts";
 import { checkVolumes } from "./volume-checks.ts";
 
@@ -14,6 +15,7 @@ export function checkCluster(facts: ClusterFacts): Finding[] {
     ...clocks(facts),
     store(facts),
     checkVolumes(facts),
+    ...checkSnapshots(facts),
     rights(facts),
   ];
 }

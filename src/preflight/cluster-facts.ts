@@ -68,6 +68,66 @@ export interface VolumeClasses {
   snapshots: VolumeClass[] | undefined;
 }
 
+/** A CRD of external-snapshotter. */
+export interface SnapshotCrd {
+  name: string;
+  /** As which versions objects may be stored. */
+  storedVersions: string[];
+  /** The service of its conversion webhook: `namespace/name`; undefined without a webhook. */
+  conversionService: string | undefined;
+  /** Whether that service exists. */
+  hasService: boolean;
+}
+
+/** A Pod of the snapshot-controller. */
+export interface SnapshotControllerPod {
+  /** `namespace/name`. */
+  name: string;
+  /** The tag of its image; empty without one. */
+  version: string;
+  restarts: number;
+  /** Why it last ended, such as `OOMKilled`. */
+  lastEnd: string | undefined;
+}
+
+/** A VolumeSnapshotContent, as far as its owner matters. */
+export interface SnapshotContentRecord {
+  name: string;
+  driver: string;
+  deletionPolicy: string;
+  handle: string | undefined;
+  createdAt: string | undefined;
+  /** Whether the VolumeSnapshot to which it refers does not exist, or is another one of the same name. */
+  isOrphan: boolean;
+}
+
+/** One limit of a ResourceQuota on volumes or snapshots. */
+export interface VolumeQuota {
+  quota: string;
+  resource: string;
+  hard: string;
+  used: string;
+}
+
+/** A snapshot that the storage has, from the storage's own list. */
+export interface StoredSnapshot {
+  handle: string;
+  /** RFC 3339; undefined if the list does not say. */
+  createdAt: string | undefined;
+}
+
+/** What is read about VolumeSnapshots. */
+export interface SnapshotClusterFacts {
+  /** Those that exist. Without any, the cluster has no VolumeSnapshots. */
+  crds: Seen<SnapshotCrd[]>;
+  controllers: Seen<SnapshotControllerPod[]>;
+  contents: Seen<SnapshotContentRecord[]>;
+  /** Those of the user's namespace. */
+  quotas: Seen<VolumeQuota[]>;
+  /** Undefined: the user gave no list. */
+  stored: readonly StoredSnapshot[] | undefined;
+}
+
 /** What was read, or why it could not be. */
 export type Seen<T> = { value: T } | { unknown: string };
 
@@ -91,6 +151,7 @@ export interface ClusterFacts {
   /** The Pod Security level that the namespace enforces; undefined: none; null: the namespace does not exist. */
   podSecurity: Seen<string | undefined | null>;
   volumeClasses: Seen<VolumeClasses>;
+  snapshots: SnapshotClusterFacts;
   /** What the controllers report about the store; undefined: nothing yet. */
   store: Seen<StoreReport | undefined>;
   /** The rights that the caller lacks. */

@@ -47,6 +47,13 @@ const good: ClusterFacts = {
   store: { value: { checkedAt: now.toISOString(), dataMissing: 0 } },
   missingRights: { value: [] },
   volumeClasses: { value: { storage: [], snapshots: undefined } },
+  snapshots: {
+    crds: { value: [] },
+    controllers: { value: [] },
+    contents: { value: [] },
+    quotas: { value: [] },
+    stored: undefined,
+  },
 };
 
 function levels(facts: Partial<ClusterFacts> = {}) {

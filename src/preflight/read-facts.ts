@@ -9,9 +9,17 @@ import { LeaseObject } from "../kube/lease.ts";
 import { findOtherControllers } from "../kube/other-controllers/find.ts";
 import { ObjectMeta } from "../kube/object.ts";
 import { coreResources } from "../kube/resource-ref.ts";
-import { type ClusterFacts, ClusterNode, type RenewedLease, type Right, type Seen } from "./cluster-facts.ts";
+import {
+  type ClusterFacts,
+  ClusterNode,
+  type RenewedLease,
+  type Right,
+  type Seen,
+  type StoredSnapshot,
+} from "./cluster-facts.ts";
 import { notAllowed } from "./finding.ts";
 import { reviewedRights } from "./rights.ts";
+import { readSnapshots } from "./read-snapshots.ts";
 import { readVolumeClasses } from "./volume-checks.ts";
 
 export interface PreflightOptions {
@@ -21,13 +29,15 @@ export interface PreflightOptions {
   beside?: string | undefined;
   /** The limit of each read. @default 1500, so that an answer takes at most 2 s */
   readMilliseconds?: number;
+  /** The snapshots that the storage has, to find those that the cluster does not know. @default none is compared */
+  storedSnapshots?: readonly StoredSnapshot[] | undefined;
   signal?: AbortSignal | undefined;
 }
 
 /** Reads all facts concurrently, each within its time. @throws RametError if the API server cannot be reached at all */
 export async function readFacts(
   client: KubeClient,
-  { namespace, beside, readMilliseconds = defaultReadMilliseconds, signal }: PreflightOptions,
+  { namespace, beside, readMilliseconds = defaultReadMilliseconds, storedSnapshots, signal }: PreflightOptions,
 ): Promise<ClusterFacts> {
   const see = <T>(what: string, read: (signal: AbortSignal) => Promise<T>): Promise<Seen<T>> =>
     seen(client, { what, readMilliseconds, signal }, read);
@@ -46,6 +56,7 @@ export async function readFacts(
     store,
     missingRights,
     volumeClasses,
+    snapshots,
   ] = await Promise.all([
     see(`the ConfigMap ${controllersMode.configMap}`, async (inTime) => beside ?? readMode(client, inTime)),
     see("the version", (inTime) => client.version(inTime)),
@@ -68,6 +79,7 @@ export async function readFacts(
     see(`the ConfigMap ${storeReportMap.name}`, (inTime) => readStoreReport(client, inTime)),
     see("your rights", (inTime) => readMissingRights(client, namespace, inTime)),
     see("the classes of volumes", (inTime) => readVolumeClasses(client, inTime)),
+    readSnapshots(client, { namespace, stored: storedSnapshots, see }),
   ]);
   // Without any response the cluster is unreachable, which is one error and not ten findings.
   if ("unknown" in version && "unknown" in serverTime) await client.version(signal);
@@ -87,6 +99,7 @@ export async function readFacts(
     store,
     missingRights,
     volumeClasses,
+    snapshots,
   };
 }
 

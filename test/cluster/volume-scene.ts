@@ -1,5 +1,6 @@
 import type { KubeObject } from "../../src/kube/object.ts";
-import { coreResources } from "../../src/kube/resource-ref.ts";
+import { sandboxKind } from "../../src/api/kinds/sandbox.ts";
+import { coreResources, refOf } from "../../src/kube/resource-ref.ts";
 import { snapshotResources } from "../../src/kube/volumes/snapshots.ts";
 import { volumeResources } from "../../src/kube/volumes/volumes.ts";
 import { volumeKinds } from "../../src/cli/explain/volume-kinds.ts";
@@ -144,6 +145,63 @@ export class VolumeScene {
     await this.world.client.resource(groupSnapshots).mergePatch(group.metadata, { status }, { subresource: "status" });
   }
 
+  /** A Pod of the snapshot-controller that the kubelet restarted. */
+  async controllerPod({ image, restarts }: { image: string; restarts: number }): Promise<void> {
+    const name = "snapshot-controller";
+    const lastState = { terminated: { exitCode: 137, reason: "OOMKilled" } };
+    const container = {
+      name,
+      image,
+      imageID: image,
+      ready: true,
+      restartCount: restarts,
+      lastState,
+      state: { running: {} },
+    };
+    await this.world.create(coreResources.pods, {
+      metadata: { namespace: this.namespace, name, labels: { "app.kubernetes.io/name": name } },
+      spec: { containers: [{ name, image }] },
+      status: { phase: "Running", containerStatuses: [container] },
+    });
+  }
+
+  /** A sandbox whose Pod has a container that the node cannot create. */
+  async waitingSandbox(name: string, reason: string, message: string): Promise<void> {
+    const { namespace } = this;
+    const containers = [{ name: "main", image: "busybox" }];
+    const condition = {
+      type: "Ready",
+      status: "False",
+      reason: "Pending",
+      message: "starting",
+      lastTransitionTime: now(),
+    };
+    await this.world.create(refOf(sandboxKind), {
+      metadata: { namespace, name },
+      spec: { template: { spec: { containers } } },
+      status: { observedGeneration: 1, phase: "Pending", conditions: [condition] },
+    });
+    const state = { waiting: { reason, message } };
+    const scheduled = { type: "PodScheduled", status: "True", lastTransitionTime: now() };
+    await this.world.create(coreResources.pods, {
+      metadata: { namespace, name },
+      spec: { containers },
+      status: {
+        phase: "Pending",
+        conditions: [scheduled],
+        containerStatuses: [{ ...containers[0], imageID: "", ready: false, restartCount: 0, state }],
+      },
+    });
+  }
+
+  /** A quota of five snapshots that are all used, as Kubernetes' controller counts them. */
+  async fullQuota(name: string): Promise<void> {
+    const limits = { "count/volumesnapshots.snapshot.storage.k8s.io": "5" };
+    const ref = { group: "", version: "v1", plural: "resourcequotas", kind: "ResourceQuota", namespaced: true };
+    const metadata = { namespace: this.namespace, name };
+    await this.world.create(ref, { metadata, spec: { hard: limits }, status: { hard: limits, used: limits } });
+  }
+
   async finalizers(name: string): Promise<string[] | undefined> {
     const at = { namespace: this.namespace, name };
     return (await this.world.client.resource(snapshotResources.snapshots).get(at)).metadata.finalizers;
@@ -156,6 +214,10 @@ export class VolumeScene {
     if (ref === undefined) throw new Error(`no resource of ${object.kind ?? ""}`);
     await this.world.client.resource(ref).delete(object.metadata);
   }
+}
+
+function now(): string {
+  return new Date().toISOString();
 }
 
 /** An error as a controller records it. */

@@ -1,17 +1,20 @@
-import { mkdtemp, rm } from "node:fs/promises";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { renderCrds } from "../../src/api/kinds/crd.ts";
+import { sandboxKind } from "../../src/api/kinds/sandbox.ts";
 import { RametError } from "../../src/base/errors.ts";
 import { type Clock, systemClock } from "../../src/base/clock.ts";
 import { runProgram } from "../../src/cli/program.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
 import type { KubeObject } from "../../src/kube/object.ts";
-import { coreResources, type ResourceRef } from "../../src/kube/resource-ref.ts";
+import { coreResources, refOf, type ResourceRef } from "../../src/kube/resource-ref.ts";
 import { snapshotResources } from "../../src/kube/volumes/snapshots.ts";
 import { packageRoot } from "../../src/local/tools/tool.ts";
 import { type TestControlPlane, startControlPlane } from "../setup/control-plane.ts";
 import { memoryIo } from "../setup/memory-io.ts";
 import { allSnapshotCrds } from "../setup/snapshot-crds.ts";
+import { makeNamespace } from "../setup/namespace.ts";
 import { writeKubeconfig } from "../setup/service-accounts.ts";
 
 /**
@@ -44,10 +47,11 @@ export class VolumeWorld {
   }
 
   async #installCrds(): Promise<void> {
-    const crds = await allSnapshotCrds(packageRoot());
+    const crds = [...(await allSnapshotCrds(packageRoot())), ...renderCrds()];
     await Promise.all(crds.map((crd) => this.client.resource(coreResources.crds).create(crd)));
     const served = [
       ...Object.values(snapshotResources),
+      refOf(sandboxKind),
       {
         ...snapshotResources.snapshots,
         group: "groupsnapshot.storage.k8s.io",
@@ -70,12 +74,24 @@ export class VolumeWorld {
     }
   }
 
+  /** Changes the spec of a CRD as another version of external-snapshotter does. */
+  async changeCrd(name: string, change: (crd: CrdObject) => object): Promise<void> {
+    const crds = this.client.resource(coreResources.crds, (value) => value as CrdObject);
+    const crd = await crds.get({ name });
+    await crds.mergePatch({ name }, { spec: change(crd) });
+  }
+
+  /** @returns its path */
+  async file(text: string): Promise<string> {
+    const path = join(this.#home, crypto.randomUUID());
+    await writeFile(path, text);
+    return path;
+  }
+
   async namespace(): Promise<string> {
     this.#namespaces += 1;
     const name = `t${this.#namespaces}`;
-    await this.client
-      .resource(coreResources.namespaces)
-      .create({ apiVersion: "v1", kind: "Namespace", metadata: { name } });
+    await makeNamespace(this.client, name);
     return name;
   }
 
@@ -149,8 +165,18 @@ export class VolumeWorld {
   }
 }
 
+interface CrdObject extends KubeObject {
+  spec: { versions: { name: string; storage: boolean }[] };
+}
+
 interface Played {
-  metadata: { name: string; namespace?: string; annotations?: Record<string, string>; finalizers?: string[] };
+  metadata: {
+    name: string;
+    namespace?: string;
+    annotations?: Record<string, string>;
+    labels?: Record<string, string>;
+    finalizers?: string[];
+  };
   status?: object;
   [field: string]: unknown;
 }

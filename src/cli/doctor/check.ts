@@ -3,6 +3,7 @@ import { checkTheCluster } from "../../preflight/preflight.ts";
 import { type ClusterOptions, withCluster } from "../cluster/cluster.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { type Io, writeAll } from "../io.ts";
+import { readStoredSnapshots } from "./stored-snapshots.ts";
 import { table } from "../output/table.ts";
 
 export interface DoctorOptions extends ClusterOptions {
@@ -10,14 +11,19 @@ export interface DoctorOptions extends ClusterOptions {
   /** Milliseconds for each read. */
   timeout: number;
   beside?: string;
+  /** A file with the storage's own list of its snapshots. */
+  snapshotHandles?: string;
 }
 
 /** `ramet doctor`: prints a finding for each check. The exit code is 1 if one is an error. */
 export async function checkWithDoctor(io: Io, options: DoctorOptions): Promise<number> {
-  // About forty reads: with fewer connections to a distant API server, the last ones would run out of time.
+  const { snapshotHandles } = options;
+  const storedSnapshots = snapshotHandles === undefined ? undefined : await readStoredSnapshots(snapshotHandles);
+  // About fifty reads: with fewer connections to a distant API server, the last ones would run out of time.
   return withCluster(io, { ...options, connections: 12 }, async ({ client, namespace }) => {
     const { timeout: readMilliseconds, beside } = options;
-    const findings = await checkTheCluster(client, { namespace, beside, readMilliseconds, signal: io.signal });
+    const { signal } = io;
+    const findings = await checkTheCluster(client, { namespace, beside, readMilliseconds, storedSnapshots, signal });
     await writeAll(io.stdout, options.output === "json" ? asJson(findings) : asTable(findings));
     return findings.some(({ level }) => level === "error") ? exitCodes.failed : exitCodes.ok;
   });

@@ -21,6 +21,10 @@ export function doctorCommand(program: Command, act: Act): void {
         "check for an installation beside the controllers of this project (default: what is installed)",
       ).choices(besideProjects),
     );
+  command.option(
+    "--snapshot-handles <file>",
+    "find snapshots that the storage has and the cluster does not know; a handle a line, and its time if known",
+  );
   withExamples(command, "ramet doctor", "ramet doctor -n team-a -o json", "ramet doctor --beside=openkruise");
   withClusterFlags(command).action(
     act(async (options: DoctorOptions) => {

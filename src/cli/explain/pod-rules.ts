@@ -57,14 +57,14 @@ function waitingFor(
     return unpulledImage({ pod: name, image: imageOf(state, container, message), reason, message, since, isLocal });
   }
   if (reason === "CrashLoopBackOff") return crashing(pod, container, since);
-  const missing = missingObject(message);
+  const known = missingObject(message) ?? disabledRestore(message);
   return {
     state: "stuck",
     cause: `The container ${container.name} cannot be started: ${withoutStop(message === "" ? reason : message)}`,
     reason,
     since,
     retry: "The kubelet tries again within a few seconds",
-    action: missing ?? `Correct the container ${container.name} in the template`,
+    action: known ?? `Correct the container ${container.name} in the template`,
   };
 }
 
@@ -94,6 +94,12 @@ function crashing(
     retry: "The kubelet starts it again after growing pauses of at most 5 minutes",
     action: `Read why it ended: kubectl logs ${pod.metadata.name} -n ${pod.metadata.namespace ?? ""} -c ${name} --previous`,
   };
+}
+
+/** containerd 2.2.7 and 2.3.4, after several CVEs (containerd#13913); 2.4 removes it. It should not be enabled again on shared nodes. */
+function disabledRestore(message: string): string | undefined {
+  if (!/checkpoint restore via CreateContainer is disabled by configuration/.test(message)) return undefined;
+  return "Create the sandbox from a Checkpoint of Ramet, which needs nothing of containerd, or run such Pods in a node pool whose runtime restores checkpoint images (CRI-O)";
 }
 
 /** `secret "x" not found`, `couldn't find key k in Secret ns/x` (kubelet, v1.36). */

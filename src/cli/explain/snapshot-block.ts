@@ -39,18 +39,20 @@ export const blockedSnapshot: Rule<VolumeSnapshotFacts> = firstOf(
 
 /** The class may have been deleted after the snapshot was requested: that is no problem once the content exists. */
 function missingClass(facts: VolumeSnapshotFacts): Explanation | undefined {
-  const { snapshot, classes } = facts;
-  const name = snapshot.spec?.volumeSnapshotClassName;
-  const named = words.missingClass.test(messageOf(facts));
-  const all = valueOf(classes);
-  const isNew = snapshot.status === undefined && snapshot.spec?.source.persistentVolumeClaimName !== undefined;
-  const isAbsent = isNew && all !== undefined && !all.some((one) => one.metadata.name === name);
-  if (name === undefined || !(named || isAbsent)) return undefined;
+  const name = facts.snapshot.spec?.volumeSnapshotClassName;
+  const isAbsent = isNew(facts) && valueOf(facts.classes)?.some(({ metadata }) => metadata.name === name) === false;
+  if (name === undefined || !(isAbsent || words.missingClass.test(messageOf(facts)))) return undefined;
   return {
     ...blocked(facts, "SnapshotClassMissing"),
     cause: `Its VolumeSnapshotClass ${name} does not exist`,
     action: `Create the VolumeSnapshotClass ${name} again, or delete the VolumeSnapshot and request it with another class${choices(facts)}`,
   };
+}
+
+/** Whether the snapshot-controller has yet to create its content, for which it needs the class and the claim. */
+function isNew({ snapshot, content }: VolumeSnapshotFacts): boolean {
+  const isDynamic = snapshot.spec?.source.persistentVolumeClaimName !== undefined;
+  return isDynamic && snapshot.status === undefined && valueOf(content) === undefined;
 }
 
 function severalDefaults(facts: VolumeSnapshotFacts): Explanation | undefined {
@@ -117,7 +119,7 @@ function otherSource(facts: VolumeSnapshotFacts): Explanation | undefined {
 }
 
 function missingSource(facts: VolumeSnapshotFacts): Explanation | undefined {
-  const isAbsent = "value" in facts.source && facts.source.value === undefined && facts.snapshot.status === undefined;
+  const isAbsent = "value" in facts.source && facts.source.value === undefined && isNew(facts);
   const name = facts.snapshot.spec?.source.persistentVolumeClaimName;
   if (name === undefined || !(isAbsent || words.missingSource.test(messageOf(facts)))) return undefined;
   return {

@@ -1,0 +1,168 @@
+import { quantityToBytes } from "../base/quantity.ts";
+import type { ClusterFacts, SnapshotContentRecord, SnapshotControllerPod, SnapshotCrd } from "./cluster-facts.ts";
+import { type Finding, finding, listed, ok, unread } from "./finding.ts";
+import { isAtLeast } from "./versions.ts";
+
+type Facts = Pick<ClusterFacts, "snapshots" | "now" | "namespace">;
+
+/** Checks what VolumeSnapshots of the whole cluster depend on. Nothing if the cluster has none. */
+export function checkSnapshots(facts: Facts): Finding[] {
+  const { crds } = facts.snapshots;
+  if ("value" in crds && crds.value.length === 0) return [];
+  return [crdsFinding(facts), controllerFinding(facts), contentsFinding(facts), quotaFinding(facts), ...leaks(facts)];
+}
+
+/** The versions of the group CRDs of v8.6 and v8.7. v8.2 removed v1alpha1. */
+const groupVersions = ["v1", "v1beta1", "v1beta2"];
+
+function crdsFinding({ snapshots: { crds } }: Facts): Finding {
+  const check = "snapshot-crds";
+  if ("unknown" in crds)
+    return unread(check, "The CRDs of VolumeSnapshots are", { why: crds.unknown, allowed: "a user who may read CRDs" });
+  const broken = crds.value.find(({ conversionService, hasService }) => conversionService !== undefined && !hasService);
+  if (broken !== undefined) return brokenConversion(check, broken);
+  const old = crds.value.find((crd) => removedVersions(crd).length > 0);
+  if (old !== undefined) return oldVersions(check, old);
+  const hasGroups = crds.value.some(isOfGroups);
+  return ok(check, `The CRDs of VolumeSnapshots ${hasGroups ? "and of groups " : ""}can be upgraded`);
+}
+
+/** v8.4 and v8.5 ship a webhook that v8.6 drops: "service not found", "unexpected conversion version". */
+function brokenConversion(check: string, { name, conversionService = "" }: SnapshotCrd): Finding {
+  return finding(
+    check,
+    "warning",
+    `Objects of ${name} cannot be read in every version: its conversion webhook calls the service ${conversionService}, which does not exist`,
+    `Remove the webhook: kubectl patch crd ${name} --type merge -p '{"spec":{"conversion":{"strategy":"None","webhook":null}}}'`,
+  );
+}
+
+/** `status.storedVersions[0]: Invalid value: "v1alpha1": must appear in spec.versions` (external-snapshotter#1307). */
+function oldVersions(check: string, crd: SnapshotCrd): Finding {
+  const removed = listed(removedVersions(crd));
+  return finding(
+    check,
+    "warning",
+    `An upgrade of external-snapshotter to 8.2 or later fails: objects of ${crd.name} may be stored as ${removed}, which it no longer has`,
+    `If there are no such objects, delete the three CRDs of groupsnapshot.storage.k8s.io first; otherwise write each object again, then remove ${removed} from the CRD's status.storedVersions`,
+  );
+}
+
+function removedVersions(crd: SnapshotCrd): string[] {
+  return isOfGroups(crd) ? crd.storedVersions.filter((version) => !groupVersions.includes(version)) : [];
+}
+
+function isOfGroups({ name }: SnapshotCrd): boolean {
+  return name.endsWith(".groupsnapshot.storage.k8s.io");
+}
+
+function controllerFinding({ snapshots: { controllers, contents } }: Facts): Finding {
+  const check = "snapshot-controller";
+  if ("unknown" in controllers)
+    return unread(check, "Whether the snapshot-controller works is", {
+      why: controllers.unknown,
+      allowed: "a user who may list Pods in all namespaces",
+    });
+  const [first] = controllers.value;
+  if (first === undefined)
+    return finding(
+      check,
+      "unknown",
+      "No Pod of a snapshot-controller is visible, as where the cloud or a local cluster runs it",
+      "If nobody runs one, install it, for example with the Pulumi component SnapshotStack",
+    );
+  const count = "value" in contents ? contents.value.length : 0;
+  const worst = controllers.value.reduce((a, b) => (b.restarts > a.restarts ? b : a), first);
+  if (worst.restarts < manyRestarts && count <= manyContents)
+    return ok(check, `The snapshot-controller ${first.version} runs`);
+  return overloaded(check, worst, count);
+}
+
+const manyRestarts = 5;
+const manyContents = 10_000;
+
+/** external-snapshotter#1344, #343; its start listed all objects in one request until 8.2 (#1238). */
+function overloaded(check: string, pod: SnapshotControllerPod, count: number): Finding {
+  const { name, restarts, lastEnd, version } = pod;
+  const end = lastEnd === undefined ? "" : `, last because of ${lastEnd}`;
+  const isOld = !isAtLeast(version, "8.2");
+  const upgrade = isOld ? "Upgrade external-snapshotter to 8.2 or later, then give" : "Give";
+  return finding(
+    check,
+    "warning",
+    `The snapshot-controller ${version} (${name}) is overloaded: it restarted ${restarts} times${end}, and the cluster has ${count} VolumeSnapshotContents`,
+    `${upgrade} it more memory and --kube-api-qps=100 --kube-api-burst=200, and delete snapshots that are no longer needed`,
+  );
+}
+
+/** The snapshot-controller never deletes a content whose VolumeSnapshot is absent, so that nobody loses data. */
+function contentsFinding({ snapshots: { contents }, now }: Facts): Finding {
+  const check = "snapshot-contents";
+  if ("unknown" in contents)
+    return unread(check, "Whether snapshots are orphaned is", {
+      why: contents.unknown,
+      allowed: "a user who may list VolumeSnapshots and VolumeSnapshotContents of the cluster",
+    });
+  const orphans = contents.value.filter(({ isOrphan }) => isOrphan);
+  if (orphans.length === 0)
+    return ok(check, `Each of ${contents.value.length} VolumeSnapshotContents has its VolumeSnapshot`);
+  return finding(
+    check,
+    "warning",
+    `${orphans.length} of ${contents.value.length} VolumeSnapshotContents have no VolumeSnapshot, and their snapshots cost money: ${listed(orphans.map((one) => describe(one, now)))}`,
+    "Adopt or delete each of them: ramet explain volumesnapshotcontent/NAME says how",
+  );
+}
+
+function describe({ name, deletionPolicy, handle, createdAt, driver }: SnapshotContentRecord, now: Date): string {
+  const days = Math.floor((now.getTime() - Date.parse(createdAt ?? "")) / 86_400_000);
+  const age = Number.isNaN(days) ? "" : `, ${days} days old`;
+  return `${name} (${driver} ${handle ?? "without a handle"}, ${deletionPolicy}${age})`;
+}
+
+function quotaFinding({ snapshots: { quotas }, namespace }: Facts): Finding {
+  const check = "snapshot-quota";
+  if ("unknown" in quotas)
+    return unread(check, `Whether quotas of ${namespace} allow more snapshots is`, {
+      why: quotas.unknown,
+      allowed: "a user who may list ResourceQuotas",
+    });
+  const full = quotas.value.filter(({ hard, used }) => quantityToBytes(used) >= quantityToBytes(hard));
+  if (full.length === 0) return ok(check, `Quotas of ${namespace} allow more volumes and snapshots`);
+  const names = listed(full.map(({ quota, resource, hard, used }) => `${quota} (${resource}: ${used} of ${hard})`));
+  return finding(
+    check,
+    "warning",
+    `Requests for volumes or snapshots in ${namespace} are refused, because quotas are used up: ${names}`,
+    `Delete what is no longer needed, or raise the quota: kubectl describe resourcequota -n ${namespace}`,
+  );
+}
+
+/** Compares the storage's own list with the handles that contents know. Only a person knows whether another cluster has them. */
+function leaks({ snapshots: { stored, contents }, now }: Facts): Finding[] {
+  const check = "snapshot-leaks";
+  if (stored === undefined) return [];
+  if ("unknown" in contents)
+    return [
+      unread(check, "Which snapshots the cluster knows is", { why: contents.unknown, allowed: "an administrator" }),
+    ];
+  const known = new Set(contents.value.map(({ handle }) => handle));
+  const leaked = stored.filter((one) => !known.has(one.handle) && !isFresh(one.createdAt, now));
+  if (leaked.length === 0)
+    return [ok(check, `The cluster knows all ${stored.length} snapshots of the list that are older than an hour`)];
+  return [
+    finding(
+      check,
+      "warning",
+      `The cluster does not know ${leaked.length} of the ${stored.length} snapshots of the list: ${listed(leaked.map(({ handle }) => handle))}`,
+      "Delete those in the storage that carry the tag of this cluster's driver and that no other cluster and no backup uses",
+    ),
+  ];
+}
+
+/** A snapshot that is being taken is not known yet. */
+function isFresh(createdAt: string | undefined, now: Date): boolean {
+  return createdAt !== undefined && now.getTime() - Date.parse(createdAt) < graceMilliseconds;
+}
+
+const graceMilliseconds = 3_600_000;
