@@ -33,6 +33,7 @@ it("completes names of objects of the kind that an argument or an option takes",
   expect(at("get", "sandboxes", "").namesOf).toEqual(["sandbox"]);
   expect(at("explain", "").candidates).toContain("sandbox/");
   expect(at("explain", "set/")).toMatchObject({ namesOf: ["set"], prefix: "set/" });
+  expect(at("explain", "volumesnapshot/")).toMatchObject({ namesOf: ["volumesnapshot"], prefix: "volumesnapshot/" });
 });
 
 it("uses the cluster and the namespace that the words select", () => {

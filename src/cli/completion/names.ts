@@ -3,11 +3,13 @@ import { readKubeconfig } from "../../kube/kubeconfig-files.ts";
 import { localClusters } from "../../local/local-clusters.ts";
 import { type ClusterOptions, withCluster } from "../cluster/cluster.ts";
 import { kubeconfigSource } from "../cluster/kubeconfig-source.ts";
+import { isVolumeKind, type VolumeKindName } from "../explain/volume-kinds.ts";
+import { volumeKinds } from "../explain/volume-resources.ts";
 import type { Io } from "../io.ts";
 import { type UserKindName, userKinds } from "../object/user-kind.ts";
 
 /** Where names come from. */
-export type NameSource = UserKindName | "namespace" | "serviceAccount" | "context" | "localCluster";
+export type NameSource = UserKindName | VolumeKindName | "namespace" | "serviceAccount" | "context" | "localCluster";
 
 /** All names of a source, in the namespace that the words select. @throws RametError */
 export async function namesFrom(
@@ -30,5 +32,6 @@ export async function namesFrom(
 
 function refOfSource(source: Exclude<NameSource, "context" | "localCluster">): ResourceRef {
   if (source === "namespace") return coreResources.namespaces;
+  if (isVolumeKind(source)) return volumeKinds[source];
   return source === "serviceAccount" ? coreResources.serviceAccounts : refOf(userKinds[source].kind);
 }

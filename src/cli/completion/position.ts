@@ -2,7 +2,8 @@ import type { Command, Option } from "commander";
 import type { ClusterOptions } from "../cluster/cluster.ts";
 import { childNamed } from "../named-command.ts";
 import { kindSpelled } from "../object/commands.ts";
-import { userKindNames, type UserKindName } from "../object/user-kind.ts";
+import { volumeKindNames } from "../explain/volume-kinds.ts";
+import { userKindNames } from "../object/user-kind.ts";
 import type { NameSource } from "./names.ts";
 
 /** Where the cursor is: what the last word can be. */
@@ -176,8 +177,9 @@ const namesOfArguments: Readonly<Record<string, readonly (readonly NameSource[])
 };
 
 function explainArgument(last: string): Fitting {
-  const kind: UserKindName | undefined = userKindNames.find((one) => last.startsWith(`${one}/`));
+  const explained = [...userKindNames, ...volumeKindNames];
+  const kind = explained.find((one) => last.startsWith(`${one}/`));
   return kind === undefined
-    ? { candidates: userKindNames.map((one) => `${one}/`) }
+    ? { candidates: explained.map((one) => `${one}/`) }
     : { namesOf: [kind], prefix: `${kind}/` };
 }

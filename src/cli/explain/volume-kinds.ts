@@ -1,23 +1,6 @@
-import type { ResourceRef } from "../../kube/resource-ref.ts";
-import { coreResources } from "../../kube/resource-ref.ts";
-import { snapshotResources } from "../../kube/volumes/snapshots.ts";
-
 /** The kinds of volumes and their snapshots, which only `ramet explain` knows. They belong to Kubernetes and external-snapshotter. */
 export const volumeKindNames = ["volumesnapshot", "volumesnapshotcontent", "pvc", "volumegroupsnapshot"] as const;
 export type VolumeKindName = (typeof volumeKindNames)[number];
-
-export const volumeKinds: Readonly<Record<VolumeKindName, ResourceRef>> = {
-  volumesnapshot: snapshotResources.snapshots,
-  volumesnapshotcontent: snapshotResources.contents,
-  pvc: coreResources.persistentVolumeClaims,
-  volumegroupsnapshot: {
-    group: "groupsnapshot.storage.k8s.io",
-    version: "v1beta2",
-    plural: "volumegroupsnapshots",
-    kind: "VolumeGroupSnapshot",
-    namespaced: true,
-  },
-};
 
 /** kubectl's spellings of each kind. */
 const spellings: Readonly<Record<VolumeKindName, readonly string[]>> = {
