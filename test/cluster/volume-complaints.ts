@@ -166,7 +166,7 @@ export const complaints: readonly Complaint[] = [
         source: { persistentVolumeClaimName: "data" },
         volumeSnapshotClassName: name,
       });
-      const message = `Failed to get snapshot class with error failed to retrieve snapshot class ${name} from the informer: "volumesnapshotclass.snapshot.storage.k8s.io \\"${name}\\" not found"`;
+      const message = `Failed to get snapshot class with error volumesnapshotclass.snapshot.storage.k8s.io "${name}" not found`;
       await scene.world.event(snapshot, { reason: "GetSnapshotClassFailed", message });
       await scene.report(snapshot, error(message));
       return "vs/a";

@@ -29,6 +29,8 @@ import { type CsiDriver, startCsiDriver } from "./csi-driver.ts";
 export interface VolumeCluster {
   client: KubeClient;
   driver: CsiDriver;
+  /** Of the administrator. */
+  kubeconfigPath: string;
   stop(): Promise<void>;
 }
 
@@ -57,6 +59,7 @@ export async function startVolumeCluster(): Promise<VolumeCluster> {
   return {
     client,
     driver,
+    kubeconfigPath: plane.kubeconfigPath,
     stop: async () => {
       await controller.stop();
       await stopAll(children, driver, plane);

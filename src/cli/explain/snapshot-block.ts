@@ -10,7 +10,8 @@ import { retriedBy, touch } from "./volume-retry.ts";
 const words = {
   noDefault: /cannot find default (?:group )?snapshot class/,
   severalDefaults: /(\d+) default snapshot classes were found/,
-  missingClass: /failed to retrieve snapshot class (\S+) from the informer|failed to get snapshot class (\S+) for/i,
+  missingClass:
+    /volumesnapshotclass\.snapshot\.storage\.k8s\.io \\*"[^"\\]+\\*" not found|failed to get snapshot class \S+ for/,
   unboundSource: /not yet bound to a PV, will not attempt/,
   deletedSource: /cannot add finalizer on claim because it is being deleted/,
   otherSource: /cannot find CSI PersistentVolumeSource|snapshotting non-CSI volumes is not supported/,
