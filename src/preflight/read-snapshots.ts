@@ -157,7 +157,8 @@ const Quota = z.looseObject({
     .prefault({}),
 });
 
-async function readQuotas(client: KubeClient, namespace: string, signal: AbortSignal): Promise<VolumeQuota[]> {
+/** Reads the limits of a namespace on volumes and snapshots. @throws RametError `Forbidden` */
+export async function readQuotas(client: KubeClient, namespace: string, signal: AbortSignal): Promise<VolumeQuota[]> {
   const ref = { group: "", version: "v1", plural: "resourcequotas", kind: "ResourceQuota", namespaced: true };
   const quotas = client.resource(ref, (value) => Quota.parse(value));
   const { items } = await quotas.list({ namespace, signal });

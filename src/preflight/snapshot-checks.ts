@@ -1,5 +1,11 @@
 import { quantityToBytes } from "../base/quantity.ts";
-import type { ClusterFacts, SnapshotContentRecord, SnapshotControllerPod, SnapshotCrd } from "./cluster-facts.ts";
+import type {
+  ClusterFacts,
+  SnapshotContentRecord,
+  SnapshotControllerPod,
+  SnapshotCrd,
+  VolumeQuota,
+} from "./cluster-facts.ts";
 import { type Finding, finding, listed, ok, unread } from "./finding.ts";
 import { isAtLeast } from "./versions.ts";
 
@@ -127,7 +133,7 @@ function quotaFinding({ snapshots: { quotas }, namespace }: Facts): Finding {
       why: quotas.unknown,
       allowed: "a user who may list ResourceQuotas",
     });
-  const full = quotas.value.filter(({ hard, used }) => quantityToBytes(used) >= quantityToBytes(hard));
+  const full = quotas.value.filter(isUsedUp);
   if (full.length === 0) return ok(check, `Quotas of ${namespace} allow more volumes and snapshots`);
   const names = listed(full.map(({ quota, resource, hard, used }) => `${quota} (${resource}: ${used} of ${hard})`));
   return finding(
@@ -136,6 +142,10 @@ function quotaFinding({ snapshots: { quotas }, namespace }: Facts): Finding {
     `Requests for volumes or snapshots in ${namespace} are refused, because quotas are used up: ${names}`,
     `Delete what is no longer needed, or raise the quota: kubectl describe resourcequota -n ${namespace}`,
   );
+}
+
+export function isUsedUp({ hard, used }: VolumeQuota): boolean {
+  return quantityToBytes(used) >= quantityToBytes(hard);
 }
 
 /** Compares the storage's own list with the handles that contents know. Only a person knows whether another cluster has them. */

@@ -183,15 +183,17 @@ export const complaints: readonly Complaint[] = [
     complaint: "a quota of the namespace stops the members of a group",
     play: async (scene) => {
       const group = await scene.group("g");
-      const message = `failed to sync group snapshot: createIndividualSnapshotForGroupSnapshot: error creating or fetching volumesnapshot volumesnapshots.snapshot.storage.k8s.io "snapshot-1" is forbidden: exceeded quota: few, requested: count/volumesnapshots.snapshot.storage.k8s.io=1, used: count/volumesnapshots.snapshot.storage.k8s.io=5, limited: count/volumesnapshots.snapshot.storage.k8s.io=5`;
-      await scene.reportOfGroup(group, error(message));
+      await scene.fullQuota("few");
+      await scene.reportOfGroup(group, { readyToUse: false, boundVolumeGroupSnapshotContentName: "c" });
       return "vgs/g";
     },
     found: {
-      phase: "Failing",
+      phase: "Pending",
       reason: "QuotaExceeded",
       state: "stuck",
-      cause: containing("The ResourceQuota few allows count/volumesnapshots.snapshot.storage.k8s.io=5"),
+      cause: containing(
+        "the ResourceQuota few allows 5 of count/volumesnapshots.snapshot.storage.k8s.io, and 5 are used",
+      ),
       action: containing("kubectl describe resourcequota few"),
     },
   },

@@ -28,8 +28,11 @@ export async function explainVolume(
     case "pvc":
       return explainVolumeClaim(await reader.claim(Claim.parse(object)));
     case "volumegroupsnapshot": {
-      const events = await reader.events(namespace, name, "VolumeGroupSnapshot");
-      return explainGroup({ now, group: GroupSnapshot.parse(object), events });
+      const [events, quotas] = await Promise.all([
+        reader.events(namespace, name, "VolumeGroupSnapshot"),
+        reader.quotas(namespace),
+      ]);
+      return explainGroup({ now, group: GroupSnapshot.parse(object), events, quotas });
     }
   }
 }

@@ -12,6 +12,6 @@ describe("a VolumeGroupSnapshot", () => {
     [{ readyToUse: false }, { state: "waiting", reason: "Creating" }],
   ])("with %o", (status, found) => {
     const group = GroupSnapshot.parse({ metadata, ...(status && { status }) });
-    expect(explainGroup({ now, group, events: { value: [] } })).toMatchObject(found);
+    expect(explainGroup({ now, group, events: { value: [] }, quotas: { value: [] } })).toMatchObject(found);
   });
 });

@@ -1,5 +1,7 @@
 import * as z from "zod";
 import { ObjectMeta } from "../../kube/object.ts";
+import type { VolumeQuota } from "../../preflight/cluster-facts.ts";
+import { isUsedUp } from "../../preflight/snapshot-checks.ts";
 import { silenceSeconds } from "./content-progress.ts";
 import { explainDriverError } from "./driver-errors.ts";
 import { type Explanation, firstOf, nothingToDo, type Rule } from "./explanation.ts";
@@ -28,6 +30,8 @@ export interface GroupFacts {
   group: GroupSnapshot;
   /** Those of the group, the latest first. */
   events: Read<EventFacts[]>;
+  /** Of its namespace. */
+  quotas: Read<VolumeQuota[]>;
 }
 
 /** Explains the state of a VolumeGroupSnapshot. Its members are explained one by one. Pure. */
@@ -55,7 +59,7 @@ function stateOf(facts: GroupFacts): Explanation {
   );
 }
 
-const rules: Rule<GroupFacts> = firstOf(deleting, ready, failed, silentController);
+const rules: Rule<GroupFacts> = firstOf(deleting, ready, failed, usedUpQuota, silentController);
 
 function deleting(facts: GroupFacts): Explanation | undefined {
   if (facts.group.metadata.deletionTimestamp === undefined) return undefined;
@@ -67,6 +71,21 @@ function ready(facts: GroupFacts): Explanation | undefined {
   if (facts.group.status?.readyToUse !== true) return undefined;
   const cause = "All its members are ready";
   return { ...common(facts), state: "healthy", cause, retry: "None is needed", action: nothingToDo };
+}
+
+/** The snapshot-controller only logs that a quota refuses a member (v8.7, createIndividualSnapshotForGroupSnapshot). */
+function usedUpQuota(facts: GroupFacts): Explanation | undefined {
+  const found = (valueOf(facts.quotas) ?? []).find((one) => one.resource.includes("volumesnapshots") && isUsedUp(one));
+  if (found === undefined) return undefined;
+  const { quota, resource, hard, used } = found;
+  const { namespace = "" } = facts.group.metadata;
+  return {
+    ...common(facts),
+    state: "stuck",
+    reason: "QuotaExceeded",
+    cause: `Its members cannot be created: the ResourceQuota ${quota} allows ${hard} of ${resource}, and ${used} are used`,
+    action: `Delete VolumeSnapshots that are no longer needed, or raise the quota: kubectl describe resourcequota ${quota} -n ${namespace}`,
+  };
 }
 
 function silentController(facts: GroupFacts): Explanation | undefined {

@@ -10,6 +10,8 @@ import {
 } from "../../kube/volumes/snapshots.ts";
 import { type Claim, claimsIn, volumeResources, volumesIn } from "../../kube/volumes/volumes.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
+import type { VolumeQuota } from "../../preflight/cluster-facts.ts";
+import { readQuotas } from "../../preflight/read-snapshots.ts";
 import { type Read, valueOf } from "./facts.ts";
 import type { FactReader } from "./read.ts";
 import { sidecarLease } from "./snapshot-programs.ts";
@@ -102,6 +104,10 @@ export class VolumeFactReader {
     const read = this.#noted(await this.#reader.events(namespace, name));
     if ("unknown" in read) return read;
     return { value: read.value?.filter(({ regarding }) => regarding?.kind === kind) };
+  }
+
+  quotas(namespace: string): Promise<Read<VolumeQuota[]>> {
+    return this.#read("resourcequotas", (signal) => readQuotas(this.#client, namespace, signal));
   }
 
   /** The Events of objects without a namespace are in `default`. */
