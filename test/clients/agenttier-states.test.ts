@@ -240,8 +240,21 @@ it("creates a sandbox of a set with the requested name, also with a volume", asy
   expect((await operations.get("of-set")).body).toMatchObject({ templateRef: "set", pvcName: "workspace-of-set" });
   const written = await call("POST", "/sandboxes/of-set/exec", { command: "grep ' /workspace ' /proc/mounts" });
   expect(written.body["exitCode"]).toBe(0);
-  const { status, body } = await operations.clone("of-set");
-  expect([status, body["error"]]).toEqual([501, expect.stringContaining("has volumes")]);
+});
+
+it("clones a sandbox with its volume, running and stopped", async () => {
+  const run = (id: string, command: string) => call("POST", `/sandboxes/${id}/exec`, { command });
+  await run("of-set", "echo kept > /workspace/note");
+  expect((await call("POST", "/sandboxes/of-set/clone", { name: "cloned" })).status).toBe(202);
+  await untilStatus("cloned", "Running");
+  expect((await operations.get("cloned")).body).toMatchObject({ clonedFrom: "of-set", pvcName: "workspace-cloned" });
+  await run("of-set", "echo changed > /workspace/note");
+  expect((await run("cloned", "cat /workspace/note")).body["stdout"]).toBe("kept\n");
+  await operations.stop("of-set");
+  await untilStatus("of-set", "Stopped");
+  expect((await call("POST", "/sandboxes/of-set/clone", { name: "of-stopped" })).status).toBe(202);
+  await untilStatus("of-stopped", "Running");
+  expect((await run("of-stopped", "cat /workspace/note")).body["stdout"]).toBe("changed\n");
 });
 
 async function create(id: string, template = "python"): Promise<void> {

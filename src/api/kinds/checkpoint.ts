@@ -49,9 +49,8 @@ const CheckpointVolumes = z
 export type VolumeSelection = "all" | "none" | readonly string[];
 
 /** What can be requested. A checkpoint whose files were flushed by the guest, but whose memory is not captured, is `quiesced`. */
-export const requestedConsistencies = ["crash", "sync", "atomic"] as const;
-export type Consistency = (typeof requestedConsistencies)[number];
-const RequestedConsistency = z.enum(requestedConsistencies);
+const RequestedConsistency = z.enum(["crash", "sync", "atomic"]);
+export type Consistency = z.infer<typeof RequestedConsistency>;
 
 export const CheckpointSpec = withRules(
   z.object({

@@ -1,5 +1,5 @@
 import { type Command, Option } from "commander";
-import { requestedConsistencies } from "../../api/kinds/checkpoint.ts";
+import type { Consistency } from "../../api/kinds/checkpoint.ts";
 import { getCommand, listCommand, removeCommand } from "../object/verbs.ts";
 import { commaList, truth, withClusterFlags, withOutputFlag, withWaitFlags } from "../options.ts";
 import type { Act } from "../report-error.ts";
@@ -22,9 +22,11 @@ export function checkpointCommands(checkpoint: Command, act: Act): void {
       commaList,
     )
     .addOption(
-      new Option("--consistency <level>", "how consistent the volumes are (default: crash)").choices(
-        requestedConsistencies,
-      ),
+      new Option("--consistency <level>", "how consistent the volumes are (default: crash)").choices([
+        "crash",
+        "sync",
+        "atomic",
+      ] satisfies Consistency[]),
     )
     .option("--require-atomic", "fail unless memory and volumes are captured at one moment")
     .option("--ttl <duration>", "delete it this long after it has finished, such as 30m, 12h or 30d (default: never)")

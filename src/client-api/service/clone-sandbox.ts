@@ -1,8 +1,6 @@
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
-import type { Sandbox } from "../../api/kinds/sandbox.ts";
-import { volumeClaims } from "../../api/cell/volume-claims.ts";
+import { hasVolumes, type Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations, restoreFrom } from "../../api/names/labels.ts";
-import { PodTemplateSpec } from "../../api/schema/pod-template.ts";
 import { RametError } from "../../base/errors.ts";
 import { failureOf } from "../../kube/reported-state.ts";
 import { untilCapturing } from "../../operations/capture.ts";
@@ -55,8 +53,13 @@ async function startCapture(parts: ServiceParts, source: Sandbox, create: CloneS
   const deadline = parts.clock.monotonicMilliseconds() + create.timeoutMilliseconds;
   for (;;) {
     checkCloneable(parts, source);
-    const contents = contentsOfClone(parts, source);
-    const manifest = snapshotOf(source, { owner, ttl: "1h", ...(contents && { contents }) });
+    const contents = contentsOfClone(source);
+    const manifest = snapshotOf(source, {
+      owner,
+      ttl: "1h",
+      volumes: hasVolumes(source),
+      ...(contents && { contents }),
+    });
     const timeoutMilliseconds = Math.max(1, deadline - parts.clock.monotonicMilliseconds());
     await untilCaptured(parts, source, { timeoutMilliseconds, signal });
     const created = await checkpoints.create(manifest, signal);
@@ -89,25 +92,11 @@ function checkCloneable(parts: ServiceParts, source: Sandbox): void {
   throw new RametError(code, `The sandbox ${name} is ${state}, and only a running or stopped one is cloned`);
 }
 
-/**
- * What a clone has of its source. Undefined: what the pause of the source has kept.
- * @throws RametError `NotSupported` if the source has volumes
- */
-export function contentsOfClone({ known }: Pick<ServiceParts, "known">, source: Sandbox): CreateSnapshot["contents"] {
-  if (hasClaims({ known }, source)) {
-    throw new RametError("NotSupported", `The sandbox ${source.metadata.name} has volumes, which clones do not have`);
-  }
-  if (source.spec.paused === true) return undefined;
-  const own = source.spec.persistentContents ?? [];
+/** What a clone has of its source, beside its volumes. Undefined: what the pause of the source has kept. */
+export function contentsOfClone({ spec }: Pick<Sandbox, "spec">): CreateSnapshot["contents"] {
+  if (spec.paused === true) return undefined;
+  const own = spec.persistentContents ?? [];
   return own.includes("filesystem") && !own.includes("memory") ? ["filesystem"] : ["memory", "filesystem"];
-}
-
-/** Whether a sandbox mounts PersistentVolumeClaims. */
-function hasClaims({ known }: Pick<ServiceParts, "known">, { metadata, spec }: Sandbox): boolean {
-  const named = spec.templateRef && known.template(`${metadata.namespace}/${spec.templateRef.name}`)?.spec;
-  const templates = spec.volumeClaimTemplates ?? named?.volumeClaimTemplates ?? [];
-  const pod = PodTemplateSpec.safeParse(spec.template ?? named?.template).data?.spec;
-  return templates.length > 0 || volumeClaims(pod?.volumes ?? [], metadata.name).length > 0;
 }
 
 function notStarted(checkpoint: Checkpoint): RametError {
