@@ -11,8 +11,9 @@ export type VolumeToCapture = Omit<CapturedVolume, "snapshot">;
 
 /** What a VolumeSnapshot records about its volume, so that its part can be described again after a crash. */
 const Recorded = CapturedVolume.omit({ snapshot: true }).extend({
-  /** The handle of the volume, as the driver knows it. */
   claimUid: z.string(),
+  /** How many volumes the checkpoint has. */
+  ofVolumes: z.number(),
 });
 type Recorded = z.infer<typeof Recorded>;
 
@@ -44,9 +45,14 @@ export function snapshotManifest(name: CheckpointName, recorded: Recorded, class
 export function capturedVolume(name: CheckpointName, { metadata, spec }: Snapshot): CapturedVolume | undefined {
   const recorded = recordedIn(metadata.annotations?.[annotations.capturedVolume]);
   if (recorded === undefined || metadata.name !== snapshotName(name, recorded.claim)) return undefined;
-  const { claimUid: _, ...volume } = recorded;
+  const { claimUid: _, ofVolumes: __, ...volume } = recorded;
   const { persistentVolumeClaimName: source } = spec?.source ?? {};
   return source === undefined || source === recorded.claim ? { ...volume, snapshot: metadata.name } : undefined;
+}
+
+/** How many volumes the checkpoint of a VolumeSnapshot has. */
+export function numberOfVolumes({ metadata }: Snapshot): number {
+  return recordedIn(metadata.annotations?.[annotations.capturedVolume])?.ofVolumes ?? 0;
 }
 
 function recordedIn(text: string | undefined): Recorded | undefined {

@@ -4,11 +4,12 @@ import { RametError } from "../../base/errors.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import { type Snapshot, snapshotClassesIn, snapshotsIn } from "../../kube/volumes/snapshots.ts";
 import type { Backend, Capture, CaptureRequest, CheckpointName } from "../backend.ts";
-import { capturedVolume, snapshotManifest } from "./captured-volume.ts";
+import { capturedVolume, numberOfVolumes, snapshotManifest } from "./captured-volume.ts";
 import { fillClaim } from "./fill-claim.ts";
 import { type CapturedSnapshot, followSnapshot } from "./follow-snapshots.ts";
 import { removeSnapshot, setDeletionPolicy, snapshotsOf } from "./remove-snapshots.ts";
 import { checkpointClass } from "./snapshot-class.ts";
+import { stateOfSnapshot } from "./snapshot-state.ts";
 import { type CapturableVolume, volumesToCapture } from "./volumes-to-capture.ts";
 
 export interface CsiBackendOptions {
@@ -30,9 +31,16 @@ export function csiBackend(options: CsiBackendOptions): Backend {
 
   async function capture({ name, source, signal }: CaptureRequest): Promise<Capture> {
     const volumes = await volumesToCapture(client, name.namespace, source.claims);
-    const created = await createSnapshots(client, name, volumes);
-    const wanted = { state: "captured", timeoutMilliseconds: captureMilliseconds, signal } as const;
-    return captureOf(client, name, await all(created.map((one) => followSnapshot(client, one, wanted))));
+    const created = new Set<string>();
+    try {
+      const snapshots = await createSnapshots(client, name, volumes, created);
+      const wanted = { state: "captured", timeoutMilliseconds: captureMilliseconds, signal } as const;
+      return await captureOf(client, name, await all(snapshots.map((one) => followSnapshot(client, one, wanted))));
+    } catch (error) {
+      // A caller that no longer waits continues later. Any other error ends the capture, of which nothing may remain.
+      if (signal?.aborted !== true) await discard(client, name, created);
+      throw error;
+    }
   }
 
   return {
@@ -49,17 +57,14 @@ export function csiBackend(options: CsiBackendOptions): Backend {
       capturing.set(source.uid, name.checkpointId);
       try {
         return await capture(request);
-      } catch (error) {
-        // A caller that no longer waits continues later. Any other error ends the capture, of which nothing may remain.
-        if (request.signal?.aborted !== true) await discard(client, name);
-        throw error;
       } finally {
         capturing.delete(source.uid);
       }
     },
     async whenReady(name) {
       const snapshots = await snapshotsOf(client, name).catch(nothingIfMissing);
-      if (snapshots.length === 0) throw notCaptured(name);
+      const missing = missingOf(snapshots);
+      if (missing !== undefined) throw lost(name, missing);
       const wanted = { state: "ready", timeoutMilliseconds: readyMilliseconds } as const;
       return captureOf(client, name, await all(snapshots.map((one) => followSnapshot(client, one, wanted))));
     },
@@ -80,28 +85,47 @@ export function csiBackend(options: CsiBackendOptions): Backend {
   };
 }
 
-/** Creates what does not exist yet of the VolumeSnapshots of a checkpoint. */
+/**
+ * Creates what does not exist yet of the VolumeSnapshots of a checkpoint.
+ * @param created gets the UIDs of those that did not exist
+ */
 async function createSnapshots(
   client: KubeClient,
   name: CheckpointName,
   volumes: readonly CapturableVolume[],
+  created: Set<string>,
 ): Promise<Snapshot[]> {
   const { items: classes } = await snapshotClassesIn(client).list();
-  const manifests = volumes.map((one) => snapshotManifest(name, one, checkpointClass(one.driver, classes)));
+  const ofVolumes = volumes.length;
+  const manifests = volumes.map((one) =>
+    snapshotManifest(name, { ...one, ofVolumes }, checkpointClass(one.driver, classes)),
+  );
   const snapshots = snapshotsIn(client);
   return all(
     manifests.map(async (manifest) => {
-      const at = { namespace: name.namespace, name: manifest.metadata.name ?? "" };
-      const found = await snapshots.create(manifest).catch((error: unknown) => {
+      try {
+        const snapshot = await snapshots.create(manifest);
+        created.add(snapshot.metadata.uid);
+        return snapshot;
+      } catch (error) {
         if (RametError.from(error).code !== "AlreadyExists") throw error;
-        return snapshots.get(at);
-      });
-      if (capturedVolume(name, found) !== undefined) return found;
-      throw new RametError("AlreadyExists", `The VolumeSnapshot ${at.name} exists and is not of this checkpoint`, {
-        hint: "Delete it, then create another Checkpoint",
-      });
+      }
+      return usable(name, await snapshots.get({ namespace: name.namespace, name: manifest.metadata.name ?? "" }));
     }),
   );
+}
+
+/** A VolumeSnapshot that an earlier attempt created. @throws RametError `AlreadyExists`; `Conflict` while it is deleted */
+function usable(name: CheckpointName, snapshot: Snapshot): Snapshot {
+  const { metadata } = snapshot;
+  if (capturedVolume(name, snapshot) === undefined)
+    throw new RametError("AlreadyExists", `The VolumeSnapshot ${metadata.name} exists and is not of this checkpoint`, {
+      hint: "Delete it, then create another Checkpoint",
+    });
+  if (metadata.deletionTimestamp === undefined) return snapshot;
+  throw new RametError("Conflict", `The VolumeSnapshot ${metadata.name} of an earlier attempt is still being deleted`, {
+    retryable: true,
+  });
 }
 
 /** The parts, after the data of each is sure to be kept. */
@@ -149,10 +173,14 @@ function unsupported(why: string): RametError {
   });
 }
 
-/** Removes what a failed capture has created. What remains is removed with the Checkpoint. */
-async function discard(client: KubeClient, name: CheckpointName): Promise<void> {
+/**
+ * Removes what a failed capture has created. What an earlier attempt has captured is kept: memory and files may have been captured
+ * with it. What remains is removed with the Checkpoint.
+ */
+async function discard(client: KubeClient, name: CheckpointName, created: ReadonlySet<string>): Promise<void> {
   const snapshots = await snapshotsOf(client, name).catch(() => []);
-  await Promise.allSettled(snapshots.map((one) => removeSnapshot(client, one)));
+  const unneeded = snapshots.filter((one) => created.has(one.metadata.uid) || !("capturedAt" in stateOfSnapshot(one)));
+  await Promise.allSettled(unneeded.map((one) => removeSnapshot(client, one)));
 }
 
 /** A cluster without the kind has no VolumeSnapshots. @throws RametError every other one */
@@ -173,8 +201,16 @@ function inProgress(sandbox: string, checkpointId: string): RametError {
   });
 }
 
-function notCaptured({ namespace, checkpointId }: CheckpointName): RametError {
-  return new RametError("CheckpointLost", `The checkpoint ${namespace}/${checkpointId} has no VolumeSnapshots`, {
+/** A checkpoint without one of its volumes must not be restored. */
+function missingOf(snapshots: readonly Snapshot[]): string | undefined {
+  const [first] = snapshots;
+  if (first === undefined) return "has no VolumeSnapshots";
+  const all = numberOfVolumes(first);
+  return snapshots.length < all ? `has ${snapshots.length} of its ${all} VolumeSnapshots` : undefined;
+}
+
+function lost({ namespace, checkpointId }: CheckpointName, why: string): RametError {
+  return new RametError("CheckpointLost", `The checkpoint ${namespace}/${checkpointId} ${why}`, {
     hint: "Delete the Checkpoint, and create another one",
   });
 }

@@ -68,7 +68,9 @@ async function verified(
   const content = await snapshotContentsIn(client).find({ name: contentName });
   if (content === undefined || !isBound(snapshot, content) || content.status?.snapshotHandle === undefined)
     throw lost(snapshot, `its VolumeSnapshotContent ${contentName} does not belong to it, or has no data`);
-  return { snapshot, content, capturedAt, isReady: state === "ready" };
+  const { creationTime } = content.status;
+  const exactly = creationTime === undefined ? capturedAt : new Date(creationTime / 1_000_000).toISOString();
+  return { snapshot, content, capturedAt: exactly, isReady: state === "ready" };
 }
 
 function late(snapshot: Snapshot, state: SnapshotState, timeoutMilliseconds: number): RametError {

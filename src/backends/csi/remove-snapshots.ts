@@ -2,6 +2,7 @@ import { labels } from "../../api/names/labels.ts";
 import { RametError } from "../../base/errors.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import { type Snapshot, type SnapshotContent, snapshotContentsIn, snapshotsIn } from "../../kube/volumes/snapshots.ts";
+import { waitUntil } from "../../kube/wait-until.ts";
 import type { CheckpointName } from "../backend.ts";
 import { capturedVolume } from "./captured-volume.ts";
 
@@ -41,9 +42,12 @@ export async function setDeletionPolicy(
   await snapshotContentsIn(client).mergePatch(metadata, { metadata: { uid: metadata.uid }, spec: { deletionPolicy } });
 }
 
+/** The snapshot-controller takes less than a second. What holds it up longer, such as a driver that does not respond, takes minutes. */
+const removalMilliseconds = 10_000;
+
 /**
  * Deletes a VolumeSnapshot together with its data. First the content is told to delete its data, then the VolumeSnapshot is deleted,
- * and the sidecar deletes the data and the content. Until the VolumeSnapshot is gone, a repeat continues.
+ * and the sidecar deletes the data and the content. Waits a moment until the VolumeSnapshot is gone; later, a repeat continues.
  * @throws RametError `Unavailable` (retryable) while it is not gone
  */
 export async function removeSnapshot(client: KubeClient, snapshot: Snapshot): Promise<void> {
@@ -56,11 +60,26 @@ export async function removeSnapshot(client: KubeClient, snapshot: Snapshot): Pr
       .catch((error: unknown) => {
         if (RametError.from(error).code !== "NotFound") throw error;
       });
-  const left = await snapshotsIn(client).find(metadata);
-  if (left?.metadata.uid === metadata.uid) throw stillThere(left);
+  await untilGone(client, snapshot);
   const late = await contentOf(client, snapshot);
   if (late?.spec.deletionPolicy === "Retain" && late.spec.source?.volumeHandle !== undefined)
     await removeOrphan(client, late);
+}
+
+async function untilGone(client: KubeClient, { metadata }: Snapshot): Promise<void> {
+  const resource = snapshotsIn(client);
+  const from = await resource.find(metadata);
+  if (from?.metadata.uid !== metadata.uid) return;
+  let last = from;
+  const isGone = (now: Snapshot | undefined): boolean => {
+    last = now ?? last;
+    return now === undefined;
+  };
+  await waitUntil({ resource, from, until: isGone, timeoutMilliseconds: removalMilliseconds }).catch(
+    (error: unknown) => {
+      throw RametError.from(error).code === "Timeout" ? stillThere(last) : error;
+    },
+  );
 }
 
 /**

@@ -37,7 +37,6 @@ export const Snapshot = z.looseObject({
 });
 export type Snapshot = z.infer<typeof Snapshot>;
 
-/** Without `status.creationTime`, whose nanoseconds are not exact in JSON. */
 export const SnapshotContent = z.looseObject({
   metadata: ObjectMeta,
   spec: z.looseObject({
@@ -55,6 +54,8 @@ export const SnapshotContent = z.looseObject({
   status: z
     .looseObject({
       snapshotHandle: z.string().optional(),
+      /** When the content was captured, in nanoseconds since 1970, of which a number in JavaScript keeps the microseconds. */
+      creationTime: z.number().optional(),
       readyToUse: z.boolean().optional(),
       /** Bytes. */
       restoreSize: z.number().optional(),

@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import type { CheckpointPart } from "../../../src/api/kinds/checkpoint.ts";
 import type { Backend, CaptureRequest, CheckpointName } from "../../../src/backends/backend.ts";
 import type { SandboxRef } from "../../../src/backends/runtime.ts";
 
@@ -9,7 +10,9 @@ export interface BackendHarness {
   source: () => Promise<SandboxRef>;
   /** A sandbox that waits for its contents. */
   target: () => Promise<SandboxRef>;
-  /** A sandbox whose Pod does not respond. */
+  /** Does what a backend needs before the Pod of a clone starts: creates its claims. @default nothing */
+  prepare?: (clone: { name: CheckpointName; parts: readonly CheckpointPart[]; target: SandboxRef }) => Promise<void>;
+  /** A sandbox that cannot be captured yet: its Pod does not respond, or its claim is not bound. */
   unreachable: () => Promise<SandboxRef>;
   isRunning: (sandbox: SandboxRef) => Promise<boolean>;
   /** Sets the content of the sandbox, which its checkpoints contain. */
@@ -19,7 +22,9 @@ export interface BackendHarness {
   /** Keeps the next capture of the sandbox from completing until the returned function is called. */
   hold: (sandbox: SandboxRef) => { started: () => Promise<unknown>; release: () => void };
   /** Makes the next capture of the sandbox fail after it has started. */
-  breakCapture: (sandbox: SandboxRef) => void;
+  breakCapture: (sandbox: SandboxRef) => Promise<void>;
+  /** Ends what makes captures fail, if it lasts longer than one capture. */
+  mend?: () => Promise<void>;
 }
 
 /** The contract of all backends. A test file calls this once for each backend, with an open harness. */
@@ -40,11 +45,16 @@ export function testBackend(harness: () => BackendHarness): void {
   }
 
   async function cloneOf({ name }: CaptureRequest): Promise<SandboxRef> {
-    const { backend, target } = harness();
-    const { parts } = await backend.whenReady(name);
-    const to = await target();
-    for (const part of parts) await backend.clone({ name, part, target: to, environment: {} });
-    return to;
+    const { parts } = await harness().backend.whenReady(name);
+    return cloneParts(name, parts);
+  }
+
+  async function cloneParts(name: CheckpointName, parts: readonly CheckpointPart[]): Promise<SandboxRef> {
+    const { backend, target: newTarget, prepare } = harness();
+    const target = await newTarget();
+    await prepare?.({ name, parts, target });
+    for (const part of parts) await backend.clone({ name, part, target, environment: {} });
+    return target;
   }
 
   describe("a backend", () => {
@@ -76,7 +86,7 @@ export function testBackend(harness: () => BackendHarness): void {
       expect([await isRunning(from), await read(from)]).toEqual([true, "two"]);
     });
 
-    it("restores a sandbox in place, and returns the first result of a repeated request", async () => {
+    it("restores a sandbox in place, and returns the first result of a repeated request, or refuses it", async () => {
       const { backend, isRunning, write, read } = harness();
       const from = await newSource("one");
       const { name, ...rest } = await request(from);
@@ -85,11 +95,15 @@ export function testBackend(harness: () => BackendHarness): void {
       const { parts } = await backend.whenReady(name);
       for (const part of parts) {
         const restore = { name, part, target: from, environment: {}, request: "r-1" };
+        if (!backend.restoresInPlace) {
+          await expect(backend.restoreInPlace(restore)).rejects.toMatchObject({ code: "NotSupported" });
+          continue;
+        }
         const first = await backend.restoreInPlace(restore);
         expect((await backend.restoreInPlace(restore)).memory).toEqual(first.memory);
       }
       await backend.untilLoaded(from);
-      expect([await isRunning(from), await read(from)]).toEqual([true, "one"]);
+      expect([await isRunning(from), await read(from)]).toEqual([true, backend.restoresInPlace ? "one" : "two"]);
     });
 
     it("returns the first capture when it is repeated", async () => {
@@ -119,11 +133,12 @@ export function testBackend(harness: () => BackendHarness): void {
     });
 
     it("leaves the sandbox running and no checkpoint when a capture fails, and completes the repeated one", async () => {
-      const { backend, breakCapture, isRunning, write } = harness();
+      const { backend, breakCapture, mend, isRunning, write } = harness();
       const from = await newSource("one");
       const capture = await request(from);
-      breakCapture(from);
+      await breakCapture(from);
       await expect(backend.capture(capture)).rejects.toThrow();
+      await mend?.();
       expect(await isRunning(from)).toBe(true);
       await expect(backend.whenReady(capture.name)).rejects.toMatchObject({ code: "CheckpointLost" });
       await write(from, "two");
@@ -132,7 +147,7 @@ export function testBackend(harness: () => BackendHarness): void {
     });
 
     it("throws CheckpointLost for a checkpoint that was never captured, and for one that was removed", async () => {
-      const { backend, target } = harness();
+      const { backend } = harness();
       await expect(backend.whenReady(newName())).rejects.toMatchObject({ code: "CheckpointLost" });
       const { name, ...rest } = await request(await newSource("one"));
       await backend.capture({ name, ...rest });
@@ -140,8 +155,7 @@ export function testBackend(harness: () => BackendHarness): void {
       await backend.remove(name);
       await backend.remove(name);
       await expect(backend.whenReady(name)).rejects.toMatchObject({ code: "CheckpointLost" });
-      const clone = backend.clone({ name, part: parts[0]!, target: await target(), environment: {} });
-      await expect(clone).rejects.toMatchObject({ code: "CheckpointLost" });
+      await expect(cloneParts(name, parts)).rejects.toMatchObject({ code: "CheckpointLost" });
     });
 
     it("keeps clones when their checkpoint is removed", async () => {
@@ -153,10 +167,12 @@ export function testBackend(harness: () => BackendHarness): void {
       expect([await isRunning(clone), await read(clone)]).toEqual([true, "one"]);
     });
 
-    it("throws a retryable Unavailable for a sandbox that it cannot reach", async () => {
+    it("throws a retryable Unavailable or Conflict for a sandbox that cannot be captured yet", async () => {
       const { backend, unreachable } = harness();
-      const capture = backend.capture(await request(await unreachable()));
-      await expect(capture).rejects.toMatchObject({ code: "Unavailable", retryable: true });
+      const capture = await request(await unreachable());
+      const code: unknown = expect.stringMatching(/^(Unavailable|Conflict)$/);
+      await expect(backend.capture(capture)).rejects.toMatchObject({ code, retryable: true });
+      await expect(backend.whenReady(capture.name)).rejects.toMatchObject({ code: "CheckpointLost" });
     });
   });
 }

@@ -94,6 +94,7 @@ testBackend(() => ({
   },
   breakCapture: (sandbox) => {
     standIn(sandbox).behaviour.captureError = new RametError("EngineFailed", "runsc failed");
+    return Promise.resolve();
   },
 }));
 

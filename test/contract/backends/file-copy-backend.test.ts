@@ -57,5 +57,6 @@ testBackend(() => ({
   },
   breakCapture: ({ uid }) => {
     backend.behaviours.set(uid, { error: new RametError("StoreUnavailable", "the disk was removed") });
+    return Promise.resolve();
   },
 }));
