@@ -16,6 +16,7 @@ import { Claim } from "../../src/kube/volumes/volumes.ts";
 import {
   pinnedSnapshotProgram,
   snapshotProgramArguments,
+  type SnapshotProgramName,
   snapshotProgramNames,
 } from "../../src/local/volumes/snapshot-programs.ts";
 import { VolumeController } from "../../src/local/volumes/volume-controller.ts";
@@ -31,12 +32,13 @@ export interface VolumeCluster {
   driver: CsiDriver;
   /** Of the administrator. */
   kubeconfigPath: string;
+  programs: Record<SnapshotProgramName, Child>;
   stop(): Promise<void>;
 }
 
 export async function startVolumeCluster(): Promise<VolumeCluster> {
   const dir = await mkdtemp(join(tmpdir(), "ramet-volumes-"));
-  const [plane, driver, programs] = await Promise.all([
+  const [plane, driver, paths] = await Promise.all([
     startControlPlane(),
     startCsiDriver(dir),
     acquirePinned(pinnedSnapshotProgram, { names: snapshotProgramNames }),
@@ -44,25 +46,27 @@ export async function startVolumeCluster(): Promise<VolumeCluster> {
   const client = new KubeClient(plane.connection);
   await seedVolumes(client);
   const socket = driver.endpoint.replace("unix://", "");
-  const children = await Promise.all(
-    snapshotProgramNames.map((name) =>
-      startChild({
-        program: programs[name],
-        args: snapshotProgramArguments(name, { kubeconfig: plane.kubeconfigPath, socket }),
-        cwd: dir,
-        logPath: join(dir, `${name}.log`),
-        clock: systemClock,
-      }),
-    ),
-  );
+  const start = (name: SnapshotProgramName) =>
+    startChild({
+      program: paths[name],
+      args: snapshotProgramArguments(name, { kubeconfig: plane.kubeconfigPath, socket }),
+      cwd: dir,
+      logPath: join(dir, `${name}.log`),
+      clock: systemClock,
+    });
+  const programs = {
+    "snapshot-controller": await start("snapshot-controller"),
+    "csi-snapshotter": await start("csi-snapshotter"),
+  };
   const controller = runVolumeController(client, socket);
   return {
     client,
     driver,
     kubeconfigPath: plane.kubeconfigPath,
+    programs,
     stop: async () => {
       await controller.stop();
-      await stopAll(children, driver, plane);
+      await stopAll(Object.values(programs), driver, plane);
       await client.close();
       await rm(dir, { recursive: true, force: true });
     },

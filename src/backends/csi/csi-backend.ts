@@ -31,7 +31,7 @@ export function csiBackend(options: CsiBackendOptions): Backend {
 
   async function capture({ name, source, signal }: CaptureRequest): Promise<Capture> {
     const volumes = await volumesToCapture(client, name.namespace, source.claims);
-    const created = new Set<string>();
+    const created = new Map<string, Snapshot>();
     try {
       const snapshots = await createSnapshots(client, name, volumes, created);
       const wanted = { state: "captured", timeoutMilliseconds: captureMilliseconds, signal } as const;
@@ -87,13 +87,13 @@ export function csiBackend(options: CsiBackendOptions): Backend {
 
 /**
  * Creates what does not exist yet of the VolumeSnapshots of a checkpoint.
- * @param created gets the UIDs of those that did not exist
+ * @param created gets those that did not exist, by UID
  */
 async function createSnapshots(
   client: KubeClient,
   name: CheckpointName,
   volumes: readonly CapturableVolume[],
-  created: Set<string>,
+  created: Map<string, Snapshot>,
 ): Promise<Snapshot[]> {
   const { items: classes } = await snapshotClassesIn(client).list();
   const ofVolumes = volumes.length;
@@ -105,7 +105,7 @@ async function createSnapshots(
     manifests.map(async (manifest) => {
       try {
         const snapshot = await snapshots.create(manifest);
-        created.add(snapshot.metadata.uid);
+        created.set(snapshot.metadata.uid, snapshot);
         return snapshot;
       } catch (error) {
         if (RametError.from(error).code !== "AlreadyExists") throw error;
@@ -177,10 +177,15 @@ function unsupported(why: string): RametError {
  * Removes what a failed capture has created. What an earlier attempt has captured is kept: memory and files may have been captured
  * with it. What remains is removed with the Checkpoint.
  */
-async function discard(client: KubeClient, name: CheckpointName, created: ReadonlySet<string>): Promise<void> {
-  const snapshots = await snapshotsOf(client, name).catch(() => []);
-  const unneeded = snapshots.filter((one) => created.has(one.metadata.uid) || !("capturedAt" in stateOfSnapshot(one)));
-  await Promise.allSettled(unneeded.map((one) => removeSnapshot(client, one)));
+async function discard(
+  client: KubeClient,
+  name: CheckpointName,
+  created: ReadonlyMap<string, Snapshot>,
+): Promise<void> {
+  const found = await snapshotsOf(client, name).catch(() => []);
+  const unneeded = new Map(created);
+  for (const one of found) if (!("capturedAt" in stateOfSnapshot(one))) unneeded.set(one.metadata.uid, one);
+  await Promise.allSettled([...unneeded.values()].map((one) => removeSnapshot(client, one)));
 }
 
 /** A cluster without the kind has no VolumeSnapshots. @throws RametError every other one */

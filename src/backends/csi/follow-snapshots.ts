@@ -53,7 +53,7 @@ export async function followSnapshot(
     throw late(from, last, timeoutMilliseconds);
   });
   // `last` was changed by the callback.
-  const end = last as SnapshotState;
+  const end = last;
   if (end.state === "blocked") throw notCaptured(from, end.error);
   if (found === undefined || !("capturedAt" in end)) throw lost(from);
   return verified(client, found, end);

@@ -62,8 +62,12 @@ export async function removeSnapshot(client: KubeClient, snapshot: Snapshot): Pr
       });
   await untilGone(client, snapshot);
   const late = await contentOf(client, snapshot);
-  if (late?.spec.deletionPolicy === "Retain" && late.spec.source?.volumeHandle !== undefined)
-    await removeOrphan(client, late);
+  if (late !== undefined && isOrphaned(late)) await removeOrphan(client, late);
+}
+
+/** Whether nobody deletes a content whose VolumeSnapshot is gone. An imported one is never Ramet's to delete. */
+export function isOrphaned({ metadata, spec }: SnapshotContent): boolean {
+  return metadata.deletionTimestamp === undefined && spec.source?.volumeHandle !== undefined;
 }
 
 async function untilGone(client: KubeClient, { metadata }: Snapshot): Promise<void> {
@@ -83,17 +87,22 @@ async function untilGone(client: KubeClient, { metadata }: Snapshot): Promise<vo
 }
 
 /**
- * Deletes a content that was created while its VolumeSnapshot was being deleted, so that nothing told it to delete its data. Without
- * the annotation of the snapshot-controller, the sidecar would keep both.
+ * Deletes a content that its VolumeSnapshot has left behind: the content was created late, somebody else deleted the VolumeSnapshot,
+ * or the snapshot-controller had not seen yet that it was told to delete its data. Without the annotation of the
+ * snapshot-controller, the sidecar would keep both.
  */
-async function removeOrphan(client: KubeClient, { metadata }: SnapshotContent): Promise<void> {
+export async function removeOrphan(client: KubeClient, { metadata }: SnapshotContent): Promise<void> {
   const contents = snapshotContentsIn(client);
   const { uid } = metadata;
-  await contents.mergePatch(metadata, {
-    metadata: { uid, annotations: { [beingDeleted]: "yes" } },
-    spec: { deletionPolicy: "Delete" },
-  });
-  await contents.delete(metadata, { uid });
+  try {
+    await contents.mergePatch(metadata, {
+      metadata: { uid, annotations: { [beingDeleted]: "yes" } },
+      spec: { deletionPolicy: "Delete" },
+    });
+    await contents.delete(metadata, { uid });
+  } catch (error) {
+    if (RametError.from(error).code !== "NotFound") throw error;
+  }
 }
 
 function stillThere({ metadata: { name, finalizers = [] } }: Snapshot): RametError {
