@@ -25,6 +25,8 @@ export interface OpenBackendsOptions {
   encryptionSecret?: string | undefined;
   /** Other backends beside `cell` and `csi`. @default none */
   others?: readonly Backend[] | undefined;
+  /** The only namespaces whose volumes are captured. @default all */
+  namespaces?: readonly string[] | undefined;
   /** Called when a process at a cell's address is not the cell. @default ignored */
   onCellNotProven?: (() => void) | undefined;
   log: Log;
@@ -50,6 +52,7 @@ export async function openBackends({
   store,
   encryptionSecret,
   others = [],
+  namespaces,
   onCellNotProven,
   log,
   signal,
@@ -70,7 +73,7 @@ export async function openBackends({
   const used = encryptionSecret === undefined ? bound : encryptedStore(bound, encryptionKeys(client, encryptionSecret));
   return {
     backends: new Backends(
-      [cellBackend({ cells, credentials, store: used, clock }), csiBackend({ client }), ...others],
+      [cellBackend({ cells, credentials, store: used, clock }), csiBackend({ client, namespaces }), ...others],
       log,
     ),
     runtime: cellRuntime({ cells, credentials, clock, findPod: (at) => pods.find(at) }),

@@ -18,8 +18,9 @@ export interface ControllersMetrics {
 }
 
 export interface SweepMetrics {
-  /** @param missing how many checkpoints have no data in the store */
-  swept: (swept: Swept, missing: number) => void;
+  swept: (swept: Swept) => void;
+  /** @param count how many checkpoints have no data in the store */
+  dataMissing: (count: number) => void;
   sweepFailed: () => void;
 }
 
@@ -66,8 +67,10 @@ function sweepMetrics(registry: Registry): SweepMetrics {
     registers,
   });
   return {
-    swept: ({ checkpoints, orphans, contents, freedBytes }, missing) => {
-      lacking.set(missing);
+    dataMissing: (count) => {
+      lacking.set(count);
+    },
+    swept: ({ checkpoints, orphans, contents, freedBytes }) => {
       sweeps.inc({ result: "success" });
       removed.inc({ what: "checkpoints" }, checkpoints.length);
       removed.inc({ what: "rests" }, orphans);

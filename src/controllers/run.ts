@@ -166,6 +166,7 @@ async function lead(options: RunControllersOptions, signal: AbortSignal): Promis
     store,
     encryptionSecret,
     others: options.backends,
+    namespaces: options.servedNamespaces,
     onCellNotProven: options.metrics?.cellNotProven,
     log,
     signal,

@@ -102,19 +102,25 @@ class Samples {
 }
 
 async function sweepOnce(options: SweepingOptions, signal: AbortSignal): Promise<void> {
-  const swept: SweepResult[] = [];
-  for (const backend of options.backends.all()) swept.push(await sweepBackend(backend, options, signal));
-  const counts = swept.flatMap(({ missing }) => missing ?? []);
+  const { backends, dataFindings, storeReports, metrics, log } = options;
+  const results: SweepResult[] = [];
+  for (const backend of backends.all()) results.push(await sweepBackend(backend, options, signal));
   if (signal.aborted) return;
-  await options.storeReports.checked({
-    problem: swept.find(({ problem }) => problem !== undefined)?.problem,
-    dataMissing: counts.length === 0 ? undefined : counts.reduce((sum, count) => sum + count, 0),
+  const isSwept = results.some(({ kept }) => kept !== undefined);
+  const missing = compare(results, dataFindings);
+  if (isSwept) metrics?.dataMissing(missing.length);
+  if (missing.length > 0) log.warn(described(missing), "the data of checkpoints is missing in the store");
+  await storeReports.checked({
+    problem: results.find(({ problem }) => problem !== undefined)?.problem,
+    dataMissing: isSwept ? missing.length : undefined,
   });
 }
 
 interface SweepResult {
-  /** How many checkpoints have no data in the store. Undefined: it was not swept. */
-  missing?: number;
+  /** The checkpoints whose data must be there. */
+  expected: ReadonlyMap<string, CheckpointName>;
+  /** Those whose data was found. Undefined: it was not swept. */
+  kept?: readonly CheckpointName[];
   /** Why the store cannot be used. */
   problem?: RametError | undefined;
 }
@@ -122,27 +128,30 @@ interface SweepResult {
 /** A store that nothing can be written to may still be swept, so it is probed too. */
 async function sweepBackend(
   backend: Backend,
-  { checkpoints, dataFindings, log, metrics }: SweepingOptions,
+  { checkpoints, log, metrics }: SweepingOptions,
   signal: AbortSignal,
 ): Promise<SweepResult> {
   // Before the sweep, as data that is published during it may not be listed.
   const expected = dataIn(backend, checkpoints.store.list());
   try {
     const swept = await backend.sweep?.(livenessIn(checkpoints, signal), signal);
-    if (swept === undefined) return {};
-    const missing = compare(expected, swept.kept, dataFindings);
-    metrics?.swept(swept, missing.length);
+    if (swept === undefined) return { expected: new Map() };
+    metrics?.swept(swept);
     report(swept, log);
-    if (missing.length > 0) log.warn(described(missing), "the data of checkpoints is missing in the store");
     const { problem } = await backend.probe();
-    return { missing: missing.length, problem };
+    return { expected, kept: swept.kept, problem: ofStore(problem) };
   } catch (thrown) {
     const error = RametError.from(thrown);
-    if (signal.aborted) return {};
+    if (signal.aborted) return { expected };
     metrics?.sweepFailed();
-    log.warn({ error: error.describe() }, "sweeping the store failed");
-    return storeCodes.has(error.code) ? { problem: error } : {};
+    log.warn({ backend: backend.name, error: error.describe() }, "sweeping the store failed");
+    return { expected, problem: ofStore(error) };
   }
+}
+
+/** A cluster without VolumeSnapshots, for example, says nothing about the store. */
+function ofStore(problem: RametError | undefined): RametError | undefined {
+  return problem !== undefined && storeCodes.has(problem.code) ? problem : undefined;
 }
 
 /** The data that finished checkpoints have in a backend, each once. */
@@ -154,20 +163,22 @@ function dataIn({ name }: Backend, checkpoints: readonly Checkpoint[]): Map<stri
   return new Map(lasting.map((one) => [keyOfData(dataNameOf(one)), dataNameOf(one)]));
 }
 
-/** Returns the data that is missing. */
-function compare(
-  expected: ReadonlyMap<string, CheckpointName>,
-  kept: readonly CheckpointName[],
-  dataFindings: SweepingOptions["dataFindings"],
-): CheckpointName[] {
-  const present = new Set(kept.map(keyOfData));
-  const missing: CheckpointName[] = [];
-  for (const [key, name] of expected) {
-    const isMissing = !present.has(key);
-    dataFindings.report(name, { state: isMissing ? "missing" : "present" });
-    if (isMissing) missing.push(name);
+/**
+ * Returns the data that is missing. The parts of a checkpoint are in several backends: it is present if none misses its part, and if
+ * each of them could be swept.
+ */
+function compare(results: readonly SweepResult[], dataFindings: SweepingOptions["dataFindings"]): CheckpointName[] {
+  const missing = new Map<string, CheckpointName>();
+  const present = new Map<string, CheckpointName>();
+  for (const { expected, kept } of results) {
+    const found = new Set(kept?.map(keyOfData));
+    for (const [key, name] of expected) if (kept !== undefined) (found.has(key) ? present : missing).set(key, name);
   }
-  return missing;
+  const unknown = results.flatMap(({ expected, kept }) => (kept === undefined ? [...expected.keys()] : []));
+  for (const key of [...missing.keys(), ...unknown]) present.delete(key);
+  for (const name of present.values()) dataFindings.report(name, { state: "present" });
+  for (const name of missing.values()) dataFindings.report(name, { state: "missing" });
+  return [...missing.values()];
 }
 
 function described(missing: readonly CheckpointName[]): object {

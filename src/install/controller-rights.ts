@@ -104,10 +104,10 @@ export const clusterRights: readonly Right[] = [
     verbs: [...follow, "create", "delete"],
   },
   {
-    why: "verify which data a VolumeSnapshot is bound to, keep it while the Checkpoint exists, and let it be deleted with the Checkpoint; contents are never created",
+    why: "verify which data a VolumeSnapshot is bound to, keep it while the Checkpoint exists, let it be deleted with the Checkpoint, and find data whose VolumeSnapshot is gone; contents are never created",
     apiGroups: ["snapshot.storage.k8s.io"],
     resources: ["volumesnapshotcontents"],
-    verbs: ["get", "patch", "delete"],
+    verbs: ["get", "list", "patch", "delete"],
     scope: "cluster",
   },
   {

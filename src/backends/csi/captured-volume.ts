@@ -26,6 +26,11 @@ export function snapshotName({ checkpointId }: CheckpointName, claim: string): s
   return `${namePrefix}${checkpointId}-${hash}`;
 }
 
+/** The id of the checkpoint in the name of a VolumeSnapshot. Others may have such a name too. */
+export function checkpointOfSnapshot(name: string): string | undefined {
+  return /^ramet-(.+)-[0-9a-f]{10}$/.exec(name)?.[1];
+}
+
 /** The VolumeSnapshot of a claim. It has no owner: the Checkpoint's finalizer removes it, and its source may be deleted before. */
 export function snapshotManifest(name: CheckpointName, recorded: Recorded, className: string): KubeManifest {
   return {

@@ -9,6 +9,7 @@ import { fillClaim } from "./fill-claim.ts";
 import { type CapturedSnapshot, followSnapshot } from "./follow-snapshots.ts";
 import { removeSnapshot, setDeletionPolicy, snapshotsOf } from "./remove-snapshots.ts";
 import { checkpointClass } from "./snapshot-class.ts";
+import { sweepSnapshots } from "./sweep-snapshots.ts";
 import { stateOfSnapshot } from "./snapshot-state.ts";
 import { type CapturableVolume, volumesToCapture } from "./volumes-to-capture.ts";
 
@@ -18,6 +19,10 @@ export interface CsiBackendOptions {
   captureMilliseconds?: number;
   /** How long a driver may then take until the data can be restored: a cloud uploads it first. @default 21600000 */
   readyMilliseconds?: number;
+  /** The only namespaces to sweep. @default all */
+  namespaces?: readonly string[] | undefined;
+  /** A sweep leaves what is younger alone. @default 600000 */
+  sweepOlderThanMilliseconds?: number;
 }
 
 /**
@@ -25,7 +30,8 @@ export interface CsiBackendOptions {
  * of the data, so each content keeps its data until `remove`. Part handles are those of the driver.
  */
 export function csiBackend(options: CsiBackendOptions): Backend {
-  const { client, captureMilliseconds = 600_000, readyMilliseconds = 21_600_000 } = options;
+  const { client, namespaces, captureMilliseconds = 600_000, readyMilliseconds = 21_600_000 } = options;
+  const { sweepOlderThanMilliseconds: olderThanMilliseconds = 600_000 } = options;
   /** The sandboxes that are being captured, with the checkpoint of each. */
   const capturing = new Map<string, string>();
 
@@ -82,6 +88,7 @@ export function csiBackend(options: CsiBackendOptions): Backend {
       const snapshots = await snapshotsOf(client, name).catch(nothingIfMissing);
       await all(snapshots.map((one) => removeSnapshot(client, one)));
     },
+    sweep: (liveness, signal) => sweepSnapshots({ client, namespaces, olderThanMilliseconds, liveness, signal }),
   };
 }
 

@@ -228,8 +228,9 @@ it("fails when its VolumeSnapshot is deleted during the capture, and leaves noth
   const claim = await newClaim("one");
   pause("driver");
   const capture = backend.capture(captureRequest(name, claim)).catch((error: unknown) => error);
-  await snapshots().delete((await created(name, claim)).metadata);
-  await expect.poll(async () => (await created(name, claim)).metadata.deletionTimestamp).toBeDefined();
+  const { metadata } = await created(name, claim);
+  await expect.poll(() => contents().find({ name: `snapcontent-${metadata.uid}` })).toBeDefined();
+  await snapshots().delete(metadata);
   resume("driver");
   expect(await capture).toMatchObject({
     code: "CheckpointLost",
@@ -365,4 +366,57 @@ it("fills a clone's claim although the source is deleted meanwhile", async () =>
   expect(await claims.read(clone)).toBe("kept");
   await backend.remove(name);
   await expectNothingLeft(name);
+});
+
+it("sweeps what belongs to no Checkpoint, and leaves everything else alone", async () => {
+  const sweeping = csiBackend({ client: cluster.client, sweepOlderThanMilliseconds: -1_000 });
+  const claim = await newClaim("one");
+  const [kept, lost, abandoned] = [newName(), newName(), newName()];
+  for (const name of [kept, lost, abandoned]) await captured(name, claim);
+  // Somebody deletes a VolumeSnapshot, and its content keeps the data.
+  await snapshots().delete({ namespace, name: snapshotName(abandoned, claim) });
+  await expect.poll(() => snapshots().find({ namespace, name: snapshotName(abandoned, claim) })).toBeUndefined();
+  expect(await leftOf(abandoned)).toHaveLength(1);
+  // Of a user, with the label and the name of one of Ramet's.
+  const { metadata } = await snapshots().create({
+    apiVersion: "snapshot.storage.k8s.io/v1",
+    kind: "VolumeSnapshot",
+    metadata: { namespace, name: "ramet-user-0123456789", labels: { [labels.checkpointId]: "user" } },
+    spec: { source: { persistentVolumeClaimName: claim } },
+  });
+  await contents().create({
+    apiVersion: "snapshot.storage.k8s.io/v1",
+    kind: "VolumeSnapshotContent",
+    metadata: { name: "imported" },
+    spec: {
+      deletionPolicy: "Retain",
+      driver: driverName,
+      source: { snapshotHandle: "snap-of-another-cluster" },
+      volumeSnapshotRef: { namespace, name: "ramet-imported-0123456789" },
+    },
+  });
+  const asked: string[] = [];
+  const liveness = ({ checkpointId }: CheckpointName) => {
+    asked.push(checkpointId);
+    return Promise.resolve(checkpointId === kept.checkpointId ? ("finished" as const) : ("absent" as const));
+  };
+  const { signal } = new AbortController();
+  const young = await backend.sweep!(liveness, signal);
+  expect([young.checkpoints, young.orphans, asked]).toEqual([[], 0, []]);
+  const swept = await sweeping.sweep!(liveness, signal);
+  expect(swept.checkpoints).toContainEqual(lost);
+  expect(swept.kept).toEqual([kept]);
+  expect(swept.orphans).toBe(1);
+  expect(swept.freedBytes).toBeGreaterThan(0);
+  expect(asked).not.toContain("user");
+  for (const name of [lost, abandoned]) await expectNothingLeft(name);
+  expect((await backend.whenReady(kept)).parts).toHaveLength(1);
+  expect(await snapshots().find(metadata)).toBeDefined();
+  expect(await contents().find({ name: "imported" })).toBeDefined();
+  const failing = sweeping.sweep!(
+    () => Promise.reject(new RametError("Unavailable", "the API server stopped")),
+    signal,
+  );
+  await expect(failing).rejects.toMatchObject({ code: "Unavailable" });
+  expect((await backend.whenReady(kept)).parts).toHaveLength(1);
 });

@@ -1,0 +1,130 @@
+import { labels } from "../../api/names/labels.ts";
+import { RametError } from "../../base/errors.ts";
+import { quantityToBytes } from "../../base/quantity.ts";
+import type { KubeClient } from "../../kube/kube-client.ts";
+import { type Snapshot, type SnapshotContent, snapshotContentsIn, snapshotsIn } from "../../kube/volumes/snapshots.ts";
+import type { CheckpointLiveness, CheckpointName, Swept } from "../backend.ts";
+import { capturedVolume, checkpointOfSnapshot, numberOfVolumes } from "./captured-volume.ts";
+import { isOrphaned, removeOrphan, removeSnapshot } from "./remove-snapshots.ts";
+
+export interface SweepSnapshotsOptions {
+  client: KubeClient;
+  /** The only namespaces to sweep. @default all */
+  namespaces?: readonly string[] | undefined;
+  /** By then the cache of every controller has the Checkpoint. */
+  olderThanMilliseconds: number;
+  liveness: (name: CheckpointName) => Promise<CheckpointLiveness>;
+  signal: AbortSignal;
+}
+
+/**
+ * Removes the VolumeSnapshots of checkpoints without an object, and the contents that such VolumeSnapshots have left behind, with
+ * their data. Those of users and imported contents are left alone.
+ */
+export async function sweepSnapshots(options: SweepSnapshotsOptions): Promise<Swept> {
+  const swept: Swept = { checkpoints: [], kept: [], orphans: 0, contents: 0, freedBytes: 0, foreign: [] };
+  try {
+    for (const { name, snapshots } of await byCheckpoint(options))
+      await sweepCheckpoint(name, snapshots, { swept, ...options });
+    swept.orphans = await sweepContents(options);
+  } catch (thrown) {
+    // A cluster without the kinds has none.
+    if (RametError.from(thrown).code !== "NotFound") throw thrown;
+  }
+  return swept;
+}
+
+interface OfCheckpoint {
+  name: CheckpointName;
+  snapshots: Snapshot[];
+}
+
+async function byCheckpoint({ client, namespaces, signal }: SweepSnapshotsOptions): Promise<OfCheckpoint[]> {
+  const found = new Map<string, OfCheckpoint>();
+  for (const namespace of namespaces ?? [undefined]) {
+    const { items } = await snapshotsIn(client).list({ namespace, labelSelector: labels.checkpointId, signal });
+    for (const snapshot of items) {
+      const { metadata } = snapshot;
+      const name = { namespace: metadata.namespace ?? "", checkpointId: metadata.labels?.[labels.checkpointId] ?? "" };
+      if (capturedVolume(name, snapshot) === undefined) continue;
+      const key = `${name.namespace}/${name.checkpointId}`;
+      const { snapshots } = found.get(key) ?? { snapshots: [] };
+      found.set(key, { name, snapshots: [...snapshots, snapshot] });
+    }
+  }
+  return [...found.values()];
+}
+
+async function sweepCheckpoint(
+  name: CheckpointName,
+  snapshots: readonly Snapshot[],
+  { client, liveness, swept, ...options }: SweepSnapshotsOptions & { swept: Swept },
+): Promise<void> {
+  let removed = 0;
+  for (const snapshot of snapshots) {
+    if (!isOld(client, snapshot, options) || (await liveness(name)) !== "absent") continue;
+    removed += 1;
+    if (!(await isRemoved(client, snapshot))) continue;
+    const size = snapshot.status?.restoreSize;
+    swept.freedBytes += size === undefined ? 0 : quantityToBytes(size, "restoreSize");
+  }
+  if (removed > 0) swept.checkpoints.push(name);
+  else if (isComplete(snapshots)) swept.kept.push(name);
+}
+
+/** The next sweep continues a removal that takes longer. */
+async function isRemoved(client: KubeClient, snapshot: Snapshot): Promise<boolean> {
+  try {
+    await removeSnapshot(client, snapshot);
+    return true;
+  } catch (thrown) {
+    const error = RametError.from(thrown);
+    if (!error.retryable) throw error;
+    return false;
+  }
+}
+
+function isComplete(snapshots: readonly Snapshot[]): boolean {
+  const usable = snapshots.filter(({ metadata }) => metadata.deletionTimestamp === undefined);
+  return usable.length >= Math.max(1, ...snapshots.map(numberOfVolumes));
+}
+
+/** @returns how many contents were removed */
+async function sweepContents(options: SweepSnapshotsOptions): Promise<number> {
+  const { client, liveness, signal } = options;
+  let removed = 0;
+  for (const content of (await snapshotContentsIn(client).list({ signal })).items) {
+    const name = leftBehindBy(content);
+    if (name === undefined || !isServed(name, options) || !isOld(client, content, options)) continue;
+    const { name: snapshot = "", uid } = content.spec.volumeSnapshotRef;
+    const found = await snapshotsIn(client).find({ namespace: name.namespace, name: snapshot }, { signal });
+    if (found?.metadata.uid === uid || (await liveness(name)) !== "absent") continue;
+    await removeOrphan(client, content);
+    removed += 1;
+  }
+  return removed;
+}
+
+/**
+ * The checkpoint of a content that the snapshot-controller created for a VolumeSnapshot with the name of one of Ramet's, and that
+ * nobody deletes. Whether that VolumeSnapshot is gone is not known yet.
+ */
+function leftBehindBy(content: SnapshotContent): CheckpointName | undefined {
+  const { namespace, name = "", uid } = content.spec.volumeSnapshotRef;
+  const checkpointId = checkpointOfSnapshot(name);
+  const isDynamic = uid !== undefined && content.metadata.name === `snapcontent-${uid}`;
+  if (namespace === undefined || checkpointId === undefined || !isDynamic || !isOrphaned(content)) return undefined;
+  return { namespace, checkpointId };
+}
+
+function isServed({ namespace }: CheckpointName, { namespaces }: SweepSnapshotsOptions): boolean {
+  return namespaces?.includes(namespace) ?? true;
+}
+
+function isOld(
+  { clock }: KubeClient,
+  { metadata }: Snapshot | SnapshotContent,
+  { olderThanMilliseconds }: Pick<SweepSnapshotsOptions, "olderThanMilliseconds">,
+): boolean {
+  return clock.now().getTime() - Date.parse(metadata.creationTimestamp ?? "") > olderThanMilliseconds;
+}
