@@ -22,7 +22,11 @@ export interface NamedSnapshotArgs extends PlacementArgs {
   from: SnapshotSourceArgs;
   /** The build steps in order: `[run("pip install pandas==2.3.0"), start("python3 -m http.server 8000")]`. @default none */
   recipe?: RecipeStepArgs[];
-  /** What a version contains. Without `memory`, a clone boots from the files. @default ["memory", "filesystem"] */
+  /**
+   * What a version contains. Without `memory`, a clone boots from the files. With `volumes`, clones get claims with the data of the
+   * builder's PersistentVolumeClaims.
+   * @default ["memory", "filesystem"]
+   */
   contents?: Input<Input<"memory" | "filesystem" | "volumes">[]>;
   /** Number of versions to keep. Versions that are in use are always kept. @default 5 */
   keepVersions?: Input<number>;
@@ -31,8 +35,8 @@ export interface NamedSnapshotArgs extends PlacementArgs {
   /** After which steps the state is captured, so that a later build can start from there. @default "EveryStep" */
   stepCache?: Input<"EveryStep" | "LastStep" | "None">;
   /**
-   * The volumes of the sandboxes that build a version, if the source has PersistentVolumeClaims: no version contains their data.
-   * `Empty` for new claims, `Shared` for the claims of the source. Without it, such a snapshot is refused, also in a preview.
+   * The volumes of the sandboxes that build a version, if the source has PersistentVolumeClaims and `contents` lacks
+   * `volumes`. `Empty` for new claims, `Shared` for the claims of the source. Without it, such a snapshot is refused, also in a preview.
    * @default none
    */
   volumesOnRestore?: Input<"Empty" | "Shared">;

@@ -14,7 +14,7 @@ export interface SandboxCloneArgs extends PlacementArgs {
   /** Ports that are reachable at the clone's address. `url` uses the first. @default the ports that the recipe waits for */
   ports?: Input<Input<number>[]>;
   /**
-   * The clone's volumes, if the source has PersistentVolumeClaims, which no checkpoint contains: `Empty` for new claims, `Shared` for
+   * The clone's volumes, if the source has PersistentVolumeClaims whose data it lacks: `Empty` for new claims, `Shared` for
    * the claims of the source. Without it, such a clone is refused, also in a preview. @default none
    */
   volumesOnRestore?: Input<"Empty" | "Shared">;

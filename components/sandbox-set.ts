@@ -25,8 +25,8 @@ export interface SandboxSetArgs extends PlacementArgs {
   /** How many sandboxes may start at the same time: a number or a percentage. @default all */
   maxStarting?: Input<number | string>;
   /**
-   * The volumes of each sandbox, if `from` is a snapshot or a checkpoint whose source has PersistentVolumeClaims, which no checkpoint
-   * contains: `Empty` for new claims, `Shared` for the claims of the source. Without it, such a set is refused, also in a preview.
+   * The volumes of each sandbox, if `from` is a snapshot or a checkpoint whose source has PersistentVolumeClaims whose data it
+   * lacks: `Empty` for new claims, `Shared` for the claims of the source. Without it, such a set is refused, also in a preview.
    * @default none
    */
   volumesOnRestore?: Input<"Empty" | "Shared">;

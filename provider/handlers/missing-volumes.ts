@@ -27,7 +27,7 @@ export async function volumesOfCheckpoint(env: ClusterEnvironment, { namespace, 
 export function missingVolumes(volumes: readonly string[], { volumesOnRestore }: Values): CheckResult["failures"] {
   if (volumes.length === 0 || (volumesOnRestore !== undefined && volumesOnRestore !== null)) return [];
   const reason =
-    `is required: no checkpoint contains the data of the volumes ${volumes.join(", ")}; set it to "Empty" for new claims, or to ` +
+    `is required: the data of the volumes ${volumes.join(", ")} is not in the checkpoints; set it to "Empty" for new claims, or to ` +
     `"Shared" for the claims of the source (it becomes the annotation ${annotations.volumesOnRestore})`;
   return [{ property: "volumesOnRestore", reason }];
 }

@@ -44,7 +44,11 @@ export function namedSnapshotHandler(context: HandlerContext): ResourceHandler {
 }
 
 /** The volumes of the source whose data no version contains. A running sandbox is checked when it is captured. */
-async function volumesOfSource(context: HandlerContext, { namespace, source, from }: Values): Promise<string[]> {
+async function volumesOfSource(
+  context: HandlerContext,
+  { namespace, source, from, contents }: Values,
+): Promise<string[]> {
+  if (Array.isArray(contents) && contents.includes("volumes")) return [];
   const known = NamedSnapshotInputs.shape.source.safeParse(source).data;
   if (known !== undefined && "template" in known) {
     return hasUnknown(known) ? [] : volumesOfTemplate(SandboxTemplateSpec.parse(known.template));
