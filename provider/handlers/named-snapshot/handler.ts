@@ -25,7 +25,8 @@ export function namedSnapshotHandler(context: HandlerContext): ResourceHandler {
   return {
     check: async (olds, news) => {
       const { inputs, failures } = checkNamedSnapshot(olds, news, await recoverDigestKey(context, olds, news));
-      const volumes = failures.length === 0 ? await volumesOfSource(context, inputs) : [];
+      const isComplete = failures.length > 0 || hasVolumes(inputs);
+      const volumes = isComplete ? [] : await volumesOfSource(context, inputs);
       return { inputs, failures: [...failures, ...missingVolumes(volumes, inputs)] };
     },
     diff: (_id, olds, news) => diffNamedSnapshot(context, olds, news),
@@ -43,12 +44,12 @@ export function namedSnapshotHandler(context: HandlerContext): ResourceHandler {
   };
 }
 
+function hasVolumes({ contents }: Values): boolean {
+  return Array.isArray(contents) && contents.includes("volumes");
+}
+
 /** The volumes of the source whose data no version contains. A running sandbox is checked when it is captured. */
-async function volumesOfSource(
-  context: HandlerContext,
-  { namespace, source, from, contents }: Values,
-): Promise<string[]> {
-  if (Array.isArray(contents) && contents.includes("volumes")) return [];
+async function volumesOfSource(context: HandlerContext, { namespace, source, from }: Values): Promise<string[]> {
   const known = NamedSnapshotInputs.shape.source.safeParse(source).data;
   if (known !== undefined && "template" in known) {
     return hasUnknown(known) ? [] : volumesOfTemplate(SandboxTemplateSpec.parse(known.template));
