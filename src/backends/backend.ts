@@ -119,7 +119,7 @@ export interface Capture {
 
 export type CaptureDetails = Pick<
   RametCheckpointStatus,
-  "templateDigest" | "template" | "image" | "imageDigest" | "pausedMilliseconds" | "notAtomic" | "phases"
+  "templateDigest" | "template" | "image" | "imageDigest" | "pausedMilliseconds" | "consistencyNote" | "phases"
 >;
 
 export interface CloneRequest {

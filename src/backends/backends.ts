@@ -78,13 +78,14 @@ export class Backends {
     );
   }
 
+  /** Asks one backend after the other, so that those of other contents are not probed. */
   async #for(contents: PartContents): Promise<Backend> {
-    const probed = await Promise.all(
-      this.all().map(async (backend) => ({ backend, ...(await this.#working(backend)) })),
-    );
-    const found = probed.find((one) => one.contents.some((offered) => isSame(offered, contents)));
-    if (found !== undefined) return found.backend;
-    const problems = probed.flatMap(({ backend, problem }) => (problem === undefined ? [] : [{ backend, problem }]));
+    const problems: { backend: Backend; problem: RametError }[] = [];
+    for (const backend of this.all()) {
+      const { contents: offered, problem } = await this.#working(backend);
+      if (offered.some((one) => isSame(one, contents))) return backend;
+      if (problem !== undefined) problems.push({ backend, problem });
+    }
     const own = problems.find(({ backend }) => capturesVolumes(backend) === contents.includes("volumes"));
     throw own?.problem ?? uncapturable(contents);
   }

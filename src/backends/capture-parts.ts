@@ -18,6 +18,14 @@ export interface PartsCapture extends Omit<CaptureRequest, "contents" | "held"> 
   consistency: Consistency;
   /** Whether the capture fails if `atomic` cannot be kept. */
   requireAtomic: boolean;
+  /** What `quiesced` does. */
+  quiesce: Quiesce;
+}
+
+/** What is done in the sandbox around a capture. Each reports a failure that does not end the capture. */
+export interface Quiesce {
+  before: () => Promise<string | undefined>;
+  after: () => Promise<string | undefined>;
 }
 
 /** A sandbox is never paused longer for the capture of its volumes. Its cell resumes it by itself. */
@@ -31,13 +39,13 @@ const longestPauseMilliseconds = 30_000;
  */
 export async function captureParts(
   backends: Backends,
-  { volumes, consistency, requireAtomic, ...given }: PartsCapture,
+  { volumes, consistency, requireAtomic, quiesce, ...given }: PartsCapture,
 ): Promise<CheckpointRecord> {
   const source = { ...given.source, claims: selectedClaims(given.source, volumes) };
   const plans = await backends.forContents(given.contents, source);
   const request = { ...given, source };
-  const wanted = source.claims.length === 0 ? "crash" : consistency;
-  const { captured, kept, ...details } = await capturedWith(wanted, { backends, plans, request, requireAtomic });
+  const work = { backends, plans, request, requireAtomic, quiesce };
+  const { captured, kept, ...details } = await capturedWith(consistency, work);
   const durable = await Promise.all(
     captured.map(async ({ backend, capture }) => {
       if (capture.isDurable) return capture;
@@ -64,6 +72,7 @@ interface Work {
   plans: readonly PartPlan[];
   request: Request;
   requireAtomic: boolean;
+  quiesce: Quiesce;
 }
 
 interface Captured {
@@ -71,12 +80,14 @@ interface Captured {
   /** The consistency that was kept. */
   kept: Consistency;
   pausedMilliseconds?: number | undefined;
-  notAtomic?: string | undefined;
+  consistencyNote?: string | undefined;
 }
 
 async function capturedWith(wanted: Consistency, work: Work): Promise<Captured> {
   const { backends, plans, request, requireAtomic } = work;
-  if (wanted === "crash") return { captured: await inOrder(plans, request), kept: wanted };
+  const hasNoVolumes = request.source.claims.length === 0;
+  if (wanted === "quiesced") return quiesced(work);
+  if (wanted === "crash" || hasNoVolumes) return { captured: await inOrder(plans, request), kept: "crash" };
   const holds = backends.holds();
   if (wanted === "sync") {
     await holds.sync(request.source, request.signal);
@@ -91,8 +102,28 @@ async function capturedWith(wanted: Consistency, work: Work): Promise<Captured> 
       await removeAll(plans, request.name).catch(() => undefined);
       throw notAtomic(request.source, error);
     }
-    return { captured: await inOrder(plans, request), kept: "crash", notAtomic: error.message };
+    return { captured: await inOrder(plans, request), kept: "crash", consistencyNote: error.message };
   }
+}
+
+/** Captures between two commands. The second one runs in any case, because programs may wait for it. */
+async function quiesced({ backends, plans, request, quiesce }: Work): Promise<Captured> {
+  const notes: string[] = [];
+  const note = (text: string | undefined): void => {
+    if (text !== undefined) notes.push(text);
+  };
+  let captured: Captured["captured"];
+  try {
+    note(await quiesce.before());
+    await backends.holds().sync(request.source, request.signal);
+    captured = await inOrder(plans, request);
+  } catch (error) {
+    await quiesce.after().catch(() => undefined);
+    throw error;
+  }
+  note(await quiesce.after());
+  const isKept = notes.length === 0;
+  return { captured, kept: isKept ? "quiesced" : "sync", ...(!isKept && { consistencyNote: notes.join("; ") }) };
 }
 
 /** The cell is too old, or it has resumed the sandbox because the volumes took too long. */

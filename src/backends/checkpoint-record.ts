@@ -10,7 +10,7 @@ export function checkpointRecord(parts: CheckpointPart[], details: CaptureDetail
   const main = parts.find(({ contents }) => contents.includes("filesystem")) ?? parts[0];
   const readyTimes = parts.flatMap(({ readyAt }) => readyAt ?? []).sort();
   const readyAt = readyTimes.length === parts.length ? readyTimes.at(-1) : undefined;
-  const { templateDigest, template, image, imageDigest, pausedMilliseconds, notAtomic, phases } = details;
+  const { templateDigest, template, image, imageDigest, pausedMilliseconds, consistencyNote, phases } = details;
   return {
     parts,
     // Of a volume, only the size of a claim is known.
@@ -22,7 +22,7 @@ export function checkpointRecord(parts: CheckpointPart[], details: CaptureDetail
     ...(template && { template }),
     ...(image !== undefined && { image }),
     ...(imageDigest !== undefined && { imageDigest }),
-    ...(notAtomic !== undefined && { notAtomic }),
+    ...(consistencyNote !== undefined && { consistencyNote }),
     ...(phases && { phases }),
   };
 }

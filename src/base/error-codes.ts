@@ -36,6 +36,8 @@ export const errorCodes = {
     "The access mode of a PersistentVolumeClaim does not allow another Pod to mount it. Set `ramet.dev/volumes-on-restore` to `Empty`, or use a claim with another access mode.",
   VolumeNotCaptured:
     "The VolumeSnapshot of a PersistentVolumeClaim was not taken. The sandbox keeps running, and nothing remains of the checkpoint. Correct what the message names: `ramet explain volumesnapshot/NAME` reports the cause.",
+  QuiesceFailed:
+    "A command that a checkpoint runs in the sandbox before or after its capture has failed. The sandbox keeps running, and nothing was captured. Correct the command, or set its `onFailure` to `Continue`.",
   NotAtomic:
     "The checkpoint requires that memory and volumes are of one moment, and that is not possible here. The sandbox keeps running. Leave out `requireAtomic`, or change what the message names.",
   BackendMissing:

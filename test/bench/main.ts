@@ -43,6 +43,8 @@ import { type InterpreterClones, measureInterpreter } from "./interpreter.ts";
 import { interpreterTable } from "./interpreter-report.ts";
 import { measureUpgrade, type Upgrade } from "./upgrade.ts";
 import { upgradeTable } from "./upgrade-report.ts";
+import { measureVolumes, type VolumeCosts } from "./volumes.ts";
+import { volumesTable } from "./volumes-report.ts";
 import { measureWrites, type Writes } from "./writes.ts";
 
 /** Measures Ramet and bare `runsc`. Exits with 0 if all measurements succeed, regardless of the figures. */
@@ -195,6 +197,7 @@ interface ClusterCosts {
   upgrade?: Upgrade;
   interpreter?: InterpreterClones[];
   createStorms?: CreateStorm[];
+  volumes?: VolumeCosts;
   clientApi?: ClientApiCosts;
 }
 
@@ -230,6 +233,10 @@ async function clusterCosts(cluster: LocalCluster, context: LevelContext): Promi
   if (only.has("gateway")) {
     costs.gateway = await measureGateway(cluster, n, signal);
     console.log(`\n${gatewayTable(costs.gateway)}`);
+  }
+  if (only.has("volumes")) {
+    costs.volumes = await measureVolumes(cluster, { n, rounds, snapshots: context.options.snapshots });
+    console.log(`\n${volumesTable(costs.volumes)}`);
   }
   return costs;
 }

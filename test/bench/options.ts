@@ -22,6 +22,7 @@ export const figureNames = [
   "upgrade",
   "interpreter",
   "client-api",
+  "volumes",
 ] as const;
 
 export const usage = `npm run bench -- [options]
@@ -31,10 +32,10 @@ export const usage = `npm run bench -- [options]
   --only <a,b>         of: ${figureNames.join(", ")}
   --level <level>      cell (no Kubernetes), cluster, or all (default all)
   --sizes <a,b>        MiB of touched memory (default 0,256,1024)
-  --rounds <count>     of create, checkpoint, clone, delete in "growth" (default 50)
+  --rounds <count>     of create, checkpoint, clone, delete in "growth" and of atomic captures in "volumes" (default 50)
   --clones <count>     concurrent clones of one checkpoint in "fork" (default 20, quick 3)
   --objects <count>    Sandboxes in "scale" and, up to 2500, in "explain", and twice as many Checkpoints (default 10000, quick 200)
-  --snapshots <count>  in "upgrade" (default 100, quick 4)
+  --snapshots <count>  in "upgrade" and at once in "volumes" (default 100, quick 4)
   --tune               also measures with huge pages for shmem; changes and restores the machine's setting (root)
   --json <file>        writes all measurements
 `;

@@ -1,4 +1,4 @@
-import { expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { findCondition } from "../../src/kube/conditions.ts";
 import { snapshotContentsIn, snapshotsIn } from "../../src/kube/volumes/snapshots.ts";
 import { claimsIn } from "../../src/kube/volumes/volumes.ts";
@@ -72,7 +72,7 @@ async function violationsIn(name: string, consistency: "crash" | "atomic"): Prom
   const { status } = await world.capture("w", "--contents", "memory,filesystem,volumes", "--consistency", consistency);
   const { ramet: record, checkpointId = "" } = status ?? {};
   expect(record).toMatchObject({ consistency });
-  expect(record?.notAtomic).toBeUndefined();
+  expect(record?.consistencyNote).toBeUndefined();
   await world.clone(name, "--from", checkpointId);
   const found = await world.shell(name, "sleep 0.2; cat /tmp/violation 2> /dev/null || true");
   await world.sandboxes.delete({ namespace, name });
@@ -98,6 +98,40 @@ it("clones the volume alone into a sandbox that starts from its image", async ()
   await world.clone("d", "--from", status?.checkpointId ?? "");
   expect(await world.cli.exec("d", "cat", "/data/note")).toBe("kept");
   expect(await world.cli.exec("c", "cat", "/data/note")).toBe("changed");
+});
+
+describe("a capture between two commands", () => {
+  const note = (text: string) => ["sh", "-c", `echo ${text} >> /data/log`];
+  const spec = (before: object) => ({
+    sandboxName: "c",
+    persistentContents: ["volumes"],
+    quiesce: { before, after: { command: note("busy") } },
+  });
+
+  it("has what the first command left, and the sandbox continues after the second one", async () => {
+    const { status } = await world.taken("quiet", spec({ command: note("quiet") }));
+    expect(status).toMatchObject({ phase: "Succeeded", ramet: { consistency: "quiesced" } });
+    await world.clone("q", "--from", status?.checkpointId ?? "");
+    expect(await world.shell("q", "cat /data/log")).toBe("quiet");
+    expect(await world.shell("c", "cat /data/log")).toBe("quiet\nbusy");
+  });
+
+  it("fails with the first command, after the second one has run, and captures nothing", async () => {
+    const before = (await snapshotsIn(world.client).list({ namespace })).items.length;
+    const { status } = await world.taken("unquiet", spec({ command: ["sh", "-c", "echo not now; exit 3"] }));
+    expect(status?.phase).toBe("Failed");
+    expect(status?.message).toContain("The command in quiesce.before failed: exit code 3: not now");
+    expect(status?.message).toContain("[QuiesceFailed]");
+    expect(await world.shell("c", "tail -1 /data/log; wc -l < /data/log")).toBe("busy\n3");
+    expect((await snapshotsIn(world.client).list({ namespace })).items).toHaveLength(before);
+  });
+
+  it("is taken in spite of a failure if that is requested, and says so", async () => {
+    const failing = { command: ["sleep", "100"], timeoutSeconds: 1, onFailure: "Continue" };
+    const { status } = await world.taken("anyway", spec(failing));
+    expect(status).toMatchObject({ phase: "Succeeded", ramet: { consistency: "sync" } });
+    expect(status?.ramet?.consistencyNote).toContain("The command in quiesce.before failed");
+  });
 });
 
 it("deletes the data of a volume with its checkpoint, and leaves the clones alone", async () => {

@@ -27,6 +27,18 @@ it("forks a sandbox with its volume, and leaves no VolumeSnapshot", async () => 
     .toEqual([]);
 });
 
+it("gives a clone that was created paused its volume when it is resumed, also after its checkpoint was deleted", async () => {
+  await world.ramet("fork", "a", "--name-prefix", "p", "--paused");
+  await world.shell("a", "echo three > /data/note");
+  await world.ramet("sandbox", "resume", "p-1");
+  expect(await world.shell("p-1", "cat /data/note")).toBe("two");
+  await world.shell("a", "echo two > /data/note");
+  await world.ramet("sandbox", "rm", "p-1");
+  await expect
+    .poll(async () => (await snapshotsIn(world.client).list({ namespace })).items, { timeout: 60_000 })
+    .toEqual([]);
+});
+
 it("captures the volume of a paused sandbox without resuming it", async () => {
   await world.ramet("sandbox", "pause", "a");
   const { status } = await world.capture("a", "--volumes", "*");

@@ -1,4 +1,4 @@
-import { mkdtemp, rm } from "node:fs/promises";
+import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect } from "vitest";
@@ -12,12 +12,16 @@ import { KubeClient } from "../../src/kube/kube-client.ts";
 import { connectionFromKubeconfig } from "../../src/kube/kubeconfig.ts";
 import type { ResourceClient } from "../../src/kube/resource-client.ts";
 import { refOf } from "../../src/kube/resource-ref.ts";
+import { claimsIn, volumesIn } from "../../src/kube/volumes/volumes.ts";
+import { clusterDirectory, type ClusterDirectory } from "../../src/local/cluster-directory.ts";
+import { readStatus } from "../../src/local/cluster-status.ts";
 import { CliHome, type Outcome } from "./cli-home.ts";
 
 const namespace = "default";
 const mounts = [{ name: "data", mountPath: "/data" }];
 
 const kinds = {
+  Checkpoint: checkpointKind,
   Sandbox: sandboxKind,
   SandboxSet: sandboxSetKind,
   SandboxTemplate: sandboxTemplateKind,
@@ -110,11 +114,40 @@ export class VolumesWorld {
     return this.untilRunning(name);
   }
 
+  /** Creates a Checkpoint, and waits until it has finished. */
+  async taken(name: string, spec: object): Promise<Checkpoint> {
+    await this.create("Checkpoint", name, spec);
+    const isFinished = ({ status }: Checkpoint) => status?.completionTime !== undefined;
+    await expect
+      .poll(async () => isFinished(await this.checkpoints.get({ namespace, name })), { timeout: 60_000 })
+      .toBe(true);
+    return this.checkpoints.get({ namespace, name });
+  }
+
   /** Takes a checkpoint by the command line. */
   async capture(...args: string[]): Promise<Checkpoint> {
     const id = (await this.ramet("checkpoint", "create", ...args)).stdout.trim();
     const { items } = await this.checkpoints.list({ namespace });
     return items.find(({ status }) => status?.checkpointId === id)!;
+  }
+
+  /** The process of a part of the cluster. */
+  pid(part: string): number {
+    const { parts = [] } = readStatus(this.#directory.status) ?? {};
+    const { process: found } = parts.find(({ name }) => name === part) ?? {};
+    if (found === undefined) throw new Error(`${part} does not run`);
+    return found.pid;
+  }
+
+  /** A file of a claim, as the node sees it. */
+  async readVolume(claim: string, file: string): Promise<string> {
+    const { volumeName = "" } = (await claimsIn(this.client).get({ namespace, name: claim })).spec;
+    const { csi } = (await volumesIn(this.client).get({ name: volumeName })).spec;
+    return readFile(join(this.#directory.volumes, "volumes", csi?.volumeHandle ?? "", "data", file), "utf8");
+  }
+
+  get #directory(): ClusterDirectory {
+    return clusterDirectory("default", { XDG_DATA_HOME: this.#home });
   }
 
   shell(sandbox: string, command: string): Promise<string> {

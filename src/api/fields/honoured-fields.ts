@@ -59,6 +59,12 @@ export const honouredFields = {
     "spec.volumes[]": "api/kinds/checkpoint.ts",
     "spec.consistency": "api/kinds/checkpoint.ts",
     "spec.requireAtomic": "api/kinds/checkpoint.ts",
+    "spec.quiesce.before.command[]": "controllers/checkpoint/quiesce.ts",
+    "spec.quiesce.before.timeoutSeconds": "controllers/checkpoint/quiesce.ts",
+    "spec.quiesce.before.onFailure": "controllers/checkpoint/quiesce.ts",
+    "spec.quiesce.after.command[]": "controllers/checkpoint/quiesce.ts",
+    "spec.quiesce.after.timeoutSeconds": "controllers/checkpoint/quiesce.ts",
+    "spec.quiesce.after.onFailure": "controllers/checkpoint/quiesce.ts",
     "spec.ttlAfterFinished": "api/kinds/checkpoint.ts",
   },
   NamedSnapshot: {

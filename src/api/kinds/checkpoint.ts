@@ -49,8 +49,23 @@ const CheckpointVolumes = z
 export type VolumeSelection = "all" | "none" | readonly string[];
 
 /** What can be requested. A checkpoint whose files were flushed by the guest, but whose memory is not captured, is `quiesced`. */
-const RequestedConsistency = z.enum(["crash", "sync", "atomic"]);
+const RequestedConsistency = z.enum(["crash", "sync", "quiesced", "atomic"]);
 export type Consistency = z.infer<typeof RequestedConsistency>;
+
+/** What happens if a command fails: the checkpoint fails too, or it is taken anyway and the status says so. */
+const QuiesceFailure = z.enum(["Abort", "Continue"]);
+
+const QuiesceCommand = z.object({
+  command: z
+    .array(z.string().max(1024))
+    .min(1)
+    .max(16)
+    .meta({ "x-kubernetes-list-type": "atomic" })
+    .describe("The program and its arguments. It runs as the user of the sandbox's entrypoint."),
+  timeoutSeconds: z.int().min(1).max(300).optional().describe("After this time the command is killed. Default 10."),
+  onFailure: QuiesceFailure.optional().describe("Whether the checkpoint fails with the command. Default Abort."),
+});
+export type QuiesceCommand = z.infer<typeof QuiesceCommand>;
 
 export const CheckpointSpec = withRules(
   z.object({
@@ -65,13 +80,22 @@ export const CheckpointSpec = withRules(
     persistentContents: CheckpointContents.optional(),
     volumes: CheckpointVolumes.optional(),
     consistency: RequestedConsistency.optional().describe(
-      "How consistent the captured volumes are. crash: each as after a power failure. sync: what was written before the capture is in them. atomic: the sandbox is paused while its volumes and its memory are captured, so that they are of one moment. Default crash, or atomic with requireAtomic.",
+      "How consistent the captured volumes are. crash: each as after a power failure. sync: what was written before the capture is in them. quiesced: the commands in quiesce run before and after. atomic: the sandbox is paused while its volumes and its memory are captured, so that they are of one moment. Default crash, quiesced with quiesce, or atomic with requireAtomic.",
     ),
+    quiesce: z
+      .object({
+        before: QuiesceCommand.optional().describe(
+          "Runs before the capture, so that programs stop to change their data.",
+        ),
+        after: QuiesceCommand.optional().describe("Runs when the content is captured, also if the capture fails."),
+      })
+      .optional()
+      .describe("Commands in the sandbox. After the end of a controller they run again, so they must be repeatable."),
     requireAtomic: z
       .boolean()
       .optional()
       .describe(
-        "Whether the checkpoint fails if it cannot be atomic. Otherwise status.ramet.notAtomic says why it is not.",
+        "Whether the checkpoint fails if it cannot be atomic. Otherwise status.ramet.consistencyNote says why it is not.",
       ),
     ttlAfterFinished: z
       .string()
@@ -100,6 +124,13 @@ export const CheckpointSpec = withRules(
       fieldPath: ".consistency",
       holds: ({ consistency, requireAtomic }) =>
         requireAtomic !== true || consistency === undefined || consistency === "atomic",
+    },
+    {
+      cel: "!has(self.quiesce) || !has(self.consistency) || self.consistency == 'quiesced'",
+      message: "quiesce requires consistency quiesced",
+      fieldPath: ".consistency",
+      holds: ({ consistency, quiesce }) =>
+        quiesce === undefined || consistency === undefined || consistency === "quiesced",
     },
     {
       cel: "self == oldSelf",
@@ -193,7 +224,10 @@ export const RametCheckpointStatus = z.object({
     .optional()
     .describe("The volumes of the source whose data is not in the checkpoint, and their PersistentVolumeClaims."),
   consistency: z.enum(consistencies).optional(),
-  notAtomic: z.string().optional().describe("Why the parts are not atomic although that was requested."),
+  consistencyNote: z
+    .string()
+    .optional()
+    .describe("Why the consistency is weaker than requested, or which command of quiesce has failed."),
   engine: z.string().optional().describe("The engine that the memory needs. Absent without memory."),
   needs: Needs.optional().describe("What a node must have for a restore."),
   phases: z.record(z.string(), z.number()).optional().describe("Milliseconds by phase, in order."),
@@ -245,6 +279,7 @@ export interface ResolvedCheckpointSpec {
   volumes: VolumeSelection;
   consistency: Consistency;
   requireAtomic: boolean;
+  quiesce: { before?: QuiesceCommand | undefined; after?: QuiesceCommand | undefined };
   /** Counted from the end of the capture. Undefined: the Checkpoint is kept until it is deleted. */
   ttlMilliseconds: number | undefined;
 }
@@ -281,8 +316,9 @@ function selectedVolumes({ volumes }: CheckpointSpec, contents: readonly string[
 /** Selects all volumes, together with contents that do not name them. */
 export const allVolumes = "*";
 
-function resolvedConsistency({ consistency, requireAtomic = false }: CheckpointSpec) {
-  return { consistency: consistency ?? (requireAtomic ? "atomic" : "crash"), requireAtomic };
+function resolvedConsistency({ consistency, requireAtomic = false, quiesce }: CheckpointSpec) {
+  const byDefault = requireAtomic ? "atomic" : quiesce === undefined ? "crash" : "quiesced";
+  return { consistency: consistency ?? byDefault, requireAtomic, quiesce: quiesce ?? {} } as const;
 }
 
 const contentWords = new Set(["memory", "filesystem", "volumes"]);

@@ -9,6 +9,7 @@ import { RametError } from "../../base/errors.ts";
 import { controllerOf, keyOf } from "../../kube/object.ts";
 import { addFinalizer } from "../common/finalizer.ts";
 import { resolveTemplate } from "../common/resolve-template.ts";
+import { quiesceWith } from "./quiesce.ts";
 import type {
   CapturableSource,
   CheckpointAction,
@@ -62,23 +63,14 @@ async function takeCheckpoint(
 
 async function captureSource(
   { checkpoint, checkpointId, source, spec, maxBytes }: CheckpointCapture,
-  { backends, usage, storeReports }: CheckpointDependencies,
+  { backends, runtime, clock, usage, storeReports }: CheckpointDependencies,
   signal: AbortSignal,
 ): Promise<CheckpointRecord> {
   const name = { namespace: checkpoint.metadata.namespace, checkpointId };
-  const { contents, volumes, consistency, requireAtomic, keepRunning } = spec;
+  const { sandboxName: _, ttlMilliseconds: __, quiesce: commands, ...requested } = spec;
   const target = sandboxRef(source.sandbox, source.pod);
-  const request = {
-    source: target,
-    name,
-    contents,
-    volumes,
-    consistency,
-    requireAtomic,
-    keepRunning,
-    maxBytes,
-    signal,
-  };
+  const quiesce = quiesceWith(commands, { guest: () => runtime.guest(target), clock, signal });
+  const request = { ...requested, source: target, name, quiesce, maxBytes, signal };
   try {
     const record = await captureParts(backends, request);
     storeReports.captured(checkpoint);

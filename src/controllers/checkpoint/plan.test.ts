@@ -85,6 +85,7 @@ const states: fc.Arbitrary<CheckpointState> = fc.record({
       volumes: fc.constantFrom("all" as const, "none" as const),
       consistency: fc.constantFrom("crash" as const, "atomic" as const),
       requireAtomic: fc.boolean(),
+      quiesce: fc.constant({}),
       ttlMilliseconds: fc.constantFrom(undefined, 60_000),
     }),
   ),

@@ -1,6 +1,6 @@
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import { annotations, finalizers, labels } from "../../api/names/labels.ts";
-import { captureParts } from "../../backends/capture-parts.ts";
+import { captureParts, type Quiesce } from "../../backends/capture-parts.ts";
 import { findParts } from "../../backends/checkpoint-parts.ts";
 import { checkpointRecord, type CheckpointRecord, partsOf } from "../../backends/checkpoint-record.ts";
 import { RametError } from "../../base/errors.ts";
@@ -59,8 +59,11 @@ async function captureVolumes(
   const name = { namespace: checkpoint.metadata.namespace, checkpointId };
   const { volumes } = spec;
   const request = { name, source: sandbox, contents: [], volumes, keepRunning: true, signal };
-  return captureParts(backends, { ...request, consistency: "crash", requireAtomic: false });
+  return captureParts(backends, { ...request, consistency: "crash", requireAtomic: false, quiesce: nothing });
 }
+
+/** Nothing runs in a paused sandbox. */
+const nothing: Quiesce = { before: () => Promise.resolve(undefined), after: () => Promise.resolve(undefined) };
 
 /** A record with the volumes beside the shared parts. */
 function withParts(record: CheckpointRecord, { parts }: CheckpointRecord): CheckpointRecord {
