@@ -1,8 +1,9 @@
-import { expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { NamedSnapshot, namedSnapshotKind } from "../../src/api/kinds/named-snapshot.ts";
 import { findCondition } from "../../src/kube/conditions.ts";
 import { refOf } from "../../src/kube/resource-ref.ts";
 import { snapshotsIn } from "../../src/kube/volumes/snapshots.ts";
+import { claimsIn } from "../../src/kube/volumes/volumes.ts";
 import { sandboxWithVolume, volumesWorld } from "./volumes-world.ts";
 
 const world = volumesWorld();
@@ -52,12 +53,42 @@ it("captures the volume of a paused sandbox without resuming it", async () => {
   await expect.poll(async () => (await snapshotsIn(world.client).list({ namespace })).items).toEqual([]);
 });
 
-it("does not restore volumes in place, and says what to do", async () => {
-  const { status } = await world.capture("a", "--contents", "memory,filesystem,volumes");
-  const refused = await world.cli.ramet(["rollback", "a", status?.checkpointId ?? ""]);
-  expect(refused.exitCode).not.toBe(0);
-  expect(refused.stderr).toContain("it has the data of the volumes data, which a running Pod cannot get");
-  expect(refused.stderr).toContain("Create a clone of the checkpoint");
+describe("a rollback to a checkpoint with a volume", () => {
+  const claimsOfA = async () =>
+    (await claimsIn(world.client).list({ namespace })).items
+      .filter(({ metadata }) => metadata.ownerReferences?.some(({ name }) => name === "a"))
+      .map(nameOf);
+
+  it("gives the sandbox a new claim with the captured data, and deletes the one before", async () => {
+    const { metadata } = await world.capture("a", "--contents", "memory,filesystem,volumes", "--name", "back");
+    for (const text of ["four", "five"]) {
+      const [before] = await claimsOfA();
+      await world.shell("a", `echo ${text} > /data/note; echo ${text} > /note`);
+      await world.ramet("rollback", "a", metadata.name);
+      expect(await world.shell("a", "cat /data/note /note")).toBe("two\none");
+      await expect.poll(claimsOfA).toHaveLength(1);
+      expect(await claimsOfA()).not.toEqual([before]);
+    }
+  });
+
+  it("keeps the new claim over a pause, during which there is no rollback", async () => {
+    await world.shell("a", "echo six > /data/note");
+    await world.ramet("sandbox", "pause", "a");
+    const refused = await world.cli.ramet(["rollback", "a", "back"]);
+    expect(refused.exitCode).not.toBe(0);
+    expect(refused.stderr).toContain("the sandbox is paused: its volumes are replaced when it gets a new Pod");
+    await world.ramet("sandbox", "resume", "a");
+    expect(await world.shell("a", "cat /data/note")).toBe("six");
+  });
+
+  it("changes nothing if the data of the volume is gone", async () => {
+    const { parts } = (await world.checkpoints.get({ namespace, name: "back" })).status?.ramet ?? {};
+    await snapshotsIn(world.client).delete({ namespace, name: parts?.[0]?.volume?.snapshot ?? "" });
+    const refused = await world.cli.ramet(["rollback", "a", "back"]);
+    expect(refused.stderr).toContain("[CheckpointLost]");
+    expect(await world.shell("a", "cat /data/note")).toBe("six");
+    await world.ramet("checkpoint", "rm", "back");
+  });
 });
 
 it("makes a clone of a clone", async () => {

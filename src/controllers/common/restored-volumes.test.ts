@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { CheckpointPart } from "../../api/kinds/checkpoint.ts";
 import { RametError } from "../../base/errors.ts";
-import { inPlaceProblem, restoredVolumes } from "./restored-volumes.ts";
+import { inPlaceProblem, noRestoredVolumes, restoredVolumes, rolledBackVolumes } from "./restored-volumes.ts";
 
 const home = { volume: "home", claim: "home-a" };
 const data = { volume: "data", claim: "team-data" };
@@ -84,8 +84,18 @@ describe("restoredVolumes of a checkpoint with volumes", () => {
     expect(codeOf(() => restoredVolumes(all, undefined, { name: "b", volumes: [] }))).toBe("TemplateMismatch");
   });
 
-  it("is not restored in place", () => {
-    expect(inPlaceProblem(all, undefined, [home])?.code).toBe("NotSupported");
+  it("gives a rollback new claims, and keeps those of the other volumes", () => {
+    const some = { id: "c-1", missing: [], captured: [part("home")] };
+    const before = {
+      ...noRestoredVolumes,
+      claims: new Map([
+        ["home", "home-b-0"],
+        ["data", "data-b"],
+      ]),
+    };
+    const { claims, filled } = rolledBackVolumes(some, before, { ...clone, request: "0123456789abcdef" });
+    expect(Object.fromEntries(claims)).toEqual({ home: "home-b-01234567", data: "data-b" });
+    expect([...filled.keys()]).toEqual(["home-b-01234567"]);
   });
 });
 

@@ -99,10 +99,31 @@ export function restoredVolumes(
   return { ...others, claims: new Map([...others.claims, ...claims]), filled };
 }
 
-/** The claims that get data of the checkpoint. Each clone has its own, also where the template names one. */
+/**
+ * What the volumes of a sandbox mount after a rollback: new claims with the data that the checkpoint has, and for the others the same
+ * as before. The old claims exist until the sandbox runs.
+ * @param request identifies the rollback, so that each has claims of its own
+ * @throws RametError `TemplateMismatch` if the sandbox lacks a captured volume
+ */
+export function rolledBackVolumes(
+  checkpoint: CheckpointVolumes,
+  before: RestoredVolumes,
+  sandbox: CloneVolumes & { request: string },
+): RestoredVolumes {
+  const { claims, filled } = filledVolumes(checkpoint, sandbox, `-${sandbox.request.slice(0, requestDigits)}`);
+  return { ...before, claims: new Map([...before.claims, ...claims]), filled };
+}
+
+const requestDigits = 8;
+
+/**
+ * The claims that get data of the checkpoint. Each clone has its own, also where the template names one.
+ * @param suffix of the names of the claims
+ */
 function filledVolumes(
   { id, captured }: CheckpointVolumes,
   { name, volumes }: CloneVolumes,
+  suffix = "",
 ): Pick<RestoredVolumes, "claims" | "filled"> {
   const own = new Map(volumeClaims(volumes, name).map(({ volume, claim }) => [volume, claim]));
   const claims = new Map<string, string>();
@@ -110,7 +131,7 @@ function filledVolumes(
   for (const part of captured) {
     const { volume = "" } = part.volume ?? {};
     if (!own.has(volume)) throw noSuchVolume(id, volume);
-    const claim = claimName(volume, name);
+    const claim = `${claimName(volume, name)}${suffix}`;
     filled.set(claim, part);
     if (own.get(volume) !== claim) claims.set(volume, claim);
   }
@@ -165,8 +186,7 @@ export function inPlaceProblem(
   choice: VolumesOnRestore | undefined,
   own: readonly VolumeClaim[],
 ): RametError | undefined {
-  const { id, missing, captured } = checkpoint;
-  if (captured.length > 0) return notInPlace(checkpoint);
+  const { id, missing } = checkpoint;
   if (missing.length === 0) return undefined;
   if (choice === undefined) return notChosen(checkpoint);
   const ofSource = new Set(missing.map(({ claim }) => claim));
@@ -188,17 +208,8 @@ export function inPlaceProblem(
   });
 }
 
-/** A volume cannot be replaced under a running program, and a Pod's volumes never change. */
-function notInPlace({ id, captured }: CheckpointVolumes): RametError {
-  const names = listed(captured.flatMap(({ volume }) => volume?.volume ?? []));
-  return new RametError(
-    "NotSupported",
-    `The checkpoint ${id} cannot be restored in place: it has the data of the volumes ${names}, which a running Pod cannot get`,
-    { hint: "Create a clone of the checkpoint, which gets new claims with that data" },
-  );
-}
-
-function noSuchVolume(id: string, volume: string): RametError {
+/** A sandbox that lacks a volume for which a checkpoint has data. */
+export function noSuchVolume(id: string, volume: string): RametError {
   return new RametError(
     "TemplateMismatch",
     `The sandbox cannot be restored from the checkpoint ${id}: its template has no volume ${volume} that is a PersistentVolumeClaim`,

@@ -21,6 +21,7 @@ import {
   shareClaims,
 } from "./claims.ts";
 import { nodeOfClaims } from "./gather-volumes.ts";
+import { rollbackUnderWay } from "./rollback-under-way.ts";
 import type { SandboxAction, SandboxDependencies } from "./state.ts";
 
 /** Carries out one action. Every action can be repeated: an existing or a deleted object is no error. */
@@ -54,6 +55,9 @@ export async function applyAction(
       return;
     case "createPauseCheckpoint":
       await created(checkpoints.resource.create(pauseManifest(sandbox, action)));
+      return;
+    case "releaseClaims":
+      await releaseClaims(claimResource(dependencies.client), sandbox, action.claims);
       return;
     case "shareClaims":
       await shareClaims(claimResource(dependencies.client), sandbox, action.claims);
@@ -178,8 +182,9 @@ function restoredBy(source: RestoreSource | undefined, { engines }: SandboxDepen
 async function claimsFor(
   sandbox: Sandbox,
   { template: { volumeClaims }, volumes, source }: Extract<SandboxAction, { do: "createPod" }>,
-  { client, backends }: SandboxDependencies,
+  dependencies: SandboxDependencies,
 ): Promise<Claim[]> {
+  const { client, backends } = dependencies;
   const { claims, copies, shared, filled } = volumes;
   if (volumeClaims.length === 0 && claims.size === 0) return [];
   const resource = claimResource(client);
@@ -187,14 +192,35 @@ async function claimsFor(
     const part = filled.get(name);
     return part === undefined || source === undefined ? spec : fillClaimOf(backends, { source, part, spec });
   };
-  const withoutTemplate = [...claims.values()].filter((name) => filled.has(name));
+  if (rollbackUnderWay(sandbox) !== undefined && filled.size > 0) await recordClaims(sandbox, claims, dependencies);
+  const made = new Set(volumeClaims.map((template) => nameOfTemplate(template)));
+  const withoutTemplate = [...claims].flatMap(([volume, name]) =>
+    filled.has(name) && !made.has(volume) ? [name] : [],
+  );
   const found = await Promise.all([
-    createClaims(resource, sandbox, { templates: volumeClaims, except: claims, fill }),
+    createClaims(resource, sandbox, { templates: volumeClaims, chosen: claims, filled, fill }),
     createFilledClaims(resource, sandbox, { names: withoutTemplate, fill }),
     copyClaims(resource, sandbox, copies),
     shareClaims(resource, sandbox, shared),
   ]);
   return found.flat();
+}
+
+function nameOfTemplate({ metadata }: Record<string, unknown>): string | undefined {
+  return (metadata as { name?: string } | null | undefined)?.name;
+}
+
+/** Before the Pod mounts them: after a pause, the next Pod must mount the same. */
+async function recordClaims(
+  sandbox: Sandbox,
+  claims: ReadonlyMap<string, string>,
+  { informers, sandboxWrites }: SandboxDependencies,
+): Promise<void> {
+  const text = JSON.stringify(Object.fromEntries(claims));
+  if (sandbox.metadata.annotations?.[annotations.volumeClaims] === text) return;
+  const { uid } = sandbox.metadata;
+  const change = { metadata: { uid, annotations: { [annotations.volumeClaims]: text } } };
+  await sandboxWrites.write(sandbox, () => informers.sandboxes.resource.mergePatch(sandbox.metadata, change));
 }
 
 /** In the Pod, because the status of the Sandbox is written once it runs, maybe by another process. */

@@ -21,25 +21,30 @@ export function claimResource(client: KubeClient): ResourceClient<Claim> {
 /** Completes the spec of a new claim of a clone. The name is that of the claim. */
 export type FillClaim = (claim: string, spec: ClaimSpec) => Promise<ClaimSpec>;
 
+interface NewClaims {
+  templates: readonly Record<string, unknown>[];
+  /** The claims that volumes mount instead of those of their templates. Only those that are filled are made. */
+  chosen: ReadonlyMap<string, string>;
+  /** The names of the claims that get data of a checkpoint. */
+  filled: { has: (claim: string) => boolean };
+  /** Called only if the claim does not exist. */
+  fill: FillClaim;
+}
+
 /**
  * Creates the PersistentVolumeClaims `<template>-<sandbox>` that the sandbox's Pod mounts. The Sandbox owns them: they outlive
  * its Pods, so a resumed sandbox has its volumes, and are deleted with the Sandbox.
- * @param except the volumes that mount other claims
- * @param fill completes the spec of a claim that gets data of a checkpoint; called only if the claim does not exist
  * @throws RametError `InvalidArgument` with the field of an invalid template; `AlreadyExists` if another object owns a claim
  */
 export async function createClaims(
   claims: ResourceClient<Claim>,
   sandbox: Sandbox,
-  {
-    templates,
-    except,
-    fill,
-  }: { templates: readonly Record<string, unknown>[]; except: ReadonlyMap<string, string>; fill: FillClaim },
+  { templates, chosen, filled, fill }: NewClaims,
 ): Promise<Claim[]> {
   const wanted = templates.flatMap((template, index) => {
-    const { name, spec, metadata } = parseTemplate(template, index);
-    return except.has(name) ? [] : [{ name: claimName(name, sandbox.metadata.name), metadata, spec }];
+    const { name: volume, spec, metadata } = parseTemplate(template, index);
+    const name = chosen.get(volume) ?? claimName(volume, sandbox.metadata.name);
+    return chosen.has(volume) && !filled.has(name) ? [] : [{ name, metadata, spec }];
   });
   return Promise.all(
     wanted.map(({ name, metadata, spec }) =>

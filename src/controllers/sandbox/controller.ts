@@ -18,7 +18,7 @@ import { CredentialValues } from "./credential-values.ts";
 import { gather } from "./gather.ts";
 import { Namespaces } from "./namespaces.ts";
 import { NewPods } from "./new-pods.ts";
-import { planSandbox } from "./plan.ts";
+import { neverStarted, planSandbox } from "./plan.ts";
 import { restoreInPlaceId } from "./rollback.ts";
 import {
   adoptionId,
@@ -136,10 +136,15 @@ async function writeStatus(
 async function reportPodError(state: SandboxState, reason: unknown, dependencies: SandboxDependencies): Promise<void> {
   const error = RametError.from(reason);
   const note = `The Pod cannot be created: ${error.describe()}`;
-  await writeStatus(state.sandbox, notReady(state, "PodCreateFailed", note), dependencies);
+  const isFinal = finalErrors.has(error.code);
+  const status = isFinal ? neverStarted(state, error) : notReady(state, "PodCreateFailed", note);
+  await writeStatus(state.sandbox, status, dependencies);
   dependencies.events.record(state.sandbox, { type: "Warning", reason: "PodCreateFailed", action: "CreatePod", note });
-  if (error.code !== "InvalidArgument") throw error;
+  if (error.code !== "InvalidArgument" && !isFinal) throw error;
 }
+
+/** The data for a new claim is gone, or its StorageClass cannot have the data. */
+const finalErrors = new Set<string>(["CheckpointLost", "NeedNotMet"]);
 
 /** Deletes a Pod whose Sandbox no longer exists. A crash can leave one, and not every cluster has a garbage collector. */
 async function deleteOrphan(

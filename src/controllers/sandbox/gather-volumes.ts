@@ -11,8 +11,9 @@ import type { Origin } from "../common/origin.ts";
 import { heldFrom } from "../common/pause-checkpoint.ts";
 import { isEnded } from "../common/pod-facts.ts";
 import type { ResolvedTemplate } from "../common/resolve-template.ts";
-import { type RestoredVolumes, restoredVolumes, volumesOf } from "../common/restored-volumes.ts";
+import { type RestoredVolumes, restoredVolumes, rolledBackVolumes, volumesOf } from "../common/restored-volumes.ts";
 import { type Claim, claimResource } from "./claims.ts";
+import { type RollbackUnderWay, rollbackUnderWay } from "./rollback-under-way.ts";
 import type { SandboxDependencies, SandboxState } from "./state.ts";
 
 interface Start {
@@ -34,7 +35,11 @@ export async function gatherVolumes(
   const { phase } = sandbox.status ?? {};
   const isFirstResume = checkpoint !== undefined && heldFrom(checkpoint) !== undefined;
   const isNew = phase === undefined || phase === "Pending" || isFirstResume;
-  if (!isNew || origin.kind !== "checkpoint") return { origin, volumes: recorded };
+  const rollback = rollbackUnderWay(sandbox);
+  if (origin.kind !== "checkpoint") return { origin, volumes: recorded };
+  if (rollback !== undefined)
+    return { origin, volumes: volumesOfRollback(sandbox, recorded, { template, checkpoint, rollback, cache }) };
+  if (!isNew) return { origin, volumes: recorded };
   const captured = { ...volumesOf(checkpoint, cache), id: origin.source.name.checkpointId };
   try {
     const choice = volumesChoice(sandbox, template.template);
@@ -48,6 +53,23 @@ export async function gatherVolumes(
     if (error.retryable) throw error;
     return { origin: { kind: "impossible", error }, volumes: recorded };
   }
+}
+
+/** The request was checked before the Pod was deleted. */
+function volumesOfRollback(
+  sandbox: Sandbox,
+  before: RestoredVolumes,
+  {
+    template,
+    checkpoint,
+    rollback,
+    cache,
+  }: Omit<Start, "origin"> & { rollback: RollbackUnderWay } & Pick<SandboxDependencies, "cache">,
+): RestoredVolumes {
+  const owner = { metadata: sandbox.metadata, spec: { volumeClaimTemplates: template.volumeClaims } };
+  const volumes = ownVolumes(owner, template.template);
+  const { name } = sandbox.metadata;
+  return rolledBackVolumes(volumesOf(checkpoint, cache), before, { name, volumes, request: rollback.request });
 }
 
 /** The volumes of a clone that has started before. */

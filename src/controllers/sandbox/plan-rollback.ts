@@ -142,7 +142,12 @@ function podForRestoreInPlace(state: SandboxState, source: RestoreSource): Pod |
   if (pod.metadata.deletionTimestamp !== undefined || isEnded(pod) || !cellRuns(pod)) return undefined;
   // Without memory the program starts again, and the probes that report when it can be used have succeeded already.
   if (memoryPart(source.parts) === undefined && probesProgram(pod)) return undefined;
-  return canRestoreInPlace(state, source) ? pod : undefined;
+  return fitsInPlace(state, source) ? pod : undefined;
+}
+
+/** The volumes of a Pod never change. */
+function fitsInPlace(state: SandboxState, source: RestoreSource): boolean {
+  return source.parts.every(({ volume }) => volume === undefined) && canRestoreInPlace(state, source);
 }
 
 function canRestoreInPlace({ sandbox, restoreInPlace, rollback }: SandboxState, { parts }: RestoreSource): boolean {

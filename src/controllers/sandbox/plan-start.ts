@@ -11,7 +11,7 @@ import { cellRuns, isEnded, pullProblem, startProblem } from "../common/pod-fact
 import type { ResolvedTemplate } from "../common/resolve-template.ts";
 import { listed } from "../common/restored-volumes.ts";
 import { isRefusedByCpu, lacksFeatures, planOtherNode } from "./plan-other-node.ts";
-import { rollbackUnderWay } from "./rollback.ts";
+import { rollbackUnderWay } from "./rollback-under-way.ts";
 import type { SandboxAction, SandboxPlan, SandboxState } from "./state.ts";
 import { ended, failed, notReady, running } from "./status.ts";
 

@@ -15,7 +15,8 @@ import { planPaused } from "./plan-paused.ts";
 import { notYet, withRollback } from "./plan-rollback.ts";
 import { planRunning } from "./plan-running.ts";
 import { planStart } from "./plan-start.ts";
-import { refused, rollbackUnderWay, type RollbackUnderWay, withRolledBack } from "./rollback.ts";
+import { refused, withRolledBack } from "./rollback.ts";
+import { rollbackUnderWay, type RollbackUnderWay } from "./rollback-under-way.ts";
 import type { SandboxAction, SandboxPlan, SandboxState } from "./state.ts";
 import { changed, ended, failed } from "./status.ts";
 
@@ -248,5 +249,23 @@ function withOutcome(state: SandboxState, plan: SandboxPlan, { request, checkpoi
   const message = `The sandbox was restored from the checkpoint ${checkpointId}`;
   const conditions = (status.conditions ?? []).filter(({ type }) => type !== "SandboxResumed");
   const restored = { ...answered, conditions, ramet: { ...answered.ramet, restoredFrom: checkpointId } };
-  return { ...plan, status: withRolledBack(state, restored, { status: "True", reason: "Succeeded", message }) };
+  const replaced = replacedClaims(state.sandbox, status);
+  return {
+    ...plan,
+    actions: [...plan.actions, ...(replaced.length > 0 ? [{ do: "releaseClaims", claims: replaced } as const] : [])],
+    status: withRolledBack(state, restored, { status: "True", reason: "Succeeded", message }),
+  };
+}
+
+/** The claims that the sandbox mounted before a rollback, and does not mount any more. */
+function replacedClaims({ status: before }: Sandbox, { ramet }: SandboxStatus): string[] {
+  const mounted = new Set(ramet?.claims);
+  return (before?.ramet?.claims ?? []).filter((claim) => !mounted.has(claim));
+}
+
+/** The status of a sandbox whose Pod can never be created: what its volumes need is gone. */
+export function neverStarted(state: SandboxState, error: RametError): SandboxStatus {
+  const status = failed(state, error);
+  const underWay = rollbackUnderWay(state.sandbox);
+  return underWay === undefined ? status : (withOutcome(state, { actions: [], status }, underWay).status ?? status);
 }

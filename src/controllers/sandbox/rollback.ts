@@ -7,23 +7,10 @@ import { RametError } from "../../base/errors.ts";
 import { setCondition } from "../../kube/conditions.ts";
 import { controllerOf } from "../../kube/object.ts";
 import { type FoundOrigin, type Origin, originOfText } from "../common/origin.ts";
-import { inPlaceProblem, volumesOf } from "../common/restored-volumes.ts";
+import { fillClaimOf } from "../../backends/checkpoint-parts.ts";
+import { inPlaceProblem, noSuchVolume, volumesOf } from "../common/restored-volumes.ts";
 import { claimsOfSandbox } from "./gather-volumes.ts";
 import type { SandboxDependencies, SandboxState } from "./state.ts";
-
-/** A rollback in progress: the sandbox's old Pod is being deleted, or a new one restored. */
-export interface RollbackUnderWay {
-  request: string;
-  checkpointId: string;
-  /** Undefined: the sandbox had no Pod when the rollback started. */
-  replacedPodUid?: string | undefined;
-}
-
-export function rollbackUnderWay({ status }: Sandbox): RollbackUnderWay | undefined {
-  const { request, checkpointId, replacedPodUid } = status?.ramet?.rollback ?? {};
-  if (status?.phase !== "Resuming" || request === undefined || checkpointId === undefined) return undefined;
-  return { request, checkpointId, replacedPodUid };
-}
 
 /** Identifies the call for the requested rollback. Another request has another id. */
 export function restoreInPlaceId(sandbox: Sandbox, pod: Pod): string {
@@ -44,37 +31,60 @@ export async function gatherRollback(
   const origin = find("problem" in template ? undefined : template.template);
   return {
     request,
-    origin: withVolumes(sandbox, { origin, checkpoint, template, pod }, dependencies),
+    origin: await withVolumes(sandbox, { origin, checkpoint, template, pod }, dependencies),
     lacksCpu:
       origin.kind === "checkpoint" && dependencies.nodeCpus.lacks(pod?.spec.nodeName ?? undefined, origin.source.parts),
   };
 }
 
-/** Whether the request says what the volumes shall be. Those of a paused sandbox have not changed since its pause. */
-function withVolumes(
-  sandbox: Sandbox,
-  {
-    origin,
-    checkpoint,
-    template,
-    pod,
-  }: Pick<SandboxState, "template" | "pod" | "origin"> & { checkpoint: FoundOrigin["checkpoint"] | undefined },
-  { cache }: SandboxDependencies,
-): Origin {
+type Rollback = Pick<SandboxState, "template" | "pod" | "origin"> & {
+  checkpoint: FoundOrigin["checkpoint"] | undefined;
+};
+
+/**
+ * Whether the checkpoint has the data of volumes that can be had, and whether the request says what the others shall be. Those of a
+ * paused sandbox have not changed since its pause.
+ */
+async function withVolumes(sandbox: Sandbox, rollback: Rollback, dependencies: SandboxDependencies): Promise<Origin> {
+  const { origin, checkpoint } = rollback;
   if (origin.kind !== "checkpoint" || checkpoint === undefined) return origin;
   if (controllerOf(checkpoint)?.uid === sandbox.metadata.uid) return origin;
-  const { checkpointId: id } = origin.source.name;
   try {
-    const choice = volumesChoice(sandbox, "problem" in template ? undefined : template.template);
-    const error = inPlaceProblem(
-      { ...volumesOf(checkpoint, cache), id },
-      choice,
-      claimsOfSandbox(sandbox, template, pod),
-    );
+    const error = await volumesProblem(sandbox, rollback, dependencies);
     return error === undefined ? origin : { kind: "impossible", error };
-  } catch (error) {
-    return { kind: "impossible", error: RametError.from(error) };
+  } catch (thrown) {
+    const error = RametError.from(thrown);
+    if (error.retryable) throw error;
+    return { kind: "impossible", error };
   }
+}
+
+async function volumesProblem(
+  sandbox: Sandbox,
+  { origin, checkpoint, template, pod }: Rollback,
+  { cache, backends }: SandboxDependencies,
+): Promise<RametError | undefined> {
+  if (origin.kind !== "checkpoint") return undefined;
+  const { source } = origin;
+  const volumes = { ...volumesOf(checkpoint, cache), id: source.name.checkpointId };
+  const choice = volumesChoice(sandbox, "problem" in template ? undefined : template.template);
+  const own = claimsOfSandbox(sandbox, template, pod);
+  const problem = inPlaceProblem(volumes, choice, own);
+  if (problem !== undefined || volumes.captured.length === 0) return problem;
+  if (sandbox.status?.phase === "Paused") return notWhilePaused(volumes.id);
+  const absent = volumes.captured.find(({ volume }) => !own.some((one) => one.volume === volume?.volume));
+  if (absent !== undefined) return noSuchVolume(volumes.id, absent.volume?.volume ?? "");
+  // The Pod is deleted before its successor gets the claims, so their data is looked up first.
+  await Promise.all(volumes.captured.map((part) => fillClaimOf(backends, { source, part, spec: {} })));
+  return undefined;
+}
+
+function notWhilePaused(id: string): RametError {
+  return new RametError(
+    "NotSupported",
+    `The checkpoint ${id} has volumes, and the sandbox is paused: its volumes are replaced when it gets a new Pod`,
+    { hint: "Resume the sandbox, then request the rollback again" },
+  );
 }
 
 /** Every other phase leads to one of these. */

@@ -142,6 +142,8 @@ export type SandboxAction =
     }
   /** Keeps the claims of the source for a sandbox that has no Pod yet. */
   | { do: "shareClaims"; claims: readonly string[] }
+  /** Deletes those that no other sandbox uses. */
+  | { do: "releaseClaims"; claims: readonly string[] }
   | { do: "deleteCheckpoint"; checkpoint: Checkpoint }
   | { do: "deleteSandbox" }
   | { do: "setPaused"; shutdownTime?: string; keepsFilesOnly?: boolean };

@@ -36,7 +36,7 @@ export const invalidSnapshots: InvalidObject[] = [
     name: "a NamedSnapshot of memory alone",
     kind,
     spec: { from, contents: ["memory"] },
-    message: /spec\.contents: .*must be \[filesystem\] or \[memory, filesystem\]/,
+    message: /spec\.contents: .*contents must have filesystem/,
   },
   {
     name: "a NamedSnapshot that keeps no version",
