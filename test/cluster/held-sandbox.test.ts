@@ -41,7 +41,11 @@ it("resumes a sandbox by itself if the driver hangs and the controller is killed
     process.kill(driver, "SIGCONT");
   }
   await expect.poll(async () => (await phase("held"))?.completionTime, { timeout: 120_000 }).toBeDefined();
-  expect(await phase("held")).toMatchObject({ phase: "Succeeded", ramet: { consistency: "atomic" } });
+  const { phase: outcome, ramet } = (await phase("held")) ?? {};
+  expect(outcome).toBe("Succeeded");
+  // The next controller may find the sandbox in the pause of the first one, which ends too early for it.
+  if (ramet?.consistency !== "atomic")
+    expect(ramet?.consistencyNote).toContain("was resumed before its volumes were captured");
   expect(await isCounting()).toBe(true);
 });
 

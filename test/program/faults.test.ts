@@ -100,7 +100,7 @@ it("rejects a set whose sandboxes would lose volumes, in a preview", async () =>
       const refused = await preview(configuration);
       expect(refused.succeeded).toBe(false);
       expect(refused.text).toMatch(
-        new RegExp(`The set pool: volumesOnRestore is required: .* ${volume};.*VolumesNotCaptured`),
+        new RegExp(`The set pool: volumesOnRestore is required: .* ${volume} is not in .*VolumesNotCaptured`),
       );
       expect(await preview({ ...configuration, "program:choice": "Empty" })).toMatchObject({ succeeded: true });
     }
