@@ -79,8 +79,9 @@ interface Captured {
   captured: { backend: Backend; capture: Capture }[];
   /** The consistency that was kept. */
   kept: Consistency;
-  pausedMilliseconds?: number | undefined;
-  consistencyNote?: string | undefined;
+  /** Absent: the capture of memory and files reports it. */
+  pausedMilliseconds?: number;
+  consistencyNote?: string;
 }
 
 async function capturedWith(wanted: Consistency, work: Work): Promise<Captured> {
@@ -147,7 +148,7 @@ async function inOnePause(holds: SandboxHolds, { plans, request }: Work): Promis
     const { pausedMilliseconds } = await holds.release({ name, source });
     // The capture of memory and files has taken the pause over, and reports it.
     if (others.length === 0 && pausedMilliseconds === undefined) throw resumedEarly();
-    return { captured, kept: "atomic", pausedMilliseconds };
+    return { captured, kept: "atomic", ...(pausedMilliseconds !== undefined && { pausedMilliseconds }) };
   } catch (error) {
     // If the cell cannot be reached, it resumes the sandbox by itself.
     await holds.release({ name, source }).catch(() => undefined);

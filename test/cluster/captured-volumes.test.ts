@@ -73,6 +73,7 @@ async function violationsIn(name: string, consistency: "crash" | "atomic"): Prom
   const { ramet: record, checkpointId = "" } = status ?? {};
   expect(record).toMatchObject({ consistency });
   expect(record?.consistencyNote).toBeUndefined();
+  expect(record?.pausedMilliseconds).toBeGreaterThan(0);
   await world.clone(name, "--from", checkpointId);
   const found = await world.shell(name, "sleep 0.2; cat /tmp/violation 2> /dev/null || true");
   await world.sandboxes.delete({ namespace, name });
