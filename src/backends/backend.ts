@@ -12,8 +12,6 @@ export interface Backend {
   readonly name: string;
   /** Only a backend that runs sandboxes has this. */
   readonly holds?: SandboxHolds;
-  /** Whether `restoreInPlace` works. Otherwise a sandbox needs a new Pod to get a part. */
-  readonly restoresInPlace: boolean;
   /** Reports what this backend can capture here, or why it can capture nothing. */
   probe(): Promise<Probe>;
   /**

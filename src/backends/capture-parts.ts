@@ -193,7 +193,7 @@ function selectedClaims({ name, claims }: SandboxRef, selection: VolumeSelection
   const known = claims.map(({ volume }) => volume);
   const unknown = selection.filter((volume) => !known.includes(volume));
   if (unknown.length === 0) return claims.filter(({ volume }) => selection.includes(volume));
-  const has = known.length === 0 ? "no such volumes" : known.join(", ");
+  const has = known.length === 0 ? "none" : known.join(", ");
   throw new RametError(
     "InvalidArgument",
     `The sandbox ${name} has no volume ${unknown.join(", ")} that is a PersistentVolumeClaim; it has ${has}`,

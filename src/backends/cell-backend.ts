@@ -57,7 +57,6 @@ export function cellBackend(options: CellBackendOptions): Backend {
 
   return {
     name: "cell",
-    restoresInPlace: true,
     async probe() {
       const { problem } = await store.probe();
       const contents: PartContents[] = [["memory", "filesystem"], ["filesystem"]];

@@ -3,6 +3,9 @@ import { RametError } from "../base/errors.ts";
 import type { KubeClient } from "../kube/kube-client.ts";
 import { ObjectMeta } from "../kube/object.ts";
 import type { ResourceRef } from "../kube/resource-ref.ts";
+import { defaultClassAnnotation } from "../kube/volumes/snapshot-names.ts";
+import { snapshotResources } from "../kube/volumes/snapshots.ts";
+import { volumeResources } from "../kube/volumes/volumes.ts";
 import type { ClusterFacts, VolumeClass, VolumeClasses } from "./cluster-facts.ts";
 import { type Finding, finding, listed, ok, unread } from "./finding.ts";
 
@@ -57,7 +60,7 @@ function namesOf(classes: readonly VolumeClass[]): string[] {
 
 const defaultAnnotations = {
   storage: "storageclass.kubernetes.io/is-default-class",
-  snapshots: "snapshot.storage.kubernetes.io/is-default-class",
+  snapshots: defaultClassAnnotation,
 } as const;
 
 const ClassObject = z.looseObject({
@@ -89,18 +92,6 @@ export async function readVolumeClasses(client: KubeClient, signal: AbortSignal)
 const mostClasses = 500;
 
 const resources = {
-  storage: {
-    group: "storage.k8s.io",
-    version: "v1",
-    plural: "storageclasses",
-    kind: "StorageClass",
-    namespaced: false,
-  },
-  snapshots: {
-    group: "snapshot.storage.k8s.io",
-    version: "v1",
-    plural: "volumesnapshotclasses",
-    kind: "VolumeSnapshotClass",
-    namespaced: false,
-  },
+  storage: volumeResources.storageClasses,
+  snapshots: snapshotResources.classes,
 } as const satisfies Record<keyof VolumeClasses, ResourceRef>;

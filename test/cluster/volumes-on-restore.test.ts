@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import type { Sandbox } from "../../src/api/kinds/sandbox.ts";
 import { annotations } from "../../src/api/names/labels.ts";
-import { type Claim, claimResource } from "../../src/controllers/sandbox/claims.ts";
+import { type Claim, claimsIn } from "../../src/kube/volumes/volumes.ts";
 import { findCondition } from "../../src/kube/conditions.ts";
 import { inPhase, RulesWorld } from "./rules-world.ts";
 
@@ -28,7 +28,7 @@ const sandboxSpec = (mode: string) => ({
   volumeClaimTemplates: [{ metadata: { name: "home" }, spec: claimSpec(mode) }],
 });
 
-const claims = () => claimResource(world.cluster.client);
+const claims = () => claimsIn(world.cluster.client);
 const claim = (name: string): Promise<Claim | undefined> => claims().find({ namespace: world.namespace, name });
 const owners = async (name: string) => (await claim(name))?.metadata.ownerReferences?.map((owner) => owner.name);
 

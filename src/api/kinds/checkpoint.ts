@@ -195,6 +195,11 @@ export const CheckpointPart = z.object({
 });
 export type CheckpointPart = z.infer<typeof CheckpointPart>;
 
+/** The parts that are volumes, of which a clone gets new claims. The volumes of a Pod never change, so it needs a new one. */
+export function volumeParts(parts: readonly CheckpointPart[] = []): CheckpointPart[] {
+  return parts.filter(({ volume }) => volume !== undefined);
+}
+
 /** What Ramet adds to the status that OpenKruise Agents defines. Each field is written as soon as its value is known. */
 export const RametCheckpointStatus = z.object({
   parts: z

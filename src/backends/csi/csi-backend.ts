@@ -51,7 +51,6 @@ export function csiBackend(options: CsiBackendOptions): Backend {
 
   return {
     name: "csi",
-    restoresInPlace: false,
     async probe() {
       const problem = await problemOf(client);
       return problem === undefined ? { contents: [["volumes"]] } : { contents: [], problem };
@@ -143,12 +142,16 @@ async function captureOf(
 ): Promise<Capture> {
   await all(captured.map(({ content }) => setDeletionPolicy(client, content, "Retain")));
   return {
-    parts: captured.map((one) => partOf(name, one)),
+    parts: captured.map((one) => partOf(name, one, client.clock.now())),
     isDurable: captured.every(({ isReady }) => isReady),
   };
 }
 
-function partOf(name: CheckpointName, { snapshot, content, capturedAt, isReady }: CapturedSnapshot): CheckpointPart {
+function partOf(
+  name: CheckpointName,
+  { snapshot, content, capturedAt, isReady }: CapturedSnapshot,
+  now: Date,
+): CheckpointPart {
   const volume = capturedVolume(name, snapshot);
   const size = snapshot.status?.restoreSize;
   return {
@@ -156,7 +159,7 @@ function partOf(name: CheckpointName, { snapshot, content, capturedAt, isReady }
     handle: content.status?.snapshotHandle ?? "",
     contents: ["volumes"],
     cutAt: capturedAt,
-    ...(isReady && { readyAt: new Date().toISOString() }),
+    ...(isReady && { readyAt: now.toISOString() }),
     sizeBytes: size === undefined ? 0 : quantityToBytes(size, "restoreSize"),
     consistency: "crash",
     ...(volume && { volume }),
@@ -201,7 +204,7 @@ function nothingIfMissing(thrown: unknown): Snapshot[] {
   throw thrown;
 }
 
-/** Waits for all, so that nothing goes on after an error. @throws the first error */
+/** Waits for all, so that nothing continues after an error. @throws the first error */
 async function all<T>(promises: readonly Promise<T>[]): Promise<T[]> {
   await Promise.allSettled(promises);
   return Promise.all(promises);

@@ -1,12 +1,11 @@
 import { labels } from "../../api/names/labels.ts";
 import { RametError } from "../../base/errors.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
+import { contentAnnotations } from "../../kube/volumes/snapshot-names.ts";
 import { type Snapshot, type SnapshotContent, snapshotContentsIn, snapshotsIn } from "../../kube/volumes/snapshots.ts";
 import { waitUntil } from "../../kube/wait-until.ts";
 import type { CheckpointName } from "../backend.ts";
 import { capturedVolume } from "./captured-volume.ts";
-
-const beingDeleted = "snapshot.storage.kubernetes.io/volumesnapshot-being-deleted";
 
 /** The VolumeSnapshots of a checkpoint. Others with its label, which a user may have created, are left alone. */
 export async function snapshotsOf(client: KubeClient, name: CheckpointName): Promise<Snapshot[]> {
@@ -96,7 +95,7 @@ export async function removeOrphan(client: KubeClient, { metadata }: SnapshotCon
   const { uid } = metadata;
   try {
     await contents.mergePatch(metadata, {
-      metadata: { uid, annotations: { [beingDeleted]: "yes" } },
+      metadata: { uid, annotations: { [contentAnnotations.beingDeleted]: "yes" } },
       spec: { deletionPolicy: "Delete" },
     });
     await contents.delete(metadata, { uid });
@@ -108,7 +107,7 @@ export async function removeOrphan(client: KubeClient, { metadata }: SnapshotCon
 function stillThere({ metadata: { name, finalizers = [] } }: Snapshot): RametError {
   return new RametError(
     "Unavailable",
-    `The VolumeSnapshot ${name} is being deleted, and still has the finalizers ${finalizers.join(", ") || "of nobody"}`,
+    `The VolumeSnapshot ${name} is being deleted, and ${finalizers.length === 0 ? "is still there" : `still has the finalizers ${finalizers.join(", ")}`}`,
     { retryable: true, hint: `Ask for the cause with: ramet explain volumesnapshot/${name}` },
   );
 }

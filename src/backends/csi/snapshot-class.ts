@@ -1,7 +1,6 @@
 import { RametError } from "../../base/errors.ts";
+import { defaultClassAnnotation } from "../../kube/volumes/snapshot-names.ts";
 import type { SnapshotClass } from "../../kube/volumes/snapshots.ts";
-
-const defaultAnnotation = "snapshot.storage.kubernetes.io/is-default-class";
 
 /** The end of the name that `SnapshotStack` gives to a driver's class for checkpoints. */
 const checkpointSuffix = "checkpoint-retain";
@@ -17,7 +16,7 @@ export function checkpointClass(driver: string, classes: readonly SnapshotClass[
   const rules: ((one: (typeof own)[number]) => boolean)[] = [
     ({ name }) => name.endsWith(checkpointSuffix),
     ({ deletionPolicy }) => deletionPolicy === "Retain",
-    ({ metadata }) => metadata.annotations?.[defaultAnnotation] === "true",
+    ({ metadata }) => metadata.annotations?.[defaultClassAnnotation] === "true",
     () => true,
   ];
   for (const holds of rules) {

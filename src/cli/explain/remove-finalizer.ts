@@ -6,7 +6,7 @@ import { type ClusterOptions, withCluster } from "../cluster/cluster.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { type Io, printLine } from "../io.ts";
 import { hasFinalizer, isProvisioning, restores } from "./volume-facts.ts";
-import { volumeFinalizers } from "./volume-names.ts";
+import { volumeFinalizers } from "../../kube/volumes/snapshot-names.ts";
 
 /** `ramet explain volumesnapshot/NAME --remove-orphaned-finalizer`: removes it, and reports what it did. @throws RametError */
 export async function removeFinalizer(

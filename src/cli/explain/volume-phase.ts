@@ -3,7 +3,7 @@ import { isBlockedByClass, isBlockedBySource } from "./snapshot-block.ts";
 import { type EventFacts, type Read, valueOf } from "./facts.ts";
 import { secondsSince } from "./time.ts";
 import { hasAnnotation, refersTo } from "./volume-facts.ts";
-import { contentAnnotations } from "./volume-names.ts";
+import { contentAnnotations } from "../../kube/volumes/snapshot-names.ts";
 
 /** A VolumeSnapshot has no phase in its status. This is the one that its objects amount to. */
 export type VolumePhase =

@@ -1,4 +1,4 @@
-import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
+import { type Checkpoint, volumeParts } from "../../api/kinds/checkpoint.ts";
 import { hasVolumes, type Sandbox } from "../../api/kinds/sandbox.ts";
 import type { SandboxSet } from "../../api/kinds/sandbox-set.ts";
 import { clusterTemplatePrefix } from "../../api/names/system-names.ts";
@@ -80,6 +80,7 @@ export interface WarmSet {
 export function findWarmSet({ known }: ServiceParts, checkpoint: Checkpoint): WarmSet | undefined {
   const { namespace } = checkpoint.metadata;
   const needed = checkpoint.status?.ramet?.templateDigest;
+  const isInPlace = volumeParts(checkpoint.status?.ramet?.parts).length === 0;
   const found = known.setsIn(namespace).flatMap((set): WarmSet[] => {
     if ((set.status?.availableReplicas ?? 0) < 1) return [];
     const template = templateOf(set, known);
@@ -87,15 +88,11 @@ export function findWarmSet({ known }: ServiceParts, checkpoint: Checkpoint): Wa
     const isRestored = restoreFrom({ metadata: {}, spec: {} }, template) === checkpoint.status?.checkpointId;
     if (isRestored) return [{ set, isRestored }];
     // A running Pod cannot get other volumes.
-    if (hasCapturedVolumes(checkpoint)) return [];
+    if (!isInPlace) return [];
     const fits = needed !== undefined && digestOf(template) === needed && !startsWithProbes(checkpoint, template);
     return fits ? [{ set, isRestored }] : [];
   });
   return found.find(({ isRestored }) => isRestored) ?? found[0];
-}
-
-function hasCapturedVolumes({ status }: Checkpoint): boolean {
-  return status?.ramet?.parts?.some(({ volume }) => volume !== undefined) ?? false;
 }
 
 /** Whether a set has a ready sandbox of the same template, in which a checkpoint of the sandbox can be restored in place. */

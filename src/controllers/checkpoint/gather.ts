@@ -17,9 +17,11 @@ import {
   pauseCheckpointOf,
 } from "../common/pause-checkpoint.ts";
 import { endMessage, isEnded } from "../common/pod-facts.ts";
+import { claimsOfSandbox } from "../common/claims-of-sandbox.ts";
+import { resolveTemplate } from "../common/resolve-template.ts";
 import { secretsOfSandbox, secretsOfTemplate } from "../common/secrets-in-memory.ts";
 import type { CheckpointDependencies, CheckpointState, Source } from "./state.ts";
-import { claimsWithoutPod, volumesOfSource } from "./volumes.ts";
+import { volumesOfSource } from "./volumes.ts";
 
 /** Reads the state for a plan from the cache. Where that state would reject the checkpoint, also asks the API server. */
 export async function gather(
@@ -137,7 +139,9 @@ function isBefore(a: Checkpoint, b: Checkpoint): boolean {
 
 /** A paused sandbox has no Pod, but its claims. */
 function pausedSandbox(sandbox: Sandbox | undefined, cache: CheckpointDependencies["cache"]): SandboxRef | undefined {
-  return sandbox && { ...sandboxRef(sandbox), claims: claimsWithoutPod(sandbox, cache) };
+  return (
+    sandbox && { ...sandboxRef(sandbox), claims: claimsOfSandbox(sandbox, resolveTemplate(sandbox, cache), undefined) }
+  );
 }
 
 /** The data of a paused sandbox. A sandbox without any, by `pauseStrategy.type: Stop`, has only its volumes. */

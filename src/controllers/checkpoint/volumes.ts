@@ -1,12 +1,10 @@
-import { chosenClaims, volumeClaims, type VolumeClaim } from "../../api/cell/volume-claims.ts";
+import { volumeClaims, type VolumeClaim } from "../../api/cell/volume-claims.ts";
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
-import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import type { Condition } from "../../api/schema/metadata.ts";
 import type { CheckpointRecord } from "../../backends/checkpoint-record.ts";
 import { setCondition } from "../../kube/conditions.ts";
 import type { Cache } from "../common/cache.ts";
-import { resolveTemplate } from "../common/resolve-template.ts";
-import { claimsOfTemplate, keptVolumes, listed } from "../common/restored-volumes.ts";
+import { keptVolumes, listed } from "../common/restored-volumes.ts";
 import type { Source } from "./state.ts";
 
 /** The condition of a finished checkpoint whose source has PersistentVolumeClaims. */
@@ -20,19 +18,6 @@ export function volumesOfSource(
 ): VolumeClaim[] {
   if (!("pod" in source)) return keptVolumes(checkpoint, cache);
   return volumeClaims(source.pod.spec.volumes ?? [], source.pod.metadata.name);
-}
-
-/** The claims of a sandbox that has no Pod. */
-export function claimsWithoutPod(sandbox: Sandbox, cache: Pick<Cache, "template" | "templatesOwnedBy">): VolumeClaim[] {
-  const resolved = resolveTemplate(sandbox, cache);
-  if ("problem" in resolved) return [];
-  const { name } = sandbox.metadata;
-  const chosen = chosenClaims(sandbox);
-  const { template, volumeClaims: volumeClaimTemplates } = resolved;
-  return claimsOfTemplate({ template, volumeClaimTemplates }, name).map(({ volume, claim }) => ({
-    volume,
-    claim: chosen.get(volume) ?? claim,
-  }));
 }
 
 /**

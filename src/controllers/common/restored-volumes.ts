@@ -1,5 +1,5 @@
 import { claimName, claimVolumes, volumeClaims, type VolumeClaim } from "../../api/cell/volume-claims.ts";
-import type { Checkpoint, CheckpointPart } from "../../api/kinds/checkpoint.ts";
+import { type Checkpoint, type CheckpointPart, volumeParts } from "../../api/kinds/checkpoint.ts";
 import type { SandboxTemplateSpec } from "../../api/kinds/sandbox-template.ts";
 import { annotations } from "../../api/names/labels.ts";
 import type { VolumesOnRestore } from "../../api/names/volumes-on-restore.ts";
@@ -22,8 +22,7 @@ export function volumesOf(
   cache: Pick<Cache, "templatesOwnedBy">,
 ): CheckpointVolumes {
   const { checkpointId: id = "", ramet } = checkpoint?.status ?? {};
-  const captured = ramet?.parts?.filter(({ volume }) => volume !== undefined) ?? [];
-  return { id, missing: uncapturedVolumes(checkpoint, cache), captured };
+  return { id, missing: uncapturedVolumes(checkpoint, cache), captured: volumeParts(ramet?.parts) };
 }
 
 /** The claims of a checkpoint's source whose data the checkpoint does not contain. */

@@ -1,3 +1,4 @@
+import { volumeParts } from "../../api/kinds/checkpoint.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations, restoreFromAnnotations } from "../../api/names/labels.ts";
 import { resolveOrigin } from "../../api/snapshot/resolve-origin.ts";
@@ -35,7 +36,7 @@ export function hasCapturedVolumes(
 ): boolean {
   try {
     const checkpoint = cache.checkpointById(namespace, resolveOrigin(namespace, reference, cache));
-    return partsOf(checkpoint?.status?.ramet)?.some(({ volume }) => volume !== undefined) ?? false;
+    return volumeParts(checkpoint?.status?.ramet?.parts).length > 0;
   } catch {
     // The claim reports a reference that cannot be resolved.
     return false;

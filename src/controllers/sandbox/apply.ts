@@ -5,21 +5,13 @@ import { annotations, finalizers } from "../../api/names/labels.ts";
 import { fillClaimOf, type RestoreSource } from "../../backends/checkpoint-parts.ts";
 import { RametError } from "../../base/errors.ts";
 import { controllerOf } from "../../kube/object.ts";
+import { type Claim, claimsIn } from "../../kube/volumes/volumes.ts";
 import { neededEngine } from "../common/engines.ts";
 import { addFinalizer, removeFinalizer } from "../common/finalizer.ts";
 import { pauseCheckpoint, storedPause } from "../common/pause-checkpoint.ts";
 import type { ResolvedTemplate } from "../common/resolve-template.ts";
 import { callCell, isCellAction } from "./cell-calls.ts";
-import {
-  type Claim,
-  claimResource,
-  copyClaims,
-  createClaims,
-  createFilledClaims,
-  type FillClaim,
-  releaseClaims,
-  shareClaims,
-} from "./claims.ts";
+import { copyClaims, createClaims, createFilledClaims, type FillClaim, releaseClaims, shareClaims } from "./claims.ts";
 import { nodeOfClaims } from "./gather-volumes.ts";
 import { rollbackUnderWay } from "./rollback-under-way.ts";
 import type { SandboxAction, SandboxDependencies } from "./state.ts";
@@ -44,7 +36,7 @@ export async function applyAction(
       return;
     case "removeFinalizer":
       // Nothing finds these claims again after the Sandbox.
-      await releaseClaims(claimResource(dependencies.client), sandbox, action.claims);
+      await releaseClaims(claimsIn(dependencies.client), sandbox, action.claims);
       await removeFinalizer(sandboxes.resource, sandbox, finalizers.sandbox);
       return;
     case "createPod":
@@ -57,10 +49,10 @@ export async function applyAction(
       await created(checkpoints.resource.create(pauseManifest(sandbox, action)));
       return;
     case "releaseClaims":
-      await releaseClaims(claimResource(dependencies.client), sandbox, action.claims);
+      await releaseClaims(claimsIn(dependencies.client), sandbox, action.claims);
       return;
     case "shareClaims":
-      await shareClaims(claimResource(dependencies.client), sandbox, action.claims);
+      await shareClaims(claimsIn(dependencies.client), sandbox, action.claims);
       return;
     case "deleteCheckpoint":
       await checkpoints.resource.delete(action.checkpoint.metadata, { uid: action.checkpoint.metadata.uid });
@@ -187,7 +179,7 @@ async function claimsFor(
   const { client, backends } = dependencies;
   const { claims, copies, shared, filled } = volumes;
   if (volumeClaims.length === 0 && claims.size === 0) return [];
-  const resource = claimResource(client);
+  const resource = claimsIn(client);
   const fill: FillClaim = async (name, spec) => {
     const part = filled.get(name);
     return part === undefined || source === undefined ? spec : fillClaimOf(backends, { source, part, spec });

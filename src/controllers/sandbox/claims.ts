@@ -2,21 +2,10 @@ import * as z from "zod";
 import { claimName } from "../../api/cell/volume-claims.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { apiVersion } from "../../api/schema/kind.ts";
-import { ObjectMeta } from "../../api/schema/metadata.ts";
 import { RametError } from "../../base/errors.ts";
-import type { KubeClient } from "../../kube/kube-client.ts";
 import { controllerOf, type KubeManifest } from "../../kube/object.ts";
 import type { ResourceClient } from "../../kube/resource-client.ts";
-import { coreResources } from "../../kube/resource-ref.ts";
-import { ClaimSpec } from "../../kube/volumes/volumes.ts";
-
-/** The parts of a PersistentVolumeClaim that Ramet reads. */
-export const Claim = z.looseObject({ metadata: ObjectMeta, spec: ClaimSpec });
-export type Claim = z.infer<typeof Claim>;
-
-export function claimResource(client: KubeClient): ResourceClient<Claim> {
-  return client.resource(coreResources.persistentVolumeClaims, (value) => Claim.parse(value));
-}
+import { type Claim, ClaimSpec } from "../../kube/volumes/volumes.ts";
 
 /** Completes the spec of a new claim of a clone. The name is that of the claim. */
 export type FillClaim = (claim: string, spec: ClaimSpec) => Promise<ClaimSpec>;

@@ -1,5 +1,5 @@
 import { ownVolumes } from "../../api/cell/cell-pod.ts";
-import { chosenClaims, claimName, volumeClaims, type VolumeClaim } from "../../api/cell/volume-claims.ts";
+import { chosenClaims, claimName, volumeClaims } from "../../api/cell/volume-claims.ts";
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations } from "../../api/names/labels.ts";
@@ -12,7 +12,7 @@ import { heldFrom } from "../common/pause-checkpoint.ts";
 import { isEnded } from "../common/pod-facts.ts";
 import type { ResolvedTemplate } from "../common/resolve-template.ts";
 import { type RestoredVolumes, restoredVolumes, rolledBackVolumes, volumesOf } from "../common/restored-volumes.ts";
-import { type Claim, claimResource } from "./claims.ts";
+import { type Claim, claimsIn } from "../../kube/volumes/volumes.ts";
 import { type RollbackUnderWay, rollbackUnderWay } from "./rollback-under-way.ts";
 import type { SandboxDependencies, SandboxState } from "./state.ts";
 
@@ -46,7 +46,7 @@ export async function gatherVolumes(
     const { name } = sandbox.metadata;
     const owner = { metadata: sandbox.metadata, spec: { volumeClaimTemplates: template.volumeClaims } };
     const volumes = restoredVolumes(captured, choice, { name, volumes: ownVolumes(owner, template.template) });
-    await assertUsable(sandbox, volumes, claimResource(client));
+    await assertUsable(sandbox, volumes, claimsIn(client));
     return { origin, volumes };
   } catch (thrown) {
     const error = RametError.from(thrown);
@@ -101,7 +101,7 @@ async function assertUsable(
   };
   await Promise.all([...copies.values()].map(find));
   for (const { metadata, spec } of await Promise.all(shared.map(find))) {
-    if (spec.accessModes?.includes("ReadWriteOncePod") !== true) continue;
+    if (!spec.accessModes.includes("ReadWriteOncePod")) continue;
     throw new RametError(
       "VolumeNotShareable",
       `The PersistentVolumeClaim ${metadata.name} cannot be shared: its access mode is ReadWriteOncePod, so only one Pod can mount it`,
@@ -123,26 +123,9 @@ export async function lostClaims(
 ): Promise<string[]> {
   const { claims: names = [] } = status?.ramet ?? {};
   if (status?.phase !== "Resuming" || names.length === 0) return [];
-  const claims = claimResource(client);
+  const claims = claimsIn(client);
   const found = await Promise.all(names.map((name) => claims.find({ namespace, name })));
   return names.filter((_, at) => found[at] === undefined || found[at].metadata.deletionTimestamp !== undefined);
-}
-
-/** The claims of a sandbox's Pod, or of the next one if it has none. */
-export function claimsOfSandbox(
-  sandbox: Sandbox,
-  template: SandboxState["template"],
-  pod: Pod | undefined,
-): VolumeClaim[] {
-  const { name } = sandbox.metadata;
-  if (pod !== undefined) return volumeClaims(pod.spec.volumes ?? [], name);
-  if ("problem" in template) return [];
-  const owner = { metadata: sandbox.metadata, spec: { volumeClaimTemplates: template.volumeClaims } };
-  const chosen = chosenClaims(sandbox);
-  return volumeClaims(ownVolumes(owner, template.template), name).map(({ volume, claim }) => ({
-    volume,
-    claim: chosen.get(volume) ?? claim,
-  }));
 }
 
 /**
@@ -154,7 +137,7 @@ export function nodeOfClaims(
   claims: readonly Claim[],
   { cache }: Pick<SandboxDependencies, "cache">,
 ): string | undefined {
-  const bound = claims.filter(({ spec: { accessModes = [] } }) => !accessModes.some((mode) => manyNodes.has(mode)));
+  const bound = claims.filter(({ spec: { accessModes } }) => !accessModes.some((mode) => manyNodes.has(mode)));
   return bound
     .flatMap((claim) => cache.podsOfClaim(`${metadata.namespace}/${claim.metadata.name}`))
     .find((pod) => pod.metadata.name !== metadata.name && !isEnded(pod) && pod.spec.nodeName !== undefined)?.spec

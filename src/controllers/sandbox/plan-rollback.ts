@@ -1,3 +1,4 @@
+import { volumeParts } from "../../api/kinds/checkpoint.ts";
 import type { SandboxStatus } from "../../api/kinds/sandbox.ts";
 import type { PodTemplateSpec } from "../../api/schema/pod-template.ts";
 import type { Pod } from "../../api/schema/pod.ts";
@@ -147,7 +148,7 @@ function podForRestoreInPlace(state: SandboxState, source: RestoreSource): Pod |
 
 /** The volumes of a Pod never change. */
 function fitsInPlace(state: SandboxState, source: RestoreSource): boolean {
-  return source.parts.every(({ volume }) => volume === undefined) && canRestoreInPlace(state, source);
+  return volumeParts(source.parts).length === 0 && canRestoreInPlace(state, source);
 }
 
 function canRestoreInPlace({ sandbox, restoreInPlace, rollback }: SandboxState, { parts }: RestoreSource): boolean {

@@ -9,7 +9,7 @@ import { controllerOf } from "../../kube/object.ts";
 import { type FoundOrigin, type Origin, originOfText } from "../common/origin.ts";
 import { fillClaimOf } from "../../backends/checkpoint-parts.ts";
 import { inPlaceProblem, noSuchVolume, volumesOf } from "../common/restored-volumes.ts";
-import { claimsOfSandbox } from "./gather-volumes.ts";
+import { claimsOfSandbox } from "../common/claims-of-sandbox.ts";
 import type { SandboxDependencies, SandboxState } from "./state.ts";
 
 /** Identifies the call for the requested rollback. Another request has another id. */

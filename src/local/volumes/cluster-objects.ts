@@ -3,6 +3,7 @@ import { join } from "node:path";
 import * as z from "zod";
 import { driverName } from "../../csi/driver-name.ts";
 import type { Manifest } from "../../install/manifest.ts";
+import { defaultClassAnnotation } from "../../kube/volumes/snapshot-names.ts";
 
 /** The class of every claim that names none. */
 export const storageClassName = "ramet-local";
@@ -34,7 +35,7 @@ export function volumeObjects(): { driver: Manifest; storageClass: Manifest; sna
       volumeBindingMode: "Immediate",
     },
     snapshotClasses: [
-      snapshotClass("clone-delete", "Delete", { "snapshot.storage.kubernetes.io/is-default-class": "true" }),
+      snapshotClass("clone-delete", "Delete", { [defaultClassAnnotation]: "true" }),
       snapshotClass("checkpoint-retain", "Retain"),
     ],
   };

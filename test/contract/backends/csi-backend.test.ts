@@ -43,6 +43,7 @@ const making = (): string => join(cluster.driver.directory, "making");
 
 testBackend(() => ({
   backend,
+  restoresInPlace: false,
   source: async () => {
     const sandbox = newRef();
     await claims.create(claimOf(sandbox));

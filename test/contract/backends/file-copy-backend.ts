@@ -29,7 +29,6 @@ export interface FileCopyBehaviour {
  */
 export class FileCopyBackend implements Backend {
   readonly name = "file-copy";
-  readonly restoresInPlace = true;
   /** By the sandbox's UID. */
   readonly behaviours = new Map<string, FileCopyBehaviour>();
   readonly #root: string;
