@@ -5,7 +5,7 @@ import { engineId } from "../api/cell/engine-id.ts";
 import type { Clock } from "../base/clock.ts";
 import { RametError } from "../base/errors.ts";
 import { runProgram } from "../base/run-program.ts";
-import { engineBuild } from "../cell/sandbox/engine.ts";
+import { engineBuild } from "../cell/sandbox/engine-build.ts";
 import { defaultDomain } from "./cluster-domain.ts";
 import { type ClusterSetting, localCellImage } from "./cluster-setting.ts";
 import { ensurePythonImage } from "./images/python-image.ts";

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { Agent, fetch } from "undici";
 import { engineId } from "../../src/api/cell/engine-id.ts";
 import { systemClock } from "../../src/base/clock.ts";
-import { engineBuild } from "../../src/cell/sandbox/engine.ts";
+import { engineBuild } from "../../src/cell/sandbox/engine-build.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
 import { connectionFromKubeconfig } from "../../src/kube/kubeconfig.ts";
 import type { KubeObject } from "../../src/kube/object.ts";

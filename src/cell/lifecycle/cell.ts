@@ -21,7 +21,7 @@ import { PhaseClock } from "../../base/phases.ts";
 import { captureCheckpoint, type HeldPause } from "../checkpoint/capture.ts";
 import type { DialOptions } from "../network/link-dial.ts";
 import type { EarlyEnvironment } from "../sandbox/early-environment.ts";
-import { engineBuild } from "../sandbox/engine.ts";
+import { engineBuild } from "../sandbox/engine-build.ts";
 import type { EntrypointLog } from "../sandbox/entrypoint-log.ts";
 import { GuestIdentity } from "../sandbox/guest-identity.ts";
 import { SandboxEnvironment } from "../sandbox/sandbox-environment.ts";

@@ -1,13 +1,9 @@
-import { createHash } from "node:crypto";
 import { appendFile, mkdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { arch } from "node:process";
 import type { Readable } from "node:stream";
-import type { EngineBuild } from "../../api/cell/engine.ts";
 import { RametError } from "../../base/errors.ts";
 import { type ProgramResult, runProgram } from "../../base/run-program.ts";
 import { inLeaves, type SandboxCgroup } from "../cgroup/sandbox-cgroup.ts";
-import type { CellPaths } from "../setting/cell-setting.ts";
 import { engineFailure } from "./engine-failure.ts";
 import { HeldCommand } from "./held-command.ts";
 
@@ -306,32 +302,3 @@ export const engineFlags = [
   "--allow-rootfs-tar-annotation",
   "--restore-spec-validation=warning",
 ] as const;
-
-const timeoutMilliseconds = 20_000;
-
-/**
- * Returns the versions of gVisor and of the guest, and the features of the CPU. Only the same builds can restore a checkpoint's
- * memory, on a CPU with at least the same features.
- */
-export async function engineBuild({ runsc, guest }: Pick<CellPaths, "runsc" | "guest">): Promise<EngineBuild> {
-  const [{ code, stdout, stderr }, features, bytes] = await Promise.all([
-    runProgram({ program: runsc, args: ["--version"], timeoutMilliseconds }),
-    runProgram({ program: runsc, args: ["cpu-features"], timeoutMilliseconds }),
-    readFile(guest),
-  ]);
-  const version = /runsc version (\S+)/.exec(stdout)?.[1];
-  if (code !== 0 || version === undefined) {
-    throw new RametError(
-      "EngineFailed",
-      `reading the version of ${runsc} failed: ${stderr.trim() || `exit status ${code}`}`,
-    );
-  }
-  const digest = `sha256:${createHash("sha256").update(bytes).digest("hex")}`;
-  const cpuFeatures = features.code === 0 ? features.stdout.trim().split(",").filter(Boolean) : [];
-  return {
-    version,
-    architecture: arch === "x64" ? "amd64" : arch,
-    guest: digest,
-    ...(cpuFeatures.length > 0 && { cpuFeatures }),
-  };
-}

@@ -1,5 +1,5 @@
 import { RametError } from "../../base/errors.ts";
-import { engineBuild } from "../../cell/sandbox/engine.ts";
+import { engineBuild } from "../../cell/sandbox/engine-build.ts";
 import type { CellTools } from "./cell-environment.ts";
 
 /** What runs in a Pod with one cell image. */

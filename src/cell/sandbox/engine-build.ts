@@ -1,0 +1,43 @@
+import { createHash } from "node:crypto";
+import { readFile } from "node:fs/promises";
+import { arch } from "node:process";
+import type { EngineBuild } from "../../api/cell/engine.ts";
+import { RametError } from "../../base/errors.ts";
+import { runProgram } from "../../base/run-program.ts";
+import type { CellPaths } from "../setting/cell-setting.ts";
+
+/**
+ * Returns the versions of gVisor and of the guest, and the features of the CPU. Only the same builds can restore a checkpoint's
+ * memory, on a CPU with at least the same features. A CPU without known features is an error: its memory would be restored anywhere.
+ *
+ * @throws RametError `EngineFailed` if gVisor does not print one of them
+ */
+export async function engineBuild({ runsc, guest }: Pick<CellPaths, "runsc" | "guest">): Promise<EngineBuild> {
+  const [version, features, bytes] = await Promise.all([
+    printed(runsc, "--version", /runsc version (\S+)/),
+    printed(runsc, "cpu-features", /^\s*(\S+)/),
+    readFile(guest),
+  ]);
+  return {
+    version,
+    architecture: arch === "x64" ? "amd64" : arch,
+    guest: `sha256:${createHash("sha256").update(bytes).digest("hex")}`,
+    cpuFeatures: features.split(",").filter(Boolean),
+  };
+}
+
+const timeoutMilliseconds = 20_000;
+
+/** A process may fail to start threads on a busy node, so it is tried again. */
+const attempts = 3;
+
+async function printed(runsc: string, argument: string, pattern: RegExp): Promise<string> {
+  let problem = "";
+  for (let attempt = 0; attempt < attempts; attempt++) {
+    const { code, stdout, stderr } = await runProgram({ program: runsc, args: [argument], timeoutMilliseconds });
+    const found = code === 0 ? pattern.exec(stdout)?.[1] : undefined;
+    if (found !== undefined) return found;
+    problem = stderr.trim() || (code === 0 ? "it printed something else" : `exit status ${code}`);
+  }
+  throw new RametError("EngineFailed", `${runsc} ${argument} failed: ${problem}`);
+}
