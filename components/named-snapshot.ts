@@ -28,6 +28,8 @@ export interface NamedSnapshotArgs extends PlacementArgs {
    * @default ["memory", "filesystem"]
    */
   contents?: Input<Input<"memory" | "filesystem" | "volumes">[]>;
+  /** With `volumes` in `contents`, which: their names in the sandbox's Pod. @default all */
+  volumes?: Input<Input<string>[]>;
   /** Number of versions to keep. Versions that are in use are always kept. @default 5 */
   keepVersions?: Input<number>;
   /** Whether the versions are kept or deleted with the named snapshot. @default "Retain" */
@@ -36,7 +38,7 @@ export interface NamedSnapshotArgs extends PlacementArgs {
   stepCache?: Input<"EveryStep" | "LastStep" | "None">;
   /**
    * The volumes of the sandboxes that build a version, if the source has PersistentVolumeClaims and `contents` lacks
-   * `volumes`. `Empty` for new claims, `Shared` for the claims of the source. Without it, such a snapshot is refused, also in a preview.
+   * `volumes`, or `volumes` lacks some of them. `Empty` for new claims, `Shared` for the claims of the source. Without it, such a snapshot is refused, also in a preview.
    * @default none
    */
   volumesOnRestore?: Input<"Empty" | "Shared">;

@@ -9,10 +9,12 @@ import { runError } from "./run-error.ts";
 
 export interface SandboxTemplateArgs extends PlacementArgs, PodArgs {
   /**
-   * What is kept during a pause and, by default, in a checkpoint: `memory`, `filesystem`. Other words select nothing. @default the
-   * controller's default
+   * What is kept during a pause and, by default, in a checkpoint: `memory`, `filesystem`, and in a checkpoint `volumes`. Other words
+   * select nothing. @default the controller's default
    */
   persistentContents?: Input<Input<string>[]>;
+  /** With `volumes` in `persistentContents`, which: their names in the Pod. Also if `persistentContents` is absent. @default all */
+  volumes?: Input<Input<string>[]>;
   /** Changes the declared manifest, for settings that have no argument. */
   transform?: ObjectTransform;
 }
@@ -30,10 +32,11 @@ export class SandboxTemplate extends ComponentResource {
     const { transform, ...inputs } = args;
     super("ramet:index:SandboxTemplate", name, inputs, opts);
     const placement = placementOf(name, args);
-    const declaredSpec = all([podTemplate(args), output(args.persistentContents)]).apply(
-      ([pod, persistentContents]): Record<string, unknown> => ({
+    const declaredSpec = all([podTemplate(args), output(args.persistentContents), output(args.volumes)]).apply(
+      ([pod, persistentContents, volumes]): Record<string, unknown> => ({
         template: pod,
         ...(persistentContents !== undefined && { persistentContents }),
+        ...(volumes !== undefined && { volumes }),
       }),
     );
     const metadata = { ...placement, annotations: deleteInBackground };

@@ -18,8 +18,6 @@ import { readStatus } from "../../src/local/cluster-status.ts";
 import { CliHome, type Outcome } from "./cli-home.ts";
 
 const namespace = "default";
-const mounts = [{ name: "data", mountPath: "/data" }];
-
 const kinds = {
   Checkpoint: checkpointKind,
   Sandbox: sandboxKind,
@@ -28,18 +26,28 @@ const kinds = {
   NamedSnapshot: namedSnapshotKind,
 } as const;
 
-/** A sandbox with a claim of its own at /data, which runs a Python program. */
-export const sandboxWithVolume = (code: string) => ({
+/** A sandbox which runs a Python program, with a claim of its own for each volume, at the volume's name. */
+export const sandboxWithVolumes = (code: string, names: readonly string[]) => ({
   template: {
-    spec: { containers: [{ name: "main", image: "python", command: ["python3", "-c", code], volumeMounts: mounts }] },
-  },
-  volumeClaimTemplates: [
-    {
-      metadata: { name: "data" },
-      spec: { accessModes: ["ReadWriteOnce"], resources: { requests: { storage: "1Gi" } } },
+    spec: {
+      containers: [
+        {
+          name: "main",
+          image: "python",
+          command: ["python3", "-c", code],
+          volumeMounts: names.map((name) => ({ name, mountPath: `/${name}` })),
+        },
+      ],
     },
-  ],
+  },
+  volumeClaimTemplates: names.map((name) => ({
+    metadata: { name },
+    spec: { accessModes: ["ReadWriteOnce"], resources: { requests: { storage: "1Gi" } } },
+  })),
 });
+
+/** A sandbox with a claim of its own at /data, which runs a Python program. */
+export const sandboxWithVolume = (code: string) => sandboxWithVolumes(code, ["data"]);
 
 /** A local cluster with real volumes, the real snapshot-controller and gVisor, and the command line as its users have it. */
 export class VolumesWorld {

@@ -1,4 +1,5 @@
 import { SandboxTemplateSpec } from "../../../src/api/kinds/sandbox-template.ts";
+import { allVolumes } from "../../../src/api/kinds/sandbox-parts.ts";
 import { printSnapshotReference } from "../../../src/api/snapshot/snapshot-reference.ts";
 import { type NamedSnapshot, NamedSnapshotSpec, SnapshotSource } from "../../../src/api/kinds/named-snapshot.ts";
 import { RametError } from "../../../src/base/errors.ts";
@@ -25,9 +26,9 @@ export function namedSnapshotHandler(context: HandlerContext): ResourceHandler {
   return {
     check: async (olds, news) => {
       const { inputs, failures } = checkNamedSnapshot(olds, news, await recoverDigestKey(context, olds, news));
-      const isComplete = failures.length > 0 || hasVolumes(inputs);
+      const isComplete = failures.length > 0 || hasAllVolumes(inputs);
       const volumes = isComplete ? [] : await volumesOfSource(context, inputs);
-      return { inputs, failures: [...failures, ...missingVolumes(volumes, inputs)] };
+      return { inputs, failures: [...failures, ...missingVolumes(leftOut(volumes, inputs), inputs)] };
     },
     diff: (_id, olds, news) => diffNamedSnapshot(context, olds, news),
     create: async (values) => {
@@ -44,8 +45,15 @@ export function namedSnapshotHandler(context: HandlerContext): ResourceHandler {
   };
 }
 
-function hasVolumes({ contents }: Values): boolean {
-  return Array.isArray(contents) && contents.includes("volumes");
+function hasAllVolumes({ contents, volumes }: Values): boolean {
+  return Array.isArray(contents) && contents.includes("volumes") && !Array.isArray(volumes);
+}
+
+/** The volumes that the versions do not contain. Names that a preview does not know yet may be those of any volume. */
+function leftOut(ofSource: string[], { volumes }: Values): string[] {
+  if (!Array.isArray(volumes)) return ofSource;
+  const isAny = hasUnknown(volumes) || volumes.includes(allVolumes);
+  return isAny ? [] : ofSource.filter((volume) => !volumes.includes(volume));
 }
 
 /** The volumes of the source whose data no version contains. A running sandbox is checked when it is captured. */

@@ -9,9 +9,11 @@ import { volumesOnRestore } from "../../../src/api/names/volumes-on-restore.ts";
 import type { DiffTable, Values } from "../handler.ts";
 import { ownerAnnotation } from "../owner.ts";
 
+const { suspend: _, pinnedVersion: __, ...specFields } = NamedSnapshotSpec.shape;
+
 /** The state of a named snapshot in a stack: the program's inputs and derived values. */
 export const NamedSnapshotInputs = z.looseObject({
-  ...NamedSnapshotSpec.omit({ suspend: true, pinnedVersion: true }).shape,
+  ...specFields,
   /** Without the default, which states of earlier versions do not have. */
   engineUpgrade: NamedSnapshotSpec.shape.engineUpgrade.unwrap().optional(),
   name: z.string(),
@@ -48,6 +50,7 @@ export const namedSnapshotDiff: DiffTable = {
   from: "mutable",
   recipe: "mutable",
   contents: "mutable",
+  volumes: "mutable",
   keepVersions: "mutable",
   deletionPolicy: "mutable",
   stepCache: "mutable",
@@ -67,6 +70,7 @@ export const specProperties = [
   "from",
   "recipe",
   "contents",
+  "volumes",
   "keepVersions",
   "deletionPolicy",
   "stepCache",

@@ -6,7 +6,7 @@ import { VolumeClaim } from "../cell/volume-claims.ts";
 import { defineKind } from "../schema/kind.ts";
 import { Conditions, Contents, openString, Time } from "../schema/metadata.ts";
 import { SchemalessObject, withRules } from "../schema/rules.ts";
-import { ContentWord, mostContents } from "./sandbox-parts.ts";
+import { allVolumes, ContentWord, mostContents, VolumeNames } from "./sandbox-parts.ts";
 
 export const checkpointPhases = ["Pending", "Creating", "Succeeded", "Failed", "Terminating"] as const;
 export type CheckpointPhase = (typeof checkpointPhases)[number];
@@ -33,17 +33,9 @@ const CheckpointContents = withRules(
   "What the checkpoint keeps: [filesystem] or [memory, filesystem], and volumes with either or alone. Other words select nothing. Default: the sandbox's persistentContents; if it has neither memory nor filesystem, both.",
 );
 
-/** Kubernetes limits the volumes of a Pod by their names only; a checkpoint has a VolumeSnapshot for each. */
-const mostVolumes = 64;
-
-const CheckpointVolumes = z
-  .array(z.string().min(1).max(63))
-  .min(1)
-  .max(mostVolumes)
-  .meta({ "x-kubernetes-list-type": "atomic" })
-  .describe(
-    "The volumes to capture, by their names in the sandbox's Pod; * is all that are PersistentVolumeClaims. Default with volumes in persistentContents: all.",
-  );
+const CheckpointVolumes = VolumeNames.describe(
+  "The volumes to capture, by their names in the sandbox's Pod; * is all that are PersistentVolumeClaims. Default: those of the sandbox's volumes, or, with volumes in persistentContents, all.",
+);
 
 /** Which volumes of a sandbox a checkpoint captures: all that are PersistentVolumeClaims, none, or those with these names. */
 export type VolumeSelection = "all" | "none" | readonly string[];
@@ -289,37 +281,56 @@ export interface ResolvedCheckpointSpec {
   ttlMilliseconds: number | undefined;
 }
 
+/** The fields of a sandbox, or of its template, about the contents of its checkpoints. */
+export interface ContentFields {
+  persistentContents?: readonly string[] | undefined;
+  volumes?: readonly string[] | undefined;
+}
+
+/**
+ * What the checkpoints of a sandbox contain by default. Its own `persistentContents` replaces both fields of its SandboxTemplate.
+ * `volumes` without `persistentContents` selects these volumes.
+ */
+export function contentsByDefault(own: ContentFields = {}, named: ContentFields = {}): ContentFields {
+  const { persistentContents, volumes } =
+    own.persistentContents === undefined ? { ...named, ...(own.volumes && { volumes: own.volumes }) } : own;
+  const selects = volumes !== undefined && persistentContents?.includes("volumes") !== true;
+  return {
+    ...(selects ? { persistentContents: [...(persistentContents ?? []), "volumes"] } : { persistentContents }),
+    volumes,
+  };
+}
+
 /**
  * Fills in the defaults of a Checkpoint's spec. Only `memory`, `filesystem` and `volumes` are contents of a checkpoint; other words
  * select nothing. Without any of them, they are those of the sandbox. If neither has `memory` or `filesystem`, they are both, unless
  * the Checkpoint itself lists only `volumes`: memory alone cannot be restored.
- * @param sandboxContents `spec.persistentContents` of the source
+ * @param source what the checkpoints of the source contain by default
  * @throws RametError `InvalidArgument` for a TTL that is not a duration
  */
-export function resolveCheckpointSpec(
-  spec: CheckpointSpec,
-  sandboxContents: readonly string[] = [],
-): ResolvedCheckpointSpec {
+export function resolveCheckpointSpec(spec: CheckpointSpec, source: ContentFields = {}): ResolvedCheckpointSpec {
   const own = spec.persistentContents?.filter((word) => contentWords.has(word)) ?? [];
-  const requested = own.length > 0 ? own : sandboxContents;
+  const requested = own.length > 0 ? own : (source.persistentContents ?? []);
   return {
     sandboxName: spec.sandboxName ?? spec.podName ?? "",
     keepRunning: spec.keepRunning ?? true,
     contents: isOnlyVolumes(own) ? [] : mainContents(requested),
-    volumes: selectedVolumes(spec, requested),
+    volumes: selectedVolumes(spec.volumes, requested, source.volumes),
     ...resolvedConsistency(spec),
     ttlMilliseconds:
       spec.ttlAfterFinished === undefined ? undefined : parseDuration(spec.ttlAfterFinished, "spec.ttlAfterFinished"),
   };
 }
 
-function selectedVolumes({ volumes }: CheckpointSpec, contents: readonly string[]): VolumeSelection {
-  if (volumes !== undefined) return volumes.includes(allVolumes) ? "all" : volumes;
-  return contents.includes("volumes") ? "all" : "none";
+function selectedVolumes(
+  own: readonly string[] | undefined,
+  contents: readonly string[],
+  bySource: readonly string[] | undefined,
+): VolumeSelection {
+  const named = own ?? (contents.includes("volumes") ? (bySource ?? [allVolumes]) : undefined);
+  if (named === undefined) return "none";
+  return named.includes(allVolumes) ? "all" : named;
 }
-
-/** Selects all volumes, together with contents that do not name them. */
-export const allVolumes = "*";
 
 function resolvedConsistency({ consistency, requireAtomic = false, quiesce }: CheckpointSpec) {
   const byDefault = requireAtomic ? "atomic" : quiesce === undefined ? "crash" : "quiesced";

@@ -4,6 +4,7 @@ import { defineKind, rametGroup } from "../schema/kind.ts";
 import { NamedSnapshotStatus } from "./named-snapshot-status.ts";
 import { Recipe } from "../recipe/recipe.ts";
 import { type Rule, withRules } from "../schema/rules.ts";
+import { VolumeNames } from "./sandbox-parts.ts";
 
 const Name = z.string().min(1).max(253);
 const Version = z.int().min(1).meta({ format: "int32" });
@@ -56,14 +57,25 @@ const SnapshotContents = withRules(
   "The contents of a version. Without memory, a clone boots from the file system. With volumes, it has the data of the builder's PersistentVolumeClaims.",
 );
 
+/** Selects the contents of versions. Without `volumes`, it is all. */
+const namedVolumes: Rule<{ contents: readonly string[]; volumes?: unknown }> = {
+  cel: "!has(self.volumes) || self.contents.exists(content, content == 'volumes')",
+  message: "volumes names what contents does not select: add volumes to contents",
+  fieldPath: ".volumes",
+  holds: ({ contents, volumes }) => volumes === undefined || contents.includes("volumes"),
+};
+
 export const stepCaches = ["EveryStep", "LastStep", "None"] as const;
 
 export const engineUpgrades = ["Auto", "Manual"] as const;
 
-export const NamedSnapshotSpec = z.object({
+const fields = z.object({
   from: SnapshotSource,
   recipe: Recipe.default([]),
   contents: SnapshotContents.default(["memory", "filesystem"]),
+  volumes: VolumeNames.optional().describe(
+    "The volumes of a version, by their names in the Pod of the builder; * is all that are PersistentVolumeClaims. Default with volumes in contents: all.",
+  ),
   keepVersions: z
     .int()
     .min(1)
@@ -92,6 +104,7 @@ export const NamedSnapshotSpec = z.object({
     "Keeps this kept version current and builds nothing until the field is removed.",
   ),
 });
+export const NamedSnapshotSpec = withRules(fields, [namedVolumes]);
 export type NamedSnapshotSpec = z.infer<typeof NamedSnapshotSpec>;
 
 /** The names of builders, Checkpoints and cached steps start with it, and those of builders are host names. */

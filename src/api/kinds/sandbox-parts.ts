@@ -29,6 +29,35 @@ export const PersistentContents = z
   );
 export type PersistentContents = z.infer<typeof PersistentContents>;
 
+/** Selects all volumes, together with contents that do not name them. */
+export const allVolumes = "*";
+
+/** Kubernetes limits the volumes of a Pod by their names only; a checkpoint has a VolumeSnapshot for each. */
+const mostVolumes = 64;
+
+/** The names of volumes in a Pod, or `*`. */
+export const VolumeNames = z
+  .array(z.string().min(1).max(63))
+  .min(1)
+  .max(mostVolumes)
+  .meta({ "x-kubernetes-list-type": "atomic" });
+
+/** The contents of the checkpoints of a sandbox that do not say what they contain. */
+export const contentFields = {
+  persistentContents: PersistentContents.optional(),
+  volumes: VolumeNames.optional().describe(
+    "The volumes in checkpoints that do not name them, by their names in the Pod; * is all that are PersistentVolumeClaims. Default with volumes in persistentContents: all.",
+  ),
+};
+
+export const selectedVolumes: Rule<{ persistentContents?: readonly string[] | undefined; volumes?: unknown }> = {
+  cel: "!has(self.volumes) || !has(self.persistentContents) || self.persistentContents.exists(content, content == 'volumes')",
+  message: "volumes names what persistentContents does not select: add volumes to persistentContents",
+  fieldPath: ".volumes",
+  holds: ({ persistentContents, volumes }) =>
+    volumes === undefined || persistentContents === undefined || persistentContents.includes("volumes"),
+};
+
 export const Runtimes = z
   .array(z.object({ name: z.string() }))
   .meta({ "x-kubernetes-list-type": "atomic" })

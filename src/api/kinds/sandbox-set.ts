@@ -3,11 +3,12 @@ import { defineKind } from "../schema/kind.ts";
 import { Conditions } from "../schema/metadata.ts";
 import { withRules } from "../schema/rules.ts";
 import {
+  contentFields,
   IntOrPercent,
   oneTemplate,
   PauseStrategy,
-  PersistentContents,
   Runtimes,
+  selectedVolumes,
   templateFields,
 } from "./sandbox-parts.ts";
 
@@ -18,7 +19,7 @@ export const SandboxSetSpec = withRules(
     // OpenKruise Agents rejects a negative number in a webhook.
     replicas: int32.min(0).meta({ format: "int32" }).describe("The number of unclaimed sandboxes to keep ready."),
     pauseStrategy: PauseStrategy.optional(),
-    persistentContents: PersistentContents.optional(),
+    ...contentFields,
     runtimes: Runtimes.optional(),
     ...templateFields,
     scaleStrategy: z
@@ -27,7 +28,7 @@ export const SandboxSetSpec = withRules(
       .describe("Limits how many sandboxes start at the same time."),
     updateStrategy: z.object({ maxUnavailable: IntOrPercent.optional() }).optional(),
   }),
-  [oneTemplate],
+  [oneTemplate, selectedVolumes],
 );
 export type SandboxSetSpec = z.infer<typeof SandboxSetSpec>;
 

@@ -1,14 +1,18 @@
 import * as z from "zod";
 import { defineKind } from "../schema/kind.ts";
-import { PauseStrategy, PersistentContents, Runtimes, templateFields } from "./sandbox-parts.ts";
+import { withRules } from "../schema/rules.ts";
+import { contentFields, PauseStrategy, Runtimes, selectedVolumes, templateFields } from "./sandbox-parts.ts";
 
-export const SandboxTemplateSpec = z.object({
-  template: templateFields.template,
-  volumeClaimTemplates: templateFields.volumeClaimTemplates,
-  persistentContents: PersistentContents.optional(),
-  runtimes: Runtimes.optional(),
-  pauseStrategy: PauseStrategy.optional(),
-});
+export const SandboxTemplateSpec = withRules(
+  z.object({
+    template: templateFields.template,
+    volumeClaimTemplates: templateFields.volumeClaimTemplates,
+    ...contentFields,
+    runtimes: Runtimes.optional(),
+    pauseStrategy: PauseStrategy.optional(),
+  }),
+  [selectedVolumes],
+);
 export type SandboxTemplateSpec = z.infer<typeof SandboxTemplateSpec>;
 
 export const sandboxTemplateKind = defineKind({

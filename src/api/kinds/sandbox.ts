@@ -3,11 +3,12 @@ import { defineKind } from "../schema/kind.ts";
 import { Conditions, openString, Time } from "../schema/metadata.ts";
 import { withRules } from "../schema/rules.ts";
 import {
+  contentFields,
   oneTemplate,
   PauseStrategy,
-  PersistentContents,
   Runtimes,
   sandboxName,
+  selectedVolumes,
   templateFields,
 } from "./sandbox-parts.ts";
 
@@ -98,7 +99,7 @@ export const SandboxSpec = withRules(
         "Whether to pause the sandbox. Set it to false to resume. A clone that is created with true is not started until then.",
       ),
     pauseStrategy: PauseStrategy.optional(),
-    persistentContents: PersistentContents.optional(),
+    ...contentFields,
     shutdownTime: Time.optional().describe("When the sandbox is deleted. A time in the past deletes it immediately."),
     pauseTime: Time.optional().describe("When the sandbox is paused."),
     runtimes: Runtimes.optional(),
@@ -109,7 +110,7 @@ export const SandboxSpec = withRules(
       .describe("How to apply a changed template to a running sandbox. Default: not at all."),
     ...templateFields,
   }),
-  [oneTemplate],
+  [oneTemplate, selectedVolumes],
 );
 export type SandboxSpec = z.infer<typeof SandboxSpec>;
 

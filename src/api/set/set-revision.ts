@@ -1,5 +1,6 @@
 import { templateRevision } from "../cell/template-digest.ts";
 import { RametError } from "../../base/errors.ts";
+import { contentsByDefault } from "../kinds/checkpoint.ts";
 import { restoreFrom, restoreFromAnnotations } from "../names/labels.ts";
 import { parsePodTemplate } from "../schema/pod-template.ts";
 import type { SandboxSet } from "../kinds/sandbox-set.ts";
@@ -44,10 +45,12 @@ export function setRevision(
 }
 
 function otherFields(own: SandboxSet["spec"], named: SandboxTemplateSpec = {}): Omit<SandboxTemplateSpec, "template"> {
-  const { volumeClaimTemplates, persistentContents, runtimes } = { ...named, ...own };
+  const { volumeClaimTemplates, runtimes } = { ...named, ...own };
+  const { persistentContents, volumes } = contentsByDefault(own, named);
   return {
     ...(volumeClaimTemplates && { volumeClaimTemplates }),
-    ...(persistentContents && { persistentContents }),
+    ...(persistentContents && { persistentContents: [...persistentContents] }),
+    ...(volumes && { volumes: [...volumes] }),
     ...(runtimes && { runtimes }),
     ...(own.pauseStrategy && { pauseStrategy: own.pauseStrategy }),
   };

@@ -123,6 +123,9 @@ it("changes the digests of a changed step and of those after it, and none before
 it("changes with every other input", () => {
   const changes: SnapshotInputs[] = [
     { ...golden, contents: ["filesystem"] },
+    { ...golden, contents: ["filesystem", "volumes"] },
+    { ...golden, contents: ["filesystem", "volumes"], volumes: ["data"] },
+    { ...golden, contents: ["filesystem", "volumes"], volumes: ["data", "logs"] },
     { ...golden, copied: new Map([[2, { identity: "declared:y" }]]) },
     { ...golden, copied: new Map([[2, { sha256: "x" }]]) },
     { ...golden, from: { snapshot: { digest: "sha256:0" } } },
@@ -135,6 +138,13 @@ it("changes with every other input", () => {
   expect(new Set(digests).size).toBe(digests.length);
   const [first, otherContents] = [golden, changes[0]!].map((one) => snapshotDigest(one).steps);
   expect(otherContents).toEqual(first);
+});
+
+it("is the same for the names of volumes in any order, and for all volumes in either way", () => {
+  const of = (...volumes: string[]) =>
+    snapshotDigest({ ...golden, contents: ["filesystem", "volumes"], ...(volumes.length > 0 && { volumes }) }).digest;
+  expect(of("logs", "data", "logs")).toBe(of("data", "logs"));
+  expect(of("data", "*")).toBe(of());
 });
 
 it("counts the unchanged steps before an added or removed step", () => {

@@ -1,4 +1,5 @@
 import { digestOf } from "../cell/template-digest.ts";
+import { allVolumes } from "../kinds/sandbox-parts.ts";
 import type { CopiedContent, ResolvedSource, SnapshotInputs } from "./snapshot-inputs.ts";
 import type { RecipeStep } from "../recipe/recipe.ts";
 
@@ -15,9 +16,10 @@ export interface SnapshotDigest {
  * The digest of the inputs of a named snapshot. A pure function: independent of the machine and the order of keys, and different
  * for any other input.
  */
-export function snapshotDigest({ from, recipe, copied, contents }: SnapshotInputs): SnapshotDigest {
+export function snapshotDigest({ from, recipe, copied, contents, volumes }: SnapshotInputs): SnapshotDigest {
   // A step that was captured without the volumes cannot be continued with them.
-  const withVolumes = contents.includes("volumes") && { volumes: true };
+  const isAll = volumes?.includes(allVolumes) ?? true;
+  const withVolumes = contents.includes("volumes") && { volumes: isAll || [...new Set(volumes)].sort() };
   const base = digestOf({ v: 1, from: plainSource(from), ...withVolumes });
   const steps: string[] = [];
   for (const [index, step] of recipe.entries()) {

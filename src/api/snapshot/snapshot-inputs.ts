@@ -12,6 +12,8 @@ export interface SnapshotInputs {
   /** The content that steps with `configMapKeyRef` or `secretKeyRef` copy, by step index. */
   copied: ReadonlyMap<number, CopiedContent>;
   contents: readonly VersionContent[];
+  /** The names of the volumes to capture. Undefined: all, if `contents` has them. */
+  volumes?: readonly string[] | undefined;
 }
 
 export type ResolvedSource =

@@ -1,4 +1,5 @@
-import { allVolumes, type Checkpoint, type CheckpointManifest } from "../../api/kinds/checkpoint.ts";
+import type { Checkpoint, CheckpointManifest } from "../../api/kinds/checkpoint.ts";
+import { allVolumes } from "../../api/kinds/sandbox-parts.ts";
 import type { SandboxTemplateSpec } from "../../api/kinds/sandbox-template.ts";
 import { hasVolumes, type SandboxManifest } from "../../api/kinds/sandbox.ts";
 import { restoreFromAnnotations } from "../../api/names/labels.ts";

@@ -55,6 +55,8 @@ async function lookupsFor(io: Io, cluster: Cluster, requested: NamedSnapshot, sn
   const read = { signal: io.signal };
   const template = from.template && (await cluster.templates.find(at(from.template.name), read));
   const sandbox = from.sandbox && (await cluster.sandboxes.find(at(from.sandbox.name), read));
+  const { templateRef } = sandbox?.spec ?? {};
+  const ofSandbox = templateRef && (await cluster.templates.find(at(templateRef.name), read))?.spec;
   const checkpoints =
     from.checkpoint || from.snapshot ? (await cluster.checkpoints.list({ namespace, ...read })).items : [];
   return {
@@ -67,7 +69,7 @@ async function lookupsFor(io: Io, cluster: Cluster, requested: NamedSnapshot, sn
     secretsOfSandbox: () => [],
     secretsOfCheckpoint: () => [],
     volumesOfTemplate: (spec: SandboxTemplateSpec) => volumesIn(claimsOfTemplate(spec, "")),
-    volumesOfSandbox: ({ status }: Sandbox) => status?.ramet?.claims ?? [],
+    volumesOfSandbox: ({ spec }: Sandbox) => volumesIn(claimsOfTemplate(ofSandbox ?? spec, "")),
     volumesOfCheckpoint: (id: string) =>
       volumesIn(checkpoints.find(({ status }) => status?.checkpointId === id)?.status?.ramet?.volumes ?? []),
     copied: await copiedContents(cluster.client, requested, io.signal),

@@ -1,5 +1,6 @@
 import { isDeepStrictEqual } from "node:util";
-import { allVolumes, type Checkpoint, type CheckpointManifest } from "../../api/kinds/checkpoint.ts";
+import type { Checkpoint, CheckpointManifest } from "../../api/kinds/checkpoint.ts";
+import { allVolumes } from "../../api/kinds/sandbox-parts.ts";
 import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations, labels } from "../../api/names/labels.ts";

@@ -186,11 +186,12 @@ function keptSpec({ source: { sandbox } }: CheckpointCapture, { cache }: Checkpo
   const resolved = resolveTemplate(sandbox, cache);
   if ("problem" in resolved) throw resolved.problem;
   const { runtimes, pauseStrategy } = sandbox.spec;
-  const persistentContents = sandbox.spec.persistentContents ?? resolved.persistentContents;
+  const { persistentContents, volumes } = resolved.contents;
   return {
     template: withoutOrigin(resolved.template),
     ...(resolved.volumeClaims.length > 0 && { volumeClaimTemplates: resolved.volumeClaims }),
-    ...(persistentContents.length > 0 && { persistentContents }),
+    ...(persistentContents !== undefined && persistentContents.length > 0 && { persistentContents }),
+    ...(volumes && { volumes }),
     ...(runtimes && { runtimes }),
     ...(pauseStrategy && { pauseStrategy }),
   };

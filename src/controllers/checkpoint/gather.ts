@@ -1,4 +1,9 @@
-import { type Checkpoint, resolveCheckpointSpec, type ResolvedCheckpointSpec } from "../../api/kinds/checkpoint.ts";
+import {
+  type Checkpoint,
+  contentsByDefault,
+  resolveCheckpointSpec,
+  type ResolvedCheckpointSpec,
+} from "../../api/kinds/checkpoint.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { labels } from "../../api/names/labels.ts";
 import { pendingRollback } from "../../api/names/rollback-request.ts";
@@ -75,10 +80,7 @@ function specOf(checkpoint: Checkpoint, { cache }: CheckpointDependencies): Chec
     const sandbox = cache.sandbox(`${checkpoint.metadata.namespace}/${sandboxName ?? podName ?? ""}`);
     const template =
       sandbox?.spec.templateRef && cache.template(`${checkpoint.metadata.namespace}/${sandbox.spec.templateRef.name}`);
-    return resolveCheckpointSpec(
-      checkpoint.spec,
-      sandbox?.spec.persistentContents ?? template?.spec.persistentContents,
-    );
+    return resolveCheckpointSpec(checkpoint.spec, contentsByDefault(sandbox?.spec, template?.spec));
   } catch (error) {
     return { problem: RametError.from(error) };
   }

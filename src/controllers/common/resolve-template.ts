@@ -1,4 +1,4 @@
-import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
+import { type Checkpoint, type ContentFields, contentsByDefault } from "../../api/kinds/checkpoint.ts";
 import { RametError } from "../../base/errors.ts";
 import { parsePodTemplate, type PodTemplateSpec } from "../../api/schema/pod-template.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
@@ -9,7 +9,8 @@ export interface ResolvedTemplate {
   template: PodTemplateSpec;
   /** The sandbox names no template, and this one is its checkpoint's. */
   borrowed: boolean;
-  persistentContents: readonly string[];
+  /** `persistentContents` and `volumes` of the sandbox or else of its template. */
+  contents: ContentFields;
   pauseStrategy: string | undefined;
   /** PersistentVolumeClaims to create for the sandbox, as in its spec or in the SandboxTemplate. */
   volumeClaims: Record<string, unknown>[];
@@ -18,7 +19,7 @@ export interface ResolvedTemplate {
 /** A Sandbox, or the model of a new one. */
 interface TemplateOwner {
   metadata: { namespace: string };
-  spec: Pick<Sandbox["spec"], "template" | "templateRef" | "volumeClaimTemplates">;
+  spec: Pick<Sandbox["spec"], "template" | "templateRef" | "volumeClaimTemplates" | keyof ContentFields>;
 }
 
 /**
@@ -35,7 +36,8 @@ export function resolveTemplate(
     if (spec.template !== undefined) {
       const template = parsePodTemplate(spec.template);
       const volumeClaims = spec.volumeClaimTemplates ?? [];
-      return { template, borrowed: false, persistentContents: [], pauseStrategy: undefined, volumeClaims };
+      const contents = contentsByDefault(spec);
+      return { template, borrowed: false, contents, pauseStrategy: undefined, volumeClaims };
     }
     const { templateRef } = spec;
     if (templateRef !== undefined) {
@@ -54,7 +56,7 @@ function fromObject(sandbox: TemplateOwner, { metadata, spec }: SandboxTemplate,
   return {
     template: parsePodTemplate(spec.template, `SandboxTemplate ${metadata.name}: spec.template`),
     borrowed,
-    persistentContents: spec.persistentContents ?? [],
+    contents: contentsByDefault(sandbox.spec, spec),
     pauseStrategy: spec.pauseStrategy?.type,
     volumeClaims: sandbox.spec.volumeClaimTemplates ?? spec.volumeClaimTemplates ?? [],
   };

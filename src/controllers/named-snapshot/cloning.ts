@@ -1,5 +1,6 @@
 import { findIgnoredInTemplate } from "../../api/fields/find-ignored.ts";
 import { type NamedSnapshot, type VersionContent, versionContents } from "../../api/kinds/named-snapshot.ts";
+import { allVolumes } from "../../api/kinds/sandbox-parts.ts";
 import { restoreFromAnnotations } from "../../api/names/labels.ts";
 import type { Capture, Cloning } from "./state.ts";
 
@@ -13,7 +14,7 @@ export const ownCloning: Cloning = {
     sandboxName: capture.sandboxName,
     keepRunning: true,
     persistentContents: contentsOf(snapshot, capture),
-    ...(snapshot.spec.contents.includes("volumes") && { consistency: "atomic" }),
+    ...(snapshot.spec.contents.includes("volumes") && { consistency: "atomic", ...volumesOf(snapshot) }),
   }),
   hasMemory: ({ status }) => status?.ramet?.contents?.includes("memory") ?? false,
   ignoredIn: (name, spec) => findIgnoredInTemplate({ name, spec }, replaced),
@@ -22,8 +23,13 @@ export const ownCloning: Cloning = {
   keep: () => Promise.resolve(),
 };
 
+/** A builder from a template without `volumes` has no list of its own, but one from a sandbox does. */
+function volumesOf({ spec: { volumes = [allVolumes] } }: NamedSnapshot): { volumes: string[] } {
+  return { volumes };
+}
+
 /** Fields of a template that a named snapshot has itself, or that a build does not need. */
-const replaced = { persistentContents: [], pauseStrategy: {} };
+const replaced = { persistentContents: [], volumes: [], pauseStrategy: {} };
 
 /** A step and a source are always captured with their memory, and with their volumes if the version has them. */
 export function contentsOf({ spec: { contents } }: NamedSnapshot, { of }: Capture): VersionContent[] {

@@ -4,6 +4,8 @@ import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations, labels } from "../../api/names/labels.ts";
 import { tagsOf } from "../../api/snapshot/snapshot-tags.ts";
+import { claimsOfSandbox } from "../common/claims-of-sandbox.ts";
+import { resolveTemplate } from "../common/resolve-template.ts";
 import { claimsOfTemplate, uncapturedVolumes } from "../common/restored-volumes.ts";
 import { secretsOfCheckpoint, secretsOfSandbox } from "../common/secrets-in-memory.ts";
 import { engineFacts, neededBy } from "./engine-facts.ts";
@@ -82,7 +84,7 @@ async function desiredVersionOf(
     secretsOfSandbox: (sandbox) => secretsOfSandbox(sandbox, cache),
     secretsOfCheckpoint: (checkpoint) => secretsOfCheckpoint(checkpoint, cache),
     volumesOfTemplate: (spec) => claimsOfTemplate(spec, "").map(({ volume }) => volume),
-    volumesOfSandbox: (sandbox) => sandbox.status?.ramet?.claims ?? [],
+    volumesOfSandbox: (sandbox) => volumesOfSandbox(sandbox, dependencies),
     volumesOfCheckpoint: (id) =>
       uncapturedVolumes(cache.checkpointById(namespace, id), cache).map(({ volume }) => volume),
     copied: await copiedContents(dependencies.client, snapshot),
@@ -91,6 +93,14 @@ async function desiredVersionOf(
   const origin = cache.checkpointById(namespace, desired.origin.checkpointId);
   const problem = origin && cloning.problemOf(origin);
   return problem === undefined ? desired : { problem, reason: "InputMissing" };
+}
+
+/** A restored sandbox without a Pod and a template has those of its checkpoint. */
+function volumesOfSandbox(sandbox: Sandbox, { cache }: SnapshotDependencies): string[] {
+  const { namespace, name } = sandbox.metadata;
+  const id = sandbox.status?.ramet?.restoredFrom;
+  const template = resolveTemplate(sandbox, cache, id === undefined ? undefined : cache.checkpointById(namespace, id));
+  return claimsOfSandbox(sandbox, template, cache.pod(`${namespace}/${name}`)).map(({ volume }) => volume);
 }
 
 /**

@@ -2,6 +2,7 @@ import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
 import type { SandboxTemplate, SandboxTemplateSpec } from "../../api/kinds/sandbox-template.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
+import { allVolumes } from "../../api/kinds/sandbox-parts.ts";
 import { annotations } from "../../api/names/labels.ts";
 import { volumesChoice } from "../../api/names/volumes-on-restore.ts";
 import type { RecipeStep } from "../../api/recipe/recipe.ts";
@@ -41,11 +42,17 @@ export function resolveInputs(snapshot: NamedSnapshot, lookups: InputLookups): S
   if (cycle !== undefined) return { reason: "Cycle", problem: inCycle(cycle) };
   try {
     const { source, inheritedSecrets = [], volumes, ...from } = resolveSource(snapshot, lookups);
-    const areLeftOut = volumes.length > 0 && !spec.contents.includes("volumes");
-    if (areLeftOut && volumesChoice(snapshot) === undefined) throw notChosen(volumes);
+    const left = leftOut(spec, volumes);
+    if (left.length > 0 && volumesChoice(snapshot) === undefined) throw notChosen(left);
     if ("problem" in lookups.copied) throw lookups.copied.problem;
     const { copied } = lookups;
-    const digest = snapshotDigest({ from: source, recipe: spec.recipe, copied, contents: spec.contents });
+    const digest = snapshotDigest({
+      from: source,
+      recipe: spec.recipe,
+      copied,
+      contents: spec.contents,
+      volumes: spec.volumes,
+    });
     const secrets = [...new Set([...inheritedSecrets, ...secretsOf(spec.recipe)])];
     return { ...from, digest, copied, inheritedSecrets, secrets, ...(copied.size > 0 && requeue) };
   } catch (error) {
@@ -159,10 +166,16 @@ function missing(kind: string, name: string, namespace: string): never {
   );
 }
 
+/** The volumes that the versions do not contain. */
+function leftOut({ contents, volumes: named = [allVolumes] }: NamedSnapshot["spec"], volumes: string[]): string[] {
+  if (!contents.includes("volumes")) return volumes;
+  return named.includes(allVolumes) ? [] : volumes.filter((volume) => !named.includes(volume));
+}
+
 function notChosen(volumes: readonly string[]): RametError {
   const message = `The versions do not contain the data of the volumes ${listed(volumes)}, and the snapshot does not say which volumes its builds use`;
   return new RametError("VolumesNotCaptured", message, {
-    hint: `Add volumes to spec.contents, or set the annotation ${annotations.volumesOnRestore} to Empty for new claims, or to Shared for the claims of the source`,
+    hint: `Add volumes to spec.contents, and their names to spec.volumes if it is set, or set the annotation ${annotations.volumesOnRestore} to Empty for new claims, or to Shared for the claims of the source`,
   });
 }
 

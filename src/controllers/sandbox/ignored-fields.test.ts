@@ -56,7 +56,7 @@ function gathered(sandbox: Sandbox, pod: Pod | undefined, given: string | object
   const template = {
     template: parsePodTemplate(typeof given === "string" ? templateOf(given) : given),
     borrowed: false,
-    persistentContents: [],
+    contents: {},
     pauseStrategy: undefined,
     volumeClaims,
   };

@@ -20,7 +20,7 @@ const now = new Date("2030-01-01T00:00:00Z");
 const apiVersion = "agents.kruise.io/v1alpha1";
 const error = new RametError("TemplateMismatch", "the image differs");
 const template = parsePodTemplate({ spec: { containers: [{ name: "main", image: "python" }] } });
-const resolved = { template, borrowed: false, persistentContents: [], pauseStrategy: undefined, volumeClaims: [] };
+const resolved = { template, borrowed: false, contents: {}, pauseStrategy: undefined, volumeClaims: [] };
 const checkpoint: Origin = {
   kind: "checkpoint",
   source: {

@@ -169,7 +169,7 @@ function planPauseStart(state: SandboxState): SandboxPlan {
     const message = `The pause waits for the checkpoint ${otherCheckpoint.metadata.name}, which is being taken`;
     return stillRunning(state, "Pending", message);
   }
-  const persistentContents = sandbox.spec.persistentContents ?? resolved?.persistentContents ?? [];
+  const { persistentContents = [] } = resolved?.contents ?? sandbox.spec;
   const plan = stillRunning(state, "CheckpointCreating", "A checkpoint is being taken");
   return { ...plan, actions: [{ do: "createPauseCheckpoint", persistentContents }] };
 }

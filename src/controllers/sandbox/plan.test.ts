@@ -132,8 +132,8 @@ const states: fc.Arbitrary<SandboxState> = fc.record({
   pod: fc.option(pods, { nil: undefined }),
   foreignPod: fc.constant(undefined),
   template: fc.constantFrom(
-    { template, borrowed: false, persistentContents: [], pauseStrategy: undefined, volumeClaims: [] },
-    { template, borrowed: false, persistentContents: [], pauseStrategy: "Stop", volumeClaims: [] },
+    { template, borrowed: false, contents: {}, pauseStrategy: undefined, volumeClaims: [] },
+    { template, borrowed: false, contents: {}, pauseStrategy: "Stop", volumeClaims: [] },
     { problem: error },
   ),
   origin: origins,

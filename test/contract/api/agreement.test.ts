@@ -37,18 +37,22 @@ const time = fc
   )
   .map((parts) => parts.join(""));
 const name = fc.constantFrom("", "a", "b");
-const contents = fc.array(fc.constantFrom("memory", "filesystem", "ip", "podInfo", "disk", ""), { maxLength: 3 });
+const words = fc.constantFrom("memory", "filesystem", "volumes", "ip", "podInfo", "disk", "");
+const contents = fc.array(words, { maxLength: 3 });
+const volumes = fc.array(fc.constantFrom("data", "*", ""), { maxLength: 2 });
 
 const checkpoint = fc.record({
   podName: sometimes(name),
   sandboxName: sometimes(name),
   keepRunning: sometimes(fc.boolean()),
   persistentContents: sometimes(contents),
+  volumes: sometimes(volumes),
   ttlAfterFinished: sometimes(duration),
 });
 const sandbox = fc.record({
   shutdownTime: sometimes(time),
   persistentContents: sometimes(contents),
+  volumes: sometimes(volumes),
   template: sometimes(fc.constant({})),
   templateRef: sometimes(fc.constantFrom({ name: "t" }, {})),
   pauseStrategy: sometimes(fc.record({ type: sometimes(fc.constantFrom("Stop", "stop", "")) })),

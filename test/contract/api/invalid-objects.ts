@@ -63,6 +63,18 @@ export const invalidObjects: InvalidObject[] = [
     spec: { persistentContents: Array.from({ length: 17 }, (_, index) => `content-${index}`) },
     message: /spec\.persistentContents: Too many: 17: must have at most 16 items/,
   },
+  ...(["Sandbox", "SandboxTemplate"] as const).map((kind) => ({
+    name: `a ${kind} with volumes that its contents do not select`,
+    kind,
+    spec: { persistentContents: ["memory", "filesystem"], volumes: ["data"] },
+    message: /spec\.volumes: .*add volumes to persistentContents/,
+  })),
+  {
+    name: "a Sandbox with an empty list of volumes",
+    kind: "Sandbox",
+    spec: { volumes: [] },
+    message: /spec\.volumes: .*should have at least 1 items/,
+  },
   {
     name: "a Sandbox with an unknown pause strategy",
     kind: "Sandbox",

@@ -33,6 +33,12 @@ export const invalidSnapshots: InvalidObject[] = [
     message: /spec\.from\.snapshot\.digest: .*exclude each other/,
   },
   {
+    name: "a NamedSnapshot with volumes that its contents do not select",
+    kind,
+    spec: { from, volumes: ["data"] },
+    message: /spec\.volumes: .*add volumes to contents/,
+  },
+  {
     name: "a NamedSnapshot of memory alone",
     kind,
     spec: { from, contents: ["memory"] },
