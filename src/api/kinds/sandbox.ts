@@ -154,6 +154,10 @@ const RametSandboxStatus = z.object({
     .object({
       request: z.string().describe("The digest of the two annotations that requested it."),
       checkpointId: z.string().optional().describe("During a rollback: the checkpoint that is being restored."),
+      onResume: z
+        .string()
+        .optional()
+        .describe("The checkpoint whose volumes the sandbox gets when it is resumed. The rollback is answered."),
       replacedPodUid: z.string().optional().describe("During a rollback: the UID of the Pod that is being replaced."),
     })
     .optional()

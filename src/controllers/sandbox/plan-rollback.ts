@@ -79,8 +79,7 @@ function planPausedRollback(
   const status = plan.status ?? sandbox.status ?? {};
   const { checkpointId } = source.name;
   if (made?.status?.phase === "Failed") {
-    const why = made.status.message ?? "no reason given";
-    const error = new RametError("CheckpointLost", `The checkpoint ${checkpointId} cannot be used: ${why}`);
+    const error = unusable(checkpointId, made.status.message);
     const actions = [...plan.actions, { do: "deleteCheckpoint", checkpoint: made } as const];
     return { ...plan, actions, status: refused(state, status, { request: digest, error }) };
   }
@@ -91,14 +90,29 @@ function planPausedRollback(
     const actions = made === undefined ? [create] : [];
     return { ...plan, actions: [...plan.actions, ...actions], status: withRolledBack(state, status, wait) };
   }
+  // With volumes, the resume completes the rollback: the next Pod gets new claims.
+  const onResume = volumeParts(source.parts).length > 0 ? made.status.checkpointId : undefined;
+  const rollback = { request: digest, ...(onResume !== undefined && { onResume }) };
+  return { ...plan, status: rolledBackWhilePaused(state, status, { rollback, checkpointId }) };
+}
+
+function unusable(checkpointId: string, why = "no reason given"): RametError {
+  return new RametError("CheckpointLost", `The checkpoint ${checkpointId} cannot be used: ${why}`);
+}
+
+function rolledBackWhilePaused(
+  state: SandboxState,
+  status: SandboxStatus,
+  { rollback, checkpointId }: Pick<NonNullable<SandboxStatus["ramet"]>, "rollback"> & { checkpointId: string },
+): SandboxStatus {
   const message = `The sandbox continues from the checkpoint ${checkpointId} when it is resumed`;
   const held = { type: "SandboxPaused", status: "True", reason: "SnapshotPauseSucceed", message } as const;
   const answered = {
     ...status,
     conditions: setCondition(status.conditions ?? [], held, state.now),
-    ramet: { ...status.ramet, rollback: { request: digest }, restoredFrom: checkpointId },
+    ramet: { ...status.ramet, rollback, restoredFrom: checkpointId },
   };
-  return { ...plan, status: withRolledBack(state, answered, { status: "True", reason: "Succeeded", message }) };
+  return withRolledBack(state, answered, { status: "True", reason: "Succeeded", message });
 }
 
 function beginning(state: SandboxState, request: string, { name }: RestoreSource): SandboxStatus {

@@ -246,15 +246,29 @@ function withOutcome(state: SandboxState, plan: SandboxPlan, { request, checkpoi
     const { reason = "Internal", message = "" } = findCondition(status.conditions, "Ready") ?? {};
     return { ...plan, status: withRolledBack(state, answered, { status: "False", reason, message }) };
   }
-  const message = `The sandbox was restored from the checkpoint ${checkpointId}`;
-  const conditions = (status.conditions ?? []).filter(({ type }) => type !== "SandboxResumed");
-  const restored = { ...answered, conditions, ramet: { ...answered.ramet, restoredFrom: checkpointId } };
+  const restored = { ...answered, ...restoredBy(state, answered, checkpointId) };
+  const message = `The sandbox was restored from the checkpoint ${restored.ramet.restoredFrom}`;
   const replaced = replacedClaims(state.sandbox, status);
   return {
     ...plan,
     actions: [...plan.actions, ...(replaced.length > 0 ? [{ do: "releaseClaims", claims: replaced } as const] : [])],
     status: withRolledBack(state, restored, { status: "True", reason: "Succeeded", message }),
   };
+}
+
+/**
+ * A sandbox that was paused resumes from a checkpoint of its own, which shares the data of the one that was requested. Any other one was
+ * not resumed.
+ */
+function restoredBy(
+  { pauseCheckpoint }: SandboxState,
+  { conditions = [], ramet }: SandboxStatus,
+  checkpointId: string,
+) {
+  if (pauseCheckpoint?.status?.checkpointId === checkpointId && ramet?.restoredFrom !== undefined)
+    return { conditions, ramet: { ...ramet, restoredFrom: ramet.restoredFrom } };
+  const others = conditions.filter(({ type }) => type !== "SandboxResumed");
+  return { conditions: others, ramet: { ...ramet, restoredFrom: checkpointId } };
 }
 
 /** The claims that the sandbox mounted before a rollback, and does not mount any more. */

@@ -71,7 +71,6 @@ async function volumesProblem(
   const own = claimsOfSandbox(sandbox, template, pod);
   const problem = inPlaceProblem(volumes, choice, own);
   if (problem !== undefined || volumes.captured.length === 0) return problem;
-  if (sandbox.status?.phase === "Paused") return notWhilePaused(volumes.id);
   const absent = volumes.captured.find(({ volume }) => !own.some((one) => one.volume === volume?.volume));
   if (absent !== undefined) return noSuchVolume(volumes.id, absent.volume?.volume ?? "");
   // The Pod is deleted before its successor gets the claims, so their data is looked up first.
@@ -79,25 +78,19 @@ async function volumesProblem(
   return undefined;
 }
 
-function notWhilePaused(id: string): RametError {
-  return new RametError(
-    "NotSupported",
-    `The checkpoint ${id} has volumes, and the sandbox is paused: its volumes are replaced when it gets a new Pod`,
-    { hint: "Resume the sandbox, then request the rollback again" },
-  );
-}
-
 /** Every other phase leads to one of these. */
 const settledPhases = new Set<string | undefined>(["Running", "Paused", "Succeeded", "Failed"]);
 
-/** Records that a request is refused. All else in the status stays. */
+/** Records that a request is refused. All else in the status stays, also what an earlier rollback left for the resume. */
 export function refused(
   state: SandboxState,
   status: SandboxStatus,
   { request, error }: { request: string; error: RametError },
 ): SandboxStatus {
   const answered = withRolledBack(state, status, notRolledBack(error.code, error.describe()));
-  return { ...answered, ramet: { ...answered.ramet, rollback: { request } } };
+  const onResume = status.phase === "Paused" ? status.ramet?.rollback?.onResume : undefined;
+  const rollback = { request, ...(onResume !== undefined && { onResume }) };
+  return { ...answered, ramet: { ...answered.ramet, rollback } };
 }
 
 /** Sets the condition `RolledBack`. */
