@@ -95,6 +95,17 @@ export class KubeClient implements ApiCaller {
     return Version.parse(await this.getPath("/version", signal)).gitVersion;
   }
 
+  /** Whether the API server has kinds of this group and version, which everybody may ask. @throws RametError */
+  async serves({ group, version }: { group: string; version: string }, signal?: AbortSignal): Promise<boolean> {
+    try {
+      await this.getPath(`/apis/${group}/${version}`, signal);
+      return true;
+    } catch (error) {
+      if (RametError.from(error).code === "NotFound") return false;
+      throw error;
+    }
+  }
+
   /** The API server's clock in whole seconds, and how long the request for it took. @throws RametError */
   async serverTime(signal?: AbortSignal): Promise<{ at: Date; roundTripMilliseconds: number }> {
     const startedAt = this.clock.monotonicMilliseconds();

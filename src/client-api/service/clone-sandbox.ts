@@ -25,8 +25,9 @@ export interface StartedClone {
 /**
  * Starts a clone of a running or paused sandbox: creates a checkpoint, and a sandbox that is restored from it as soon as the capture
  * has ended. The controllers do the rest, also if this process ends. The checkpoint is deleted an hour after it has finished.
- * @throws RametError `InvalidArgument` if the source does not run and is not paused; `AlreadyExists` if the name is taken; `Timeout`
- *   if the capture does not start; the error of the capture if it has failed by then
+ * @throws RametError `InvalidArgument` if the source does not run and is not paused; `AlreadyExists` if the name is taken;
+ *   `NotSupported` if its volumes cannot be captured; `Timeout` if the capture does not start; the error of the capture if it has failed
+ *   by then
  */
 export async function startClone(parts: ServiceParts, source: Sandbox, create: CloneSandbox): Promise<StartedClone> {
   const { namespace, name: sourceName } = source.metadata;
@@ -50,6 +51,7 @@ export async function startClone(parts: ServiceParts, source: Sandbox, create: C
 async function startCapture(parts: ServiceParts, source: Sandbox, create: CloneSandbox): Promise<Checkpoint> {
   const { owner, signal } = create;
   const { checkpoints } = parts.objects;
+  if (hasVolumes(source) && !(await parts.servesSnapshots(signal))) throw withoutSnapshots(source);
   const deadline = parts.clock.monotonicMilliseconds() + create.timeoutMilliseconds;
   for (;;) {
     checkCloneable(parts, source);
@@ -97,6 +99,14 @@ export function contentsOfClone({ spec }: Pick<Sandbox, "spec">): CreateSnapshot
   if (spec.paused === true) return undefined;
   const own = spec.persistentContents ?? [];
   return own.includes("filesystem") && !own.includes("memory") ? ["filesystem"] : ["memory", "filesystem"];
+}
+
+function withoutSnapshots({ metadata }: Sandbox): RametError {
+  return new RametError(
+    "NotSupported",
+    `The volumes of the sandbox ${metadata.name} cannot be captured: the cluster has no VolumeSnapshots`,
+    { hint: "Ask an administrator to install the snapshot stack, for example with SnapshotStack" },
+  );
 }
 
 function notStarted(checkpoint: Checkpoint): RametError {

@@ -7,6 +7,7 @@ import type { ClaimParts } from "../../claim/claim-sandbox.ts";
 import { setModel } from "../../claim/set-model.ts";
 import { Stock } from "../../claim/stock.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
+import { snapshotResources } from "../../kube/volumes/snapshots.ts";
 import { Followers } from "../../kube/followers.ts";
 import { keyOf } from "../../kube/object.ts";
 import { OwnWrites } from "../../kube/own-writes.ts";
@@ -30,6 +31,8 @@ export interface ServiceParts {
   claims: ClaimParts;
   /** Names that clients use for others: E2B's default template is `base`. */
   aliases: ReadonlyMap<string, string>;
+  /** Whether the cluster has VolumeSnapshots. */
+  servesSnapshots: (signal?: AbortSignal) => Promise<boolean>;
   clock: Clock;
   close: () => void;
 }
@@ -84,6 +87,7 @@ export function serviceParts(
     objects,
     claims,
     aliases,
+    servesSnapshots: (signal) => client.serves(snapshotResources.snapshots, signal),
     clock,
     close,
   };

@@ -1,0 +1,55 @@
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { checkpointKind } from "../../src/api/kinds/checkpoint.ts";
+import { sandboxTemplateKind } from "../../src/api/kinds/sandbox-template.ts";
+import { apiVersion } from "../../src/api/schema/kind.ts";
+import { refOf } from "../../src/kube/resource-ref.ts";
+import { allRights, ClientApiWorld } from "./client-api-world.ts";
+
+let world: ClientApiWorld;
+let key: string;
+const namespace = "team-a";
+
+beforeAll(async () => {
+  world = await ClientApiWorld.open();
+  await world.namespace(namespace);
+  key = await world.key(namespace, "client", allRights);
+  await world.cluster.client.resource(refOf(sandboxTemplateKind)).create({
+    apiVersion,
+    kind: "SandboxTemplate",
+    metadata: { namespace, name: "work" },
+    spec: {
+      template: {
+        spec: { containers: [{ name: "main", image: "python", volumeMounts: [{ name: "data", mountPath: "/data" }] }] },
+      },
+      volumeClaimTemplates: [
+        {
+          metadata: { name: "data" },
+          spec: { accessModes: ["ReadWriteOnce"], resources: { requests: { storage: "1Gi" } } },
+        },
+      ],
+    },
+  });
+});
+afterAll(() => world.close());
+
+async function created(name: string, template: string): Promise<void> {
+  const answer = await world.call(key, "POST", "/api/v1/sandboxes", { name, templateRef: { name: template } });
+  expect(answer.status, answer.text).toBeLessThan(300);
+  const status = async () => (await world.call(key, "GET", `/api/v1/sandboxes/${name}`)).json;
+  await expect.poll(status, { timeout: 20_000 }).toMatchObject({ status: "Running" });
+}
+
+it("refuses a clone with volumes in a cluster without VolumeSnapshots before anything is created", async () => {
+  await created("with-volume", "work");
+  const answer = await world.call(key, "POST", "/api/v1/sandboxes/with-volume/clone", { name: "clone" });
+  expect(answer.status).toBe(501);
+  expect(answer.text).toContain("the cluster has no VolumeSnapshots");
+  expect((await world.call(key, "GET", "/api/v1/sandboxes/clone")).status).toBe(404);
+  expect((await world.cluster.client.resource(refOf(checkpointKind)).list({ namespace })).items).toEqual([]);
+});
+
+it("clones a sandbox without volumes there", async () => {
+  await created("plain", "base");
+  const answer = await world.call(key, "POST", "/api/v1/sandboxes/plain/clone", { name: "copy" });
+  expect(answer).toMatchObject({ status: 202, json: { clonedFrom: "plain", phase: "Pending" } });
+});
