@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { volumeParts } from "../../src/api/kinds/checkpoint.ts";
 import { NamedSnapshot, namedSnapshotKind } from "../../src/api/kinds/named-snapshot.ts";
 import { findCondition } from "../../src/kube/conditions.ts";
 import { refOf } from "../../src/kube/resource-ref.ts";
@@ -31,6 +32,13 @@ it("forks a sandbox with its volume, and leaves no VolumeSnapshot", async () => 
 it("gives a clone that was created paused its volume when it is resumed, also after its checkpoint was deleted", async () => {
   await world.ramet("fork", "a", "--name-prefix", "p", "--paused");
   await world.shell("a", "echo three > /data/note");
+  // A checkpoint of it has the volume that it does not have yet.
+  const { status, metadata } = await world.capture("p-1", "--volumes", "*");
+  expect(volumeParts(status?.ramet?.parts)).toHaveLength(1);
+  await world.clone("p-2", "--from", status?.checkpointId ?? "");
+  expect(await world.shell("p-2", "cat /data/note")).toBe("two");
+  await world.ramet("checkpoint", "rm", metadata.name);
+  await world.ramet("sandbox", "rm", "p-2");
   await world.ramet("sandbox", "resume", "p-1");
   expect(await world.shell("p-1", "cat /data/note")).toBe("two");
   await world.shell("a", "echo two > /data/note");

@@ -1,4 +1,4 @@
-import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
+import { type Checkpoint, volumeParts } from "../../api/kinds/checkpoint.ts";
 import { annotations, finalizers, labels } from "../../api/names/labels.ts";
 import { captureParts, type Quiesce } from "../../backends/capture-parts.ts";
 import { findParts } from "../../backends/checkpoint-parts.ts";
@@ -31,6 +31,8 @@ export async function shareStored(
     uid,
     async (signal) => {
       const record = await shared(checkpoint, source, dependencies);
+      // The next Pod of such a sandbox gets claims with this data.
+      if (volumeParts(record.parts).length > 0) return record;
       const volumes = await captureVolumes({ checkpoint, checkpointId, source, spec }, dependencies, signal);
       return volumes === undefined ? record : withParts(record, volumes);
     },
@@ -104,11 +106,29 @@ async function shared(
   const { namespace } = checkpoint.metadata;
   const holder = await holderOf(checkpoint, dataId, dependencies);
   const found = await findParts(backends, { namespace, checkpointId: dataId });
-  const parts = partsOf(holder?.status?.ramet);
-  const record = parts === undefined ? found : { ...holder?.status?.ramet, parts };
+  const record = holder === undefined ? found : recordFrom(holder, { dataId, found });
   assertContents(checkpoint, record);
   await keepTemplate(checkpoint, holder, dependencies);
   return record;
+}
+
+/**
+ * The record of a Checkpoint with the same data. Another one may have captured volumes of the paused sandbox, which are not part of that
+ * data and are removed with it.
+ * @throws RametError `CheckpointLost`
+ */
+function recordFrom(
+  { metadata, status }: Checkpoint,
+  { dataId, found }: { dataId: string; found: CheckpointRecord },
+): CheckpointRecord {
+  const parts = partsOf(status?.ramet);
+  if (parts === undefined) return found;
+  const volumes = volumeParts(found.parts);
+  if (status?.checkpointId === dataId && volumes.length < volumeParts(parts).length)
+    throw new RametError("CheckpointLost", `The checkpoint ${metadata.name} has lost the data of its volumes`, {
+      hint: "Delete the Checkpoint, and create another one",
+    });
+  return { ...status?.ramet, parts: [...volumes, ...parts.filter(({ volume }) => volume === undefined)] };
 }
 
 /** The Checkpoint whose data is shared, as the API server has it now. Its removal would take the data with it. */

@@ -75,3 +75,11 @@ it("lists so many claims that the message fits into a condition", () => {
   expect(message).toContain("and 200 more");
   expect(message.length).toBeLessThan(32_768);
 });
+
+it("counts a volume as captured whose data is that of another sandbox's claim", () => {
+  const volume = { volume: "home", claim: "home-a", snapshot: "s", driver: "d", accessModes: [] };
+  const part = { backend: "csi", handle: "h", cutAt: "", sizeBytes: 1, volume } as const;
+  const parts: CheckpointPart[] = [{ ...part, contents: ["volumes"], consistency: "crash" }];
+  const clone = { checkpoint, volumes: [{ volume: "home", claim: "home-clone" }], now: new Date(0) };
+  expect(withVolumes(clone, { parts })?.conditions).toMatchObject([{ type: "VolumesCaptured", status: "True" }]);
+});

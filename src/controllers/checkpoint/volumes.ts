@@ -29,9 +29,12 @@ export function withVolumes(
   record: CheckpointRecord,
 ): { conditions: Condition[]; ramet: CheckpointRecord } | undefined {
   if (volumes.length === 0) return undefined;
-  const captured = new Set(record.parts.flatMap(({ volume }) => volume?.claim ?? []));
+  const parts = record.parts.flatMap(({ volume }) => volume ?? []);
+  // A claim of several volumes is captured once, and the data of another sandbox's checkpoint is of another claim.
+  const isCaptured = (one: VolumeClaim) =>
+    parts.some(({ volume, claim }) => volume === one.volume || claim === one.claim);
   const hasAll = record.parts.some(({ contents, volume }) => contents.includes("volumes") && volume === undefined);
-  const missing = hasAll ? [] : volumes.filter(({ claim }) => !captured.has(claim));
+  const missing = hasAll ? [] : volumes.filter((one) => !isCaptured(one));
   const conditions = setCondition(
     checkpoint.status?.conditions ?? [],
     missing.length === 0 ? allCaptured : notCaptured(missing),
