@@ -1,4 +1,5 @@
 import * as z from "zod";
+import { documentRoute } from "../../routes/common-routes.ts";
 import { openApiDocument } from "../../routes/openapi.ts";
 import { agentRoutes } from "./agent-routes.ts";
 import { type AgentTierRoute, route } from "./call.ts";
@@ -27,14 +28,7 @@ export const healthRoutes: readonly AgentTierRoute[] = ["/healthz", "/readyz"].m
 
 /** All routes of the dialect. The server, the OpenAPI document and the tests of rights follow from this table. */
 export const agentTierRoutes: readonly AgentTierRoute[] = [
-  route({
-    method: "GET",
-    path: "/openapi.json",
-    summary: "Returns this document.",
-    needs: "public",
-    answers: { 200: z.looseObject({}) },
-    handle: async (_agentTier, { reply }) => reply.send(agentTierDocument()),
-  }),
+  documentRoute(() => agentTierDocument()),
   ...sandboxRoutes,
   ...fileRoutes,
   ...portRoutes,

@@ -1,6 +1,6 @@
-import { RametError } from "../../../base/errors.ts";
+import { unsupportedRoute } from "../../routes/common-routes.ts";
 import type { Method } from "../../routes/route.ts";
-import { type AgentTierRoute, route } from "./call.ts";
+import type { AgentTierRoute } from "./call.ts";
 
 const backups = "Backups are not supported: use `ramet checkpoint create` or a NamedSnapshot";
 const bulk = "Bulk requests are not supported: send one request for each sandbox";
@@ -39,17 +39,6 @@ const unsupported: readonly (readonly [methods: readonly Method[], path: string,
   [["GET", "PUT", "PATCH", "DELETE"], "/webhooks/*", webhooks],
 ];
 
-/** They answer clients with a key, so that a client without one learns nothing. */
 export const unsupportedRoutes: readonly AgentTierRoute[] = unsupported.flatMap(([methods, path, why]) =>
-  methods.map((method) =>
-    route({
-      method,
-      path,
-      summary: "Not supported.",
-      needs: [],
-      unsupported: why,
-      answers: {},
-      handle: () => Promise.reject(new RametError("NotSupported", why)),
-    }),
-  ),
+  methods.map((method) => unsupportedRoute(method, path, why)),
 );

@@ -1,4 +1,4 @@
-import * as z from "zod";
+import { documentRoute } from "../../routes/common-routes.ts";
 import { openApiDocument } from "../../routes/openapi.ts";
 import { ErrorBody } from "./answers.ts";
 import { type E2bRoute, route } from "./call.ts";
@@ -21,14 +21,7 @@ export const e2bRoutes: readonly E2bRoute[] = [
     answers: { 204: null },
     handle: async (_e2b, { reply }) => reply.code(204).send(),
   }),
-  route({
-    method: "GET",
-    path: "/openapi.json",
-    summary: "Returns this document.",
-    needs: "public",
-    answers: { 200: z.looseObject({}) },
-    handle: async (_e2b, { reply }) => reply.send(e2bDocument()),
-  }),
+  documentRoute(() => e2bDocument()),
   ...sandboxRoutes,
   ...snapshotRoutes,
   ...templateRoutes,

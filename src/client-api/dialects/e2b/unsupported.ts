@@ -1,6 +1,6 @@
-import { RametError } from "../../../base/errors.ts";
 import type { Method } from "../../routes/route.ts";
-import { type E2bRoute, route } from "./call.ts";
+import { unsupportedRoute } from "../../routes/common-routes.ts";
+import type { E2bRoute } from "./call.ts";
 
 /** Routes of E2B's API that Ramet does not have, and what to do instead. */
 const unsupported: readonly (readonly [method: Method, path: string, why: string])[] = [
@@ -43,17 +43,8 @@ const unsupported: readonly (readonly [method: Method, path: string, why: string
   ["DELETE", "/admin/teams/:teamID/api-keys/:apiKeyID", administration()],
 ];
 
-/** They answer clients with a key, so that a client without one learns nothing. */
 export const unsupportedRoutes: readonly E2bRoute[] = unsupported.map(([method, path, why]) =>
-  route({
-    method,
-    path,
-    summary: "Not supported.",
-    needs: [],
-    unsupported: why,
-    answers: {},
-    handle: () => Promise.reject(new RametError("NotSupported", why)),
-  }),
+  unsupportedRoute(method, path, why),
 );
 
 function earlierBuilds(): string {
