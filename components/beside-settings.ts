@@ -66,4 +66,5 @@ const unusedArguments = [
   "gateway",
   "clientApi",
   "encryption",
+  "importVolumes",
 ] as const;

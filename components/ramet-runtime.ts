@@ -119,6 +119,11 @@ export interface RametRuntimeArgs {
   namespaceQuota?: NamespaceQuotaArgs;
   /** How checkpoints are encrypted in the store. @default they are not encrypted by Ramet */
   encryption?: EncryptionArgs;
+  /**
+   * Whether users with the verb `import` on checkpoints may import volumes of other namespaces and clusters by the handles of their
+   * snapshots. The controllers then can read every snapshot that a CSI driver can read. @default false
+   */
+  importVolumes?: boolean;
   /** Changes the manifest of each declared object, for settings that have no argument. */
   transform?: { object?: (manifest: Manifest) => Manifest };
 }
@@ -255,6 +260,7 @@ function installOptions(args: RametRuntimeArgs, owner: string): ProgramInstallOp
     registries,
     namespaceQuota,
     encryption,
+    importVolumes,
   } = args;
   return {
     ...requiredArguments(args),
@@ -271,6 +277,7 @@ function installOptions(args: RametRuntimeArgs, owner: string): ProgramInstallOp
     ...serverSettings(args),
     ...(encryption && { encryption: { secret: validatedField("encryption.secret", encryption.secret) } }),
     ...(namespaceQuota && { namespaceQuota: validatedQuota(namespaceQuota) }),
+    ...(importVolumes === true && { importVolumes }),
     namespace: systemNamespace,
     annotations: { [ownerAnnotation]: owner },
   };

@@ -1,4 +1,5 @@
 import type { CheckpointPart, PartContents, RametCheckpointStatus } from "../api/kinds/checkpoint.ts";
+import type { ImportedVolume } from "../api/kinds/volume-import.ts";
 import type { RametError } from "../base/errors.ts";
 import type { ClaimSpec } from "../kube/volumes/volumes.ts";
 import type { SandboxRef, Started } from "./runtime.ts";
@@ -32,6 +33,12 @@ export interface Backend {
    * @throws RametError `CheckpointLost`; `NeedNotMet` if the claim's StorageClass cannot have the data
    */
   fillClaim?(request: FillClaimRequest): Promise<ClaimSpec>;
+  /**
+   * Makes snapshots that exist outside of the namespace the volumes of a checkpoint. Only a backend that captures volumes has this. The
+   * caller has verified that the user may import.
+   * @throws RametError `VolumeNotImported`, `ImportsDisabled`, `NotSupported`, `AlreadyExists`, `Unavailable`
+   */
+  importVolumes?(request: ImportVolumesRequest): Promise<Capture>;
   /**
    * Restores a part into a sandbox that waits for its contents. A part with files starts the sandbox: the call then resolves
    * when the clone responds under its own identity.
@@ -125,6 +132,15 @@ export interface CloneRequest {
   part: CheckpointPart;
   target: SandboxRef;
   environment: Record<string, string>;
+}
+
+export interface ImportVolumesRequest {
+  name: CheckpointName;
+  volumes: readonly ImportedVolume[];
+  /** Whether the data is deleted with the last checkpoint of the cluster that has it. */
+  takesOwnership: boolean;
+  /** Ends the wait. What exists by then is found by a repeat, or by `remove`. */
+  signal?: AbortSignal;
 }
 
 export interface FillClaimRequest {

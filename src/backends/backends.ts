@@ -45,6 +45,12 @@ export class Backends {
     );
   }
 
+  /** What imports volumes. @throws RametError `NotSupported` if no backend does */
+  importer(): Backend & Required<Pick<Backend, "importVolumes">> {
+    for (const backend of this.all()) if (importsVolumes(backend)) return backend;
+    throw new RametError("NotSupported", "no backend of this installation imports volumes");
+  }
+
   /** What pauses sandboxes. @throws RametError `NotSupported` if no backend runs sandboxes */
   holds(): SandboxHolds {
     const found = this.all().flatMap(({ holds }) => holds ?? [])[0];
@@ -111,6 +117,10 @@ function inOrder(parts: readonly CheckpointPart[]): CheckpointPart[] {
 /** Whether a backend captures volumes. One that does not work offers no contents, so these cannot tell. */
 export function capturesVolumes(backend: Backend): boolean {
   return "fillClaim" in backend;
+}
+
+function importsVolumes(backend: Backend): backend is Backend & Required<Pick<Backend, "importVolumes">> {
+  return backend.importVolumes !== undefined;
 }
 
 function isSame(a: readonly string[], b: readonly string[]): boolean {

@@ -1,4 +1,5 @@
-import { type CheckpointPart, consistencies, type RametCheckpointStatus } from "../api/kinds/checkpoint.ts";
+import type { CheckpointPart, RametCheckpointStatus } from "../api/kinds/checkpoint.ts";
+import { consistencies } from "../api/kinds/volume-import.ts";
 import { Contents } from "../api/schema/metadata.ts";
 import type { CaptureDetails } from "./backend.ts";
 

@@ -36,6 +36,12 @@ export const errorCodes = {
     "The access mode of a PersistentVolumeClaim does not allow another Pod to mount it. Set `ramet.dev/volumes-on-restore` to `Empty`, or use a claim with another access mode.",
   VolumeNotCaptured:
     "The VolumeSnapshot of a PersistentVolumeClaim was not taken. The sandbox keeps running, and nothing remains of the checkpoint. Correct what the message names: `ramet explain volumesnapshot/NAME` reports the cause.",
+  VolumeNotImported:
+    "A snapshot that a checkpoint imports cannot be used: its driver does not know it, or it is another one than the import describes. Nothing remains of the import, and the snapshot was not changed. Correct what the message names, and import again.",
+  ImportsDisabled:
+    "The controllers may not import volumes, because the installation does not allow it. Nothing was created. An administrator can install with `--import-volumes` (`importVolumes`).",
+  ImportNotGuarded:
+    "The admission policy that decides who may import volumes is missing, was changed, or is newer than the Checkpoint. Nothing was created. Apply the manifests of this release, then create another Checkpoint.",
   QuiesceFailed:
     "A command that a checkpoint runs in the sandbox before or after its capture has failed. The sandbox keeps running, and nothing was captured. Correct the command, or set its `onFailure` to `Continue`.",
   NotAtomic:

@@ -46,7 +46,11 @@ export const flagsOfCells = [
   "pullTimeout",
   "namespaceStoreBytes",
   "namespaceCheckpoints",
+  "importVolumes",
 ];
+
+export const importVolumesHelp =
+  "let users with the verb import on checkpoints import volumes by the handles of their snapshots (default: nobody can)";
 
 export const namespaceSelectorHelp =
   "the labels of the namespaces that the controllers serve, such as team=a or !legacy (default: all namespaces)";

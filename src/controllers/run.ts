@@ -84,6 +84,8 @@ export interface RunControllersOptions {
   concurrency?: number;
   /** The size budget for captured steps of recipes in each namespace. @default 20 GiB */
   stepCacheBytes?: number;
+  /** Whether users with the verb `import` on checkpoints may import volumes by the handles of their snapshots. @default false */
+  importVolumes?: boolean;
   /** The limits of namespaces whose annotation does not set them. @default {@link defaultQuota} */
   namespaceQuota?: Partial<NamespaceQuota>;
   /** The pauses of rotations of keys. @default those of `KeyRotationOptions` */
@@ -229,6 +231,7 @@ async function work(
     client,
     cache,
     quotas: new NamespaceQuotas(informers.namespaces, options.namespaceQuota),
+    importsVolumes: options.importVolumes ?? false,
     podOptions: podOptions(options, userNamespaces),
     podKeys: () => keys.podKeys,
     registries,

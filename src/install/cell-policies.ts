@@ -2,13 +2,20 @@ import { labels } from "../api/names/labels.ts";
 import { group } from "../api/schema/kind.ts";
 import { admissionPolicy, mayCreateCells, type PolicyScope, servedNamespaces } from "./admission-policy.ts";
 import { apiKeyPolicy } from "./api-key-policy.ts";
+import { importPolicy } from "./import-policy.ts";
 import type { Manifest } from "./manifest.ts";
 import { credentialPolicies } from "./credential-policies.ts";
 import { templatePolicies } from "./template-policies.ts";
 
-/** Returns all admission policies: those that keep users out of cells, those for templates, and that for API keys. */
+/** Returns all admission policies: those that keep users out of cells, those for templates, and those for API keys and imports. */
 export function admissionPolicies(scope: PolicyScope = {}): Manifest[] {
-  return [...cellPolicies(scope), ...templatePolicies(scope), ...credentialPolicies(scope), ...apiKeyPolicy()];
+  return [
+    ...cellPolicies(scope),
+    ...templatePolicies(scope),
+    ...credentialPolicies(scope),
+    ...apiKeyPolicy(),
+    ...importPolicy(),
+  ];
 }
 
 /**

@@ -1,12 +1,18 @@
 import { internalGroup, keyPowers, keySecrets, nextSecretOf, systemNamespace } from "../api/names/system-names.ts";
 import { crdNames } from "../api/kinds/crd.ts";
 import { competingControllers } from "../api/names/other-controllers.ts";
+import { importGuard } from "../api/volumes/import-guard.ts";
+import type { InstallOptions } from "./install-options.ts";
 import { narrowed, type Right, type Rights } from "./rights.ts";
 
 /** @param served the namespaces whose objects the controllers reconcile. @default all */
-export function controllerRights(served?: readonly string[]): Rights {
-  if (served === undefined) return { everywhere: clusterRights, inSystem: systemRights };
-  const { everywhere, inServed } = narrowed(clusterRights, served);
+export function controllerRights(
+  served?: readonly string[],
+  { importVolumes = false }: Pick<InstallOptions<unknown, unknown>, "importVolumes"> = {},
+): Rights {
+  const all = importVolumes ? [...clusterRights, ...importRights] : clusterRights;
+  if (served === undefined) return { everywhere: all, inSystem: systemRights };
+  const { everywhere, inServed } = narrowed(all, served);
   return {
     everywhere: [...namespaceRights(served), ...everywhere],
     inSystem: [...systemRights, ...ownNamespaceRights],
@@ -104,7 +110,7 @@ export const clusterRights: readonly Right[] = [
     verbs: [...follow, "create", "delete"],
   },
   {
-    why: "verify which data a VolumeSnapshot is bound to, keep it while the Checkpoint exists, let it be deleted with the Checkpoint, and find data whose VolumeSnapshot is gone; contents are never created",
+    why: "verify which data a VolumeSnapshot is bound to, keep it while the Checkpoint exists, let it be deleted with the Checkpoint, and find data whose VolumeSnapshot is gone",
     apiGroups: ["snapshot.storage.k8s.io"],
     resources: ["volumesnapshotcontents"],
     verbs: ["get", "list", "patch", "delete"],
@@ -173,6 +179,25 @@ export const clusterRights: readonly Right[] = [
   },
   sharedRights.recordEvents,
   ...otherControllerRights("find other controllers of the same kinds, beside which the controllers do not work"),
+];
+
+/** Permissions of the controllers where users may import volumes. */
+const importRights: readonly Right[] = [
+  {
+    why: "import volumes: with this, the controllers can read every snapshot that a CSI driver can read",
+    apiGroups: ["snapshot.storage.k8s.io"],
+    resources: ["volumesnapshotcontents"],
+    verbs: ["create"],
+    scope: "cluster",
+  },
+  {
+    why: "verify that the admission policy for imports is in effect, without which nothing is imported",
+    apiGroups: ["admissionregistration.k8s.io"],
+    resources: ["validatingadmissionpolicies", "validatingadmissionpolicybindings"],
+    resourceNames: [importGuard.name],
+    verbs: ["get"],
+    scope: "cluster",
+  },
 ];
 
 /**

@@ -44,6 +44,11 @@ export interface InstallOptions<Text = string, Count = number> extends MetricsRe
   namespaceQuota?: Partial<Record<QuotaName, Text>>;
   /** The Secret in `ramet-system` with the key for checkpoints. @default they are not encrypted */
   encryption?: { secret: Text };
+  /**
+   * Whether users with the verb `import` on checkpoints may import volumes, for which the controllers may create contents of
+   * VolumeSnapshots with any handle. @default false
+   */
+  importVolumes?: boolean | undefined;
 }
 
 export interface CellSettings<Text = string> {
@@ -145,6 +150,7 @@ export function parseInstallOptions({ store, ...given }: InstallOptions, fieldNa
     ...(given.registries && { registries: parseRegistrySettings(given.registries, fieldNames) }),
     ...(given.gateway && { gateway: parseGatewaySettings(given.gateway, fieldNames) }),
     ...(given.clientApi && { clientApi: parseClientApi(given.clientApi, fieldNames) }),
+    importVolumes: given.importVolumes,
     ...(given.encryption && { encryption: { secret: validated("encryption.secret", given.encryption.secret) } }),
     ...(given.namespaceQuota && {
       namespaceQuota: Object.fromEntries(

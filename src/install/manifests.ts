@@ -66,7 +66,7 @@ function runtimeControllers(options: InstallOptions<unknown, unknown>): Manifest
   const { store, servedNamespaces } = options;
   return [
     ...controllerManifests(options, {
-      rights: controllerRights(servedNamespaces),
+      rights: controllerRights(servedNamespaces, options),
       args: controllerArgs(options),
       store: storeAccess(store),
     }),
@@ -102,6 +102,7 @@ function controllerArgs({ store, encryption, ...options }: InstallOptions<unknow
     ...servedFlags(options.servedNamespaces),
     ...quotaFlags(options.namespaceQuota),
     ...(encryption === undefined ? [] : ["--encryption-secret", encryption.secret]),
+    ...(options.importVolumes === true ? ["--import-volumes"] : []),
   ];
 }
 

@@ -7,6 +7,7 @@ import { defineKind } from "../schema/kind.ts";
 import { Conditions, Contents, openString, Time } from "../schema/metadata.ts";
 import { SchemalessObject, withRules } from "../schema/rules.ts";
 import { allVolumes, ContentWord, mostContents, VolumeNames } from "./sandbox-parts.ts";
+import { consistencies, VolumeImport } from "./volume-import.ts";
 
 export const checkpointPhases = ["Pending", "Creating", "Succeeded", "Failed", "Terminating"] as const;
 export type CheckpointPhase = (typeof checkpointPhases)[number];
@@ -41,7 +42,7 @@ const CheckpointVolumes = VolumeNames.describe(
 export type VolumeSelection = "all" | "none" | readonly string[];
 
 /** What can be requested. A checkpoint whose files were flushed by the guest, but whose memory is not captured, is `quiesced`. */
-const RequestedConsistency = z.enum(["crash", "sync", "quiesced", "atomic"]);
+const RequestedConsistency = z.enum(consistencies);
 export type Consistency = z.infer<typeof RequestedConsistency>;
 
 /** What happens if a command fails: the checkpoint fails too, or it is taken anyway and the status says so. */
@@ -59,10 +60,23 @@ const QuiesceCommand = z.object({
 });
 export type QuiesceCommand = z.infer<typeof QuiesceCommand>;
 
+/** The fields that say how a sandbox is captured. */
+const ofCaptures = [
+  "podName",
+  "sandboxName",
+  "keepRunning",
+  "persistentContents",
+  "volumes",
+  "consistency",
+  "requireAtomic",
+  "quiesce",
+] as const;
+
 export const CheckpointSpec = withRules(
   z.object({
     podName: z.string().min(1).optional().describe("The name of the sandbox's Pod. Set podName or sandboxName."),
     sandboxName: z.string().min(1).optional().describe("The name of the Sandbox. Set podName or sandboxName."),
+    volumeImport: VolumeImport.optional(),
     keepRunning: z
       .boolean()
       .optional()
@@ -97,10 +111,17 @@ export const CheckpointSpec = withRules(
   }),
   [
     {
-      cel: "has(self.podName) || has(self.sandboxName)",
+      cel: "has(self.podName) || has(self.sandboxName) || has(self.volumeImport)",
       message: "podName or sandboxName is required: it names the sandbox to capture",
       fieldPath: ".podName",
-      holds: ({ podName, sandboxName }) => podName !== undefined || sandboxName !== undefined,
+      holds: ({ podName, sandboxName, volumeImport }) =>
+        podName !== undefined || sandboxName !== undefined || volumeImport !== undefined,
+    },
+    {
+      cel: `!has(self.volumeImport) || (${ofCaptures.map((field) => `!has(self.${field})`).join(" && ")})`,
+      message: `volumeImport excludes ${ofCaptures.join(", ")}: nothing is captured`,
+      fieldPath: ".volumeImport",
+      holds: (spec) => spec.volumeImport === undefined || ofCaptures.every((field) => spec[field] === undefined),
     },
     {
       // A sandbox's Pod has the sandbox's name, so both may be set to one value, as in OpenKruise Agents.
@@ -132,9 +153,6 @@ export const CheckpointSpec = withRules(
 );
 export type CheckpointSpec = z.infer<typeof CheckpointSpec>;
 
-/** How consistent the parts of a checkpoint are with each other. */
-export const consistencies = ["crash", "sync", "quiesced", "atomic"] as const;
-
 const Needs = z.object({
   architecture: z.string(),
   engine: z.string().describe("The gVisor build that captured it."),
@@ -161,12 +179,18 @@ export type PartContents = z.infer<typeof PartContents>;
 /** The volume that a part of a checkpoint holds, and what a claim needs to get its data. */
 export const CapturedVolume = z.object({
   volume: z.string().describe("The name of the volume in the source's Pod."),
-  claim: z.string().describe("The PersistentVolumeClaim that the source mounted."),
+  claim: z.string().describe("The PersistentVolumeClaim that the source mounted; imported, the name of the volume."),
   snapshot: z.string().describe("The VolumeSnapshot, in the namespace of the Checkpoint."),
   driver: z.string().describe("The CSI driver, which a claim's StorageClass must have too."),
   storageClassName: z.string().optional(),
   accessModes: z.array(z.string()).meta({ "x-kubernetes-list-type": "atomic" }),
   volumeMode: z.string().optional(),
+  imported: z
+    .enum(["Kept", "Owned"])
+    .optional()
+    .describe(
+      "Of an imported volume. Kept: its data outlives the Checkpoint, unless this cluster has captured it. Owned: its data is deleted with the last Checkpoint of this cluster that has it.",
+    ),
 });
 export type CapturedVolume = z.infer<typeof CapturedVolume>;
 

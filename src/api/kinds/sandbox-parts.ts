@@ -32,8 +32,8 @@ export type PersistentContents = z.infer<typeof PersistentContents>;
 /** Selects all volumes, together with contents that do not name them. */
 export const allVolumes = "*";
 
-/** Kubernetes limits the volumes of a Pod by their names only; a checkpoint has a VolumeSnapshot for each. */
-const mostVolumes = 64;
+/** The most volumes of a checkpoint: Kubernetes limits those of a Pod by their names only. */
+export const mostVolumes = 64;
 
 /** The names of volumes in a Pod, or `*`. */
 export const VolumeNames = z

@@ -59,6 +59,13 @@ export const annotations = {
   volumesOnRestore: "ramet.dev/volumes-on-restore",
   /** On a VolumeSnapshot of a Checkpoint: the volume that it captures, as JSON (captured-volume.ts of the backend `csi`). */
   capturedVolume: "ramet.dev/captured-volume",
+  /**
+   * On a VolumeSnapshotContent that was imported, `"true"`: its data is deleted with the last content of the cluster that has it. A
+   * captured content needs no such annotation.
+   */
+  ownsData: "ramet.dev/owns-data",
+  /** On a VolumeSnapshotContent, `"true"`: its checkpoint is being removed, so it no longer keeps the data of others. */
+  releasing: "ramet.dev/releasing",
   /** On a clone: the claims that its volumes mount instead of those of its template, as JSON by the name of the volume. */
   volumeClaims: "ramet.dev/volume-claims",
   /** On a Namespace, a Pod template or a Sandbox: egress rules as JSON or YAML (docs/reference/network.md). */

@@ -11,7 +11,8 @@ export type VolumeToCapture = Omit<CapturedVolume, "snapshot">;
 
 /** What a VolumeSnapshot records about its volume, so that its part can be described again after a crash. */
 const Recorded = CapturedVolume.omit({ snapshot: true }).extend({
-  claimUid: z.string(),
+  /** Absent: the volume was imported. */
+  claimUid: z.string().optional(),
   /** How many volumes the checkpoint has. */
   ofVolumes: z.number(),
 });

@@ -7,6 +7,7 @@ import type { Backend, Capture, CaptureRequest, CheckpointName } from "../backen
 import { capturedVolume, numberOfVolumes, snapshotManifest } from "./captured-volume.ts";
 import { fillClaim } from "./fill-claim.ts";
 import { type CapturedSnapshot, followSnapshot } from "./follow-snapshots.ts";
+import { importVolumes, removeImports } from "./import-volumes.ts";
 import { removeSnapshot, setDeletionPolicy, snapshotsOf } from "./remove-snapshots.ts";
 import { checkpointClass } from "./snapshot-class.ts";
 import { sweepSnapshots } from "./sweep-snapshots.ts";
@@ -19,6 +20,8 @@ export interface CsiBackendOptions {
   captureMilliseconds?: number;
   /** How long a driver may then take until the data can be restored: a cloud uploads it first. @default 21600000 */
   readyMilliseconds?: number;
+  /** How long a driver may take to report a snapshot that is imported. @default 60000 */
+  importMilliseconds?: number;
   /** The only namespaces to sweep. @default all */
   namespaces?: readonly string[] | undefined;
   /** A sweep leaves what is younger alone. @default 600000 */
@@ -31,7 +34,7 @@ export interface CsiBackendOptions {
  */
 export function csiBackend(options: CsiBackendOptions): Backend {
   const { client, namespaces, captureMilliseconds = 600_000, readyMilliseconds = 21_600_000 } = options;
-  const { sweepOlderThanMilliseconds: olderThanMilliseconds = 600_000 } = options;
+  const { sweepOlderThanMilliseconds: olderThanMilliseconds = 600_000, importMilliseconds = 60_000 } = options;
   /** The sandboxes that are being captured, with the checkpoint of each. */
   const capturing = new Map<string, string>();
 
@@ -82,10 +85,12 @@ export function csiBackend(options: CsiBackendOptions): Backend {
         }),
       ),
     fillClaim: (request) => fillClaim(client, request),
+    importVolumes: (request) => importVolumes(client, request, { importMilliseconds, readyMilliseconds }),
     untilLoaded: () => Promise.resolve(),
     async remove(name) {
       const snapshots = await snapshotsOf(client, name).catch(nothingIfMissing);
       await all(snapshots.map((one) => removeSnapshot(client, one)));
+      await removeImports(client, name).catch(nothingIfMissing);
     },
     sweep: (liveness, signal) => sweepSnapshots({ client, namespaces, olderThanMilliseconds, liveness, signal }),
   };

@@ -1,11 +1,13 @@
 import { labels } from "../../api/names/labels.ts";
 import { RametError } from "../../base/errors.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
-import { contentAnnotations } from "../../kube/volumes/snapshot-names.ts";
+import { contentAnnotations, volumeFinalizers } from "../../kube/volumes/snapshot-names.ts";
 import { type Snapshot, type SnapshotContent, snapshotContentsIn, snapshotsIn } from "../../kube/volumes/snapshots.ts";
 import { waitUntil } from "../../kube/wait-until.ts";
 import type { CheckpointName } from "../backend.ts";
 import { capturedVolume } from "./captured-volume.ts";
+import { isImported } from "./imported-content.ts";
+import { releaseData } from "./release-data.ts";
 
 /** The VolumeSnapshots of a checkpoint. Others with its label, which a user may have created, are left alone. */
 export async function snapshotsOf(client: KubeClient, name: CheckpointName): Promise<Snapshot[]> {
@@ -29,15 +31,16 @@ export async function contentOf(client: KubeClient, snapshot: Snapshot): Promise
 }
 
 /**
- * Sets whether a content's data is kept when its VolumeSnapshot is deleted. A content that was imported is left alone: its data may
- * belong to others.
+ * Sets whether a content's data is kept when its VolumeSnapshot is deleted. A content that somebody else has imported is left alone:
+ * its data may belong to others.
  */
 export async function setDeletionPolicy(
   client: KubeClient,
-  { metadata, spec }: SnapshotContent,
+  content: SnapshotContent,
   deletionPolicy: "Delete" | "Retain",
 ): Promise<void> {
-  if (spec.source?.volumeHandle === undefined || spec.deletionPolicy === deletionPolicy) return;
+  const { metadata, spec } = content;
+  if (!isRamets(content) || spec.deletionPolicy === deletionPolicy) return;
   await snapshotContentsIn(client).mergePatch(metadata, { metadata: { uid: metadata.uid }, spec: { deletionPolicy } });
 }
 
@@ -45,13 +48,15 @@ export async function setDeletionPolicy(
 const removalMilliseconds = 10_000;
 
 /**
- * Deletes a VolumeSnapshot together with its data. First the content is told to delete its data, then the VolumeSnapshot is deleted,
- * and the sidecar deletes the data and the content. Waits a moment until the VolumeSnapshot is gone; later, a repeat continues.
+ * Deletes a VolumeSnapshot together with its data, if no other content has that. First the content is told to delete its data, then the
+ * VolumeSnapshot is deleted, and the sidecar deletes the data and the content. Waits a moment until the VolumeSnapshot is gone; later, a
+ * repeat continues.
  * @throws RametError `Unavailable` (retryable) while it is not gone
  */
 export async function removeSnapshot(client: KubeClient, snapshot: Snapshot): Promise<void> {
   const content = await contentOf(client, snapshot);
-  if (content !== undefined) await setDeletionPolicy(client, content, "Delete");
+  if (content !== undefined && isRamets(content))
+    await setDeletionPolicy(client, content, await releaseData(client, content));
   const { metadata } = snapshot;
   if (metadata.deletionTimestamp === undefined)
     await snapshotsIn(client)
@@ -64,9 +69,14 @@ export async function removeSnapshot(client: KubeClient, snapshot: Snapshot): Pr
   if (late !== undefined && isOrphaned(late)) await removeOrphan(client, late);
 }
 
-/** Whether nobody deletes a content whose VolumeSnapshot is gone. An imported one is never Ramet's to delete. */
-export function isOrphaned({ metadata, spec }: SnapshotContent): boolean {
-  return metadata.deletionTimestamp === undefined && spec.source?.volumeHandle !== undefined;
+/** Whether nobody deletes a content whose VolumeSnapshot is gone. One that somebody else has imported is not Ramet's to delete. */
+export function isOrphaned(content: SnapshotContent): boolean {
+  return content.metadata.deletionTimestamp === undefined && isRamets(content);
+}
+
+/** Of a VolumeSnapshot of a Checkpoint: whether the snapshot-controller has created its content, or an import of Ramet. */
+function isRamets(content: SnapshotContent): boolean {
+  return content.spec.source?.volumeHandle !== undefined || isImported(content);
 }
 
 async function untilGone(client: KubeClient, { metadata }: Snapshot): Promise<void> {
@@ -88,20 +98,35 @@ async function untilGone(client: KubeClient, { metadata }: Snapshot): Promise<vo
 /**
  * Deletes a content that its VolumeSnapshot has left behind: the content was created late, somebody else deleted the VolumeSnapshot,
  * or the snapshot-controller had not seen yet that it was told to delete its data. Without the annotation of the
- * snapshot-controller, the sidecar would keep both.
+ * snapshot-controller, the sidecar would keep both. Data that another content has, or that is not this cluster's, is kept.
  */
-export async function removeOrphan(client: KubeClient, { metadata }: SnapshotContent): Promise<void> {
+export async function removeOrphan(client: KubeClient, content: SnapshotContent): Promise<void> {
   const contents = snapshotContentsIn(client);
+  const { metadata } = content;
   const { uid } = metadata;
+  const deletionPolicy = await releaseData(client, content);
   try {
     await contents.mergePatch(metadata, {
       metadata: { uid, annotations: { [contentAnnotations.beingDeleted]: "yes" } },
-      spec: { deletionPolicy: "Delete" },
+      spec: { deletionPolicy },
     });
     await contents.delete(metadata, { uid });
+    if (deletionPolicy === "Retain") await removeContentFinalizer(client, metadata);
   } catch (error) {
     if (RametError.from(error).code !== "NotFound") throw error;
   }
+}
+
+/** The sidecar removes it too. There is none if the driver of an import does not run here, and without data nothing waits for it. */
+async function removeContentFinalizer(client: KubeClient, at: SnapshotContent["metadata"]): Promise<void> {
+  const contents = snapshotContentsIn(client);
+  const found = await contents.find(at);
+  if (found?.metadata.uid !== at.uid) return;
+  const { uid, resourceVersion, finalizers = [] } = found.metadata;
+  const kept = finalizers.filter((one) => one !== volumeFinalizers.content);
+  await contents.mergePatch(at, { metadata: { uid, resourceVersion, finalizers: kept } }).catch((error: unknown) => {
+    if (RametError.from(error).code !== "Conflict") throw error;
+  });
 }
 
 function stillThere({ metadata: { name, finalizers = [] } }: Snapshot): RametError {

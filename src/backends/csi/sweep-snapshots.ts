@@ -5,6 +5,7 @@ import type { KubeClient } from "../../kube/kube-client.ts";
 import { type Snapshot, type SnapshotContent, snapshotContentsIn, snapshotsIn } from "../../kube/volumes/snapshots.ts";
 import type { CheckpointLiveness, CheckpointName, Swept } from "../backend.ts";
 import { capturedVolume, checkpointOfSnapshot, numberOfVolumes } from "./captured-volume.ts";
+import { isImported } from "./imported-content.ts";
 import { isOrphaned, removeOrphan, removeSnapshot } from "./remove-snapshots.ts";
 
 export interface SweepSnapshotsOptions {
@@ -19,7 +20,7 @@ export interface SweepSnapshotsOptions {
 
 /**
  * Removes the VolumeSnapshots of checkpoints without an object, and the contents that such VolumeSnapshots have left behind, with
- * their data. Those of users and imported contents are left alone.
+ * their data. Those of users, and contents that users have imported, are left alone.
  */
 export async function sweepSnapshots(options: SweepSnapshotsOptions): Promise<Swept> {
   const swept: Swept = { checkpoints: [], kept: [], orphans: 0, contents: 0, freedBytes: 0, foreign: [] };
@@ -98,7 +99,9 @@ async function sweepContents(options: SweepSnapshotsOptions): Promise<number> {
     if (name === undefined || !isServed(name, options) || !isOld(client, content, options)) continue;
     const { name: snapshot = "", uid } = content.spec.volumeSnapshotRef;
     const found = await snapshotsIn(client).find({ namespace: name.namespace, name: snapshot }, { signal });
-    if (found?.metadata.uid === uid || (await liveness(name)) !== "absent") continue;
+    // A content that was imported has no UID before it is bound.
+    const isNamed = found !== undefined && (uid === undefined || found.metadata.uid === uid);
+    if (isNamed || (await liveness(name)) !== "absent") continue;
     await removeOrphan(client, content);
     removed += 1;
   }
@@ -106,15 +109,15 @@ async function sweepContents(options: SweepSnapshotsOptions): Promise<number> {
 }
 
 /**
- * The checkpoint of a content that the snapshot-controller created for a VolumeSnapshot with the name of one of Ramet's, and that
- * nobody deletes. Whether that VolumeSnapshot is gone is not known yet.
+ * The checkpoint of a content that Ramet has imported, or that the snapshot-controller created for a VolumeSnapshot with the name of one
+ * of Ramet's, and that nobody deletes. Whether that VolumeSnapshot is gone is not known yet.
  */
 function leftBehindBy(content: SnapshotContent): CheckpointName | undefined {
   const { namespace, name = "", uid } = content.spec.volumeSnapshotRef;
   const checkpointId = checkpointOfSnapshot(name);
   const isDynamic = uid !== undefined && content.metadata.name === `snapcontent-${uid}`;
-  if (namespace === undefined || checkpointId === undefined || !isDynamic || !isOrphaned(content)) return undefined;
-  return { namespace, checkpointId };
+  const isOwn = (isDynamic || isImported(content)) && isOrphaned(content);
+  return namespace === undefined || checkpointId === undefined || !isOwn ? undefined : { namespace, checkpointId };
 }
 
 function isServed({ namespace }: CheckpointName, { namespaces }: SweepSnapshotsOptions): boolean {

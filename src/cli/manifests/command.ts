@@ -9,6 +9,7 @@ import {
   collectNetwork,
   collectRange,
   flagsOfCells,
+  importVolumesHelp,
   namespaceSelectorHelp,
   storeAddresses,
   withCellFlags,
@@ -118,6 +119,7 @@ export function manifestsCommand(program: Command, act: Act): void {
       "--encryption-secret <name>",
       "encrypt checkpoints with the key in this Secret of ramet-system (default: no encryption)",
     )
+    .option("--import-volumes", importVolumesHelp)
     .option("--store <address>", `where checkpoints are kept: ${storeAddresses}`)
     .option("--store-role-arn <arn>", "S3: the IAM role that the controllers use (IRSA)")
     .option(

@@ -53,6 +53,7 @@ export interface ManifestsOptions extends EgressFlags, QuotaFlags, RegistryFlags
   clusterDomain?: string;
   namespaceSelector?: string;
   encryptionSecret?: string;
+  importVolumes?: boolean;
   /** An address, instead of directory and claim. */
   store?: string;
   storeRoleArn?: string;
@@ -117,7 +118,7 @@ export async function printManifests(io: Io, options: ManifestsOptions): Promise
   const { servedNamespaces, gateway } = wanted;
   const rights = {
     ...commonRights,
-    [controllerName]: controllerRights(servedNamespaces),
+    [controllerName]: controllerRights(servedNamespaces, wanted),
     [gatewayName]: gatewayRights(gateway?.exec ?? true, servedNamespaces),
     [clientApiName]: clientApiRights(servedNamespaces),
   };

@@ -8,6 +8,7 @@ import {
   collectRange,
   engineOption,
   flagsOfCells,
+  importVolumesHelp,
   namespaceSelectorHelp,
   secondOrMore,
   storeAddresses,
@@ -79,6 +80,7 @@ function controllerCommand(program: Command, act: Act): void {
     )
     .option("--store <address>", `the address of the store, instead of a directory: ${storeAddresses}`)
     .option("--encryption-secret <name>", "encrypt checkpoints with the key in this Secret of ramet-system")
+    .option("--import-volumes", importVolumesHelp)
     .option(
       "--cell-image <image>",
       "the image that contains the cell, gVisor, guest and link; required without --beside",

@@ -62,6 +62,7 @@ export interface ControllerOptions
   beside?: (typeof besideProjects)[number];
   concurrency?: number;
   stepCacheBytes?: number;
+  importVolumes?: boolean;
   logLevel: string;
 }
 
@@ -78,7 +79,7 @@ export async function runController(io: Io, options: ControllerOptions): Promise
     onRequest: metrics.onRequest,
   });
   const { metricsPort: port, metricsAddress: address, installCrds, concurrency, leaderElect, dnsUpstream } = options;
-  const { clusterDomain, stepCacheBytes, clusterRange, encryptionSecret } = options;
+  const { clusterDomain, stepCacheBytes, clusterRange, encryptionSecret, importVolumes } = options;
   const { servedNamespace } = options;
   const servedNamespaces = servedNamespace && parseServedNamespaces(servedNamespace, "--served-namespace");
   const namespaceQuota = parseQuota(quotaFlagsOf(options), quotaFlagNames);
@@ -126,6 +127,7 @@ export async function runController(io: Io, options: ControllerOptions): Promise
         ...(servedNamespaces && { servedNamespaces }),
         ...(encryptionSecret === undefined ? {} : { encryptionSecret }),
         ...(stepCacheBytes === undefined ? {} : { stepCacheBytes }),
+        ...(importVolumes === undefined ? {} : { importVolumes }),
         onYield: (why) => {
           health?.setReady(false, why);
         },

@@ -83,8 +83,8 @@ async function captureSource(
 }
 
 /** Writes the phase Creating. The phase is informative only, so a failed write does not stop the capture. */
-async function writeCreating(
-  { checkpoint, checkpointId }: CheckpointCapture,
+export async function writeCreating(
+  { checkpoint, checkpointId }: Pick<CheckpointCapture, "checkpoint" | "checkpointId">,
   { statuses, ownWrites, log }: CheckpointDependencies,
 ): Promise<void> {
   if (checkpoint.status?.phase === "Creating") return;
@@ -221,7 +221,7 @@ export async function createTemplate(
  * Removes the annotations about the origin: a clone of a clone is restored from its own checkpoint, not from the first one, and what
  * was requested for the volumes of one says nothing about the other.
  */
-function withoutOrigin(template: PodTemplateSpec): PodTemplateSpec {
+export function withoutOrigin(template: PodTemplateSpec): PodTemplateSpec {
   const kept = Object.entries(template.metadata?.annotations ?? {}).filter(
     ([key]) => key !== annotations.volumesOnRestore && !(restoreFromAnnotations as readonly string[]).includes(key),
   );

@@ -15,6 +15,7 @@ import { removeFinalizer } from "../common/finalizer.ts";
 import { checkpointIdOf, dataNameOf, isUnfinished } from "../common/pause-checkpoint.ts";
 import { releasePod, startCapture } from "./capture.ts";
 import { gather } from "./gather.ts";
+import { startImport } from "./import.ts";
 import { planCheckpoint } from "./plan.ts";
 import { isShared, shareStored } from "./share-stored.ts";
 import { CheckpointUsage } from "./usage.ts";
@@ -89,6 +90,9 @@ async function applyAction(
     case "shareStored":
       await shareStored(state, action, dependencies);
       return;
+    case "startImport":
+      await startImport(state, action.volumeImport, dependencies);
+      return;
     case "findPublished":
       findPublished(state, action, dependencies);
       return;
@@ -136,8 +140,10 @@ async function remove(
   cached: Checkpoint,
   { plan, dependencies }: { plan: CheckpointPlan; dependencies: CheckpointDependencies },
 ): Promise<void> {
-  const { informers, cache, backends, statuses, log } = dependencies;
+  const { informers, cache, backends, captures, statuses, log } = dependencies;
   const { uid } = cached.metadata;
+  // Nothing may be created after the removal.
+  if (cached.spec.volumeImport !== undefined) await captures.end(uid);
   const statusWritten = statuses.write(cached, { ...plan.status }).catch((error: unknown) => {
     log.debug({ checkpoint: keyOf(cached.metadata), error: RametError.from(error).message }, "status not written");
   });

@@ -91,6 +91,9 @@ async function findSource(
   spec: ResolvedCheckpointSpec,
   { cache, informers, captures }: CheckpointDependencies,
 ): Promise<Source> {
+  const { volumeImport } = checkpoint.spec;
+  // Before all else: neither labels nor annotations make it a capture.
+  if (volumeImport !== undefined) return { volumeImport };
   const { namespace, uid, deletionTimestamp } = checkpoint.metadata;
   const at = { namespace, name: spec.sandboxName };
   const dataId = checkpoint.metadata.labels?.[labels.dataOf];

@@ -29,8 +29,9 @@ function planPhase(state: CheckpointState): CheckpointPlan {
   return isFinished ? planFinished(state) : planCapture(state);
 }
 
-/** A started capture runs to its end, even if the Checkpoint is deleted meanwhile. */
+/** A started capture runs to its end, even if the Checkpoint is deleted meanwhile. An import ends. */
 function isBeingCaptured({ checkpoint, capture, source }: CheckpointState): boolean {
+  if ("volumeImport" in source) return false;
   if (capture !== undefined) return capture.state === "running";
   return checkpoint.status?.phase === "Creating" && capturedPodUid(checkpoint) !== undefined && !("problem" in source);
 }
@@ -46,6 +47,10 @@ function planCapture(state: CheckpointState): CheckpointPlan {
 function planStart(state: CheckpointState): CheckpointPlan {
   const { checkpoint, source, earlierCapture, spec, quota } = state;
   if ("problem" in spec) return failed(state, spec.problem);
+  if ("volumeImport" in source) {
+    const { volumeImport } = source;
+    return "problem" in quota ? failed(state, quota.problem) : { actions: [{ do: "startImport", volumeImport }] };
+  }
   if ("dataId" in source) {
     return "problem" in quota ? failed(state, quota.problem) : { actions: [{ do: "shareStored", source, spec }] };
   }

@@ -1,6 +1,7 @@
 import type { VolumeClaim } from "../../api/cell/volume-claims.ts";
 import type { Checkpoint, CheckpointStatus, ResolvedCheckpointSpec } from "../../api/kinds/checkpoint.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
+import type { VolumeImport } from "../../api/kinds/volume-import.ts";
 import type { Pod } from "../../api/schema/pod.ts";
 import type { Backends } from "../../backends/backends.ts";
 import type { CheckpointRecord } from "../../backends/checkpoint-record.ts";
@@ -9,6 +10,7 @@ import type { Clock } from "../../base/clock.ts";
 import type { RametError } from "../../base/errors.ts";
 import type { Log } from "../../base/log.ts";
 import type { EventRecorder, Transition } from "../../kube/events.ts";
+import type { KubeClient } from "../../kube/kube-client.ts";
 import type { OwnWrites } from "../../kube/own-writes.ts";
 import type { StatusWriter } from "../../kube/status-writer.ts";
 import type { Attempt, Attempts } from "../common/attempts.ts";
@@ -40,7 +42,8 @@ export interface CheckpointState {
 }
 
 /** The sandbox to capture, or why it cannot be captured. `hasEnded`: the cell can no longer respond or publish. */
-export type Source = CapturableSource | StoredSource | { problem: RametError; hasEnded?: true };
+export type Source =
+  CapturableSource | StoredSource | { volumeImport: VolumeImport } | { problem: RametError; hasEnded?: true };
 
 export interface CapturableSource {
   sandbox: Sandbox;
@@ -69,6 +72,7 @@ export interface CheckpointCapture {
 export type CheckpointAction =
   | { do: "startCapture"; source: CapturableSource; spec: ResolvedCheckpointSpec; maxBytes: number | undefined }
   | { do: "shareStored"; source: StoredSource; spec: ResolvedCheckpointSpec }
+  | { do: "startImport"; volumeImport: VolumeImport }
   /** Removes data that exceeds the quota of the namespace. */
   | { do: "discard"; record: CheckpointRecord }
   /** Replaces a running capture. The Pod that the checkpoint started with has ended, but its data may be published. */
@@ -86,6 +90,9 @@ export interface CheckpointPlan {
 }
 
 export interface CheckpointDependencies {
+  client: KubeClient;
+  /** Whether the installation allows imports of volumes. */
+  importsVolumes: boolean;
   informers: Informers;
   cache: Cache;
   backends: Backends;

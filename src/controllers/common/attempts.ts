@@ -70,6 +70,14 @@ export class Attempts<T> {
     this.#attempts.delete(id);
   }
 
+  /** Ends the wait of a running call, and drops its outcome. Resolves when the call has ended. */
+  async end(id: string): Promise<void> {
+    const entry = this.#attempts.get(id);
+    this.forget(id);
+    entry?.giveUp.abort();
+    await entry?.underWay?.catch(() => undefined);
+  }
+
   /** Stops repeating calls. Operations in cells continue, and a later call joins them. */
   close(): void {
     for (const id of [...this.#attempts.keys()]) this.forget(id);

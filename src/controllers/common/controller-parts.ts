@@ -51,6 +51,8 @@ export interface ControllerParts {
   /** How long a sandbox of a set or a build waits for an image that cannot be had. @default 180000 */
   pullTimeoutMilliseconds?: number | undefined;
   quotas: NamespaceQuotas;
+  /** Whether users with the right may import volumes. */
+  importsVolumes: boolean;
   /** Writes of this process to Sandboxes that its cache may not show yet. Shared by all controllers that write Sandboxes. */
   sandboxWrites: OwnWrites<Sandbox>;
   events: EventRecorder;

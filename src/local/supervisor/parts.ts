@@ -133,6 +133,7 @@ export function controllerArguments(
     ...(setting.cellEngine === undefined ? [] : ["--cell-engine", setting.cellEngine]),
     // The node has the images, and knows how each is started.
     "--no-image-lookup",
+    "--import-volumes",
     "--metrics-port",
     String(metricsPort),
     "--cell-user-namespaces",

@@ -1,0 +1,84 @@
+import { annotations } from "../../api/names/labels.ts";
+import { RametError } from "../../base/errors.ts";
+import type { KubeClient } from "../../kube/kube-client.ts";
+import { type SnapshotContent, snapshotContentsIn } from "../../kube/volumes/snapshots.ts";
+import { isImported, ownsData } from "./imported-content.ts";
+
+/**
+ * Decides what becomes of the data of a content whose checkpoint is removed: several contents can have one snapshot of the driver. The
+ * data is deleted with the last of them, if it is this cluster's. Otherwise a content that remains takes over the duty to delete it.
+ *
+ * First the content is marked, then all are listed. So of two removals at the same moment, at least one sees the mark of the other; and
+ * the duty is handed over only to a content that has not changed since, and so is not marked. What no order of these requests can
+ * cause is data that is deleted while another content has it.
+ */
+export async function releaseData(client: KubeClient, content: SnapshotContent): Promise<"Delete" | "Retain"> {
+  if (!(await mark(client, content))) return "Retain";
+  const contents = snapshotContentsIn(client);
+  for (let tries = 0; tries < mostTries; tries++) {
+    const { items } = await contents.list();
+    const own = items.find(({ metadata }) => metadata.uid === content.metadata.uid);
+    if (own === undefined || !ownsData(own)) return "Retain";
+    const others = items.filter((one) => keepsDataOf(own, one));
+    if (others.length === 0) return "Delete";
+    // A content that somebody else has created does not know the duty. Its data is kept rather than destroyed.
+    const heir = others.find(ownsData) ?? others.find(isImported);
+    if (heir === undefined || ownsData(heir) || (await handOver(client, heir))) return "Retain";
+  }
+  return "Retain";
+}
+
+const mostTries = 10;
+
+/** Whether a content that is being removed has this snapshot of the driver. */
+export function isReleased(content: SnapshotContent): boolean {
+  const { deletionTimestamp, annotations: notes } = content.metadata;
+  return deletionTimestamp !== undefined || notes?.[annotations.releasing] === "true";
+}
+
+/** Whether two contents have the same snapshot of the driver. */
+export function hasSameData(a: SnapshotContent, b: SnapshotContent): boolean {
+  const handle = handleOf(a);
+  return handle !== undefined && a.spec.driver === b.spec.driver && handleOf(b) === handle;
+}
+
+function keepsDataOf(own: SnapshotContent, other: SnapshotContent): boolean {
+  return other.metadata.uid !== own.metadata.uid && hasSameData(own, other) && !isReleased(other);
+}
+
+function handleOf({ status, spec }: SnapshotContent): string | undefined {
+  return status?.snapshotHandle ?? spec.source?.snapshotHandle;
+}
+
+/** Returns whether the content still exists. */
+async function mark(client: KubeClient, { metadata }: SnapshotContent): Promise<boolean> {
+  if (metadata.annotations?.[annotations.releasing] === "true") return true;
+  const { uid } = metadata;
+  return exists(
+    snapshotContentsIn(client).mergePatch(metadata, {
+      metadata: { uid, annotations: { [annotations.releasing]: "true" } },
+    }),
+  );
+}
+
+/** Returns whether the other content has the duty now. If it has changed, it may be in its own removal. */
+async function handOver(client: KubeClient, { metadata }: SnapshotContent): Promise<boolean> {
+  const { uid, resourceVersion } = metadata;
+  return exists(
+    snapshotContentsIn(client).mergePatch(metadata, {
+      metadata: { uid, resourceVersion, annotations: { [annotations.ownsData]: "true" } },
+    }),
+  );
+}
+
+async function exists(change: Promise<unknown>): Promise<boolean> {
+  try {
+    await change;
+    return true;
+  } catch (thrown) {
+    const error = RametError.from(thrown);
+    // Another object of the name has another UID, which is a conflict.
+    if (error.code === "NotFound" || error.code === "Conflict") return false;
+    throw error;
+  }
+}
