@@ -41,6 +41,8 @@ export interface ClusterOptions {
   ownProcess?: boolean;
   /** Starts that process. @default `ramet controller` */
   startProcess?: (context: ProcessContext) => Promise<{ kill: () => Promise<void> }>;
+  /** Read at each start of the controllers. @default false */
+  importVolumes?: RunControllersOptions["importVolumes"];
   /** @default the controllers look no images up */
   registries?: RunControllersOptions["registries"];
   /** @default the controllers' default */
@@ -156,6 +158,7 @@ export async function openCluster(options: ClusterOptions): Promise<Cluster> {
       ...(options.pullTimeoutMilliseconds !== undefined && {
         pullTimeoutMilliseconds: options.pullTimeoutMilliseconds,
       }),
+      ...(options.importVolumes !== undefined && { importVolumes: options.importVolumes }),
       ...(options.registries && { registries: options.registries }),
       ...(options.keyRotation && { keyRotation: options.keyRotation }),
       ...(options.sweeping && { sweeping: options.sweeping }),

@@ -1,4 +1,4 @@
-import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { mkdtemp, readdir, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect } from "vitest";
@@ -54,6 +54,7 @@ export class VolumesWorld {
   #home = "";
   #cli: CliHome | undefined;
   #client: KubeClient | undefined;
+  #kubeconfigPath = "";
 
   get client(): KubeClient {
     if (this.#client === undefined) throw new Error("the cluster is not up");
@@ -70,7 +71,18 @@ export class VolumesWorld {
     this.#cli = new CliHome(this.#home);
     await this.ramet("local", "up");
     const status = JSON.parse((await this.ramet("local", "status", "-o", "json")).stdout) as { kubeconfig: string };
+    this.#kubeconfigPath = status.kubeconfig;
     this.#client = new KubeClient(await connectionFromKubeconfig({ path: status.kubeconfig }));
+  }
+
+  /** Of the administrator. */
+  get kubeconfigPath(): string {
+    return this.#kubeconfigPath;
+  }
+
+  /** The path of a file in the home directory. */
+  file(name: string): string {
+    return join(this.#home, name);
   }
 
   async close(): Promise<void> {
@@ -137,6 +149,17 @@ export class VolumesWorld {
     const id = (await this.ramet("checkpoint", "create", ...args)).stdout.trim();
     const { items } = await this.checkpoints.list({ namespace });
     return items.find(({ status }) => status?.checkpointId === id)!;
+  }
+
+  /** Clones a checkpoint in a namespace, and reads a file of its volume. */
+  async noteIn(namespace: string, name: string, checkpointId: string): Promise<string> {
+    await this.ramet("sandbox", "create", "--from", checkpointId, "--name", name, "-n", namespace);
+    return (await this.ramet("sandbox", "exec", name, "-n", namespace, "--", "cat", "/data/note")).stdout.trim();
+  }
+
+  /** Whether the driver has a snapshot. */
+  async hasSnapshot(handle: string): Promise<boolean> {
+    return (await readdir(join(this.#directory.volumes, "snapshots"))).includes(handle);
   }
 
   /** The process of a part of the cluster. */

@@ -6,7 +6,7 @@ import { sandboxResources } from "../../src/controllers/common/resources.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
 import type { KubeManifest, KubeObject } from "../../src/kube/object.ts";
 import { coreResources, type ResourceRef } from "../../src/kube/resource-ref.ts";
-import { type Cluster, openCluster } from "../cluster/controllers-cluster.ts";
+import { type Cluster, type ClusterOptions, openCluster } from "../cluster/controllers-cluster.ts";
 import { StandInNode } from "../cluster/controllers-stand-in-node.ts";
 
 /** A cluster whose tenants have few rights. Cells are stand-ins: these tests are about the API. */
@@ -35,8 +35,8 @@ export const developer: readonly Rule[] = [
   },
 ];
 
-export async function openTenantCluster(): Promise<TenantCluster> {
-  const cluster = await openCluster({ startNode: new StandInNode().start });
+export async function openTenantCluster(options: Pick<ClusterOptions, "importVolumes"> = {}): Promise<TenantCluster> {
+  const cluster = await openCluster({ startNode: new StandInNode().start, ...options });
   const clients: KubeClient[] = [];
   return {
     ...cluster,

@@ -1,9 +1,11 @@
 import { type Command, Option } from "commander";
 import type { Consistency } from "../../api/kinds/checkpoint.ts";
 import { getCommand, listCommand, removeCommand } from "../object/verbs.ts";
-import { commaList, truth, withClusterFlags, withOutputFlag, withWaitFlags } from "../options.ts";
+import { commaList, truth, withClusterFlags, withExamples, withOutputFlag, withWaitFlags } from "../options.ts";
 import type { Act } from "../report-error.ts";
 import type { CreateCheckpointOptions } from "./create.ts";
+import type { ExportOptions } from "./export.ts";
+import type { ImportOptions } from "./import.ts";
 
 /** `ramet checkpoint …`. */
 export function checkpointCommands(checkpoint: Command, act: Act): void {
@@ -51,7 +53,55 @@ Examples:
   $ ramet sandbox create --from "$(ramet checkpoint create a)"
 `,
     );
+  exportCommand(checkpoint, act);
+  importCommand(checkpoint, act);
   listCommand(checkpoint, "checkpoint", act);
   getCommand(checkpoint, "checkpoint", act);
   removeCommand(checkpoint, "checkpoint", act);
+}
+
+function exportCommand(checkpoint: Command, act: Act): void {
+  const command = checkpoint
+    .command("export")
+    .description(
+      "Print what an import needs of a checkpoint's volumes. It has no secrets. Memory and files are in the store, and are not exported.",
+    )
+    .argument("<name>", "its name or id")
+    .addOption(new Option("-o, --output <format>", "the output format").choices(["yaml", "json"]).default("yaml"));
+  withExamples(command, "ramet checkpoint export a > a.yaml", "ramet checkpoint export a -o json");
+  withClusterFlags(command).action(
+    act(async (name: string, options: Omit<ExportOptions, "name">) => {
+      const { exportCheckpoint } = await import("./export.ts");
+      return (io) => exportCheckpoint(io, { ...options, name });
+    }),
+  );
+}
+
+function importCommand(checkpoint: Command, act: Act): void {
+  const command = checkpoint
+    .command("import")
+    .description(
+      "Make a checkpoint of exported volumes of another namespace or cluster, and print its id as the last line. Requires the verb import on checkpoints.",
+    )
+    .requiredOption("-f, --file <path>", "the output of ramet checkpoint export; - reads stdin")
+    .option("--name <name>", "its name (default: generated)")
+    .option("--template <name>", "the SandboxTemplate of its clones (default: each clone needs its own)")
+    .option(
+      "--take-ownership",
+      "delete the data with the last checkpoint of this cluster that has it, also if another cluster has captured it",
+    )
+    .option("--ttl <duration>", "delete it this long after it has finished, such as 30m, 12h or 30d (default: never)");
+  withWaitFlags(command, "until it can be cloned");
+  withOutputFlag(command, "only the id, or with --no-wait the name");
+  withExamples(
+    command,
+    "ramet checkpoint import -f a.yaml --name a --template python -n team-b",
+    "ramet checkpoint export a -n team-a | ramet checkpoint import -f - -n team-b",
+  );
+  withClusterFlags(command).action(
+    act(async (options: ImportOptions) => {
+      const { importCheckpoint } = await import("./import.ts");
+      return (io) => importCheckpoint(io, options);
+    }),
+  );
 }

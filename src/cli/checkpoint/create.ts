@@ -49,12 +49,17 @@ export async function createCheckpoint(io: Io, options: CreateCheckpointOptions)
       ? await untilCaptured(clusterObjects(io, cluster, { areNew: true }), created, wait)
       : { object: created };
     if ("failure" in settled) return reportFailure(io, settled.failure, options.output);
-    await writeAll(io.stdout, rendered(settled.object, options, io.clock.now()));
+    await writeAll(io.stdout, renderedCheckpoint(settled.object, options, io.clock.now()));
     return exitCodes.ok;
   });
 }
 
-function rendered(checkpoint: Checkpoint, { output }: CreateCheckpointOptions, now: Date): string {
+/** A new checkpoint as the output of a command; as a table, only its id. */
+export function renderedCheckpoint(
+  checkpoint: Checkpoint,
+  { output }: Pick<CreateCheckpointOptions, "output">,
+  now: Date,
+): string {
   if (output === "json" || output === "yaml") {
     return renderObject(checkpoint, { output, columns: checkpointColumns, now });
   }
@@ -69,11 +74,15 @@ function check({ name, contents, ttl }: CreateCheckpointOptions): void {
       hint: "Use filesystem, or memory,filesystem: memory cannot be restored without its files; add volumes, or use it alone",
     });
   }
-  if (ttl !== undefined && !ttlPattern.test(ttl)) {
-    throw new RametError("InvalidArgument", `Invalid --ttl: ${JSON.stringify(ttl)}`, {
-      hint: "Write a number and a unit, such as 30s, 30m, 30h or 30d",
-    });
-  }
+  checkTtl(ttl);
+}
+
+/** @throws RametError `InvalidArgument` */
+export function checkTtl(ttl: string | undefined): void {
+  if (ttl === undefined || ttlPattern.test(ttl)) return;
+  throw new RametError("InvalidArgument", `Invalid --ttl: ${JSON.stringify(ttl)}`, {
+    hint: "Write a number and a unit, such as 30s, 30m, 30h or 30d",
+  });
 }
 
 function areContents(words: readonly string[]): boolean {

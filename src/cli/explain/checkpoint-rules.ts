@@ -85,12 +85,18 @@ function lost({ checkpoint: { status } }: CheckpointFacts): Explanation | undefi
   };
 }
 
-function succeeded({ checkpoint: { status } }: CheckpointFacts): Explanation | undefined {
+function succeeded({ checkpoint: { spec, status } }: CheckpointFacts): Explanation | undefined {
   if (status?.phase !== "Succeeded") return undefined;
   const lacking = status.conditions?.find((condition) => condition.status === "False");
   const since = status.completionTime;
   if (lacking === undefined) {
-    return { state: "healthy", cause: "It can be cloned", since, retry: "None is needed", action: nothingToDo };
+    return {
+      state: "healthy",
+      cause: `It can be cloned${ownership(spec)}`,
+      since,
+      retry: "None is needed",
+      action: nothingToDo,
+    };
   }
   const { cause, hint } = readDescription(lacking.message);
   return {
@@ -103,9 +109,17 @@ function succeeded({ checkpoint: { status } }: CheckpointFacts): Explanation | u
   };
 }
 
+function ownership({ volumeImport }: Checkpoint["spec"]): string {
+  if (volumeImport === undefined) return "";
+  return volumeImport.takeOwnership === true
+    ? ". Its volumes are imported, and own their data: it is deleted with the last checkpoint of this cluster that has it"
+    : ". Its volumes are imported: their data is kept when it is deleted, unless this cluster has captured it and no other checkpoint has it";
+}
+
 function underWay({ checkpoint, source, now }: CheckpointFacts): Explanation {
   const { metadata, spec, status } = checkpoint;
   const since = metadata.creationTimestamp;
+  if (spec.volumeImport !== undefined) return importing(metadata, status?.phase);
   const name = spec.sandboxName ?? spec.podName ?? "";
   const retry = "The controllers call the cell again for 30 s, then the checkpoint fails and its source continues";
   if (isProblem(source)) {
@@ -124,5 +138,16 @@ function underWay({ checkpoint, source, now }: CheckpointFacts): Explanation {
     since,
     retry,
     action: isLate ? `Read the log of its source: kubectl logs ${name} -n ${metadata.namespace}` : nothingToDo,
+  };
+}
+
+function importing({ name, creationTimestamp }: Checkpoint["metadata"], reason: string | undefined): Explanation {
+  return {
+    state: "waiting",
+    cause: "Its volumes are being imported: it waits until their drivers report that the data can be restored",
+    reason,
+    since: creationTimestamp,
+    retry: "It fails if a driver does not report a snapshot within a minute, or that it can be restored within 6 hours",
+    action: `Find its VolumeSnapshots, and ask for their states: kubectl get volumesnapshots | grep ramet-${name}`,
   };
 }

@@ -71,7 +71,8 @@ export class Explainer {
     const { spec, metadata, status } = checkpoint;
     const name = spec.sandboxName ?? spec.podName ?? "";
     const isOver = status?.phase === "Succeeded" || metadata.deletionTimestamp !== undefined;
-    const source = isOver ? undefined : await this.#sandboxNamed(metadata.namespace, name);
+    const hasNone = isOver || spec.volumeImport !== undefined;
+    const source = hasNone ? undefined : await this.#sandboxNamed(metadata.namespace, name);
     return explainCheckpoint({ ...this.#common, checkpoint, source });
   }
 

@@ -44,7 +44,7 @@ export const checkpointColumns: readonly Column[] = [
   { heading: "ID", cell: (object) => checkpointCell(object, ({ status }) => status?.checkpointId ?? "") },
   {
     heading: "SOURCE",
-    cell: (object) => checkpointCell(object, ({ spec }) => spec.sandboxName ?? spec.podName ?? ""),
+    cell: (object) => checkpointCell(object, sourceOf),
   },
   { heading: "CONTENTS", cell: (object) => checkpointCell(object, contents) },
   { heading: "SIZE", cell: (object) => checkpointCell(object, ({ status }) => size(status?.ramet?.sizeBytes)) },
@@ -65,6 +65,12 @@ function checkpointStatus(object: KubeObject): string {
 function lostData({ status }: CheckpointObject): Condition | undefined {
   const condition = findCondition(status?.conditions, dataAvailable);
   return condition?.status === "False" ? condition : undefined;
+}
+
+/** The captured sandbox, or whether the data of imported volumes is deleted with the checkpoint. */
+function sourceOf({ spec: { sandboxName, podName, volumeImport } }: CheckpointObject): string {
+  if (volumeImport === undefined) return sandboxName ?? podName ?? "";
+  return volumeImport.takeOwnership === true ? "<import,owned>" : "<import>";
 }
 
 function contents({ spec, status }: CheckpointObject): string {

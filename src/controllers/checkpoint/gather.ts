@@ -60,7 +60,8 @@ function outsideOf(
   { source, capture }: Pick<CheckpointState, "source" | "capture">,
   dependencies: CheckpointDependencies,
 ): Pick<CheckpointState, "secrets" | "volumes"> {
-  if (capture?.state !== "done") return { secrets: [], volumes: [] };
+  // The template of an import says nothing about where its data comes from.
+  if (capture?.state !== "done" || "volumeImport" in source) return { secrets: [], volumes: [] };
   const known: Partial<CheckpointRecord> = "dataId" in source ? capture.value : {};
   return {
     secrets: known.secrets ?? secretsOf(checkpoint, source, dependencies),

@@ -21,6 +21,36 @@ export const invalidObjects: InvalidObject[] = [
     message: /spec\.podName: .*podName or sandboxName is required/,
   },
   {
+    name: "a Checkpoint of a sandbox and of imported volumes",
+    kind: "Checkpoint",
+    spec: { podName: "a", volumeImport: { volumes: [{ volume: "data", driver: "a.b", snapshotHandle: "1" }] } },
+    message: /spec\.volumeImport: .*volumeImport excludes podName, sandboxName, keepRunning/,
+  },
+  {
+    name: "a Checkpoint of no imported volumes",
+    kind: "Checkpoint",
+    spec: { volumeImport: { volumes: [] } },
+    message: /spec\.volumeImport\.volumes: .*should have at least 1 items/,
+  },
+  {
+    name: "an import of a volume without a handle",
+    kind: "Checkpoint",
+    spec: { volumeImport: { volumes: [{ volume: "data", driver: "a.b", snapshotHandle: "" }] } },
+    message: /spec\.volumeImport\.volumes\[0\]\.snapshotHandle: .*at least 1 chars/,
+  },
+  {
+    name: "an import of a long handle",
+    kind: "Checkpoint",
+    spec: { volumeImport: { volumes: [{ volume: "data", driver: "a.b", snapshotHandle: "1".repeat(1025) }] } },
+    message: /spec\.volumeImport\.volumes\[0\]\.snapshotHandle: Too long/,
+  },
+  {
+    name: "an import of a driver with a path",
+    kind: "Checkpoint",
+    spec: { volumeImport: { volumes: [{ volume: "data", driver: "a/b", snapshotHandle: "1" }] } },
+    message: /spec\.volumeImport\.volumes\[0\]\.driver: Invalid value/,
+  },
+  {
     name: "a Checkpoint of two sandboxes",
     kind: "Checkpoint",
     spec: { podName: "a", sandboxName: "b" },

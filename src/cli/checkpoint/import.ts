@@ -1,0 +1,87 @@
+import { readFile } from "node:fs/promises";
+import { text as textOf } from "node:stream/consumers";
+import { parse } from "yaml";
+import type { CheckpointManifest } from "../../api/kinds/checkpoint.ts";
+import { apiVersion } from "../../api/schema/kind.ts";
+import { type ExportedVolumes, parseExportedVolumes } from "../../api/volumes/exported-volumes.ts";
+import { RametError, whyUnreadable } from "../../base/errors.ts";
+import { untilCaptured } from "../../operations/capture.ts";
+import { isBeside } from "../beside/clone.ts";
+import { type ClusterOptions, withCluster } from "../cluster/cluster.ts";
+import { clusterObjects } from "../cluster/objects.ts";
+import { exitCodes } from "../exit-codes.ts";
+import { type Io, writeAll } from "../io.ts";
+import { checkName, generateName } from "../options.ts";
+import type { OutputFormat } from "../output/render.ts";
+import { reportFailure } from "../report-error.ts";
+import { checkTtl, renderedCheckpoint } from "./create.ts";
+
+export interface ImportOptions extends ClusterOptions {
+  /** A path; `-` reads stdin. */
+  file: string;
+  name?: string;
+  /** The SandboxTemplate of clones. @default each clone names its own */
+  template?: string;
+  takeOwnership?: boolean;
+  ttl?: string;
+  wait: boolean;
+  /** Milliseconds; `Infinity` waits forever. */
+  timeout: number;
+  output: OutputFormat;
+}
+
+/** `ramet checkpoint import`: makes a checkpoint of exported volumes. The last line of the output is its id. */
+export async function importCheckpoint(io: Io, options: ImportOptions): Promise<number> {
+  const { name, template, ttl } = options;
+  if (name !== undefined) checkName(name, "--name");
+  if (template !== undefined) checkName(template, "--template");
+  checkTtl(ttl);
+  const exported = await read(io, options.file);
+  return withCluster(io, options, async (cluster) => {
+    if (await isBeside(cluster, io.signal))
+      throw new RametError("NotSupported", "Cannot import volumes beside other controllers: they take the checkpoints");
+    const manifest = manifestOf(exported, cluster.namespace, options);
+    const created = await cluster.create(cluster.checkpoints, manifest, io.signal);
+    const wait = { timeoutMilliseconds: options.timeout, signal: io.signal };
+    const settled = options.wait
+      ? await untilCaptured(clusterObjects(io, cluster, { areNew: true }), created, wait)
+      : { object: created };
+    if ("failure" in settled) return reportFailure(io, settled.failure, options.output);
+    await writeAll(io.stdout, renderedCheckpoint(settled.object, options, io.clock.now()));
+    return exitCodes.ok;
+  });
+}
+
+async function read(io: Io, path: string): Promise<ExportedVolumes> {
+  const text = await (path === "-" ? textOf(io.stdin) : readFile(path, "utf8")).catch((cause: unknown) => {
+    throw new RametError("NotFound", `Cannot read ${path}: ${whyUnreadable(cause)}`, { cause });
+  });
+  try {
+    return parseExportedVolumes(parse(text));
+  } catch (error) {
+    if (error instanceof RametError) throw error;
+    throw new RametError("InvalidArgument", `${path} is neither YAML nor JSON: ${RametError.from(error).message}`);
+  }
+}
+
+function manifestOf(
+  { checkpoint = "import", volumes }: ExportedVolumes,
+  namespace: string,
+  { name, template, takeOwnership, ttl }: ImportOptions,
+): CheckpointManifest {
+  const naming: { name: string } | { generateName: string } =
+    name === undefined ? { generateName: generateName(checkpoint) } : { name };
+  return {
+    apiVersion,
+    kind: "Checkpoint",
+    metadata: { ...naming, namespace },
+    spec: {
+      volumeImport: {
+        volumes,
+        ...(takeOwnership === true && { takeOwnership }),
+        ...(template !== undefined && { templateRef: { name: template } }),
+      },
+      ...(ttl !== undefined && { ttlAfterFinished: ttl }),
+    },
+  };
+}
