@@ -1,8 +1,9 @@
 import { readFile, writeFile } from "node:fs/promises";
-import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { refOf } from "../../src/kube/resource-ref.ts";
+import { NamedSnapshot, namedSnapshotKind } from "../../src/api/kinds/named-snapshot.ts";
 import { sandboxTemplateKind } from "../../src/api/kinds/sandbox-template.ts";
+import { findCondition } from "../../src/kube/conditions.ts";
+import { refOf } from "../../src/kube/resource-ref.ts";
 import { snapshotContentsIn, snapshotsIn } from "../../src/kube/volumes/snapshots.ts";
 import { makeNamespace } from "../setup/namespace.ts";
 import { grantImports } from "../setup/import-rights.ts";
@@ -11,6 +12,11 @@ import { sandboxWithVolume, volumesWorld } from "./volumes-world.ts";
 /** The namespace `default` captures, `team-b` imports. All of it by the command line, as users have it. */
 const world = volumesWorld();
 const away = "team-b";
+
+const importOf = (file: string, name: string): string[] => {
+  const of = `checkpoint import -f ${world.file(file)} --name ${name} --template with-data -n ${away}`;
+  return of.split(" ");
+};
 
 const idle = "import time\nwhile True: time.sleep(60)";
 
@@ -35,16 +41,13 @@ it("captures a volume in one namespace, and clones it in another one, to which i
 });
 
 describe("a user of the other namespace", () => {
-  const arguments_ = (name: string) => [
-    ...["checkpoint", "import", "-f", world.file("a.yaml"), "--name", name, "--template", "with-data"],
-    ...["-n", away, "--kubeconfig", world.file("user.yaml")],
-  ];
+  const importAs = (name: string) => [...importOf("a.yaml", name), "--kubeconfig", world.file("user.yaml")];
 
   it("cannot import without the verb", async () => {
     const admin = await readFile(world.kubeconfigPath, "utf8");
     await writeFile(world.file("user.yaml"), admin.replace(/^( *)user:$/m, "$1user:\n$1  as: anna"));
     await grantImports(world.client, { user: "anna", namespace: away, verbs: ["get", "list", "watch", "create"] });
-    const refused = await world.cli.ramet(arguments_("refused"));
+    const refused = await world.cli.ramet(importAs("refused"));
     expect(refused.exitCode).not.toBe(0);
     expect(refused.stderr).toContain("get the right to import checkpoints (the verb import) in this namespace");
     expect(await world.checkpoints.find({ namespace: away, name: "refused" })).toBeUndefined();
@@ -56,7 +59,7 @@ describe("a user of the other namespace", () => {
       namespace: away,
       verbs: ["get", "list", "watch", "create", "import"],
     });
-    const id = (await world.ramet(...arguments_("imported"))).stdout.trim();
+    const id = (await world.ramet(...importAs("imported"))).stdout.trim();
     const { status } = await world.checkpoints.get({ namespace: away, name: "imported" });
     expect(status).toMatchObject({ phase: "Succeeded", checkpointId: id });
     expect(status?.ramet?.parts?.[0]?.volume).toMatchObject({ volume: "data", imported: "Kept" });
@@ -64,6 +67,62 @@ describe("a user of the other namespace", () => {
     expect((await world.ramet("checkpoint", "ls", "-n", away)).stdout).toMatch(/imported +Succeeded .*<import>/);
     const explained = await world.ramet("explain", "checkpoint/imported", "-n", away);
     expect(explained.stdout).toContain("Its volumes are imported: their data is kept when it is deleted");
+  });
+});
+
+it("builds a named snapshot from an import, with its volume", async () => {
+  const { status } = await world.checkpoints.get({ namespace: away, name: "imported" });
+  await world.client.resource(refOf(namedSnapshotKind)).create({
+    apiVersion: "ramet.dev/v1alpha1",
+    kind: "NamedSnapshot",
+    metadata: { name: "named", namespace: away },
+    spec: {
+      from: { checkpoint: { id: status?.checkpointId } },
+      recipe: [{ run: "cat /data/note && echo changed > /data/note" }],
+      contents: ["memory", "filesystem", "volumes"],
+      deletionPolicy: "Delete",
+    },
+  });
+  const snapshots = world.client.resource(refOf(namedSnapshotKind), (value) => NamedSnapshot.parse(value));
+  const ready = async () => {
+    const built = await snapshots.get({ namespace: away, name: "named" });
+    return findCondition(built.status?.conditions, "Ready")?.status;
+  };
+  await expect.poll(ready, { timeout: 120_000 }).toBe("True");
+  expect(await world.noteIn(away, "n", "named")).toBe("changed");
+  expect(await world.noteIn(away, "m", status?.checkpointId ?? "")).toBe("kept");
+  await world.ramet("snapshot", "rm", "named", "-n", away, "--timeout", "2m");
+});
+
+describe("while the driver does not respond", () => {
+  /** The contents of a checkpoint. */
+  const contentsOf = async (checkpoint: string) => {
+    const { items } = await snapshotContentsIn(world.client).list();
+    return items.filter(({ spec }) => spec.volumeSnapshotRef.name?.startsWith(`ramet-${checkpoint}-`));
+  };
+  const started = async (name: string): Promise<void> => {
+    process.kill(world.pid("csi-driver"), "SIGSTOP");
+    await world.ramet(...importOf("a.yaml", name), "--no-wait");
+    await expect.poll(() => contentsOf(name)).toHaveLength(1);
+  };
+
+  it("completes an import whose controllers are killed", async () => {
+    await started("killed");
+    process.kill(world.pid("controller"), "SIGKILL");
+    process.kill(world.pid("csi-driver"), "SIGCONT");
+    const at = { namespace: away, name: "killed" };
+    await expect
+      .poll(async () => (await world.checkpoints.get(at)).status?.phase, { timeout: 60_000 })
+      .toBe("Succeeded");
+    await world.ramet("checkpoint", "rm", "killed", "-n", away);
+  });
+
+  it("ends an import that is deleted, and leaves nothing", async () => {
+    await started("deleted");
+    await world.ramet("checkpoint", "rm", "deleted", "-n", away);
+    expect(await world.checkpoints.find({ namespace: away, name: "deleted" })).toBeUndefined();
+    await expect.poll(() => contentsOf("deleted")).toEqual([]);
+    process.kill(world.pid("csi-driver"), "SIGCONT");
   });
 });
 
@@ -92,9 +151,7 @@ it("explains an import of a snapshot that does not exist, and leaves nothing", a
     "snapshotHandle: nobody",
   );
   await writeFile(world.file("wrong.yaml"), document);
-  const refused = await world.cli.ramet([
-    ...["checkpoint", "import", "-f", world.file("wrong.yaml"), "--name", "wrong", "-n", away, "--timeout", "2m"],
-  ]);
+  const refused = await world.cli.ramet([...importOf("wrong.yaml", "wrong"), "--timeout", "2m"]);
   expect(refused.exitCode).not.toBe(0);
   expect(refused.stderr).toContain("The snapshot nobody of the CSI driver local.csi.ramet.dev cannot be imported");
   expect((await snapshotContentsIn(world.client).list()).items).toEqual([]);
