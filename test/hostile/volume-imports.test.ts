@@ -87,7 +87,7 @@ describe("controllers", () => {
   it("import nothing without the policy, nor what was created before it", async () => {
     expect(await endOf(importOf(newName()))).toMatch(/does not exist, or has no binding.*\[ImportNotGuarded\]/);
     await cluster.installPolicies();
-    expect(await endOf(importOf(newName()))).toMatch(/did not exist yet.*\[ImportNotGuarded\]/);
+    expect(await endOf(importOf(newName()))).toMatch(/was created or changed when.*\[ImportNotGuarded\]/);
     await untilGuarded();
   });
 
@@ -135,6 +135,14 @@ describe("controllers", () => {
     await resource.mergePatch(guard, change);
     expect(await endOf(importOf(newName()))).toMatch(/is not the one of this release.*\[ImportNotGuarded\]/);
     await restored();
+  });
+
+  it("import nothing that was created while the policy was another one, after it was put back", async () => {
+    const resource = cluster.client.resource(policies);
+    await resource.mergePatch(guard, { spec: { failurePolicy: "Ignore" } });
+    await resource.mergePatch(guard, { spec: { failurePolicy: "Fail" } });
+    expect(await endOf(importOf(newName()))).toMatch(/was created or changed when.*\[ImportNotGuarded\]/);
+    await untilGuarded();
   });
 
   it("import nothing where the installation does not allow it", async () => {

@@ -17,7 +17,7 @@ import {
 import type { Capture, CheckpointName, ImportVolumesRequest } from "../backend.ts";
 import { type CapturedSnapshot, followSnapshot } from "./follow-snapshots.ts";
 import { describedVolume, importedContent, importedSnapshot, isImported } from "./imported-content.ts";
-import { hasSameData, isReleased } from "./release-data.ts";
+import { hasSameData, isReleased, mayDeleteData } from "./release-data.ts";
 import { isOrphaned, removeOrphan, removeSnapshot } from "./remove-snapshots.ts";
 import { checkpointClass } from "./snapshot-class.ts";
 
@@ -88,10 +88,10 @@ async function importVolume(
   const { name, volume, signal } = request;
   const className = checkpointClass(volume.driver, request.classes);
   const wanted = importedContent(name, volume, className);
-  await assertNotReleased(client, volume);
+  await assertNotDeleted(client, volume);
   const content = await createContent(client, wanted);
   // A removal that began before the content existed may not have counted it.
-  await assertNotReleased(client, volume);
+  await assertNotDeleted(client, volume);
   const manifest = importedSnapshot(name, { volume, ofVolumes: request.volumes.length }, className);
   const snapshot = await createSnapshot(client, manifest);
   const found = await followSnapshot(client, snapshot, {
@@ -118,10 +118,10 @@ async function classesOf(client: KubeClient): Promise<SnapshotClass[]> {
 }
 
 /** @throws RametError `Unavailable`: the data may be deleted right now */
-async function assertNotReleased(client: KubeClient, { driver, snapshotHandle }: ImportedVolume): Promise<void> {
+async function assertNotDeleted(client: KubeClient, { driver, snapshotHandle }: ImportedVolume): Promise<void> {
   const { items } = await snapshotContentsIn(client).list();
   const like = { spec: { driver, source: { snapshotHandle } } } as SnapshotContent;
-  const released = items.find((one) => isReleased(one) && hasSameData(like, one));
+  const released = items.find((one) => mayDeleteData(one) && hasSameData(like, one));
   if (released === undefined) return;
   throw new RametError("Unavailable", `The snapshot ${snapshotHandle} is being removed by another checkpoint`, {
     retryable: true,

@@ -36,6 +36,11 @@ export function isReleased(content: SnapshotContent): boolean {
   return deletionTimestamp !== undefined || notes?.[annotations.releasing] === "true";
 }
 
+/** Whether a content that is being removed may delete its data. The duty to do so is never handed over to it. */
+export function mayDeleteData(content: SnapshotContent): boolean {
+  return isReleased(content) && (ownsData(content) || content.spec.deletionPolicy === "Delete");
+}
+
 /** Whether two contents have the same snapshot of the driver. */
 export function hasSameData(a: SnapshotContent, b: SnapshotContent): boolean {
   const handle = handleOf(a);

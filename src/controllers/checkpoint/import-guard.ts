@@ -12,7 +12,7 @@ const settlesMilliseconds = 5_000;
 
 /**
  * Verifies that an admission policy has decided whether the user may import: that it and its binding are those of this release, and
- * existed before the Checkpoint.
+ * were already when the Checkpoint was created.
  * @throws RametError `ImportNotGuarded`
  */
 export async function assertGuarded(client: KubeClient, { metadata }: Checkpoint): Promise<void> {
@@ -23,9 +23,10 @@ export async function assertGuarded(client: KubeClient, { metadata }: Checkpoint
   ]);
   if (policy === undefined || binding === undefined) throw notGuarded("does not exist, or has no binding");
   if (!isOurs(policy) || !isBinding(binding)) throw notGuarded("or its binding is not the one of this release");
-  const since = Math.max(...[policy, binding].map(createdAt));
-  if (Date.parse(metadata.creationTimestamp) < since + settlesMilliseconds)
-    throw notGuarded("did not exist yet when the Checkpoint was created");
+  const since = Math.max(...[policy, binding].flatMap(changedAt));
+  // Without a time, the comparison is false.
+  if (!(Date.parse(metadata.creationTimestamp) >= since + settlesMilliseconds))
+    throw notGuarded("was created or changed when the Checkpoint existed already, or seconds before");
 }
 
 /** The API server adds defaults, which select everything. A selector or an exclusion of somebody else makes it another policy. */
@@ -67,9 +68,13 @@ function selectsAll({ namespaceSelector, objectSelector, excludeResourceRules }:
   return isEmpty(namespaceSelector) && isEmpty(objectSelector) && excludeResourceRules.length === 0;
 }
 
-function createdAt({ metadata }: KubeObject): number {
-  return Date.parse(metadata.creationTimestamp ?? "");
+/** When it was created, and when its spec was changed: the API server records that for each writer. */
+function changedAt({ metadata }: KubeObject): number[] {
+  const writes = Writes.parse(metadata["managedFields"] ?? []).filter(({ subresource }) => subresource === undefined);
+  return [metadata.creationTimestamp, ...writes.map(({ time }) => time)].map((time) => Date.parse(time ?? ""));
 }
+
+const Writes = z.array(z.looseObject({ subresource: z.string().optional(), time: z.string().optional() }));
 
 function notGuarded(why: string): RametError {
   return new RametError(

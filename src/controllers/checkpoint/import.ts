@@ -1,4 +1,3 @@
-import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import { SandboxTemplateSpec } from "../../api/kinds/sandbox-template.ts";
 import type { VolumeImport } from "../../api/kinds/volume-import.ts";
 import { finalizers, labels } from "../../api/names/labels.ts";
@@ -47,7 +46,7 @@ async function imported(
   if (!importsVolumes) throw disabled();
   await assertGuarded(client, checkpoint);
   await writeCreating({ checkpoint, checkpointId }, dependencies);
-  if (templateRef !== undefined) await keepNamedTemplate(checkpoint, templateRef.name, dependencies);
+  if (templateRef !== undefined) await keepNamedTemplate({ checkpoint, checkpointId }, templateRef.name, dependencies);
   const name = { namespace, checkpointId };
   const backend = backends.importer();
   return recordOf([await backend.importVolumes({ name, volumes, takesOwnership: takeOwnership, signal })]);
@@ -68,7 +67,7 @@ async function mark(
 
 /** Keeps a copy of the template, as a capture does. A user who may not read the Secrets of a template may use it nevertheless. */
 async function keepNamedTemplate(
-  checkpoint: Checkpoint,
+  { checkpoint, checkpointId }: Import,
   template: string,
   dependencies: CheckpointDependencies,
 ): Promise<void> {
@@ -84,9 +83,10 @@ async function keepNamedTemplate(
     });
   const spec = SandboxTemplateSpec.parse(found.spec);
   const kept = { ...spec, template: withoutOrigin(parsePodTemplate(spec.template)) };
-  for (const as of [`${name}-import`, name]) if (await createTemplate(as, kept, { checkpoint, dependencies })) return;
+  // As with a capture, the id if the name is taken.
+  for (const as of [name, checkpointId]) if (await createTemplate(as, kept, { checkpoint, dependencies })) return;
   throw new RametError("AlreadyExists", `The template of the checkpoint ${name} cannot be kept: its names are taken`, {
-    hint: `Delete the SandboxTemplate ${name}-import, or choose another name for the Checkpoint`,
+    hint: `Delete the SandboxTemplate ${checkpointId}, or choose another name for the Checkpoint`,
   });
 }
 

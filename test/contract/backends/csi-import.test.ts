@@ -1,14 +1,20 @@
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
-import type { CheckpointPart } from "../../../src/api/kinds/checkpoint.ts";
+import { Checkpoint, type CheckpointPart } from "../../../src/api/kinds/checkpoint.ts";
 import type { ImportedVolume } from "../../../src/api/kinds/volume-import.ts";
 import { annotations } from "../../../src/api/names/labels.ts";
 import type { Backend, Capture, CheckpointName } from "../../../src/backends/backend.ts";
 import { snapshotName } from "../../../src/backends/csi/captured-volume.ts";
 import { csiBackend } from "../../../src/backends/csi/csi-backend.ts";
 import { importedContentName } from "../../../src/backends/csi/imported-content.ts";
+import { controllerName, systemNamespace } from "../../../src/api/names/system-names.ts";
+import { assertGuarded } from "../../../src/controllers/checkpoint/import-guard.ts";
 import { driverName } from "../../../src/csi/driver-name.ts";
+import { controllerRights } from "../../../src/install/controller-rights.ts";
+import { roles } from "../../../src/install/rights.ts";
+import { KubeClient } from "../../../src/kube/kube-client.ts";
+import { connectionFromKubeconfig } from "../../../src/kube/kubeconfig.ts";
 import { snapshotClassesIn, snapshotContentsIn, snapshotsIn } from "../../../src/kube/volumes/snapshots.ts";
 import { makeNamespace } from "../../setup/namespace.ts";
 import { VolumeClaims } from "../../setup/volume-claims.ts";
@@ -194,6 +200,56 @@ describe("an import", () => {
     expect(hasData(part)).toBe(true);
   });
 });
+
+describe("the controllers' service account", () => {
+  const account = { name: controllerName, namespace: systemNamespace };
+  const user = `system:serviceaccount:${account.namespace}:${account.name}`;
+  let client: KubeClient;
+  beforeAll(async () => {
+    const connection = await connectionFromKubeconfig({ path: cluster.kubeconfigPath });
+    client = new KubeClient({ ...connection, impersonate: { user, groups: ["system:authenticated"], extra: {} } });
+  });
+  afterAll(() => client.close());
+
+  const install = async (importVolumes: boolean): Promise<void> => {
+    const rights = { everywhere: controllerRights(undefined, { importVolumes }).everywhere, inSystem: [] };
+    const ofCluster = roles(account, rights).filter(({ metadata }) => metadata.namespace === undefined);
+    for (const { kind, ...rest } of ofCluster) {
+      const ref = { group: "rbac.authorization.k8s.io", version: "v1", kind, namespaced: false };
+      const resource = cluster.client.resource({ ...ref, plural: `${kind.toLowerCase()}s` });
+      await resource.apply({ kind, ...rest }, { fieldManager: "test", force: true });
+    }
+  };
+
+  it("imports with the rights of an installation with imports, and not with those of another one", async () => {
+    const { part } = await captured("rights");
+    const own = csiBackend({ client });
+    const request = () => ({ name: newName(), volumes: [volumeOf(part)], takesOwnership: true });
+    await install(false);
+    const refused = request();
+    await expect
+      .poll(() => own.importVolumes!(refused).catch((error: unknown) => error))
+      .toMatchObject({ code: "ImportsDisabled", hint: "Install with --import-volumes" });
+    await expectNothingLeft(refused.name);
+    await install(true);
+    const allowed = request();
+    await expect
+      .poll(() => own.importVolumes!(allowed).then(({ parts }) => parts.length, String), { timeout: 20_000 })
+      .toBe(1);
+    const guard = assertGuarded(client, Checkpoint.parse(checkpoint));
+    await expect(guard).rejects.toMatchObject({ code: "ImportNotGuarded" });
+    await own.remove(allowed.name);
+    await expectNothingLeft(allowed.name);
+    expect(hasData(part)).toBe(true);
+  });
+});
+
+const checkpoint = {
+  apiVersion: "agents.kruise.io/v1alpha1",
+  kind: "Checkpoint",
+  metadata: { name: "a", namespace: "away", uid: "1", resourceVersion: "1", creationTimestamp: "2030-01-01T00:00:00Z" },
+  spec: { volumeImport: { volumes: [{ volume: "data", driver: driverName, snapshotHandle: "1" }] } },
+};
 
 describe("the data of several contents", () => {
   it("outlives the original, and goes with the last import", async () => {
