@@ -4,7 +4,8 @@ import type { Log } from "../base/log.ts";
 import { driverName } from "./driver-name.ts";
 import { canMount } from "./node/privileges.ts";
 import { loadCsiServices } from "./protocol.ts";
-import { serveCsi } from "./serve.ts";
+import { type KubeletRegistration, registerWithKubelet } from "./registration.ts";
+import { serveGrpc } from "./serve.ts";
 import { controllerService } from "./services/controller.ts";
 import { identityService } from "./services/identity.ts";
 import { nodeService } from "./services/node.ts";
@@ -22,6 +23,8 @@ export interface CsiDriverOptions {
   link: string;
   /** The path of CSI's definition, `csi.proto`. */
   protoPath: string;
+  /** How a kubelet finds the driver. Without it, nothing but the callers that know its socket do. */
+  kubelet?: KubeletRegistration | undefined;
   version: string;
   clock: Clock;
   log: Log;
@@ -44,17 +47,20 @@ export async function runCsiDriver(options: CsiDriverOptions, signal: AbortSigna
 }
 
 async function serveStorage(options: CsiDriverOptions, storage: Storage, signal: AbortSignal): Promise<void> {
-  const { socket, nodeId, protoPath, version, clock, log } = options;
+  const { socket, nodeId, protoPath, kubelet, version, clock, log } = options;
   const mayMount = await canMount();
   if (!mayMount) log.warn({}, "the driver may not mount, so it cannot publish volumes: it lacks CAP_SYS_ADMIN");
-  const methods = {
-    Identity: identityService(version),
-    Controller: controllerService({ storage, nodeId, clock }),
-    Node: nodeService({ storage, nodeId, mayMount }),
-  };
-  const stop = await serveCsi({ socket, services: loadCsiServices(protoPath), methods, clock, log });
+  const { Identity, Controller, Node } = loadCsiServices(protoPath);
+  const services = [
+    { definition: Identity, methods: identityService(version) },
+    { definition: Controller, methods: controllerService({ storage, nodeId, clock }) },
+    { definition: Node, methods: nodeService({ storage, nodeId, mayMount }) },
+  ];
+  const stop = await serveGrpc({ socket, services, clock, log });
   log.info({ driver: driverName, socket, nodeId }, "the driver accepts calls");
+  const unregister = kubelet && (await registerWithKubelet(kubelet, { endpoint: socket, clock, log }));
   options.onReady?.();
   await untilAborted(signal);
+  await unregister?.();
   await stop();
 }

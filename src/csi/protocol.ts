@@ -6,12 +6,25 @@ export type CsiServices = Record<"Identity" | "Controller" | "Node", ServiceDefi
 
 /** Reads the services from CSI's own definition, `csi.proto`. */
 export function loadCsiServices(protoPath: string): CsiServices {
+  const service = loadServices(protoPath);
+  return {
+    Identity: service("csi.v1.Identity"),
+    Controller: service("csi.v1.Controller"),
+    Node: service("csi.v1.Node"),
+  };
+}
+
+/** Reads the service with which a kubelet registers plugins, from the kubelet's own definition, `pluginregistration.proto`. */
+export function loadRegistrationService(protoPath: string): ServiceDefinition {
+  return loadServices(protoPath)("pluginregistration.Registration");
+}
+
+function loadServices(protoPath: string): (name: string) => ServiceDefinition {
   const found = loadSync(protoPath, { keepCase: false, longs: Number, enums: String, defaults: true, oneofs: true });
-  const service = (name: keyof CsiServices): ServiceDefinition => {
-    const definition = found[`csi.v1.${name}`];
+  return (name) => {
+    const definition = found[name];
     if (definition === undefined || "format" in definition)
       throw new RametError("Internal", `${protoPath} does not define the service ${name}`);
     return definition;
   };
-  return { Identity: service("Identity"), Controller: service("Controller"), Node: service("Node") };
 }

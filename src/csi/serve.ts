@@ -1,24 +1,27 @@
 import { chmod, mkdir, rm } from "node:fs/promises";
 import { dirname } from "node:path";
-import { Server, ServerCredentials, type UntypedServiceImplementation } from "@grpc/grpc-js";
+import { Server, ServerCredentials, type ServiceDefinition, type UntypedServiceImplementation } from "@grpc/grpc-js";
 import { type Clock, delay } from "../base/clock.ts";
 import { RametError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { socketAccepts } from "../base/socket-accepts.ts";
-import type { CsiServices } from "./protocol.ts";
 import { grpcHandler, type Method } from "./unary.ts";
 
 export interface ServeOptions {
   /** The path of a Unix socket. */
   socket: string;
-  services: CsiServices;
-  methods: Record<keyof CsiServices, Record<string, Method>>;
+  services: readonly ServedService[];
   clock: Clock;
   log: Log;
 }
 
+export interface ServedService {
+  definition: ServiceDefinition;
+  methods: Record<string, Method>;
+}
+
 /** Serves gRPC on a Unix socket that only this user can open. Resolves when it accepts calls. @returns a function that stops it */
-export async function serveCsi({ socket, services, methods, clock, log }: ServeOptions): Promise<() => Promise<void>> {
+export async function serveGrpc({ socket, services, clock, log }: ServeOptions): Promise<() => Promise<void>> {
   await mkdir(dirname(socket), { recursive: true, mode: 0o700 });
   if (await socketAccepts(socket))
     throw new RametError("Conflict", `Opening ${socket} failed: another process serves it`, {
@@ -27,10 +30,10 @@ export async function serveCsi({ socket, services, methods, clock, log }: ServeO
   // Of a driver that was killed.
   await rm(socket, { force: true });
   const server = new Server({ "grpc.max_receive_message_length": mostBytes, "grpc.max_concurrent_streams": mostCalls });
-  for (const name of ["Identity", "Controller", "Node"] as const) {
+  for (const { definition, methods } of services) {
     const handlers: UntypedServiceImplementation = {};
-    for (const [method, handle] of Object.entries(methods[name])) handlers[method] = grpcHandler(method, handle, log);
-    server.addService(services[name], handlers);
+    for (const [method, handle] of Object.entries(methods)) handlers[method] = grpcHandler(method, handle, log);
+    server.addService(definition, handlers);
   }
   await new Promise<void>((resolve, reject) => {
     server.bindAsync(`unix:${socket}`, ServerCredentials.createInsecure(), (error) => {

@@ -15,13 +15,24 @@ export interface CsiDriver {
   log: string;
 }
 
+export interface CsiDriverSetting {
+  nodeId?: string;
+  /** The root directory of a kubelet that shall know the driver. */
+  kubeletDirectory?: string;
+}
+
 /** Starts `ramet csi-driver` in a directory, in which an earlier one may have left its volumes. */
-export async function startCsiDriver(dir: string, directory = join(dir, "driver")): Promise<CsiDriver> {
+export async function startCsiDriver(
+  dir: string,
+  directory = join(dir, "driver"),
+  { nodeId = "node-1", kubeletDirectory }: CsiDriverSetting = {},
+): Promise<CsiDriver> {
   await mkdir(dir, { recursive: true });
   const socket = join(dir, "csi.sock");
   const endpoint = `unix://${socket}`;
   const [program, ...before] = builtPrograms.ramet;
-  const flags = ["--endpoint", endpoint, "--directory", directory, "--node-id", "node-1", "--log-level", "debug"];
+  const flags = ["--endpoint", endpoint, "--directory", directory, "--node-id", nodeId, "--log-level", "debug"];
+  if (kubeletDirectory !== undefined) flags.push("--kubelet-directory", kubeletDirectory);
   const log = join(dir, "driver.log");
   const child = await startChild({
     program,

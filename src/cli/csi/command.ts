@@ -11,6 +11,10 @@ export function csiDriverCommand(program: Command, act: Act): void {
     .requiredOption("--endpoint <address>", "the Unix socket to serve: unix:///PATH")
     .requiredOption("--directory <directory>", "the directory of the volumes and snapshots")
     .requiredOption("--node-id <name>", "the name of this machine's node")
+    .option(
+      "--kubelet-directory <directory>",
+      "register the driver with the kubelet that has this root directory, for instance /var/lib/kubelet",
+    )
     .addOption(
       new Option("--log-level <level>", "the lowest level to log, as JSON lines on stderr")
         .choices(["debug", "info", "warn", "error"])
@@ -22,8 +26,11 @@ export function csiDriverCommand(program: Command, act: Act): void {
         return (io) => runCsiDriverProcess(io, flags);
       }),
     );
+  const driver = "--directory /var/lib/ramet/volumes --node-id node-1";
+  const kubelet = "/var/lib/kubelet";
   withExamples(
     command,
-    "ramet csi-driver --endpoint unix:///run/csi/csi.sock --directory /var/lib/ramet/volumes --node-id node-1",
+    `ramet csi-driver --endpoint unix:///run/csi/csi.sock ${driver}`,
+    `ramet csi-driver --endpoint unix://${kubelet}/plugins/csi.sock ${driver} --kubelet-directory ${kubelet}`,
   );
 }

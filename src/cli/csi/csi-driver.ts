@@ -2,7 +2,7 @@ import { pino } from "pino";
 import { RametError } from "../../base/errors.ts";
 import { runCsiDriver } from "../../csi/driver.ts";
 import { acquireTools } from "../../local/tools/acquire-tools.ts";
-import { csiProtoPath } from "../../local/volumes/csi-proto-path.ts";
+import { csiProtoPath, registrationProtoPath } from "../../local/volumes/proto-paths.ts";
 import type { Io } from "../io.ts";
 import { packageVersion } from "../package-version.ts";
 import { runServer } from "../server/server-process.ts";
@@ -11,20 +11,23 @@ export interface CsiDriverFlags {
   endpoint: string;
   directory: string;
   nodeId: string;
+  kubeletDirectory?: string;
   logLevel: string;
 }
 
 /** `ramet csi-driver`: serves CSI until it receives a signal. Logs JSON lines to stderr. */
 export async function runCsiDriverProcess(io: Io, flags: CsiDriverFlags): Promise<number> {
-  const { endpoint, directory, nodeId, logLevel } = flags;
+  const { endpoint, directory, nodeId, kubeletDirectory, logLevel } = flags;
   const log = pino({ name: "csi-driver", level: logLevel }, io.stderr);
   const socket = socketOf(endpoint);
   const protoPath = csiProtoPath();
+  const kubelet =
+    kubeletDirectory === undefined ? undefined : { directory: kubeletDirectory, protoPath: registrationProtoPath() };
   const version = packageVersion();
   const { clock, signal } = io;
   const { "ramet-link": link } = await acquireTools({ names: ["ramet-link"], clock, signal });
   return runServer(io, log, (stop) =>
-    runCsiDriver({ socket, directory, nodeId, link, protoPath, version, clock, log }, stop),
+    runCsiDriver({ socket, directory, nodeId, link, protoPath, kubelet, version, clock, log }, stop),
   );
 }
 

@@ -8,7 +8,7 @@ import { driverName } from "../../csi/driver-name.ts";
 import { dataPath, isId } from "../../csi/storage/ids.ts";
 import type { Informer } from "../../kube/informer.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
-import { csiProtoPath } from "./csi-proto-path.ts";
+import { csiProtoPath } from "./proto-paths.ts";
 import type { Claim, Volume } from "../../kube/volumes/volumes.ts";
 import { VolumeController } from "./volume-controller.ts";
 
