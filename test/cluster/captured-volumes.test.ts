@@ -2,7 +2,8 @@ import { describe, expect, it } from "vitest";
 import { findCondition } from "../../src/kube/conditions.ts";
 import { snapshotContentsIn, snapshotsIn } from "../../src/kube/volumes/snapshots.ts";
 import { claimsIn } from "../../src/kube/volumes/volumes.ts";
-import { sandboxWithVolume, volumesWorld } from "./volumes-world.ts";
+import { comparing, sandboxWithVolume, violate, violations } from "../setup/sandbox-with-volume.ts";
+import { volumesWorld } from "./volumes-world.ts";
 
 const world = volumesWorld();
 const namespace = "default";
@@ -49,27 +50,7 @@ it("captures memory, files and the volume of a sandbox, and clones all of them",
   expect(Math.abs((await count("b", "/tmp/count")) - (await count("b", "/data/count")))).toBeLessThan(200);
 });
 
-/**
- * Writes numbers into the volume as fast as it can, and before each one compares the volume with its memory. They differ only if the
- * program was restored with a volume of another moment.
- */
-const comparing = `
-import os
-open('/tmp/pid', 'w').write(str(os.getpid()))
-n = 0
-fd = os.open('/data/count', os.O_RDWR | os.O_CREAT)
-os.pwrite(fd, b'%020d' % n, 0)
-while True:
-    found = int(os.pread(fd, 20, 0))
-    if found != n:
-        open('/tmp/violation', 'a').write(f'memory {n}, volume {found}\\n')
-        n = found
-    n += 1
-    os.pwrite(fd, b'%020d' % n, 0)
-`;
-
-const violations = (sandbox: string): Promise<string> =>
-  world.shell(sandbox, "sleep 0.2; cat /tmp/violation 2> /dev/null || true");
+const found = (sandbox: string): Promise<string> => world.shell(sandbox, violations);
 
 it("captures memory and volume at one moment with atomic, while a program writes at full speed", async () => {
   await world.create("Sandbox", "w", sandboxWithVolume(comparing));
@@ -82,13 +63,12 @@ it("captures memory and volume at one moment with atomic, while a program writes
     expect(record?.pausedMilliseconds).toBeGreaterThan(0);
     const name = `atomic-${round}`;
     await world.clone(name, "--from", checkpointId);
-    expect(await violations(name)).toBe("");
+    expect(await found(name)).toBe("");
     await world.sandboxes.delete({ namespace, name });
   }
-  expect(await violations("w")).toBe("");
+  expect(await found("w")).toBe("");
   // The program would notice a volume of another moment.
-  const changed = "pid=$(cat /tmp/pid); kill -STOP $pid; printf %020d 1 > /data/count; kill -CONT $pid";
-  const noticed = () => world.shell("w", changed).then(() => violations("w"));
+  const noticed = () => world.shell("w", violate).then(() => found("w"));
   await expect.poll(noticed, { timeout: 20_000 }).toMatch(/^memory \d+, volume 1$/m);
 });
 

@@ -5,12 +5,7 @@ import { expect } from "vitest";
 import { runProgram } from "../../src/cli/program.ts";
 import { builtPrograms } from "../setup/built-package.ts";
 import { memoryIo } from "../setup/memory-io.ts";
-
-export interface Outcome {
-  exitCode: number | null;
-  stdout: string;
-  stderr: string;
-}
+import type { Outcome } from "../setup/ramet-user.ts";
 
 /** A user's home directory, with local clusters of its own, and the `ramet` command there. */
 export class CliHome {

@@ -5,7 +5,8 @@ import { findCondition } from "../../src/kube/conditions.ts";
 import { refOf } from "../../src/kube/resource-ref.ts";
 import { snapshotsIn } from "../../src/kube/volumes/snapshots.ts";
 import { claimsIn } from "../../src/kube/volumes/volumes.ts";
-import { sandboxWithVolume, volumesWorld } from "./volumes-world.ts";
+import { sandboxWithVolume } from "../setup/sandbox-with-volume.ts";
+import { volumesWorld } from "./volumes-world.ts";
 
 const world = volumesWorld();
 const namespace = "default";

@@ -1,7 +1,8 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { expect, it } from "vitest";
 import { snapshotsIn } from "../../src/kube/volumes/snapshots.ts";
-import { sandboxWithVolume, volumesWorld } from "./volumes-world.ts";
+import { sandboxWithVolume } from "../setup/sandbox-with-volume.ts";
+import { volumesWorld } from "./volumes-world.ts";
 
 const world = volumesWorld();
 const namespace = "default";

@@ -3,12 +3,13 @@ import { NamedSnapshot, namedSnapshotKind } from "../../src/api/kinds/named-snap
 import { annotations } from "../../src/api/names/labels.ts";
 import { findCondition } from "../../src/kube/conditions.ts";
 import { refOf } from "../../src/kube/resource-ref.ts";
-import { sandboxWithVolumes, volumesWorld } from "./volumes-world.ts";
+import { sandboxWithVolume, sleeping } from "../setup/sandbox-with-volume.ts";
+import { volumesWorld } from "./volumes-world.ts";
 
 const world = volumesWorld();
 const namespace = "default";
 const two = {
-  ...sandboxWithVolumes("import time; time.sleep(1000)", ["data", "cache"]),
+  ...sandboxWithVolume(sleeping, { volumes: ["data", "cache"] }),
   persistentContents: ["memory", "filesystem", "volumes"],
   volumes: ["data"],
 };
