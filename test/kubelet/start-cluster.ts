@@ -1,4 +1,5 @@
 import type { TestProject } from "vitest/node";
+import type { SnapshotProgramName } from "../../src/local/volumes/snapshot-programs.ts";
 import { startCluster, type ClusterSetting } from "./cluster.ts";
 
 /** The cluster, as provided to the tests. */
@@ -8,6 +9,8 @@ export interface GivenCluster {
   dir: string;
   /** The path of the program. */
   kubectl: string;
+  /** The paths of external-snapshotter's programs. */
+  snapshotPrograms: Record<SnapshotProgramName, string>;
   /** An S3 server with the bucket `checkpoints`, at an address that Pods can reach. */
   s3: { endpoint: string; environment: Record<string, string> };
   /** An open registry and one with a password, as in image names. */
@@ -24,6 +27,8 @@ declare module "vitest" {
 export async function setup({ provide }: TestProject): Promise<() => Promise<void>> {
   const setting = JSON.parse(process.env["RAMET_TEST_KUBELET"] ?? "{}") as ClusterSetting;
   const { kubeconfig, s3, registries, stop } = await startCluster(setting);
-  provide("cluster", { kubeconfig, s3, registries, dir: setting.dir, kubectl: setting.tools.kubectl });
+  const { dir, tools } = setting;
+  const { kubectl, ...snapshotPrograms } = tools;
+  provide("cluster", { kubeconfig, s3, registries, dir, kubectl, snapshotPrograms });
   return stop;
 }
