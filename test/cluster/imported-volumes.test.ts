@@ -44,7 +44,7 @@ describe("a user of the other namespace", () => {
   const importAs = (name: string) => [...importOf("a.yaml", name), "--kubeconfig", world.file("user.yaml")];
 
   it("cannot import without the verb", async () => {
-    const admin = await readFile(world.kubeconfigPath, "utf8");
+    const admin = await readFile(world.kubeconfig, "utf8");
     await writeFile(world.file("user.yaml"), admin.replace(/^( *)user:$/m, "$1user:\n$1  as: anna"));
     await grantImports(world.client, { user: "anna", namespace: away, verbs: ["get", "list", "watch", "create"] });
     const refused = await world.cli.ramet(importAs("refused"));

@@ -18,7 +18,8 @@ export class VolumesWorld extends RametUser {
   #home = "";
   #cli: CliHome | undefined;
   #client: KubeClient | undefined;
-  #kubeconfigPath = "";
+  /** The path of the administrator's kubeconfig. */
+  kubeconfig = "";
 
   get client(): KubeClient {
     if (this.#client === undefined) throw new Error("the cluster is not up");
@@ -35,13 +36,8 @@ export class VolumesWorld extends RametUser {
     this.#cli = new CliHome(this.#home);
     await this.ramet("local", "up");
     const status = JSON.parse((await this.ramet("local", "status", "-o", "json")).stdout) as { kubeconfig: string };
-    this.#kubeconfigPath = status.kubeconfig;
+    this.kubeconfig = status.kubeconfig;
     this.#client = new KubeClient(await connectionFromKubeconfig({ path: status.kubeconfig }));
-  }
-
-  /** Of the administrator. */
-  get kubeconfigPath(): string {
-    return this.#kubeconfigPath;
   }
 
   /** The path of a file in the home directory. */

@@ -12,6 +12,7 @@ import type { VolumesSetting } from "./setting.ts";
 export class ExistingCluster extends RametUser {
   readonly client: KubeClient;
   readonly setting: VolumesSetting;
+  #isManaged = true;
 
   private constructor(client: KubeClient, setting: VolumesSetting) {
     super();
@@ -36,13 +37,21 @@ export class ExistingCluster extends RametUser {
     const namespace = { apiVersion: "v1", kind: "Namespace", metadata: { name, labels } };
     await cluster.client.resource(coreResources.namespaces).create(namespace);
     // Pods cannot be created before.
-    await isManaged(cluster);
+    cluster.#isManaged = await isManaged(cluster);
     return cluster;
+  }
+
+  get isManaged(): boolean {
+    return this.#isManaged;
   }
 
   /** Removes the namespace and what the cluster has for it, also after a failure. */
   async close(): Promise<void> {
     const left = await removeNamespace(this);
+    if (!this.isManaged)
+      console.log(
+        `The namespace ${this.namespace} is empty and stays, because no controller of this cluster deletes it`,
+      );
     await this.client.close();
     expect(left).toEqual([]);
   }

@@ -4,10 +4,15 @@ import { sandboxKind } from "../../src/api/kinds/sandbox.ts";
 import { delay } from "../../src/base/clock.ts";
 import { RametError } from "../../src/base/errors.ts";
 import type { KubeClient } from "../../src/kube/kube-client.ts";
-import { type KubeObject, parseObject } from "../../src/kube/object.ts";
+import { parseObject } from "../../src/kube/object.ts";
 import { coreResources, refOf, type ResourceRef } from "../../src/kube/resource-ref.ts";
-import { snapshotContentsIn, snapshotResources, snapshotsIn } from "../../src/kube/volumes/snapshots.ts";
-import { claimsIn, volumesIn } from "../../src/kube/volumes/volumes.ts";
+import {
+  type SnapshotContent,
+  snapshotContentsIn,
+  snapshotResources,
+  snapshotsIn,
+} from "../../src/kube/volumes/snapshots.ts";
+import { claimsIn, type Volume, volumesIn } from "../../src/kube/volumes/volumes.ts";
 
 /** A namespace of a cluster. */
 export interface Place {
@@ -15,6 +20,8 @@ export interface Place {
   namespace: string;
   /** How long the cluster may take to delete everything. */
   timeoutSeconds: number;
+  /** Whether the cluster has the controllers of namespaces, without which a namespace is never gone. */
+  isManaged?: boolean;
 }
 
 const ofUsers = [refOf(sandboxKind), refOf(checkpointKind), refOf(sandboxTemplateKind)];
@@ -39,9 +46,15 @@ export async function remainsOf({ client, namespace }: Place): Promise<string[]>
   return lists.flatMap((list, index) => list.map(({ metadata }) => `${kinds[index] ?? ""} ${metadata.name}`));
 }
 
-/** Deletes what users create: sandboxes, checkpoints and templates. @returns what remains when the cluster has had its time */
+/**
+ * Deletes what users create: sandboxes, checkpoints and templates. The volumes of a class that retains them are deleted too.
+ * @returns what remains when the cluster has had its time
+ */
 export async function deleteAll(place: Place): Promise<string[]> {
   const { client, namespace } = place;
+  for (const { metadata, spec } of await volumesOf(place))
+    if (spec.persistentVolumeReclaimPolicy !== "Delete")
+      await volumesIn(client).mergePatch(metadata, { spec: { persistentVolumeReclaimPolicy: "Delete" } });
   for (const ref of ofUsers) {
     const objects = client.resource(ref, parseObject);
     for (const { metadata } of await orNone(objects.list({ namespace }))) await objects.delete(metadata);
@@ -60,7 +73,8 @@ export async function removeNamespace(place: Place): Promise<string[]> {
   const namespaces = client.resource(coreResources.namespaces, parseObject);
   const named = { name: namespace };
   await namespaces.delete(named);
-  if (await isManaged(place)) await until(place, async () => (await namespaces.find(named)) === undefined);
+  if (place.isManaged ?? (await isManaged(place)))
+    await until(place, async () => (await namespaces.find(named)) === undefined);
   return left;
 }
 
@@ -68,14 +82,12 @@ export async function removeNamespace(place: Place): Promise<string[]> {
 export async function isManaged({ client, namespace }: Place): Promise<boolean> {
   const account = { namespace, name: "default" };
   return until(
-    { client, timeoutSeconds: 10 },
+    { client, timeoutSeconds: 5 },
     async () => (await client.resource(coreResources.serviceAccounts).find(account)) !== undefined,
   );
 }
 
 async function deleteForcibly({ client, namespace }: Place): Promise<void> {
-  for (const { metadata } of await volumesOf({ client, namespace }))
-    await volumesIn(client).mergePatch(metadata, { spec: { persistentVolumeReclaimPolicy: "Delete" } });
   for (const { metadata } of await contentsOf({ client, namespace })) {
     await snapshotContentsIn(client).mergePatch(metadata, { spec: { deletionPolicy: "Delete" } });
     await snapshotContentsIn(client).delete(metadata);
@@ -110,12 +122,12 @@ async function until(
 
 type In = Pick<Place, "client" | "namespace">;
 
-async function volumesOf({ client, namespace }: In): Promise<KubeObject[]> {
+async function volumesOf({ client, namespace }: In): Promise<Volume[]> {
   const volumes = await orNone(volumesIn(client).list());
   return volumes.filter(({ spec }) => spec.claimRef?.namespace === namespace);
 }
 
-async function contentsOf({ client, namespace }: In): Promise<KubeObject[]> {
+async function contentsOf({ client, namespace }: In): Promise<SnapshotContent[]> {
   const contents = await orNone(snapshotContentsIn(client).list());
   return contents.filter(({ spec }) => spec.volumeSnapshotRef.namespace === namespace);
 }
