@@ -7,7 +7,8 @@ import { refOf } from "../../src/kube/resource-ref.ts";
 import { snapshotContentsIn, snapshotsIn } from "../../src/kube/volumes/snapshots.ts";
 import { makeNamespace } from "../setup/namespace.ts";
 import { grantImports } from "../setup/import-rights.ts";
-import { sandboxWithVolume, volumesWorld } from "./volumes-world.ts";
+import { sandboxWithVolume } from "../setup/sandbox-with-volume.ts";
+import { volumesWorld } from "./volumes-world.ts";
 
 /** The namespace `default` captures, `team-b` imports. All of it by the command line, as users have it. */
 const world = volumesWorld();
