@@ -7,6 +7,7 @@ import { loadCsiServices } from "./protocol.ts";
 import { type KubeletRegistration, registerWithKubelet } from "./registration.ts";
 import { serveGrpc } from "./serve.ts";
 import { controllerService } from "./services/controller.ts";
+import { groupControllerService } from "./services/groups.ts";
 import { identityService } from "./services/identity.ts";
 import { nodeService } from "./services/node.ts";
 import { openStorage, type Storage } from "./storage/storage.ts";
@@ -50,10 +51,11 @@ async function serveStorage(options: CsiDriverOptions, storage: Storage, signal:
   const { socket, nodeId, protoPath, kubelet, version, clock, log } = options;
   const mayMount = await canMount();
   if (!mayMount) log.warn({}, "the driver may not mount, so it cannot publish volumes: it lacks CAP_SYS_ADMIN");
-  const { Identity, Controller, Node } = loadCsiServices(protoPath);
+  const { Identity, Controller, GroupController, Node } = loadCsiServices(protoPath);
   const services = [
     { definition: Identity, methods: identityService(version) },
     { definition: Controller, methods: controllerService({ storage, nodeId, clock }) },
+    { definition: GroupController, methods: groupControllerService({ storage, clock }) },
     { definition: Node, methods: nodeService({ storage, nodeId, mayMount }) },
   ];
   const stop = await serveGrpc({ socket, services, clock, log });

@@ -2,7 +2,7 @@ import type { ServiceDefinition } from "@grpc/grpc-js";
 import { loadSync } from "@grpc/proto-loader";
 import { RametError } from "../base/errors.ts";
 
-export type CsiServices = Record<"Identity" | "Controller" | "Node", ServiceDefinition>;
+export type CsiServices = Record<"Identity" | "Controller" | "GroupController" | "Node", ServiceDefinition>;
 
 /** Reads the services from CSI's own definition, `csi.proto`. */
 export function loadCsiServices(protoPath: string): CsiServices {
@@ -10,6 +10,7 @@ export function loadCsiServices(protoPath: string): CsiServices {
   return {
     Identity: service("csi.v1.Identity"),
     Controller: service("csi.v1.Controller"),
+    GroupController: service("csi.v1.GroupController"),
     Node: service("csi.v1.Node"),
   };
 }

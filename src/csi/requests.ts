@@ -69,6 +69,8 @@ export const requests = {
   expandVolume: z.object({ volumeId: Given, capacityRange: CapacityRange, volumeCapability: absent(Capability) }),
   createSnapshot: z.object({ name: Given, sourceVolumeId: Given, parameters: StringMap }),
   snapshot: z.object({ snapshotId: Given }),
+  createGroup: z.object({ name: Given, sourceVolumeIds: z.array(Given).min(1), parameters: StringMap }),
+  group: z.object({ groupSnapshotId: Given, snapshotIds: z.array(Given) }),
   listSnapshots: z.object({ ...Page, sourceVolumeId: Text, snapshotId: Text }),
   publish: z.object({
     volumeId: Given,

@@ -10,6 +10,11 @@ import { type CsiDriver, startCsiDriver } from "../setup/csi-driver.ts";
 const isRoot = process.getuid?.() === 0;
 const gibibyte = 1024 ** 3;
 
+interface Group {
+  groupSnapshotId: string;
+  snapshots: { snapshotId: string; sourceVolumeId: string; creationTime: object }[];
+}
+
 /** A driver, its client, and what tests do with both. */
 class World {
   readonly dir: string;
@@ -43,6 +48,11 @@ class World {
 
   async snapshot(name: string, sourceVolumeId: string): Promise<string> {
     return (await this.client.createSnapshot({ name, sourceVolumeId })).snapshotId;
+  }
+
+  async group(name: string, sourceVolumeIds: readonly string[]): Promise<Group> {
+    const response = await this.client.call("CreateVolumeGroupSnapshot", { name, sourceVolumeIds });
+    return (response as { groupSnapshot: Group }).groupSnapshot;
   }
 
   data(volumeId: string, ...names: string[]): string {
@@ -94,6 +104,43 @@ it("answers a repeated request with what the first one made, and refuses other p
   const snapshot = await world.snapshot("repeated", source);
   expect(await world.snapshot("repeated", source)).toBe(snapshot);
   await expect(world.snapshot("repeated", other)).rejects.toThrow("ALREADY_EXISTS");
+});
+
+describe("groups", () => {
+  const create = (name: string, ...sourceVolumeIds: string[]) => world.group(name, sourceVolumeIds);
+  const request = (groupSnapshotId: string, snapshotIds: string[] = []) => ({ groupSnapshotId, snapshotIds });
+  const existing = async (ids: readonly string[]) =>
+    (await world.client.listSnapshots()).map(({ snapshotId }) => snapshotId).filter((id) => ids.includes(id));
+
+  it("copies several volumes together, and answers a repeated request with the first group", async () => {
+    const [a, b] = [await world.volume("member-a"), await world.volume("member-b")];
+    for (const volume of [a, b]) await writeFile(world.data(volume, "file"), volume);
+    const { groupSnapshotId, snapshots } = await create("group", a, b);
+    for (const volume of [a, b]) await writeFile(world.data(volume, "file"), "later");
+    expect(await create("group", b, a)).toMatchObject({ groupSnapshotId });
+    await expect(create("group", a)).rejects.toThrow("ALREADY_EXISTS");
+    for (const { snapshotId, sourceVolumeId } of snapshots) {
+      const copy = await world.volume(`copy-${snapshotId}`, fromSnapshot(snapshotId));
+      expect(await readFile(world.data(copy, "file"), "utf8")).toBe(sourceVolumeId);
+    }
+    const ids = snapshots.map(({ snapshotId }) => snapshotId);
+    expect(new Set(snapshots.map(({ creationTime }) => JSON.stringify(creationTime))).size).toBe(1);
+    await expect(world.client.call("GetVolumeGroupSnapshot", request(groupSnapshotId, ids))).resolves.toBeDefined();
+    await expect(world.client.call("GetVolumeGroupSnapshot", request(groupSnapshotId, ["snap-x"]))).rejects.toThrow(
+      "INVALID_ARGUMENT",
+    );
+    await expect(world.client.call("DeleteSnapshot", { snapshotId: ids[0] })).rejects.toThrow("INVALID_ARGUMENT");
+    expect(await existing(ids)).toHaveLength(2);
+    for (let n = 0; n < 2; n += 1) await world.client.call("DeleteVolumeGroupSnapshot", request(groupSnapshotId, ids));
+    expect(await existing(ids)).toEqual([]);
+  });
+
+  it("makes no group if one of the volumes does not exist", async () => {
+    const before = await world.client.listSnapshots();
+    const missing = `vol-${"0".repeat(40)}`;
+    await expect(create("half", await world.volume("member-c"), missing)).rejects.toThrow("NOT_FOUND");
+    expect(await world.client.listSnapshots()).toEqual(before);
+  });
 });
 
 it("refuses a volume that is smaller than the content, and never makes one smaller", async () => {
@@ -170,6 +217,20 @@ describe("a large volume", () => {
     expect((await large.client.listSnapshots()).map(({ snapshotId }) => snapshotId)).toContain(whole);
     const again = await large.volume("half", fromSnapshot(whole));
     expect(statSync(large.data(again, "file")).size).toBe(mebibytes * 1024 ** 2);
+  });
+
+  it("leaves no member of a group that it could not complete", async () => {
+    const small = await large.volume("small");
+    const known = (await large.client.listSnapshots()).map(({ snapshotId }) => snapshotId);
+    const ended = Promise.allSettled([large.group("half", [source, small])]);
+    // The small volume is copied first.
+    const listed = async () => (await large.client.listSnapshots()).map(({ snapshotId }) => snapshotId);
+    await expect.poll(async () => (await listed()).length).toBe(known.length + 1);
+    await large.kill();
+    await ended;
+    await large.start();
+    expect(await listed()).toEqual(known);
+    expect((await large.group("half", [source, small])).snapshots).toHaveLength(2);
   });
 });
 

@@ -41,7 +41,6 @@ const notClaimed = [
   "ControllerModifyVolume not supported",
   "ControllerPublishVolume not supported",
   "ControllerUnpublishVolume not supported",
-  "GroupControllerService not supported",
   "Modify Volume not supported",
   "Modify volume not supported",
   "NodeGetStorageHealth not supported",

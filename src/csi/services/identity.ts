@@ -9,6 +9,7 @@ export function identityService(version: string): Record<string, Method> {
     GetPluginCapabilities: method(requests.empty, () => ({
       capabilities: [
         { service: { type: "CONTROLLER_SERVICE" } },
+        { service: { type: "GROUP_CONTROLLER_SERVICE" } },
         { service: { type: "VOLUME_ACCESSIBILITY_CONSTRAINTS" } },
         { volumeExpansion: { type: "ONLINE" } },
       ],

@@ -23,7 +23,7 @@ interface StoredRecord {
 }
 
 /**
- * All volumes, or all snapshots. Each is a directory with its data and its record. It is made elsewhere and then renamed, and
+ * All volumes, all snapshots, or all groups. Each is a directory with its data and its record. It is made elsewhere and then renamed, and
  * renamed before it is removed, so it exists completely or not at all.
  */
 export class Collection<R extends StoredRecord> {

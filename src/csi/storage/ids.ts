@@ -1,11 +1,11 @@
 import { createHash } from "node:crypto";
 import { join } from "node:path";
 
-export type Kind = "volume" | "snapshot";
+export type Kind = "volume" | "snapshot" | "group";
 
-const prefixes = { volume: "vol", snapshot: "snap" } as const satisfies Record<Kind, string>;
+const prefixes = { volume: "vol", snapshot: "snap", group: "group" } as const satisfies Record<Kind, string>;
 
-/** The id of a volume or snapshot. It is derived from its name, so a repeated request finds what the first one made. */
+/** The id of a volume, a snapshot or a group of snapshots. It is derived from its name, so a repeated request finds what the first one made. */
 export function idOf(kind: Kind, name: string): string {
   return `${prefixes[kind]}-${createHash("sha256").update(name).digest("hex").slice(0, 40)}`;
 }

@@ -1,9 +1,9 @@
 import { RametError } from "../../base/errors.ts";
 
-/** What an operation uses: it changes one volume or snapshot, and may read another. */
+/** What an operation uses: it changes one volume, snapshot or group, and may read others. */
 export interface Use {
   changes: string;
-  reads?: string | undefined;
+  reads?: string | readonly string[] | undefined;
 }
 
 /**
@@ -17,14 +17,16 @@ export class Operations {
   /** @throws RametError `Conflict` at once, if another operation uses the same */
   async run<T>({ changes, reads }: Use, work: () => Promise<T>): Promise<T> {
     if (this.#changed.has(changes) || this.#readers.has(changes)) throw inProgress(changes);
-    if (reads !== undefined && this.#changed.has(reads)) throw inProgress(reads);
+    const read = reads === undefined ? [] : [reads].flat();
+    const busy = read.find((id) => this.#changed.has(id));
+    if (busy !== undefined) throw inProgress(busy);
     this.#changed.add(changes);
-    if (reads !== undefined) this.#readers.set(reads, (this.#readers.get(reads) ?? 0) + 1);
+    for (const id of read) this.#readers.set(id, (this.#readers.get(id) ?? 0) + 1);
     try {
       return await work();
     } finally {
       this.#changed.delete(changes);
-      if (reads !== undefined) this.#release(reads);
+      for (const id of read) this.#release(id);
     }
   }
 

@@ -25,5 +25,19 @@ export const SnapshotRecord = z.object({
   /** The capacity of its volume, which a new volume needs at least. */
   sizeBytes: z.int().nonnegative(),
   volumeId: z.string(),
+  /** The group that it is a member of. */
+  groupId: z.string().optional(),
 });
 export type SnapshotRecord = z.infer<typeof SnapshotRecord>;
+
+/** What is recorded of a group of snapshots. It is written when all members exist. */
+export const GroupRecord = z.object({
+  format: z.literal(1),
+  id: z.string().refine((id) => isId("group", id)),
+  name: z.string(),
+  /** When the copies of all members began. */
+  createdAt: z.iso.datetime(),
+  /** Sorted. */
+  volumeIds: z.array(z.string()),
+});
+export type GroupRecord = z.infer<typeof GroupRecord>;

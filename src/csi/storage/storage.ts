@@ -5,7 +5,7 @@ import type { Log } from "../../base/log.ts";
 import { Collection } from "./collection.ts";
 import { lockDirectory } from "./lock-directory.ts";
 import { Operations } from "./operations.ts";
-import { SnapshotRecord, VolumeRecord } from "./records.ts";
+import { GroupRecord, SnapshotRecord, VolumeRecord } from "./records.ts";
 import { canShareBlocks } from "./share-blocks.ts";
 import type { Trees } from "./trees.ts";
 
@@ -14,6 +14,7 @@ export interface Storage {
   directory: string;
   volumes: Collection<VolumeRecord>;
   snapshots: Collection<SnapshotRecord>;
+  groups: Collection<GroupRecord>;
   operations: Operations;
   /** What a volume's users can read about it. */
   volumeContext: Record<string, string>;
@@ -34,8 +35,9 @@ export async function openStorage(
   const close = await lockDirectory(directory);
   const volumes = new Collection({ directory, kind: "volume", schema: VolumeRecord, trees, log });
   const snapshots = new Collection({ directory, kind: "snapshot", schema: SnapshotRecord, trees, log });
-  await volumes.open();
-  await snapshots.open();
+  const groups = new Collection({ directory, kind: "group", schema: GroupRecord, trees, log });
+  for (const collection of [volumes, snapshots, groups]) await collection.open();
+  await removeMembersWithoutGroup(snapshots, groups, log);
   const copies = (await canShareBlocks(directory)) ? "reflink" : "full";
   log.info({ directory, copies }, describe(copies));
   const turns = new FairTurns(mostCopies);
@@ -43,6 +45,7 @@ export async function openStorage(
     directory,
     volumes,
     snapshots,
+    groups,
     operations: new Operations(),
     close,
     volumeContext: { copies },
@@ -61,6 +64,19 @@ export async function openStorage(
         signal,
       ),
   };
+}
+
+/** What remains if the driver ended while it created a group. */
+async function removeMembersWithoutGroup(
+  snapshots: Collection<SnapshotRecord>,
+  groups: Collection<GroupRecord>,
+  log: Log,
+): Promise<void> {
+  for (const { id, groupId } of await snapshots.list()) {
+    if (groupId === undefined || (await groups.find(groupId)) !== undefined) continue;
+    log.info({ id, groupId }, "removing a snapshot of a group that was not completed");
+    await snapshots.remove(id);
+  }
 }
 
 /** More would only compete for the disk. */
