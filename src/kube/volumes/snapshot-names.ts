@@ -25,4 +25,20 @@ export const contentAnnotations = {
   allowModeChange: `${prefix}/allow-volume-mode-change`,
 } as const;
 
+const groupPrefix = "groupsnapshot.storage.kubernetes.io";
+
+export const groupFinalizers = {
+  /** Of a VolumeGroupSnapshotContent: the storage still has the snapshots. The sidecar removes it. */
+  content: `${groupPrefix}/volumegroupsnapshotcontent-bound-protection`,
+} as const;
+
+export const groupContentAnnotations = {
+  /** CreateVolumeGroupSnapshot was called, and the driver has given no final answer. */
+  beingCreated: `${groupPrefix}/volumegroupsnapshot-being-created`,
+  /** The snapshot-controller saw that the VolumeGroupSnapshot is being deleted. */
+  beingDeleted: `${groupPrefix}/volumegroupsnapshot-being-deleted`,
+} as const;
+
+export const defaultGroupClassAnnotation = `${groupPrefix}/is-default-class`;
+
 export const defaultClassAnnotation = `${prefix}/is-default-class`;

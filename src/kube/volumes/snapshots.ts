@@ -8,7 +8,7 @@ import type { ResourceRef } from "../resource-ref.ts";
 const group = "snapshot.storage.k8s.io";
 
 /** The last error of the snapshot-controller or of the sidecar, which repeat what failed. The text is the driver's. */
-const SnapshotError = z.looseObject({ message: z.string().optional(), time: z.string().optional() });
+export const SnapshotError = z.looseObject({ message: z.string().optional(), time: z.string().optional() });
 
 export const Snapshot = z.looseObject({
   metadata: ObjectMeta,
@@ -59,6 +59,8 @@ export const SnapshotContent = z.looseObject({
       readyToUse: z.boolean().optional(),
       /** Bytes. */
       restoreSize: z.number().optional(),
+      /** The group that it is a member of, as its driver names it. The sidecar then deletes the data only with the group. */
+      volumeGroupSnapshotHandle: z.string().optional(),
       error: SnapshotError.optional(),
     })
     .optional(),

@@ -5,6 +5,7 @@ import { Informer } from "../../kube/informer.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import { parseObject } from "../../kube/object.ts";
 import { coreResources, type ResourceRef } from "../../kube/resource-ref.ts";
+import { groupResources } from "../../kube/volumes/group-snapshots.ts";
 import { snapshotResources } from "../../kube/volumes/snapshots.ts";
 import { volumeResources } from "../../kube/volumes/volumes.ts";
 import type { Part } from "./part.ts";
@@ -13,7 +14,7 @@ import type { VolumeParts } from "./volume-parts.ts";
 export interface VolumePartsOptions {
   client: KubeClient;
   parts: VolumeParts;
-  /** Whether the cluster has the CRDs of VolumeSnapshots. */
+  /** Whether the cluster has the CRDs of VolumeSnapshots and VolumeGroupSnapshots. */
   hasSnapshots: boolean;
 }
 
@@ -25,7 +26,9 @@ export async function runVolumeParts(
   { client, parts, hasSnapshots }: VolumePartsOptions,
   signal: AbortSignal,
 ): Promise<void> {
-  const ofSnapshots = hasSnapshots ? [snapshotResources.snapshots, snapshotResources.contents] : [];
+  const { groups, contents } = groupResources();
+  const snapshots = [snapshotResources.snapshots, snapshotResources.contents, groups, contents];
+  const ofSnapshots = hasSnapshots ? snapshots : [];
   const ofVolumes = [coreResources.persistentVolumeClaims, volumeResources.volumes, ...ofSnapshots];
   const start = async (needing: ResourceRef[], started: Part[]): Promise<void> => {
     if (needing.length === 0) return;

@@ -9,20 +9,20 @@ import { volumeResources } from "../../kube/volumes/volumes.ts";
 import { applyManifest } from "./apply-manifest.ts";
 
 /**
- * Declares the driver of local volumes and its classes, and VolumeSnapshots if the build could fetch their CRDs. Once for each
+ * Declares the driver of local volumes and its classes, and the kinds of snapshots if the build could fetch their CRDs. Once for each
  * version of them: it would delay every start, and a user may have changed or deleted a class.
  */
 export async function seedVolumes(client: KubeClient, signal?: AbortSignal): Promise<void> {
-  const { driver, storageClass, snapshotClasses } = volumeObjects();
+  const { driver, storageClass, snapshotClasses, groupClass } = volumeObjects();
+  const classes = [...snapshotClasses, groupClass];
   const crds = await snapshotCrds(packageRoot());
   const digest = createHash("sha256")
-    .update(JSON.stringify([driver, storageClass, snapshotClasses, crds]))
+    .update(JSON.stringify([driver, storageClass, classes, crds]))
     .digest("hex");
   const known = await client.resource(volumeResources.drivers).find(driver.metadata, { signal });
   if (known?.metadata.annotations?.[seeded] === digest) return;
   await Promise.all([storageClass, ...(crds ?? [])].map((manifest) => applyManifest(client, manifest, signal)));
-  if (crds !== undefined)
-    await Promise.all(snapshotClasses.map((manifest) => applyWhenServed(client, manifest, signal)));
+  if (crds !== undefined) await Promise.all(classes.map((manifest) => applyWhenServed(client, manifest, signal)));
   // The last one, because it says that the others are there.
   const metadata = { ...driver.metadata, annotations: { [seeded]: digest } };
   await applyManifest(client, { ...driver, metadata }, signal);

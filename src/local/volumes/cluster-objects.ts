@@ -8,13 +8,21 @@ import { defaultClassAnnotation } from "../../kube/volumes/snapshot-names.ts";
 /** The class of every claim that names none. */
 export const storageClassName = "ramet-local";
 
-/** The objects with which a cluster knows the driver: its CSIDriver, its StorageClass and a VolumeSnapshotClass for each purpose. */
-export function volumeObjects(): { driver: Manifest; storageClass: Manifest; snapshotClasses: Manifest[] } {
+export interface VolumeObjects {
+  driver: Manifest;
+  storageClass: Manifest;
+  snapshotClasses: Manifest[];
+  groupClass: Manifest;
+}
+
+/** The objects with which a cluster knows the driver: its CSIDriver, and its classes of volumes, snapshots and groups. */
+export function volumeObjects(): VolumeObjects {
+  // The names that SnapshotStack gives to the classes of a driver.
+  const nameFor = (purpose: string): string => `${driverName.replaceAll(".", "-")}-${purpose}`;
   const snapshotClass = (purpose: string, deletionPolicy: string, annotations = {}): Manifest => ({
     apiVersion: "snapshot.storage.k8s.io/v1",
     kind: "VolumeSnapshotClass",
-    // The names that SnapshotStack gives to the classes of a driver.
-    metadata: { name: `${driverName.replaceAll(".", "-")}-${purpose}`, annotations },
+    metadata: { name: nameFor(purpose), annotations },
     driver: driverName,
     deletionPolicy,
   });
@@ -38,6 +46,13 @@ export function volumeObjects(): { driver: Manifest; storageClass: Manifest; sna
       snapshotClass("clone-delete", "Delete", { [defaultClassAnnotation]: "true" }),
       snapshotClass("checkpoint-retain", "Retain"),
     ],
+    groupClass: {
+      apiVersion: "groupsnapshot.storage.k8s.io/v1",
+      kind: "VolumeGroupSnapshotClass",
+      metadata: { name: nameFor("checkpoint-retain") },
+      driver: driverName,
+      deletionPolicy: "Retain",
+    },
   };
 }
 
@@ -47,14 +62,13 @@ const Crds = z.object({
       apiVersion: z.string(),
       kind: z.string(),
       metadata: z.looseObject({ name: z.string() }),
-      spec: z.looseObject({ group: z.string() }),
     }),
   ),
 });
 
-/** The CRDs of VolumeSnapshots from the package's directory, as the build has fetched them; undefined if it could not. */
+/** The CRDs of VolumeSnapshots and VolumeGroupSnapshots from the package's directory, as the build has fetched them; undefined if it could not. */
 export async function snapshotCrds(root: string): Promise<Manifest[] | undefined> {
   const text = await readFile(join(root, "dist/external-snapshotter/crds.json"), "utf8").catch(() => undefined);
   if (text === undefined) return undefined;
-  return Crds.parse(JSON.parse(text)).crds.filter(({ spec }) => spec.group === "snapshot.storage.k8s.io");
+  return Crds.parse(JSON.parse(text)).crds;
 }

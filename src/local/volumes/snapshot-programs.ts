@@ -21,8 +21,8 @@ export function snapshotProgramArguments(
     "--leader-election=false",
     "--kube-api-qps=100",
     "--kube-api-burst=200",
-    // The group CRDs are not installed.
-    "--feature-gates=CSIVolumeGroupSnapshot=false",
+    // On by default since v8.7.
+    "--feature-gates=CSIVolumeGroupSnapshot=true",
   ];
   if (name === "snapshot-controller") return shared;
   // A copy may take long. The driver refuses repeated requests until it has ended, and continues it meanwhile.
