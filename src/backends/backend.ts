@@ -124,7 +124,14 @@ export interface Capture {
 
 export type CaptureDetails = Pick<
   RametCheckpointStatus,
-  "templateDigest" | "template" | "image" | "imageDigest" | "pausedMilliseconds" | "consistencyNote" | "phases"
+  | "templateDigest"
+  | "template"
+  | "image"
+  | "imageDigest"
+  | "pausedMilliseconds"
+  | "consistencyNote"
+  | "groupNote"
+  | "phases"
 >;
 
 export interface CloneRequest {

@@ -24,6 +24,26 @@ const volumes: CheckpointPart = {
 };
 
 describe("the record of a checkpoint", () => {
+  it("says whether several volumes were captured together", () => {
+    const volume = (groupSnapshot?: string): CheckpointPart => ({
+      ...volumes,
+      volume: {
+        volume: "v",
+        claim: "c",
+        snapshot: "s",
+        driver: "d",
+        accessModes: [],
+        ...(groupSnapshot && { groupSnapshot }),
+      },
+    });
+    const consistencyOf = (...parts: CheckpointPart[]) => checkpointRecord([...parts, files], {}).groupConsistency;
+    expect(consistencyOf()).toBeUndefined();
+    expect(consistencyOf(volume())).toBeUndefined();
+    expect(consistencyOf(volume("a"), volume("a"))).toBe("group");
+    for (const other of [undefined, "b"]) expect(consistencyOf(volume("a"), volume(other))).toBe("sequential");
+    expect(checkpointRecord([], { groupNote: "no class" }).groupNote).toBe("no class");
+  });
+
   it("summarizes its parts", () => {
     const record = checkpointRecord([volumes, files], { image: "python", pausedMilliseconds: 5 });
     expect(RametCheckpointStatus.parse(record)).toEqual({

@@ -1,4 +1,4 @@
-import type { CheckpointPart, RametCheckpointStatus } from "../api/kinds/checkpoint.ts";
+import { type CheckpointPart, type RametCheckpointStatus, volumeParts } from "../api/kinds/checkpoint.ts";
 import { consistencies } from "../api/kinds/volume-import.ts";
 import { Contents } from "../api/schema/metadata.ts";
 import type { CaptureDetails } from "./backend.ts";
@@ -11,7 +11,7 @@ export function checkpointRecord(parts: CheckpointPart[], details: CaptureDetail
   const main = parts.find(({ contents }) => contents.includes("filesystem")) ?? parts[0];
   const readyTimes = parts.flatMap(({ readyAt }) => readyAt ?? []).sort();
   const readyAt = readyTimes.length === parts.length ? readyTimes.at(-1) : undefined;
-  const { templateDigest, template, image, imageDigest, pausedMilliseconds, consistencyNote, phases } = details;
+  const { templateDigest, template, image, imageDigest, pausedMilliseconds, phases } = details;
   return {
     parts,
     // Of a volume, only the size of a claim is known.
@@ -23,7 +23,8 @@ export function checkpointRecord(parts: CheckpointPart[], details: CaptureDetail
     ...(template && { template }),
     ...(image !== undefined && { image }),
     ...(imageDigest !== undefined && { imageDigest }),
-    ...(consistencyNote !== undefined && { consistencyNote }),
+    ...groupConsistency(parts),
+    ...notes(details),
     ...(phases && { phases }),
   };
 }
@@ -31,6 +32,22 @@ export function checkpointRecord(parts: CheckpointPart[], details: CaptureDetail
 /** A checkpoint is as consistent as its weakest part. */
 function weakest(parts: readonly CheckpointPart[]): CheckpointPart["consistency"] {
   return consistencies.find((one) => parts.some(({ consistency }) => consistency === one)) ?? "crash";
+}
+
+function notes({ consistencyNote, groupNote }: CaptureDetails): CaptureDetails {
+  return {
+    ...(consistencyNote !== undefined && { consistencyNote }),
+    ...(groupNote !== undefined && { groupNote }),
+  };
+}
+
+/** Whether all volumes were captured by one request. */
+function groupConsistency(parts: readonly CheckpointPart[]): Pick<RametCheckpointStatus, "groupConsistency"> {
+  const groups = volumeParts(parts).map(({ volume }) => volume?.groupSnapshot);
+  if (groups.length < 2) return {};
+  const [first] = groups;
+  const isGroup = first !== undefined && groups.every((one) => one === first);
+  return { groupConsistency: isGroup ? "group" : "sequential" };
 }
 
 function summary(part: CheckpointPart): Omit<RametCheckpointStatus, "parts"> {

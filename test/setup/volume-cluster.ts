@@ -12,7 +12,7 @@ import {
 } from "../../src/local/volumes/snapshot-programs.ts";
 import { type TestControlPlane, startControlPlane } from "./control-plane.ts";
 import { type CsiDriver, startCsiDriver } from "./csi-driver.ts";
-import { runVolumeController, startSnapshotPrograms } from "./volume-controller.ts";
+import { runVolumeController, startSnapshotProgram, startSnapshotPrograms } from "./volume-controller.ts";
 
 /**
  * A real API server with the real driver, the real snapshot-controller and csi-snapshotter, and the provisioner of local clusters.
@@ -24,6 +24,8 @@ export interface VolumeCluster {
   /** Of the administrator. */
   kubeconfigPath: string;
   programs: Record<SnapshotProgramName, Child>;
+  /** Ends a program and starts it again, with arguments after its own. */
+  restart(name: SnapshotProgramName, args?: readonly string[]): Promise<void>;
   stop(): Promise<void>;
 }
 
@@ -37,13 +39,18 @@ export async function startVolumeCluster(): Promise<VolumeCluster> {
   const client = new KubeClient(plane.connection);
   await seedVolumes(client);
   const socket = driver.endpoint.replace("unix://", "");
-  const programs = await startSnapshotPrograms({ paths, kubeconfig: plane.kubeconfigPath, socket, dir });
+  const options = { paths, kubeconfig: plane.kubeconfigPath, socket, dir };
+  const programs = await startSnapshotPrograms(options);
   const controller = runVolumeController(client, socket);
   return {
     client,
     driver,
     kubeconfigPath: plane.kubeconfigPath,
     programs,
+    restart: async (name, args) => {
+      await programs[name].stop();
+      programs[name] = await startSnapshotProgram(name, options, args);
+    },
     stop: async () => {
       await controller.stop();
       await stopAll(Object.values(programs), driver, plane);

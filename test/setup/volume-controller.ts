@@ -42,15 +42,25 @@ export interface SnapshotProgramsOptions {
   dir: string;
 }
 
-/** Starts the programs of external-snapshotter. */
+/** Starts a program of external-snapshotter. */
+export function startSnapshotProgram(
+  name: SnapshotProgramName,
+  { paths, kubeconfig, socket, dir }: SnapshotProgramsOptions,
+  args: readonly string[] = [],
+): Promise<Child> {
+  return startChild({
+    program: paths[name],
+    args: [...snapshotProgramArguments(name, { kubeconfig, socket }), ...args],
+    cwd: dir,
+    logPath: `${dir}/${name}.log`,
+    clock: systemClock,
+  });
+}
+
+/** Starts all of them. */
 export async function startSnapshotPrograms(
   options: SnapshotProgramsOptions,
 ): Promise<Record<SnapshotProgramName, Child>> {
-  const { paths, kubeconfig, socket, dir } = options;
-  const started = snapshotProgramNames.map(async (name) => {
-    const args = snapshotProgramArguments(name, { kubeconfig, socket });
-    const logPath = `${dir}/${name}.log`;
-    return [name, await startChild({ program: paths[name], args, cwd: dir, logPath, clock: systemClock })] as const;
-  });
+  const started = snapshotProgramNames.map(async (name) => [name, await startSnapshotProgram(name, options)] as const);
   return Object.fromEntries(await Promise.all(started)) as Record<SnapshotProgramName, Child>;
 }

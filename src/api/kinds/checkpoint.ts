@@ -181,6 +181,10 @@ export const CapturedVolume = z.object({
   volume: z.string().describe("The name of the volume in the source's Pod."),
   claim: z.string().describe("The PersistentVolumeClaim that the source mounted; imported, the name of the volume."),
   snapshot: z.string().describe("The VolumeSnapshot, in the namespace of the Checkpoint."),
+  groupSnapshot: z
+    .string()
+    .optional()
+    .describe("The VolumeGroupSnapshot that captured it together with other volumes of its driver."),
   driver: z.string().describe("The CSI driver, which a claim's StorageClass must have too."),
   storageClassName: z.string().optional(),
   accessModes: z.array(z.string()).meta({ "x-kubernetes-list-type": "atomic" }),
@@ -216,6 +220,10 @@ export function volumeParts(parts: readonly CheckpointPart[] = []): CheckpointPa
   return parts.filter(({ volume }) => volume !== undefined);
 }
 
+/** Whether several volumes were captured together. */
+const GroupConsistency = z.enum(["group", "sequential"]);
+export type GroupConsistency = z.infer<typeof GroupConsistency>;
+
 /** What Ramet adds to the status that OpenKruise Agents defines. Each field is written as soon as its value is known. */
 export const RametCheckpointStatus = z.object({
   parts: z
@@ -249,6 +257,13 @@ export const RametCheckpointStatus = z.object({
     .string()
     .optional()
     .describe("Why the consistency is weaker than requested, or which command of quiesce has failed."),
+  groupConsistency: GroupConsistency.optional().describe(
+    "How several volumes were captured. group: by one VolumeGroupSnapshot, and so at one moment as far as the CSI driver can do that. sequential: by several requests, one after another; only a pause or quiesced programs make them consistent with each other. Absent with less than two volumes.",
+  ),
+  groupNote: z
+    .string()
+    .optional()
+    .describe("Why volumes of one CSI driver were captured one after another and not as a group."),
   engine: z.string().optional().describe("The engine that the memory needs. Absent without memory."),
   needs: Needs.optional().describe("What a node must have for a restore."),
   phases: z.record(z.string(), z.number()).optional().describe("Milliseconds by phase, in order."),

@@ -57,7 +57,10 @@ export const annotations = {
    * from a checkpoint without the data of its source's PersistentVolumeClaims.
    */
   volumesOnRestore: "ramet.dev/volumes-on-restore",
-  /** On a VolumeSnapshot of a Checkpoint: the volume that it captures, as JSON (captured-volume.ts of the backend `csi`). */
+  /**
+   * On a VolumeSnapshot of a Checkpoint: the volume that it captures, as JSON (captured-volume.ts of the backend `csi`); on a
+   * VolumeGroupSnapshot: its volumes (group-record.ts).
+   */
   capturedVolume: "ramet.dev/captured-volume",
   /**
    * On a VolumeSnapshotContent that was imported, `"true"`: its data is deleted with the last content of the cluster that has it. A
@@ -66,6 +69,8 @@ export const annotations = {
   ownsData: "ramet.dev/owns-data",
   /** On a VolumeSnapshotContent, `"true"`: its checkpoint is being removed, so it no longer keeps the data of others. */
   releasing: "ramet.dev/releasing",
+  /** On an object of snapshots: any text; a change makes its controller look at it again. */
+  retry: "ramet.dev/retry",
   /** On a clone: the claims that its volumes mount instead of those of its template, as JSON by the name of the volume. */
   volumeClaims: "ramet.dev/volume-claims",
   /** On a Namespace, a Pod template or a Sandbox: egress rules as JSON or YAML (docs/reference/network.md). */
@@ -201,6 +206,18 @@ export const labels = {
   /** On namespaces, by an administrator: `"true"` allows `exec` and the like although there are sandboxes. */
   allowExec: "ramet.dev/allow-exec",
 } as const;
+
+const groupLabelPrefix = "group.ramet.dev/";
+
+/** The label of PersistentVolumeClaims while they are captured together for a checkpoint, by which a VolumeGroupSnapshot selects. */
+export function groupLabel(checkpointId: string): string {
+  return `${groupLabelPrefix}${checkpointId}`;
+}
+
+/** The checkpoint of such a label. */
+export function checkpointOfGroupLabel(label: string): string | undefined {
+  return label.startsWith(groupLabelPrefix) ? label.slice(groupLabelPrefix.length) : undefined;
+}
 
 export const finalizers = {
   sandbox: "agents.kruise.io/sandbox",

@@ -7,27 +7,35 @@ import type { Snapshot } from "../../kube/volumes/snapshots.ts";
 import type { CheckpointName } from "../backend.ts";
 
 /** A volume that is to be captured. Everything that a restore needs is known before the capture. */
-export type VolumeToCapture = Omit<CapturedVolume, "snapshot">;
+export type VolumeToCapture = Omit<CapturedVolume, "snapshot" | "groupSnapshot">;
+
+/** A VolumeSnapshot of a checkpoint, with the volume that it captures. */
+export interface SnapshotOfVolume {
+  snapshot: Snapshot;
+  volume: CapturedVolume;
+}
 
 /** What a VolumeSnapshot records about its volume, so that its part can be described again after a crash. */
-const Recorded = CapturedVolume.omit({ snapshot: true }).extend({
+const Recorded = CapturedVolume.omit({ snapshot: true, groupSnapshot: true }).extend({
   /** Absent: the volume was imported. */
   claimUid: z.string().optional(),
   /** How many volumes the checkpoint has. */
   ofVolumes: z.number(),
+  /** Why it is not captured in a group with others of its driver. */
+  groupNote: z.string().optional(),
 });
 type Recorded = z.infer<typeof Recorded>;
 
-/** The start of the name of every VolumeSnapshot of a Checkpoint. */
-const namePrefix = "ramet-";
+/** The start of the name of every VolumeSnapshot and VolumeGroupSnapshot that Ramet creates. */
+export const snapshotPrefix = "ramet-";
 
 /** The name of the VolumeSnapshot of one claim. A repeated capture finds it. */
 export function snapshotName({ checkpointId }: CheckpointName, claim: string): string {
   const hash = createHash("sha256").update(claim).digest("hex").slice(0, 10);
-  return `${namePrefix}${checkpointId}-${hash}`;
+  return `${snapshotPrefix}${checkpointId}-${hash}`;
 }
 
-/** The id of the checkpoint in the name of a VolumeSnapshot. Others may have such a name too. */
+/** The id of the checkpoint in the name of a VolumeSnapshot or VolumeGroupSnapshot. Others may have such a name too. */
 export function checkpointOfSnapshot(name: string): string | undefined {
   return /^ramet-(.+)-[0-9a-f]{10}$/.exec(name)?.[1];
 }
@@ -51,7 +59,7 @@ export function snapshotManifest(name: CheckpointName, recorded: Recorded, class
 export function capturedVolume(name: CheckpointName, { metadata, spec }: Snapshot): CapturedVolume | undefined {
   const recorded = recordedIn(metadata.annotations?.[annotations.capturedVolume]);
   if (recorded === undefined || metadata.name !== snapshotName(name, recorded.claim)) return undefined;
-  const { claimUid: _, ofVolumes: __, ...volume } = recorded;
+  const { claimUid: _, ofVolumes: __, groupNote: ___, ...volume } = recorded;
   const { persistentVolumeClaimName: source } = spec?.source ?? {};
   return source === undefined || source === recorded.claim ? { ...volume, snapshot: metadata.name } : undefined;
 }
@@ -61,9 +69,19 @@ export function numberOfVolumes({ metadata }: Snapshot): number {
   return recordedIn(metadata.annotations?.[annotations.capturedVolume])?.ofVolumes ?? 0;
 }
 
+/** Why a VolumeSnapshot is no member of a group. */
+export function groupNoteOf({ metadata }: Snapshot): string | undefined {
+  return recordedIn(metadata.annotations?.[annotations.capturedVolume])?.groupNote;
+}
+
 function recordedIn(text: string | undefined): Recorded | undefined {
+  return Recorded.safeParse(parsedJson(text)).data;
+}
+
+/** Undefined for what is no JSON. */
+export function parsedJson(text = ""): unknown {
   try {
-    return Recorded.safeParse(JSON.parse(text ?? "")).data;
+    return JSON.parse(text);
   } catch {
     return undefined;
   }

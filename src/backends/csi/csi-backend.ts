@@ -1,12 +1,17 @@
-import type { CheckpointPart } from "../../api/kinds/checkpoint.ts";
+import type { CapturedVolume, CheckpointPart } from "../../api/kinds/checkpoint.ts";
 import { quantityToBytes } from "../../base/quantity.ts";
 import { RametError } from "../../base/errors.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
+import type { GroupSnapshot } from "../../kube/volumes/group-snapshots.ts";
 import { type Snapshot, snapshotClassesIn, snapshotsIn } from "../../kube/volumes/snapshots.ts";
 import type { Backend, Capture, CaptureRequest, CheckpointName } from "../backend.ts";
 import { capturedVolume, numberOfVolumes, snapshotManifest } from "./captured-volume.ts";
 import { fillClaim } from "./fill-claim.ts";
-import { type CapturedSnapshot, followSnapshot } from "./follow-snapshots.ts";
+import { type CapturedSnapshot, followSnapshot, type Wanted } from "./follow-snapshots.ts";
+import { captureGroups, type CapturedGroups, discardGroups, Refusals } from "./groups/capture-groups.ts";
+import { findGroups, type FoundGroup } from "./groups/find-groups.ts";
+import { readyMembers } from "./groups/follow-group.ts";
+import { removeGroups } from "./groups/remove-group.ts";
 import { importVolumes, removeImports } from "./import-volumes.ts";
 import { removeSnapshot, setDeletionPolicy, snapshotsOf } from "./remove-snapshots.ts";
 import { checkpointClass } from "./snapshot-class.ts";
@@ -18,6 +23,11 @@ export interface CsiBackendOptions {
   client: KubeClient;
   /** How long a driver may take until the data is fixed. @default 600000 */
   captureMilliseconds?: number;
+  /**
+   * How long the programs that take VolumeGroupSnapshots may take until they begin. Then the volumes are captured one by one.
+   * @default 10000
+   */
+  beginMilliseconds?: number;
   /** How long a driver may then take until the data can be restored: a cloud uploads it first. @default 21600000 */
   readyMilliseconds?: number;
   /** How long a driver may take to report a snapshot that is imported. @default 60000 */
@@ -29,22 +39,28 @@ export interface CsiBackendOptions {
 }
 
 /**
- * Captures the PersistentVolumeClaims of a sandbox by CSI: one VolumeSnapshot for each claim. The Checkpoint is the owner of record
- * of the data, so each content keeps its data until `remove`. Part handles are those of the driver.
+ * Captures the PersistentVolumeClaims of a sandbox by CSI: one VolumeGroupSnapshot for those of one driver where that is possible,
+ * and one VolumeSnapshot for each other claim. The Checkpoint is the owner of record of the data, so each content keeps its data until `remove`. Part handles are those of the driver.
  */
 export function csiBackend(options: CsiBackendOptions): Backend {
   const { client, namespaces, captureMilliseconds = 600_000, readyMilliseconds = 21_600_000 } = options;
-  const { sweepOlderThanMilliseconds: olderThanMilliseconds = 600_000, importMilliseconds = 60_000 } = options;
+  const { beginMilliseconds = 10_000, importMilliseconds = 60_000 } = options;
+  const { sweepOlderThanMilliseconds: olderThanMilliseconds = 600_000 } = options;
   /** The sandboxes that are being captured, with the checkpoint of each. */
   const capturing = new Map<string, string>();
+  const refusals = new Refusals(client);
 
   async function capture({ name, source, signal }: CaptureRequest): Promise<Capture> {
     const volumes = await volumesToCapture(client, name.namespace, source.claims);
-    const created = new Map<string, Snapshot>();
+    const created = { snapshots: new Map<string, Snapshot>(), groups: new Map<string, GroupSnapshot>() };
     try {
-      const snapshots = await createSnapshots(client, name, volumes, created);
+      const times = { beginMilliseconds, captureMilliseconds, signal };
+      const groups = await captureGroups({ client, name, volumes, created: created.groups, refusals, ...times });
+      const snapshots = await createSnapshots(client, name, { ...groups, volumes }, created.snapshots);
       const wanted = { state: "captured", timeoutMilliseconds: captureMilliseconds, signal } as const;
-      return await captureOf(client, name, await all(snapshots.map((one) => followSnapshot(client, one, wanted))));
+      const captured = await keptSnapshots(client, name, snapshots, wanted);
+      const details = groups.note === undefined ? {} : { details: { groupNote: groups.note } };
+      return { ...captureOf(client, [...groups.captured, ...captured]), ...details };
     } catch (error) {
       // A caller that no longer waits continues later. Any other error ends the capture, of which nothing may remain.
       if (signal?.aborted !== true) await discard(client, name, created);
@@ -71,10 +87,12 @@ export function csiBackend(options: CsiBackendOptions): Backend {
     },
     async whenReady(name) {
       const snapshots = await snapshotsOf(client, name).catch(nothingIfMissing);
-      const missing = missingOf(snapshots);
+      const found = await findGroups(client, name);
+      const missing = missingOf(snapshots, found?.groups);
       if (missing !== undefined) throw lost(name, missing);
       const wanted = { state: "ready", timeoutMilliseconds: readyMilliseconds } as const;
-      return captureOf(client, name, await all(snapshots.map((one) => followSnapshot(client, one, wanted))));
+      const members = found === undefined ? [] : await readyMembers({ client, name, ...found }, wanted);
+      return captureOf(client, [...members, ...(await keptSnapshots(client, name, snapshots, wanted))]);
     },
     // The claims of the clone were filled before its Pod started.
     clone: () => Promise.resolve({ phases: {} }),
@@ -89,7 +107,7 @@ export function csiBackend(options: CsiBackendOptions): Backend {
     untilLoaded: () => Promise.resolve(),
     async remove(name) {
       const snapshots = await snapshotsOf(client, name).catch(nothingIfMissing);
-      await all(snapshots.map((one) => removeSnapshot(client, one)));
+      await all([...snapshots.map((one) => removeSnapshot(client, one)), removeGroups(client, name)]);
       await removeImports(client, name).catch(nothingIfMissing);
     },
     sweep: (liveness, signal) => sweepSnapshots({ client, namespaces, olderThanMilliseconds, liveness, signal }),
@@ -103,13 +121,14 @@ export function csiBackend(options: CsiBackendOptions): Backend {
 async function createSnapshots(
   client: KubeClient,
   name: CheckpointName,
-  volumes: readonly CapturableVolume[],
+  { volumes, left, note: groupNote }: Pick<CapturedGroups, "left" | "note"> & { volumes: readonly CapturableVolume[] },
   created: Map<string, Snapshot>,
 ): Promise<Snapshot[]> {
+  if (left.length === 0) return [];
   const { items: classes } = await snapshotClassesIn(client).list();
-  const ofVolumes = volumes.length;
-  const manifests = volumes.map((one) =>
-    snapshotManifest(name, { ...one, ofVolumes }, checkpointClass(one.driver, classes)),
+  const common = { ofVolumes: volumes.length, groupNote };
+  const manifests = left.map((one) =>
+    snapshotManifest(name, { ...one, ...common }, checkpointClass(one.driver, classes)),
   );
   const snapshots = snapshotsIn(client);
   return all(
@@ -139,25 +158,29 @@ function usable(name: CheckpointName, snapshot: Snapshot): Snapshot {
   });
 }
 
-/** The parts, after the data of each is sure to be kept. */
-async function captureOf(
+/** Waits until VolumeSnapshots are captured or ready, and lets their data be kept when they are deleted. */
+async function keptSnapshots(
   client: KubeClient,
   name: CheckpointName,
-  captured: readonly CapturedSnapshot[],
-): Promise<Capture> {
+  snapshots: readonly Snapshot[],
+  wanted: Wanted,
+): Promise<CapturedPart[]> {
+  const captured = await all(snapshots.map((one) => followSnapshot(client, one, wanted)));
   await all(captured.map(({ content }) => setDeletionPolicy(client, content, "Retain")));
+  return captured.map((one) => ({ ...one, volume: capturedVolume(name, one.snapshot) }));
+}
+
+/** A part before it is described. The volume is unknown if somebody has changed the record meanwhile. */
+type CapturedPart = CapturedSnapshot & { volume: CapturedVolume | undefined };
+
+function captureOf({ clock }: KubeClient, captured: readonly CapturedPart[]): Capture {
   return {
-    parts: captured.map((one) => partOf(name, one, client.clock.now())),
+    parts: captured.map((one) => partOf(one, clock.now())),
     isDurable: captured.every(({ isReady }) => isReady),
   };
 }
 
-function partOf(
-  name: CheckpointName,
-  { snapshot, content, capturedAt, isReady }: CapturedSnapshot,
-  now: Date,
-): CheckpointPart {
-  const volume = capturedVolume(name, snapshot);
+function partOf({ snapshot, content, capturedAt, isReady, volume }: CapturedPart, now: Date): CheckpointPart {
   const size = snapshot.status?.restoreSize;
   return {
     backend: "csi",
@@ -195,12 +218,13 @@ function unsupported(why: string): RametError {
 async function discard(
   client: KubeClient,
   name: CheckpointName,
-  created: ReadonlyMap<string, Snapshot>,
+  created: { snapshots: ReadonlyMap<string, Snapshot>; groups: ReadonlyMap<string, GroupSnapshot> },
 ): Promise<void> {
   const found = await snapshotsOf(client, name).catch(() => []);
-  const unneeded = new Map(created);
+  const unneeded = new Map(created.snapshots);
   for (const one of found) if (!("capturedAt" in stateOfSnapshot(one))) unneeded.set(one.metadata.uid, one);
-  await Promise.allSettled([...unneeded.values()].map((one) => removeSnapshot(client, one)));
+  const removals = [...unneeded.values()].map((one) => removeSnapshot(client, one));
+  await Promise.allSettled([...removals, discardGroups(client, name, created.groups)]);
 }
 
 /** A cluster without the kind has no VolumeSnapshots. @throws RametError every other one */
@@ -222,11 +246,11 @@ function inProgress(sandbox: string, checkpointId: string): RametError {
 }
 
 /** A checkpoint without one of its volumes must not be restored. */
-function missingOf(snapshots: readonly Snapshot[]): string | undefined {
-  const [first] = snapshots;
-  if (first === undefined) return "has no VolumeSnapshots";
-  const all = numberOfVolumes(first);
-  return snapshots.length < all ? `has ${snapshots.length} of its ${all} VolumeSnapshots` : undefined;
+function missingOf(snapshots: readonly Snapshot[], groups: readonly FoundGroup[] = []): string | undefined {
+  const found = snapshots.length + groups.reduce((sum, { record }) => sum + record.volumes.length, 0);
+  if (found === 0) return "has no VolumeSnapshots";
+  const all = Math.max(...snapshots.map(numberOfVolumes), ...groups.map(({ record }) => record.ofVolumes));
+  return found < all ? `has ${found} of its ${all} VolumeSnapshots` : undefined;
 }
 
 function lost({ namespace, checkpointId }: CheckpointName, why: string): RametError {

@@ -1,6 +1,8 @@
 import { labels } from "../../api/names/labels.ts";
 import { RametError } from "../../base/errors.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
+import type { KubeObject } from "../../kube/object.ts";
+import type { ResourceClient } from "../../kube/resource-client.ts";
 import { contentAnnotations, volumeFinalizers } from "../../kube/volumes/snapshot-names.ts";
 import { type Snapshot, type SnapshotContent, snapshotContentsIn, snapshotsIn } from "../../kube/volumes/snapshots.ts";
 import { waitUntil } from "../../kube/wait-until.ts";
@@ -33,15 +35,22 @@ export async function contentOf(client: KubeClient, snapshot: Snapshot): Promise
 /**
  * Sets whether a content's data is kept when its VolumeSnapshot is deleted. A content that somebody else has imported is left alone:
  * its data may belong to others.
+ * @param memberOf the checkpoint of a group's member, whose name does not tell it: the sweep finds the content by a label
  */
 export async function setDeletionPolicy(
   client: KubeClient,
   content: SnapshotContent,
   deletionPolicy: "Delete" | "Retain",
+  memberOf?: CheckpointName,
 ): Promise<void> {
   const { metadata, spec } = content;
-  if (!isRamets(content) || spec.deletionPolicy === deletionPolicy) return;
-  await snapshotContentsIn(client).mergePatch(metadata, { metadata: { uid: metadata.uid }, spec: { deletionPolicy } });
+  const label = memberOf && { [labels.checkpointId]: memberOf.checkpointId };
+  const isLabelled = !memberOf || metadata.labels?.[labels.checkpointId] === memberOf.checkpointId;
+  if (!isRamets(content) || (spec.deletionPolicy === deletionPolicy && isLabelled)) return;
+  await snapshotContentsIn(client).mergePatch(metadata, {
+    metadata: { uid: metadata.uid, ...(label && { labels: label }) },
+    spec: { deletionPolicy },
+  });
 }
 
 /** The snapshot-controller takes less than a second. What holds it up longer, such as a driver that does not respond, takes minutes. */
@@ -64,7 +73,7 @@ export async function removeSnapshot(client: KubeClient, snapshot: Snapshot): Pr
       .catch((error: unknown) => {
         if (RametError.from(error).code !== "NotFound") throw error;
       });
-  await untilGone(client, snapshot);
+  await untilGone(snapshotsIn(client), snapshot);
   const late = await contentOf(client, snapshot);
   if (late !== undefined && isOrphaned(late)) await removeOrphan(client, late);
 }
@@ -79,18 +88,18 @@ function isRamets(content: SnapshotContent): boolean {
   return content.spec.source?.volumeHandle !== undefined || isImported(content);
 }
 
-async function untilGone(client: KubeClient, { metadata }: Snapshot): Promise<void> {
-  const resource = snapshotsIn(client);
+/** Waits a moment. @throws RametError `Unavailable` (retryable) if the object is still there */
+export async function untilGone<T extends KubeObject>(resource: ResourceClient<T>, { metadata }: T): Promise<void> {
   const from = await resource.find(metadata);
   if (from?.metadata.uid !== metadata.uid) return;
-  let last = from;
-  const isGone = (now: Snapshot | undefined): boolean => {
+  let last: T = from;
+  const isGone = (now: T | undefined): boolean => {
     last = now ?? last;
     return now === undefined;
   };
   await waitUntil({ resource, from, until: isGone, timeoutMilliseconds: removalMilliseconds }).catch(
     (error: unknown) => {
-      throw RametError.from(error).code === "Timeout" ? stillThere(last) : error;
+      throw RametError.from(error).code === "Timeout" ? stillThere(resource.ref.kind, last) : error;
     },
   );
 }
@@ -129,10 +138,10 @@ async function removeContentFinalizer(client: KubeClient, at: SnapshotContent["m
   });
 }
 
-function stillThere({ metadata: { name, finalizers = [] } }: Snapshot): RametError {
+function stillThere(kind: string, { metadata: { name, finalizers = [] } }: KubeObject): RametError {
   return new RametError(
     "Unavailable",
-    `The VolumeSnapshot ${name} is being deleted, and ${finalizers.length === 0 ? "is still there" : `still has the finalizers ${finalizers.join(", ")}`}`,
-    { retryable: true, hint: `Ask for the cause with: ramet explain volumesnapshot/${name}` },
+    `The ${kind} ${name} is being deleted, and ${finalizers.length === 0 ? "is still there" : `still has the finalizers ${finalizers.join(", ")}`}`,
+    { retryable: true, hint: `Ask for the cause with: ramet explain ${kind.toLowerCase()}/${name}` },
   );
 }

@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import type { SnapshotClass } from "../../kube/volumes/snapshots.ts";
-import { checkpointClass } from "./snapshot-class.ts";
+import { checkpointClass, groupClass } from "./snapshot-class.ts";
 
 const driver = "ebs.csi.aws.com";
 const isDefault = { "snapshot.storage.kubernetes.io/is-default-class": "true" };
@@ -27,4 +27,15 @@ it("names the classes of which none is preferred, and reports a driver without a
   expect(problemOf([snapshotClass("a", { of: "other" })])).toThrow(
     `The CSI driver ${driver} has no VolumeSnapshotClass`,
   );
+});
+
+it("chooses the class of a group by the same rules, and says why there is none", () => {
+  const isDefaultGroup = { "groupsnapshot.storage.kubernetes.io/is-default-class": "true" };
+  const [a, b] = [snapshotClass("a", { annotations: isDefault }), snapshotClass("b", { annotations: isDefaultGroup })];
+  expect(groupClass(driver, [a, b])).toEqual({ name: "b" });
+  expect(groupClass(driver, [a])).toEqual({ name: "a" });
+  expect(groupClass(driver, [a, snapshotClass("c")])).toEqual({
+    problem: "the driver has several VolumeGroupSnapshotClasses: a, c",
+  });
+  expect(groupClass(driver, [])).toEqual({ problem: "the driver has no VolumeGroupSnapshotClass" });
 });

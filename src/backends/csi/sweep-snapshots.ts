@@ -1,22 +1,13 @@
 import { labels } from "../../api/names/labels.ts";
 import { RametError } from "../../base/errors.ts";
 import { quantityToBytes } from "../../base/quantity.ts";
-import type { KubeClient } from "../../kube/kube-client.ts";
 import { type Snapshot, type SnapshotContent, snapshotContentsIn, snapshotsIn } from "../../kube/volumes/snapshots.ts";
-import type { CheckpointLiveness, CheckpointName, Swept } from "../backend.ts";
+import type { CheckpointName, Swept } from "../backend.ts";
 import { capturedVolume, checkpointOfSnapshot, numberOfVolumes } from "./captured-volume.ts";
+import { sweepGroups } from "./groups/sweep-groups.ts";
 import { isImported } from "./imported-content.ts";
 import { isOrphaned, removeOrphan, removeSnapshot } from "./remove-snapshots.ts";
-
-export interface SweepSnapshotsOptions {
-  client: KubeClient;
-  /** The only namespaces to sweep. @default all */
-  namespaces?: readonly string[] | undefined;
-  /** By then the cache of every controller has the Checkpoint. */
-  olderThanMilliseconds: number;
-  liveness: (name: CheckpointName) => Promise<CheckpointLiveness>;
-  signal: AbortSignal;
-}
+import { isOld, isRemoved, isServed, type SweepSnapshotsOptions } from "./sweep-rules.ts";
 
 /**
  * Removes the VolumeSnapshots of checkpoints without an object, and the contents that such VolumeSnapshots have left behind, with
@@ -28,6 +19,7 @@ export async function sweepSnapshots(options: SweepSnapshotsOptions): Promise<Sw
     for (const { name, snapshots } of await byCheckpoint(options))
       await sweepCheckpoint(name, snapshots, { swept, ...options });
     swept.orphans = await sweepContents(options);
+    await sweepGroups(options, swept);
   } catch (thrown) {
     // A cluster without the kinds has none.
     if (RametError.from(thrown).code !== "NotFound") throw thrown;
@@ -65,24 +57,12 @@ async function sweepCheckpoint(
   for (const snapshot of snapshots) {
     if (!isOld(client, snapshot, options) || (await liveness(name)) !== "absent") continue;
     removed += 1;
-    if (!(await isRemoved(client, snapshot))) continue;
+    if (!(await isRemoved(removeSnapshot(client, snapshot)))) continue;
     const size = snapshot.status?.restoreSize;
     swept.freedBytes += size === undefined ? 0 : quantityToBytes(size, "restoreSize");
   }
   if (removed > 0) swept.checkpoints.push(name);
   else if (isComplete(snapshots)) swept.kept.push(name);
-}
-
-/** The next sweep continues a removal that takes longer. */
-async function isRemoved(client: KubeClient, snapshot: Snapshot): Promise<boolean> {
-  try {
-    await removeSnapshot(client, snapshot);
-    return true;
-  } catch (thrown) {
-    const error = RametError.from(thrown);
-    if (!error.retryable) throw error;
-    return false;
-  }
 }
 
 function isComplete(snapshots: readonly Snapshot[]): boolean {
@@ -114,20 +94,10 @@ async function sweepContents(options: SweepSnapshotsOptions): Promise<number> {
  */
 function leftBehindBy(content: SnapshotContent): CheckpointName | undefined {
   const { namespace, name = "", uid } = content.spec.volumeSnapshotRef;
-  const checkpointId = checkpointOfSnapshot(name);
-  const isDynamic = uid !== undefined && content.metadata.name === `snapcontent-${uid}`;
+  // The name of a group's member does not tell its checkpoint.
+  const ofMember = isImported(content) ? undefined : content.metadata.labels?.[labels.checkpointId];
+  const checkpointId = ofMember ?? checkpointOfSnapshot(name);
+  const isDynamic = uid !== undefined && (ofMember !== undefined || content.metadata.name === `snapcontent-${uid}`);
   const isOwn = (isDynamic || isImported(content)) && isOrphaned(content);
   return namespace === undefined || checkpointId === undefined || !isOwn ? undefined : { namespace, checkpointId };
-}
-
-function isServed({ namespace }: CheckpointName, { namespaces }: SweepSnapshotsOptions): boolean {
-  return namespaces?.includes(namespace) ?? true;
-}
-
-function isOld(
-  { clock }: KubeClient,
-  { metadata }: Snapshot | SnapshotContent,
-  { olderThanMilliseconds }: Pick<SweepSnapshotsOptions, "olderThanMilliseconds">,
-): boolean {
-  return clock.now().getTime() - Date.parse(metadata.creationTimestamp ?? "") > olderThanMilliseconds;
 }

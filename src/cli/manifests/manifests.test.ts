@@ -403,6 +403,8 @@ it("limits the rights to the served namespaces, with the reason for each", async
     "storageclasses",
     "subjectaccessreviews",
     "tokenreviews",
+    "volumegroupsnapshotclasses",
+    "volumegroupsnapshotcontents",
     "volumesnapshotclasses",
     "volumesnapshotcontents",
   ]);

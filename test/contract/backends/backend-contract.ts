@@ -29,10 +29,13 @@ export interface BackendHarness {
   mend?: () => Promise<void>;
 }
 
-/** The contract of all backends. A test file calls this once for each backend, with an open harness. */
-export function testBackend(harness: () => BackendHarness): void {
+/**
+ * The contract of all backends. A test file calls this once for each backend, with an open harness.
+ * @param prefix of the ids of its checkpoints. @default c
+ */
+export function testBackend(harness: () => BackendHarness, prefix = "c"): void {
   let number = 0;
-  const newName = (): CheckpointName => ({ namespace: "contract", checkpointId: `c-${++number}` });
+  const newName = (): CheckpointName => ({ namespace: "contract", checkpointId: `${prefix}-${++number}` });
 
   async function request(source: SandboxRef, name = newName()): Promise<CaptureRequest> {
     const [contents] = (await harness().backend.probe()).contents;

@@ -1,16 +1,17 @@
 import { rename } from "node:fs/promises";
 import { join } from "node:path";
-import { afterAll, afterEach, beforeAll, expect } from "vitest";
+import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { csiBackend } from "../../../src/backends/csi/csi-backend.ts";
 import type { Backend } from "../../../src/backends/backend.ts";
 import type { SandboxRef } from "../../../src/backends/runtime.ts";
+import { groupKindsOf } from "../../../src/kube/volumes/group-snapshots.ts";
 import { snapshotsIn } from "../../../src/kube/volumes/snapshots.ts";
 import { makeNamespace } from "../../setup/namespace.ts";
 import { VolumeClaims } from "../../setup/volume-claims.ts";
 import { startVolumeCluster, type VolumeCluster } from "../../setup/volume-cluster.ts";
-import { testBackend } from "./backend-contract.ts";
+import { type BackendHarness, testBackend } from "./backend-contract.ts";
 
-/** The real backend, driver and snapshot-controller. A sandbox is its claim: no Pod runs, so it runs while the claim is bound. */
+/** The real backend, driver and snapshot-controller. A sandbox is its claims: no Pod runs, so it runs while they are bound. */
 const namespace = "contract";
 /** A capture takes less than a second. The test of a failed one waits for this. */
 const captureMilliseconds = 15_000;
@@ -28,11 +29,15 @@ beforeAll(async () => {
 afterAll(() => cluster.stop());
 afterEach(resume);
 
-function newRef(): SandboxRef {
+/** The volumes of a sandbox. Its claims have names like `data-s1`. */
+type Volumes = readonly [string, ...string[]];
+
+function newRef(volumes: Volumes): SandboxRef {
   const name = `s${++count}`;
-  return { namespace, name, uid: `uid-${name}`, podIp: "", claims: [{ volume: "data", claim: claimOf({ name }) }] };
+  const claims = volumes.map((volume) => ({ volume, claim: `${volume}-${name}` }));
+  return { namespace, name, uid: `uid-${name}`, podIp: "", claims };
 }
-const claimOf = ({ name }: Pick<SandboxRef, "name">): string => `data-${name}`;
+const claimsOf = ({ claims }: SandboxRef): string[] => claims.map(({ claim }) => claim);
 
 function resume(): void {
   process.kill(cluster.driver.process.pid, "SIGCONT");
@@ -41,45 +46,82 @@ function resume(): void {
 /** Where the driver makes a volume or a snapshot before it renames it. */
 const making = (): string => join(cluster.driver.directory, "making");
 
-testBackend(() => ({
+const harnessOf = (volumes: Volumes): BackendHarness => ({
   backend,
   restoresInPlace: false,
   source: async () => {
-    const sandbox = newRef();
-    await claims.create(claimOf(sandbox));
-    await claims.untilBound(claimOf(sandbox));
+    const sandbox = newRef(volumes);
+    for (const claim of claimsOf(sandbox)) {
+      await claims.create(claim);
+      await claims.untilBound(claim);
+    }
     return sandbox;
   },
-  target: () => Promise.resolve(newRef()),
+  target: () => Promise.resolve(newRef(volumes)),
   prepare: async ({ name, parts, target }) => {
     for (const part of parts) {
       const spec = { resources: { requests: { storage: "1Mi" } } };
       const filled = await backend.fillClaim?.({ name, part, spec });
-      await claims.create(claimOf(target), filled);
-      await claims.untilBound(claimOf(target));
+      const claim = `${part.volume?.volume ?? ""}-${target.name}`;
+      await claims.create(claim, filled);
+      await claims.untilBound(claim);
     }
   },
   unreachable: async () => {
-    const sandbox = newRef();
-    await claims.create(claimOf(sandbox), { storageClassName: "" });
+    const sandbox = newRef(volumes);
+    for (const claim of claimsOf(sandbox)) await claims.create(claim, { storageClassName: "" });
     return sandbox;
   },
-  isRunning: (sandbox) => claims.isBound(claimOf(sandbox)),
-  write: (sandbox, text) => claims.write(claimOf(sandbox), text),
-  read: (sandbox) => claims.read(claimOf(sandbox)),
+  isRunning: async (sandbox) => (await each(sandbox, (claim) => claims.isBound(claim))).every(Boolean),
+  write: async (sandbox, text) => {
+    await each(sandbox, (claim) => claims.write(claim, text));
+  },
+  read: async (sandbox) => [...new Set(await each(sandbox, (claim) => claims.read(claim)))].join(" and "),
   hold: (sandbox) => {
     process.kill(cluster.driver.process.pid, "SIGSTOP");
     return { started: () => untilCreated(sandbox), release: resume };
   },
   breakCapture: () => rename(making(), `${making()}.away`),
   mend: () => rename(`${making()}.away`, making()),
-}));
+});
+
+function each<T>(sandbox: SandboxRef, use: (claim: string) => Promise<T>): Promise<T[]> {
+  return Promise.all(claimsOf(sandbox).map(use));
+}
 
 async function untilCreated(sandbox: SandboxRef): Promise<void> {
+  const [claim = ""] = claimsOf(sandbox);
   await expect
     .poll(async () => {
       const { items } = await snapshotsIn(cluster.client).list({ namespace });
-      return items.map(({ spec }) => spec?.source.persistentVolumeClaimName);
+      const { items: groups = [] } = (await (await groupKindsOf(cluster.client))?.groups.list({ namespace })) ?? {};
+      const captured = [...items.map(({ spec }) => spec), ...groups.map(({ metadata }) => metadata.annotations)];
+      return captured.map((one) => JSON.stringify(one)).join();
     })
-    .toContain(claimOf(sandbox));
+    .toContain(claim);
 }
+
+describe("one volume", () => {
+  testBackend(() => harnessOf(["data"]));
+});
+
+describe("two volumes of one driver", () => {
+  testBackend(() => harnessOf(["data", "logs"]), "g");
+
+  it("are captured as a group", async () => {
+    const { source, write } = harnessOf(["data", "logs"]);
+    const sandbox = await source();
+    await write(sandbox, "one");
+    const name = { namespace, checkpointId: "group" };
+    const { parts, details } = await backend.capture({
+      name,
+      source: sandbox,
+      contents: ["volumes"],
+      keepRunning: true,
+    });
+    expect(details?.groupNote).toBeUndefined();
+    const [group, ...others] = new Set(parts.map(({ volume }) => volume?.groupSnapshot));
+    expect([group, ...others]).toEqual([expect.stringMatching(/^ramet-group-/)]);
+    expect(new Set(parts.map(({ cutAt }) => cutAt)).size).toBe(1);
+  });
+});

@@ -20,6 +20,7 @@ import {
 import { claimsIn, storageClassesIn, volumesIn } from "../../../src/kube/volumes/volumes.ts";
 import { volumeObjects } from "../../../src/local/volumes/cluster-objects.ts";
 import { startControlPlane } from "../../setup/control-plane.ts";
+import { withoutGroupClass } from "../../setup/group-class.ts";
 import { makeNamespace } from "../../setup/namespace.ts";
 import { VolumeClaims } from "../../setup/volume-claims.ts";
 import { startVolumeCluster, type VolumeCluster } from "../../setup/volume-cluster.ts";
@@ -251,7 +252,7 @@ it("fails when its VolumeSnapshot is deleted during the capture, and leaves noth
 it("reports CheckpointLost when a VolumeSnapshot was deleted after the capture", async () => {
   const name = newName();
   const [a, b] = [await newClaim("one"), await newClaim("two")];
-  const parts = await captured(name, a, b);
+  const parts = await withoutGroupClass(cluster.client, () => captured(name, a, b));
   await snapshots().delete({ namespace, name: snapshotName(name, a) });
   await expect.poll(() => snapshots().find({ namespace, name: snapshotName(name, a) })).toBeUndefined();
   await expect(backend.whenReady(name)).rejects.toMatchObject({

@@ -1,0 +1,155 @@
+import { RametError } from "../../../base/errors.ts";
+import type { KubeClient } from "../../../kube/kube-client.ts";
+import type { GroupKinds, GroupSnapshot } from "../../../kube/volumes/group-snapshots.ts";
+import { waitUntil } from "../../../kube/wait-until.ts";
+import type { CheckpointName } from "../../backend.ts";
+import type { SnapshotOfVolume } from "../captured-volume.ts";
+import { type CapturedSnapshot, followSnapshot, type Wanted } from "../follow-snapshots.ts";
+import { setDeletionPolicy } from "../remove-snapshots.ts";
+import { printable } from "../snapshot-state.ts";
+import { contentOfGroup, type FoundGroup, membersOf } from "./find-groups.ts";
+import { isHandled, setGroupPolicy } from "./remove-group.ts";
+
+/** A member of a group whose data is fixed. */
+export type CapturedMember = CapturedSnapshot & SnapshotOfVolume;
+
+/** How a group ended: captured, or nobody can capture it as a group. */
+export type GroupEnd = { captured: GroupSnapshot } | GroupRefusal;
+
+export interface GroupRefusal {
+  /** Why. */
+  refused: string;
+  /** Whether other groups of the driver would end in the same way. */
+  ofDriver: boolean;
+}
+
+export interface GroupTimes {
+  /** How long the snapshot-controller and the sidecar may take until they begin. */
+  beginMilliseconds: number;
+  /** How long it may take in all until the data of all members is fixed. */
+  captureMilliseconds: number;
+  signal: AbortSignal | undefined;
+}
+
+/** As the sidecar reports that the driver has no groups, or cannot capture these volumes together (csi.proto). */
+const unsupported = "code = Unimplemented";
+const notTogether = "code = FailedPrecondition";
+
+/**
+ * Waits until a group is captured. Other errors of the driver are no end, because the sidecar repeats what failed.
+ * @throws RametError `CheckpointLost` if it is deleted; `VolumeNotCaptured` with the last error of the driver after the timeout
+ */
+export async function followGroup(
+  kinds: GroupKinds,
+  from: GroupSnapshot,
+  { beginMilliseconds, captureMilliseconds, signal }: GroupTimes,
+): Promise<GroupEnd> {
+  let last: GroupSnapshot | undefined = from;
+  const until = (group: GroupSnapshot | undefined): boolean => {
+    last = group;
+    return endOf(group) !== undefined;
+  };
+  const wait = (timeoutMilliseconds: number) =>
+    waitUntil({ resource: kinds.groups, from: last ?? from, until, timeoutMilliseconds, ...(signal && { signal }) });
+  try {
+    await wait(beginMilliseconds).catch(async (error: unknown) => {
+      if (RametError.from(error).code !== "Timeout") throw error;
+      const content = await contentOfGroup(kinds, last ?? from);
+      if (content === undefined || !isHandled(content)) throw new NotBegun();
+      await wait(Math.max(0, captureMilliseconds - beginMilliseconds));
+    });
+  } catch (error) {
+    if (error instanceof NotBegun) return { refused: whyNotBegun(last, beginMilliseconds), ofDriver: true };
+    if (RametError.from(error).code !== "Timeout") throw error;
+    throw late(from, last, captureMilliseconds);
+  }
+  const end = endOf(last);
+  if (end === undefined || end === "deleted") throw lost(from, "it was deleted");
+  return end;
+}
+
+/** The end of the first wait: nobody has begun. */
+class NotBegun extends Error {}
+
+function endOf(group: GroupSnapshot | undefined): GroupEnd | "deleted" | undefined {
+  if (group?.metadata.deletionTimestamp !== undefined || group === undefined) return "deleted";
+  const { creationTime, error } = group.status ?? {};
+  if (creationTime !== undefined) return { captured: group };
+  const message = printable(error?.message) ?? "";
+  const ofDriver = message.includes(unsupported);
+  return ofDriver || message.includes(notTogether) ? { refused: message, ofDriver } : undefined;
+}
+
+/**
+ * Waits until all members of a captured group are captured or ready, verifies that they are of this group, and lets their data be
+ * kept when they are deleted.
+ * @throws RametError `CheckpointLost` if one is missing, is of another group, or is deleted; as {@link followSnapshot}
+ */
+export async function keptMembers(
+  { client, kinds, name }: { client: KubeClient; kinds: GroupKinds; name: CheckpointName },
+  found: FoundGroup,
+  wanted: Wanted,
+): Promise<CapturedMember[]> {
+  const { group, record } = found;
+  const content = await contentOfGroup(kinds, group);
+  if (content === undefined) throw lost(group, "it has no content that belongs to it");
+  const members = await membersOf(client, found);
+  const missing = record.volumes.find(({ claim }) => members.every(({ volume }) => volume.claim !== claim));
+  if (missing !== undefined) throw lost(group, `it has no member for the claim ${missing.claim}`);
+  const followed = members.map(async (member) => {
+    const captured = await followSnapshot(client, member.snapshot, wanted);
+    const { volumeGroupSnapshotHandle: handle } = captured.content.status ?? {};
+    if (handle === undefined || handle !== content.status?.volumeGroupSnapshotHandle)
+      throw lost(group, `the VolumeSnapshot ${member.snapshot.metadata.name} is not one of its members`);
+    return { ...captured, volume: member.volume };
+  });
+  await Promise.allSettled(followed);
+  const captured = await Promise.all(followed);
+  await setGroupPolicy(kinds, content, "Retain");
+  await Promise.all(captured.map((one) => setDeletionPolicy(client, one.content, "Retain", name)));
+  return captured;
+}
+
+/**
+ * Waits until all members of a checkpoint's groups are ready.
+ * @throws RametError `CheckpointLost` for a group that nobody captures; as {@link keptMembers}
+ */
+export async function readyMembers(
+  { groups, ...at }: { client: KubeClient; kinds: GroupKinds; name: CheckpointName; groups: readonly FoundGroup[] },
+  wanted: Wanted,
+): Promise<CapturedMember[]> {
+  const { timeoutMilliseconds, signal } = wanted;
+  const times = { beginMilliseconds: timeoutMilliseconds, captureMilliseconds: timeoutMilliseconds, signal };
+  const ready = groups.map(async ({ group, record }) => {
+    const end = await followGroup(at.kinds, group, times);
+    if ("refused" in end) throw lost(group, end.refused);
+    return keptMembers(at, { group: end.captured, record }, wanted);
+  });
+  await Promise.allSettled(ready);
+  return (await Promise.all(ready)).flat();
+}
+
+function whyNotBegun(group: GroupSnapshot | undefined, milliseconds: number): string {
+  const error = printable(group?.status?.error?.message);
+  if (error !== undefined) return error;
+  const isBound = group?.status?.boundVolumeGroupSnapshotContentName !== undefined;
+  const who = isBound ? "the csi-snapshotter of the driver" : "the snapshot-controller";
+  return `${who} did not begin within ${Math.round(milliseconds / 1000)} s`;
+}
+
+function late({ metadata }: GroupSnapshot, last: GroupSnapshot | undefined, milliseconds: number): RametError {
+  const { name, namespace = "default" } = metadata;
+  const why = printable(last?.status?.error?.message) ?? "no error was reported";
+  const seconds = Math.round(milliseconds / 1000);
+  return new RametError(
+    "VolumeNotCaptured",
+    `The VolumeGroupSnapshot ${name} cannot be taken: it was not taken within ${seconds} s; ${why}`,
+    { hint: `Ask for the cause with: ramet explain volumegroupsnapshot/${name} -n ${namespace}` },
+  );
+}
+
+function lost({ metadata: { name } }: GroupSnapshot, why: string): RametError {
+  return new RametError("CheckpointLost", `The VolumeGroupSnapshot ${name} has no data: ${why}`, {
+    hint: "Delete the Checkpoint, and create another one",
+  });
+}

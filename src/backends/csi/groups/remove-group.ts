@@ -1,0 +1,108 @@
+import { annotations } from "../../../api/names/labels.ts";
+import { RametError } from "../../../base/errors.ts";
+import type { KubeClient } from "../../../kube/kube-client.ts";
+import { groupContentAnnotations, groupFinalizers } from "../../../kube/volumes/snapshot-names.ts";
+import {
+  type GroupKinds,
+  groupKindsOf,
+  type GroupSnapshot,
+  type GroupSnapshotContent,
+} from "../../../kube/volumes/group-snapshots.ts";
+import { snapshotsIn } from "../../../kube/volumes/snapshots.ts";
+import type { CheckpointName } from "../../backend.ts";
+import { contentOf, isOrphaned, removeOrphan, setDeletionPolicy, untilGone } from "../remove-snapshots.ts";
+import { unlabelClaims } from "./claim-labels.ts";
+import { allMembers, contentOfGroup, groupsOf } from "./find-groups.ts";
+
+/** Removes the groups of a checkpoint with their data, and the labels of its claims. @throws as {@link removeGroup} */
+export async function removeGroups(client: KubeClient, name: CheckpointName): Promise<void> {
+  const kinds = await groupKindsOf(client);
+  if (kinds === undefined) return;
+  for (const { group } of await groupsOf(kinds, name)) await removeGroup(client, kinds, group);
+  await unlabelClaims(client, name);
+}
+
+/** Sets whether a group's data is kept when the group is deleted. Its sidecar deletes the data of all members together. */
+export async function setGroupPolicy(
+  { contents }: GroupKinds,
+  { metadata, spec }: GroupSnapshotContent,
+  deletionPolicy: "Delete" | "Retain",
+): Promise<void> {
+  if (spec.deletionPolicy === deletionPolicy) return;
+  await contents.mergePatch(metadata, { metadata: { uid: metadata.uid }, spec: { deletionPolicy } });
+}
+
+/** Whether the sidecar has begun to capture a group. Until then, no data exists. */
+export function isHandled({ metadata, status }: GroupSnapshotContent): boolean {
+  return status !== undefined || metadata.annotations?.[groupContentAnnotations.beingCreated] !== undefined;
+}
+
+/**
+ * Deletes a group with its members and their data. First the contents are told to delete their data, then the group is deleted, and
+ * the sidecar and the snapshot-controller delete the rest: first the data and the content of the group, then the group, then each
+ * member. Waits a moment until all are gone; later, a repeat continues.
+ * @throws RametError `Unavailable` (retryable) while something is not gone
+ */
+export async function removeGroup(client: KubeClient, kinds: GroupKinds, group: GroupSnapshot): Promise<void> {
+  const members = await allMembers(client, group);
+  for (const member of members) {
+    const content = await contentOf(client, member);
+    if (content !== undefined) await setDeletionPolicy(client, content, "Delete");
+  }
+  const content = await contentOfGroup(kinds, group);
+  // The group would wait for the sidecar to delete a content that the sidecar ignores.
+  if (content !== undefined) await setGroupPolicy(kinds, content, isHandled(content) ? "Delete" : "Retain");
+  if (content?.metadata.deletionTimestamp !== undefined) await touch(kinds, content, client.clock.now());
+  const { metadata } = group;
+  if (metadata.deletionTimestamp === undefined) await kinds.groups.delete(metadata, { uid: metadata.uid });
+  await untilGone(kinds.groups, group);
+  // The snapshot-controller decides by its cache, and may have kept contents.
+  const late = await contentOfGroup(kinds, group);
+  if (late !== undefined) await removeGroupContent(kinds, late);
+  for (const member of members) {
+    await untilGone(snapshotsIn(client), member);
+    const left = await contentOf(client, member);
+    if (left !== undefined && isOrphaned(left)) await removeOrphan(client, left);
+  }
+}
+
+/**
+ * Deletes the content of a group that is gone, with the data of its members. Without the annotation of the snapshot-controller, the
+ * sidecar would keep both. If no sidecar has begun to capture it, nobody would take its finalizer away.
+ */
+export async function removeGroupContent({ contents }: GroupKinds, { metadata }: GroupSnapshotContent): Promise<void> {
+  const { uid } = metadata;
+  try {
+    await contents.mergePatch(metadata, {
+      metadata: { uid, annotations: { [groupContentAnnotations.beingDeleted]: "yes" } },
+      spec: { deletionPolicy: "Delete" },
+    });
+    await contents.delete(metadata, { uid });
+    const left = await contents.find(metadata);
+    if (left?.metadata.uid === uid && !isHandled(left)) await release({ contents }, left);
+  } catch (error) {
+    // After a conflict, a sidecar has begun, which deletes what it captures.
+    if (!["NotFound", "Conflict"].includes(RametError.from(error).code)) throw error;
+  }
+}
+
+/**
+ * Changes a content that is being deleted, so that the sidecar looks at it. It may have missed the deletion of a content that it
+ * had just completed, and would see it only at its next resync.
+ */
+async function touch({ contents }: GroupKinds, { metadata }: GroupSnapshotContent, now: Date): Promise<void> {
+  await contents
+    .mergePatch(metadata, {
+      metadata: { uid: metadata.uid, annotations: { [annotations.retry]: now.toISOString() } },
+    })
+    .catch((error: unknown) => {
+      if (!["NotFound", "Conflict"].includes(RametError.from(error).code)) throw error;
+    });
+}
+
+/** @throws RametError `Conflict` if the sidecar begins meanwhile */
+async function release({ contents }: Pick<GroupKinds, "contents">, { metadata }: GroupSnapshotContent): Promise<void> {
+  const { resourceVersion, finalizers = [] } = metadata;
+  const kept = finalizers.filter((one) => one !== groupFinalizers.content);
+  await contents.mergePatch(metadata, { metadata: { resourceVersion, finalizers: kept } });
+}

@@ -1,0 +1,38 @@
+import { RametError } from "../../base/errors.ts";
+import type { KubeClient } from "../../kube/kube-client.ts";
+import type { KubeObject } from "../../kube/object.ts";
+import type { CheckpointLiveness, CheckpointName } from "../backend.ts";
+
+export interface SweepSnapshotsOptions {
+  client: KubeClient;
+  /** The only namespaces to sweep. @default all */
+  namespaces?: readonly string[] | undefined;
+  /** By then the cache of every controller has the Checkpoint. */
+  olderThanMilliseconds: number;
+  liveness: (name: CheckpointName) => Promise<CheckpointLiveness>;
+  signal: AbortSignal;
+}
+
+/** The next sweep continues a removal that takes longer. */
+export async function isRemoved(removal: Promise<void>): Promise<boolean> {
+  try {
+    await removal;
+    return true;
+  } catch (thrown) {
+    const error = RametError.from(thrown);
+    if (!error.retryable) throw error;
+    return false;
+  }
+}
+
+export function isServed({ namespace }: CheckpointName, { namespaces }: SweepSnapshotsOptions): boolean {
+  return namespaces?.includes(namespace) ?? true;
+}
+
+export function isOld(
+  { clock }: KubeClient,
+  { metadata }: KubeObject,
+  { olderThanMilliseconds }: Pick<SweepSnapshotsOptions, "olderThanMilliseconds">,
+): boolean {
+  return clock.now().getTime() - Date.parse(metadata.creationTimestamp ?? "") > olderThanMilliseconds;
+}
