@@ -105,27 +105,6 @@ it("limits controllers and the policies for their objects to the selected namesp
   ]);
 });
 
-it("lets the controllers import volumes only if that is requested", async () => {
-  const createContents = (printed: string) =>
-    parseAllDocuments(printed).some((document) => {
-      const { kind, rules = [] } = document.toJS() as {
-        kind: string;
-        rules?: { resources?: string[]; verbs: string[] }[];
-      };
-      const isRight = ({ resources = [], verbs }: (typeof rules)[number]) =>
-        resources.includes("volumesnapshotcontents") && verbs.some((verb) => verb === "create" || verb === "*");
-      return kind === "ClusterRole" && rules.some(isRight);
-    });
-  const [without, with_] = [(await run()).stdout, (await run("--import-volumes")).stdout];
-  expect([createContents(without), without.includes("--import-volumes")]).toEqual([false, false]);
-  expect([createContents(with_), with_.includes("- --import-volumes\n")]).toEqual([true, true]);
-  // The guard is installed in any case, and nobody has the verb.
-  for (const printed of [without, with_]) {
-    expect(printed).toContain("name: ramet-volume-imports");
-    expect(printed).not.toMatch(/^ +- import$/m);
-  }
-});
-
 it("passes the Secret for encryption to the controllers, and says that it must be created", async () => {
   const { stdout, stderr } = await run("--encryption-secret", "ramet-encryption");
   expect(stdout).toContain("- --encryption-secret\n            - ramet-encryption\n");
