@@ -21,9 +21,9 @@ export const VolumesSetting = z.object({
 });
 export type VolumesSetting = z.infer<typeof VolumesSetting>;
 
-export const unconfigured = `The volume suite is not configured: RAMET_TEST_KUBECONFIG is not set.
+export const unconfigured = `RAMET_TEST_KUBECONFIG is not set: only local clusters are tested.
 
-It tests a cluster of yours, in which Ramet and a CSI driver with snapshots are installed:
+To test a cluster of yours, in which Ramet and a CSI driver with snapshots are installed:
 
   RAMET_TEST_KUBECONFIG=~/.kube/config npm run test:volumes
 
@@ -33,8 +33,7 @@ It tests a cluster of yours, in which Ramet and a CSI driver with snapshots are 
   RAMET_TEST_IMAGE           an image with python3 and sh (default: ${defaultImage()})
   RAMET_TEST_EXEC            further options of "ramet sandbox exec", such as --direct
   RAMET_TEST_TIMEOUT         how many seconds a step may take (default: 600)
-
-The tests of volumes that need no cluster: npx vitest run volume csi hold`;
+`;
 
 /** Reads the variables that users set. @returns undefined if the suite is not configured */
 export function settingOf(environment: NodeJS.ProcessEnv, namespace: string): VolumesSetting | undefined {

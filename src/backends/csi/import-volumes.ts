@@ -88,10 +88,10 @@ async function importVolume(
   const { name, volume, signal } = request;
   const className = checkpointClass(volume.driver, request.classes);
   const wanted = importedContent(name, volume, className);
-  await assertNotDeleted(client, volume);
+  await assertImportable(client, volume);
   const content = await createContent(client, wanted);
   // A removal that began before the content existed may not have counted it.
-  await assertNotDeleted(client, volume);
+  await assertImportable(client, volume);
   const manifest = importedSnapshot(name, { volume, ofVolumes: request.volumes.length }, className);
   const snapshot = await createSnapshot(client, manifest);
   const found = await followSnapshot(client, snapshot, {
@@ -117,12 +117,19 @@ async function classesOf(client: KubeClient): Promise<SnapshotClass[]> {
   }
 }
 
-/** @throws RametError `Unavailable`: the data may be deleted right now */
-async function assertNotDeleted(client: KubeClient, { driver, snapshotHandle }: ImportedVolume): Promise<void> {
-  const { items } = await snapshotContentsIn(client).list();
+/**
+ * The snapshot-controller makes each VolumeSnapshot with the data of a group's member a part of the group, and deletes it with that.
+ * @throws RametError `Unavailable`: the data may be deleted right now; `VolumeNotImported` for a member of a group of this cluster
+ */
+async function assertImportable(client: KubeClient, volume: ImportedVolume): Promise<void> {
+  const { driver, snapshotHandle } = volume;
   const like = { spec: { driver, source: { snapshotHandle } } } as SnapshotContent;
-  const released = items.find((one) => mayDeleteData(one) && hasSameData(like, one));
-  if (released === undefined) return;
+  const same = (await snapshotContentsIn(client).list()).items.filter((one) => hasSameData(like, one));
+  // An import has no group here, although its driver may report that of another cluster.
+  const groups = same.flatMap((one) => (isImported(one) ? [] : (one.status?.volumeGroupSnapshotHandle ?? [])));
+  if (groups[0] !== undefined)
+    throw notImported(volume, `it is a member of the group ${groups[0]}, and would be deleted with it`);
+  if (!same.some(mayDeleteData)) return;
   throw new RametError("Unavailable", `The snapshot ${snapshotHandle} is being removed by another checkpoint`, {
     retryable: true,
   });

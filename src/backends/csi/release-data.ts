@@ -13,7 +13,7 @@ import { isImported, ownsData } from "./imported-content.ts";
  * cause is data that is deleted while another content has it.
  */
 export async function releaseData(client: KubeClient, content: SnapshotContent): Promise<"Delete" | "Retain"> {
-  if (!(await mark(client, content))) return "Retain";
+  if (!(await markReleased(client, content))) return "Retain";
   const contents = snapshotContentsIn(client);
   for (let tries = 0; tries < mostTries; tries++) {
     const { items } = await contents.list();
@@ -51,12 +51,12 @@ function keepsDataOf(own: SnapshotContent, other: SnapshotContent): boolean {
   return other.metadata.uid !== own.metadata.uid && hasSameData(own, other) && !isReleased(other);
 }
 
-function handleOf({ status, spec }: SnapshotContent): string | undefined {
+export function handleOf({ status, spec }: SnapshotContent): string | undefined {
   return status?.snapshotHandle ?? spec.source?.snapshotHandle;
 }
 
-/** Returns whether the content still exists. */
-async function mark(client: KubeClient, { metadata }: SnapshotContent): Promise<boolean> {
+/** Marks a content as one that no longer keeps the data of others. Returns whether it still exists. */
+export async function markReleased(client: KubeClient, { metadata }: SnapshotContent): Promise<boolean> {
   if (metadata.annotations?.[annotations.releasing] === "true") return true;
   const { uid } = metadata;
   return exists(

@@ -108,12 +108,17 @@ export async function untilGone<T extends KubeObject>(resource: ResourceClient<T
  * Deletes a content that its VolumeSnapshot has left behind: the content was created late, somebody else deleted the VolumeSnapshot,
  * or the snapshot-controller had not seen yet that it was told to delete its data. Without the annotation of the
  * snapshot-controller, the sidecar would keep both. Data that another content has, or that is not this cluster's, is kept.
+ * @param decided what becomes of the data, if that is known
  */
-export async function removeOrphan(client: KubeClient, content: SnapshotContent): Promise<void> {
+export async function removeOrphan(
+  client: KubeClient,
+  content: SnapshotContent,
+  decided?: "Delete" | "Retain",
+): Promise<void> {
   const contents = snapshotContentsIn(client);
   const { metadata } = content;
   const { uid } = metadata;
-  const deletionPolicy = await releaseData(client, content);
+  const deletionPolicy = decided ?? (await releaseData(client, content));
   try {
     await contents.mergePatch(metadata, {
       metadata: { uid, annotations: { [contentAnnotations.beingDeleted]: "yes" } },

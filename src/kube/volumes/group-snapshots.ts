@@ -39,7 +39,12 @@ export const GroupSnapshotContent = z.looseObject({
     }),
   }),
   status: z
-    .looseObject({ volumeGroupSnapshotHandle: z.string().optional(), error: SnapshotError.optional() })
+    .looseObject({
+      volumeGroupSnapshotHandle: z.string().optional(),
+      /** The members at the driver. */
+      volumeSnapshotInfoList: z.array(z.looseObject({ snapshotHandle: z.string().optional() })).optional(),
+      error: SnapshotError.optional(),
+    })
     .optional(),
 });
 export type GroupSnapshotContent = z.infer<typeof GroupSnapshotContent>;

@@ -1,5 +1,5 @@
 import { readdirSync } from "node:fs";
-import { rename } from "node:fs/promises";
+import { rename, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, expect, it } from "vitest";
 import type { CheckpointPart } from "../../../src/api/kinds/checkpoint.ts";
@@ -295,6 +295,49 @@ it("keeps the data when a user deletes a member or the group, until it is swept"
   expect(swept.checkpoints).toContainEqual(kept);
   expect(swept.orphans).toBeGreaterThanOrEqual(1);
   for (const name of [kept, lost]) await expectNothingLeft(name);
+});
+
+it("does not import a member of a group, which would be deleted with it", async () => {
+  const name = newName();
+  const { parts } = await backend.capture(requestOf(name, await newClaims("one", "two")));
+  const { handle = "", sizeBytes } = parts[0] ?? {};
+  const volume = { volume: "data", driver: driverName, snapshotHandle: handle, sizeBytes };
+  const imported = backend.importVolumes!({ name: newName(), volumes: [volume], takesOwnership: true });
+  await expect(imported).rejects.toMatchObject({
+    code: "VolumeNotImported",
+    message: expect.stringMatching(/it is a member of the group group-\w+, and would be deleted with it$/) as string,
+  });
+  await expect.poll(async () => (await snapshotContentsIn(cluster.client).list()).items).toHaveLength(2);
+  expect((await readClones(name, parts)).sort()).toEqual(["one", "two"]);
+  await untilRemoved(name);
+  await expectNothingLeft(name);
+});
+
+it("keeps the data of a group while a content of somebody else has that of a member", async () => {
+  const name = newName();
+  const { parts } = await backend.capture(requestOf(name, await newClaims("one", "two")));
+  const foreign = snapshotContentsIn(cluster.client);
+  const { metadata } = await foreign.create({
+    apiVersion: "snapshot.storage.k8s.io/v1",
+    kind: "VolumeSnapshotContent",
+    metadata: { name: "of-somebody-else" },
+    spec: {
+      driver: driverName,
+      deletionPolicy: "Retain",
+      source: { snapshotHandle: parts[0]?.handle },
+      volumeSnapshotRef: { namespace, name: "not-there" },
+    },
+  });
+  await untilRemoved(name);
+  const objects = () => everything().then((all) => all.filter((one) => !/^(snap|group)-[0-9a-f]{40}$/.test(one)));
+  await expect.poll(objects).toEqual(["of-somebody-else"]);
+  expect(readdirSync(directory("snapshots"))).toHaveLength(2);
+  await foreign.delete(metadata);
+  await expect.poll(objects).toEqual([]);
+  // The driver would refuse to delete a member, so nobody else removes it.
+  for (const kind of ["snapshots", "groups"]) {
+    for (const kept of readdirSync(directory(kind))) await rm(join(directory(kind), kept), { recursive: true });
+  }
 });
 
 it("leaves a group alone that is not of this checkpoint", async () => {

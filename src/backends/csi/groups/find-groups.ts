@@ -41,10 +41,16 @@ export async function findGroups(
   return { kinds, groups: groups.filter(({ group }) => group.metadata.deletionTimestamp === undefined) };
 }
 
-/** The VolumeSnapshots that the snapshot-controller created for a group, also of claims that it does not record. */
+/**
+ * The VolumeSnapshots that the snapshot-controller created for a group, also of claims that it does not record. It adds its owner
+ * reference to others with the data of a member, too, which somebody has imported.
+ */
 export async function allMembers(client: KubeClient, { metadata }: GroupSnapshot): Promise<Snapshot[]> {
   const { items } = await snapshotsIn(client).list({ namespace: metadata.namespace });
-  return items.filter((one) => one.metadata.ownerReferences?.some(({ uid }) => uid === metadata.uid) === true);
+  return items.filter(
+    ({ metadata: { ownerReferences = [] }, spec }) =>
+      spec?.source.persistentVolumeClaimName !== undefined && ownerReferences.some(({ uid }) => uid === metadata.uid),
+  );
 }
 
 /** The members with the volumes that they capture, as far as they exist. They are found by their claims. */

@@ -13,6 +13,7 @@ import type { CheckpointName } from "../../backend.ts";
 import { contentOf, isOrphaned, removeOrphan, setDeletionPolicy, untilGone } from "../remove-snapshots.ts";
 import { unlabelClaims } from "./claim-labels.ts";
 import { allMembers, contentOfGroup, groupsOf } from "./find-groups.ts";
+import { releaseGroupData } from "./group-data.ts";
 
 /** Removes the groups of a checkpoint with their data, and the labels of its claims. @throws as {@link removeGroup} */
 export async function removeGroups(client: KubeClient, name: CheckpointName): Promise<void> {
@@ -45,37 +46,44 @@ export function isHandled({ metadata, status }: GroupSnapshotContent): boolean {
  */
 export async function removeGroup(client: KubeClient, kinds: GroupKinds, group: GroupSnapshot): Promise<void> {
   const members = await allMembers(client, group);
-  for (const member of members) {
-    const content = await contentOf(client, member);
-    if (content !== undefined) await setDeletionPolicy(client, content, "Delete");
-  }
+  const ofMembers = (await Promise.all(members.map((member) => contentOf(client, member)))).filter(isFound);
   const content = await contentOfGroup(kinds, group);
+  const policy = await releaseGroupData(client, content, ofMembers);
+  for (const one of ofMembers) await setDeletionPolicy(client, one, policy);
   // The group would wait for the sidecar to delete a content that the sidecar ignores.
-  if (content !== undefined) await setGroupPolicy(kinds, content, isHandled(content) ? "Delete" : "Retain");
+  if (content !== undefined) await setGroupPolicy(kinds, content, isHandled(content) ? policy : "Retain");
   if (content?.metadata.deletionTimestamp !== undefined) await touch(kinds, content, client.clock.now());
   const { metadata } = group;
   if (metadata.deletionTimestamp === undefined) await kinds.groups.delete(metadata, { uid: metadata.uid });
   await untilGone(kinds.groups, group);
   // The snapshot-controller decides by its cache, and may have kept contents.
   const late = await contentOfGroup(kinds, group);
-  if (late !== undefined) await removeGroupContent(kinds, late);
+  if (late !== undefined) await removeGroupContent(kinds, late, policy);
   for (const member of members) {
     await untilGone(snapshotsIn(client), member);
     const left = await contentOf(client, member);
-    if (left !== undefined && isOrphaned(left)) await removeOrphan(client, left);
+    if (left !== undefined && isOrphaned(left)) await removeOrphan(client, left, policy);
   }
 }
 
+function isFound<T>(found: T | undefined): found is T {
+  return found !== undefined;
+}
+
 /**
- * Deletes the content of a group that is gone, with the data of its members. Without the annotation of the snapshot-controller, the
+ * Deletes the content of a group that is gone, with the data of its members unless it is shared. Without the annotation of the snapshot-controller, the
  * sidecar would keep both. If no sidecar has begun to capture it, nobody would take its finalizer away.
  */
-export async function removeGroupContent({ contents }: GroupKinds, { metadata }: GroupSnapshotContent): Promise<void> {
+export async function removeGroupContent(
+  { contents }: GroupKinds,
+  { metadata }: GroupSnapshotContent,
+  deletionPolicy: "Delete" | "Retain",
+): Promise<void> {
   const { uid } = metadata;
   try {
     await contents.mergePatch(metadata, {
       metadata: { uid, annotations: { [groupContentAnnotations.beingDeleted]: "yes" } },
-      spec: { deletionPolicy: "Delete" },
+      spec: { deletionPolicy },
     });
     await contents.delete(metadata, { uid });
     const left = await contents.find(metadata);

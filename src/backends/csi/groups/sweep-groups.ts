@@ -1,15 +1,19 @@
 import { labels } from "../../../api/names/labels.ts";
+import type { KubeClient } from "../../../kube/kube-client.ts";
 import {
   type GroupKinds,
   groupKindsOf,
   type GroupSnapshot,
   type GroupSnapshotContent,
 } from "../../../kube/volumes/group-snapshots.ts";
+import { type SnapshotContent, snapshotContentsIn } from "../../../kube/volumes/snapshots.ts";
 import { claimsIn } from "../../../kube/volumes/volumes.ts";
 import type { CheckpointName, Swept } from "../../backend.ts";
 import { checkpointOfSnapshot } from "../captured-volume.ts";
+import { isImported } from "../imported-content.ts";
 import { isOld, isRemoved, isServed, type SweepSnapshotsOptions } from "../sweep-rules.ts";
 import { checkpointsOnClaim, unlabelClaims } from "./claim-labels.ts";
+import { releaseGroupData } from "./group-data.ts";
 import { groupRecord } from "./group-record.ts";
 import { removeGroup, removeGroupContent } from "./remove-group.ts";
 
@@ -55,10 +59,21 @@ async function sweepGroupContents(kinds: GroupKinds, options: SweepSnapshotsOpti
     const { name: group = "", uid } = content.spec.volumeGroupSnapshotRef;
     const found = await kinds.groups.find({ namespace: name.namespace, name: group }, { signal });
     if (found?.metadata.uid === uid || (await liveness(name)) !== "absent") continue;
-    await removeGroupContent(kinds, content);
+    const policy = await releaseGroupData(client, content, await membersLeftBehind(client, name));
+    await removeGroupContent(kinds, content, policy);
     removed += 1;
   }
   return removed;
+}
+
+/** The contents of the members of a checkpoint's groups. */
+async function membersLeftBehind(
+  client: KubeClient,
+  { namespace, checkpointId }: CheckpointName,
+): Promise<SnapshotContent[]> {
+  const labelSelector = `${labels.checkpointId}=${checkpointId}`;
+  const { items } = await snapshotContentsIn(client).list({ labelSelector });
+  return items.filter((one) => one.spec.volumeSnapshotRef.namespace === namespace && !isImported(one));
 }
 
 /** The checkpoint of a content that the snapshot-controller created for one of Ramet's groups. An imported one is left alone. */
