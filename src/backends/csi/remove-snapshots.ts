@@ -84,7 +84,7 @@ export function isOrphaned(content: SnapshotContent): boolean {
 }
 
 /** Of a VolumeSnapshot of a Checkpoint: whether the snapshot-controller has created its content, or an import of Ramet. */
-function isRamets(content: SnapshotContent): boolean {
+export function isRamets(content: SnapshotContent): boolean {
   return content.spec.source?.volumeHandle !== undefined || isImported(content);
 }
 

@@ -6,7 +6,8 @@ import type { CheckpointName, Swept } from "../backend.ts";
 import { capturedVolume, checkpointOfSnapshot, numberOfVolumes } from "./captured-volume.ts";
 import { sweepGroups } from "./groups/sweep-groups.ts";
 import { isImported } from "./imported-content.ts";
-import { isOrphaned, removeOrphan, removeSnapshot } from "./remove-snapshots.ts";
+import { isRamets, removeOrphan, removeSnapshot } from "./remove-snapshots.ts";
+import { touch } from "./touch.ts";
 import { isOld, isRemoved, isServed, type SweepSnapshotsOptions } from "./sweep-rules.ts";
 
 /**
@@ -75,8 +76,12 @@ async function sweepContents(options: SweepSnapshotsOptions): Promise<number> {
   const { client, liveness, signal } = options;
   let removed = 0;
   for (const content of (await snapshotContentsIn(client).list({ signal })).items) {
-    const name = leftBehindBy(content);
+    const name = checkpointOf(content);
     if (name === undefined || !isServed(name, options) || !isOld(client, content, options)) continue;
+    if (content.metadata.deletionTimestamp !== undefined) {
+      await touch(snapshotContentsIn(client), content, client.clock.now());
+      continue;
+    }
     const { name: snapshot = "", uid } = content.spec.volumeSnapshotRef;
     const found = await snapshotsIn(client).find({ namespace: name.namespace, name: snapshot }, { signal });
     // A content that was imported has no UID before it is bound.
@@ -90,14 +95,14 @@ async function sweepContents(options: SweepSnapshotsOptions): Promise<number> {
 
 /**
  * The checkpoint of a content that Ramet has imported, or that the snapshot-controller created for a VolumeSnapshot with the name of one
- * of Ramet's, and that nobody deletes. Whether that VolumeSnapshot is gone is not known yet.
+ * of Ramet's. Whether that VolumeSnapshot is gone is not known yet.
  */
-function leftBehindBy(content: SnapshotContent): CheckpointName | undefined {
+function checkpointOf(content: SnapshotContent): CheckpointName | undefined {
   const { namespace, name = "", uid } = content.spec.volumeSnapshotRef;
   // The name of a group's member does not tell its checkpoint.
   const ofMember = isImported(content) ? undefined : content.metadata.labels?.[labels.checkpointId];
   const checkpointId = ofMember ?? checkpointOfSnapshot(name);
   const isDynamic = uid !== undefined && (ofMember !== undefined || content.metadata.name === `snapcontent-${uid}`);
-  const isOwn = (isDynamic || isImported(content)) && isOrphaned(content);
+  const isOwn = (isDynamic || isImported(content)) && isRamets(content);
   return namespace === undefined || checkpointId === undefined || !isOwn ? undefined : { namespace, checkpointId };
 }

@@ -1,4 +1,3 @@
-import { annotations } from "../../../api/names/labels.ts";
 import { RametError } from "../../../base/errors.ts";
 import type { KubeClient } from "../../../kube/kube-client.ts";
 import { groupContentAnnotations, groupFinalizers } from "../../../kube/volumes/snapshot-names.ts";
@@ -11,6 +10,7 @@ import {
 import { snapshotsIn } from "../../../kube/volumes/snapshots.ts";
 import type { CheckpointName } from "../../backend.ts";
 import { contentOf, isOrphaned, removeOrphan, setDeletionPolicy, untilGone } from "../remove-snapshots.ts";
+import { touch } from "../touch.ts";
 import { unlabelClaims } from "./claim-labels.ts";
 import { allMembers, contentOfGroup, groupsOf } from "./find-groups.ts";
 import { releaseGroupData } from "./group-data.ts";
@@ -52,7 +52,7 @@ export async function removeGroup(client: KubeClient, kinds: GroupKinds, group: 
   for (const one of ofMembers) await setDeletionPolicy(client, one, policy);
   // The group would wait for the sidecar to delete a content that the sidecar ignores.
   if (content !== undefined) await setGroupPolicy(kinds, content, isHandled(content) ? policy : "Retain");
-  if (content?.metadata.deletionTimestamp !== undefined) await touch(kinds, content, client.clock.now());
+  if (content?.metadata.deletionTimestamp !== undefined) await touch(kinds.contents, content, client.clock.now());
   const { metadata } = group;
   if (metadata.deletionTimestamp === undefined) await kinds.groups.delete(metadata, { uid: metadata.uid });
   await untilGone(kinds.groups, group);
@@ -92,20 +92,6 @@ export async function removeGroupContent(
     // After a conflict, a sidecar has begun, which deletes what it captures.
     if (!["NotFound", "Conflict"].includes(RametError.from(error).code)) throw error;
   }
-}
-
-/**
- * Changes a content that is being deleted, so that the sidecar looks at it. It may have missed the deletion of a content that it
- * had just completed, and would see it only at its next resync.
- */
-async function touch({ contents }: GroupKinds, { metadata }: GroupSnapshotContent, now: Date): Promise<void> {
-  await contents
-    .mergePatch(metadata, {
-      metadata: { uid: metadata.uid, annotations: { [annotations.retry]: now.toISOString() } },
-    })
-    .catch((error: unknown) => {
-      if (!["NotFound", "Conflict"].includes(RametError.from(error).code)) throw error;
-    });
 }
 
 /** @throws RametError `Conflict` if the sidecar begins meanwhile */
