@@ -65,6 +65,24 @@ export const coreResources = {
   },
 } as const satisfies Record<string, ResourceRef>;
 
+/** The admission policies of the API server, which are objects of the cluster. */
+export const admissionResources = {
+  policies: {
+    group: "admissionregistration.k8s.io",
+    version: "v1",
+    plural: "validatingadmissionpolicies",
+    kind: "ValidatingAdmissionPolicy",
+    namespaced: false,
+  },
+  bindings: {
+    group: "admissionregistration.k8s.io",
+    version: "v1",
+    plural: "validatingadmissionpolicybindings",
+    kind: "ValidatingAdmissionPolicyBinding",
+    namespaced: false,
+  },
+} as const satisfies Record<string, ResourceRef>;
+
 /** The API resource of a kind that Ramet defines or shares with OpenKruise Agents. */
 export function refOf({ kind, plural, group: own = group }: KindNames): ResourceRef {
   return { group: own, version, plural, kind, namespaced: true };

@@ -8,7 +8,7 @@ import { importPolicy } from "../../src/install/import-policy.ts";
 import { ruleOf } from "../../src/install/rights.ts";
 import type { KubeClient } from "../../src/kube/kube-client.ts";
 import type { KubeManifest } from "../../src/kube/object.ts";
-import type { ResourceRef } from "../../src/kube/resource-ref.ts";
+import { admissionResources } from "../../src/kube/resource-ref.ts";
 import {
   developer,
   dryRun,
@@ -38,17 +38,7 @@ const checkpointRule = (...verbs: string[]): Rule => ({
   verbs,
 });
 
-const admission = { group: "admissionregistration.k8s.io", version: "v1", namespaced: false } as const;
-const policies: ResourceRef = {
-  ...admission,
-  plural: "validatingadmissionpolicies",
-  kind: "ValidatingAdmissionPolicy",
-};
-const bindings: ResourceRef = {
-  ...admission,
-  plural: "validatingadmissionpolicybindings",
-  kind: "ValidatingAdmissionPolicyBinding",
-};
+const { policies, bindings } = admissionResources;
 const guard = { name: importGuard.name };
 
 /** How an import of an administrator ends. */

@@ -47,5 +47,5 @@ while True:
 /** Prints what the program has found, after it has had time to compare. */
 export const violations = "sleep 0.2; cat /tmp/violation 2> /dev/null || true";
 
-/** Gives the volume the number 1 while the program stands still, which it must notice. */
+/** Gives the volume the number 1 while the program is stopped, which it must notice. */
 export const violate = "pid=$(cat /tmp/pid); kill -STOP $pid; printf %020d 1 > /data/count; kill -CONT $pid";

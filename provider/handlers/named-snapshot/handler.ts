@@ -1,7 +1,11 @@
 import { SandboxTemplateSpec } from "../../../src/api/kinds/sandbox-template.ts";
-import { allVolumes } from "../../../src/api/kinds/sandbox-parts.ts";
 import { printSnapshotReference } from "../../../src/api/snapshot/snapshot-reference.ts";
-import { type NamedSnapshot, NamedSnapshotSpec, SnapshotSource } from "../../../src/api/kinds/named-snapshot.ts";
+import {
+  type NamedSnapshot,
+  NamedSnapshotSpec,
+  SnapshotSource,
+  volumesLeftOut,
+} from "../../../src/api/kinds/named-snapshot.ts";
 import { RametError } from "../../../src/base/errors.ts";
 import { withoutSecrets } from "../../../src/base/redact.ts";
 import { covers } from "../../../src/kube/apply.ts";
@@ -52,8 +56,7 @@ function hasAllVolumes({ contents, volumes }: Values): boolean {
 /** The volumes that the versions do not contain. Names that a preview does not know yet may be those of any volume. */
 function leftOut(ofSource: string[], { volumes }: Values): string[] {
   if (!Array.isArray(volumes)) return ofSource;
-  const isAny = hasUnknown(volumes) || volumes.includes(allVolumes);
-  return isAny ? [] : ofSource.filter((volume) => !volumes.includes(volume));
+  return hasUnknown(volumes) ? [] : volumesLeftOut({ contents: ["volumes"], volumes }, ofSource);
 }
 
 /** The volumes of the source whose data no version contains. A running sandbox is checked when it is captured. */

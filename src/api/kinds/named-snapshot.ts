@@ -4,7 +4,7 @@ import { defineKind, rametGroup } from "../schema/kind.ts";
 import { NamedSnapshotStatus } from "./named-snapshot-status.ts";
 import { Recipe } from "../recipe/recipe.ts";
 import { type Rule, withRules } from "../schema/rules.ts";
-import { VolumeNames } from "./sandbox-parts.ts";
+import { allVolumes, VolumeNames } from "./sandbox-parts.ts";
 
 const Name = z.string().min(1).max(253);
 const Version = z.int().min(1).meta({ format: "int32" });
@@ -139,3 +139,12 @@ export const NamedSnapshot = namedSnapshotKind.object;
 export type NamedSnapshot = z.infer<typeof NamedSnapshot>;
 export const NamedSnapshotManifest = namedSnapshotKind.manifest;
 export type NamedSnapshotManifest = z.input<typeof NamedSnapshotManifest>;
+
+/** The volumes of a source that the versions of a named snapshot do not contain. */
+export function volumesLeftOut(
+  { contents, volumes: named = [allVolumes] }: Pick<NamedSnapshotSpec, "contents" | "volumes">,
+  ofSource: readonly string[],
+): string[] {
+  const has = (volume: string) => named.includes(allVolumes) || named.includes(volume);
+  return ofSource.filter((volume) => !contents.includes("volumes") || !has(volume));
+}

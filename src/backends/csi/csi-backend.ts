@@ -7,7 +7,7 @@ import { type Snapshot, snapshotClassesIn, snapshotsIn } from "../../kube/volume
 import type { Backend, Capture, CaptureRequest, CheckpointName } from "../backend.ts";
 import { capturedVolume, numberOfVolumes, snapshotManifest } from "./captured-volume.ts";
 import { fillClaim } from "./fill-claim.ts";
-import { type CapturedSnapshot, followSnapshot, type Wanted } from "./follow-snapshots.ts";
+import { all, type CapturedSnapshot, followSnapshot, type Wanted } from "./follow-snapshots.ts";
 import { captureGroups, type CapturedGroups, discardGroups, Refusals } from "./groups/capture-groups.ts";
 import { findGroups, type FoundGroup } from "./groups/find-groups.ts";
 import { readyMembers } from "./groups/follow-group.ts";
@@ -231,12 +231,6 @@ async function discard(
 function nothingIfMissing(thrown: unknown): Snapshot[] {
   if (RametError.from(thrown).code === "NotFound") return [];
   throw thrown;
-}
-
-/** Waits for all, so that nothing continues after an error. @throws the first error */
-async function all<T>(promises: readonly Promise<T>[]): Promise<T[]> {
-  await Promise.allSettled(promises);
-  return Promise.all(promises);
 }
 
 function inProgress(sandbox: string, checkpointId: string): RametError {

@@ -90,3 +90,9 @@ function lost({ metadata: { name } }: Snapshot, why = "it was deleted"): RametEr
     hint: "Delete the Checkpoint, and create another one",
   });
 }
+
+/** Waits for all, so that nothing continues after an error. @throws the first error */
+export async function all<T>(promises: readonly Promise<T>[]): Promise<T[]> {
+  await Promise.allSettled(promises);
+  return Promise.all(promises);
+}

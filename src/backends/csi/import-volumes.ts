@@ -15,7 +15,7 @@ import {
   snapshotsIn,
 } from "../../kube/volumes/snapshots.ts";
 import type { Capture, CheckpointName, ImportVolumesRequest } from "../backend.ts";
-import { type CapturedSnapshot, followSnapshot } from "./follow-snapshots.ts";
+import { all, type CapturedSnapshot, followSnapshot } from "./follow-snapshots.ts";
 import { describedVolume, importedContent, importedSnapshot, isImported } from "./imported-content.ts";
 import { hasSameData, isReleased, mayDeleteData } from "./release-data.ts";
 import { isOrphaned, removeOrphan, removeSnapshot } from "./remove-snapshots.ts";
@@ -247,10 +247,4 @@ function beingRemoved(kind: string, { metadata: { name } }: Snapshot | SnapshotC
   return new RametError("Unavailable", `The ${kind} ${name} of an earlier attempt is still being removed`, {
     retryable: true,
   });
-}
-
-/** Waits for all, so that nothing continues after an error. @throws the first error */
-async function all<T>(promises: readonly Promise<T>[]): Promise<T[]> {
-  await Promise.allSettled(promises);
-  return Promise.all(promises);
 }

@@ -44,14 +44,24 @@ export async function createCheckpoint(io: Io, options: CreateCheckpointOptions)
     const beside = await isBeside(cluster, io.signal);
     const created = await cluster.create(cluster.checkpoints, manifest(cluster, options, beside), io.signal);
     if (beside) await keepTemplate(cluster, { checkpoint: created, source }, io.signal);
-    const wait = { timeoutMilliseconds: options.timeout, signal: io.signal };
-    const settled = options.wait
-      ? await untilCaptured(clusterObjects(io, cluster, { areNew: true }), created, wait)
-      : { object: created };
-    if ("failure" in settled) return reportFailure(io, settled.failure, options.output);
-    await writeAll(io.stdout, renderedCheckpoint(settled.object, options, io.clock.now()));
-    return exitCodes.ok;
+    return reportCreated(io, cluster, created, options);
   });
+}
+
+/** Waits for a new checkpoint if that is requested, and prints it. @returns the exit code */
+export async function reportCreated(
+  io: Io,
+  cluster: Cluster,
+  created: Checkpoint,
+  options: Pick<CreateCheckpointOptions, "wait" | "timeout" | "output">,
+): Promise<number> {
+  const wait = { timeoutMilliseconds: options.timeout, signal: io.signal };
+  const settled = options.wait
+    ? await untilCaptured(clusterObjects(io, cluster, { areNew: true }), created, wait)
+    : { object: created };
+  if ("failure" in settled) return reportFailure(io, settled.failure, options.output);
+  await writeAll(io.stdout, renderedCheckpoint(settled.object, options, io.clock.now()));
+  return exitCodes.ok;
 }
 
 /** A new checkpoint as the output of a command; as a table, only its id. */

@@ -5,16 +5,12 @@ import type { CheckpointManifest } from "../../api/kinds/checkpoint.ts";
 import { apiVersion } from "../../api/schema/kind.ts";
 import { type ExportedVolumes, parseExportedVolumes } from "../../api/volumes/exported-volumes.ts";
 import { RametError, whyUnreadable } from "../../base/errors.ts";
-import { untilCaptured } from "../../operations/capture.ts";
 import { isBeside } from "../beside/clone.ts";
 import { type ClusterOptions, withCluster } from "../cluster/cluster.ts";
-import { clusterObjects } from "../cluster/objects.ts";
-import { exitCodes } from "../exit-codes.ts";
-import { type Io, writeAll } from "../io.ts";
+import type { Io } from "../io.ts";
 import { checkName, generateName } from "../options.ts";
 import type { OutputFormat } from "../output/render.ts";
-import { reportFailure } from "../report-error.ts";
-import { checkTtl, renderedCheckpoint } from "./create.ts";
+import { checkTtl, reportCreated } from "./create.ts";
 
 export interface ImportOptions extends ClusterOptions {
   /** A path; `-` reads stdin. */
@@ -42,13 +38,7 @@ export async function importCheckpoint(io: Io, options: ImportOptions): Promise<
       throw new RametError("NotSupported", "Cannot import volumes beside other controllers: they take the checkpoints");
     const manifest = manifestOf(exported, cluster.namespace, options);
     const created = await cluster.create(cluster.checkpoints, manifest, io.signal);
-    const wait = { timeoutMilliseconds: options.timeout, signal: io.signal };
-    const settled = options.wait
-      ? await untilCaptured(clusterObjects(io, cluster, { areNew: true }), created, wait)
-      : { object: created };
-    if ("failure" in settled) return reportFailure(io, settled.failure, options.output);
-    await writeAll(io.stdout, renderedCheckpoint(settled.object, options, io.clock.now()));
-    return exitCodes.ok;
+    return reportCreated(io, cluster, created, options);
   });
 }
 

@@ -5,7 +5,7 @@ import { importGuard } from "../../api/volumes/import-guard.ts";
 import { RametError } from "../../base/errors.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import { type KubeObject, ObjectMeta } from "../../kube/object.ts";
-import type { ResourceRef } from "../../kube/resource-ref.ts";
+import { admissionResources } from "../../kube/resource-ref.ts";
 
 /** Every API server of a cluster applies a policy some moments after it was created. */
 const settlesMilliseconds = 5_000;
@@ -18,8 +18,8 @@ const settlesMilliseconds = 5_000;
 export async function assertGuarded(client: KubeClient, { metadata }: Checkpoint): Promise<void> {
   const at = { name: importGuard.name };
   const [policy, binding] = await Promise.all([
-    client.resource(policies, (value) => Policy.parse(value)).find(at),
-    client.resource(bindings, (value) => Binding.parse(value)).find(at),
+    client.resource(admissionResources.policies, (value) => Policy.parse(value)).find(at),
+    client.resource(admissionResources.bindings, (value) => Binding.parse(value)).find(at),
   ]);
   if (policy === undefined || binding === undefined) throw notGuarded("does not exist, or has no binding");
   if (!isOurs(policy) || !isBinding(binding)) throw notGuarded("or its binding is not the one of this release");
@@ -114,15 +114,3 @@ const Binding = z.object({
     matchResources: Matching.optional(),
   }),
 });
-
-const admission = { group: "admissionregistration.k8s.io", version: "v1", namespaced: false } as const;
-const policies: ResourceRef = {
-  ...admission,
-  plural: "validatingadmissionpolicies",
-  kind: "ValidatingAdmissionPolicy",
-};
-const bindings: ResourceRef = {
-  ...admission,
-  plural: "validatingadmissionpolicybindings",
-  kind: "ValidatingAdmissionPolicyBinding",
-};

@@ -23,7 +23,7 @@ export const ownCloning: Cloning = {
   keep: () => Promise.resolve(),
 };
 
-/** A builder from a template without `volumes` has no list of its own, but one from a sandbox does. */
+/** A capture that names no volumes would have those of the builder, which a sandbox as the source may name. */
 function volumesOf({ spec: { volumes = [allVolumes] } }: NamedSnapshot): { volumes: string[] } {
   return { volumes };
 }

@@ -1,8 +1,7 @@
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
-import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
+import { type NamedSnapshot, volumesLeftOut } from "../../api/kinds/named-snapshot.ts";
 import type { SandboxTemplate, SandboxTemplateSpec } from "../../api/kinds/sandbox-template.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
-import { allVolumes } from "../../api/kinds/sandbox-parts.ts";
 import { annotations } from "../../api/names/labels.ts";
 import { volumesChoice } from "../../api/names/volumes-on-restore.ts";
 import type { RecipeStep } from "../../api/recipe/recipe.ts";
@@ -42,7 +41,7 @@ export function resolveInputs(snapshot: NamedSnapshot, lookups: InputLookups): S
   if (cycle !== undefined) return { reason: "Cycle", problem: inCycle(cycle) };
   try {
     const { source, inheritedSecrets = [], volumes, ...from } = resolveSource(snapshot, lookups);
-    const left = leftOut(spec, volumes);
+    const left = volumesLeftOut(spec, volumes);
     if (left.length > 0 && volumesChoice(snapshot) === undefined) throw notChosen(left);
     if ("problem" in lookups.copied) throw lookups.copied.problem;
     const { copied } = lookups;
@@ -164,12 +163,6 @@ function missing(kind: string, name: string, namespace: string): never {
       hint: "Create it; the build then starts",
     },
   );
-}
-
-/** The volumes that the versions do not contain. */
-function leftOut({ contents, volumes: named = [allVolumes] }: NamedSnapshot["spec"], volumes: string[]): string[] {
-  if (!contents.includes("volumes")) return volumes;
-  return named.includes(allVolumes) ? [] : volumes.filter((volume) => !named.includes(volume));
 }
 
 function notChosen(volumes: readonly string[]): RametError {

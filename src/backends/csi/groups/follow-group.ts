@@ -4,7 +4,7 @@ import type { GroupKinds, GroupSnapshot } from "../../../kube/volumes/group-snap
 import { waitUntil } from "../../../kube/wait-until.ts";
 import type { CheckpointName } from "../../backend.ts";
 import type { SnapshotOfVolume } from "../captured-volume.ts";
-import { type CapturedSnapshot, followSnapshot, type Wanted } from "../follow-snapshots.ts";
+import { all, type CapturedSnapshot, followSnapshot, type Wanted } from "../follow-snapshots.ts";
 import { setDeletionPolicy } from "../remove-snapshots.ts";
 import { printable } from "../snapshot-state.ts";
 import { contentOfGroup, type FoundGroup, membersOf } from "./find-groups.ts";
@@ -103,8 +103,7 @@ export async function keptMembers(
       throw lost(group, `the VolumeSnapshot ${member.snapshot.metadata.name} is not one of its members`);
     return { ...captured, volume: member.volume };
   });
-  await Promise.allSettled(followed);
-  const captured = await Promise.all(followed);
+  const captured = await all(followed);
   await setGroupPolicy(kinds, content, "Retain");
   await Promise.all(captured.map((one) => setDeletionPolicy(client, one.content, "Retain", name)));
   return captured;
@@ -125,8 +124,7 @@ export async function readyMembers(
     if ("refused" in end) throw lost(group, end.refused);
     return keptMembers(at, { group: end.captured, record }, wanted);
   });
-  await Promise.allSettled(ready);
-  return (await Promise.all(ready)).flat();
+  return (await all(ready)).flat();
 }
 
 function whyNotBegun(group: GroupSnapshot | undefined, milliseconds: number): string {
