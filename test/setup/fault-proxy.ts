@@ -1,6 +1,7 @@
 import { createServer, request, type IncomingMessage, type ServerResponse } from "node:http";
 import { once } from "node:events";
 import type { AddressInfo } from "node:net";
+import { setTimeout } from "node:timers/promises";
 
 /**
  * What the proxy does with a request: forward it (`pass`); respond with `slow-down` instead of the store; forward it and
@@ -34,6 +35,9 @@ export async function startFaultProxy(target: string): Promise<FaultProxy> {
   return proxy;
 }
 
+const beginningBytes = 1 << 20;
+const rejectionMilliseconds = 250;
+
 async function forward(
   { hostname, port }: URL,
   choose: FaultProxy["choose"],
@@ -48,8 +52,15 @@ async function forward(
   const passed = request({ hostname, port, method, path, headers });
   // A server that rejects the request may close the connection before it has read the body. Only its response matters.
   passed.on("error", () => undefined);
-  passed.end(body);
-  const [answer] = (await once(passed, "response")) as [IncomingMessage];
+  const responded = once(passed, "response") as Promise<[IncomingMessage]>;
+  // versitygw rejects an upload after the beginning of its body, and closes the connection. More writes would lose its response.
+  const beginning = body.length > beginningBytes ? body.subarray(0, beginningBytes) : undefined;
+  if (beginning !== undefined) {
+    passed.write(beginning);
+    await Promise.race([responded, setTimeout(rejectionMilliseconds)]);
+  }
+  passed.end(body.subarray(beginning?.length ?? 0));
+  const [answer] = await responded;
   const answered = await bytesOf(answer);
   if (fault === "lose-response") return void outgoing.destroy();
   outgoing.writeHead(answer.statusCode ?? 502, answer.headers).end(answered);
