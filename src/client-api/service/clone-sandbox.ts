@@ -4,7 +4,7 @@ import { annotations, restoreFrom } from "../../api/names/labels.ts";
 import { RametError } from "../../base/errors.ts";
 import { failureOf } from "../../kube/reported-state.ts";
 import { untilCapturing } from "../../operations/capture.ts";
-import { untilKnown } from "./find-sandbox.ts";
+import { untilSandboxKnown } from "./cache-lag.ts";
 import { inherited } from "./fork-sandbox.ts";
 import { currentState, untilCaptured } from "./lifecycle.ts";
 import { checkNameIsFree, createNamed, type CreateNamed } from "./named-sandbox.ts";
@@ -32,7 +32,7 @@ export interface StartedClone {
 export async function startClone(parts: ServiceParts, source: Sandbox, create: CloneSandbox): Promise<StartedClone> {
   const { namespace, name: sourceName } = source.metadata;
   const repeated = await checkNameIsFree(parts, { ...create, namespace });
-  if (repeated !== undefined) return startedBefore(parts, await untilKnown(parts, repeated, create.signal));
+  if (repeated !== undefined) return startedBefore(parts, await untilSandboxKnown(parts, repeated, create.signal));
   const checkpoint = await startCapture(parts, source, create);
   const reference = checkpoint.status?.checkpointId ?? "";
   const own = { ...create.annotations, [annotations.clonedFrom]: sourceName };

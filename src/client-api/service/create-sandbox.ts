@@ -12,7 +12,7 @@ import { type ClaimRequest, validateClaimRequest } from "../../claim/request.ts"
 import { awaitSandbox, type SandboxWait } from "../../operations/await-sandbox.ts";
 import { objectOf } from "../../operations/objects.ts";
 import type { ServiceParts } from "./parts.ts";
-import { findSource, findWarmSet, type Source } from "./source.ts";
+import { currentSource, findWarmSet, type Source } from "./source.ts";
 import { timersFor, type OnTimeout } from "./timers.ts";
 
 export interface CreateSandbox {
@@ -42,7 +42,7 @@ export interface CreateSandbox {
  * @throws RametError `NotFound` for an unknown source; `Timeout`; the error of the sandbox
  */
 export async function createSandbox(parts: ServiceParts, create: CreateSandbox): Promise<Sandbox> {
-  const source = findSource(parts, create.namespace, create.source);
+  const source = await currentSource(parts, create.namespace, create.source, create.signal);
   const deadline = parts.clock.monotonicMilliseconds() + create.timeoutMilliseconds;
   const sandbox = await makeSandbox(parts, create, source);
   try {

@@ -1,6 +1,7 @@
 import { clientSandboxId } from "../../api/cell/client-environment.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { RametError } from "../../base/errors.ts";
+import { lagMilliseconds, untilSandboxKnown } from "./cache-lag.ts";
 import type { ServiceParts } from "./parts.ts";
 import { isForClients } from "./sandbox-state.ts";
 
@@ -67,22 +68,8 @@ export async function findSandboxByName(
   const cached = informers.sandboxes.store.get(`${namespace}/${name}`);
   const found = cached ?? (await informers.sandboxes.resource.find({ namespace, name }, { signal }));
   if (found === undefined || !isForClients(found)) throw unknown(name);
-  return cached === undefined ? untilKnown({ sandboxes }, found, signal) : writes.latest(cached);
+  return cached === undefined ? untilSandboxKnown({ sandboxes }, found, signal) : writes.latest(cached);
 }
-
-/** Waits for a moment until the cache has a sandbox, so that the next request finds it. */
-export async function untilKnown(
-  { sandboxes }: Pick<ServiceParts, "sandboxes">,
-  written: Sandbox,
-  signal: AbortSignal,
-): Promise<Sandbox> {
-  const { uid, name } = written.metadata;
-  const options = { what: `Looking for the sandbox ${name}`, timeoutMilliseconds: lagMilliseconds, signal };
-  return sandboxes.until(uid, (sandbox) => sandbox, options).catch(() => written);
-}
-
-/** Longer than a watch lags behind. */
-const lagMilliseconds = 200;
 
 export function unknown(id: string): RametError {
   return new RametError("NotFound", `The sandbox ${id.slice(0, 80)} does not exist`);

@@ -5,7 +5,7 @@ import { RametError } from "../../base/errors.ts";
 import { createClaimed } from "../../claim/claim-sandbox.ts";
 import type { NamedManifest } from "../../claim/cold-sandbox.ts";
 import type { ClaimRequest } from "../../claim/request.ts";
-import { untilKnown } from "./find-sandbox.ts";
+import { untilSandboxKnown } from "./cache-lag.ts";
 import type { ServiceParts } from "./parts.ts";
 import type { Source } from "./source.ts";
 import { type Storage, withStorage } from "./storage.ts";
@@ -52,7 +52,7 @@ export async function createNamed(parts: ServiceParts, create: CreateNamed, sour
     if (RametError.from(error).code === "Conflict") throw taken(name, error);
     throw error;
   });
-  return untilKnown(parts, sandbox, create.signal);
+  return untilSandboxKnown(parts, sandbox, create.signal);
 }
 
 /** Whether a request has created this sandbox. */

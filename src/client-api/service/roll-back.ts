@@ -3,7 +3,7 @@ import { RametError } from "../../base/errors.ts";
 import { objectOf, type Wait } from "../../operations/objects.ts";
 import { requestRollback, untilRolledBack } from "../../operations/roll-back.ts";
 import type { ServiceParts } from "./parts.ts";
-import { findSource } from "./source.ts";
+import { currentSource } from "./source.ts";
 
 export interface RollBack extends Wait {
   /** The id of a checkpoint, or a named snapshot, as the client wrote it. */
@@ -21,7 +21,7 @@ export async function rollBackSandbox(
   { to, ...wait }: RollBack,
 ): Promise<Sandbox> {
   const { name, namespace } = sandbox.metadata;
-  const source = findSource({ known: parts.known, aliases: new Map() }, namespace, to);
+  const source = await currentSource({ ...parts, aliases: new Map() }, namespace, to, wait.signal);
   if (source.kind !== "checkpoint") {
     const what = `Cannot roll back the sandbox ${name}: ${to} is a ${source.kind}, which has no captured state`;
     throw new RametError("InvalidArgument", what, { hint: "Name a checkpoint or a named snapshot" });

@@ -1,4 +1,3 @@
-import { isDeepStrictEqual } from "node:util";
 import type { Checkpoint, CheckpointManifest } from "../../api/kinds/checkpoint.ts";
 import { allVolumes } from "../../api/kinds/sandbox-parts.ts";
 import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
@@ -11,10 +10,11 @@ import { RametError } from "../../base/errors.ts";
 import { waitUntil } from "../../kube/wait-until.ts";
 import { capture } from "../../operations/capture.ts";
 import type { Wait } from "../../operations/objects.ts";
+import { untilSnapshotKnown } from "./cache-lag.ts";
 import { unknown } from "./find-sandbox.ts";
 import { currentState, untilCaptured } from "./lifecycle.ts";
 import type { ServiceParts } from "./parts.ts";
-import { findSource } from "./source.ts";
+import { currentSource } from "./source.ts";
 
 export interface CreateSnapshot extends Wait {
   /** Who creates it: the API key, as `<namespace>/<name>`. */
@@ -47,7 +47,7 @@ export async function createSnapshot(parts: ServiceParts, sandbox: Sandbox, crea
   if (create.name === undefined) return { kind: "checkpoint", id, checkpoint };
   const { name, tag } = create.name;
   const snapshot = await nameCheckpoint(parts, { checkpoint, id, name, tag }, create);
-  await untilKnown(parts, snapshot, create.signal);
+  await untilSnapshotKnown(parts, snapshot, create.signal);
   return { kind: "named", name, snapshot };
 }
 
@@ -124,23 +124,6 @@ async function nameCheckpoint(
   const tags = tagsAnnotation({ ...tagsOf(served), [tag]: served.status.version });
   return resource.mergePatch({ namespace, name }, { metadata: { uid: served.metadata.uid, annotations: tags } });
 }
-
-/** Clients use a snapshot as soon as they have its name, so the cache of this server must have it too. */
-async function untilKnown({ snapshots }: ServiceParts, written: NamedSnapshot, signal: AbortSignal): Promise<void> {
-  const { uid, name } = written.metadata;
-  const isKnown = (cached: NamedSnapshot | undefined): true | undefined => {
-    if (cached === undefined || cached.status?.version !== written.status?.version) return undefined;
-    return isDeepStrictEqual(tagsOf(cached), tagsOf(written)) || undefined;
-  };
-  const waiting = { what: `Waiting for the snapshot ${name}`, timeoutMilliseconds: lagMilliseconds, signal };
-  await snapshots.until(uid, isKnown, waiting).catch((error: unknown) => {
-    // Somebody else may have changed it again.
-    if (RametError.from(error).code !== "Timeout") throw error;
-  });
-}
-
-/** Longer than a watch lags behind. */
-const lagMilliseconds = 500;
 
 function refuseOtherSources(existing: NamedSnapshot | undefined): void {
   if (existing === undefined || existing.spec.from.checkpoint !== undefined) return;
@@ -231,14 +214,19 @@ export function idOf(snapshot: Snapshot): string {
  * Deletes a snapshot: a checkpoint, or a named snapshot with all of its versions. Clones are not affected.
  * @throws RametError `NotFound`; `Forbidden` for a set or a template
  */
-export async function deleteSnapshot(parts: ServiceParts, namespace: string, text: string): Promise<void> {
+export async function deleteSnapshot(
+  parts: ServiceParts,
+  namespace: string,
+  text: string,
+  signal: AbortSignal,
+): Promise<void> {
   const { informers, known } = parts;
   const unbuilt = known.snapshot(`${namespace}/${objectNameOf(text.replace(`${namespace}/`, ""))}`);
   if (unbuilt !== undefined && unbuilt.status?.version === undefined) {
     await informers.snapshots.resource.delete(unbuilt.metadata, { uid: unbuilt.metadata.uid });
     return;
   }
-  const source = findSource({ ...parts, aliases: new Map() }, namespace, text);
+  const source = await currentSource({ ...parts, aliases: new Map() }, namespace, text, signal);
   if (source.kind !== "checkpoint") {
     throw new RametError("Forbidden", `${text} is a ${source.kind}, which clients cannot delete`, {
       hint: "Delete it where it is declared: with Pulumi or kubectl",

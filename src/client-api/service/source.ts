@@ -10,6 +10,7 @@ import { defaultTag, tagsOf } from "../../api/snapshot/snapshot-tags.ts";
 import { objectNameOf } from "../../api/names/client-names.ts";
 import { RametError } from "../../base/errors.ts";
 import { currentRevision } from "../../claim/set-model.ts";
+import { awaitInCache } from "./cache-lag.ts";
 import type { ServiceParts } from "./parts.ts";
 
 /** What a sandbox is created from. */
@@ -49,6 +50,26 @@ export function findSource(parts: Pick<ServiceParts, "known" | "aliases">, names
   );
 }
 
+/**
+ * Finds a source like {@link findSource}, also one that another replica has just written. What a named snapshot and its tags mean is
+ * read from the API server: the cache would name the version that they have left.
+ * @throws RametError `NotFound`; `CheckpointNotReady` for a named snapshot without a version
+ */
+export async function currentSource(
+  parts: Pick<ServiceParts, "informers" | "known" | "aliases" | "clock">,
+  namespace: string,
+  text: string,
+  signal: AbortSignal,
+): Promise<Source> {
+  const [name = ""] = ownName(namespace, text).split(/[:@]/);
+  const key = `${namespace}/${name}`;
+  const isNamed = parts.known.snapshot(key) !== undefined;
+  const current = isNamed ? await parts.informers.snapshots.resource.find({ namespace, name }, { signal }) : undefined;
+  const snapshot = (each: string) => (isNamed && each === key ? current : parts.known.snapshot(each));
+  const known = { ...parts.known, snapshot };
+  return awaitInCache(parts, () => findSource({ ...parts, known }, namespace, text), signal);
+}
+
 /** Whether nobody has deleted the object. It may exist until what depends on it is gone. */
 function isKept({ metadata }: { metadata: { deletionTimestamp?: string | undefined } }): boolean {
   return metadata.deletionTimestamp === undefined;
@@ -56,7 +77,7 @@ function isKept({ metadata }: { metadata: { deletionTimestamp?: string | undefin
 
 /** Translates `team/name:tag` of other systems: without the own namespace, and with the version of the tag. */
 function referenceOf(known: ServiceParts["known"], namespace: string, text: string): string {
-  const own = objectNameOf(text.startsWith(`${namespace}/`) ? text.slice(namespace.length + 1) : text);
+  const own = ownName(namespace, text);
   const [name = "", tag = defaultTag, ...others] = own.split(":");
   // The digest of a version contains a colon too.
   if (own.includes("@") || others.length > 0) return own;
@@ -64,6 +85,10 @@ function referenceOf(known: ServiceParts["known"], namespace: string, text: stri
   const snapshot = known.snapshot(`${namespace}/${name}`);
   const version = snapshot && tagsOf(snapshot)[tag];
   return version === undefined ? own : `${name}@${version}`;
+}
+
+function ownName(namespace: string, text: string): string {
+  return objectNameOf(text.startsWith(`${namespace}/`) ? text.slice(namespace.length + 1) : text);
 }
 
 /** A set whose sandboxes become the requested clone with the least work. */

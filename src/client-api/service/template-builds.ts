@@ -11,6 +11,7 @@ import {
 } from "../../api/snapshot/client-builds.ts";
 import { tagsAnnotation, tagsOf } from "../../api/snapshot/snapshot-tags.ts";
 import { RametError } from "../../base/errors.ts";
+import { untilSnapshotKnown } from "./cache-lag.ts";
 import type { ServiceParts } from "./parts.ts";
 import { settled } from "./template-build-state.ts";
 
@@ -132,7 +133,7 @@ export async function readTemplate(
     known.snapshot(`${namespace}/${name}`) ??
     (await informers.snapshots.resource.find({ namespace, name }, { signal }));
   if (snapshot !== undefined) return snapshot;
-  throw new RametError("NotFound", `The template ${name} does not exist`);
+  throw unknownTemplate(name);
 }
 
 function buildIn(
@@ -144,7 +145,7 @@ function buildIn(
   return build && { snapshot, build };
 }
 
-/** Writes the outcome of a build that has ended, and the tags of its version. */
+/** Writes the outcome of a build that has ended, and the tags of its version, which the next request may use. */
 export async function settle(parts: ServiceParts, snapshot: NamedSnapshot, signal: AbortSignal): Promise<void> {
   const now = parts.clock.now();
   if (settled(snapshot, now) === snapshot) return;
@@ -159,41 +160,47 @@ export async function settle(parts: ServiceParts, snapshot: NamedSnapshot, signa
   });
 }
 
-/** Changes the tags of a named snapshot, whoever declares it. */
+/**
+ * Changes the tags of a named snapshot, whoever declares it.
+ * @param tags from the newest version of the named snapshot to its new tags
+ * @throws RametError `NotFound`; what `tags` throws
+ */
 export async function changeTags(
   parts: ServiceParts,
-  { metadata }: NamedSnapshot,
-  signal: AbortSignal,
-  tags: (snapshot: NamedSnapshot) => Record<string, string>,
-): Promise<void> {
-  await settle(parts, await parts.informers.snapshots.resource.get(metadata, { signal }), signal);
-  await change(parts, { ...metadata, isForeignAllowed: true }, signal, (snapshot) => ({
-    metadata: { annotations: tags(snapshot) },
+  { namespace, name, signal }: { namespace: string; name: string; signal: AbortSignal },
+  tags: (snapshot: NamedSnapshot) => Record<string, number>,
+): Promise<NamedSnapshot> {
+  const snapshot = await parts.informers.snapshots.resource.find({ namespace, name }, { signal });
+  if (snapshot === undefined) throw unknownTemplate(name);
+  await settle(parts, snapshot, signal);
+  return change(parts, { namespace, name, isForeignAllowed: true }, signal, (current) => ({
+    metadata: { annotations: tagsAnnotation(tags(current)) },
   }));
 }
 
 /**
- * Changes a named snapshot that clients build, and again if somebody else has changed it in between.
+ * Changes a named snapshot that clients build, and again if somebody else has changed it in between. Ends when the cache has it.
  * @param patch the merge patch; undefined changes nothing
  * @throws RametError `NotFound`; `AlreadyExists` if clients do not build it
  */
 async function change(
-  { informers }: ServiceParts,
+  parts: ServiceParts,
   { namespace, name, isForeignAllowed = false }: { namespace: string; name: string; isForeignAllowed?: boolean },
   signal: AbortSignal,
   patch: (snapshot: NamedSnapshot) => Patch | undefined,
-): Promise<void> {
-  const { resource } = informers.snapshots;
+): Promise<NamedSnapshot> {
+  const { resource } = parts.informers.snapshots;
   for (let tries = 1; ; tries++) {
     const snapshot = await resource.get({ namespace, name }, { signal });
     if (!isForeignAllowed && !isBuiltByClients(snapshot)) throw declaredElsewhere(name);
     const { uid, resourceVersion } = snapshot.metadata;
     const changes = patch(snapshot);
-    if (changes === undefined) return;
+    if (changes === undefined) return snapshot;
     const guarded = { ...changes, metadata: { ...changes.metadata, uid, resourceVersion } };
     try {
-      await resource.mergePatch({ namespace, name }, guarded, { signal });
-      return;
+      const written = await resource.mergePatch({ namespace, name }, guarded, { signal });
+      await untilSnapshotKnown(parts, written, signal);
+      return written;
     } catch (error) {
       if (RametError.from(error).code !== "Conflict" || tries >= mostTries) throw error;
     }
@@ -211,6 +218,10 @@ function declaredElsewhere(name: string): RametError {
   return new RametError("AlreadyExists", `The named snapshot ${name} is not built by clients`, {
     hint: "Choose another name, or change it where it is declared: with Pulumi or kubectl",
   });
+}
+
+function unknownTemplate(name: string): RametError {
+  return new RametError("NotFound", `The template ${name} does not exist`);
 }
 
 function unknownBuild(name: string, id: string): RametError {

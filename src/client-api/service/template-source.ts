@@ -7,7 +7,7 @@ import { parseSnapshotReference } from "../../api/snapshot/snapshot-reference.ts
 import { apiVersion } from "../../api/schema/kind.ts";
 import { RametError } from "../../base/errors.ts";
 import type { ServiceParts } from "./parts.ts";
-import { findSource } from "./source.ts";
+import { currentSource } from "./source.ts";
 
 export interface Sizes {
   cpuCount?: number | undefined;
@@ -15,8 +15,13 @@ export interface Sizes {
 }
 
 /** What a build starts from: a template, a named snapshot or a checkpoint, by the name that a client uses. @throws RametError `NotFound`, `NotSupported` */
-export function sourceNamed(parts: ServiceParts, namespace: string, text: string): SnapshotSource {
-  const source = findSource(parts, namespace, text);
+export async function sourceNamed(
+  parts: ServiceParts,
+  namespace: string,
+  text: string,
+  signal: AbortSignal,
+): Promise<SnapshotSource> {
+  const source = await currentSource(parts, namespace, text, signal);
   if (source.kind === "template") return { template: { name: source.name } };
   if (source.kind === "set") {
     const { templateRef } = source.set.spec;

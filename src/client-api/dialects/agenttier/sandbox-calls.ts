@@ -10,7 +10,7 @@ import { checkSnapshotLimit, withinSandboxLimit } from "../../service/key-limits
 import { currentState, pauseSandbox, requestResume } from "../../service/lifecycle.ts";
 import { createNamed } from "../../service/named-sandbox.ts";
 import { isForClients, stateOf } from "../../service/sandbox-state.ts";
-import { findSource } from "../../service/source.ts";
+import { currentSource } from "../../service/source.ts";
 import type { Storage } from "../../service/storage.ts";
 import type { AgentTier, Call } from "./call.ts";
 import { sandboxSummary } from "./sandbox-view.ts";
@@ -26,7 +26,7 @@ export async function create(agentTier: AgentTier, { request, reply, caller, sig
   const { service } = agentTier;
   const { name, templateRef, timeout } = body;
   checkSupported(body, caller);
-  const source = findSource(service, caller.namespace, templateRef.name);
+  const source = await currentSource(service, caller.namespace, templateRef.name, signal);
   const requestId = requestIdOf(caller.key, request.headers["idempotency-key"]) ?? randomUUID();
   const given = {
     namespace: caller.namespace,

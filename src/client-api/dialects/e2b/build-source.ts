@@ -34,7 +34,7 @@ export async function buildSource(
   }
   if (login !== undefined)
     throw new RametError("InvalidArgument", "Credentials of a registry need the image of a registry in fromImage");
-  const source = sourceNamed(service, namespace, isBase ? "base" : template);
+  const source = await sourceNamed(service, namespace, isBase ? "base" : template, signal);
   return isUnsized(sizes) ? source : resized(service, { namespace, source, sizes, signal });
 }
 

@@ -53,7 +53,7 @@ export const snapshotRoutes: readonly E2bRoute[] = [
     answers: { 204: null },
     handle: async ({ service }, call) => {
       const { "*": id = "" } = call.request.params as { "*"?: string };
-      await deleteSnapshot(service, call.caller.namespace, id);
+      await deleteSnapshot(service, call.caller.namespace, id, call.signal);
       return call.reply.code(204).send();
     },
   }),

@@ -1,11 +1,11 @@
 import * as z from "zod";
 import type { NamedSnapshot } from "../../../api/kinds/named-snapshot.ts";
-import { defaultTag, tagsAnnotation, tagsOf } from "../../../api/snapshot/snapshot-tags.ts";
+import { defaultTag, tagsOf } from "../../../api/snapshot/snapshot-tags.ts";
 import { objectNameOf } from "../../../api/names/client-names.ts";
 import { RametError } from "../../../base/errors.ts";
 import { settled } from "../../service/template-build-state.ts";
-import { findSource } from "../../service/source.ts";
-import { changeTags } from "../../service/template-builds.ts";
+import { currentSource } from "../../service/source.ts";
+import { changeTags, readTemplate } from "../../service/template-builds.ts";
 import { type Call, type E2b, type E2bRoute, route } from "./call.ts";
 import { AliasInfo, AssignedTags, TagInfo } from "./template-answers.ts";
 import { needs } from "./needs.ts";
@@ -52,54 +52,54 @@ export const tagRoutes: readonly E2bRoute[] = [
 ];
 
 /** A set and a template can be the source of a sandbox too. */
-async function alias({ service }: E2b, call: Call): Promise<unknown> {
-  const { alias: text } = call.request.params as { alias: string };
-  const { namespace } = call.caller;
+async function alias({ service }: E2b, { request, reply, caller: { namespace }, signal }: Call): Promise<unknown> {
+  const { alias: text } = request.params as { alias: string };
   const [name = ""] = (text.startsWith(`${namespace}/`) ? text.slice(namespace.length + 1) : text).split(":");
   const object = objectNameOf(name);
-  if (text.includes(":")) versionOf(templateOf(service, namespace, object), existingName(text, namespace).tag);
-  else if (service.known.snapshot(`${namespace}/${object}`) === undefined) findSource(service, namespace, text);
-  return call.reply.send({ templateID: name, public: false });
+  if (text.includes(":")) {
+    versionOf(await templateOf(service, { namespace, name: object, signal }), existingName(text, namespace).tag);
+  } else if (service.known.snapshot(`${namespace}/${object}`) === undefined) {
+    await currentSource(service, namespace, text, signal);
+  }
+  return reply.send({ templateID: name, public: false });
 }
 
-async function assign({ service }: E2b, call: Call<AssignTags>): Promise<unknown> {
-  const { target, tags } = call.body;
-  const { namespace } = call.caller;
-  const { name, tag } = existingName(target, namespace);
-  const all = [...new Set(tags)];
+async function assign({ service }: E2b, { body, reply, caller, signal }: Call<AssignTags>): Promise<unknown> {
+  const { namespace } = caller;
+  const { name, tag } = existingName(body.target, namespace);
+  const all = [...new Set(body.tags)];
   if (all.includes(defaultTag)) throw new RametError("NotSupported", `The tag ${defaultTag} is the current version`);
-  const snapshot = templateOf(service, namespace, name);
-  const version = versionOf(snapshot, tag);
-  await changeTags(service, snapshot, call.signal, (current) => ({
-    ...tagsAnnotation({ ...tagsOf(current), ...Object.fromEntries(all.map((each) => [each, version])) }),
-  }));
-  return call.reply.code(201).send({ tags: all, buildID: buildIdOf(snapshot, version) });
+  const changed = await changeTags(service, { namespace, name, signal }, (current) => {
+    const version = versionOf(current, tag);
+    return { ...tagsOf(current), ...Object.fromEntries(all.map((each) => [each, version])) };
+  });
+  return reply.code(201).send({ tags: all, buildID: buildIdOf(changed, versionOf(changed, all[0] ?? tag)) });
 }
 
-async function remove({ service }: E2b, call: Call<RemoveTags>): Promise<unknown> {
-  const { name: text, tags } = call.body;
+async function remove({ service }: E2b, { body, reply, caller, signal }: Call<RemoveTags>): Promise<unknown> {
+  const { name: text, tags } = body;
   if (text.includes(":")) throw new RametError("InvalidArgument", "The name must not contain a tag");
   if (tags.includes(defaultTag)) throw new RametError("InvalidArgument", `The tag ${defaultTag} cannot be removed`);
-  const { namespace } = call.caller;
-  const snapshot = templateOf(service, namespace, existingName(text, namespace).name);
-  await changeTags(service, snapshot, call.signal, (current) => {
-    const kept = Object.entries(tagsOf(current)).filter(([tag]) => !tags.includes(tag));
-    return tagsAnnotation(Object.fromEntries(kept));
-  });
-  return call.reply.code(204).send();
+  const { namespace } = caller;
+  const { name } = existingName(text, namespace);
+  await changeTags(service, { namespace, name, signal }, (current) =>
+    Object.fromEntries(Object.entries(tagsOf(current)).filter(([tag]) => !tags.includes(tag))),
+  );
+  return reply.code(204).send();
 }
 
-async function list({ service }: E2b, call: Call): Promise<unknown> {
-  const { templateID } = call.request.params as { templateID: string };
-  const { namespace } = call.caller;
-  return call.reply.send(tagViews(templateOf(service, namespace, existingName(templateID, namespace).name)));
+async function list({ service }: E2b, { request, reply, caller: { namespace }, signal }: Call): Promise<unknown> {
+  const { templateID } = request.params as { templateID: string };
+  const { name } = existingName(templateID, namespace);
+  return reply.send(tagViews(await templateOf(service, { namespace, name, signal })));
 }
 
 /** @throws RametError `NotFound` */
-function templateOf({ known, clock }: E2b["service"], namespace: string, name: string): NamedSnapshot {
-  const snapshot = known.snapshot(`${namespace}/${name}`);
-  if (snapshot !== undefined) return settled(snapshot, clock.now());
-  throw new RametError("NotFound", `The template ${name} does not exist`);
+async function templateOf(
+  service: E2b["service"],
+  at: { namespace: string; name: string; signal: AbortSignal },
+): Promise<NamedSnapshot> {
+  return settled(await readTemplate(service, at), service.clock.now());
 }
 
 /** @throws RametError `NotFound` */
