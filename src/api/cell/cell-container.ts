@@ -104,6 +104,9 @@ const cellReadiness = {
   failureThreshold: 3,
 };
 
+/** A node that has found a cell ready needs at least this long to report it as not ready. */
+export const earliestUnreadySeconds = (cellReadiness.failureThreshold - 1) * cellReadiness.periodSeconds;
+
 /**
  * The cell's setting, and the variables that only the kubelet can resolve. The user's variables have a prefix here: a
  * NODE_OPTIONS or PATH for the sandbox must not apply to the cell.

@@ -67,6 +67,14 @@ describe("a ready sandbox whose Pod reports that it is not ready", () => {
     expect(unreadySince(podThat(at(21), at(20)), instant)).toBeUndefined();
     expect(unreadySince(podThat(at(20), at(20)), instant)).toBeUndefined();
   });
+
+  it("stays ready if the node reports it sooner than its probes can fail", () => {
+    expect(unreadySince(podThat(at(20), at(22)), instant)).toBeUndefined();
+    expect(unreadySince(podThat(at(20), at(23)), instant)).toBe("a probe failed");
+    const declared = podThat(at(20), at(21));
+    declared.spec.containers[0]!.readinessProbe = ownProbe;
+    expect(unreadySince(declared, instant)).toBe("a probe failed");
+  });
 });
 
 it.each([

@@ -1,3 +1,4 @@
+import { earliestUnreadySeconds } from "../../api/cell/cell-container.ts";
 import type { SandboxStatus } from "../../api/kinds/sandbox.ts";
 import { initRequestDigest } from "../../api/names/init-request.ts";
 import { isPodReady, type Pod } from "../../api/schema/pod.ts";
@@ -86,14 +87,16 @@ function planMemory(
 
 /**
  * Why the Pod is not ready; undefined if it is ready, or has not become unready since `instant`. A node whose clock is ahead
- * reports a time after `instant` for a Pod that has never been ready, so the cell's start by the same clock counts too.
+ * reports a time after `instant` for a Pod that has never been ready, so the cell's start by the same clock counts too. Both are
+ * whole seconds, and a clock can be corrected in between: what follows the start too soon is the node's first report.
  */
 export function unreadySince(pod: Pod, instant: string): string | undefined {
   const condition = pod.status?.conditions?.find(({ type, status }) => type === "Ready" && status === "False");
   const since = condition?.lastTransitionTime;
   if (condition === undefined || since == null) return undefined;
   const began = cellStartedAt(pod);
-  const isNew = began === undefined || new Date(since) > new Date(began);
+  const toleratedSeconds = declaresReadiness(pod) ? 0 : earliestUnreadySeconds;
+  const isNew = began === undefined || Date.parse(since) > Date.parse(began) + toleratedSeconds * 1000;
   if (!isNew || new Date(since) <= new Date(instant)) return undefined;
   return condition.message ?? condition.reason ?? "no reason given";
 }
