@@ -95,7 +95,8 @@ export async function buildImages(
   }
   await runProgram("tar", ["-cf", archive, "-C", layout, "."]);
   await rm(layout, { recursive: true });
-  // Removes images of earlier runs that no image is built from.
+  // Removes what builds that failed have left, and then images of earlier runs that no image is built from.
+  await buildah.run("rm", "--all");
   await buildah.run("rmi", "--prune");
   return archive;
 }
