@@ -60,7 +60,7 @@ export async function untilSnapshotKnown(
 }
 
 function isShown(written: NamedSnapshot, cached: NamedSnapshot): boolean {
-  const [old, current] = [written, cached].map(({ metadata }) => metadata.annotations ?? {});
-  const isSame = [annotations.tags, annotations.clientBuilds].every((name) => old?.[name] === current?.[name]);
+  const noted = [annotations.tags, annotations.clientBuilds] as const;
+  const isSame = noted.every((name) => written.metadata.annotations?.[name] === cached.metadata.annotations?.[name]);
   return isSame && (cached.status?.version ?? 0) >= (written.status?.version ?? 0);
 }

@@ -55,10 +55,10 @@ export const tagRoutes: readonly E2bRoute[] = [
 async function alias({ service }: E2b, { request, reply, caller: { namespace }, signal }: Call): Promise<unknown> {
   const { alias: text } = request.params as { alias: string };
   const [name = ""] = (text.startsWith(`${namespace}/`) ? text.slice(namespace.length + 1) : text).split(":");
-  const object = objectNameOf(name);
   if (text.includes(":")) {
-    versionOf(await templateOf(service, { namespace, name: object, signal }), existingName(text, namespace).tag);
-  } else if (service.known.snapshot(`${namespace}/${object}`) === undefined) {
+    const named = existingName(text, namespace);
+    versionOf(await templateOf(service, { namespace, name: named.name, signal }), named.tag);
+  } else if (service.known.snapshot(`${namespace}/${objectNameOf(name)}`) === undefined) {
     await currentSource(service, namespace, text, signal);
   }
   return reply.send({ templateID: name, public: false });
