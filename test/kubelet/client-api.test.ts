@@ -133,14 +133,19 @@ describe("an installed client API", () => {
 
   it("answers while one of its replicas is being replaced", async () => {
     const [first] = connections;
-    const { sandboxId } = await Sandbox.create("base", { ...first, timeoutMs: 600_000 });
+    const { sandboxId } = await Sandbox.create("base", {
+      ...first,
+      metadata: { test: "replaced" },
+      timeoutMs: 600_000,
+    });
     await world.kubectl("rollout", "restart", "-n", "ramet-system", "deployment/ramet-client-api");
     await world.kubectl("rollout", "status", "-n", "ramet-system", "deployment/ramet-client-api", "--timeout=180s");
     await expect.poll(() => world.readyPods(...clientApis), long).toBe(2);
     for (const address of await addresses(clientApis)) {
       const headers = { "x-api-key": first?.apiKey ?? "" };
-      const answer = await fetch(`http://${address}:8081/v2/sandboxes`, { headers });
-      expect(await answer.json()).toContainEqual(expect.objectContaining({ sandboxID: sandboxId }));
+      const answer = await fetch(`http://${address}:8081/v2/sandboxes?metadata=test%3Dreplaced`, { headers });
+      // Other files leave sandboxes in the namespace.
+      expect(await answer.json()).toEqual([expect.objectContaining({ sandboxID: sandboxId })]);
     }
   });
 });

@@ -63,11 +63,11 @@ export async function currentSource(
 ): Promise<Source> {
   const [name = ""] = ownName(namespace, text).split(/[:@]/);
   const key = `${namespace}/${name}`;
-  const isNamed = parts.known.snapshot(key) !== undefined;
-  const current = isNamed ? await parts.informers.snapshots.resource.find({ namespace, name }, { signal }) : undefined;
-  const snapshot = (each: string) => (isNamed && each === key ? current : parts.known.snapshot(each));
-  const known = { ...parts.known, snapshot };
-  return awaitInCache(parts, () => findSource({ ...parts, known }, namespace, text), signal);
+  if (parts.known.snapshot(key) === undefined)
+    return awaitInCache(parts, () => findSource(parts, namespace, text), signal);
+  const current = await parts.informers.snapshots.resource.find({ namespace, name }, { signal });
+  const snapshot = (each: string) => (each === key ? current : parts.known.snapshot(each));
+  return findSource({ ...parts, known: { ...parts.known, snapshot } }, namespace, text);
 }
 
 /** Whether nobody has deleted the object. It may exist until what depends on it is gone. */
