@@ -6,7 +6,7 @@ export const ObjectMeta = z.looseObject({
   name: z.string(),
   namespace: z.string().optional(),
   uid: z.string(),
-  /** Opaque: compared for equality only. */
+  /** Compared for equality only, except for the order of Events of one second. */
   resourceVersion: z.string(),
   generation: z.number().optional(),
   creationTimestamp: z.string().optional(),

@@ -44,13 +44,15 @@ export const complaints: readonly Complaint[] = [
     },
   },
   {
-    complaint: "the claim is not bound",
+    complaint: "the claim is not bound, and the retry within the same second met a different error",
     play: async (scene) => {
       await scene.claim("data");
       const snapshot = await scene.snapshot("a");
-      const why = "the PVC data is not yet bound to a PV, will not attempt to take a snapshot";
-      const message = `Failed to create snapshot content with error ${why}`;
-      await scene.world.event(snapshot, { reason: "SnapshotContentCreationFailed", message });
+      const failed = "Failed to create snapshot content with error";
+      const reason = "SnapshotContentCreationFailed";
+      await scene.world.event(snapshot, { reason, message: `${failed} snapshot controller failed to update data` });
+      const message = `${failed} the PVC data is not yet bound to a PV, will not attempt to take a snapshot`;
+      await scene.world.event(snapshot, { reason, message });
       await scene.report(snapshot, error(message));
       return "vs/a";
     },

@@ -115,7 +115,7 @@ export class VolumeWorld {
     await this.client.resource({ ...coreResources.events, group: "" }).create({
       apiVersion: "v1",
       kind: "Event",
-      metadata: { name: `${name}.${crypto.randomUUID()}`, namespace },
+      metadata: { name: `${name}.${process.hrtime.bigint().toString(16).padStart(16, "0")}`, namespace },
       involvedObject: {
         apiVersion: about.apiVersion,
         kind: about.kind,

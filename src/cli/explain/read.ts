@@ -6,16 +6,8 @@ import { LeaseObject } from "../../kube/lease.ts";
 import { coreResources } from "../../kube/resource-ref.ts";
 import type { Cluster } from "../cluster/cluster.ts";
 import type { Io } from "../io.ts";
-import {
-  type CommonFacts,
-  EventFacts,
-  lastSeen,
-  NodeFacts,
-  PodFacts,
-  type Read,
-  type SandboxFacts,
-  valueOf,
-} from "./facts.ts";
+import { latestFirst } from "./event-order.ts";
+import { type CommonFacts, EventFacts, NodeFacts, PodFacts, type Read, type SandboxFacts, valueOf } from "./facts.ts";
 
 /** Reads what explanations need, with the user's own rights. What cannot be read is unknown, and never an error. */
 export class FactReader {
@@ -60,7 +52,7 @@ export class FactReader {
     return this.read("events", async (signal) => {
       const events = this.#cluster.client.resource(coreResources.events, (value) => EventFacts.parse(value));
       const { items } = await events.list({ namespace, fieldSelector: `regarding.name=${name}`, signal });
-      return items.sort((a, b) => lastSeen(b).localeCompare(lastSeen(a)));
+      return items.sort(latestFirst);
     });
   }
 
