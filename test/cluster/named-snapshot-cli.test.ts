@@ -127,6 +127,9 @@ it("lists versions, rolls back and unpins", async () => {
     "pinned to version 1",
   );
   expect((await ramet("snapshot", "logs", "tool", "--version", "1", "--step", "2")).stdout).toBe("one\n");
+  const latest = await ramet("snapshot", "logs", "tool", "--step", "2");
+  expect(latest.stdout).toBe("two\n");
+  expect(latest.stderr).toContain("ramet snapshot logs tool --version 1\n");
   expect(await ramet("snapshot", "logs", "tool", "--version", "9")).toMatchObject({ exitCode: 3, stdout: "" });
   const clone = await ramet("sandbox", "create", "--from", "tool", "--name", "tool-a");
   expect(clone).toMatchObject({ exitCode: 0 });

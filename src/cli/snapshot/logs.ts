@@ -32,6 +32,7 @@ export async function snapshotLogs(io: Io, options: SnapshotLogsOptions): Promis
     const keys = Object.keys(logs)
       .filter((key) => step === undefined || key === logKey(step - 1))
       .sort();
+    if (version === undefined) noteOtherVersion(io, snapshot);
     if (keys.length === 0) printLine(io.stderr, "The steps printed nothing.");
     for (const key of keys) {
       if (step === undefined) printLine(io.stderr, `--- step ${Number(/\d+/.exec(key)?.[0])}`);
@@ -46,6 +47,15 @@ function digestOfBuild({ metadata, status }: NamedSnapshot, version: number | un
   const digest = version === undefined ? status?.build?.digest : ofVersion?.digest;
   if (digest === undefined) throw noBuild(metadata, version);
   return digest;
+}
+
+/** A pin and a revert make an earlier version current, of which the latest build says nothing. */
+function noteOtherVersion(io: Io, { metadata, status }: NamedSnapshot): void {
+  if (status?.version === undefined || status.build?.digest === status.digest) return;
+  printLine(
+    io.stderr,
+    `This is the latest build. Version ${status.version}, which is current, has another one: ramet snapshot logs ${metadata.name} --version ${status.version}`,
+  );
 }
 
 function noBuild({ name, namespace }: NamedSnapshot["metadata"], version: number | undefined): RametError {
