@@ -47,5 +47,9 @@ while True:
 /** Prints what the program has found, after it has had time to compare. */
 export const violations = "sleep 0.2; cat /tmp/violation 2> /dev/null || true";
 
-/** Gives the volume the number 1 while the program is stopped, which it must notice. */
-export const violate = "pid=$(cat /tmp/pid); kill -STOP $pid; printf %020d 1 > /data/count; kill -CONT $pid";
+/**
+ * Gives the volume the number 1 while the program is stopped, which it must notice. Several times, because the program does not notice it
+ * between its comparison and its write; and without a truncation, because it can run until it is stopped, and ends if it reads nothing.
+ */
+export const violate =
+  "pid=$(cat /tmp/pid); for i in 1 2 3 4 5; do kill -STOP $pid; printf %020d 1 1<> /data/count; kill -CONT $pid; sleep 0.1; done";
