@@ -68,6 +68,14 @@ describe("a ready sandbox whose Pod reports that it is not ready", () => {
     expect(unreadySince(podThat(at(20), at(20)), instant)).toBeUndefined();
   });
 
+  it("becomes unready in the second in which it became ready, if the node decides about its readiness", () => {
+    const declared = podThat(undefined, instant);
+    expect(unreadySince(declared, instant)).toBeUndefined();
+    declared.spec.containers[0]!.readinessProbe = ownProbe;
+    expect(unreadySince(declared, instant)).toBe("a probe failed");
+    expect(unreadySince(declared, at(11))).toBeUndefined();
+  });
+
   it("stays ready if the node reports it sooner than its probes can fail", () => {
     expect(unreadySince(podThat(at(20), at(22)), instant)).toBeUndefined();
     expect(unreadySince(podThat(at(20), at(23)), instant)).toBe("a probe failed");

@@ -97,8 +97,14 @@ export function unreadySince(pod: Pod, instant: string): string | undefined {
   const began = cellStartedAt(pod);
   const toleratedSeconds = declaresReadiness(pod) ? 0 : earliestUnreadySeconds;
   const isNew = began === undefined || Date.parse(since) > Date.parse(began) + toleratedSeconds * 1000;
-  if (!isNew || new Date(since) <= new Date(instant)) return undefined;
+  if (!isNew || !isAfterReady(pod, since, instant)) return undefined;
   return condition.message ?? condition.reason ?? "no reason given";
+}
+
+/** With declared readiness, an earlier report of the node has made the sandbox ready: a report of the same second came after it. */
+function isAfterReady(pod: Pod, since: string, instant: string): boolean {
+  const later = Date.parse(since) - Date.parse(instant);
+  return declaresReadiness(pod) ? later >= 0 : later > 0;
 }
 
 function withActions(plan: SandboxPlan, actions: SandboxAction[]): SandboxPlan {
