@@ -223,11 +223,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
 http.server.HTTPServer(("0.0.0.0", 8000), Handler).serve_forever()`;
     await writeFile(join(home, "server.py"), server);
     await ramet("sandbox", "cp", join(home, "server.py"), "a:/server.py");
-    await cli.exec("a", "sh", "-c", "nohup python3 /server.py >/dev/null 2>&1 & sleep 1");
+    await cli.exec("a", "sh", "-c", "nohup python3 /server.py >/dev/null 2>&1 &");
     const { io, ended } = cli.inProcess(["sandbox", "port-forward", "a", "0:8000"]);
     await expect.poll(() => io.written("stdout"), { timeout: 30_000 }).toMatch(/^127\.0\.0\.1:\d+ -> a:8000\n$/);
     const address = io.written("stdout").split(" ")[0] ?? "";
-    expect(await (await fetch(`http://${address}/`)).text()).toBe("ok");
+    const answer = async () => (await fetch(`http://${address}/`)).text();
+    // Python imports the server's modules before it listens.
+    await expect.poll(answer, { timeout: 30_000 }).toBe("ok");
     const [, port] = address.split(":");
     const upgraded = request({ port, headers: { connection: "Upgrade", upgrade: "echo" } });
     upgraded.end();
