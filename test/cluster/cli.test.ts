@@ -131,7 +131,7 @@ describe("ramet sandbox exec", () => {
       },
       setRaw: (on: boolean) => raw.push(on),
     };
-    const script = "stty size; trap 'stty size; exit 5' WINCH; while :; do sleep 0.05; done";
+    const script = "trap 'stty size; exit 5' WINCH; stty size; while :; do sleep 0.05; done";
     const { io, ended } = inProcess(["sandbox", "exec", "-it", "a", "--", "sh", "-c", script], { terminal });
     await expect.poll(() => io.written("stdout")).toContain("31 91");
     size = { columns: 120, rows: 40 };
@@ -239,7 +239,7 @@ describe("a user with only the verb create on sandboxes/exec in one namespace", 
     // The administrator may request a token of every account.
     expect((await ramet(["sandbox", "exec", "--as-service-account", "runner", "a", "--", "true"])).exitCode).toBe(0);
     await allowTokens(runner);
-    await expect.poll(async () => (await ramet(own)).exitCode, { timeout: 10_000 }).toBe(0);
+    await expect.poll(async () => (await ramet(own)).exitCode).toBe(0);
   });
 });
 
