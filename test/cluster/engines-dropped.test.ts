@@ -134,9 +134,7 @@ it("remembers an engine again that a late drop of killed controllers has removed
   expect(await start("again")).toBe(dropped);
   const before = records.length;
   release();
-  await vi.waitFor(() => {
-    expect(records.slice(before).some((images) => !images.has(dropped))).toBe(true);
-  });
+  await expect.poll(() => records.slice(before).some((images) => !images.has(dropped))).toBe(true);
   expect(await count(cluster, "again")).toBe(1);
   const { id, engine } = await capture("again");
   expect(engine).toBe(dropped);
