@@ -40,9 +40,11 @@ const isReady = ({ status }: Sandbox) => status?.phase === "Running";
 const isClaimed = ({ metadata }: Sandbox) => metadata.labels?.[labels.sandboxClaimed] === "true";
 const names = (all: Sandbox[]) => all.map(({ metadata }) => metadata.name).sort();
 
+/** Resolves when the controllers can claim that many sandboxes. Until their own cache shows one, a claim would create another. */
 async function stockedSet(replicas: number): Promise<void> {
   await create("SandboxSet", "set", { replicas, template });
   await expect.poll(() => sandboxes((one) => isReady(one) && !isClaimed(one)).length).toBe(replicas);
+  await Promise.all(names(sandboxes()).map((name) => writeMarker(name, "2035-01-01T00:00:00Z")));
 }
 async function claim(name: string, spec: object): Promise<SandboxClaim> {
   await create("SandboxClaim", name, { templateName: "set", ...spec });
@@ -124,7 +126,7 @@ it("claims a ready sandbox with two writes", async () => {
 
 /**
  * Changes a sandbox's spec, so that its controller writes the status once. A key has one worker at a time, so all
- * work queued for the sandbox before is done when that write is visible.
+ * work queued for the sandbox before is done when that write is visible, and the controllers' cache has all earlier changes.
  */
 async function writeMarker(name: string, shutdownTime: string): Promise<void> {
   const { sandboxes } = cluster.seen;
