@@ -6,7 +6,7 @@ import { sandboxResources } from "../../src/controllers/common/resources.ts";
 import { runController, watching } from "../../src/kube/controller.ts";
 import { Informer } from "../../src/kube/informer.ts";
 import type { KubeClient } from "../../src/kube/kube-client.ts";
-import { controllerOf, type KubeObject } from "../../src/kube/object.ts";
+import { controllerOf, keyOf, type KubeObject } from "../../src/kube/object.ts";
 import { RunningGuest } from "../contract/guest/running-guest.ts";
 
 /** An object of their kinds, of which only what is read here is known. */
@@ -71,7 +71,7 @@ export class OpenKruiseStandIn {
 
   async start(): Promise<void> {
     const abort = new AbortController();
-    const { sandboxes, checkpoints, sets } = this.#informers;
+    const { sandboxes, checkpoints, templates, sets } = this.#informers;
     const running = Object.values(this.#informers).map((informer) => informer.run(abort.signal));
     await Promise.all(Object.values(this.#informers).map((informer) => informer.synced()));
     const { clock } = this.#client;
@@ -79,8 +79,18 @@ export class OpenKruiseStandIn {
       const owner = controllerOf(object);
       return owner?.kind === "SandboxSet" ? [`${object.metadata.namespace ?? ""}/${owner.name}`] : [];
     };
+    // A sandbox may be known before its template.
+    const ofTemplate = ({ metadata: { namespace, name } }: Theirs) =>
+      sandboxes.store
+        .list()
+        .filter((one) => one.metadata.namespace === namespace && one.spec.templateRef?.name === name)
+        .map(({ metadata }) => keyOf(metadata));
     const controllers = [
-      { name: "sandboxes", watches: [watching(sandboxes)], reconcile: this.#reconcileSandbox },
+      {
+        name: "sandboxes",
+        watches: [watching(sandboxes), watching(templates, ofTemplate)],
+        reconcile: this.#reconcileSandbox,
+      },
       { name: "checkpoints", watches: [watching(checkpoints)], reconcile: this.#reconcileCheckpoint },
       { name: "sets", watches: [watching(sets), watching(sandboxes, ofSandbox)], reconcile: this.#reconcileSet },
     ].map((one) => runController({ ...one, clock }, abort.signal));
