@@ -35,6 +35,8 @@ beforeAll(async () => {
     () => createPod("team", "probe", { labels: { [labels.cell]: "true" } }, { dry: true }),
     /Only Ramet's controllers/,
   );
+  // The last one that was written: the API server takes policies over once a second, in the order of their writes.
+  await untilRefused(() => dryRun(editor, anImport), /get the right to import checkpoints/);
   await editor.resource(refOfKind("Sandbox")).create(sandbox("a"));
   await cluster.sandbox("team/a", ({ status }) => status?.phase === "Running");
 });
@@ -42,6 +44,8 @@ afterAll(() => cluster.close());
 
 const spec = { containers: [{ name: "main", image: "python" }] };
 const sandbox = (name: string) => objectOf("Sandbox", { name, namespace: "team" }, { template: { spec } });
+const volumeImport = { volumes: [{ volume: "data", driver: "ebs.csi.aws.com", snapshotHandle: "snap-of-others" }] };
+const anImport = objectOf("Checkpoint", { name: "probe", namespace: "team" }, { volumeImport });
 const pods = (client: KubeClient) => client.resource(coreResources.pods);
 
 async function openNamespace(namespace: string): Promise<void> {
