@@ -63,10 +63,9 @@ beforeAll(async () => {
     directory,
     signal: end.signal,
   });
+  await untilAllowed();
+  requests.length = 0;
   running.push(node.stopped, startControllers());
-  await vi.waitFor(async () => {
-    expect(await refusal(controller.resource(coreResources.pods).list({ namespace: served }))).toBe("");
-  }, patient);
 }, 120_000);
 
 afterAll(async () => {
@@ -102,6 +101,16 @@ function refOf({ apiVersion, kind, metadata }: Manifest): ResourceRef {
 async function clientOf(name: string, onRequest: (record: RequestRecord) => void = () => undefined) {
   const token = await tokenOf(administrator, { namespace: systemNamespace, name });
   return new KubeClient(explicitConnection({ server: plane.server, ca: plane.ca, token }), { onRequest });
+}
+
+/** An API server knows a right some moments after it was written: the last ones in a namespace, in the system's and in none. */
+async function untilAllowed(): Promise<void> {
+  const { pods, configMaps, nodes } = coreResources;
+  await vi.waitFor(async () => {
+    expect(await refusal(controller.resource(pods).list({ namespace: served }))).toBe("");
+    expect(await refusal(controller.resource(configMaps).find({ namespace: systemNamespace, name: "none" }))).toBe("");
+    expect(await refusal(controller.resource(nodes).list())).toBe("");
+  }, patient);
 }
 
 async function startControllers(): Promise<void> {
