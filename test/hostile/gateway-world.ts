@@ -14,10 +14,11 @@ import { installCrds } from "../../src/controllers/install-crds.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
 import { coreResources } from "../../src/kube/resource-ref.ts";
 import { startChild, type Child } from "../../src/local/control-plane/child.ts";
-import { freePort, waitUntilReady } from "../../src/local/control-plane/readiness.ts";
+import { waitUntilReady } from "../../src/local/control-plane/readiness.ts";
 import { addressBlock } from "../setup/address-block.ts";
 import { builtPrograms } from "../setup/built-package.ts";
 import { startControlPlane, type TestControlPlane } from "../setup/control-plane.ts";
+import { freePort } from "../setup/free-port.ts";
 import { makeNamespace } from "../setup/namespace.ts";
 import { serviceAccounts } from "../setup/service-accounts.ts";
 

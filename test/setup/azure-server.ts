@@ -5,9 +5,9 @@ import { ContainerClient, StorageSharedKeyCredential } from "@azure/storage-blob
 import type { AzureLocation } from "../../src/api/store/store-address.ts";
 import type { KeyPair } from "../../src/local/control-plane/certificate.ts";
 import type { Child } from "../../src/local/control-plane/child.ts";
-import { freePort } from "../../src/local/control-plane/readiness.ts";
 import { startAzureProxy } from "./azure-error-codes.ts";
 import { acquireAzurite } from "./azurite.ts";
+import { freePort } from "./free-port.ts";
 import { startLoopbackServer, startRestartable } from "./loopback-server.ts";
 import type { ObjectServer } from "./object-server.ts";
 

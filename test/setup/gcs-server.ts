@@ -1,8 +1,8 @@
 import { mkdir, mkdtemp, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { freePort } from "../../src/local/control-plane/readiness.ts";
 import { acquirePinned } from "../../src/local/tools/acquire-tools.ts";
+import { freePort } from "./free-port.ts";
 import { startGcsFront } from "./gcs-front.ts";
 import { makeGcsAccount } from "./google-account.ts";
 import { startLoopbackServer, startRestartable } from "./loopback-server.ts";

@@ -4,8 +4,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
 import { stringify } from "yaml";
-import { freePort } from "../../src/local/control-plane/readiness.ts";
 import { acquireRegistry } from "./acquire-registry.ts";
+import { freePort } from "./free-port.ts";
 import { type RestartableServer, startLoopbackServer, startRestartable } from "./loopback-server.ts";
 
 /** The fields of an image's configuration, as in a Dockerfile. */

@@ -1,8 +1,8 @@
 import { mkdir, mkdtemp } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { freePort } from "../../src/local/control-plane/readiness.ts";
 import { acquirePinned } from "../../src/local/tools/acquire-tools.ts";
+import { freePort } from "./free-port.ts";
 import { startLoopbackServer, startRestartable } from "./loopback-server.ts";
 import type { ObjectServer } from "./object-server.ts";
 import { pinnedTestTool } from "./pinned-tools.ts";

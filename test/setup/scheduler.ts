@@ -1,9 +1,9 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { freePort } from "../../src/local/control-plane/readiness.ts";
 import { acquirePinned } from "../../src/local/tools/acquire-tools.ts";
 import { pinnedNodeTool } from "../kubelet/node-tools.ts";
+import { freePort } from "./free-port.ts";
 import { startLoopbackServer } from "./loopback-server.ts";
 
 /** Starts a real kube-scheduler. The API server must have all APIs. Returns a function that stops it. */

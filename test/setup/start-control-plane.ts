@@ -7,7 +7,7 @@ import type { Child } from "../../src/local/control-plane/child.ts";
 import { startEtcd } from "../../src/local/control-plane/etcd.ts";
 import { writeKubeconfig } from "../../src/local/control-plane/kubeconfig.ts";
 import { openPki, type Pki } from "../../src/local/control-plane/pki.ts";
-import { freePort } from "../../src/local/control-plane/readiness.ts";
+import { freePort } from "./free-port.ts";
 
 export interface ControlPlaneOptions {
   /** Directory for the database, the certificates and the logs. Created if missing, and accessible only to this user. */
