@@ -167,7 +167,9 @@ it("applies an identity, runs hooks and reports the entrypoint's exit", async ()
   await mkdir(`${guest.directory}/hooks`);
   await writeFile(`${guest.directory}/hooks/10-greet`, "#!/bin/sh\necho $RAMET_SANDBOX_ID; exit 3\n", { mode: 0o755 });
   const untilExit = guest.control.untilExit(new Promise(() => undefined));
-  expect(await guest.control.health()).toMatchObject({ generation: 0, entrypoint: { state: "waiting" } });
+  // It starts after 200 ms also without an identity, which a busy machine takes to get here.
+  const state = expect.stringMatching(/^(waiting|running)$/) as string;
+  expect(await guest.control.health()).toMatchObject({ generation: 0, entrypoint: { state } });
   const request = guest.identity({ sandboxId: "two", generation: 2, clone: true });
   const result = await guest.control.init(request);
   expect(result.hooks).toMatchObject([{ exitCode: 3, output: "two\n", timedOut: false }]);
