@@ -203,14 +203,17 @@ describe.skipIf(process.getuid?.() !== 0)("link", () => {
   });
 
   it("leaves no process, namespace or interface behind when it is killed", async () => {
-    const before = await networkNamespaces();
+    const own = await networkNamespaces(process.pid);
     const link = await start();
-    const made = [...(await networkNamespaces(link.pid))].filter((name) => !before.has(name));
-    expect(made).toHaveLength(2);
+    const made = (await networkNamespaces(link.pid)).filter((name) => !own.includes(name));
+    expect(new Set(made).size).toBe(2);
+    const inside = await processesIn(made);
+    expect(inside).toContain(link.pid);
     process.kill(link.pid, "SIGKILL");
     expect(await link.closed).toContain("SIGKILL");
-    const after = await networkNamespaces();
-    expect(made.filter((name) => after.has(name))).toEqual([]);
+    // The kernel gives the number of a namespace that has ended to the next one, which another test may have created.
+    const after = await processesIn(made);
+    expect(inside.filter((pid) => after.includes(pid))).toEqual([]);
     expect(networkInterfaces()).not.toHaveProperty("ramet0");
     await expect(readdir(`/proc/${link.pid}`)).rejects.toMatchObject({ code: "ENOENT" });
     await expect(link.prepare()).rejects.toMatchObject({ code: "Unavailable" });
@@ -239,15 +242,17 @@ async function listenOutside(): Promise<{ port: number; close: () => Promise<unk
   return { port, close: () => new Promise((closed) => server.close(closed)) };
 }
 
-/** Returns the network namespaces of all threads of this machine, or of one process. */
-async function networkNamespaces(only?: number): Promise<Set<string>> {
-  const found = new Set<string>();
-  for (const pid of only === undefined ? await readdir("/proc") : [String(only)]) {
-    const tasks = /^[0-9]+$/.test(pid) ? await readdir(`/proc/${pid}/task`).catch(() => []) : [];
-    for (const task of tasks) {
-      const name = await readlink(`/proc/${pid}/task/${task}/ns/net`).catch(() => undefined);
-      if (name !== undefined) found.add(name);
-    }
-  }
+/** Returns the network namespace of each thread of a process. */
+async function networkNamespaces(pid: number): Promise<string[]> {
+  const tasks = await readdir(`/proc/${pid}/task`).catch(() => []);
+  const names = tasks.map((task) => readlink(`/proc/${pid}/task/${task}/ns/net`).catch(() => undefined));
+  return (await Promise.all(names)).filter((name) => name !== undefined);
+}
+
+/** Returns the processes of this machine with a thread in one of these network namespaces. */
+async function processesIn(namespaces: readonly string[]): Promise<number[]> {
+  const found: number[] = [];
+  for (const pid of (await readdir("/proc")).filter((name) => /^[0-9]+$/.test(name)).map(Number))
+    if ((await networkNamespaces(pid)).some((name) => namespaces.includes(name))) found.push(pid);
   return found;
 }
