@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { CellState, RestoreResult } from "../../../src/api/cell/cell-api.ts";
 import type { Contents } from "../../../src/api/schema/metadata.ts";
+import { identifyProcess } from "../../../src/local/process-identity.ts";
 import type { RunningCell } from "../../setup/cell-rig.ts";
 import { both, Cells } from "../../setup/cells.ts";
 import { countAt, counterPort, counterScript } from "../../setup/counter.ts";
@@ -168,6 +169,8 @@ function heldRestores({ directory }: RunningCell): Promise<number[]> {
 async function processesOf(isWanted: (commandLine: string) => boolean): Promise<number[]> {
   const pids = (await readdir("/proc")).filter((name) => /^\d+$/.test(name));
   const lines = await Promise.all(pids.map((pid) => readFile(`/proc/${pid}/cmdline`, "utf8").catch(() => "")));
-  const wanted = pids.filter((_, at) => isWanted(lines[at] ?? ""));
-  return wanted.map(Number).sort((a, b) => a - b);
+  const wanted = pids.filter((_, at) => isWanted(lines[at] ?? "")).map(Number);
+  // The ids of processes begin again at their end, so they do not tell which one is older.
+  const startedAt = (pid: number): number => Number(identifyProcess(pid)?.startedAt);
+  return wanted.sort((a, b) => startedAt(a) - startedAt(b));
 }
