@@ -26,11 +26,14 @@ afterEach(async () => {
 class Candidate {
   readonly clock = new ManualClock();
   readonly log: string[] = [];
+  /** The writes whose responses have arrived. */
+  writes = 0;
   readonly #stop = new AbortController();
   readonly #client = new KubeClient(explicitConnection({ server: server.url }), {
     clock: this.clock,
     random: () => 0,
     requestTimeoutMilliseconds: 60_000,
+    onRequest: ({ verb }) => (this.writes += Number(verb !== "get")),
   });
   readonly #run: Promise<void>;
 
@@ -94,9 +97,11 @@ describe("runWhileLeading", () => {
     await eventually(() => a.log).toEqual(["leads"]);
     const b = new Candidate("b");
     for (let round = 0; round < 5; round++) {
-      const before = lease().renewTime;
+      const before = { renewTime: lease().renewTime, writes: a.writes };
       await a.pass(5_000);
-      await eventually(() => lease().renewTime).not.toBe(before);
+      // The server has the renewal before its response arrives. Until then, the clock would run towards the deadline.
+      await eventually(() => a.writes).toBe(before.writes + 1);
+      expect(lease().renewTime).not.toBe(before.renewTime);
       await b.pass(5_000);
     }
     expect(b.log).toEqual([]);
