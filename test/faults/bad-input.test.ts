@@ -156,8 +156,7 @@ describe("bad input", () => {
     const broken = JSON.parse(before) as { tools: Record<string, string> };
     broken.tools["runsc"] = "/nowhere/runsc";
     await writeFile(setting, JSON.stringify(broken));
-    await world.kill("node", "");
-    await untilNodeRestarted(world);
+    await restartNode(world);
     const requested = await world.cluster.requestSandbox({ name: "no-runsc" });
     try {
       // When the start is slow, the condition first reports that it waits.
@@ -165,16 +164,17 @@ describe("bad input", () => {
       expect(phase).toBe("Failed");
     } finally {
       await writeFile(setting, before);
-      await world.kill("node", "");
-      await untilNodeRestarted(world);
+      await restartNode(world);
       await removeSandbox(requested);
     }
   });
 });
 
-/** Waits for a new node: for a moment, the status still has the pid of the killed one. */
-async function untilNodeRestarted(world: ClusterWorld): Promise<void> {
-  await expect.poll(() => world.cluster.part("node"), { interval: 20 }).toBeUndefined();
+/** Kills the node and waits for a new one: for a moment, the status still has the pid of the killed one. */
+async function restartNode(world: ClusterWorld): Promise<void> {
+  const killed = world.cluster.part("node");
+  await world.kill("node", "");
+  await expect.poll(() => world.cluster.part("node")).not.toBe(killed);
   await world.untilHealthy();
 }
 

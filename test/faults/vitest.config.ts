@@ -7,6 +7,8 @@ export default defineConfig({
     globalSetup: ["test/setup/tools.ts", "test/setup/built-package.ts"],
     testTimeout: 300_000,
     hookTimeout: 120_000,
+    // As in the other suites.
+    expect: { poll: { timeout: 20_000 } },
     fileParallelism: false,
     bail: 0,
   },
