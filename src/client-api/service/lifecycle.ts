@@ -66,16 +66,24 @@ function pausePatch(sandbox: Sandbox, keepMemory: boolean): Change {
   return { ...filesOnly, spec: { ...filesOnly?.spec, paused: true, ...timers } };
 }
 
-/** A failed pause leaves the sandbox as it was before. Another change of the sandbox in the meantime is kept. */
-async function undoPause(parts: ServiceParts, sandbox: Sandbox): Promise<void> {
-  const current = parts.sandboxes.current(sandbox.metadata.uid);
-  if (current === undefined || pauseFailure(current) === undefined) return;
-  const { shutdownTime = null, pauseTime = null } = sandbox.spec;
-  const change = resumeChange(current, { shutdownTime, pauseTime });
-  const { resourceVersion } = current.metadata;
-  const guarded = { ...change, metadata: { ...change.metadata, resourceVersion } };
-  await parts.objects.sandboxes.patch(current, guarded).catch(() => undefined);
+/**
+ * A failed pause leaves the sandbox as it was before. A change of its spec in the meantime is kept; what controllers and cells report
+ * of the running sandbox is none.
+ */
+async function undoPause({ sandboxes, objects, informers }: ServiceParts, paused: Sandbox): Promise<void> {
+  const { shutdownTime = null, pauseTime = null } = paused.spec;
+  let current = sandboxes.current(paused.metadata.uid);
+  for (let tries = 1; current !== undefined && pauseFailure(current) !== undefined; tries++) {
+    const change = resumeChange(current, { shutdownTime, pauseTime });
+    const { resourceVersion } = current.metadata;
+    const guarded = { ...change, metadata: { ...change.metadata, resourceVersion } };
+    const patched = await objects.sandboxes.patch(current, guarded).catch((error: unknown) => RametError.from(error));
+    if (!(patched instanceof RametError) || patched.code !== "Conflict" || tries >= mostTries) return;
+    current = await informers.sandboxes.resource.find(current.metadata).catch(() => undefined);
+  }
 }
+
+const mostTries = 10;
 
 /**
  * Waits until a pause in progress has ended, by a resume of others too.
