@@ -21,13 +21,14 @@ export interface NewSandboxes {
  * @throws RametError `QuotaExceeded`
  */
 export async function withinSandboxLimit<T>(
-  { known, creating }: Pick<ServiceParts, "known" | "creating">,
+  { known, writes, creating }: Pick<ServiceParts, "known" | "writes" | "creating">,
   { key, namespace, limits }: Limited,
   create: (requestIds: readonly string[]) => Promise<T>,
   { count = 1, requestId }: NewSandboxes = {},
 ): Promise<T> {
   const ids = requestId === undefined ? Array.from({ length: count }, () => randomUUID()) : [requestId];
-  const own = known.sandboxesIn(namespace).filter(({ metadata }) => metadata.annotations?.[annotations.owner] === key);
+  const newest = known.sandboxesIn(namespace).map((sandbox) => writes.latest(sandbox));
+  const own = newest.filter(({ metadata }) => metadata.annotations?.[annotations.owner] === key);
   const shown = new Set(own.map(({ metadata }) => metadata.annotations?.[annotations.lock]));
   const hidden = [...creating].filter(([id, owner]) => owner === key && !shown.has(id));
   const added = ids.filter((id) => !shown.has(id) && !creating.has(id));

@@ -76,8 +76,9 @@ export function sandboxTools(parts: ToolParts): void {
     hints: { readOnlyHint: true },
     needs: needs.list,
     call: () => {
-      const all = service.known.sandboxesIn(namespace).filter(isForClients);
-      const sandboxes = all.slice(0, mostListed).map((each) => sandboxView(parts, service.writes.latest(each)));
+      const newest = service.known.sandboxesIn(namespace).map((sandbox) => service.writes.latest(sandbox));
+      const all = newest.filter(isForClients);
+      const sandboxes = all.slice(0, mostListed).map((sandbox) => sandboxView(parts, sandbox));
       return Promise.resolve({ json: { sandboxes, ...(all.length > mostListed && { of: all.length }) } });
     },
   });
