@@ -39,6 +39,13 @@ describe("two replicas of the client API", () => {
       await Sandbox.pause(last.sandboxId, one);
       const connected = await Sandbox.connect(last.sandboxId, other);
       expect(await connected.files.read("/round")).toBe(`${round}`);
+      await Sandbox.setTimeout(last.sandboxId, 600_000, one);
+      expect(await Sandbox.pause(last.sandboxId, other)).toBe(true);
+      expect(await Sandbox.pause(last.sandboxId, one)).toBe(false);
+      await Sandbox.connect(last.sandboxId, one);
+      const later = await Sandbox.createSnapshot(last.sandboxId, other);
+      expect(await Sandbox.deleteSnapshot(later.snapshotId, other)).toBe(true);
+      expect(await Sandbox.deleteSnapshot(later.snapshotId, other)).toBe(false);
       for (const { sandboxId } of [source, clone, last]) {
         expect(await Promise.all([one, other].map((replica) => Sandbox.kill(sandboxId, replica)))).toContain(true);
         await expect(Sandbox.getInfo(sandboxId, one)).rejects.toThrow(SandboxNotFoundError);

@@ -3,6 +3,8 @@ import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations } from "../../api/names/labels.ts";
 import { delay } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
+import type { Followers } from "../../kube/followers.ts";
+import type { KubeObject } from "../../kube/object.ts";
 import type { ServiceParts } from "./parts.ts";
 
 /** How long an object that the cache does not have is awaited before it is said not to exist. Longer than a watch lags behind. */
@@ -10,6 +12,8 @@ export const lagMilliseconds = 200;
 /** How long an object is awaited that this server has written. */
 const writtenMilliseconds = 500;
 const retryMilliseconds = 25;
+/** How long the API server may take to answer before the cache is used instead. */
+const readMilliseconds = 1_000;
 
 /**
  * What `find` returns. Another replica may have written it a moment ago, so `find` is called again for a moment.
@@ -57,6 +61,59 @@ export async function untilSnapshotKnown(
     // Somebody else may have changed it again.
     if (RametError.from(error).code !== "Timeout") throw error;
   });
+}
+
+/** Waits for a moment until the cache shows that an object was deleted, so that the next request does not find it. */
+export async function untilShownDeleted<T extends KubeObject>(
+  followers: Followers<T>,
+  { metadata: { uid, name } }: T,
+  signal: AbortSignal,
+): Promise<void> {
+  const isDeleted = (cached: T | undefined): true | undefined =>
+    cached === undefined || cached.metadata.deletionTimestamp !== undefined || undefined;
+  const options = { what: `Waiting for the deletion of ${name}`, timeoutMilliseconds: writtenMilliseconds, signal };
+  await followers.until(uid, isDeleted, options).catch((error: unknown) => {
+    // It is deleted in any case.
+    if (RametError.from(error).code !== "Timeout") throw error;
+  });
+}
+
+/**
+ * Reads a sandbox from the API server, so that the decisions which follow know what another replica has written a moment ago. While the
+ * API server does not respond, they are made from the cache.
+ * @throws RametError `NotFound` if it has been deleted
+ */
+export async function readNewest(parts: NewestParts, known: Sandbox, signal: AbortSignal): Promise<void> {
+  const late = new AbortController();
+  const cancel = parts.clock.schedule(readMilliseconds, () => {
+    late.abort();
+  });
+  const either = AbortSignal.any([signal, late.signal]);
+  try {
+    for (let tries = 1; !(await readOnce(parts, known, either)) && tries < mostReads; tries++);
+  } catch (error) {
+    if (signal.aborted || RametError.from(error).code === "NotFound") throw error;
+  } finally {
+    cancel();
+  }
+}
+
+type NewestParts = Pick<ServiceParts, "informers" | "sandboxes" | "writes" | "clock">;
+
+const mostReads = 3;
+
+/** @returns false if the cache has changed meanwhile: what was read may be older */
+async function readOnce(parts: NewestParts, known: Sandbox, signal: AbortSignal): Promise<boolean> {
+  const { informers, sandboxes, writes } = parts;
+  const { uid, name } = known.metadata;
+  const version = () => sandboxes.current(uid)?.metadata.resourceVersion;
+  const before = version();
+  const found = await writes.write(known, async () => {
+    const read = await informers.sandboxes.resource.find(known.metadata, { signal });
+    if (read?.metadata.uid !== uid) throw new RametError("NotFound", `The sandbox ${name} does not exist`);
+    return version() === before ? read : known;
+  });
+  return found !== known;
 }
 
 function isShown(written: NamedSnapshot, cached: NamedSnapshot): boolean {

@@ -6,7 +6,7 @@ import { failureOf } from "../../kube/reported-state.ts";
 import { untilCapturing } from "../../operations/capture.ts";
 import { untilSandboxKnown } from "./cache-lag.ts";
 import { inherited } from "./fork-sandbox.ts";
-import { currentState, untilCaptured } from "./lifecycle.ts";
+import { servingStates, untilCaptured, verifiedState } from "./lifecycle.ts";
 import { checkNameIsFree, createNamed, type CreateNamed } from "./named-sandbox.ts";
 import type { ServiceParts } from "./parts.ts";
 import { type CreateSnapshot, snapshotOf } from "./snapshots.ts";
@@ -54,7 +54,7 @@ async function startCapture(parts: ServiceParts, source: Sandbox, create: CloneS
   if (hasVolumes(source) && !(await parts.servesSnapshots(signal))) throw withoutSnapshots(source);
   const deadline = parts.clock.monotonicMilliseconds() + create.timeoutMilliseconds;
   for (;;) {
-    checkCloneable(parts, source);
+    await checkCloneable(parts, source, signal);
     const contents = contentsOfClone(source);
     const manifest = snapshotOf(source, {
       owner,
@@ -86,9 +86,10 @@ function startedBefore({ known }: ServiceParts, clone: Sandbox): StartedClone {
   return { clone, checkpoint: checkpoint?.metadata.name ?? id };
 }
 
-function checkCloneable(parts: ServiceParts, source: Sandbox): void {
-  const state = currentState(parts, source);
-  if (state === "running" || state === "snapshotting" || state === "paused") return;
+async function checkCloneable(parts: ServiceParts, source: Sandbox, signal: AbortSignal): Promise<void> {
+  const cloneable = [...servingStates, "paused"] as const;
+  const state = await verifiedState(parts, source, signal, cloneable);
+  if (cloneable.includes(state)) return;
   const code = state === "pausing" || state === "killing" ? "Conflict" : "InvalidArgument";
   const { name } = source.metadata;
   throw new RametError(code, `The sandbox ${name} is ${state}, and only a running or stopped one is cloned`);

@@ -7,16 +7,37 @@ import { type Change, objectOf, type Wait } from "../../operations/objects.ts";
 import { unappliedRules } from "../../claim/progress.ts";
 import { withoutCode } from "../../kube/reported-state.ts";
 import { pauseFailure, resumeChange } from "../../operations/pause.ts";
+import { readNewest, untilShownDeleted } from "./cache-lag.ts";
 import { untilServing } from "./create-sandbox.ts";
 import { unknown } from "./find-sandbox.ts";
 import type { ServiceParts } from "./parts.ts";
 import { type ClientState, isUnfinished, stateOf } from "./sandbox-state.ts";
 import { type OnTimeout, timersFor } from "./timers.ts";
 
+/** In these states a sandbox serves. */
+export const servingStates: readonly ClientState[] = ["running", "snapshotting"];
+
 /** The current state of a sandbox, from the newest versions that this process knows. */
 export function currentState({ known, sandboxes }: ServiceParts, sandbox: Sandbox): ClientState {
   const current = sandboxes.current(sandbox.metadata.uid);
   return current === undefined ? "killing" : stateOf(current, known.checkpointsOf(current));
+}
+
+/**
+ * The state of a sandbox, which is read from the API server first: another replica may have paused or resumed it a moment ago.
+ * @param expected states for which the cache is enough
+ * @throws RametError `NotFound` if it has been deleted
+ */
+export async function verifiedState(
+  parts: ServiceParts,
+  sandbox: Sandbox,
+  signal: AbortSignal,
+  expected: readonly ClientState[] = [],
+): Promise<ClientState> {
+  const state = currentState(parts, sandbox);
+  if (expected.includes(state)) return state;
+  await readNewest(parts, sandbox, signal);
+  return currentState(parts, sandbox);
 }
 
 /** What happens when the time of a sandbox is over. */
@@ -43,7 +64,7 @@ export async function pauseSandbox(
   { keepMemory, ...waiting }: Wait & { keepMemory: boolean },
 ): Promise<void> {
   const { name, uid } = sandbox.metadata;
-  const state = currentState(parts, sandbox);
+  const state = await verifiedState(parts, sandbox, waiting.signal);
   if (state === "killing" || state === "ended") throw unknown(name);
   if (state === "paused") throw new RametError("Conflict", `The sandbox ${name} is paused already`);
   // A capture in progress ends first; the controllers see to that.
@@ -113,7 +134,7 @@ export async function connectSandbox(
   { lifeMilliseconds, ...waiting }: Wait & { lifeMilliseconds: number },
 ): Promise<Connected> {
   const { name } = sandbox.metadata;
-  const state = currentState(parts, sandbox);
+  const state = await verifiedState(parts, sandbox, waiting.signal);
   if (state === "killing") throw new RametError("Conflict", `The sandbox ${name} is being deleted`);
   if (state === "ended") throw unknown(name);
   const resumed = state === "paused" || state === "pausing";
@@ -148,10 +169,10 @@ async function extend(parts: ServiceParts, sandbox: Sandbox, lifeMilliseconds: n
 export async function setLife(
   parts: ServiceParts,
   sandbox: Sandbox,
-  { lifeMilliseconds, extendOnly }: { lifeMilliseconds: number; extendOnly: boolean },
+  { lifeMilliseconds, extendOnly, signal }: { lifeMilliseconds: number; extendOnly: boolean; signal: AbortSignal },
 ): Promise<void> {
   const { name } = sandbox.metadata;
-  const state = currentState(parts, sandbox);
+  const state = await verifiedState(parts, sandbox, signal);
   if (state === "killing" || state === "ended") throw unknown(name);
   if (state === "paused" || state === "pausing") throw new RametError("Conflict", `The sandbox ${name} is ${state}`);
   if (extendOnly) await extend(parts, sandbox, lifeMilliseconds);
@@ -172,7 +193,7 @@ export async function setNetwork(
   { requested, ...waiting }: Wait & { requested: Record<string, string | null> },
 ): Promise<void> {
   const { name } = sandbox.metadata;
-  const state = currentState(parts, sandbox);
+  const state = await verifiedState(parts, sandbox, waiting.signal, ["starting", ...servingStates]);
   if (state === "killing" || state === "ended") throw unknown(name);
   if (state === "paused" || state === "pausing") throw new RametError("Conflict", `The sandbox ${name} is ${state}`);
   const written = await parts.objects.sandboxes.patch(sandbox, { metadata: { annotations: requested } });
@@ -186,11 +207,15 @@ export async function setNetwork(
  */
 export async function killSandbox(
   { informers, sandboxes }: ServiceParts,
-  { metadata }: Sandbox,
+  sandbox: Sandbox,
   signal: AbortSignal,
 ): Promise<void> {
+  const { metadata } = sandbox;
   const { uid, name } = metadata;
-  if (!(await informers.sandboxes.resource.delete(metadata, { uid }))) throw unknown(name);
+  if (!(await informers.sandboxes.resource.delete(metadata, { uid }))) {
+    await untilShownDeleted(sandboxes, sandbox, signal);
+    throw unknown(name);
+  }
   const options = { what: `Deleting the sandbox ${name}`, timeoutMilliseconds: killMilliseconds, signal };
   await sandboxes
     .until(uid, (current) => (current === undefined ? true : undefined), options)

@@ -10,9 +10,9 @@ import { RametError } from "../../base/errors.ts";
 import { waitUntil } from "../../kube/wait-until.ts";
 import { capture } from "../../operations/capture.ts";
 import type { Wait } from "../../operations/objects.ts";
-import { untilSnapshotKnown } from "./cache-lag.ts";
+import { untilShownDeleted, untilSnapshotKnown } from "./cache-lag.ts";
 import { unknown } from "./find-sandbox.ts";
-import { currentState, untilCaptured } from "./lifecycle.ts";
+import { untilCaptured, verifiedState } from "./lifecycle.ts";
 import type { ServiceParts } from "./parts.ts";
 import { currentSource } from "./source.ts";
 
@@ -53,7 +53,7 @@ export async function createSnapshot(parts: ServiceParts, sandbox: Sandbox, crea
 
 async function checkCapturable(parts: ServiceParts, sandbox: Sandbox, create: CreateSnapshot): Promise<void> {
   const { name } = sandbox.metadata;
-  const state = currentState(parts, sandbox);
+  const state = await verifiedState(parts, sandbox, create.signal, ["running", "starting", "snapshotting"]);
   if (state === "paused" || state === "ended") throw unknown(name);
   if (state === "pausing") throw new RametError("Conflict", `The sandbox ${name} is being paused`);
   if (state === "killing") throw new RametError("Conflict", `The sandbox ${name} is being deleted`);
@@ -224,6 +224,7 @@ export async function deleteSnapshot(
   const unbuilt = known.snapshot(`${namespace}/${objectNameOf(text.replace(`${namespace}/`, ""))}`);
   if (unbuilt !== undefined && unbuilt.status?.version === undefined) {
     await informers.snapshots.resource.delete(unbuilt.metadata, { uid: unbuilt.metadata.uid });
+    await untilShownDeleted(parts.snapshots, unbuilt, signal);
     return;
   }
   const source = await currentSource({ ...parts, aliases: new Map() }, namespace, text, signal);
@@ -237,6 +238,8 @@ export async function deleteSnapshot(
   const { resource } = snapshot === undefined ? informers.checkpoints : informers.snapshots;
   const { metadata } = snapshot ?? checkpoint ?? {};
   const existed = metadata !== undefined && (await resource.delete(metadata, { uid: metadata.uid }));
+  if (snapshot !== undefined) await untilShownDeleted(parts.snapshots, snapshot, signal);
+  else if (checkpoint !== undefined) await untilShownDeleted(parts.checkpoints, checkpoint, signal);
   if (!existed) throw new RametError("NotFound", `The snapshot ${text} does not exist`);
   if (snapshot !== undefined) await deleteSources(parts, snapshot, () => false);
 }

@@ -44,7 +44,7 @@ function helpers(options: AgentTierOptions): Pick<AgentTier, "sandboxOf" | "gues
   };
   return {
     sandboxOf,
-    guestFor: async (call) => runningGuest(options, await sandboxOf(call)),
+    guestFor: async (call) => runningGuest(options, await sandboxOf(call), call.signal),
   };
 }
 

@@ -7,7 +7,7 @@ import type { Caller } from "../../keys/callers.ts";
 import { requestIdOf } from "../../routes/request-id.ts";
 import { startClone } from "../../service/clone-sandbox.ts";
 import { checkSnapshotLimit, withinSandboxLimit } from "../../service/key-limits.ts";
-import { currentState, pauseSandbox, requestResume } from "../../service/lifecycle.ts";
+import { currentState, pauseSandbox, requestResume, servingStates, verifiedState } from "../../service/lifecycle.ts";
 import { createNamed } from "../../service/named-sandbox.ts";
 import { isForClients, stateOf } from "../../service/sandbox-state.ts";
 import { currentSource } from "../../service/source.ts";
@@ -141,8 +141,9 @@ export function summaryOf({ service }: AgentTier, sandbox: Sandbox) {
 export async function stop(agentTier: AgentTier, call: Call): Promise<void> {
   const { service } = agentTier;
   const sandbox = await agentTier.sandboxOf(call);
-  const state = currentState(service, sandbox);
-  if (state !== "running" && state !== "snapshotting" && state !== "pausing") throw notIn(sandbox, state, "stopped");
+  const stoppable = [...servingStates, "pausing"] as const;
+  const state = await verifiedState(service, sandbox, call.signal, stoppable);
+  if (!stoppable.includes(state)) throw notIn(sandbox, state, "stopped");
   const waiting = { timeoutMilliseconds: timeoutMilliseconds, signal: call.signal };
   await pauseSandbox(service, sandbox, { keepMemory: true, ...waiting }).catch((error: unknown) => {
     if (RametError.from(error).code !== "Timeout") throw error;
@@ -152,7 +153,7 @@ export async function stop(agentTier: AgentTier, call: Call): Promise<void> {
 export async function resume(agentTier: AgentTier, call: Call): Promise<void> {
   const { service } = agentTier;
   const sandbox = await agentTier.sandboxOf(call);
-  const state = currentState(service, sandbox);
+  const state = await verifiedState(service, sandbox, call.signal, ["paused"]);
   if (state !== "paused") throw notIn(sandbox, state, "resumed");
   const life = sandbox.metadata.annotations?.[annotations.clientLife];
   await requestResume(service, sandbox, lifeOf(agentTier, life));

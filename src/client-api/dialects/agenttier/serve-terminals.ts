@@ -58,7 +58,7 @@ async function admitted(
     ending.abort();
   });
   const sandbox = await findSandboxByName(service, caller.namespace, name, ending.signal);
-  return runningGuest({ service, guestOf }, sandbox);
+  return runningGuest({ service, guestOf }, sandbox, ending.signal);
 }
 
 /** In plain text, as AgentTier. */

@@ -6,7 +6,7 @@ import { leastAutoResumeSeconds } from "../../service/auto-resume.ts";
 import { createSandbox } from "../../service/create-sandbox.ts";
 import { sandboxIdOf } from "../../service/find-sandbox.ts";
 import { forkSandbox } from "../../service/fork-sandbox.ts";
-import { connectSandbox, currentState } from "../../service/lifecycle.ts";
+import { connectSandbox, servingStates, verifiedState } from "../../service/lifecycle.ts";
 import { isForClients, stateOf } from "../../service/sandbox-state.ts";
 import type { OnTimeout } from "../../service/timers.ts";
 import { compare, pageOf } from "./cursor.ts";
@@ -107,7 +107,7 @@ export async function connect(e2b: E2b, call: Call<Connect>): Promise<unknown> {
 export async function resume(e2b: E2b, call: Call<Resume>): Promise<unknown> {
   const { timeout = defaultLife.v1 } = call.body ?? {};
   const sandbox = await e2b.sandboxOf(call);
-  const state = currentState(e2b.service, sandbox);
+  const state = await verifiedState(e2b.service, sandbox, call.signal, ["paused", "pausing"]);
   if (state === "killing") throw new RametError("NotFound", `The sandbox ${sandbox.metadata.name} is being deleted`);
   if (state !== "paused" && state !== "pausing")
     throw new RametError("Conflict", `The sandbox ${sandbox.metadata.name} is not paused`);
@@ -180,7 +180,7 @@ export async function fork(e2b: E2b, call: Call<Fork>): Promise<unknown> {
   const lifeMilliseconds = lifeOf(e2b, timeout);
   checkSnapshotLimit(e2b.service, caller);
   const source = await e2b.sandboxOf(call);
-  const state = currentState(e2b.service, source);
+  const state = await verifiedState(e2b.service, source, signal, ["starting", ...servingStates]);
   if (state !== "running" && state !== "starting")
     throw new RametError("Conflict", `The sandbox ${source.metadata.name} is ${state}, so it cannot be forked`);
   const given = {

@@ -117,7 +117,8 @@ export const sandboxRoutes: readonly E2bRoute[] = [
     handle: async (e2b, call) => {
       // 0 ends the time now.
       const lifeMilliseconds = lifeOf(e2b, call.body.timeout, 0);
-      await setLife(e2b.service, await e2b.sandboxOf(call), { lifeMilliseconds, extendOnly: false });
+      const sandbox = await e2b.sandboxOf(call);
+      await setLife(e2b.service, sandbox, { lifeMilliseconds, extendOnly: false, signal: call.signal });
       return call.reply.code(204).send();
     },
   }),
@@ -131,7 +132,8 @@ export const sandboxRoutes: readonly E2bRoute[] = [
     handle: async (e2b, call) => {
       const { duration = defaultLife.v1 } = call.body ?? {};
       const lifeMilliseconds = lifeOf(e2b, Math.max(duration, defaultLife.v1));
-      await setLife(e2b.service, await e2b.sandboxOf(call), { lifeMilliseconds, extendOnly: true });
+      const sandbox = await e2b.sandboxOf(call);
+      await setLife(e2b.service, sandbox, { lifeMilliseconds, extendOnly: true, signal: call.signal });
       return call.reply.code(204).send();
     },
   }),
