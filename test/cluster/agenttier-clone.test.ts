@@ -53,3 +53,13 @@ it("clones a sandbox without volumes there", async () => {
   const answer = await world.call(key, "POST", "/api/v1/sandboxes/plain/clone", { name: "copy" });
   expect(answer).toMatchObject({ status: 202, json: { clonedFrom: "plain", phase: "Pending" } });
 });
+
+it("keeps the ports of requests at the same time", async () => {
+  await created("ports", "base");
+  const ports = [8000, 8001, 8002, 8003];
+  const path = "/api/v1/sandboxes/ports/ports";
+  const answers = await Promise.all(ports.map((port) => world.call(key, "POST", path, { port })));
+  expect(answers.map(({ status }) => status)).toEqual(ports.map(() => 201));
+  const { json } = await world.call(key, "GET", path);
+  expect((json as { ports: { port: number }[] }).ports.map(({ port }) => port).toSorted()).toEqual(ports);
+});

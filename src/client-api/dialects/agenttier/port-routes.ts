@@ -3,6 +3,7 @@ import * as z from "zod";
 import type { Sandbox } from "../../../api/kinds/sandbox.ts";
 import { annotations } from "../../../api/names/labels.ts";
 import { RametError } from "../../../base/errors.ts";
+import { readNewest } from "../../service/cache-lag.ts";
 import { needs } from "../e2b/needs.ts";
 import { type AgentTier, type AgentTierRoute, type Call, route } from "./call.ts";
 import { NewPort, Port } from "./schemas.ts";
@@ -40,10 +41,11 @@ export const portRoutes: readonly AgentTierRoute[] = [
       const { port, protocol } = call.body;
       if (protocol !== "http") throw new RametError("NotSupported", `protocol ${protocol} is not supported: use http`);
       const sandbox = await agentTier.sandboxOf(call);
-      const others = portsOf(sandbox).filter((each) => each !== port);
-      if (others.length >= mostPorts)
+      await changePorts(agentTier, sandbox, call.signal, (ports) => {
+        const others = ports.filter((each) => each !== port);
+        if (others.length < mostPorts) return [...others, port];
         throw new RametError("InvalidArgument", `A sandbox has at most ${mostPorts} ports`);
-      await setPorts(agentTier, sandbox, [...others, port]);
+      });
       return call.reply.code(201).send(viewOf(call.request, sandbox, port));
     },
   }),
@@ -55,11 +57,7 @@ export const portRoutes: readonly AgentTierRoute[] = [
     answers: { 204: null },
     handle: async (agentTier, call) => {
       const { sandbox, port } = await forwardedPort(agentTier, call);
-      await setPorts(
-        agentTier,
-        sandbox,
-        portsOf(sandbox).filter((each) => each !== port),
-      );
+      await changePorts(agentTier, sandbox, call.signal, (ports) => ports.filter((each) => each !== port));
       return call.reply.code(204).send();
     },
   }),
@@ -87,10 +85,31 @@ export function portsOf({ metadata }: Sandbox): number[] {
   }
 }
 
-async function setPorts({ service }: AgentTier, sandbox: Sandbox, ports: readonly number[]): Promise<void> {
-  const text = ports.length === 0 ? null : JSON.stringify(ports);
-  await service.objects.sandboxes.patch(sandbox, { metadata: { annotations: { [annotations.clientPorts]: text } } });
+/** Changes the ports, and again if a request for another port came in between. */
+async function changePorts(
+  { service }: AgentTier,
+  found: Sandbox,
+  signal: AbortSignal,
+  change: (ports: number[]) => number[],
+): Promise<void> {
+  let sandbox = found;
+  for (let tries = 1; ; tries++) {
+    const ports = change(portsOf(sandbox));
+    const text = ports.length === 0 ? null : JSON.stringify(ports);
+    const { uid, resourceVersion } = sandbox.metadata;
+    const metadata = { annotations: { [annotations.clientPorts]: text }, resourceVersion };
+    try {
+      await service.objects.sandboxes.patch(sandbox, { metadata });
+      return;
+    } catch (error) {
+      if (RametError.from(error).code !== "Conflict" || tries >= mostTries) throw error;
+    }
+    await readNewest(service, sandbox, signal);
+    sandbox = service.sandboxes.current(uid) ?? sandbox;
+  }
 }
+
+const mostTries = 10;
 
 function viewOf(request: FastifyRequest, { metadata }: Sandbox, port: number): z.infer<typeof ForwardedPort> {
   const path = `/api/v1/sandboxes/${metadata.name}/preview/${port}/`;
