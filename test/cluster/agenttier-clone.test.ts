@@ -54,6 +54,18 @@ it("clones a sandbox without volumes there", async () => {
   expect(answer).toMatchObject({ status: 202, json: { clonedFrom: "plain", phase: "Pending" } });
 });
 
+it("clones a sandbox twice in one second without names, and not again for a repeated request", async () => {
+  await created("twice", "base");
+  const clone = (idempotencyKey: string) =>
+    world.call(key, "POST", "/api/v1/sandboxes/twice/clone", {}, { "idempotency-key": idempotencyKey });
+  const answers = await Promise.all([clone("one"), clone("two")]);
+  expect(answers).toMatchObject([{ status: 202 }, { status: 202 }]);
+  const names = answers.map(({ json }) => (json as { name: string }).name);
+  expect(new Set(names).size).toBe(2);
+  for (const name of names) expect(name).toMatch(/^twice-clone-\d{10}$/);
+  expect((await clone("two")).json).toMatchObject({ name: names[1] });
+});
+
 it("keeps the ports of requests at the same time", async () => {
   await created("ports", "base");
   const ports = [8000, 8001, 8002, 8003];

@@ -5,10 +5,10 @@ import { parseDuration } from "../../../base/duration.ts";
 import { RametError } from "../../../base/errors.ts";
 import type { Caller } from "../../keys/callers.ts";
 import { requestIdOf } from "../../routes/request-id.ts";
-import { startClone } from "../../service/clone-sandbox.ts";
+import { type CloneSandbox, startClone, type StartedClone } from "../../service/clone-sandbox.ts";
 import { checkSnapshotLimit, withinSandboxLimit } from "../../service/key-limits.ts";
 import { currentState, pauseSandbox, requestResume, servingStates, verifiedState } from "../../service/lifecycle.ts";
-import { createNamed } from "../../service/named-sandbox.ts";
+import { createNamed, isOfRequest } from "../../service/named-sandbox.ts";
 import { isForClients, stateOf } from "../../service/sandbox-state.ts";
 import { currentSource } from "../../service/source.ts";
 import type { Storage } from "../../service/storage.ts";
@@ -90,10 +90,8 @@ export async function clone(agentTier: AgentTier, call: Call<Clone>): Promise<un
   const source = await agentTier.sandboxOf(call);
   const { name: sourceName, namespace } = source.metadata;
   const requestId = requestIdOf(caller.key, request.headers["idempotency-key"]) ?? randomUUID();
-  const name = call.body?.name || defaultCloneName(sourceName, service.clock.now());
   const life = source.metadata.annotations?.[annotations.clientLife];
   const given = {
-    name,
     owner: caller.key,
     requestId,
     onTimeout: "pause" as const,
@@ -102,17 +100,42 @@ export async function clone(agentTier: AgentTier, call: Call<Clone>): Promise<un
     timeoutMilliseconds,
     signal,
   };
-  const make = () => startClone(service, source, given);
-  const { checkpoint } = await withinSandboxLimit(service, caller, make, { requestId });
+  const make = () => startNamed(service, source, given, call.body?.name);
+  const started = await withinSandboxLimit(service, caller, make, { requestId });
+  const { name } = started.clone.metadata;
   return reply.code(202).send({
     name,
     namespace,
-    snapshot: checkpoint,
+    snapshot: started.checkpoint,
     clonedFrom: sourceName,
     phase: "Pending",
     message: `Clone in progress. Poll GET /api/v1/sandboxes/${name} for status.`,
   });
 }
+
+/** Without a name, it has the one of an earlier attempt, or the default name of the first second of which no other clone has it. */
+async function startNamed(
+  service: AgentTier["service"],
+  source: Sandbox,
+  given: Omit<CloneSandbox, "name">,
+  name: string | undefined,
+): Promise<StartedClone> {
+  if (name) return startClone(service, source, { ...given, name });
+  const { namespace, name: sourceName } = source.metadata;
+  const earlier = service.known.sandboxesIn(namespace).find((each) => isOfRequest(each, given.requestId));
+  if (earlier !== undefined) return startClone(service, source, { ...given, name: earlier.metadata.name });
+  const now = service.clock.now().getTime();
+  for (let seconds = 0; ; seconds++) {
+    const own = defaultCloneName(sourceName, new Date(now + seconds * 1000));
+    try {
+      return await startClone(service, source, { ...given, name: own });
+    } catch (error) {
+      if (RametError.from(error).code !== "AlreadyExists" || seconds >= mostSeconds) throw error;
+    }
+  }
+}
+
+const mostSeconds = 10;
 
 /** `<source>-clone-<seconds>`, in which a long name is truncated. */
 export function defaultCloneName(source: string, now: Date): string {
