@@ -2,7 +2,7 @@
 
 import time
 
-COMMAND = """mkfifo /tmp/in && python3 -c '
+COMMAND = """echo 0 >/tmp/count && mkfifo /tmp/in && python3 -c '
 n = 0
 while True:
     for line in open("/tmp/in"):
