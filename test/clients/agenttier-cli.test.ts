@@ -89,7 +89,7 @@ describe("the command line", () => {
     expect(await cli("sandbox", "resume", "copy")).toBe("resumed copy\n");
     await cli("sandbox", "wait", "copy");
     for (const name of ["copy", "work"]) expect(await cli("sandbox", "delete", name)).toBe(`deleted ${name}\n`);
-    expect(await cli("sandbox", "list")).toContain("(no results)");
+    await expect.poll(() => cli("sandbox", "list")).toContain("(no results)");
   });
 
   it("logs in, and shows the caller and the templates", async () => {

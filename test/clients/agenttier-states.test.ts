@@ -134,6 +134,8 @@ const states: Record<string, State> = {
     enter: async (id) => {
       await running(id);
       await operations.delete(id);
+      // The answer comes after a moment, also if the programs are still ending.
+      await untilStatus(id, undefined);
     },
     status: undefined,
     expected: allMissing(),
@@ -267,7 +269,8 @@ async function running(id: string): Promise<void> {
   await untilStatus(id, "Running");
 }
 
-function untilStatus(id: string, status: string): Promise<void> {
+/** @param status undefined: it is not found */
+function untilStatus(id: string, status: string | undefined): Promise<void> {
   return until(async () => {
     expect((await operations.get(id)).body["status"]).toBe(status);
   });
