@@ -1,4 +1,5 @@
 import { randomBytes } from "node:crypto";
+import { setTimeout as delay } from "node:timers/promises";
 import { inject } from "vitest";
 import { newApiKey } from "../../src/api/keys/api-key-text.ts";
 import { apiKeyKind } from "../../src/api/kinds/api-key.ts";
@@ -11,6 +12,12 @@ import { coreResources, refOf, type ResourceRef } from "../../src/kube/resource-
 import { clusterTemplates } from "../../src/local/supervisor/cluster-templates.ts";
 import { readPort } from "../../src/local/supervisor/parts.ts";
 import { TestCluster } from "../cluster/local-cluster.ts";
+
+interface RbacRule {
+  apiGroups: string[];
+  resources: string[];
+  verbs: string[];
+}
 
 /** A real local cluster for unmodified clients. */
 export class ClientWorld {
@@ -102,7 +109,7 @@ export class ClientWorld {
     return text;
   }
 
-  async createAccount(namespace: string, name: string, rules: object[] = clientRules): Promise<void> {
+  async createAccount(namespace: string, name: string, rules: readonly RbacRule[] = clientRules): Promise<void> {
     const metadata = { namespace, name };
     const apiVersion = "rbac.authorization.k8s.io/v1";
     await this.#createNamespace(namespace);
@@ -120,6 +127,19 @@ export class ClientWorld {
       },
       by,
     );
+    // Changed rights take effect after a moment, and servers remember the first decision.
+    const mayCreate = rules.some(({ resources, verbs }) => resources.includes("sandboxes") && verbs.includes("create"));
+    while ((await this.#mayCreateSandboxes({ namespace, name })) !== mayCreate) await delay(20);
+  }
+
+  async #mayCreateSandboxes(account: { namespace: string; name: string }): Promise<boolean> {
+    const { namespace } = account;
+    const resource = coreResources.subjectAccessReviews;
+    const resourceAttributes = { namespace, group, resource: "sandboxes", verb: "create" };
+    const spec = { user: `system:serviceaccount:${namespace}:${account.name}`, resourceAttributes };
+    const body = { apiVersion: "authorization.k8s.io/v1", kind: "SubjectAccessReview", spec };
+    const answer = await this.client.request({ verb: "create", resource, at: {}, body, repeatable: true });
+    return (answer as { status: { allowed: boolean } }).status.allowed;
   }
 
   /** Creates a set of sandboxes with Python, and waits until they are ready. */
@@ -159,7 +179,7 @@ export class ClientWorld {
 const by = { fieldManager: "test", force: true };
 
 /** What a client needs for all of its operations. */
-export const clientRules = [
+export const clientRules: RbacRule[] = [
   { apiGroups: [group], resources: ["sandboxes"], verbs: ["get", "list", "create", "patch", "delete"] },
   { apiGroups: [group], resources: ["sandboxes/exec"], verbs: ["create"] },
   { apiGroups: [group], resources: ["checkpoints"], verbs: ["list", "create", "delete"] },
