@@ -52,7 +52,8 @@ describe("a sandbox", () => {
       metadata: { owner: "a&b=c" },
     });
     expect(await sandbox.kill()).toBe(true);
-    expect(await sandbox.kill()).toBe(false);
+    // The deletion is in progress for as long as programs are still ending.
+    await expect.poll(() => sandbox.kill()).toBe(false);
     expect(await sandbox.isRunning()).toBe(false);
     await expect(sandbox.getInfo()).rejects.toThrow(SandboxNotFoundError);
   });

@@ -63,7 +63,7 @@ describe("pause and resume", () => {
     const sbx = await Sandbox.create();
     await sbx.pause();
     await sbx.kill();
-    expect(await Sandbox.kill(sbx.sandboxId)).toBe(false);
+    await expect.poll(() => Sandbox.kill(sbx.sandboxId)).toBe(false);
   });
 
   it("sets the time when a client connects", async () => {

@@ -1,5 +1,6 @@
 """A sandbox runs commands, serves files, and is found, connected and deleted."""
 
+from counter import until
 from e2b import CommandExitException, NotFoundException, Sandbox, SandboxQuery
 
 sandbox = Sandbox.create(envs={"GREETING": "hello"}, metadata={"owner": "a&b=c"})
@@ -39,7 +40,7 @@ while listed.has_next:
 assert [each.sandbox_id for each in found] == [sandbox.sandbox_id], found
 
 assert sandbox.kill() is True
-assert sandbox.kill() is False
+until(lambda: sandbox.kill() is False)
 assert sandbox.is_running() is False
 try:
     sandbox.get_info()
