@@ -7,6 +7,9 @@ import { apiVersion, rametApiVersion } from "../../api/schema/kind.ts";
 import { defaultTag, tagsAnnotation, tagsOf } from "../../api/snapshot/snapshot-tags.ts";
 import { objectNameOf } from "../../api/names/client-names.ts";
 import { RametError } from "../../base/errors.ts";
+import type { Followers } from "../../kube/followers.ts";
+import type { Informer } from "../../kube/informer.ts";
+import type { KubeObject } from "../../kube/object.ts";
 import { waitUntil } from "../../kube/wait-until.ts";
 import { capture } from "../../operations/capture.ts";
 import type { Wait } from "../../operations/objects.ts";
@@ -166,17 +169,17 @@ export function listSnapshots(
   namespace: string,
   { sourceUid, name }: { sourceUid?: string | undefined; name?: string | undefined } = {},
 ): Snapshot[] {
-  const isOf = ({ metadata }: Checkpoint | NamedSnapshot): boolean =>
-    sourceUid === undefined || metadata.labels?.[labels.sourceUid] === sourceUid;
+  const isListed = ({ metadata }: Checkpoint | NamedSnapshot): boolean =>
+    metadata.deletionTimestamp === undefined &&
+    (sourceUid === undefined || metadata.labels?.[labels.sourceUid] === sourceUid);
   const named = known.snapshotsIn(namespace).filter((snapshot) => snapshot.status?.version !== undefined);
   const checkpoints = known
     .checkpointsIn(namespace)
     .filter(({ metadata, status }) => status?.phase === "Succeeded" && metadata.labels?.[labels.purpose] === undefined)
-    .filter(({ metadata }) => metadata.deletionTimestamp === undefined)
     .filter(({ metadata }) => metadata.labels?.[labels.sourceOf] === undefined);
   const all: Snapshot[] = [
-    ...named.filter(isOf).map((snapshot) => ({ kind: "named" as const, name: snapshot.metadata.name, snapshot })),
-    ...checkpoints.filter(isOf).map((checkpoint) => ({
+    ...named.filter(isListed).map((snapshot) => ({ kind: "named" as const, name: snapshot.metadata.name, snapshot })),
+    ...checkpoints.filter(isListed).map((checkpoint) => ({
       kind: "checkpoint" as const,
       id: checkpoint.status?.checkpointId ?? "",
       checkpoint,
@@ -223,8 +226,7 @@ export async function deleteSnapshot(
   const { informers, known } = parts;
   const unbuilt = known.snapshot(`${namespace}/${objectNameOf(text.replace(`${namespace}/`, ""))}`);
   if (unbuilt !== undefined && unbuilt.status?.version === undefined) {
-    await informers.snapshots.resource.delete(unbuilt.metadata, { uid: unbuilt.metadata.uid });
-    await untilShownDeleted(parts.snapshots, unbuilt, signal);
+    await remove(informers.snapshots, parts.snapshots, unbuilt, signal);
     return;
   }
   const source = await currentSource({ ...parts, aliases: new Map() }, namespace, text, signal);
@@ -235,11 +237,22 @@ export async function deleteSnapshot(
   }
   const { reference, checkpoint } = source;
   const snapshot = known.snapshot(`${namespace}/${reference.split("@")[0] ?? ""}`);
-  const { resource } = snapshot === undefined ? informers.checkpoints : informers.snapshots;
-  const { metadata } = snapshot ?? checkpoint ?? {};
-  const existed = metadata !== undefined && (await resource.delete(metadata, { uid: metadata.uid }));
-  if (snapshot !== undefined) await untilShownDeleted(parts.snapshots, snapshot, signal);
-  else if (checkpoint !== undefined) await untilShownDeleted(parts.checkpoints, checkpoint, signal);
+  const existed =
+    snapshot === undefined
+      ? checkpoint !== undefined && (await remove(informers.checkpoints, parts.checkpoints, checkpoint, signal))
+      : await remove(informers.snapshots, parts.snapshots, snapshot, signal);
   if (!existed) throw new RametError("NotFound", `The snapshot ${text} does not exist`);
   if (snapshot !== undefined) await deleteSources(parts, snapshot, () => false);
+}
+
+/** Deletes an object, and shows that to the next request. @returns whether it existed */
+async function remove<T extends KubeObject>(
+  { resource }: Informer<T>,
+  followers: Followers<T>,
+  object: T,
+  signal: AbortSignal,
+): Promise<boolean> {
+  const existed = await resource.delete(object.metadata, { uid: object.metadata.uid });
+  await untilShownDeleted(followers, object, signal);
+  return existed;
 }
