@@ -31,6 +31,7 @@ export interface Answer {
 /** The client API in this process, with real controllers and a real API server. The cells are stand-ins. */
 export class ClientApiWorld {
   readonly cluster: Cluster;
+  readonly node: StandInNode;
   readonly metrics: ClientApiMetrics;
   /** What the server has logged, as JSON. */
   readonly lines: string[] = [];
@@ -38,13 +39,15 @@ export class ClientApiWorld {
   #url = "";
   #running: Promise<void> = Promise.resolve();
 
-  private constructor(cluster: Cluster) {
+  private constructor(cluster: Cluster, node: StandInNode) {
     this.cluster = cluster;
+    this.node = node;
     this.metrics = clientApiMetrics();
   }
 
   static async open(): Promise<ClientApiWorld> {
-    const world = new ClientApiWorld(await openCluster({ startNode: new StandInNode().start }));
+    const node = new StandInNode();
+    const world = new ClientApiWorld(await openCluster({ startNode: node.start }), node);
     await world.#start();
     return world;
   }
