@@ -9,15 +9,11 @@ import { sandboxTemplateKind } from "../../src/api/kinds/sandbox-template.ts";
 import { group, rametApiVersion, rametGroup } from "../../src/api/schema/kind.ts";
 import type { KubeClient } from "../../src/kube/kube-client.ts";
 import { coreResources, refOf, type ResourceRef } from "../../src/kube/resource-ref.ts";
+import { isAllowed } from "../../src/kube/subject-access.ts";
 import { clusterTemplates } from "../../src/local/supervisor/cluster-templates.ts";
 import { readPort } from "../../src/local/supervisor/parts.ts";
 import { TestCluster } from "../cluster/local-cluster.ts";
-
-interface RbacRule {
-  apiGroups: string[];
-  resources: string[];
-  verbs: string[];
-}
+import { type RbacRule, userOf } from "../setup/until-allowed.ts";
 
 /** A real local cluster for unmodified clients. */
 export class ClientWorld {
@@ -128,18 +124,12 @@ export class ClientWorld {
       by,
     );
     // Changed rights take effect after a moment, and servers remember the first decision.
-    const mayCreate = rules.some(({ resources, verbs }) => resources.includes("sandboxes") && verbs.includes("create"));
-    while ((await this.#mayCreateSandboxes({ namespace, name })) !== mayCreate) await delay(20);
-  }
-
-  async #mayCreateSandboxes(account: { namespace: string; name: string }): Promise<boolean> {
-    const { namespace } = account;
-    const resource = coreResources.subjectAccessReviews;
-    const resourceAttributes = { namespace, group, resource: "sandboxes", verb: "create" };
-    const spec = { user: `system:serviceaccount:${namespace}:${account.name}`, resourceAttributes };
-    const body = { apiVersion: "authorization.k8s.io/v1", kind: "SubjectAccessReview", spec };
-    const answer = await this.client.request({ verb: "create", resource, at: {}, body, repeatable: true });
-    return (answer as { status: { allowed: boolean } }).status.allowed;
+    const mayCreate = rules.some(
+      ({ resources, verbs }) => resources?.includes("sandboxes") && verbs.includes("create"),
+    );
+    const user = userOf(metadata);
+    const attributes = { namespace, group, resource: "sandboxes", verb: "create" };
+    while ((await isAllowed(this.client, { user }, attributes)) !== mayCreate) await delay(20);
   }
 
   /** Creates a set of sandboxes with Python, and waits until they are ready. */

@@ -3,7 +3,8 @@ import type { E2bRoute } from "../../src/client-api/dialects/e2b/call.ts";
 import { e2bRoutes } from "../../src/client-api/dialects/e2b/routes.ts";
 import type { Need } from "../../src/client-api/keys/callers.ts";
 import { sampleOf } from "../setup/route-samples.ts";
-import { allRights as all, ClientApiWorld, type RbacRule } from "./client-api-world.ts";
+import type { RbacRule } from "../setup/until-allowed.ts";
+import { allRights as all, ClientApiWorld } from "./client-api-world.ts";
 
 /** Every route of the table, so that a new route is tested too. */
 let world: ClientApiWorld;
@@ -121,8 +122,9 @@ function textOf({ verb, resource, subresource }: Need): string {
 /** The rule without one verb on one resource. */
 function without(rule: RbacRule, { group, resource, subresource, verb }: Need): RbacRule[] {
   const name = subresource === undefined ? resource : `${resource}/${subresource}`;
-  if (!rule.apiGroups.includes(group) || !rule.resources.includes(name)) return [rule];
-  const others = rule.resources.filter((each) => each !== name);
+  const { apiGroups = [], resources = [] } = rule;
+  if (!apiGroups.includes(group) || !resources.includes(name)) return [rule];
+  const others = resources.filter((each) => each !== name);
   const verbs = rule.verbs.filter((each) => each !== verb);
   return [
     ...(others.length === 0 ? [] : [{ ...rule, resources: others }]),

@@ -1,5 +1,4 @@
 import { randomBytes } from "node:crypto";
-import { setTimeout as delay } from "node:timers/promises";
 import { newApiKey } from "../../src/api/keys/api-key-text.ts";
 import { ApiKey, apiKeyKind } from "../../src/api/kinds/api-key.ts";
 import { sandboxTemplateKind } from "../../src/api/kinds/sandbox-template.ts";
@@ -11,15 +10,9 @@ import { clientApiMetrics, type ClientApiMetrics } from "../../src/client-api/me
 import { runClientApi } from "../../src/client-api/run.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
 import { coreResources, refOf, type ResourceRef } from "../../src/kube/resource-ref.ts";
-import { isAllowed } from "../../src/kube/subject-access.ts";
+import { type RbacRule, untilAllowed, userOf } from "../setup/until-allowed.ts";
 import { type Cluster, openCluster } from "./controllers-cluster.ts";
 import { StandInNode } from "./controllers-stand-in-node.ts";
-
-export interface RbacRule {
-  apiGroups: string[];
-  resources: string[];
-  verbs: string[];
-}
 
 export interface Answer {
   status: number;
@@ -152,7 +145,7 @@ export async function createKey(client: KubeClient, { namespace, name, rules, li
     roleRef: { apiGroup: "rbac.authorization.k8s.io", kind: "Role", name },
     subjects: [{ kind: "ServiceAccount", name, namespace }],
   });
-  await untilAllowed(client, metadata, rules);
+  await untilAllowed(client, { user: userOf(metadata), namespace, rules });
   const { text, digest } = newApiKey({ ...metadata, format: "e2b", random: randomBytes });
   const keys = client.resource(refOf(apiKeyKind), (value) => ApiKey.parse(value));
   await keys.create({
@@ -162,24 +155,6 @@ export async function createKey(client: KubeClient, { namespace, name, rules, li
     spec: { serviceAccountName: name, digests: [{ digest }], ...(limits && { limits }) },
   });
   return text;
-}
-
-/** An API server knows a right some moments after it was written, and the client API caches its refusal. */
-async function untilAllowed(
-  client: KubeClient,
-  { namespace, name }: { namespace: string; name: string },
-  [rule]: readonly RbacRule[],
-): Promise<void> {
-  if (rule === undefined) return;
-  const {
-    apiGroups: [group = ""],
-    resources: [named = ""],
-    verbs: [verb = ""],
-  } = rule;
-  const [resource = "", subresource] = named.split("/");
-  const attributes = { namespace, group, resource, verb, ...(subresource !== undefined && { subresource }) };
-  while (!(await isAllowed(client, { user: `system:serviceaccount:${namespace}:${name}` }, attributes)))
-    await delay(20);
 }
 
 /** All rights of clients. */

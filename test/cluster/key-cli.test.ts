@@ -10,9 +10,10 @@ import { type Clock, systemClock } from "../../src/base/clock.ts";
 import { runProgram } from "../../src/cli/program.ts";
 import { clientRole } from "../../src/install/client-role.ts";
 import { coreResources, refOf } from "../../src/kube/resource-ref.ts";
-import { openTenantCluster, type Rule, type TenantCluster, untilRefused } from "../hostile/tenant-cluster.ts";
+import { openTenantCluster, type TenantCluster, untilRefused } from "../hostile/tenant-cluster.ts";
 import { memoryIo } from "../setup/memory-io.ts";
 import { tokenOf, writeKubeconfig } from "../setup/service-accounts.ts";
+import type { RbacRule } from "../setup/until-allowed.ts";
 
 /** `ramet key` on a real API server with the admission policies. */
 const namespace = "team";
@@ -148,7 +149,7 @@ describe("create", () => {
   });
 
   it("is refused to users who cannot request tokens of the account", async () => {
-    const rules: Rule[] = [{ apiGroups: ["ramet.dev"], resources: ["apikeys"], verbs: ["create"] }];
+    const rules: RbacRule[] = [{ apiGroups: ["ramet.dev"], resources: ["apikeys"], verbs: ["create"] }];
     const user = `system:serviceaccount:${namespace}:writer`;
     await makeAccount("writer");
     await cluster.grant(user, namespace, rules);

@@ -5,7 +5,8 @@ import { clientRole } from "../../src/install/client-role.ts";
 import type { KubeClient } from "../../src/kube/kube-client.ts";
 import type { KubeManifest } from "../../src/kube/object.ts";
 import { coreResources, refOf } from "../../src/kube/resource-ref.ts";
-import { openTenantCluster, refusal, type Rule, type TenantCluster, untilRefused } from "./tenant-cluster.ts";
+import { openTenantCluster, refusal, type TenantCluster, untilRefused } from "./tenant-cluster.ts";
+import type { RbacRule } from "../setup/until-allowed.ts";
 
 /** A user who may write ApiKeys, but may request tokens of one service account only. */
 let cluster: TenantCluster;
@@ -13,7 +14,7 @@ let mallory: KubeClient;
 
 const apiKeys = refOf(apiKeyKind);
 const namespace = "team";
-const writer: readonly Rule[] = [
+const writer: readonly RbacRule[] = [
   { apiGroups: [rametGroup], resources: ["apikeys"], verbs: ["get", "list", "create", "update", "patch", "delete"] },
   { apiGroups: [""], resources: ["serviceaccounts/token"], resourceNames: ["agents"], verbs: ["create"] },
 ];
@@ -88,7 +89,7 @@ it("lets administrators create keys of every account", async () => {
 
 it("gives a service account with the role of clients what the client API offers, and nothing that gives it more", async () => {
   const user = "client";
-  await cluster.grant(user, namespace, clientRole()["rules"] as Rule[]);
+  await cluster.grant(user, namespace, clientRole()["rules"] as RbacRule[]);
   const client = cluster.as(user);
   for (const resource of ["sandboxes", "sandboxsets", "sandboxtemplates", "checkpoints"]) {
     await client

@@ -8,26 +8,19 @@ import type { KubeManifest, KubeObject } from "../../src/kube/object.ts";
 import { coreResources, type ResourceRef } from "../../src/kube/resource-ref.ts";
 import { type Cluster, type ClusterOptions, openCluster } from "../cluster/controllers-cluster.ts";
 import { StandInNode } from "../cluster/controllers-stand-in-node.ts";
+import { type RbacRule, untilAllowed } from "../setup/until-allowed.ts";
 
 /** A cluster whose tenants have few rights. Cells are stand-ins: these tests are about the API. */
 export interface TenantCluster extends Omit<Cluster, "create"> {
   /** The requests of a user. */
   as: (user: string) => KubeClient;
   /** Gives a user rights in a namespace. */
-  grant: (user: string, namespace: string, rules: readonly Rule[]) => Promise<void>;
+  grant: (user: string, namespace: string, rules: readonly RbacRule[]) => Promise<void>;
   installPolicies: () => Promise<void>;
 }
 
-export interface Rule {
-  apiGroups?: string[];
-  resources?: string[];
-  resourceNames?: string[];
-  nonResourceURLs?: string[];
-  verbs: string[];
-}
-
 /** The rights of an agent developer: sandboxes and what belongs to them, and neither Pods nor Secrets. */
-export const developer: readonly Rule[] = [
+export const developer: readonly RbacRule[] = [
   {
     apiGroups: ["agents.kruise.io", "ramet.dev"],
     resources: ["sandboxes", "sandboxsets", "sandboxtemplates", "sandboxclaims", "checkpoints", "namedsnapshots"],
@@ -56,10 +49,7 @@ export async function openTenantCluster(options: Pick<ClusterOptions, "importVol
       };
       await apply(cluster.client, { apiVersion, kind: "Role", metadata, rules });
       await apply(cluster.client, { apiVersion, kind: "RoleBinding", metadata, ...binding });
-      // An API server knows a right some moments after it was written.
-      await vi.waitFor(async () => {
-        expect(await can(cluster.client, user, namespace, rules)).toBe(true);
-      }, patient);
+      await untilAllowed(cluster.client, { user, namespace, rules });
     },
     installPolicies: async () => {
       for (const manifest of admissionPolicies()) await apply(cluster.client, manifest);
@@ -72,25 +62,6 @@ export async function openTenantCluster(options: Pick<ClusterOptions, "importVol
 }
 
 const patient = { timeout: 20_000, interval: 10 };
-
-/** Whether the API server grants the last one of the rules, which must be for a resource. */
-async function can(client: KubeClient, user: string, namespace: string, rules: readonly Rule[]): Promise<boolean> {
-  const { apiGroups = [], resources = [], resourceNames, verbs = [] } = rules.at(-1) ?? {};
-  const [resource = "", subresource] = resources.at(-1)?.split("/") ?? [];
-  const name = resourceNames?.at(-1);
-  const resourceAttributes = {
-    namespace,
-    group: apiGroups.at(-1) ?? "",
-    resource,
-    verb: verbs.at(-1) ?? "",
-    ...(subresource !== undefined && { subresource }),
-    ...(name !== undefined && { name }),
-  };
-  const review = { apiVersion: "authorization.k8s.io/v1", kind: "SubjectAccessReview", metadata: {} };
-  const resourceClient = client.resource(coreResources.subjectAccessReviews, (value) => value as KubeObject);
-  const answer = await resourceClient.create({ ...review, spec: { user, resourceAttributes } });
-  return (answer as { status?: { allowed?: boolean } }).status?.allowed === true;
-}
 
 async function apply(client: KubeClient, manifest: KubeManifest): Promise<void> {
   await client.resource(refOf(manifest as Manifest)).apply(manifest, { fieldManager: "test", force: true });

@@ -16,9 +16,9 @@ import {
   openTenantCluster,
   refOfKind,
   refusal,
-  type Rule,
   type TenantCluster,
 } from "./tenant-cluster.ts";
+import type { RbacRule } from "../setup/until-allowed.ts";
 
 /**
  * A user who may create Checkpoints, and not import. The cluster has no VolumeSnapshots, so an import that the guard lets through fails
@@ -32,7 +32,7 @@ const volumeImport = { volumes: [{ volume: "data", driver: "ebs.csi.aws.com", sn
 const importOf = (name: string, metadata: object = {}): KubeManifest =>
   objectOf("Checkpoint", { name, namespace, ...metadata }, { volumeImport });
 const denied = "get the right to import checkpoints (the verb import) in this namespace";
-const checkpointRule = (...verbs: string[]): Rule => ({
+const checkpointRule = (...verbs: string[]): RbacRule => ({
   apiGroups: ["agents.kruise.io"],
   resources: ["checkpoints"],
   verbs,

@@ -1,9 +1,8 @@
-import { setTimeout as delay } from "node:timers/promises";
 import { request, type Dispatcher } from "undici";
 import { runGateway, type RunGatewayOptions } from "../../src/gateway/run.ts";
 import type { KubeClient } from "../../src/kube/kube-client.ts";
-import { coreResources } from "../../src/kube/resource-ref.ts";
 import { serviceAccounts, tokenOf } from "./service-accounts.ts";
+import { untilAllowed, userOf } from "./until-allowed.ts";
 
 /** A gateway in this process, equal to that of `ramet gateway`. */
 export interface RunningGateway {
@@ -99,19 +98,5 @@ export async function allowToReach(
     roleRef,
     subjects,
   });
-  // A new permission takes effect after a moment, and the gateway caches the first decision.
-  const user = `system:serviceaccount:${account.namespace}:${account.name}`;
-  while (!(await isAllowed(client, { user, namespace, subresource }))) await delay(20);
-}
-
-async function isAllowed(
-  client: KubeClient,
-  { user, namespace, subresource }: { user: string; namespace: string; subresource: string },
-): Promise<boolean> {
-  const asked = { namespace, group: "agents.kruise.io", resource: "sandboxes", subresource, verb: "create" };
-  const spec = { user, resourceAttributes: asked };
-  const body = { apiVersion: "authorization.k8s.io/v1", kind: "SubjectAccessReview", spec };
-  const resource = coreResources.subjectAccessReviews;
-  const answer = await client.request({ verb: "create", resource, at: {}, body, repeatable: true });
-  return (answer as { status: { allowed: boolean } }).status.allowed;
+  await untilAllowed(client, { user: userOf(account), namespace, rules });
 }

@@ -1,7 +1,6 @@
-import { expect } from "vitest";
 import type { KubeClient } from "../../src/kube/kube-client.ts";
-import type { KubeObject } from "../../src/kube/object.ts";
 import { coreResources, type ResourceRef } from "../../src/kube/resource-ref.ts";
+import { untilAllowed } from "./until-allowed.ts";
 
 const rbac = { group: "rbac.authorization.k8s.io", version: "v1", namespaced: true } as const;
 const roles: ResourceRef = { ...rbac, plural: "roles", kind: "Role" };
@@ -14,7 +13,7 @@ export async function grantImports(
   const apiVersion = "rbac.authorization.k8s.io/v1";
   const metadata = { name: `imports-${user}`, namespace };
   const applied = { fieldManager: "test", force: true };
-  const rules = [{ apiGroups: ["agents.kruise.io"], resources: ["checkpoints"], verbs }];
+  const rules = [{ apiGroups: ["agents.kruise.io"], resources: ["checkpoints"], verbs: [...verbs] }];
   await client.resource(roles).apply({ apiVersion, kind: "Role", metadata, rules }, applied);
   await client.resource(coreResources.roleBindings).apply(
     {
@@ -26,13 +25,5 @@ export async function grantImports(
     },
     applied,
   );
-  await expect.poll(() => can(client, { user, namespace, verb: verbs.at(-1) ?? "" }), { timeout: 20_000 }).toBe(true);
-}
-
-async function can(client: KubeClient, { user, ...asked }: { user: string; namespace: string; verb: string }) {
-  const reviews = client.resource(coreResources.subjectAccessReviews, (value) => value as KubeObject);
-  const resourceAttributes = { ...asked, group: "agents.kruise.io", resource: "checkpoints" };
-  const review = { apiVersion: "authorization.k8s.io/v1", kind: "SubjectAccessReview", metadata: {} };
-  const answer = await reviews.create({ ...review, spec: { user, resourceAttributes } });
-  return (answer as { status?: { allowed?: boolean } }).status?.allowed === true;
+  await untilAllowed(client, { user, namespace, rules });
 }

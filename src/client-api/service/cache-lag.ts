@@ -90,7 +90,7 @@ export async function readNewest(parts: NewestParts, known: Sandbox, signal: Abo
   });
   const either = AbortSignal.any([signal, late.signal]);
   try {
-    for (let tries = 1; !(await readOnce(parts, known, either)) && tries < mostReads; tries++);
+    for (let tries = 0; tries < mostReads; tries++) if (await readOnce(parts, known, either)) return;
   } catch (error) {
     if (signal.aborted || RametError.from(error).code === "NotFound") throw error;
   } finally {
