@@ -20,6 +20,9 @@ const (
 	// maxEgress limits the connections of one sandbox. Further connections are reset.
 	maxEgress     = 2048
 	egressTimeout = 30 * time.Second
+	// openingTimeout limits how long the sandbox's first connections and DNS questions wait for the gate: its program starts, or is
+	// restored, moments before that opens. Hooks, which run before it, do not wait longer for a network that they cannot have.
+	openingTimeout = 2 * time.Second
 )
 
 // An egress proxies the sandbox's outgoing connections that its policy allows, while the gate is open.
@@ -132,7 +135,7 @@ func (e *egress) cutAll() {
 }
 
 func (e *egress) permitQuestion(name string) bool {
-	if !e.gate.isOpen() {
+	if !e.gate.untilOpened(openingTimeout) {
 		return false
 	}
 	e.questions.Add(1)
@@ -170,7 +173,7 @@ func (e *egress) accept(listener *net.TCPListener) {
 
 func (e *egress) serveConn(inner *net.TCPConn) {
 	to, err := originalDestination(inner)
-	if err != nil || !e.gate.isOpen() {
+	if err != nil || !e.gate.untilOpened(openingTimeout) {
 		proxy.Reset(inner)
 		return
 	}

@@ -86,11 +86,11 @@ func FuzzIngressHeader(f *testing.F) {
 	} {
 		f.Add([]byte(seed))
 	}
-	var g gate
+	g := newGate()
 	if err := g.set(true); err != nil {
 		f.Fatal(err)
 	}
-	in := newIngress(nil, &g)
+	in := newIngress(nil, g)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		fuzzcheck.Input(t, func() {
 			reader := bufio.NewReaderSize(bytes.NewReader(data), maxHeaderBytes)
@@ -142,7 +142,7 @@ func FuzzRequestLine(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	var out bytes.Buffer
-	s := &session{egress: &egress{}}
+	s := &session{gate: newGate(), egress: &egress{}}
 	s.out.Writer = &out
 	f.Fuzz(func(t *testing.T, line []byte) {
 		var parsed request

@@ -1,18 +1,41 @@
 package main
 
-import "sync"
+import (
+	"sync"
+	"time"
+)
 
 // A gate is open or closed, and starts closed. Its listeners are called in order and have returned when set returns.
 type gate struct {
-	mu      sync.RWMutex
-	open    bool
+	mu   sync.RWMutex
+	open bool
+	// opened is closed when the gate opens for the first time.
+	opened  chan struct{}
 	changed []func(open bool) error
 }
+
+func newGate() *gate { return &gate{opened: make(chan struct{})} }
 
 func (g *gate) isOpen() bool {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
 	return g.open
+}
+
+// untilOpened reports whether the gate is open, and waits for that at most limit if it has never been open. A gate that was closed
+// again is not awaited: what comes then may be from a sandbox that is being replaced.
+func (g *gate) untilOpened(limit time.Duration) bool {
+	select {
+	case <-g.opened:
+	default:
+		timer := time.NewTimer(limit)
+		defer timer.Stop()
+		select {
+		case <-g.opened:
+		case <-timer.C:
+		}
+	}
+	return g.isOpen()
 }
 
 func (g *gate) onChange(f func(open bool) error) { g.changed = append(g.changed, f) }
@@ -30,5 +53,19 @@ func (g *gate) set(open bool) error {
 			return err
 		}
 	}
+	if open {
+		g.release()
+	}
 	return nil
+}
+
+// release ends the waits for the first opening.
+func (g *gate) release() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	select {
+	case <-g.opened:
+	default:
+		close(g.opened)
+	}
 }

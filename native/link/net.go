@@ -62,7 +62,7 @@ const maxLineBytes = 4 << 20
 // A session is one run of `ramet-link net`.
 type session struct {
 	pair    *netns.Pair
-	gate    gate
+	gate    *gate
 	ingress *ingress
 	egress  *egress
 	out     struct {
@@ -79,7 +79,7 @@ func serveNet(in io.Reader, out io.Writer) int {
 	_ = unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{Cur: 1, Max: 1})
 	// The parent stops link by closing its input. Ctrl-C in a terminal signals the whole group, and the parent handles it.
 	signal.Ignore(syscall.SIGINT, syscall.SIGHUP, syscall.SIGPIPE)
-	s := &session{}
+	s := &session{gate: newGate()}
 	s.out.Writer = out
 	lines := bufio.NewScanner(in)
 	lines.Buffer(make([]byte, 0, 4096), maxLineBytes)
@@ -125,7 +125,7 @@ func (s *session) start(line []byte, pair *netns.Pair, made error) (socket strin
 		return "", fault.New("InvalidArgument", "Use a ramet-link of the same release", "Reading link's configuration failed: version %d is not 1", config.V)
 	}
 	// Errors in the configuration are reported first.
-	s.egress, err = newEgress(&s.gate, config)
+	s.egress, err = newEgress(s.gate, config)
 	if err != nil {
 		return "", err
 	}
@@ -136,7 +136,7 @@ func (s *session) start(line []byte, pair *netns.Pair, made error) (socket strin
 	if err := s.egress.serve(s.pair); err != nil {
 		return "", err
 	}
-	s.ingress = newIngress(s.pair, &s.gate)
+	s.ingress = newIngress(s.pair, s.gate)
 	if err := s.listen(config); err != nil {
 		return "", err
 	}

@@ -157,6 +157,43 @@ func TestNetworkForwardsNothing(t *testing.T) {
 	}
 }
 
+// A program starts moments before the gate opens, and its first act may be a connection.
+func TestNetworkFirstConnectionsWaitForTheGate(t *testing.T) {
+	start, upstream := resolver(t, func(string) []string { return []string{"203.0.113.5"} })
+	w := newWorld(t, map[string]any{"dns": map[string]any{"upstreams": []string{upstream}}})
+	start(w)
+	w.serve(443)
+	called, asked := make(chan string, 1), make(chan string, 1)
+	go func() { called <- w.call("203.0.113.5:443", "x") }()
+	go func() { asked <- w.ask("db.example.org") }()
+	select {
+	case got := <-called:
+		t.Errorf("before the gate has opened, a connection got %q", got)
+	case got := <-asked:
+		t.Errorf("before the gate has opened, a question got %q", got)
+	case <-time.After(openingTimeout / 10):
+	}
+	w.do("gate", map[string]any{"open": true})
+	if got := <-called; got != "203.0.113.5" {
+		t.Errorf("the first connection: %s", got)
+	}
+	if got := <-asked; got != "1 answers" {
+		t.Errorf("the first question: %s", got)
+	}
+	// What comes now may be from a sandbox that is being replaced.
+	w.do("gate", map[string]any{"open": false})
+	if got := w.call("203.0.113.5:443", "x"); got != "cut" {
+		t.Errorf("a connection after the gate has closed: %s", got)
+	}
+}
+
+func TestNetworkFirstConnectionsDoNotWaitForLong(t *testing.T) {
+	w := newWorld(t, nil)
+	if got := w.call("203.0.113.5:443", "x"); got != "cut" {
+		t.Errorf("a connection while the gate never opens: %s", got)
+	}
+}
+
 func TestNetworkPrepareIsIdempotent(t *testing.T) {
 	w := newWorld(t, nil)
 	w.do("prepare", nil) // again, with everything in place
