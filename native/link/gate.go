@@ -11,6 +11,7 @@ type gate struct {
 	open bool
 	// opened is closed when the gate opens for the first time.
 	opened  chan struct{}
+	first   sync.Once
 	changed []func(open bool) error
 }
 
@@ -27,13 +28,7 @@ func (g *gate) isOpen() bool {
 func (g *gate) untilOpened(limit time.Duration) bool {
 	select {
 	case <-g.opened:
-	default:
-		timer := time.NewTimer(limit)
-		defer timer.Stop()
-		select {
-		case <-g.opened:
-		case <-timer.C:
-		}
+	case <-time.After(limit):
 	}
 	return g.isOpen()
 }
@@ -54,18 +49,7 @@ func (g *gate) set(open bool) error {
 		}
 	}
 	if open {
-		g.release()
+		g.first.Do(func() { close(g.opened) })
 	}
 	return nil
-}
-
-// release ends the waits for the first opening.
-func (g *gate) release() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	select {
-	case <-g.opened:
-	default:
-		close(g.opened)
-	}
 }
