@@ -6,6 +6,7 @@ import { awaitSandbox } from "../../operations/await-sandbox.ts";
 import { type Change, objectOf, type Wait } from "../../operations/objects.ts";
 import { unappliedRules } from "../../claim/progress.ts";
 import { withoutCode } from "../../kube/reported-state.ts";
+import { retryConflicts } from "../../kube/retry-conflicts.ts";
 import { pauseFailure, resumeChange } from "../../operations/pause.ts";
 import { readNewest, untilShownDeleted } from "./cache-lag.ts";
 import { untilServing } from "./create-sandbox.ts";
@@ -93,18 +94,16 @@ function pausePatch(sandbox: Sandbox, keepMemory: boolean): Change {
  */
 async function undoPause({ sandboxes, objects, informers }: ServiceParts, paused: Sandbox): Promise<void> {
   const { shutdownTime = null, pauseTime = null } = paused.spec;
-  let current = sandboxes.current(paused.metadata.uid);
-  for (let tries = 1; current !== undefined && pauseFailure(current) !== undefined; tries++) {
+  const { metadata } = paused;
+  await retryConflicts(async (number) => {
+    const current = number > 1 ? await informers.sandboxes.resource.find(metadata) : sandboxes.current(metadata.uid);
+    if (current === undefined || pauseFailure(current) === undefined) return;
     const change = resumeChange(current, { shutdownTime, pauseTime });
     const { resourceVersion } = current.metadata;
     const guarded = { ...change, metadata: { ...change.metadata, resourceVersion } };
-    const patched = await objects.sandboxes.patch(current, guarded).catch((error: unknown) => RametError.from(error));
-    if (!(patched instanceof RametError) || patched.code !== "Conflict" || tries >= mostTries) return;
-    current = await informers.sandboxes.resource.find(current.metadata).catch(() => undefined);
-  }
+    await objects.sandboxes.patch(current, guarded);
+  }).catch(() => undefined);
 }
-
-const mostTries = 10;
 
 /**
  * Waits until a pause in progress has ended, by a resume of others too.

@@ -7,6 +7,7 @@ import type { CheckpointRecord } from "../../backends/checkpoint-record.ts";
 import { sandboxRef } from "../../backends/runtime.ts";
 import { RametError } from "../../base/errors.ts";
 import { controllerOf, keyOf } from "../../kube/object.ts";
+import { retryConflicts } from "../../kube/retry-conflicts.ts";
 import { addFinalizer } from "../common/finalizer.ts";
 import { resolveTemplate } from "../common/resolve-template.ts";
 import { quiesceWith } from "./quiesce.ts";
@@ -117,25 +118,18 @@ async function mark(
 ): Promise<boolean> {
   const { resource } = informers.checkpoints;
   const { metadata } = capture.checkpoint;
-  let latest = cache.checkpoint(keyOf(metadata)) ?? capture.checkpoint;
-  for (let tries = 0; ; tries++) {
+  const cached = cache.checkpoint(keyOf(metadata)) ?? capture.checkpoint;
+  return retryConflicts(async (number) => {
+    // The object changed after the cache read it; a label was written, for example.
+    const latest = number > 1 ? await resource.get(metadata) : cached;
     if (latest.metadata.uid !== metadata.uid) return false;
     if (isMarked(latest, capture.source)) return true;
-    try {
-      const base = latest;
-      await ownWrites.write(base, () =>
-        addFinalizer(resource, base, finalizers.checkpoint, { metadata: marks(capture) }),
-      );
-      return true;
-    } catch (error) {
-      // The object changed after the cache read it; a label was written, for example.
-      if (RametError.from(error).code !== "Conflict" || tries >= mostTries) throw error;
-      latest = await resource.get(metadata);
-    }
-  }
+    await ownWrites.write(latest, () =>
+      addFinalizer(resource, latest, finalizers.checkpoint, { metadata: marks(capture) }),
+    );
+    return true;
+  }, 6);
 }
-
-const mostTries = 5;
 
 function isMarked({ metadata }: Checkpoint, { pod }: CapturableSource): boolean {
   const { annotations: found, finalizers: present } = metadata;

@@ -3,6 +3,7 @@ import * as z from "zod";
 import type { Sandbox } from "../../../api/kinds/sandbox.ts";
 import { annotations } from "../../../api/names/labels.ts";
 import { RametError } from "../../../base/errors.ts";
+import { retryConflicts } from "../../../kube/retry-conflicts.ts";
 import { readNewest } from "../../service/cache-lag.ts";
 import { needs } from "../e2b/needs.ts";
 import { type AgentTier, type AgentTierRoute, type Call, route } from "./call.ts";
@@ -92,24 +93,16 @@ async function changePorts(
   signal: AbortSignal,
   change: (ports: number[]) => number[],
 ): Promise<void> {
-  let sandbox = found;
-  for (let tries = 1; ; tries++) {
+  await retryConflicts(async (number) => {
+    if (number > 1) await readNewest(service, found, signal);
+    const sandbox = number > 1 ? (service.sandboxes.current(found.metadata.uid) ?? found) : found;
     const ports = change(portsOf(sandbox));
     const text = ports.length === 0 ? null : JSON.stringify(ports);
-    const { uid, resourceVersion } = sandbox.metadata;
+    const { resourceVersion } = sandbox.metadata;
     const metadata = { annotations: { [annotations.clientPorts]: text }, resourceVersion };
-    try {
-      await service.objects.sandboxes.patch(sandbox, { metadata });
-      return;
-    } catch (error) {
-      if (RametError.from(error).code !== "Conflict" || tries >= mostTries) throw error;
-    }
-    await readNewest(service, sandbox, signal);
-    sandbox = service.sandboxes.current(uid) ?? sandbox;
-  }
+    await service.objects.sandboxes.patch(sandbox, { metadata });
+  });
 }
-
-const mostTries = 10;
 
 function viewOf(request: FastifyRequest, { metadata }: Sandbox, port: number): z.infer<typeof ForwardedPort> {
   const path = `/api/v1/sandboxes/${metadata.name}/preview/${port}/`;
