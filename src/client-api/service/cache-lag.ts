@@ -3,6 +3,7 @@ import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations } from "../../api/names/labels.ts";
 import { delay } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
+import { within } from "../../base/within.ts";
 import type { Followers } from "../../kube/followers.ts";
 import type { KubeObject } from "../../kube/object.ts";
 import type { ServiceParts } from "./parts.ts";
@@ -53,29 +54,34 @@ export async function untilSnapshotKnown(
   written: NamedSnapshot,
   signal: AbortSignal,
 ): Promise<void> {
-  const { uid, name } = written.metadata;
-  const isKnown = (cached: NamedSnapshot | undefined): true | undefined =>
-    (cached !== undefined && isShown(written, cached)) || undefined;
-  const options = { what: `Waiting for the snapshot ${name}`, timeoutMilliseconds: writtenMilliseconds, signal };
-  await snapshots.until(uid, isKnown, options).catch((error: unknown) => {
-    // Somebody else may have changed it again.
-    if (RametError.from(error).code !== "Timeout") throw error;
-  });
+  const isKnown = (cached: NamedSnapshot | undefined): boolean => cached !== undefined && isShown(written, cached);
+  await untilCacheHas(snapshots, written, isKnown, signal);
 }
 
 /** Waits for a moment until the cache shows that an object was deleted, so that the next request does not find it. */
 export async function untilShownDeleted<T extends KubeObject>(
   followers: Followers<T>,
-  { metadata: { uid, name } }: T,
+  deleted: T,
   signal: AbortSignal,
 ): Promise<void> {
-  const isDeleted = (cached: T | undefined): true | undefined =>
-    cached === undefined || cached.metadata.deletionTimestamp !== undefined || undefined;
-  const options = { what: `Waiting for the deletion of ${name}`, timeoutMilliseconds: writtenMilliseconds, signal };
-  await followers.until(uid, isDeleted, options).catch((error: unknown) => {
-    // It is deleted in any case.
-    if (RametError.from(error).code !== "Timeout") throw error;
-  });
+  const isDeleted = (cached: T | undefined): boolean =>
+    cached === undefined || cached.metadata.deletionTimestamp !== undefined;
+  await untilCacheHas(followers, deleted, isDeleted, signal);
+}
+
+/** Waits for a moment. The write was successful in any case, and somebody else may have changed the object again. */
+async function untilCacheHas<T extends KubeObject>(
+  followers: Followers<T>,
+  { metadata: { uid, name } }: T,
+  isShown: (cached: T | undefined) => boolean,
+  signal: AbortSignal,
+): Promise<void> {
+  const options = { what: `Waiting for the cache to show ${name}`, timeoutMilliseconds: writtenMilliseconds, signal };
+  await followers
+    .until(uid, (cached) => isShown(cached) || undefined, options)
+    .catch((error: unknown) => {
+      if (RametError.from(error).code !== "Timeout") throw error;
+    });
 }
 
 /**
@@ -84,18 +90,13 @@ export async function untilShownDeleted<T extends KubeObject>(
  * @throws RametError `NotFound` if it has been deleted
  */
 export async function readNewest(parts: NewestParts, known: Sandbox, signal: AbortSignal): Promise<void> {
-  const late = new AbortController();
-  const cancel = parts.clock.schedule(readMilliseconds, () => {
-    late.abort();
-  });
-  const either = AbortSignal.any([signal, late.signal]);
-  try {
+  const what = `Reading the sandbox ${known.metadata.name}`;
+  const deadline = { clock: parts.clock, milliseconds: readMilliseconds, what, signal };
+  await within(deadline, async (either) => {
     for (let tries = 0; tries < mostReads; tries++) if (await readOnce(parts, known, either)) return;
-  } catch (error) {
+  }).catch((error: unknown) => {
     if (signal.aborted || RametError.from(error).code === "NotFound") throw error;
-  } finally {
-    cancel();
-  }
+  });
 }
 
 type NewestParts = Pick<ServiceParts, "informers" | "sandboxes" | "writes" | "clock">;
