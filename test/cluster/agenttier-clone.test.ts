@@ -3,16 +3,14 @@ import { checkpointKind } from "../../src/api/kinds/checkpoint.ts";
 import { sandboxTemplateKind } from "../../src/api/kinds/sandbox-template.ts";
 import { apiVersion } from "../../src/api/schema/kind.ts";
 import { refOf } from "../../src/kube/resource-ref.ts";
-import { allRights, ClientApiWorld } from "./client-api-world.ts";
+import { type ClientApiWorld, openWithKey } from "./client-api-world.ts";
 
 let world: ClientApiWorld;
 let key: string;
 const namespace = "team-a";
 
 beforeAll(async () => {
-  world = await ClientApiWorld.open();
-  await world.namespace(namespace);
-  key = await world.key(namespace, "client", allRights);
+  ({ world, key } = await openWithKey(namespace));
   await world.cluster.client.resource(refOf(sandboxTemplateKind)).create({
     apiVersion,
     kind: "SandboxTemplate",

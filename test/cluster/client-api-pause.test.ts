@@ -3,16 +3,14 @@ import { afterAll, beforeAll, expect, it } from "vitest";
 import { sandboxKind } from "../../src/api/kinds/sandbox.ts";
 import { RametError } from "../../src/base/errors.ts";
 import { refOf } from "../../src/kube/resource-ref.ts";
-import { allRights, ClientApiWorld } from "./client-api-world.ts";
+import { type ClientApiWorld, openWithKey } from "./client-api-world.ts";
 
 let world: ClientApiWorld;
 let key: string;
 const namespace = "team-a";
 
 beforeAll(async () => {
-  world = await ClientApiWorld.open();
-  await world.namespace(namespace);
-  key = await world.key(namespace, "agent", allRights);
+  ({ world, key } = await openWithKey(namespace));
 });
 afterAll(() => world.close());
 

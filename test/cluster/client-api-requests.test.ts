@@ -1,16 +1,14 @@
 import { connect } from "node:net";
 import { once } from "node:events";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { allRights as all, ClientApiWorld } from "./client-api-world.ts";
+import { allRights as all, type ClientApiWorld, openWithKey } from "./client-api-world.ts";
 
 /** Requests that are repeated, malformed, slow or too large. */
 let world: ClientApiWorld;
 let key: string;
 
 beforeAll(async () => {
-  world = await ClientApiWorld.open();
-  await world.namespace("team-a");
-  key = await world.key("team-a", "agent", all);
+  ({ world, key } = await openWithKey("team-a"));
 });
 afterAll(() => world.close());
 

@@ -125,6 +125,13 @@ export async function createTemplate(client: KubeClient, namespace: string): Pro
   });
 }
 
+/** A world with a namespace, and a key of it that has all rights. */
+export async function openWithKey(namespace: string): Promise<{ world: ClientApiWorld; key: string }> {
+  const world = await ClientApiWorld.open();
+  await world.namespace(namespace);
+  return { world, key: await world.key(namespace, "agent", allRights) };
+}
+
 interface NewKey {
   namespace: string;
   name: string;
