@@ -8,7 +8,7 @@ import { volumesWorld } from "./volumes-world.ts";
 const world = volumesWorld();
 const namespace = "default";
 
-/** Counts in memory, and in a file of the volume and one of its own, which it keeps open: a reader finds no empty file. */
+/** Counts in memory, in a file of the volume and in one in /tmp, which it keeps open: a reader finds no empty file. */
 const counting = `
 import os, time
 n = 0
