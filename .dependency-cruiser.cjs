@@ -4,17 +4,15 @@ const allowed = {
   api: ["base"],
   kube: ["base", "api"],
   store: ["base", "api"],
-  csi: ["base"],
   cell: ["base", "api", "store"],
   backends: ["base", "api", "kube", "store", "cell/client"],
-  claim: ["base", "api", "kube"],
-  operations: ["base", "api", "kube", "claim"],
+  operations: ["base", "api", "kube"],
   preflight: ["base", "api", "kube"],
   install: ["base", "api"],
-  controllers: ["base", "api", "kube", "backends", "claim", "registry"],
+  controllers: ["base", "api", "kube", "backends", "operations", "registry"],
   registry: ["base", "api"],
   gateway: ["base", "api", "kube", "cell/client"],
-  "client-api": ["base", "api", "kube", "claim", "operations", "cell/client"],
+  "client-api": ["base", "api", "kube", "operations", "cell/client"],
 };
 const folderRules = Object.entries(allowed).map(([folder, targets]) => ({
   name: `${folder}-imports`,
@@ -23,19 +21,29 @@ const folderRules = Object.entries(allowed).map(([folder, targets]) => ({
   from: { path: `^src/${folder}/` },
   to: { path: "^src/", pathNot: [folder, ...targets].map((t) => `^src/${t}(/|\\.ts$)`) },
 }));
-// Controllers share code by src/controllers/common only.
+// The kinds' controllers import only these subjects within src/controllers, and never each other.
+const subjects = ["cluster", "volumes", "images", "nodes", "origin"];
 const controllers = ["checkpoint", "sandbox", "sandbox-set", "sandbox-claim", "named-snapshot", "collect"];
-const controllerRules = ["common", ...controllers].map((name) => ({
-  name: `controller-${name}-imports`,
+const controllerRules = ["", ...controllers].map((name) => ({
+  name: `controller-${name || "subject"}-imports`,
   severity: "error",
-  comment: `src/controllers/${name} may import only itself and src/controllers/common within src/controllers`,
-  from: { path: `^src/controllers/${name}/` },
-  to: { path: "^src/controllers/", pathNot: [name, "common"].map((d) => `^src/controllers/${d}/`) },
+  comment: `src/controllers/${name || "subjects"} may import only ${subjects.join(", ")} within src/controllers`,
+  from: { path: `^src/controllers/${name || `(${subjects.join("|")})`}/` },
+  to: { path: "^src/controllers/", pathNot: [name, ...subjects].filter(Boolean).map((d) => `^src/controllers/${d}/`) },
+}));
+const dialects = ["agenttier", "e2b", "mcp"];
+const dialectRules = dialects.map((name) => ({
+  name: `dialect-${name}-imports`,
+  severity: "error",
+  comment: "A dialect imports no other dialect",
+  from: { path: `^src/client-api/dialects/${name}/` },
+  to: { path: "^src/client-api/dialects/", pathNot: [`^src/client-api/dialects/${name}/`] },
 }));
 module.exports = {
   forbidden: [
     ...folderRules,
     ...controllerRules,
+    ...dialectRules,
     {
       name: "no-circular",
       severity: "error",
@@ -67,7 +75,7 @@ module.exports = {
       name: "provider-imports",
       severity: "error",
       from: { path: "^provider/" },
-      to: { path: "^(src|components)/", pathNot: "^src/(base|api|kube|preflight|registry)/" },
+      to: { path: "^(src|components)/", pathNot: "^src/(base|api|kube|operations|preflight|registry)/" },
     },
     {
       name: "policy-imports",

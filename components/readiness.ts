@@ -1,6 +1,6 @@
 import { type ComponentResource, dynamic, type Input, output, type Output } from "@pulumi/pulumi";
 import { readinessProvider } from "../provider/dynamic-provider.ts";
-import { digestOf } from "../src/api/cell/template-digest.ts";
+import { digestOf } from "../src/api/schema/digest.ts";
 import { waitForConditions, waitTimeout } from "./await.ts";
 import type { DeclaredKind } from "./declare.ts";
 

@@ -1,6 +1,6 @@
 import type { apiextensions } from "@pulumi/kubernetes";
 import { ComponentResource, type ComponentResourceOptions, type Input, type Output } from "@pulumi/pulumi";
-import { digestOf } from "../src/api/cell/template-digest.ts";
+import { digestOf } from "../src/api/schema/digest.ts";
 import { annotations as annotationKeys, restoreFromAnnotations } from "../src/api/names/labels.ts";
 import { sandboxSetKind } from "../src/api/kinds/sandbox-set.ts";
 import { deleteInBackground } from "./await.ts";

@@ -1,4 +1,4 @@
-import { volumeClaims, claimVolumes } from "../../src/api/cell/volume-claims.ts";
+import { volumeClaims, claimVolumes } from "../../src/api/pod/volume-claims.ts";
 import { annotations } from "../../src/api/names/labels.ts";
 import type { SandboxTemplateSpec } from "../../src/api/kinds/sandbox-template.ts";
 import { PodTemplateSpec } from "../../src/api/schema/pod-template.ts";

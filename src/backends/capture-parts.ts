@@ -1,4 +1,4 @@
-import type { VolumeClaim } from "../api/cell/volume-claims.ts";
+import type { VolumeClaim } from "../api/pod/volume-claims.ts";
 import type { CheckpointPart, Consistency, VolumeSelection } from "../api/kinds/checkpoint.ts";
 import type { Contents } from "../api/schema/metadata.ts";
 import { systemClock } from "../base/clock.ts";

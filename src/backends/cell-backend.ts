@@ -1,9 +1,9 @@
-import { comparedParts } from "../api/cell/restore-spec.ts";
-import type { CheckpointRequest, CheckpointResult, RestoreResult } from "../api/cell/cell-api.ts";
-import { engineId } from "../api/cell/engine-id.ts";
+import { comparedParts } from "../api/pod/restore-spec.ts";
+import type { CheckpointRequest, CheckpointResult, RestoreResult } from "../api/wire/cell-api.ts";
+import { engineId } from "../api/engine/engine.ts";
 import type { CheckpointPart, PartContents } from "../api/kinds/checkpoint.ts";
 import { Contents } from "../api/schema/metadata.ts";
-import type { Grant } from "../api/cell/grant.ts";
+import type { Grant } from "../api/wire/grant.ts";
 import { type Clock, systemClock } from "../base/clock.ts";
 import { RametError } from "../base/errors.ts";
 import { type Deadline, within } from "../base/within.ts";

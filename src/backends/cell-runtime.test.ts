@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { createServer } from "node:net";
 import { afterAll, beforeAll, beforeEach, expect, it } from "vitest";
-import { cellPort } from "../api/cell/cell-api.ts";
+import { cellPort } from "../api/wire/cell-api.ts";
 import { Pod } from "../api/schema/pod.ts";
 import { CellClient } from "../cell/client/cell-client.ts";
 import { cellProver } from "../cell/client/cell-proof.ts";

@@ -1,5 +1,5 @@
-import { type CellState, guestClientPort, type Identity } from "../api/cell/cell-api.ts";
-import { withClientSandboxId } from "../api/cell/client-environment.ts";
+import { type CellState, guestClientPort, type Identity } from "../api/wire/cell-api.ts";
+import { withClientSandboxId } from "../api/pod/client-environment.ts";
 import type { Pod } from "../api/schema/pod.ts";
 import { type Clock, systemClock } from "../base/clock.ts";
 import { RametError } from "../base/errors.ts";

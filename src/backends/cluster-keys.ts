@@ -1,5 +1,5 @@
-import type { CellPodOptions } from "../api/cell/cell-pod.ts";
-import type { KeySets } from "../api/cell/cell-api.ts";
+import type { CellPodOptions } from "../api/pod/cell-pod.ts";
+import type { KeySets } from "../api/wire/cell-api.ts";
 import {
   privateKeyEntry,
   systemNamespace,

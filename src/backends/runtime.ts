@@ -1,6 +1,6 @@
-import type { EngineBuild } from "../api/cell/engine.ts";
-import type { EgressPolicy, KeySets, LinkCredentials } from "../api/cell/cell-api.ts";
-import { type VolumeClaim, volumeClaims } from "../api/cell/volume-claims.ts";
+import type { EngineBuild } from "../api/engine/engine.ts";
+import type { EgressPolicy, KeySets, LinkCredentials } from "../api/wire/cell-api.ts";
+import { type VolumeClaim, volumeClaims } from "../api/pod/volume-claims.ts";
 import type { Sandbox } from "../api/kinds/sandbox.ts";
 import type { Pod } from "../api/schema/pod.ts";
 import type { CellKey } from "../cell/client/cell-token.ts";

@@ -4,7 +4,7 @@ import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import * as z from "zod";
-import { type CellConfig, cellPort, type CellState } from "../api/cell/cell-api.ts";
+import { type CellConfig, cellPort, type CellState } from "../api/wire/cell-api.ts";
 import { delay, systemClock } from "../base/clock.ts";
 import { RametError } from "../base/errors.ts";
 import { cellProver } from "./client/cell-proof.ts";

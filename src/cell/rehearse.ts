@@ -4,7 +4,7 @@ import { type IncomingMessage, request as httpRequest } from "node:http";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import type * as z from "zod";
-import type { CellConfig, RestoreRequest } from "../api/cell/cell-api.ts";
+import type { CellConfig, RestoreRequest } from "../api/wire/cell-api.ts";
 import { systemClock as clock } from "../base/clock.ts";
 import { RametError } from "../base/errors.ts";
 import { cellProver, proofHeaders, proofPath } from "./client/cell-proof.ts";

@@ -1,6 +1,6 @@
 import { isIP, isIPv4 } from "node:net";
 import { type Command, InvalidArgumentError, Option } from "commander";
-import { engineIdPattern } from "../api/cell/engine-id.ts";
+import { engineIdPattern } from "../api/engine/engine.ts";
 import { isRegistryHost } from "../api/names/image-reference.ts";
 import { besideProjects, cellUserNamespaces } from "../api/names/system-names.ts";
 import { defaultQuota, type QuotaName } from "../api/quota/namespace-quota.ts";

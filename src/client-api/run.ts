@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { envdVersion } from "../api/cell/envd-version.ts";
+import { envdVersion } from "../api/wire/envd-version.ts";
 import { guestKeySecret, guestSecretEntry, systemNamespace } from "../api/names/system-names.ts";
 import { delay, untilAborted } from "../base/clock.ts";
 import { RametError } from "../base/errors.ts";

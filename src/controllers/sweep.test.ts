@@ -15,7 +15,7 @@ import type { Log } from "../base/log.ts";
 import { openForWrite } from "../store/open.ts";
 import { directoryStore } from "../store/directory/store.ts";
 import { controllersMetrics } from "./metrics.ts";
-import type { DataFinding } from "./common/data-findings.ts";
+import type { DataFinding } from "./cluster/data-findings.ts";
 import { runSweeper } from "./sweep.ts";
 
 const hour = 3_600_000;

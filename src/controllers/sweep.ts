@@ -8,9 +8,9 @@ import { RametError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { Informer } from "../kube/informer.ts";
 import type { SweepMetrics } from "./metrics.ts";
-import type { DataFindings } from "./common/data-findings.ts";
-import type { StoreReports } from "./common/store-reports.ts";
-import { checkpointIdOf, dataIdOf, dataNameOf, isUnfinished } from "./common/pause-checkpoint.ts";
+import type { DataFindings } from "./cluster/data-findings.ts";
+import type { StoreReports } from "./cluster/store-reports.ts";
+import { checkpointIdOf, dataIdOf, dataNameOf, isUnfinished } from "./cluster/pause-checkpoint.ts";
 
 export interface SweepingOptions {
   backends: Pick<Backends, "all">;

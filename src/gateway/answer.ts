@@ -1,4 +1,4 @@
-import { guestClientPort, reportsPort } from "../api/cell/cell-api.ts";
+import { guestClientPort, reportsPort } from "../api/wire/cell-api.ts";
 import { RametError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { ClientApi } from "./client-api.ts";

@@ -1,4 +1,4 @@
-import { codeInterpreterPort, guestClientPort } from "../api/cell/cell-api.ts";
+import { codeInterpreterPort, guestClientPort } from "../api/wire/cell-api.ts";
 import { type Destination, idHeader } from "./destination.ts";
 import type { ClientRequest, ClientResponse, Exchange } from "./exchange.ts";
 

@@ -1,5 +1,5 @@
 import type { IncomingHttpHeaders } from "node:http";
-import { guestControlPort } from "../api/cell/cell-api.ts";
+import { guestControlPort } from "../api/wire/cell-api.ts";
 import { RametError } from "../base/errors.ts";
 
 /** The sandbox port that a request is for. */

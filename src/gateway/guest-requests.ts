@@ -1,4 +1,4 @@
-import { guestClientPort } from "../api/cell/cell-api.ts";
+import { guestClientPort } from "../api/wire/cell-api.ts";
 import { Refusal } from "./refusal.ts";
 import type { ClientRequest } from "./exchange.ts";
 

@@ -1,4 +1,4 @@
-import { codeInterpreterPort, guestClientPort } from "../api/cell/cell-api.ts";
+import { codeInterpreterPort, guestClientPort } from "../api/wire/cell-api.ts";
 import type { Clock } from "../base/clock.ts";
 import { tokenHint } from "./token-verifier.ts";
 import type { ClientRequest } from "./exchange.ts";

@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { cellPort, codeInterpreterPort, guestClientPort, guestControlPort, reportsPort } from "../api/cell/cell-api.ts";
+import { cellPort, codeInterpreterPort, guestClientPort, guestControlPort, reportsPort } from "../api/wire/cell-api.ts";
 import { annotations } from "../api/names/labels.ts";
 import { Conditions } from "../api/schema/metadata.ts";
 import { findCondition, isConditionTrue } from "../kube/conditions.ts";

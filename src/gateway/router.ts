@@ -1,4 +1,4 @@
-import { guestClientPort, reportsPort } from "../api/cell/cell-api.ts";
+import { guestClientPort, reportsPort } from "../api/wire/cell-api.ts";
 import type { Clock } from "../base/clock.ts";
 import { RametError } from "../base/errors.ts";
 import type { ObjectStore } from "../kube/store.ts";

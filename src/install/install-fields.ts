@@ -1,6 +1,6 @@
 import * as z from "zod";
-import { engineIdPattern } from "../api/cell/engine-id.ts";
-import { namesMetadata, parseEgressRule } from "../api/cell/egress-rules.ts";
+import { engineIdPattern } from "../api/engine/engine.ts";
+import { namesMetadata, parseEgressRule } from "../api/egress/egress-rules.ts";
 import { isRegistryHost, parseImageReference } from "../api/names/image-reference.ts";
 import { parseLabelSelector } from "../api/names/label-selector.ts";
 import { cellUserNamespaces, systemNamespace } from "../api/names/system-names.ts";

@@ -1,4 +1,4 @@
-import { parseRuntimeEgress } from "../api/cell/effective-egress.ts";
+import { parseRuntimeEgress } from "../api/egress/effective-egress.ts";
 import { type QuotaName, quotaNames } from "../api/quota/namespace-quota.ts";
 import { RametError } from "../base/errors.ts";
 import { parseLabelSelector } from "../api/names/label-selector.ts";

@@ -1,4 +1,4 @@
-import { cellPort } from "../api/cell/cell-api.ts";
+import { cellPort } from "../api/wire/cell-api.ts";
 import { renderCrds } from "../api/kinds/crd.ts";
 import { labels as cellLabels } from "../api/names/labels.ts";
 import { systemNamespace } from "../api/names/system-names.ts";

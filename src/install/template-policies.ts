@@ -1,4 +1,4 @@
-import { type RestrictedField, restrictedFields, restrictedNames } from "../api/cell/template-policy.ts";
+import { type RestrictedField, restrictedFields, restrictedNames } from "../api/pod/template-policy.ts";
 import { quotaExample, quotaItemPattern } from "../api/quota/namespace-quota.ts";
 import { annotations } from "../api/names/labels.ts";
 import { clientCredentialsRight, internalGroup, registrySecretPrefix } from "../api/names/system-names.ts";

@@ -1,7 +1,7 @@
 import { existsSync } from "node:fs";
 import { join, sep } from "node:path";
 import * as z from "zod";
-import { engineId } from "../api/cell/engine-id.ts";
+import { engineId } from "../api/engine/engine.ts";
 import type { Clock } from "../base/clock.ts";
 import { RametError } from "../base/errors.ts";
 import { runProgram } from "../base/run-program.ts";

@@ -1,6 +1,6 @@
 import type { Sandbox } from "../api/kinds/sandbox.ts";
 import { RametError } from "../base/errors.ts";
-import { ended, missingPart } from "../claim/progress.ts";
+import { ended, missingPart } from "./claim/progress.ts";
 import { findCondition } from "../kube/conditions.ts";
 import { describeState, failureOf } from "../kube/reported-state.ts";
 import type { Objects, Settled, Wait } from "./objects.ts";

@@ -4,7 +4,7 @@ import type { Condition } from "../api/schema/metadata.ts";
 import { annotations } from "../api/names/labels.ts";
 import { rollbackRequest } from "../api/names/rollback-request.ts";
 import { RametError } from "../base/errors.ts";
-import { missingPart } from "../claim/progress.ts";
+import { missingPart } from "./claim/progress.ts";
 import { findCondition } from "../kube/conditions.ts";
 import { describeState, failureOf } from "../kube/reported-state.ts";
 import type { Objects, Settled, Wait } from "./objects.ts";

@@ -1,4 +1,4 @@
-import type { KnownEngine } from "../api/cell/engine-list.ts";
+import type { KnownEngine } from "../api/engine/engine-list.ts";
 import type { Checkpoint } from "../api/kinds/checkpoint.ts";
 import type { SnapshotVersion } from "../api/kinds/named-snapshot-status.ts";
 import type { NamedSnapshot } from "../api/kinds/named-snapshot.ts";

@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { enginesConfigMap, parseEngineList } from "../api/cell/engine-list.ts";
+import { enginesConfigMap, parseEngineList } from "../api/engine/engine-list.ts";
 import { Checkpoint, checkpointKind } from "../api/kinds/checkpoint.ts";
 import { NamedSnapshot, namedSnapshotKind } from "../api/kinds/named-snapshot.ts";
 import { SandboxSet, sandboxSetKind } from "../api/kinds/sandbox-set.ts";

@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { mostImageBytes, ResolvedImage } from "../api/cell/resolved-image.ts";
+import { mostImageBytes, ResolvedImage } from "../api/pod/resolved-image.ts";
 import type { Clock } from "../base/clock.ts";
 import { RametError } from "../base/errors.ts";
 import { within } from "../base/within.ts";

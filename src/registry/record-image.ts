@@ -1,7 +1,7 @@
 import { readFile } from "node:fs/promises";
 import { homedir } from "node:os";
 import { join } from "node:path";
-import type { ResolvedImage } from "../api/cell/resolved-image.ts";
+import type { ResolvedImage } from "../api/pod/resolved-image.ts";
 import { type Clock, systemClock } from "../base/clock.ts";
 import { lookUpImage } from "./look-up-image.ts";
 import { parsePullSecret, type PullKeyring } from "./pull-credentials.ts";

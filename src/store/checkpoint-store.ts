@@ -1,5 +1,5 @@
 import type { RametError } from "../base/errors.ts";
-import type { Grant } from "../api/cell/grant.ts";
+import type { Grant } from "../api/wire/grant.ts";
 import type { CheckpointRef } from "./checkpoint-id.ts";
 import type { Manifest } from "./manifest.ts";
 import type { PublishedCheckpoint } from "./sessions.ts";

@@ -1,6 +1,6 @@
 import type { Clock } from "../base/clock.ts";
 import { RametError } from "../base/errors.ts";
-import type { Grant } from "../api/cell/grant.ts";
+import type { Grant } from "../api/wire/grant.ts";
 import { checkedRef } from "./checkpoint-id.ts";
 
 /**

@@ -1,4 +1,4 @@
-import type { Grant } from "../api/cell/grant.ts";
+import type { Grant } from "../api/wire/grant.ts";
 import { openDirectoryForRead } from "./directory/read.ts";
 import { openDirectoryForWrite } from "./directory/write.ts";
 import { decrypting, encrypting } from "./encryption/sessions.ts";

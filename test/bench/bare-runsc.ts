@@ -4,7 +4,7 @@ import { closeSync, openSync } from "node:fs";
 import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { ContainerSpec } from "../../src/api/cell/cell-api.ts";
+import { ContainerSpec } from "../../src/api/wire/cell-api.ts";
 import { type Link, spawnLink, startLink } from "../../src/cell/network/link.ts";
 import { engineFlags } from "../../src/cell/sandbox/engine.ts";
 import { ociSpec } from "../../src/cell/sandbox/oci-spec.ts";

@@ -3,7 +3,7 @@ import { Sandbox } from "e2b";
 import { sandboxSetKind } from "../../src/api/kinds/sandbox-set.ts";
 import { sandboxKind } from "../../src/api/kinds/sandbox.ts";
 import { refOf } from "../../src/kube/resource-ref.ts";
-import { clientSandboxId } from "../../src/api/cell/client-environment.ts";
+import { clientSandboxId } from "../../src/api/pod/client-environment.ts";
 import { ClientWorld } from "../clients/client-world.ts";
 import { type CommandCosts, measureCommands } from "./command-floor.ts";
 import { stopwatch } from "./figure.ts";

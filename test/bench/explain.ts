@@ -5,7 +5,7 @@ import { SandboxSet } from "../../src/api/kinds/sandbox-set.ts";
 import { labels } from "../../src/api/names/labels.ts";
 import { apiVersion } from "../../src/api/schema/kind.ts";
 import { installCrds } from "../../src/controllers/install-crds.ts";
-import { sandboxResources } from "../../src/controllers/common/resources.ts";
+import { sandboxResources } from "../../src/controllers/cluster/resources.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
 import { builtPrograms } from "../setup/built-package.ts";
 import { startControlPlane } from "../setup/control-plane.ts";

@@ -1,13 +1,13 @@
-import { cellPod } from "../../src/api/cell/cell-pod.ts";
+import { cellPod } from "../../src/api/pod/cell-pod.ts";
 import type { Checkpoint } from "../../src/api/kinds/checkpoint.ts";
-import { templateDigest, templateRevision } from "../../src/api/cell/template-digest.ts";
+import { templateDigest, templateRevision } from "../../src/api/pod/template-digest.ts";
 import { apiVersion } from "../../src/api/schema/kind.ts";
 import { annotations, finalizers, labels } from "../../src/api/names/labels.ts";
 import { PodTemplateSpec } from "../../src/api/schema/pod-template.ts";
-import { restoreSpec } from "../../src/api/cell/restore-spec.ts";
+import { restoreSpec } from "../../src/api/pod/restore-spec.ts";
 import type { SandboxStatus } from "../../src/api/kinds/sandbox.ts";
-import { checkpointIdOf } from "../../src/controllers/common/pause-checkpoint.ts";
-import { sandboxResources } from "../../src/controllers/common/resources.ts";
+import { checkpointIdOf } from "../../src/controllers/cluster/pause-checkpoint.ts";
+import { sandboxResources } from "../../src/controllers/cluster/resources.ts";
 import type { KubeClient } from "../../src/kube/kube-client.ts";
 import type { KubeObject } from "../../src/kube/object.ts";
 import { coreResources } from "../../src/kube/resource-ref.ts";

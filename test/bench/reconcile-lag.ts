@@ -2,7 +2,7 @@ import { Checkpoint } from "../../src/api/kinds/checkpoint.ts";
 import { apiVersion } from "../../src/api/schema/kind.ts";
 import { Pod } from "../../src/api/schema/pod.ts";
 import { Sandbox } from "../../src/api/kinds/sandbox.ts";
-import { sandboxResources } from "../../src/controllers/common/resources.ts";
+import { sandboxResources } from "../../src/controllers/cluster/resources.ts";
 import { findCondition } from "../../src/kube/conditions.ts";
 import { Informer } from "../../src/kube/informer.ts";
 import type { KubeClient } from "../../src/kube/kube-client.ts";

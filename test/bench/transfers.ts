@@ -1,7 +1,7 @@
 import { Sandbox } from "e2b";
 import { request as send } from "undici";
-import { clientSandboxId } from "../../src/api/cell/client-environment.ts";
-import { guestClientPort } from "../../src/api/cell/cell-api.ts";
+import { clientSandboxId } from "../../src/api/pod/client-environment.ts";
+import { guestClientPort } from "../../src/api/wire/cell-api.ts";
 import { Sandbox as SandboxObject, sandboxKind } from "../../src/api/kinds/sandbox.ts";
 import { refOf } from "../../src/kube/resource-ref.ts";
 import type { ClientWorld } from "../clients/client-world.ts";

@@ -5,7 +5,7 @@ import { parseAllDocuments } from "yaml";
 import { Checkpoint } from "../../src/api/kinds/checkpoint.ts";
 import { Sandbox } from "../../src/api/kinds/sandbox.ts";
 import { runProgram } from "../../src/cli/program.ts";
-import { sandboxResources } from "../../src/controllers/common/resources.ts";
+import { sandboxResources } from "../../src/controllers/cluster/resources.ts";
 import type { Manifest } from "../../src/install/manifest.ts";
 import { explicitConnection } from "../../src/kube/connection.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";

@@ -8,7 +8,7 @@ import { SandboxTemplate } from "../../src/api/kinds/sandbox-template.ts";
 import { acsClone } from "../../src/backends/acs/acs-clone.ts";
 import { silentLog } from "../../src/base/log.ts";
 import { runCollector } from "../../src/controllers/collect/run-collector.ts";
-import { createInformers, sandboxResources } from "../../src/controllers/common/resources.ts";
+import { createInformers, sandboxResources } from "../../src/controllers/cluster/resources.ts";
 import type { Informer } from "../../src/kube/informer.ts";
 import type { KubeObject } from "../../src/kube/object.ts";
 import { coreResources } from "../../src/kube/resource-ref.ts";

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { guestClientPort } from "../../src/api/cell/cell-api.ts";
+import { guestClientPort } from "../../src/api/wire/cell-api.ts";
 import { CellClient } from "../../src/cell/client/cell-client.ts";
 import { GuestClient } from "../../src/cell/client/guest-client.ts";
 import { clusterCredentials } from "../../src/backends/cell-keys.ts";

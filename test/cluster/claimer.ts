@@ -3,11 +3,11 @@ import { Sandbox } from "../../src/api/kinds/sandbox.ts";
 import { SandboxSet } from "../../src/api/kinds/sandbox-set.ts";
 import { setRevision } from "../../src/api/set/set-revision.ts";
 import { setSandbox } from "../../src/api/set/set-sandbox.ts";
-import { claimSandbox, type ClaimParts } from "../../src/claim/claim-sandbox.ts";
+import { claimSandbox, type ClaimParts } from "../../src/operations/claim/claim-sandbox.ts";
 import { FairTurns } from "../../src/base/fair-turns.ts";
-import { Stock } from "../../src/claim/stock.ts";
-import type { ClaimRequest } from "../../src/claim/request.ts";
-import { sandboxResources } from "../../src/controllers/common/resources.ts";
+import { Stock } from "../../src/operations/claim/stock.ts";
+import type { ClaimRequest } from "../../src/operations/claim/request.ts";
+import { sandboxResources } from "../../src/controllers/cluster/resources.ts";
 import { Informer } from "../../src/kube/informer.ts";
 import type { KubeClient } from "../../src/kube/kube-client.ts";
 

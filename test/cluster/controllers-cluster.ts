@@ -4,7 +4,7 @@ import { join } from "node:path";
 import type { Checkpoint } from "../../src/api/kinds/checkpoint.ts";
 import type { Pod } from "../../src/api/schema/pod.ts";
 import type { Sandbox } from "../../src/api/kinds/sandbox.ts";
-import { createInformers, sandboxResources, type Informers } from "../../src/controllers/common/resources.ts";
+import { createInformers, sandboxResources, type Informers } from "../../src/controllers/cluster/resources.ts";
 import { runControllers, type RunControllersOptions } from "../../src/controllers/run.ts";
 import type { Informer } from "../../src/kube/informer.ts";
 import type { Connection } from "../../src/kube/connection.ts";

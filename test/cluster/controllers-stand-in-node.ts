@@ -1,5 +1,5 @@
-import { CellConfig } from "../../src/api/cell/cell-api.ts";
-import type { EngineBuild } from "../../src/api/cell/engine.ts";
+import { CellConfig } from "../../src/api/wire/cell-api.ts";
+import type { EngineBuild } from "../../src/api/engine/engine.ts";
 import { labels } from "../../src/api/names/labels.ts";
 import { Pod } from "../../src/api/schema/pod.ts";
 

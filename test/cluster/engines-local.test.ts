@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, it } from "vitest";
 import { Checkpoint } from "../../src/api/kinds/checkpoint.ts";
 import { Sandbox } from "../../src/api/kinds/sandbox.ts";
 import { isPodReady } from "../../src/api/schema/pod.ts";
-import { sandboxResources } from "../../src/controllers/common/resources.ts";
+import { sandboxResources } from "../../src/controllers/cluster/resources.ts";
 import { builtPrograms } from "../setup/built-package.ts";
 import { copyOfGuest, otherGuest } from "../setup/other-engine.ts";
 import { TestCluster } from "./local-cluster.ts";

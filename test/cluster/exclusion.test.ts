@@ -1,6 +1,6 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { Sandbox } from "../../src/api/kinds/sandbox.ts";
-import { sandboxResources } from "../../src/controllers/common/resources.ts";
+import { sandboxResources } from "../../src/controllers/cluster/resources.ts";
 import { coreResources } from "../../src/kube/resource-ref.ts";
 import { BesideWorld } from "./beside-world.ts";
 

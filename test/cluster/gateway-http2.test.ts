@@ -8,7 +8,7 @@ import { buffer, text } from "node:stream/consumers";
 import { credentials, Metadata, type ServiceError, status } from "@grpc/grpc-js";
 import { Agent, request } from "undici";
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
-import { guestClientPort } from "../../src/api/cell/cell-api.ts";
+import { guestClientPort } from "../../src/api/wire/cell-api.ts";
 import { issueCertificate } from "../../src/local/control-plane/certificate.ts";
 import { bundledGrpcServer, type GrpcClient, grpcClient } from "../setup/grpc-program.ts";
 import { accountToken, allowToReach, ask, type RunningGateway, startGateway } from "../setup/gateway.ts";

@@ -5,7 +5,7 @@ import { Readable } from "node:stream";
 import { request, WebSocket } from "undici";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import type { Sandbox } from "../../src/api/kinds/sandbox.ts";
-import { EgressReport, reportsPort } from "../../src/api/cell/cell-api.ts";
+import { EgressReport, reportsPort } from "../../src/api/wire/cell-api.ts";
 import { guestKeySecret, guestSecretEntry, systemNamespace } from "../../src/api/names/system-names.ts";
 import { systemClock } from "../../src/base/clock.ts";
 import { guestAccessToken } from "../../src/cell/client/cell-token.ts";

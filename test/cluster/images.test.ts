@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { CellConfig } from "../../src/api/cell/cell-api.ts";
+import { CellConfig } from "../../src/api/wire/cell-api.ts";
 import { apiVersion } from "../../src/api/schema/kind.ts";
 import type { Pod } from "../../src/api/schema/pod.ts";
 import { annotations } from "../../src/api/names/labels.ts";

@@ -2,7 +2,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Agent, fetch } from "undici";
-import { engineId } from "../../src/api/cell/engine-id.ts";
+import { engineId } from "../../src/api/engine/engine.ts";
 import { systemClock } from "../../src/base/clock.ts";
 import { engineBuild } from "../../src/cell/sandbox/engine-build.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";

@@ -1,6 +1,6 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { renderCrds } from "../../src/api/kinds/crd.ts";
-import { sandboxResources } from "../../src/controllers/common/resources.ts";
+import { sandboxResources } from "../../src/controllers/cluster/resources.ts";
 import { clusterRights, systemRights } from "../../src/install/controller-rights.ts";
 import { roles } from "../../src/install/rights.ts";
 import { explicitConnection } from "../../src/kube/connection.ts";

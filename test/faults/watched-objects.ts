@@ -5,7 +5,7 @@ import type { Pod } from "../../src/api/schema/pod.ts";
 import type { Sandbox } from "../../src/api/kinds/sandbox.ts";
 import type { SandboxClaim } from "../../src/api/kinds/sandbox-claim.ts";
 import type { SandboxSet } from "../../src/api/kinds/sandbox-set.ts";
-import { createInformers, type Informers } from "../../src/controllers/common/resources.ts";
+import { createInformers, type Informers } from "../../src/controllers/cluster/resources.ts";
 import type { Informer } from "../../src/kube/informer.ts";
 import type { KubeClient } from "../../src/kube/kube-client.ts";
 import { silentLog } from "../../src/base/log.ts";

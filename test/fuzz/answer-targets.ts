@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { PassThrough } from "node:stream";
 import fc from "fast-check";
-import { cellPort } from "../../src/api/cell/cell-api.ts";
+import { cellPort } from "../../src/api/wire/cell-api.ts";
 import { CellClient } from "../../src/cell/client/cell-client.ts";
 import { cellKeyFromPem, newCellKeyPem } from "../../src/cell/client/cell-token.ts";
 import { GuestClient } from "../../src/cell/client/guest-client.ts";

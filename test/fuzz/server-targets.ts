@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type Duplex, PassThrough } from "node:stream";
 import fc from "fast-check";
-import { cellPort } from "../../src/api/cell/cell-api.ts";
+import { cellPort } from "../../src/api/wire/cell-api.ts";
 import { systemClock } from "../../src/base/clock.ts";
 import { RametError } from "../../src/base/errors.ts";
 import { type Log, silentLog } from "../../src/base/log.ts";

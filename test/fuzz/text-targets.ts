@@ -1,6 +1,6 @@
 import fc from "fast-check";
-import { effectiveEgress } from "../../src/api/cell/effective-egress.ts";
-import { coversRule, parseEgressRule } from "../../src/api/cell/egress-rules.ts";
+import { effectiveEgress } from "../../src/api/egress/effective-egress.ts";
+import { coversRule, parseEgressRule } from "../../src/api/egress/egress-rules.ts";
 import { readApiKey } from "../../src/api/keys/api-key-text.ts";
 import { parseImageReference } from "../../src/api/names/image-reference.ts";
 import { requestedEnvironment } from "../../src/api/names/init-request.ts";

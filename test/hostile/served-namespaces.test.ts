@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, expect, it, vi } from "vitest";
 import { controllerName, gatewayName, systemNamespace } from "../../src/api/names/system-names.ts";
 import { rotationConfigMap, rotationEntry, rotationIn } from "../../src/api/names/key-rotation.ts";
-import { sandboxResources } from "../../src/controllers/common/resources.ts";
+import { sandboxResources } from "../../src/controllers/cluster/resources.ts";
 import { installCrds } from "../../src/controllers/install-crds.ts";
 import { runControllers } from "../../src/controllers/run.ts";
 import { runGateway } from "../../src/gateway/run.ts";

@@ -1,6 +1,6 @@
 import { connect, type Socket } from "node:net";
 import { afterAll, beforeAll, expect, it, onTestFinished } from "vitest";
-import { cellPort } from "../../src/api/cell/cell-api.ts";
+import { cellPort } from "../../src/api/wire/cell-api.ts";
 import type { RunningCell } from "../setup/cell-rig.ts";
 import { Cells } from "../setup/cells.ts";
 import { cellPid, peakMebibytes } from "./processes.ts";

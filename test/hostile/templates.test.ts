@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { restrictedFields, restrictedNames, forbiddenFields } from "../../src/api/cell/template-policy.ts";
+import { restrictedFields, restrictedNames, forbiddenFields } from "../../src/api/pod/template-policy.ts";
 import type { Sandbox } from "../../src/api/kinds/sandbox.ts";
 import type { PodTemplateSpec } from "../../src/api/schema/pod-template.ts";
 import { clientCredentialsRight, internalGroup, registrySecretPrefix } from "../../src/api/names/system-names.ts";

@@ -2,7 +2,7 @@ import { expect, vi } from "vitest";
 import { RametError } from "../../src/base/errors.ts";
 import { admissionPolicies } from "../../src/install/cell-policies.ts";
 import type { Manifest } from "../../src/install/manifest.ts";
-import { sandboxResources } from "../../src/controllers/common/resources.ts";
+import { sandboxResources } from "../../src/controllers/cluster/resources.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
 import type { KubeManifest, KubeObject } from "../../src/kube/object.ts";
 import { coreResources, type ResourceRef } from "../../src/kube/resource-ref.ts";

@@ -1,5 +1,5 @@
 import { readdir, readFile } from "node:fs/promises";
-import { cellCapabilities } from "../../src/api/cell/cell-container.ts";
+import { cellCapabilities } from "../../src/api/pod/cell-container.ts";
 import type { World } from "./world.ts";
 
 /** From linux/capability.h. */

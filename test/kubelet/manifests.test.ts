@@ -4,7 +4,7 @@ import { beforeAll, describe, expect, it } from "vitest";
 import { imageNames } from "./images.ts";
 import { ask } from "../setup/gateway.ts";
 import { RametError } from "../../src/base/errors.ts";
-import { cellCapabilities } from "../../src/api/cell/cell-container.ts";
+import { cellCapabilities } from "../../src/api/pod/cell-container.ts";
 import { capabilityBits, cellStatuses, withoutCapability } from "./cell-rights.ts";
 import { cellSeccompProfile } from "./cluster.ts";
 import { controllers, gateways, makeStoreSecret, openWorld, type World } from "./world.ts";

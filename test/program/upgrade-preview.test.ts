@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { enginesConfigMap } from "../../src/api/cell/engine-list.ts";
+import { enginesConfigMap } from "../../src/api/engine/engine-list.ts";
 import { systemNamespace } from "../../src/api/names/system-names.ts";
 import { runProgram } from "../../src/cli/program.ts";
-import { sandboxResources } from "../../src/controllers/common/resources.ts";
+import { sandboxResources } from "../../src/controllers/cluster/resources.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
 import { coreResources, type ResourceRef } from "../../src/kube/resource-ref.ts";
 import type { UpgradeStep } from "../../src/preflight/plan-upgrade.ts";

@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { mkdir, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { CellConfig, type ContainerSpec, type Identity } from "../../src/api/cell/cell-api.ts";
+import { CellConfig, type ContainerSpec, type Identity } from "../../src/api/wire/cell-api.ts";
 import { sweepCgroups } from "../../src/cell/cgroup/record.ts";
 import { CellClient, type CellAddress } from "../../src/cell/client/cell-client.ts";
 import { cellKeyFromPem, guestAccessToken, newCellKeyPem } from "../../src/cell/client/cell-token.ts";

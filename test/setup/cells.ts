@@ -1,8 +1,8 @@
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
-import { guestClientPort, type CheckpointResult, type RestoreResult } from "../../src/api/cell/cell-api.ts";
+import { guestClientPort, type CheckpointResult, type RestoreResult } from "../../src/api/wire/cell-api.ts";
 import type { Contents } from "../../src/api/schema/metadata.ts";
-import type { Grant } from "../../src/api/cell/grant.ts";
+import type { Grant } from "../../src/api/wire/grant.ts";
 import type { CellClient } from "../../src/cell/client/cell-client.ts";
 import { GuestClient } from "../../src/cell/client/guest-client.ts";
 import type { CheckpointStore } from "../../src/store/checkpoint-store.ts";

@@ -1,7 +1,7 @@
 import { parse } from "yaml";
 import * as z from "zod";
 import { RametError } from "../../base/errors.ts";
-import { requestDigest } from "../cell/template-digest.ts";
+import { requestDigest } from "../schema/digest.ts";
 import { annotations } from "../names/labels.ts";
 import { ClientParts, parseValue, referencesIn, type ValuePart } from "./value-parts.ts";
 

@@ -1,4 +1,4 @@
-import { injectsEnvd } from "../cell/agent-runtime.ts";
+import { injectsEnvd } from "../pod/agent-runtime.ts";
 import { annotations } from "../names/labels.ts";
 import { apiVersion } from "../schema/kind.ts";
 

@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { Digest } from "../cell/grant.ts";
+import { Digest } from "../schema/digest.ts";
 import { defineKind, rametGroup } from "../schema/kind.ts";
 import { Time } from "../schema/metadata.ts";
 import { withRules } from "../schema/rules.ts";

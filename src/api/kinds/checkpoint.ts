@@ -1,8 +1,8 @@
 import * as z from "zod";
 import { parseDuration, ttlPattern } from "../../base/duration.ts";
-import { Digest } from "../cell/grant.ts";
-import { RestoreSpec } from "../cell/restore-spec.ts";
-import { VolumeClaim } from "../cell/volume-claims.ts";
+import { Digest } from "../schema/digest.ts";
+import { RestoreSpec } from "../pod/restore-spec.ts";
+import { VolumeClaim } from "../pod/volume-claims.ts";
 import { defineKind } from "../schema/kind.ts";
 import { Conditions, Contents, openString, Time } from "../schema/metadata.ts";
 import { SchemalessObject, withRules } from "../schema/rules.ts";

@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { Digest } from "../cell/grant.ts";
+import { Digest } from "../schema/digest.ts";
 import { Conditions, openString, Time } from "../schema/metadata.ts";
 
 export const stepStates = ["Pending", "Running", "Succeeded", "Failed"] as const;

@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { Digest } from "../cell/grant.ts";
+import { Digest } from "../schema/digest.ts";
 import { defineKind, rametGroup } from "../schema/kind.ts";
 import { NamedSnapshotStatus } from "./named-snapshot-status.ts";
 import { Recipe } from "../recipe/recipe.ts";

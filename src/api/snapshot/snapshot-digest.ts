@@ -1,4 +1,4 @@
-import { digestOf } from "../cell/template-digest.ts";
+import { digestOf } from "../schema/digest.ts";
 import { allVolumes } from "../kinds/sandbox-parts.ts";
 import type { CopiedContent, ResolvedSource, SnapshotInputs } from "./snapshot-inputs.ts";
 import type { RecipeStep } from "../recipe/recipe.ts";

@@ -1,5 +1,5 @@
 import { connect, type Socket } from "node:net";
-import { guestClientPort } from "../../api/cell/cell-api.ts";
+import { guestClientPort } from "../../api/wire/cell-api.ts";
 import { type Clock, systemClock } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
 import { within } from "../../base/within.ts";

@@ -1,4 +1,4 @@
-import type { VolumeClaim } from "../../api/cell/volume-claims.ts";
+import type { VolumeClaim } from "../../api/pod/volume-claims.ts";
 import { RametError } from "../../base/errors.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import { type Claim, claimsIn, type Volume, volumesIn } from "../../kube/volumes/volumes.ts";

@@ -1,6 +1,6 @@
 import { setImmediate as immediate } from "node:timers/promises";
-import type { CheckpointRequest, CheckpointResult } from "../../api/cell/cell-api.ts";
-import type { EngineBuild } from "../../api/cell/engine.ts";
+import type { CheckpointRequest, CheckpointResult } from "../../api/wire/cell-api.ts";
+import type { EngineBuild } from "../../api/engine/engine.ts";
 import type { Clock } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
 import { type ManifestDraft, stagedBytes } from "../../store/manifest.ts";

@@ -1,6 +1,5 @@
-import type { CellState, RestoreRequest } from "../../api/cell/cell-api.ts";
-import type { EngineBuild } from "../../api/cell/engine.ts";
-import { missingFeatures } from "../../api/cell/engine-id.ts";
+import type { CellState, RestoreRequest } from "../../api/wire/cell-api.ts";
+import { type EngineBuild, missingFeatures } from "../../api/engine/engine.ts";
 import type { ErrorCode } from "../../base/error-codes.ts";
 import { RametError } from "../../base/errors.ts";
 import { type Manifest, sizeOf } from "../../store/manifest.ts";

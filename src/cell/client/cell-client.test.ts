@@ -4,7 +4,7 @@ import { createServer as createNetServer } from "node:net";
 import { PassThrough } from "node:stream";
 import { expect, it, onTestFinished } from "vitest";
 import { ManualClock } from "../../../test/setup/manual-clock.ts";
-import { cellPort } from "../../api/cell/cell-api.ts";
+import { cellPort } from "../../api/wire/cell-api.ts";
 import type { Cell } from "../lifecycle/cell.ts";
 import { cellServer } from "../server/server.ts";
 import { tokenVerifier } from "../server/token-verifier.ts";

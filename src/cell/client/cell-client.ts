@@ -19,7 +19,7 @@ import {
   type RestoreInPlaceCall,
   type RestoreRequest,
   RestoreResult,
-} from "../../api/cell/cell-api.ts";
+} from "../../api/wire/cell-api.ts";
 import { type Clock, systemClock } from "../../base/clock.ts";
 import { type ErrorCode, errorCodes } from "../../base/error-codes.ts";
 import { RametError } from "../../base/errors.ts";

@@ -10,7 +10,7 @@ import {
 import { Agent, type ClientRequestArgs } from "node:http";
 import { connect, type Socket } from "node:net";
 import type { Duplex } from "node:stream";
-import { cellPort } from "../../api/cell/cell-api.ts";
+import { cellPort } from "../../api/wire/cell-api.ts";
 import type { Clock } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
 

@@ -3,7 +3,7 @@ import type { IncomingMessage } from "node:http";
 import { connect as connectTcp, isIP, type Socket } from "node:net";
 import { connect as connectTls } from "node:tls";
 import * as z from "zod";
-import { guestClientPort, reportsPort } from "../../api/cell/cell-api.ts";
+import { guestClientPort, reportsPort } from "../../api/wire/cell-api.ts";
 import { type Clock, delay } from "../../base/clock.ts";
 import { errorCodes, type ErrorCode } from "../../base/error-codes.ts";
 import { RametError } from "../../base/errors.ts";

@@ -1,5 +1,5 @@
 import * as z from "zod";
-import type { ContainerSpec, Identity } from "../../api/cell/cell-api.ts";
+import type { ContainerSpec, Identity } from "../../api/wire/cell-api.ts";
 import { type Clock, delay, systemClock } from "../../base/clock.ts";
 import { callGuest, type GuestDial, guestError, guestLimits, parsedAnswer, textOf } from "./guest-http.ts";
 

@@ -1,4 +1,4 @@
-import type { EngineBuild } from "../../api/cell/engine.ts";
+import type { EngineBuild } from "../../api/engine/engine.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { GuestIdentity } from "../sandbox/guest-identity.ts";
 import type { CellCredentials } from "./cell-credentials.ts";

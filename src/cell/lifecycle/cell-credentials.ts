@@ -1,5 +1,5 @@
 import { rootCertificates } from "node:tls";
-import type { LinkCredentials } from "../../api/cell/cell-api.ts";
+import type { LinkCredentials } from "../../api/wire/cell-api.ts";
 import type { GuestControl } from "../client/guest-control.ts";
 import type { Link } from "../network/link.ts";
 

@@ -13,8 +13,8 @@ import type {
   RestoreInPlaceCall,
   RestoreRequest,
   RestoreResult,
-} from "../../api/cell/cell-api.ts";
-import type { EngineBuild } from "../../api/cell/engine.ts";
+} from "../../api/wire/cell-api.ts";
+import type { EngineBuild } from "../../api/engine/engine.ts";
 import type { Clock } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
 import { PhaseClock } from "../../base/phases.ts";

@@ -1,4 +1,4 @@
-import type { HoldRequest, ReleaseResult } from "../../api/cell/cell-api.ts";
+import type { HoldRequest, ReleaseResult } from "../../api/wire/cell-api.ts";
 import { RametError } from "../../base/errors.ts";
 import { type HeldPause, quiesce } from "../checkpoint/capture.ts";
 import { syncMounts } from "../checkpoint/sync-mounts.ts";

@@ -1,4 +1,4 @@
-import type { CellState, Identity } from "../../api/cell/cell-api.ts";
+import type { CellState, Identity } from "../../api/wire/cell-api.ts";
 import { RametError } from "../../base/errors.ts";
 import type { PhaseClock } from "../../base/phases.ts";
 import type { GuestControl } from "../client/guest-control.ts";

@@ -1,4 +1,4 @@
-import type { RestoreInPlaceCall, RestoreRequest, RestoreResult } from "../../api/cell/cell-api.ts";
+import type { RestoreInPlaceCall, RestoreRequest, RestoreResult } from "../../api/wire/cell-api.ts";
 import { PhaseClock } from "../../base/phases.ts";
 import { openRestoreSource, type RestoreSource } from "../checkpoint/restore-source.ts";
 import type { CellCore } from "./cell-core.ts";

@@ -1,5 +1,5 @@
 import { EventEmitter } from "node:events";
-import type { CellState } from "../../api/cell/cell-api.ts";
+import type { CellState } from "../../api/wire/cell-api.ts";
 import { RametError } from "../../base/errors.ts";
 
 /** The current state of a cell and its listeners. */

@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { EgressReport } from "../../api/cell/cell-api.ts";
+import { EgressReport } from "../../api/wire/cell-api.ts";
 import { errorCodes, type ErrorCode } from "../../base/error-codes.ts";
 import { RametError } from "../../base/errors.ts";
 

@@ -1,6 +1,6 @@
 import { type ChildProcessWithoutNullStreams, spawn } from "node:child_process";
 import type { Duplex } from "node:stream";
-import type { EgressPolicy, EgressReport, LinkCredentials } from "../../api/cell/cell-api.ts";
+import type { EgressPolicy, EgressReport, LinkCredentials } from "../../api/wire/cell-api.ts";
 import { RametError } from "../../base/errors.ts";
 import { dialLink, type DialOptions } from "./link-dial.ts";
 import { LinkLines } from "./link-lines.ts";

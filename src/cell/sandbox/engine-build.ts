@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { arch } from "node:process";
-import type { EngineBuild } from "../../api/cell/engine.ts";
+import type { EngineBuild } from "../../api/engine/engine.ts";
 import { RametError } from "../../base/errors.ts";
 import { runProgram } from "../../base/run-program.ts";
 import type { CellPaths } from "../setting/cell-setting.ts";

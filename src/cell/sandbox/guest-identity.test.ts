@@ -4,7 +4,7 @@ import { once } from "node:events";
 import { json } from "node:stream/consumers";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { systemClock } from "../../base/clock.ts";
-import type { Identity } from "../../api/cell/cell-api.ts";
+import type { Identity } from "../../api/wire/cell-api.ts";
 import { GuestControl, type GuestInit } from "../client/guest-control.ts";
 import { GuestIdentity } from "./guest-identity.ts";
 import { untilGuestAnswers } from "./handover.ts";

@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from "node:util";
-import type { ContainerSpec, Identity } from "../../api/cell/cell-api.ts";
+import type { ContainerSpec, Identity } from "../../api/wire/cell-api.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { GuestControl } from "../client/guest-control.ts";
 import { furthestGeneration, handover } from "./handover.ts";

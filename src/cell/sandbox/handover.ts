@@ -1,4 +1,4 @@
-import type { ContainerSpec, Identity } from "../../api/cell/cell-api.ts";
+import type { ContainerSpec, Identity } from "../../api/wire/cell-api.ts";
 import { type Clock, delay } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
 import type { GuestControl, GuestInitResult } from "../client/guest-control.ts";

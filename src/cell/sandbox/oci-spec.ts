@@ -1,4 +1,4 @@
-import type { ContainerSpec } from "../../api/cell/cell-api.ts";
+import type { ContainerSpec } from "../../api/wire/cell-api.ts";
 
 /** The path of the guest's program inside every sandbox. */
 export const guestPathInside = "/.ramet/guest";

@@ -1,4 +1,4 @@
-import { guestControlPort } from "../../api/cell/cell-api.ts";
+import { guestControlPort } from "../../api/wire/cell-api.ts";
 import type { Clock } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
 import { GuestControl } from "../client/guest-control.ts";

@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { createServer, request as httpRequest, type IncomingMessage } from "node:http";
 import { join } from "node:path";
 import * as z from "zod";
-import { guestClientPort } from "../../api/cell/cell-api.ts";
+import { guestClientPort } from "../../api/wire/cell-api.ts";
 import { RametError, textOfError } from "../../base/errors.ts";
 import { containerUser, GuestClient } from "../client/guest-client.ts";
 import { guestLimits, textOf } from "../client/guest-http.ts";

@@ -1,5 +1,5 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
-import type { EgressReport } from "../../api/cell/cell-api.ts";
+import type { EgressReport } from "../../api/wire/cell-api.ts";
 import { RametError } from "../../base/errors.ts";
 import { statusOf } from "../../base/http.ts";
 import type { Cell } from "../lifecycle/cell.ts";

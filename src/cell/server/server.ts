@@ -15,7 +15,7 @@ import {
   StopRequest,
   reportsPort,
   RestoreInPlaceCall,
-} from "../../api/cell/cell-api.ts";
+} from "../../api/wire/cell-api.ts";
 import { RametError } from "../../base/errors.ts";
 import { readBody, statusOf } from "../../base/http.ts";
 import { tolerantParse } from "../../base/tolerant-parse.ts";

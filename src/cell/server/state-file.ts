@@ -1,5 +1,5 @@
 import { renameSync, writeFileSync } from "node:fs";
-import type { CellState } from "../../api/cell/cell-api.ts";
+import type { CellState } from "../../api/wire/cell-api.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { Cell } from "../lifecycle/cell.ts";
 

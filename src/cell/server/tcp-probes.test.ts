@@ -3,7 +3,7 @@ import { createServer, type Server } from "node:http";
 import { type AddressInfo, createServer as createTcpServer, connect } from "node:net";
 import type { Duplex } from "node:stream";
 import { afterEach, beforeEach, expect, it } from "vitest";
-import type { CellState } from "../../api/cell/cell-api.ts";
+import type { CellState } from "../../api/wire/cell-api.ts";
 import { RametError } from "../../base/errors.ts";
 import { ManualClock } from "../../../test/setup/manual-clock.ts";
 import { cellProver } from "../client/cell-proof.ts";

@@ -1,6 +1,6 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
-import { parseTcpProbePath, type TcpProbe } from "../../api/cell/tcp-probe.ts";
+import { parseTcpProbePath, type TcpProbe } from "../../api/pod/tcp-probe.ts";
 import type { Clock } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
 import { within } from "../../base/within.ts";

@@ -1,7 +1,7 @@
 import { createHash, createPublicKey, type KeyObject } from "node:crypto";
 import { errors, jwtVerify } from "jose";
 import * as z from "zod";
-import type { KeySets } from "../../api/cell/cell-api.ts";
+import type { KeySets } from "../../api/wire/cell-api.ts";
 import { type Clock, systemClock } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
 import { tokenLifeSeconds } from "../client/cell-token.ts";

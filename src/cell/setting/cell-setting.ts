@@ -1,8 +1,8 @@
 import * as z from "zod";
-import { CellConfig, type ContainerSpec } from "../../api/cell/cell-api.ts";
-import { environmentPrefix } from "../../api/cell/container-spec.ts";
-import { EngineBuild } from "../../api/cell/engine.ts";
-import { ImageConfig } from "../../api/cell/image-config.ts";
+import { CellConfig, type ContainerSpec } from "../../api/wire/cell-api.ts";
+import { environmentPrefix } from "../../api/pod/container-spec.ts";
+import { EngineBuild } from "../../api/engine/engine.ts";
+import { ImageConfig } from "../../api/pod/image-config.ts";
 import { RametError, textOfError } from "../../base/errors.ts";
 import { tolerantParse } from "../../base/tolerant-parse.ts";
 

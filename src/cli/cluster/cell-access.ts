@@ -1,5 +1,5 @@
 import type { Duplex } from "node:stream";
-import { guestClientPort } from "../../api/cell/cell-api.ts";
+import { guestClientPort } from "../../api/wire/cell-api.ts";
 import { RametError } from "../../base/errors.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { cellKeySecret, guestKeySecret, systemNamespace } from "../../api/names/system-names.ts";

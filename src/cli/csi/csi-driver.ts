@@ -1,6 +1,6 @@
 import { pino } from "pino";
 import { RametError } from "../../base/errors.ts";
-import { runCsiDriver } from "../../csi/driver.ts";
+import { runCsiDriver } from "../../local/csi/driver.ts";
 import { acquireTools } from "../../local/tools/acquire-tools.ts";
 import { csiProtoPath, registrationProtoPath } from "../../local/volumes/proto-paths.ts";
 import type { Io } from "../io.ts";

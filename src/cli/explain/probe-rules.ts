@@ -1,4 +1,4 @@
-import { tcpProbeOf } from "../../api/cell/tcp-probe.ts";
+import { tcpProbeOf } from "../../api/pod/tcp-probe.ts";
 import { type Explanation, withoutStop } from "./explanation.ts";
 import { type EventFacts, lastSeen, type PodFacts, type ProbeFacts } from "./facts.ts";
 import { secondsSince } from "./time.ts";

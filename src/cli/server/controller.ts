@@ -3,7 +3,7 @@ import { hostname } from "node:os";
 import { setFlagsFromString } from "node:v8";
 import { pino } from "pino";
 import type { besideProjects, CellUserNamespaces } from "../../api/names/system-names.ts";
-import { parseRuntimeEgress } from "../../api/cell/effective-egress.ts";
+import { parseRuntimeEgress } from "../../api/egress/effective-egress.ts";
 import { parseLabelSelector } from "../../api/names/label-selector.ts";
 import { parseQuota } from "../../api/quota/namespace-quota.ts";
 import { parseDuration } from "../../base/duration.ts";

@@ -1,4 +1,4 @@
-import type { VolumeClaim } from "../../api/cell/volume-claims.ts";
+import type { VolumeClaim } from "../../api/pod/volume-claims.ts";
 import type { SandboxTemplateSpec } from "../../api/kinds/sandbox-template.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { describeStep } from "../../api/recipe/recipe.ts";
@@ -9,7 +9,7 @@ import {
 } from "../../api/kinds/named-snapshot.ts";
 import { unchangedSteps, type SnapshotDigest } from "../../api/snapshot/snapshot-digest.ts";
 import { copiedContents } from "../../controllers/named-snapshot/keyed-content.ts";
-import { claimsOfTemplate } from "../../controllers/common/restored-volumes.ts";
+import { claimsOfTemplate } from "../../controllers/volumes/restored-volumes.ts";
 import { resolveInputs } from "../../controllers/named-snapshot/resolve-inputs.ts";
 import { withCluster, type Cluster, type ClusterOptions } from "../cluster/cluster.ts";
 import { exitCodes } from "../exit-codes.ts";

@@ -1,14 +1,14 @@
 import { randomUUID } from "node:crypto";
-import { clientEnvironment } from "../../api/cell/client-environment.ts";
+import { clientEnvironment } from "../../api/pod/client-environment.ts";
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import type { RequestSeal } from "../../api/names/init-request.ts";
 import { annotations, restoreFromAnnotations } from "../../api/names/labels.ts";
 import { apiVersion } from "../../api/schema/kind.ts";
 import { RametError } from "../../base/errors.ts";
-import { claimSandbox, createClaimed } from "../../claim/claim-sandbox.ts";
-import type { NamedManifest } from "../../claim/cold-sandbox.ts";
-import { type ClaimRequest, validateClaimRequest } from "../../claim/request.ts";
+import { claimSandbox, createClaimed } from "../../operations/claim/claim-sandbox.ts";
+import type { NamedManifest } from "../../operations/claim/cold-sandbox.ts";
+import { type ClaimRequest, validateClaimRequest } from "../../operations/claim/request.ts";
 import { awaitSandbox, type SandboxWait } from "../../operations/await-sandbox.ts";
 import { objectOf } from "../../operations/objects.ts";
 import type { ServiceParts } from "./parts.ts";

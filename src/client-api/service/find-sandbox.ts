@@ -1,4 +1,4 @@
-import { clientSandboxId } from "../../api/cell/client-environment.ts";
+import { clientSandboxId } from "../../api/pod/client-environment.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { RametError } from "../../base/errors.ts";
 import { lagMilliseconds, untilSandboxKnown } from "./cache-lag.ts";

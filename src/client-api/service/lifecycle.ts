@@ -4,7 +4,7 @@ import { annotations } from "../../api/names/labels.ts";
 import { RametError } from "../../base/errors.ts";
 import { awaitSandbox } from "../../operations/await-sandbox.ts";
 import { type Change, objectOf, type Wait } from "../../operations/objects.ts";
-import { unappliedRules } from "../../claim/progress.ts";
+import { unappliedRules } from "../../operations/claim/progress.ts";
 import { withoutCode } from "../../kube/reported-state.ts";
 import { retryConflicts } from "../../kube/retry-conflicts.ts";
 import { pauseFailure, resumeChange } from "../../operations/pause.ts";

@@ -1,4 +1,4 @@
-import { reportsPort } from "../../api/cell/cell-api.ts";
+import { reportsPort } from "../../api/wire/cell-api.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { currentState } from "./lifecycle.ts";
 import type { ServiceParts } from "./parts.ts";

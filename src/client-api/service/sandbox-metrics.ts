@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { guestClientPort } from "../../api/cell/cell-api.ts";
+import { guestClientPort } from "../../api/wire/cell-api.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { RametError } from "../../base/errors.ts";
 import { currentState } from "./lifecycle.ts";

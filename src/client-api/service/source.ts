@@ -2,14 +2,14 @@ import { type Checkpoint, volumeParts } from "../../api/kinds/checkpoint.ts";
 import { hasVolumes, type Sandbox } from "../../api/kinds/sandbox.ts";
 import type { SandboxSet } from "../../api/kinds/sandbox-set.ts";
 import { clusterTemplatePrefix } from "../../api/names/system-names.ts";
-import { templateDigest } from "../../api/cell/template-digest.ts";
+import { templateDigest } from "../../api/pod/template-digest.ts";
 import { restoreFrom } from "../../api/names/labels.ts";
 import { PodTemplateSpec } from "../../api/schema/pod-template.ts";
 import { resolveOrigin } from "../../api/snapshot/resolve-origin.ts";
 import { defaultTag, tagsOf } from "../../api/snapshot/snapshot-tags.ts";
 import { objectNameOf } from "../../api/names/client-names.ts";
 import { RametError } from "../../base/errors.ts";
-import { currentRevision } from "../../claim/set-model.ts";
+import { currentRevision } from "../../operations/claim/set-model.ts";
 import { awaitInCache } from "./cache-lag.ts";
 import type { ServiceParts } from "./parts.ts";
 

@@ -2,7 +2,7 @@ import type { SandboxTemplateSpec } from "../../api/kinds/sandbox-template.ts";
 import type { SnapshotSource } from "../../api/kinds/named-snapshot.ts";
 import type { OwnerReference } from "../../api/schema/metadata.ts";
 import { PodTemplateSpec } from "../../api/schema/pod-template.ts";
-import { shortDigestOf } from "../../api/cell/template-digest.ts";
+import { shortDigestOf } from "../../api/schema/digest.ts";
 import { parseSnapshotReference } from "../../api/snapshot/snapshot-reference.ts";
 import { apiVersion } from "../../api/schema/kind.ts";
 import { RametError } from "../../base/errors.ts";

@@ -2,7 +2,7 @@ import type { SandboxSet } from "../../api/kinds/sandbox-set.ts";
 import { RametError } from "../../base/errors.ts";
 import { ownKey, watching } from "../../kube/controller.ts";
 import { keyOf } from "../../kube/object.ts";
-import type { Controller, ControllerParts } from "../common/controller-parts.ts";
+import type { Controller, ControllerParts } from "../cluster/controller-parts.ts";
 import { resolveOrigin } from "../../api/snapshot/resolve-origin.ts";
 import { followedBy, followPatch } from "./plan.ts";
 

@@ -8,8 +8,8 @@ import { sandboxRef } from "../../backends/runtime.ts";
 import { RametError } from "../../base/errors.ts";
 import { controllerOf, keyOf } from "../../kube/object.ts";
 import { retryConflicts } from "../../kube/retry-conflicts.ts";
-import { addFinalizer } from "../common/finalizer.ts";
-import { resolveTemplate } from "../common/resolve-template.ts";
+import { addFinalizer } from "../cluster/finalizer.ts";
+import { resolveTemplate } from "../origin/resolve-template.ts";
 import { quiesceWith } from "./quiesce.ts";
 import type {
   CapturableSource,

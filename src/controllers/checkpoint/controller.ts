@@ -9,10 +9,10 @@ import { type ControllerWatch, type ReconcileResult, watching } from "../../kube
 import { keyOf } from "../../kube/object.ts";
 import { OwnWrites } from "../../kube/own-writes.ts";
 import { StatusWriter } from "../../kube/status-writer.ts";
-import { Attempts } from "../common/attempts.ts";
-import { type Controller, type ControllerParts, RequeueSource } from "../common/controller-parts.ts";
-import { removeFinalizer } from "../common/finalizer.ts";
-import { checkpointIdOf, dataNameOf, isUnfinished } from "../common/pause-checkpoint.ts";
+import { Attempts } from "../cluster/attempts.ts";
+import { type Controller, type ControllerParts, RequeueSource } from "../cluster/controller-parts.ts";
+import { removeFinalizer } from "../cluster/finalizer.ts";
+import { checkpointIdOf, dataNameOf, isUnfinished } from "../cluster/pause-checkpoint.ts";
 import { releasePod, startCapture } from "./capture.ts";
 import { gather } from "./gather.ts";
 import { startImport } from "./import.ts";

@@ -2,7 +2,7 @@ import { type Checkpoint, dataAvailable } from "../../api/kinds/checkpoint.ts";
 import type { Condition } from "../../api/schema/metadata.ts";
 import { RametError } from "../../base/errors.ts";
 import { findCondition, setCondition } from "../../kube/conditions.ts";
-import type { DataFinding } from "../common/data-findings.ts";
+import type { DataFinding } from "../cluster/data-findings.ts";
 import type { CheckpointPlan } from "./state.ts";
 
 /**

@@ -20,11 +20,11 @@ import {
   dataNameOf,
   isUnfinished,
   pauseCheckpointOf,
-} from "../common/pause-checkpoint.ts";
-import { endMessage, isEnded } from "../common/pod-facts.ts";
-import { claimsOfSandbox } from "../common/claims-of-sandbox.ts";
-import { resolveTemplate } from "../common/resolve-template.ts";
-import { secretsOfSandbox, secretsOfTemplate } from "../common/secrets-in-memory.ts";
+} from "../cluster/pause-checkpoint.ts";
+import { endMessage, isEnded } from "../cluster/pod-facts.ts";
+import { claimsOfSandbox } from "../volumes/claims-of-sandbox.ts";
+import { resolveTemplate } from "../origin/resolve-template.ts";
+import { secretsOfSandbox, secretsOfTemplate } from "../origin/secrets-in-memory.ts";
 import type { CheckpointDependencies, CheckpointState, Source } from "./state.ts";
 import { volumesOfSource } from "./volumes.ts";
 

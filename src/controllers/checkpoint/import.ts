@@ -6,7 +6,7 @@ import { recordOf } from "../../backends/checkpoint-parts.ts";
 import type { CheckpointRecord } from "../../backends/checkpoint-record.ts";
 import { RametError } from "../../base/errors.ts";
 import { keyOf } from "../../kube/object.ts";
-import { addFinalizer } from "../common/finalizer.ts";
+import { addFinalizer } from "../cluster/finalizer.ts";
 import { createTemplate, withoutOrigin, writeCreating } from "./capture.ts";
 import { assertGuarded } from "./import-guard.ts";
 import type { CheckpointDependencies, CheckpointState } from "./state.ts";

@@ -5,8 +5,8 @@ import { findParts } from "../../backends/checkpoint-parts.ts";
 import { checkpointRecord, type CheckpointRecord, partsOf } from "../../backends/checkpoint-record.ts";
 import { RametError } from "../../base/errors.ts";
 import { keyOf } from "../../kube/object.ts";
-import { addFinalizer } from "../common/finalizer.ts";
-import { dataIdOf, isPauseCheckpoint } from "../common/pause-checkpoint.ts";
+import { addFinalizer } from "../cluster/finalizer.ts";
+import { dataIdOf, isPauseCheckpoint } from "../cluster/pause-checkpoint.ts";
 import { createTemplate } from "./capture.ts";
 import type { CheckpointAction, CheckpointDependencies, CheckpointState, StoredSource } from "./state.ts";
 

@@ -1,4 +1,4 @@
-import type { VolumeClaim } from "../../api/cell/volume-claims.ts";
+import type { VolumeClaim } from "../../api/pod/volume-claims.ts";
 import type { Checkpoint, CheckpointStatus, ResolvedCheckpointSpec } from "../../api/kinds/checkpoint.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import type { VolumeImport } from "../../api/kinds/volume-import.ts";
@@ -13,11 +13,11 @@ import type { EventRecorder, Transition } from "../../kube/events.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import type { OwnWrites } from "../../kube/own-writes.ts";
 import type { StatusWriter } from "../../kube/status-writer.ts";
-import type { Attempt, Attempts } from "../common/attempts.ts";
-import type { Cache } from "../common/cache.ts";
-import type { DataFinding, DataFindings } from "../common/data-findings.ts";
-import type { Informers } from "../common/resources.ts";
-import type { StoreReports } from "../common/store-reports.ts";
+import type { Attempt, Attempts } from "../cluster/attempts.ts";
+import type { Cache } from "../cluster/cache.ts";
+import type { DataFinding, DataFindings } from "../cluster/data-findings.ts";
+import type { Informers } from "../cluster/resources.ts";
+import type { StoreReports } from "../cluster/store-reports.ts";
 import type { Admission, CheckpointUsage } from "./usage.ts";
 
 /** The input of a plan for one checkpoint. */

@@ -1,9 +1,9 @@
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import { type Exhausted, quotaExceeded } from "../../api/quota/namespace-quota.ts";
 import type { RametError } from "../../base/errors.ts";
-import type { Cache } from "../common/cache.ts";
-import type { NamespaceQuotas } from "../common/namespace-quotas.ts";
-import { capturedPodUid } from "../common/pause-checkpoint.ts";
+import type { Cache } from "../cluster/cache.ts";
+import type { NamespaceQuotas } from "../cluster/namespace-quotas.ts";
+import { capturedPodUid } from "../cluster/pause-checkpoint.ts";
 
 /** Whether a checkpoint may be taken, and how large it may be. */
 export type Admission = { maxBytes?: number } | { problem: RametError };

@@ -1,10 +1,10 @@
-import { volumeClaims, type VolumeClaim } from "../../api/cell/volume-claims.ts";
+import { volumeClaims, type VolumeClaim } from "../../api/pod/volume-claims.ts";
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import type { Condition } from "../../api/schema/metadata.ts";
 import type { CheckpointRecord } from "../../backends/checkpoint-record.ts";
 import { setCondition } from "../../kube/conditions.ts";
-import type { Cache } from "../common/cache.ts";
-import { keptVolumes, listed } from "../common/restored-volumes.ts";
+import type { Cache } from "../cluster/cache.ts";
+import { keptVolumes, listed } from "../volumes/restored-volumes.ts";
 import type { Source } from "./state.ts";
 
 /** The condition of a finished checkpoint whose source has PersistentVolumeClaims. */

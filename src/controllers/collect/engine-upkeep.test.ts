@@ -3,7 +3,7 @@ import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { silentLog } from "../../base/log.ts";
 import { ManualClock } from "../../../test/setup/manual-clock.ts";
-import { Engines } from "../common/engines.ts";
+import { Engines } from "../images/engines.ts";
 import { dropEngines, type EngineUpkeepOptions, runEngineUpkeep } from "./engine-upkeep.ts";
 
 const [current, first, second, named] = ["c", "1", "2", "3"].map((digit) => digit.repeat(12)) as [

@@ -3,8 +3,8 @@ import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { type Clock, delay } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
 import type { Log } from "../../base/log.ts";
-import { type Engines, engineOfCheckpoint } from "../common/engines.ts";
-import type { Informers } from "../common/resources.ts";
+import { type Engines, engineOfCheckpoint } from "../images/engines.ts";
+import type { Informers } from "../cluster/resources.ts";
 
 export interface EngineUpkeepOptions {
   engines: Pick<Engines, "droppable" | "drop" | "saveMissing">;

@@ -4,7 +4,7 @@ import type { SandboxClaim } from "../../api/kinds/sandbox-claim.ts";
 import type { SandboxSet } from "../../api/kinds/sandbox-set.ts";
 import type { SandboxTemplate } from "../../api/kinds/sandbox-template.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
-import type { Informers } from "../common/resources.ts";
+import type { Informers } from "../cluster/resources.ts";
 
 /** The state from which a collection is planned: the objects of one namespace or of all. */
 export interface CollectionState {

@@ -5,7 +5,7 @@ import { annotations, labels } from "../../api/names/labels.ts";
 import { treePurpose } from "../../api/tree/tree-upload.ts";
 import { parseDuration } from "../../base/duration.ts";
 import { controllerOf } from "../../kube/object.ts";
-import { originReferences, templateOriginReferences } from "../common/set-origin.ts";
+import { originReferences, templateOriginReferences } from "../origin/set-origin.ts";
 import { type CollectionState, type Garbage, garbageOf } from "./garbage.ts";
 
 /**

@@ -5,7 +5,7 @@ import type { Log } from "../../base/log.ts";
 import type { Informer } from "../../kube/informer.ts";
 import { MetricGroup } from "../../kube/metrics.ts";
 import type { KubeObject } from "../../kube/object.ts";
-import type { Informers } from "../common/resources.ts";
+import type { Informers } from "../cluster/resources.ts";
 import {
   collect,
   type Collectable,

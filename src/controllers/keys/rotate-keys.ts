@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { CellConfig, type KeySets } from "../../api/cell/cell-api.ts";
+import { CellConfig, type KeySets } from "../../api/wire/cell-api.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { rotationEntry, rotationIn, type RotationState, type WaitingCell } from "../../api/names/key-rotation.ts";
 import { type KeyPower, keyPowers } from "../../api/names/system-names.ts";
@@ -13,8 +13,8 @@ import { RametError } from "../../base/errors.ts";
 import type { Log } from "../../base/log.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import { controllerOf } from "../../kube/object.ts";
-import { cellRuns, isEnded } from "../common/pod-facts.ts";
-import type { Informers } from "../common/resources.ts";
+import { cellRuns, isEnded } from "../cluster/pod-facts.ts";
+import type { Informers } from "../cluster/resources.ts";
 
 export interface KeyRotationOptions {
   client: KubeClient;

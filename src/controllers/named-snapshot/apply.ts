@@ -7,7 +7,7 @@ import { RametError } from "../../base/errors.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import { keyOf, ObjectMeta } from "../../kube/object.ts";
 import { coreResources } from "../../kube/resource-ref.ts";
-import { addFinalizer, removeFinalizer } from "../common/finalizer.ts";
+import { addFinalizer, removeFinalizer } from "../cluster/finalizer.ts";
 import { attemptId, digestLabel, logKey, logName } from "./names.ts";
 import { startStep } from "./start-step.ts";
 import type { Cloning, SnapshotAction, SnapshotDependencies } from "./state.ts";

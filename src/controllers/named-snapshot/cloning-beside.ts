@@ -8,8 +8,8 @@ import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { acsCapturable, acsCheckpointSpec, acsClone } from "../../backends/acs/acs-clone.ts";
 import { RametError } from "../../base/errors.ts";
 import { keyOf } from "../../kube/object.ts";
-import type { Cache } from "../common/cache.ts";
-import type { Informers } from "../common/resources.ts";
+import type { Cache } from "../cluster/cache.ts";
+import type { Informers } from "../cluster/resources.ts";
 import { contentsOf } from "./cloning.ts";
 import type { Cloning } from "./state.ts";
 

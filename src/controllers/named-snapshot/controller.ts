@@ -7,8 +7,8 @@ import { controllerKeys, type ControllerWatch, type ReconcileResult, watching } 
 import { keyOf } from "../../kube/object.ts";
 import { OwnWrites } from "../../kube/own-writes.ts";
 import { StatusWriter } from "../../kube/status-writer.ts";
-import { Attempts } from "../common/attempts.ts";
-import { type Controller, type ControllerParts, RequeueSource } from "../common/controller-parts.ts";
+import { Attempts } from "../cluster/attempts.ts";
+import { type Controller, type ControllerParts, RequeueSource } from "../cluster/controller-parts.ts";
 import { applyAction } from "./apply.ts";
 import { BuildTurns, isBuildUnderWay } from "./build-turns.ts";
 import { ownCloning } from "./cloning.ts";

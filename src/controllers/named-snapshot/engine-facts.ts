@@ -1,10 +1,10 @@
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
-import type { NeededEngine } from "../../api/cell/engine-list.ts";
+import type { NeededEngine } from "../../api/engine/engine-list.ts";
 import { partsOf } from "../../backends/checkpoint-record.ts";
 import type { NamedSnapshotStatus } from "../../api/kinds/named-snapshot-status.ts";
 import { findCondition } from "../../kube/conditions.ts";
-import { neededEngine } from "../common/engines.ts";
+import { neededEngine } from "../images/engines.ts";
 import type { EngineFacts, SnapshotDependencies, SnapshotState } from "./state.ts";
 
 type Known = Pick<SnapshotDependencies, "engines" | "cache" | "lookups">;

@@ -4,8 +4,8 @@ import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import type { SandboxSet } from "../../api/kinds/sandbox-set.ts";
 import { controllerOf } from "../../kube/object.ts";
-import { originReferences, templateOriginReferences } from "../common/set-origin.ts";
-import type { Informers } from "../common/resources.ts";
+import { originReferences, templateOriginReferences } from "../origin/set-origin.ts";
+import type { Informers } from "../cluster/resources.ts";
 import { isUpgrading } from "./upgrade-turns.ts";
 
 export interface Lookups {

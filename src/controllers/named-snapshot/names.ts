@@ -1,4 +1,4 @@
-import { digestOf } from "../../api/cell/template-digest.ts";
+import { digestOf } from "../../api/schema/digest.ts";
 import type { SnapshotBuild } from "../../api/kinds/named-snapshot-status.ts";
 
 /**

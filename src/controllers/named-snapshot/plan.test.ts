@@ -11,7 +11,7 @@ import { snapshotDigest } from "../../api/snapshot/snapshot-digest.ts";
 import { Contents } from "../../api/schema/metadata.ts";
 import { findVersion } from "../../api/snapshot/snapshot-reference.ts";
 import { findCondition } from "../../kube/conditions.ts";
-import type { Attempt } from "../common/attempts.ts";
+import type { Attempt } from "../cluster/attempts.ts";
 import { captureCheckpoint, builderSandbox } from "./apply.ts";
 import { ownCloning } from "./cloning.ts";
 import { builderName, stepCheckpointName, versionCheckpointName } from "./names.ts";

@@ -10,8 +10,8 @@ import type { CopiedContent, ResolvedSource } from "../../api/snapshot/snapshot-
 import { findVersion, printSnapshotReference } from "../../api/snapshot/snapshot-reference.ts";
 import { RametError } from "../../base/errors.ts";
 import { isConditionTrue } from "../../kube/conditions.ts";
-import { listed } from "../common/restored-volumes.ts";
-import { secretsOfTemplate } from "../common/secrets-in-memory.ts";
+import { listed } from "../volumes/restored-volumes.ts";
+import { secretsOfTemplate } from "../origin/secrets-in-memory.ts";
 import type { BuildOrigin, SnapshotState } from "./state.ts";
 
 export interface InputLookups {

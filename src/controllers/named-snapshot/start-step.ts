@@ -7,7 +7,7 @@ import { RametError } from "../../base/errors.ts";
 import { withoutSecrets } from "../../base/redact.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import { keyOf } from "../../kube/object.ts";
-import { desiredEgress } from "../common/egress.ts";
+import { desiredEgress } from "../origin/egress.ts";
 import { keyedContent, secretContents } from "./keyed-content.ts";
 import { attemptId, stepTag } from "./names.ts";
 import type { SnapshotAction, SnapshotDependencies, DesiredVersion } from "./state.ts";

@@ -2,7 +2,7 @@ import { describeStep } from "../../api/recipe/recipe.ts";
 import type { Condition } from "../../api/schema/metadata.ts";
 import type { NamedSnapshotStatus, SnapshotStep, SnapshotVersion } from "../../api/kinds/named-snapshot-status.ts";
 import { setCondition } from "../../kube/conditions.ts";
-import { withIgnoredFields } from "../common/ignored-fields.ts";
+import { withIgnoredFields } from "../cluster/ignored-fields.ts";
 import { engineCondition } from "./engine-upgrade.ts";
 import type { BuildingReason, SnapshotState, DesiredVersion } from "./state.ts";
 

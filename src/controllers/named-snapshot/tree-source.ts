@@ -4,7 +4,7 @@ import { pipeline } from "node:stream/promises";
 import { sandboxKind, type Sandbox } from "../../api/kinds/sandbox.ts";
 import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
 import { labels } from "../../api/names/labels.ts";
-import { digestOf } from "../../api/cell/template-digest.ts";
+import { digestOf } from "../../api/schema/digest.ts";
 import { treeLimits } from "../../api/tree/tree-check.ts";
 import {
   treeArchive,

@@ -1,9 +1,9 @@
 import type { SandboxClaim } from "../../api/kinds/sandbox-claim.ts";
 import { labels } from "../../api/names/labels.ts";
 import { RametError } from "../../base/errors.ts";
-import { claimSandbox } from "../../claim/claim-sandbox.ts";
+import { claimSandbox } from "../../operations/claim/claim-sandbox.ts";
 import { keyOf } from "../../kube/object.ts";
-import { fitsReference, hasCapturedVolumes } from "../common/set-origin.ts";
+import { fitsReference, hasCapturedVolumes } from "../origin/set-origin.ts";
 import { claimRequest } from "./claim-progress.ts";
 import { attemptId } from "./gather.ts";
 import { ordinalLock } from "./pursuit.ts";

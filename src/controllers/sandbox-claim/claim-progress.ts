@@ -1,8 +1,8 @@
 import type { SandboxClaim } from "../../api/kinds/sandbox-claim.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations, restoreFrom, restoreFromAnnotations } from "../../api/names/labels.ts";
-import { ended, missingPart } from "../../claim/progress.ts";
-import type { ClaimRequest } from "../../claim/request.ts";
+import { ended, missingPart } from "../../operations/claim/progress.ts";
+import type { ClaimRequest } from "../../operations/claim/request.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import type { MemberProgress } from "./state.ts";
 

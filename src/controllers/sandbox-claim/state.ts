@@ -1,11 +1,11 @@
 import type { SandboxClaim, SandboxClaimStatus } from "../../api/kinds/sandbox-claim.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import type { RametError } from "../../base/errors.ts";
-import type { Claimed, ClaimParts } from "../../claim/claim-sandbox.ts";
+import type { Claimed, ClaimParts } from "../../operations/claim/claim-sandbox.ts";
 import type { Transition } from "../../kube/events.ts";
 import type { StatusWriter } from "../../kube/status-writer.ts";
-import type { Attempts, SlowStart } from "../common/attempts.ts";
-import type { ControllerParts } from "../common/controller-parts.ts";
+import type { Attempts, SlowStart } from "../cluster/attempts.ts";
+import type { ControllerParts } from "../cluster/controller-parts.ts";
 import type { Pursuit } from "./pursuit.ts";
 
 /** The state from which a claim is planned. */

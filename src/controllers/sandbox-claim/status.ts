@@ -2,7 +2,7 @@ import { findIgnored } from "../../api/fields/find-ignored.ts";
 import type { Condition } from "../../api/schema/metadata.ts";
 import type { SandboxClaimStatus } from "../../api/kinds/sandbox-claim.ts";
 import { setCondition } from "../../kube/conditions.ts";
-import { withIgnoredFields } from "../common/ignored-fields.ts";
+import { withIgnoredFields } from "../cluster/ignored-fields.ts";
 import type { ClaimPlan, ClaimState } from "./state.ts";
 
 /** The status of a running claim. `why` is what it waits for, if known. */

@@ -2,7 +2,7 @@ import { fieldsIgnored } from "../../api/fields/ignored-condition.ts";
 import type { Condition } from "../../api/schema/metadata.ts";
 import { findCondition, setCondition } from "../../kube/conditions.ts";
 import type { Transition } from "../../kube/events.ts";
-import { withIgnoredFields } from "../common/ignored-fields.ts";
+import { withIgnoredFields } from "../cluster/ignored-fields.ts";
 import type { Pool } from "./pool.ts";
 import type { SetState } from "./state.ts";
 

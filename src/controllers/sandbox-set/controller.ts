@@ -5,7 +5,7 @@ import { controllerKeys, type ControllerWatch, type ReconcileResult, watching } 
 import { controllerOf, keyOf, type KubeObject, nameOfKey } from "../../kube/object.ts";
 import type { ResourceClient } from "../../kube/resource-client.ts";
 import { StatusWriter } from "../../kube/status-writer.ts";
-import { type Controller, type ControllerParts, RequeueSource } from "../common/controller-parts.ts";
+import { type Controller, type ControllerParts, RequeueSource } from "../cluster/controller-parts.ts";
 import { applyAction } from "./apply.ts";
 import type { SetDependencies } from "./dependencies.ts";
 import { gather } from "./gather.ts";

@@ -1,6 +1,6 @@
 import type { SandboxSet } from "../../api/kinds/sandbox-set.ts";
 import type { StatusWriter } from "../../kube/status-writer.ts";
-import type { ControllerParts } from "../common/controller-parts.ts";
+import type { ControllerParts } from "../cluster/controller-parts.ts";
 import type { Failures } from "./failures.ts";
 import type { SetMetrics } from "./metrics.ts";
 import type { NewSandboxes } from "./new-sandboxes.ts";

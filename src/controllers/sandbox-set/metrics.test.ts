@@ -5,8 +5,8 @@ import { SandboxSet } from "../../api/kinds/sandbox-set.ts";
 import { explicitConnection } from "../../kube/connection.ts";
 import { KubeClient } from "../../kube/kube-client.ts";
 import { silentLog } from "../../base/log.ts";
-import { createCache } from "../common/cache.ts";
-import { createInformers } from "../common/resources.ts";
+import { createCache } from "../cluster/cache.ts";
+import { createInformers } from "../cluster/resources.ts";
 import { setMetrics } from "./metrics.ts";
 
 const apiVersion = "agents.kruise.io/v1alpha1";

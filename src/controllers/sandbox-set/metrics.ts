@@ -2,8 +2,8 @@ import type { Registry } from "prom-client";
 import type { SandboxSet } from "../../api/kinds/sandbox-set.ts";
 import { MetricGroup } from "../../kube/metrics.ts";
 import { keyOf, type ObjectName } from "../../kube/object.ts";
-import type { Cache } from "../common/cache.ts";
-import type { Informers } from "../common/resources.ts";
+import type { Cache } from "../cluster/cache.ts";
+import type { Informers } from "../cluster/resources.ts";
 import { memberOf } from "./pool.ts";
 
 /** Metrics of sets. The pool sizes are read from the cache on each scrape. */

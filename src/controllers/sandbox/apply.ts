@@ -1,4 +1,4 @@
-import { cellPod } from "../../api/cell/cell-pod.ts";
+import { cellPod } from "../../api/pod/cell-pod.ts";
 import { filesOnlyPause } from "../../api/kinds/files-only-pause.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations, finalizers } from "../../api/names/labels.ts";
@@ -6,10 +6,10 @@ import { fillClaimOf, type RestoreSource } from "../../backends/checkpoint-parts
 import { RametError } from "../../base/errors.ts";
 import { controllerOf } from "../../kube/object.ts";
 import { type Claim, claimsIn } from "../../kube/volumes/volumes.ts";
-import { neededEngine } from "../common/engines.ts";
-import { addFinalizer, removeFinalizer } from "../common/finalizer.ts";
-import { pauseCheckpoint, storedPause } from "../common/pause-checkpoint.ts";
-import type { ResolvedTemplate } from "../common/resolve-template.ts";
+import { neededEngine } from "../images/engines.ts";
+import { addFinalizer, removeFinalizer } from "../cluster/finalizer.ts";
+import { pauseCheckpoint, storedPause } from "../cluster/pause-checkpoint.ts";
+import type { ResolvedTemplate } from "../origin/resolve-template.ts";
 import { callCell, isCellAction } from "./cell-calls.ts";
 import { copyClaims, createClaims, createFilledClaims, type FillClaim, releaseClaims, shareClaims } from "./claims.ts";
 import { nodeOfClaims } from "./gather-volumes.ts";

@@ -1,5 +1,5 @@
-import { clientEnvironment } from "../../api/cell/client-environment.ts";
-import { containerSpec } from "../../api/cell/container-spec.ts";
+import { clientEnvironment } from "../../api/pod/client-environment.ts";
+import { containerSpec } from "../../api/pod/container-spec.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { initRequestDigest, requestedEnvironment, type RequestSeal } from "../../api/names/init-request.ts";
 import { labels } from "../../api/names/labels.ts";

@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { claimName } from "../../api/cell/volume-claims.ts";
+import { claimName } from "../../api/pod/volume-claims.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { apiVersion } from "../../api/schema/kind.ts";
 import { RametError } from "../../base/errors.ts";

@@ -8,10 +8,10 @@ import { controllerKeys, type ControllerWatch, ownKey, type ReconcileResult, wat
 import { controllerOf, keyOf, nameOfKey } from "../../kube/object.ts";
 import { coreResources } from "../../kube/resource-ref.ts";
 import { StatusWriter } from "../../kube/status-writer.ts";
-import { Attempts, SlowStart } from "../common/attempts.ts";
-import { sandboxKeysOfCheckpoint, sandboxKeysOfSnapshot, sandboxKeysOfTemplate } from "../common/cache.ts";
-import { ImageLookups } from "../common/image-lookups.ts";
-import { type Controller, type ControllerParts, RequeueSource } from "../common/controller-parts.ts";
+import { Attempts, SlowStart } from "../cluster/attempts.ts";
+import { sandboxKeysOfCheckpoint, sandboxKeysOfSnapshot, sandboxKeysOfTemplate } from "../cluster/cache.ts";
+import { ImageLookups } from "../images/image-lookups.ts";
+import { type Controller, type ControllerParts, RequeueSource } from "../cluster/controller-parts.ts";
 import { applyAction } from "./apply.ts";
 import { isCellAction } from "./cell-calls.ts";
 import { CredentialValues } from "./credential-values.ts";

@@ -1,5 +1,5 @@
 import * as z from "zod";
-import type { LinkCredentials } from "../../api/cell/cell-api.ts";
+import type { LinkCredentials } from "../../api/wire/cell-api.ts";
 import { ClientSecret, clientSecretKind, clientSecretName } from "../../api/kinds/client-secret.ts";
 import { sealIdentity } from "../../api/credentials/credential-seal.ts";
 import type { Credentials } from "../../api/credentials/credentials.ts";

@@ -3,7 +3,7 @@ import { Sandbox } from "../../api/kinds/sandbox.ts";
 import { Pod } from "../../api/schema/pod.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import { unreadySince } from "./plan-running.ts";
-import { unreadyMessage } from "../common/pod-facts.ts";
+import { unreadyMessage } from "../cluster/pod-facts.ts";
 import type { SandboxState } from "./state.ts";
 import { running } from "./status.ts";
 

@@ -1,6 +1,6 @@
 import { type Credentials, credentialsOf } from "../../api/credentials/credentials.ts";
 import { sealIdentity } from "../../api/credentials/credential-seal.ts";
-import { digestOf } from "../../api/cell/template-digest.ts";
+import { digestOf } from "../../api/schema/digest.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import type { PodTemplateSpec } from "../../api/schema/pod-template.ts";
 import type { CredentialKeys } from "../../backends/credential-keys.ts";

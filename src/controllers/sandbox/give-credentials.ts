@@ -1,4 +1,4 @@
-import type { LinkCredentials } from "../../api/cell/cell-api.ts";
+import type { LinkCredentials } from "../../api/wire/cell-api.ts";
 import type { Credentials } from "../../api/credentials/credentials.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import type { PodTemplateSpec } from "../../api/schema/pod-template.ts";

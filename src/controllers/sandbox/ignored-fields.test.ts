@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { templateRevision } from "../../api/cell/template-digest.ts";
+import { templateRevision } from "../../api/pod/template-digest.ts";
 import { fieldsIgnored } from "../../api/fields/ignored-condition.ts";
 import { Sandbox } from "../../api/kinds/sandbox.ts";
 import type { RequestSeal } from "../../api/names/init-request.ts";
@@ -7,7 +7,7 @@ import { annotations, labels } from "../../api/names/labels.ts";
 import { parsePodTemplate } from "../../api/schema/pod-template.ts";
 import { Pod } from "../../api/schema/pod.ts";
 import { findCondition } from "../../kube/conditions.ts";
-import { withIgnoredFields } from "../common/ignored-fields.ts";
+import { withIgnoredFields } from "../cluster/ignored-fields.ts";
 import { gatherIgnored } from "./gather-ignored.ts";
 
 const metadata = {

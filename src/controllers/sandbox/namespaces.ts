@@ -1,4 +1,4 @@
-import { assertTemplateAllowed } from "../../api/cell/template-policy.ts";
+import { assertTemplateAllowed } from "../../api/pod/template-policy.ts";
 import { labels } from "../../api/names/labels.ts";
 import type { PodTemplateSpec } from "../../api/schema/pod-template.ts";
 import type { KubeObject, ObjectName } from "../../kube/object.ts";

@@ -1,7 +1,7 @@
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import { isErrorCode } from "../../base/error-codes.ts";
 import { RametError } from "../../base/errors.ts";
-import { heldFrom } from "../common/pause-checkpoint.ts";
+import { heldFrom } from "../cluster/pause-checkpoint.ts";
 import { finalizer, slowly } from "./plan-start.ts";
 import type { SandboxPlan, SandboxState } from "./state.ts";
 import { changed, failed } from "./status.ts";

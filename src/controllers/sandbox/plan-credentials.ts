@@ -2,7 +2,7 @@ import { credentialsDigest } from "../../api/credentials/credentials.ts";
 import type { SandboxStatus } from "../../api/kinds/sandbox.ts";
 import type { Pod } from "../../api/schema/pod.ts";
 import type { RametError } from "../../base/errors.ts";
-import { cellRuns } from "../common/pod-facts.ts";
+import { cellRuns } from "../cluster/pod-facts.ts";
 import type { CredentialsOutcome, SandboxPlan, SandboxState } from "./state.ts";
 import { changed, type ConditionChange } from "./status.ts";
 

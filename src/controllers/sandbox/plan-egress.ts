@@ -1,9 +1,9 @@
-import { requestedEgress } from "../../api/cell/effective-egress.ts";
+import { requestedEgress } from "../../api/egress/effective-egress.ts";
 import type { SandboxStatus } from "../../api/kinds/sandbox.ts";
 import type { RametError } from "../../base/errors.ts";
 import type { Pod } from "../../api/schema/pod.ts";
-import { appliedEgress } from "../common/egress.ts";
-import { cellRuns } from "../common/pod-facts.ts";
+import { appliedEgress } from "../origin/egress.ts";
+import { cellRuns } from "../cluster/pod-facts.ts";
 import type { SandboxPlan, SandboxState } from "./state.ts";
 import { changed, type ConditionChange, egressConditions, notApplied } from "./status.ts";
 

@@ -2,7 +2,7 @@ import { expect, it } from "vitest";
 import { Sandbox } from "../../api/kinds/sandbox.ts";
 import { Pod } from "../../api/schema/pod.ts";
 import { RametError } from "../../base/errors.ts";
-import type { CpuPlan } from "../common/plan-cpus.ts";
+import type { CpuPlan } from "../nodes/plan-cpus.ts";
 import { isRefusedByCpu, lacksFeatures, planOtherNode } from "./plan-other-node.ts";
 import type { SandboxState } from "./state.ts";
 

@@ -1,7 +1,7 @@
 import type { Pod } from "../../api/schema/pod.ts";
 import { RametError } from "../../base/errors.ts";
-import { isEnded, unscheduledWords } from "../common/pod-facts.ts";
-import { listed } from "../common/restored-volumes.ts";
+import { isEnded, unscheduledWords } from "../cluster/pod-facts.ts";
+import { listed } from "../volumes/restored-volumes.ts";
 import type { SandboxPlan, SandboxState } from "./state.ts";
 import { failed, notReady } from "./status.ts";
 

@@ -1,6 +1,6 @@
 import fc from "fast-check";
-import { anyNode } from "../common/plan-cpus.ts";
-import { noRestoredVolumes } from "../common/restored-volumes.ts";
+import { anyNode } from "../nodes/plan-cpus.ts";
+import { noRestoredVolumes } from "../volumes/restored-volumes.ts";
 import { describe, expect, it } from "vitest";
 import { Checkpoint, CheckpointPart } from "../../api/kinds/checkpoint.ts";
 import { RametError } from "../../base/errors.ts";
@@ -12,8 +12,8 @@ import { Sandbox, type SandboxStatus } from "../../api/kinds/sandbox.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import { planSandbox } from "./plan.ts";
 import { rollbackUnderWay } from "./rollback-under-way.ts";
-import type { Origin } from "../common/origin.ts";
-import { desiredEgress } from "../common/egress.ts";
+import type { Origin } from "../origin/origin.ts";
+import { desiredEgress } from "../origin/egress.ts";
 import type { SandboxState } from "./state.ts";
 
 const now = new Date("2030-01-01T00:00:00Z");

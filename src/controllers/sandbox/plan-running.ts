@@ -1,10 +1,10 @@
-import { earliestUnreadySeconds } from "../../api/cell/cell-container.ts";
+import { earliestUnreadySeconds } from "../../api/pod/cell-container.ts";
 import type { SandboxStatus } from "../../api/kinds/sandbox.ts";
 import { initRequestDigest } from "../../api/names/init-request.ts";
 import { isPodReady, type Pod } from "../../api/schema/pod.ts";
 import { findCondition } from "../../kube/conditions.ts";
-import { isUnfinished } from "../common/pause-checkpoint.ts";
-import { cellRuns, cellStartedAt, declaresReadiness, isEnded, unreadyMessage } from "../common/pod-facts.ts";
+import { isUnfinished } from "../cluster/pause-checkpoint.ts";
+import { cellRuns, cellStartedAt, declaresReadiness, isEnded, unreadyMessage } from "../cluster/pod-facts.ts";
 import { type SandboxAction, type SandboxPlan, type SandboxState, isAdoptionPending } from "./state.ts";
 import { changed, type ConditionChange, ended, initialized, lost, memoryLoaded, memoryNotLoaded } from "./status.ts";
 

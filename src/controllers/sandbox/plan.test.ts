@@ -1,19 +1,19 @@
 import fc from "fast-check";
-import { anyNode } from "../common/plan-cpus.ts";
-import { noRestoredVolumes } from "../common/restored-volumes.ts";
+import { anyNode } from "../nodes/plan-cpus.ts";
+import { noRestoredVolumes } from "../volumes/restored-volumes.ts";
 import { describe, expect, it } from "vitest";
-import { ImageConfig } from "../../api/cell/image-config.ts";
+import { ImageConfig } from "../../api/pod/image-config.ts";
 import { RametError } from "../../base/errors.ts";
-import { effectiveEgress, egressDigest } from "../../api/cell/effective-egress.ts";
+import { effectiveEgress, egressDigest } from "../../api/egress/effective-egress.ts";
 import { annotations, labels } from "../../api/names/labels.ts";
 import { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import { Pod } from "../../api/schema/pod.ts";
 import { parsePodTemplate } from "../../api/schema/pod-template.ts";
 import { Sandbox, type SandboxPhase } from "../../api/kinds/sandbox.ts";
-import { withIgnoredFields } from "../common/ignored-fields.ts";
+import { withIgnoredFields } from "../cluster/ignored-fields.ts";
 import { planSandbox } from "./plan.ts";
 import { isRefusedByCpu } from "./plan-other-node.ts";
-import type { Origin } from "../common/origin.ts";
+import type { Origin } from "../origin/origin.ts";
 import type { SandboxState } from "./state.ts";
 
 const now = new Date("2030-01-01T00:00:00Z");

@@ -1,4 +1,4 @@
-import { chosenClaims, claimName, claimVolumes } from "../../api/cell/volume-claims.ts";
+import { chosenClaims, claimName, claimVolumes } from "../../api/pod/volume-claims.ts";
 import type { Sandbox, SandboxStatus } from "../../api/kinds/sandbox.ts";
 import { annotations, finalizers } from "../../api/names/labels.ts";
 import type { Pod } from "../../api/schema/pod.ts";
@@ -6,8 +6,8 @@ import { parseDuration } from "../../base/duration.ts";
 import { RametError } from "../../base/errors.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import type { Transition } from "../../kube/events.ts";
-import { withIgnoredFields } from "../common/ignored-fields.ts";
-import { isEnded } from "../common/pod-facts.ts";
+import { withIgnoredFields } from "../cluster/ignored-fields.ts";
+import { isEnded } from "../cluster/pod-facts.ts";
 import { planCreatedPaused } from "./plan-created-paused.ts";
 import { withCredentials } from "./plan-credentials.ts";
 import { withEgress } from "./plan-egress.ts";

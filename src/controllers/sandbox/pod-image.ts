@@ -1,16 +1,16 @@
-import { requestedArchitecture } from "../../api/cell/cell-pod.ts";
-import { mainContainer } from "../../api/cell/container-spec.ts";
-import { imageOfTemplate, recordedImage, type ResolvedImage } from "../../api/cell/resolved-image.ts";
-import { templateRevision } from "../../api/cell/template-digest.ts";
+import { requestedArchitecture } from "../../api/pod/cell-pod.ts";
+import { mainContainer } from "../../api/pod/container-spec.ts";
+import { imageOfTemplate, recordedImage, type ResolvedImage } from "../../api/pod/resolved-image.ts";
+import { templateRevision } from "../../api/pod/template-digest.ts";
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { labels } from "../../api/names/labels.ts";
 import type { PodTemplateSpec } from "../../api/schema/pod-template.ts";
 import type { RametError } from "../../base/errors.ts";
 import { controllerOf, keyOf } from "../../kube/object.ts";
-import type { Cache } from "../common/cache.ts";
-import type { ImageLookups, PodImageRequest } from "../common/image-lookups.ts";
-import type { Origin } from "../common/origin.ts";
+import type { Cache } from "../cluster/cache.ts";
+import type { ImageLookups, PodImageRequest } from "../images/image-lookups.ts";
+import type { Origin } from "../origin/origin.ts";
 
 /** The image of a Pod that is to be created. */
 export type PodImage =

@@ -6,10 +6,10 @@ import type { Pod } from "../../api/schema/pod.ts";
 import { RametError } from "../../base/errors.ts";
 import { setCondition } from "../../kube/conditions.ts";
 import { controllerOf } from "../../kube/object.ts";
-import { type FoundOrigin, type Origin, originOfText } from "../common/origin.ts";
+import { type FoundOrigin, type Origin, originOfText } from "../origin/origin.ts";
 import { fillClaimOf } from "../../backends/checkpoint-parts.ts";
-import { inPlaceProblem, noSuchVolume, volumesOf } from "../common/restored-volumes.ts";
-import { claimsOfSandbox } from "../common/claims-of-sandbox.ts";
+import { inPlaceProblem, noSuchVolume, volumesOf } from "../volumes/restored-volumes.ts";
+import { claimsOfSandbox } from "../volumes/claims-of-sandbox.ts";
 import type { SandboxDependencies, SandboxState } from "./state.ts";
 
 /** Identifies the call for the requested rollback. Another request has another id. */

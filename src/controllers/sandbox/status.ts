@@ -1,13 +1,13 @@
-import { engineId } from "../../api/cell/engine-id.ts";
+import { engineId } from "../../api/engine/engine.ts";
 import * as z from "zod";
 import type { RametError } from "../../base/errors.ts";
-import { skippedRuntime } from "../../api/cell/agent-runtime.ts";
+import { skippedRuntime } from "../../api/pod/agent-runtime.ts";
 import { annotations, labels } from "../../api/names/labels.ts";
 import type { Condition } from "../../api/schema/metadata.ts";
 import { isPodReady, type Pod } from "../../api/schema/pod.ts";
 import type { RametSandboxStatus, SandboxConditionType, SandboxPhase, SandboxStatus } from "../../api/kinds/sandbox.ts";
 import { findCondition, setCondition } from "../../kube/conditions.ts";
-import { declaresReadiness, endMessage, endReason, unreadyMessage } from "../common/pod-facts.ts";
+import { declaresReadiness, endMessage, endReason, unreadyMessage } from "../cluster/pod-facts.ts";
 import { lastingClaims } from "./gather-volumes.ts";
 import type { SandboxState, StartOutcome } from "./state.ts";
 

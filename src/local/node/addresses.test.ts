@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { createServer } from "node:net";
 import { once } from "node:events";
 import { expect, it } from "vitest";
-import { cellPort } from "../../api/cell/cell-api.ts";
+import { cellPort } from "../../api/wire/cell-api.ts";
 import { candidate, chooseAddress } from "./start-pod.ts";
 
 it("draws addresses from 127.64.0.0/10, without network and broadcast addresses", () => {

@@ -1,6 +1,6 @@
 import * as z from "zod";
-import { CellConfig } from "../../api/cell/cell-api.ts";
-import { environmentPrefix } from "../../api/cell/container-spec.ts";
+import { CellConfig } from "../../api/wire/cell-api.ts";
+import { environmentPrefix } from "../../api/pod/container-spec.ts";
 import { RametError, textOfError } from "../../base/errors.ts";
 import type { NodeImage } from "./pod.ts";
 import type { PodDirectory } from "./pod-directory.ts";

@@ -1,7 +1,7 @@
 import { chmodSync, mkdirSync, readdirSync } from "node:fs";
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
-import { volumeClaims } from "../../api/cell/volume-claims.ts";
+import { volumeClaims } from "../../api/pod/volume-claims.ts";
 import { RametError } from "../../base/errors.ts";
 import type { ReconcileResult } from "../../kube/controller.ts";
 import type { Informer } from "../../kube/informer.ts";

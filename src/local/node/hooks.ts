@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { commandInSandbox } from "../../api/cell/cell-container.ts";
+import { commandInSandbox } from "../../api/pod/cell-container.ts";
 import type { Handler } from "../../api/schema/pod-template.ts";
 import { delay } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";

@@ -1,4 +1,4 @@
-import type { CellState } from "../../api/cell/cell-api.ts";
+import type { CellState } from "../../api/wire/cell-api.ts";
 import type { PodExit, PodProcess } from "./pod-process.ts";
 import type { Observation } from "./pod-status.ts";
 
@@ -18,7 +18,7 @@ export function observe({ record, directory, state, exit, verdict, condemned }: 
 
 /**
  * For how much longer a restore in place is not reported, in milliseconds. A kubelet does not report a short one either: it
- * marks a cell unready after its probe has failed three times, a second apart (src/api/cell/cell-container.ts). It also
+ * marks a cell unready after its probe has failed three times, a second apart (src/api/pod/cell-container.ts). It also
  * leaves the CPU to the clone.
  */
 export function unreportedMilliseconds({

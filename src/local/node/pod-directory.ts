@@ -14,7 +14,7 @@ import {
 import { rm } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import * as z from "zod";
-import { CellState } from "../../api/cell/cell-api.ts";
+import { CellState } from "../../api/wire/cell-api.ts";
 import { sweepCgroups } from "../../cell/cgroup/record.ts";
 import { ProcessIdentity } from "../process-identity.ts";
 

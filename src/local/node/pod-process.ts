@@ -1,5 +1,5 @@
 import { watch } from "node:fs";
-import type { CellState } from "../../api/cell/cell-api.ts";
+import type { CellState } from "../../api/wire/cell-api.ts";
 import type { Clock } from "../../base/clock.ts";
 import { isProcessRunning, signalProcess } from "../process-identity.ts";
 import type { LaunchedPod } from "./launch-pod.ts";

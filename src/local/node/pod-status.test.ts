@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { CellState } from "../../api/cell/cell-api.ts";
+import type { CellState } from "../../api/wire/cell-api.ts";
 import { podStatus, type Observation } from "./pod-status.ts";
 import { NodePod, type NodePodStatus } from "./pod.ts";
 

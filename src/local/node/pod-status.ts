@@ -1,4 +1,4 @@
-import type { CellState } from "../../api/cell/cell-api.ts";
+import type { CellState } from "../../api/wire/cell-api.ts";
 import type { Condition } from "../../api/schema/metadata.ts";
 import { setCondition } from "../../kube/conditions.ts";
 import type { NodePod, NodePodStatus } from "./pod.ts";
@@ -68,7 +68,7 @@ function sandboxStatus({ spec }: NodePod, observation: Observation, { ready, con
     image,
     imageID: "",
     ready: ready.status === "True",
-    // A cell is never restarted in place (src/api/cell/cell-pod.ts).
+    // A cell is never restarted in place (src/api/pod/cell-pod.ts).
     restartCount: 0,
     started: isStarted(observation),
     lastState: {},

@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { expandVariables } from "../../api/cell/container-spec.ts";
+import { expandVariables } from "../../api/pod/container-spec.ts";
 import type { Container } from "../../api/schema/pod-template.ts";
 import { RametError } from "../../base/errors.ts";
 import { podField, type PodPlace } from "./pod-fields.ts";

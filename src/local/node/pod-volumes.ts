@@ -1,7 +1,7 @@
 import { chmod, mkdir, stat } from "node:fs/promises";
 import { isAbsolute, join, normalize } from "node:path";
 import * as z from "zod";
-import { expandVariables } from "../../api/cell/container-spec.ts";
+import { expandVariables } from "../../api/pod/container-spec.ts";
 import type { Container, Volume } from "../../api/schema/pod-template.ts";
 import { RametError } from "../../base/errors.ts";
 import type { Claims } from "./claims.ts";

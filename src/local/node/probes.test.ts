@@ -4,7 +4,7 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { describe, expect, it } from "vitest";
 import { ManualClock } from "../../../test/setup/manual-clock.ts";
-import type { CellState } from "../../api/cell/cell-api.ts";
+import type { CellState } from "../../api/wire/cell-api.ts";
 import { Container } from "../../api/schema/pod-template.ts";
 import { attemptProbe, ProbeSpec } from "./probe-attempt.ts";
 import { PodProbes } from "./probes.ts";

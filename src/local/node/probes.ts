@@ -1,4 +1,4 @@
-import type { CellState } from "../../api/cell/cell-api.ts";
+import type { CellState } from "../../api/wire/cell-api.ts";
 import type { Container } from "../../api/schema/pod-template.ts";
 import type { Clock } from "../../base/clock.ts";
 import { textOfError } from "../../base/errors.ts";

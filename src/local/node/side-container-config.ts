@@ -1,5 +1,5 @@
-import { CellConfig } from "../../api/cell/cell-api.ts";
-import { containerSpec } from "../../api/cell/container-spec.ts";
+import { CellConfig } from "../../api/wire/cell-api.ts";
+import { containerSpec } from "../../api/pod/container-spec.ts";
 import type { Container } from "../../api/schema/pod-template.ts";
 import { RametError } from "../../base/errors.ts";
 import { cellConfig, type CellTools } from "./cell-environment.ts";

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { once } from "node:events";
 import { createServer } from "node:net";
-import { cellPort } from "../../api/cell/cell-api.ts";
+import { cellPort } from "../../api/wire/cell-api.ts";
 import type { Container, Volume } from "../../api/schema/pod-template.ts";
 import { RametError } from "../../base/errors.ts";
 import { signalProcess } from "../process-identity.ts";

@@ -1,4 +1,4 @@
-import { cellPort } from "../../api/cell/cell-api.ts";
+import { cellPort } from "../../api/wire/cell-api.ts";
 import type { Container, Handler, Volume } from "../../api/schema/pod-template.ts";
 import type { NodePod } from "./pod.ts";
 import { unsupportedHook } from "./hooks.ts";
@@ -43,7 +43,7 @@ function containerProblem(container: Partial<Container>, at: string): string | u
   return undefined;
 }
 
-/** Whether this is the probe of every cell's Pod (src/api/cell/cell-container.ts). The node reads the cell's state instead. */
+/** Whether this is the probe of every cell's Pod (src/api/pod/cell-container.ts). The node reads the cell's state instead. */
 export function isCellProbe({ httpGet }: Handler): boolean {
   return httpGet?.port === cellPort && httpGet["path"] === "/readyz";
 }

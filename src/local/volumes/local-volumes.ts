@@ -3,9 +3,9 @@ import { type Clock, untilAborted } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
 import type { Log } from "../../base/log.ts";
 import { within } from "../../base/within.ts";
-import type { CsiClient } from "../../csi/client.ts";
-import { driverName } from "../../csi/driver-name.ts";
-import { dataPath, isId } from "../../csi/storage/ids.ts";
+import type { CsiClient } from "../csi/client.ts";
+import { driverName } from "../csi/driver-name.ts";
+import { dataPath, isId } from "../csi/storage/ids.ts";
 import type { Informer } from "../../kube/informer.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import { csiProtoPath } from "./proto-paths.ts";
@@ -79,8 +79,8 @@ function lazyDriver(socket: string, clock: Clock, signal: AbortSignal): Pick<Csi
   let opening: Promise<CsiClient> | undefined;
   const open = async (): Promise<CsiClient> => {
     const [{ csiClient }, { loadCsiServices }] = await Promise.all([
-      import("../../csi/client.ts"),
-      import("../../csi/protocol.ts"),
+      import("../csi/client.ts"),
+      import("../csi/protocol.ts"),
     ]);
     const client = csiClient({ socket, services: loadCsiServices(csiProtoPath()), clock, signal });
     void untilAborted(signal).then(() => {

@@ -1,6 +1,6 @@
 import { RametError } from "../../base/errors.ts";
 import type { Log } from "../../base/log.ts";
-import { driverName } from "../../csi/driver-name.ts";
+import { driverName } from "../csi/driver-name.ts";
 import { type ReconcileResult, runController, watching } from "../../kube/controller.ts";
 import { EventRecorder } from "../../kube/events.ts";
 import { Informer } from "../../kube/informer.ts";

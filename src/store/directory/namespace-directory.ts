@@ -1,7 +1,7 @@
 import { chmod, link, mkdir, readdir, rm } from "node:fs/promises";
 import { join } from "node:path";
 import * as z from "zod";
-import type { DirectoryGrant } from "../../api/cell/grant.ts";
+import type { DirectoryGrant } from "../../api/wire/grant.ts";
 import { canonicalJson } from "../../base/canonical-json.ts";
 import { RametError } from "../../base/errors.ts";
 import { type CheckpointRef, NamespaceName } from "../checkpoint-id.ts";

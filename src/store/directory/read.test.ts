@@ -15,7 +15,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { openRead, publish, restore } from "../../../test/contract/store/harness.ts";
-import { DirectoryGrant } from "../../api/cell/grant.ts";
+import { DirectoryGrant } from "../../api/wire/grant.ts";
 import type { CheckpointStore } from "../checkpoint-store.ts";
 import { digestOf } from "../manifest.ts";
 import { openForRead, openForWrite } from "../open.ts";

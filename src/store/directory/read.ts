@@ -2,7 +2,7 @@ import { constants } from "node:fs";
 import { type FileHandle, link, mkdir, mkdtemp, open, rm, symlink } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { DirectoryGrant } from "../../api/cell/grant.ts";
+import type { DirectoryGrant } from "../../api/wire/grant.ts";
 import { systemClock } from "../../base/clock.ts";
 import { contentDigest } from "../content-digest.ts";
 import { checkGrant, invalidGrant } from "../grant-check.ts";

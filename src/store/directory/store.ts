@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { link, readdir, rm, statfs } from "node:fs/promises";
 import { join } from "node:path";
-import type { DirectoryGrant } from "../../api/cell/grant.ts";
+import type { DirectoryGrant } from "../../api/wire/grant.ts";
 import { type Clock, systemClock } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
 import { checkedNamespace, checkedRef, type CheckpointRef } from "../checkpoint-id.ts";

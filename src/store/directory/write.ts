@@ -1,7 +1,7 @@
 import { constants } from "node:fs";
 import { mkdir, open, rename, rm, statfs } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import type { DirectoryGrant } from "../../api/cell/grant.ts";
+import type { DirectoryGrant } from "../../api/wire/grant.ts";
 import { systemClock } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
 import { phaseTimer } from "../../base/phases.ts";

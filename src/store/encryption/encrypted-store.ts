@@ -1,5 +1,5 @@
 import { hkdfSync, randomBytes } from "node:crypto";
-import type { Envelope, Grant } from "../../api/cell/grant.ts";
+import type { Envelope, Grant } from "../../api/wire/grant.ts";
 import { decryptBytes, encryptBytes } from "../../base/authenticated-encryption.ts";
 import { RametError } from "../../base/errors.ts";
 import type { CheckpointRef } from "../checkpoint-id.ts";

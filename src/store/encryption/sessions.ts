@@ -1,7 +1,7 @@
 import { mkdtemp, readdir, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { Grant, GrantEncryption } from "../../api/cell/grant.ts";
+import type { Grant, GrantEncryption } from "../../api/wire/grant.ts";
 import { RametError } from "../../base/errors.ts";
 import { imageFiles, lost, type Manifest } from "../manifest.ts";
 import type { ReadSession, WriteSession } from "../sessions.ts";

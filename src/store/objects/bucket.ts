@@ -1,4 +1,4 @@
-import type { SignedRequest } from "../../api/cell/grant.ts";
+import type { SignedRequest } from "../../api/wire/grant.ts";
 
 /**
  * The object store operations that the driver needs, within one prefix of one bucket. Each cloud's client implements them.

@@ -1,5 +1,5 @@
 import * as z from "zod";
-import type { Grant } from "../../api/cell/grant.ts";
+import type { Grant } from "../../api/wire/grant.ts";
 import { canonicalJson } from "../../base/canonical-json.ts";
 import { RametError } from "../../base/errors.ts";
 import type { CheckpointRef } from "../checkpoint-id.ts";

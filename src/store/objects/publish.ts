@@ -3,7 +3,7 @@ import { createReadStream } from "node:fs";
 import { mkdtemp, open, readFile, rm, stat } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { ObjectsWriteGrant, SignedRequest } from "../../api/cell/grant.ts";
+import type { ObjectsWriteGrant, SignedRequest } from "../../api/wire/grant.ts";
 import { type Clock, systemClock } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
 import { phaseTimer } from "../../base/phases.ts";

@@ -3,7 +3,7 @@ import { type FileHandle, mkdtemp, open, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setImmediate as immediate } from "node:timers/promises";
-import type { ObjectsReadGrant, SignedRequest } from "../../api/cell/grant.ts";
+import type { ObjectsReadGrant, SignedRequest } from "../../api/wire/grant.ts";
 import { type Clock, systemClock } from "../../base/clock.ts";
 import { checkGrant, invalidGrant } from "../grant-check.ts";
 import { decodeManifest, lost, type ManifestFile } from "../manifest.ts";

@@ -3,7 +3,7 @@ import { type ClientRequest, request as httpRequest, type IncomingMessage } from
 import { request as httpsRequest } from "node:https";
 import type { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
-import type { Grant, SignedRequest } from "../../api/cell/grant.ts";
+import type { Grant, SignedRequest } from "../../api/wire/grant.ts";
 import { backoffMilliseconds } from "../../base/backoff.ts";
 import { type Clock, delay } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";

@@ -1,4 +1,4 @@
-import type { ObjectsReadGrant, ObjectsWriteGrant } from "../../api/cell/grant.ts";
+import type { ObjectsReadGrant, ObjectsWriteGrant } from "../../api/wire/grant.ts";
 import { type Clock, systemClock } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
 import { checkedNamespace, checkedRef, type CheckpointRef } from "../checkpoint-id.ts";

@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { parseAllDocuments } from "yaml";
-import { cellPod } from "../../../src/api/cell/cell-pod.ts";
+import { cellPod } from "../../../src/api/pod/cell-pod.ts";
 import { kinds } from "../../../src/api/kinds/crd.ts";
 import { parsePodTemplate } from "../../../src/api/schema/pod-template.ts";
 import { startControlPlane, type TestControlPlane } from "../../setup/control-plane.ts";

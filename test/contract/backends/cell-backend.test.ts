@@ -5,7 +5,7 @@ import { createConnection, createServer, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { cellPort, ContainerSpec } from "../../../src/api/cell/cell-api.ts";
+import { cellPort, ContainerSpec } from "../../../src/api/wire/cell-api.ts";
 import type { CheckpointPart } from "../../../src/api/kinds/checkpoint.ts";
 import type { Contents } from "../../../src/api/schema/metadata.ts";
 import type { Backend } from "../../../src/backends/backend.ts";

@@ -15,8 +15,8 @@ import {
   type CellState,
   type CheckpointResult,
   type Identity,
-} from "../../../src/api/cell/cell-api.ts";
-import type { EngineBuild } from "../../../src/api/cell/engine.ts";
+} from "../../../src/api/wire/cell-api.ts";
+import type { EngineBuild } from "../../../src/api/engine/engine.ts";
 import { RametError } from "../../../src/base/errors.ts";
 import { cellProver, proofHeaders, proofPath } from "../../../src/cell/client/cell-proof.ts";
 import { unmetNeed } from "../../../src/cell/checkpoint/restore-source.ts";

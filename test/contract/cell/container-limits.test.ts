@@ -1,6 +1,6 @@
 import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
-import type { CellState, ContainerSpec } from "../../../src/api/cell/cell-api.ts";
+import type { CellState, ContainerSpec } from "../../../src/api/wire/cell-api.ts";
 import { cgroupLayout, controllers } from "../../../src/cell/cgroup/layout.ts";
 import type { Contents } from "../../../src/api/schema/metadata.ts";
 import { RametError } from "../../../src/base/errors.ts";

@@ -1,6 +1,6 @@
 import { buffer } from "node:stream/consumers";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { type ContainerSpec, guestClientPort } from "../../../src/api/cell/cell-api.ts";
+import { type ContainerSpec, guestClientPort } from "../../../src/api/wire/cell-api.ts";
 import { containerUser, GuestClient } from "../../../src/cell/client/guest-client.ts";
 import { callGuest } from "../../../src/cell/client/guest-http.ts";
 import type { RunningCell } from "../../setup/cell-rig.ts";

@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { mkdir, readdir, readFile, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
-import type { CellState, CheckpointResult, ContainerSpec } from "../../../src/api/cell/cell-api.ts";
+import type { CellState, CheckpointResult, ContainerSpec } from "../../../src/api/wire/cell-api.ts";
 import { cgroupLayout } from "../../../src/cell/cgroup/layout.ts";
 import { sweepCgroups } from "../../../src/cell/cgroup/record.ts";
 import { directoryStore } from "../../../src/store/directory/store.ts";

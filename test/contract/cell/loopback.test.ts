@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import { once } from "node:events";
 import { text } from "node:stream/consumers";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { guestClientPort, guestControlPort } from "../../../src/api/cell/cell-api.ts";
+import { guestClientPort, guestControlPort } from "../../../src/api/wire/cell-api.ts";
 import type { RunningCell } from "../../setup/cell-rig.ts";
 import { Cells } from "../../setup/cells.ts";
 

@@ -1,7 +1,7 @@
 import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import type { CellState, RestoreResult } from "../../../src/api/cell/cell-api.ts";
+import type { CellState, RestoreResult } from "../../../src/api/wire/cell-api.ts";
 import type { Contents } from "../../../src/api/schema/metadata.ts";
 import { identifyProcess } from "../../../src/local/process-identity.ts";
 import type { RunningCell } from "../../setup/cell-rig.ts";

@@ -5,7 +5,7 @@ import { connect, type Socket } from "node:net";
 import { hostname, tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { guestClientPort, guestControlPort } from "../../../src/api/cell/cell-api.ts";
+import { guestClientPort, guestControlPort } from "../../../src/api/wire/cell-api.ts";
 import { GuestClient } from "../../../src/cell/client/guest-client.ts";
 import { GuestControl, type GuestInit } from "../../../src/cell/client/guest-control.ts";
 import { acquireTools } from "../../../src/local/tools/acquire-tools.ts";

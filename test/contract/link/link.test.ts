@@ -5,7 +5,7 @@ import { networkInterfaces, tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Duplex } from "node:stream";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import type { EgressPolicy } from "../../../src/api/cell/cell-api.ts";
+import type { EgressPolicy } from "../../../src/api/wire/cell-api.ts";
 import { type Link, type LinkConfig, spawnLink, startLink } from "../../../src/cell/network/link.ts";
 import { acquireTools } from "../../../src/local/tools/acquire-tools.ts";
 import { addressBlock } from "../../setup/address-block.ts";

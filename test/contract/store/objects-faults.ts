@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { inspect } from "node:util";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import type { RametError } from "../../../src/base/errors.ts";
-import type { Grant } from "../../../src/api/cell/grant.ts";
+import type { Grant } from "../../../src/api/wire/grant.ts";
 import type { StoreLocation } from "../../../src/api/store/store-address.ts";
 import type { CheckpointStore } from "../../../src/store/checkpoint-store.ts";
 import { openForRead, openForWrite } from "../../../src/store/open.ts";

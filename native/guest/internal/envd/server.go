@@ -11,7 +11,7 @@ import (
 )
 
 // Version is the version of envd whose API is served, without what its orchestrator uses. Clients use or avoid parts of the API
-// by it. src/api/cell/envd-version.ts has it for servers.
+// by it. src/api/wire/envd-version.ts has it for servers.
 const Version = "0.6.13"
 
 // Server serves clients on port 49983.

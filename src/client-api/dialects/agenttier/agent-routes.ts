@@ -4,7 +4,7 @@ import * as z from "zod";
 import { parseDuration } from "../../../base/duration.ts";
 import { RametError } from "../../../base/errors.ts";
 import { readBody } from "../../../base/http.ts";
-import { needs } from "../e2b/needs.ts";
+import { needs } from "../../keys/needs.ts";
 import { agentConfigOf } from "./agent-config.ts";
 import { runAgent } from "./agent-process.ts";
 import { type AgentTier, type AgentTierRoute, type Call, route } from "./call.ts";

@@ -2,7 +2,7 @@ import { Transform, type Readable } from "node:stream";
 import * as z from "zod";
 import { RametError } from "../../../base/errors.ts";
 import type { GuestClient } from "../../../cell/client/guest-client.ts";
-import { needs } from "../e2b/needs.ts";
+import { needs } from "../../keys/needs.ts";
 import { zipOf } from "./archive.ts";
 import { type AgentTierRoute, type Call, route } from "./call.ts";
 import { pathBelow, workspace } from "./paths.ts";

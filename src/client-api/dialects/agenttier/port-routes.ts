@@ -5,7 +5,7 @@ import { annotations } from "../../../api/names/labels.ts";
 import { RametError } from "../../../base/errors.ts";
 import { retryConflicts } from "../../../kube/retry-conflicts.ts";
 import { readNewest } from "../../service/cache-lag.ts";
-import { needs } from "../e2b/needs.ts";
+import { needs } from "../../keys/needs.ts";
 import { type AgentTier, type AgentTierRoute, type Call, route } from "./call.ts";
 import { NewPort, Port } from "./schemas.ts";
 

@@ -1,6 +1,6 @@
 import * as z from "zod";
 import { killSandbox } from "../../service/lifecycle.ts";
-import { needs } from "../e2b/needs.ts";
+import { needs } from "../../keys/needs.ts";
 import { CreatedSandbox, Ran, SandboxSummary, StartedClone } from "./answers.ts";
 import { type AgentTierRoute, route } from "./call.ts";
 import { exec } from "./exec.ts";

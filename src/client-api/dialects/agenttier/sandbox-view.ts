@@ -1,7 +1,7 @@
-import { claimName } from "../../../api/cell/volume-claims.ts";
+import { claimName } from "../../../api/pod/volume-claims.ts";
 import type { Sandbox } from "../../../api/kinds/sandbox.ts";
 import { annotations, labels, restoreFrom } from "../../../api/names/labels.ts";
-import { ended, missingPart } from "../../../claim/progress.ts";
+import { ended, missingPart } from "../../../operations/claim/progress.ts";
 import { messageOf, withoutCode } from "../../../kube/reported-state.ts";
 import { type ClientState } from "../../service/sandbox-state.ts";
 import type { SandboxSummary, Status } from "./answers.ts";

@@ -2,7 +2,7 @@ import type { IncomingHttpHeaders } from "node:http";
 import type { Readable } from "node:stream";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { admit, untilClosed } from "../../routes/serve-routes.ts";
-import { needs } from "../e2b/needs.ts";
+import { needs } from "../../keys/needs.ts";
 import type { AgentTier } from "./call.ts";
 import { forwardedPort } from "./port-routes.ts";
 

@@ -3,7 +3,7 @@ import type { Duplex } from "node:stream";
 import type { FastifyInstance } from "fastify";
 import { WebSocketServer } from "ws";
 import { RametError } from "../../../base/errors.ts";
-import { needs } from "../e2b/needs.ts";
+import { needs } from "../../keys/needs.ts";
 import { runningGuest } from "./running-guest.ts";
 import type { AgentTierOptions } from "./call.ts";
 import { errorAnswer } from "./errors.ts";

@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { EgressRules } from "../../../api/cell/egress-rules.ts";
+import { EgressRules } from "../../../api/egress/egress-rules.ts";
 import type { Sandbox } from "../../../api/kinds/sandbox.ts";
 import { annotations } from "../../../api/names/labels.ts";
 import type { NewSandbox } from "./schemas.ts";

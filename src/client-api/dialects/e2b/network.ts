@@ -1,4 +1,4 @@
-import { EgressRules, namesInside, parseEgressRule } from "../../../api/cell/egress-rules.ts";
+import { EgressRules, namesInside, parseEgressRule } from "../../../api/egress/egress-rules.ts";
 import { annotations } from "../../../api/names/labels.ts";
 import { RametError } from "../../../base/errors.ts";
 import type { Network, NewSandbox } from "./schemas.ts";

@@ -6,7 +6,7 @@ import { sandboxMetrics } from "../../service/sandbox-metrics.ts";
 import { RametError } from "../../../base/errors.ts";
 import { LogEntry, SandboxMetric, Team } from "./answers.ts";
 import { type Call, type E2b, type E2bRoute, route } from "./call.ts";
-import { needs } from "./needs.ts";
+import { needs } from "../../keys/needs.ts";
 import { ListMetrics, ReadLogs, ReadLogsV2, ReadMetrics } from "./schemas.ts";
 
 /** What clients read about running sandboxes. */

@@ -3,7 +3,7 @@ import { annotations } from "../../../api/names/labels.ts";
 import type { Caller } from "../../keys/callers.ts";
 import type { E2b } from "./call.ts";
 import { clientCredentials, usesSecrets } from "./credentials.ts";
-import { needs } from "./needs.ts";
+import { needs } from "../../keys/needs.ts";
 import { egressAnnotations, noEgress } from "./network.ts";
 import { clientNetworkAnnotation } from "./network-view.ts";
 import { type NewSandbox, Tokens } from "./schemas.ts";

@@ -14,7 +14,7 @@ import type { Call, E2b } from "./call.ts";
 import { errorAnswer } from "./errors.ts";
 import { checkSnapshotLimit, withinSandboxLimit } from "../../service/key-limits.ts";
 import { metadataAnnotation, metadataFilter } from "./metadata.ts";
-import { needs } from "./needs.ts";
+import { needs } from "../../keys/needs.ts";
 import { networkView } from "./network-view.ts";
 import { requestedNetwork } from "./requested-network.ts";
 import { lifecycleOf, listedSandbox, startedAt, templateIdOf } from "./sandbox-view.ts";

@@ -2,7 +2,7 @@ import * as z from "zod";
 import { killSandbox, pauseSandbox, setLife, setNetwork } from "../../service/lifecycle.ts";
 import { ForkResult, ListedSandbox, SandboxAccess, SandboxDetail } from "./answers.ts";
 import { type E2bRoute, route } from "./call.ts";
-import { needs } from "./needs.ts";
+import { needs } from "../../keys/needs.ts";
 import { clientTokens, noNetwork, requestedNetwork } from "./requested-network.ts";
 import { connect, create, defaultLife, fork, get, lifeOf, list, resume, timeoutMilliseconds } from "./sandbox-calls.ts";
 import { Connect, Fork, ListSandboxes, NetworkUpdate, NewSandbox, Pause, Refresh, Resume, Timeout } from "./schemas.ts";

@@ -4,7 +4,7 @@ import { clientSecretId } from "../../service/client-secrets.ts";
 import { SecretInfo } from "./answers.ts";
 import { type Call, type E2b, type E2bRoute, route } from "./call.ts";
 import { pageOf, compare } from "./cursor.ts";
-import { needs } from "./needs.ts";
+import { needs } from "../../keys/needs.ts";
 import { ListSecrets, NewSecret, SecretUpdate } from "./schemas.ts";
 
 /** Secrets that link adds to requests of sandboxes. No answer has a value. */

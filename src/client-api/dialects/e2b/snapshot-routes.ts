@@ -16,7 +16,7 @@ import {
 import { pageOf } from "./cursor.ts";
 import { SnapshotInfo } from "./answers.ts";
 import { type Call, type E2b, type E2bRoute, route } from "./call.ts";
-import { needs } from "./needs.ts";
+import { needs } from "../../keys/needs.ts";
 import { snapshotName } from "./snapshot-name.ts";
 import { ListSnapshots, NewSnapshot, SnapshotHeaders } from "./schemas.ts";
 

@@ -3,7 +3,7 @@ import { RametError } from "../../../base/errors.ts";
 import { findBuild, readTemplate } from "../../service/template-builds.ts";
 import { type Call, type E2b, type E2bRoute, route } from "./call.ts";
 import { pageOf } from "./cursor.ts";
-import { needs } from "./needs.ts";
+import { needs } from "../../keys/needs.ts";
 import { existingName } from "./snapshot-name.ts";
 import { BuildLogs, TemplateWithBuilds, UpdatedTemplate } from "./template-answers.ts";
 import { templateBuilds } from "./template-build-list.ts";

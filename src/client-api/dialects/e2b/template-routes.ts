@@ -9,7 +9,7 @@ import { findBuild, requestBuild, settle, startBuild } from "../../service/templ
 import { checkSnapshotLimit } from "../../service/key-limits.ts";
 import { buildSource } from "./build-source.ts";
 import { type Call, type E2b, type E2bRoute, route } from "./call.ts";
-import { needs } from "./needs.ts";
+import { needs } from "../../keys/needs.ts";
 import { existingName, snapshotName } from "./snapshot-name.ts";
 import { templateRecipe } from "./template-recipe.ts";
 import { BuildParameters, ListTemplates, LogsQuery, RequestBuild, StartBuild } from "./template-schemas.ts";

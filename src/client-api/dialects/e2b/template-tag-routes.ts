@@ -8,7 +8,7 @@ import { currentSource } from "../../service/source.ts";
 import { changeTags, readTemplate } from "../../service/template-builds.ts";
 import { type Call, type E2b, type E2bRoute, route } from "./call.ts";
 import { AliasInfo, AssignedTags, TagInfo } from "./template-answers.ts";
-import { needs } from "./needs.ts";
+import { needs } from "../../keys/needs.ts";
 import { existingName } from "./snapshot-name.ts";
 import { AssignTags, RemoveTags } from "./template-schemas.ts";
 import { buildIdOf, tagViews } from "./template-view.ts";

@@ -1,4 +1,4 @@
-import { guestClientPort } from "../../../api/cell/cell-api.ts";
+import { guestClientPort } from "../../../api/wire/cell-api.ts";
 import { annotations } from "../../../api/names/labels.ts";
 import { requestHost } from "../../../api/names/request-host.ts";
 import { RametError } from "../../../base/errors.ts";

@@ -1,7 +1,7 @@
 import * as z from "zod";
 import { RametError } from "../../../base/errors.ts";
 import type { GuestClient } from "../../../cell/client/guest-client.ts";
-import { needs } from "../e2b/needs.ts";
+import { needs } from "../../keys/needs.ts";
 import { runningSandbox, SandboxName } from "./find.ts";
 import { addTool, type ToolParts } from "./tool.ts";
 

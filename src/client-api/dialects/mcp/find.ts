@@ -4,7 +4,7 @@ import { annotations } from "../../../api/names/labels.ts";
 import { connectSandbox, currentState } from "../../service/lifecycle.ts";
 import { findSandbox, sandboxIdOf, uidOf } from "../../service/find-sandbox.ts";
 import { checkSnapshotLimit, withinSandboxLimit } from "../../service/key-limits.ts";
-import { needs } from "../e2b/needs.ts";
+import { needs } from "../../keys/needs.ts";
 import type { ToolParts } from "./tool.ts";
 
 /** Clients wait 60 seconds by default. */

@@ -3,7 +3,7 @@ import { createSandbox } from "../../service/create-sandbox.ts";
 import { forkSandbox } from "../../service/fork-sandbox.ts";
 import { killSandbox } from "../../service/lifecycle.ts";
 import { isForClients } from "../../service/sandbox-state.ts";
-import { needs } from "../e2b/needs.ts";
+import { needs } from "../../keys/needs.ts";
 import {
   checkSnapshots,
   runningSandbox,

@@ -2,7 +2,7 @@ import * as z from "zod";
 import { defaultTag } from "../../../api/snapshot/snapshot-tags.ts";
 import { createdAt, createSnapshot, idOf, listSnapshots, type Snapshot } from "../../service/snapshots.ts";
 import { rollBackSandbox } from "../../service/roll-back.ts";
-import { needs } from "../e2b/needs.ts";
+import { needs } from "../../keys/needs.ts";
 import { checkSnapshots, runningSandbox, SandboxName, sandboxView, waitMilliseconds } from "./find.ts";
 import { addTool, type ToolParts } from "./tool.ts";
 

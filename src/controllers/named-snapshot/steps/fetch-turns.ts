@@ -5,7 +5,7 @@ import type { Clock } from "../../../base/clock.ts";
 import { RametError } from "../../../base/errors.ts";
 import { within } from "../../../base/within.ts";
 import { FairTurns } from "../../../base/fair-turns.ts";
-import type { NamespaceQuotas } from "../../common/namespace-quotas.ts";
+import type { NamespaceQuotas } from "../../cluster/namespace-quotas.ts";
 import { fetchContent } from "./fetch-content.ts";
 import type { PublicFetch } from "./public-fetch.ts";
 

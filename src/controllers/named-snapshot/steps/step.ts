@@ -1,5 +1,5 @@
 import type { Readable } from "node:stream";
-import type { CellPodOptions } from "../../../api/cell/cell-pod.ts";
+import type { CellPodOptions } from "../../../api/pod/cell-pod.ts";
 import { actionOf, type CopyStep, type RecipeStep, type Shell } from "../../../api/recipe/recipe.ts";
 import type { SandboxGuest } from "../../../backends/runtime.ts";
 import type { Clock } from "../../../base/clock.ts";

@@ -1,5 +1,5 @@
 import { ContainerClient, RestError, type StoragePipelineOptions, StorageResponseFormat } from "@azure/storage-blob";
-import type { SignedRequest } from "../../../api/cell/grant.ts";
+import type { SignedRequest } from "../../../api/wire/grant.ts";
 import { type AzureLocation, nameOfStore } from "../../../api/store/store-address.ts";
 import { type Clock, systemClock } from "../../../base/clock.ts";
 import { within } from "../../../base/within.ts";

@@ -1,7 +1,7 @@
 import { createHash, sign } from "node:crypto";
 import type { CredentialBody, GoogleAuth } from "google-auth-library";
 import * as z from "zod";
-import type { SignedRequest } from "../../../api/cell/grant.ts";
+import type { SignedRequest } from "../../../api/wire/grant.ts";
 import { RametError } from "../../../base/errors.ts";
 import { describeRefusal, kindOfRefusal } from "../refusal.ts";
 import { gcsFailure, GcsRefusal, gcsRequest } from "./gcs-refusal.ts";

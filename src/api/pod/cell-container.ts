@@ -1,0 +1,184 @@
+import { RametError } from "../../base/errors.ts";
+import type { Container, Handler, Volume } from "../schema/pod-template.ts";
+import { type CellConfig, cellPort } from "../wire/cell-api.ts";
+import { cellResources } from "./cell-resources.ts";
+import type { ResolvedImage } from "./resolved-image.ts";
+import { type ProbeField, probeFields, tcpProbeThroughCell } from "./tcp-probe.ts";
+import { environmentPrefix, expandVariables, mountsPath, sortedMounts } from "./container-spec.ts";
+
+/** The mount path of the template's image in the cell's container. */
+export const rootPath = "/ramet/root";
+const rootVolume = "ramet-root";
+
+/**
+ * The cell's capabilities; all others are dropped. Without one of them no sandbox starts (docs/reference/cell.md). The sandbox
+ * does not get them: gVisor has its own capabilities.
+ */
+export const cellCapabilities = [
+  "NET_ADMIN", // link: namespaces' veth pair, addresses, routes and the proxy's packet rules
+  "SYS_ADMIN", // cell and runsc: unshare, mount and pivot_root for the sandbox, setns for link
+  "SETUID", // runsc: maps the users of the gofer's user namespace
+  "SETGID", // the same, for its groups
+  "SETFCAP", // the same, for root, since Linux 5.12
+  "DAC_OVERRIDE", // cell: the overlay over files of the image that only their owner can read
+  "NET_BIND_SERVICE", // link: the sandbox's resolver, port 53 of the gateway namespace
+  "NET_RAW", // link and runsc: packet sockets on the veth pair's ends
+] as const;
+
+/** The template's image as an image volume, with the container's pull policy. A resolved image is named by its digest. */
+export function imageVolume({ image, imagePullPolicy }: Container, resolved?: ResolvedImage): Volume {
+  return {
+    name: rootVolume,
+    image: {
+      reference: resolved?.reference ?? image,
+      ...(imagePullPolicy !== undefined && { pullPolicy: imagePullPolicy }),
+    },
+  };
+}
+
+export interface CellImageOptions {
+  /** The image with the cell, gVisor, guest and link. */
+  cellImage: string;
+  /** The path of the cell's seccomp profile in the kubelet's directory of profiles. @default none: `Unconfined` */
+  seccompProfile?: string | undefined;
+  /** Whether the container gets what the cell needs on top of the template's resources. @default true */
+  hasOverhead?: boolean;
+  /** Whether the Pod gets a user namespace, in which a cell cannot create control groups. @default what the template says */
+  userNamespace?: boolean;
+  /** The template's image, if its registry is known to the controllers. @default the node or nobody knows it */
+  resolvedImage?: ResolvedImage | undefined;
+  /** Whether the cell image is the current one. An earlier cell answers no `tcpSocket` probes. @default false */
+  answersTcpProbes?: boolean;
+}
+
+/** The cell's container. It has the name of the main container, so that `kubectl logs` and metrics work as usual. */
+export function cellContainer(container: Container, config: CellConfig, options: CellImageOptions): Container {
+  const { cellImage: image, seccompProfile, hasOverhead = true, userNamespace = false, resolvedImage } = options;
+  const { name, resources, lifecycle } = container;
+  const { postStart, preStop } = lifecycle ?? {};
+  return {
+    name,
+    image,
+    env: environment(container, config, resolvedImage),
+    ...(container.envFrom && {
+      envFrom: container.envFrom.map((source) => ({ ...source, prefix: environmentPrefix + (source.prefix ?? "") })),
+    }),
+    ports: [...(container.ports ?? []), { name: "ramet-cell", containerPort: cellPort, protocol: "TCP" }],
+    ...(resources && { resources: hasOverhead ? cellResources(resources, !userNamespace) : resources }),
+    volumeMounts: [
+      ...sortedMounts(container).map((mount, index) => ({
+        ...withSubPath(mount, config),
+        mountPath: `${mountsPath}/${index}`,
+      })),
+      { name: rootVolume, mountPath: rootPath, readOnly: true },
+    ],
+    readinessProbe: cellReadiness,
+    ...probes(container, options),
+    ...(lifecycle && {
+      lifecycle: {
+        ...(postStart && { postStart: startHook(container, postStart) }),
+        ...(preStop && { preStop: inSandbox(preStop) }),
+      },
+    }),
+    securityContext: {
+      // The cell runs as root, whatever the Pod sets for its other containers.
+      runAsUser: 0,
+      runAsGroup: 0,
+      runAsNonRoot: false,
+      capabilities: { drop: ["ALL"], add: [...cellCapabilities] },
+      // runsc needs pivot_root, which RuntimeDefault denies, and mounts, which AppArmor's default profile denies.
+      seccompProfile: seccompOf(seccompProfile),
+      appArmorProfile: { type: "Unconfined" },
+    },
+  };
+}
+
+function seccompOf(localhostProfile: string | undefined): object {
+  return localhostProfile === undefined ? { type: "Unconfined" } : { type: "Localhost", localhostProfile };
+}
+
+const cellReadiness = {
+  httpGet: { path: "/readyz", port: cellPort },
+  periodSeconds: 1,
+  timeoutSeconds: 1,
+  failureThreshold: 3,
+};
+
+/** A node that has found a cell ready needs at least this long to report it as not ready. */
+export const earliestUnreadySeconds = (cellReadiness.failureThreshold - 1) * cellReadiness.periodSeconds;
+
+/**
+ * The cell's setting, and the variables that only the kubelet can resolve. The user's variables have a prefix here: a
+ * NODE_OPTIONS or PATH for the sandbox must not apply to the cell.
+ */
+function environment(
+  container: Container,
+  config: CellConfig,
+  resolvedImage: ResolvedImage | undefined,
+): NonNullable<Container["env"]> {
+  const resolved = (container.env ?? []).filter(({ valueFrom }) => valueFrom !== undefined);
+  return [
+    ...resolved.map(({ name, valueFrom }) => ({ name: environmentPrefix + name, valueFrom })),
+    { name: "RAMET_CELL", value: literalJson(config) },
+    ...(resolvedImage ? [{ name: "RAMET_IMAGE_CONFIG", value: literalJson(resolvedImage.config) }] : []),
+  ];
+}
+
+/** `subPathExpr` refers to variables of the container: literal ones are expanded, the kubelet's get their prefix. */
+function withSubPath<Mount extends Record<string, unknown>>(mount: Mount, config: CellConfig): Mount {
+  const expression = mount["subPathExpr"];
+  if (typeof expression !== "string") return mount;
+  const literal = new Map(config.container.env.map(({ name, value }) => [name, value]));
+  const subPathExpr = expandVariables(expression, (name) => literal.get(name) ?? `$(${environmentPrefix}${name})`);
+  return { ...mount, subPathExpr };
+}
+
+/** Escapes `$`, because the kubelet expands `$(NAME)` and `$$` in a variable's value. */
+function literalJson(value: unknown): string {
+  return JSON.stringify(value).replaceAll("$", "\\u0024");
+}
+
+/**
+ * A kubelet runs the hook before it reports the container as running, and only then can the controller give the sandbox its
+ * identity, before which no connection is accepted.
+ * @throws RametError `InvalidArgument` for a request to the sandbox itself
+ */
+function startHook({ name }: Container, hook: Handler): Handler {
+  if (hook.httpGet === undefined || hook.httpGet["host"] !== undefined) return inSandbox(hook, atStartFlag);
+  const field = `spec.template.spec.containers[${name}].lifecycle.postStart.httpGet`;
+  throw new RametError(
+    "InvalidArgument",
+    `${field}: a sandbox accepts connections only after this hook has succeeded`,
+    {
+      hint: "Use exec with a command that sends the request from inside the sandbox",
+    },
+  );
+}
+
+function probes(container: Container, { answersTcpProbes = false }: CellImageOptions): Partial<Container> {
+  const found = (field: ProbeField, probe: Handler): Handler =>
+    inSandbox(answersTcpProbes ? tcpProbeThroughCell(field, probe, container) : probe);
+  return Object.fromEntries(
+    probeFields.flatMap((field) => (container[field] ? [[field, found(field, container[field])]] : [])),
+  );
+}
+
+/** The inverse of `inSandbox`: the command that a probe or hook runs in the sandbox. */
+export function commandInSandbox(command: readonly string[]): { command: readonly string[]; atStart: boolean } {
+  const isWrapped = execPrefix.every((word, index) => command[index] === word);
+  if (!isWrapped) return { command, atStart: false };
+  const end = command.indexOf("--");
+  return { command: command.slice(end + 1), atStart: command.slice(0, end).includes(atStartFlag) };
+}
+
+const execPrefix = ["ramet", "cell", "exec"];
+const atStartFlag = "--at-start";
+
+/** The kubelet starts the command of a probe or hook in the cell's container. The cell runs it in the sandbox. */
+function inSandbox(handler: Handler, ...options: string[]): Handler {
+  if (handler.exec === undefined) return handler;
+  return {
+    ...handler,
+    exec: { command: [...execPrefix, ...options, "--", ...(handler.exec.command ?? [])] },
+  };
+}

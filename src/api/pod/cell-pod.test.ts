@@ -1,0 +1,172 @@
+import { expect, it } from "vitest";
+import { CellConfig } from "../wire/cell-api.ts";
+import { cellPod } from "./cell-pod.ts";
+import { parsePodTemplate } from "../schema/pod-template.ts";
+
+const owner = { metadata: { name: "a", namespace: "team", uid: "u-1" }, spec: {} };
+const options = { cellImage: "ramet/cell:1", publicKey: "key", start: "boot" as const };
+const pod = (
+  container: Record<string, unknown>,
+  spec: Record<string, unknown> = {},
+  claims?: Record<string, unknown>[],
+) =>
+  cellPod(
+    { ...owner, spec: { volumeClaimTemplates: claims } },
+    parsePodTemplate({
+      metadata: { labels: { agent: "demo" }, annotations: { "ramet.dev/restore-from": "cp" } },
+      spec: {
+        ...spec,
+        containers: [
+          { name: "main", image: "python:3.12", ...container },
+          { name: "side", image: "s" },
+        ],
+      },
+    }),
+    options,
+  );
+const main = (made: ReturnType<typeof pod>) => made.spec.containers[0]!;
+
+it("sets the Sandbox as the Pod's owner, and labels the Pod for selectors", () => {
+  const { metadata, spec } = pod({});
+  expect(metadata).toMatchObject({
+    name: "a",
+    namespace: "team",
+    labels: {
+      agent: "demo",
+      "agents.kruise.io/created-by": "sandbox",
+      "agents.kruise.io/sandbox-name": "a",
+      "pod-template-hash": expect.stringMatching(/^[a-z0-9]{9}$/) as string,
+      "ramet.dev/cell": "true",
+    },
+    annotations: { "agents.kruise.io/created-by": "sandbox", "ramet.dev/restore-from": "cp" },
+    ownerReferences: [{ kind: "Sandbox", name: "a", uid: "u-1", controller: true }],
+  });
+  expect(spec).toMatchObject({ restartPolicy: "Never", automountServiceAccountToken: false });
+});
+
+it("replaces the main container by the cell, and mounts the container's image as the root", () => {
+  const made = pod({ imagePullPolicy: "Always" });
+  expect(made.spec.containers.map(({ name, image }) => [name, image])).toEqual([
+    ["main", "ramet/cell:1"],
+    ["side", "s"],
+  ]);
+  expect(made.spec.volumes).toEqual([
+    { name: "ramet-root", image: { reference: "python:3.12", pullPolicy: "Always" } },
+  ]);
+  expect(main(made).volumeMounts).toContainEqual({ name: "ramet-root", mountPath: "/ramet/root", readOnly: true });
+  expect(main(made).readinessProbe).toMatchObject({ httpGet: { path: "/readyz", port: 49980 } });
+});
+
+it("escapes the cell's configuration so that the kubelet's expansion leaves it unchanged", () => {
+  const made = pod({ args: ["$$HOME", "$(NONE)", "a$$b"] });
+  const text = main(made).env?.find(({ name }) => name === "RAMET_CELL")?.value ?? "";
+  expect(text).not.toContain("$");
+  const config = CellConfig.parse(JSON.parse(text));
+  expect(config.container.args).toEqual(["$HOME", "$(NONE)", "a$b"]);
+  expect(config).toMatchObject({
+    start: "boot",
+    rootPath: "/ramet/root",
+    sandbox: { namespace: "team", name: "a", uid: "u-1" },
+  });
+});
+
+it("prefixes the sandbox's variables so that the cell does not use them", () => {
+  const made = pod({
+    env: [
+      { name: "NODE_OPTIONS", value: "--inspect" },
+      { name: "TOKEN", valueFrom: { secretKeyRef: { name: "s", key: "k" } } },
+    ],
+    envFrom: [{ prefix: "X_", configMapRef: { name: "c" } }, { secretRef: { name: "d" } }],
+  });
+  expect(main(made).env?.map(({ name }) => name)).toEqual(["RAMET_ENV_TOKEN", "RAMET_CELL"]);
+  expect(main(made)["envFrom"]).toEqual([
+    { prefix: "RAMET_ENV_X_", configMapRef: { name: "c" } },
+    { prefix: "RAMET_ENV_", secretRef: { name: "d" } },
+  ]);
+});
+
+it("keeps the meaning of probes, hooks, resources, volumes and the grace period", () => {
+  const made = pod(
+    {
+      resources: { limits: { memory: "1Gi" } },
+      readinessProbe: { tcpSocket: { port: 8000 }, periodSeconds: 3 },
+      livenessProbe: { exec: { command: ["true"] } },
+      lifecycle: { postStart: { exec: { command: ["/start"] } } },
+      volumeMounts: [{ name: "v", mountPath: "/data", subPathExpr: "$(A)/$(B)" }],
+      env: [
+        { name: "A", value: "x" },
+        { name: "B", valueFrom: { fieldRef: { fieldPath: "metadata.name" } } },
+      ],
+    },
+    { volumes: [{ name: "v", emptyDir: {} }], terminationGracePeriodSeconds: 1, nodeSelector: { disk: "ssd" } },
+    [{ metadata: { name: "home" }, spec: {} }],
+  );
+  expect(main(made)).toMatchObject({
+    resources: { limits: { memory: "1152Mi" }, requests: { memory: "1152Mi" } },
+    readinessProbe: { tcpSocket: { port: 8000 }, periodSeconds: 3 },
+    livenessProbe: { exec: { command: ["ramet", "cell", "exec", "--", "true"] } },
+    lifecycle: { postStart: { exec: { command: ["ramet", "cell", "exec", "--at-start", "--", "/start"] } } },
+  });
+  expect(main(made).volumeMounts?.[0]).toEqual({
+    name: "v",
+    mountPath: "/ramet/mounts/0",
+    subPathExpr: "x/$(RAMET_ENV_B)",
+  });
+  expect(made.spec).toMatchObject({ terminationGracePeriodSeconds: 1, nodeSelector: { disk: "ssd" } });
+  expect(made.spec.volumes?.slice(0, 2)).toEqual([
+    { name: "v", emptyDir: {} },
+    { name: "home", persistentVolumeClaim: { claimName: "home-a" } },
+  ]);
+});
+
+it("refuses a postStart hook that sends a request to the sandbox, and keeps one to another host", () => {
+  const hook = (httpGet: object) => ({ lifecycle: { postStart: { httpGet: { port: 80, ...httpGet } } } });
+  expect(() => pod(hook({}))).toThrow(
+    "spec.template.spec.containers[main].lifecycle.postStart.httpGet: a sandbox accepts",
+  );
+  expect(main(pod(hook({ host: "example.org" }))).lifecycle).toEqual(hook({ host: "example.org" }).lifecycle);
+});
+
+it("gives the cell only these capabilities", () => {
+  expect(main(pod({ securityContext: { runAsUser: 1000, privileged: true } })).securityContext).toMatchInlineSnapshot(`
+    {
+      "appArmorProfile": {
+        "type": "Unconfined",
+      },
+      "capabilities": {
+        "add": [
+          "NET_ADMIN",
+          "SYS_ADMIN",
+          "SETUID",
+          "SETGID",
+          "SETFCAP",
+          "DAC_OVERRIDE",
+          "NET_BIND_SERVICE",
+          "NET_RAW",
+        ],
+        "drop": [
+          "ALL",
+        ],
+      },
+      "runAsGroup": 0,
+      "runAsNonRoot": false,
+      "runAsUser": 0,
+      "seccompProfile": {
+        "type": "Unconfined",
+      },
+    }
+  `);
+});
+
+it("sets the seccomp profile and the user namespace of an installation", () => {
+  const template = parsePodTemplate({
+    spec: { hostUsers: true, containers: [{ name: "main", image: "python:3.12" }] },
+  });
+  const made = cellPod(owner, template, { ...options, seccompProfile: "ramet/cell.json", userNamespace: true });
+  expect(main(made).securityContext).toMatchObject({
+    seccompProfile: { type: "Localhost", localhostProfile: "ramet/cell.json" },
+  });
+  expect(made.spec).toMatchObject({ hostUsers: false });
+  // Without the option, the template decides.
+  expect(cellPod(owner, template, options).spec).toMatchObject({ hostUsers: true });
+});

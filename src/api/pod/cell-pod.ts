@@ -1,0 +1,174 @@
+import type * as z from "zod";
+import { CellConfig, type KeySets } from "../wire/cell-api.ts";
+import { withoutAgentRuntime } from "./agent-runtime.ts";
+import { cellContainer, type CellImageOptions, imageVolume, rootPath } from "./cell-container.ts";
+import { containerSpec, mainContainer } from "./container-spec.ts";
+import { egressDigest } from "../egress/effective-egress.ts";
+import { templateDigest, templateRevision } from "./template-digest.ts";
+import { apiVersion } from "../schema/kind.ts";
+import { tcpProbePorts } from "./tcp-probe.ts";
+import { annotations, labels } from "../names/labels.ts";
+import type { PodManifest } from "../schema/pod.ts";
+import type { PodTemplateSpec, Volume } from "../schema/pod-template.ts";
+import { claimVolumes, withClaims } from "./volume-claims.ts";
+import { limitedAffinity, type NodeLimits } from "./node-affinity.ts";
+
+/** The fields of a Sandbox from which its Pod is made. */
+export interface PodOwner {
+  metadata: { name: string; namespace: string; uid: string };
+  spec: { volumeClaimTemplates?: Record<string, unknown>[] | undefined };
+}
+
+export interface CellPodOptions extends CellImageOptions, NodeLimits {
+  /** The controller's Ed25519 public key, base64url of its 32 bytes. */
+  publicKey: string;
+  /** The gateway's public key. Undefined: no gateway can reach the sandbox. */
+  gatewayKey?: string;
+  /** During a rotation of keys: all keys that the cell accepts. @default the two keys above */
+  keySets?: KeySets | undefined;
+  /** `boot` for a new sandbox, `wait` for one that will be restored. */
+  start: "boot" | "wait";
+  /** Whether memory will be restored, and not only files. */
+  restoresMemory?: boolean;
+  /** Whether a restore in place is likely. */
+  keepsWaiting?: boolean;
+  dns?: z.input<typeof CellConfig>["dns"];
+  egress?: z.input<typeof CellConfig>["egress"];
+  /** The claims that volumes mount instead of those of the template, by the name of the volume. @default those of the template */
+  claims?: ReadonlyMap<string, string>;
+  /** The architecture of what is restored. @default that of the image */
+  architecture?: string | undefined;
+  /** Why the image is not resolved although it should be: JSON for the annotation. */
+  imageProblem?: string | undefined;
+  /** IPv4 ranges of Pods, Services and nodes. A sandbox can reach them only if a rule names an address in them. */
+  clusterRanges?: string[];
+}
+
+/**
+ * Returns the Pod of a sandbox: that of the template, with the cell instead of the main container. Init containers, sidecars,
+ * volumes, resources, ports and probes keep their meaning. What injects envd is left out.
+ * @throws RametError `InvalidArgument` that names an unsupported field of the template
+ */
+export function cellPod(sandbox: PodOwner, template: PodTemplateSpec, options: CellPodOptions): PodManifest {
+  const { name, namespace, uid } = sandbox.metadata;
+  const container = mainContainer(template);
+  const run = withoutAgentRuntime(template);
+  const config = cellConfig(sandbox, template, options);
+  return {
+    apiVersion: "v1",
+    kind: "Pod",
+    metadata: {
+      name,
+      namespace,
+      labels: {
+        ...template.metadata?.labels,
+        [labels.createdBy]: "sandbox",
+        [labels.sandboxName]: name,
+        [labels.podTemplateHash]: templateRevision(template),
+        [labels.cell]: "true",
+      },
+      annotations: {
+        ...withoutImage(template.metadata?.annotations),
+        [annotations.createdBy]: "sandbox",
+        ...imageAnnotations(options),
+        ...(options.egress && { [annotations.egressDigest]: egressDigest(config.egress) }),
+      },
+      ownerReferences: [{ apiVersion, kind: "Sandbox", name, uid, controller: true, blockOwnerDeletion: true }],
+    },
+    spec: {
+      ...run.spec,
+      // A restarted cell would have lost its sandbox. The controller decides what happens then.
+      restartPolicy: "Never",
+      ...architectureOf(template, options),
+      ...(options.userNamespace === true && { hostUsers: false }),
+      automountServiceAccountToken: false,
+      ...placement(template, options),
+      containers: [
+        cellContainer(mainContainer(run), config, {
+          ...options,
+          hasOverhead: hasOverhead(template),
+          userNamespace: options.userNamespace === true || template.spec["hostUsers"] === false,
+        }),
+        ...run.spec.containers.slice(1),
+      ],
+      volumes: [
+        ...withClaims(ownVolumes(sandbox, template), options.claims),
+        imageVolume(container, options.resolvedImage),
+      ],
+    },
+  };
+}
+
+function cellConfig(sandbox: PodOwner, template: PodTemplateSpec, options: CellPodOptions): CellConfig {
+  const { name, namespace, uid } = sandbox.metadata;
+  const probedPorts = options.answersTcpProbes === true ? tcpProbePorts(mainContainer(template)) : [];
+  return CellConfig.parse({
+    v: 1,
+    sandbox: { namespace, name, uid },
+    container: containerSpec(template).spec,
+    rootPath,
+    templateDigest: templateDigest(template),
+    start: options.start,
+    ...(options.restoresMemory === true && { restores: "memory" as const }),
+    ...(options.keepsWaiting === true && { keepsWaiting: true }),
+    graceSeconds: template.spec.terminationGracePeriodSeconds,
+    ...(probedPorts.length > 0 && { tcpProbePorts: probedPorts }),
+    publicKey: options.publicKey,
+    ...(options.gatewayKey !== undefined && { gatewayKey: options.gatewayKey }),
+    ...(options.keySets && { keySets: options.keySets }),
+    ...(options.dns && { dns: options.dns }),
+    ...(options.egress && { egress: options.egress }),
+    ...(options.clusterRanges && { clusterRanges: options.clusterRanges }),
+  } satisfies z.input<typeof CellConfig>);
+}
+
+function hasOverhead({ metadata }: PodTemplateSpec): boolean {
+  return metadata?.annotations?.[annotations.cellOverhead] !== "none";
+}
+
+function placement({ spec }: PodTemplateSpec, { node, avoided }: NodeLimits): object {
+  if (node === undefined && avoided === undefined) return {};
+  return { affinity: limitedAffinity(spec["affinity"], { node, avoided }) };
+}
+
+/** The volumes of a sandbox's Pod without those of the cell. */
+export function ownVolumes({ metadata, spec }: PodOwner, template: PodTemplateSpec): Volume[] {
+  return [...(template.spec.volumes ?? []), ...claimVolumes(spec.volumeClaimTemplates, metadata.name)];
+}
+
+function imageAnnotations({ resolvedImage, imageProblem }: CellPodOptions): Record<string, string> {
+  return {
+    ...(resolvedImage && { [annotations.image]: JSON.stringify(resolvedImage) }),
+    ...(imageProblem !== undefined && { [annotations.imageProblem]: imageProblem }),
+  };
+}
+
+/** The Pod's own annotation counts, also if it has none: the template's can be that of another image. */
+function withoutImage(given: Record<string, string> | undefined): Record<string, string> {
+  const { [annotations.image]: _, [annotations.imageProblem]: __, ...kept } = given ?? {};
+  return kept;
+}
+
+/** A resolved image is a manifest for one architecture, and a node of another one cannot pull it. A checkpoint has one, too. */
+function architectureOf(
+  { spec }: PodTemplateSpec,
+  { resolvedImage, architecture: restored }: CellPodOptions,
+): Partial<PodTemplateSpec["spec"]> {
+  const architecture = resolvedImage?.config.architecture ?? restored;
+  if (architecture === undefined) return {};
+  return { nodeSelector: { [architectureLabel]: architecture, ...nodeSelectorOf(spec) } };
+}
+
+/** Set by every kubelet. */
+const architectureLabel = "kubernetes.io/arch";
+
+/** The architecture that a template asks for. As in Go. */
+export function requestedArchitecture({ spec }: PodTemplateSpec): string | undefined {
+  const found = nodeSelectorOf(spec)[architectureLabel];
+  return typeof found === "string" ? found : undefined;
+}
+
+function nodeSelectorOf(spec: PodTemplateSpec["spec"]): Record<string, unknown> {
+  const found = spec["nodeSelector"];
+  return typeof found === "object" && found !== null ? (found as Record<string, unknown>) : {};
+}

@@ -1,0 +1,44 @@
+import * as z from "zod";
+import { EmptyDir, type ContainerSpec } from "../wire/cell-api.ts";
+import { containerSpec } from "./container-spec.ts";
+import type { PodTemplateSpec } from "../schema/pod-template.ts";
+
+const StringList = z.array(z.string()).meta({ "x-kubernetes-list-type": "atomic" });
+
+/**
+ * The fields that must be equal in the templates of a clone and its checkpoint. On a restore gVisor compares args, cwd, user,
+ * mounts (without their sources, but with emptyDir annotations) and the read-only root (runsc/specutils/restore.go). It accepts
+ * another environment, host name and resources. The image must be equal because programs in memory have its files open.
+ */
+export const RestoreSpec = z.object({
+  image: z.string(),
+  command: StringList,
+  args: StringList,
+  workingDir: z.string().optional(),
+  user: z.object({ uid: z.int(), gid: z.int() }),
+  readOnlyRoot: z.boolean(),
+  /** Sorted by target. */
+  mounts: z
+    .array(z.object({ target: z.string(), readOnly: z.boolean(), emptyDir: EmptyDir.optional() }))
+    .meta({ "x-kubernetes-list-type": "atomic" }),
+});
+export type RestoreSpec = z.infer<typeof RestoreSpec>;
+
+/** @throws RametError `InvalidArgument` as {@link containerSpec} does */
+export function restoreSpec(template: PodTemplateSpec): RestoreSpec {
+  return comparedParts(containerSpec(template).spec);
+}
+
+/** Returns the fields of a container that a restore compares. */
+export function comparedParts(container: Omit<ContainerSpec, "env">): RestoreSpec {
+  const { image, command, args, workingDir, user, readOnlyRoot, mounts } = container;
+  return {
+    image,
+    command,
+    args,
+    ...(workingDir !== undefined && { workingDir }),
+    user,
+    readOnlyRoot,
+    mounts: mounts.map(({ target, readOnly, emptyDir }) => ({ target, readOnly, ...(emptyDir && { emptyDir }) })),
+  };
+}

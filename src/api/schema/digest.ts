@@ -1,0 +1,21 @@
+import { createHash } from "node:crypto";
+import * as z from "zod";
+import { canonicalJson } from "../../base/canonical-json.ts";
+
+/** A SHA-256 digest in statuses and grants: `sha256:` and 64 hex digits. */
+export const Digest = z.string().regex(/^sha256:[0-9a-f]{64}$/, "must be sha256: and 64 hex digits");
+
+/** Returns the SHA-256 of a value's canonical JSON: `sha256:` and 64 hex digits. */
+export function digestOf(value: unknown): string {
+  return `sha256:${createHash("sha256").update(canonicalJson(value)).digest("hex")}`;
+}
+
+/** Identifies a value by the first 16 hex digits of its digest. */
+export function shortDigestOf(value: unknown): string {
+  return digestOf(value).slice("sha256:".length, "sha256:".length + 16);
+}
+
+/** Identifies what an object requests by these texts, by 16 hex digits; undefined if it requests nothing. */
+export function requestDigest(texts: readonly (string | undefined)[]): string | undefined {
+  return texts.every((text) => text === undefined) ? undefined : shortDigestOf(texts.map((text) => text ?? null));
+}

@@ -1,0 +1,93 @@
+import * as z from "zod";
+import { Digest } from "../schema/digest.ts";
+
+/** The data key of a checkpoint, encrypted with a key of the installation. It is a part of the manifest, and no secret. */
+export const Envelope = z.strictObject({
+  algorithm: z.literal("AES-256-GCM"),
+  /** The Secret in `ramet-system` with the key, and the name of the key in it. */
+  secret: z.string().min(1).max(253),
+  key: z.string().min(1).max(253),
+  /** Base64 of the nonce, the encrypted data key and the tag. */
+  wrapped: z.base64().max(256),
+});
+export type Envelope = z.infer<typeof Envelope>;
+
+/** How the content of a checkpoint is encrypted. The data key is a secret: never log it or put it into a message. */
+export const GrantEncryption = z.strictObject({
+  /** Base64 of 32 bytes. */
+  dataKey: z.base64().length(44),
+  envelope: Envelope,
+});
+export type GrantEncryption = z.infer<typeof GrantEncryption>;
+
+/** The checkpoint of a grant, its expiry, and its encryption if it has one. */
+const scope = {
+  encryption: GrantEncryption.optional(),
+  namespace: z.string().min(1),
+  checkpointId: z.string().min(1),
+  /** The grant's expiry, in milliseconds since 1970. */
+  expiresAt: z.number().int().positive(),
+};
+
+/** A grant for a store in a directory that cells have access to. */
+export const DirectoryGrant = z.strictObject({
+  driver: z.literal("directory"),
+  access: z.enum(["read", "write"]),
+  ...scope,
+  /** The namespace's directory in the store: a path in the cell. */
+  path: z.string().startsWith("/"),
+  /** For `read`: the required digest of the manifest. */
+  manifestDigest: Digest.optional(),
+  /** For `read`: hash all content, also if it looks unchanged. */
+  verify: z.literal(true).optional(),
+});
+export type DirectoryGrant = z.infer<typeof DirectoryGrant>;
+
+/**
+ * A request to an object store that the controller has signed: the URL gives access until it expires. It is a secret: never log
+ * it or put it into a message. The field determines its method. Its headers must be sent unchanged.
+ */
+export const SignedRequest = z.strictObject({ url: z.url(), headers: z.record(z.string(), z.string()) });
+export type SignedRequest = z.infer<typeof SignedRequest>;
+
+/** A grant to read a checkpoint from an object store. */
+export const ObjectsReadGrant = z.strictObject({
+  driver: z.literal("objects"),
+  access: z.literal("read"),
+  ...scope,
+  /** The required digest of the manifest. */
+  manifestDigest: Digest,
+  /** GET of the publication. */
+  publication: SignedRequest,
+  /** GET of each file, in the manifest's order. Empty if nothing is published. */
+  files: z.array(SignedRequest),
+});
+export type ObjectsReadGrant = z.infer<typeof ObjectsReadGrant>;
+
+/** A grant to write a checkpoint into an object store, for a single attempt. */
+export const ObjectsWriteGrant = z.strictObject({
+  driver: z.literal("objects"),
+  access: z.literal("write"),
+  ...scope,
+  /** The attempt to which the files belong. */
+  attempt: z.string().min(1),
+  /** GET of an existing publication. */
+  publication: SignedRequest,
+  /** PUT of the publication. It fails if one exists. */
+  publish: SignedRequest,
+  /** PUT of each file, in the order of their names. It fails if the file exists. */
+  files: z.array(SignedRequest).min(1),
+  /** The size limit of one file. */
+  largestFileBytes: z.number().int().positive(),
+});
+export type ObjectsWriteGrant = z.infer<typeof ObjectsWriteGrant>;
+
+/**
+ * A short-lived permission to read or write exactly one checkpoint. A controller issues it and a cell uses it. It holds no
+ * long-lived credential.
+ */
+export const Grant = z.discriminatedUnion("driver", [
+  DirectoryGrant,
+  z.discriminatedUnion("access", [ObjectsReadGrant, ObjectsWriteGrant]),
+]);
+export type Grant = z.infer<typeof Grant>;

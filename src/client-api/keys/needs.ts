@@ -1,0 +1,32 @@
+import { group, rametGroup } from "../../api/schema/kind.ts";
+import type { Need } from "./callers.ts";
+
+/** The rights that the operations of clients need, in the words of RBAC. */
+const onSandboxes = (verb: string): Need => ({ group, resource: "sandboxes", verb });
+const onSecrets = (verb: string): Need => ({ group: rametGroup, resource: "clientsecrets", verb });
+const onCheckpoints = (verb: string): Need => ({ group, resource: "checkpoints", verb });
+const onSnapshots = (verb: string): Need => ({ group: rametGroup, resource: "namedsnapshots", verb });
+
+export const needs = {
+  create: [onSandboxes("create")],
+  read: [onSandboxes("get")],
+  list: [onSandboxes("list")],
+  change: [onSandboxes("patch")],
+  kill: [onSandboxes("delete")],
+  /** The access token lets a client run commands. */
+  enter: [{ group, resource: "sandboxes", subresource: "exec", verb: "create" }],
+  capture: [onCheckpoints("create")],
+  listSnapshots: [onCheckpoints("list")],
+  deleteSnapshot: [onCheckpoints("delete")],
+  nameSnapshot: [onSnapshots("create")],
+  /** A build runs commands in a sandbox. */
+  build: [onSnapshots("create"), onSandboxes("create")],
+  readTemplate: [onSnapshots("get")],
+  listTemplates: [onSnapshots("list")],
+  tagTemplate: [onSnapshots("patch")],
+  createSecret: [onSecrets("create")],
+  readSecret: [onSecrets("get")],
+  listSecrets: [onSecrets("list")],
+  changeSecret: [onSecrets("patch")],
+  deleteSecret: [onSecrets("delete")],
+} as const satisfies Record<string, readonly Need[]>;

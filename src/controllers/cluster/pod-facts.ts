@@ -1,0 +1,126 @@
+import { cellPort } from "../../api/wire/cell-api.ts";
+import type { Container } from "../../api/schema/pod-template.ts";
+import { type Pod, pullReasons } from "../../api/schema/pod.ts";
+
+/** Whether the cell's container is running and the Pod has an address. Sidecars may still be starting. */
+export function cellRuns(pod: Pod): boolean {
+  if (pod.status?.podIP === undefined || pod.status.podIP === "") return false;
+  const container = cellStatus(pod);
+  return container === undefined ? pod.status.phase === "Running" : container.state?.running !== undefined;
+}
+
+/** When the cell's container started, by the node's clock. */
+export function cellStartedAt(pod: Pod): string | undefined {
+  return cellStatus(pod)?.state?.running?.startedAt;
+}
+
+/** Whether the node decides about more than the cell: startup and readiness probes of the template, or other containers. */
+export function declaresReadiness({ spec }: Pod): boolean {
+  const [, ...others] = spec.containers;
+  const hasSidecar = spec.initContainers?.some((container) => container["restartPolicy"] === "Always") ?? false;
+  return others.length > 0 || hasSidecar || probesProgram({ spec });
+}
+
+/** Whether probes of the template find out when the program of the sandbox can be used. */
+export function probesProgram({ spec }: Pick<Pod, "spec">): boolean {
+  const [cell] = spec.containers;
+  return cell !== undefined && hasOwnProbe(cell);
+}
+
+function hasOwnProbe({ startupProbe, readinessProbe }: Container): boolean {
+  if (startupProbe !== undefined) return true;
+  const { httpGet } = readinessProbe ?? {};
+  const isCells = httpGet?.port === cellPort && httpGet["path"] === "/readyz";
+  return readinessProbe !== undefined && !isCells;
+}
+
+/** Why the node does not report the Pod as ready. */
+export function unreadyMessage(pod: Pod): string {
+  const condition = pod.status?.conditions?.find(({ type }) => type === "Ready");
+  const why = condition?.status === "False" ? (condition.message ?? condition.reason) : undefined;
+  const isGeneral = why === undefined || why === "" || why.startsWith("containers with unready status");
+  return `The Pod is not Ready: ${(isGeneral ? waitingProbe(pod) : undefined) ?? why ?? "its probes have not succeeded yet"}`;
+}
+
+/** A kubelet's condition names only the containers, and its events their probes. */
+function waitingProbe({ spec, status }: Pod): string | undefined {
+  const containers = [...(spec.initContainers ?? []), ...spec.containers];
+  for (const { name, ready, started, state } of allStatuses(status)) {
+    const container = containers.find((one) => one.name === name);
+    if (container === undefined || state?.running === undefined || ready !== false) continue;
+    const kind = started === false && container["startupProbe"] !== undefined ? "startup" : "readiness";
+    if (container[`${kind}Probe`] === undefined) continue;
+    return `the ${kind} probe of the container ${name} has not succeeded; see why with: kubectl describe pod`;
+  }
+  return undefined;
+}
+
+export function isEnded(pod: Pod): boolean {
+  return pod.status?.phase === "Succeeded" || pod.status?.phase === "Failed";
+}
+
+/** Why a Pod has ended: the message of the cell, if it left one. */
+export function endMessage(pod: Pod): string {
+  const ended = cellStatus(pod)?.state?.terminated;
+  const own = ended?.message ?? pod.status?.message;
+  if (own !== undefined && own.trim() !== "") return own.trim();
+  const init = failedInit(pod);
+  if (init !== undefined) return init;
+  return ended === undefined ? `The Pod ${pod.metadata.name} has ended` : `The cell exited with code ${ended.exitCode}`;
+}
+
+/** An init container that has failed: no container of a sandbox's Pod is restarted, so it ends the Pod. */
+function failedInit({ metadata, status }: Pod): string | undefined {
+  for (const { name, state } of status?.initContainerStatuses ?? []) {
+    const { exitCode = 0 } = state?.terminated ?? {};
+    if (exitCode === 0) continue;
+    const command = `kubectl logs ${metadata.name} -n ${metadata.namespace} -c ${name}`;
+    return `The init container ${name} failed with exit code ${exitCode}; see why with: ${command}`;
+  }
+  return undefined;
+}
+
+/** A condition reason for how a Pod has ended: that of Kubernetes' Ready condition, or the reason that the node reports. */
+export function endReason(pod: Pod): string {
+  if (pod.status?.phase === "Succeeded") return "PodCompleted";
+  const reason = pod.status?.reason ?? cellStatus(pod)?.state?.terminated?.reason;
+  // Runtimes report Error for every exit code other than 0.
+  return reason === undefined || reason === "" || reason === "Error" ? "PodFailed" : reason;
+}
+
+/** The problem that keeps a container from starting and lasts longer than a moment, such as an image that cannot be pulled. */
+export function startProblem({ status }: Pod): string | undefined {
+  for (const { name, state } of allStatuses(status)) {
+    const { reason, message } = state?.waiting ?? {};
+    if (reason === undefined || passing.has(reason)) continue;
+    return `The container ${name} cannot be started: ${[reason, message].filter(Boolean).join(": ")}`;
+  }
+  const words = unscheduledWords({ status });
+  return words && `The Pod cannot be scheduled: ${words}`;
+}
+
+/** The scheduler's words if no node takes the Pod. */
+export function unscheduledWords({ status }: Pick<Pod, "status">): string | undefined {
+  const unscheduled = status?.conditions?.find((one) => one.type === "PodScheduled" && one.status === "False");
+  return unscheduled && (unscheduled.message ?? "no reason given");
+}
+
+function allStatuses({ initContainerStatuses = [], containerStatuses = [] }: NonNullable<Pod["status"]> = {}) {
+  return [...initContainerStatuses, ...containerStatuses];
+}
+
+/** The node's words, often its registry's, if an image of the Pod cannot be pulled. */
+export function pullProblem({ status }: Pod): string | undefined {
+  for (const { state } of allStatuses(status)) {
+    const { reason = "", message } = state?.waiting ?? {};
+    if (pullReasons.has(reason)) return message ?? reason;
+  }
+  return undefined;
+}
+
+const passing = new Set(["PodInitializing", "ContainerCreating"]);
+
+function cellStatus(pod: Pod) {
+  const name = pod.spec.containers[0]?.name;
+  return pod.status?.containerStatuses?.find((container) => container.name === name);
+}

@@ -1,0 +1,162 @@
+import * as z from "zod";
+import { digestOf } from "../../api/schema/digest.ts";
+import type { ResolvedImage } from "../../api/pod/resolved-image.ts";
+import { backoffMilliseconds } from "../../base/backoff.ts";
+import type { Clock } from "../../base/clock.ts";
+import { RametError } from "../../base/errors.ts";
+import { FairTurns } from "../../base/fair-turns.ts";
+import type { KubeClient } from "../../kube/kube-client.ts";
+import { ObjectMeta } from "../../kube/object.ts";
+import { coreResources } from "../../kube/resource-ref.ts";
+import { lookUpImage } from "../../registry/look-up-image.ts";
+import { parsePullSecret, type PullKeyring } from "../../registry/pull-credentials.ts";
+import type { RegistryTransport } from "../../registry/registry-transport.ts";
+
+/** What a Pod says about its image. */
+export interface PodImageRequest {
+  namespace: string;
+  name: string;
+  architecture: string | undefined;
+  /** The Pod's `imagePullSecrets`. */
+  pullSecrets: readonly string[];
+  serviceAccount: string;
+}
+
+export type ImageLookup =
+  | { state: "running" }
+  | { state: "known"; image: ResolvedImage }
+  | { state: "failed"; error: RametError; retryInMilliseconds: number };
+
+export interface ImageLookupsOptions {
+  client: KubeClient;
+  transport: RegistryTransport;
+  clock: Clock;
+  random: () => number;
+}
+
+/**
+ * Looks up images in registries, outside reconciles. A result is kept for a minute, so that sandboxes that start together share it,
+ * and only for Pods of one namespace with the same Secrets: an image of one tenant is not told to another.
+ */
+export class ImageLookups {
+  readonly #options: ImageLookupsOptions;
+  readonly #entries = new Map<string, Entry>();
+  readonly #turns = new FairTurns(mostLookups, () => mostOfNamespace);
+  readonly #closing = new AbortController();
+
+  constructor(options: ImageLookupsOptions) {
+    this.#options = options;
+  }
+
+  /** @param onChange called when a running lookup has ended */
+  of(request: PodImageRequest, onChange: () => void): ImageLookup {
+    // A digest, because the texts are a user's and can be long.
+    const id = digestOf(request);
+    const entry = this.#entries.get(id);
+    const now = this.#options.clock.monotonicMilliseconds();
+    if (entry === undefined || (entry.state !== "running" && entry.until <= now)) {
+      return this.#start(id, request, entry, onChange);
+    }
+    if (entry.state === "running") {
+      entry.waiting.push(onChange);
+      return entry.before ?? { state: "running" };
+    }
+    if (entry.state === "known") return { state: "known", image: entry.image };
+    return { state: "failed", error: entry.error, retryInMilliseconds: Math.max(1, entry.until - now) };
+  }
+
+  close(): void {
+    this.#closing.abort();
+    this.#entries.clear();
+  }
+
+  #start(id: string, request: PodImageRequest, old: Entry | undefined, onChange: () => void): ImageLookup {
+    const failures = old?.state === "failed" ? old.failures : 0;
+    const before =
+      old?.state === "failed"
+        ? ({ state: "failed", error: old.error, retryInMilliseconds: retryMilliseconds } as const)
+        : undefined;
+    const entry: Entry = { state: "running", waiting: [onChange], ...(before && { before }) };
+    this.#keep(id, entry);
+    const { signal } = this.#closing;
+    const work = () => this.#lookUp(request, signal);
+    this.#turns.run(request.namespace, work, signal).then(
+      (image) => {
+        this.#end(id, entry, { state: "known", image, until: this.#after(keptMilliseconds) });
+      },
+      (error: unknown) => {
+        const pause = backoffMilliseconds(pauses, failures, this.#options.random);
+        const own = RametError.from(error);
+        this.#end(id, entry, { state: "failed", error: own, until: this.#after(pause), failures: failures + 1 });
+      },
+    );
+    return before ?? { state: "running" };
+  }
+
+  #after(milliseconds: number): number {
+    return this.#options.clock.monotonicMilliseconds() + milliseconds;
+  }
+
+  #end(id: string, started: Entry, result: Entry): void {
+    if (this.#entries.get(id) !== started || started.state !== "running") return;
+    this.#keep(id, result);
+    for (const onChange of started.waiting) onChange();
+  }
+
+  /** Replaces an entry, and drops the oldest result if there are too many. */
+  #keep(id: string, entry: Entry): void {
+    this.#entries.delete(id);
+    this.#entries.set(id, entry);
+    if (this.#entries.size <= mostEntries) return;
+    const oldest = [...this.#entries].find(([, { state }]) => state !== "running");
+    if (oldest !== undefined) this.#entries.delete(oldest[0]);
+  }
+
+  async #lookUp(request: PodImageRequest, signal: AbortSignal): Promise<ResolvedImage> {
+    const { name, architecture } = request;
+    const keyring = await this.#keyring(request);
+    return lookUpImage({ name, architecture, preferred: ownArchitecture, keyring, signal }, this.#options);
+  }
+
+  /** As a kubelet does: missing and malformed Secrets are skipped, and a service account counts if the Pod names no Secrets. */
+  async #keyring({ namespace, pullSecrets, serviceAccount }: PodImageRequest): Promise<PullKeyring> {
+    const { client } = this.#options;
+    const names = pullSecrets.length > 0 ? pullSecrets : await this.#secretsOf(namespace, serviceAccount);
+    const secrets = client.resource(coreResources.secrets, (value) => PullSecret.parse(value));
+    const read = async (name: string): Promise<PullKeyring> => {
+      const { data } = (await secrets.find({ namespace, name })) ?? {};
+      const encoded = data?.[".dockerconfigjson"] ?? data?.[".dockercfg"];
+      return parsePullSecret(Buffer.from(encoded ?? "", "base64").toString("utf8")) ?? [];
+    };
+    return (await Promise.all(names.slice(0, mostSecrets).map(read))).flat();
+  }
+
+  async #secretsOf(namespace: string, name: string): Promise<string[]> {
+    const accounts = this.#options.client.resource(coreResources.serviceAccounts, (value) => Account.parse(value));
+    const found = await accounts.find({ namespace, name });
+    return (found?.imagePullSecrets ?? []).flatMap(({ name: secret }) => secret ?? []);
+  }
+}
+
+type Entry =
+  | { state: "running"; waiting: (() => void)[]; before?: ImageLookup }
+  | { state: "known"; image: ResolvedImage; until: number }
+  | { state: "failed"; error: RametError; until: number; failures: number };
+
+/** As in Go. */
+const ownArchitecture = process.arch === "x64" ? "amd64" : process.arch;
+
+const mostLookups = 16;
+/** A registry can be slow on purpose. */
+const mostOfNamespace = 4;
+const mostEntries = 1_000;
+const mostSecrets = 16;
+const keptMilliseconds = 60_000;
+const retryMilliseconds = 10_000;
+const pauses = { baseMilliseconds: 5_000, maxMilliseconds: 60_000 };
+
+const PullSecret = z.looseObject({ metadata: ObjectMeta, data: z.record(z.string(), z.string()).nullish() });
+const Account = z.looseObject({
+  metadata: ObjectMeta,
+  imagePullSecrets: z.array(z.looseObject({ name: z.string().optional() })).nullish(),
+});

@@ -1,0 +1,155 @@
+import * as z from "zod";
+import type { EngineBuild } from "../../api/engine/engine.ts";
+import type { CheckpointPart } from "../../api/kinds/checkpoint.ts";
+import { systemNamespace } from "../../api/names/system-names.ts";
+import { memoryPart } from "../../backends/checkpoint-record.ts";
+import { createSystemNamespace } from "../../backends/kept-secret.ts";
+import { RametError } from "../../base/errors.ts";
+import type { Log } from "../../base/log.ts";
+import type { Informer } from "../../kube/informer.ts";
+import type { KubeClient } from "../../kube/kube-client.ts";
+import { ObjectMeta } from "../../kube/object.ts";
+import { coreResources } from "../../kube/resource-ref.ts";
+import {
+  type CpuList,
+  featuresId,
+  formatFeatures,
+  isNodeKey,
+  keyOfFeatures,
+  type NodeReport,
+  parseCpuList,
+  readFeatures,
+} from "./cpu-list.ts";
+import type { Node } from "./nodes.ts";
+import { anyNode, type CpuPlan, type NodeCpu, planCpus } from "./plan-cpus.ts";
+
+/** The ConfigMap in `ramet-system` in which the controllers remember what cells have reported about the nodes' CPUs. */
+const nodeCpusConfigMap = "ramet-node-cpus";
+
+type Nodes = Pick<Informer<Node>, "store">;
+
+/** Entries of the ConfigMap; null: the entry is removed. */
+type Changes = Record<string, string | null>;
+
+/**
+ * The CPU features of nodes, as cells report them when they start a sandbox. Memory needs the features of the CPU on which it was
+ * captured, so Pods that restore it avoid the nodes that lack one.
+ */
+export class NodeCpus {
+  readonly #nodes: Nodes;
+  readonly #list: CpuList;
+  readonly #save: ((changes: Changes) => Promise<void>) | undefined;
+
+  constructor(nodes: Nodes, list: CpuList = parseCpuList(undefined), save?: (changes: Changes) => Promise<void>) {
+    this.#nodes = nodes;
+    this.#list = list;
+    this.#save = save;
+    nodes.store.subscribe(({ type, object }) => {
+      if (type === "deleted") this.#forget([object.metadata.name]);
+    });
+  }
+
+  /** Reads what the cluster remembers. Call it when the informer of nodes has synced. */
+  static async open(client: KubeClient, nodes: Nodes, { log, signal }: { log: Log; signal: AbortSignal }) {
+    const configMaps = client.resource(coreResources.configMaps, (value) => CpuMap.parse(value));
+    const found = await configMaps.find(at, { signal });
+    const create = async (data: Changes): Promise<void> => {
+      await createSystemNamespace(client);
+      await configMaps.create({ apiVersion: "v1", kind: "ConfigMap", metadata: at, data: withoutNull(data) });
+    };
+    const save = async (data: Changes): Promise<void> => {
+      try {
+        await configMaps.mergePatch(at, { data }).catch(async (thrown: unknown) => {
+          if (RametError.from(thrown).code !== "NotFound") throw thrown;
+          await create(data);
+        });
+      } catch (error) {
+        // It is learned again when a cell starts on the node.
+        log.warn({ error: RametError.from(error).describe() }, "remembering the CPU features of a node failed");
+      }
+    };
+    const cpus = new NodeCpus(nodes, parseCpuList(found?.data), save);
+    cpus.#forget([...cpus.#list.nodes.keys()].filter((name) => nodes.store.get(name) === undefined));
+    return cpus;
+  }
+
+  /**
+   * Remembers what a cell on this node has reported. All reports since the machine's last start count together: its CPU has what any of
+   * them has.
+   */
+  learn(nodeName: string | undefined, { version, cpuFeatures }: EngineBuild): void {
+    const reported = readFeatures(cpuFeatures);
+    const node = nodeName === undefined ? undefined : this.#nodes.store.get(nodeName);
+    if (node === undefined || reported === undefined || !isNodeKey(node.metadata.name)) return;
+    const { name } = node.metadata;
+    const boot = node.status.nodeInfo.bootID;
+    const before = this.#reportOf(node)?.cpus ?? {};
+    const known = this.#features(before[version]);
+    if (known !== undefined && reported.every((feature) => known.has(feature))) return;
+    const features = new Set([...(known ?? []), ...reported]);
+    const id = featuresId(features);
+    const report = { boot, cpus: latest({ ...before, [version]: id }, version) };
+    this.#list.features.set(id, features);
+    this.#list.nodes.set(name, report);
+    void this.#save?.({ [name]: JSON.stringify(report), [keyOfFeatures(id)]: formatFeatures(features) });
+  }
+
+  /** Whether the CPU of a node is known to lack a feature that memory in these parts needs. */
+  lacks(nodeName: string | undefined, parts: readonly CheckpointPart[]): boolean {
+    const node = nodeName === undefined ? undefined : this.#nodes.store.get(nodeName);
+    const needs = memoryPart(parts)?.needs;
+    if (node === undefined || needs?.cpuFeatures === undefined) return false;
+    const own = this.#cpuOf(node, needs.engine).features;
+    return own !== undefined && !needs.cpuFeatures.every((feature) => own.has(feature));
+  }
+
+  /** @param refused the names of nodes whose cell has refused these parts */
+  plan(parts: readonly CheckpointPart[], refused: readonly string[] = []): CpuPlan {
+    const needs = memoryPart(parts)?.needs;
+    if (needs?.cpuFeatures === undefined) return anyNode;
+    const nodes = this.#nodes.store.list().map((node) => this.#cpuOf(node, needs.engine));
+    return planCpus(needs.cpuFeatures, nodes, refused);
+  }
+
+  #cpuOf(node: Node, version: string): NodeCpu {
+    const { name, labels = {} } = node.metadata;
+    return { name, labels, features: this.#features(this.#reportOf(node)?.cpus[version]) };
+  }
+
+  #features(id: string | undefined): ReadonlySet<string> | undefined {
+    return id === undefined ? undefined : this.#list.features.get(id);
+  }
+
+  /** A report of an earlier start of the machine does not count: it may have another CPU now. */
+  #reportOf({ metadata, status }: Node): NodeReport | undefined {
+    const report = this.#list.nodes.get(metadata.name);
+    return report?.boot === status.nodeInfo.bootID ? report : undefined;
+  }
+
+  #forget(names: readonly string[]): void {
+    const known = names.filter((name) => this.#list.nodes.delete(name));
+    if (known.length === 0) return;
+    const used = new Set([...this.#list.nodes.values()].flatMap(({ cpus }) => Object.values(cpus)));
+    const unused = [...this.#list.features.keys()].filter((id) => !used.has(id));
+    for (const id of unused) this.#list.features.delete(id);
+    void this.#save?.(Object.fromEntries([...known, ...unused.map(keyOfFeatures)].map((key) => [key, null])));
+  }
+}
+
+const at = { namespace: systemNamespace, name: nodeCpusConfigMap };
+const CpuMap = z.looseObject({ metadata: ObjectMeta, data: z.record(z.string(), z.string()).nullish() });
+
+function withoutNull(data: Changes): Record<string, string> {
+  return Object.fromEntries(Object.entries(data).flatMap(([key, value]) => (value === null ? [] : [[key, value]])));
+}
+
+/** The versions of gVisor of which a report is kept. More are not in use at the same time. */
+const mostVersions = 4;
+
+function latest(cpus: Record<string, string>, version: string): Record<string, string> {
+  const others = Object.entries(cpus).filter(([other]) => other !== version);
+  const own = cpus[version];
+  const kept = new Map(others.slice(-(mostVersions - 1)));
+  if (own !== undefined) kept.set(version, own);
+  return Object.fromEntries(kept);
+}

@@ -1,0 +1,273 @@
+import { restoreSpec, type RestoreSpec } from "../../api/pod/restore-spec.ts";
+import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
+import type { PodTemplateSpec } from "../../api/schema/pod-template.ts";
+import {
+  findVersion,
+  isPinnedReference,
+  parseSnapshotReference,
+  type SnapshotReference,
+} from "../../api/snapshot/snapshot-reference.ts";
+import type { Backends } from "../../backends/backends.ts";
+import type { RestoreSource } from "../../backends/checkpoint-parts.ts";
+import { partsOf } from "../../backends/checkpoint-record.ts";
+import { RametError } from "../../base/errors.ts";
+import type { Cache } from "../cluster/cache.ts";
+import type { ControllerParts } from "../cluster/controller-parts.ts";
+import type { Engines } from "../images/engines.ts";
+import { dataIdOf } from "../cluster/pause-checkpoint.ts";
+import type { Informers } from "../cluster/resources.ts";
+
+/** Where a sandbox's contents come from. */
+export type Origin =
+  | { kind: "new" }
+  | { kind: "waiting"; message: string }
+  | { kind: "impossible"; error: RametError }
+  /** `isNamed`: the reference is a named snapshot, which may mean another checkpoint later. */
+  | { kind: "checkpoint"; source: RestoreSource; isNamed?: boolean };
+
+type Known = Pick<ControllerParts, "cache" | "informers" | "backends" | "engines">;
+
+/** The checkpoint of a reference. `origin` reports whether a sandbox with a given template can start from it. */
+export interface FoundOrigin {
+  checkpoint?: Checkpoint;
+  origin: (template: PodTemplateSpec | undefined) => Origin;
+}
+
+/**
+ * Resolves a `restore-from` or `rollback-to` text for a sandbox of a namespace. A text that cannot be resolved has the origin
+ * `impossible`; it is not an exception.
+ *
+ * @param readText returns the text; undefined: there is none, and the origin is `new`
+ */
+export async function originOfText(
+  namespace: string,
+  readText: () => string | undefined,
+  dependencies: Known,
+): Promise<FoundOrigin> {
+  try {
+    const text = readText();
+    if (text === undefined) return { origin: () => ({ kind: "new" }) };
+    const resolved = await resolveReference(namespace, text, dependencies);
+    if ("waiting" in resolved) return { origin: () => ({ kind: "waiting", message: resolved.waiting }) };
+    const { checkpointId: id, isNamed } = resolved;
+    const checkpoint = await findCheckpoint(namespace, id, dependencies);
+    if (checkpoint !== undefined) {
+      return {
+        checkpoint,
+        origin: (template) => named(originFrom(checkpoint, template, dependencies), isNamed),
+      };
+    }
+    const namesake = dependencies.cache.checkpoint(`${namespace}/${id}`);
+    return { origin: () => unknownCheckpoint(namespace, id, namesake) };
+  } catch (thrown) {
+    const error = RametError.from(thrown);
+    if (error.code !== "InvalidArgument" && error.code !== "NotFound") throw error;
+    return { origin: () => ({ kind: "impossible", error }) };
+  }
+}
+
+function named(origin: Origin, isNamed: boolean): Origin {
+  return origin.kind === "checkpoint" ? { ...origin, isNamed } : origin;
+}
+
+/** Finds a checkpoint in the sandbox's own namespace. No other namespace is ever searched: it belongs to another tenant. */
+async function findCheckpoint(
+  namespace: string,
+  id: string,
+  { cache, informers }: Pick<Known, "cache" | "informers">,
+): Promise<Checkpoint | undefined> {
+  const cached = cache.checkpointById(namespace, id);
+  if (cached?.status?.phase === "Succeeded") return cached;
+  // The client may have seen an object that this cache does not have yet, so ask the API server before rejecting.
+  const { items } = await informers.checkpoints.resource.list({ namespace });
+  return items.find(({ status }) => status?.checkpointId === id);
+}
+
+/** The checkpoint that a `restore-from` text refers to. */
+type ResolvedReference =
+  /** `isNamed`: the text is a named snapshot, which may refer to another id later. */
+  { checkpointId: string; isNamed: boolean } | { waiting: string };
+
+/**
+ * Returns the checkpoint id of a `restore-from` text. `python`, `python@7` and `python@sha256:…` refer to a version of a named
+ * snapshot of the namespace; any other text is an id. An id takes precedence over a name.
+ * @throws RametError `NotFound` for a version that is not kept, `InvalidArgument` for a text that is not a valid reference
+ */
+async function resolveReference(
+  namespace: string,
+  text: string,
+  { cache, informers }: { cache: Pick<Cache, "checkpointById">; informers: Pick<Informers, "snapshots"> },
+): Promise<ResolvedReference> {
+  const asId = { checkpointId: text, isNamed: false };
+  if (cache.checkpointById(namespace, text) !== undefined) return asId;
+  const reference = isPinnedReference(text) ? parseSnapshotReference(text) : asName(text);
+  if (reference === undefined) return asId;
+  const { store, resource } = informers.snapshots;
+  const at = { namespace, name: reference.name };
+  // The client may have seen an object that this cache does not have yet.
+  const snapshot = store.get(`${namespace}/${reference.name}`) ?? (await resource.find(at));
+  if (snapshot === undefined) {
+    if (!isPinnedReference(text)) return asId;
+    throw new RametError(
+      "NotFound",
+      `The named snapshot ${reference.name} does not exist in the namespace ${namespace}`,
+      {
+        hint: `List the named snapshots with: ramet snapshot ls -n ${namespace}`,
+      },
+    );
+  }
+  try {
+    return { checkpointId: findVersion(snapshot, reference).checkpointId, isNamed: true };
+  } catch (error) {
+    const { code, message } = RametError.from(error);
+    if (code === "CheckpointNotReady") return { waiting: `Waiting for the first version: ${message}` };
+    throw error;
+  }
+}
+
+/** Undefined for an id that is not a valid name: ids may contain other characters. */
+function asName(text: string): SnapshotReference | undefined {
+  try {
+    return parseSnapshotReference(text);
+  } catch {
+    return undefined;
+  }
+}
+
+/** Decides whether a sandbox with this template can be restored from this checkpoint. */
+export function originFrom(
+  checkpoint: Checkpoint,
+  template: PodTemplateSpec | undefined,
+  installed: Installed,
+): Origin {
+  const { metadata, status } = checkpoint;
+  const checkpointId = status?.checkpointId ?? "";
+  const unusable = endOf(checkpoint);
+  if (unusable !== undefined) return impossible(notCloneable(checkpoint, `it ${unusable}`));
+  if (status?.phase !== "Succeeded") {
+    return { kind: "waiting", message: `Waiting for the checkpoint ${metadata.name} to succeed` };
+  }
+  const { template: captured } = status.ramet ?? {};
+  const parts = partsOf(status.ramet);
+  if (parts === undefined) return impossible(unrecorded(checkpointId));
+  const mismatch = captured && template && templateDifference(captured, restoreSpec(template));
+  if (mismatch !== undefined) return impossible(mismatched(checkpointId, describeDifference(mismatch)));
+  const missing = missingPart(parts, checkpointId, installed);
+  if (missing !== undefined) return impossible(missing);
+  return { kind: "checkpoint", source: sourceOf(checkpoint, checkpointId, parts) };
+}
+
+function sourceOf(checkpoint: Checkpoint, checkpointId: string, parts: RestoreSource["parts"]): RestoreSource {
+  const { namespace } = checkpoint.metadata;
+  const name = { namespace, checkpointId };
+  const dataId = dataIdOf(checkpoint);
+  return dataId === checkpointId ? { name, parts } : { name, parts, data: { namespace, checkpointId: dataId } };
+}
+
+/** The backends and the cell images of this installation. */
+interface Installed {
+  backends: Pick<Backends, "forParts">;
+  engines: Pick<Engines, "problemOf">;
+}
+
+/** The backend or the engine that is needed and not installed. */
+function missingPart(
+  parts: RestoreSource["parts"],
+  checkpointId: string,
+  { backends, engines }: Installed,
+): RametError | undefined {
+  try {
+    backends.forParts(parts);
+    return engines.problemOf(parts, checkpointId);
+  } catch (error) {
+    return RametError.from(error);
+  }
+}
+
+function endOf({ metadata, status }: Checkpoint): string | undefined {
+  if (status?.phase === "Failed") return "has failed";
+  const isDeleting = status?.phase === "Terminating" || metadata.deletionTimestamp !== undefined;
+  return isDeleting ? "is being deleted" : undefined;
+}
+
+function notCloneable({ metadata, status }: Checkpoint, why: string): RametError {
+  const what = `The checkpoint ${status?.checkpointId ?? ""} (${metadata.name}) cannot be cloned: ${why}`;
+  return new RametError("CheckpointNotReady", what, {
+    hint: "Take another checkpoint of the source, and restore from that",
+  });
+}
+
+function unrecorded(id: string): RametError {
+  return new RametError("CheckpointLost", `The checkpoint ${id} cannot be cloned: Ramet has no record of its data`, {
+    hint: "It may have been taken by another controller; take it again with Ramet",
+  });
+}
+
+function mismatched(id: string, difference: string): RametError {
+  return new RametError("TemplateMismatch", `The sandbox cannot be restored from the checkpoint ${id}: ${difference}`, {
+    hint: "Give the sandbox the template of the checkpoint's source, or omit spec.template to use that template",
+  });
+}
+
+/** The origin of an id that no Checkpoint of the namespace has. `named`: a Checkpoint whose name it is. */
+export function unknownCheckpoint(namespace: string, id: string, named: Checkpoint | undefined): Origin {
+  const own = named?.status?.checkpointId;
+  return impossible(
+    new RametError("NotFound", `No checkpoint in the namespace ${namespace} has the id ${id}`, {
+      hint:
+        own === undefined
+          ? `List the ids with: ramet checkpoint ls -n ${namespace}`
+          : `Restore from ${own}, which is the id of the Checkpoint with that name`,
+    }),
+  );
+}
+
+function impossible(error: RametError): Origin {
+  return { kind: "impossible", error };
+}
+
+interface TemplateDifference {
+  /** The path in a Pod template: `containers[0].args[2]`. */
+  field: string;
+  /** The value in the checkpoint's template; undefined: not set. */
+  checkpoint: string | number | boolean | undefined;
+  /** The value in the clone's template. */
+  clone: string | number | boolean | undefined;
+}
+
+/** The first field in which a clone's template differs from its checkpoint's; undefined when it can be restored. */
+export function templateDifference(checkpoint: RestoreSpec, clone: RestoreSpec): TemplateDifference | undefined {
+  const before = fields(checkpoint);
+  const after = fields(clone);
+  const field = [...before.keys(), ...after.keys()].find((key) => before.get(key) !== after.get(key));
+  return field === undefined ? undefined : { field, checkpoint: before.get(field), clone: after.get(field) };
+}
+
+/** The difference as the middle of a sentence: `containers[0].image is "a" in the checkpoint and "b" here`. */
+export function describeDifference({ field, checkpoint, clone }: TemplateDifference): string {
+  return `${field} is ${shown(checkpoint)} in the checkpoint and ${shown(clone)} here`;
+}
+
+/** All compared values by their path in a Pod template, the most important first. */
+function fields(spec: RestoreSpec): Map<string, TemplateDifference["clone"]> {
+  const container = "containers[0]";
+  return new Map<string, TemplateDifference["clone"]>([
+    [`${container}.image`, spec.image],
+    ...spec.command.map((item, index) => [`${container}.command[${index}]`, item] as const),
+    ...spec.args.map((item, index) => [`${container}.args[${index}]`, item] as const),
+    [`${container}.workingDir`, spec.workingDir],
+    [`${container}.securityContext.runAsUser`, spec.user.uid],
+    [`${container}.securityContext.runAsGroup`, spec.user.gid],
+    [`${container}.securityContext.readOnlyRootFilesystem`, spec.readOnlyRoot],
+    ...spec.mounts.flatMap(({ target, readOnly, emptyDir }) => [
+      [`${container}.volumeMounts[${target}].mountPath`, target] as const,
+      [`${container}.volumeMounts[${target}].readOnly`, readOnly] as const,
+      [`the own emptyDir of ${container}.volumeMounts[${target}]`, emptyDir !== undefined] as const,
+      [`the emptyDir.sizeLimit of ${container}.volumeMounts[${target}]`, emptyDir?.sizeLimitBytes] as const,
+    ]),
+  ]);
+}
+
+function shown(value: TemplateDifference["clone"]): string {
+  return value === undefined ? "not set" : JSON.stringify(value);
+}

@@ -1,0 +1,68 @@
+import { volumeParts } from "../../api/kinds/checkpoint.ts";
+import type { Sandbox } from "../../api/kinds/sandbox.ts";
+import { annotations, restoreFromAnnotations } from "../../api/names/labels.ts";
+import { resolveOrigin } from "../../api/snapshot/resolve-origin.ts";
+import type { Cache } from "../cluster/cache.ts";
+import { partsOf } from "../../backends/checkpoint-record.ts";
+import { neededEngine } from "../images/engines.ts";
+import type { NodeCpus } from "../nodes/node-cpus.ts";
+
+/**
+ * Decides whether the memory of a reference can be restored in place in a sandbox: in its cell, on the CPU of its node. Undefined: it
+ * needs no engine, as far as the cache knows.
+ */
+export function fitsReference(
+  namespace: string,
+  reference: string,
+  { cache, nodeCpus }: { cache: Pick<Cache, "checkpointById" | "snapshot">; nodeCpus: Pick<NodeCpus, "lacks"> },
+): ((sandbox: Sandbox) => boolean) | undefined {
+  try {
+    const checkpoint = cache.checkpointById(namespace, resolveOrigin(namespace, reference, cache));
+    const parts = partsOf(checkpoint?.status?.ramet) ?? [];
+    const { engineId } = neededEngine(parts);
+    if (engineId === undefined) return undefined;
+    return ({ status }) => status?.ramet?.engine === engineId && !nodeCpus.lacks(status.nodeName, parts);
+  } catch {
+    // The sandbox reports a reference that cannot be resolved.
+    return undefined;
+  }
+}
+
+/** Whether a reference has volumes. The volumes of a Pod never change, so a running one cannot be restored from it. */
+export function hasCapturedVolumes(
+  namespace: string,
+  reference: string,
+  cache: Pick<Cache, "checkpointById" | "snapshot">,
+): boolean {
+  try {
+    const checkpoint = cache.checkpointById(namespace, resolveOrigin(namespace, reference, cache));
+    return volumeParts(checkpoint?.status?.ramet?.parts).length > 0;
+  } catch {
+    // The claim reports a reference that cannot be resolved.
+    return false;
+  }
+}
+
+/**
+ * All references of a Sandbox to its origins: checkpoint ids, and named snapshots with or without a version. The checkpoints
+ * that they refer to must not be removed.
+ */
+export function originReferences({ metadata, spec, status }: Sandbox): string[] {
+  const { restoredFrom = "", rollback } = status?.ramet ?? {};
+  const rollbackTo = metadata.annotations?.[annotations.rollbackTo] ?? "";
+  const others = [rollbackTo, restoredFrom, rollback?.checkpointId ?? ""].filter((text) => text !== "");
+  return [...new Set([...namedBy(metadata.annotations), ...templateOriginReferences(spec.template), ...others])];
+}
+
+/** The same for a Pod template of a set or a SandboxTemplate. The API does not validate it, so it may contain anything. */
+export function templateOriginReferences(template: Record<string, unknown> | undefined): string[] {
+  const metadata = template?.["metadata"] as { annotations?: Record<string, unknown> } | null | undefined;
+  return namedBy(metadata?.annotations);
+}
+
+function namedBy(values: Record<string, unknown> | undefined): string[] {
+  return [...restoreFromAnnotations, annotations.resolvedCheckpoint].flatMap((key) => {
+    const value = values?.[key];
+    return typeof value === "string" && value !== "" ? [value] : [];
+  });
+}

@@ -1,0 +1,114 @@
+import { mkdir, rmdir, statfs } from "node:fs/promises";
+import { RametError } from "../../../base/errors.ts";
+import { checkCapabilities } from "../capabilities.ts";
+import { bindMount, isMountPoint, isSameDirectory, mountPointsOf, unmount } from "../node/mounts.ts";
+import { type RequestOf, requests } from "../requests.ts";
+import { errnoOf } from "../../../base/errno.ts";
+import type { Use } from "../storage/operations.ts";
+import type { VolumeRecord } from "../storage/records.ts";
+import type { Storage } from "../storage/storage.ts";
+import { type Method, method } from "../unary.ts";
+import { topologyOf } from "./topology.ts";
+
+export interface NodeOptions {
+  storage: Storage;
+  nodeId: string;
+  /** Whether this process may mount. */
+  mayMount: boolean;
+}
+
+/** The Node service. A volume is published as a bind mount of its directory, and needs no staging. */
+export function nodeService({ storage, nodeId, mayMount }: NodeOptions): Record<string, Method> {
+  const { volumes, operations } = storage;
+
+  /** @throws RametError `NotFound` */
+  const get = async (id: string): Promise<VolumeRecord> => {
+    const volume = await volumes.find(id);
+    if (volume === undefined) throw new RametError("NotFound", `The volume ${id} does not exist`);
+    return volume;
+  };
+
+  /** @throws RametError `NotFound` if the volume does not exist, or is not mounted at the path */
+  const getAt = async (id: string, path: string): Promise<VolumeRecord> => {
+    const volume = await get(id);
+    if (await isSameDirectory(path, volumes.dataOf(id))) return volume;
+    throw new RametError("NotFound", `The volume ${id} is not mounted at ${path}`);
+  };
+
+  const publish = async (request: RequestOf<"publish">): Promise<object> => {
+    const { volumeId, targetPath, volumeCapability, readonly } = request;
+    checkCapabilities([volumeCapability]);
+    await operations.run(mountsOf(volumeId), async () => {
+      await get(volumeId);
+      if (!mayMount) throw mayNotMount();
+      const data = volumes.dataOf(volumeId);
+      const at = await mountPointsOf(data);
+      if (at.includes(targetPath)) return;
+      if (at.length > 0 && volumeCapability.accessMode?.mode === "SINGLE_NODE_SINGLE_WRITER")
+        throw new RametError(
+          "VolumeNotShareable",
+          `Publishing ${volumeId} failed: its access mode allows one writer, and it is published at ${at.join(", ")}`,
+        );
+      const flags = [...(volumeCapability.mount?.mountFlags ?? []), ...(readonly ? ["ro"] : [])];
+      await mkdir(targetPath, { recursive: true, mode: 0o750 });
+      await bindMount(data, targetPath, flags);
+    });
+    return {};
+  };
+
+  const unpublish = async ({ volumeId, targetPath }: RequestOf<"unpublish">): Promise<object> => {
+    await operations.run(mountsOf(volumeId), async () => {
+      for (let left = mostMounts; left > 0 && (await isMountPoint(targetPath)); left--) await unmount(targetPath);
+      await rmdir(targetPath).catch((error: unknown) => {
+        if (errnoOf(error) !== "ENOENT") throw error;
+      });
+    });
+    return {};
+  };
+
+  return {
+    NodeGetCapabilities: method(requests.empty, () => ({
+      capabilities: ["GET_VOLUME_STATS", "EXPAND_VOLUME", "SINGLE_NODE_MULTI_WRITER"].map((type) => ({
+        rpc: { type },
+      })),
+    })),
+    NodeGetInfo: method(requests.empty, () => ({ nodeId, accessibleTopology: topologyOf(nodeId) })),
+    NodePublishVolume: method(requests.publish, publish),
+    NodeUnpublishVolume: method(requests.unpublish, unpublish),
+    NodeGetVolumeStats: method(requests.volumeStats, async ({ volumeId, volumePath }) => {
+      await getAt(volumeId, volumePath);
+      return { usage: await usageOf(volumePath) };
+    }),
+    NodeExpandVolume: method(requests.expandOnNode, async ({ volumeId, volumePath }) => {
+      const { capacityBytes } = await getAt(volumeId, volumePath);
+      return { capacityBytes };
+    }),
+  };
+}
+
+/** A volume can be published while it is copied, but not while it is deleted. */
+function mountsOf(volumeId: string): Use {
+  return { changes: `the mounts of ${volumeId}`, reads: volumeId };
+}
+
+/** Of an unpublication that was interrupted, or of a publication by somebody else. */
+const mostMounts = 8;
+
+function mayNotMount(): RametError {
+  return new RametError(
+    "HostUnsupported",
+    "Publishing the volume failed: the driver may not mount, it lacks CAP_SYS_ADMIN",
+    {
+      hint: "Run the driver in a privileged container, or as root",
+    },
+  );
+}
+
+/** Of the whole file system, because the file system sets no limit for a directory. */
+async function usageOf(path: string): Promise<object[]> {
+  const { blocks, bfree, bavail, bsize, files, ffree } = await statfs(path);
+  return [
+    { unit: "BYTES", total: blocks * bsize, available: bavail * bsize, used: (blocks - bfree) * bsize },
+    { unit: "INODES", total: files, available: ffree, used: files - ffree },
+  ];
+}

@@ -1,0 +1,142 @@
+import { randomBytes } from "node:crypto";
+import { mkdir, readdir, readFile } from "node:fs/promises";
+import { join } from "node:path";
+import type * as z from "zod";
+import type { Log } from "../../../base/log.ts";
+import { errnoOf } from "../../../base/errno.ts";
+import { renameDurably, replaceFile } from "./durable.ts";
+import { dataPath, isId, type Kind } from "./ids.ts";
+import type { Trees } from "./trees.ts";
+
+export interface CollectionOptions<R extends StoredRecord> {
+  /** The driver's directory. */
+  directory: string;
+  kind: Kind;
+  schema: z.ZodType<R>;
+  trees: Trees;
+  log: Log;
+}
+
+interface StoredRecord {
+  id: string;
+  createdAt: string;
+}
+
+/**
+ * All volumes, all snapshots, or all groups. Each is a directory with its data and its record. It is made elsewhere and then renamed, and
+ * renamed before it is removed, so it exists completely or not at all.
+ */
+export class Collection<R extends StoredRecord> {
+  readonly #options: CollectionOptions<R>;
+
+  constructor(options: CollectionOptions<R>) {
+    this.#options = options;
+  }
+
+  /** Creates missing directories, and removes what an interrupted operation left. Nothing else may use the directory. */
+  async open(): Promise<void> {
+    for (const name of [this.#name, making, removing])
+      await mkdir(join(this.#options.directory, name), { recursive: true, mode: 0o700 });
+    for (const name of [making, removing]) await this.#sweep(name);
+  }
+
+  /** The directory of the data. */
+  dataOf(id: string): string {
+    return dataPath(this.#options.directory, this.#options.kind, id);
+  }
+
+  /** The record, or undefined if nothing has this id. */
+  async find(id: string): Promise<R | undefined> {
+    if (!isId(this.#options.kind, id)) return undefined;
+    try {
+      const text = await readFile(join(this.#path(this.#name, id), recordName), "utf8");
+      return this.#options.schema.parse(JSON.parse(text));
+    } catch (error) {
+      if (errnoOf(error) === "ENOENT") return undefined;
+      throw new Error(`the record of ${id} cannot be read`, { cause: error });
+    }
+  }
+
+  /** All records, the oldest first. One that cannot be read is logged and left out. */
+  async list(): Promise<R[]> {
+    const ids = await readdir(join(this.#options.directory, this.#name));
+    const found = await Promise.all(ids.map((id) => this.#findForList(id)));
+    return found.filter((record) => record !== undefined).sort(byAge);
+  }
+
+  /** @param fill creates the data at this path, which does not exist yet */
+  async create(record: R, fill: (data: string) => Promise<void>): Promise<void> {
+    const path = this.#temporary(making, record.id);
+    try {
+      await mkdir(path, { mode: 0o700 });
+      await fill(join(path, "data"));
+      await replaceFile(join(path, recordName), JSON.stringify(record));
+      await renameDurably(path, this.#path(this.#name, record.id));
+    } catch (error) {
+      await this.#options.trees.remove(path).catch((failure: unknown) => {
+        this.#options.log.warn(
+          { path, err: failure },
+          "removing an incomplete directory failed; the next start removes it",
+        );
+      });
+      throw error;
+    }
+  }
+
+  async update(record: R): Promise<void> {
+    await replaceFile(join(this.#path(this.#name, record.id), recordName), JSON.stringify(record));
+  }
+
+  /** Removing what does not exist is no error. */
+  async remove(id: string): Promise<void> {
+    if (!isId(this.#options.kind, id)) return;
+    await renameDurably(this.#path(this.#name, id), this.#temporary(removing, id)).catch(unlessMissing);
+    // With those of earlier attempts that failed.
+    await this.#sweep(removing, id);
+  }
+
+  /** Removes the temporary directories of an id, or all. */
+  async #sweep(parent: string, id?: string): Promise<void> {
+    const { directory, kind, trees, log } = this.#options;
+    for (const entry of await readdir(join(directory, parent))) {
+      const [of = ""] = entry.split(".");
+      if (!isId(kind, of) || (id !== undefined && of !== id)) continue;
+      if (id === undefined) log.info({ id: of, was: parent }, "removing what an interrupted operation left");
+      await trees.remove(join(directory, parent, entry));
+    }
+  }
+
+  /** Another name for each attempt: the process of an earlier one may still be ending. */
+  #temporary(parent: string, id: string): string {
+    return this.#path(parent, `${id}.${randomBytes(8).toString("hex")}`);
+  }
+
+  get #name(): string {
+    return `${this.#options.kind}s`;
+  }
+
+  #path(parent: string, id: string): string {
+    return join(this.#options.directory, parent, id);
+  }
+
+  async #findForList(id: string): Promise<R | undefined> {
+    try {
+      return await this.find(id);
+    } catch (error) {
+      this.#options.log.error({ id, err: error }, "the list lacks an entry whose record cannot be read");
+      return undefined;
+    }
+  }
+}
+
+const making = "making";
+const removing = "removing";
+const recordName = "record.json";
+
+function byAge(a: StoredRecord, b: StoredRecord): number {
+  return a.createdAt < b.createdAt ? -1 : a.createdAt > b.createdAt ? 1 : a.id < b.id ? -1 : 1;
+}
+
+function unlessMissing(error: unknown): void {
+  if (errnoOf(error) !== "ENOENT") throw error;
+}

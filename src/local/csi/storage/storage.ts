@@ -1,0 +1,89 @@
+import { mkdir } from "node:fs/promises";
+import { RametError } from "../../../base/errors.ts";
+import { FairTurns } from "../../../base/fair-turns.ts";
+import type { Log } from "../../../base/log.ts";
+import { Collection } from "./collection.ts";
+import { lockDirectory } from "./lock-directory.ts";
+import { Operations } from "./operations.ts";
+import { GroupRecord, SnapshotRecord, VolumeRecord } from "./records.ts";
+import { canShareBlocks } from "./share-blocks.ts";
+import type { Trees } from "./trees.ts";
+
+/** The volumes and snapshots in a directory of this machine. */
+export interface Storage {
+  directory: string;
+  volumes: Collection<VolumeRecord>;
+  snapshots: Collection<SnapshotRecord>;
+  groups: Collection<GroupRecord>;
+  operations: Operations;
+  /** What a volume's users can read about it. */
+  volumeContext: Record<string, string>;
+  /** @throws RametError `NotFound` */
+  contentOf(source: { kind: "snapshot" | "volume"; id: string }): Promise<{ path: string; sizeBytes: number }>;
+  /** Lets another driver use the directory. */
+  close(): void;
+  /** Copies a directory. Waits if many are being copied. */
+  copy(from: string, to: string): Promise<void>;
+}
+
+/** Opens the directory, and removes what interrupted operations left. @throws RametError `Conflict` if another driver uses it */
+export async function openStorage(
+  { directory, trees, log }: { directory: string; trees: Trees; log: Log },
+  signal: AbortSignal,
+): Promise<Storage> {
+  await mkdir(directory, { recursive: true, mode: 0o700 });
+  const close = await lockDirectory(directory);
+  const volumes = new Collection({ directory, kind: "volume", schema: VolumeRecord, trees, log });
+  const snapshots = new Collection({ directory, kind: "snapshot", schema: SnapshotRecord, trees, log });
+  const groups = new Collection({ directory, kind: "group", schema: GroupRecord, trees, log });
+  for (const collection of [volumes, snapshots, groups]) await collection.open();
+  await removeMembersWithoutGroup(snapshots, groups, log);
+  const copies = (await canShareBlocks(directory)) ? "reflink" : "full";
+  log.info({ directory, copies }, describe(copies));
+  const turns = new FairTurns(mostCopies);
+  return {
+    directory,
+    volumes,
+    snapshots,
+    groups,
+    operations: new Operations(),
+    close,
+    volumeContext: { copies },
+    contentOf: async ({ kind, id }) => {
+      const found = kind === "volume" ? await volumes.find(id) : await snapshots.find(id);
+      if (found === undefined) throw new RametError("NotFound", `The ${kind} ${id} does not exist`);
+      const sizeBytes = "capacityBytes" in found ? found.capacityBytes : found.sizeBytes;
+      return { path: (kind === "volume" ? volumes : snapshots).dataOf(id), sizeBytes };
+    },
+    copy: (from, to) =>
+      turns.run(
+        "",
+        async () => {
+          log.debug({ from, to, ...(await trees.copy(from, to)) }, "copied");
+        },
+        signal,
+      ),
+  };
+}
+
+/** What remains if the driver ended while it created a group. */
+async function removeMembersWithoutGroup(
+  snapshots: Collection<SnapshotRecord>,
+  groups: Collection<GroupRecord>,
+  log: Log,
+): Promise<void> {
+  for (const { id, groupId } of await snapshots.list()) {
+    if (groupId === undefined || (await groups.find(groupId)) !== undefined) continue;
+    log.info({ id, groupId }, "removing a snapshot of a group that was not completed");
+    await snapshots.remove(id);
+  }
+}
+
+/** More would only compete for the disk. */
+const mostCopies = 4;
+
+function describe(copies: "reflink" | "full"): string {
+  return copies === "reflink"
+    ? "snapshots and clones share the blocks of files with their sources"
+    : "snapshots and clones are full copies, because the file system cannot share blocks between files";
+}

@@ -1,0 +1,206 @@
+import type { Sandbox } from "../../api/kinds/sandbox.ts";
+import { annotations } from "../../api/names/labels.ts";
+import { canceled, type Clock } from "../../base/clock.ts";
+import { RametError } from "../../base/errors.ts";
+import type { ResourceClient } from "../../kube/resource-client.ts";
+import { coldSandbox, type NamedManifest } from "./cold-sandbox.ts";
+import type { FairTurns } from "../../base/fair-turns.ts";
+import type { ClaimMetrics } from "./metrics.ts";
+import { claimPatch, type ClaimRequest, validateClaimRequest } from "./request.ts";
+import type { Stock } from "./stock.ts";
+
+/** The dependencies of claims; one per process. */
+export interface ClaimParts {
+  sandboxes: ResourceClient<Sandbox>;
+  stock: Stock;
+  turns: FairTurns;
+  /**
+   * An unclaimed sandbox, as the set would create it now; undefined if the set does not exist.
+   * @throws RametError for a set whose template is invalid
+   */
+  model: (set: { namespace: string; name: string }) => Promise<NamedManifest | undefined>;
+  /** Writes a sandbox and remembers the response until the cache has it. @default only writes */
+  remember?: (base: Sandbox, write: () => Promise<Sandbox>) => Promise<Sandbox>;
+  metrics?: ClaimMetrics;
+  clock: Clock;
+}
+
+/** `hot`: the sandbox was ready. `cold`: it was created for this claim, and is not ready yet. */
+export interface Claimed {
+  sandbox: Sandbox;
+  kind: "hot" | "cold";
+}
+
+/**
+ * Claims one sandbox of a set with one guarded write to one object, so two claimers never get the same one. A repeat of the
+ * same request returns the sandbox of the first attempt.
+ *
+ * @param signal ends the wait; a write that was sent is awaited
+ * @throws RametError `InvalidArgument`; `NotFound` if the set does not exist; `Timeout` if no sandbox became ready in time;
+ *   `Conflict` (retryable) if others were faster each time; `Unavailable` (retryable) if the outcome of the write is unknown:
+ *   repeat the request
+ */
+export async function claimSandbox(request: ClaimRequest, parts: ClaimParts, signal: AbortSignal): Promise<Claimed> {
+  const { clock, metrics } = parts;
+  validateClaimRequest(request);
+  const startedAt = clock.monotonicMilliseconds();
+  const late = new AbortController();
+  const cancel = clock.schedule(request.timeoutMilliseconds, () => {
+    late.abort();
+  });
+  try {
+    const claimed = await tryCandidates(request, parts, AbortSignal.any([signal, late.signal]));
+    metrics?.claimed(claimed.kind, clock.monotonicMilliseconds() - startedAt);
+    return claimed;
+  } catch (thrown) {
+    const error =
+      late.signal.aborted && !signal.aborted && isCanceled(thrown) ? noStock(request) : RametError.from(thrown);
+    metrics?.failed(error.code);
+    throw error;
+  } finally {
+    cancel();
+  }
+}
+
+/** After so many conflicts, other claimers are faster than this process's watch. */
+const mostConflicts = 32;
+
+async function tryCandidates(request: ClaimRequest, parts: ClaimParts, signal: AbortSignal): Promise<Claimed> {
+  const { stock, turns } = parts;
+  const { namespace, set } = request;
+  try {
+    for (let conflicts = 0; conflicts <= mostConflicts;) {
+      const tried = await turns.run(namespace, () => tryOnce(request, parts, signal), signal);
+      if (tried === "conflict") {
+        parts.metrics?.conflicted();
+        conflicts++;
+      } else if (tried === "nothing") await untilMore(request, parts, signal);
+      else return tried;
+    }
+  } finally {
+    stock.passOn(`${namespace}/${set}`);
+  }
+  throw new RametError(
+    "Conflict",
+    `Claiming from the set ${set} failed: others took each of ${mostConflicts} candidates`,
+    {
+      retryable: true,
+    },
+  );
+}
+
+/** Joins the line first, then checks that the set exists: no sandbox is missed in between. */
+async function untilMore(request: ClaimRequest, parts: ClaimParts, signal: AbortSignal): Promise<void> {
+  const leave = new AbortController();
+  const more = parts.stock.untilMore(`${request.namespace}/${request.set}`, AbortSignal.any([signal, leave.signal]));
+  try {
+    await Promise.all([more, modelOf(request, parts)]);
+  } finally {
+    leave.abort();
+  }
+}
+
+async function tryOnce(
+  request: ClaimRequest,
+  parts: ClaimParts,
+  signal: AbortSignal,
+): Promise<Claimed | "conflict" | "nothing"> {
+  if (signal.aborted) throw canceled("Claiming", signal);
+  const { namespace, set, lock } = request;
+  const held = parts.stock.heldBy(namespace, lock);
+  if (held !== undefined) return { sandbox: held, kind: "hot" };
+  const isCold = request.startsFrom !== undefined;
+  const candidate = isCold ? undefined : parts.stock.take(`${namespace}/${set}`, request.fits);
+  if (candidate !== undefined) {
+    const sandbox = await takeCandidate(candidate, request, parts);
+    return sandbox === undefined ? "conflict" : { sandbox, kind: "hot" };
+  }
+  if (!request.createOnNoStock && !isCold) return "nothing";
+  return { sandbox: await createClaimed(await modelOf(request, parts), request, parts), kind: "cold" };
+}
+
+async function modelOf(request: ClaimRequest, { model }: ClaimParts): Promise<NamedManifest> {
+  const found = await model({ namespace: request.namespace, name: request.set });
+  if (found === undefined) throw noSet(request);
+  return found;
+}
+
+/** Undefined if another claimer was faster or the sandbox was deleted. */
+async function takeCandidate(
+  candidate: Sandbox,
+  request: ClaimRequest,
+  parts: ClaimParts,
+): Promise<Sandbox | undefined> {
+  const { sandboxes, stock, clock, remember } = parts;
+  const write = () => sandboxes.jsonPatch(candidate.metadata, claimPatch(candidate, request, clock.now()));
+  try {
+    return await (remember === undefined ? write() : remember(candidate, write));
+  } catch (thrown) {
+    const error = RametError.from(thrown);
+    if (error.code === "Conflict" || error.code === "NotFound") return undefined;
+    if (!error.retryable) {
+      stock.giveBack(candidate);
+      throw error;
+    }
+    return findTaken(candidate, request, { sandboxes, error });
+  }
+}
+
+/** The response to the write was lost: the lock shows the owner. @throws the original error if the sandbox cannot be read */
+async function findTaken(
+  candidate: Sandbox,
+  { lock }: ClaimRequest,
+  { sandboxes, error }: { sandboxes: ClaimParts["sandboxes"]; error: RametError },
+): Promise<Sandbox | undefined> {
+  const found = await sandboxes.find(candidate.metadata).catch(() => {
+    throw error;
+  });
+  return found?.metadata.uid === candidate.metadata.uid && hasLock(found, lock) ? found : undefined;
+}
+
+/**
+ * Creates a sandbox that is claimed from the start. A repeat of the same request returns the sandbox of the first attempt.
+ * @throws RametError `Conflict` (retryable) if its name is in use
+ */
+export async function createClaimed(
+  model: NamedManifest,
+  request: ClaimRequest,
+  { sandboxes, clock }: Pick<ClaimParts, "sandboxes" | "clock">,
+): Promise<Sandbox> {
+  const manifest = coldSandbox(model, request, clock.now());
+  try {
+    return await sandboxes.create(manifest);
+  } catch (error) {
+    if (RametError.from(error).code !== "AlreadyExists") throw error;
+    // The name is derived from the lock: an earlier attempt created the sandbox, and it may be being deleted.
+    const found = await sandboxes.find(manifest.metadata);
+    if (found !== undefined && hasLock(found, request.lock) && found.metadata.deletionTimestamp === undefined)
+      return found;
+    throw new RametError("Conflict", `Creating the sandbox ${manifest.metadata.name} failed: the name is in use`, {
+      retryable: true,
+      cause: error,
+    });
+  }
+}
+
+function hasLock({ metadata }: Sandbox, lock: string): boolean {
+  return metadata.annotations?.[annotations.lock] === lock;
+}
+
+function isCanceled(thrown: unknown): boolean {
+  return RametError.from(thrown).code === "Canceled";
+}
+
+function noSet({ namespace, set }: ClaimRequest): RametError {
+  return new RametError("NotFound", `The SandboxSet ${set} does not exist in the namespace ${namespace}`, {
+    hint: `List the sets with: kubectl get sandboxsets -n ${namespace}`,
+  });
+}
+
+function noStock({ set, timeoutMilliseconds }: ClaimRequest): RametError {
+  return new RametError(
+    "Timeout",
+    `Claiming from the set ${set} failed: no sandbox became ready within ${Math.round(timeoutMilliseconds / 1000)} s`,
+    { hint: "Increase the set's replicas, or let the claim create a sandbox (createOnNoStock)" },
+  );
+}

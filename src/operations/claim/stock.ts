@@ -1,0 +1,169 @@
+import type { Sandbox } from "../../api/kinds/sandbox.ts";
+import { annotations, labels } from "../../api/names/labels.ts";
+import { canceled } from "../../base/clock.ts";
+import { isConditionTrue } from "../../kube/conditions.ts";
+import type { ObjectStore } from "../../kube/store.ts";
+
+export interface StockOptions {
+  /** The informer's sandboxes, which may be outdated. */
+  store: ObjectStore<Sandbox>;
+  /** The version that this process has written, if it is newer than the informer's. @default none */
+  latest?: (cached: Sandbox) => Sandbox;
+  /** The current revision of a set, by `namespace/name`. */
+  revisionOf: (setKey: string) => string | undefined;
+  /** From 0 to below 1. */
+  random: () => number;
+}
+
+/**
+ * The claimable sandboxes of each set. Each version of a sandbox is handed out once per process: whether that claim succeeded
+ * or failed, only a later version is worth another attempt.
+ */
+export class Stock {
+  readonly #options: StockOptions;
+  readonly #candidates: (setKey: string) => Sandbox[];
+  readonly #byLock: (lock: string) => Sandbox[];
+  /** By UID, the version that was handed out, until the store has another one. */
+  readonly #given = new Map<string, string>();
+  /** By set, the waiting claimers in order. */
+  readonly #waiting = new Map<string, Set<() => void>>();
+  readonly close: () => void;
+
+  constructor(options: StockOptions) {
+    this.#options = options;
+    const { store } = options;
+    this.#candidates = store.index((sandbox) => {
+      const key = stockKey(sandbox);
+      return key === undefined ? [] : [key];
+    });
+    this.#byLock = store.index(({ metadata }) => {
+      const lock = metadata.annotations?.[annotations.lock];
+      return lock === undefined ? [] : [lock];
+    });
+    this.close = store.subscribe(({ type, object }) => {
+      const { uid, resourceVersion } = object.metadata;
+      if (type === "deleted" || this.#given.get(uid) !== resourceVersion) this.#given.delete(uid);
+      const key = type === "deleted" ? undefined : stockKey(object);
+      if (key !== undefined) this.#wake(key);
+    });
+  }
+
+  /**
+   * Hands out the best candidate of a set. No other caller in this process gets the same version.
+   * @param fits which sandboxes to prefer. Default: all fit
+   */
+  take(setKey: string, fits: (sandbox: Sandbox) => boolean = () => true): Sandbox | undefined {
+    const { revisionOf, random } = this.#options;
+    const free = this.#free(setKey);
+    const fitting = free.filter(fits);
+    const [best] = orderCandidates(fitting.length > 0 ? fitting : free, revisionOf(setKey), random());
+    if (best !== undefined) this.#given.set(best.metadata.uid, best.metadata.resourceVersion);
+    return best;
+  }
+
+  /** Makes a version available again, because nothing was sent. */
+  giveBack({ metadata }: Sandbox): void {
+    if (this.#given.get(metadata.uid) !== metadata.resourceVersion) return;
+    this.#given.delete(metadata.uid);
+  }
+
+  /** Wakes the next waiter if the woken one takes nothing. */
+  passOn(setKey: string): void {
+    if (this.#waiting.has(setKey) && this.#free(setKey).length > 0) this.#wake(setKey);
+  }
+
+  /** The sandbox with this lock, as far as the informer knows. */
+  heldBy(namespace: string, lock: string): Sandbox | undefined {
+    return this.#byLock(lock).find(({ metadata }) => metadata.namespace === namespace);
+  }
+
+  /** Resolves when a candidate may be available. Each change wakes the first waiter. @throws RametError `Canceled` */
+  untilMore(setKey: string, signal: AbortSignal): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const line = this.#waiting.get(setKey) ?? new Set();
+      this.#waiting.set(setKey, line);
+      const leave = (): void => {
+        line.delete(wake);
+        if (line.size === 0 && this.#waiting.get(setKey) === line) this.#waiting.delete(setKey);
+        signal.removeEventListener("abort", onAbort);
+      };
+      const wake = (): void => {
+        leave();
+        resolve();
+      };
+      const onAbort = (): void => {
+        leave();
+        reject(canceled(`Waiting for a ready sandbox of ${setKey}`, signal));
+      };
+      line.add(wake);
+      signal.addEventListener("abort", onAbort, { once: true });
+      if (signal.aborted) onAbort();
+      else if (this.#free(setKey).length > 0) wake();
+    });
+  }
+
+  #free(setKey: string): Sandbox[] {
+    const { latest = (cached: Sandbox) => cached } = this.#options;
+    return this.#candidates(setKey).flatMap((cached) => {
+      const { uid } = cached.metadata;
+      const known = latest(cached);
+      if (this.#given.get(uid) === known.metadata.resourceVersion) return [];
+      return known === cached || stockKey(known) === setKey ? [known] : [];
+    });
+  }
+
+  #wake(setKey: string): void {
+    const [first] = this.#waiting.get(setKey) ?? [];
+    first?.();
+  }
+}
+
+/**
+ * The set whose stock contains the sandbox, as `namespace/name`; undefined if it cannot be claimed now. Only sandboxes that a set
+ * owns are stock, because any user can write labels.
+ */
+function stockKey(sandbox: Sandbox): string | undefined {
+  const { metadata } = sandbox;
+  const set = metadata.labels?.[labels.sandboxPool];
+  const isOwned = metadata.ownerReferences?.some(({ kind, name }) => kind === "SandboxSet" && name === set);
+  if (set === undefined || isOwned !== true) return undefined;
+  return isFree(sandbox) && isReady(sandbox) ? `${metadata.namespace}/${set}` : undefined;
+}
+
+function isFree({ metadata }: Sandbox): boolean {
+  if (metadata.deletionTimestamp !== undefined) return false;
+  return metadata.labels?.[labels.sandboxClaimed] === "false" && metadata.annotations?.[annotations.lock] === undefined;
+}
+
+function isReady({ spec, status }: Sandbox): boolean {
+  return status?.phase === "Running" && spec.paused !== true && isConditionTrue(status.conditions, "Ready");
+}
+
+/**
+ * The order in which candidates are tried: the newest revision first, then the highest priority. Equal candidates form a ring
+ * that starts at a position chosen by `start`, so that independent claimers rarely collide.
+ *
+ * @param start from 0 to below 1
+ */
+export function orderCandidates(
+  candidates: readonly Sandbox[],
+  newestRevision: string | undefined,
+  start: number,
+): Sandbox[] {
+  const groups = Map.groupBy(candidates, (sandbox) => rank(sandbox, newestRevision));
+  return [...groups.entries()]
+    .toSorted(([a], [b]) => b - a)
+    .flatMap(([, equals]) => {
+      const first = Math.floor(start * equals.length);
+      return [...equals.slice(first), ...equals.slice(0, first)];
+    });
+}
+
+/** Higher goes first. The revision outweighs every int32 priority. */
+function rank({ metadata }: Sandbox, newestRevision: string | undefined): number {
+  const isNewest = newestRevision !== undefined && metadata.labels?.[labels.templateHash] === newestRevision;
+  const priority = Number(metadata.annotations?.[annotations.sandboxPriority] ?? 0);
+  return (
+    (isNewest ? 2 ** 33 : 0) + (Number.isInteger(priority) ? Math.max(-(2 ** 31), Math.min(priority, 2 ** 31)) : 0)
+  );
+}
