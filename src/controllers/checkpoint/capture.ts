@@ -18,6 +18,7 @@ import type {
   CheckpointDependencies,
   CheckpointState,
 } from "./state.ts";
+import { writeCreating } from "./status.ts";
 
 /**
  * Starts the capture outside the reconcile; the key is requeued when it ends. The write before it belongs to the reconcile,
@@ -80,21 +81,6 @@ async function captureSource(
     const error = RametError.from(thrown);
     storeReports.captured(checkpoint, error);
     throw usage.explain(checkpoint, error);
-  }
-}
-
-/** Writes the phase Creating. The phase is informative only, so a failed write does not stop the capture. */
-export async function writeCreating(
-  { checkpoint, checkpointId }: Pick<CheckpointCapture, "checkpoint" | "checkpointId">,
-  { statuses, ownWrites, log }: CheckpointDependencies,
-): Promise<void> {
-  if (checkpoint.status?.phase === "Creating") return;
-  try {
-    await ownWrites.write(checkpoint, () =>
-      statuses.write(checkpoint, { ...checkpoint.status, phase: "Creating", checkpointId }),
-    );
-  } catch (error) {
-    log.debug({ checkpoint: keyOf(checkpoint.metadata), error: RametError.from(error).message }, "status not written");
   }
 }
 

@@ -6,6 +6,7 @@ import {
 } from "../../api/kinds/checkpoint.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { labels } from "../../api/names/labels.ts";
+import { type VolumeClaim, volumeClaims } from "../../api/pod/volume-claims.ts";
 import { pendingRollback } from "../../api/names/rollback-request.ts";
 import { isPodReady, type Pod } from "../../api/schema/pod.ts";
 import type { CheckpointRecord } from "../../backends/checkpoint-record.ts";
@@ -23,10 +24,10 @@ import {
 } from "../cluster/pause-checkpoint.ts";
 import { endMessage, isEnded } from "../cluster/pod-facts.ts";
 import { claimsOfSandbox } from "../volumes/claims-of-sandbox.ts";
+import { keptVolumes } from "../volumes/restored-volumes.ts";
 import { resolveTemplate } from "../origin/resolve-template.ts";
 import { secretsOfSandbox, secretsOfTemplate } from "../origin/secrets-in-memory.ts";
 import type { CheckpointDependencies, CheckpointState, Source } from "./state.ts";
-import { volumesOfSource } from "./volumes.ts";
 
 /** Reads the state for a plan from the cache. Where that state would reject the checkpoint, also asks the API server. */
 export async function gather(
@@ -73,6 +74,16 @@ function outsideOf(
 function secretsOf({ metadata }: Checkpoint, source: Source, { cache }: CheckpointDependencies): string[] {
   if ("pod" in source) return secretsOfSandbox(source.sandbox, cache);
   return cache.templatesOwnedBy(metadata.uid).flatMap(({ spec }) => secretsOfTemplate(spec.template));
+}
+
+/** The volumes of the source that are PersistentVolumeClaims. The kept template describes a source that no longer exists. */
+export function volumesOfSource(
+  checkpoint: Checkpoint,
+  source: Source,
+  cache: Pick<CheckpointDependencies["cache"], "templatesOwnedBy">,
+): VolumeClaim[] {
+  if (!("pod" in source)) return keptVolumes(checkpoint, cache);
+  return volumeClaims(source.pod.spec.volumes ?? [], source.pod.metadata.name);
 }
 
 function specOf(checkpoint: Checkpoint, { cache }: CheckpointDependencies): CheckpointState["spec"] {

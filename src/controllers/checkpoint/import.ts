@@ -7,9 +7,10 @@ import type { CheckpointRecord } from "../../backends/checkpoint-record.ts";
 import { RametError } from "../../base/errors.ts";
 import { keyOf } from "../../kube/object.ts";
 import { addFinalizer } from "../cluster/finalizer.ts";
-import { createTemplate, withoutOrigin, writeCreating } from "./capture.ts";
+import { createTemplate, withoutOrigin } from "./capture.ts";
 import { assertGuarded } from "./import-guard.ts";
 import type { CheckpointDependencies, CheckpointState } from "./state.ts";
+import { writeCreating } from "./status.ts";
 
 type Import = Pick<CheckpointState, "checkpoint" | "checkpointId">;
 

@@ -1,25 +1,13 @@
-import { findIgnored } from "../../api/fields/find-ignored.ts";
-import { withinQuota } from "../../api/kinds/checkpoint.ts";
 import { RametError } from "../../base/errors.ts";
 import { finalizers } from "../../api/names/labels.ts";
 import type { CheckpointRecord } from "../../backends/checkpoint-record.ts";
-import { setCondition } from "../../kube/conditions.ts";
-import { withIgnoredFields } from "../cluster/ignored-fields.ts";
 import { capturedPodUid } from "../cluster/pause-checkpoint.ts";
-import { planData } from "./data-available.ts";
 import type { CheckpointAction, CheckpointPlan, CheckpointState, Source } from "./state.ts";
-import { withVolumes } from "./volumes.ts";
+import { failed, planData, succeeded, terminating, withIgnored } from "./status.ts";
 
 /** Plans the next actions for a checkpoint; a pure function. For the rules see docs/reference/controllers.md. */
 export function planCheckpoint(state: CheckpointState): CheckpointPlan {
   return withIgnored(state, planPhase(state));
-}
-
-/** Names the fields without effect in a status that is written anyway: the spec never changes. */
-function withIgnored({ checkpoint, now }: CheckpointState, plan: CheckpointPlan): CheckpointPlan {
-  const { status } = plan;
-  const conditions = status && withIgnoredFields(status.conditions, findIgnored("Checkpoint", checkpoint), now);
-  return conditions?.length ? { ...plan, status: { ...status, conditions } } : plan;
 }
 
 function planPhase(state: CheckpointState): CheckpointPlan {
@@ -77,57 +65,6 @@ function abandonedCapture(source: Source): CheckpointAction[] {
   return "problem" in source && source.hasEnded ? [{ do: "findPublished", otherwise: source.problem }] : [];
 }
 
-function succeeded(state: CheckpointState, record: CheckpointRecord): CheckpointPlan {
-  const { checkpoint, checkpointId, secrets, now } = state;
-  const known = withVolumes(state, record);
-  return {
-    actions: [],
-    status: {
-      ...withoutMessage(checkpoint),
-      phase: "Succeeded",
-      checkpointId,
-      completionTime: checkpoint.status?.completionTime ?? now.toISOString(),
-      ...(known && { conditions: known.conditions }),
-      ramet: { ...(known?.ramet ?? record), ...(secrets.length > 0 && { secrets }) },
-    },
-    transitions: [
-      {
-        type: "Normal",
-        reason: "CheckpointSucceeded",
-        action: "Checkpoint",
-        note: `The checkpoint id is ${checkpointId}`,
-      },
-    ],
-  };
-}
-
-function withoutMessage({ status }: CheckpointState["checkpoint"]) {
-  const { message: _, ...others } = status ?? {};
-  return others;
-}
-
-function failed({ checkpoint, checkpointId, now }: CheckpointState, error: RametError): CheckpointPlan {
-  const message = error.describe();
-  return {
-    actions: [],
-    status: {
-      ...checkpoint.status,
-      phase: "Failed",
-      message,
-      checkpointId,
-      completionTime: checkpoint.status?.completionTime ?? now.toISOString(),
-      ...(error.code === "QuotaExceeded" && {
-        conditions: setCondition(
-          checkpoint.status?.conditions ?? [],
-          { type: withinQuota, status: "False", reason: error.code, message },
-          now,
-        ),
-      }),
-    },
-    transitions: [{ type: "Warning", reason: "CheckpointFailed", action: "Checkpoint", note: message }],
-  };
-}
-
 /** Reports what became of the data, and what the end of a capture requires. */
 function planFinished(state: CheckpointState): CheckpointPlan {
   const { checkpoint, finding, now } = state;
@@ -160,8 +97,7 @@ function planRemoval(state: CheckpointState): CheckpointPlan {
   if (!(checkpoint.metadata.finalizers?.includes(finalizers.checkpoint) ?? false)) return { actions: [] };
   const wasTaken = capture?.state === "done" || checkpoint.status?.phase === "Succeeded";
   return {
-    actions: [...(wasTaken ? stopSource(state) : []), { do: "removeData" }],
-    status: { ...checkpoint.status, phase: "Terminating" },
+    actions: [...(wasTaken ? stopSource(state) : []), { do: "removeData", status: terminating(state) }],
   };
 }
 

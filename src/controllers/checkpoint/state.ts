@@ -79,7 +79,8 @@ export type CheckpointAction =
   | { do: "findPublished"; otherwise: RametError }
   | { do: "stopSource"; source: CapturableSource }
   | { do: "deleteCheckpoint" }
-  | { do: "removeData" };
+  /** Writes the status meanwhile. */
+  | { do: "removeData"; status: CheckpointStatus };
 
 export interface CheckpointPlan {
   /** Applied in order, before the status is written. */

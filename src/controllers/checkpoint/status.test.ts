@@ -2,7 +2,8 @@ import { expect, it } from "vitest";
 import { Checkpoint, type CheckpointPart } from "../../api/kinds/checkpoint.ts";
 import { SandboxTemplate } from "../../api/kinds/sandbox-template.ts";
 import { RametError } from "../../base/errors.ts";
-import { volumesOfSource, withVolumes } from "./volumes.ts";
+import { volumesOfSource } from "./gather.ts";
+import { withVolumes } from "./status.ts";
 
 const metadata = {
   name: "one",

@@ -1,0 +1,120 @@
+import type { Checkpoint, CheckpointStatus } from "../../api/kinds/checkpoint.ts";
+import { finalizers } from "../../api/names/labels.ts";
+import { findParts, type PartsRemoval, removeParts } from "../../backends/checkpoint-parts.ts";
+import { partsOf } from "../../backends/checkpoint-record.ts";
+import { sandboxRef } from "../../backends/runtime.ts";
+import { RametError } from "../../base/errors.ts";
+import { keyOf } from "../../kube/object.ts";
+import { removeFinalizer } from "../cluster/finalizer.ts";
+import { checkpointIdOf, dataNameOf } from "../cluster/pause-checkpoint.ts";
+import { releasePod, startCapture } from "./capture.ts";
+import { startImport } from "./import.ts";
+import { isShared, shareStored } from "./share-stored.ts";
+import type { CheckpointAction, CheckpointDependencies, CheckpointState } from "./state.ts";
+import { writePhase } from "./status.ts";
+
+/** Carries out one action. Every action can be repeated: an existing or a deleted object is no error. */
+export async function applyAction(
+  state: CheckpointState,
+  action: CheckpointAction,
+  dependencies: CheckpointDependencies,
+): Promise<void> {
+  const { checkpoint } = state;
+  switch (action.do) {
+    case "startCapture":
+      await startCapture(state, action, dependencies);
+      return;
+    case "shareStored":
+      await shareStored(state, action, dependencies);
+      return;
+    case "startImport":
+      await startImport(state, action.volumeImport, dependencies);
+      return;
+    case "findPublished":
+      findPublished(state, action, dependencies);
+      return;
+    case "discard": {
+      const own = [{ namespace: checkpoint.metadata.namespace, checkpointId: state.checkpointId }];
+      await removeParts(dependencies.backends, { data: own, volumes: own, parts: action.record.parts });
+      return;
+    }
+    case "stopSource": {
+      const { sandbox, pod } = action.source;
+      const why = `stopped by the checkpoint ${checkpoint.metadata.name} (keepRunning is false)`;
+      await dependencies.runtime.stop(sandboxRef(sandbox, pod), why);
+      return;
+    }
+    case "deleteCheckpoint": {
+      const { uid } = checkpoint.metadata;
+      await dependencies.informers.checkpoints.resource.delete(checkpoint.metadata, { uid });
+      return;
+    }
+    case "removeData":
+      await removeData(checkpoint, action.status, dependencies);
+      return;
+  }
+}
+
+function findPublished(
+  { checkpoint, checkpointId }: CheckpointState,
+  { otherwise }: Extract<CheckpointAction, { do: "findPublished" }>,
+  dependencies: CheckpointDependencies,
+): void {
+  const { backends, captures, enqueue } = dependencies;
+  const { uid, namespace } = checkpoint.metadata;
+  const call = () =>
+    findParts(backends, { namespace, checkpointId }).catch((error: unknown) => {
+      throw RametError.from(error).code === "CheckpointLost" ? otherwise : error;
+    });
+  captures.replace(uid, call, () => {
+    if (captures.get(uid)?.state !== "running") releasePod(uid, dependencies);
+    enqueue(keyOf(checkpoint.metadata));
+  });
+}
+
+/** Removes the data before the Checkpoint, so that a deleted Checkpoint leaves nothing in the store. */
+async function removeData(
+  checkpoint: Checkpoint,
+  status: CheckpointStatus,
+  dependencies: CheckpointDependencies,
+): Promise<void> {
+  const { informers, cache, backends, captures } = dependencies;
+  const { uid } = checkpoint.metadata;
+  // Nothing may be created after the removal.
+  if (checkpoint.spec.volumeImport !== undefined) await captures.end(uid);
+  const statusWritten = writePhase(checkpoint, status, dependencies);
+  await Promise.all([
+    removeParts(backends, { ...namesToRemove(checkpoint, dependencies), parts: partsOf(checkpoint.status?.ramet) }),
+    ...cache
+      .templatesOwnedBy(uid)
+      .map(({ metadata }) => informers.templates.resource.delete(metadata, { uid: metadata.uid })),
+  ]);
+  await statusWritten;
+  const latest = await informers.checkpoints.resource.find(checkpoint.metadata);
+  if (latest?.metadata.uid === uid) {
+    await removeFinalizer(informers.checkpoints.resource, latest, finalizers.checkpoint);
+  }
+  if (!isShared(checkpoint, dependencies)) dependencies.dataFindings.forget(dataNameOf(checkpoint));
+  forget(checkpoint, dependencies);
+}
+
+/** Checkpoints of paused sandboxes share data, and volumes with it. The last one removes them. */
+function namesToRemove(
+  checkpoint: Checkpoint,
+  dependencies: CheckpointDependencies,
+): Pick<PartsRemoval, "data" | "volumes"> {
+  const { metadata, status } = checkpoint;
+  const data = dataNameOf(checkpoint);
+  const own = { namespace: metadata.namespace, checkpointId: status?.checkpointId ?? checkpointIdOf(metadata) };
+  const isOwn = own.checkpointId === data.checkpointId;
+  if (isShared(checkpoint, dependencies)) return { data: [], volumes: isOwn ? [] : [own] };
+  return { data: [data], volumes: isOwn ? [own] : [own, data] };
+}
+
+/** Drops what this process knows of a checkpoint that has ended. */
+export function forget({ metadata }: Checkpoint, dependencies: CheckpointDependencies): void {
+  dependencies.captures.forget(metadata.uid);
+  dependencies.usage.forget(metadata.uid);
+  dependencies.sharing.delete(metadata.uid);
+  releasePod(metadata.uid, dependencies);
+}
