@@ -1,11 +1,12 @@
 import * as z from "zod";
+import type { KindNames } from "../api/schema/kind.ts";
 import { backoffMilliseconds } from "../base/backoff.ts";
 import { type Clock, delay, systemClock } from "../base/clock.ts";
 import { RametError } from "../base/errors.ts";
 import type { Connection } from "./connection.ts";
 import { type KubeObject, parseObject } from "./object.ts";
 import { ResourceClient } from "./resource-client.ts";
-import { pathOf, type ResourceRef } from "./resource-ref.ts";
+import { pathOf, refOf, type ResourceRef } from "./resource-ref.ts";
 import { type ApiStatus, apiStatusOf, readStatus, statusError } from "./status-error.ts";
 import {
   type ApiCaller,
@@ -79,6 +80,11 @@ export class KubeClient implements ApiCaller {
   resource<T extends KubeObject>(ref: ResourceRef, parse: (value: unknown) => T): ResourceClient<T>;
   resource(ref: ResourceRef, parse: (value: unknown) => KubeObject = parseObject): ResourceClient<KubeObject> {
     return new ResourceClient(this, ref, parse);
+  }
+
+  /** The objects of a kind that Ramet defines or shares with OpenKruise Agents. */
+  of<T extends KubeObject>(kind: KindNames & { object: z.ZodType<T> }): ResourceClient<T> {
+    return this.resource(refOf(kind), (value) => kind.object.parse(value));
   }
 
   /** Whether the API server reports that it is ready (`/readyz`). */

@@ -1,13 +1,13 @@
 import * as z from "zod";
 import { enginesConfigMap, parseEngineList } from "../api/engine/engine-list.ts";
-import { Checkpoint, checkpointKind } from "../api/kinds/checkpoint.ts";
-import { NamedSnapshot, namedSnapshotKind } from "../api/kinds/named-snapshot.ts";
-import { SandboxSet, sandboxSetKind } from "../api/kinds/sandbox-set.ts";
-import { Sandbox, sandboxKind } from "../api/kinds/sandbox.ts";
+import { checkpointKind } from "../api/kinds/checkpoint.ts";
+import { namedSnapshotKind } from "../api/kinds/named-snapshot.ts";
+import { sandboxSetKind } from "../api/kinds/sandbox-set.ts";
+import { sandboxKind } from "../api/kinds/sandbox.ts";
 import { systemNamespace } from "../api/names/system-names.ts";
 import type { KubeClient } from "../kube/kube-client.ts";
 import { ObjectMeta } from "../kube/object.ts";
-import { coreResources, refOf } from "../kube/resource-ref.ts";
+import { coreResources } from "../kube/resource-ref.ts";
 import type { UpgradeState } from "./plan-upgrade.ts";
 
 /** Reads the objects of all namespaces that an upgrade affects. Changes nothing. @throws RametError */
@@ -18,10 +18,10 @@ export async function readUpgrade(
   const configMaps = client.resource(coreResources.configMaps, (value) => EngineMap.parse(value));
   const [known, checkpoints, sandboxes, sets, snapshots] = await Promise.all([
     configMaps.find({ namespace: systemNamespace, name: enginesConfigMap }, { signal }),
-    client.resource(refOf(checkpointKind), (value) => Checkpoint.parse(value)).list({ signal }),
-    client.resource(refOf(sandboxKind), (value) => Sandbox.parse(value)).list({ signal }),
-    client.resource(refOf(sandboxSetKind), (value) => SandboxSet.parse(value)).list({ signal }),
-    client.resource(refOf(namedSnapshotKind), (value) => NamedSnapshot.parse(value)).list({ signal }),
+    client.of(checkpointKind).list({ signal }),
+    client.of(sandboxKind).list({ signal }),
+    client.of(sandboxSetKind).list({ signal }),
+    client.of(namedSnapshotKind).list({ signal }),
   ]);
   return {
     engines: parseEngineList(known?.data),

@@ -1,5 +1,5 @@
 import { labels } from "../../src/api/names/labels.ts";
-import { SandboxClaim, sandboxClaimKind } from "../../src/api/kinds/sandbox-claim.ts";
+import { type SandboxClaim, sandboxClaimKind } from "../../src/api/kinds/sandbox-claim.ts";
 import { sandboxSetKind } from "../../src/api/kinds/sandbox-set.ts";
 import { refOf } from "../../src/kube/resource-ref.ts";
 import { Informer } from "../../src/kube/informer.ts";
@@ -22,7 +22,7 @@ export interface ClaimTimes {
 export async function measureClaims(cluster: LocalCluster, n: number, signal: AbortSignal): Promise<ClaimTimes> {
   const { client, sandboxes } = cluster.cluster;
   const sets = client.resource(refOf(sandboxSetKind));
-  const claims = client.resource(refOf(sandboxClaimKind), (value) => SandboxClaim.parse(value));
+  const claims = client.of(sandboxClaimKind);
   const main = { name: "main", image: "python", command: workloadCommand(0), ports: [{ containerPort: workloadPort }] };
   const set = await sets.create({
     apiVersion: sandboxSetKind.apiVersion,

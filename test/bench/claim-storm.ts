@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { Registry } from "prom-client";
 import { apiVersion } from "../../src/api/schema/kind.ts";
-import { SandboxClaim } from "../../src/api/kinds/sandbox-claim.ts";
+import { type SandboxClaim, sandboxClaimKind } from "../../src/api/kinds/sandbox-claim.ts";
 import { NodeCpus } from "../../src/controllers/nodes/node-cpus.ts";
 import { nodeInformer } from "../../src/controllers/nodes/nodes.ts";
 import { Engines } from "../../src/controllers/images/engines.ts";
@@ -9,7 +9,7 @@ import { createCache } from "../../src/controllers/cluster/cache.ts";
 import { Backends } from "../../src/backends/backends.ts";
 import { environmentSeal } from "../../src/backends/environment-seal.ts";
 import { controllersMetrics } from "../../src/controllers/metrics.ts";
-import { createInformers, sandboxResources } from "../../src/controllers/cluster/resources.ts";
+import { createInformers } from "../../src/controllers/cluster/resources.ts";
 import { sandboxClaimController } from "../../src/controllers/sandbox-claim/controller.ts";
 import { runController } from "../../src/kube/controller.ts";
 import { EventRecorder } from "../../src/kube/events.ts";
@@ -191,7 +191,7 @@ async function openUser(
   world: ClaimWorld,
   signal: AbortSignal,
 ): Promise<{ claim: StormClaimer["claim"]; ended: Promise<void> }> {
-  const claims = world.client.resource(sandboxResources.claims, (value) => SandboxClaim.parse(value));
+  const claims = world.client.of(sandboxClaimKind);
   const seen = new Informer({ resource: claims });
   const ended = seen.run(signal);
   await seen.synced(signal);

@@ -1,6 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { SandboxClaim, sandboxClaimKind } from "../../src/api/kinds/sandbox-claim.ts";
-import { refOf } from "../../src/kube/resource-ref.ts";
+import { type SandboxClaim, sandboxClaimKind } from "../../src/api/kinds/sandbox-claim.ts";
 import { waitUntil } from "../../src/kube/wait-until.ts";
 import type { Cluster } from "../cluster/controllers-cluster.ts";
 import { summary, type Summary } from "./samples.ts";
@@ -47,7 +46,7 @@ export class ClaimsOneByOne {
   async #claim(signal: AbortSignal): Promise<void> {
     const { client, seen } = this.#cluster;
     const { namespace, set } = this.#at;
-    const claims = client.resource(refOf(sandboxClaimKind), (value) => SandboxClaim.parse(value));
+    const claims = client.of(sandboxClaimKind);
     const from = await claims.create({
       apiVersion: sandboxClaimKind.apiVersion,
       kind: "SandboxClaim",

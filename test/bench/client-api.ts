@@ -104,7 +104,7 @@ async function createRaw({ apiUrl, apiKey }: Options): Promise<string> {
 /** The set is filled, and nothing of the paused sandbox runs any more. */
 async function untilAtRest(world: ClientWorld, { sandboxId }: Sandbox): Promise<void> {
   await untilStocked(world);
-  const sandboxes = world.client.resource(refOf(sandboxKind), (value) => sandboxKind.object.parse(value));
+  const sandboxes = world.client.of(sandboxKind);
   const { items } = await sandboxes.list({ namespace: "default" });
   const name = items.find(({ metadata }) => clientSandboxId(metadata.uid) === sandboxId)?.metadata.name ?? "";
   await world.cluster.untilPod(name, (pod) => pod === undefined);

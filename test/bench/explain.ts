@@ -1,7 +1,7 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { text } from "node:stream/consumers";
-import { SandboxSet } from "../../src/api/kinds/sandbox-set.ts";
+import { type SandboxSet, sandboxSetKind } from "../../src/api/kinds/sandbox-set.ts";
 import { labels } from "../../src/api/names/labels.ts";
 import { apiVersion } from "../../src/api/schema/kind.ts";
 import { installCrds } from "../../src/controllers/install-crds.ts";
@@ -114,7 +114,7 @@ class UnfilledSet {
   }
 
   async #create(): Promise<SandboxSet> {
-    const sets = this.#client.resource(sandboxResources.sets, (value) => SandboxSet.parse(value));
+    const sets = this.#client.of(sandboxSetKind);
     const metadata = { name: "pool", namespace };
     await sets.create({ apiVersion, kind: "SandboxSet", metadata, spec: { replicas: mostMembers, template } });
     const conditions = [notReady("Filling", `0 of ${mostMembers} sandboxes are available; unready: ${problem}`)];

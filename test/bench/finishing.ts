@@ -1,14 +1,13 @@
 import { RametError } from "../../src/base/errors.ts";
-import { Sandbox, sandboxKind } from "../../src/api/kinds/sandbox.ts";
-import { NamedSnapshot, namedSnapshotKind } from "../../src/api/kinds/named-snapshot.ts";
-import { SandboxSet, sandboxSetKind } from "../../src/api/kinds/sandbox-set.ts";
-import { SandboxTemplate, sandboxTemplateKind } from "../../src/api/kinds/sandbox-template.ts";
+import { sandboxKind } from "../../src/api/kinds/sandbox.ts";
+import { namedSnapshotKind } from "../../src/api/kinds/named-snapshot.ts";
+import { sandboxSetKind } from "../../src/api/kinds/sandbox-set.ts";
+import { sandboxTemplateKind } from "../../src/api/kinds/sandbox-template.ts";
 import { snapshotDigest } from "../../src/api/snapshot/snapshot-digest.ts";
 import { Informer } from "../../src/kube/informer.ts";
 import type { KubeClient } from "../../src/kube/kube-client.ts";
 import type { KubeObject } from "../../src/kube/object.ts";
 import type { ResourceClient } from "../../src/kube/resource-client.ts";
-import { refOf } from "../../src/kube/resource-ref.ts";
 
 /**
  * A stand-in for the controllers: it reports each declared object as finished immediately, and **does nothing**. For figures
@@ -24,40 +23,30 @@ export function finishImmediately(client: KubeClient): { stop: () => Promise<voi
     message: "simulated",
     lastTransitionTime: now,
   });
-  const templates = client.resource(refOf(sandboxTemplateKind), (value) => SandboxTemplate.parse(value));
+  const templates = client.of(sandboxTemplateKind);
   const running = [
-    follow(
-      client.resource(refOf(namedSnapshotKind), (value) => NamedSnapshot.parse(value)),
-      ended.signal,
-      async (found) => {
-        const { from, recipe, contents } = found.spec;
-        const { namespace } = found.metadata;
-        const template = (await templates.get({ namespace, name: from.template?.name ?? "" })).spec;
-        const { digest } = snapshotDigest({ from: { template }, recipe, copied: new Map(), contents });
-        const version = { version: 1, digest, checkpointId: "simulated", checkpointName: "simulated", createdAt: now };
-        const conditions = [condition("Building", "False", "Built"), condition("Ready", "True", "Serves")];
-        return { version: 1, digest, checkpointId: "simulated", versions: [version], conditions };
-      },
+    follow(client.of(namedSnapshotKind), ended.signal, async (found) => {
+      const { from, recipe, contents } = found.spec;
+      const { namespace } = found.metadata;
+      const template = (await templates.get({ namespace, name: from.template?.name ?? "" })).spec;
+      const { digest } = snapshotDigest({ from: { template }, recipe, copied: new Map(), contents });
+      const version = { version: 1, digest, checkpointId: "simulated", checkpointName: "simulated", createdAt: now };
+      const conditions = [condition("Building", "False", "Built"), condition("Ready", "True", "Serves")];
+      return { version: 1, digest, checkpointId: "simulated", versions: [version], conditions };
+    }),
+    follow(client.of(sandboxKind), ended.signal, () =>
+      Promise.resolve({
+        phase: "Running",
+        sandboxIp: "127.0.0.1",
+        conditions: [condition("Ready", "True", "Ready")],
+      }),
     ),
-    follow(
-      client.resource(refOf(sandboxKind), (value) => Sandbox.parse(value)),
-      ended.signal,
-      () =>
-        Promise.resolve({
-          phase: "Running",
-          sandboxIp: "127.0.0.1",
-          conditions: [condition("Ready", "True", "Ready")],
-        }),
-    ),
-    follow(
-      client.resource(refOf(sandboxSetKind), (value) => SandboxSet.parse(value)),
-      ended.signal,
-      ({ spec: { replicas } }) =>
-        Promise.resolve({
-          replicas,
-          availableReplicas: replicas,
-          conditions: [condition("Ready", "True", "Ready"), condition("Updated", "True", "Updated")],
-        }),
+    follow(client.of(sandboxSetKind), ended.signal, ({ spec: { replicas } }) =>
+      Promise.resolve({
+        replicas,
+        availableReplicas: replicas,
+        conditions: [condition("Ready", "True", "Ready"), condition("Updated", "True", "Updated")],
+      }),
     ),
   ];
   return {

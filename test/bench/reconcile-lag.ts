@@ -1,8 +1,7 @@
-import { Checkpoint } from "../../src/api/kinds/checkpoint.ts";
+import { type Checkpoint, checkpointKind } from "../../src/api/kinds/checkpoint.ts";
 import { apiVersion } from "../../src/api/schema/kind.ts";
 import { Pod } from "../../src/api/schema/pod.ts";
-import { Sandbox } from "../../src/api/kinds/sandbox.ts";
-import { sandboxResources } from "../../src/controllers/cluster/resources.ts";
+import { type Sandbox, sandboxKind } from "../../src/api/kinds/sandbox.ts";
 import { findCondition } from "../../src/kube/conditions.ts";
 import { Informer } from "../../src/kube/informer.ts";
 import type { KubeClient } from "../../src/kube/kube-client.ts";
@@ -38,11 +37,11 @@ export async function measureReconcileLag(
     namespaces: [namespace],
   });
   const sandboxWatch = new Informer({
-    resource: client.resource(sandboxResources.sandboxes, (value) => Sandbox.parse(value)),
+    resource: client.of(sandboxKind),
     namespaces: [namespace],
   });
   const checkpointWatch = new Informer({
-    resource: client.resource(sandboxResources.checkpoints, (value) => Checkpoint.parse(value)),
+    resource: client.of(checkpointKind),
     namespaces: [namespace],
   });
   const following = [podWatch.run(end.signal), sandboxWatch.run(end.signal), checkpointWatch.run(end.signal)];

@@ -2,8 +2,7 @@ import { Sandbox } from "e2b";
 import { request as send } from "undici";
 import { clientSandboxId } from "../../src/api/pod/client-environment.ts";
 import { guestClientPort } from "../../src/api/wire/cell-api.ts";
-import { Sandbox as SandboxObject, sandboxKind } from "../../src/api/kinds/sandbox.ts";
-import { refOf } from "../../src/kube/resource-ref.ts";
+import { sandboxKind } from "../../src/api/kinds/sandbox.ts";
 import type { ClientWorld } from "../clients/client-world.ts";
 import { startBareHops } from "./bare-hops.ts";
 import { stopwatch } from "./figure.ts";
@@ -84,7 +83,7 @@ async function transferByPort(
   sandboxId: string,
   { sandboxUrl }: Options,
 ): Promise<Record<string, number>> {
-  const sandboxes = world.client.resource(refOf(sandboxKind), (value) => SandboxObject.parse(value));
+  const sandboxes = world.client.of(sandboxKind);
   const { items } = await sandboxes.list({ namespace: "default" });
   const ip = items.find(({ metadata }) => clientSandboxId(metadata.uid) === sandboxId)?.status?.sandboxIp ?? "";
   const hops = await startBareHops({ host: ip, port: transferPort });

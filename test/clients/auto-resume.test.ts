@@ -3,8 +3,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { Sandbox } from "e2b";
 import { request, WebSocket } from "undici";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { Sandbox as SandboxObject, sandboxKind } from "../../src/api/kinds/sandbox.ts";
-import { refOf } from "../../src/kube/resource-ref.ts";
+import { type Sandbox as SandboxObject, sandboxKind } from "../../src/api/kinds/sandbox.ts";
 import { type RunningGateway, startGateway } from "../setup/gateway.ts";
 import { ClientWorld } from "./client-world.ts";
 
@@ -30,7 +29,7 @@ const through = (port: number) => ({ ...options, sandboxUrl: `http://127.0.0.1:$
 
 /** The ids contain the UID without dashes. */
 async function objectOf({ sandboxId }: Sandbox): Promise<SandboxObject> {
-  const sandboxes = world.client.resource(refOf(sandboxKind), (value) => SandboxObject.parse(value));
+  const sandboxes = world.client.of(sandboxKind);
   const { items } = await sandboxes.list({ namespace: "default" });
   const found = items.find(({ metadata }) => metadata.uid.replaceAll("-", "") === sandboxId);
   if (found === undefined) throw new Error(`There is no sandbox ${sandboxId}`);

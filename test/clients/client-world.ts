@@ -134,7 +134,7 @@ export class ClientWorld {
 
   /** Creates a set of sandboxes with Python, and waits until they are ready. */
   async createSet(name: string, replicas: number, spec: object = {}): Promise<void> {
-    const sets = this.client.resource(refOf(sandboxSetKind), (value) => sandboxSetKind.object.parse(value));
+    const sets = this.client.of(sandboxSetKind);
     const template = { spec: { containers: [{ name: "main", image: "python", command: ["sleep", "infinity"] }] } };
     const metadata = { namespace: this.namespace, name };
     await sets.create({

@@ -1,8 +1,7 @@
 import { rename, rm, writeFile } from "node:fs/promises";
 import { Sandbox } from "e2b";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { Sandbox as SandboxObject, sandboxKind } from "../../src/api/kinds/sandbox.ts";
-import { refOf } from "../../src/kube/resource-ref.ts";
+import { type Sandbox as SandboxObject, sandboxKind } from "../../src/api/kinds/sandbox.ts";
 import { ClientWorld } from "./client-world.ts";
 
 /** What happens at the end of a sandbox's time, also when every server is killed before, over a real local cluster. */
@@ -19,7 +18,7 @@ const create = (more: object = {}) => Sandbox.create("base", { ...options, ...mo
 const stateOf = async (sandbox: Sandbox) => (await sandbox.getInfo()).state;
 
 async function objectOf({ sandboxId }: Sandbox): Promise<SandboxObject | undefined> {
-  const sandboxes = world.client.resource(refOf(sandboxKind), (value) => SandboxObject.parse(value));
+  const sandboxes = world.client.of(sandboxKind);
   const { items } = await sandboxes.list({ namespace: "default" });
   return items.find(({ metadata }) => metadata.uid.replaceAll("-", "") === sandboxId);
 }

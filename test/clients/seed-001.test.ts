@@ -1,10 +1,9 @@
 import { Readable } from "node:stream";
 import { request } from "undici";
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
-import { Checkpoint, checkpointKind } from "../../src/api/kinds/checkpoint.ts";
-import { Sandbox, sandboxKind } from "../../src/api/kinds/sandbox.ts";
+import { type Checkpoint, checkpointKind } from "../../src/api/kinds/checkpoint.ts";
+import { sandboxKind } from "../../src/api/kinds/sandbox.ts";
 import { annotations, restoreFrom } from "../../src/api/names/labels.ts";
-import { refOf } from "../../src/kube/resource-ref.ts";
 import { agentTierCommand } from "./agenttier-command.ts";
 import { ClientWorld } from "./client-world.ts";
 import { runPython } from "./python-client.ts";
@@ -116,7 +115,7 @@ describe("what gets cloned", () => {
   it("names its source and its snapshot, in answers and on the object", async () => {
     const { body } = await call("GET", "/sandboxes/my-sandbox-fork");
     expect(body["clonedFrom"]).toBe("my-sandbox");
-    const sandboxes = world.client.resource(refOf(sandboxKind), (value) => Sandbox.parse(value));
+    const sandboxes = world.client.of(sandboxKind);
     const object = await sandboxes.get({ namespace: world.namespace, name: "my-sandbox-fork" });
     expect(object.metadata.annotations?.[annotations.clonedFrom]).toBe("my-sandbox");
     const ids = (await checkpoints()).map(({ status }) => status?.checkpointId);
@@ -133,7 +132,7 @@ describe("lifecycle", () => {
     await untilRunning("of-short");
     await call("DELETE", "/sandboxes/short");
     const name = String(body["snapshot"]);
-    const resource = world.client.resource(refOf(checkpointKind), (value) => Checkpoint.parse(value));
+    const resource = world.client.of(checkpointKind);
     expect((await resource.get({ namespace: world.namespace, name })).status?.phase).toBe("Succeeded");
     await resource.delete({ namespace: world.namespace, name });
     expect((await call("POST", "/sandboxes/of-short/exec", { command: "echo runs" })).body["stdout"]).toBe("runs\n");
@@ -174,7 +173,7 @@ describe("programmatic access", () => {
 });
 
 async function checkpoints(): Promise<Checkpoint[]> {
-  const resource = world.client.resource(refOf(checkpointKind), (value) => Checkpoint.parse(value));
+  const resource = world.client.of(checkpointKind);
   return (await resource.list({ namespace: world.namespace })).items;
 }
 

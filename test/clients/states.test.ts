@@ -1,9 +1,8 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { request } from "undici";
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from "vitest";
-import { Checkpoint, checkpointKind } from "../../src/api/kinds/checkpoint.ts";
-import { Sandbox, sandboxKind } from "../../src/api/kinds/sandbox.ts";
-import { refOf } from "../../src/kube/resource-ref.ts";
+import { checkpointKind } from "../../src/api/kinds/checkpoint.ts";
+import { type Sandbox, sandboxKind } from "../../src/api/kinds/sandbox.ts";
 import { ClientWorld } from "./client-world.ts";
 
 /**
@@ -243,7 +242,7 @@ async function snapshotting(ids: readonly string[]): Promise<void> {
   const names = await Promise.all(ids.map(async (id) => (await objectOf(id))?.metadata.name));
   suspendControllers();
   for (const id of ids) void operations.snapshot(id);
-  const checkpoints = world.client.resource(refOf(checkpointKind), (value) => Checkpoint.parse(value));
+  const checkpoints = world.client.of(checkpointKind);
   await until(async () => {
     const { items } = await checkpoints.list({ namespace: "default" });
     expect(items.map(({ spec }) => spec.sandboxName)).toEqual(expect.arrayContaining(names));
@@ -283,7 +282,7 @@ function continueControllers(): void {
 }
 
 async function objectOf(id: string): Promise<Sandbox | undefined> {
-  const sandboxes = world.client.resource(refOf(sandboxKind), (value) => Sandbox.parse(value));
+  const sandboxes = world.client.of(sandboxKind);
   const { items } = await sandboxes.list({ namespace: "default" });
   return items.find(({ metadata }) => metadata.uid.replaceAll("-", "") === id);
 }

@@ -2,8 +2,8 @@ import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { parseAllDocuments } from "yaml";
-import { Checkpoint } from "../../src/api/kinds/checkpoint.ts";
-import { Sandbox } from "../../src/api/kinds/sandbox.ts";
+import { checkpointKind } from "../../src/api/kinds/checkpoint.ts";
+import { sandboxKind } from "../../src/api/kinds/sandbox.ts";
 import { runProgram } from "../../src/cli/program.ts";
 import { sandboxResources } from "../../src/controllers/cluster/resources.ts";
 import type { Manifest } from "../../src/install/manifest.ts";
@@ -139,9 +139,7 @@ describe("commands", () => {
   it("capture a sandbox, keep its template with the checkpoint, and clone it when the source is gone", async () => {
     await writeFile(join(directoryOf("plain"), "a"), "kept\n");
     const { stdout } = await ramet("checkpoint", "create", "plain", "--name", "c", "-n", namespace);
-    const checkpoint = await world.client
-      .resource(sandboxResources.checkpoints, (value) => Checkpoint.parse(value))
-      .get({ namespace, name: "c" });
+    const checkpoint = await world.client.of(checkpointKind).get({ namespace, name: "c" });
     expect(stdout).toBe(`${checkpoint.status?.checkpointId ?? ""}\n`);
     expect(checkpoint.spec).toEqual({ podName: "plain" });
     await ramet("sandbox", "rm", "plain", "-n", namespace);
@@ -191,7 +189,7 @@ function file(sandbox: string): Promise<string> {
 }
 
 async function names(): Promise<string[]> {
-  const sandboxes = world.client.resource(sandboxResources.sandboxes, (value) => Sandbox.parse(value));
+  const sandboxes = world.client.of(sandboxKind);
   return (await sandboxes.list({ namespace })).items.map(({ metadata }) => metadata.name);
 }
 

@@ -1,9 +1,9 @@
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { NamedSnapshot, namedSnapshotKind } from "../../src/api/kinds/named-snapshot.ts";
-import { Checkpoint } from "../../src/api/kinds/checkpoint.ts";
-import { Sandbox } from "../../src/api/kinds/sandbox.ts";
+import { type NamedSnapshot, namedSnapshotKind } from "../../src/api/kinds/named-snapshot.ts";
+import { Checkpoint, checkpointKind } from "../../src/api/kinds/checkpoint.ts";
+import { type Sandbox, sandboxKind } from "../../src/api/kinds/sandbox.ts";
 import { SandboxTemplate } from "../../src/api/kinds/sandbox-template.ts";
 import { acsClone } from "../../src/backends/acs/acs-clone.ts";
 import { silentLog } from "../../src/base/log.ts";
@@ -215,11 +215,11 @@ async function crds(): Promise<Map<string, unknown>> {
 }
 
 function snapshots() {
-  return world.client.resource(sandboxResources.snapshots, (value) => NamedSnapshot.parse(value));
+  return world.client.of(namedSnapshotKind);
 }
 
 function checkpoints() {
-  return { resource: world.client.resource(sandboxResources.checkpoints, (value) => Checkpoint.parse(value)) };
+  return { resource: world.client.of(checkpointKind) };
 }
 
 function get(ref: (typeof sandboxResources)[keyof typeof sandboxResources], name: string) {
@@ -293,8 +293,6 @@ function builders(): Promise<string[]> {
 }
 
 async function sandboxesBy(holds: (sandbox: Sandbox) => boolean): Promise<string[]> {
-  const { items } = await world.client
-    .resource(sandboxResources.sandboxes, (value) => Sandbox.parse(value))
-    .list({ namespace });
+  const { items } = await world.client.of(sandboxKind).list({ namespace });
   return items.filter(holds).map(({ metadata }) => metadata.name);
 }

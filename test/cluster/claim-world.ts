@@ -1,9 +1,8 @@
 import { apiVersion } from "../../src/api/schema/kind.ts";
-import { SandboxSet } from "../../src/api/kinds/sandbox-set.ts";
-import { Sandbox, type Sandbox as SandboxObject } from "../../src/api/kinds/sandbox.ts";
+import { type SandboxSet, sandboxSetKind } from "../../src/api/kinds/sandbox-set.ts";
+import { type Sandbox as SandboxObject, sandboxKind } from "../../src/api/kinds/sandbox.ts";
 import { labels } from "../../src/api/names/labels.ts";
 import type { ClaimParts } from "../../src/operations/claim/claim-sandbox.ts";
-import { sandboxResources } from "../../src/controllers/cluster/resources.ts";
 import { installCrds } from "../../src/controllers/install-crds.ts";
 import type { Connection } from "../../src/kube/connection.ts";
 import { KubeClient, type KubeClientOptions } from "../../src/kube/kube-client.ts";
@@ -28,8 +27,8 @@ export async function openClaimWorld(): Promise<ClaimWorld> {
   const controlPlane = await startControlPlane();
   const { connection } = controlPlane;
   const client = new KubeClient(connection);
-  const sandboxes = client.resource(sandboxResources.sandboxes, (value) => Sandbox.parse(value));
-  const sets = client.resource(sandboxResources.sets, (value) => SandboxSet.parse(value));
+  const sandboxes = client.of(sandboxKind);
+  const sets = client.of(sandboxSetKind);
   await installCrds(client, new AbortController().signal);
   const claimers: Claimer[] = [];
   return {

@@ -1,13 +1,12 @@
 import { randomUUID } from "node:crypto";
-import { Sandbox } from "../../src/api/kinds/sandbox.ts";
-import { SandboxSet } from "../../src/api/kinds/sandbox-set.ts";
+import { type Sandbox, sandboxKind } from "../../src/api/kinds/sandbox.ts";
+import { sandboxSetKind } from "../../src/api/kinds/sandbox-set.ts";
 import { setRevision } from "../../src/api/set/set-revision.ts";
 import { setSandbox } from "../../src/api/set/set-sandbox.ts";
 import { claimSandbox, type ClaimParts } from "../../src/operations/claim/claim-sandbox.ts";
 import { FairTurns } from "../../src/base/fair-turns.ts";
 import { Stock } from "../../src/operations/claim/stock.ts";
 import type { ClaimRequest } from "../../src/operations/claim/request.ts";
-import { sandboxResources } from "../../src/controllers/cluster/resources.ts";
 import { Informer } from "../../src/kube/informer.ts";
 import type { KubeClient } from "../../src/kube/kube-client.ts";
 
@@ -28,9 +27,9 @@ export interface Claimer {
 /** Opens a claimer with the same parts as a gateway. Closing the claimer closes the client. */
 export async function openClaimer(client: KubeClient): Promise<Claimer> {
   const informer = new Informer({
-    resource: client.resource(sandboxResources.sandboxes, (value) => Sandbox.parse(value)),
+    resource: client.of(sandboxKind),
   });
-  const sets = client.resource(sandboxResources.sets, (value) => SandboxSet.parse(value));
+  const sets = client.of(sandboxSetKind);
   const end = new AbortController();
   const informing = informer.run(end.signal);
   await informer.synced(end.signal);

@@ -3,7 +3,7 @@ import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { Sandbox, sandboxKind } from "../../src/api/kinds/sandbox.ts";
+import { sandboxKind } from "../../src/api/kinds/sandbox.ts";
 import { refOf } from "../../src/kube/resource-ref.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
 import { connectionFromKubeconfig } from "../../src/kube/kubeconfig.ts";
@@ -285,7 +285,7 @@ describe("waiting", () => {
       progressIsSeen: true,
     });
     await expect.poll(() => io.written("stderr")).toContain("sandbox g:");
-    const sandboxes = client.resource(refOf(sandboxKind), (value) => Sandbox.parse(value));
+    const sandboxes = client.of(sandboxKind);
     await expect.poll(() => sandboxes.find({ namespace: "default", name: "g" })).toBeDefined();
     await sandboxes.delete({ namespace: "default", name: "g" });
     expect((await ended).exitCode).toBe(1);

@@ -1,6 +1,6 @@
 import { randomBytes } from "node:crypto";
 import { newApiKey } from "../../src/api/keys/api-key-text.ts";
-import { ApiKey, apiKeyKind } from "../../src/api/kinds/api-key.ts";
+import { apiKeyKind } from "../../src/api/kinds/api-key.ts";
 import { sandboxTemplateKind } from "../../src/api/kinds/sandbox-template.ts";
 import { group, rametApiVersion } from "../../src/api/schema/kind.ts";
 import type { Log } from "../../src/base/log.ts";
@@ -154,7 +154,7 @@ export async function createKey(client: KubeClient, { namespace, name, rules, li
   });
   await untilAllowed(client, { user: userOf(metadata), namespace, rules });
   const { text, digest } = newApiKey({ ...metadata, format: "e2b", random: randomBytes });
-  const keys = client.resource(refOf(apiKeyKind), (value) => ApiKey.parse(value));
+  const keys = client.of(apiKeyKind);
   await keys.create({
     apiVersion: rametApiVersion,
     kind: "ApiKey",

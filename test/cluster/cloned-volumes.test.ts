@@ -1,8 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { volumeParts } from "../../src/api/kinds/checkpoint.ts";
-import { NamedSnapshot, namedSnapshotKind } from "../../src/api/kinds/named-snapshot.ts";
+import { namedSnapshotKind } from "../../src/api/kinds/named-snapshot.ts";
 import { findCondition } from "../../src/kube/conditions.ts";
-import { refOf } from "../../src/kube/resource-ref.ts";
 import { snapshotsIn } from "../../src/kube/volumes/snapshots.ts";
 import { claimsIn } from "../../src/kube/volumes/volumes.ts";
 import { sandboxWithVolume } from "../setup/sandbox-with-volume.ts";
@@ -160,7 +159,7 @@ it("builds a named snapshot whose versions have the volume that its steps have f
     recipe: [{ run: "echo step one > /data/one" }, { run: "cat /data/one > /data/two" }],
     contents: ["memory", "filesystem", "volumes"],
   });
-  const snapshots = world.client.resource(refOf(namedSnapshotKind), (value) => NamedSnapshot.parse(value));
+  const snapshots = world.client.of(namedSnapshotKind);
   await expect
     .poll(async () => findCondition((await snapshots.get({ namespace, name: "filled" })).status?.conditions, "Ready"), {
       timeout: 120_000,

@@ -1,5 +1,5 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
-import { Sandbox } from "../../src/api/kinds/sandbox.ts";
+import { type Sandbox, sandboxKind } from "../../src/api/kinds/sandbox.ts";
 import { sandboxResources } from "../../src/controllers/cluster/resources.ts";
 import { coreResources } from "../../src/kube/resource-ref.ts";
 import { BesideWorld } from "./beside-world.ts";
@@ -102,7 +102,7 @@ describe("controllers with a namespace selector", () => {
 const template = { spec: { containers: [{ name: "main", image: "example/a" }] } };
 
 function sandboxes() {
-  return world.client.resource(sandboxResources.sandboxes, (value) => Sandbox.parse(value));
+  return world.client.of(sandboxKind);
 }
 
 async function newNamespace(name: string, labels: Record<string, string> = {}): Promise<string> {

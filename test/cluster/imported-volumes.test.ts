@@ -1,6 +1,6 @@
 import { readFile, writeFile } from "node:fs/promises";
 import { describe, expect, it } from "vitest";
-import { NamedSnapshot, namedSnapshotKind } from "../../src/api/kinds/named-snapshot.ts";
+import { namedSnapshotKind } from "../../src/api/kinds/named-snapshot.ts";
 import { sandboxTemplateKind } from "../../src/api/kinds/sandbox-template.ts";
 import { findCondition } from "../../src/kube/conditions.ts";
 import { refOf } from "../../src/kube/resource-ref.ts";
@@ -84,7 +84,7 @@ it("builds a named snapshot from an import, with its volume", async () => {
       deletionPolicy: "Delete",
     },
   });
-  const snapshots = world.client.resource(refOf(namedSnapshotKind), (value) => NamedSnapshot.parse(value));
+  const snapshots = world.client.of(namedSnapshotKind);
   const ready = async () => {
     const built = await snapshots.get({ namespace: away, name: "named" });
     return findCondition(built.status?.conditions, "Ready")?.status;

@@ -5,7 +5,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { parse } from "yaml";
 import { apiKeyDigest, apiKeyId, readApiKey } from "../../src/api/keys/api-key-text.ts";
 import { acceptsDigest } from "../../src/api/keys/api-key-rules.ts";
-import { ApiKey, apiKeyKind } from "../../src/api/kinds/api-key.ts";
+import { type ApiKey, apiKeyKind } from "../../src/api/kinds/api-key.ts";
 import { type Clock, systemClock } from "../../src/base/clock.ts";
 import { runProgram } from "../../src/cli/program.ts";
 import { clientRole } from "../../src/install/client-role.ts";
@@ -62,7 +62,7 @@ const later = (milliseconds: number): Clock => ({
 });
 
 function stored(name: string): Promise<ApiKey> {
-  const keys = cluster.client.resource(refOf(apiKeyKind), (value) => ApiKey.parse(value));
+  const keys = cluster.client.of(apiKeyKind);
   return keys.get({ namespace, name });
 }
 

@@ -1,8 +1,7 @@
 import { expect, it } from "vitest";
-import { NamedSnapshot, namedSnapshotKind } from "../../src/api/kinds/named-snapshot.ts";
+import { namedSnapshotKind } from "../../src/api/kinds/named-snapshot.ts";
 import { annotations } from "../../src/api/names/labels.ts";
 import { findCondition } from "../../src/kube/conditions.ts";
-import { refOf } from "../../src/kube/resource-ref.ts";
 import { sandboxWithVolume, sleeping } from "../setup/sandbox-with-volume.ts";
 import { volumesWorld } from "./volumes-world.ts";
 
@@ -36,7 +35,7 @@ it("captures the volumes that a SandboxTemplate names, and others if a checkpoin
 });
 
 it("builds versions with the volumes that the snapshot names, if it says what the others are", async () => {
-  const snapshots = world.client.resource(refOf(namedSnapshotKind), (value) => NamedSnapshot.parse(value));
+  const snapshots = world.client.of(namedSnapshotKind);
   const condition = async (type: string) =>
     findCondition((await snapshots.get({ namespace, name: "s" })).status?.conditions, type);
   await world.create("NamedSnapshot", "s", {

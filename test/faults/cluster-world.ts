@@ -1,8 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Checkpoint } from "../../src/api/kinds/checkpoint.ts";
 import type { Sandbox } from "../../src/api/kinds/sandbox.ts";
-import { SandboxClaim, sandboxClaimKind } from "../../src/api/kinds/sandbox-claim.ts";
-import { refOf } from "../../src/kube/resource-ref.ts";
+import { type SandboxClaim, sandboxClaimKind } from "../../src/api/kinds/sandbox-claim.ts";
 import type { ResourceClient } from "../../src/kube/resource-client.ts";
 import type { ClusterDirectory } from "../../src/local/cluster-directory.ts";
 import { directoryStore } from "../../src/store/directory/store.ts";
@@ -126,7 +125,7 @@ export class ClusterWorld {
   }
 
   get claims(): ResourceClient<SandboxClaim> {
-    return this.cluster.cluster.client.resource(refOf(sandboxClaimKind), (value) => SandboxClaim.parse(value));
+    return this.cluster.cluster.client.of(sandboxClaimKind);
   }
 
   /** Deletes all objects, owners before the objects that they create. */

@@ -2,11 +2,11 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import * as z from "zod";
 import { acceptsDigest } from "../../src/api/keys/api-key-rules.ts";
 import { apiKeyDigest, readApiKey } from "../../src/api/keys/api-key-text.ts";
-import { ApiKey, apiKeyKind } from "../../src/api/kinds/api-key.ts";
+import { apiKeyKind } from "../../src/api/kinds/api-key.ts";
 import { runProgram } from "../../src/cli/program.ts";
 import { installCrds } from "../../src/controllers/install-crds.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
-import { coreResources, refOf } from "../../src/kube/resource-ref.ts";
+import { coreResources } from "../../src/kube/resource-ref.ts";
 import { startControlPlane, type TestControlPlane } from "../setup/control-plane.ts";
 import { memoryIo } from "../setup/memory-io.ts";
 import { openProgram, type ProgramWorld } from "./program-world.ts";
@@ -30,7 +30,7 @@ afterAll(async () => {
   await plane.stop();
 });
 
-const keys = () => client.resource(refOf(apiKeyKind), (value) => ApiKey.parse(value));
+const keys = () => client.of(apiKeyKind);
 
 async function accepts(name: string, key: unknown, now = new Date()): Promise<boolean> {
   const at = { namespace, name };

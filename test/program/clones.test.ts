@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { refOf } from "../../src/kube/resource-ref.ts";
-import { Sandbox, sandboxKind } from "../../src/api/kinds/sandbox.ts";
+import { type Sandbox, sandboxKind } from "../../src/api/kinds/sandbox.ts";
 import { sandboxTemplateKind } from "../../src/api/kinds/sandbox-template.ts";
 import { TestCluster } from "../cluster/local-cluster.ts";
 import { ProviderWorld, type Kept } from "./provider-world.ts";
@@ -103,7 +103,7 @@ function ownerOf(name: string): string {
 }
 
 async function sandbox(name: string): Promise<Sandbox> {
-  const sandboxes = (await cluster.client()).resource(refOf(sandboxKind), (value) => Sandbox.parse(value));
+  const sandboxes = (await cluster.client()).of(sandboxKind);
   return sandboxes.get({ namespace, name });
 }
 

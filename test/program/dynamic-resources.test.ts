@@ -187,7 +187,7 @@ function killOnce(pattern: RegExp): void {
 }
 
 async function snapshots(): Promise<ResourceClient<NamedSnapshot>> {
-  return (await cluster.client()).resource(refOf(namedSnapshotKind), (value) => NamedSnapshot.parse(value));
+  return (await cluster.client()).of(namedSnapshotKind);
 }
 
 async function sandboxes(): Promise<ResourceClient<KubeObject>> {

@@ -1,7 +1,6 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { refOf } from "../../src/kube/resource-ref.ts";
-import { NamedSnapshot, namedSnapshotKind } from "../../src/api/kinds/named-snapshot.ts";
-import { SandboxSet, sandboxSetKind } from "../../src/api/kinds/sandbox-set.ts";
+import { type NamedSnapshot, namedSnapshotKind } from "../../src/api/kinds/named-snapshot.ts";
+import { type SandboxSet, sandboxSetKind } from "../../src/api/kinds/sandbox-set.ts";
 import { setRevision } from "../../src/api/set/set-revision.ts";
 import { installCrds } from "../../src/controllers/install-crds.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
@@ -26,8 +25,8 @@ beforeAll(async () => {
   client = new KubeClient(plane.connection);
   await installCrds(client);
   world = await ProviderWorld.open({ kubeconfig: plane.kubeconfigPath });
-  snapshots = client.resource(refOf(namedSnapshotKind), (value) => NamedSnapshot.parse(value));
-  sets = client.resource(refOf(sandboxSetKind), (value) => SandboxSet.parse(value));
+  snapshots = client.of(namedSnapshotKind);
+  sets = client.of(sandboxSetKind);
 });
 
 afterAll(async () => {

@@ -4,7 +4,7 @@ import { afterAll, beforeAll, expect, it, vi } from "vitest";
 import * as z from "zod";
 import { kinds } from "../../src/api/kinds/crd.ts";
 import { namedSnapshotKind } from "../../src/api/kinds/named-snapshot.ts";
-import { SandboxSet, sandboxSetKind } from "../../src/api/kinds/sandbox-set.ts";
+import { sandboxSetKind } from "../../src/api/kinds/sandbox-set.ts";
 import { coreResources, refOf } from "../../src/kube/resource-ref.ts";
 import { TestCluster } from "../cluster/local-cluster.ts";
 import type { RunResult } from "../engine/engine.ts";
@@ -66,7 +66,7 @@ it("previews that another secret rebuilds the snapshot and its child", async () 
 
 it("previews that a set with a changed template rolls, and waits for it", async () => {
   const engine = world.engine.with({ configuration: { "program:token": token, "program:who": "me" } });
-  const sets = (await cluster.client()).resource(refOf(sandboxSetKind), (value) => SandboxSet.parse(value));
+  const sets = (await cluster.client()).of(sandboxSetKind);
   const before = await sets.get({ namespace: "default", name: "pool" });
   expect(updated(await engine.preview())).toEqual(["other", "pool", "pool-ready"]);
   expect(updated(await engine.up())).toEqual(["other", "pool", "pool-ready"]);

@@ -139,7 +139,7 @@ async function statusOf(name: string): Promise<NonNullable<NamedSnapshot["status
 }
 
 async function snapshots(): Promise<ResourceClient<NamedSnapshot>> {
-  return (await cluster.client()).resource(refOf(namedSnapshotKind), (value) => NamedSnapshot.parse(value));
+  return (await cluster.client()).of(namedSnapshotKind);
 }
 
 async function until(name: string, isSo: (snapshot: NamedSnapshot) => boolean): Promise<void> {

@@ -1,9 +1,9 @@
 import { expect } from "vitest";
-import { Checkpoint, checkpointKind } from "../../src/api/kinds/checkpoint.ts";
+import { type Checkpoint, checkpointKind } from "../../src/api/kinds/checkpoint.ts";
 import { namedSnapshotKind } from "../../src/api/kinds/named-snapshot.ts";
 import { sandboxSetKind } from "../../src/api/kinds/sandbox-set.ts";
 import { sandboxTemplateKind } from "../../src/api/kinds/sandbox-template.ts";
-import { Sandbox, sandboxKind } from "../../src/api/kinds/sandbox.ts";
+import { type Sandbox, sandboxKind } from "../../src/api/kinds/sandbox.ts";
 import { findCondition } from "../../src/kube/conditions.ts";
 import type { KubeClient } from "../../src/kube/kube-client.ts";
 import type { ResourceClient } from "../../src/kube/resource-client.ts";
@@ -44,11 +44,11 @@ export abstract class RametUser {
   }
 
   get sandboxes(): ResourceClient<Sandbox> {
-    return this.client.resource(refOf(sandboxKind), (value) => Sandbox.parse(value));
+    return this.client.of(sandboxKind);
   }
 
   get checkpoints(): ResourceClient<Checkpoint> {
-    return this.client.resource(refOf(checkpointKind), (value) => Checkpoint.parse(value));
+    return this.client.of(checkpointKind);
   }
 
   async create(kind: keyof typeof kinds, name: string, spec: object): Promise<void> {

@@ -2,11 +2,10 @@ import { randomBytes } from "node:crypto";
 import { acceptsDigest } from "../../../src/api/keys/api-key-rules.ts";
 import { apiKeyDigest, newApiKey, readApiKey } from "../../../src/api/keys/api-key-text.ts";
 import { rotatedDigests } from "../../../src/api/keys/rotate-digests.ts";
-import { ApiKey, apiKeyKind, type ApiKeyManifest } from "../../../src/api/kinds/api-key.ts";
+import { type ApiKey, apiKeyKind, type ApiKeyManifest } from "../../../src/api/kinds/api-key.ts";
 import { RametError } from "../../../src/base/errors.ts";
 import type { KubeClient } from "../../../src/kube/kube-client.ts";
 import type { ResourceClient } from "../../../src/kube/resource-client.ts";
-import { refOf } from "../../../src/kube/resource-ref.ts";
 import type { CheckResult, HandlerContext, ResourceHandler, Values } from "../handler.ts";
 import { withCluster } from "../open-cluster.ts";
 import { applyOptionsFor, explainApplyError, ownerOf } from "../owner.ts";
@@ -130,5 +129,5 @@ function digestOf({ namespace, name, key }: ApiKeyState): string {
 }
 
 function keyClient(client: KubeClient): ResourceClient<ApiKey> {
-  return client.resource(refOf(apiKeyKind), (value) => ApiKey.parse(value));
+  return client.of(apiKeyKind);
 }

@@ -1,15 +1,14 @@
-import { NamedSnapshot, namedSnapshotKind } from "../../../src/api/kinds/named-snapshot.ts";
-import { SandboxSet, sandboxSetKind } from "../../../src/api/kinds/sandbox-set.ts";
+import { type NamedSnapshot, namedSnapshotKind } from "../../../src/api/kinds/named-snapshot.ts";
+import { type SandboxSet, sandboxSetKind } from "../../../src/api/kinds/sandbox-set.ts";
 import { restoreFromAnnotations } from "../../../src/api/names/labels.ts";
 import { setRevision } from "../../../src/api/set/set-revision.ts";
 import type { KubeClient } from "../../../src/kube/kube-client.ts";
 import type { ObjectName } from "../../../src/kube/object.ts";
 import type { ResourceClient } from "../../../src/kube/resource-client.ts";
 import { waitUntil } from "../../../src/kube/wait-until.ts";
-import { refOf } from "../../../src/kube/resource-ref.ts";
 
 export function snapshotClient(client: KubeClient): ResourceClient<NamedSnapshot> {
-  return client.resource(refOf(namedSnapshotKind), (value) => NamedSnapshot.parse(value));
+  return client.of(namedSnapshotKind);
 }
 
 /** What a preview reads from the cluster. */
@@ -90,7 +89,7 @@ export async function waitForFollowers(
 }
 
 function setClient(client: KubeClient): ResourceClient<SandboxSet> {
-  return client.resource(refOf(sandboxSetKind), (value) => SandboxSet.parse(value));
+  return client.of(sandboxSetKind);
 }
 
 function annotationsOf(template: Record<string, unknown> | undefined): Record<string, unknown> {

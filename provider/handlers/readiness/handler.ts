@@ -1,12 +1,11 @@
 import * as z from "zod";
-import { Sandbox, sandboxKind } from "../../../src/api/kinds/sandbox.ts";
-import { SandboxSet, sandboxSetKind } from "../../../src/api/kinds/sandbox-set.ts";
+import { sandboxKind } from "../../../src/api/kinds/sandbox.ts";
+import { sandboxSetKind } from "../../../src/api/kinds/sandbox-set.ts";
 import { RametError } from "../../../src/base/errors.ts";
 import type { KubeClient } from "../../../src/kube/kube-client.ts";
 import { InitFailed, waitUntilReady } from "../follow.ts";
 import { type DiffTable, diffByTable, type HandlerContext, type ResourceHandler, type Values } from "../handler.ts";
 import { withCluster } from "../open-cluster.ts";
-import { refOf } from "../../../src/kube/resource-ref.ts";
 import { parseTimeSpan, validateTimeSpan } from "../time-span.ts";
 import { validate } from "../validate.ts";
 import { waitForSet } from "./wait-for-set.ts";
@@ -77,10 +76,10 @@ async function waitFor(
     signal,
   };
   if (kind === "SandboxSet") {
-    const sets = client.resource(refOf(sandboxSetKind), (value) => SandboxSet.parse(value));
+    const sets = client.of(sandboxSetKind);
     await waitForSet({ ...wait, sets, from: await sets.get({ namespace, name }) });
   } else {
-    const sandboxes = client.resource(refOf(sandboxKind), (value) => Sandbox.parse(value));
+    const sandboxes = client.of(sandboxKind);
     await waitUntilReady({ ...wait, sandboxes, from: await sandboxes.get({ namespace, name }) });
   }
 }

@@ -1,15 +1,10 @@
-import { Checkpoint, checkpointKind } from "../../../src/api/kinds/checkpoint.ts";
-import { NamedSnapshot, namedSnapshotKind } from "../../../src/api/kinds/named-snapshot.ts";
-import {
-  SandboxTemplate,
-  sandboxTemplateKind,
-  type SandboxTemplateSpec,
-} from "../../../src/api/kinds/sandbox-template.ts";
+import { type Checkpoint, checkpointKind } from "../../../src/api/kinds/checkpoint.ts";
+import { namedSnapshotKind } from "../../../src/api/kinds/named-snapshot.ts";
+import { sandboxTemplateKind, type SandboxTemplateSpec } from "../../../src/api/kinds/sandbox-template.ts";
 import { findVersion, parseSnapshotReference } from "../../../src/api/snapshot/snapshot-reference.ts";
 import { RametError } from "../../../src/base/errors.ts";
 import type { KubeClient } from "../../../src/kube/kube-client.ts";
 import { controllerOf } from "../../../src/kube/object.ts";
-import { refOf } from "../../../src/kube/resource-ref.ts";
 
 /**
  * Reads the template that is stored with the checkpoint of a clone.
@@ -22,7 +17,7 @@ export async function checkpointTemplate(
   from: string,
 ): Promise<SandboxTemplateSpec> {
   const { metadata, status } = await checkpointOf(client, { namespace, from });
-  const templates = client.resource(refOf(sandboxTemplateKind), (value) => SandboxTemplate.parse(value));
+  const templates = client.of(sandboxTemplateKind);
   for (const name of [metadata.name, status?.checkpointId ?? metadata.name]) {
     const found = await templates.find({ namespace, name });
     if (found !== undefined && controllerOf(found)?.uid === metadata.uid) return found.spec;
@@ -38,12 +33,12 @@ export async function checkpointOf(
   { namespace, from }: { namespace: string; from: string },
   signal?: AbortSignal,
 ): Promise<Checkpoint> {
-  const checkpoints = client.resource(refOf(checkpointKind), (value) => Checkpoint.parse(value));
+  const checkpoints = client.of(checkpointKind);
   const { items } = await checkpoints.list({ namespace, signal });
   const byId = items.find(({ status }) => status?.checkpointId === from);
   if (byId !== undefined) return byId;
   const reference = parseSnapshotReference(from);
-  const snapshots = client.resource(refOf(namedSnapshotKind), (value) => NamedSnapshot.parse(value));
+  const snapshots = client.of(namedSnapshotKind);
   const snapshot = await snapshots.find({ namespace, name: reference.name }, { signal });
   if (snapshot === undefined) {
     throw new RametError("NotFound", `No checkpoint or named snapshot ${from} exists in the namespace ${namespace}`, {

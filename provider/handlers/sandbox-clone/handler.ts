@@ -1,4 +1,4 @@
-import { Sandbox, sandboxKind, type SandboxManifest } from "../../../src/api/kinds/sandbox.ts";
+import { type Sandbox, sandboxKind, type SandboxManifest } from "../../../src/api/kinds/sandbox.ts";
 import { parsePodTemplate, type PodTemplateSpec } from "../../../src/api/schema/pod-template.ts";
 import { RametError } from "../../../src/base/errors.ts";
 import type { KubeClient } from "../../../src/kube/kube-client.ts";
@@ -6,7 +6,6 @@ import type { ResourceClient } from "../../../src/kube/resource-client.ts";
 import { follow, hasEnded, InitFailed, waitUntilReady } from "../follow.ts";
 import type { CheckResult, HandlerContext, ResourceHandler, Values } from "../handler.ts";
 import { withCluster } from "../open-cluster.ts";
-import { refOf } from "../../../src/kube/resource-ref.ts";
 import { applyOptionsFor, explainApplyError, ownerOf } from "../owner.ts";
 import { parseTimeSpan, validateTimeSpan } from "../time-span.ts";
 import { missingVolumes, volumesOfCheckpoint } from "../missing-volumes.ts";
@@ -141,7 +140,7 @@ async function deleteSandbox(
 }
 
 function sandboxClient(client: KubeClient): ResourceClient<Sandbox> {
-  return client.resource(refOf(sandboxKind), (value) => Sandbox.parse(value));
+  return client.of(sandboxKind);
 }
 
 const deletionMilliseconds = 120_000;

@@ -1,4 +1,4 @@
-import { SandboxClaim, sandboxClaimKind } from "../../api/kinds/sandbox-claim.ts";
+import { type SandboxClaim, sandboxClaimKind } from "../../api/kinds/sandbox-claim.ts";
 import { labels, restoreFromAnnotations } from "../../api/names/labels.ts";
 import { apiVersion } from "../../api/schema/kind.ts";
 import { type ErrorCode, errorCodes } from "../../base/error-codes.ts";
@@ -8,7 +8,6 @@ import type { ResourceClient } from "../../kube/resource-client.ts";
 import { checkpointReference } from "../checkpoint/reference.ts";
 import { isBeside } from "../beside/clone.ts";
 import { type Cluster, type ClusterOptions, withCluster } from "../cluster/cluster.ts";
-import { refOf } from "../../kube/resource-ref.ts";
 import { describeState, withoutCode } from "../../kube/reported-state.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { type Io, writeAll } from "../io.ts";
@@ -40,7 +39,7 @@ export async function takeFromSet(io: Io, options: TakeOptions): Promise<number>
   check(options);
   return withCluster(io, options, async (cluster) => {
     if (options.from !== undefined && (await isBeside(cluster, io.signal))) throw noRestoreOnClaim(options.from);
-    const claims = cluster.client.resource(refOf(sandboxClaimKind), (value) => SandboxClaim.parse(value));
+    const claims = cluster.client.of(sandboxClaimKind);
     const created = await cluster.create(claims, await manifest(cluster, options, io.signal), io.signal);
     const claim = options.wait
       ? await untilCompleted(io, claims, { claim: created, timeoutMilliseconds: options.timeout })

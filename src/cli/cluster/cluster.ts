@@ -1,11 +1,11 @@
-import { ApiKey, apiKeyKind } from "../../api/kinds/api-key.ts";
-import { Checkpoint, checkpointKind } from "../../api/kinds/checkpoint.ts";
+import { type ApiKey, apiKeyKind } from "../../api/kinds/api-key.ts";
+import { type Checkpoint, checkpointKind } from "../../api/kinds/checkpoint.ts";
 import { RametError } from "../../base/errors.ts";
 import type { KindNames } from "../../api/schema/kind.ts";
-import { NamedSnapshot, namedSnapshotKind } from "../../api/kinds/named-snapshot.ts";
-import { Sandbox, sandboxKind } from "../../api/kinds/sandbox.ts";
-import { SandboxSet, sandboxSetKind } from "../../api/kinds/sandbox-set.ts";
-import { SandboxTemplate, sandboxTemplateKind } from "../../api/kinds/sandbox-template.ts";
+import { type NamedSnapshot, namedSnapshotKind } from "../../api/kinds/named-snapshot.ts";
+import { type Sandbox, sandboxKind } from "../../api/kinds/sandbox.ts";
+import { type SandboxSet, sandboxSetKind } from "../../api/kinds/sandbox-set.ts";
+import { type SandboxTemplate, sandboxTemplateKind } from "../../api/kinds/sandbox-template.ts";
 import type { Credentials } from "../../kube/credentials.ts";
 import { KubeClient } from "../../kube/kube-client.ts";
 import { connectionFromKubeconfig } from "../../kube/kubeconfig.ts";
@@ -41,12 +41,12 @@ export class Cluster {
     this.client = client;
     this.namespace = namespace;
     this.credentials = credentials;
-    this.sandboxes = client.resource(refOf(sandboxKind), (value) => Sandbox.parse(value));
-    this.checkpoints = client.resource(refOf(checkpointKind), (value) => Checkpoint.parse(value));
-    this.templates = client.resource(refOf(sandboxTemplateKind), (value) => SandboxTemplate.parse(value));
-    this.snapshots = client.resource(refOf(namedSnapshotKind), (value) => NamedSnapshot.parse(value));
-    this.sets = client.resource(refOf(sandboxSetKind), (value) => SandboxSet.parse(value));
-    this.apiKeys = client.resource(refOf(apiKeyKind), (value) => ApiKey.parse(value));
+    this.sandboxes = client.of(sandboxKind);
+    this.checkpoints = client.of(checkpointKind);
+    this.templates = client.of(sandboxTemplateKind);
+    this.snapshots = client.of(namedSnapshotKind);
+    this.sets = client.of(sandboxSetKind);
+    this.apiKeys = client.of(apiKeyKind);
   }
 
   /** The objects of a kind with all their fields, also those that Ramet does not know. */

@@ -1,6 +1,6 @@
 import { stringify } from "yaml";
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
-import { SandboxClaim, sandboxClaimKind } from "../../api/kinds/sandbox-claim.ts";
+import { sandboxClaimKind } from "../../api/kinds/sandbox-claim.ts";
 import { RametError } from "../../base/errors.ts";
 import {
   collect,
@@ -13,7 +13,6 @@ import { planCollection } from "../../controllers/collect/plan-collection.ts";
 import { livenessIn } from "../../controllers/sweep.ts";
 import type { SweepReport } from "../../store/checkpoint-store.ts";
 import { type Cluster, type ClusterOptions, withCluster } from "../cluster/cluster.ts";
-import { refOf } from "../../kube/resource-ref.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { type Io, printLine, writeAll } from "../io.ts";
 import { inOrder } from "../output/in-order.ts";
@@ -98,7 +97,7 @@ async function remove(io: Io, from: Collectable, garbage: Garbage): Promise<Coll
 }
 
 function collectable({ client, templates, checkpoints, sandboxes, sets, snapshots }: Cluster): Collectable {
-  const claims = client.resource(refOf(sandboxClaimKind), (value) => SandboxClaim.parse(value));
+  const claims = client.of(sandboxClaimKind);
   return { templates, checkpoints, sandboxes, sets, snapshots, claims };
 }
 

@@ -1,4 +1,4 @@
-import { ApiKey, apiKeyKind } from "../../api/kinds/api-key.ts";
+import { type ApiKey, apiKeyKind } from "../../api/kinds/api-key.ts";
 import { acceptsDigest, type ApiKeyLimits, limitsOfKey, userOfKey } from "../../api/keys/api-key-rules.ts";
 import { apiKeyDigest, apiKeyId, readApiKey } from "../../api/keys/api-key-text.ts";
 import { RametError } from "../../base/errors.ts";
@@ -6,7 +6,7 @@ import type { Log } from "../../base/log.ts";
 import { StaleOnErrorCache } from "../../base/stale-on-error-cache.ts";
 import { Informer } from "../../kube/informer.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
-import { coreResources, refOf } from "../../kube/resource-ref.ts";
+import { coreResources } from "../../kube/resource-ref.ts";
 import { isAllowed, type KubeUser, type ResourceAttributes } from "../../kube/subject-access.ts";
 
 /** A client with a valid key. */
@@ -46,7 +46,7 @@ export class Callers {
 
   constructor(client: KubeClient, options: { log: Log; namespaces?: readonly string[] | undefined }) {
     this.#client = client;
-    const resource = client.resource(refOf(apiKeyKind), (value) => ApiKey.parse(value));
+    const resource = client.of(apiKeyKind);
     this.#keys = new Informer({ resource, ...options });
     this.#byId = this.#keys.store.index(({ metadata: { namespace, name } }) => [apiKeyId({ namespace, name })]);
     const caching = { clock: client.clock, freshMilliseconds, staleMilliseconds };

@@ -1,13 +1,13 @@
 import { credentialKeyMap, CredentialKey, sealFor, sealIdentity } from "../../api/credentials/credential-seal.ts";
 import type { ClientCredentials } from "../../api/credentials/credentials.ts";
-import { ClientSecret, clientSecretKind, clientSecretName } from "../../api/kinds/client-secret.ts";
+import { type ClientSecret, clientSecretKind, clientSecretName } from "../../api/kinds/client-secret.ts";
 import { publicSealForm, type RequestSeal } from "../../api/names/init-request.ts";
 import { systemNamespace } from "../../api/names/system-names.ts";
 import { rametApiVersion } from "../../api/schema/kind.ts";
 import { RametError } from "../../base/errors.ts";
 import { StaleOnErrorCache } from "../../base/stale-on-error-cache.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
-import { coreResources, refOf } from "../../kube/resource-ref.ts";
+import { coreResources } from "../../kube/resource-ref.ts";
 import type { ResourceClient } from "../../kube/resource-client.ts";
 
 export interface NewClientSecret {
@@ -25,7 +25,7 @@ export class ClientSecrets {
 
   constructor(client: KubeClient) {
     this.#client = client;
-    this.#secrets = client.resource(refOf(clientSecretKind), (value) => ClientSecret.parse(value));
+    this.#secrets = client.of(clientSecretKind);
     const caching = { clock: client.clock, freshMilliseconds: 10_000, staleMilliseconds: 300_000 };
     this.#key = new StaleOnErrorCache({ ...caching, isRefusal: () => false });
   }

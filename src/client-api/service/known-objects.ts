@@ -1,13 +1,12 @@
-import { Checkpoint, checkpointKind } from "../../api/kinds/checkpoint.ts";
-import { NamedSnapshot, namedSnapshotKind } from "../../api/kinds/named-snapshot.ts";
-import { Sandbox, sandboxKind } from "../../api/kinds/sandbox.ts";
-import { SandboxSet, sandboxSetKind } from "../../api/kinds/sandbox-set.ts";
-import { SandboxTemplate, sandboxTemplateKind } from "../../api/kinds/sandbox-template.ts";
+import { type Checkpoint, checkpointKind } from "../../api/kinds/checkpoint.ts";
+import { type NamedSnapshot, namedSnapshotKind } from "../../api/kinds/named-snapshot.ts";
+import { type Sandbox, sandboxKind } from "../../api/kinds/sandbox.ts";
+import { type SandboxSet, sandboxSetKind } from "../../api/kinds/sandbox-set.ts";
+import { type SandboxTemplate, sandboxTemplateKind } from "../../api/kinds/sandbox-template.ts";
 import type { Log } from "../../base/log.ts";
 import type { KnownReferences } from "../../operations/claim/set-model.ts";
 import { Informer } from "../../kube/informer.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
-import { refOf } from "../../kube/resource-ref.ts";
 
 /** One informer for each kind that clients see. */
 export interface ClientInformers {
@@ -24,23 +23,23 @@ export function clientInformers(
 ): ClientInformers {
   return {
     sandboxes: new Informer({
-      resource: client.resource(refOf(sandboxKind), (value) => Sandbox.parse(value)),
+      resource: client.of(sandboxKind),
       ...options,
     }),
     checkpoints: new Informer({
-      resource: client.resource(refOf(checkpointKind), (value) => Checkpoint.parse(value)),
+      resource: client.of(checkpointKind),
       ...options,
     }),
     templates: new Informer({
-      resource: client.resource(refOf(sandboxTemplateKind), (value) => SandboxTemplate.parse(value)),
+      resource: client.of(sandboxTemplateKind),
       ...options,
     }),
     sets: new Informer({
-      resource: client.resource(refOf(sandboxSetKind), (value) => SandboxSet.parse(value)),
+      resource: client.of(sandboxSetKind),
       ...options,
     }),
     snapshots: new Informer({
-      resource: client.resource(refOf(namedSnapshotKind), (value) => NamedSnapshot.parse(value)),
+      resource: client.of(namedSnapshotKind),
       ...options,
     }),
   };

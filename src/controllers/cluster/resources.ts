@@ -1,11 +1,11 @@
-import { Checkpoint, checkpointKind } from "../../api/kinds/checkpoint.ts";
+import { type Checkpoint, checkpointKind } from "../../api/kinds/checkpoint.ts";
 import { labels } from "../../api/names/labels.ts";
-import { NamedSnapshot, namedSnapshotKind } from "../../api/kinds/named-snapshot.ts";
+import { type NamedSnapshot, namedSnapshotKind } from "../../api/kinds/named-snapshot.ts";
 import { Pod } from "../../api/schema/pod.ts";
-import { Sandbox, sandboxKind } from "../../api/kinds/sandbox.ts";
-import { SandboxClaim, sandboxClaimKind } from "../../api/kinds/sandbox-claim.ts";
-import { SandboxSet, sandboxSetKind } from "../../api/kinds/sandbox-set.ts";
-import { SandboxTemplate, sandboxTemplateKind } from "../../api/kinds/sandbox-template.ts";
+import { type Sandbox, sandboxKind } from "../../api/kinds/sandbox.ts";
+import { type SandboxClaim, sandboxClaimKind } from "../../api/kinds/sandbox-claim.ts";
+import { type SandboxSet, sandboxSetKind } from "../../api/kinds/sandbox-set.ts";
+import { type SandboxTemplate, sandboxTemplateKind } from "../../api/kinds/sandbox-template.ts";
 import { Informer } from "../../kube/informer.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import type { Log } from "../../base/log.ts";
@@ -51,7 +51,7 @@ export function createInformers(
   const options = { log, namespaces, ...(excludes && { excludes }) };
   return {
     sandboxes: new Informer({
-      resource: client.resource(sandboxResources.sandboxes, (value) => Sandbox.parse(value)),
+      resource: client.of(sandboxKind),
       ...options,
     }),
     pods: new Informer({
@@ -60,23 +60,23 @@ export function createInformers(
       ...options,
     }),
     checkpoints: new Informer({
-      resource: client.resource(sandboxResources.checkpoints, (value) => Checkpoint.parse(value)),
+      resource: client.of(checkpointKind),
       ...options,
     }),
     templates: new Informer({
-      resource: client.resource(sandboxResources.templates, (value) => SandboxTemplate.parse(value)),
+      resource: client.of(sandboxTemplateKind),
       ...options,
     }),
     sets: new Informer({
-      resource: client.resource(sandboxResources.sets, (value) => SandboxSet.parse(value)),
+      resource: client.of(sandboxSetKind),
       ...options,
     }),
     claims: new Informer({
-      resource: client.resource(sandboxResources.claims, (value) => SandboxClaim.parse(value)),
+      resource: client.of(sandboxClaimKind),
       ...options,
     }),
     snapshots: new Informer({
-      resource: client.resource(sandboxResources.snapshots, (value) => NamedSnapshot.parse(value)),
+      resource: client.of(namedSnapshotKind),
       ...options,
     }),
     namespaces: new Informer({ resource: client.resource(coreResources.namespaces, parseObject), log, namespaces }),

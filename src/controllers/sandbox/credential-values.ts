@@ -1,6 +1,6 @@
 import * as z from "zod";
 import type { LinkCredentials } from "../../api/wire/cell-api.ts";
-import { ClientSecret, clientSecretKind, clientSecretName } from "../../api/kinds/client-secret.ts";
+import { clientSecretKind, clientSecretName } from "../../api/kinds/client-secret.ts";
 import { sealIdentity } from "../../api/credentials/credential-seal.ts";
 import type { Credentials } from "../../api/credentials/credentials.ts";
 import type { ValuePart } from "../../api/credentials/value-parts.ts";
@@ -9,7 +9,7 @@ import { RametError } from "../../base/errors.ts";
 import type { CredentialKeys } from "../../backends/credential-keys.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import { ObjectMeta } from "../../kube/object.ts";
-import { coreResources, refOf } from "../../kube/resource-ref.ts";
+import { coreResources } from "../../kube/resource-ref.ts";
 
 /** A changed Secret takes effect within this time. */
 const rereadMilliseconds = 60_000;
@@ -125,7 +125,7 @@ export class CredentialValues {
 
   async #clientSecret(namespace: string, secret: string): Promise<string> {
     const at = { namespace, name: clientSecretName(secret) };
-    const secrets = this.#client.resource(refOf(clientSecretKind), (value) => ClientSecret.parse(value));
+    const secrets = this.#client.of(clientSecretKind);
     const found = await secrets.find(at);
     if (found === undefined) throw missing(`the secret ${secret} of the client API does not exist`);
     return this.#keys.open(sealIdentity(namespace, "secret"), found.spec.sealedValue);
