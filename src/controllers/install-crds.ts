@@ -7,8 +7,7 @@ import { delay } from "../base/clock.ts";
 import { isConditionTrue } from "../kube/conditions.ts";
 import type { KubeClient } from "../kube/kube-client.ts";
 import { ObjectMeta } from "../kube/object.ts";
-import { crdOrigin, InstalledCrd } from "../kube/other-controllers/crd-origin.ts";
-import { otherCrd, ownedByOthers } from "../kube/other-controllers/find.ts";
+import { crdOrigin, InstalledCrd, otherCrd, ownedByOthers } from "../kube/other-controllers.ts";
 import { coreResources } from "../kube/resource-ref.ts";
 
 /**

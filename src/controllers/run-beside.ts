@@ -10,7 +10,7 @@ import type { KubeClient } from "../kube/kube-client.ts";
 import { runWhileLeading } from "../kube/lease.ts";
 import type { KubeObject } from "../kube/object.ts";
 import { coreResources } from "../kube/resource-ref.ts";
-import { findOtherControllers } from "../kube/other-controllers/find.ts";
+import { findOtherControllers } from "../kube/other-controllers.ts";
 import { besideSetController } from "./beside-set/controller.ts";
 import { runCollector } from "./collect/run-collector.ts";
 import { createCache } from "./cluster/cache.ts";

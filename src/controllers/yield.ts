@@ -6,7 +6,7 @@ import type { Log } from "../base/log.ts";
 import type { EventRecorder } from "../kube/events.ts";
 import type { KubeClient } from "../kube/kube-client.ts";
 import { MetricGroup } from "../kube/metrics.ts";
-import { findOtherControllers, type FoundControllers, ownedByOthers } from "../kube/other-controllers/find.ts";
+import { findOtherControllers, type FoundControllers, ownedByOthers } from "../kube/other-controllers.ts";
 import { coreResources } from "../kube/resource-ref.ts";
 
 export interface YieldingOptions {

@@ -1,7 +1,7 @@
 import * as z from "zod";
 import type { StoreReport } from "../api/store/store-report.ts";
 import { ObjectMeta } from "../kube/object.ts";
-import type { OtherController } from "../kube/other-controllers/find.ts";
+import type { OtherController } from "../kube/other-controllers.ts";
 
 /** The fields of a Node that are checked (Kubernetes API v1.36). */
 export const ClusterNode = z.looseObject({

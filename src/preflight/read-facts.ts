@@ -6,7 +6,7 @@ import { RametError } from "../base/errors.ts";
 import { within } from "../base/within.ts";
 import type { KubeClient } from "../kube/kube-client.ts";
 import { LeaseObject } from "../kube/lease.ts";
-import { findOtherControllers } from "../kube/other-controllers/find.ts";
+import { findOtherControllers } from "../kube/other-controllers.ts";
 import { ObjectMeta } from "../kube/object.ts";
 import { coreResources } from "../kube/resource-ref.ts";
 import {

@@ -5,7 +5,7 @@ import { clusterRights, systemRights } from "../../src/install/controller-rights
 import { roles } from "../../src/install/rights.ts";
 import { explicitConnection } from "../../src/kube/connection.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
-import { findOtherControllers } from "../../src/kube/other-controllers/find.ts";
+import { findOtherControllers } from "../../src/kube/other-controllers.ts";
 import { coreResources, type ResourceRef } from "../../src/kube/resource-ref.ts";
 import { openKruiseCrds } from "../setup/openkruise-crds.ts";
 import { serviceAccounts, tokenOf } from "../setup/service-accounts.ts";

@@ -12,8 +12,12 @@ import { covers } from "../../../src/kube/apply.ts";
 import type { KubeClient } from "../../../src/kube/kube-client.ts";
 import { LeaseObject } from "../../../src/kube/lease.ts";
 import { keyOf, type KubeObject } from "../../../src/kube/object.ts";
-import { crdOrigin, InstalledCrd } from "../../../src/kube/other-controllers/crd-origin.ts";
-import { findOtherControllers, type OtherController } from "../../../src/kube/other-controllers/find.ts";
+import {
+  crdOrigin,
+  InstalledCrd,
+  findOtherControllers,
+  type OtherController,
+} from "../../../src/kube/other-controllers.ts";
 import { coreResources, type ResourceRef } from "../../../src/kube/resource-ref.ts";
 import { readCluster, type ClusterEnvironment } from "../open-cluster.ts";
 import { declaredBy } from "../owner.ts";

@@ -1,5 +1,5 @@
 import { RametError } from "../../../src/base/errors.ts";
-import { ownedByOthers } from "../../../src/kube/other-controllers/find.ts";
+import { ownedByOthers } from "../../../src/kube/other-controllers.ts";
 import { ownerConflictHint, ownerAnnotation } from "../owner.ts";
 import type { Declared, RuntimeFacts } from "./find-runtime.ts";
 
