@@ -11,7 +11,8 @@ import { runWhileLeading } from "../kube/lease.ts";
 import type { KubeObject } from "../kube/object.ts";
 import { coreResources } from "../kube/resource-ref.ts";
 import { findOtherControllers } from "../kube/other-controllers.ts";
-import { besideSetController } from "./beside-set/controller.ts";
+import { besideSetController } from "./beside-set.ts";
+import type { Garbage } from "./collect/garbage.ts";
 import { runCollector } from "./collect/run-collector.ts";
 import { createCache } from "./cluster/cache.ts";
 import { Engines } from "./images/engines.ts";
@@ -125,7 +126,7 @@ async function reconcile(
     informers,
     clock,
     log,
-    isBeside: true,
+    collects: isLeftBehind,
     ...(metrics && { metrics: metrics.collections }),
   };
   try {
@@ -152,4 +153,13 @@ async function reconcile(
     for (const { close } of controllers) close?.();
     await events.flush();
   }
+}
+
+/**
+ * OpenKruise's controllers mark unused revisions of sets and set times to live, but only ACS deletes for them. Kubernetes deletes
+ * what has lost its owner. A claim is deleted by its own controller.
+ */
+function isLeftBehind({ garbage, kind, dueAt }: Garbage, now: Date): boolean {
+  if (garbage === "UnusedTemplate" || garbage === "UnusedTree") return true;
+  return garbage === "TimeToLive" && kind === "Checkpoint" && Date.parse(dueAt ?? "") <= now.getTime();
 }

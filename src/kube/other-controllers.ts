@@ -8,6 +8,7 @@ import { keyOf, type KubeObject, ObjectMeta } from "./object.ts";
 import type { ResourceClient } from "./resource-client.ts";
 import { coreResources } from "./resource-ref.ts";
 import { competingControllers, type KnownController } from "../api/names/other-controllers.ts";
+import { controllersMode, systemNamespace } from "../api/names/system-names.ts";
 import { covers } from "./apply.ts";
 
 /** Evidence that another controller owns the kinds of Ramet. */
@@ -39,6 +40,24 @@ export async function findOtherControllers(client: KubeClient, signal?: AbortSig
     unread: found.filter((one) => one instanceof RametError),
   };
 }
+
+/**
+ * The project whose controllers own the kinds of sandboxes in a cluster where Ramet is installed next to them; undefined: Ramet's
+ * controllers own all kinds.
+ */
+export async function owningProject(client: KubeClient, signal: AbortSignal): Promise<string | undefined> {
+  const maps = client.resource(coreResources.configMaps, (value) => ModeMap.parse(value));
+  const at = { namespace: systemNamespace, name: controllersMode.configMap };
+  try {
+    return (await maps.find(at, { signal }))?.data[controllersMode.beside];
+  } catch (error) {
+    // The Role that allows everyone to read the ConfigMap is installed with it.
+    if (RametError.from(error).code === "Forbidden") return undefined;
+    throw error;
+  }
+}
+
+const ModeMap = z.looseObject({ metadata: ObjectMeta, data: z.record(z.string(), z.string()).default({}) });
 
 /** An error that names what was found and the remedy. */
 export function ownedByOthers(what: string, others: readonly OtherController[]): RametError {

@@ -1,10 +1,10 @@
 import type { KubeClient } from "../kube/kube-client.ts";
-import { checkBeside } from "./beside-checks.ts";
-import { checkCluster } from "./cluster-checks.ts";
+import { checkCluster, clocks, controllersFinding, rights } from "./cluster-checks.ts";
 import type { ClusterFacts } from "./cluster-facts.ts";
-import type { Finding } from "./finding.ts";
+import { type Finding, finding, listed, ok, unread } from "./finding.ts";
 import { checkNodes } from "./node-checks.ts";
 import { type PreflightOptions, readFacts } from "./read-facts.ts";
+import { rametGroup } from "../api/schema/kind.ts";
 
 /** Checks a cluster before and after an installation, within 2 s. Changes nothing. @throws RametError if it is unreachable */
 export async function checkTheCluster(client: KubeClient, options: PreflightOptions): Promise<Finding[]> {
@@ -17,4 +17,63 @@ export function findingsOf(facts: ClusterFacts): Finding[] {
   if ("value" in facts.beside && facts.beside.value !== undefined) return checkBeside(facts, facts.beside.value);
   const [kubernetes, ...others] = checkCluster(facts);
   return [...(kubernetes === undefined ? [] : [kubernetes]), ...checkNodes(facts), ...others];
+}
+
+/** Checks what Ramet needs beside the controllers of another project, which run the sandboxes. */
+function checkBeside(facts: ClusterFacts, project: string): Finding[] {
+  return [kubernetes(facts), others(facts, project), ...installation(facts, project), ...clocks(facts), rights(facts)];
+}
+
+function kubernetes({ version }: ClusterFacts): Finding {
+  if ("value" in version)
+    return ok("kubernetes", `Kubernetes ${version.value} runs the controllers; no cells run here`);
+  return unread("kubernetes", "The version of Kubernetes is", {
+    why: version.unknown,
+    allowed: "a user of the cluster",
+  });
+}
+
+function others({ others: found }: ClusterFacts, project: string): Finding {
+  const check = "other-controllers";
+  if ("unknown" in found)
+    return unread(check, `Whether the controllers of ${project} run is`, {
+      why: found.unknown,
+      allowed: "a user who may list leases and Deployments, and read CRDs",
+    });
+  // A CRD alone runs nothing.
+  const signs = listed(found.value.flatMap(({ name, sign }) => (name === undefined ? [] : `${sign} (${name})`)));
+  if (signs !== "") return ok(check, `Another controller runs the sandboxes, as --beside expects: ${signs}`);
+  return finding(
+    check,
+    "warning",
+    `No controller of ${project} was found, and Ramet runs no sandboxes beside it`,
+    "Install OpenKruise Agents or the ACS components, or install Ramet without --beside",
+  );
+}
+
+function installation({ crds, controllers, now }: ClusterFacts, project: string): Finding[] {
+  if ("unknown" in crds)
+    return [
+      unread("installation", "Whether Ramet is installed is", {
+        why: crds.unknown,
+        allowed: "a user who may read CRDs",
+      }),
+    ];
+  const isOurs = (name: string): boolean => name.endsWith(`.${rametGroup}`);
+  const theirs = crds.value.missing.filter((name) => !isOurs(name));
+  const kinds =
+    theirs.length === 0
+      ? ok("crds", `The kinds of ${project} exist`)
+      : finding(
+          "crds",
+          "error",
+          `CRDs of ${project} are missing: ${listed(theirs)}`,
+          "Install OpenKruise Agents or the ACS components first",
+        );
+  if (!crds.value.found.some(isOurs)) return [kinds, ok("installation", "Ramet is not installed beside them yet")];
+  const ours = crds.value.missing.filter(isOurs);
+  if (ours.length === 0) return [kinds, controllersFinding(controllers, now, false)];
+  const missing = `CRDs of Ramet are missing: ${listed(ours)}`;
+  const action = `Install the manifests of this version: ramet manifests --beside=${project}`;
+  return [kinds, finding("installation", "error", missing, action), controllersFinding(controllers, now, false)];
 }

@@ -6,7 +6,7 @@ import { RametError } from "../base/errors.ts";
 import { within } from "../base/within.ts";
 import type { KubeClient } from "../kube/kube-client.ts";
 import { LeaseObject } from "../kube/lease.ts";
-import { findOtherControllers } from "../kube/other-controllers.ts";
+import { findOtherControllers, owningProject } from "../kube/other-controllers.ts";
 import { ObjectMeta } from "../kube/object.ts";
 import { coreResources } from "../kube/resource-ref.ts";
 import {
@@ -58,7 +58,7 @@ export async function readFacts(
     volumeClasses,
     snapshots,
   ] = await Promise.all([
-    see(`the ConfigMap ${controllersMode.configMap}`, async (inTime) => beside ?? readMode(client, inTime)),
+    see(`the ConfigMap ${controllersMode.configMap}`, async (inTime) => beside ?? owningProject(client, inTime)),
     see("the version", (inTime) => client.version(inTime)),
     see("the time", (inTime) => client.serverTime(inTime)),
     see("nodes", async (inTime) => (await nodes.list({ signal: inTime, pageSize: mostNodes })).items),
@@ -132,19 +132,6 @@ const DataMap = z.looseObject({ metadata: ObjectMeta, data: z.record(z.string(),
 async function readStoreReport(client: KubeClient, signal: AbortSignal): Promise<StoreReport | undefined> {
   const maps = client.resource(coreResources.configMaps, (value) => DataMap.parse(value));
   return parseStoreReport((await maps.find(storeReportMap, { signal }))?.data);
-}
-
-/** An installation beside other controllers has a ConfigMap that everyone can read. */
-async function readMode(client: KubeClient, signal: AbortSignal): Promise<string | undefined> {
-  const maps = client.resource(coreResources.configMaps, (value) => DataMap.parse(value));
-  try {
-    const at = { namespace: systemNamespace, name: controllersMode.configMap };
-    return (await maps.find(at, { signal }))?.data[controllersMode.beside];
-  } catch (error) {
-    // The Role that allows it is installed with the ConfigMap.
-    if (RametError.from(error).code === "Forbidden") return undefined;
-    throw error;
-  }
 }
 
 const ManagedFields = z.array(z.looseObject({ time: z.string().nullish() })).catch([]);

@@ -1,5 +1,10 @@
-import type { CheckpointManifest } from "../../api/kinds/checkpoint.ts";
-import type { SandboxTemplateSpec } from "../../api/kinds/sandbox-template.ts";
+import { type Checkpoint, checkpointKind, type CheckpointManifest } from "../../api/kinds/checkpoint.ts";
+import {
+  type SandboxTemplateManifest,
+  type SandboxTemplateSpec,
+  sandboxTemplateKind,
+} from "../../api/kinds/sandbox-template.ts";
+import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations, restoreFromAnnotations } from "../../api/names/labels.ts";
 
 /** What ACS reads on the Pod template of a clone, and OpenKruise's manager writes on its Sandbox. */
@@ -44,6 +49,31 @@ export function acsCheckpointSpec(
     keepRunning: true,
     ...(persistentContents && { persistentContents: [...persistentContents] }),
     ...(ttlAfterFinished !== undefined && { ttlAfterFinished }),
+  };
+}
+
+/**
+ * The whole template of a sandbox, with the fields that it takes from a SandboxTemplate.
+ * @param named the SandboxTemplate to which it refers
+ */
+export function acsTemplateOf({ spec }: Sandbox, named: SandboxTemplateSpec | undefined): SandboxTemplateSpec {
+  const { template, volumeClaimTemplates, persistentContents, runtimes } = spec;
+  const own = Object.entries({ template, volumeClaimTemplates, persistentContents, runtimes });
+  return { ...named, ...Object.fromEntries(own.filter(([, value]) => value !== undefined)) };
+}
+
+/**
+ * The SandboxTemplate that keeps the template of a checkpoint's source. It has the name of the Checkpoint, which owns it. These
+ * controllers keep no template of a checkpoint that they did not request themselves.
+ */
+export function acsKeptTemplate({ metadata }: Checkpoint, spec: SandboxTemplateSpec): SandboxTemplateManifest {
+  const { name, namespace, uid } = metadata;
+  const { apiVersion, kind } = checkpointKind;
+  return {
+    apiVersion: sandboxTemplateKind.apiVersion,
+    kind: "SandboxTemplate",
+    metadata: { name, namespace, ownerReferences: [{ apiVersion, kind, name, uid, controller: true }] },
+    spec,
   };
 }
 

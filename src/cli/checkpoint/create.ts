@@ -1,10 +1,8 @@
 import type { Checkpoint, CheckpointManifest, Consistency } from "../../api/kinds/checkpoint.ts";
-import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { apiVersion } from "../../api/schema/kind.ts";
 import { ttlPattern } from "../../base/duration.ts";
 import { RametError } from "../../base/errors.ts";
 import { untilCaptured } from "../../operations/capture.ts";
-import { isBeside, templateOfSandbox } from "../beside/clone.ts";
 import { type Cluster, type ClusterOptions, withCluster } from "../cluster/cluster.ts";
 import { clusterObjects } from "../cluster/objects.ts";
 import { exitCodes } from "../exit-codes.ts";
@@ -12,6 +10,8 @@ import { type Io, writeAll } from "../io.ts";
 import { checkName, generateName } from "../options.ts";
 import { checkpointColumns } from "../object/columns.ts";
 import { type OutputFormat, renderObject } from "../output/render.ts";
+import { platformOf } from "../platform/platform-of.ts";
+import type { Platform } from "../platform/platform.ts";
 import { reportFailure } from "../report-error.ts";
 
 export interface CreateCheckpointOptions extends ClusterOptions {
@@ -41,9 +41,9 @@ export async function createCheckpoint(io: Io, options: CreateCheckpointOptions)
   check(options);
   return withCluster(io, options, async (cluster) => {
     const source = await cluster.get(cluster.sandboxes, options.sandbox, io.signal);
-    const beside = await isBeside(cluster, io.signal);
-    const created = await cluster.create(cluster.checkpoints, manifest(cluster, options, beside), io.signal);
-    if (beside) await keepTemplate(cluster, { checkpoint: created, source }, io.signal);
+    const platform = await platformOf(io, cluster);
+    const created = await cluster.create(cluster.checkpoints, manifest(cluster, options, platform), io.signal);
+    await platform.keep(created, source);
     return reportCreated(io, cluster, created, options);
   });
 }
@@ -102,20 +102,7 @@ function areContents(words: readonly string[]): boolean {
 
 const allContents: readonly string[] = ["memory", "filesystem", "volumes"];
 
-/** Other controllers keep no template of a checkpoint that they did not request themselves. */
-async function keepTemplate(
-  cluster: Cluster,
-  { checkpoint, source }: { checkpoint: Checkpoint; source: Sandbox },
-  signal: AbortSignal,
-): Promise<void> {
-  const { name, namespace, uid } = checkpoint.metadata;
-  const owner = { apiVersion, kind: "Checkpoint", name, uid, controller: true };
-  const metadata = { name, namespace, ownerReferences: [owner] };
-  const spec = await templateOfSandbox(cluster, source, signal);
-  await cluster.create(cluster.templates, { apiVersion, kind: "SandboxTemplate", metadata, spec }, signal);
-}
-
-function manifest(cluster: Cluster, options: CreateCheckpointOptions, beside: boolean): CheckpointManifest {
+function manifest(cluster: Cluster, options: CreateCheckpointOptions, platform: Platform): CheckpointManifest {
   const { sandbox, name, contents, volumes, consistency, requireAtomic, ttl, keepRunning } = options;
   const naming: { name: string } | { generateName: string } =
     name === undefined ? { generateName: generateName(sandbox) } : { name };
@@ -124,7 +111,7 @@ function manifest(cluster: Cluster, options: CreateCheckpointOptions, beside: bo
     kind: "Checkpoint",
     metadata: { ...naming, namespace: cluster.namespace },
     spec: {
-      ...(beside ? { podName: sandbox } : { sandboxName: sandbox }),
+      ...platform.captureOf(sandbox),
       ...(keepRunning === undefined ? {} : { keepRunning }),
       ...(contents === undefined ? {} : { persistentContents: inOrder(contents) }),
       ...(volumes === undefined ? {} : { volumes: [...volumes] }),

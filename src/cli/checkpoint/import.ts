@@ -5,11 +5,11 @@ import type { CheckpointManifest } from "../../api/kinds/checkpoint.ts";
 import { apiVersion } from "../../api/schema/kind.ts";
 import { type ExportedVolumes, parseExportedVolumes } from "../../api/volumes/exported-volumes.ts";
 import { RametError, whyUnreadable } from "../../base/errors.ts";
-import { isBeside } from "../beside/clone.ts";
 import { type ClusterOptions, withCluster } from "../cluster/cluster.ts";
 import type { Io } from "../io.ts";
 import { checkName, generateName } from "../options.ts";
 import type { OutputFormat } from "../output/render.ts";
+import { platformOf } from "../platform/platform-of.ts";
 import { checkTtl, reportCreated } from "./create.ts";
 
 export interface ImportOptions extends ClusterOptions {
@@ -34,8 +34,7 @@ export async function importCheckpoint(io: Io, options: ImportOptions): Promise<
   checkTtl(ttl);
   const exported = await read(io, options.file);
   return withCluster(io, options, async (cluster) => {
-    if (await isBeside(cluster, io.signal))
-      throw new RametError("NotSupported", "Cannot import volumes beside other controllers: they take the checkpoints");
+    (await platformOf(io, cluster)).expectImport();
     const manifest = manifestOf(exported, cluster.namespace, options);
     const created = await cluster.create(cluster.checkpoints, manifest, io.signal);
     return reportCreated(io, cluster, created, options);

@@ -6,7 +6,6 @@ import { RametError } from "../../base/errors.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import type { ResourceClient } from "../../kube/resource-client.ts";
 import { checkpointReference } from "../checkpoint/reference.ts";
-import { isBeside } from "../beside/clone.ts";
 import { type Cluster, type ClusterOptions, withCluster } from "../cluster/cluster.ts";
 import { describeState, withoutCode } from "../../kube/reported-state.ts";
 import { exitCodes } from "../exit-codes.ts";
@@ -15,6 +14,7 @@ import { checkName, generateName, volumesAnnotation, type VolumesFlag } from "..
 import { claimColumns } from "../object/columns.ts";
 import { type OutputFormat, renderObject } from "../output/render.ts";
 import { reportError } from "../report-error.ts";
+import { platformOf } from "../platform/platform-of.ts";
 import { followRequest } from "../wait/follow.ts";
 
 export interface TakeOptions extends ClusterOptions, VolumesFlag {
@@ -38,7 +38,7 @@ export interface TakeOptions extends ClusterOptions, VolumesFlag {
 export async function takeFromSet(io: Io, options: TakeOptions): Promise<number> {
   check(options);
   return withCluster(io, options, async (cluster) => {
-    if (options.from !== undefined && (await isBeside(cluster, io.signal))) throw noRestoreOnClaim(options.from);
+    if (options.from !== undefined) (await platformOf(io, cluster)).expectRestoreOnClaim(options.from);
     const claims = cluster.client.of(sandboxClaimKind);
     const created = await cluster.create(claims, await manifest(cluster, options, io.signal), io.signal);
     const claim = options.wait
@@ -47,13 +47,6 @@ export async function takeFromSet(io: Io, options: TakeOptions): Promise<number>
     await writeAll(io.stdout, await rendered(io, cluster, claim, options));
     const missing = options.wait ? shortfall(claim) : undefined;
     return missing === undefined ? exitCodes.ok : reportError(io, missing, options.output);
-  });
-}
-
-function noRestoreOnClaim(from: string): RametError {
-  const why = "Cannot claim with --from beside other controllers: they restore no checkpoint into a sandbox of a set";
-  return new RametError("InvalidArgument", why, {
-    hint: `Create a clone with: ramet sandbox create --from ${from}; or claim from a set that follows the named snapshot`,
   });
 }
 

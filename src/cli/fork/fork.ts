@@ -1,30 +1,26 @@
 import type { Checkpoint, CheckpointManifest } from "../../api/kinds/checkpoint.ts";
-import { allVolumes } from "../../api/kinds/sandbox-parts.ts";
-import type { SandboxTemplateSpec } from "../../api/kinds/sandbox-template.ts";
-import { hasVolumes, type SandboxManifest } from "../../api/kinds/sandbox.ts";
-import { restoreFromAnnotations } from "../../api/names/labels.ts";
+import type { SandboxManifest } from "../../api/kinds/sandbox.ts";
 import { apiVersion } from "../../api/schema/kind.ts";
-import { acsClone } from "../../backends/acs/acs-clone.ts";
 import { RametError } from "../../base/errors.ts";
 import type { KubeObject } from "../../kube/object.ts";
 import { type CloneResult, clonesIn, fork, type Forked } from "../../operations/fork.ts";
 import type { Objects } from "../../operations/objects.ts";
-import { isBeside, refusePaused, refuseSharedVolumes, templateOfSandbox } from "../beside/clone.ts";
 import { type Cluster, type ClusterOptions, withCluster } from "../cluster/cluster.ts";
 import { clusterObjects } from "../cluster/objects.ts";
 import { exitCodeOf, exitCodes } from "../exit-codes.ts";
 import { type Io, printLine, writeAll } from "../io.ts";
-import { checkLabel, generateName, volumesAnnotation, type VolumesFlag } from "../options.ts";
+import { checkLabel, generateName } from "../options.ts";
 import { sandboxColumns } from "../object/columns.ts";
 import { type OutputFormat, renderList } from "../output/render.ts";
+import { platformOf } from "../platform/platform-of.ts";
+import type { ForkPlan, ForkRequest } from "../platform/platform.ts";
 import { reportError, reportFailure } from "../report-error.ts";
 
-export interface ForkOptions extends ClusterOptions, VolumesFlag {
+export interface ForkOptions extends ClusterOptions, ForkRequest {
   sandbox: string;
   count: number;
   namePrefix?: string;
   keepCheckpoint?: boolean;
-  paused?: boolean;
   /** Milliseconds, for the checkpoint and then for the clones; `Infinity` waits forever. */
   timeout: number;
   /** `table` prints only the names. */
@@ -41,21 +37,14 @@ export async function forkSandbox(io: Io, options: ForkOptions): Promise<number>
   return withCluster(io, options, async (cluster) => {
     const source = await cluster.get(cluster.sandboxes, options.sandbox, io.signal);
     const isPaused = source.status?.phase === "Paused";
-    const beside = await isBeside(cluster, io.signal);
-    if (beside && isPaused) throw cannotFork(options.sandbox);
-    if (beside) {
-      refuseSharedVolumes(options);
-      refusePaused(options);
-    }
-    const template = beside ? await templateOfSandbox(cluster, source, io.signal) : undefined;
+    const plan = await (await platformOf(io, cluster)).planFork(source, options);
     const objects = clusterObjects(io, cluster);
     const settled = await fork(objects, {
-      checkpoint: manifest(cluster, options, { beside, isPaused, hasVolumes: hasVolumes(source) }),
+      checkpoint: captureManifest(cluster, options, { plan, isPaused }),
       count: options.count,
       clone: (checkpoint, at) =>
-        objects.sandboxes.create(cloneOf(cluster, checkpoint, { ...options, at, template })).catch(withForkHint),
-      // Other controllers reject clones of an unfinished checkpoint.
-      isEarly: () => !beside,
+        objects.sandboxes.create(cloneManifest(cluster, checkpoint, { ...options, at, plan })).catch(withForkHint),
+      isEarly: () => plan.isEarly,
       goal: options.paused === true ? "paused" : "loaded",
       discards: false,
       onGivenUp: (clones) => {
@@ -80,54 +69,36 @@ function check({ count, namePrefix }: ForkOptions): void {
   if (namePrefix !== undefined) checkLabel(`${namePrefix}-${count}`, "--name-prefix with its number");
 }
 
-/** Other controllers than Ramet's capture running sandboxes only. */
-function cannotFork(name: string): RametError {
-  return new RametError("SandboxNotReady", `Cannot fork the sandbox ${name}: it is paused`, {
-    hint: `Resume it first with: ramet sandbox resume ${name}`,
-  });
-}
-
 /**
  * Always with memory and files, whatever the sandbox's default: a fork continues where its source is. A paused source has what its
- * pause has stored. Volumes are captured at the same moment, unless the clones are to have others.
+ * pause has stored.
  */
-function manifest(
+function captureManifest(
   cluster: Cluster,
-  { sandbox, keepCheckpoint, volumes }: ForkOptions,
-  { beside, isPaused, hasVolumes }: { beside: boolean; isPaused: boolean; hasVolumes: boolean },
+  { sandbox, keepCheckpoint }: ForkOptions,
+  { plan, isPaused }: { plan: ForkPlan; isPaused: boolean },
 ): CheckpointManifest {
   return {
     apiVersion,
     kind: "Checkpoint",
     metadata: { generateName: generateName(`${sandbox}-fork`), namespace: cluster.namespace },
     spec: {
-      ...(beside ? { podName: sandbox } : { sandboxName: sandbox }),
+      ...plan.capture,
       ...(isPaused ? {} : { persistentContents: ["memory", "filesystem"] }),
-      ...(hasVolumes && !beside && volumes === undefined ? { volumes: [allVolumes], consistency: "atomic" } : {}),
       ...(keepCheckpoint === true ? {} : { ttlAfterFinished: "1d" }),
     },
   };
 }
 
-interface CloneOptions extends ForkOptions {
-  at: number;
-  /** The source's, for other controllers. @default Ramet's controllers add it */
-  template: SandboxTemplateSpec | undefined;
-}
-
-function cloneOf(cluster: Cluster, { status }: Checkpoint, options: CloneOptions): SandboxManifest {
-  const { sandbox, at, namePrefix, template, paused = false } = options;
-  const names =
+function cloneManifest(
+  { namespace }: Cluster,
+  { status }: Checkpoint,
+  { sandbox, at, namePrefix, plan }: ForkOptions & { at: number; plan: ForkPlan },
+): SandboxManifest {
+  const naming =
     namePrefix === undefined ? { generateName: generateName(sandbox) } : { name: `${namePrefix}-${at + 1}` };
-  const checkpointId = status?.checkpointId ?? "";
-  const { annotations, spec } =
-    template === undefined
-      ? {
-          annotations: { ...volumesAnnotation(options), [restoreFromAnnotations[0]]: checkpointId },
-          spec: paused ? { paused } : {},
-        }
-      : acsClone(template, checkpointId);
-  return { apiVersion, kind: "Sandbox", metadata: { ...names, namespace: cluster.namespace, annotations }, spec };
+  const { annotations, spec } = plan.clone(status?.checkpointId ?? "");
+  return { apiVersion, kind: "Sandbox", metadata: { ...naming, namespace, annotations }, spec };
 }
 
 function withForkHint(error: unknown): never {

@@ -1,24 +1,21 @@
 import type { SandboxManifest } from "../../api/kinds/sandbox.ts";
-import { restoreFromAnnotations } from "../../api/names/labels.ts";
 import { apiVersion } from "../../api/schema/kind.ts";
-import { acsCapturable, type AcsClone } from "../../backends/acs/acs-clone.ts";
 import { RametError } from "../../base/errors.ts";
 import { awaitSandbox } from "../../operations/await-sandbox.ts";
-import { besideClone, isBeside, refusePaused, refuseSharedVolumes } from "../beside/clone.ts";
-import { type Cluster, type ClusterOptions, withCluster } from "../cluster/cluster.ts";
+import { type ClusterOptions, withCluster } from "../cluster/cluster.ts";
 import { clusterObjects } from "../cluster/objects.ts";
 import { exitCodes } from "../exit-codes.ts";
 import type { KubeObject } from "../../kube/object.ts";
 import { type Io, writeAll } from "../io.ts";
-import { checkLabel, checkName, generateName, volumesAnnotation, type VolumesFlag } from "../options.ts";
+import { checkLabel, checkName, generateName } from "../options.ts";
 import { sandboxColumns } from "../object/columns.ts";
 import { type OutputFormat, renderObject } from "../output/render.ts";
 import { reportFailure } from "../report-error.ts";
-import { sandboxSource, type SourceOptions } from "./source.ts";
+import { platformOf } from "../platform/platform-of.ts";
+import type { CreateRequest } from "../platform/platform.ts";
 
-export interface CreateSandboxOptions extends ClusterOptions, SourceOptions, VolumesFlag {
+export interface CreateSandboxOptions extends ClusterOptions, CreateRequest {
   name?: string;
-  paused?: boolean;
   wait: boolean;
   /** Milliseconds; `Infinity` waits forever. */
   timeout: number;
@@ -30,7 +27,10 @@ export interface CreateSandboxOptions extends ClusterOptions, SourceOptions, Vol
 export async function createSandbox(io: Io, options: CreateSandboxOptions): Promise<number> {
   check(options);
   return withCluster(io, options, async (cluster) => {
-    const created = await cluster.create(cluster.sandboxes, await manifest(cluster, options, io.signal), io.signal);
+    const { annotations, spec } = await (await platformOf(io, cluster)).newSandbox(options);
+    const metadata = { ...naming(options), namespace: cluster.namespace, annotations };
+    const manifest: SandboxManifest = { apiVersion, kind: "Sandbox", metadata, spec };
+    const created = await cluster.create(cluster.sandboxes, manifest, io.signal);
     const { name } = created.metadata;
     const settled = options.wait
       ? await awaitSandbox(clusterObjects(io, cluster, { areNew: true }), created, {
@@ -85,52 +85,6 @@ function check({ name, template, image, from, paused }: CreateSandboxOptions): v
   }
 }
 
-async function manifest(
-  cluster: Cluster,
-  options: CreateSandboxOptions,
-  signal: AbortSignal,
-): Promise<SandboxManifest> {
-  const { name, from, template } = options;
-  const beside = await besideParts(cluster, options, signal);
-  const naming: { name: string } | { generateName: string } =
-    name === undefined ? { generateName: generateName(template ?? "sandbox") } : { name };
-  return {
-    apiVersion,
-    kind: "Sandbox",
-    metadata: {
-      ...naming,
-      namespace: cluster.namespace,
-      ...(from === undefined
-        ? {}
-        : { annotations: { [restoreFromAnnotations[0]]: from, ...volumesAnnotation(options) } }),
-      ...(beside && { annotations: beside.annotations }),
-    },
-    spec: beside?.spec ?? {
-      ...(await sandboxSource(cluster, options, signal)),
-      ...(options.paused === true && { paused: true }),
-    },
-  };
-}
-
-/** What other controllers need, which read only the Pod template; undefined: Ramet's controllers own the sandboxes. */
-async function besideParts(
-  cluster: Cluster,
-  options: CreateSandboxOptions,
-  signal: AbortSignal,
-): Promise<AcsClone | undefined> {
-  if (!(await isBeside(cluster, signal))) return undefined;
-  refuseSharedVolumes(options);
-  refusePaused(options);
-  const { from, template, image, env = {} } = options;
-  if (from === undefined) {
-    const spec = await sandboxSource(cluster, { ...options, writtenOut: true }, signal);
-    return { annotations: {}, spec: acsCapturable(spec) };
-  }
-  // The restored spec must be the source's.
-  if (template !== undefined || image !== undefined || Object.keys(env).length > 0) {
-    throw new RametError("InvalidArgument", "Cannot change the template of a clone beside other controllers", {
-      hint: "Leave out --template, --image and --env",
-    });
-  }
-  return besideClone(cluster, from, signal);
+function naming({ name, template }: CreateSandboxOptions): { name: string } | { generateName: string } {
+  return name === undefined ? { generateName: generateName(template ?? "sandbox") } : { name };
 }

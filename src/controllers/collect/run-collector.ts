@@ -21,8 +21,8 @@ export interface CollectingOptions {
   clock: Clock;
   log: Log;
   metrics?: CollectionMetrics;
-  /** Whether other controllers own the kinds: then only what these leave behind is collected. @default false */
-  isBeside?: boolean;
+  /** The garbage that is deleted. @default what is not due at a time, which the kinds' controllers delete */
+  collects?: (garbage: Garbage, now: Date) => boolean;
   /** Per namespace. @default 20 GiB */
   stepCacheBytes?: number;
   /** Pause before each collection. @default 600000 */
@@ -50,11 +50,9 @@ export async function runCollector(options: CollectingOptions, signal: AbortSign
 
 /** Checks the caches first, which is cheap, and confirms garbage with the API server. */
 async function collectOnce(options: CollectingOptions, signal: AbortSignal): Promise<void> {
-  const { informers, log, metrics, clock, stepCacheBytes = defaultStepCacheBytes } = options;
+  const { informers, log, metrics, clock, stepCacheBytes = defaultStepCacheBytes, collects = isUndue } = options;
   const collectable = (state: CollectionState): Garbage[] =>
-    planCollection(state).filter((garbage) =>
-      options.isBeside === true ? isLeftBehind(garbage, clock.now()) : garbage.dueAt === undefined,
-    );
+    planCollection(state).filter((garbage) => collects(garbage, clock.now()));
   const settings = { stepCacheBytes, now: clock.now() };
   if (collectable({ ...cached(informers), ...settings }).length === 0) return;
   const from: Collectable = resources(informers);
@@ -73,13 +71,8 @@ async function collectOnce(options: CollectingOptions, signal: AbortSignal): Pro
   }
 }
 
-/**
- * OpenKruise's controllers mark unused revisions of sets and set times to live, but only ACS deletes for them. Kubernetes deletes
- * what has lost its owner. A claim is deleted by its own controller.
- */
-function isLeftBehind({ garbage, kind, dueAt }: Garbage, now: Date): boolean {
-  if (garbage === "UnusedTemplate" || garbage === "UnusedTree") return true;
-  return garbage === "TimeToLive" && kind === "Checkpoint" && Date.parse(dueAt ?? "") <= now.getTime();
+function isUndue({ dueAt }: Garbage): boolean {
+  return dueAt === undefined;
 }
 
 /** Excluded objects still keep the objects that they refer to. */

@@ -1,11 +1,13 @@
-import { type Checkpoint, checkpointKind } from "../../api/kinds/checkpoint.ts";
-import {
-  type SandboxTemplateManifest,
-  type SandboxTemplateSpec,
-  sandboxTemplateKind,
-} from "../../api/kinds/sandbox-template.ts";
+import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
+import type { SandboxTemplateManifest, SandboxTemplateSpec } from "../../api/kinds/sandbox-template.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
-import { acsCapturable, acsCheckpointSpec, acsClone } from "../../backends/acs/acs-clone.ts";
+import {
+  acsCapturable,
+  acsCheckpointSpec,
+  acsClone,
+  acsKeptTemplate,
+  acsTemplateOf,
+} from "../../backends/acs/acs-clone.ts";
 import { RametError } from "../../base/errors.ts";
 import { keyOf } from "../../kube/object.ts";
 import type { Cache } from "../cluster/cache.ts";
@@ -55,7 +57,7 @@ export function besideCloning({ cache, informers }: BesideCloningOptions): Cloni
         const isKept = problemOf(checkpoint) === undefined;
         const template = source && templateOf(source, cache);
         if (isKept || template === undefined || checkpoint.metadata.deletionTimestamp !== undefined) continue;
-        await create(informers, keptTemplate(checkpoint, template));
+        await create(informers, acsKeptTemplate(checkpoint, template));
       }
     },
   };
@@ -73,26 +75,12 @@ function withoutVolumes(): RametError {
 
 const stepTimeToLive = "7d";
 
-function templateOf({ metadata, spec }: Sandbox, cache: Pick<Cache, "template">): SandboxTemplateSpec | undefined {
-  const { template, templateRef, volumeClaimTemplates, persistentContents, runtimes } = spec;
-  const named = templateRef && cache.template(`${metadata.namespace}/${templateRef.name}`)?.spec;
-  const whole = { ...named, ...defined({ template, volumeClaimTemplates, persistentContents, runtimes }) };
+/** Undefined if the SandboxTemplate to which it refers does not exist. */
+function templateOf(source: Sandbox, cache: Pick<Cache, "template">): SandboxTemplateSpec | undefined {
+  const { templateRef } = source.spec;
+  const named = templateRef && cache.template(`${source.metadata.namespace}/${templateRef.name}`)?.spec;
+  const whole = acsTemplateOf(source, named);
   return whole.template === undefined ? undefined : whole;
-}
-
-function defined<T extends object>(fields: T): Partial<T> {
-  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as Partial<T>;
-}
-
-function keptTemplate({ metadata }: Checkpoint, spec: SandboxTemplateSpec): SandboxTemplateManifest {
-  const { name, namespace, uid } = metadata;
-  const { apiVersion, kind } = checkpointKind;
-  return {
-    apiVersion: sandboxTemplateKind.apiVersion,
-    kind: "SandboxTemplate",
-    metadata: { name, namespace, ownerReferences: [{ apiVersion, kind, name, uid, controller: true }] },
-    spec,
-  };
 }
 
 async function create({ templates }: Pick<Informers, "templates">, manifest: SandboxTemplateManifest): Promise<void> {

@@ -1,0 +1,60 @@
+import { allVolumes } from "../../api/kinds/sandbox-parts.ts";
+import { hasVolumes } from "../../api/kinds/sandbox.ts";
+import { restoreFromAnnotations } from "../../api/names/labels.ts";
+import { owningProject } from "../../kube/other-controllers.ts";
+import { requestRollback, untilRolledBack } from "../../operations/roll-back.ts";
+import { checkpointReference } from "../checkpoint/reference.ts";
+import type { Cluster } from "../cluster/cluster.ts";
+import { clusterObjects } from "../cluster/objects.ts";
+import type { Io } from "../io.ts";
+import { volumesAnnotation } from "../options.ts";
+import { sandboxSource } from "../sandbox/source.ts";
+import { kruisePlatform } from "./kruise-platform.ts";
+import type { Platform } from "./platform.ts";
+
+/** The platform of a cluster: Ramet's own controllers, or those next to which Ramet is installed. */
+export async function platformOf(io: Io, cluster: Cluster): Promise<Platform> {
+  const project = await owningProject(cluster.client, io.signal);
+  return project === undefined ? ownPlatform(io, cluster) : kruisePlatform(io, cluster);
+}
+
+/** Ramet's controllers resolve named snapshots, and add the template of a clone. */
+function ownPlatform(io: Io, cluster: Cluster): Platform {
+  const [restoreFrom] = restoreFromAnnotations;
+  return {
+    newSandbox: async (request) => ({
+      annotations: request.from === undefined ? {} : { [restoreFrom]: request.from, ...volumesAnnotation(request) },
+      spec: {
+        ...(await sandboxSource(cluster, request, io.signal)),
+        ...(request.paused === true && { paused: true }),
+      },
+    }),
+    captureOf: (sandboxName) => ({ sandboxName }),
+    keep: () => Promise.resolve(),
+    planFork: (source, request) =>
+      Promise.resolve({
+        // A fork continues where its source is, so that volumes are captured at the same moment, unless the clones get others.
+        capture: {
+          sandboxName: source.metadata.name,
+          ...(hasVolumes(source) && request.volumes === undefined && { volumes: [allVolumes], consistency: "atomic" }),
+        },
+        isEarly: true,
+        clone: (checkpointId) => ({
+          annotations: { ...volumesAnnotation(request), [restoreFrom]: checkpointId },
+          spec: request.paused === true ? { paused: true } : {},
+        }),
+      }),
+    rollBack: async (sandbox, { to: text, wait, timeoutMilliseconds, signal, ...flags }) => {
+      const to = await checkpointReference(cluster, text, signal);
+      const objects = clusterObjects(io, cluster);
+      const requested = await requestRollback(objects, sandbox, { to, others: volumesAnnotation(flags) }, signal);
+      const settled = wait
+        ? await untilRolledBack(objects, requested, { timeoutMilliseconds, signal })
+        : { object: requested };
+      const state = wait ? "rolled back" : "is being rolled back";
+      return { settled, sentence: `sandbox ${sandbox.metadata.name} ${state} to ${to}` };
+    },
+    expectRestoreOnClaim: () => undefined,
+    expectImport: () => undefined,
+  };
+}
