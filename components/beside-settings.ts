@@ -1,5 +1,5 @@
 import type { Input } from "@pulumi/pulumi";
-import { ownerAnnotation } from "../provider/handlers/owner.ts";
+import { ownerAnnotation } from "../src/api/names/labels.ts";
 import { systemNamespace } from "../src/api/names/system-names.ts";
 import { RametError } from "../src/base/errors.ts";
 import { type BesideInstallOptions, besideQuotas } from "../src/install/beside-manifests.ts";

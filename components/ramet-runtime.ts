@@ -9,7 +9,7 @@ import {
   runtime,
   secret,
 } from "@pulumi/pulumi";
-import { ownerAnnotation } from "../provider/handlers/owner.ts";
+import { ownerAnnotation } from "../src/api/names/labels.ts";
 import { problemsOfCluster } from "../provider/handlers/runtime/check-cluster.ts";
 import { findRuntime, type RuntimeFacts } from "../provider/handlers/runtime/find-runtime.ts";
 import { planRuntime, type RuntimeMode } from "../provider/handlers/runtime/plan-runtime.ts";

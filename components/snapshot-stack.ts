@@ -11,10 +11,9 @@ import {
   type Output,
 } from "@pulumi/pulumi";
 import type { ClusterEnvironment } from "../provider/handlers/open-cluster.ts";
-import { ownerAnnotation } from "../provider/handlers/owner.ts";
+import { ownerAnnotation } from "../src/api/names/labels.ts";
 import { findStack } from "../provider/handlers/snapshot-stack/find-stack.ts";
-import { throwOnErrors, type Finding } from "../provider/handlers/snapshot-stack/finding.ts";
-import { planStack, type StackPlan } from "../provider/handlers/snapshot-stack/plan-stack.ts";
+import { planStack, type StackPlan, throwOnErrors } from "../provider/handlers/snapshot-stack/plan-stack.ts";
 import { summarize, type SnapshotStackFacts } from "../provider/handlers/snapshot-stack/stack-facts.ts";
 import { emptyCluster, type ObservedCluster } from "../provider/handlers/snapshot-stack/observed-cluster.ts";
 import type { StackRequest } from "../provider/handlers/snapshot-stack/stack-request.ts";
@@ -94,9 +93,9 @@ export class SnapshotStack extends ComponentResource<Made> {
     return inspectCluster(this, { find, kubeconfig, assumption: "the preview assumes that it is empty" });
   }
 
-  #reportFindings({ cloud }: Args, findings: readonly Finding[]): void {
-    const known = findings.filter(({ severity }) => severity === "warning");
-    for (const { problem, hint } of known) void log.warn(`${problem}. ${hint}`, this);
+  #reportFindings({ cloud }: Args, findings: StackPlan["findings"]): void {
+    const known = findings.filter(({ level }) => level === "warning");
+    for (const { message, action = "" } of known) void log.warn(`${message}. ${action}`, this);
     try {
       throwOnErrors(cloud, findings);
     } catch (error) {

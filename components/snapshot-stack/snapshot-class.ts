@@ -10,7 +10,6 @@ import {
   purposes,
   type Purpose,
 } from "../../provider/handlers/snapshot-stack/class-parameters.ts";
-import { defaultClassAnnotation } from "../../provider/handlers/snapshot-stack/observed-cluster.ts";
 
 /** The VolumeSnapshotClasses of a CSI driver: one for each purpose, with the same options. */
 export interface SnapshotClassArgs {
@@ -118,7 +117,10 @@ export function classManifest(
   return {
     apiVersion: "snapshot.storage.k8s.io/v1",
     kind: "VolumeSnapshotClass",
-    metadata: { name, annotations: { ...annotations, ...(isDefault && { [defaultClassAnnotation]: "true" }) } },
+    metadata: {
+      name,
+      annotations: { ...annotations, ...(isDefault && { "snapshot.storage.kubernetes.io/is-default-class": "true" }) },
+    },
     driver,
     deletionPolicy: purposes[purpose],
     // In a server-side apply, an empty map that replaces a full one becomes null and is rejected.

@@ -1,13 +1,11 @@
 import * as z from "zod";
+import { ownerAnnotation } from "../../src/api/names/labels.ts";
 import { RametError } from "../../src/base/errors.ts";
 import type { KubeObject, ObjectName } from "../../src/kube/object.ts";
 import { apiStatusOf, type ApiStatus } from "../../src/kube/status-error.ts";
 
 /** The field manager of objects that programs declare. */
 const fieldManager = "ramet-pulumi";
-
-/** Marks an object with the resource and stack that declare it, so that no other resource declares the same object. */
-export const ownerAnnotation = "ramet.dev/pulumi-resource";
 
 /**
  * The resource that declares an object, from its annotation. Without the annotation, the field managers show whether

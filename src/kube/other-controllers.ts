@@ -29,7 +29,10 @@ export interface FoundControllers {
 export async function findOtherControllers(client: KubeClient, signal?: AbortSignal): Promise<FoundControllers> {
   const looks = [
     ...competingControllers.flatMap((known) => [
-      ...known.leases.map((lease) => () => heldLeases(client, known, lease, signal)),
+      ...known.leases.map((lease) => async () => {
+        const held = await heldLeases(client, lease, signal);
+        return held.map((one) => ({ name: known.name, sign: `the Lease ${keyOf(one)}, held by ${one.holder}` }));
+      }),
       ...known.deployments.map((deployment) => () => runningDeployments(client, known, deployment, signal)),
     ]),
     () => otherCrds(client, signal),
@@ -67,20 +70,22 @@ export function ownedByOthers(what: string, others: readonly OtherController[]):
   });
 }
 
-async function heldLeases(
-  client: KubeClient,
-  { name }: KnownController,
-  lease: string,
-  signal: AbortSignal | undefined,
-): Promise<OtherController[]> {
+export interface HeldLease {
+  namespace: string;
+  name: string;
+  holder: string;
+}
+
+/** The Leases of that name, in all namespaces, that a process renews. @throws RametError `Forbidden` */
+export async function heldLeases(client: KubeClient, lease: string, signal?: AbortSignal): Promise<HeldLease[]> {
   const leases = client.resource(coreResources.leases, (value) => LeaseObject.parse(value));
   const now = client.clock.now().getTime();
-  return (await named(leases, lease, signal)).flatMap(({ metadata, spec }) => {
+  return (await named(leases, lease, signal)).flatMap(({ metadata: { namespace = "", name }, spec }) => {
     const { holderIdentity: holder, renewTime, leaseDurationSeconds } = spec;
     if (!holder || !renewTime) return [];
     const validMilliseconds = Math.max(leastValidMilliseconds, (leaseDurationSeconds ?? 0) * 1000);
     if (Date.parse(renewTime) < now - validMilliseconds) return [];
-    return [{ name, sign: `the Lease ${keyOf(metadata)}, held by ${holder}` }];
+    return [{ namespace, name, holder }];
   });
 }
 

@@ -2,6 +2,7 @@ import * as z from "zod";
 import type { StoreReport } from "../api/store/store-report.ts";
 import { ObjectMeta } from "../kube/object.ts";
 import type { OtherController } from "../kube/other-controllers.ts";
+import type { ObservedCrd } from "./snapshot-objects.ts";
 
 /** The fields of a Node that are checked (Kubernetes API v1.36). */
 export const ClusterNode = z.looseObject({
@@ -69,13 +70,8 @@ export interface VolumeClasses {
 }
 
 /** A CRD of external-snapshotter. */
-export interface SnapshotCrd {
-  name: string;
-  /** As which versions objects may be stored. */
-  storedVersions: string[];
-  /** The service of its conversion webhook: `namespace/name`; undefined without a webhook. */
-  conversionService: string | undefined;
-  /** Whether that service exists. */
+export interface SnapshotCrd extends Pick<ObservedCrd, "name" | "stored" | "conversionService"> {
+  /** Whether the service of its conversion webhook exists. */
   hasService: boolean;
 }
 

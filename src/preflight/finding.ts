@@ -1,3 +1,5 @@
+import type { ErrorCode } from "../base/error-codes.ts";
+
 export const findingLevels = ["ok", "unknown", "warning", "error"] as const;
 
 /** What one check of a cluster found. */
@@ -10,6 +12,8 @@ export interface Finding {
   message: string;
   /** What to do: an imperative without a full stop. Absent if nothing needs to be done. */
   action?: string;
+  /** The code of the error that prevents what a program requested. */
+  code?: ErrorCode;
   /** The names of all nodes that it is about, of which the message may name only some. */
   nodes?: readonly string[];
 }

@@ -1,9 +1,16 @@
 import * as z from "zod";
 import { RametError } from "../base/errors.ts";
 import type { KubeClient } from "../kube/kube-client.ts";
-import { ObjectMeta } from "../kube/object.ts";
+import { keyOf, ObjectMeta } from "../kube/object.ts";
+import type { ListOptions } from "../kube/resource-client.ts";
 import { coreResources, type ResourceRef } from "../kube/resource-ref.ts";
-import { type Snapshot, type SnapshotContent, snapshotContentsIn, snapshotsIn } from "../kube/volumes/snapshots.ts";
+import {
+  type Snapshot,
+  type SnapshotContent,
+  snapshotContentsIn,
+  snapshotResources,
+  snapshotsIn,
+} from "../kube/volumes/snapshots.ts";
 import type {
   Seen,
   SnapshotClusterFacts,
@@ -13,6 +20,24 @@ import type {
   StoredSnapshot,
   VolumeQuota,
 } from "./cluster-facts.ts";
+
+import {
+  Crd,
+  crdNames,
+  Deployment,
+  Named,
+  observeClass,
+  observeController,
+  observeCrd,
+  type ObservedClass,
+  type ObservedController,
+  type ObservedCrd,
+  type ObservedWebhook,
+  observeWebhook,
+  SnapshotClass,
+  Webhooks,
+} from "./snapshot-objects.ts";
+import { volumeResources } from "../kube/volumes/volumes.ts";
 
 interface ReadOptions {
   /** Whose quotas are read. */
@@ -28,60 +53,92 @@ export async function readSnapshots(
   { namespace, stored, see }: ReadOptions,
 ): Promise<SnapshotClusterFacts> {
   const [crds, controllers, contents, quotas] = await Promise.all([
-    see("CRDs", (signal) => readCrds(client, signal)),
-    see("Pods of all namespaces", (signal) => readControllers(client, signal)),
+    see("CRDs", (signal) => readSnapshotCrds(client, signal)),
+    see("Pods of all namespaces", (signal) => readControllerPods(client, signal)),
     see("VolumeSnapshotContents and VolumeSnapshots", (signal) => readContents(client, signal)),
     see("ResourceQuotas", (signal) => readQuotas(client, namespace, signal)),
   ]);
   return { crds, controllers, contents, quotas, stored };
 }
 
-const crdNames = ["volumesnapshots", "volumesnapshotcontents", "volumesnapshotclasses"]
-  .map((plural) => `${plural}.snapshot.storage.k8s.io`)
-  .concat(
-    ["volumegroupsnapshots", "volumegroupsnapshotcontents", "volumegroupsnapshotclasses"].map(
-      (plural) => `${plural}.groupsnapshot.storage.k8s.io`,
-    ),
-  );
-
-const Crd = z.looseObject({
-  metadata: ObjectMeta,
-  spec: z.looseObject({
-    conversion: z
-      .looseObject({
-        webhook: z
-          .looseObject({
-            clientConfig: z
-              .looseObject({ service: z.looseObject({ namespace: z.string(), name: z.string() }).nullish() })
-              .nullish(),
-          })
-          .nullish(),
-      })
-      .nullish(),
-  }),
-  status: z.looseObject({ storedVersions: z.array(z.string()).nullish() }).nullish(),
-});
-
-async function readCrds(client: KubeClient, signal: AbortSignal): Promise<SnapshotCrd[]> {
-  const crds = client.resource(coreResources.crds, (value) => Crd.parse(value));
-  const read = async (name: string): Promise<SnapshotCrd[]> => {
-    const crd = await crds.find({ name }, { signal });
-    if (crd === undefined) return [];
-    const service = crd.spec.conversion?.webhook?.clientConfig?.service ?? undefined;
-    const found = service && (await client.resource(services).find(service, { signal }));
-    return [
-      {
-        name,
-        storedVersions: crd.status?.storedVersions ?? [],
-        conversionService: service && `${service.namespace}/${service.name}`,
-        hasService: found !== undefined,
-      },
-    ];
-  };
-  return (await Promise.all(crdNames.map(read))).flat();
+/** The CRDs with these names that exist. */
+export async function readCrds(
+  client: KubeClient,
+  names: readonly string[],
+  signal: AbortSignal,
+): Promise<ObservedCrd[]> {
+  const crds = client.resource(coreResources.crds);
+  const found = await Promise.all(names.map((name) => crds.find({ name }, { signal })));
+  return found.filter((crd) => crd !== undefined).map((crd) => observeCrd(Crd.parse(crd)));
 }
 
+/** The snapshot-controllers with a visible Deployment. */
+export async function readControllers(client: KubeClient, signal: AbortSignal): Promise<ObservedController[]> {
+  return (await labelled(client, { ref: coreResources.deployments, schema: Deployment }, signal)).map(
+    observeController,
+  );
+}
+
+/** The names of the CSI drivers. */
+export async function readDrivers(client: KubeClient, signal: AbortSignal): Promise<string[]> {
+  return (await listed(client, { ref: volumeResources.drivers, schema: Named }, { signal }))
+    .map(({ metadata }) => metadata.name)
+    .sort();
+}
+
+/** @throws RametError `NotFound` if the cluster has no VolumeSnapshots */
+export async function readSnapshotClasses(client: KubeClient, signal: AbortSignal): Promise<ObservedClass[]> {
+  const classes = { ref: snapshotResources.classes, schema: SnapshotClass };
+  return (await listed(client, classes, { signal })).map(observeClass);
+}
+
+/** The webhooks that validate snapshots. */
+export async function readWebhooks(client: KubeClient, signal: AbortSignal): Promise<ObservedWebhook[]> {
+  const found = await listed(client, { ref: validatingWebhooks, schema: Webhooks }, { signal });
+  return found.map(observeWebhook).filter((webhook) => webhook !== undefined);
+}
+
+interface Listed<T> {
+  ref: ResourceRef;
+  schema: z.ZodType<T>;
+}
+
+async function listed<T>(client: KubeClient, { ref, schema }: Listed<T>, options: ListOptions): Promise<T[]> {
+  return (await client.resource(ref).listRaw(options)).items.map((item) => schema.parse(item));
+}
+
+/** The objects of snapshot-controllers, by the labels of upstream's charts and of its manifests before and since v7. */
+async function labelled<T extends { metadata: { namespace?: string | undefined; name: string } }>(
+  client: KubeClient,
+  from: Listed<T>,
+  signal: AbortSignal,
+): Promise<T[]> {
+  const lists = await Promise.all(
+    controllerLabels.map((labelSelector) => listed(client, from, { labelSelector, signal })),
+  );
+  return [...new Map(lists.flat().map((one) => [keyOf(one.metadata), one])).values()];
+}
+
+const controllerLabels = ["app.kubernetes.io/name=snapshot-controller", "app=snapshot-controller"];
+
 const services: ResourceRef = { group: "", version: "v1", plural: "services", kind: "Service", namespaced: true };
+const validatingWebhooks: ResourceRef = {
+  group: "admissionregistration.k8s.io",
+  version: "v1",
+  plural: "validatingwebhookconfigurations",
+  kind: "ValidatingWebhookConfiguration",
+  namespaced: false,
+};
+
+async function readSnapshotCrds(client: KubeClient, signal: AbortSignal): Promise<SnapshotCrd[]> {
+  const crds = await readCrds(client, [...crdNames.core, ...crdNames.group], signal);
+  return Promise.all(
+    crds.map(async ({ name, stored, conversionService }) => {
+      const service = conversionService && (await client.resource(services).find(conversionService, { signal }));
+      return { name, stored, conversionService, hasService: service !== undefined };
+    }),
+  );
+}
 
 const ControllerPod = z.looseObject({
   metadata: ObjectMeta,
@@ -102,15 +159,10 @@ const ControllerPod = z.looseObject({
     .prefault({}),
 });
 
-/** Upstream's label since v7, and the one before. */
-const controllerLabels = ["app.kubernetes.io/name=snapshot-controller", "app=snapshot-controller"];
-
-async function readControllers(client: KubeClient, signal: AbortSignal): Promise<SnapshotControllerPod[]> {
-  const pods = client.resource(coreResources.pods, (value) => ControllerPod.parse(value));
-  const lists = await Promise.all(controllerLabels.map((labelSelector) => pods.list({ labelSelector, signal })));
-  const byUid = new Map(lists.flatMap(({ items }) => items.map((pod) => [pod.metadata.uid, pod] as const)));
-  return [...byUid.values()].map(({ metadata, spec, status }) => ({
-    name: `${metadata.namespace ?? ""}/${metadata.name}`,
+async function readControllerPods(client: KubeClient, signal: AbortSignal): Promise<SnapshotControllerPod[]> {
+  const pods = await labelled(client, { ref: coreResources.pods, schema: ControllerPod }, signal);
+  return pods.map(({ metadata, spec, status }) => ({
+    name: keyOf(metadata),
     version: /:([^:@/]+)(?:@|$)/.exec(spec.containers[0]?.image ?? "")?.[1] ?? "",
     restarts: Math.max(0, ...status.containerStatuses.map(({ restartCount }) => restartCount)),
     lastEnd: status.containerStatuses.flatMap(({ lastState }) => lastState?.terminated?.reason ?? [])[0],

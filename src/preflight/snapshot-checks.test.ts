@@ -3,7 +3,7 @@ import type { SnapshotClusterFacts } from "./cluster-facts.ts";
 import { checkSnapshots } from "./snapshot-checks.ts";
 
 const now = new Date("2030-01-02T00:00:00Z");
-const crd = { storedVersions: ["v1"], conversionService: undefined, hasService: false };
+const crd = { stored: ["v1"], conversionService: undefined, hasService: false };
 const groups = { ...crd, name: "volumegroupsnapshots.groupsnapshot.storage.k8s.io" };
 const pod = { name: "kube-system/c", version: "v8.7.0", restarts: 0, lastEnd: undefined };
 const record = {
@@ -33,12 +33,12 @@ it("finds nothing in a good cluster, and has no check without VolumeSnapshots", 
 it.each<[string, Partial<SnapshotClusterFacts>, object]>([
   [
     "snapshot-crds",
-    { crds: { value: [{ ...groups, storedVersions: ["v1alpha1"] }] } },
+    { crds: { value: [{ ...groups, stored: ["v1alpha1"] }] } },
     { message: containing("stored as v1alpha1") },
   ],
   [
     "snapshot-crds",
-    { crds: { value: [{ ...groups, conversionService: "ns/s" }] } },
+    { crds: { value: [{ ...groups, conversionService: { namespace: "ns", name: "s" } }] } },
     { message: containing("calls the service ns/s") },
   ],
   [
@@ -76,7 +76,11 @@ it.each<[string, Partial<SnapshotClusterFacts>, object]>([
 });
 
 it("counts an upgrade with a working webhook and a snapshot of this hour as good", () => {
-  expect(findings({ crds: { value: [{ ...groups, conversionService: "ns/s", hasService: true }] } })[0]).toMatchObject({
+  expect(
+    findings({
+      crds: { value: [{ ...groups, conversionService: { namespace: "ns", name: "s" }, hasService: true }] },
+    })[0],
+  ).toMatchObject({
     level: "ok",
   });
   const stored = [{ handle: "s-2", createdAt: "2030-01-01T23:30:00Z" }];

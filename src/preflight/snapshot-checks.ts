@@ -1,4 +1,5 @@
 import { quantityToBytes } from "../base/quantity.ts";
+import { keyOf } from "../kube/object.ts";
 import type {
   ClusterFacts,
   SnapshotContentRecord,
@@ -18,9 +19,6 @@ export function checkSnapshots(facts: Facts): Finding[] {
   return [crdsFinding(facts), controllerFinding(facts), contentsFinding(facts), quotaFinding(facts), ...leaks(facts)];
 }
 
-/** The versions of the group CRDs of v8.6 and v8.7. v8.2 removed v1alpha1. */
-const groupVersions = ["v1", "v1beta1", "v1beta2"];
-
 function crdsFinding({ snapshots: { crds } }: Facts): Finding {
   const check = "snapshot-crds";
   if ("unknown" in crds)
@@ -29,17 +27,17 @@ function crdsFinding({ snapshots: { crds } }: Facts): Finding {
   if (broken !== undefined) return brokenConversion(check, broken);
   const old = crds.value.find((crd) => removedVersions(crd).length > 0);
   if (old !== undefined) return oldVersions(check, old);
-  const hasGroups = crds.value.some(isOfGroups);
+  const hasGroups = crds.value.some(({ name }) => isOfGroups(name));
   return ok(check, `The CRDs of VolumeSnapshots ${hasGroups ? "and of groups " : ""}can be upgraded`);
 }
 
 /** v8.4 and v8.5 ship a webhook that v8.6 drops: "service not found", "unexpected conversion version". */
-function brokenConversion(check: string, { name, conversionService = "" }: SnapshotCrd): Finding {
+function brokenConversion(check: string, { name, conversionService }: SnapshotCrd): Finding {
   return finding(
     check,
     "warning",
-    `Objects of ${name} cannot be read in every version: its conversion webhook calls the service ${conversionService}, which does not exist`,
-    `Remove the webhook: kubectl patch crd ${name} --type merge -p '{"spec":{"conversion":{"strategy":"None","webhook":null}}}'`,
+    `Objects of ${name} cannot be read in every version: its conversion webhook calls the service ${conversionService ? keyOf(conversionService) : ""}, which does not exist`,
+    `Remove the webhook: ${removeWebhook(name)}`,
   );
 }
 
@@ -50,16 +48,23 @@ function oldVersions(check: string, crd: SnapshotCrd): Finding {
     check,
     "warning",
     `An upgrade of external-snapshotter to 8.2 or later fails: objects of ${crd.name} may be stored as ${removed}, which it no longer has`,
-    `If there are no such objects, delete the three CRDs of groupsnapshot.storage.k8s.io first; otherwise write each object again, then remove ${removed} from the CRD's status.storedVersions`,
+    `If there are no such objects, delete the three CRDs of ${crd.name.replace(/^[^.]*\./, "")} first; otherwise write each object again, then remove ${removed} from the CRD's status.storedVersions`,
   );
 }
 
-function removedVersions(crd: SnapshotCrd): string[] {
-  return isOfGroups(crd) ? crd.storedVersions.filter((version) => !groupVersions.includes(version)) : [];
+/** The versions in which objects may be stored and that v8.6 and v8.7 no longer have. v8.2 removed v1alpha1 of groups. */
+export function removedVersions({ name, stored }: Pick<SnapshotCrd, "name" | "stored">): string[] {
+  const known = isOfGroups(name) ? ["v1", "v1beta1", "v1beta2"] : ["v1", "v1beta1"];
+  return stored.filter((version) => !known.includes(version));
 }
 
-function isOfGroups({ name }: SnapshotCrd): boolean {
-  return name.endsWith(".groupsnapshot.storage.k8s.io");
+function isOfGroups(crd: string): boolean {
+  return crd.endsWith(".groupsnapshot.storage.k8s.io");
+}
+
+/** The command that removes the conversion webhook of v8.4 and v8.5, which v8.6 does not have. */
+export function removeWebhook(crd: string): string {
+  return `kubectl patch crd ${crd} --type merge -p '{"spec":{"conversion":{"strategy":"None","webhook":null}}}'`;
 }
 
 function controllerFinding({ snapshots: { controllers, contents } }: Facts): Finding {

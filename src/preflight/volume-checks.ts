@@ -1,12 +1,9 @@
-import * as z from "zod";
 import { RametError } from "../base/errors.ts";
 import type { KubeClient } from "../kube/kube-client.ts";
-import { ObjectMeta } from "../kube/object.ts";
-import type { ResourceRef } from "../kube/resource-ref.ts";
 import { defaultClassAnnotation } from "../kube/volumes/snapshot-names.ts";
-import { snapshotResources } from "../kube/volumes/snapshots.ts";
-import { volumeResources } from "../kube/volumes/volumes.ts";
+import { storageClassesIn } from "../kube/volumes/volumes.ts";
 import type { ClusterFacts, VolumeClass, VolumeClasses } from "./cluster-facts.ts";
+import { readSnapshotClasses } from "./read-snapshots.ts";
 import { type Finding, finding, listed, ok, unread } from "./finding.ts";
 
 /** What claims and VolumeSnapshots without a class get. None of this is needed by a sandbox without volumes. */
@@ -63,35 +60,19 @@ const defaultAnnotations = {
   snapshots: defaultClassAnnotation,
 } as const;
 
-const ClassObject = z.looseObject({
-  metadata: ObjectMeta,
-  provisioner: z.string().optional(),
-  driver: z.string().optional(),
-});
-
 /** Reads the classes of both kinds. @throws RametError `Forbidden` */
 export async function readVolumeClasses(client: KubeClient, signal: AbortSignal): Promise<VolumeClasses> {
-  const read = async (kind: keyof VolumeClasses): Promise<VolumeClass[]> => {
-    const { items } = await client
-      .resource(resources[kind], (value) => ClassObject.parse(value))
-      .list({ signal, pageSize: mostClasses });
-    return items.map(({ metadata, provisioner, driver }) => ({
-      name: metadata.name,
-      driver: provisioner ?? driver ?? "",
-      isDefault: metadata.annotations?.[defaultAnnotations[kind]] === "true",
-    }));
-  };
-  const snapshots = read("snapshots").catch((error: unknown) => {
+  const snapshots = readSnapshotClasses(client, signal).catch((error: unknown) => {
     if (RametError.from(error).code === "NotFound") return undefined;
     throw error;
   });
-  const [storage, ofSnapshots] = await Promise.all([read("storage"), snapshots]);
-  return { storage, snapshots: ofSnapshots };
+  const [storage, ofSnapshots] = await Promise.all([storageClassesIn(client).list({ signal }), snapshots]);
+  return {
+    storage: storage.items.map(({ metadata, provisioner }) => ({
+      name: metadata.name,
+      driver: provisioner,
+      isDefault: metadata.annotations?.[defaultAnnotations.storage] === "true",
+    })),
+    snapshots: ofSnapshots,
+  };
 }
-
-const mostClasses = 500;
-
-const resources = {
-  storage: volumeResources.storageClasses,
-  snapshots: snapshotResources.classes,
-} as const satisfies Record<keyof VolumeClasses, ResourceRef>;

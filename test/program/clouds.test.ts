@@ -4,7 +4,8 @@ import { controllerName, systemNamespace } from "../../src/api/names/system-name
 import { microTime } from "../../src/kube/lease.ts";
 import { coreResources } from "../../src/kube/resource-ref.ts";
 import { upstreamCrds } from "../../components/snapshot-stack/manifests.ts";
-import { controllerLease, crdNames, installedMap } from "../../provider/handlers/snapshot-stack/observed-cluster.ts";
+import { controllerLease, installedMap } from "../../provider/handlers/snapshot-stack/observed-cluster.ts";
+import { crdNames } from "../../src/preflight/snapshot-objects.ts";
 import { bucketRegion, identityClientId } from "../engine/cloud-resources.ts";
 import type { RunResult } from "../engine/engine.ts";
 import { openProgram, type ProgramWorld } from "./program-world.ts";

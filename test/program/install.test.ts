@@ -7,7 +7,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import * as z from "zod";
-import { ownerAnnotation } from "../../provider/handlers/owner.ts";
+import { ownerAnnotation } from "../../src/api/names/labels.ts";
 import { apiVersion } from "../../src/api/schema/kind.ts";
 import { RametError } from "../../src/base/errors.ts";
 import { kinds } from "../../src/api/kinds/crd.ts";

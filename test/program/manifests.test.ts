@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { parseAllDocuments } from "yaml";
 import * as z from "zod";
-import { ownerAnnotation } from "../../provider/handlers/owner.ts";
+import { ownerAnnotation } from "../../src/api/names/labels.ts";
 import { RametError } from "../../src/base/errors.ts";
 import { labels } from "../../src/api/names/labels.ts";
 import { memoryIo } from "../setup/memory-io.ts";

@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { ownerAnnotation } from "../../provider/handlers/owner.ts";
+import { ownerAnnotation } from "../../src/api/names/labels.ts";
 import { planStack } from "../../provider/handlers/snapshot-stack/plan-stack.ts";
 import type { StackRequest } from "../../provider/handlers/snapshot-stack/stack-request.ts";
-import { crdNames } from "../../provider/handlers/snapshot-stack/observed-cluster.ts";
+import { crdNames } from "../../src/preflight/snapshot-objects.ts";
 import type { SnapshotStackArgs } from "../../components/snapshot-stack/args.ts";
 import type { EbsSnapshotOptions } from "../../components/snapshot-stack/snapshot-class.ts";
 import { coreResources } from "../../src/kube/resource-ref.ts";
@@ -69,8 +69,8 @@ it("declares CRDs, controller and classes, and reports the result", async () => 
     requestFor({ owners: ["organization/program/test/renamed"], classes: [] }),
     await world.observe(),
   );
-  expect(renamed.findings.filter(({ severity }) => severity === "error")).toMatchObject([
-    { problem: expect.stringContaining(`belongs to the Pulumi resource ${owner} (Deployment`) as string },
+  expect(renamed.findings.filter(({ level }) => level === "error")).toMatchObject([
+    { message: expect.stringContaining(`belongs to the Pulumi resource ${owner} (Deployment`) as string },
   ]);
 });
 
@@ -98,11 +98,11 @@ it("leaves objects to their manager, and names the manager of objects that it wo
   expect(planStack(requestFor({}), seen)).toMatchObject({ crds: false, controller: true, findings: [] });
   const refused = planStack(requestFor({ mode: "install" }), seen).findings;
   expect(refused).toMatchObject([
-    { problem: expect.stringMatching(/belongs to the Helm release storage\/snapshots/) as string, severity: "error" },
+    { message: expect.stringMatching(/belongs to the Helm release storage\/snapshots/) as string, level: "error" },
   ]);
   await world.mark(coreResources.crds, { name: first }, { [ownerAnnotation]: "somebody/else/prod/snapshots" });
   const { findings } = planStack(requestFor({ mode: "install" }), await world.observe());
-  expect(findings[0]?.problem).toMatch(/belongs to the Pulumi resource somebody\/else\/prod\/snapshots/);
+  expect(findings[0]?.message).toMatch(/belongs to the Pulumi resource somebody\/else\/prod\/snapshots/);
   await world.mark(coreResources.crds, { name: first }, { [ownerAnnotation]: owner });
 });
 
@@ -117,8 +117,8 @@ it("lists all objects that a removed controller left", async () => {
   const { findings } = planStack(requestFor({}), await world.observe());
   expect(findings).toMatchObject([
     {
-      hint: `Delete them first: kubectl delete --namespace kube-system serviceaccount/snapshot-controller clusterrole/${name}`,
-      severity: "error",
+      action: `Delete them first: kubectl delete --namespace kube-system serviceaccount/snapshot-controller clusterrole/${name}`,
+      level: "error",
     },
   ]);
   await world.client.resource(account).delete(metadata);
@@ -136,7 +136,7 @@ it("detects a controller by its lease while it is renewed", async () => {
   await world.apply(coreResources.leases, lease(new Date()));
   const { findings } = planStack(requestFor({}), await world.observe());
   expect(findings).toMatchObject([
-    { problem: expect.stringMatching(/holds the lease.*\(pod-1\)/) as string, severity: "error" },
+    { message: expect.stringMatching(/holds the lease.*\(pod-1\)/) as string, level: "error" },
   ]);
   await world.apply(coreResources.leases, lease(new Date(Date.now() - 3_600_000)));
   expect(planStack(requestFor({}), await world.observe()).findings).toEqual([]);
@@ -173,7 +173,7 @@ it("rejects an upgrade that would break", async () => {
   };
   await world.apply(refs.deployments, deployment);
   const { findings } = planStack(requestFor({}), await world.observe());
-  expect(findings.filter(({ severity }) => severity === "error").map(({ hint }) => hint)).toEqual([
+  expect(findings.filter(({ level }) => level === "error").map(({ action }) => action)).toEqual([
     expect.stringMatching(/kubectl delete validatingwebhookconfiguration validation-webhook/),
     expect.stringMatching(/kubectl delete deployment --namespace kube-system snapshot-controller/),
   ]);
@@ -203,14 +203,12 @@ it("warns about two default classes of a driver, and does not create a second on
   }
   const there = planStack(requestFor({}), await world.observe()).findings;
   expect(there).toMatchObject([
-    { problem: expect.stringMatching(/2 default classes \(fast, slow\)/) as string, severity: "warning" },
+    { message: expect.stringMatching(/2 default classes \(fast, slow\)/) as string, level: "warning" },
   ]);
   await world.client.resource(refs.classes).delete({ name: "slow" });
   expect(planStack(requestFor({}), await world.observe()).findings).toEqual([]);
   const asked = planStack(requestFor({ classes: [mine] }), await world.observe()).findings;
-  expect(asked).toMatchObject([
-    { problem: expect.stringMatching(/\(fast, hostpath-csi/) as string, severity: "error" },
-  ]);
+  expect(asked).toMatchObject([{ message: expect.stringMatching(/\(fast, hostpath-csi/) as string, level: "error" }]);
 });
 
 it("lists snapshots that violate the rules of its CRDs", async () => {
@@ -232,8 +230,8 @@ it("lists snapshots that violate the rules of its CRDs", async () => {
     .toBe("made");
   const seen = await world.observe();
   expect(seen.breakingRules).toEqual(["volumesnapshot/default/broken"]);
-  expect(planStack(requestFor({}), seen).findings.find(({ severity }) => severity === "error")).toMatchObject({
-    problem: expect.stringMatching(/could no longer be changed: volumesnapshot\/default\/broken$/) as string,
+  expect(planStack(requestFor({}), seen).findings.find(({ level }) => level === "error")).toMatchObject({
+    message: expect.stringMatching(/could no longer be changed: volumesnapshot\/default\/broken$/) as string,
   });
 });
 

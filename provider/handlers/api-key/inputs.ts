@@ -2,7 +2,7 @@ import * as z from "zod";
 import { apiKeyFormats } from "../../../src/api/keys/api-key-text.ts";
 import { type ApiKey, apiKeyKind, type ApiKeyManifest, ApiKeySpec } from "../../../src/api/kinds/api-key.ts";
 import { diffByTable, type DiffResult, type DiffTable, type Values } from "../handler.ts";
-import { ownerAnnotation } from "../owner.ts";
+import { ownerAnnotation } from "../../../src/api/names/labels.ts";
 
 /** The inputs of an API key. */
 export const ApiKeyInputs = z.looseObject({

@@ -7,7 +7,7 @@ import {
 import { annotations } from "../../../src/api/names/labels.ts";
 import { volumesOnRestore } from "../../../src/api/names/volumes-on-restore.ts";
 import type { DiffTable, Values } from "../handler.ts";
-import { ownerAnnotation } from "../owner.ts";
+import { ownerAnnotation } from "../../../src/api/names/labels.ts";
 
 const { suspend: _, pinnedVersion: __, ...specFields } = NamedSnapshotSpec.shape;
 

@@ -8,7 +8,8 @@ import { type KubeManifest, ObjectMeta } from "../../../src/kube/object.ts";
 import { coreResources } from "../../../src/kube/resource-ref.ts";
 import type { HandlerContext, Values } from "../handler.ts";
 import { readCluster } from "../open-cluster.ts";
-import { applyOptionsFor, explainApplyError, ownerAnnotation, ownerOf } from "../owner.ts";
+import { applyOptionsFor, explainApplyError, ownerOf } from "../owner.ts";
+import { ownerAnnotation } from "../../../src/api/names/labels.ts";
 import { unknownValue } from "../validate.ts";
 import type { NamedSnapshotInputs } from "./inputs.ts";
 

@@ -1,6 +1,7 @@
 import { RametError } from "../../../src/base/errors.ts";
 import { ownedByOthers } from "../../../src/kube/other-controllers.ts";
-import { ownerConflictHint, ownerAnnotation } from "../owner.ts";
+import { ownerConflictHint } from "../owner.ts";
+import { ownerAnnotation } from "../../../src/api/names/labels.ts";
 import type { Declared, RuntimeFacts } from "./find-runtime.ts";
 
 export type RuntimeMode = "auto" | "install" | "adopt" | "beside";

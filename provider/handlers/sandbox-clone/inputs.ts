@@ -3,7 +3,7 @@ import { sandboxKind, type SandboxManifest } from "../../../src/api/kinds/sandbo
 import { annotations, restoreFromAnnotations } from "../../../src/api/names/labels.ts";
 import { volumesOnRestore } from "../../../src/api/names/volumes-on-restore.ts";
 import { diffByTable, type DiffResult, type DiffTable, type Values } from "../handler.ts";
-import { ownerAnnotation } from "../owner.ts";
+import { ownerAnnotation } from "../../../src/api/names/labels.ts";
 
 const Port = z.int().min(1).max(65_535);
 

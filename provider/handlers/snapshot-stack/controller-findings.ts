@@ -1,8 +1,9 @@
 import type { ResourceRef } from "../../../src/kube/resource-ref.ts";
 import type { Cloud } from "./detect-cloud.ts";
-import type { Finding } from "./finding.ts";
+import type { Finding } from "../../../src/preflight/finding.ts";
 import { installationHints } from "./stack-parts.ts";
-import { controllerLease, type ObservedController, crdNames, type ObservedCluster } from "./observed-cluster.ts";
+import { controllerLease, type ObservedCluster } from "./observed-cluster.ts";
+import { crdNames, type ObservedController } from "../../../src/preflight/snapshot-objects.ts";
 
 interface ControllerRequest {
   cloud: Cloud;
@@ -25,10 +26,10 @@ export function controllerFindings(request: ControllerRequest, plan: Plan, obser
 function sandboxFindings({ crds, hasSandboxController }: ObservedCluster): Finding[] {
   const areThere = crds.some(({ name, isRamets }) => crdNames.sandboxes.includes(name) && !isRamets);
   if (hasSandboxController || !areThere) return [];
-  const problem = "no sandbox controller renews its lease; without one, checkpoints wait forever";
-  const hint =
+  const message = "no sandbox controller renews its lease; without one, checkpoints wait forever";
+  const action =
     "Check in the ACS console that the component for agent sandboxes runs; ACS may run it outside the cluster";
-  return [{ code: "NotFound", problem, hint, severity: "warning" }];
+  return [{ check: "sandbox-controller", code: "NotFound", message, action, level: "warning" }];
 }
 
 function snapshotFindings(
@@ -58,14 +59,14 @@ function deploymentFindings(
 }
 
 function idle({ namespace, name }: ObservedController): Finding {
-  const problem = `no Pod of the Deployment ${namespace}/${name} is available, so snapshots wait`;
-  const hint = `Find the cause with: kubectl describe pods --namespace ${namespace} --selector app.kubernetes.io/name=snapshot-controller`;
-  return { code: "Unavailable", problem, hint, severity: "warning" };
+  const message = `no Pod of the Deployment ${namespace}/${name} is available, so snapshots wait`;
+  const action = `Find the cause with: kubectl describe pods --namespace ${namespace} --selector app.kubernetes.io/name=snapshot-controller`;
+  return { check: "snapshot-controller", code: "Unavailable", message, action, level: "warning" };
 }
 
 function second({ namespace, name, manager }: ObservedController): Finding {
-  const problem = `the Deployment ${namespace}/${name} of ${manager} is a second snapshot-controller; two controllers conflict`;
-  return { code: "Conflict", problem, hint: "Remove one of the two", severity: "warning" };
+  const message = `the Deployment ${namespace}/${name} of ${manager} is a second snapshot-controller; two controllers conflict`;
+  return { check: "snapshot-controller", code: "Conflict", message, action: "Remove one of the two", level: "warning" };
 }
 
 /**
@@ -77,32 +78,33 @@ function older({ namespace, name, manager, image }: ObservedController, groupSna
   const isOld = major !== "" && Number(major) < 8;
   const isBeforeGroups = isOld || (major === "8" && Number(minor) < 2);
   if (!isOld && !(groupSnapshots && isBeforeGroups)) return [];
-  const problem = `the Deployment ${namespace}/${name} of ${manager} runs ${image}, which is older than the CRDs of v8.6`;
+  const message = `the Deployment ${namespace}/${name} of ${manager} runs ${image}, which is older than the CRDs of v8.6`;
   return [
     {
+      check: "snapshot-controller",
       code: "NeedNotMet",
-      problem,
-      hint: "Upgrade it to v8 with that manager",
-      severity: groupSnapshots ? "error" : "warning",
+      message,
+      action: "Upgrade it to v8 with that manager",
+      level: groupSnapshots ? "error" : "warning",
     },
   ];
 }
 
 /** Two controllers conflict. A controller that was just removed looks the same. */
 function hidden({ namespace, holder }: { namespace: string; holder: string }): Finding {
-  const problem = `a controller without a visible Deployment holds the lease ${namespace}/${controllerLease} (${holder})`;
-  const hint = 'If it was just removed, try again in a minute; otherwise set mode to "adopt"';
-  return { code: "AlreadyExists", problem, hint, severity: "error" };
+  const message = `a controller without a visible Deployment holds the lease ${namespace}/${controllerLease} (${holder})`;
+  const action = 'If it was just removed, try again in a minute; otherwise set mode to "adopt"';
+  return { check: "snapshot-controller", code: "AlreadyExists", message, action, level: "error" };
 }
 
 function none(cloud: Cloud): Finding {
-  const problem =
+  const message =
     "no snapshot-controller is visible (neither a Deployment nor a lease); without one, snapshots wait forever";
-  const hint =
+  const action =
     cloud === "generic" || cloud === "eks"
       ? "Install the controller with the manager that installed the snapshot CRDs"
       : `${installationHints[cloud]}; if it is enabled, the cloud runs it outside the cluster`;
-  return { code: "NotFound", problem, hint, severity: "warning" };
+  return { check: "snapshot-controller", code: "NotFound", message, action, level: "warning" };
 }
 
 /** The names of a snapshot-controller's objects in upstream's manifests, charts and add-ons. */

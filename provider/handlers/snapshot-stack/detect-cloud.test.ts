@@ -23,5 +23,5 @@ it.each<[Cloud, Cloud, string[]]>([
   ["generic", "local", ["error"]],
   ["aks", "generic", ["warning"]],
 ])("compares the requested cloud %s with a cluster of %s", (requested, cloud, severities) => {
-  expect(cloudFindings(requested, { cloud, evidence: "" }).map(({ severity }) => severity)).toEqual(severities);
+  expect(cloudFindings(requested, { cloud, evidence: "" }).map(({ level }) => level)).toEqual(severities);
 });

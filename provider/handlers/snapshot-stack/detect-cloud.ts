@@ -1,5 +1,5 @@
 import { localNodeLabels } from "../../../src/api/names/system-names.ts";
-import type { Finding } from "./finding.ts";
+import type { Finding } from "../../../src/preflight/finding.ts";
 import type { ObservedCluster } from "./observed-cluster.ts";
 
 export type Cloud = "eks" | "gke" | "aks" | "acs" | "generic" | "local";
@@ -35,9 +35,17 @@ export function cloudFindings(requested: Cloud, observed: DetectedCloud): Findin
     observed.cloud === "generic"
       ? "shows no evidence of that cloud"
       : `belongs to ${observed.cloud} (${observed.evidence})`;
-  const severity = observed.cloud === "generic" ? "warning" : "error";
-  const hint = `Set cloud to "${observed.cloud}", or set kubeconfig to the right cluster`;
-  return [{ code: "InvalidArgument", problem: `cloud is "${requested}", but the cluster ${known}`, hint, severity }];
+  const level = observed.cloud === "generic" ? "warning" : "error";
+  const action = `Set cloud to "${observed.cloud}", or set kubeconfig to the right cluster`;
+  return [
+    {
+      check: "cloud",
+      code: "InvalidArgument",
+      message: `cloud is "${requested}", but the cluster ${known}`,
+      action,
+      level,
+    },
+  ];
 }
 
 const byVersion: readonly { cloud: Cloud; pattern: RegExp }[] = [

@@ -1,3 +1,11 @@
+import type { HeldLease } from "../../../src/kube/other-controllers.ts";
+import type {
+  ObservedClass,
+  ObservedController,
+  ObservedCrd,
+  ObservedWebhook,
+} from "../../../src/preflight/snapshot-objects.ts";
+
 /** The objects of a cluster that matter for volume snapshots. */
 export interface ObservedCluster {
   /** The version that the API server reports: `v1.33.4-eks-99d6cc0`. */
@@ -8,7 +16,7 @@ export interface ObservedCluster {
   /** Existing objects with the names that a stack would use for its controller. */
   controllerObjects: ObservedObject[];
   /** Leases that a controller renewed recently. A controller whose Deployment is not visible has one too. */
-  leases: ObservedLease[];
+  leases: Pick<HeldLease, "namespace" | "holder">[];
   /** Whether another sandbox controller than Ramet's renews its lease. */
   hasSandboxController: boolean;
   /** The names of the CSI drivers. */
@@ -30,56 +38,10 @@ export interface ObservedCluster {
   unread: string[];
 }
 
-export interface ObservedCrd {
-  name: string;
-  /** The served versions. */
-  served: string[];
-  /** The versions in which objects may still be stored. */
-  stored: string[];
-  hasConversionWebhook: boolean;
-  /** Whether the schema has validation rules, as the CRDs of snapshots and contents have since v8. */
-  hasRules: boolean;
-  /** Whether this version of Ramet installs the same CRD. */
-  isRamets: boolean;
-  manager: string;
-  declaredBy: string | undefined;
-}
-
-export interface ObservedController {
-  namespace: string;
-  name: string;
-  image: string;
-  arguments: string[];
-  selector: Record<string, string>;
-  isAvailable: boolean;
-  manager: string;
-  declaredBy: string | undefined;
-}
-
 export interface ObservedObject {
   kind: string;
   namespace?: string;
   name: string;
-  manager: string;
-  declaredBy: string | undefined;
-}
-
-export interface ObservedWebhook {
-  name: string;
-  /** Whether it belongs to external-snapshotter, which has no webhook since v8.2. */
-  isUpstreams: boolean;
-}
-
-export interface ObservedLease {
-  namespace: string;
-  holder: string;
-}
-
-export interface ObservedClass {
-  name: string;
-  driver: string;
-  deletionPolicy: string;
-  isDefault: boolean;
   manager: string;
   declaredBy: string | undefined;
 }
@@ -111,15 +73,6 @@ export const emptyCluster: ObservedCluster = {
   installed: undefined,
 };
 
-const core = ["volumesnapshotclasses", "volumesnapshotcontents", "volumesnapshots"];
-const group = ["volumegroupsnapshotclasses", "volumegroupsnapshotcontents", "volumegroupsnapshots"];
-
-export const crdNames = {
-  core: core.map((plural) => `${plural}.snapshot.storage.k8s.io`),
-  group: group.map((plural) => `${plural}.groupsnapshot.storage.k8s.io`),
-  sandboxes: ["sandboxes.agents.kruise.io", "checkpoints.agents.kruise.io"],
-};
-
 /** The ConfigMap in which a stack records the add-ons that it installed, because add-ons cannot be annotated. */
 export const installedMap = { namespace: "kube-system", name: "ramet-snapshot-stack", key: "addons" };
 
@@ -128,8 +81,3 @@ export const podIdentityAgent = "eks-pod-identity-agent";
 
 /** The Lease for leader election of snapshot controllers (external-snapshotter, cmd/snapshot-controller). */
 export const controllerLease = "snapshot-controller-leader";
-
-/** The Leases of the OpenKruise Agents controller and manager, which ACS runs (directories config and cmd there). */
-export const sandboxLeases = ["f57b9a68.kruise.io", "sandbox-manager-primary"];
-
-export const defaultClassAnnotation = "snapshot.storage.kubernetes.io/is-default-class";

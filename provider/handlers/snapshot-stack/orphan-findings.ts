@@ -1,5 +1,5 @@
 import * as z from "zod";
-import type { Finding } from "./finding.ts";
+import type { Finding } from "../../../src/preflight/finding.ts";
 import type { ObservedObject } from "./observed-cluster.ts";
 
 /**
@@ -14,8 +14,16 @@ export function orphanFindings(
   const others = objects.filter(({ declaredBy = "" }) => !owners.includes(declaredBy));
   if (!plan.controller || others.length === 0) return [];
   const managers = [...new Set(others.map(({ manager }) => manager))].join(" and ");
-  const problem = `objects of a snapshot-controller already exist and belong to ${managers}: ${others.map(asText).join(", ")}`;
-  return [{ code: "AlreadyExists", problem, hint: `Delete them first: ${removal(others)}`, severity: "error" }];
+  const message = `objects of a snapshot-controller already exist and belong to ${managers}: ${others.map(asText).join(", ")}`;
+  return [
+    {
+      check: "snapshot-controller",
+      code: "AlreadyExists",
+      message,
+      action: `Delete them first: ${removal(others)}`,
+      level: "error",
+    },
+  ];
 }
 
 /** The command that deletes all objects. */

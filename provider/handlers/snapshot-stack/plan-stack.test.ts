@@ -1,14 +1,9 @@
 import { expect, it } from "vitest";
-import { type Finding, throwOnErrors } from "./finding.ts";
-import { planStack } from "./plan-stack.ts";
+import type { Finding } from "../../../src/preflight/finding.ts";
+import { planStack, throwOnErrors } from "./plan-stack.ts";
 import type { StackRequest } from "./stack-request.ts";
-import {
-  type ObservedController,
-  crdNames,
-  type ObservedCrd,
-  emptyCluster,
-  type ObservedCluster,
-} from "./observed-cluster.ts";
+import { crdNames, type ObservedController, type ObservedCrd } from "../../../src/preflight/snapshot-objects.ts";
+import { emptyCluster, type ObservedCluster } from "./observed-cluster.ts";
 
 const request: StackRequest = {
   cloud: "generic",
@@ -31,14 +26,14 @@ it("declares missing parts and its own parts, and nothing else", () => {
   expect(planStack(request, { ...empty, crds: others })).toMatchObject({ crds: false, controller: true, findings: [] });
   // CRDs that belong together are declared together or not at all.
   const part = planStack(request, { ...empty, crds: others.slice(0, 1) });
-  expect(part).toMatchObject({ crds: false, findings: [{ severity: "error" }] });
-  expect(part.findings[0]?.problem).toBe(
+  expect(part).toMatchObject({ crds: false, findings: [{ level: "error" }] });
+  expect(part.findings[0]?.message).toBe(
     "kubectl installed volumesnapshotclasses.snapshot.storage.k8s.io without " +
       "volumesnapshotcontents.snapshot.storage.k8s.io, volumesnapshots.snapshot.storage.k8s.io, which belong together",
   );
   const onGke = planStack({ ...request, cloud: "gke" }, { ...empty, server: "v1.33.4-gke.1", crds: others.slice(1) });
-  expect(onGke.findings.filter(({ severity }) => severity === "error")).toMatchObject([
-    { problem: expect.stringMatching(/without volumesnapshotclasses/) as string },
+  expect(onGke.findings.filter(({ level }) => level === "error")).toMatchObject([
+    { message: expect.stringMatching(/without volumesnapshotclasses/) as string },
   ]);
 });
 
@@ -53,10 +48,10 @@ it("keeps what it declared under an earlier name", () => {
   const { findings } = planStack(request, running("you"));
   expect(findings).toMatchObject([
     {
-      problem:
+      message:
         "A snapshot-controller exists and belongs to the Pulumi resource you (Deployment kube-system/snapshot-controller)",
-      hint: expect.stringMatching(/aliases.*kubectl annotate --overwrite deployment snapshot-controller/) as string,
-      severity: "error",
+      action: expect.stringMatching(/aliases.*kubectl annotate --overwrite deployment snapshot-controller/) as string,
+      level: "error",
     },
   ]);
   expect(planStack({ ...request, mode: "adopt" }, running("you"))).toMatchObject({ controller: false, findings: [] });
@@ -73,8 +68,8 @@ it("keeps its controller and warns about a second one", () => {
     controller({ name: "csi-snapshot-controller", manager: "kubectl" }),
   ];
   const plan = planStack(request, { ...empty, controllers });
-  expect(plan).toMatchObject({ controller: true, findings: [{ severity: "warning" }] });
-  expect(plan.findings[0]?.problem).toMatch(
+  expect(plan).toMatchObject({ controller: true, findings: [{ level: "warning" }] });
+  expect(plan.findings[0]?.message).toMatch(
     /kube-system\/csi-snapshot-controller of kubectl is a second snapshot-controller/,
   );
 });
@@ -92,7 +87,7 @@ it("lists the objects to delete before a controller of another manager can be de
 
 it("adopts only existing parts", () => {
   const { findings } = planStack({ ...request, mode: "adopt" }, empty);
-  expect(findings.map(({ problem }) => problem)).toEqual([
+  expect(findings.map(({ message }) => message)).toEqual([
     "The set of CRDs of volume snapshots does not exist",
     "A snapshot-controller does not exist",
   ]);
@@ -117,12 +112,12 @@ it("creates no second controller next to one without a visible Deployment, and w
   const addons = [{ addon: "snapshot-controller" }];
   const without = { ...there, leases: [], server: "v1.33.4-eks-1" };
   const { findings } = planStack({ ...request, cloud: "eks", addons }, without);
-  expect(findings).toMatchObject([{ problem: expect.stringMatching(/^no snapshot-controller is visible/) as string }]);
+  expect(findings).toMatchObject([{ message: expect.stringMatching(/^no snapshot-controller is visible/) as string }]);
 });
 
 it("explains how to enable missing parts in each managed cloud", () => {
   const hows = (["gke", "aks", "acs"] as const).map((cloud) => planStack({ ...request, cloud }, empty).findings);
-  expect(hows.map((findings) => findings.find(({ severity }) => severity === "error")?.hint)).toEqual([
+  expect(hows.map((findings) => findings.find(({ level }) => level === "error")?.action)).toEqual([
     expect.stringMatching(/^Enable .* gcloud container clusters update/),
     expect.stringMatching(/^Enable .* az aks update .* --enable-snapshot-controller/),
     expect.stringMatching(/^Install the disk plugin/),
@@ -142,8 +137,11 @@ it("checks driver and controller of a managed cluster, also for a stack without 
     crds: crds(crdNames.core, { manager: "the cluster's add-on manager" }),
   };
   expect(planStack(gke, there).findings).toMatchObject([
-    { problem: "the driver pd.csi.storage.gke.io is not installed", hint: expect.stringMatching(/^Enable/) as string },
-    { problem: expect.stringMatching(/^no snapshot-controller is visible/) as string, severity: "warning" },
+    {
+      message: "the driver pd.csi.storage.gke.io is not installed",
+      action: expect.stringMatching(/^Enable/) as string,
+    },
+    { message: expect.stringMatching(/^no snapshot-controller is visible/) as string, level: "warning" },
   ]);
   const leases = [{ namespace: "kube-system", holder: "pod-1" }];
   expect(planStack(gke, { ...there, leases, drivers: ["pd.csi.storage.gke.io"] }).findings).toEqual([]);
@@ -156,12 +154,12 @@ it("does not mistake Ramet's own CRDs for those of ACS", () => {
   const there = { ...empty, server: "v1.33.4-aliyun.1", drivers: ["diskplugin.csi.alibabacloud.com"] };
   const cluster = { ...there, leases: [{ namespace: "kube-system", holder: "pod-1" }], crds: [...core, ...own] };
   expect(planStack(acs, cluster).findings).toMatchObject([
-    { problem: expect.stringMatching(/Sandbox and Checkpoint .* of ACS does not exist/) as string, severity: "error" },
+    { message: expect.stringMatching(/Sandbox and Checkpoint .* of ACS does not exist/) as string, level: "error" },
   ]);
   expect(planStack(acs, { ...cluster, hasSandboxController: true }).findings).toEqual([]);
   const theirs = { ...cluster, crds: [...core, ...crds(crdNames.sandboxes, {})] };
   expect(planStack(acs, theirs).findings).toMatchObject([
-    { problem: expect.stringMatching(/^no sandbox controller renews its lease/) as string, severity: "warning" },
+    { message: expect.stringMatching(/^no sandbox controller renews its lease/) as string, level: "warning" },
   ]);
 });
 
@@ -169,7 +167,7 @@ it("rejects group snapshots on EKS", () => {
   const eks = { ...request, cloud: "eks", groupSnapshots: true } as const;
   const { findings } = planStack(eks, { ...empty, server: "v1.33.4-eks-1" });
   expect(findings).toMatchObject([
-    { hint: expect.stringMatching(/^Remove groupSnapshots/) as string, severity: "error" },
+    { action: expect.stringMatching(/^Remove groupSnapshots/) as string, level: "error" },
   ]);
 });
 
@@ -196,7 +194,7 @@ it("declares the EKS add-ons that no other manager installed, and keeps declarin
   expect(planStack(eks, { ...after, installed: { declaredBy: "me", addons: names } })).toMatchObject({ addons: names });
   const others = { ...after, installed: { declaredBy: "you", addons: names } };
   const refused = planStack({ ...eks, mode: "install" }, others).findings;
-  expect(refused.map(({ problem }) => problem)).toEqual([
+  expect(refused.map(({ message }) => message)).toEqual([
     "The content of the add-on snapshot-controller exists and belongs to an EKS add-on",
     "The content of the add-on eks-pod-identity-agent exists and belongs to you",
     "The content of the add-on aws-ebs-csi-driver exists and belongs to you",
@@ -208,7 +206,7 @@ it("rejects upgrades that would break, and explains how to fix them", () => {
   const group = crds(crdNames.group, { ...ours, stored: ["v1alpha1", "v1beta1"] });
   const old = planStack({ ...request, groupSnapshots: true }, { ...empty, crds: group }).findings;
   expect(old).toHaveLength(3);
-  expect(old[0]?.problem).toMatch(/may be stored as v1alpha1, which v8.6 no longer has/);
+  expect(old[0]?.message).toMatch(/may be stored as v1alpha1, which v8.6 no longer has/);
   const converting = crds(crdNames.core, { ...ours, hasConversionWebhook: true });
   expect(hows(planStack(request, { ...empty, crds: converting }).findings)).toMatch(
     /kubectl patch crd .* --type merge -p/,
@@ -226,18 +224,18 @@ it("rejects upstream's webhook, and warns about another webhook", () => {
     { name: "kyverno", isUpstreams: false },
   ];
   const { findings } = planStack(request, { ...empty, webhooks });
-  expect(findings.map(({ severity }) => severity)).toEqual(["error", "warning"]);
+  expect(findings.map(({ level }) => level)).toEqual(["error", "warning"]);
 });
 
 it("reports objects that violate the rules of v8, and the changed default of its controller", () => {
   const old = crds(crdNames.core, { declaredBy: "me", hasRules: false });
   expect(planStack(request, { ...empty, crds: old }).findings).toMatchObject([
-    { hint: expect.stringMatching(/allow-volume-mode-change=true/) as string, severity: "warning" },
+    { action: expect.stringMatching(/allow-volume-mode-change=true/) as string, level: "warning" },
   ]);
   const { findings } = planStack(request, { ...empty, crds: old, breakingRules: ["volumesnapshot/default/a"] });
   expect(findings).toMatchObject([
-    { problem: expect.stringMatching(/: volumesnapshot\/default\/a$/) as string, severity: "error" },
-    { severity: "warning" },
+    { message: expect.stringMatching(/: volumesnapshot\/default\/a$/) as string, level: "error" },
+    { level: "warning" },
   ]);
 });
 
@@ -247,24 +245,24 @@ it("warns about an older controller, and rejects it and older CRDs for group sna
   expect(planStack(request, observed)).toMatchObject({
     crds: true,
     controller: false,
-    findings: [{ severity: "warning" }],
+    findings: [{ level: "warning" }],
   });
   const groups = { ...request, groupSnapshots: true };
-  expect(planStack(groups, observed).findings).toMatchObject([{ severity: "error" }]);
+  expect(planStack(groups, observed).findings).toMatchObject([{ level: "error" }]);
   const v8 = controller({ manager: "kubectl" });
   expect(planStack(groups, { ...empty, controllers: [v8] }).findings).toEqual([]);
   const alpha = crds(crdNames.group, { manager: "kubectl", served: ["v1alpha1"], stored: ["v1alpha1"] });
   const { findings } = planStack(groups, { ...empty, crds: alpha });
   expect(findings).toHaveLength(3);
   expect(findings[0]).toMatchObject({
-    problem: expect.stringMatching(/of kubectl serves v1alpha1, but v1 or v1beta2 is required/) as string,
-    severity: "error",
+    message: expect.stringMatching(/of kubectl serves v1alpha1, but v1 or v1beta2 is required/) as string,
+    level: "error",
   });
 });
 
 it("warns about resources that it could not read", () => {
   const { findings } = planStack(request, { ...empty, unread: ["nodes"] });
-  expect(findings).toMatchObject([{ code: "Forbidden", severity: "warning" }]);
+  expect(findings).toMatchObject([{ code: "Forbidden", level: "warning" }]);
 });
 
 function crds(names: readonly string[], given: Partial<ObservedCrd>): ObservedCrd[] {
@@ -272,6 +270,7 @@ function crds(names: readonly string[], given: Partial<ObservedCrd>): ObservedCr
     served: ["v1"],
     stored: ["v1"],
     hasConversionWebhook: false,
+    conversionService: undefined,
     hasRules: true,
     isRamets: false,
     manager: "kubectl",
@@ -295,5 +294,5 @@ function controller(given: Partial<ObservedController>): ObservedController {
 }
 
 function hows(findings: readonly Finding[]): string {
-  return findings.map(({ hint }) => hint).join("\n");
+  return findings.map(({ action }) => action).join("\n");
 }

@@ -1,8 +1,10 @@
 import { ownerConflictHint } from "../owner.ts";
 import { controllerFindings } from "./controller-findings.ts";
 import { type Cloud, cloudFindings, detectCloud } from "./detect-cloud.ts";
-import type { Finding } from "./finding.ts";
-import { crdNames, type ObservedClass, type ObservedCluster, type ObservedCrd } from "./observed-cluster.ts";
+import { RametError } from "../../../src/base/errors.ts";
+import type { Finding } from "../../../src/preflight/finding.ts";
+import { crdNames, type ObservedClass, type ObservedCrd } from "../../../src/preflight/snapshot-objects.ts";
+import type { ObservedCluster } from "./observed-cluster.ts";
 import { orphanFindings } from "./orphan-findings.ts";
 import { driverFindings, managedDriver, type Part, partsOf } from "./stack-parts.ts";
 import { bringsController, type SnapshotClassRequest, type StackRequest } from "./stack-request.ts";
@@ -47,6 +49,20 @@ export function planStack(request: StackRequest, observed: ObservedCluster): Sta
   };
 }
 
+/** @throws RametError with all errors among the findings, if there are any */
+export function throwOnErrors(cloud: string, findings: readonly Finding[]): void {
+  const [first, ...others] = findings.filter(({ level }) => level === "error");
+  if (first === undefined) return;
+  const rest = others.map(({ message, action = "" }) => `. Also: ${message} (${action})`).join("");
+  throw new RametError(
+    first.code ?? "NeedNotMet",
+    `Cannot declare the snapshot stack for ${cloud}: ${first.message}${rest}`,
+    {
+      ...(first.action !== undefined && { hint: first.action }),
+    },
+  );
+}
+
 function choose({ mode, owners }: StackRequest, part: Part): { declare: boolean; findings: Finding[] } {
   const { title, isThere, isOurs, manager, marked, isOffered, hint, handoverSteps } = part;
   if (isThere && !isOurs) {
@@ -56,25 +72,31 @@ function choose({ mode, owners }: StackRequest, part: Part): { declare: boolean;
       marked === undefined
         ? `Set mode to "auto" to keep it, or ${handoverSteps}`
         : ownerConflictHint(owners[0], marked);
-    return refused({ code: "AlreadyExists", problem: `${title} exists and belongs to ${manager}`, hint: toDo });
+    return refused({
+      check: "snapshot-stack",
+      code: "AlreadyExists",
+      message: `${title} exists and belongs to ${manager}`,
+      action: toDo,
+    });
   }
   if (isOffered && (isOurs || mode !== "adopt")) return { declare: true, findings: [] };
   return isThere
     ? { declare: false, findings: [] }
-    : refused({ code: "NotFound", problem: `${title} does not exist`, hint });
+    : refused({ check: "snapshot-stack", code: "NotFound", message: `${title} does not exist`, action: hint });
 }
 
-function refused(finding: Omit<Finding, "severity">): { declare: false; findings: Finding[] } {
-  return { declare: false, findings: [{ ...finding, severity: "error" }] };
+function refused(finding: Omit<Finding, "level">): { declare: false; findings: Finding[] } {
+  return { declare: false, findings: [{ ...finding, level: "error" }] };
 }
 
 function unreadFinding(plural: string): Finding {
-  const problem = `reading ${plural} is forbidden, so their state is unknown`;
+  const message = `reading ${plural} is forbidden, so their state is unknown`;
   return {
+    check: "rbac",
     code: "Forbidden",
-    problem,
-    hint: `Grant "list" on ${plural} to the user that runs pulumi`,
-    severity: "warning",
+    message,
+    action: `Grant "list" on ${plural} to the user that runs pulumi`,
+    level: "warning",
   };
 }
 
@@ -90,7 +112,7 @@ function crdFindings(
     ...(plan.crds ? [] : [coreSet]),
     ...(plan.groupCrds || !request.groupSnapshots
       ? []
-      : [{ ...groupSet, severity: plan.controller ? ("error" as const) : ("warning" as const) }]),
+      : [{ ...groupSet, level: plan.controller ? ("error" as const) : ("warning" as const) }]),
   ];
   return sets.flatMap((set) => {
     const found = crds.filter(({ name }) => set.names.includes(name));
@@ -102,11 +124,11 @@ function crdFindings(
 interface CrdSet {
   names: readonly string[];
   versions: readonly string[];
-  severity: Finding["severity"];
+  level: Finding["level"];
 }
 
 /** Until v4 external-snapshotter had only v1beta1. */
-const coreSet: CrdSet = { names: crdNames.core, versions: ["v1"], severity: "error" };
+const coreSet: CrdSet = { names: crdNames.core, versions: ["v1"], level: "error" };
 /** Versions before v8.4 have another schema. */
 const groupSet = { names: crdNames.group, versions: ["v1", "v1beta2"] };
 
@@ -115,14 +137,30 @@ function partFindings(names: readonly string[], found: readonly ObservedCrd[]): 
   const missing = names.filter((name) => !found.some((crd) => crd.name === name));
   if (found.length === 0 || missing.length === 0) return [];
   const managers = [...new Set(found.map(({ manager }) => manager))].join(" and ");
-  const problem = `${managers} installed ${found.map(({ name }) => name).join(", ")} without ${missing.join(", ")}, which belong together`;
-  return [{ code: "NeedNotMet", problem, hint: "Install all of them with that manager", severity: "error" }];
+  const message = `${managers} installed ${found.map(({ name }) => name).join(", ")} without ${missing.join(", ")}, which belong together`;
+  return [
+    {
+      check: "snapshot-crds",
+      code: "NeedNotMet",
+      message,
+      action: "Install all of them with that manager",
+      level: "error",
+    },
+  ];
 }
 
-function servedFindings({ versions, severity }: CrdSet, { name, served, manager }: ObservedCrd): Finding[] {
+function servedFindings({ versions, level }: CrdSet, { name, served, manager }: ObservedCrd): Finding[] {
   if (versions.some((version) => served.includes(version))) return [];
-  const problem = `the CRD ${name} of ${manager} serves ${served.join(", ") || "no version"}, but ${versions.join(" or ")} is required`;
-  return [{ code: "NeedNotMet", problem, hint: "Upgrade it to a newer version with that manager", severity }];
+  const message = `the CRD ${name} of ${manager} serves ${served.join(", ") || "no version"}, but ${versions.join(" or ")} is required`;
+  return [
+    {
+      check: "snapshot-crds",
+      code: "NeedNotMet",
+      message,
+      action: "Upgrade it to a newer version with that manager",
+      level,
+    },
+  ];
 }
 
 type ClassRequest = Pick<StackRequest, "cloud" | "owners" | "classes" | "addons" | "driversMayCome">;
@@ -140,24 +178,30 @@ function classFindings(
   return [
     ...absent.map((driver) => ({
       ...absentDriver(driver, cloud, observed.drivers),
-      severity: driversMayCome ? ("warning" as const) : ("error" as const),
+      level: driversMayCome ? ("warning" as const) : ("error" as const),
     })),
     ...classes.flatMap(({ name }) => others.filter((other) => other.name === name).map(takenName)),
     ...defaultFindings(classes, others),
   ];
 }
 
-function absentDriver(driver: string, cloud: Cloud, drivers: readonly string[]): Omit<Finding, "severity"> {
+function absentDriver(driver: string, cloud: Cloud, drivers: readonly string[]): Omit<Finding, "level"> {
   const known = drivers.length === 0 ? "none" : drivers.join(", ");
-  const problem = `a class uses the driver ${driver}, which is not installed; installed drivers: ${known}`;
+  const message = `a class uses the driver ${driver}, which is not installed; installed drivers: ${known}`;
   const managed = managedDriver(cloud);
-  const hint = managed?.name === driver ? managed.hint : "Install the driver first, or remove the class";
-  return { code: "NotFound", problem, hint };
+  const action = managed?.name === driver ? managed.hint : "Install the driver first, or remove the class";
+  return { check: "snapshot-drivers", code: "NotFound", message, action };
 }
 
 function takenName({ name, manager }: ObservedClass): Finding {
-  const problem = `the VolumeSnapshotClass ${name} exists and belongs to ${manager}`;
-  return { code: "AlreadyExists", problem, hint: "Use another name for the class", severity: "error" };
+  const message = `the VolumeSnapshotClass ${name} exists and belongs to ${manager}`;
+  return {
+    check: "snapshot-classes",
+    code: "AlreadyExists",
+    message,
+    action: "Use another name for the class",
+    level: "error",
+  };
 }
 
 /** If a driver has two default classes, the controller rejects every snapshot without a class. */
@@ -168,11 +212,13 @@ function defaultFindings(requested: readonly SnapshotClassRequest[], others: rea
     const there = others.filter((one) => one.driver === driver && one.isDefault).map(({ name }) => name);
     const names = [...there, ...own];
     if (names.length < 2) return [];
-    const problem = `${driver} would have ${names.length} default classes (${names.join(", ")}), and snapshots without a class would fail`;
-    const hint =
+    const message = `${driver} would have ${names.length} default classes (${names.join(", ")}), and snapshots without a class would fail`;
+    const action =
       own.length > 0
         ? "Set only one default class for a driver"
         : `Remove the annotation snapshot.storage.kubernetes.io/is-default-class from all but one`;
-    return [{ code: "Conflict", problem, hint, severity: own.length > 0 ? "error" : "warning" }];
+    return [
+      { check: "snapshot-classes", code: "Conflict", message, action, level: own.length > 0 ? "error" : "warning" },
+    ];
   });
 }

@@ -1,6 +1,7 @@
 import { detectCloud, type Cloud } from "./detect-cloud.ts";
-import type { Finding } from "./finding.ts";
-import type { ObservedController, ObservedCrd, ObservedCluster } from "./observed-cluster.ts";
+import type { Finding } from "../../../src/preflight/finding.ts";
+import type { ObservedController, ObservedCrd } from "../../../src/preflight/snapshot-objects.ts";
+import type { ObservedCluster } from "./observed-cluster.ts";
 
 /** The state of volume snapshots in a cluster, as a snapshot stack found it. */
 export interface SnapshotStackFacts {
@@ -41,7 +42,7 @@ export function summarize(observed: ObservedCluster, findings: readonly Finding[
       isDefault,
       manager,
     })),
-    findings: findings.map(({ problem, hint }) => ({ problem, hint })),
+    findings: findings.map(({ message, action = "" }) => ({ problem: message, hint: action })),
   };
 }
 

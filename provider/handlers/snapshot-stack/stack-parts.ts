@@ -1,14 +1,9 @@
-import { ownerAnnotation } from "../owner.ts";
+import { ownerAnnotation } from "../../../src/api/names/labels.ts";
 import { driverNames } from "./class-parameters.ts";
 import type { Cloud } from "./detect-cloud.ts";
-import type { Finding } from "./finding.ts";
-import {
-  crdNames,
-  installedMap,
-  type ObservedCluster,
-  type ObservedController,
-  type ObservedObject,
-} from "./observed-cluster.ts";
+import type { Finding } from "../../../src/preflight/finding.ts";
+import { crdNames, type ObservedController } from "../../../src/preflight/snapshot-objects.ts";
+import { installedMap, type ObservedCluster, type ObservedObject } from "./observed-cluster.ts";
 import { removal } from "./orphan-findings.ts";
 import type { AddonRequest, StackRequest } from "./stack-request.ts";
 
@@ -38,8 +33,8 @@ export function driverFindings({ cloud, classes }: StackRequest, { drivers, unre
   const managed = managedDriver(cloud);
   if (managed === undefined || drivers.includes(managed.name) || unread.includes("csidrivers")) return [];
   if (classes.some(({ driver }) => driver === managed.name)) return [];
-  const problem = `the driver ${managed.name} is not installed`;
-  return [{ code: "NotFound", problem, hint: managed.hint, severity: "warning" }];
+  const message = `the driver ${managed.name} is not installed`;
+  return [{ check: "snapshot-drivers", code: "NotFound", message, action: managed.hint, level: "warning" }];
 }
 
 /** A part that snapshots need and that exists once in a cluster. */

@@ -1,5 +1,7 @@
-import type { Finding } from "./finding.ts";
-import { crdNames, type ObservedCrd, type ObservedCluster, type ObservedWebhook } from "./observed-cluster.ts";
+import type { Finding } from "../../../src/preflight/finding.ts";
+import { removedVersions, removeWebhook } from "../../../src/preflight/snapshot-checks.ts";
+import { crdNames, type ObservedCrd, type ObservedWebhook } from "../../../src/preflight/snapshot-objects.ts";
+import type { ObservedCluster } from "./observed-cluster.ts";
 
 /**
  * Reports what prevents an upgrade of external-snapshotter to v8.6, from the changelogs of v7.0 to v8.6. Nothing is
@@ -23,47 +25,42 @@ export function upgradeFindings(
   ];
 }
 
-const conflict = { code: "Conflict", severity: "error" } as const;
+const conflict = { check: "snapshot-upgrade", code: "Conflict", level: "error" } as const;
 
 /** The validation rules need Kubernetes 1.25. */
 function serverFindings(server: string): Finding[] {
   const [, major = "1", minor = "99"] = /^v?(\d+)\.(\d+)/.exec(server) ?? [];
   if (Number(major) > 1 || Number(minor) >= 25) return [];
-  const problem = `the API server has the version ${server}, but the CRDs of external-snapshotter v8 need Kubernetes 1.25`;
-  return [{ ...conflict, problem, hint: "Upgrade the cluster to a newer version first" }];
+  const message = `the API server has the version ${server}, but the CRDs of external-snapshotter v8 need Kubernetes 1.25`;
+  return [{ ...conflict, message, action: "Upgrade the cluster to a newer version first" }];
 }
 
 /** An API server rejects a CRD that lacks a stored version. */
 function storedFindings({ name, stored }: ObservedCrd): Finding[] {
-  const missing = stored.filter((version) => !isSupported(name, version));
+  const missing = removedVersions({ name, stored });
   if (missing.length === 0) return [];
-  const problem = `objects of ${name} may be stored as ${missing.join(", ")}, which v8.6 no longer has`;
-  const hint = `If there are no such objects, run: kubectl delete crd ${name}; otherwise rewrite each object with a served version, then remove ${missing.join(", ")} from the CRD's status.storedVersions`;
-  return [{ ...conflict, problem, hint }];
-}
-
-function isSupported(name: string, version: string): boolean {
-  return (crdNames.group.includes(name) ? ["v1", "v1beta1", "v1beta2"] : ["v1", "v1beta1"]).includes(version);
+  const message = `objects of ${name} may be stored as ${missing.join(", ")}, which v8.6 no longer has`;
+  const action = `If there are no such objects, run: kubectl delete crd ${name}; otherwise rewrite each object with a served version, then remove ${missing.join(", ")} from the CRD's status.storedVersions`;
+  return [{ ...conflict, message, action }];
 }
 
 /** v8.4 and v8.5 had a conversion webhook that v8.6 does not have. */
 function conversionFinding({ name }: ObservedCrd): Finding {
-  const patch = '{"spec":{"conversion":{"strategy":"None","webhook":null}}}';
-  const problem = `the CRD ${name} uses a conversion webhook that v8.6 does not have`;
-  return { ...conflict, problem, hint: `Remove it with: kubectl patch crd ${name} --type merge -p '${patch}'` };
+  const message = `the CRD ${name} uses a conversion webhook that v8.6 does not have`;
+  return { ...conflict, message, action: `Remove it with: ${removeWebhook(name)}` };
 }
 
 /** A webhook without a server rejects every snapshot. */
 function webhookFinding({ name, isUpstreams }: ObservedWebhook): Finding {
   if (!isUpstreams) {
-    const problem = `the ValidatingWebhookConfiguration ${name} validates snapshots; it may reject all of them while its server is unavailable`;
-    return { code: "Conflict", problem, hint: "Keep it if you need it", severity: "warning" };
+    const message = `the ValidatingWebhookConfiguration ${name} validates snapshots; it may reject all of them while its server is unavailable`;
+    return { check: "snapshot-upgrade", code: "Conflict", message, action: "Keep it if you need it", level: "warning" };
   }
-  const problem = `the ValidatingWebhookConfiguration ${name} validates snapshots, but external-snapshotter has no such webhook since v8.2`;
+  const message = `the ValidatingWebhookConfiguration ${name} validates snapshots, but external-snapshotter has no such webhook since v8.2`;
   return {
     ...conflict,
-    problem,
-    hint: `Delete it before you delete its server: kubectl delete validatingwebhookconfiguration ${name}`,
+    message,
+    action: `Delete it before you delete its server: kubectl delete validatingwebhookconfiguration ${name}`,
   };
 }
 
@@ -71,10 +68,10 @@ function webhookFinding({ name, isUpstreams }: ObservedWebhook): Finding {
 function brokenFinding(objects: readonly string[]): Finding {
   const named = objects.slice(0, 5).join(", ");
   const more = objects.length > 5 ? ` and ${objects.length - 5} more` : "";
-  const problem = `existing objects violate the rules of the CRDs of v8.6 and could no longer be changed: ${named}${more}`;
-  const hint =
+  const message = `existing objects violate the rules of the CRDs of v8.6 and could no longer be changed: ${named}${more}`;
+  const action =
     "Repair or delete each object: it needs exactly one source and no empty class name; a content needs the name and namespace of its snapshot";
-  return { ...conflict, problem, hint };
+  return { ...conflict, message, action };
 }
 
 function isBeforeRules({ name, hasRules }: ObservedCrd): boolean {
@@ -83,17 +80,19 @@ function isBeforeRules({ name, hasRules }: ObservedCrd): boolean {
 
 /** `--prevent-volume-mode-conversion` is the default since v7. */
 const modeFinding: Finding = {
+  check: "snapshot-upgrade",
   code: "Conflict",
-  problem: "since external-snapshotter v7 a restore that changes a volume's mode (Filesystem, Block) is rejected",
-  hint: "To allow it, annotate the VolumeSnapshotContent with snapshot.storage.kubernetes.io/allow-volume-mode-change=true",
-  severity: "warning",
+  message: "since external-snapshotter v7 a restore that changes a volume's mode (Filesystem, Block) is rejected",
+  action:
+    "To allow it, annotate the VolumeSnapshotContent with snapshot.storage.kubernetes.io/allow-volume-mode-change=true",
+  level: "warning",
 };
 
 /** A Deployment's selector is immutable. Until v7 upstream used the label `app`. */
 function selectorFindings(at: { namespace: string; name: string }, { controllers }: ObservedCluster): Finding[] {
   const found = controllers.find(({ namespace, name }) => namespace === at.namespace && name === at.name);
   if (found === undefined || found.selector["app.kubernetes.io/name"] === "snapshot-controller") return [];
-  const problem = `the Deployment ${at.namespace}/${at.name} selects its Pods by other labels, and a selector is immutable`;
-  const hint = `Delete it first (snapshots wait meanwhile): kubectl delete deployment --namespace ${at.namespace} ${at.name}`;
-  return [{ ...conflict, problem, hint }];
+  const message = `the Deployment ${at.namespace}/${at.name} selects its Pods by other labels, and a selector is immutable`;
+  const action = `Delete it first (snapshots wait meanwhile): kubectl delete deployment --namespace ${at.namespace} ${at.name}`;
+  return [{ ...conflict, message, action }];
 }

@@ -270,3 +270,6 @@ function templateAnnotations(template: unknown): Record<string, unknown> | undef
 function record(value: unknown): Record<string, unknown> | undefined {
   return typeof value === "object" && value !== null ? (value as Record<string, unknown>) : undefined;
 }
+
+/** Marks an object with the Pulumi resource and stack that declare it, so that no other resource declares the same object. */
+export const ownerAnnotation = "ramet.dev/pulumi-resource";

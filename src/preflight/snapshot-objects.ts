@@ -1,9 +1,64 @@
 import * as z from "zod";
-import { renderCrds } from "../../../src/api/kinds/crd.ts";
-import { covers } from "../../../src/kube/apply.ts";
-import type { ResourceRef } from "../../../src/kube/resource-ref.ts";
-import { ownerAnnotation } from "../owner.ts";
-import type { ObservedController, ObservedCrd, ObservedWebhook } from "./observed-cluster.ts";
+import { renderCrds } from "../api/kinds/crd.ts";
+import { covers } from "../kube/apply.ts";
+import { ownerAnnotation } from "../api/names/labels.ts";
+import { defaultClassAnnotation } from "../kube/volumes/snapshot-names.ts";
+
+/** The CRDs of external-snapshotter, and those of sandboxes and their checkpoints. */
+export const crdNames = {
+  core: ["volumesnapshotclasses", "volumesnapshotcontents", "volumesnapshots"].map(
+    (plural) => `${plural}.snapshot.storage.k8s.io`,
+  ),
+  group: ["volumegroupsnapshotclasses", "volumegroupsnapshotcontents", "volumegroupsnapshots"].map(
+    (plural) => `${plural}.groupsnapshot.storage.k8s.io`,
+  ),
+  sandboxes: ["sandboxes.agents.kruise.io", "checkpoints.agents.kruise.io"],
+};
+
+/** A CRD of external-snapshotter or of sandboxes. */
+export interface ObservedCrd {
+  name: string;
+  /** The served versions. */
+  served: string[];
+  /** The versions in which objects may still be stored. */
+  stored: string[];
+  hasConversionWebhook: boolean;
+  /** The service of its conversion webhook; undefined without one. */
+  conversionService: { namespace: string; name: string } | undefined;
+  /** Whether the schema has validation rules, as the CRDs of snapshots and contents have since v8. */
+  hasRules: boolean;
+  /** Whether this version of Ramet installs the same CRD. */
+  isRamets: boolean;
+  manager: string;
+  declaredBy: string | undefined;
+}
+
+/** A Deployment of the snapshot-controller. */
+export interface ObservedController {
+  namespace: string;
+  name: string;
+  image: string;
+  arguments: string[];
+  selector: Record<string, string>;
+  isAvailable: boolean;
+  manager: string;
+  declaredBy: string | undefined;
+}
+
+export interface ObservedWebhook {
+  name: string;
+  /** Whether it belongs to external-snapshotter, which has no webhook since v8.2. */
+  isUpstreams: boolean;
+}
+
+export interface ObservedClass {
+  name: string;
+  driver: string;
+  deletionPolicy: string;
+  isDefault: boolean;
+  manager: string;
+  declaredBy: string | undefined;
+}
 
 /** The metadata with which tools mark their objects. */
 const ManagedMetadata = z.looseObject({
@@ -69,6 +124,7 @@ export function observeCrd({ metadata, spec, status }: Crd): ObservedCrd {
     served: spec.versions.filter(({ served }) => served).map(({ name }) => name),
     stored: status?.storedVersions ?? [],
     hasConversionWebhook: spec.conversion?.strategy === "Webhook",
+    conversionService: spec.conversion?.webhook?.clientConfig?.service ?? undefined,
     isRamets: isRamets({ metadata, spec }),
     hasRules: JSON.stringify(spec.versions).includes('"x-kubernetes-validations"'),
     ...managementOf(metadata),
@@ -95,6 +151,16 @@ export function observeController({ metadata, spec, status }: Deployment): Obser
   };
 }
 
+export function observeClass({ metadata, driver, deletionPolicy }: SnapshotClass): ObservedClass {
+  return {
+    name: metadata.name,
+    driver,
+    deletionPolicy,
+    isDefault: metadata.annotations?.[defaultClassAnnotation] === "true",
+    ...managementOf(metadata),
+  };
+}
+
 /** Undefined if it does not validate snapshots. */
 export function observeWebhook({ metadata: { name }, webhooks = [] }: Webhooks): ObservedWebhook | undefined {
   const matching = webhooks.filter(({ rules = [] }) =>
@@ -112,38 +178,13 @@ export function managementOf(metadata: ManagedMetadata): { manager: string; decl
   return { manager: managerOf(metadata), declaredBy: metadata.annotations?.[ownerAnnotation] };
 }
 
-const cluster = (group: string, plural: string, kind: string): ResourceRef => ({
-  group,
-  version: "v1",
-  plural,
-  kind,
-  namespaced: false,
-});
-export const csiDrivers = cluster("storage.k8s.io", "csidrivers", "CSIDriver");
-export const snapshotClasses = cluster("snapshot.storage.k8s.io", "volumesnapshotclasses", "VolumeSnapshotClass");
-export const oldSnapshots = [
-  { ...cluster("snapshot.storage.k8s.io", "volumesnapshots", "VolumeSnapshot"), namespaced: true },
-  cluster("snapshot.storage.k8s.io", "volumesnapshotcontents", "VolumeSnapshotContent"),
-];
-export const validatingWebhooks = cluster(
-  "admissionregistration.k8s.io",
-  "validatingwebhookconfigurations",
-  "ValidatingWebhookConfiguration",
-);
-export const daemonSets: ResourceRef = { ...cluster("apps", "daemonsets", "DaemonSet"), namespaced: true };
-export const deployments: ResourceRef = { ...cluster("apps", "deployments", "Deployment"), namespaced: true };
-
 const Strings = z
   .array(z.string())
   .nullish()
   .transform((list) => list ?? []);
-export const Page = z.looseObject({ items: z.array(z.unknown()).nullish() });
 export const Named = z.looseObject({ metadata: ManagedMetadata });
-export const WithData = Named.extend({ data: z.record(z.string(), z.string()).optional() });
-export const Lease = Named.extend({
-  spec: z.looseObject({ holderIdentity: z.string().optional(), renewTime: z.string().optional() }).optional(),
-});
 export const SnapshotClass = Named.extend({ driver: z.string(), deletionPolicy: z.string() });
+type SnapshotClass = z.infer<typeof SnapshotClass>;
 export const Webhooks = Named.extend({
   webhooks: z
     .array(
@@ -155,10 +196,16 @@ export const Webhooks = Named.extend({
     .optional(),
 });
 export type Webhooks = z.infer<typeof Webhooks>;
+const Service = z.looseObject({ namespace: z.string(), name: z.string() });
 export const Crd = Named.extend({
   spec: z.looseObject({
     versions: z.array(z.looseObject({ name: z.string(), served: z.boolean() })),
-    conversion: z.looseObject({ strategy: z.string() }).optional(),
+    conversion: z
+      .looseObject({
+        strategy: z.string(),
+        webhook: z.looseObject({ clientConfig: z.looseObject({ service: Service.nullish() }).nullish() }).nullish(),
+      })
+      .optional(),
   }),
   status: z.looseObject({ storedVersions: Strings }).optional(),
 });

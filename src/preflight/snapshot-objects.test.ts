@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { managerOf } from "./observed-objects.ts";
+import { managerOf } from "./snapshot-objects.ts";
 
 const name = "volumesnapshots.snapshot.storage.k8s.io";
 
