@@ -17,7 +17,13 @@ const files = { certificate: join(directory, "tls.crt"), key: join(directory, "t
 
 async function issue(commonName: string): Promise<void> {
   const now = new Date();
-  const { certificate, key } = issueCertificate({ commonName, use: "server", hosts: ["localhost"], now, validDays: 1 });
+  const { certificate, key } = await issueCertificate({
+    commonName,
+    use: "server",
+    hosts: ["localhost"],
+    now,
+    validDays: 1,
+  });
   await writeFile(files.certificate, certificate);
   await writeFile(files.key, key);
 }
@@ -58,7 +64,7 @@ it("takes over a connection whose first bytes were read, in any pieces", async (
   const directory = await mkdtemp(join(tmpdir(), "ramet-"));
   onTestFinished(() => rm(directory, { recursive: true }));
   const now = new Date();
-  const pair = issueCertificate({ commonName: "a", use: "server", hosts: ["a"], now, validDays: 1 });
+  const pair = await issueCertificate({ commonName: "a", use: "server", hosts: ["a"], now, validDays: 1 });
   const path = join(directory, "both.pem");
   await writeFile(path, pair.certificate + pair.key);
   const clock = new ManualClock();

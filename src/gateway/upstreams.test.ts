@@ -8,7 +8,7 @@ import { readRoutedSandbox } from "./routed-sandbox.ts";
 import { hostFor, Upstreams } from "./upstreams.ts";
 
 /** The programs of a sandbox; a stand-in for its cell connects to them. */
-const { certificate: cert, key } = issueCertificate({
+const { certificate: cert, key } = await issueCertificate({
   commonName: "inner",
   use: "server",
   hosts: ["inner"],

@@ -48,7 +48,13 @@ it("a sandbox gets the host that its client has set, also on a port that serves 
   const network = { maskRequestHost: "inner.example:${PORT}", httpsPorts: [8443] };
   const sandbox = await Sandbox.create("base", { ...options, network });
   const now = new Date();
-  const { certificate, key } = issueCertificate({ commonName: "a", use: "server", hosts: ["a"], now, validDays: 1 });
+  const { certificate, key } = await issueCertificate({
+    commonName: "a",
+    use: "server",
+    hosts: ["a"],
+    now,
+    validDays: 1,
+  });
   await sandbox.files.write("/srv/pair.pem", `${certificate}\n${key}`);
   await sandbox.files.write("/srv/serve.py", program);
   await sandbox.commands.run("python3 /srv/serve.py", { background: true });

@@ -31,7 +31,7 @@ export function realNode({
     const tools = await acquireTools({ names: ["runsc", "ramet-guest", "ramet-link"] });
     const rootPath = await pythonRootPath();
     const pki = await openPki(join(controlPlane.dir, "pki"), () => systemClock.now());
-    const serving = pki.issue({ commonName: localNodeName, use: "server", hosts: ["127.0.0.1"] });
+    const serving = await pki.issue({ commonName: localNodeName, use: "server", hosts: ["127.0.0.1"] });
     const own = { runsc: tools.runsc, guest: tools["ramet-guest"], link: tools["ramet-link"] };
     const ready = Promise.withResolvers<undefined>();
     const stopped = runLocalNode(

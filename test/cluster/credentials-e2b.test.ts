@@ -42,9 +42,9 @@ const received: Record<string, string> = {};
 beforeAll(async () => {
   dns = await startDnsStandIn({ [domain]: [address] });
   proxy = await startSocksProxy(address, { username: "user", password: "p4ssw0rd" });
-  const authority = issueCertificate({ commonName: "test", use: "authority", now: new Date(), validDays: 1 });
+  const authority = await issueCertificate({ commonName: "test", use: "authority", now: new Date(), validDays: 1 });
   const request = { commonName: domain, use: "server" as const, hosts: [domain], now: new Date(), validDays: 1 };
-  const { certificate: cert, key } = issueCertificate(request, authority);
+  const { certificate: cert, key } = await issueCertificate(request, authority);
   const answer: RequestListener = (given, response) => {
     received[given.url ?? ""] = String(given.headers["x-key"] ?? "none");
     response.end("answered");

@@ -29,7 +29,7 @@ const marker = ["in", "memory", Math.random().toString(36).slice(2)].join("-");
 
 let cluster: Cluster;
 let dns: DnsStandIn;
-const authority = issueCertificate({ commonName: "test", use: "authority", now: new Date(), validDays: 1 });
+const authority = await issueCertificate({ commonName: "test", use: "authority", now: new Date(), validDays: 1 });
 const servers: Server[] = [];
 /** The header as the servers outside have received it, by path. */
 const received: Record<string, string> = {};
@@ -41,7 +41,7 @@ beforeAll(async () => {
     received[request.url ?? ""] = request.headers["authorization"] ?? "none";
     response.end("answered");
   };
-  const pair = issueCertificate(
+  const pair = await issueCertificate(
     { commonName: domain, use: "server", hosts: [domain], now: new Date(), validDays: 1 },
     authority,
   );

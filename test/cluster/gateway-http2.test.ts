@@ -297,8 +297,8 @@ describe("TLS", () => {
 async function certificateFiles(): Promise<{ directory: string; certificate: string }> {
   const directory = await mkdtemp(join(tmpdir(), "ramet-"));
   const validity = { now: new Date(), validDays: 1 };
-  const authority = issueCertificate({ commonName: "gateway test", use: "authority", ...validity });
-  const { certificate, key } = issueCertificate(
+  const authority = await issueCertificate({ commonName: "gateway test", use: "authority", ...validity });
+  const { certificate, key } = await issueCertificate(
     { commonName: "gateway", use: "server", hosts: ["127.0.0.1"], ...validity },
     authority,
   );

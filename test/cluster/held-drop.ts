@@ -37,7 +37,7 @@ export class HeldDrop {
     const proxy = new ApiProxy({
       target: server,
       ca,
-      serving: pki.issue({ commonName: "proxy", use: "server", hosts: ["127.0.0.1"] }),
+      serving: await pki.issue({ commonName: "proxy", use: "server", hosts: ["127.0.0.1"] }),
       client: { certificate: adminCert, key: adminKey },
       onRequest: hold("request"),
       onResponse: hold("answer"),

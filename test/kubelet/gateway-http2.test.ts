@@ -20,6 +20,8 @@ import { gateways, makeStoreSecret, openWorld, type World } from "./world.ts";
 const long = { timeout: 90_000, interval: 250 };
 const host = "ramet-gateway.ramet-system.svc";
 const ports = { http: 8000, grpc: 50_051 };
+const authority = await issueCertificate({ commonName: "test", use: "authority", now: new Date(), validDays: 1 });
+const ca = authority.certificate;
 
 /** Tests that HTTP/2 and gRPC pass through installed gateways to sandboxes in Pods, without TLS and with it. */
 describe("installed gateways", () => {
@@ -136,13 +138,10 @@ describe("installed gateways", () => {
     await passes(`http://${address}`, {}, [address, credentials.createInsecure()]);
   });
 
-  const authority = issueCertificate({ commonName: "test", use: "authority", now: new Date(), validDays: 1 });
-  const ca = authority.certificate;
-
   /** Creates or replaces the Secret, with a new certificate. */
   async function makeCertificate(): Promise<void> {
     const subject = { commonName: "gateway", hosts: [host], now: new Date(), validDays: 1 };
-    const { certificate, key } = issueCertificate({ ...subject, use: "server" }, authority);
+    const { certificate, key } = await issueCertificate({ ...subject, use: "server" }, authority);
     const data = { "tls.crt": certificate, "tls.key": key };
     const metadata = { name: "gateway-tls", namespace: "ramet-system" };
     const secret = { apiVersion: "v1", kind: "Secret", type: "kubernetes.io/tls", metadata, stringData: data };

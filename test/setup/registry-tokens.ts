@@ -28,7 +28,7 @@ export interface TokenServer {
 export async function startTokenServer(): Promise<TokenServer> {
   const dir = await mkdtemp(join(tmpdir(), "ramet-registry-tokens-"));
   const pki = await openPki(join(dir, "pki"), () => new Date());
-  const pair = pki.issue({ commonName: "tokens", use: "client" });
+  const pair = await pki.issue({ commonName: "tokens", use: "client" });
   const issuer = "tokens.example";
   const service = "registry.example";
 

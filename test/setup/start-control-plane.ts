@@ -81,7 +81,7 @@ export async function startControlPlane(options: ControlPlaneOptions): Promise<C
     const { port } = started;
     let apiServer = started.child;
     const server = `https://127.0.0.1:${port}`;
-    const admin = pki.issue({ commonName: "ramet-admin", organizations: ["system:masters"], use: "client" });
+    const admin = await pki.issue({ commonName: "ramet-admin", organizations: ["system:masters"], use: "client" });
     const kubeconfigPath = join(dir, "kubeconfig");
     await writeKubeconfig(kubeconfigPath, { name, server, ca: pki.ca, client: admin });
     return {

@@ -11,12 +11,14 @@ import { gatewayGuest } from "./gateway-guest.ts";
 let server: Server;
 let answer: RequestListener;
 let seen: IncomingHttpHeaders[];
-const [authority, other] = ["one", "other"].map((commonName) =>
-  issueCertificate({ commonName, use: "authority", now: new Date(), validDays: 1 }),
+const [authority, other] = await Promise.all(
+  ["one", "other"].map((commonName) =>
+    issueCertificate({ commonName, use: "authority", now: new Date(), validDays: 1 }),
+  ),
 );
 
 beforeAll(async () => {
-  const { certificate, key } = issueCertificate(
+  const { certificate, key } = await issueCertificate(
     { commonName: "gateway", use: "server", hosts: ["localhost"], now: new Date(), validDays: 1 },
     authority,
   );

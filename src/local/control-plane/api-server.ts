@@ -32,7 +32,7 @@ export async function startApiServer(options: ApiServerOptions): Promise<Child> 
     hosts: ["127.0.0.1", "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"],
   });
   const toNode = await pki.issueTo("kubelet-client", { commonName: nodeClientName, use: "client" });
-  const probe = pki.issue({ commonName: "ramet-probe", organizations: ["system:masters"], use: "client" });
+  const probe = await pki.issue({ commonName: "ramet-probe", organizations: ["system:masters"], use: "client" });
   const server = await startChild({
     program: options.program,
     cwd: dir,

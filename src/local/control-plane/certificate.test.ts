@@ -6,10 +6,10 @@ import { expect, it } from "vitest";
 import { issueCertificate } from "./certificate.ts";
 
 const now = new Date();
-const authority = issueCertificate({ commonName: "ramet test", use: "authority", now, validDays: 3650 });
+const authority = await issueCertificate({ commonName: "ramet test", use: "authority", now, validDays: 3650 });
 
-it("issues a certificate with the requested names, which its authority verifies", () => {
-  const leaf = issueCertificate(
+it("issues a certificate with the requested names, which its authority verifies", async () => {
+  const leaf = await issueCertificate(
     {
       commonName: "ramet-admin",
       organizations: ["system:masters", "ramet"],
@@ -32,17 +32,17 @@ it("issues a certificate with the requested names, which its authority verifies"
   expect(new Date(parsed.validTo).getTime() - now.getTime()).toBeGreaterThan(364 * 86_400_000);
 });
 
-it("encodes a validity past 2049", () => {
-  const old = issueCertificate({ commonName: "long", use: "authority", now, validDays: 36_500 });
+it("encodes a validity past 2049", async () => {
+  const old = await issueCertificate({ commonName: "long", use: "authority", now, validDays: 36_500 });
   expect(new Date(new X509Certificate(old.certificate).validTo).getUTCFullYear()).toBeGreaterThan(2049);
 });
 
 it("supports a TLS connection that verifies both sides", async () => {
-  const server = issueCertificate(
+  const server = await issueCertificate(
     { commonName: "server", hosts: ["127.0.0.1"], use: "server", now, validDays: 1 },
     authority,
   );
-  const client = issueCertificate({ commonName: "client", use: "client", now, validDays: 1 }, authority);
+  const client = await issueCertificate({ commonName: "client", use: "client", now, validDays: 1 }, authority);
   const listener = createServer(
     { cert: server.certificate, key: server.key, ca: authority.certificate, requestCert: true },
     (socket) => socket.end(String(socket.getPeerCertificate().subject.CN)),

@@ -62,7 +62,7 @@ it("has an authority for the names of the domain only", async () => {
   const authority = unbundle(text(join(directory, domain, "ca.pem")));
   const verify = async (host: string): Promise<string> => {
     const request = { commonName: "a", hosts: [host], use: "server" as const, now: new Date(), validDays: 1 };
-    const { certificate, key } = issueCertificate(request, authority);
+    const { certificate, key } = await issueCertificate(request, authority);
     const server = createServer({ cert: certificate, key }, (socket) => socket.end()).listen(0, "127.0.0.1");
     await once(server, "listening");
     const { port } = server.address() as AddressInfo;

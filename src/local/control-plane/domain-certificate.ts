@@ -34,7 +34,7 @@ export async function keepDomainCertificate(dir: string, domain: string, now: Da
   if (!(await isCurrent(files.bundle, authority, now))) {
     const hosts = [domain, `*.${domain}`];
     const request = { commonName: domain, hosts, use: "server" as const, now, validDays: validDays.server };
-    await writePrivate(files.bundle, bundle(issueCertificate(request, authority)));
+    await writePrivate(files.bundle, bundle(await issueCertificate(request, authority)));
   }
   return files;
 }
@@ -45,7 +45,7 @@ const renewBeforeMilliseconds = 30 * 86_400_000;
 async function keepAuthority(path: string, domain: string, now: Date): Promise<KeyPair> {
   const known = await readIfExists(path);
   if (known !== undefined && endsAfter(known, now.getTime() + renewBeforeMilliseconds)) return unbundle(known);
-  const authority = issueCertificate({
+  const authority = await issueCertificate({
     commonName: `ramet local ${domain}`,
     use: "authority",
     permittedDomain: domain,

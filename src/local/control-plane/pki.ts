@@ -10,7 +10,7 @@ export interface Pki {
   ca: string;
   caPath: string;
   /** Issues a certificate for the API server or one of its clients. */
-  issue(request: Pick<CertificateRequest, "commonName" | "organizations" | "hosts" | "use">): KeyPair;
+  issue(request: Pick<CertificateRequest, "commonName" | "organizations" | "hosts" | "use">): Promise<KeyPair>;
   /** Issues a certificate into `<name>.crt` and `<name>.key`, which only the owner can read. */
   issueTo(name: string, request: Parameters<Pki["issue"]>[0]): Promise<KeyPairFiles>;
   /** The key that signs service-account tokens. */
@@ -27,8 +27,8 @@ export async function openPki(dir: string, now: () => Date): Promise<Pki> {
   await mkdir(dir, { recursive: true, mode: 0o700 });
   await chmod(dir, 0o700);
   const path = (name: string): string => join(dir, name);
-  const authority = await keep(path("ca.pem"), () =>
-    bundle(issueCertificate({ commonName: "ramet local", use: "authority", now: now(), validDays: 3650 })),
+  const authority = await keep(path("ca.pem"), async () =>
+    bundle(await issueCertificate({ commonName: "ramet local", use: "authority", now: now(), validDays: 3650 })),
   ).then(unbundle);
   await writePrivate(path("ca.crt"), authority.certificate);
   await keep(path("service-account.key"), serviceAccountKey);
@@ -39,7 +39,7 @@ export async function openPki(dir: string, now: () => Date): Promise<Pki> {
     serviceAccountKeyPath: path("service-account.key"),
     issue,
     issueTo: async (name, request) => {
-      const pair = issue(request);
+      const pair = await issue(request);
       const files = { certificatePath: path(`${name}.crt`), keyPath: path(`${name}.key`) };
       await writePrivate(files.certificatePath, pair.certificate);
       await writePrivate(files.keyPath, pair.key);
@@ -53,10 +53,10 @@ function serviceAccountKey(): string {
   return privateKey.export({ type: "sec1", format: "pem" }).toString();
 }
 
-async function keep(path: string, make: () => string): Promise<string> {
+async function keep(path: string, make: () => string | Promise<string>): Promise<string> {
   const known = await readIfExists(path);
   if (known !== undefined) return known;
-  const text = make();
+  const text = await make();
   await writePrivate(path, text);
   return text;
 }

@@ -33,7 +33,7 @@ import { runLocalNode } from "./run-node.ts";
 export async function runNodeProcess(directory: ClusterDirectory, signal: AbortSignal): Promise<void> {
   const setting = await readSetting(directory.setting);
   const pki = await openPki(join(directory.path, "pki"), () => systemClock.now());
-  const serving = pki.issue({ commonName: localNodeName, use: "server", hosts: ["127.0.0.1"] });
+  const serving = await pki.issue({ commonName: localNodeName, use: "server", hosts: ["127.0.0.1"] });
   const client = new KubeClient(await connectionFromKubeconfig({ path: directory.kubeconfig }), {
     userAgent: "ramet-local-node",
   });

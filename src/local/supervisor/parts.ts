@@ -104,7 +104,7 @@ async function serveApi({ directory, setting, clock }: ClusterPartsOptions, sign
 }
 
 async function writeClusterKubeconfig(directory: ClusterDirectory, pki: Pki, port: number): Promise<void> {
-  const client = pki.issue({ commonName: "ramet-admin", organizations: ["system:masters"], use: "client" });
+  const client = await pki.issue({ commonName: "ramet-admin", organizations: ["system:masters"], use: "client" });
   const name = directory.name === "default" ? "ramet" : `ramet-${directory.name}`;
   await writeKubeconfig(directory.kubeconfig, { name, server: `https://127.0.0.1:${port}`, ca: pki.ca, client });
 }

@@ -58,7 +58,7 @@ describe("with a workload identity", () => {
   const trusted = getCACertificates("default");
   beforeAll(async () => {
     const named = { commonName: "localhost", hosts: ["127.0.0.1"] };
-    const tls = issueCertificate({ ...named, use: "server", now: new Date(), validDays: 1 });
+    const tls = await issueCertificate({ ...named, use: "server", now: new Date(), validDays: 1 });
     setDefaultCACertificates([...trusted, tls.certificate]);
     server = await startAzureServer(tls);
     entra = await startEntraStandIn(tls);

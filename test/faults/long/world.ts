@@ -260,8 +260,8 @@ async function proxyOf({ directory }: TestCluster): Promise<ApiProxy> {
   const proxy = new ApiProxy({
     target,
     ca: pki.ca,
-    serving: pki.issue({ commonName: "proxy", use: "server", hosts: ["127.0.0.1"] }),
-    client: pki.issue({ commonName: "ramet-admin", organizations: ["system:masters"], use: "client" }),
+    serving: await pki.issue({ commonName: "proxy", use: "server", hosts: ["127.0.0.1"] }),
+    client: await pki.issue({ commonName: "ramet-admin", organizations: ["system:masters"], use: "client" }),
   });
   const replaced = kubeconfig.replaceAll(target, await proxy.listen());
   await writeFile(join(directory.path, "faults-kubeconfig"), replaced, { mode: 0o600 });
