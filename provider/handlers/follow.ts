@@ -1,12 +1,11 @@
-import type { Sandbox } from "../../src/api/kinds/sandbox.ts";
 import { fieldsIgnored } from "../../src/api/fields/ignored-condition.ts";
-import type { Condition } from "../../src/api/schema/metadata.ts";
+import { conditionOf, type WithConditions } from "../../src/api/state/condition.ts";
 import { RametError } from "../../src/base/errors.ts";
 import { visible } from "../../src/base/visible.ts";
-import { findCondition, isConditionTrue } from "../../src/kube/conditions.ts";
 import type { KubeObject } from "../../src/kube/object.ts";
 import type { ResourceClient } from "../../src/kube/resource-client.ts";
 import { type WaitOptions, waitUntil } from "../../src/kube/wait-until.ts";
+import type { Settled, Watched } from "../../src/operations/objects.ts";
 import type { Values } from "./handler.ts";
 
 export interface FollowOptions<T extends KubeObject> extends WaitOptions<T> {
@@ -64,89 +63,54 @@ export class InitFailed extends Error {
   }
 }
 
-interface SandboxWait {
-  sandboxes: ResourceClient<Sandbox>;
-  from: Sandbox;
-  timeoutMilliseconds: number;
-  /** For how long its start may fail, of which the controllers do not give up. @default that of builds and sets */
-  startFailureMilliseconds?: number;
-  log: (line: string) => void;
-  signal: AbortSignal;
+/**
+ * The objects of a kind for operations: followed by watches, with a line of progress for each new state.
+ * @param describeProgress the state for these lines. Default: that of the operation
+ */
+export function followed<T extends KubeObject>(
+  resource: ResourceClient<T>,
+  log: (line: string) => void,
+  describeProgress?: (object: T | undefined) => string,
+): Watched<T> {
+  return {
+    follow: async (from, { until, describe, ...following }) => {
+      const { clock } = resource.client;
+      const started = clock.monotonicMilliseconds();
+      let result: ReturnType<typeof until>;
+      let last: string | undefined;
+      await follow({
+        resource,
+        from,
+        describe,
+        until: (seen) => {
+          const state = (describeProgress ?? describe)(seen);
+          if (state !== last) log(state);
+          last = state;
+          result = until(seen, clock.monotonicMilliseconds() - started);
+          return result !== undefined || seen === undefined;
+        },
+        ...following,
+      });
+      if (result !== undefined) return result;
+      throw new RametError("Conflict", `${following.what} was deleted during the wait`);
+    },
+  };
 }
 
 /**
- * Waits until a sandbox is ready, with its own identity.
- * @throws RametError with the reason if it fails, or if its containers cannot be started for minutes
+ * The object of a wait that has reached its state. Logs its fields without effect, which the controllers have named.
+ * @param hint what to do about a failure without another hint
+ * @throws RametError the failure
  */
-export async function waitUntilReady(wait: SandboxWait): Promise<Sandbox> {
-  const { sandboxes, from, timeoutMilliseconds, startFailureMilliseconds = 180_000, log, signal } = wait;
-  const { name } = from.metadata;
-  const { clock } = sandboxes.client;
-  let failingSince: number | undefined;
-  const isStuck = (seen: Sandbox): boolean => {
-    const now = clock.monotonicMilliseconds();
-    failingSince = isStartFailing(seen) ? (failingSince ?? now) : undefined;
-    return failingSince !== undefined && now - failingSince >= startFailureMilliseconds;
-  };
-  let last: string | undefined;
-  const found = await follow({
-    resource: sandboxes,
-    from,
-    what: `the sandbox ${name}`,
-    describe: stateOf,
-    until: (seen) => {
-      const state = stateOf(seen);
-      if (state !== last) log(state);
-      last = state;
-      return seen === undefined || isReady(seen) || hasEnded(seen) || isStuck(seen);
-    },
-    requeueAfterMilliseconds: Math.min(15_000, startFailureMilliseconds),
-    timeoutMilliseconds,
-    signal,
-  });
-  if (found !== undefined && isReady(found)) {
-    logIgnored(found, log);
-    return found;
+export function settledObject<T extends WithConditions>(
+  settled: Settled<T>,
+  { log, hint }: { log: (line: string) => void; hint: string },
+): T {
+  if ("failure" in settled) {
+    const { code, message, hint: known = hint, retryable } = settled.failure;
+    throw new RametError(code, message, { hint: known, retryable, cause: settled.failure });
   }
-  if (found === undefined) throw new RametError("Conflict", `The sandbox ${name} was deleted before it was ready`);
-  throw new RametError("SandboxNotReady", `The sandbox ${name} did not start${reasonOf(found)}`, {
-    hint: `Run: ramet sandbox get ${name}`,
-  });
-}
-
-/** Logs the fields of an object without effect, which the controllers have named. */
-export function logIgnored(
-  { status }: { status?: { conditions?: Condition[] | undefined } | undefined },
-  log: (line: string) => void,
-): void {
-  const ignored = findCondition(status?.conditions, fieldsIgnored);
+  const ignored = conditionOf(settled.object, fieldsIgnored);
   if (ignored?.status === "True") log(`Warning: ${ignored.message}`);
-}
-
-/** What the node or the registry refuses, such as an image that cannot be pulled. A user may still correct it in the cluster. */
-function isStartFailing({ status }: Sandbox): boolean {
-  const ready = findCondition(status?.conditions, "Ready");
-  return ready?.status === "False" && startFailures.has(ready.reason);
-}
-
-const startFailures: ReadonlySet<string> = new Set(["StartContainerFailed", "ImageUnknown"]);
-
-function stateOf(sandbox: Sandbox | undefined): string {
-  return `${sandbox?.status?.phase ?? "waiting for the controller"}${reasonOf(sandbox)}`;
-}
-
-/** Whether the sandbox will never become ready. */
-export function hasEnded({ metadata, status }: Sandbox): boolean {
-  return metadata.deletionTimestamp !== undefined || status?.phase === "Failed" || status?.phase === "Succeeded";
-}
-
-function isReady({ status }: Sandbox): boolean {
-  return status?.phase === "Running" && isConditionTrue(status.conditions, "Ready");
-}
-
-function reasonOf(sandbox: Sandbox | undefined): string {
-  const { message, conditions } = sandbox?.status ?? {};
-  const ready = findCondition(conditions, "Ready");
-  const why = message ?? (ready?.status === "False" ? ready.message : undefined);
-  return why === undefined || why === "" ? "" : `: ${why}`;
+  return settled.object;
 }

@@ -7,6 +7,8 @@ export interface FollowOptions {
   /** What is waited for, as the subject of errors: `Waiting for the sandbox a`. */
   what: string;
   timeoutMilliseconds: number;
+  /** How often to check even if nothing has changed. @default never */
+  requeueAfterMilliseconds?: number;
   signal: AbortSignal;
 }
 
@@ -43,11 +45,20 @@ export class Followers<T extends KubeObject> {
    * @throws RametError `Timeout`, `Canceled`; what `until` throws
    */
   until<R>(uid: string, until: (object: T | undefined) => R | undefined, options: FollowOptions): Promise<R> {
-    const { what, timeoutMilliseconds, signal } = options;
+    const { what, timeoutMilliseconds, requeueAfterMilliseconds, signal } = options;
     return new Promise((resolve, reject) => {
       const checks = this.#waiting.get(uid) ?? new Set();
+      let cancelRequeue: (() => void) | undefined;
+      const requeue = (): void => {
+        if (requeueAfterMilliseconds === undefined || !checks.has(check)) return;
+        cancelRequeue = this.#clock.schedule(requeueAfterMilliseconds, () => {
+          check();
+          requeue();
+        });
+      };
       const end = (): void => {
         cancel();
+        cancelRequeue?.();
         signal.removeEventListener("abort", onAbort);
         checks.delete(check);
         if (checks.size === 0) this.#waiting.delete(uid);
@@ -76,6 +87,7 @@ export class Followers<T extends KubeObject> {
       signal.addEventListener("abort", onAbort, { once: true });
       if (signal.aborted) onAbort();
       else check();
+      requeue();
     });
   }
 }

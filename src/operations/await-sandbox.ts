@@ -1,10 +1,16 @@
 import type { Sandbox } from "../api/kinds/sandbox.ts";
 import { RametError } from "../base/errors.ts";
-import { ended, missingPart } from "./claim/progress.ts";
-import { findCondition } from "../kube/conditions.ts";
-import { describeState, failureOf } from "../kube/reported-state.ts";
-import type { Objects, Settled, Wait } from "./objects.ts";
-import { failedPause, pauseFailure } from "./pause.ts";
+import { conditionOf } from "../api/state/condition.ts";
+import {
+  failedPause,
+  isStartRefused,
+  missingPart,
+  pauseFailure,
+  sandboxState,
+  whyNeverServing,
+} from "../api/state/sandbox.ts";
+import { describeState, failureOf, messageOf, withoutCode } from "../kube/reported-state.ts";
+import type { Settled, Wait, Watched } from "./objects.ts";
 
 /** `loaded`: it serves, and all of its memory is loaded, so that it no longer needs its checkpoint. */
 export type Goal = "serving" | "loaded" | "paused";
@@ -14,6 +20,8 @@ export interface SandboxWait extends Wait {
   goal?: Goal;
   /** Whether the sandbox was created or claimed for this wait, so that it fails if a part of the request is rejected. */
   isNew?: boolean;
+  /** How long a start may be refused, for example because an image cannot be pulled. @default that of builds and sets */
+  refusedMilliseconds?: number;
 }
 
 /**
@@ -22,16 +30,35 @@ export interface SandboxWait extends Wait {
  * @throws RametError `Timeout` or `Canceled`
  */
 export function awaitSandbox(
-  { sandboxes }: Pick<Objects, "sandboxes">,
+  { sandboxes }: { sandboxes: Watched<Sandbox> },
   written: Sandbox,
-  { goal = "serving", isNew = false, ...wait }: SandboxWait,
+  { goal = "serving", isNew = false, refusedMilliseconds = mostRefusedMilliseconds, ...wait }: SandboxWait,
 ): Promise<Settled<Sandbox>> {
   const { name } = written.metadata;
+  let refusedSince: number | undefined;
   return sandboxes.follow(written, {
     what: `the sandbox ${name}`,
-    until: (sandbox) => settledSandbox(name, sandbox, { goal, isNew }),
+    until: (sandbox, waited) => {
+      const settled = settledSandbox(name, sandbox, { goal, isNew });
+      if (settled !== undefined || sandbox === undefined) return settled;
+      refusedSince = isStartRefused(sandbox) ? (refusedSince ?? waited) : undefined;
+      const isGivenUp = refusedSince !== undefined && waited - refusedSince >= refusedMilliseconds;
+      return isGivenUp ? { failure: notStarted(sandbox) } : undefined;
+    },
+    requeueAfterMilliseconds: Math.min(15_000, refusedMilliseconds),
     describe: (sandbox) => describeSandbox(sandbox, goal),
     ...wait,
+  });
+}
+
+/** After this time the controllers give up on sandboxes of builds and sets. A user's own may start later, so it stays. */
+const mostRefusedMilliseconds = 180_000;
+
+function notStarted(sandbox: Sandbox): RametError {
+  const { name, namespace } = sandbox.metadata;
+  const why = withoutCode(messageOf(sandbox) ?? "it gave no reason");
+  return new RametError("SandboxNotReady", `The sandbox ${name} did not start: ${why}`, {
+    hint: `The controllers keep trying; find out more with: ramet explain sandbox/${name} -n ${namespace}`,
   });
 }
 
@@ -55,15 +82,15 @@ function settledSandbox(
 function failureIn(sandbox: Sandbox, isNew: boolean): RametError | undefined {
   const { metadata, status } = sandbox;
   const what = `The sandbox ${metadata.name}`;
-  if (status?.phase === "Failed") return failureOf(`${what} failed`, sandbox, "SandboxNotReady");
-  if (status?.phase === "Succeeded") return failureOf(`${what} has ended`, sandbox, "SandboxNotReady");
-  const why = isNew ? ended(sandbox) : undefined;
+  const outcome = status?.phase === "Succeeded" ? "has ended" : "failed";
+  if (sandboxState(sandbox).is === "ended") return failureOf(`${what} ${outcome}`, sandbox, "SandboxNotReady");
+  const why = isNew ? whyNeverServing(sandbox) : undefined;
   return why === undefined ? undefined : new RametError("SandboxNotReady", `${what} did not start: ${why}`);
 }
 
 /** A failed pause is not tried again: its sandbox keeps running until somebody requests another pause. */
 function settledPause(sandbox: Sandbox): Settled<Sandbox> | undefined {
-  if (sandbox.status?.phase === "Paused") return { object: sandbox };
+  if (sandboxState(sandbox).is === "paused") return { object: sandbox };
   const why = pauseFailure(sandbox)?.replace(/\. Set spec\.paused to false, then to true, to try again$/, "");
   if (why === undefined) return undefined;
   const { name } = sandbox.metadata;
@@ -72,11 +99,10 @@ function settledPause(sandbox: Sandbox): Settled<Sandbox> | undefined {
 }
 
 function missing(sandbox: Sandbox, goal: Goal): string | undefined {
-  const { status } = sandbox;
-  if (status?.phase === "Paused") return "it is being resumed";
+  if (sandbox.status?.phase === "Paused") return "it is being resumed";
   // The controllers have to notice it, so that the sandbox can be paused again.
   if (failedPause(sandbox) !== undefined) return "the end of its failed pause was not processed yet";
-  const isLoading = findCondition(status?.conditions, "MemoryLoaded")?.reason === "Loading";
+  const isLoading = conditionOf(sandbox, "MemoryLoaded")?.reason === "Loading";
   return missingPart(sandbox) ?? (goal === "loaded" && isLoading ? "its memory is being loaded" : undefined);
 }
 

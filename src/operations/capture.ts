@@ -1,7 +1,8 @@
 import type { Checkpoint, CheckpointManifest } from "../api/kinds/checkpoint.ts";
+import { checkpointState } from "../api/state/checkpoint.ts";
 import { RametError } from "../base/errors.ts";
 import { describeState, failureOf } from "../kube/reported-state.ts";
-import type { Objects, Settled, Wait } from "./objects.ts";
+import type { Objects, Settled, Wait, Watched } from "./objects.ts";
 
 /**
  * Captures a sandbox, and waits until the checkpoint has succeeded. One that fails, or that is not finished in time, is deleted: a
@@ -22,7 +23,7 @@ export async function capture(objects: Objects, manifest: CheckpointManifest, wa
 
 /** Waits until a checkpoint has succeeded or failed. @throws RametError `Timeout` or `Canceled` */
 export function untilCaptured(
-  { checkpoints }: Pick<Objects, "checkpoints">,
+  { checkpoints }: { checkpoints: Watched<Checkpoint> },
   created: Checkpoint,
   wait: Wait,
 ): Promise<Settled<Checkpoint>> {
@@ -41,7 +42,7 @@ export function untilCaptured(
  * @throws RametError `Timeout` or `Canceled`
  */
 export async function untilCapturing(
-  { checkpoints }: Pick<Objects, "checkpoints">,
+  { checkpoints }: { checkpoints: Watched<Checkpoint> },
   created: Checkpoint,
   wait: Wait,
 ): Promise<Checkpoint> {
@@ -58,11 +59,11 @@ export async function untilCapturing(
 }
 
 function settledCheckpoint(name: string, checkpoint: Checkpoint | undefined): Settled<Checkpoint> | undefined {
-  const phase = checkpoint?.status?.phase;
-  if (checkpoint !== undefined && phase === "Succeeded") return { object: checkpoint };
-  if (checkpoint !== undefined && phase === "Failed") {
-    return { failure: failureOf(`The checkpoint ${name} failed`, checkpoint, "EngineFailed") };
-  }
-  if (checkpoint !== undefined && checkpoint.metadata.deletionTimestamp === undefined) return undefined;
-  return { failure: new RametError("Conflict", `The checkpoint ${name} was deleted during the wait`) };
+  const deleted = { failure: new RametError("Conflict", `The checkpoint ${name} was deleted during the wait`) };
+  if (checkpoint === undefined) return deleted;
+  // The capture has succeeded, even if somebody has deleted its result since.
+  if (checkpoint.status?.phase === "Succeeded") return { object: checkpoint };
+  const state = checkpointState(checkpoint);
+  if (state === "failed") return { failure: failureOf(`The checkpoint ${name} failed`, checkpoint, "EngineFailed") };
+  return state === "deleting" || checkpoint.metadata.deletionTimestamp !== undefined ? deleted : undefined;
 }

@@ -1,4 +1,6 @@
 import type { Checkpoint } from "../api/kinds/checkpoint.ts";
+import type { NamedSnapshot } from "../api/kinds/named-snapshot.ts";
+import type { SandboxSet } from "../api/kinds/sandbox-set.ts";
 import type { Sandbox } from "../api/kinds/sandbox.ts";
 import type { RametError } from "../base/errors.ts";
 import type { KubeManifest, KubeObject } from "../kube/object.ts";
@@ -12,17 +14,27 @@ export interface Objects {
   checkpoints: Followed<Checkpoint>;
 }
 
-export interface Followed<T extends KubeObject> {
-  create: (manifest: KubeManifest, signal?: AbortSignal) => Promise<T>;
-  /** A merge patch of this object, never of a later one with its name. */
-  patch: (object: T, change: Change, signal?: AbortSignal) => Promise<T>;
-  /** Deletes this object, never a later one with its name. Resolves to whether it existed. */
-  remove: (object: T, signal?: AbortSignal) => Promise<boolean>;
+/** What a wait needs of a kind. */
+export interface Watched<T extends KubeObject> {
   /**
    * Resolves with the first result of `until` that is not undefined, now or after a change of the object.
    * @throws RametError `Timeout` and `Canceled`, which name the last state; what `until` throws
    */
   follow: <R>(written: T, following: Following<T, R>) => Promise<R>;
+}
+
+export interface Followed<T extends KubeObject> extends Watched<T> {
+  create: (manifest: KubeManifest, signal?: AbortSignal) => Promise<T>;
+  /** A merge patch of this object, never of a later one with its name. */
+  patch: (object: T, change: Change, signal?: AbortSignal) => Promise<T>;
+  /** Deletes this object, never a later one with its name. Resolves to whether it existed. */
+  remove: (object: T, signal?: AbortSignal) => Promise<boolean>;
+}
+
+/** The kinds whose builds and stock the command line and Pulumi wait for. */
+export interface AwaitedObjects extends Objects {
+  snapshots: Followed<NamedSnapshot>;
+  sets: Followed<SandboxSet>;
 }
 
 /** With a resource version, a patch fails with `Conflict` if another change came first. */
@@ -40,8 +52,10 @@ export interface Wait {
 export interface Following<T, R> extends Wait {
   /** What is waited for, such as `the sandbox a`. */
   what: string;
-  /** Called with undefined after the object was deleted. */
-  until: (object: T | undefined) => R | undefined;
+  /** Called with undefined after the object was deleted, and with the milliseconds since the start of the wait. */
+  until: (object: T | undefined, waitedMilliseconds: number) => R | undefined;
+  /** How often `until` is called again even if nothing has changed. @default never */
+  requeueAfterMilliseconds?: number;
   /** The state in a few words, for progress and errors. */
   describe: (object: T | undefined) => string;
 }

@@ -4,10 +4,10 @@ import type { Condition } from "../api/schema/metadata.ts";
 import { annotations } from "../api/names/labels.ts";
 import { rollbackRequest } from "../api/names/rollback-request.ts";
 import { RametError } from "../base/errors.ts";
-import { missingPart } from "./claim/progress.ts";
-import { findCondition } from "../kube/conditions.ts";
+import { conditionOf } from "../api/state/condition.ts";
+import { missingPart } from "../api/state/sandbox.ts";
 import { describeState, failureOf } from "../kube/reported-state.ts";
-import type { Objects, Settled, Wait } from "./objects.ts";
+import type { Objects, Settled, Wait, Watched } from "./objects.ts";
 
 /**
  * Requests that a checkpoint is restored in a sandbox, in place.
@@ -30,7 +30,7 @@ export function requestRollback(
  * @throws RametError `Timeout` or `Canceled`
  */
 export function untilRolledBack(
-  { sandboxes }: Pick<Objects, "sandboxes">,
+  { sandboxes }: { sandboxes: Watched<Sandbox> },
   requested: Sandbox,
   wait: Wait,
 ): Promise<Settled<Sandbox>> {
@@ -47,7 +47,7 @@ export function untilRolledBack(
 
 /** While the rollback is pending or running, its message is more specific than the phase. */
 function describeProgress(sandbox: Sandbox | undefined): string {
-  const condition = findCondition(sandbox?.status?.conditions, "RolledBack");
+  const condition = sandbox && conditionOf(sandbox, "RolledBack");
   if (condition?.reason !== "Pending") return describeState(sandbox);
   return `${sandbox?.status?.phase ?? ""}: ${condition.message}`;
 }
@@ -58,7 +58,7 @@ function rollbackResult(name: string, sandbox: Sandbox | undefined, digest: stri
     return { failure: new RametError("Conflict", `The sandbox ${name} was deleted during the wait`) };
   }
   if (!isAnswered(sandbox, digest)) return isRequested(sandbox, digest) ? undefined : replaced(name);
-  const answer = findCondition(sandbox.status?.conditions, "RolledBack");
+  const answer = conditionOf(sandbox, "RolledBack");
   if (answer?.status !== "True") return { failure: rejected(sandbox, answer) };
   // A program that has started again takes its time until its probes succeed.
   return isStarting(sandbox) ? undefined : { object: sandbox };

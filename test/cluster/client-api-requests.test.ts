@@ -1,6 +1,8 @@
 import { connect } from "node:net";
 import { once } from "node:events";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { Checkpoint, checkpointKind } from "../../src/api/kinds/checkpoint.ts";
+import { refOf } from "../../src/kube/resource-ref.ts";
 import { allRights as all, type ClientApiWorld, openWithKey } from "./client-api-world.ts";
 
 /** Requests that are repeated, malformed, slow or too large. */
@@ -56,6 +58,25 @@ describe("a repeated request", () => {
 });
 
 describe("a snapshot", () => {
+  it("does not occupy its sandbox while it is being deleted, however long that takes", async () => {
+    const sandboxID = await create();
+    const { snapshotID } = await snapshot(sandboxID);
+    const checkpoints = world.cluster.client.resource(refOf(checkpointKind), (value) => Checkpoint.parse(value));
+    const { items } = await checkpoints.list({ namespace: "team-a" });
+    const { metadata } = items.find(({ status }) => status?.checkpointId === snapshotID)!;
+    const held = [...(metadata.finalizers ?? []), "example.com/held"];
+    await checkpoints.mergePatch(metadata, { metadata: { finalizers: held } });
+    try {
+      expect(await world.call(key, "DELETE", `/templates/${snapshotID}`)).toMatchObject({ status: 204 });
+      await expect.poll(async () => (await checkpoints.get(metadata)).status?.phase).toBe("Terminating");
+      expect(await world.call(key, "POST", `/sandboxes/${sandboxID}/fork`, {})).toMatchObject({ status: 201 });
+      const connected = await world.call(key, "POST", `/sandboxes/${sandboxID}/connect`, { timeout: 300 });
+      expect(connected).toMatchObject({ status: 200 });
+    } finally {
+      await checkpoints.mergePatch(metadata, { metadata: { finalizers: null } });
+    }
+  });
+
   it.each([
     ["by its id", (id: string) => id],
     ["by its id and tag", (id: string) => `${id}:default`],

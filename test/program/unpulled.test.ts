@@ -1,5 +1,7 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { waitUntilReady } from "../../provider/handlers/follow.ts";
+import { followed } from "../../provider/handlers/follow.ts";
+import { awaitSandbox } from "../../src/operations/await-sandbox.ts";
+import { objectOf } from "../../src/operations/objects.ts";
 import { type Cluster, openCluster } from "../cluster/controllers-cluster.ts";
 import { startUnpullingNode, words } from "../cluster/unpulling-node.ts";
 import { openProgram, type ProgramWorld } from "./program-world.ts";
@@ -46,14 +48,12 @@ it("gives up on a sandbox that the controllers still try to start", async () => 
   await cluster.create({ apiVersion: "agents.kruise.io/v1alpha1", kind: "Sandbox", metadata, spec });
   const sandboxes = cluster.seen.sandboxes.resource;
   const lines: string[] = [];
-  const wait = waitUntilReady({
-    sandboxes,
-    from: await sandboxes.get(metadata),
+  const objects = { sandboxes: followed(sandboxes, (line) => lines.push(line)) };
+  const wait = awaitSandbox(objects, await sandboxes.get(metadata), {
     timeoutMilliseconds: 60_000,
-    startFailureMilliseconds: 2_000,
-    log: (line) => lines.push(line),
+    refusedMilliseconds: 2_000,
     signal: new AbortController().signal,
-  });
+  }).then(objectOf);
   await expect(wait).rejects.toThrow(/^The sandbox own did not start: .*manifest unknown/);
   expect(lines.join()).toContain(words);
 });

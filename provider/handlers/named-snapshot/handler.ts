@@ -9,7 +9,9 @@ import {
 import { RametError } from "../../../src/base/errors.ts";
 import { withoutSecrets } from "../../../src/base/redact.ts";
 import { covers } from "../../../src/kube/apply.ts";
-import { InitFailed } from "../follow.ts";
+import { snapshotState } from "../../../src/api/state/named-snapshot.ts";
+import { awaitBuild, describeBuild } from "../../../src/operations/await-build.ts";
+import { followed, InitFailed, settledObject } from "../follow.ts";
 import type { HandlerContext, ResourceHandler, Values } from "../handler.ts";
 import { withCluster } from "../open-cluster.ts";
 import { applyOptionsFor, explainApplyError } from "../owner.ts";
@@ -23,7 +25,6 @@ import { snapshotClient, waitForFollowers } from "./lookup.ts";
 import { diffNamedSnapshot } from "./preview.ts";
 import { servedInputs } from "./served-inputs.ts";
 import { applyRecipeSecret, readRecipeSecrets, recoverDigestKey } from "./recipe-secret.ts";
-import { waitForBuild } from "./wait-for-build.ts";
 
 /** Manages named snapshots as resources of a program. */
 export function namedSnapshotHandler(context: HandlerContext): ResourceHandler {
@@ -96,17 +97,18 @@ async function apply(
     const retryRequest = hasFailed(before, inputs) ? client.clock.now() : undefined;
     const from = retryRequest === undefined ? applied : await snapshots.mergePatch(at, retryPatch(retryRequest));
     try {
-      const built = await waitForBuild({
-        snapshots,
-        from,
+      const log = (line: string): void => {
+        context.log(`${inputs.name}: ${withoutSecrets(line, secretsOf(inputs))}`);
+      };
+      const settled = await awaitBuild(followed(snapshots, log, describeBuild), from, {
         digest: inputs.digest,
+        request: retryRequest?.toISOString(),
         timeoutMilliseconds: parseTimeSpan(inputs.timeout, "timeout"),
         signal: context.signal,
-        ...(retryRequest && { retryRequest: retryRequest.toISOString() }),
-        log: (line) => {
-          context.log(`${inputs.name}: ${withoutSecrets(line, secretsOf(inputs))}`);
-        },
       });
+      const hint = `Correct the recipe, or run pulumi up again to retry; show the whole log with: ramet snapshot logs ${inputs.name}`;
+      const built = settledObject(settled, { log, hint });
+      checkInputs(built, inputs);
       await waitForFollowers(client, built, context.signal);
       return outputs(inputs, built);
     } catch (error) {
@@ -115,6 +117,17 @@ async function apply(
       const outs = { ...outputs(inputs, last), ...(served !== undefined && { served }) };
       throw new InitFailed(id, outs, redacted(RametError.from(error), inputs));
     }
+  });
+}
+
+/** @throws RametError `Conflict` if the current version is of other inputs. One that is pinned or suspended may be. */
+function checkInputs(built: NamedSnapshot, { digest }: NamedSnapshotInputs): void {
+  const { name } = built.metadata;
+  const found = built.status?.digest;
+  if (snapshotState(built).is === "held" || digest === undefined || found === digest) return;
+  const what = `Version ${built.status?.version ?? "?"} of the snapshot ${name} was built from other inputs than the program's`;
+  throw new RametError("Conflict", `${what}: an object that it is built from was changed in the cluster`, {
+    hint: "Run pulumi refresh, then pulumi up; if that does not help, check that the controllers run",
   });
 }
 

@@ -3,12 +3,13 @@ import { sandboxKind } from "../../../src/api/kinds/sandbox.ts";
 import { sandboxSetKind } from "../../../src/api/kinds/sandbox-set.ts";
 import { RametError } from "../../../src/base/errors.ts";
 import type { KubeClient } from "../../../src/kube/kube-client.ts";
-import { InitFailed, waitUntilReady } from "../follow.ts";
+import { awaitSandbox } from "../../../src/operations/await-sandbox.ts";
+import { awaitSet } from "../../../src/operations/await-set.ts";
+import { followed, InitFailed, settledObject } from "../follow.ts";
 import { type DiffTable, diffByTable, type HandlerContext, type ResourceHandler, type Values } from "../handler.ts";
 import { withCluster } from "../open-cluster.ts";
 import { parseTimeSpan, validateTimeSpan } from "../time-span.ts";
 import { validate } from "../validate.ts";
-import { waitForSet } from "./wait-for-set.ts";
 
 /** The state of a wait in a stack. */
 const ReadinessInputs = z.looseObject({
@@ -66,20 +67,21 @@ async function ready(context: HandlerContext, inputs: ReadinessInputs, id: strin
 async function waitFor(
   client: KubeClient,
   { kind, name, namespace, timeout }: ReadinessInputs,
-  { log, signal }: HandlerContext,
+  context: HandlerContext,
 ): Promise<void> {
-  const wait = {
-    timeoutMilliseconds: parseTimeSpan(timeout, "timeout"),
-    log: (line: string): void => {
-      log(`${name}: ${line}`);
-    },
-    signal,
+  const wait = { timeoutMilliseconds: parseTimeSpan(timeout, "timeout"), signal: context.signal };
+  const log = (line: string): void => {
+    context.log(`${name}: ${line}`);
   };
+  const at = { namespace, name };
+  const hint = "The controllers keep trying; correct the cause, then run pulumi up again";
   if (kind === "SandboxSet") {
     const sets = client.of(sandboxSetKind);
-    await waitForSet({ ...wait, sets, from: await sets.get({ namespace, name }) });
+    const settled = await awaitSet(followed(sets, log), await sets.get(at), { goal: "ready", ...wait });
+    settledObject(settled, { log, hint });
   } else {
     const sandboxes = client.of(sandboxKind);
-    await waitUntilReady({ ...wait, sandboxes, from: await sandboxes.get({ namespace, name }) });
+    const settled = await awaitSandbox({ sandboxes: followed(sandboxes, log) }, await sandboxes.get(at), wait);
+    settledObject(settled, { log, hint });
   }
 }

@@ -3,7 +3,9 @@ import { parsePodTemplate, type PodTemplateSpec } from "../../../src/api/schema/
 import { RametError } from "../../../src/base/errors.ts";
 import type { KubeClient } from "../../../src/kube/kube-client.ts";
 import type { ResourceClient } from "../../../src/kube/resource-client.ts";
-import { follow, hasEnded, InitFailed, waitUntilReady } from "../follow.ts";
+import { hasEnded } from "../../../src/api/state/sandbox.ts";
+import { awaitSandbox } from "../../../src/operations/await-sandbox.ts";
+import { follow, followed, InitFailed, settledObject } from "../follow.ts";
 import type { CheckResult, HandlerContext, ResourceHandler, Values } from "../handler.ts";
 import { withCluster } from "../open-cluster.ts";
 import { applyOptionsFor, explainApplyError, ownerOf } from "../owner.ts";
@@ -81,7 +83,12 @@ async function apply(
     try {
       const { signal } = context;
       const timeoutMilliseconds = parseTimeSpan(inputs.timeout, "timeout");
-      return outputs(inputs, await waitUntilReady({ sandboxes, from, timeoutMilliseconds, log, signal }));
+      const settled = await awaitSandbox({ sandboxes: followed(sandboxes, log) }, from, {
+        timeoutMilliseconds,
+        signal,
+      });
+      const hint = `Run: ramet explain sandbox/${inputs.name} -n ${inputs.namespace}`;
+      return outputs(inputs, settledObject(settled, { log, hint }));
     } catch (error) {
       const last = await sandboxes.find(at).catch(() => undefined);
       throw new InitFailed(id, outputs(inputs, last), RametError.from(error));

@@ -3,7 +3,8 @@ import { RametError } from "../../base/errors.ts";
 import { describeState } from "../../kube/reported-state.ts";
 import type { KubeObject } from "../../kube/object.ts";
 import type { ResourceClient } from "../../kube/resource-client.ts";
-import type { Followed, Objects } from "../../operations/objects.ts";
+import { describeBuild } from "../../operations/await-build.ts";
+import type { AwaitedObjects, Followed } from "../../operations/objects.ts";
 import type { Io } from "../io.ts";
 import { size } from "../output/table.ts";
 import { type FollowedRequest, followRequest } from "../wait/follow.ts";
@@ -13,10 +14,12 @@ import type { Cluster } from "./cluster.ts";
  * The objects of a command, followed by watches, with progress lines.
  * @param areNew whether the command creates the followed objects, so that its user may not need them any more. Default: false
  */
-export function clusterObjects(io: Io, cluster: Cluster, { areNew: isNew = false } = {}): Objects {
+export function clusterObjects(io: Io, cluster: Cluster, { areNew: isNew = false } = {}): AwaitedObjects {
   return {
     sandboxes: followed(io, cluster, cluster.sandboxes, { noun: "sandbox", isNew }),
     checkpoints: followed(io, cluster, cluster.checkpoints, { noun: "checkpoint", isNew, describeProgress }),
+    snapshots: followed(io, cluster, cluster.snapshots, { noun: "snapshot", isNew, describeProgress: describeBuild }),
+    sets: followed(io, cluster, cluster.sets, { noun: "set", isNew }),
   };
 }
 
@@ -35,10 +38,13 @@ function followed<T extends KubeObject>(
         { signal: io.signal },
       ),
     remove: ({ metadata }) => resource.delete(metadata, { uid: metadata.uid, signal: io.signal }),
-    follow: async (from, { until, what, describe, timeoutMilliseconds }) => {
-      const waiting = { resource, from, what, describe, timeoutMilliseconds, ...shown };
-      const isOver = (object: T) => until(object) !== undefined;
-      const result = until(await followRequest(io, { ...waiting, isOver }));
+    follow: async (from, { until, what, signal: _, ...waiting }) => {
+      const started = io.clock.monotonicMilliseconds();
+      const settle = (object: T | undefined) => until(object, io.clock.monotonicMilliseconds() - started);
+      let result: ReturnType<typeof until>;
+      const isOver = (object: T) => (result = settle(object)) !== undefined;
+      const last = await followRequest(io, { resource, from, what, ...waiting, ...shown, isOver });
+      result ??= settle(last);
       if (result !== undefined) return result;
       throw new RametError("Conflict", `${what} was deleted during the wait`);
     },

@@ -1,13 +1,10 @@
-import { type SandboxSet, sandboxSetKind } from "../../api/kinds/sandbox-set.ts";
-import { RametError } from "../../base/errors.ts";
-import { findCondition } from "../../kube/conditions.ts";
-import { failureOf } from "../../kube/reported-state.ts";
-import type { Settled } from "../../operations/objects.ts";
-import { type Cluster, type ClusterOptions, withCluster } from "../cluster/cluster.ts";
+import { sandboxSetKind } from "../../api/kinds/sandbox-set.ts";
+import { awaitSet } from "../../operations/await-set.ts";
+import { type ClusterOptions, withCluster } from "../cluster/cluster.ts";
+import { clusterObjects } from "../cluster/objects.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { type Io, printLine } from "../io.ts";
 import { reportFailure } from "../report-error.ts";
-import { followRequest } from "../wait/follow.ts";
 
 export interface ScaleSetOptions extends ClusterOptions {
   name: string;
@@ -30,61 +27,10 @@ export async function scaleSet(io: Io, options: ScaleSetOptions): Promise<number
       return exitCodes.ok;
     }
     const set = await cluster.get(cluster.sets, name, io.signal);
-    const settled = await untilFilled(io, cluster, set, options.timeout);
+    const wait = { goal: "exact" as const, timeoutMilliseconds: options.timeout, signal: io.signal };
+    const settled = await awaitSet(clusterObjects(io, cluster).sets, set, wait);
     if ("failure" in settled) return reportFailure(io, settled.failure);
     printLine(io.stdout, `set ${name} scaled to ${settled.object.status?.availableReplicas ?? 0}`);
     return exitCodes.ok;
   });
-}
-
-/**
- * Waits until a set has the requested number of ready sandboxes, or returns why it cannot get there.
- *
- * @throws RametError `Timeout` or `Canceled`
- */
-async function untilFilled(
-  io: Io,
-  cluster: Cluster,
-  set: SandboxSet,
-  timeoutMilliseconds: number,
-): Promise<Settled<SandboxSet>> {
-  const { name } = set.metadata;
-  const last = await followRequest(io, {
-    resource: cluster.sets,
-    from: set,
-    noun: "set",
-    timeoutMilliseconds,
-    isOver: (seen) => isFilled(seen) || isStuck(seen),
-    describe: describeSet,
-  });
-  return settled(name, last);
-}
-
-function settled(name: string, set: SandboxSet | undefined): Settled<SandboxSet> {
-  if (set === undefined) {
-    return { failure: new RametError("Conflict", `The set ${name} was deleted during the wait`) };
-  }
-  if (isFilled(set)) return { object: set };
-  return { failure: failureOf(`The set ${name} cannot be filled`, set, "SandboxNotReady") };
-}
-
-/** Whether the controller has seen the current spec and the set has exactly the requested number. */
-function isFilled({ metadata, spec, status }: SandboxSet): boolean {
-  return (
-    status?.observedGeneration === metadata.generation &&
-    status?.availableReplicas === spec.replicas &&
-    status.replicas === spec.replicas
-  );
-}
-
-function isStuck({ metadata, status }: SandboxSet): boolean {
-  const ready = findCondition(status?.conditions, "Ready");
-  return status?.observedGeneration === metadata.generation && ready?.status === "False" && ready.reason !== "Filling";
-}
-
-function describeSet(set: SandboxSet | undefined): string {
-  if (set === undefined) return "deleted";
-  const { status, spec } = set;
-  if (status === undefined) return "waiting for the controller";
-  return `at ${status.availableReplicas} of ${spec.replicas} ready sandboxes`;
 }

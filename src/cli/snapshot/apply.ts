@@ -1,12 +1,13 @@
 import type { NamedSnapshot, NamedSnapshotManifest } from "../../api/kinds/named-snapshot.ts";
 import { annotations } from "../../api/names/labels.ts";
 import { RametError } from "../../base/errors.ts";
+import { awaitBuild } from "../../operations/await-build.ts";
 import { type Cluster, type ClusterOptions, withCluster } from "../cluster/cluster.ts";
+import { clusterObjects } from "../cluster/objects.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { type Io, printLine } from "../io.ts";
 import { reportFailure } from "../report-error.ts";
 import { manifestsIn } from "./manifests-in.ts";
-import { untilBuilt } from "./until-built.ts";
 
 export interface ApplySnapshotsOptions extends ClusterOptions {
   /** Paths; `-` reads stdin. */
@@ -44,7 +45,8 @@ async function applyOne(
     printLine(io.stdout, `snapshot ${name ?? ""} applied`);
     return exitCodes.ok;
   }
-  const settled = await untilBuilt(io, cluster, applied, { timeoutMilliseconds: options.timeout });
+  const wait = { timeoutMilliseconds: options.timeout, signal: io.signal };
+  const settled = await awaitBuild(clusterObjects(io, cluster).snapshots, applied, wait);
   if ("failure" in settled) return reportFailure(io, settled.failure);
   const { status } = settled.object;
   printLine(
@@ -82,7 +84,8 @@ export async function buildSnapshot(io: Io, options: BuildSnapshotOptions): Prom
       printLine(io.stdout, `snapshot ${name} is requested`);
       return exitCodes.ok;
     }
-    const settled = await untilBuilt(io, cluster, asked, { timeoutMilliseconds: options.timeout, request });
+    const wait = { timeoutMilliseconds: options.timeout, signal: io.signal };
+    const settled = await awaitBuild(clusterObjects(io, cluster).snapshots, asked, { ...wait, request });
     if ("failure" in settled) return reportFailure(io, settled.failure);
     printLine(io.stdout, `snapshot ${name} is at version ${settled.object.status?.version ?? "none"}`);
     return exitCodes.ok;

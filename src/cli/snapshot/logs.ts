@@ -1,7 +1,9 @@
 import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
 import { RametError } from "../../base/errors.ts";
 import { logKey } from "../../controllers/named-snapshot/names.ts";
+import { snapshotState } from "../../api/state/named-snapshot.ts";
 import { waitUntil } from "../../kube/wait-until.ts";
+import { buildResult, stateOfBuild } from "../../operations/await-build.ts";
 import { type Cluster, type ClusterOptions, withCluster } from "../cluster/cluster.ts";
 import type { AccessFlags } from "../cluster/gateway-credentials.ts";
 import { exitCodes } from "../exit-codes.ts";
@@ -9,7 +11,6 @@ import { type Io, printLine, writeAll } from "../io.ts";
 import { reportFailure } from "../report-error.ts";
 import { requestStays } from "../wait/follow.ts";
 import { keptLogs, StepPrinter } from "./step-printer.ts";
-import { stateOfSnapshot, hasEnded, settledBuild } from "./until-built.ts";
 
 export interface SnapshotLogsOptions extends ClusterOptions, AccessFlags {
   name: string;
@@ -90,7 +91,7 @@ async function followBuild(
       from: snapshot,
       timeoutMilliseconds: Infinity,
       signal,
-      until: (seen) => seen === undefined || hasEnded(seen, generation),
+      until: (seen) => seen === undefined || !["waiting", "building"].includes(snapshotState(seen, generation).is),
       onState: (seen) => {
         last = seen;
         // Until the controller has seen this generation, the status describes the previous build.
@@ -104,10 +105,10 @@ async function followBuild(
     await printer.flush();
   } catch (error) {
     if (broken.signal.aborted) throw broken.signal.reason;
-    const state = stateOfSnapshot(last);
+    const state = stateOfBuild(last);
     const look = `ramet snapshot get ${name} -n ${namespace}`;
     throw requestStays(error, { what: `the build of ${name}`, state, look });
   }
-  const settled = settledBuild(name, last);
+  const settled = buildResult(name, last);
   return "failure" in settled ? reportFailure(io, RametError.from(settled.failure)) : exitCodes.ok;
 }

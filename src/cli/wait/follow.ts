@@ -20,6 +20,8 @@ export interface FollowedRequest<T extends KubeObject> {
   /** The state for progress lines. @default `describe` */
   describeProgress?: (object: T | undefined) => string;
   timeoutMilliseconds: number;
+  /** How often to check even if nothing has changed. @default never */
+  requeueAfterMilliseconds?: number;
   /** Whether this command has created the object, so that its user may not need it any more. */
   isNew?: boolean;
 }
@@ -30,7 +32,7 @@ export interface FollowedRequest<T extends KubeObject> {
  * @throws RametError `Timeout` or `Canceled`, with the state and the command to follow it with
  */
 export async function followRequest<T extends KubeObject>(io: Io, request: FollowedRequest<T>): Promise<T | undefined> {
-  const { resource, from, noun, describe, timeoutMilliseconds } = request;
+  const { resource, from, noun, describe, timeoutMilliseconds, requeueAfterMilliseconds } = request;
   const { name, namespace = "" } = from.metadata;
   const { what = `the ${noun} ${name}`, describeProgress = describe } = request;
   const progress = startProgress(io);
@@ -47,6 +49,7 @@ export async function followRequest<T extends KubeObject>(io: Io, request: Follo
         progress(`${noun} ${name}: ${describeProgress(object)}`);
       },
       timeoutMilliseconds,
+      ...(requeueAfterMilliseconds !== undefined && { requeueAfterMilliseconds }),
       signal: io.signal,
     });
   } catch (error) {

@@ -1,18 +1,18 @@
 import { filesOnlyPause } from "../../api/kinds/files-only-pause.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations } from "../../api/names/labels.ts";
+import { pauseFailure, unappliedRules } from "../../api/state/sandbox.ts";
 import { RametError } from "../../base/errors.ts";
 import { awaitSandbox } from "../../operations/await-sandbox.ts";
 import { type Change, objectOf, type Wait } from "../../operations/objects.ts";
-import { unappliedRules } from "../../operations/claim/progress.ts";
 import { withoutCode } from "../../kube/reported-state.ts";
 import { retryConflicts } from "../../kube/retry-conflicts.ts";
-import { pauseFailure, resumeChange } from "../../operations/pause.ts";
+import { resumeChange } from "../../operations/pause.ts";
 import { readNewest, untilShownDeleted } from "./cache-lag.ts";
 import { untilServing } from "./create-sandbox.ts";
 import { unknown } from "./find-sandbox.ts";
 import type { ServiceParts } from "./parts.ts";
-import { type ClientState, isUnfinished, stateOf } from "./sandbox-state.ts";
+import { type ClientState, isCapturing, stateOf } from "./sandbox-state.ts";
 import { type OnTimeout, timersFor } from "./timers.ts";
 
 /** In these states a sandbox serves. */
@@ -228,10 +228,10 @@ const killMilliseconds = 5_000;
 
 /** Waits until no capture of the sandbox is in progress. */
 export async function untilCaptured(parts: ServiceParts, sandbox: Sandbox, waiting: Wait): Promise<void> {
-  for (const checkpoint of parts.known.checkpointsOf(sandbox).filter(isUnfinished)) {
+  for (const checkpoint of parts.known.checkpointsOf(sandbox).filter(isCapturing)) {
     await parts.checkpoints.until(
       checkpoint.metadata.uid,
-      (current) => (current !== undefined && isUnfinished(current) ? undefined : true),
+      (current) => (current !== undefined && isCapturing(current) ? undefined : true),
       { what: `Waiting for the checkpoint ${checkpoint.metadata.name}`, ...waiting },
     );
   }

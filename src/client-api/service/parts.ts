@@ -2,6 +2,7 @@ import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import type { Clock } from "../../base/clock.ts";
+import { RametError } from "../../base/errors.ts";
 import { FairTurns } from "../../base/fair-turns.ts";
 import type { ClaimParts } from "../../operations/claim/claim-sandbox.ts";
 import { setModel } from "../../operations/claim/set-model.ts";
@@ -9,10 +10,10 @@ import { Stock } from "../../operations/claim/stock.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import { snapshotResources } from "../../kube/volumes/snapshots.ts";
 import { Followers } from "../../kube/followers.ts";
-import { keyOf } from "../../kube/object.ts";
+import { type KubeObject, keyOf } from "../../kube/object.ts";
 import { OwnWrites } from "../../kube/own-writes.ts";
-import type { Objects } from "../../operations/objects.ts";
-import { followed } from "./followed.ts";
+import type { ResourceClient } from "../../kube/resource-client.ts";
+import type { Followed, Following, Objects } from "../../operations/objects.ts";
 import { type ClientInformers, type KnownObjects, knownObjects } from "./known-objects.ts";
 
 /** What the operations of the application service need; one per process. */
@@ -91,4 +92,46 @@ export function serviceParts(
     clock,
     close,
   };
+}
+
+/** The objects of a kind, followed in the cache of an informer. @param writes remembers what this process writes */
+function followed<T extends KubeObject>(
+  resource: ResourceClient<T>,
+  followers: Followers<T>,
+  writes?: OwnWrites<T>,
+): Followed<T> {
+  return {
+    create: (manifest, signal) => resource.create(manifest, signal && { signal }),
+    patch: (object, change, signal) => {
+      const { uid } = object.metadata;
+      const guarded = { ...change, metadata: { ...change.metadata, uid } };
+      const write = () => resource.mergePatch(object.metadata, guarded, signal && { signal });
+      return writes === undefined ? write() : writes.write(object, write);
+    },
+    // What a client has given up is deleted even if it has disconnected.
+    remove: ({ metadata }) => resource.delete(metadata, { uid: metadata.uid }),
+    follow: (written, following) => follow({ followers, clock: resource.client.clock }, written, following),
+  };
+}
+
+async function follow<T extends KubeObject, R>(
+  { followers, clock }: { followers: Followers<T>; clock: Clock },
+  written: T,
+  { what, until, describe, ...wait }: Following<T, R>,
+): Promise<R> {
+  const started = clock.monotonicMilliseconds();
+  let wasKnown = false;
+  let last: T | undefined = written;
+  const check = (cached: T | undefined): R | undefined => {
+    wasKnown ||= cached !== undefined;
+    last = wasKnown ? cached : written;
+    return until(last, clock.monotonicMilliseconds() - started);
+  };
+  try {
+    return await followers.until(written.metadata.uid, check, { what: `Waiting for ${what}`, ...wait });
+  } catch (error) {
+    const known = RametError.from(error);
+    if (known.code !== "Timeout") throw known;
+    throw new RametError("Timeout", `${known.message}: it is ${describe(last)}`, { cause: error });
+  }
 }

@@ -1,7 +1,7 @@
 import type { SandboxClaim } from "../../api/kinds/sandbox-claim.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations, restoreFrom, restoreFromAnnotations } from "../../api/names/labels.ts";
-import { ended, missingPart } from "../../operations/claim/progress.ts";
+import { missingPart, whyNeverServing } from "../../api/state/sandbox.ts";
 import type { ClaimRequest } from "../../operations/claim/request.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import type { MemberProgress } from "./state.ts";
@@ -17,7 +17,7 @@ export function progressOf(
   now: Date,
 ): MemberProgress {
   const { metadata, status } = sandbox;
-  const endedBecause = ended(sandbox);
+  const endedBecause = whyNeverServing(sandbox);
   if (endedBecause !== undefined) return { is: "failed", why: endedBecause };
   const missing = missingPart(sandbox) ?? (hasEgress ? undefined : "its egress rules are not in effect yet");
   if (missing === undefined) return { is: "ready" };

@@ -1,7 +1,7 @@
 import { claimName } from "../../../api/pod/volume-claims.ts";
 import type { Sandbox } from "../../../api/kinds/sandbox.ts";
 import { annotations, labels, restoreFrom } from "../../../api/names/labels.ts";
-import { ended, missingPart } from "../../../operations/claim/progress.ts";
+import { missingPart, whyNeverServing } from "../../../api/state/sandbox.ts";
 import { messageOf, withoutCode } from "../../../kube/reported-state.ts";
 import { type ClientState } from "../../service/sandbox-state.ts";
 import type { SandboxSummary, Status } from "./answers.ts";
@@ -11,7 +11,7 @@ export function sandboxSummary(sandbox: Sandbox, state: ClientState): SandboxSum
   const { name, namespace, creationTimestamp, annotations: noted = {} } = sandbox.metadata;
   const status = statusOf(sandbox, state);
   const owner = noted[annotations.owner];
-  const message = ended(sandbox) ?? messageOf(sandbox);
+  const message = whyNeverServing(sandbox) ?? messageOf(sandbox);
   return {
     sandboxId: name,
     name,
@@ -49,7 +49,7 @@ export function statusOf(sandbox: Sandbox, state: ClientState): Status {
   if (state === "ended") return "Error";
   if (state === "paused") return "Stopped";
   if (state === "pausing") return "Running";
-  if (ended(sandbox) !== undefined) return "Error";
+  if (whyNeverServing(sandbox) !== undefined) return "Error";
   return state !== "starting" && missingPart(sandbox) === undefined ? "Running" : "Creating";
 }
 

@@ -1,0 +1,44 @@
+import type { Checkpoint } from "../kinds/checkpoint.ts";
+import { labels } from "../names/labels.ts";
+
+/**
+ * What the status of a checkpoint means:
+ * - `unfinished`: it is being captured, or waits for its turn. One that is deleted meanwhile completes first.
+ * - `succeeded`: it can be cloned.
+ * - `failed`: it has no data.
+ * - `deleting`: its capture has ended, and its data is being removed. That takes long if the store does not respond.
+ */
+export type CheckpointState = "unfinished" | "succeeded" | "failed" | "deleting";
+
+/** The fields of a checkpoint that its state depends on. */
+export interface CheckpointStatusOf {
+  metadata: { deletionTimestamp?: string | undefined };
+  status?: { phase?: string | undefined } | undefined;
+}
+
+export function checkpointState({ metadata, status }: CheckpointStatusOf): CheckpointState {
+  if (status?.phase === "Failed") return "failed";
+  if (status?.phase === "Terminating") return "deleting";
+  if (status?.phase !== "Succeeded") return "unfinished";
+  return metadata.deletionTimestamp === undefined ? "succeeded" : "deleting";
+}
+
+/** Whether the sandbox of a checkpoint is still occupied by it. */
+export function isUnfinished(checkpoint: CheckpointStatusOf): boolean {
+  return checkpointState(checkpoint) === "unfinished";
+}
+
+/** Whether clones can be created of it. */
+export function isCloneable(checkpoint: CheckpointStatusOf): boolean {
+  return checkpointState(checkpoint) === "succeeded";
+}
+
+/** Whether its result is known and stays: one that is being deleted has none any more. */
+export function hasResult(checkpoint: CheckpointStatusOf): boolean {
+  const state = checkpointState(checkpoint);
+  return (state === "succeeded" || state === "failed") && checkpoint.metadata.deletionTimestamp === undefined;
+}
+
+export function isPauseCheckpoint({ metadata }: Pick<Checkpoint, "metadata">): boolean {
+  return metadata.labels?.[labels.purpose] === "pause";
+}
