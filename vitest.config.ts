@@ -12,7 +12,7 @@ const everywhere: TestOptions = {
   env: { NODE_COMPILE_CACHE: join(tmpdir(), "node-compile-cache") },
 };
 
-const preparations = ["test/setup/tools.ts", "test/setup/built-package.ts"];
+const preparations = ["test/setup/tools.ts", "test/setup/built-package.ts", "test/setup/shared-planes.ts"];
 
 /** Files that start real processes: while one waits for its own, others compute. */
 const withProcesses: TestOptions = {

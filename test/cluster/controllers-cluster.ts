@@ -16,7 +16,7 @@ import type { CheckpointStore } from "../../src/store/checkpoint-store.ts";
 import { directoryStore } from "../../src/store/directory/store.ts";
 import { ControllerProcess } from "../bench/controller-process.ts";
 import type { ApiLine } from "./api-line.ts";
-import { startControlPlane, type TestControlPlane } from "../setup/control-plane.ts";
+import { openControlPlane, type TestControlPlane } from "../setup/control-plane.ts";
 import { makeNamespace } from "../setup/namespace.ts";
 
 export interface ClusterOptions {
@@ -109,7 +109,7 @@ export interface Manifest {
 
 export async function openCluster(options: ClusterOptions): Promise<Cluster> {
   const { startNode, egress, dns, lineTo, requestTimeoutMilliseconds, log = silentLog } = options;
-  const controlPlane = await startControlPlane({ apis: options.allApis === true ? "all" : "needed" });
+  const controlPlane = await openControlPlane(options.allApis === true ? "all" : "needed");
   const directory = await mkdtemp(join(tmpdir(), "ramet-"));
   const storePath = join(directory, "store");
   await mkdir(storePath);

@@ -11,14 +11,14 @@ import { sandboxSetKind } from "../../src/api/kinds/sandbox-set.ts";
 import { sandboxTemplateKind } from "../../src/api/kinds/sandbox-template.ts";
 import { installCrds } from "../../src/controllers/install-crds.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
-import { startControlPlane, type TestControlPlane } from "../setup/control-plane.ts";
+import { startControlPlane, type OwnControlPlane } from "../setup/control-plane.ts";
 import { serviceAccounts, tokenOf, writeKubeconfig } from "../setup/service-accounts.ts";
 import { providerTexts } from "./provider-texts.ts";
 import { openProgram } from "./program-world.ts";
 import { ProviderWorld, type Kept } from "./provider-world.ts";
 
 /** An API server without controllers. */
-let plane: TestControlPlane;
+let plane: OwnControlPlane;
 let client: KubeClient;
 let world: ProviderWorld;
 let directory: string;

@@ -2,6 +2,9 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { explicitConnection, type Connection } from "../../src/kube/connection.ts";
+import { installCrds } from "../../src/controllers/install-crds.ts";
+import { KubeClient } from "../../src/kube/kube-client.ts";
+import { type Apis, borrowPlane, type PlaneFiles, planesVariable } from "./borrowed-plane.ts";
 import { startControlPlane as start } from "./start-control-plane.ts";
 import { acquireTools } from "../../src/local/tools/acquire-tools.ts";
 
@@ -9,7 +12,7 @@ export interface TestControlPlaneOptions {
   /** @default a new directory, removed by `stop` */
   dir?: string;
   /** `all`: also Deployments and other kinds that have no controller here. @default "needed" */
-  apis?: "needed" | "all";
+  apis?: Apis;
   signal?: AbortSignal;
   log?: (line: string) => void;
 }
@@ -26,17 +29,36 @@ export interface TestControlPlane {
   adminCert: string;
   adminKey: string;
   dir: string;
-  readonly etcdPid: number;
-  readonly apiServerPid: number;
+  stop(): Promise<void>;
+}
+
+/** A control plane that its test may kill. */
+export interface OwnControlPlane extends TestControlPlane {
   /** Stops the API server if it runs and starts it again on its port. */
   restartApiServer(): Promise<void>;
   /** Sends SIGKILL. */
   killApiServer(): Promise<void>;
-  stop(): Promise<void>;
+}
+
+/**
+ * Opens a control plane that has Ramet's CRDs and nothing else: one that an earlier file of this run has used, if there is one.
+ * Its database is that of a new one. Tests that kill processes, or that need a cluster without CRDs, start their own.
+ */
+export async function openControlPlane(apis: Apis = "needed"): Promise<TestControlPlane> {
+  const shared = process.env[planesVariable];
+  if (shared === undefined) {
+    const plane = await startControlPlane({ apis });
+    const client = new KubeClient(plane.connection);
+    await installCrds(client);
+    await client.close();
+    return plane;
+  }
+  const { giveBack, ...files } = await borrowPlane(shared, apis);
+  return { ...files, connection: administrator(files), stop: giveBack };
 }
 
 /** Starts a control plane that does not sync its writes to the disk. */
-export async function startControlPlane(options: TestControlPlaneOptions = {}): Promise<TestControlPlane> {
+export async function startControlPlane(options: TestControlPlaneOptions = {}): Promise<OwnControlPlane> {
   const { signal, log } = options;
   const programs = await acquireTools({
     names: ["etcd", "kube-apiserver"],
@@ -51,23 +73,11 @@ export async function startControlPlane(options: TestControlPlaneOptions = {}): 
     apis: options.apis ?? "needed",
     ...(signal === undefined ? {} : { signal }),
   });
+  const { server, kubeconfigPath, ca } = plane;
+  const files = { server, kubeconfigPath, ca, adminCert: plane.admin.certificate, adminKey: plane.admin.key, dir };
   return {
-    server: plane.server,
-    kubeconfigPath: plane.kubeconfigPath,
-    connection: explicitConnection({
-      server: plane.server,
-      ca: plane.ca,
-      cert: plane.admin.certificate,
-      key: plane.admin.key,
-    }),
-    ca: plane.ca,
-    adminCert: plane.admin.certificate,
-    adminKey: plane.admin.key,
-    dir,
-    etcdPid: plane.etcd.pid,
-    get apiServerPid() {
-      return plane.apiServer().pid;
-    },
+    ...files,
+    connection: administrator(files),
     restartApiServer: () => plane.restartApiServer(),
     killApiServer: () => plane.killApiServer(),
     stop: async () => {
@@ -75,4 +85,8 @@ export async function startControlPlane(options: TestControlPlaneOptions = {}): 
       if (options.dir === undefined) await rm(dir, { recursive: true, force: true });
     },
   };
+}
+
+function administrator({ server, ca, adminCert: cert, adminKey: key }: PlaneFiles): Connection {
+  return explicitConnection({ server, ca, cert, key });
 }

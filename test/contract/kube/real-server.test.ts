@@ -14,7 +14,7 @@ import { runWhileLeading } from "../../../src/kube/lease.ts";
 import { coreResources, type ResourceRef } from "../../../src/kube/resource-ref.ts";
 import { isExpired } from "../../../src/kube/status-error.ts";
 import { StatusWriter, type WithStatus } from "../../../src/kube/status-writer.ts";
-import { startControlPlane, type TestControlPlane } from "../../setup/control-plane.ts";
+import { startControlPlane, type OwnControlPlane } from "../../setup/control-plane.ts";
 import { eventually } from "./eventually.ts";
 
 const namespace = "default";
@@ -27,7 +27,7 @@ const plant = (name: string, spec: object = {}) => ({
   spec,
 });
 
-let plane: TestControlPlane;
+let plane: OwnControlPlane;
 let client: KubeClient;
 let requests: RequestRecord[] = [];
 
