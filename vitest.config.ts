@@ -2,6 +2,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { defineConfig, type TestProjectInlineConfiguration } from "vitest/config";
 import { cacheDirectory } from "./src/local/tools/tool.ts";
+import { provingFiles } from "./test/promises.ts";
 
 type TestOptions = NonNullable<TestProjectInlineConfiguration["test"]>;
 
@@ -12,7 +13,23 @@ const everywhere: TestOptions = {
   env: { NODE_COMPILE_CACHE: join(tmpdir(), "node-compile-cache") },
 };
 
+/** Which files with processes run: `promises` for those in test/promises.ts, `rest` for the others without unit tests. */
+const part = process.env["RAMET_TEST_PART"] ?? "all";
+
+/** The files of this part in directories below test/. */
+function filesBelow(...directories: string[]): Pick<TestOptions, "include" | "exclude"> {
+  const include = directories.map((directory) => `test/${directory}/**/*.test.ts`);
+  if (part === "all") return { include };
+  const proving = provingFiles.filter((path) => directories.some((directory) => path.startsWith(`test/${directory}/`)));
+  return part === "rest" ? { include, exclude: proving } : { include: proving };
+}
+
 const preparations = ["test/setup/tools.ts", "test/setup/built-package.ts", "test/setup/shared-planes.ts"];
+
+const unitFiles = [
+  "{src,provider,components,policy,test/engine,test/fuzz,test/faults/long}/**/*.test.ts",
+  "test/*.test.ts",
+];
 
 /** Files that start real processes: while one waits for its own, others compute. */
 const withProcesses: TestOptions = {
@@ -35,22 +52,22 @@ export default defineConfig({
           name: "unit",
           /** A worker keeps the modules that it has loaded. Tests pass dependencies in, and modules have no state. */
           isolate: false,
-          include: ["{src,provider,components,policy,test/engine,test/fuzz,test/faults/long}/**/*.test.ts"],
+          include: part === "rest" ? [] : unitFiles,
           maxWorkers: 2,
           testTimeout: 30_000,
           sequence: { groupOrder: 0 },
         },
       },
-      { test: { ...withProcesses, name: "cluster", include: ["test/{contract,cluster,hostile}/**/*.test.ts"] } },
+      { test: { ...withProcesses, name: "cluster", ...filesBelow("contract", "cluster", "hostile") } },
       {
         test: {
           ...withProcesses,
           name: "clients",
-          include: ["test/clients/**/*.test.ts"],
+          ...filesBelow("clients"),
           globalSetup: [...preparations, "test/setup/interpreter-image.ts", "test/setup/shared-cluster.ts"],
         },
       },
-      { test: { ...withProcesses, name: "program", include: ["test/program/**/*.test.ts"] } },
+      { test: { ...withProcesses, name: "program", ...filesBelow("program") } },
     ],
   },
 });
