@@ -18,7 +18,7 @@ export type CredentialKey = z.infer<typeof CredentialKey>;
 
 const form = "v1.";
 
-/** What a text is sealed for. It can be opened for the same use in the same namespace only. */
+/** The identity for which a text is sealed. It can be opened for the same use in the same namespace only. */
 export function sealIdentity(namespace: string, use: "sandbox" | "secret" | "request"): string {
   return `${use}:${namespace}`;
 }

@@ -5,7 +5,7 @@ import { requestDigest } from "../schema/digest.ts";
 import { annotations } from "../names/labels.ts";
 import { ClientParts, parseValue, referencesIn, type ValuePart } from "./value-parts.ts";
 
-/** What is added to requests of a sandbox, with references in place of secret values. */
+/** The headers and the proxy for requests of a sandbox, with references in place of secret values. */
 export interface Credentials {
   /** Headers by domain (`name`, `*.name`, each with an optional `:port`). */
   rules: Record<string, Record<string, ValuePart[]>>;

@@ -34,7 +34,7 @@ export interface EgressHolder {
 
 export interface EffectiveEgress {
   policy: EgressPolicy;
-  /** What cannot be honoured, with the path of the field. The policy is then narrower than requested, never wider. */
+  /** The rule that cannot be honoured, with the path of the field. The policy is then narrower than requested, never wider. */
   problem?: RametError;
 }
 
@@ -183,7 +183,7 @@ function levelOfAccess(value: string | undefined, path: string): Level[] {
   return [{ ...level, unreadable: invalid(`${path}: it is ${JSON.stringify(value)}, not true or false`) }];
 }
 
-/** What a level requests although a level above does not allow it. */
+/** Finds a request of a level that a level above does not allow. */
 function problemOf(level: Level, above: readonly Level[], runtime: RuntimeEgress): RametError | undefined {
   if (level.unreadable !== undefined) return level.unreadable;
   const { path, rules, allow } = level;

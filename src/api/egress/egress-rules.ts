@@ -50,7 +50,7 @@ export const maxEgressRules = 256;
 /** The egress rules of one level: the runtime, a namespace, a template or a sandbox. */
 export const EgressRules = z
   .strictObject({
-    /** What applies to connections without a rule. Absent: `allow`, as far as the level above allows. */
+    /** The default for connections without a rule. Absent: `allow`, as far as the level above allows. */
     default: z.enum(["allow", "deny"]).optional(),
     allow: z.array(Rule).default([]),
     deny: z.array(Rule).default([]),

@@ -14,7 +14,7 @@ export const EngineBuild = z.object({
 });
 export type EngineBuild = z.infer<typeof EngineBuild>;
 
-/** What makes two engines different. */
+/** The fields that distinguish two engines. */
 export type EngineParts = Pick<EngineBuild, "version" | "architecture" | "guest">;
 
 /**

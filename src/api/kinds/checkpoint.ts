@@ -41,11 +41,11 @@ const CheckpointVolumes = VolumeNames.describe(
 /** Which volumes of a sandbox a checkpoint captures: all that are PersistentVolumeClaims, none, or those with these names. */
 export type VolumeSelection = "all" | "none" | readonly string[];
 
-/** What can be requested. A checkpoint whose files were flushed by the guest, but whose memory is not captured, is `quiesced`. */
+/** The consistency that can be requested. A checkpoint whose files were flushed by the guest, but whose memory is not captured, is `quiesced`. */
 const RequestedConsistency = z.enum(consistencies);
 export type Consistency = z.infer<typeof RequestedConsistency>;
 
-/** What happens if a command fails: the checkpoint fails too, or it is taken anyway and the status says so. */
+/** The effect of a failed command: the checkpoint fails too, or it is taken anyway and the status says so. */
 const QuiesceFailure = z.enum(["Abort", "Continue"]);
 
 const QuiesceCommand = z.object({
@@ -169,7 +169,7 @@ const Needs = z.object({
     .describe("The CPU features that memory needs, as gVisor names them."),
 });
 
-/** What one part of a checkpoint contains: memory and files, or volumes. */
+/** The contents of one part of a checkpoint: memory and files, or volumes. */
 export const PartContents = z
   .array(z.enum(["memory", "filesystem", "volumes"]))
   .min(1)
@@ -224,7 +224,7 @@ export function volumeParts(parts: readonly CheckpointPart[] = []): CheckpointPa
 const GroupConsistency = z.enum(["group", "sequential"]);
 export type GroupConsistency = z.infer<typeof GroupConsistency>;
 
-/** What Ramet adds to the status that OpenKruise Agents defines. Each field is written as soon as its value is known. */
+/** Ramet's additions to the status that OpenKruise Agents defines. Each field is written as soon as its value is known. */
 export const RametCheckpointStatus = z.object({
   parts: z
     .array(CheckpointPart)
@@ -327,7 +327,7 @@ export interface ContentFields {
 }
 
 /**
- * What the checkpoints of a sandbox contain by default. Its own `persistentContents` replaces both fields of its SandboxTemplate.
+ * Returns the default contents of a sandbox's checkpoints. Its own `persistentContents` replaces both fields of its SandboxTemplate.
  * `volumes` without `persistentContents` selects these volumes.
  */
 export function contentsByDefault(own: ContentFields = {}, named: ContentFields = {}): ContentFields {

@@ -15,7 +15,7 @@ export const WaitingCell = z.object({ namespace: z.string(), name: z.string(), w
 export type WaitingCell = z.infer<typeof WaitingCell>;
 
 export const RotationState = z.object({
-  /** The request that this state is of. */
+  /** The rotation request that this state answers. */
   request: z.string(),
   /** `adding`: cells learn the next key. `removing`: the next key signs, and cells forget the previous one. */
   step: z.enum(["adding", "removing", "done"]),
@@ -30,7 +30,7 @@ export const RotationState = z.object({
 });
 export type RotationState = z.infer<typeof RotationState>;
 
-/** What the ConfigMap says about one key. An entry that cannot be read counts as absent. */
+/** Reads the ConfigMap's entries about one key. An entry that cannot be read counts as absent. */
 export function rotationIn(
   data: Readonly<Record<string, string>>,
   power: KeyPower,

@@ -136,7 +136,7 @@ export const annotations = {
   sandboxPriority: "agents.kruise.io/sandbox-priority",
   /** On a SandboxTemplate of an old revision that its set no longer needs. */
   cleanupCandidate: "agents.kruise.io/cleanup-candidate",
-  /** Of OpenKruise Agents' reuse of sandboxes, which Ramet does not have. */
+  /** Annotations of OpenKruise Agents' reuse of sandboxes, which Ramet does not have. */
   cleanup: "agents.kruise.io/cleanup",
   cleanupEnabled: "agents.kruise.io/cleanup-enabled",
   cleanupRetainOnFailure: "agents.kruise.io/cleanup-retain-on-failure",
@@ -146,7 +146,7 @@ export const annotations = {
   csiVolumeConfig: "e2b.agents.kruise.io/csi-volume-config",
   envdUrl: "e2b.agents.kruise.io/envd-url",
   envdAccessToken: "e2b.agents.kruise.io/envd-access-token",
-  /** Of OpenKruise Agents' identity provider. */
+  /** Annotations of OpenKruise Agents' identity provider. */
   enableJwtAuth: "security.agents.kruise.io/enable-jwt-auth",
   agentName: "security.agents.kruise.io/agent-name",
   /** ACS requires it on the Pod template of a Sandbox that is paused or checkpointed; Ramet does not. */

@@ -32,7 +32,7 @@ export function withoutAgentRuntime(template: PodTemplateSpec): PodTemplateSpec 
   };
 }
 
-/** What of a template was skipped, and why; undefined: nothing. */
+/** Names the parts of a template that were skipped, and why; undefined: none. */
 export function skippedRuntime(template: PodTemplateSpec): string | undefined {
   const { containers, hasHook } = agentRuntime(template);
   if (containers.length === 0) return undefined;

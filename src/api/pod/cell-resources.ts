@@ -4,7 +4,7 @@ import type { Container } from "../schema/pod-template.ts";
 type Resources = NonNullable<Container["resources"]>;
 
 /**
- * What a cell needs on top of its sandbox, measured: 55 MiB of memory for the cell and link, 25 MiB for a `runsc` command, and up to
+ * The resources that a cell needs on top of its sandbox, measured: 55 MiB of memory for the cell and link, 25 MiB for a `runsc` command, and up to
  * 30 MiB of buffers while a checkpoint is uploaded.
  */
 const overheadBytes = 128 * 1024 ** 2;

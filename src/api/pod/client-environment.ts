@@ -11,7 +11,7 @@ export const clientVariables = {
   teamId: "E2B_TEAM_ID",
 } as const;
 
-/** What the creator of a sandbox requests. A client's own variables of these names have no effect. */
+/** Returns the variables that the creator of a sandbox requests. A client's own variables of these names have no effect. */
 export function clientEnvironment(namespace: string, templateId: string): Record<string, string> {
   return {
     [clientVariables.sandbox]: "true",

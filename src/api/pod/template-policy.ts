@@ -25,7 +25,7 @@ export interface ForbiddenField {
 /**
  * Returns the fields of a template that are neither harmless nor allowed: Pod Security's level `baseline`, and what would let
  * the sandbox choose its node, its rights or its neighbours. It applies to the main container too, although Ramet sets that
- * container's securityContext, so that a template never says what is not done.
+ * container's securityContext, so that a template never declares a setting without effect.
  *
  * @param allowed names of the fields that the namespace allows
  * @param at the path of the template

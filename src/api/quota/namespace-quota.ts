@@ -2,7 +2,7 @@ import { RametError } from "../../base/errors.ts";
 import { quantityToBytes } from "../../base/quantity.ts";
 import { annotations } from "../names/labels.ts";
 
-/** What is limited in each namespace. */
+/** The quantities that are limited in each namespace. */
 export const quotaNames = ["storeBytes", "checkpoints", "builds", "fetches"] as const;
 export type QuotaName = (typeof quotaNames)[number];
 
@@ -88,7 +88,7 @@ export interface Exhausted {
   namespace: string;
   limit: number;
   used: number;
-  /** What to do besides raising the limit. */
+  /** The remedy besides raising the limit. */
   remedy: string;
 }
 

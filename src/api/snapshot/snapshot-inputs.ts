@@ -27,9 +27,9 @@ export type ResolvedSource =
 
 /** Represents content of another object in a digest. */
 export type CopiedContent =
-  /** Of a ConfigMap's key: SHA-256 of the bytes, 64 hex digits. */
+  /** The SHA-256 of the bytes of a ConfigMap's key: 64 hex digits. */
   | { sha256: string }
-  /** Of a Secret's key, whose value could be guessed from a hash of the bytes: see {@link secretIdentity}. */
+  /** The identity of a Secret's key, whose value could be guessed from a hash of the bytes: see {@link secretIdentity}. */
   | { identity: string };
 
 /**

@@ -35,7 +35,7 @@ function parts(text: string): Pick<URL, "username" | "pathname"> {
   return URL.canParse(text) ? new URL(text) : { username: "", pathname: "" };
 }
 
-/** What a location needs for an endpoint without TLS that is not on this machine: memory images and signed URLs cross the network. */
+/** Allows an endpoint without TLS that is not on this machine: memory images and signed URLs cross the network. */
 const allowInsecure = { allowInsecure: z.boolean().optional() };
 
 function requireTls(

@@ -11,11 +11,11 @@ export const storeReportKeys = {
   dataMissing: "data-missing",
 } as const;
 
-/** What the controllers know of the store. Problems end with their codes in brackets. */
+/** The controllers' knowledge of the store. Problems end with their codes in brackets. */
 export interface StoreReport {
   /** When the controllers last checked it, as RFC 3339. */
   checkedAt: string;
-  /** What the last check found. */
+  /** The result of the last check. */
   problem?: string | undefined;
   /** Why the last capture could not use it. Cells can lack access that the controllers have. */
   captureProblem?: string | undefined;

@@ -32,7 +32,7 @@ export function treeMetadata({ namespace, digest, sha256 }: { namespace: string;
 
 export interface UploadedTree {
   checkpointId: string;
-  /** Of the archive: 64 hex digits. */
+  /** The digest of the archive: 64 hex digits. */
   sha256: string;
 }
 

@@ -7,7 +7,7 @@ import { ImportedVolume } from "../kinds/volume-import.ts";
 const format = "ramet.dev/exported-volumes";
 
 /**
- * What an import needs of the volumes of a checkpoint. It identifies their snapshots and grants nothing: whoever imports them needs
+ * The volumes of a checkpoint as an import needs them. It identifies their snapshots and grants nothing: whoever imports them needs
  * the verb `import`, and a driver that can read them.
  */
 export const ExportedVolumes = z.object({

@@ -80,7 +80,7 @@ export const EgressReport = z.object({
     overLimit: Count,
     open: Count,
   }),
-  /** Of connections, without DNS. */
+  /** Bytes of connections, without DNS. */
   bytes: z.object({ out: Count, in: Count }),
   dns: z.object({ questions: Count, refused: Count }),
   /** Up to 64 refused destinations and names, the last one first. */
@@ -203,7 +203,7 @@ export type EgressRequest = z.infer<typeof EgressRequest>;
 /** Headers by name. Their values can be secret. */
 const Headers = z.record(z.string(), z.string());
 
-/** What link adds to requests of the sandbox. It is in the memory of the cell and of link, and nowhere else in a Pod. */
+/** The credentials that link adds to requests of the sandbox. They are in the memory of the cell and of link, and nowhere else in a Pod. */
 export const LinkCredentials = z.strictObject({
   rules: z.array(z.strictObject({ domain: z.string(), headers: Headers })).max(128),
   /** Absent: TLS connections pass untouched. */
@@ -241,7 +241,7 @@ export const longestHoldMilliseconds = 120_000;
 /** Pauses the sandbox until its checkpoint is captured or released, for a limited time. */
 export const HoldRequest = z.strictObject({
   checkpointId: z.string().min(1),
-  /** After this time the cell resumes the sandbox by itself. */
+  /** After this time the cell resumes the sandbox without a call. */
   milliseconds: z.number().int().min(1).max(longestHoldMilliseconds),
 });
 export type HoldRequest = z.infer<typeof HoldRequest>;
