@@ -69,7 +69,7 @@ export interface Backend {
 /** A backend that can stop a sandbox from changing its volumes while another backend captures them. */
 export interface SandboxHolds {
   /**
-   * Pauses a sandbox until its capture by this backend, or until `release`. It resumes by itself after the time, so that nobody can
+   * Pauses a sandbox until its capture by this backend, or until `release`. It resumes without a call after the time, so that nobody can
    * leave it paused.
    * @throws RametError `NotSupported` if its cell is of an earlier release; `SandboxNotReady`, `Conflict`, `Unavailable`, `Timeout`
    */
@@ -94,7 +94,7 @@ export interface CheckpointName {
 }
 
 /**
- * What the Kubernetes API knows of a checkpoint. `unfinished` and `finished`: its object exists, and its phase is not or is
+ * The state of a checkpoint in the Kubernetes API. `unfinished` and `finished`: its object exists, and its phase is not or is
  * terminal; `absent`: it has no object.
  */
 export type CheckpointLiveness = "unfinished" | "finished" | "absent";
@@ -118,7 +118,7 @@ export interface Capture {
   parts: CheckpointPart[];
   /** Whether the data is durable; otherwise `whenReady` waits for it. */
   isDurable: boolean;
-  /** What ran in the sandbox, and measurements; a backend reports what it knows. */
+  /** The commands that ran in the sandbox, and measurements, as far as a backend knows them. */
   details?: CaptureDetails;
 }
 
@@ -163,13 +163,13 @@ export interface RestoreInPlaceRequest extends CloneRequest {
 }
 
 export interface Probe {
-  /** What one part may contain. Empty: nothing works here, and `problem` is the reason. */
+  /** The contents that one part may have. Empty: nothing works here, and `problem` is the reason. */
   contents: PartContents[];
   /** Beside contents, it is a warning. */
   problem?: RametError;
 }
 
-/** What a sweep found and freed. */
+/** The findings of a sweep, and the space that it freed. */
 export interface Swept {
   /** Data of checkpoints without an object. */
   checkpoints: CheckpointName[];

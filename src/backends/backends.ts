@@ -45,13 +45,13 @@ export class Backends {
     );
   }
 
-  /** What imports volumes. @throws RametError `NotSupported` if no backend does */
+  /** Returns the backend that imports volumes. @throws RametError `NotSupported` if no backend does */
   importer(): Backend & Required<Pick<Backend, "importVolumes">> {
     for (const backend of this.all()) if (importsVolumes(backend)) return backend;
     throw new RametError("NotSupported", "no backend of this installation imports volumes");
   }
 
-  /** What pauses sandboxes. @throws RametError `NotSupported` if no backend runs sandboxes */
+  /** Returns the part that pauses sandboxes. @throws RametError `NotSupported` if no backend runs sandboxes */
   holds(): SandboxHolds {
     const found = this.all().flatMap(({ holds }) => holds ?? [])[0];
     if (found !== undefined) return found;

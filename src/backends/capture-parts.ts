@@ -18,17 +18,17 @@ export interface PartsCapture extends Omit<CaptureRequest, "contents" | "held"> 
   consistency: Consistency;
   /** Whether the capture fails if `atomic` cannot be kept. */
   requireAtomic: boolean;
-  /** What `quiesced` does. */
+  /** The commands of `quiesced`. */
   quiesce: Quiesce;
 }
 
-/** What is done in the sandbox around a capture. Each reports a failure that does not end the capture. */
+/** The commands in the sandbox around a capture. Each reports a failure that does not end the capture. */
 export interface Quiesce {
   before: () => Promise<string | undefined>;
   after: () => Promise<string | undefined>;
 }
 
-/** A sandbox is never paused longer for the capture of its volumes. Its cell resumes it by itself. */
+/** A sandbox is never paused longer for the capture of its volumes. Its cell resumes it without a call. */
 const longestPauseMilliseconds = 30_000;
 
 /**
@@ -150,7 +150,7 @@ async function inOnePause(holds: SandboxHolds, { plans, request }: Work): Promis
     if (others.length === 0 && pausedMilliseconds === undefined) throw resumedEarly();
     return { captured, kept: "atomic", ...(pausedMilliseconds !== undefined && { pausedMilliseconds }) };
   } catch (error) {
-    // If the cell cannot be reached, it resumes the sandbox by itself.
+    // If the cell cannot be reached, it resumes the sandbox when its time is over.
     await holds.release({ name, source }).catch(() => undefined);
     throw error;
   }

@@ -3,7 +3,7 @@ import { cellKeyFromPem, guestAccessToken, newCellKeyPem, type CellKey } from ".
 
 export { newCellKeyPem } from "../cell/client/cell-token.ts";
 
-/** What a controller needs to operate a cluster's cells. Secret: never in a log, a status or a Pod. */
+/** The keys with which a controller operates a cluster's cells. Secret: never in a log, a status or a Pod. */
 export interface CellCredentials {
   key: CellKey;
   /** The public half of the key, as in Pods: base64url of its 32 bytes. */

@@ -38,7 +38,7 @@ export function recordOf(captures: readonly Capture[]): CheckpointRecord {
   return checkpointRecord(parts, Object.assign({}, ...captures.map(({ details }) => details)) as object);
 }
 
-/** What is restored: a checkpoint with its parts, which its record lists. */
+/** The source of a restore: a checkpoint with its parts, which its record lists. */
 export interface RestoreSource {
   name: CheckpointName;
   /** Identifies its data, if that is the data of another checkpoint. @default name */

@@ -3,7 +3,7 @@ import { consistencies } from "../api/kinds/volume-import.ts";
 import { Contents } from "../api/schema/metadata.ts";
 import type { CaptureDetails } from "./backend.ts";
 
-/** What `status.ramet` of a Checkpoint keeps once all parts are durable. */
+/** The part of `status.ramet` of a Checkpoint that stays once all parts are durable. */
 export type CheckpointRecord = Omit<RametCheckpointStatus, "parts"> & { parts: CheckpointPart[] };
 
 /** Describes a checkpoint by its parts. The fields beside `parts` are a summary of them, for people and for older readers. */
@@ -14,7 +14,7 @@ export function checkpointRecord(parts: CheckpointPart[], details: CaptureDetail
   const { templateDigest, template, image, imageDigest, pausedMilliseconds, phases } = details;
   return {
     parts,
-    // Of a volume, only the size of a claim is known.
+    // The size of a volume is known only as that of its claim.
     sizeBytes: parts.reduce((sum, part) => sum + (part.volume === undefined ? part.sizeBytes : 0), 0),
     ...(main && { ...summary(main), consistency: weakest(parts) }),
     ...(readyAt !== undefined && { readyAt }),

@@ -5,7 +5,7 @@ import { derivedBytes, openBytes, publicBytes, sealingKey } from "../base/sealed
 import type { KubeClient } from "../kube/kube-client.ts";
 import { coreResources } from "../kube/resource-ref.ts";
 
-/** What only the controllers have: the key for what clients have sealed, and the seeds of the CAs of sandboxes. */
+/** The keys that only the controllers have: the key for texts that clients have sealed, and the seeds of the CAs of sandboxes. */
 export interface CredentialKeys {
   publicKey: string;
   /** @throws RametError `InvalidArgument`, which does not quote the text */

@@ -33,7 +33,7 @@ export interface OpenBackendsOptions {
   signal: AbortSignal;
 }
 
-/** What the controllers need to run sandboxes and to capture them. */
+/** The backends with which the controllers run sandboxes and capture them. */
 export interface OpenedBackends {
   backends: Backends;
   runtime: SandboxRuntime;

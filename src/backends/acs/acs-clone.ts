@@ -7,7 +7,7 @@ import {
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations, restoreFromAnnotations } from "../../api/names/labels.ts";
 
-/** What ACS reads on the Pod template of a clone, and OpenKruise's manager writes on its Sandbox. */
+/** The annotations that OpenKruise's manager writes on the Sandbox of a clone, and that ACS reads on its Pod template. */
 const [, kruiseRestoreFrom, acsRestoreFrom] = restoreFromAnnotations;
 
 /** A Sandbox that OpenKruise's or ACS' controllers make a clone. */

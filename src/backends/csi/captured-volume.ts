@@ -15,7 +15,7 @@ export interface SnapshotOfVolume {
   volume: CapturedVolume;
 }
 
-/** What a VolumeSnapshot records about its volume, so that its part can be described again after a crash. */
+/** The record of a volume in its VolumeSnapshot, so that its part can be described again after a crash. */
 const Recorded = CapturedVolume.omit({ snapshot: true, groupSnapshot: true }).extend({
   /** Absent: the volume was imported. */
   claimUid: z.string().optional(),

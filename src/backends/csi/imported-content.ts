@@ -57,7 +57,7 @@ export function importedSnapshot(
   return { ...rest, metadata, spec: { volumeSnapshotClassName: className, source } };
 }
 
-/** What a restore needs of an imported volume. */
+/** Describes an imported volume for a restore. */
 export function describedVolume({ volume, driver, storageClassName, accessModes, volumeMode }: ImportedVolume) {
   return {
     volume,

@@ -83,7 +83,7 @@ export function isOrphaned(content: SnapshotContent): boolean {
   return content.metadata.deletionTimestamp === undefined && isRamets(content);
 }
 
-/** Of a VolumeSnapshot of a Checkpoint: whether the snapshot-controller has created its content, or an import of Ramet. */
+/** Whether the content of a Checkpoint's VolumeSnapshot was created by the snapshot-controller or by an import of Ramet. */
 export function isRamets(content: SnapshotContent): boolean {
   return content.spec.source?.volumeHandle !== undefined || isImported(content);
 }

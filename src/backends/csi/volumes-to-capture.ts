@@ -10,7 +10,7 @@ export interface CapturableVolume extends VolumeToCapture {
 }
 
 /**
- * What is known of each claim before its capture. A claim that several volumes mount is captured once.
+ * Reads the facts about each claim before its capture. A claim that several volumes mount is captured once.
  * @throws RametError `NotFound`, `Conflict` (retryable) or `NotSupported`, before anything is created
  */
 export async function volumesToCapture(

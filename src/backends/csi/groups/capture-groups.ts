@@ -18,7 +18,7 @@ export interface CaptureGroupsOptions extends GroupTimes {
   volumes: readonly CapturableVolume[];
   /** Gets the groups that did not exist, by UID. */
   created: Map<string, GroupSnapshot>;
-  /** What is known of drivers whose groups nobody captures. */
+  /** The drivers whose groups nobody captures. */
   refusals: Refusals;
 }
 
@@ -39,7 +39,7 @@ export async function captureGroups(options: CaptureGroupsOptions): Promise<Capt
   const { client, name, volumes } = options;
   const shared = groupsByDriver(volumes);
   if (shared.length === 0) return oneByOne(volumes);
-  // What an earlier attempt has begun one by one is of another moment than a group.
+  // A volume that an earlier attempt has begun to capture alone has another moment than a group.
   const begun = await snapshotsOf(client, name);
   if (begun.length > 0) return oneByOne(volumes, begun.map(groupNoteOf).find(Boolean));
   const kinds = await kindsFor(client);

@@ -8,7 +8,7 @@ import type { CheckpointName } from "../../backend.ts";
 import { parsedJson, snapshotPrefix } from "../captured-volume.ts";
 import type { CapturableVolume } from "../volumes-to-capture.ts";
 
-/** What a VolumeGroupSnapshot records about its volumes. The snapshot-controller chooses the names of the members. */
+/** The record of the volumes in a VolumeGroupSnapshot. The snapshot-controller chooses the names of the members. */
 const GroupRecord = z.object({
   driver: z.string(),
   /** How many volumes the checkpoint has, with those outside of this group. */
@@ -56,7 +56,7 @@ export function groupManifest(
   };
 }
 
-/** What a group recorded; undefined if it is not one of this checkpoint, or if somebody has changed it. */
+/** Reads the record of a group; undefined if it is not one of this checkpoint, or if somebody has changed it. */
 export function groupRecord(name: CheckpointName, { metadata }: GroupSnapshot): GroupRecord | undefined {
   const { data } = GroupRecord.safeParse(parsedJson(metadata.annotations?.[annotations.capturedVolume]));
   return data !== undefined && metadata.name === groupName(name, data.driver) ? data : undefined;
