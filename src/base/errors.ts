@@ -1,7 +1,7 @@
 import type { ErrorCode } from "./error-codes.ts";
 
 export interface RametErrorOptions {
-  /** What the reader can do: one imperative sentence without a full stop, because `describe` continues it. */
+  /** The next step of the reader: one imperative sentence without a full stop, because `describe` continues it. */
   hint?: string;
   /** Whether the same call may succeed later although nobody changes anything. @default false */
   retryable?: boolean;

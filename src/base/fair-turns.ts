@@ -25,7 +25,7 @@ export class FairTurns {
   }
 
   /**
-   * @param onWait called at once if the turn comes only later
+   * @param onWait called immediately if the turn comes only later
    * @throws RametError `Canceled` if `signal` is aborted before the turn; running work is not interrupted
    */
   async run<T>(namespace: string, work: () => Promise<T>, signal: AbortSignal, onWait?: () => void): Promise<T> {

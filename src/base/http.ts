@@ -58,7 +58,7 @@ interface OpenPortOptions {
   /** 0 selects a free port. */
   port: number;
   address: string;
-  /** What the reader can do when the port cannot be opened. */
+  /** The next step of the reader if the port cannot be opened. */
   hint: string;
 }
 

@@ -78,7 +78,7 @@ export function startProgram({
   };
 }
 
-/** What is collected of a program's output. A sandbox may print without end before `runsc` exits. */
+/** The part of a program's output that is collected. A sandbox may print without end before `runsc` exits. */
 const maxOutputLength = 16 * 1024 * 1024;
 
 /** Collects a stream's text until `end()` is called. The stream stays open for the next listener. */

@@ -10,9 +10,9 @@ import { decryptBytes, encryptBytes } from "./authenticated-encryption.ts";
 
 const keyBytes = 32;
 
-/** Of PKCS #8 before the 32 bytes of a private key of X25519 (RFC 8410). */
+/** The bytes of PKCS #8 before the 32 bytes of a private key of X25519 (RFC 8410). */
 const privatePrefix = Buffer.from("302e020100300506032b656e04220420", "hex");
-/** Of SubjectPublicKeyInfo before the 32 bytes of a public key. */
+/** The bytes of SubjectPublicKeyInfo before the 32 bytes of a public key. */
 const publicPrefix = Buffer.from("302a300506032b656e032100", "hex");
 
 /** A private key of X25519 that follows from a secret and a purpose. */

@@ -6,7 +6,7 @@ export interface Deadline {
   milliseconds: number;
   /** The operation, as the subject of the error message: `The restore`. */
   what: string;
-  /** What the reader can do after a timeout. */
+  /** The next step of the reader after a timeout. */
   hint?: string;
   /** Whether the same call may succeed later. @default false */
   retryable?: boolean;
