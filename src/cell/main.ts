@@ -121,7 +121,7 @@ async function leaveMessage({ phase, message }: CellState): Promise<void> {
 async function readEnvironment(): Promise<NodeJS.ProcessEnv> {
   const stateFile = process.env["RAMET_CELL_STATE_FILE"];
   if (stateFile !== undefined) writeState(stateFile, { phase: "preparing", generation: 0, ready: false });
-  // What fails here fails in the start too, which reports it.
+  // A failure here repeats in the start, which reports it.
   if (process.env["RAMET_CELL_SETTING"] === "spare") rehearse(cellPaths(process.env).directory).catch(() => undefined);
   for await (const line of createInterface({ input: process.stdin })) {
     return z.record(z.string(), z.string()).parse(JSON.parse(line));

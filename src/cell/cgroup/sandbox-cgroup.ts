@@ -199,7 +199,7 @@ export function inLeaves(
   return { program: "/bin/sh", args: ["-c", script, "ramet-enter", ...enter, "--", program, ...args] };
 }
 
-/** Exit code 125 means that the program was not started, as for env(1). A third of the memory is what 300 stands for. */
+/** Exit code 125 means that the program was not started, as for env(1). 300 means a third of the memory. */
 const script = [
   `while [ "$1" != -- ]; do echo 0 > "$1" || exit 125; shift; done; shift`,
   "read score < /proc/self/oom_score_adj; score=$((score + 300))",

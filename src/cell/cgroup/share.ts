@@ -15,7 +15,7 @@ export interface Share {
 }
 
 /**
- * What cell, link and a `runsc` command need in addition to the sandbox. A Pod's container has it on top of the template's limit
+ * The resources of cell, link and a `runsc` command in addition to the sandbox. A Pod's container has it on top of the template's limit
  * (src/api/pod/cell-resources.ts). Measured: 55 MiB of memory that cannot be reclaimed for cell and link, 25 MiB for the command
  * while it runs, and up to 30 MiB of buffers while a checkpoint is uploaded.
  */
@@ -52,7 +52,7 @@ function processBound(limits: SandboxLimits, bounds: GroupBounds): number {
   return Math.min(limits.processes, withoutCell(bounds.processes, cellProcesses));
 }
 
-/** What remains for the sandbox, so that it reaches its limit before the cell does; at least half. */
+/** Returns the sandbox's share, so that it reaches its limit before the cell does; at least half. */
 function withoutCell(bound: number, cell: number): number {
   return Math.max(bound - cell, Math.floor(bound / 2));
 }

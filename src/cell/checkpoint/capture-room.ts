@@ -21,7 +21,7 @@ export interface CaptureState {
   acceptsDirect: boolean;
 }
 
-/** What a capture needs besides the image: the `runsc` command, gVisor's and the cell's buffers. Measured: 25 to 45 MiB. */
+/** The memory that a capture needs besides the image: the `runsc` command, gVisor's and the cell's buffers. Measured: 25 to 45 MiB. */
 const reserveBytes = 48 * 1024 ** 2;
 
 /**

@@ -157,7 +157,7 @@ export class CellAgent extends Agent {
   }
 }
 
-/** What a request adds to Node's options. */
+/** The additions of a request to Node's options. */
 export interface CellCallOptions {
   peer: CellPeer;
   callSignal?: AbortSignal | undefined;

@@ -166,7 +166,7 @@ const codes = new Map<string, ErrorCode>([
   ["403", "Forbidden"],
   ["404", "NotFound"],
   ["409", "Conflict"],
-  // Of a gateway between the client and the guest.
+  // The codes of a gateway between the client and the guest.
   ["502", "GuestUnreachable"],
   ["503", "Unavailable"],
   ["504", "Timeout"],

@@ -99,7 +99,7 @@ export const FileEntry = z.object({
   permissions: z.string().default(""),
   owner: z.string().default(""),
   group: z.string().default(""),
-  /** Of a symbolic link, whose other attributes are those of what it names. */
+  /** The target of a symbolic link. Its other attributes are those of the target. */
   symlinkTarget: z.string().optional(),
   modifiedTime: z
     .string()

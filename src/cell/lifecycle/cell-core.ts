@@ -6,7 +6,7 @@ import type { SandboxEnvironment } from "../sandbox/sandbox-environment.ts";
 import type { CellSetting } from "../setting/cell-setting.ts";
 import type { States } from "./states.ts";
 
-/** What the operations of one cell share. */
+/** The objects that the operations of one cell share. */
 export interface CellCore {
   setting: CellSetting;
   clock: Clock;

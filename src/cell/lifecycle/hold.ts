@@ -44,7 +44,7 @@ export class Hold {
     const { engine } = environment.sandbox;
     states.set({ checkpointing: checkpointId });
     try {
-      // What is flushed now need not be flushed during the pause.
+      // A flush now shortens the flush during the pause.
       await this.flush();
       const sinceMilliseconds = clock.monotonicMilliseconds();
       await engine.pause();
@@ -95,7 +95,7 @@ export class Hold {
     return pause;
   }
 
-  /** What the sandbox mounts from outside and can change, in the cell. */
+  /** Returns the paths in the cell of writable mounts from outside the sandbox. */
   #volumePaths(): string[] {
     const { mounts } = this.#core.setting.config.container;
     return mounts.filter(({ emptyDir, readOnly }) => emptyDir === undefined && !readOnly).map(({ source }) => source);

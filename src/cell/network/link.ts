@@ -56,7 +56,7 @@ export interface Link {
    * @throws RametError `InvalidArgument`, which names no value
    */
   setCredentials(credentials: LinkCredentials, roots: string): Promise<string | undefined>;
-  /** What the sandbox has sent since link started, and what was refused. */
+  /** Reports the traffic that the sandbox has sent since link started, and the refusals. */
   report(): Promise<EgressReport>;
   /**
    * Opens a raw stream to a TCP port of the sandbox.

@@ -2,9 +2,9 @@ import { RametError } from "../../base/errors.ts";
 import { scratchHint, spaceHint } from "../../store/store-error.ts";
 
 export interface EngineOutput {
-  /** Of gVisor, such as `checkpoint`. */
+  /** A command of gVisor, such as `checkpoint`. */
   command: string;
-  /** What it wrote to stderr, else the end of its log. */
+  /** The text on stderr, else the end of its log. */
   output: string;
   /** Where it wrote or read a checkpoint. */
   imagePath: string | undefined;

@@ -8,7 +8,7 @@ const rotateAtBytes = 10 * 1024 * 1024;
 /** A longer line is cut. */
 export const maxLineBytes = 64 * 1024;
 /**
- * The rate at which a sandbox can log, and what it can log at once. A program that prints faster is slowed down, as by any full
+ * The rate at which a sandbox can log, and the burst that it can log. A program that prints faster is slowed down, as by any full
  * pipe: the cell's CPU time for its output is outside of the sandbox's limit.
  */
 const bytesPerSecond = 2 * 1024 * 1024;
@@ -81,7 +81,7 @@ export class EntrypointLog {
     const text = lines.map((line) => `${time} ${stream} F ${line}\n`).join("");
     const sizeBytes = Buffer.byteLength(text);
     this.#spend(Math.max(sizeBytes, readBytes));
-    // What a full disk refuses is lost. Later lines are written if there is space again.
+    // A line that a full disk refuses is lost. Later lines are written if there is space again.
     if (this.#file.errored !== null) this.#file = openFile(this.path);
     const file = this.#file;
     if (sizeBytes === 0) return file;

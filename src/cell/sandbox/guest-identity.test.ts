@@ -15,7 +15,7 @@ class StandInGuest {
   generation = 0;
   /** The last identity that it accepted. */
   sandboxId = "";
-  /** What it does with the next calls, in order. Later calls succeed. */
+  /** The faults of the next calls, in order. Later calls succeed. */
   readonly faults: ("cut before" | "cut after")[] = [];
   readonly #server: Server;
   readonly control: GuestControl;

@@ -2,7 +2,7 @@ import { RametError } from "../../base/errors.ts";
 import { isMemory, Sandbox, type SandboxOptions, type SandboxOrigin } from "./sandbox.ts";
 
 export interface SandboxSlotsOptions {
-  /** What every sandbox of the cell is created with. */
+  /** The options with which every sandbox of the cell is created. */
   sandbox: SandboxOptions;
   /** Called when the current sandbox has ended unexpectedly. */
   onLost: (why: RametError) => void;

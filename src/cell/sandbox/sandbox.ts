@@ -135,7 +135,7 @@ export class Sandbox {
   }
 
   /**
-   * Stops the sandbox at once, so that another one can replace it. With a memory limit its memory is freed first, because the
+   * Stops the sandbox immediately, so that another one can replace it. With a memory limit its memory is freed first, because the
    * other sandbox may need all of the limit. Otherwise `destroy` frees it later, because that takes CPU.
    */
   async halt(): Promise<void> {

@@ -8,7 +8,7 @@ import { containerUser, GuestClient } from "../client/guest-client.ts";
 import { guestLimits, textOf } from "../client/guest-http.ts";
 import { dialLink, linkSocket } from "../network/link-dial.ts";
 
-/** What a process in the cell's container needs to call the guest. Before the guest has an identity it requires no token. */
+/** The token with which a process in the cell's container calls the guest. Before the guest has an identity it requires none. */
 const Access = z.object({ accessToken: z.string().optional() });
 type Access = z.infer<typeof Access>;
 

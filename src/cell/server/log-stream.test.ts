@@ -43,7 +43,7 @@ it("reads no further for a client that does not read", async () => {
   const log = await logs("?follow=true");
   const part = line("x".repeat(60_000)).repeat(16);
   for (let at = 0; at < 40; at += 1) await appendFile(path, part);
-  // What the kernel does not take is in the response's buffer: at most what one read found.
+  // The bytes that the kernel does not take are in the response's buffer: at most what one read found.
   await expect.poll(() => response.writableNeedDrain).toBe(true);
   const held = response.writableLength;
   for (let at = 0; at < 40; at += 1) await appendFile(path, part);

@@ -98,7 +98,7 @@ it("limits the connections to ports", async () => {
   const request = await tunnelRequest();
   const opened: Socket[] = [];
   while (opened.length < 2048) {
-    // More at once would push each other out before the server has verified them.
+    // More at the same time would push each other out before the server has verified them.
     const some = Array.from({ length: 128 }, () => open(request));
     await Promise.all(some.map((socket) => once(socket, "data")));
     opened.push(...some);
