@@ -73,7 +73,7 @@ export function withVolumesFlag(command: Command): Command {
   );
 }
 
-/** The annotation that the flag stands for. */
+/** The annotation that the flag sets. */
 export function volumesAnnotation({ volumes }: VolumesFlag): Record<string, string> {
   return volumes === undefined ? {} : { [annotations.volumesOnRestore]: volumes };
 }

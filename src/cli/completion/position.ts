@@ -39,7 +39,7 @@ function fitting(walk: Walk, last: string): Fitting {
   return { ...(implied && argumentAt(implied, given, last)), candidates: visibleNames(command) };
 }
 
-/** What the words before the last one mean. */
+/** The meaning of the words before the last one. */
 interface Walk {
   command: Command;
   /** The arguments of the command. */

@@ -1,7 +1,7 @@
 import { bytesToQuantity, quantityToBytes } from "../../base/quantity.ts";
 import type { Claim } from "../../kube/volumes/volumes.ts";
 
-/** What a claim requests and what the restored snapshot needs, if that is more. */
+/** The requested size of a claim and the size that the restored snapshot needs, if that is more. */
 export interface MissingSize {
   requested: string;
   needed: string;

@@ -7,7 +7,7 @@ import { type PodFacts, type SandboxFacts, valueOf } from "./facts.ts";
 import { silentNode } from "./node-rules.ts";
 import { secondsSince } from "./time.ts";
 
-/** What the controllers report about a sandbox that is not ready. */
+/** The controllers' report about a sandbox that is not ready. */
 export interface Report {
   message: string;
   reason: string | undefined;

@@ -3,7 +3,7 @@ import { type EventFacts, lastSeen } from "./facts.ts";
 /**
  * Compares two Events of one cluster; the one that was observed later comes first.
  *
- * Most components record whole seconds, and a controller that retries at once records two Events in one second. Those are ordered by
+ * Most components record whole seconds, and a controller that retries immediately records two Events in one second. Those are ordered by
  * the write that the API server made later. Its resource versions can be compared as numbers within one type of object (KEP-5504).
  */
 export function latestFirst(a: EventFacts, b: EventFacts): number {

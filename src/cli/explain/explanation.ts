@@ -14,7 +14,7 @@ export interface Explanation {
   reason?: string | undefined;
   /** Since when, in RFC 3339. */
   since?: string | undefined;
-  /** What is tried next without the user, and when. */
+  /** The next attempt without the user, and its time. */
   retry: string;
   /** The one thing to do, an imperative without a full stop. */
   action: string;
@@ -73,7 +73,7 @@ export function remedyIn({ hint, code }: Description, otherwise: string): string
   return hint ?? (code === undefined ? otherwise : generalRemedy(code));
 }
 
-/** What docs/errors.md says to do about a code. */
+/** Returns the remedy of docs/errors.md for a code. */
 export function generalRemedy(code: ErrorCode): string {
   const [, ...remedy] = errorCodes[code].split(/(?<=\.) /);
   return withoutStop(remedy.at(-1) ?? errorCodes[code]);

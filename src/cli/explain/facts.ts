@@ -97,14 +97,14 @@ export function lastSeen(event: EventFacts): string {
   return series?.lastObservedTime ?? deprecatedLastTimestamp ?? eventTime ?? metadata.creationTimestamp ?? "";
 }
 
-/** What could not be read says why, so that nobody takes it for absent. */
+/** A value, or why it could not be read, so that nobody takes it for absent. */
 export type Read<T> = { value: T | undefined } | { unknown: string };
 
 export function valueOf<T>(read: Read<T>): T | undefined {
   return "value" in read ? read.value : undefined;
 }
 
-/** What is read for every object. */
+/** The facts that are read for every object. */
 export interface CommonFacts {
   now: Date;
   /** The Lease of the controllers. A local cluster has none. */
@@ -134,7 +134,7 @@ export interface SandboxFacts extends CommonFacts {
   pod: Read<PodFacts>;
   /** Those of the sandbox and of its Pod, the latest first. */
   events: Read<EventFacts[]>;
-  /** Of the Pod. */
+  /** The node of the Pod. */
   node: Read<NodeFacts>;
   /** The Lease that the node's kubelet renews. */
   nodeLease: Read<LeaseObject>;

@@ -30,7 +30,7 @@ export interface GroupFacts {
   group: GroupSnapshot;
   /** Those of the group, the latest first. */
   events: Read<EventFacts[]>;
-  /** Of its namespace. */
+  /** The quotas of its namespace. */
   quotas: Read<VolumeQuota[]>;
 }
 

@@ -3,9 +3,9 @@ import { type Explanation, splitHint } from "./explanation.ts";
 export interface ImageProblem {
   pod: string;
   image: string;
-  /** Of the waiting container, such as `ImagePullBackOff`. */
+  /** The reason of the waiting container, such as `ImagePullBackOff`. */
   reason: string;
-  /** What the registry or the kubelet said. */
+  /** The message of the registry or the kubelet. */
   message: string;
   since: string | undefined;
   isLocal: boolean;

@@ -12,5 +12,5 @@ export function recorded(text: string | null | undefined): string {
 
 const mostShown = 300;
 
-/** What follows is not looked at. */
+/** The characters that are read. The rest is ignored. */
 const mostRead = 10_000;

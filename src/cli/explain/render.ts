@@ -9,7 +9,7 @@ export interface Explained {
   kind: string;
   object: KubeObject;
   explanation: Explanation;
-  /** What could not be read, and why. */
+  /** The facts that could not be read, and why. */
   unknown: string[];
 }
 

@@ -105,7 +105,7 @@ function degraded({ sandbox }: SandboxFacts): Explanation | undefined {
   };
 }
 
-/** What `AgentRuntimeInjected` reports is also in `FieldsIgnored`. */
+/** The conditions that need no remedy. `FieldsIgnored` also reports what `AgentRuntimeInjected` reports. */
 const harmless: ReadonlySet<string> = new Set(["SandboxResumed", "AgentRuntimeInjected"]);
 const underWay: ReadonlySet<string> = new Set(["Loading", "Pending", "CheckpointCreating", "Restoring"]);
 

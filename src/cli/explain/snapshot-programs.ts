@@ -3,12 +3,12 @@ import { type Read, valueOf } from "./facts.ts";
 import { secondsSince } from "./time.ts";
 import type { SnapshotPrograms } from "./volume-facts.ts";
 
-/** What the API shows of the snapshot-controller, as the end of a sentence. */
+/** Describes the snapshot-controller as the API shows it, as the end of a sentence. */
 export function controllerSign({ controller }: SnapshotPrograms, now: Date): string {
   return leaseSign(controller, "snapshot-controller-leader", now);
 }
 
-/** What the API shows of the driver and its sidecar, as the end of a sentence. */
+/** Describes the driver and its sidecar as the API shows them, as the end of a sentence. */
 export function sidecarSign({ driver, sidecar }: SnapshotPrograms, driverName: string, now: Date): string {
   const isMissing = "value" in driver && driver.value === undefined;
   const ofLease = leaseSign(sidecar, sidecarLease(driverName), now);

@@ -146,7 +146,7 @@ function failed(facts: VolumeSnapshotFacts): Explanation | undefined {
   return explainDriverError({ message, since: snapshot.status?.error?.time, who: "The snapshot-controller", now });
 }
 
-/** What remains: it is new, or its content cannot be read. */
+/** Explains a VolumeSnapshot without a problem: it is new, or its content cannot be read. */
 function inProgress(facts: VolumeSnapshotFacts): Explanation {
   const { snapshot, now } = facts;
   const isCut = snapshot.status?.creationTime !== undefined;

@@ -101,7 +101,7 @@ function collectable({ client, templates, checkpoints, sandboxes, sets, snapshot
   return { templates, checkpoints, sandboxes, sets, snapshots, claims };
 }
 
-/** What was or would be removed from the store, in one sentence; undefined if nothing. */
+/** Describes in one sentence the data that was or would be removed from the store; undefined if nothing. */
 function describeStore(
   { path, removedCheckpoints, removedContents, removedRests, freedBytes }: { path: string } & Swept,
   dryRun: boolean,
@@ -179,7 +179,7 @@ interface SweepStoreOptions {
   checkpoints: readonly Checkpoint[];
 }
 
-/** What was or would be removed from the store. `why`: it was not swept (`failed`: not completely). */
+/** The data that was or would be removed from the store. `why`: it was not swept (`failed`: not completely). */
 type StoreOutcome = ({ path: string } & Swept) | { why: string; failed: boolean };
 
 type Swept = Omit<SweepReport, "keptCheckpoints">;

@@ -31,7 +31,7 @@ function image(object: KubeObject): string {
   }
 }
 
-/** What the template is kept for: its set, or the checkpoint of which it is the source's. */
+/** Returns the owner of a template: its set, or the checkpoint whose source has it. */
 function owner({ metadata }: KubeObject): string {
   const [first] = metadata.ownerReferences ?? [];
   return first === undefined ? "" : `${first.kind.toLowerCase()}/${first.name}`;

@@ -8,7 +8,7 @@ import type { KubeObject } from "../../kube/object.ts";
 import { type Io, printLine } from "../io.ts";
 import type { UserKindName } from "./user-kind.ts";
 
-/** What names the fields of an object without effect. */
+/** A report of the fields of an object without effect. */
 export type IgnoredReport = Pick<Condition, "reason" | "message"> & { since: string | undefined };
 
 /**

@@ -60,7 +60,7 @@ export function removeCommand(parent: Command, kind: UserKindName, act: Act): vo
   );
 }
 
-/** What several objects of a kind are called in a description. `ramet keys` is about other keys. */
+/** Returns the plural of a kind in a description. `ramet keys` is about other keys. */
 function pluralOf(kind: UserKindName): string {
   if (kind === "key") return "API keys";
   return kind === "sandbox" ? "sandboxes" : `${kind}s`;
