@@ -42,7 +42,7 @@ export type RunBesideOptions = Pick<
 
 /**
  * Runs what OpenKruise's and ACS' controllers lack until `signal` is aborted: named snapshots, sets that follow them, and garbage
- * collection. Their controllers run, capture and clone the sandboxes. Of their objects, nothing is written but what a user asks for.
+ * collection. Their controllers run, capture and clone the sandboxes. Writes to their objects only on a user's request.
  * @throws RametError `NotFound` if their kinds are not installed; `Unavailable` if the lease was lost
  */
 export async function runBeside(options: RunBesideOptions): Promise<void> {

@@ -55,7 +55,7 @@ export async function gather(
   };
 }
 
-/** What the data may hold and what it lacks. Only the status of a finished capture lists it. */
+/** The Secrets that the data may hold, and the volumes that it lacks. Only the status of a finished capture lists them. */
 function outsideOf(
   checkpoint: Checkpoint,
   { source, capture }: Pick<CheckpointState, "source" | "capture">,

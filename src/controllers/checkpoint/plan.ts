@@ -53,7 +53,7 @@ function planStart(state: CheckpointState): CheckpointPlan {
   return { actions: [{ do: "startCapture", source, spec, maxBytes: quota.maxBytes }] };
 }
 
-/** What exceeds the quota is removed before the status says so: whatever fails, a repeat finds the data or takes it again. */
+/** Removes data that exceeds the quota before the status says so: whatever fails, a repeat finds the data or takes it again. */
 function captured(state: CheckpointState, record: CheckpointRecord): CheckpointPlan {
   const { quota } = state;
   if (!("problem" in quota)) return succeeded(state, record);

@@ -15,7 +15,7 @@ interface QuiesceContext {
 const defaultTimeoutSeconds = 10;
 /** The guest kills a command after its time. This is for a guest that does not answer. */
 const graceMilliseconds = 5_000;
-/** Of the output, as much as an error repeats. */
+/** The part of the output that an error repeats. */
 const mostOutputBytes = 300;
 
 /** The commands of a Checkpoint, to be run in its sandbox. */

@@ -34,9 +34,9 @@ export interface CheckpointState {
   secrets: string[];
   /** The volumes of the source that are PersistentVolumeClaims, once it is captured. */
   volumes: VolumeClaim[];
-  /** What sweeps and restores have found out about its data. */
+  /** The findings of sweeps and restores about its data. */
   finding: DataFinding | undefined;
-  /** Of the namespace's quota. Set before a capture, and after it if the source keeps running. */
+  /** The answer of the namespace's quota. Set before a capture, and after it if the source keeps running. */
   quota: Admission;
   now: Date;
 }

@@ -9,7 +9,7 @@ import { capturedPodUid } from "../cluster/pause-checkpoint.ts";
 export type Admission = { maxBytes?: number } | { problem: RametError };
 
 /**
- * What the checkpoints of each namespace use of its quota: those in the informers' cache that have data or are being captured,
+ * The share of its quota that the checkpoints of each namespace use: those in the informers' cache that have data or are being captured,
  * whatever they were created for, and those that this process has started and the cache does not show yet. Failed checkpoints
  * have no data and do not count. Everything is computed from the objects, so a restart changes nothing.
  */

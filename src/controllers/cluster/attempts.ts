@@ -140,7 +140,7 @@ type Call<T> = (signal: AbortSignal) => Promise<T>;
 
 interface Entry<T> {
   attempt: Attempt<T>;
-  /** Of the pause before the next try. */
+  /** Cancels the pause before the next try. */
   cancel: () => void;
   /** Undefined in such a pause. */
   underWay?: Promise<T> | undefined;

@@ -48,7 +48,7 @@ export interface ControllerParts {
   podKeys: () => Pick<CellPodOptions, PodKey>;
   /** Connections to the registries of images. Absent: the node has the images, and knows how each is started. */
   registries?: RegistryTransport | undefined;
-  /** How long a sandbox of a set or a build waits for an image that cannot be had. @default 180000 */
+  /** How long a sandbox of a set or a build waits for an image that cannot be pulled. @default 180000 */
   pullTimeoutMilliseconds?: number | undefined;
   quotas: NamespaceQuotas;
   /** Whether users with the right may import volumes. */

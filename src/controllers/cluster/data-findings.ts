@@ -8,13 +8,13 @@ import { keyOf } from "../../kube/object.ts";
 import type { Cache } from "./cache.ts";
 
 /**
- * What is known of a checkpoint's data. `missing` and `present`: a sweep of the store has not found or has found it. `damaged` and
+ * The finding about a checkpoint's data. `missing` and `present`: a sweep of the store has not found or has found it. `damaged` and
  * `restored`: a restore has read it.
  */
 export type DataFinding = { state: "missing" | "present" | "restored" } | { state: "damaged"; message: string };
 
 /**
- * What sweeps and restores have found out about the data of checkpoints, for the controller that reports it. Kept in memory only:
+ * The findings of sweeps and restores about the data of checkpoints, for the controller that reports it. Kept in memory only:
  * the next sweep finds it again. Nothing is concluded from a store that cannot be read.
  */
 export class DataFindings {

@@ -31,7 +31,7 @@ export interface EnginesOptions {
   concurrentUpgrades?: number | undefined;
 }
 
-/** What the cluster remembers, and how a change is remembered. */
+/** The engines that the cluster remembers, and how a change is remembered. */
 interface Memory {
   entries: ReadonlyMap<string, KnownEngine>;
   /** Resolves with whether the change is remembered. */

@@ -12,7 +12,7 @@ import { lookUpImage } from "../../registry/look-up-image.ts";
 import { parsePullSecret, type PullKeyring } from "../../registry/pull-credentials.ts";
 import type { RegistryTransport } from "../../registry/registry-transport.ts";
 
-/** What a Pod says about its image. */
+/** The statements of a Pod about its image. */
 export interface PodImageRequest {
   namespace: string;
   name: string;

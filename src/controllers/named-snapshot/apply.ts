@@ -107,7 +107,7 @@ export function builderSandbox(
   };
 }
 
-/** What the volumes of a builder are that starts from a checkpoint. */
+/** Returns the annotation that chooses the volumes of a builder that starts from a checkpoint. */
 function ownChoice({ metadata }: NamedSnapshot): Record<string, string> {
   const choice = metadata.annotations?.[annotations.volumesOnRestore];
   return choice === undefined ? {} : { [annotations.volumesOnRestore]: choice };

@@ -81,5 +81,5 @@ export function starting(message: string): Building {
 
 const mostAttempts = 3;
 
-/** What to do about a build sandbox whose entrypoint ends. */
+/** The remedy for a build sandbox whose entrypoint ends. */
 export const keepsRunning = "give its template a command that keeps running, such as sleep infinity";

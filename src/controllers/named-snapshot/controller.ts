@@ -120,7 +120,7 @@ function keyOfSnapshot({ metadata }: NamedSnapshot): string {
 /** A builder whose cell is unreachable for longer is treated as lost. */
 const unreachableMilliseconds = 60_000;
 
-/** What the controller needs of the process. Absent `cloning`: Ramet's controllers own the sandboxes. */
+/** The dependencies that the process gives the controller. Absent `cloning`: Ramet's controllers own the sandboxes. */
 type SnapshotParts = Pick<
   ControllerParts,
   | "client"

@@ -54,13 +54,13 @@ export interface SnapshotState {
   now: Date;
 }
 
-/** What an upgrade of the cell image means for a named snapshot. */
+/** The facts that decide how an upgrade of the cell image affects a named snapshot. */
 export interface EngineFacts {
   /** The image of new sandboxes. */
   cellImage: string;
   /** The Checkpoints with memory of another engine than that of new sandboxes, by name. */
   earlier: ReadonlySet<string>;
-  /** Of the source. `waiting`: it is captured again too. `bound`: it is memory of another engine, and remains so. */
+  /** The engine of the source. `waiting`: it is captured again too. `bound`: it is memory of another engine, and remains so. */
   source: "current" | "waiting" | "bound";
   /** Why the upgrade waits for its turn. */
   wait?: string;
@@ -84,7 +84,7 @@ export interface DesiredVersion {
 export type BuildOrigin =
   | { kind: "template"; spec: SandboxTemplateSpec }
   | { kind: "checkpoint"; checkpointId: string }
-  | { kind: "sandbox"; name: string; /** What it waits for, if it is still starting. */ starting?: string };
+  | { kind: "sandbox"; name: string; /** The awaited state, if it is still starting. */ starting?: string };
 
 export type BuildingReason = (typeof namedSnapshotConditions)["Building"][number];
 

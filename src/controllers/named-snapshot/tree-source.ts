@@ -104,7 +104,7 @@ function checked(): { stream: Transform; digest: () => string } {
     transform(chunk: Buffer, _encoding, done) {
       bytes += chunk.length;
       hash.update(chunk);
-      // What a sandbox sends has no end by itself.
+      // A sandbox can send without end.
       if (bytes > treeLimits.bytes)
         done(new RametError("InvalidArgument", "The tree is larger than when it was uploaded"));
       else done(null, chunk);

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import * as z from "zod";
 
-/** What cells have reported about the CPU of a node. */
+/** The reports of cells about the CPU of a node. */
 export const NodeReport = z.object({
   /** The start of the machine for which it holds. */
   boot: z.string(),

@@ -12,7 +12,7 @@ export interface NodeCpu {
 export interface CpuPlan {
   /** The names of these nodes. */
   lacking: readonly string[];
-  /** What they lack. Empty if only a refusal is known. */
+  /** The features that they lack. Empty if only a refusal is known. */
   missing: readonly string[];
   /** For the affinity of the Pod. Undefined: no node is known to lack a feature. */
   avoided: AvoidedNodes | undefined;

@@ -56,5 +56,5 @@ export function appliedEgress({ status }: Sandbox, pod: Pod | undefined): string
 }
 
 const initial: EgressPolicy = { default: "allow", allow: [], deny: [] };
-/** Of Pods that were created before policies could be set. */
+/** The digest for Pods that were created before policies could be set. */
 const initialDigest = egressDigest(initial);

@@ -157,7 +157,7 @@ async function createPod(
   }
 }
 
-/** What a Pod needs for the restore of a checkpoint, or for a new sandbox. */
+/** Returns the settings of a Pod that restores a checkpoint, or of a new sandbox. */
 function restoredBy(source: RestoreSource | undefined, { engines }: SandboxDependencies) {
   const parts = source?.parts ?? [];
   const needing = parts.find(({ needs }) => needs !== undefined);

@@ -15,7 +15,7 @@ import { coreResources } from "../../kube/resource-ref.ts";
 const rereadMilliseconds = 60_000;
 /** The API server rejects shorter ones. */
 const tokenSeconds = 3_600;
-/** Of a token's life, after which it is replaced. */
+/** The share of a token's life after which it is replaced. */
 const usedShare = 0.8;
 
 const SecretData = z.looseObject({ metadata: ObjectMeta, data: z.record(z.string(), z.string()).default({}) });
@@ -29,9 +29,9 @@ interface Resolved {
   again: Date;
 }
 
-/** What link accepts as a header. */
+/** The longest value that link accepts as a header. */
 const maxValueBytes = 16_384;
-/** Of all values of a sandbox. The cell accepts 1 MiB, with the certificates. */
+/** The limit for all values of a sandbox. The cell accepts 1 MiB, with the certificates. */
 const maxTotalBytes = 524_288;
 
 /** Resolves references to values, which exist only in memory. */

@@ -23,7 +23,7 @@ interface Start {
 }
 
 /**
- * What the volumes of a sandbox mount that has no Pod. A clone of a checkpoint without the data of its source's volumes cannot start
+ * Finds the claims that the volumes of a sandbox without a Pod mount. A clone of a checkpoint without the data of its source's volumes cannot start
  * unless it says what its volumes shall be, which is checked before anything is created.
  */
 export async function gatherVolumes(

@@ -101,7 +101,7 @@ function gatherImage(
 }
 
 /**
- * Sets and builds report that an image cannot be had, and try again. A sandbox of a user waits, as a Pod does, because its image may
+ * Sets and builds report that an image cannot be pulled, and try again. A sandbox of a user waits, as a Pod does, because its image may
  * still be pushed.
  */
 function gatherPull(

@@ -42,7 +42,7 @@ type Rollback = Pick<SandboxState, "template" | "pod" | "origin"> & {
 };
 
 /**
- * Whether the checkpoint has the data of volumes that can be had, and whether the request says what the others shall be. Those of a
+ * Whether the checkpoint has the data of the volumes, and whether the request chooses the others. Those of a
  * paused sandbox have not changed since its pause.
  */
 async function withVolumes(sandbox: Sandbox, rollback: Rollback, dependencies: SandboxDependencies): Promise<Origin> {

@@ -39,7 +39,7 @@ export interface SandboxState {
   origin: Origin;
   /** On which nodes `origin` cannot be restored. */
   cpus: CpuPlan;
-  /** What the volumes of a new Pod mount instead of the claims of the template. */
+  /** The claims that the volumes of a new Pod mount instead of those of the template. */
   volumes: RestoredVolumes;
   /** Claims of a sandbox without a Pod that were deleted. */
   lostClaims: string[];
@@ -57,7 +57,7 @@ export interface SandboxState {
   egress: DesiredEgress;
   /** The last call that gave the cell a policy, which may have been another one. */
   egressCall: Attempt<EgressOutcome> | undefined;
-  /** What is added to requests of the sandbox, or why it cannot be read. */
+  /** The credentials that are added to requests of the sandbox, or why they cannot be read. */
   credentials: WantedCredentials;
   /** The last call that gave the cell credentials. */
   credentialsCall: Attempt<CredentialsOutcome> | undefined;
@@ -75,7 +75,7 @@ export interface SandboxState {
   ignored: FoundField[];
   /** Until the start counts as slow, and the status reports why it waits; 0: it is slow. */
   slowInMilliseconds: number;
-  /** Until a sandbox of a set or a build fails because its image cannot be had; undefined: nothing is wrong with the image. */
+  /** Until a sandbox of a set or a build fails because its image cannot be pulled; undefined: nothing is wrong with the image. */
   pullTimeoutInMilliseconds: number | undefined;
   now: Date;
 }
@@ -98,7 +98,7 @@ export interface EgressOutcome {
 }
 
 export interface CredentialsOutcome {
-  /** Of the references that were resolved. */
+  /** The digest of the references that were resolved. */
   digest: string;
   /** When they are resolved again: a Secret may have changed, or a token is about to expire. */
   again: Date;
@@ -186,7 +186,7 @@ export interface SandboxDependencies extends ControllerParts {
   credentialCalls: Attempts<CredentialsOutcome>;
   credentialValues: CredentialValues;
   slowStart: SlowStart;
-  /** By the UID of a Sandbox: since when its image cannot be had. */
+  /** By the UID of a Sandbox: since when its image cannot be pulled. */
   pulls: SlowStart;
   /** Requeues a key after a change that no informer reports. */
   enqueue: (key: string) => void;

@@ -67,7 +67,7 @@ function final(
   });
 }
 
-/** What is left of a sandbox whose resume failed. */
+/** The end of a message that names the checkpoint of the pause, if the resume failed. */
 function wayBack({ sandbox, pauseCheckpoint }: SandboxState): string {
   const id = pauseCheckpoint?.status?.checkpointId;
   if (sandbox.status?.phase !== "Resuming" || id === undefined) return "";

@@ -7,7 +7,7 @@ import { PodTemplateSpec, type Volume } from "../../api/schema/pod-template.ts";
 import { RametError } from "../../base/errors.ts";
 import type { Cache } from "../cluster/cache.ts";
 
-/** What a checkpoint has of the volumes of its source. */
+/** The part of a checkpoint that describes the volumes of its source. */
 export interface CheckpointVolumes {
   id: string;
   /** The claims of the source whose data the checkpoint does not contain. */
@@ -80,7 +80,7 @@ interface CloneVolumes {
 }
 
 /**
- * What the volumes of a clone mount: new claims with the data that the checkpoint has, and for the others what was chosen. A claim
+ * The claims that the volumes of a clone mount: new claims with the data that the checkpoint has, and for the others what was chosen. A claim
  * that the clone's own template names, and that is not the source's, is kept if the checkpoint has no data for its volume.
  * @throws RametError `VolumesNotCaptured` without a choice; `InvalidArgument` for a volume that the source does not have;
  *   `TemplateMismatch` if the clone lacks a captured volume
@@ -99,7 +99,7 @@ export function restoredVolumes(
 }
 
 /**
- * What the volumes of a sandbox mount after a rollback: new claims with the data that the checkpoint has, and for the others the same
+ * The claims that the volumes of a sandbox mount after a rollback: new claims with the data that the checkpoint has, and for the others the same
  * as before. The old claims exist until the sandbox runs.
  * @param request identifies the rollback, so that each has claims of its own
  * @throws RametError `TemplateMismatch` if the sandbox lacks a captured volume

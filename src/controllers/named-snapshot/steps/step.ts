@@ -9,7 +9,7 @@ export interface StepContext {
   environment: Record<string, string>;
   workingDirectory?: string;
   user?: string;
-  /** Of this step only. @default sh */
+  /** The shell of this step only. @default sh */
   shell?: Shell;
 }
 
