@@ -17,7 +17,7 @@ interface Place {
   name: string;
 }
 
-/** What a client may do with a sandbox. RBAC grants it as the verb `create` on this subresource of `sandboxes`. */
+/** A right of a client to a sandbox. RBAC grants it as the verb `create` on this subresource of `sandboxes`. */
 export type SandboxRight =
   /** Connect to ports. */
   | "proxy"

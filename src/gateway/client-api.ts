@@ -102,7 +102,7 @@ function textOfJson(text: string): unknown {
 }
 
 const answerLimit = [64 * 1024, "The answer of the client API", "Unavailable"] as const;
-/** What clients learn. The others are about the two servers. */
+/** The codes that clients get. The others are about the two servers. */
 const passedOn = ["NotFound", "Forbidden", "Conflict"] as const;
 
 const ResumeAnswer = z.union([

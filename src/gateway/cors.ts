@@ -14,7 +14,7 @@ export function isOwnPreflight({ method, headers }: ClientRequest, destination: 
   return namesOf(listed).includes(idHeader);
 }
 
-/** Allows what is asked for, from everywhere: what protects sandboxes is the token, which a browser never adds by itself. */
+/** Allows every requested method and header, from everywhere. The token protects sandboxes: a browser never adds it unasked. */
 export function answerPreflight({ request, response }: Exchange): void {
   const listed = namesOf(request.headers["access-control-request-headers"]);
   const headers = [

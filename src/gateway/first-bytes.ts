@@ -1,7 +1,7 @@
 import type { Socket } from "node:net";
 import type { Clock } from "../base/clock.ts";
 
-/** What every client of HTTP/2 sends first (RFC 9113, 3.4). */
+/** The first bytes of every client of HTTP/2 (RFC 9113, 3.4). */
 const http2Preface = Buffer.from("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
 
 /** The first byte of every TLS handshake (RFC 8446, 5.1). No HTTP request starts with it. */

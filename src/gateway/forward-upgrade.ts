@@ -46,7 +46,7 @@ export async function forwardUpgrade(upstreams: Upstreams, route: Route, upgrade
     ] as unknown as Record<string, string>,
   });
   const answered = Promise.withResolvers<number>();
-  // What a listener throws would end the process, and the sandbox decides what the listeners get.
+  // An exception of a listener would end the process, and the sandbox decides what the listeners get.
   const guarded = (run: () => void): void => {
     try {
       run();

@@ -115,7 +115,7 @@ class Attempt implements Dispatcher.DispatchHandler {
   }
 
   onResponseError(_: unknown, error: Error): void {
-    // What the client still sends is discarded.
+    // Further bytes of the client are discarded.
     this.#requestBody?.on("error", () => undefined).destroy();
     this.#fail(error);
   }

@@ -3,7 +3,7 @@ import type { IncomingHttpHeaders, OutgoingHttpHeaders, ServerHttp2Stream } from
 import { PassThrough } from "node:stream";
 import type { ClientRequest, ClientResponse } from "../exchange.ts";
 
-/** What Node passes to a listener of `stream`. */
+/** The arguments that Node passes to a listener of `stream`. */
 export interface Http2Request {
   stream: ServerHttp2Stream;
   headers: IncomingHttpHeaders;

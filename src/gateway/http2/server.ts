@@ -110,7 +110,7 @@ const protocolLimits = {
     maxConcurrentStreams: 100,
     // The limit of Node's parser for HTTP/1.1.
     maxHeaderListSize: 16 * 1024,
-    // What the gateway buffers of a body that a program does not read.
+    // The limit for the buffered part of a body that a program does not read.
     initialWindowSize: 128 * 1024,
     enableConnectProtocol: false,
   },
@@ -124,7 +124,7 @@ const protocolLimits = {
   streamResetRate: 50,
 };
 
-/** What a listener throws would end the process: it ends the connection instead. */
+/** Ends the connection when a listener throws. Otherwise the process would end. */
 function guarded(session: ServerHttp2Session, run: () => void): void {
   try {
     run();
