@@ -15,7 +15,7 @@ import { restoreFromPolicy } from "./restore-from-policy.ts";
 import { clusterRangeFlags, quotaFlags, selectorFlags } from "./server-flags.ts";
 import { recipePolicies } from "./template-policies.ts";
 
-/** What an installation beside other controllers can set. */
+/** The settings of an installation beside other controllers. */
 export type BesideInstallOptions<Text = string, Count = number> = Pick<
   InstallOptions<Text, Count>,
   | "namespace"

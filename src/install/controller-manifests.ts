@@ -17,7 +17,7 @@ type CommonOptions = Pick<
   "namespace" | "annotations" | "image" | "replicas" | keyof MetricsReaders
 >;
 
-/** What differs between controllers that run the sandboxes and those that work beside others. */
+/** The differences between controllers that run the sandboxes and those that work beside others. */
 interface ControllerServer {
   rights: Rights;
   /** The arguments of `ramet controller`, except those of the metrics. */

@@ -296,7 +296,7 @@ function namespaceRights(served: readonly string[]): Right[] {
   ];
 }
 
-/** What the controllers need in `ramet-system` besides `systemRights` if they have no rights in all namespaces. */
+/** The rights that the controllers need in `ramet-system` besides `systemRights` if they have no rights in all namespaces. */
 const ownNamespaceRights: readonly Right[] = [
   {
     why: "read the keys of the cells, the guests, the gateways and the checkpoints",

@@ -32,7 +32,7 @@ export interface InstallOptions<Text = string, Count = number> extends MetricsRe
   servedNamespaces?: readonly string[];
   /** The namespaces that the controllers serve. @default all */
   namespaceSelector?: InstalledSelector<Text>;
-  /** What confines every cell on its node. */
+  /** The confinement of every cell on its node. */
   cells?: CellSettings<Text>;
   /** How the controllers reach the registries of images. */
   registries?: RegistrySettings<Text>;
@@ -72,7 +72,7 @@ export interface RegistrySettings<Text = string> {
   pullTimeout?: Text | undefined;
 }
 
-/** What the flags of `ramet gateway` set. */
+/** The settings of the flags of `ramet gateway`. */
 export interface GatewaySettings<Text = string, Count = number> {
   /** The networks of load balancers, whose `X-Forwarded-For` names the client. @default none */
   trustedProxies?: readonly Text[] | undefined;

@@ -46,7 +46,7 @@ export function metricsService(
 }
 
 /**
- * Of a controller or a gateway. They use about 120 MiB, more with many sandboxes. The limit is far above that: whoever makes a server
+ * The memory of a controller or a gateway. They use about 120 MiB, more with many sandboxes. The limit is far above that: whoever makes a server
  * use memory without end gets a restart of this replica, and not the memory of its node.
  */
 export const serverResources = {

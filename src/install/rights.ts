@@ -12,7 +12,7 @@ export interface Right {
   nonResourceURLs?: string[];
   verbs: string[];
   /**
-   * What the right is for if only some namespaces are served. `cluster`: all of it, because it is for objects outside of
+   * The scope of the right if only some namespaces are served. `cluster`: all of it, because it is for objects outside of
    * namespaces, or of the cluster's own. `namespaces`: other rights instead. @default objects in the served namespaces
    */
   scope?: "cluster" | "namespaces";
