@@ -4,7 +4,7 @@ import type { KubeObject } from "./object.ts";
 import type { ObjectStore } from "./store.ts";
 
 export interface FollowOptions {
-  /** What is waited for, as the subject of errors: `Waiting for the sandbox a`. */
+  /** The awaited object, as the subject of errors: `Waiting for the sandbox a`. */
   what: string;
   timeoutMilliseconds: number;
   /** How often to check even if nothing has changed. @default never */

@@ -111,7 +111,7 @@ export async function readKubeconfig(source: KubeconfigSource): Promise<MergedKu
   return merge(paths.join(" and "), await Promise.all(paths.map(read)));
 }
 
-/** Of entries with the same name, `entryNamed` returns the first: the first file that defines a name wins. */
+/** Merges the files. `entryNamed` returns the first of entries with the same name: the first file that defines a name wins. */
 function merge(origin: string, configs: readonly (Kubeconfig & { directory: string })[]): MergedKubeconfig {
   return {
     origin,

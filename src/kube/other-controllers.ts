@@ -13,7 +13,7 @@ import { covers } from "./apply.ts";
 
 /** Evidence that another controller owns the kinds of Ramet. */
 export interface OtherController {
-  /** Of the controller in messages; undefined: unknown. */
+  /** The controller's name in messages; undefined: unknown. */
   name?: string;
   /** `the Lease sandbox-system/f57b9a68.kruise.io, held by a_1`. */
   sign: string;
@@ -21,7 +21,7 @@ export interface OtherController {
 
 export interface FoundControllers {
   others: OtherController[];
-  /** What could not be read, and why: an older role lacks the right. */
+  /** The reads that failed, and why: an older role lacks the right. */
   unread: RametError[];
 }
 

@@ -5,7 +5,7 @@ import { RametError } from "../base/errors.ts";
  * must read the object again. Nothing but the write may throw `Conflict`.
  *
  * @param attempt receives its number, from 1
- * @throws RametError what `attempt` throws: at once unless it is `Conflict`, otherwise from the last attempt
+ * @throws RametError the error of `attempt`: immediately unless it is `Conflict`, otherwise from the last attempt
  */
 export async function retryConflicts<T>(attempt: (number: number) => Promise<T>, mostAttempts = 10): Promise<T> {
   for (let number = 1; ; number++) {

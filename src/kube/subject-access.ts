@@ -11,7 +11,7 @@ export interface KubeUser {
   extra?: Readonly<Record<string, readonly string[]>> | undefined;
 }
 
-/** What a user may do, in the words of RBAC. */
+/** A right of a user, in the words of RBAC. */
 export interface ResourceAttributes {
   namespace?: string;
   name?: string;

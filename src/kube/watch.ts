@@ -8,7 +8,7 @@ export interface WatchOptions {
   namespace?: string | undefined;
   labelSelector?: string | undefined;
   fieldSelector?: string | undefined;
-  /** Of a list, an object or a bookmark. */
+  /** The version of a list, an object or a bookmark. */
   resourceVersion: string;
   /** The time after which the server ends the stream normally. */
   timeoutSeconds: number;

@@ -2,17 +2,17 @@
 const prefix = "snapshot.storage.kubernetes.io";
 
 export const volumeFinalizers = {
-  /** Of a VolumeSnapshot: its content exists. */
+  /** On a VolumeSnapshot: its content exists. */
   bound: `${prefix}/volumesnapshot-bound-protection`,
-  /** Of a VolumeSnapshot: a claim may be restoring it. */
+  /** On a VolumeSnapshot: a claim may be restoring it. */
   asSource: `${prefix}/volumesnapshot-as-source-protection`,
-  /** Of a VolumeSnapshot, since external-provisioner 6.2: a restore has started. */
+  /** On a VolumeSnapshot, since external-provisioner 6.2: a restore has started. */
   restoring: "provisioner.storage.kubernetes.io/volumesnapshot-as-source-protection",
-  /** Of a VolumeSnapshot: it is a member of a group. */
+  /** On a VolumeSnapshot: it is a member of a group. */
   inGroup: `${prefix}/volumesnapshot-in-group-protection`,
-  /** Of a VolumeSnapshotContent: the storage still has the snapshot. */
+  /** On a VolumeSnapshotContent: the storage still has the snapshot. */
   content: `${prefix}/volumesnapshotcontent-bound-protection`,
-  /** Of a claim: a snapshot of it is being taken. */
+  /** On a claim: a snapshot of it is being taken. */
   source: `${prefix}/pvc-as-source-protection`,
 } as const;
 
@@ -28,7 +28,7 @@ export const contentAnnotations = {
 const groupPrefix = "groupsnapshot.storage.kubernetes.io";
 
 export const groupFinalizers = {
-  /** Of a VolumeGroupSnapshotContent: the storage still has the snapshots. The sidecar removes it. */
+  /** On a VolumeGroupSnapshotContent: the storage still has the snapshots. The sidecar removes it. */
   content: `${groupPrefix}/volumegroupsnapshotcontent-bound-protection`,
 } as const;
 
