@@ -4,7 +4,7 @@ import { isSupervised, readStatus } from "./cluster-status.ts";
 
 export interface LocalCluster {
   name: string;
-  /** Of its supervisor; `down` if none runs. */
+  /** The phase of its supervisor; `down` if none runs. */
   phase: string;
   kubeconfig: string;
   path: string;

@@ -23,7 +23,7 @@ export function domainCertificateFiles(dir: string, domain: string): DomainCerti
 
 /**
  * Creates the authority of a domain and its certificate, if they are missing, and renews the certificate 30 days before its end.
- * The gateway reads it again by itself.
+ * The gateway reads it again each minute.
  */
 export async function keepDomainCertificate(dir: string, domain: string, now: Date): Promise<DomainCertificate> {
   const files = domainCertificateFiles(dir, domain);

@@ -1,7 +1,7 @@
 import { RametError } from "../../base/errors.ts";
 import type { CapacityRange } from "./requests.ts";
 
-/** Of a volume whose size nobody requests. */
+/** The size of a volume whose size nobody requests. */
 const defaultBytes = 1024 ** 3;
 
 /**

@@ -30,7 +30,7 @@ export interface CsiClientOptions {
   signal?: AbortSignal;
 }
 
-/** A driver on this machine is back soon, or restarts at once. */
+/** A driver on this machine is back soon, or restarts immediately. */
 const reconnection = { "grpc.initial_reconnect_backoff_ms": 50, "grpc.max_reconnect_backoff_ms": 1_000 };
 /** A copy may take long. The driver continues it, and refuses repeated requests until it has ended. */
 const callMilliseconds = 600_000;

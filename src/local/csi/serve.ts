@@ -27,7 +27,7 @@ export async function serveGrpc({ socket, services, clock, log }: ServeOptions):
     throw new RametError("Conflict", `Opening ${socket} failed: another process serves it`, {
       hint: "Stop the other driver, or choose another endpoint",
     });
-  // Of a driver that was killed.
+  // The socket of a driver that was killed.
   await rm(socket, { force: true });
   const server = new Server({ "grpc.max_receive_message_length": mostBytes, "grpc.max_concurrent_streams": mostCalls });
   for (const { definition, methods } of services) {

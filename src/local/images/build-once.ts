@@ -17,7 +17,7 @@ export interface BuildOptions {
   signal?: AbortSignal;
 }
 
-/** What a build can use. */
+/** The resources that a build can use. */
 export interface ImageBuild {
   store: ImageStore;
   /** Kept between builds. */

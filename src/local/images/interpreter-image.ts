@@ -61,7 +61,7 @@ async function builtFrom(store: ImageStore, recipe: string): Promise<Image | und
 
 const source = (): string => join(packageRoot(), "images", "code-interpreter");
 
-/** Of the files that are installed, and of the image below them. */
+/** Returns the digest of the files that are installed, and of the image below them. */
 async function recipeDigest(python: Image): Promise<string> {
   const hash = createHash("sha256").update(JSON.stringify([python.digest, interpreterConfig]));
   const entries = await readdir(source(), { recursive: true, withFileTypes: true });

@@ -2,7 +2,7 @@ import { RametError } from "../../base/errors.ts";
 import { engineBuild } from "../../cell/sandbox/engine-build.ts";
 import type { CellTools } from "./cell-environment.ts";
 
-/** What runs in a Pod with one cell image. */
+/** The programs that run in a Pod with one cell image. */
 export interface CellPrograms {
   tools: CellTools;
   /** The cell's program and its arguments. */

@@ -4,7 +4,7 @@ import type { Observation } from "./pod-status.ts";
 
 type Ended = Observation & { kind: "ended" };
 
-/** What is known of a Pod's process. Undefined while it starts. */
+/** Returns the observed state of a Pod's process. Undefined while it starts. */
 export function observe({ record, directory, state, exit, verdict, condemned }: PodProcess): Observation | undefined {
   const { ip, startedAt } = record;
   if (exit === undefined)

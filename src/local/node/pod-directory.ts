@@ -18,7 +18,7 @@ import { CellState } from "../../api/wire/cell-api.ts";
 import { sweepCgroups } from "../../cell/cgroup/record.ts";
 import { ProcessIdentity } from "../process-identity.ts";
 
-/** What the node must know about a Pod after its own restart. */
+/** The record of a Pod that the node needs after its own restart. */
 export const PodRecord = z.object({
   uid: z.string().min(1),
   namespace: z.string(),

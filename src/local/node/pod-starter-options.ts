@@ -5,7 +5,7 @@ import type { ImageSource, PodObjects } from "./pod.ts";
 import type { MachineView } from "./pod-view.ts";
 import type { SparePods } from "./spare-pods.ts";
 
-/** What a node starts the containers of Pods with. */
+/** The dependencies with which a node starts the containers of Pods. */
 export interface PodStarterOptions {
   /** The directory of all Pods' directories. */
   pods: string;

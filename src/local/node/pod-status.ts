@@ -4,7 +4,7 @@ import { setCondition } from "../../kube/conditions.ts";
 import type { NodePod, NodePodStatus } from "./pod.ts";
 import type { ProbeVerdict } from "./probes.ts";
 
-/** What the node knows about one of its Pods. */
+/** The node's knowledge about one of its Pods. */
 export type Observation =
   | { kind: "waiting"; reason: string; message: string }
   | { kind: "refused"; reason: string; message: string }
@@ -22,7 +22,7 @@ export type Observation =
 /** The other containers of a Pod. */
 export interface SideStatus {
   initContainerStatuses: ContainerStatus[];
-  /** Of the containers after the sandbox's. */
+  /** The statuses of the containers after the sandbox's. */
   containerStatuses: ContainerStatus[];
   initialized: boolean;
   /** Why one of them is not ready. Undefined if all are. */

@@ -29,12 +29,12 @@ export function hiddenDirectory(cluster: string, needed: readonly string[]): str
   return needed.some((path) => path.startsWith(all + sep)) ? cluster : all;
 }
 
-/** What one cell sees of the machine. */
+/** The part of the machine that one cell sees. */
 export interface CellView {
   directory: PodDirectory;
   /** The Pod's namespace, whose checkpoints the cell sees. Undefined: none. */
   namespace: string | undefined;
-  /** What else it sees, such as volumes. */
+  /** Further directories that it sees, such as volumes. */
   binds?: readonly Bind[];
 }
 

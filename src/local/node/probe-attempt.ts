@@ -60,7 +60,7 @@ function isUnmade(error: unknown): boolean {
   return !(error instanceof RametError) || error.code === "SandboxNotReady";
 }
 
-/** Of the output in a message. */
+/** The characters of the output in a message. */
 const maxQuotedCharacters = 256;
 
 async function probeHttp(

@@ -23,7 +23,7 @@ const Terminated = z.object({
 });
 type Terminated = z.infer<typeof Terminated>;
 
-/** What the node must know about the container after its own restart. */
+/** The record of the container that the node needs after its own restart. */
 const Record = z.object({ restartCount: z.number().int(), last: Terminated.optional() });
 
 const retryMilliseconds = 2_000;

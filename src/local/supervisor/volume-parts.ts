@@ -16,7 +16,7 @@ import { type ClusterPartsOptions, startRamet, untilReady } from "./parts.ts";
 /** The processes that volumes need. `runVolumeParts` starts them. */
 export interface VolumeParts {
   driver: Part;
-  /** Of external-snapshotter. */
+  /** The programs of external-snapshotter. */
   snapshots: Part[];
 }
 

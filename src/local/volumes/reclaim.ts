@@ -4,7 +4,7 @@ import type { ResourceClient } from "../../kube/resource-client.ts";
 import { type Claim, type Volume, claimsIn, volumesIn } from "../../kube/volumes/volumes.ts";
 import { provisioningFinalizer, volumeFinalizer, volumeNameOf, type VolumesOptions } from "./provision.ts";
 
-/** Of the API server: set on every volume, and removed by the controller manager on a cluster. */
+/** The API server's finalizer: set on every volume, and removed by the controller manager on a cluster. */
 const protection = "kubernetes.io/pv-protection";
 
 /** Deletes the volume of a claim that is gone, with its data unless its policy is `Retain`. Repeated, it continues. */

@@ -64,7 +64,7 @@ async function createGroup(storage: Storage, group: GroupRecord): Promise<Snapsh
   const { volumes, snapshots, groups } = storage;
   const sources = await Promise.all(group.volumeIds.map((id) => getVolume(storage, id)));
   const members = sources.map((volume) => memberOf(group, volume));
-  // What an earlier attempt has copied is of another moment.
+  // A copy of an earlier attempt has another moment.
   for (const { id } of members) await snapshots.remove(id);
   const copies = members.map((one) =>
     snapshots.create(one, (data) => storage.copy(volumes.dataOf(one.volumeId), data)),

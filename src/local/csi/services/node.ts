@@ -91,7 +91,7 @@ function mountsOf(volumeId: string): Use {
   return { changes: `the mounts of ${volumeId}`, reads: volumeId };
 }
 
-/** Of an unpublication that was interrupted, or of a publication by somebody else. */
+/** The mounts that an interrupted unpublication, or a publication by somebody else, can leave. */
 const mostMounts = 8;
 
 function mayNotMount(): RametError {
@@ -104,7 +104,7 @@ function mayNotMount(): RametError {
   );
 }
 
-/** Of the whole file system, because the file system sets no limit for a directory. */
+/** Returns the usage of the whole file system, because the file system sets no limit for a directory. */
 async function usageOf(path: string): Promise<object[]> {
   const { blocks, bfree, bavail, bsize, files, ffree } = await statfs(path);
   return [

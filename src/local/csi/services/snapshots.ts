@@ -60,7 +60,7 @@ export function snapshotMethods({ storage, clock }: ControllerOptions): Record<s
   };
 }
 
-/** What csi-snapshotter adds to the parameters of a class. */
+/** The prefix of the parameters that csi-snapshotter adds to those of a class. */
 const sidecarPrefix = "csi.storage.k8s.io/";
 
 /** @param kind of the class. @throws RametError `InvalidArgument` */

@@ -132,7 +132,7 @@ function checkCreation(request: RequestOf<"createVolume">, nodeId: string): void
     );
 }
 
-/** What external-provisioner adds to the parameters of a class. */
+/** The prefix of the parameters that external-provisioner adds to those of a class. */
 const sidecarPrefix = "csi.storage.k8s.io/";
 
 function checkSame(existing: VolumeRecord, request: RequestOf<"createVolume">): void {

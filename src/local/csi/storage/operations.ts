@@ -1,6 +1,6 @@
 import { RametError } from "../../../base/errors.ts";
 
-/** What an operation uses: it changes one volume, snapshot or group, and may read others. */
+/** The objects of an operation: it changes one volume, snapshot or group, and may read others. */
 export interface Use {
   changes: string;
   reads?: string | readonly string[] | undefined;
@@ -14,7 +14,7 @@ export class Operations {
   readonly #changed = new Set<string>();
   readonly #readers = new Map<string, number>();
 
-  /** @throws RametError `Conflict` at once, if another operation uses the same */
+  /** @throws RametError `Conflict` immediately, if another operation uses the same */
   async run<T>({ changes, reads }: Use, work: () => Promise<T>): Promise<T> {
     if (this.#changed.has(changes) || this.#readers.has(changes)) throw inProgress(changes);
     const read = reads === undefined ? [] : [reads].flat();

@@ -3,19 +3,19 @@ import { isId } from "./ids.ts";
 
 const Source = z.object({ kind: z.enum(["snapshot", "volume"]), id: z.string() });
 
-/** What is recorded of a volume beside its data. */
+/** The record of a volume beside its data. */
 export const VolumeRecord = z.object({
   format: z.literal(1),
   id: z.string().refine((id) => isId("volume", id)),
   name: z.string(),
   createdAt: z.iso.datetime(),
   capacityBytes: z.int().nonnegative(),
-  /** What its first content was copied from. */
+  /** The source of its first content. */
   source: Source.optional(),
 });
 export type VolumeRecord = z.infer<typeof VolumeRecord>;
 
-/** What is recorded of a snapshot beside its data. */
+/** The record of a snapshot beside its data. */
 export const SnapshotRecord = z.object({
   format: z.literal(1),
   id: z.string().refine((id) => isId("snapshot", id)),
@@ -30,7 +30,7 @@ export const SnapshotRecord = z.object({
 });
 export type SnapshotRecord = z.infer<typeof SnapshotRecord>;
 
-/** What is recorded of a group of snapshots. It is written when all members exist. */
+/** The record of a group of snapshots. It is written when all members exist. */
 export const GroupRecord = z.object({
   format: z.literal(1),
   id: z.string().refine((id) => isId("group", id)),

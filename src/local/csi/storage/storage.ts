@@ -16,7 +16,7 @@ export interface Storage {
   snapshots: Collection<SnapshotRecord>;
   groups: Collection<GroupRecord>;
   operations: Operations;
-  /** What a volume's users can read about it. */
+  /** The facts that a volume's users can read about it. */
   volumeContext: Record<string, string>;
   /** @throws RametError `NotFound` */
   contentOf(source: { kind: "snapshot" | "volume"; id: string }): Promise<{ path: string; sizeBytes: number }>;
@@ -66,7 +66,7 @@ export async function openStorage(
   };
 }
 
-/** What remains if the driver ended while it created a group. */
+/** Removes the members that remain if the driver ended while it created a group. */
 async function removeMembersWithoutGroup(
   snapshots: Collection<SnapshotRecord>,
   groups: Collection<GroupRecord>,
