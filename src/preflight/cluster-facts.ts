@@ -52,7 +52,7 @@ export interface Right {
   resource: string;
   subresource?: string;
   namespaced: boolean;
-  /** What it is needed for. */
+  /** The purpose that it is needed for. */
   purpose: string;
 }
 
@@ -112,7 +112,7 @@ export interface StoredSnapshot {
   createdAt: string | undefined;
 }
 
-/** What is read about VolumeSnapshots. */
+/** The facts about VolumeSnapshots. */
 export interface SnapshotClusterFacts {
   /** Those that exist. Without any, the cluster has no VolumeSnapshots. */
   crds: Seen<SnapshotCrd[]>;
@@ -124,7 +124,7 @@ export interface SnapshotClusterFacts {
   stored: readonly StoredSnapshot[] | undefined;
 }
 
-/** What was read, or why it could not be. */
+/** A fact, or why it could not be read. */
 export type Seen<T> = { value: T } | { unknown: string };
 
 /** Everything that the checks look at. Reading it changes nothing. */
@@ -148,7 +148,7 @@ export interface ClusterFacts {
   podSecurity: Seen<string | undefined | null>;
   volumeClasses: Seen<VolumeClasses>;
   snapshots: SnapshotClusterFacts;
-  /** What the controllers report about the store; undefined: nothing yet. */
+  /** The controllers' report about the store; undefined: nothing yet. */
   store: Seen<StoreReport | undefined>;
   /** The rights that the caller lacks. */
   missingRights: Seen<Right[]>;

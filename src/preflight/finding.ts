@@ -2,7 +2,7 @@ import type { ErrorCode } from "../base/error-codes.ts";
 
 export const findingLevels = ["ok", "unknown", "warning", "error"] as const;
 
-/** What one check of a cluster found. */
+/** The result of one check of a cluster. */
 export interface Finding {
   /** The name of the check, such as `image-volumes`. */
   check: string;
@@ -10,7 +10,7 @@ export interface Finding {
   level: (typeof findingLevels)[number];
   /** One sentence without a full stop. */
   message: string;
-  /** What to do: an imperative without a full stop. Absent if nothing needs to be done. */
+  /** The next step: an imperative without a full stop. Absent if nothing needs to be done. */
   action?: string;
   /** The code of the error that prevents what a program requested. */
   code?: ErrorCode;

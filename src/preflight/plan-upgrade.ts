@@ -29,7 +29,7 @@ export interface UpgradeStep {
   what: string;
 }
 
-/** What an upgrade to a cell image does. A pure function. */
+/** Lists the effects of an upgrade to a cell image. A pure function. */
 export function planUpgrade(state: UpgradeState): UpgradeStep[] {
   return [
     ...planSnapshots(state),

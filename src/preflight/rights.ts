@@ -4,7 +4,7 @@ import type { Right } from "./cluster-facts.ts";
 const admission = "admissionregistration.k8s.io";
 const rbac = "rbac.authorization.k8s.io";
 
-/** What an installation writes. */
+/** The rights to write an installation. */
 const installing: readonly Right[] = [
   ["apiextensions.k8s.io", "customresourcedefinitions", false],
   [rbac, "clusterroles", false],
@@ -19,7 +19,7 @@ const installing: readonly Right[] = [
   purpose: "install Ramet",
 }));
 
-/** What users do with Ramet's kinds, and what explanations read. */
+/** The rights to use Ramet's kinds, and to read for explanations. */
 function using(): Right[] {
   const kinds = crdNames().map(({ group, plural }): Right => {
     return { verb: "create", group, resource: plural, namespaced: true, purpose: "use Ramet" };

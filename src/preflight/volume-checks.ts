@@ -6,7 +6,7 @@ import type { ClusterFacts, VolumeClass, VolumeClasses } from "./cluster-facts.t
 import { readSnapshotClasses } from "./read-snapshots.ts";
 import { type Finding, finding, listed, ok, unread } from "./finding.ts";
 
-/** What claims and VolumeSnapshots without a class get. None of this is needed by a sandbox without volumes. */
+/** Checks which classes claims and VolumeSnapshots without a class get. A sandbox without volumes needs none of this. */
 export function checkVolumes({ volumeClasses }: Pick<ClusterFacts, "volumeClasses">): Finding {
   const check = "volumes";
   if ("unknown" in volumeClasses)
