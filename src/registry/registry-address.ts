@@ -24,7 +24,7 @@ export function imageAddress(name: string): ImageAddress {
   return { ...reference, ...registryPathOf(reference.repository) };
 }
 
-/** Of container runtimes: 255 for the repository, 128 for the tag, and the digest. */
+/** The limit of container runtimes: 255 for the repository, 128 for the tag, and the digest. */
 const mostNameCharacters = 512;
 
 /** The host and port to connect to. */
