@@ -31,7 +31,7 @@ const ManifestContainer = ContainerSpec.omit({ env: true }).extend({
   envNames: z.array(z.string()).default([]),
 });
 
-/** What a restore of the memory needs from the node. */
+/** The needs of a restore of the memory. */
 const Engine = z.object({
   name: z.literal("gvisor"),
   /** The output of `runsc --version`. gVisor restores only images of the same build. */
