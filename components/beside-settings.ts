@@ -11,7 +11,7 @@ import { type NamespaceQuotaArgs, validatedQuota, validatedReaders, validatedSel
 export const nothingBeside =
   "No controller of OpenKruise Agents or ACS was found in this cluster: install it, because the controllers that are declared with mode beside run no sandboxes";
 
-/** Of the arguments of `RametRuntime`, those that matter here. */
+/** The arguments of `RametRuntime` that matter here. */
 interface BesideArgs extends Partial<Record<(typeof unusedArguments)[number], unknown>> {
   image?: Input<string>;
   replicas?: Input<number>;

@@ -11,7 +11,7 @@ export interface ClusterInspection<Seen> {
   find: (env: ClusterEnvironment) => Promise<Seen>;
   /** The kubeconfig as text. If undefined, the cluster that Pulumi's Kubernetes provider uses by default is read. */
   kubeconfig: Input<string> | undefined;
-  /** What a preview assumes if it cannot read the cluster: a clause for the warning. */
+  /** The assumption of a preview that cannot read the cluster: a clause for the warning. */
   assumption: string;
 }
 

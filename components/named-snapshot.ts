@@ -18,12 +18,12 @@ import { runError } from "./run-error.ts";
 import { SandboxTemplate } from "./sandbox-template.ts";
 
 export interface NamedSnapshotArgs extends PlacementArgs {
-  /** What the first step starts from: a SandboxTemplate, another NamedSnapshot, a checkpoint or a running sandbox. */
+  /** The start of the first step: a SandboxTemplate, another NamedSnapshot, a checkpoint or a running sandbox. */
   from: SnapshotSourceArgs;
   /** The build steps in order: `[run("pip install pandas==2.3.0"), start("python3 -m http.server 8000")]`. @default none */
   recipe?: RecipeStepArgs[];
   /**
-   * What a version contains. Without `memory`, a clone boots from the files. With `volumes`, clones get claims with the data of the
+   * The contents of a version. Without `memory`, a clone boots from the files. With `volumes`, clones get claims with the data of the
    * builder's PersistentVolumeClaims.
    * @default ["memory", "filesystem"]
    */
@@ -43,7 +43,7 @@ export interface NamedSnapshotArgs extends PlacementArgs {
    */
   volumesOnRestore?: Input<"Empty" | "Shared">;
   /**
-   * What happens when an upgrade of Ramet brings another engine: `Auto` builds the current version again in the background,
+   * The reaction to an upgrade of Ramet with another engine: `Auto` builds the current version again in the background,
    * `Manual` keeps its engine until a build is requested. @default "Auto"
    */
   engineUpgrade?: Input<"Auto" | "Manual">;

@@ -101,7 +101,7 @@ export interface RametRuntimeArgs {
   metricsNamespace?: Input<string>;
   /** Whether every Pod can read metrics, which name objects of all tenants. @default false */
   metricsFromAllNamespaces?: boolean;
-  /** What confines every cell on its node. @default no seccomp profile, and user namespaces where nodes support them */
+  /** The confinement of every cell on its node. @default no seccomp profile, and user namespaces where nodes support them */
   cells?: CellArgs;
   /**
    * How the controllers reach the registries from which they read how images are started, for example

@@ -64,7 +64,7 @@ export interface RegistriesArgs {
   pullTimeout?: Input<string>;
 }
 
-/** What one namespace may use. */
+/** The limits of one namespace. */
 export interface NamespaceQuotaArgs {
   /** The size of its checkpoints in the store, like `100Gi`. @default unlimited */
   storeBytes?: Input<string>;
@@ -78,14 +78,14 @@ export interface NamespaceQuotaArgs {
 
 /** A rule is an IPv4 address, a range, a name, `*.name` or `*`, each with an optional `:port`. */
 export interface EgressArgs {
-  /** What applies to connections without a rule: `allow` or `deny`. @default "allow" */
+  /** The default for connections without a rule: `allow` or `deny`. @default "allow" */
   default?: Input<"allow" | "deny">;
   /**
-   * What sandboxes can connect to. Only a rule here that names an address or a range inside opens an address of
+   * Destinations that sandboxes can connect to. Only a rule here that names an address or a range inside opens an address of
    * `clusterRanges`. @default none
    */
   allow?: readonly Input<string>[];
-  /** What sandboxes cannot connect to. It precedes `allow`. @default none */
+  /** Destinations that sandboxes cannot connect to. It precedes `allow`. @default none */
   deny?: readonly Input<string>[];
 }
 

@@ -9,7 +9,7 @@ import { runError } from "./run-error.ts";
 
 export interface SandboxTemplateArgs extends PlacementArgs, PodArgs {
   /**
-   * What is kept during a pause and, by default, in a checkpoint: `memory`, `filesystem`, and in a checkpoint `volumes`. Other words
+   * The contents that a pause keeps and, by default, a checkpoint has: `memory`, `filesystem`, and in a checkpoint `volumes`. Other words
    * select nothing. @default the controller's default
    */
   persistentContents?: Input<Input<string>[]>;
