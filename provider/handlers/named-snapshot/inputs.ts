@@ -32,7 +32,7 @@ export const NamedSnapshotInputs = z.looseObject({
   digestKey: z.string().optional(),
   /** Whether the recipe itself contains a secret of the program, where everyone could read it. */
   recipeHoldsSecrets: z.boolean().optional(),
-  /** What the volumes of builds are whose source has PersistentVolumeClaims. */
+  /** The choice of the volumes of builds whose source has PersistentVolumeClaims. */
   volumesOnRestore: z.enum(volumesOnRestore).optional(),
   /** How long to wait for a build, such as `30 minutes`. */
   timeout: z.string(),

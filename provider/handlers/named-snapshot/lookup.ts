@@ -11,7 +11,7 @@ export function snapshotClient(client: KubeClient): ResourceClient<NamedSnapshot
   return client.of(namedSnapshotKind);
 }
 
-/** What a preview reads from the cluster. */
+/** The facts that a preview reads from the cluster. */
 export interface SnapshotLookup {
   /** The kept versions. */
   kept: readonly { version: number; digest: string }[];

@@ -23,7 +23,7 @@ export function servedInputs(state: Values): ServedInputs | undefined {
   const kept = ServedInputs.safeParse(served).data;
   if (kept?.digest === digest) return kept;
   const computed = digestOfInputs(state);
-  // Of the inputs that only the cluster knows it cannot be said whether they are those of the version.
+  // Inputs that only the cluster knows cannot be compared with those of the version.
   if (computed !== undefined && computed.digest !== digest) return undefined;
   return ServedInputs.safeParse({ digest, recipe, ...(source != null && { source }), steps: computed?.steps ?? [] })
     .data;

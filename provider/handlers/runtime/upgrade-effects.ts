@@ -16,7 +16,7 @@ export interface UpgradeEffects {
 }
 
 /**
- * What the cell image of a program does to the snapshots, sets and sandboxes of the cluster. Undefined: nothing, or it cannot be
+ * The effects of a program's cell image on the snapshots, sets and sandboxes of the cluster. Undefined: nothing, or it cannot be
  * known, because the program may not read all namespaces.
  */
 export async function upgradeEffects(env: ClusterEnvironment, cellImage: string): Promise<UpgradeEffects | undefined> {

@@ -26,7 +26,7 @@ export const SandboxCloneInputs = z.looseObject({
   portsFollow: z.boolean().optional(),
   /** The time after which the sandbox is deleted, such as `8 hours`. */
   lifetime: z.string().optional(),
-  /** What the clone's volumes are, if the source has PersistentVolumeClaims. */
+  /** The choice of the clone's volumes, if the source has PersistentVolumeClaims. */
   volumesOnRestore: z.enum(volumesOnRestore).optional(),
   timeout: z.string(),
   owner: z.string(),

@@ -10,7 +10,7 @@ import { driverFindings, managedDriver, type Part, partsOf } from "./stack-parts
 import { bringsController, type SnapshotClassRequest, type StackRequest } from "./stack-request.ts";
 import { upgradeFindings } from "./upgrade-findings.ts";
 
-/** What a program declares, and the findings. */
+/** The declarations of a program, and the findings. */
 export interface StackPlan {
   crds: boolean;
   groupCrds: boolean;

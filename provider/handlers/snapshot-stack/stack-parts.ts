@@ -49,7 +49,7 @@ export interface Part {
   /** Whether this package can declare the part. */
   isOffered: boolean;
   addon?: string;
-  /** What to do before a program can declare a part of another manager: the rest of a sentence. */
+  /** The steps before a program can declare a part of another manager: the rest of a sentence. */
   handoverSteps: string;
   /** How to install the part if this package cannot declare it. */
   hint: string;
