@@ -11,7 +11,7 @@ import { measureIdleClients, type IdleClients } from "./idle-clients.ts";
 import { Samples, type Summary } from "./samples.ts";
 import { measureTransfers, type Options, transferProgram } from "./transfers.ts";
 
-/** What clients of the E2B dialect wait for, through the JavaScript SDK and raw HTTP, on a local cluster. */
+/** The waits of clients of the E2B dialect, through the JavaScript SDK and raw HTTP, on a local cluster. */
 export interface ClientApiCosts {
   /** By the name of the measure, ms. */
   milliseconds: Record<string, Summary>;

@@ -3,7 +3,7 @@ import * as z from "zod";
 import { stopwatch } from "./figure.ts";
 import { summary, type Summary } from "./samples.ts";
 
-/** What a command of the SDK costs, and what its shell costs alone: each is started by a program in the same sandbox. */
+/** The cost of a command of the SDK and of its shell alone: each is started by a program in the same sandbox. */
 export type CommandCosts = Record<string, Summary>;
 
 /** The SDK runs `/bin/bash -l -c <command>`. The others show where the time of a login shell goes. */

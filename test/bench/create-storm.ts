@@ -45,7 +45,7 @@ export async function measureCreateStorm({ quick }: { quick: boolean }, signal: 
   }
 }
 
-/** What the controllers create otherwise. */
+/** Creates the keys, which the controllers create otherwise. */
 async function createKeys({ client }: ClaimWorld): Promise<void> {
   const namespace = { apiVersion: "v1", kind: "Namespace", metadata: { name: systemNamespace } };
   await client

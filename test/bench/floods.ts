@@ -9,7 +9,7 @@ import { accountToken, allowToReach } from "../setup/gateway.ts";
 import { cpuSecondsOf } from "./cpu-of-processes.ts";
 import { summary } from "./samples.ts";
 
-/** What honest clients of a gateway get while one flood runs, compared with the time just before and after it. */
+/** The share that honest clients of a gateway get while one flood runs, compared with the time just before and after it. */
 export interface FloodFigure {
   flood: FloodName;
   /** Attacks per second that were sent. */

@@ -20,9 +20,9 @@ export interface ForkCost {
   allMilliseconds: Summary;
   /** From the same moment until each one has responded; values of all rounds. */
   eachMilliseconds: Summary;
-  /** Of all clones until the last one has responded; the mean of the rounds. */
+  /** The CPU time of all clones until the last one has responded; the mean of the rounds. */
   cpuSeconds?: number;
-  /** Of one idle clone, by kind of process; the mean of the last round. */
+  /** The memory of one idle clone, by kind of process; the mean of the last round. */
   memory: Memory[];
 }
 

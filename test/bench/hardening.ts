@@ -24,7 +24,7 @@ import { makeNamespace } from "../setup/namespace.ts";
 import { summary } from "./samples.ts";
 import { aligned } from "./report.ts";
 
-/** What one protection adds to the start of a sandbox, in milliseconds: medians. */
+/** The time that one protection adds to the start of a sandbox, in milliseconds: medians. */
 export interface HardeningFigure {
   what: string;
   /** Undefined: the time without it is 0. */

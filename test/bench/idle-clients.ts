@@ -30,7 +30,7 @@ export async function measureIdleClients(world: ClientWorld, { options, clients 
     await once(socket, "data");
     return socket;
   };
-  // What the first clients cost once is not theirs.
+  // The costs that only the first clients cause do not count.
   const first = await Promise.all(Array.from({ length: 50 }, open));
   await sleep(restMilliseconds);
   const before = await resident();

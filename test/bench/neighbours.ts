@@ -10,7 +10,7 @@ import { cpuSecondsOf } from "./cpu-of-processes.ts";
 import { summary } from "./samples.ts";
 import { firstAnswer, workloadPort } from "./workload.ts";
 
-/** What a sandbox gets while a bomb runs in another one, compared with the time just before and after it. */
+/** The share that a sandbox gets while a bomb runs in another one, compared with the time just before and after it. */
 export interface NeighbourFigure {
   bomb: BombName;
   /** Medians of the windows: requests that the neighbour answers, each with some work. */

@@ -10,7 +10,7 @@ import { packPackage } from "../program/installed-package.ts";
 const run = promisify(execFile);
 
 export interface PackageCosts {
-  /** Of the tarball, and of its content. */
+  /** The sizes of the tarball, and of its content. */
   packedBytes: number;
   unpackedBytes: number;
   files: number;

@@ -17,13 +17,13 @@ export interface PoolFill {
   replicas: number;
   /** From the user's write until the user's watch shows it. */
   seconds: number;
-  /** Of the controller, per sandbox. */
+  /** The requests of the controller, per sandbox. */
   requests: number;
   writes: number;
   reconciles: number;
-  /** Of the controller, for all sandboxes. */
+  /** The CPU time of the controller, for all sandboxes. */
   cpuSeconds: number;
-  /** Of the controller, when they were ready. */
+  /** The memory of the controller, when they were ready. */
   residentMiB: number;
 }
 
@@ -66,7 +66,7 @@ interface FillRequest {
   client: KubeClient;
   controller: ControllerProcess;
   replicas: number;
-  /** Of the set and of its namespace. */
+  /** The name of the set and of its namespace. */
   name: string;
   signal: AbortSignal;
 }

@@ -17,7 +17,7 @@ export interface ProgramCosts {
   /** The engine that ran the programs. */
   ranBy: string;
   runs: { program: "ramet" | "plain"; what: "preview" | "up"; milliseconds: Summary | undefined }[];
-  /** Of the provider that the state contains once for each resource. */
+  /** The size of the provider that the state contains once for each resource. */
   providerBytes: Record<keyof typeof providerTexts, number>;
   package: PackageCosts;
 }

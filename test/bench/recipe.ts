@@ -12,7 +12,7 @@ export interface RecipeBuild {
   cachedSteps: number;
   /** Milliseconds from the user's write until the user's watch shows the version as current. Without a change, not measured. */
   milliseconds?: Summary;
-  /** Of the controller process, per build. */
+  /** The writes of the controller process, per build. */
   writes: number;
   reconciles: number;
 }

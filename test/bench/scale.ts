@@ -20,7 +20,7 @@ export interface ScalePoint {
   /** User and system time until then. */
   cpuSeconds: number;
   reconciles: number;
-  /** Of the start, by verb and resource. */
+  /** The requests of the start, by verb and resource. */
   requests: Record<string, number>;
   /** When it had settled. */
   residentMiB: number;

@@ -10,7 +10,7 @@ import { workloadCommand, workloadPort } from "./workload.ts";
 /** An upgrade of a cluster to a cell image with another engine. */
 export interface Upgrade {
   snapshots: number;
-  /** Of the set from which sandboxes are claimed. */
+  /** The replicas of the set from which sandboxes are claimed. */
   replicas: number;
   /** Before the upgrade: from the first write until all named snapshots were built. As many at a time as the quota allows. */
   builtSeconds: number;

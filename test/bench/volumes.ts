@@ -10,7 +10,7 @@ import { stopwatch } from "./figure.ts";
 import { type LocalCluster, namespace } from "./local-cluster.ts";
 import { summary, type Summary } from "./samples.ts";
 
-/** What volumes of a local cluster cost. */
+/** The cost of volumes of a local cluster. */
 export interface VolumeCosts {
   clones: VolumeClone[];
   atomic: AtomicCaptures;
