@@ -14,7 +14,7 @@ beforeAll(async () => {
 });
 afterAll(() => world.close());
 
-/** Changes what is not the spec of a sandbox, as reports of its state do. */
+/** Changes fields outside of the spec of a sandbox, as reports of its state do. */
 async function keepWriting(name: string, signal: AbortSignal): Promise<void> {
   const sandboxes = world.cluster.client.resource(refOf(sandboxKind));
   for (let number = 0; !signal.aborted; number++) {

@@ -31,7 +31,7 @@ beforeAll(async () => {
 });
 afterAll(() => world.close());
 
-/** What a client of the first namespace sees there. */
+/** Reads what a client of the first namespace sees there. */
 async function seen(): Promise<unknown> {
   const sandbox = await world.call(own.key, "GET", `/sandboxes/${own.sandboxID}`);
   const sandboxes = await world.call(own.key, "GET", "/v2/sandboxes");

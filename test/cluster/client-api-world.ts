@@ -26,7 +26,7 @@ export class ClientApiWorld {
   readonly cluster: Cluster;
   readonly node: StandInNode;
   readonly metrics: ClientApiMetrics;
-  /** What the server has logged, as JSON. */
+  /** The log of the server, as JSON. */
   readonly lines: string[] = [];
   readonly #end = new AbortController();
   #url = "";
@@ -173,7 +173,7 @@ function recordingLog(lines: string[]): Log {
     lines.push(JSON.stringify({ ...fields, message }, shown));
   };
   const log = { debug: write, info: write, warn: write, error: write };
-  // What fastify expects of a logger in addition.
+  // The methods that fastify expects of a logger in addition.
   return Object.assign(log, { trace: write, fatal: write, child: () => log, level: "debug" });
 }
 

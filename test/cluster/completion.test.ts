@@ -40,7 +40,7 @@ afterAll(async () => {
   await plane.stop();
 });
 
-/** What is typed before a tab, and the words that the command line then has. */
+/** The text before a tab, and the words that the command line then has. */
 const completed: readonly (readonly [typed: string, words: string])[] = [
   ["ramet sandb", "ramet sandbox"],
   ["ramet sandbox port", "ramet sandbox port-forward"],

@@ -33,7 +33,7 @@ afterAll(async () => {
   await rm(dir, { recursive: true, force: true });
 });
 
-/** What the driver does not claim: volumes need no attachment and no staging, and have neither attributes nor health to report. */
+/** The features that the driver does not claim: volumes need no attachment and no staging, and have neither attributes nor health to report. */
 const notClaimed = [
   "Controller Publish, UnpublishVolume not supported",
   "ControllerGetVolumeHealth not supported",

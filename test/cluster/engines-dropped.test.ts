@@ -21,7 +21,7 @@ const options: ClusterOptions = {
   startProcess: hurriedControllers,
   lineTo: async (_, controlPlane) => (line = await HeldDrop.open(controlPlane)),
 };
-/** What the record has had since the start, in order. */
+/** The contents of the record since the start, in order. */
 const records: Map<string, string>[] = [];
 const following = new AbortController();
 let firstId = "";

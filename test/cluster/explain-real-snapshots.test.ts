@@ -5,7 +5,7 @@ import { snapshotResources } from "../../src/kube/volumes/snapshots.ts";
 import { memoryIo } from "../setup/memory-io.ts";
 import { startVolumeCluster, type VolumeCluster } from "../setup/volume-cluster.ts";
 
-/** What the real snapshot-controller and csi-snapshotter write, explained. */
+/** Explanations of the statuses that the real snapshot-controller and csi-snapshotter write. */
 let cluster: VolumeCluster;
 beforeAll(async () => {
   cluster = await startVolumeCluster();

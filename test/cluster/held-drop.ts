@@ -7,7 +7,7 @@ import type { TestControlPlane } from "../setup/control-plane.ts";
 /** Where a request is held back: before the API server has it, or after that, before the answer. */
 export type Held = "request" | "answer";
 
-/** What is held back next. */
+/** The next request or answer that is held back. */
 interface Next {
   hold?: { at: Held; engine: string; arrive: () => void; released: Promise<undefined> };
 }

@@ -10,7 +10,7 @@ import { account, ownArchitecture, startRegistry, type TestRegistry } from "../s
 import { type Cluster, openCluster } from "./controllers-cluster.ts";
 import { StandInNode } from "./controllers-stand-in-node.ts";
 
-/** What a user sees of registries that fail: each has a reason on the object. The node is a stand-in, which pulls nothing. */
+/** Registries that fail: each has a reason on the object. The node is a stand-in, which pulls nothing. */
 let cluster: Cluster;
 let registry: TestRegistry;
 let protectedRegistry: TestRegistry;
@@ -18,7 +18,7 @@ let slow: Server;
 let slowHost: string;
 const namespace = "faults";
 const otherArchitecture = ownArchitecture === "amd64" ? "arm64" : "amd64";
-/** What the slow registry sends. */
+/** The answer of the slow registry. */
 let answerSlowly: (response: ServerResponse) => void = () => undefined;
 
 beforeAll(async () => {

@@ -54,7 +54,7 @@ function sandbox(name: string, container: object, spec: object = {}, more: objec
 const running = (name: string) => cluster.sandbox(`${namespace}/${name}`, ({ status }) => status?.phase === "Running");
 const podOf = (name: string) => cluster.pod(`${namespace}/${name}`, () => true);
 
-/** What a kubelet would pull. */
+/** Returns the image that a kubelet would pull. */
 function pulled({ spec }: Pod): unknown {
   const [volume] = (spec.volumes ?? []).filter(({ name }) => name === "ramet-root");
   return (volume as { image?: { reference?: string } } | undefined)?.image?.reference;

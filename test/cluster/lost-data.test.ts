@@ -51,7 +51,7 @@ async function ramet(...args: string[]): Promise<string> {
   return io.written("stdout");
 }
 
-/** What `ramet doctor` finds about the store. */
+/** Returns the finding of `ramet doctor` about the store. */
 async function storeFinding(): Promise<{ level: string; message: string }> {
   const io = memoryIo({ environment: { HOME: "/nowhere", KUBECONFIG: cluster.kubeconfigPath } });
   await runProgram(io, ["doctor", "-n", "t", "--timeout", "20s", "-o", "json"]);
@@ -128,7 +128,7 @@ it("concludes nothing from a store that cannot be reached", async () => {
   });
   expect(data(await checkpoint(() => true))).toEqual(before);
 
-  // What a capture finds counts until another one succeeds: cells can lack access that the controllers have.
+  // The finding of a capture counts until another one succeeds: cells can lack access that the controllers have.
   await create("Checkpoint", "refused", { sandboxName: "a" });
   await cluster.checkpoint("t/refused", ({ status }) => status?.phase === "Failed");
   await rename(`${cluster.storePath}-away`, cluster.storePath);

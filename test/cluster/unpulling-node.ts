@@ -4,7 +4,7 @@ import { Informer } from "../../src/kube/informer.ts";
 import { coreResources } from "../../src/kube/resource-ref.ts";
 import type { ClusterOptions } from "./controllers-cluster.ts";
 
-/** What the node says of every image. */
+/** The node's message about every image. */
 export const words = 'Back-off pulling image "nosuch:9": manifest unknown';
 
 /** A stand-in for a node that can pull no image, with the status that a kubelet writes. It proves nothing about pulls. */

@@ -18,7 +18,7 @@ interface Metadata {
   annotations?: Record<string, string>;
 }
 
-/** What one test plays in a namespace. Names of objects without a namespace begin with the namespace's. */
+/** One test's objects in a namespace. Names of objects without a namespace begin with the namespace's. */
 export class VolumeScene {
   readonly world: VolumeWorld;
   readonly namespace: string;

@@ -43,7 +43,7 @@ describe("the volume suite on a local cluster", () => {
 
   const onlyFirst = ["-t", "captures a volume alone"];
 
-  /** What the suite has left in the cluster. */
+  /** Lists the objects that the suite has left in the cluster. */
   const remains = async (): Promise<string[]> => {
     const { items } = await world.client.resource(coreResources.namespaces, parseObject).list();
     const left = items
