@@ -47,7 +47,7 @@ type Operation = keyof typeof operations;
 interface State {
   /** Brings a sandbox into the state. */
   enter: (id: string) => Promise<unknown>;
-  /** What the sandbox shows; undefined: it is not found. */
+  /** The status of the sandbox; undefined: it is not found. */
   status: string | undefined;
   /** The statuses of operations, in the order of the requests. The last one may change the state. */
   expected: Partial<Record<Operation, number>>;

@@ -168,7 +168,7 @@ export class ClientWorld {
 
 const by = { fieldManager: "test", force: true };
 
-/** What a client needs for all of its operations. */
+/** The rights that a client needs for all of its operations. */
 export const clientRules: RbacRule[] = [
   { apiGroups: [group], resources: ["sandboxes"], verbs: ["get", "list", "create", "patch", "delete"] },
   { apiGroups: [group], resources: ["sandboxes/exec"], verbs: ["create"] },

@@ -8,7 +8,7 @@ import { ClientWorld } from "./client-world.ts";
 import { withLocalNames } from "./local-names.ts";
 import { runPython } from "./python-client.ts";
 
-/** What a user sees who sets the variables of `ramet local env`, and nothing else. */
+/** A user who sets the variables of `ramet local env`, and nothing else. */
 const run = promisify(execFile);
 let world: ClientWorld;
 let through: string[];

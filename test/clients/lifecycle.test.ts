@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type Sandbox as SandboxObject, sandboxKind } from "../../src/api/kinds/sandbox.ts";
 import { ClientWorld } from "./client-world.ts";
 
-/** What happens at the end of a sandbox's time, also when every server is killed before, over a real local cluster. */
+/** The end of a sandbox's time, also when every server is killed before, on a real local cluster. */
 let world: ClientWorld;
 let options: Awaited<ReturnType<ClientWorld["connection"]>>;
 

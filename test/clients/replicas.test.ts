@@ -5,7 +5,7 @@ import { ClientWorld } from "./client-world.ts";
 
 /**
  * Two replicas of the client API, between which a load balancer switches with each request: what one of them has written, the
- * other must know at once. E2B's current JavaScript SDK, unmodified, over a real local cluster.
+ * other must know immediately. E2B's current JavaScript SDK, unmodified, over a real local cluster.
  */
 let world: ClientWorld;
 let second: ClientApiProcess;

@@ -9,7 +9,7 @@ import { ClientWorld } from "./client-world.ts";
 import { runPython } from "./python-client.ts";
 
 /**
- * What AgentTier's documentation page "Sandbox cloning" shows, in the order of the page, over a real local cluster. The blocks about
+ * The examples of AgentTier's documentation page "Sandbox cloning", in the order of the page, over a real local cluster. The blocks about
  * the installation of the snapshot stack are tested where Ramet installs it.
  */
 let world: ClientWorld;

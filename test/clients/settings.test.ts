@@ -13,7 +13,7 @@ import { issueCertificate } from "../../src/local/control-plane/certificate.ts";
 import { ClientWorld } from "./client-world.ts";
 import { askSecurely } from "./secure-request.ts";
 
-/** What clients of E2B set, and who can read it, over a real local cluster. */
+/** The settings of E2B's clients, and who can read them, on a real local cluster. */
 let world: ClientWorld;
 let options: Awaited<ReturnType<ClientWorld["connection"]>>;
 

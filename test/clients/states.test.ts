@@ -40,7 +40,7 @@ type Expected = number | [number];
 interface State {
   /** Brings new sandboxes into the state. A state in transition suspends the controllers. */
   enter: (ids: readonly string[]) => Promise<unknown>;
-  /** What lists show; undefined: the sandbox is not in them. */
+  /** The state in lists; undefined: the sandbox is not in them. */
   listed: "running" | "paused" | undefined;
   /** Whether one sandbox does for all operations, because none of them changes it. */
   isFinal?: boolean;

@@ -118,7 +118,7 @@ export class DynamicProviderProcess implements ResourceProvider {
     await answer((done) => this.#client.delete(request, done));
   }
 
-  /** What the engine calls on Ctrl-C, while operations are in progress. */
+  /** Cancels, as the engine does on Ctrl-C while operations are in progress. */
   async cancel(): Promise<void> {
     await answer((done) => this.#client.cancel(new empty.Empty(), done));
   }

@@ -154,7 +154,7 @@ export const answerTargets = [
       server.answer = bytes;
       const socket = await codedLater(() => dialLink(path, 80));
       if (socket === undefined) return;
-      // What follows the first line is of the program in the sandbox.
+      // The lines after the first one are of the program in the sandbox.
       const rest = Buffer.concat((await socket.toArray()) as Buffer[]);
       assertThat(rest.equals(bytes.subarray(bytes.indexOf("\n") + 1)), `the program sent ${JSON.stringify(rest)}`);
     },

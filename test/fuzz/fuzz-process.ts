@@ -2,7 +2,7 @@ import { fork } from "node:child_process";
 import { join } from "node:path";
 import type { Progress } from "./run-target.ts";
 
-/** What came of the inputs to one target. */
+/** The outcome of the inputs to one target. */
 export interface Outcome {
   name: string;
   inputs: number;

@@ -58,7 +58,7 @@ export async function fuzzGo({ name, packagePath }: GoTarget, inputs: number): P
   }
 }
 
-/** What the process of the engine held at last, once it was compared with what it held before (`native/internal/fuzzcheck`). */
+/** Reads the last resources of the engine's process, once they were compared with those before (`native/internal/fuzzcheck`). */
 async function figuresIn(path: string): Promise<Figures> {
   const { heapBytes, descriptors, compared } = JSON.parse(await readFile(path, "utf8")) as Figures;
   return { heapBytes, descriptors, compared };

@@ -2,7 +2,7 @@ import { readdirSync } from "node:fs";
 import fc from "fast-check";
 import { targets } from "./targets.ts";
 
-/** What the process of one target reports after each part of its inputs. */
+/** The report of one target's process after each part of its inputs. */
 export interface Progress {
   inputs: number;
   heapBytes: number;
@@ -23,7 +23,7 @@ const leastParts = 10;
 /** The first parts compile code and fill pools. */
 const warmParts = 2;
 
-/** What a process may hold more than after its first inputs: less after few inputs, so that they show a leak too. */
+/** The growth that a process may have after its first inputs: less after few inputs, so that they show a leak too. */
 function maxMore(inputs: number): Held {
   const objects = Math.min(16, 4 + Math.floor(inputs / 50));
   return { heapBytes: Math.min(32 << 20, (8 << 20) + inputs * (32 << 10)), resources: objects, descriptors: objects };
@@ -55,7 +55,7 @@ async function main([name, count = "", seed = ""]: string[]): Promise<void> {
   process.disconnect();
 }
 
-/** What the process holds, after up to five seconds in which connections of the last inputs can end. */
+/** Reads the resources of the process, after up to five seconds in which connections of the last inputs can end. */
 async function settled(first: Progress, done: number) {
   for (let attempt = 1; ; attempt += 1) {
     const now = await held();
@@ -64,7 +64,7 @@ async function settled(first: Progress, done: number) {
 }
 
 async function held(): Promise<Held> {
-  // What an input started ends soon after it.
+  // Work that an input started ends soon after it.
   await new Promise((resolve) => setTimeout(resolve, 50));
   globalThis.gc?.();
   return {

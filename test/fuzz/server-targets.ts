@@ -113,7 +113,7 @@ interface GatewayWorld {
   problems: unknown[];
 }
 
-/** What each message of a log with the level `error` is: an exception that nobody expected. */
+/** A log that collects messages with the level `error`: exceptions that nobody expected. */
 function problemsLog(problems: unknown[]): Log {
   return { ...silentLog, error: (fields, message) => problems.push([message, fields]) };
 }

@@ -111,7 +111,7 @@ function assertCoded(error: unknown): void {
   }
 }
 
-/** What JavaScript throws when a program makes a mistake. */
+/** The errors that JavaScript throws when a program makes a mistake. */
 const defects = [TypeError, RangeError, ReferenceError, SyntaxError, EvalError, URIError];
 
 /** A message goes into conditions and logs. */

@@ -8,7 +8,7 @@ import { coreResources, refOf } from "../../src/kube/resource-ref.ts";
 import { openTenantCluster, refusal, type TenantCluster, untilRefused } from "./tenant-cluster.ts";
 import type { RbacRule } from "../setup/until-allowed.ts";
 
-/** A user who may write ApiKeys, but may request tokens of one service account only. */
+/** A user with the right to write ApiKeys and to request tokens of one service account only. */
 let cluster: TenantCluster;
 let mallory: KubeClient;
 

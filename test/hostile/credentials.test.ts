@@ -13,7 +13,7 @@ import {
   untilRefused,
 } from "./tenant-cluster.ts";
 
-/** A user who may create sandboxes, and read one Secret and impersonate one service account. */
+/** A user with the rights to create sandboxes, read one Secret and impersonate one service account. */
 let cluster: TenantCluster;
 let mallory: KubeClient;
 const namespace = "team";

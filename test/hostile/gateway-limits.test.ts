@@ -36,7 +36,7 @@ beforeAll(async () => {
 afterEach(() => gateway.child.kill());
 afterAll(() => world.close());
 
-/** What a new client gets. */
+/** Sends a request of a new client. */
 const ask = (from: string, sandbox = "a", more: string[] = [], inNamespace = namespace): Promise<string> =>
   gateway.exchange(head(sandbox, port, ["Connection: close", ...more], inNamespace), from);
 

@@ -24,7 +24,7 @@ import { serviceAccounts } from "../setup/service-accounts.ts";
 
 export const namespace = "t";
 
-/** What a program in a sandbox does with a connection to one of its ports. */
+/** A program in a sandbox, which gets a connection to one of its ports. */
 export type SandboxProgram = (connection: Duplex, port: number) => void;
 
 interface SandboxOptions {
@@ -44,7 +44,7 @@ export class GatewayWorld {
   readonly #plane: TestControlPlane;
   readonly #cells: Server[] = [];
   readonly #streams = new Set<Duplex>();
-  /** Of the stand-in cells, by the key of the sandbox. */
+  /** The addresses of the stand-in cells, by the key of the sandbox. */
   readonly #addresses = new Map<string, string>();
   #started = 0;
 

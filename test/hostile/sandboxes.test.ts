@@ -62,7 +62,7 @@ print(json.dumps({
   "hardware address": read("/sys/class/net/eth0/address"),
 }))
 `;
-/** What is the same in a clone, as docs/security.md says: gVisor has no such file, or keeps it in the memory that is cloned. */
+/** The values that are equal in a clone, as docs/security.md says: gVisor has no such file, or keeps it in the memory that is cloned. */
 const shared = ["boot ID", "machine ID", "hardware address"];
 
 it("gives clones and their source different identities and random numbers", async () => {

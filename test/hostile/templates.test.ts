@@ -17,7 +17,7 @@ import {
   untilRefused,
 } from "./tenant-cluster.ts";
 
-/** Templates of a user who may create sandboxes, and neither Pods nor read Secrets. */
+/** Templates of a user with the right to create sandboxes, and without rights on Pods and Secrets. */
 let cluster: TenantCluster;
 let mallory: KubeClient;
 

@@ -21,7 +21,7 @@ import {
 import type { RbacRule } from "../setup/until-allowed.ts";
 
 /**
- * A user who may create Checkpoints, and not import. The cluster has no VolumeSnapshots, so an import that the guard lets through fails
+ * A user with the right to create Checkpoints, and without the right to import. The cluster has no VolumeSnapshots, so an import that the guard lets through fails
  * with `NotSupported`.
  */
 let cluster: TenantCluster;

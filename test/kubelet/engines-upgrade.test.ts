@@ -64,11 +64,11 @@ describe("an upgrade to a cell image with another engine", () => {
     JSON.parse(await world.kubectl("get", kind, name, "-o", "json"));
   const sandbox = async (name: string) => Sandbox.parse(await read("sandbox", name)).status ?? {};
   const snapshot = async () => NamedSnapshot.parse(await read("namedsnapshot", "data")).status ?? {};
-  /** Of pool and warm. */
+  /** Reads the available replicas of pool and warm. */
   const available = () => world.kubectl("get", "sandboxset", "-o", "jsonpath={.items[*].status.availableReplicas}");
   const imageOf = (pod: string) => world.kubectl("get", "pod", pod, "-o", "jsonpath={.spec.containers[0].image}");
   const count = async (name: string) => countAt((await sandbox(name)).sandboxIp ?? "");
-  /** Of the sandboxes in pool and warm. */
+  /** Reads the engines of the sandboxes in pool and warm. */
   const engines = () => {
     const unclaimed = "agents.kruise.io/sandbox-pool,agents.kruise.io/sandbox-claimed!=true";
     return world.kubectl("get", "sandbox", "-l", unclaimed, "-o", "jsonpath={.items[*].status.ramet.engine}");

@@ -4,7 +4,7 @@ import { coreResources } from "../../src/kube/resource-ref.ts";
 import { startControlPlane, type TestControlPlane } from "../setup/control-plane.ts";
 import { openProgram, type ProgramWorld } from "./program-world.ts";
 
-/** What a preview of `RametRuntime` reports about a real API server whose Node object is not suitable. No kubelet runs. */
+/** Previews of `RametRuntime` on a real API server whose Node object is not suitable. No kubelet runs. */
 let plane: TestControlPlane;
 let world: ProgramWorld;
 let client: KubeClient;

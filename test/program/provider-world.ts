@@ -67,7 +67,7 @@ export class ProviderWorld {
     process.kill(this.#process.pid, "SIGKILL");
   }
 
-  /** What the engine calls when the user presses Ctrl-C. */
+  /** Cancels, as the engine does when the user presses Ctrl-C. */
   async cancel(): Promise<void> {
     await this.#process.cancel();
   }

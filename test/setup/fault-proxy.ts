@@ -4,7 +4,7 @@ import type { AddressInfo } from "node:net";
 import { setTimeout } from "node:timers/promises";
 
 /**
- * What the proxy does with a request: forward it (`pass`); respond with `slow-down` instead of the store; forward it and
+ * The action of the proxy on a request: forward it (`pass`); respond with `slow-down` instead of the store; forward it and
  * close the connection before the response (`lose-response`); change a byte of its body and forward it (`corrupt`).
  */
 export type Fault = "pass" | "slow-down" | "lose-response" | "corrupt";

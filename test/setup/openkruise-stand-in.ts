@@ -47,7 +47,7 @@ export class OpenKruiseStandIn {
   #stop: (() => Promise<void>) | undefined;
   /** Captures of these Pods fail, with this message. */
   readonly failing = new Map<string, string>();
-  /** What has been captured, in order: `pod: contents`. */
+  /** The captures, in order: `pod: contents`. */
   readonly captures: string[] = [];
 
   constructor(client: KubeClient) {

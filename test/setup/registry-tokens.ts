@@ -15,7 +15,7 @@ export interface TokenServer {
   host: string;
   /** A token for pushes, and for anything else. */
   authorization: (repository: string) => string;
-  /** What clients asked for: the scope, and whether they gave the password. */
+  /** The requests of clients: the scope, and whether they gave the password. */
   asked: { scope: string | null; account: string | undefined }[];
   close(): Promise<void>;
 }

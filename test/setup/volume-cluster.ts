@@ -21,7 +21,7 @@ import { runVolumeController, startSnapshotProgram, startSnapshotPrograms } from
 export interface VolumeCluster {
   client: KubeClient;
   driver: CsiDriver;
-  /** Of the administrator. */
+  /** The kubeconfig of the administrator. */
   kubeconfigPath: string;
   programs: Record<SnapshotProgramName, Child>;
   /** Ends a program and starts it again, with arguments after its own. */

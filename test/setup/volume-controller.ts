@@ -36,7 +36,7 @@ export function runVolumeController(client: KubeClient, socket: string): { stop(
 export interface SnapshotProgramsOptions {
   paths: Record<SnapshotProgramName, string>;
   kubeconfig: string;
-  /** Of the driver. */
+  /** The socket of the driver. */
   socket: string;
   /** Where they run, and write their logs. */
   dir: string;

@@ -6,11 +6,11 @@ import { storageClassesIn, type StorageClass } from "../../src/kube/volumes/volu
 import { sleeping } from "../setup/sandbox-with-volume.ts";
 import type { ExistingCluster } from "./existing-cluster.ts";
 
-/** What the cluster can do, or the reason why it cannot. */
+/** The abilities of the cluster, or why it lacks one. */
 export interface Abilities {
   volumes: "yes" | { reason: string };
   memory: "yes" | { reason: string };
-  /** Of the classes that are used. */
+  /** The description of the classes that are used. */
   description: string;
 }
 

@@ -1,6 +1,6 @@
 import * as z from "zod";
 
-/** What the suite needs to know of a cluster. */
+/** The facts that the suite needs about a cluster. */
 export const VolumesSetting = z.object({
   /** The path of a file. */
   kubeconfig: z.string(),

@@ -11,7 +11,7 @@ import { isFile } from "./is-file.ts";
 
 const version = "1";
 
-/** What the tests use of E2B's template `base`. */
+/** The programs of E2B's template `base` that the tests use. */
 const more = [
   "--include=git,curl,ca-certificates,procps,sudo,adduser",
   '--customize-hook=chroot "$1" useradd --create-home --shell /bin/bash user',

@@ -78,7 +78,7 @@ async function cloned(name: CheckpointName, part: Awaited<ReturnType<typeof capt
   return clone;
 }
 
-/** What exists of a checkpoint: VolumeSnapshots, contents, and snapshots of the driver. */
+/** Lists the remains of a checkpoint: VolumeSnapshots, contents, and snapshots of the driver. */
 async function leftOf({ checkpointId }: CheckpointName): Promise<string[]> {
   const shape = `ramet-${checkpointId}-`;
   const found = (await snapshots().list()).items.map(({ metadata }) => metadata.name);
@@ -391,7 +391,7 @@ it("sweeps what belongs to no Checkpoint, and leaves everything else alone", asy
   await snapshots().delete({ namespace, name: snapshotName(abandoned, claim) });
   await expect.poll(() => snapshots().find({ namespace, name: snapshotName(abandoned, claim) })).toBeUndefined();
   expect(await leftOf(abandoned)).toHaveLength(1);
-  // Of a user, with the label and the name of one of Ramet's.
+  // A VolumeSnapshot of a user, with the label and the name of one of Ramet's.
   const { metadata } = await snapshots().create({
     apiVersion: "snapshot.storage.k8s.io/v1",
     kind: "VolumeSnapshot",

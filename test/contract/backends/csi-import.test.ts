@@ -77,7 +77,7 @@ const imported = (
   { takesOwnership = false, by = backend } = {},
 ): Promise<Capture> => by.importVolumes!({ name, volumes: [volume], takesOwnership });
 
-/** What a clone of an import has. */
+/** Reads the data in a clone of an import. */
 async function read(name: CheckpointName, { parts }: Capture): Promise<string> {
   const clone = `clone-${++number}`;
   const filled = await backend.fillClaim!({

@@ -9,7 +9,7 @@ import { Cells } from "../../setup/cells.ts";
 const mebibyte = 1024 ** 2;
 const container = { command: ["sleep", "infinity"] };
 
-/** What E2B's SDKs see of the guest, which depends on gVisor. */
+/** The guest as E2B's SDKs see it, which depends on gVisor. */
 describe("the guest in a real sandbox", () => {
   let cells: Cells;
 

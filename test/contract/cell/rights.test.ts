@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { RunningCell } from "../../setup/cell-rig.ts";
 import { Cells } from "../../setup/cells.ts";
 
-/** What the processes of a sandbox can do, as docs/reference/cell.md states. A gVisor release must not change it unseen. */
+/** The rights of a sandbox's processes, as docs/reference/cell.md states. A gVisor release must not change them unseen. */
 describe.runIf(process.getuid?.() === 0)("rights of a sandbox's processes", () => {
   let cells: Cells;
   let cell: RunningCell;

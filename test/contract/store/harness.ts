@@ -13,7 +13,7 @@ export interface StoreTraits {
   /** Whether the store keeps equal content of two checkpoints of a namespace only once. */
   sharesContent: boolean;
   /**
-   * What happens to a publication in progress during a sweep without a minimum age: it `fails` completely, or it is `spared`
+   * The fate of a publication in progress during a sweep without a minimum age: it `fails` completely, or it is `spared`
    * while its grant is valid.
    */
   sweptPublication: "fails" | "spared";
@@ -35,7 +35,7 @@ export interface StoreUnderTest {
   dispose(): Promise<void>;
 }
 
-/** What the functions below need of a store. @default clock: the system's clock */
+/** The parts of a store that the functions below need. @default clock: the system's clock */
 type StoreAndClock = Pick<StoreUnderTest, "store"> & { clock?: Clock };
 
 /** The system's clock, ahead by `offset` milliseconds. */

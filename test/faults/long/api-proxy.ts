@@ -5,7 +5,7 @@ import type { AddressInfo } from "node:net";
 import type { KeyPair } from "../../../src/local/control-plane/certificate.ts";
 
 /**
- * What happens to a request of the controllers: `429`, `500` and `409` (of writes) answer instead of the API server; `slow`
+ * The fate of a request of the controllers: `429`, `500` and `409` (of writes) answer instead of the API server; `slow`
  * forwards it late; `hang` never answers; `cut` forwards it and closes the connection before the response; `stale` holds
  * back the events of watches, and delivers them when it ends.
  */

@@ -14,7 +14,7 @@ import type { Fault, FaultKind } from "./plan.ts";
 import type { StoreDisk } from "./store-disk.ts";
 import type { LongWorld } from "./world.ts";
 
-/** What the faults of an operation hit. */
+/** The target of an operation's faults. */
 export interface Target {
   sandboxName: string;
   /** Another checkpoint of the operation's source. */
@@ -23,7 +23,7 @@ export interface Target {
 
 /** A fault that has begun. */
 interface Injected {
-  /** What was hit, for the report. */
+  /** The target, for the report. */
   what: string;
   /** Ends what lasts. */
   end?: () => unknown;

@@ -45,7 +45,7 @@ const Entry = z.object({
   files: z.boolean(),
   memory: z.boolean(),
 });
-/** What the program reports on one request. */
+/** The program's report on one request. */
 export type Entry = z.infer<typeof Entry>;
 
 /** Sends one request. @throws Error without a response within 20 s */

@@ -1,6 +1,6 @@
 const severities = ["harmless", "harmful", "deadly"] as const;
 /**
- * What a fault may do to the operation that it hits. `harmless`: the operation succeeds, if later. `harmful`: it succeeds, or
+ * The effect that a fault may have on the operation that it hits. `harmless`: the operation succeeds, if later. `harmful`: it succeeds, or
  * fails with a reason, and the sandbox keeps running. `deadly`: it may also lose the sandbox whose process was killed.
  */
 export type Severity = (typeof severities)[number];
@@ -46,7 +46,7 @@ export const faultKindNames = Object.keys(faultKinds) as FaultKind[];
 interface KindRule {
   severity: Severity;
   longest: number;
-  /** What it hits: one part of the cluster and thereby all operations of its batch, or the sandbox of one operation. */
+  /** The target: one part of the cluster, and so all operations of its batch, or the sandbox of one operation. */
   scope: "part" | "sandbox";
 }
 
@@ -112,7 +112,7 @@ export function planFaults({ seed, faults, kinds, lanes }: PlanOptions): Batch[]
   return batches;
 }
 
-/** What only one fault of a batch can hit: a part restarts after growing pauses, and a sandbox dies only once. */
+/** The targets that only one fault of a batch can hit: a part restarts after growing pauses, and a sandbox dies only once. */
 function placesOf(kind: FaultKind, lane: number): string[] {
   const own = faultKinds[kind].scope === "part" ? kind : `sandbox ${lane}`;
   const shared = ["clock", "store"].filter((place) => kind.startsWith(`${place}-`));

@@ -9,7 +9,7 @@ export interface Broken {
   what: string;
 }
 
-/** What a run has found. */
+/** The findings of a run. */
 export class Report {
   readonly seed: number;
   readonly broken: Broken[] = [];

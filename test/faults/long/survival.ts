@@ -4,7 +4,7 @@ import { mismatch, nextEntry, type Entry } from "./ledger.ts";
 import type { Severity } from "./plan.ts";
 import { isReady, settlingMilliseconds, type LongWorld } from "./world.ts";
 
-/** What has become of a sandbox. */
+/** The fate of a sandbox. */
 export interface Survival {
   /** Undefined: it was lost. */
   now?: { sandbox: Sandbox; entry: Entry };

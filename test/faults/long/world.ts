@@ -227,7 +227,7 @@ export class LongWorld {
     await store.sweep({ livenessOf: () => Promise.resolve("absent"), olderThanMilliseconds: 0 });
   }
 
-  /** What this empty cluster uses now; an idle one always uses as much. */
+  /** Records the resources that this empty cluster uses; an idle one always uses as much. */
   async settle(): Promise<void> {
     this.#idle = await this.#count();
   }
