@@ -46,8 +46,8 @@ export function metricsService(
 }
 
 /**
- * The memory of a controller or a gateway. They use about 120 MiB, more with many sandboxes. The limit is far above that: whoever makes a server
- * use memory without end gets a restart of this replica, and not the memory of its node.
+ * The memory of a controller or a gateway. They use about 120 MiB, more with many sandboxes. The limit is far above that: whoever
+ * makes a server use memory without end gets a restart of this replica, and not the memory of its node.
  */
 export const serverResources = {
   requests: { cpu: "100m", memory: "128Mi" },

@@ -23,8 +23,8 @@ interface Start {
 }
 
 /**
- * Finds the claims that the volumes of a sandbox without a Pod mount. A clone of a checkpoint without the data of its source's volumes cannot start
- * unless it says what its volumes shall be, which is checked before anything is created.
+ * Finds the claims that the volumes of a sandbox without a Pod mount. A clone of a checkpoint without the data of its source's
+ * volumes cannot start unless it chooses its volumes, which is checked before anything is created.
  */
 export async function gatherVolumes(
   sandbox: Sandbox,
