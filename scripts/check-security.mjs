@@ -16,30 +16,25 @@ const tracked = (...patterns) =>
     .filter((path) => path !== "" && existsSync(join(root, path)));
 
 const problems = [
-  ...missingTests("docs/security.md", "docs/reference/security-tests.md"),
+  ...missingTests("docs/security.md", "docs/reference/security-tests.json"),
   ...unpinnedBases(),
   ...unpinnedActions(),
 ];
 for (const problem of problems) console.error(problem);
 process.exitCode = problems.length > 0 ? 1 : 0;
 
-/** The list has tests below a line with their file: `test/hostile/gateway.test.ts`, then "- **T1** title of the test". */
+/** The list has the titles of tests by file and id: `{"test/hostile/gateway.test.ts": {"T1": "title of the test"}}`. */
 function missingTests(page, list) {
-  const named = new Map();
+  const named = new Set();
   const found = [];
-  let file;
-  for (const [index, line] of entriesOf(list)) {
-    const heading = /^`([\w./-]+\.(?:ts|go))`$/.exec(line)?.[1];
-    if (heading !== undefined) {
-      file = heading;
-      if (!existsSync(join(root, file))) found.push(`${list}:${index + 1}: ${file} does not exist`);
+  for (const [file, tests] of Object.entries(JSON.parse(read(list)))) {
+    const source = existsSync(join(root, file)) ? read(file) : undefined;
+    if (source === undefined) found.push(`${list}: ${file} does not exist`);
+    for (const [id, title] of Object.entries(tests)) {
+      if (named.has(id)) found.push(`${list}: ${id} is used twice`);
+      named.add(id);
+      if (source === undefined || !hasTest(source, title)) found.push(`${list}: ${id}: ${file} has no test "${title}"`);
     }
-    const [, id, title = ""] = /^- \*\*(T\d+)\*\* (.*)$/.exec(line) ?? [];
-    if (id === undefined) continue;
-    if (named.has(id)) found.push(`${list}:${index + 1}: ${id} is used twice`);
-    named.set(id, title);
-    if (file === undefined || !existsSync(join(root, file)) || !hasTest(read(file), title))
-      found.push(`${list}:${index + 1}: ${file} has no test "${title}"`);
   }
   return [...found, ...wrongReferences(page, named)];
 }
@@ -51,23 +46,12 @@ function hasTest(source, title) {
   return new RegExp(`\\(\\s*(["'\`])${escaped}\\1`).test(source);
 }
 
-/** The lines, with the continuation of each item of a list joined to it. */
-function entriesOf(path) {
-  const entries = [];
-  for (const [index, line] of read(path).split("\n").entries()) {
-    const last = entries.at(-1);
-    if (/^ {2}\S/.test(line) && last?.[1].startsWith("- ")) last[1] += ` ${line.trim()}`;
-    else entries.push([index, line]);
-  }
-  return entries;
-}
-
 /** Each reference must be to a test in the list, and each of these must be referenced. */
 function wrongReferences(page, named) {
   const referenced = new Set(read(page).match(/\bT\d+\b/g) ?? []);
   return [
     ...[...referenced].filter((id) => !named.has(id)).map((id) => `${page}: ${id} has no entry in the list of tests`),
-    ...[...named.keys()].filter((id) => !referenced.has(id)).map((id) => `${page}: no threat refers to ${id}`),
+    ...[...named].filter((id) => !referenced.has(id)).map((id) => `${page}: no threat refers to ${id}`),
   ];
 }
 
