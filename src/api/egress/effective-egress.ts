@@ -151,7 +151,7 @@ function levelOfText(text: string, path: string): Level {
 function parsedText(text: string): unknown {
   if (text.length > maxCharacters) throw new Error(`it is longer than ${maxCharacters} characters`);
   if (!isShallow(text)) throw new Error("it is nested too deeply");
-  // A warning would be written to the controller's standard error, in the words of whoever wrote the annotation.
+  // A warning would be written to the controller's standard error, in the words of the annotation's author.
   return parse(text, { logLevel: "error", stringKeys: true });
 }
 

@@ -16,7 +16,7 @@ export type CheckpointPhase = (typeof checkpointPhases)[number];
 export const withinQuota = "WithinQuota";
 
 /**
- * The condition of a finished checkpoint whose data was looked for in vain: `False`, with the reason `DataMissing` or `DataDamaged`.
+ * The condition of a finished checkpoint whose data was missing or damaged: `False`, with the reason `DataMissing` or `DataDamaged`.
  * `True` after the data was found again. The phase stays `Succeeded`, because it is final.
  */
 export const dataAvailable = "DataAvailable";

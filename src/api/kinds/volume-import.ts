@@ -42,7 +42,7 @@ export const ImportedVolume = z.object({
 export type ImportedVolume = z.infer<typeof ImportedVolume>;
 
 /**
- * Snapshots of another namespace or cluster that become the volumes of a checkpoint. Whoever names a handle can read any snapshot that
+ * Snapshots of another namespace or cluster that become the volumes of a checkpoint. A user who names a handle can read any snapshot that
  * the driver can read, so an admission policy requires the verb `import` on checkpoints.
  */
 export const VolumeImport = z

@@ -87,7 +87,7 @@ export const annotations = {
   /** On a Pod template, `none`: the Pod has exactly the template's resources, and the cell takes its part from the sandbox. */
   cellOverhead: "ramet.dev/cell-overhead",
   /**
-   * On a Pod template, by whoever resolved its image; on a Pod and a Checkpoint, by the controllers: the image as JSON
+   * On a Pod template, by the program that resolved its image; on a Pod and a Checkpoint, by the controllers: the image as JSON
    * (resolved-image.ts). The tag is resolved once.
    */
   image: "ramet.dev/image",

@@ -46,7 +46,7 @@ export interface CellPodOptions extends CellImageOptions, NodeLimits {
 
 /**
  * Returns the Pod of a sandbox: that of the template, with the cell instead of the main container. Init containers, sidecars,
- * volumes, resources, ports and probes keep their meaning. What injects envd is left out.
+ * volumes, resources, ports and probes keep their meaning. Containers and hooks that inject envd are left out.
  * @throws RametError `InvalidArgument` that names an unsupported field of the template
  */
 export function cellPod(sandbox: PodOwner, template: PodTemplateSpec, options: CellPodOptions): PodManifest {

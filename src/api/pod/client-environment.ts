@@ -1,5 +1,5 @@
 /**
- * The variables by which programs know that they run in a sandbox of an E2B client. Whoever creates the sandbox requests them;
+ * The variables by which programs know that they run in a sandbox of an E2B client. The creator of the sandbox requests them;
  * the controllers add `sandboxId`, which nobody knows earlier. The sandboxes of a set have them from the start, because a claim is
  * faster without a request.
  */

@@ -7,7 +7,7 @@ import { ImportedVolume } from "../kinds/volume-import.ts";
 const format = "ramet.dev/exported-volumes";
 
 /**
- * The volumes of a checkpoint as an import needs them. It identifies their snapshots and grants nothing: whoever imports them needs
+ * The volumes of a checkpoint as an import needs them. It identifies their snapshots and grants nothing: a user who imports them needs
  * the verb `import`, and a driver that can read them.
  */
 export const ExportedVolumes = z.object({
