@@ -146,7 +146,7 @@ export interface ImportVolumesRequest {
   volumes: readonly ImportedVolume[];
   /** Whether the data is deleted with the last checkpoint of the cluster that has it. */
   takesOwnership: boolean;
-  /** Ends the wait. What exists by then is found by a repeat, or by `remove`. */
+  /** Ends the wait. A repeat, or `remove`, finds what exists by then. */
   signal?: AbortSignal;
 }
 

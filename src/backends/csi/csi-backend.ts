@@ -212,8 +212,8 @@ function unsupported(why: string): RametError {
 }
 
 /**
- * Removes what a failed capture has created. What an earlier attempt has captured is kept: memory and files may have been captured
- * with it. What remains is removed with the Checkpoint.
+ * Removes what a failed capture has created. Captures of an earlier attempt are kept: memory and files may have been captured
+ * with them. The rest is removed with the Checkpoint.
  */
 async function discard(
   client: KubeClient,

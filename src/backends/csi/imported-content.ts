@@ -11,7 +11,7 @@ export function importedContentName(namespace: string, snapshot: string): string
   return `ramet-import-${createHash("sha256").update(`${namespace}/${snapshot}`).digest("hex").slice(0, 40)}`;
 }
 
-/** Whether Ramet has imported a content. Only whoever may create contents in the whole cluster could give another one such a name. */
+/** Whether Ramet has imported a content. Only a user with the right to create contents could give another one such a name. */
 export function isImported({ metadata, spec }: SnapshotContent): boolean {
   const { namespace, name } = spec.volumeSnapshotRef;
   const isPossible = namespace !== undefined && name !== undefined && checkpointOfSnapshot(name) !== undefined;

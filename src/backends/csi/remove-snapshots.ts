@@ -53,7 +53,7 @@ export async function setDeletionPolicy(
   });
 }
 
-/** The snapshot-controller takes less than a second. What holds it up longer, such as a driver that does not respond, takes minutes. */
+/** The snapshot-controller takes less than a second. A longer wait, such as for a driver that does not respond, takes minutes. */
 const removalMilliseconds = 10_000;
 
 /**

@@ -40,7 +40,7 @@ export function printable(message: string | undefined): string | undefined {
 }
 
 /**
- * Whether a content belongs to a VolumeSnapshot. Both sides must name each other: whoever may create a VolumeSnapshot could name the
+ * Whether a content belongs to a VolumeSnapshot. Both sides must name each other: a user who can create a VolumeSnapshot could name the
  * content of another namespace.
  */
 export function isBound({ metadata, status }: Snapshot, content: SnapshotContent): boolean {

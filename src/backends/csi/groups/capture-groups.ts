@@ -159,7 +159,7 @@ function usable(name: CheckpointName, group: GroupSnapshot): FoundGroup | string
   return `the VolumeGroupSnapshot ${metadata.name} of an earlier attempt is still being deleted`;
 }
 
-/** Removes a group that nobody captures. What takes longer continues without this process, or is removed with the Checkpoint. */
+/** Removes a group that nobody captures. A longer removal continues without this process, or is removed with the Checkpoint. */
 async function abandon(client: KubeClient, kinds: GroupKinds, group: GroupSnapshot): Promise<void> {
   await removeGroup(client, kinds, group).catch((thrown: unknown) => {
     const error = RametError.from(thrown);
