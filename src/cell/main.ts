@@ -23,7 +23,7 @@ import { withImageUser } from "./setting/with-image-user.ts";
 
 /** How long responses in transit may take after the sandbox has ended, and how long callers may ask why it has. */
 const lingerMilliseconds = 250;
-/** The time to remove a failed sandbox's processes, mounts and groups. What is left is removed with the Pod. */
+/** The time to remove a failed sandbox's processes, mounts and groups. The rest is removed with the Pod. */
 const tearDownMilliseconds = 5_000;
 
 const clock = systemClock;

@@ -52,7 +52,7 @@ function proofText(sandboxUid: string, nonce: string): Buffer {
 export interface CellPeer {
   ip: string;
   sandboxUid: string;
-  /** The public key of the cell; absent: whoever answers is accepted. */
+  /** The public key of the cell; absent: every answer is accepted. */
   cellKey?: string | undefined;
 }
 

@@ -4,7 +4,7 @@ import type { Clock } from "../../base/clock.ts";
 /** The header with which a gateway proves to the client API that it is one. */
 export const resumeProofHeader = "ramet-resume-proof";
 
-/** The clocks of the two servers can differ. What a stolen proof allows, to resume that sandbox, ends after this time. */
+/** The clocks of the two servers can differ. A stolen proof, which allows to resume that sandbox, is valid for this time. */
 const toleranceSeconds = 120;
 
 /**

@@ -53,7 +53,7 @@ it("stops reading from a program that prints faster than it may log", async () =
     }
   };
   await print();
-  // Each line is logged with 41 bytes. What it accepts beyond the burst waits in the stream's own buffer.
+  // Each line is logged with 41 bytes. The output beyond the burst waits in the stream's own buffer.
   expect(accepted * 41).toBeLessThan(16 * mebibyte);
   const before = accepted;
   clock.advance(2_000);
