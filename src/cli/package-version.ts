@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 
-/** The version of this package, from `src` as from `dist`. Of the way on which every command starts, so without a schema. */
+/** The version of this package, from `src` as from `dist`. Every command reads it when it starts, so it needs no schema. */
 export function packageVersion(from: string = import.meta.dirname): string {
   const { name, version } = manifestIn(from);
   if (name === "ramet" && typeof version === "string") return version;

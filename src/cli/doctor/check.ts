@@ -29,7 +29,7 @@ export async function checkWithDoctor(io: Io, options: DoctorOptions): Promise<n
   });
 }
 
-/** The worst first. What to do is on a line of its own, because two sentences do not fit into columns. */
+/** The worst first. The action has its own line, because two sentences do not fit into columns. */
 function asTable(findings: readonly Finding[]): string {
   const worstFirst = [...findings].sort((a, b) => findingLevels.indexOf(b.level) - findingLevels.indexOf(a.level));
   const rows = worstFirst.flatMap(({ level, check, message, action }) => [

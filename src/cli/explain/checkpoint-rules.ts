@@ -67,7 +67,7 @@ function terminating({ checkpoint, now }: CheckpointFacts): Explanation | undefi
   };
 }
 
-/** It succeeded, but its data was looked for in vain since. */
+/** It succeeded, but its data was not found since. */
 function lost({ checkpoint: { status } }: CheckpointFacts): Explanation | undefined {
   const condition = findCondition(status?.conditions, dataAvailable);
   if (condition?.status !== "False") return undefined;

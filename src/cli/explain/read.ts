@@ -9,7 +9,7 @@ import type { Io } from "../io.ts";
 import { latestFirst } from "./event-order.ts";
 import { type CommonFacts, EventFacts, NodeFacts, PodFacts, type Read, type SandboxFacts, valueOf } from "./facts.ts";
 
-/** Reads what explanations need, with the user's own rights. What cannot be read is unknown, and never an error. */
+/** Reads what explanations need, with the user's own rights. A fact that cannot be read is unknown, and never an error. */
 export class FactReader {
   readonly #io: Io;
   readonly #cluster: Cluster;
