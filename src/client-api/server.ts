@@ -136,7 +136,7 @@ declare module "fastify" {
   }
 }
 
-/** A request without a body, and a body that is not JSON, are for the schema of the route to judge. */
+/** A request without a body, and a body that is not JSON, are validated by the schema of the route. */
 function parseJson(text: string): unknown {
   if (text === "") return undefined;
   try {

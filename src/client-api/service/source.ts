@@ -51,7 +51,7 @@ export function findSource(parts: Pick<ServiceParts, "known" | "aliases">, names
 }
 
 /**
- * Finds a source like {@link findSource}, also one that another replica has just written. What a named snapshot and its tags mean is
+ * Finds a source like {@link findSource}, also one that another replica has just written. The meaning of a named snapshot and its tags is
  * read from the API server: the cache would name the version that they have left.
  * @throws RametError `NotFound`; `CheckpointNotReady` for a named snapshot without a version
  */

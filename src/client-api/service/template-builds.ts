@@ -161,7 +161,7 @@ export async function settle(parts: ServiceParts, snapshot: NamedSnapshot, signa
 }
 
 /**
- * Changes the tags of a named snapshot, whoever declares it.
+ * Changes the tags of a named snapshot, of any author.
  * @param tags from the newest version of the named snapshot to its new tags
  * @throws RametError `NotFound`; what `tags` throws
  */

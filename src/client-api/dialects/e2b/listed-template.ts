@@ -7,7 +7,7 @@ import type { E2b } from "./call.ts";
 import { sizesOf } from "./sandbox-view.ts";
 import { buildIdOf } from "./template-view.ts";
 
-/** A template in a list: a named snapshot, whoever declares it. */
+/** A template in a list: a named snapshot, of any author. */
 export function templateView({ service, envdVersion }: Pick<E2b, "service" | "envdVersion">, snapshot: NamedSnapshot) {
   const { metadata, spec, status = {} } = snapshot;
   const { namespace, creationTimestamp } = metadata;
