@@ -76,7 +76,7 @@ class Samples {
   }
 
   /**
-   * Whether the data of the next checkpoint is missing or there, other than reported. What cannot be told is no surprise, nor is
+   * Whether the data of the next checkpoint is missing or there, other than reported. An unknown answer is no surprise, nor is
    * the same one again: the sweep saw it differently.
    */
   async next(): Promise<boolean> {
@@ -196,7 +196,7 @@ function report({ checkpoints, orphans, contents, freedBytes, foreign }: Swept, 
 }
 
 /**
- * Returns whether a checkpoint has an object. Of a namespace that is not followed nothing is known, so that its data stays: it is
+ * Returns whether a checkpoint has an object. Nothing is known of a namespace that is not followed, so its data stays: it is
  * reported as unfinished. The cache may be outdated: a checkpoint without an object in it is looked up in
  * the API server. If the API server does not respond, the function throws and the sweep ends.
  */

@@ -125,7 +125,7 @@ async function createPod(
   const owner = { metadata: sandbox.metadata, spec: { volumeClaimTemplates: volumeClaims } };
   // A claim of a set's sandbox may restore a checkpoint in place.
   const keepsWaiting = controllerOf(sandbox)?.kind === "SandboxSet";
-  // Every Pod of a sandbox is created here, whoever made the Sandbox and wherever its template comes from.
+  // Every Pod of a sandbox is created here, for every author of the Sandbox and every origin of its template.
   await namespaces.admit(sandbox.metadata.namespace, template);
   const claims = await claimsFor(sandbox, action, dependencies);
   const manifest = cellPod(owner, template, {

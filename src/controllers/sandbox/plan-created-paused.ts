@@ -10,7 +10,7 @@ import { changed, failed } from "./status.ts";
  * A sandbox that is created with both `spec.paused` and a checkpoint to restore from becomes Paused without a Pod. A Checkpoint of its
  * own shares the data, so that the other one may be deleted, and a resume continues as that of any paused sandbox.
  *
- * Undefined: the sandbox starts, and is paused when it runs. What must exist before it starts is reported there.
+ * Undefined: the sandbox starts, and is paused when it runs. Missing objects are reported there.
  */
 export function planCreatedPaused(state: SandboxState): SandboxPlan | undefined {
   const { sandbox, pod, template, origin, pauseCheckpoint } = state;

@@ -45,7 +45,7 @@ export function keptVolumes(
   return cache.templatesOwnedBy(metadata.uid).flatMap(({ spec }) => claimsOfTemplate(spec, sandboxName ?? podName));
 }
 
-/** The claims of a sandbox that is made from a template. What is invalid in the template is reported when it is used. */
+/** The claims of a sandbox that is made from a template. An invalid field of the template is reported when it is used. */
 export function claimsOfTemplate(
   { template, volumeClaimTemplates }: Pick<SandboxTemplateSpec, "template" | "volumeClaimTemplates">,
   sandbox: string,
