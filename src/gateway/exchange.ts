@@ -43,7 +43,7 @@ export function http1Request(request: IncomingMessage): ClientRequest {
 }
 
 /**
- * A body whose end leaves the client's connection open. What a failed request did not take is discarded, or the client would
+ * A body whose end leaves the client's connection open. The part that a failed request did not take is discarded, or the client would
  * not read the answer.
  */
 function detachedBody(request: IncomingMessage): Readable {

@@ -2,7 +2,7 @@ import { guestClientPort } from "../api/wire/cell-api.ts";
 import { Refusal } from "./refusal.ts";
 import type { ClientRequest } from "./exchange.ts";
 
-/** @throws Refusal if the gateway does not proxy the request to the guest, whoever sends it */
+/** @throws Refusal if the gateway does not proxy the request to the guest for any client */
 export function checkGuestRequest({ url, headers }: Pick<ClientRequest, "url" | "headers">): void {
   if (isInternal(url)) {
     // As E2B does: the path does not exist at this address.

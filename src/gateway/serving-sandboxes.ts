@@ -138,7 +138,7 @@ export class ServingSandboxes {
       expired.abort();
     });
     const signal = AbortSignal.any([expired.signal, over.signal, this.#closed.signal]);
-    // It counts that the sandbox serves, whoever has resumed it.
+    // The wait ends when the sandbox serves, also if another request has resumed it.
     const served = this.#untilServing(uid, signal);
     const asked = this.#askUntilResumed(uid, signal);
     try {

@@ -83,7 +83,7 @@ function cancelWith(client: ServerHttp2Stream, upstream: ClientHttp2Stream): voi
   };
   if (client.closed || client.destroyed) cancel();
   else client.once("close", cancel);
-  // A program can respond before it has read the request. What remains of that is discarded.
+  // A program can respond before it has read the request. The rest of the request is discarded.
   upstream.once("close", () => {
     client.unpipe(upstream).resume();
   });

@@ -33,7 +33,7 @@ export class Http2Clients {
     });
   }
 
-  /** Takes a connection over. What it has sent must be in its buffer again. */
+  /** Takes a connection over. The bytes that it has sent must be in its buffer again. */
   accept(socket: Socket): void {
     // Unlike with HTTP/1.1, a client that has ended its side has left.
     socket.allowHalfOpen = false;
