@@ -3,7 +3,7 @@ import { credentialKeyMap } from "../api/credentials/credential-seal.ts";
 import { group, rametGroup } from "../api/schema/kind.ts";
 import { narrowed, type Right, type Rights } from "./rights.ts";
 
-/** The rights of the client API. What a client may do, RBAC decides for the service account of the client's key. */
+/** The rights of the client API. RBAC decides what a client can do, for the service account of the client's key. */
 export function clientApiRights(served?: readonly string[]): Rights {
   if (served === undefined) return { everywhere: clientApiClusterRights, inSystem: clientApiSystemRights };
   return { ...narrowed(clientApiClusterRights, served), inSystem: clientApiSystemRights };
