@@ -90,7 +90,7 @@ export class WorkQueue {
     this.#serve();
   }
 
-  /** Adds a key after a delay. Of two delays the earlier counts; a worker that takes the key first cancels both. */
+  /** Adds a key after a delay. The earlier of two delays counts; a worker that takes the key first cancels both. */
   addAfter(key: string, milliseconds: number): void {
     if (this.#shut) return;
     if (milliseconds <= 0) {
