@@ -56,7 +56,7 @@ async function obtain(path: string, mine: string, { clock, signal, onWait }: Loc
 }
 
 /**
- * Removes the lock of a process that has ended. Of several processes that see it, only the one that creates the claim
+ * Removes the lock of a process that has ended. If several processes see it, only the one that creates the claim
  * removes it, and only if the lock has not changed: the new lock of a faster process is never removed.
  */
 async function breakLock(path: string, owner: Owner, clock: Clock): Promise<void> {
