@@ -24,7 +24,7 @@ export const ManifestFile = z.object({ name: FileName, sizeBytes: z.number().int
 export type ManifestFile = z.infer<typeof ManifestFile>;
 
 /**
- * The container that was captured, as a restore compares it. Of its environment only the names are kept: values may be
+ * The container that was captured, as a restore compares it. Only the names of its environment are kept: values may be
  * secrets, and gVisor lets them differ at a restore.
  */
 const ManifestContainer = ContainerSpec.omit({ env: true }).extend({
