@@ -15,7 +15,7 @@ export interface ApiKeyArgs extends PlacementArgs {
   grace?: Input<string>;
 }
 
-/** Limits of an API key, besides the quota of its namespace. What is not set is not limited. */
+/** Limits of an API key, besides the quota of its namespace. A limit that is not set does not apply. */
 export interface ApiKeyLimitsArgs {
   /** How many sandboxes that were created with the key can exist at the same time. */
   sandboxes?: Input<number>;
