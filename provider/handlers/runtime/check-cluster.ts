@@ -9,7 +9,7 @@ export async function problemsOfCluster(env: ClusterEnvironment): Promise<Findin
     const findings = await withCluster(env, (client) => checkTheCluster(client, { namespace: client.namespace }));
     return findings.filter(({ level }) => level === "warning" || level === "error");
   } catch (error) {
-    // A preview must not fail for a check. What the program needs of the cluster fails on its own.
+    // A preview must not fail for a check. Needs of the program that the cluster does not meet fail later.
     if (RametError.from(error).code === "Internal") throw error;
     return [];
   }
