@@ -238,7 +238,7 @@ it("fails when its VolumeSnapshot is deleted during the capture, and leaves noth
     message: expect.stringContaining("deleted") as string,
   });
   expect(await snapshots().find(metadata)).toBeUndefined();
-  // The sidecar may miss the deletion of a content whose creation it has just completed. A sweep makes it look again.
+  // The sidecar may miss the deletion of a content whose creation it has just completed. A sweep makes it check again.
   const sweeping = csiBackend({ client: cluster.client, sweepOlderThanMilliseconds: -1_000 });
   const alive = () => Promise.resolve("finished" as const);
   await expect

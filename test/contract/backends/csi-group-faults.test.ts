@@ -118,7 +118,7 @@ async function expectNothingLeft(name: CheckpointName): Promise<void> {
   await expect(backend.whenReady(name)).rejects.toMatchObject({ code: "CheckpointLost" });
 }
 
-/** The sidecar may miss the deletion of a content that it has just completed. A repeat makes it look again. */
+/** The sidecar may miss the deletion of a content that it has just completed. A repeat makes it check again. */
 async function untilRemoved(name: CheckpointName): Promise<void> {
   await expect.poll(() => backend.remove(name).then(() => "removed", String), { timeout: 60_000 }).toBe("removed");
 }
