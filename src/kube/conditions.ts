@@ -1,4 +1,57 @@
 import type { Condition } from "../api/schema/metadata.ts";
+import type { Problem, Problems, WithProblems } from "../api/state/problem.ts";
+
+/** A condition to set, with the problem that it reports. */
+export interface ConditionChange extends Omit<Condition, "lastTransitionTime"> {
+  problem?: Problem | undefined;
+}
+
+interface Reporting extends WithProblems {
+  conditions?: Condition[] | undefined;
+}
+
+/**
+ * Sets conditions and the problems that they report, for a kind whose status has them below `ramet`.
+ * @param drop the types of conditions that are removed, unless they are set
+ */
+export function report<S extends Reporting>(
+  status: S,
+  changes: readonly ConditionChange[],
+  { now, drop = [] }: { now: Date; drop?: readonly string[] },
+): S & { conditions: Condition[] } {
+  const { conditions, problems } = applied(status.conditions, status.ramet?.problems, { changes, drop, now });
+  const { problems: _, ...ramet } = status.ramet ?? {};
+  const { ramet: __, ...others } = status;
+  const isEmpty = problems === undefined && Object.keys(ramet).length === 0;
+  return { ...others, conditions, ...(!isEmpty && { ramet: { ...ramet, ...(problems && { problems }) } }) } as S & {
+    conditions: Condition[];
+  };
+}
+
+/** The conditions and problems after changes. A problem belongs to its condition, and ends with it or with its problem. */
+export function applied(
+  before: readonly Condition[] = [],
+  known: Problems = {},
+  { changes, drop, now }: { changes: readonly ConditionChange[]; drop: readonly string[]; now: Date },
+): { conditions: Condition[]; problems: Problems | undefined } {
+  const types = new Set(changes.map(({ type }) => type));
+  const kept = before.filter(({ type }) => types.has(type) || !drop.includes(type));
+  const conditions = changes.reduce<Condition[]>((all, { problem: _, ...one }) => setCondition(all, one, now), kept);
+  const others = Object.entries(known).filter(
+    ([type]) => !types.has(type) && conditions.some((condition) => condition.type === type),
+  );
+  const own = changes.flatMap(({ type, problem }) => (problem === undefined ? [] : [[type, problem] as const]));
+  const problems = Object.fromEntries([...others, ...own]);
+  return { conditions, problems: Object.keys(problems).length === 0 ? undefined : problems };
+}
+
+/** The conditions of an object that waiting does not make ready. The reason is the problem's code, unless clients know another one. */
+export function stalled(message: string, problem: Problem, reason = problem.code): ConditionChange[] {
+  return [
+    { type: "Ready", status: "False", reason, message, problem },
+    { type: "Stalled", status: "True", reason, message },
+  ];
+}
 
 /**
  * Sets one condition. `lastTransitionTime` changes only with `status`. Returns the same array if nothing changes.

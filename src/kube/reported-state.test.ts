@@ -35,15 +35,16 @@ describe("failureOf", () => {
     });
   });
 
-  it("takes the code from the end of the message", () => {
-    const status = { phase: "Failed", message: "the disk is full. Make room [StoreFull]" };
+  it("takes the code from the problem", () => {
+    const problems = { Ready: { code: "StoreFull", cause: "the disk is full", hint: "Make room" } };
+    const status = { phase: "Failed", message: "the disk is full. Make room [StoreFull]", ramet: { problems } };
     expect(failureOf("The checkpoint a failed", { status }, "Internal")).toMatchObject({
       code: "StoreFull",
       message: "The checkpoint a failed: the disk is full. Make room",
     });
   });
 
-  it("keeps a message that ends in other brackets, and uses the fallback code", () => {
+  it("passes the message of an earlier controller on, with the fallback code", () => {
     const status = { phase: "Failed", message: "exit status [1]" };
     expect(failureOf("It failed", { status }, "SandboxNotReady")).toMatchObject({
       code: "SandboxNotReady",

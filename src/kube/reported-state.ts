@@ -1,19 +1,32 @@
 import type { Condition } from "../api/schema/metadata.ts";
+import { describeProblem, type Problem, problemIn, type WithProblems } from "../api/state/problem.ts";
 import { type ErrorCode, isErrorCode } from "../base/error-codes.ts";
 import { RametError } from "../base/errors.ts";
+import { findCondition } from "./conditions.ts";
 
 /** The fields of a status that describe the object's state. */
 export interface Reported {
   status?:
-    { phase?: string | undefined; message?: string | undefined; conditions?: Condition[] | undefined } | undefined;
+    | (WithProblems & {
+        phase?: string | undefined;
+        message?: string | undefined;
+        conditions?: Condition[] | undefined;
+      })
+    | undefined;
 }
 
 /** The phase, and the problem if there is one: `Pending: the template x does not exist`. */
 export function describeState(object: Reported | undefined): string {
   if (object === undefined) return "deleted";
   const phase = object.status?.phase ?? "waiting for the controller";
-  const why = messageOf(object)?.replace(codeAtEnd, "");
+  const why = describeReport(object);
   return why === undefined ? phase : `${phase}: ${why}`;
+}
+
+/** What the object reports, without the code of a problem. */
+export function describeReport(object: Reported): string | undefined {
+  const problem = reportedProblem(object.status);
+  return problem === undefined ? messageOf(object) : describeProblem(problem);
 }
 
 /** The status's message, else that of the condition that reports the problem. */
@@ -25,24 +38,23 @@ export function messageOf({ status }: Reported): string | undefined {
 }
 
 /**
- * The error for an object that failed, with the code that the controller wrote as a condition's reason or at the end of the
- * message.
+ * The error for an object that failed.
+ * @param type the condition that reports the failure. @default the one that the object as a whole reports
  */
-export function failureOf(what: string, object: Reported, fallback: ErrorCode): RametError {
-  const message = messageOf(object) ?? "it gave no reason";
-  const ending = codeAtEnd.exec(message);
-  const reasons = (object.status?.conditions ?? [])
-    .filter(({ status }) => status === "False")
-    .map(({ reason }) => reason);
-  const code = [ending?.[1], ...reasons].find(isErrorCode) ?? fallback;
-  const why = isErrorCode(ending?.[1]) ? message.slice(0, ending.index) : message;
-  return new RametError(code, `${what}: ${why}`);
+export function failureOf(what: string, object: Reported, fallback: ErrorCode, type?: string): RametError {
+  const { status } = object;
+  const problem = type === undefined ? reportedProblem(status) : problemIn(status, type);
+  if (problem !== undefined) {
+    return new RametError(isErrorCode(problem.code) ? problem.code : fallback, `${what}: ${describeProblem(problem)}`);
+  }
+  const conditions = (status?.conditions ?? []).filter((one) => one.status === "False");
+  const own = type === undefined ? conditions : conditions.filter((one) => one.type === type);
+  const message = type === undefined ? messageOf(object) : findCondition(own, type)?.message;
+  const code = own.map(({ reason }) => reason).find(isErrorCode) ?? fallback;
+  return new RametError(code, `${what}: ${message ?? "it gave no reason"}`);
 }
 
-/** A message without the code that `RametError.describe()` puts at its end, where the code is printed separately. */
-export function withoutCode(message: string): string {
-  return message.replace(codeAtEnd, "");
+/** The problem of an object as a whole. That of a named snapshot is the one of its build. */
+export function reportedProblem(status: Reported["status"]): Problem | undefined {
+  return problemIn(status, "Ready") ?? problemIn(status, "Building");
 }
-
-/** The end of `RametError.describe()`. */
-const codeAtEnd = / \[([A-Z]\w+)\]$/;

@@ -1,6 +1,7 @@
 import type { Sandbox } from "../api/kinds/sandbox.ts";
 import { RametError } from "../base/errors.ts";
 import { conditionOf } from "../api/state/condition.ts";
+import { describeProblem } from "../api/state/problem.ts";
 import {
   failedPause,
   isStartRefused,
@@ -9,7 +10,7 @@ import {
   sandboxState,
   whyNeverServing,
 } from "../api/state/sandbox.ts";
-import { describeState, failureOf, messageOf, withoutCode } from "../kube/reported-state.ts";
+import { describeReport, describeState, failureOf } from "../kube/reported-state.ts";
 import type { Settled, Wait, Watched } from "./objects.ts";
 
 /** `loaded`: it serves, and all of its memory is loaded, so that it no longer needs its checkpoint. */
@@ -56,7 +57,7 @@ const mostRefusedMilliseconds = 180_000;
 
 function notStarted(sandbox: Sandbox): RametError {
   const { name, namespace } = sandbox.metadata;
-  const why = withoutCode(messageOf(sandbox) ?? "it gave no reason");
+  const why = describeReport(sandbox) ?? "it gave no reason";
   return new RametError("SandboxNotReady", `The sandbox ${name} did not start: ${why}`, {
     hint: `The controllers keep trying; find out more with: ramet explain sandbox/${name} -n ${namespace}`,
   });
@@ -85,17 +86,15 @@ function failureIn(sandbox: Sandbox, isNew: boolean): RametError | undefined {
   const outcome = status?.phase === "Succeeded" ? "has ended" : "failed";
   if (sandboxState(sandbox).is === "ended") return failureOf(`${what} ${outcome}`, sandbox, "SandboxNotReady");
   const why = isNew ? whyNeverServing(sandbox) : undefined;
-  return why === undefined ? undefined : new RametError("SandboxNotReady", `${what} did not start: ${why}`);
+  return why && new RametError("SandboxNotReady", `${what} did not start: ${describeProblem(why)}`);
 }
 
 /** A failed pause is not tried again: its sandbox keeps running until somebody requests another pause. */
 function settledPause(sandbox: Sandbox): Settled<Sandbox> | undefined {
   if (sandboxState(sandbox).is === "paused") return { object: sandbox };
-  const why = pauseFailure(sandbox)?.replace(/\. Set spec\.paused to false, then to true, to try again$/, "");
-  if (why === undefined) return undefined;
-  const { name } = sandbox.metadata;
-  const reported = { status: { message: why } };
-  return { failure: failureOf(`The sandbox ${name} was not paused`, reported, "EngineFailed") };
+  if (pauseFailure(sandbox) === undefined) return undefined;
+  const what = `The sandbox ${sandbox.metadata.name} was not paused`;
+  return { failure: failureOf(what, sandbox, "EngineFailed", "SandboxPaused") };
 }
 
 function missing(sandbox: Sandbox, goal: Goal): string | undefined {

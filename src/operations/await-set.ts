@@ -1,7 +1,7 @@
 import type { SandboxSet } from "../api/kinds/sandbox-set.ts";
 import { hasExactStock, setState } from "../api/state/set.ts";
 import { RametError } from "../base/errors.ts";
-import { failureOf, withoutCode } from "../kube/reported-state.ts";
+import { describeReport, failureOf } from "../kube/reported-state.ts";
 import { settlingMilliseconds } from "./await-build.ts";
 import type { Settled, Wait, Watched } from "./objects.ts";
 
@@ -44,9 +44,9 @@ export async function awaitSet(
 
 function failureIn(set: SandboxSet): RametError {
   const { name } = set.metadata;
-  const { reason, message } = setState(set);
-  if (reason !== "StartFailing") return failureOf(`The set ${name} cannot be filled`, set, "SandboxNotReady");
-  return new RametError("SandboxNotReady", `The sandboxes of the set ${name} do not start: ${withoutCode(message)}`, {
+  if (setState(set).reason !== "StartFailing")
+    return failureOf(`The set ${name} cannot be filled`, set, "SandboxNotReady");
+  return new RametError("SandboxNotReady", `The sandboxes of the set ${name} do not start: ${describeReport(set)}`, {
     hint: "The controllers keep trying: correct the cause, then wait again",
   });
 }

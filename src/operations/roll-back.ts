@@ -1,6 +1,5 @@
 import { randomUUID } from "node:crypto";
 import type { Sandbox } from "../api/kinds/sandbox.ts";
-import type { Condition } from "../api/schema/metadata.ts";
 import { annotations } from "../api/names/labels.ts";
 import { rollbackRequest } from "../api/names/rollback-request.ts";
 import { RametError } from "../base/errors.ts";
@@ -59,15 +58,15 @@ function rollbackResult(name: string, sandbox: Sandbox | undefined, digest: stri
   }
   if (!isAnswered(sandbox, digest)) return isRequested(sandbox, digest) ? undefined : replaced(name);
   const answer = conditionOf(sandbox, "RolledBack");
-  if (answer?.status !== "True") return { failure: rejected(sandbox, answer) };
+  if (answer?.status !== "True") return { failure: rejected(sandbox) };
   // A program that has started again takes its time until its probes succeed.
   return isStarting(sandbox) ? undefined : { object: sandbox };
 }
 
-function rejected({ metadata: { name }, status }: Sandbox, answer: Condition | undefined): RametError {
+function rejected(sandbox: Sandbox): RametError {
+  const { metadata, status } = sandbox;
   const what = status?.phase === "Failed" ? "failed in its rollback" : "was not rolled back and is unchanged";
-  const reported = { status: { phase: "Failed", message: answer?.message, conditions: answer && [answer] } };
-  return failureOf(`The sandbox ${name} ${what}`, reported, "Internal");
+  return failureOf(`The sandbox ${metadata.name} ${what}`, sandbox, "Internal", "RolledBack");
 }
 
 function isStarting(sandbox: Sandbox): boolean {

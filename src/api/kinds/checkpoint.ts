@@ -5,6 +5,7 @@ import { RestoreSpec } from "../pod/restore-spec.ts";
 import { VolumeClaim } from "../pod/volume-claims.ts";
 import { defineKind } from "../schema/kind.ts";
 import { Conditions, Contents, openString, Time } from "../schema/metadata.ts";
+import { Problems } from "../state/problem.ts";
 import { SchemalessObject, withRules } from "../schema/rules.ts";
 import { allVolumes, ContentWord, mostContents, VolumeNames } from "./sandbox-parts.ts";
 import { consistencies, VolumeImport } from "./volume-import.ts";
@@ -267,6 +268,7 @@ export const RametCheckpointStatus = z.object({
   engine: z.string().optional().describe("The engine that the memory needs. Absent without memory."),
   needs: Needs.optional().describe("What a node must have for a restore."),
   phases: z.record(z.string(), z.number()).optional().describe("Milliseconds by phase, in order."),
+  problems: Problems,
 });
 export type RametCheckpointStatus = z.infer<typeof RametCheckpointStatus>;
 

@@ -1,10 +1,11 @@
 import * as z from "zod";
 import { Digest } from "../schema/digest.ts";
 import { Conditions, openString, Time } from "../schema/metadata.ts";
+import { ObjectName, Problem, Problems } from "../state/problem.ts";
 
 export const stepStates = ["Pending", "Running", "Succeeded", "Failed"] as const;
 
-/** Condition types and the reasons of each. */
+/** Condition types and the reasons of each. `Reconciling` and `Stalled` have those of `Building`, and are absent unless they are True. */
 export const namedSnapshotConditions = {
   Ready: ["VersionReady", "NoVersion", "VersionNotFound"],
   /** Whether the current version has the engine of new sandboxes. */
@@ -112,8 +113,10 @@ export const SnapshotBuild = z.object({
       reason: z.string(),
       message: z.string(),
       step: z.int().min(1).optional().describe("The failed step, counted from 1."),
+      problem: Problem.optional().describe("The same for programs."),
     })
     .optional(),
+  waitsFor: ObjectName.optional().describe("The sandbox or the checkpoint that the build waits for now."),
 });
 export type SnapshotBuild = z.infer<typeof SnapshotBuild>;
 
@@ -133,5 +136,6 @@ export const NamedSnapshotStatus = z.object({
   progress: z.string().optional().describe("Finished steps and all steps: 2/4."),
   build: SnapshotBuild.optional(),
   conditions: Conditions.optional(),
+  problems: Problems,
 });
 export type NamedSnapshotStatus = z.infer<typeof NamedSnapshotStatus>;

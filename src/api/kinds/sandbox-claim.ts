@@ -3,6 +3,7 @@ import { goDurationPattern, parseDuration } from "../../base/duration.ts";
 import { defineKind } from "../schema/kind.ts";
 import { Conditions, openString, Time } from "../schema/metadata.ts";
 import { SchemalessObject, withRules } from "../schema/rules.ts";
+import { Problems } from "../state/problem.ts";
 import { Runtimes } from "./sandbox-parts.ts";
 
 export const sandboxClaimPhases = ["Claiming", "Completed"] as const;
@@ -75,7 +76,10 @@ export const SandboxClaimStatus = z.object({
   completionTime: Time.optional(),
   conditions: Conditions.optional(),
   ramet: z
-    .object({ sandboxes: z.array(z.string()).describe("The names of the claimed sandboxes.") })
+    .object({
+      sandboxes: z.array(z.string()).describe("The names of the claimed sandboxes."),
+      problems: Problems,
+    })
     .optional()
     .describe("Fields that Ramet adds to the status of OpenKruise Agents."),
 });

@@ -2,6 +2,7 @@ import * as z from "zod";
 import { defineKind } from "../schema/kind.ts";
 import { Conditions } from "../schema/metadata.ts";
 import { withRules } from "../schema/rules.ts";
+import { Problems } from "../state/problem.ts";
 import {
   contentFields,
   IntOrPercent,
@@ -42,6 +43,10 @@ export const SandboxSetStatus = z.object({
   updatedAvailableReplicas: int32.optional(),
   conditions: Conditions.optional(),
   selector: z.string().optional(),
+  ramet: z
+    .object({ problems: Problems })
+    .optional()
+    .describe("Fields that Ramet adds to the status of OpenKruise Agents."),
 });
 export type SandboxSetStatus = z.infer<typeof SandboxSetStatus>;
 

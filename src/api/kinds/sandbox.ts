@@ -2,6 +2,7 @@ import * as z from "zod";
 import { defineKind } from "../schema/kind.ts";
 import { Conditions, openString, Time } from "../schema/metadata.ts";
 import { withRules } from "../schema/rules.ts";
+import { Problems } from "../state/problem.ts";
 import {
   contentFields,
   oneTemplate,
@@ -30,7 +31,10 @@ export type SandboxPhase = (typeof sandboxPhases)[number];
  * the reason is the code of the `RametError`.
  */
 export const sandboxConditions = {
+  /** A paused sandbox has it not: it is as requested. */
   Ready: ["PodReady", "InplaceUpdating", "Upgrading", "StartContainerFailed", "PodCreateFailed", "ImageUnknown"],
+  /** Ramet's own: True if waiting does not make the sandbox ready, with the reason of `Ready`. Other kinds have it too. */
+  Stalled: [],
   SandboxPaused: [
     "Pending",
     "ImageChanged",
@@ -166,6 +170,7 @@ const RametSandboxStatus = z.object({
     .record(z.string(), z.number())
     .optional()
     .describe("Milliseconds by phase of the boot or the restore, in order."),
+  problems: Problems,
 });
 
 export type RametSandboxStatus = z.infer<typeof RametSandboxStatus>;

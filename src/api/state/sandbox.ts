@@ -5,6 +5,7 @@ import { initRequestDigest } from "../names/init-request.ts";
 import { isRollbackPending, rollbackRequest } from "../names/rollback-request.ts";
 import type { Condition } from "../schema/metadata.ts";
 import { conditionOf, type WithConditions } from "./condition.ts";
+import { type Problem, problemIn, reportedBy, within } from "./problem.ts";
 
 /**
  * What the status of a sandbox means:
@@ -86,10 +87,15 @@ export function failedPause(sandbox: WithConditions): string | undefined {
 }
 
 /** Why a claimed or created sandbox will not serve its client; undefined if it may. */
-export function whyNeverServing(sandbox: Sandbox): string | undefined {
+export function whyNeverServing(sandbox: Sandbox): Problem | undefined {
   const { metadata, status } = sandbox;
-  if (metadata.deletionTimestamp !== undefined) return "it was deleted";
-  if (hasEnded(sandbox)) return `it is ${status?.phase}${status?.message === undefined ? "" : `: ${status.message}`}`;
+  if (metadata.deletionTimestamp !== undefined) return { code: "SandboxLost", cause: "it was deleted" };
+  if (hasEnded(sandbox)) {
+    const { phase = "Failed", message } = status ?? {};
+    const problem = problemIn(status);
+    if (problem !== undefined) return within(problem, `it is ${phase}`);
+    return { code: phase, cause: message === undefined ? `it is ${phase}` : `it is ${phase}: ${message}` };
+  }
   return rejectedByGuest(sandbox) ?? rejectedByCell(sandbox) ?? rejectedRules(sandbox);
 }
 
@@ -116,14 +122,15 @@ function missingSetting(sandbox: Sandbox): string | undefined {
   return undefined;
 }
 
-function rejectedByGuest(sandbox: Sandbox): string | undefined {
+function rejectedByGuest(sandbox: Sandbox): Problem | undefined {
   const initialized = conditionOf(sandbox, "RuntimeInitialized");
   if (initialized?.status !== "False" || initialized.reason !== "Failed") return undefined;
-  return `its guest rejected the environment: ${initialized.message}`;
+  return within(reportedBy(sandbox.status, initialized), "its guest rejected the environment");
 }
 
-function rejectedRules(sandbox: Sandbox): string | undefined {
-  return unappliedRules(sandbox).find(({ reason }) => reason === "InvalidArgument")?.message;
+function rejectedRules(sandbox: Sandbox): Problem | undefined {
+  const refused = unappliedRules(sandbox).find(({ reason }) => reason === "InvalidArgument");
+  return refused && reportedBy(sandbox.status, refused);
 }
 
 /** The conditions that report egress rules or credentials which the cell does not have. */
@@ -134,10 +141,11 @@ export function unappliedRules(sandbox: WithConditions): Condition[] {
   });
 }
 
-function rejectedByCell(sandbox: Sandbox): string | undefined {
+function rejectedByCell(sandbox: Sandbox): Problem | undefined {
   if (rollbackRequest(sandbox) === undefined || isRollbackPending(sandbox)) return undefined;
   // Memory of another engine is restored in another Pod.
   if (sandbox.status?.phase === "Resuming") return undefined;
   const rolledBack = conditionOf(sandbox, "RolledBack");
-  return rolledBack?.status === "False" ? `restoring the checkpoint failed: ${rolledBack.message}` : undefined;
+  if (rolledBack?.status !== "False") return undefined;
+  return within(reportedBy(sandbox.status, rolledBack), "restoring the checkpoint failed");
 }

@@ -7,7 +7,7 @@ import { findCondition } from "../../kube/conditions.ts";
 import type { ResourceClient } from "../../kube/resource-client.ts";
 import { checkpointReference } from "../checkpoint/reference.ts";
 import { type Cluster, type ClusterOptions, withCluster } from "../cluster/cluster.ts";
-import { describeState, withoutCode } from "../../kube/reported-state.ts";
+import { describeReport, describeState } from "../../kube/reported-state.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { type Io, writeAll } from "../io.ts";
 import { checkName, generateName, volumesAnnotation, type VolumesFlag } from "../options.ts";
@@ -112,7 +112,7 @@ function shortfall({ metadata, spec, status }: SandboxClaim): RametError | undef
   const reason = findCondition(status?.conditions, "Completed")?.reason ?? "";
   return new RametError(
     codeOf(reason),
-    `The claim ${metadata.name} has ${withoutCode(status?.message ?? "claimed nothing")}`,
+    `The claim ${metadata.name} has ${describeReport({ status }) ?? "claimed nothing"}`,
     {
       hint: `Remove the claim, which has ended, with: ramet claim rm ${metadata.name} -n ${metadata.namespace}`,
     },

@@ -1,3 +1,4 @@
+import { problemIn, type Problem, type WithProblems } from "../../api/state/problem.ts";
 import { type ErrorCode, errorCodes, isErrorCode } from "../../base/error-codes.ts";
 
 export const explainedStates = ["healthy", "waiting", "degraded", "stuck", "failed"] as const;
@@ -48,6 +49,13 @@ export function firstOf<Facts>(...rules: readonly Rule<Facts>[]): Rule<Facts> {
   };
 }
 
+/** What a condition reports: its problem, or only the text of an earlier controller. */
+export function reportedBy(status: WithProblems | undefined, type: string, text: string): Report {
+  return problemIn(status, type) ?? { cause: withoutStop(text) };
+}
+
+export type Report = Pick<Problem, "cause"> & Partial<Problem>;
+
 /** The parts of `RametError.describe()`. */
 export interface Description {
   cause: string;
@@ -69,8 +77,8 @@ export function splitHint(text: string): Pick<Description, "cause" | "hint"> {
 }
 
 /** The hint of a description, else what its code means, else `otherwise`. */
-export function remedyIn({ hint, code }: Description, otherwise: string): string {
-  return hint ?? (code === undefined ? otherwise : generalRemedy(code));
+export function remedyIn({ hint, code }: Report, otherwise: string): string {
+  return hint ?? (isErrorCode(code) ? generalRemedy(code) : otherwise);
 }
 
 /** Returns the remedy of docs/errors.md for a code. */

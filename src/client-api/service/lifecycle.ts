@@ -5,7 +5,7 @@ import { pauseFailure, unappliedRules } from "../../api/state/sandbox.ts";
 import { RametError } from "../../base/errors.ts";
 import { awaitSandbox } from "../../operations/await-sandbox.ts";
 import { type Change, objectOf, type Wait } from "../../operations/objects.ts";
-import { withoutCode } from "../../kube/reported-state.ts";
+import { describeProblem, reportedBy } from "../../api/state/problem.ts";
 import { retryConflicts } from "../../kube/retry-conflicts.ts";
 import { resumeChange } from "../../operations/pause.ts";
 import { readNewest, untilShownDeleted } from "./cache-lag.ts";
@@ -196,8 +196,10 @@ export async function setNetwork(
   if (state === "killing" || state === "ended") throw unknown(name);
   if (state === "paused" || state === "pausing") throw new RametError("Conflict", `The sandbox ${name} is ${state}`);
   const written = await parts.objects.sandboxes.patch(sandbox, { metadata: { annotations: requested } });
-  const [refused] = unappliedRules(objectOf(await awaitSandbox(parts.objects, written, waiting)));
-  if (refused !== undefined) throw new RametError("InvalidArgument", withoutCode(refused.message));
+  const settled = objectOf(await awaitSandbox(parts.objects, written, waiting));
+  const [refused] = unappliedRules(settled);
+  if (refused === undefined) return;
+  throw new RametError("InvalidArgument", describeProblem(reportedBy(settled.status, refused)));
 }
 
 /**

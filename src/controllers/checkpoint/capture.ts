@@ -6,6 +6,7 @@ import { captureParts } from "../../backends/capture-parts.ts";
 import type { CheckpointRecord } from "../../backends/checkpoint-record.ts";
 import { sandboxRef } from "../../backends/runtime.ts";
 import { RametError } from "../../base/errors.ts";
+import { type ConditionChange, report } from "../../kube/conditions.ts";
 import { controllerOf, keyOf } from "../../kube/object.ts";
 import { retryConflicts } from "../../kube/retry-conflicts.ts";
 import { addFinalizer } from "../cluster/finalizer.ts";

@@ -108,7 +108,7 @@ const states: fc.Arbitrary<CheckpointState> = fc.record({
   finding: fc.constantFrom<CheckpointState["finding"]>(
     undefined,
     { state: "missing" },
-    { state: "damaged", message: "its file pages.img is missing [CheckpointLost]" },
+    { state: "damaged", error: lost },
     { state: "present" },
     { state: "restored" },
   ),
@@ -138,7 +138,12 @@ describe("planCheckpoint", () => {
       if (checkpoint.status?.phase !== "Succeeded" || checkpoint.metadata.deletionTimestamp !== undefined) return;
       const { status } = planCheckpoint(state);
       if (status === undefined) return;
-      expect(status).toMatchObject({ phase: "Succeeded", conditions: [{ type: "DataAvailable", status: "False" }] });
+      const conditions = expect.arrayContaining([
+        expect.objectContaining({ type: "DataAvailable", status: "False" }),
+        expect.objectContaining({ type: "Ready", status: "False" }),
+        expect.objectContaining({ type: "Stalled", status: "True" }),
+      ]);
+      expect(status).toMatchObject({ phase: "Succeeded", conditions });
       expect(planCheckpoint({ ...state, checkpoint: { ...checkpoint, status } }).status).toBeUndefined();
     });
   });
@@ -153,7 +158,7 @@ describe("planCheckpoint", () => {
     ["missing", undefined, "DataMissing"],
   ] as const)("reports data that was %s and is then %s as %s", (before, after, reason) => {
     const found = (state: typeof before | typeof after) =>
-      state === undefined ? undefined : state === "damaged" ? { state, message: "no" } : { state };
+      state === undefined ? undefined : state === "damaged" ? { state, error: lost } : { state };
     const succeeded = states.filter(({ checkpoint: { status, metadata }, spec }) => {
       const isKept = !("problem" in spec) && spec.ttlMilliseconds === undefined;
       return isKept && status?.phase === "Succeeded" && metadata.deletionTimestamp === undefined;
@@ -161,7 +166,12 @@ describe("planCheckpoint", () => {
     const base = fc.sample(succeeded, 1)[0]!;
     const { status } = planCheckpoint({ ...base, finding: found(before) });
     const then = planCheckpoint({ ...base, checkpoint: { ...base.checkpoint, status }, finding: found(after) });
-    expect((then.status ?? status)?.conditions).toMatchObject([{ type: "DataAvailable", reason }]);
+    const isThere = reason === "DataFound";
+    expect((then.status ?? status)?.conditions).toMatchObject([
+      { type: "DataAvailable", reason },
+      { type: "Ready", status: isThere ? "True" : "False" },
+      ...(isThere ? [] : [{ type: "Stalled", status: "True", reason }]),
+    ]);
   });
 
   it("stops the source only if the spec requests it and the checkpoint has succeeded", () => {
@@ -207,7 +217,11 @@ describe("planCheckpoint", () => {
       if (does.includes("discard"))
         expect(plan.status).toMatchObject({ phase: "Failed", message: overQuota.describe() });
       if (plan.status?.message !== overQuota.describe()) return;
-      expect(plan.status.conditions).toMatchObject([{ type: "WithinQuota", status: "False", reason: "QuotaExceeded" }]);
+      expect(plan.status.conditions).toMatchObject([
+        { type: "Ready", status: "False", reason: "QuotaExceeded" },
+        { type: "Stalled", status: "True", reason: "QuotaExceeded" },
+        { type: "WithinQuota", status: "False", reason: "QuotaExceeded" },
+      ]);
     });
   });
 

@@ -2,9 +2,10 @@ import { findIgnored } from "../../api/fields/find-ignored.ts";
 import { type Checkpoint, type CheckpointStatus, dataAvailable, withinQuota } from "../../api/kinds/checkpoint.ts";
 import type { VolumeClaim } from "../../api/pod/volume-claims.ts";
 import type { Condition } from "../../api/schema/metadata.ts";
+import { problemOf } from "../../api/state/problem.ts";
 import type { CheckpointRecord } from "../../backends/checkpoint-record.ts";
 import { RametError } from "../../base/errors.ts";
-import { findCondition, setCondition } from "../../kube/conditions.ts";
+import { type ConditionChange, findCondition, report, setCondition, stalled } from "../../kube/conditions.ts";
 import { keyOf } from "../../kube/object.ts";
 import type { DataFinding } from "../cluster/data-findings.ts";
 import { withIgnoredFields } from "../cluster/ignored-fields.ts";
@@ -40,7 +41,14 @@ export async function writeCreating(
   dependencies: CheckpointDependencies,
 ): Promise<void> {
   if (checkpoint.status?.phase === "Creating") return;
-  await writePhase(checkpoint, { ...checkpoint.status, phase: "Creating", checkpointId }, dependencies);
+  const status = { ...checkpoint.status, phase: "Creating" as const, checkpointId };
+  await writePhase(checkpoint, report(status, [notReady("Creating")], { now: dependencies.clock.now() }), dependencies);
+}
+
+/** The condition of a checkpoint that cannot be cloned yet, or not any more. */
+function notReady(reason: "Creating" | "Terminating"): ConditionChange {
+  const message = reason === "Creating" ? "It is being captured" : "It is being deleted";
+  return { type: "Ready", status: "False", reason, message };
 }
 
 /** The capture is complete, and its data is in the store. */
@@ -49,14 +57,18 @@ export function succeeded(state: CheckpointState, record: CheckpointRecord): Che
   const known = withVolumes(state, record);
   return {
     actions: [],
-    status: {
-      ...withoutMessage(checkpoint),
-      phase: "Succeeded",
-      checkpointId,
-      completionTime: checkpoint.status?.completionTime ?? now.toISOString(),
-      ...(known && { conditions: known.conditions }),
-      ramet: { ...(known?.ramet ?? record), ...(secrets.length > 0 && { secrets }) },
-    },
+    status: report(
+      {
+        ...withoutMessage(checkpoint),
+        phase: "Succeeded",
+        checkpointId,
+        completionTime: checkpoint.status?.completionTime ?? now.toISOString(),
+        ...(known && { conditions: known.conditions }),
+        ramet: { ...(known?.ramet ?? record), ...(secrets.length > 0 && { secrets }) },
+      },
+      [cloneable],
+      { now },
+    ),
     transitions: [
       {
         type: "Normal",
@@ -76,29 +88,23 @@ function withoutMessage({ status }: CheckpointState["checkpoint"]) {
 /** The capture has ended without data. */
 export function failed({ checkpoint, checkpointId, now }: CheckpointState, error: RametError): CheckpointPlan {
   const message = error.describe();
+  const completionTime = checkpoint.status?.completionTime ?? now.toISOString();
+  const exceeded = { type: withinQuota, status: "False", reason: error.code, message } as const;
   return {
     actions: [],
-    status: {
-      ...checkpoint.status,
-      phase: "Failed",
-      message,
-      checkpointId,
-      completionTime: checkpoint.status?.completionTime ?? now.toISOString(),
-      ...(error.code === "QuotaExceeded" && {
-        conditions: setCondition(
-          checkpoint.status?.conditions ?? [],
-          { type: withinQuota, status: "False", reason: error.code, message },
-          now,
-        ),
-      }),
-    },
+    status: report(
+      { ...checkpoint.status, phase: "Failed", message, checkpointId, completionTime },
+      [...stalled(message, problemOf(error)), ...(error.code === "QuotaExceeded" ? [exceeded] : [])],
+      { now },
+    ),
     transitions: [{ type: "Warning", reason: "CheckpointFailed", action: "Checkpoint", note: message }],
   };
 }
 
 /** The data is being removed. */
-export function terminating({ checkpoint }: Pick<CheckpointState, "checkpoint">): CheckpointStatus {
-  return { ...checkpoint.status, phase: "Terminating" };
+export function terminating({ checkpoint, now }: Pick<CheckpointState, "checkpoint" | "now">): CheckpointStatus {
+  const status = { ...checkpoint.status, phase: "Terminating" as const };
+  return report(status, [notReady("Terminating")], { now, drop: ["Stalled"] });
 }
 
 /** Names the fields without effect in a status that is written anyway: the spec never changes. */
@@ -164,33 +170,43 @@ export function planData(
   finding: DataFinding | undefined,
   now: Date,
 ): Pick<CheckpointPlan, "status" | "transitions"> | undefined {
-  const before = status?.conditions ?? [];
-  const known = findCondition(before, dataAvailable);
+  const known = findCondition(status?.conditions, dataAvailable);
   const condition = finding && conditionOf(finding, known);
-  const conditions = condition === undefined ? before : setCondition(before, condition, now);
-  if (condition === undefined || conditions === before) return undefined;
-  const isNews = condition.reason !== known?.reason;
+  if (condition === undefined || (known?.reason === condition.reason && known.message === condition.message))
+    return undefined;
+  const { reason, message, problem } = condition;
   const type = condition.status === "True" ? ("Normal" as const) : ("Warning" as const);
-  const transition = { type, reason: condition.reason, action: "CheckData", note: condition.message };
-  return { status: { ...status, conditions }, ...(isNews && { transitions: [transition] }) };
+  const transition = { type, reason, action: "CheckData", note: message };
+  const readiness = problem === undefined ? [cloneable] : stalled(message, problem, reason);
+  return {
+    status: report({ ...status }, [condition, ...readiness], { now, drop: ["Stalled"] }),
+    ...(reason !== known?.reason && { transitions: [transition] }),
+  };
 }
 
-function conditionOf(
-  finding: DataFinding,
-  known: Condition | undefined,
-): Omit<Condition, "lastTransitionTime"> | undefined {
+function conditionOf(finding: DataFinding, known: Condition | undefined): ConditionChange | undefined {
   const lacks = { type: dataAvailable, status: "False" } as const;
   switch (finding.state) {
     case "missing":
-      return { ...lacks, reason: "DataMissing", message: missing.describe() };
-    case "damaged":
-      return { ...lacks, reason: "DataDamaged", message: finding.message };
+      return { ...lacks, reason: "DataMissing", message: missing.describe(), problem: problemOf(missing) };
+    case "damaged": {
+      const { error } = finding;
+      return { ...lacks, reason: "DataDamaged", message: error.describe(), problem: problemOf(error) };
+    }
     case "present":
       return known?.reason === "DataMissing" ? found : undefined;
     case "restored":
       return known?.status === "False" ? found : undefined;
   }
 }
+
+/** The condition of a checkpoint that has its data. */
+const cloneable: ConditionChange = {
+  type: "Ready",
+  status: "True",
+  reason: "Succeeded",
+  message: "It can be cloned",
+};
 
 const missing = new RametError(
   "CheckpointLost",

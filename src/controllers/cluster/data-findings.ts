@@ -11,7 +11,7 @@ import type { Cache } from "./cache.ts";
  * The finding about a checkpoint's data. `missing` and `present`: a sweep of the store has not found or has found it. `damaged` and
  * `restored`: a restore has read it.
  */
-export type DataFinding = { state: "missing" | "present" | "restored" } | { state: "damaged"; message: string };
+export type DataFinding = { state: "missing" | "present" | "restored" } | { state: "damaged"; error: RametError };
 
 /**
  * The findings of sweeps and restores about the data of checkpoints, for the controller that reports it. Kept in memory only:
@@ -64,7 +64,7 @@ export class DataFindings {
     if (!isLost && error.code !== "StoreUnavailable") return;
     try {
       await findParts(backends, name);
-      if (isLost) this.report(name, { state: "damaged", message: error.describe() });
+      if (isLost) this.report(name, { state: "damaged", error });
     } catch (problem) {
       if (RametError.from(problem).code === "CheckpointLost") this.report(name, { state: "missing" });
     }

@@ -1,5 +1,6 @@
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import type { NamedSnapshotStatus, SnapshotBuild, SnapshotStep } from "../../api/kinds/named-snapshot-status.ts";
+import { printProblem, type Problem, sentenceOf, within } from "../../api/state/problem.ts";
 import { builderName } from "./names.ts";
 import type { SnapshotPlan, SnapshotState, DesiredVersion } from "./state.ts";
 import { withStatus, type Building } from "./status.ts";
@@ -13,20 +14,32 @@ export interface BuildUnderWay {
   status: NamedSnapshotStatus;
 }
 
+/** How a builder ended: `was deleted in step 2 of 3 (run make)`, and its own report. */
+export interface BuilderEnd {
+  what: string;
+  because?: Problem | undefined;
+  /** For people. @default as in `because` */
+  words?: string;
+}
+
 /** The builder ended unexpectedly. Another one continues from the last captured step. */
-export function lost(underWay: BuildUnderWay, why: string): SnapshotPlan {
+export function lost(underWay: BuildUnderWay, { what, because, words }: BuilderEnd): SnapshotPlan {
   const { builder } = underWay.state;
   const name = builder?.metadata.name ?? builderName(underWay.state.snapshot.metadata.name, underWay.build);
-  const plan = retry(underWay, "BuilderFailed", `The build sandbox ${name} ${why}`);
+  const context = `The build sandbox ${name} ${what}`;
+  const problem = because === undefined ? { code: "BuilderFailed", cause: context } : within(because, context);
+  const message = because === undefined ? context : `${context}: ${words ?? printProblem(because)}`;
+  const plan = retry(underWay, { reason: "BuilderFailed", message, problem });
   const isThere = builder !== undefined && builder.metadata.deletionTimestamp === undefined;
   return { ...plan, actions: isThere ? [{ do: "deleteSandbox", sandbox: builder }] : [] };
 }
 
 /** Starts another attempt with another builder, or fails the build after the last attempt. */
-export function retry(underWay: BuildUnderWay, reason: Building["reason"], message: string): SnapshotPlan {
+export function retry(underWay: BuildUnderWay, failure: Failure): SnapshotPlan {
   const { state, build, status } = underWay;
+  const { reason, message } = failure;
   if (build.attempt >= mostAttempts)
-    return fail(underWay, { reason, message: `${message} (${mostAttempts} attempts)` });
+    return fail(underWay, { ...failure, message: `${message} (${mostAttempts} attempts)` });
   const { builderUid: _, ...rest } = build;
   const again = { ...status, build: { ...rest, attempt: build.attempt + 1 } };
   return {
@@ -36,12 +49,16 @@ export function retry(underWay: BuildUnderWay, reason: Building["reason"], messa
   };
 }
 
+interface Failure {
+  reason: Building["reason"];
+  message: string;
+  problem: Problem;
+  step?: number;
+}
+
 /** Fails the build. The current version stays current. */
-export function fail(
-  { state, build, status }: BuildUnderWay,
-  failure: { reason: Building["reason"]; message: string; step?: number },
-): SnapshotPlan {
-  const { reason, message } = failure;
+export function fail({ state, build, status }: BuildUnderWay, failure: Failure): SnapshotPlan {
+  const { reason, message, problem } = failure;
   const steps = status.steps?.map((step) => (step.state === "Running" ? interrupted(step, message) : step));
   const ended = {
     ...status,
@@ -50,7 +67,7 @@ export function fail(
   };
   return {
     actions: [],
-    status: withStatus(state, ended, { status: "False", reason, message }),
+    status: withStatus(state, ended, { status: "False", reason, message, problem }),
     transitions: [{ type: "Warning", reason, action: "Build", note: message }],
   };
 }
@@ -75,11 +92,16 @@ export function isEnded({ metadata, status }: Checkpoint): boolean {
   return metadata.deletionTimestamp === undefined && (status?.phase === "Succeeded" || status?.phase === "Failed");
 }
 
-export function starting(message: string): Building {
-  return { status: "True", reason: "StartingBuilder", message };
+export function starting(message: string, name?: string): Building {
+  const building = { status: "True", reason: "StartingBuilder", message } as const;
+  return name === undefined ? building : { ...building, waitsFor: { kind: "Sandbox", name } };
 }
 
 const mostAttempts = 3;
 
 /** The remedy for a build sandbox whose entrypoint ends. */
-export const keepsRunning = "give its template a command that keeps running, such as sleep infinity";
+export function entrypointEnded(code: string, cause: string): Pick<BuilderEnd, "because" | "words"> {
+  const hint = "Give its template a command that keeps running, such as sleep infinity";
+  const because = { code, cause, hint };
+  return { because, words: sentenceOf(because) };
+}

@@ -1,7 +1,8 @@
 import type { namedSnapshotConditions, SnapshotVersion } from "../../api/kinds/named-snapshot-status.ts";
 import type { NamedSnapshotStatus } from "../../api/kinds/named-snapshot-status.ts";
 import { annotations } from "../../api/names/labels.ts";
-import type { Condition } from "../../api/schema/metadata.ts";
+import { type Problem, problemOf, sentenceOf, within } from "../../api/state/problem.ts";
+import type { ConditionChange } from "../../kube/conditions.ts";
 import type { SnapshotState } from "./state.ts";
 
 type Facts = Pick<SnapshotState, "snapshot" | "desired" | "engines">;
@@ -9,6 +10,12 @@ type Facts = Pick<SnapshotState, "snapshot" | "desired" | "engines">;
 interface Obstacle {
   reason: (typeof namedSnapshotConditions)["EngineCurrent"][number];
   message: string;
+  problem: Problem;
+}
+
+function obstacle(reason: Obstacle["reason"], cause: string, hint?: string): Obstacle {
+  const problem = { code: reason, cause, ...(hint !== undefined && { hint }) };
+  return { reason, message: sentenceOf(problem), problem };
 }
 
 /** Whether a kept version has memory of another engine than that of new sandboxes. */
@@ -21,28 +28,31 @@ export function upgradeObstacle(state: Facts, kept: SnapshotVersion): Obstacle |
   const { snapshot, desired, engines } = state;
   const { pinnedVersion, suspend, from } = snapshot.spec;
   if (pinnedVersion !== undefined) {
-    return { reason: "Pinned", message: "It is pinned; remove spec.pinnedVersion to capture it again" };
+    return obstacle("Pinned", "It is pinned", "Remove spec.pinnedVersion to capture it again");
   }
-  if ("problem" in desired) return { reason: "InputMissing", message: desired.problem.describe() };
+  if ("problem" in desired) {
+    return { reason: "InputMissing", message: desired.problem.describe(), problem: problemOf(desired.problem) };
+  }
   if (desired.digest.digest !== kept.digest) {
-    return { reason: "VersionOutdated", message: "The next version has the current engine" };
+    return obstacle("VersionOutdated", "The next version has the current engine");
   }
   if (suspend === true) {
-    return { reason: "Suspended", message: "Builds are suspended; remove spec.suspend to capture it again" };
+    return obstacle("Suspended", "Builds are suspended", "Remove spec.suspend to capture it again");
   }
   if (engines.source === "bound") {
-    const message = `It cannot be captured again, because its source is memory of an earlier engine: ${sourceOf(from)}; give it a template, or a named snapshot with the current engine, as its source`;
-    return { reason: "SourceBound", message };
+    const cause = `It cannot be captured again, because its source is memory of an earlier engine: ${sourceOf(from)}`;
+    const hint = "Give it a template, or a named snapshot with the current engine, as its source";
+    return obstacle("SourceBound", cause, hint);
   }
   if (engines.source === "waiting") {
-    return { reason: "SourceUpgrading", message: `It waits until ${sourceOf(from)} is captured again` };
+    return obstacle("SourceUpgrading", `It waits until ${sourceOf(from)} is captured again`);
   }
   if (isManual(state, kept)) {
     const { name, namespace } = snapshot.metadata;
-    const message = `Its engineUpgrade is Manual; capture it again with: ramet snapshot build ${name} -n ${namespace}`;
-    return { reason: "ManualUpgrade", message };
+    const hint = `Capture it again with: ramet snapshot build ${name} -n ${namespace}`;
+    return obstacle("ManualUpgrade", "Its engineUpgrade is Manual", hint);
   }
-  return engines.wait === undefined ? undefined : { reason: "UpgradeWaiting", message: engines.wait };
+  return engines.wait === undefined ? undefined : obstacle("UpgradeWaiting", engines.wait);
 }
 
 /** A request that is newer than the last build is a request for the upgrade. */
@@ -64,7 +74,7 @@ function sourceOf(from: Facts["snapshot"]["spec"]["from"]): string {
 export function engineCondition(
   state: Facts,
   { version, versions = [], build, conditions = [] }: NamedSnapshotStatus,
-): Omit<Condition, "lastTransitionTime"> | undefined {
+): ConditionChange | undefined {
   const current = versions.find((one) => one.version === version);
   if (current === undefined) return undefined;
   const type = "EngineCurrent";
@@ -73,14 +83,16 @@ export function engineCondition(
     return { type, status: "True", reason: "EngineCurrent", message: "The version has the engine of new sandboxes" };
   }
   const is = `Version ${current.version} has the engine ${current.engine ?? ""} of another cell image, and remains usable`;
-  const { reason, message } = upgradeObstacle(state, current) ?? progressOf(build, current);
-  return { type, status: "False", reason, message: `${is}. ${message}` };
+  const { reason, message, problem } = upgradeObstacle(state, current) ?? progressOf(build, current);
+  return { type, status: "False", reason, message: `${is}. ${message}`, problem: within(problem, is) };
 }
 
 function progressOf(build: NamedSnapshotStatus["build"], { version }: SnapshotVersion): Obstacle {
   const { upgrade, failure } = build ?? {};
   if (upgrade?.of === version && failure !== undefined) {
-    return { reason: "UpgradeFailed", message: `Capturing it again failed: ${failure.message}` };
+    const { message, problem = { code: failure.reason, cause: message } } = failure;
+    const what = "Capturing it again failed";
+    return { reason: "UpgradeFailed", message: `${what}: ${message}`, problem: within(problem, what) };
   }
-  return { reason: "Upgrading", message: "It is being captured again" };
+  return obstacle("Upgrading", "It is being captured again");
 }

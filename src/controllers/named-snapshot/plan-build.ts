@@ -2,13 +2,25 @@ import { type Checkpoint, withinQuota } from "../../api/kinds/checkpoint.ts";
 import type { NamedSnapshotStatus, SnapshotBuild, SnapshotVersion } from "../../api/kinds/named-snapshot-status.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations } from "../../api/names/labels.ts";
+import { type ObjectName, type Problem, problemIn, reportedBy, sentenceOf, within } from "../../api/state/problem.ts";
 import { findCondition, isConditionTrue } from "../../kube/conditions.ts";
-import { type BuildUnderWay, fail, keepsRunning, lost, retry, starting, waiting, whereIn } from "./build-under-way.ts";
+import { reportedProblem } from "../../kube/reported-state.ts";
+import {
+  type BuilderEnd,
+  type BuildUnderWay,
+  entrypointEnded,
+  fail,
+  lost,
+  retry,
+  starting,
+  waiting,
+  whereIn,
+} from "./build-under-way.ts";
 import { builderName, sourceCheckpointName, versionCheckpointName } from "./names.ts";
 import { planSteps } from "./plan-steps.ts";
 import { currentVersion, keptVersions, planRetention, removeBuilders } from "./plan-versions.ts";
 import type { BuilderBase, BuildOrigin, SnapshotAction, SnapshotPlan, SnapshotState, DesiredVersion } from "./state.ts";
-import { type Building, freshSteps, pointer, progressOf, withStatus } from "./status.ts";
+import { type Building, failureReasons, freshSteps, pointer, progressOf, withStatus } from "./status.ts";
 
 /**
  * Builds a version of the desired digest, which is not kept or has an earlier engine. The current version stays current
@@ -92,13 +104,16 @@ function startBuild(state: SnapshotState, desired: DesiredVersion, { request, up
 }
 
 /** A failed recipe is not retried until it changes or a build is requested: it would fail again. */
-function stayFailed(underWay: BuildUnderWay, { reason, message }: { reason: string; message: string }): SnapshotPlan {
+function stayFailed(
+  underWay: BuildUnderWay,
+  { reason, message, problem }: NonNullable<SnapshotBuild["failure"]>,
+): SnapshotPlan {
   const { state } = underWay;
   const keeps = state.snapshot.metadata.annotations?.[annotations.keepBuilder] === "true";
   const isRepeated = underWay.build.upgrade !== undefined && reason !== "StepFailed";
   return {
     actions: keeps ? [] : removeBuilders({ ...state, orphans: [] }),
-    status: withStatus(state, underWay.status, { status: "False", reason: knownReason(reason), message }),
+    status: withStatus(state, underWay.status, { status: "False", reason: knownReason(reason), message, problem }),
     ...(isRepeated && { requeueAfterMilliseconds: repeatMilliseconds }),
   };
 }
@@ -112,7 +127,7 @@ function continueBuild(underWay: BuildUnderWay): SnapshotPlan {
   if (builder !== undefined) return planBuilder(underWay, builder);
   return underWay.build.builderUid === undefined
     ? create(underWay, origin)
-    : lost(underWay, `no longer exists${whereIn(underWay.status)}`);
+    : lost(underWay, { what: `no longer exists${whereIn(underWay.status)}` });
 }
 
 /** An upgrade has a Checkpoint with its own name, as that of the version that it replaces still exists. */
@@ -125,30 +140,34 @@ function versionCheckpointOf({ state, build }: BuildUnderWay): Checkpoint | unde
 function planBuilder(underWay: BuildUnderWay, builder: Sandbox): SnapshotPlan {
   const { metadata, status } = builder;
   const unpulled = imageProblemOf(builder);
-  if (unpulled !== undefined) return fail(underWay, { reason: "BuilderFailed", message: unpulled });
+  if (unpulled !== undefined) return fail(underWay, { reason: "BuilderFailed", ...unpulled });
   const end = endOf(builder, whereIn(underWay.status));
   if (end !== undefined) return lost(underWay, end);
   if (status?.phase !== "Running" || !isConditionTrue(status.conditions, "Ready")) {
     const message = `Waiting for the sandbox ${metadata.name}: ${status?.message ?? "it is starting"}`;
-    return waiting(underWay, starting(message));
+    return waiting(underWay, starting(message, metadata.name));
   }
   return underWay.build.builderUid === metadata.uid ? planSteps(underWay, builder) : adopt(underWay, builder);
 }
 
 /** Another attempt would wait for the same image. The Sandbox has tried until the pull timeout. */
-function imageProblemOf({ metadata, status }: Sandbox): string | undefined {
+function imageProblemOf({ metadata, status }: Sandbox): { message: string; problem: Problem } | undefined {
   if (status?.phase !== "Failed" || metadata.deletionTimestamp !== undefined) return undefined;
-  const { reason, message = "" } = findCondition(status.conditions, "Ready") ?? {};
-  return imageReasons.has(reason ?? "") ? `The build sandbox ${metadata.name} has no image: ${message}` : undefined;
+  const ready = findCondition(status.conditions, "Ready");
+  if (ready === undefined || !imageReasons.has(ready.reason)) return undefined;
+  const what = `The build sandbox ${metadata.name} has no image`;
+  return { message: `${what}: ${ready.message}`, problem: within(reportedBy(status, ready), what) };
 }
 
 const imageReasons = new Set(["ImageNotFound", "Unauthorized"]);
 
-function endOf({ metadata, status }: Sandbox, where: string): string | undefined {
-  if (metadata.deletionTimestamp !== undefined) return `was deleted${where}`;
+function endOf({ metadata, status }: Sandbox, where: string): BuilderEnd | undefined {
+  if (metadata.deletionTimestamp !== undefined) return { what: `was deleted${where}` };
   const { phase = "Pending", message = "" } = status ?? {};
-  if (phase === "Succeeded") return `ended${where}: ${message}; ${keepsRunning}`;
-  return ended.has(phase) ? `is ${phase}${where}: ${message}` : undefined;
+  if (phase === "Succeeded") return { what: `ended${where}`, ...entrypointEnded("BuilderFailed", message) };
+  if (!ended.has(phase)) return undefined;
+  const because = reportedProblem(status) ?? { code: "BuilderFailed", cause: message };
+  return { what: `is ${phase}${where}`, because, words: message };
 }
 
 /** The state that the builder starts from. If the source is a sandbox, it is captured first. */
@@ -157,15 +176,23 @@ function originOf(underWay: BuildUnderWay): Exclude<BuildOrigin, { kind: "sandbo
   const { origin, digest } = desired;
   if (origin.kind !== "sandbox") return origin;
   const { sourceCheckpoint: captured } = state;
-  const building = (message: string): Building => ({ status: "True", reason: "CapturingSource", message });
+  const building = (message: string, waitsFor: ObjectName): Building => ({
+    status: "True",
+    reason: "CapturingSource",
+    message,
+    waitsFor,
+  });
+  const source = { kind: "Sandbox", name: origin.name };
   if (captured === undefined) {
     if (origin.starting !== undefined) {
       const message = `Waiting for the sandbox ${origin.name}: ${origin.starting}`;
-      return { plan: waiting(underWay, building(message)) };
+      return { plan: waiting(underWay, building(message, source)) };
     }
     const name = sourceCheckpointName(state.snapshot.metadata.name, digest.base);
     const action: SnapshotAction = { do: "capture", of: "source", name, sandboxName: origin.name };
-    return { plan: { ...waiting(underWay, building(`Capturing the sandbox ${origin.name}`)), actions: [action] } };
+    return {
+      plan: { ...waiting(underWay, building(`Capturing the sandbox ${origin.name}`, source)), actions: [action] },
+    };
   }
   const id = captured.status?.checkpointId;
   if (captured.metadata.deletionTimestamp === undefined) {
@@ -174,7 +201,8 @@ function originOf(underWay: BuildUnderWay): Exclude<BuildOrigin, { kind: "sandbo
       return { plan: captureFailed(underWay, captured, `Capturing the sandbox ${origin.name} failed`) };
     }
   }
-  return { plan: waiting(underWay, building(`Waiting for the Checkpoint ${captured.metadata.name}`)) };
+  const { name } = captured.metadata;
+  return { plan: waiting(underWay, building(`Waiting for the Checkpoint ${name}`, { kind: "Checkpoint", name })) };
 }
 
 /** Creates a builder from the longest prefix of the recipe that was captured with its memory. */
@@ -185,7 +213,7 @@ function create(underWay: BuildUnderWay, origin: Exclude<BuildOrigin, { kind: "s
   const from =
     base.steps === 0 ? "the beginning" : `the cached state after step ${base.steps} of ${desired.digest.steps.length}`;
   return {
-    ...waiting(underWay, starting(`Starting the sandbox ${name} from ${from}`)),
+    ...waiting(underWay, starting(`Starting the sandbox ${name} from ${from}`, name)),
     actions: [{ do: "createBuilder", name, base }],
   };
 }
@@ -220,10 +248,8 @@ function orphans({ orphans: all }: SnapshotState): SnapshotAction[] {
 }
 
 function knownReason(reason: string): Building["reason"] {
-  return failureReasons.find((known) => known === reason) ?? "StepFailed";
+  return failureReasons.has(reason) ? (reason as Building["reason"]) : "StepFailed";
 }
-
-const failureReasons = ["BuilderFailed", "CaptureFailed", "ControllersStopped", "QuotaExceeded"] as const;
 
 const ended = new Set(["Succeeded", "Failed", "Terminating", "Paused"]);
 
@@ -237,29 +263,40 @@ function planCapture(underWay: BuildUnderWay, checkpoint: Checkpoint): SnapshotP
     if (status?.phase === "Failed") return captureFailed(underWay, checkpoint, "Capturing the version failed");
   }
   const message = `Waiting for the Checkpoint ${metadata.name}`;
-  return waiting(underWay, { status: "True", reason: "CapturingVersion", message });
+  const waitsFor = { kind: "Checkpoint", name: metadata.name };
+  return waiting(underWay, { status: "True", reason: "CapturingVersion", message, waitsFor });
 }
 
 /** A repeat would exceed the quota again, so the build waits for somebody who makes room. */
 function captureFailed(underWay: BuildUnderWay, checkpoint: Checkpoint, what: string): SnapshotPlan {
   const { name, namespace } = underWay.state.snapshot.metadata;
   const { conditions, message: why = "" } = checkpoint.status ?? {};
+  const object = { kind: "Checkpoint", name: checkpoint.metadata.name };
+  const problem = within(problemIn(checkpoint.status) ?? { code: "CaptureFailed", cause: why, object }, what);
   const message = `${what}: ${why}`;
+  const again = `then run: ramet snapshot build ${name} -n ${namespace}`;
+  const { hint = "Make room" } = problem;
   const plan =
     findCondition(conditions, withinQuota)?.status === "False"
       ? fail(underWay, {
           reason: "QuotaExceeded",
-          message: `${message}; then run: ramet snapshot build ${name} -n ${namespace}`,
+          message: `${message}; ${again}`,
+          problem: { ...problem, hint: `${hint}; ${again}` },
         })
-      : retry(underWay, "CaptureFailed", message);
+      : retry(underWay, { reason: "CaptureFailed", message, problem });
   return { ...plan, actions: [{ do: "deleteCheckpoint", checkpoint }] };
 }
 
 /** Another Checkpoint has the name. As the name contains a part of the digest, this is not a coincidence. */
 function foreign(underWay: BuildUnderWay, name: string): SnapshotPlan {
   const { name: snapshot, namespace } = underWay.state.snapshot.metadata;
-  const message = `Cannot capture the version: the Checkpoint ${name} exists and is not from this build; delete it and run: ramet snapshot build ${snapshot} -n ${namespace}`;
-  return fail(underWay, { reason: "CaptureFailed", message });
+  const problem: Problem = {
+    code: "AlreadyExists",
+    cause: `Cannot capture the version: the Checkpoint ${name} exists and is not from this build`,
+    hint: `Delete it and run: ramet snapshot build ${snapshot} -n ${namespace}`,
+    object: { kind: "Checkpoint", name },
+  };
+  return fail(underWay, { reason: "CaptureFailed", message: sentenceOf(problem), problem });
 }
 
 /** Numbers are never used again, also after versions are deleted. */

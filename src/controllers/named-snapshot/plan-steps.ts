@@ -1,9 +1,10 @@
 import { actionOf, describeStep } from "../../api/recipe/recipe.ts";
 import type { SnapshotStep } from "../../api/kinds/named-snapshot-status.ts";
+import { describeProblem, type Problem, problemOf } from "../../api/state/problem.ts";
 import type { RametError } from "../../base/errors.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { stepCheckpointName, versionCheckpointName } from "./names.ts";
-import { fail, isEnded, keepsRunning, lost, waiting, whereIn, type BuildUnderWay } from "./build-under-way.ts";
+import { entrypointEnded, fail, isEnded, lost, waiting, whereIn, type BuildUnderWay } from "./build-under-way.ts";
 import type { SnapshotAction, SnapshotPlan } from "./state.ts";
 import { progressOf, withStatus, type Building } from "./status.ts";
 import { lastLines, type StepOutcome } from "./steps/step.ts";
@@ -41,8 +42,13 @@ function resume(underWay: BuildUnderWay, index: number, start: SnapshotAction): 
   const count = isSoon && before.step === index + 1 ? before.count + 1 : 1;
   if (count >= mostInterruptions) {
     const { name, namespace } = state.snapshot.metadata;
-    const message = `The controllers stopped ${count} times while the build was${whereIn(status)}, so it was given up. Read the log of their previous containers, correct the step, then run: ramet snapshot build ${name} -n ${namespace}`;
-    return fail(underWay, { reason: "ControllersStopped", message, step: index + 1 });
+    const problem: Problem = {
+      code: "ControllersStopped",
+      cause: `The controllers stopped ${count} times while the build was${whereIn(status)}, so it was given up`,
+      hint: `Read the log of their previous containers, correct the step, then run: ramet snapshot build ${name} -n ${namespace}`,
+    };
+    const message = describeProblem(problem);
+    return fail(underWay, { reason: "ControllersStopped", message, problem, step: index + 1 });
   }
   const interruptions = { step: index + 1, count, at: state.now.toISOString() };
   const noted = { ...status, build: { ...build, interruptions } };
@@ -82,8 +88,14 @@ function ended(
   const forget: SnapshotAction = { do: "forgetStep", index, builderUid: builder.metadata.uid };
   if (error === undefined) return { ...plan, actions: kept, afterStatus: [forget] };
   const count = underWay.status.steps?.length ?? 0;
-  const message = `Step ${index + 1} of ${count} (${step.step}) failed: ${error}${output === "" ? "" : `\n${output}`}`;
-  const failed = fail(after, { reason: "StepFailed", message, step: index + 1 });
+  const cause = `Step ${index + 1} of ${count} (${step.step}) failed: ${error}`;
+  const message = output === "" ? cause : `${cause}\n${output}`;
+  const failed = fail(after, {
+    reason: "StepFailed",
+    message,
+    problem: { code: "StepFailed", cause },
+    step: index + 1,
+  });
   return { ...failed, actions: kept, afterStatus: [forget] };
 }
 
@@ -93,8 +105,9 @@ function broken(
   { index, builder, error }: Pick<StepEnd, "index" | "builder"> & { error: RametError },
 ): SnapshotPlan {
   // The cell can report the end of the entrypoint before the sandbox does.
-  const why = error.code === "SandboxNotReady" ? `${error.message}; ${keepsRunning}` : error.describe();
-  const plan = lost(underWay, `was lost${whereIn(underWay.status)}: ${why}`);
+  const isEntrypoint = error.code === "SandboxNotReady";
+  const why = isEntrypoint ? entrypointEnded(error.code, error.message) : { because: problemOf(error) };
+  const plan = lost(underWay, { what: `was lost${whereIn(underWay.status)}`, ...why });
   return { ...plan, afterStatus: [{ do: "forgetStep", index, builderUid: builder.metadata.uid }] };
 }
 

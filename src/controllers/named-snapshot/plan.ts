@@ -1,4 +1,5 @@
 import { finalizers } from "../../api/names/labels.ts";
+import { type Problem, problemOf, sentenceOf } from "../../api/state/problem.ts";
 import { planBuild } from "./plan-build.ts";
 import { keptVersion, planKept } from "./plan-kept.ts";
 import { currentVersion, keptVersions, planRetention, removeBuilders } from "./plan-versions.ts";
@@ -30,13 +31,14 @@ function planVersion(state: SnapshotState): SnapshotPlan {
   const { pinnedVersion, suspend } = snapshot.spec;
   if (pinnedVersion !== undefined) return planPin(state, pinnedVersion);
   if ("problem" in desired) {
-    return planIdle(state, { status: "False", reason: desired.reason, message: desired.problem.describe() });
+    const { reason, problem: error } = desired;
+    return planIdle(state, { status: "False", reason, message: error.describe(), problem: problemOf(error) });
   }
   const kept = keptVersion(state, desired);
   if (kept !== undefined) return planKept(state, kept, desired);
   if (suspend === true) {
-    const message = "Builds are suspended; remove spec.suspend to build the changes";
-    return planIdle(state, { status: "False", reason: "Suspended", message });
+    const hint = "Remove spec.suspend to build the changes";
+    return planIdle(state, held("Suspended", { code: "Suspended", cause: "Builds are suspended", hint }));
   }
   return planBuild(state, desired);
 }
@@ -46,11 +48,17 @@ function planPin(state: SnapshotState, version: number): SnapshotPlan {
   const pinned = kept.find((one) => one.version === version);
   if (pinned === undefined) {
     const numbers = kept.map((one) => one.version).join(", ") || "none";
-    const message = `The pinned version ${version} no longer exists; set spec.pinnedVersion to a kept version (${numbers}), or remove it`;
-    return planIdle(state, { status: "False", reason: "Pinned", message });
+    const hint = `Set spec.pinnedVersion to a kept version (${numbers}), or remove it`;
+    const cause = `The pinned version ${version} no longer exists`;
+    return planIdle(state, held("Pinned", { code: "NotFound", cause, hint }));
   }
-  const message = `It is pinned to version ${version}; remove spec.pinnedVersion to build and follow new versions`;
-  return planIdle(state, { status: "False", reason: "Pinned", message }, pinned);
+  const hint = "Remove spec.pinnedVersion to build and follow new versions";
+  const cause = `It is pinned to version ${version}`;
+  return planIdle(state, held("Pinned", { code: "Pinned", cause, hint }), pinned);
+}
+
+function held(reason: Building["reason"], problem: Problem): Building {
+  return { status: "False", reason, message: sentenceOf(problem), problem };
 }
 
 /** Builds nothing: keeps the current version and deletes the builders. */
@@ -77,10 +85,11 @@ function planDeletion(state: SnapshotState): SnapshotPlan {
   const { name, finalizers: present } = snapshot.metadata;
   if (!(present?.includes(finalizers.namedSnapshot) ?? false)) return { actions: [] };
   if (followers.length > 0) {
-    const message = `Cannot delete ${name} yet: ${followers.join(", ")} refer to it; delete them, or let them refer to another snapshot`;
+    const cause = `Cannot delete ${name} yet: ${followers.join(", ")} refer to it`;
+    const hint = "Delete them, or let them refer to another snapshot";
     return {
       actions: removeBuilders(state),
-      status: withStatus(state, { ...snapshot.status }, { status: "False", reason: "Deleting", message }),
+      status: withStatus(state, { ...snapshot.status }, held("Deleting", { code: "Deleting", cause, hint })),
       requeueAfterMilliseconds: followersMilliseconds,
     };
   }

@@ -1,7 +1,12 @@
 import { describeStep } from "../../api/recipe/recipe.ts";
-import type { Condition } from "../../api/schema/metadata.ts";
-import type { NamedSnapshotStatus, SnapshotStep, SnapshotVersion } from "../../api/kinds/named-snapshot-status.ts";
-import { setCondition } from "../../kube/conditions.ts";
+import type {
+  NamedSnapshotStatus,
+  SnapshotBuild,
+  SnapshotStep,
+  SnapshotVersion,
+} from "../../api/kinds/named-snapshot-status.ts";
+import type { ObjectName, Problem } from "../../api/state/problem.ts";
+import { applied, type ConditionChange } from "../../kube/conditions.ts";
 import { withIgnoredFields } from "../cluster/ignored-fields.ts";
 import { engineCondition } from "./engine-upgrade.ts";
 import type { BuildingReason, SnapshotState, DesiredVersion } from "./state.ts";
@@ -10,25 +15,69 @@ export interface Building {
   status: "True" | "False";
   reason: BuildingReason;
   message: string;
+  problem?: Problem | undefined;
+  /** The object of which the build waits for a change. */
+  waitsFor?: ObjectName;
 }
 
 type Facts = Pick<SnapshotState, "snapshot" | "desired" | "engines" | "ignored" | "now">;
 
 /** A complete status with the conditions. */
 export function withStatus(state: Facts, desired: NamedSnapshotStatus, building: Building): NamedSnapshotStatus {
-  const { message: _, ...status } = desired;
+  const { message: _, problems: before, build, ...status } = desired;
+  const { waitsFor, ...condition } = building;
   const message = building.reason === "Built" ? "" : building.message;
+  const { conditions, problems } = applied(withIgnoredFields(status.conditions, state.ignored, state.now), before, {
+    changes: [
+      ready(status),
+      { type: "Building", ...condition },
+      engineCondition(state, desired),
+      progressCondition(desired, building),
+    ].filter((change) => change !== undefined),
+    drop: ["Reconciling", "Stalled"],
+    now: state.now,
+  });
   return {
     ...status,
+    ...(build && { build: withWait(build, waitsFor) }),
     ...(message !== "" && { message }),
-    conditions: [ready(status), { type: "Building", ...building }, engineCondition(state, status)]
-      .filter((condition) => condition !== undefined)
-      .reduce<Condition[]>(
-        (all, condition) => setCondition(all, condition, state.now),
-        withIgnoredFields(status.conditions, state.ignored, state.now),
-      ),
+    conditions,
+    ...(problems && { problems }),
   };
 }
+
+function withWait({ waitsFor: _, ...build }: SnapshotBuild, waitsFor: ObjectName | undefined): SnapshotBuild {
+  return waitsFor === undefined ? build : { ...build, waitsFor };
+}
+
+/**
+ * `Reconciling` while the version of the spec is being built, `Stalled` if somebody has to do something first. Undefined: the spec is
+ * fulfilled. It is during an upgrade too, whose version stays usable.
+ */
+function progressCondition(
+  { version, build }: NamedSnapshotStatus,
+  { status, reason, message, problem }: Building,
+): ConditionChange | undefined {
+  if (reason === "Built" || reason === "Deleting") return undefined;
+  // A pinned version that does not exist is not held.
+  const isHeld = (reason === "Suspended" || reason === "Pinned") && problem?.code !== "NotFound";
+  const isUpgrade = build?.upgrade !== undefined && (status === "True" || failureReasons.has(reason));
+  if (version !== undefined && (isHeld || isUpgrade)) return undefined;
+  const isComing = status === "True" || passing.has(problem?.code ?? "");
+  return { type: isComing ? "Reconciling" : "Stalled", status: "True", reason, message };
+}
+
+/** How a build can fail. */
+export const failureReasons: ReadonlySet<string> = new Set([
+  "StepFailed",
+  "BuilderFailed",
+  "CaptureFailed",
+  "ControllersStopped",
+  "QuotaExceeded",
+]);
+
+/** The source is being built, or a server does not answer for the moment. */
+const passing: ReadonlySet<string> = new Set(["CheckpointNotReady", "Unavailable", "Timeout"]);
 
 /** Sets the fields of the current version, or removes them if there is none. */
 export function pointer(status: NamedSnapshotStatus, current: SnapshotVersion | undefined): NamedSnapshotStatus {
@@ -38,7 +87,7 @@ export function pointer(status: NamedSnapshotStatus, current: SnapshotVersion | 
   return { ...rest, version, digest, checkpointId };
 }
 
-function ready({ version, versions = [] }: NamedSnapshotStatus): Omit<Condition, "lastTransitionTime"> {
+function ready({ version, versions = [] }: NamedSnapshotStatus): ConditionChange {
   if (version !== undefined) {
     return { type: "Ready", status: "True", reason: "VersionReady", message: `Version ${version} is current` };
   }

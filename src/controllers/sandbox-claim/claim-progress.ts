@@ -3,6 +3,8 @@ import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations, restoreFrom, restoreFromAnnotations } from "../../api/names/labels.ts";
 import { missingPart, whyNeverServing } from "../../api/state/sandbox.ts";
 import type { ClaimRequest } from "../../operations/claim/request.ts";
+import { type Problem, within } from "../../api/state/problem.ts";
+import { describeReport, reportedProblem } from "../../kube/reported-state.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import type { MemberProgress } from "./state.ts";
 
@@ -23,14 +25,17 @@ export function progressOf(
   if (missing === undefined) return { is: "ready" };
   const since = new Date(metadata.annotations?.[annotations.claimTimestamp] ?? metadata.creationTimestamp);
   const until = new Date(since.getTime() + waitReadyMilliseconds);
-  const why = [missing, ...reportsOf(status)].join(": ");
+  const report = reportOf(status);
+  const why = report === undefined ? { code: "SandboxNotReady", cause: missing } : within(report, missing);
   if (until > now) return { is: "waiting", until, why };
-  return { is: "failed", why: `after ${waitReadyMilliseconds / 1000} s (spec.waitReadyTimeout) ${why}` };
+  const cause = `after ${waitReadyMilliseconds / 1000} s (spec.waitReadyTimeout) ${why.cause}`;
+  return { is: "failed", why: { ...why, cause } };
 }
 
-function reportsOf(status: Sandbox["status"]): string[] {
-  const report = status?.message ?? findCondition(status?.conditions, "Ready")?.message ?? "";
-  return report === "" ? [] : [report];
+function reportOf(status: Sandbox["status"]): Problem | undefined {
+  const message = describeReport({ status });
+  const code = findCondition(status?.conditions, "Ready")?.reason ?? "SandboxNotReady";
+  return reportedProblem(status) ?? (message === undefined ? undefined : { code, cause: message });
 }
 
 /**

@@ -6,6 +6,7 @@ import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations, labels } from "../../api/names/labels.ts";
 import { volumesChoice } from "../../api/names/volumes-on-restore.ts";
 import { parseDuration } from "../../base/duration.ts";
+import { type Problem, problemOf, sentenceOf } from "../../api/state/problem.ts";
 import { RametError } from "../../base/errors.ts";
 import type { NamedManifest } from "../../operations/claim/cold-sandbox.ts";
 import { validateClaimRequest } from "../../operations/claim/request.ts";
@@ -16,11 +17,11 @@ import { originOfText } from "../origin/origin.ts";
 import { inPlaceProblem, volumesOf } from "../volumes/restored-volumes.ts";
 import { claimRequest, progressOf } from "./claim-progress.ts";
 import { ordinalLock, Pursuit } from "./pursuit.ts";
-import type { ClaimDependencies, ClaimState } from "./state.ts";
+import type { ClaimDependencies, ClaimEnd, ClaimState } from "./state.ts";
 
 /** Reads the state for a plan from the cache. Asks the API server before it reports a set as missing. */
 export async function gather(claim: SandboxClaim, dependencies: ClaimDependencies): Promise<ClaimState> {
-  const problem = await problemOf(claim, dependencies);
+  const problem = await endEarly(claim, dependencies);
   // No await from here to the plan: a sandbox that becomes ready meanwhile would be missed.
   const pursuit = pursuitOf(claim, dependencies);
   const attempts = readAttempts(claim, pursuit, dependencies);
@@ -128,18 +129,27 @@ function usedOrdinals({ metadata: { uid } }: SandboxClaim, bearers: readonly San
 /** Bounds the search for a lock that was not written by this controller. */
 const farthestOrdinal = 100_000;
 
-async function problemOf(claim: SandboxClaim, dependencies: ClaimDependencies): Promise<ClaimState["problem"]> {
+async function endEarly(claim: SandboxClaim, dependencies: ClaimDependencies): Promise<ClaimState["problem"]> {
   const { cache, informers } = dependencies;
   if (claim.status?.phase === "Completed") return undefined;
   const invalid = invalidPart(claim);
-  if (invalid !== undefined) return { reason: invalid.code, message: invalid.describe() };
+  if (invalid !== undefined) return endOf(invalid);
   const { namespace } = claim.metadata;
   const set = { namespace, name: claim.spec.templateName };
   // A set and a claim may be applied together, before this cache shows the set.
   if (cache.set(keyOf(set)) !== undefined || (await informers.sets.resource.find(set)) !== undefined)
     return originProblem(claim, dependencies);
-  const message = `the SandboxSet ${set.name} does not exist in the namespace ${namespace}; create it, then create a new claim`;
-  return { reason: "SandboxSetNotFound", message };
+  const why: Problem = {
+    code: "NotFound",
+    cause: `the SandboxSet ${set.name} does not exist in the namespace ${namespace}`,
+    hint: "Create it, then create a new claim",
+    object: { kind: "SandboxSet", name: set.name },
+  };
+  return { reason: "SandboxSetNotFound", why, message: sentenceOf(why) };
+}
+
+function endOf(error: RametError): ClaimEnd {
+  return { reason: error.code, why: problemOf(error), message: error.describe() };
 }
 
 /** Checked before the claim: a claimed sandbox that cannot be restored in place would be lost to its set. */
@@ -161,7 +171,7 @@ async function originProblem(
   const error =
     verdict.kind === "checkpoint" ? volumesProblem(claim, { checkpoint, model, template, cache }) : undefined;
   const problem = verdict.kind === "impossible" ? verdict.error : error;
-  return problem && { reason: problem.code, message: problem.describe() };
+  return problem && endOf(problem);
 }
 
 /** A restore in place keeps the volumes of the sandbox. The model's claims have other names than the source's, as each sandbox's. */

@@ -19,8 +19,8 @@ const meta = (name: string) => ({
 
 const progresses = fc.constantFrom<MemberProgress>(
   { is: "ready" },
-  { is: "waiting", until: at(5), why: "it is not ready" },
-  { is: "failed", why: "it is Failed" },
+  { is: "waiting", until: at(5), why: { code: "PodStarting", cause: "it is not ready" } },
+  { is: "failed", why: { code: "Failed", cause: "it is Failed" } },
 );
 const members = fc.array(progresses, { maxLength: 6 }).map((all) =>
   all.map((progress, n) => ({
@@ -36,7 +36,14 @@ const states: fc.Arbitrary<ClaimState> = fc
     keep: fc.boolean(),
     members,
     underWayCount: fc.integer({ min: 0, max: 3 }),
-    problem: fc.option(fc.constant({ reason: "SandboxSetNotFound", message: "no such set" }), { nil: undefined }),
+    problem: fc.option(
+      fc.constant({
+        reason: "SandboxSetNotFound",
+        why: { code: "NotFound", cause: "no such set" },
+        message: "no such set",
+      }),
+      { nil: undefined },
+    ),
     error: fc.option(fc.constant(new RametError("Forbidden", "no")), { nil: undefined }),
     pauseMilliseconds: fc.constantFrom(0, 500),
     startedAt: fc.constantFrom(at(0), at(-59), at(-60), at(-600)),
@@ -124,7 +131,11 @@ describe("planClaim", () => {
   });
 
   it("keeps and reports a delivered sandbox that is not ready when the claim times out", () => {
-    const waiting: MemberProgress = { is: "waiting", until: at(5), why: "it is not ready" };
+    const waiting: MemberProgress = {
+      is: "waiting",
+      until: at(5),
+      why: { code: "PodStarting", cause: "it is not ready" },
+    };
     const sandbox = (name: string) => Sandbox.parse({ apiVersion, kind: "Sandbox", metadata: meta(name), spec: {} });
     const { actions, status } = planClaim({
       claim: SandboxClaim.parse({

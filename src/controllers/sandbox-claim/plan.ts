@@ -1,6 +1,7 @@
 import { parseDuration } from "../../base/duration.ts";
 import type { SandboxClaim } from "../../api/kinds/sandbox-claim.ts";
-import type { ClaimAction, ClaimPlan, ClaimState, Member } from "./state.ts";
+import { type Problem, problemOf, within } from "../../api/state/problem.ts";
+import type { ClaimAction, ClaimEnd, ClaimPlan, ClaimState, Member } from "./state.ts";
 import { claiming, completed, stillCompleted } from "./status.ts";
 
 /** Limits the concurrent attempts of one claim, so that other claims get their turn. */
@@ -53,12 +54,8 @@ function deliveredNames({ claim, members }: ClaimState): string[] {
   return [...new Set([...(claim.status?.ramet?.sandboxes ?? []), ...ready])];
 }
 
-interface End {
-  reason: string;
-  /** Set for a problem. */
-  message?: string;
-  delivered: string[];
-}
+/** Without a problem, its members say why. */
+type End = Partial<ClaimEnd> & { reason: string; delivered: string[] };
 
 /** Completes the claim with what it has. Sandboxes that are not ready are removed, so that none stays claimed unreported. */
 function endEarly(state: ClaimState, end: End): ClaimPlan {
@@ -68,11 +65,11 @@ function endEarly(state: ClaimState, end: End): ClaimPlan {
   return finish(state, [...removalOfFailed(state), ...late.map((member) => removal(state, member))], end);
 }
 
-function finish(state: ClaimState, actions: ClaimAction[], { reason, message, delivered }: End): ClaimPlan {
+function finish(state: ClaimState, actions: ClaimAction[], end: End): ClaimPlan {
   const ttlMilliseconds = parseDuration(state.claim.spec.ttlAfterCompleted);
   return {
     actions,
-    ...completed(state, { reason, message: message ?? causeOf(state), delivered }),
+    ...completed(state, { why: causeOf(state), ...end }),
     // Nothing else reconciles it: the controller ignores its own status writes.
     ...(ttlMilliseconds >= 0 && { requeueAfterMilliseconds: ttlMilliseconds }),
   };
@@ -116,14 +113,16 @@ function removal({ claim }: ClaimState, { sandbox }: Member): ClaimAction {
 }
 
 /** Why sandboxes are missing. Names one of them, as the cause is usually the same for all. */
-function causeOf({ members, error }: ClaimState): string {
+function causeOf({ members, error }: ClaimState): Problem | undefined {
   const failed = members.find(({ progress }) => progress.is === "failed");
   const waiting = members.find(({ progress }) => progress.is === "waiting");
   const member = failed ?? waiting;
   if (member !== undefined && member.progress.is !== "ready") {
-    return `the sandbox ${member.sandbox.metadata.name} is not available: ${member.progress.why}`;
+    const { name } = member.sandbox.metadata;
+    const object = { kind: "Sandbox", name };
+    return { ...within(member.progress.why, `the sandbox ${name} is not available`), object };
   }
-  return error === undefined ? "" : error.describe();
+  return error && problemOf(error);
 }
 
 /** @param pauses in milliseconds from `now`; 0 means no pause */

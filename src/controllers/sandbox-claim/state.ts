@@ -1,5 +1,6 @@
 import type { SandboxClaim, SandboxClaimStatus } from "../../api/kinds/sandbox-claim.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
+import type { Problem } from "../../api/state/problem.ts";
 import type { RametError } from "../../base/errors.ts";
 import type { Claimed, ClaimParts } from "../../operations/claim/claim-sandbox.ts";
 import type { Transition } from "../../kube/events.ts";
@@ -12,7 +13,7 @@ import type { Pursuit } from "./pursuit.ts";
 export interface ClaimState {
   claim: SandboxClaim;
   /** An invalid spec or a missing set, which waiting cannot fix. */
-  problem: { reason: string; message: string } | undefined;
+  problem: ClaimEnd | undefined;
   /** Sandboxes labelled with the claim's name and owned by its UID. */
   members: Member[];
   /** Ordinals with a running attempt. */
@@ -37,8 +38,16 @@ export interface Member {
 export type MemberProgress =
   | { is: "ready" }
   /** Not ready, or without its environment. */
-  | { is: "waiting"; until: Date; why: string }
-  | { is: "failed"; why: string };
+  | { is: "waiting"; until: Date; why: Problem }
+  | { is: "failed"; why: Problem };
+
+/** Why a claim ends without its sandboxes. */
+export interface ClaimEnd {
+  /** Of the condition `Completed`. */
+  reason: string;
+  why: Problem;
+  message: string;
+}
 
 export type ClaimAction =
   | { do: "startClaim"; ordinal: number; deadline: Date }

@@ -5,6 +5,7 @@ import { annotations, labels, scaleDownOwner } from "../../api/names/labels.ts";
 import { apiVersion } from "../../api/schema/kind.ts";
 import type { SetRevision } from "../../api/set/set-revision.ts";
 import { setSandbox } from "../../api/set/set-sandbox.ts";
+import { problemOf } from "../../api/state/problem.ts";
 import { RametError } from "../../base/errors.ts";
 import { controllerOf, keyOf } from "../../kube/object.ts";
 import type { SetDependencies } from "./dependencies.ts";
@@ -177,7 +178,7 @@ function recordRejection(
   const now = clock.now();
   const next = nextFailures(failures.get(uid), {
     revisionHash: revision.hash,
-    ended: [{ uid: `rejected at ${now.toISOString()}`, message: error.describe() }],
+    ended: [{ uid: `rejected at ${now.toISOString()}`, message: error.describe(), problem: problemOf(error) }],
     monotonicMilliseconds: clock.monotonicMilliseconds(),
     now,
     random,

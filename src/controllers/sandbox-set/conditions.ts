@@ -1,6 +1,9 @@
 import { fieldsIgnored } from "../../api/fields/ignored-condition.ts";
+import type { SandboxSetStatus } from "../../api/kinds/sandbox-set.ts";
 import type { Condition } from "../../api/schema/metadata.ts";
-import { findCondition, setCondition } from "../../kube/conditions.ts";
+import { type Problem, problemOf, reportedBy, within } from "../../api/state/problem.ts";
+import type { RametError } from "../../base/errors.ts";
+import { type ConditionChange, findCondition, report, stalled } from "../../kube/conditions.ts";
 import type { Transition } from "../../kube/events.ts";
 import { withIgnoredFields } from "../cluster/ignored-fields.ts";
 import type { Pool } from "./pool.ts";
@@ -11,33 +14,44 @@ import type { SetState } from "./state.ts";
  * `Updated`: whether all sandboxes are of the set's current revision.
  * `FieldsIgnored`: names the fields without effect.
  */
-export function conditionsOf(state: SetState, pool: Pool): Condition[] {
+export function reported(state: SetState, pool: Pool): Pick<SandboxSetStatus, "conditions" | "ramet"> {
   const { set, ignored, now } = state;
-  const desired = [readyCondition(state, pool), ...updatedCondition(state, pool)];
-  return desired.reduce<Condition[]>(
-    (all, condition) => setCondition(all, condition, now),
-    withIgnoredFields(set.status?.conditions, ignored, now),
-  );
+  const { ramet, conditions } = set.status ?? {};
+  const before = { conditions: withIgnoredFields(conditions, ignored, now), ...(ramet && { ramet }) };
+  const changes = [...readyConditions(state, pool), ...updatedCondition(state, pool)];
+  return report(before, changes, { now, drop: ["Stalled"] });
 }
 
-type DesiredVersion = Omit<Condition, "lastTransitionTime">;
-
-function readyCondition(state: SetState, pool: Pool): DesiredVersion {
+function readyConditions(state: SetState, pool: Pool): ConditionChange[] {
   const { revision, bounds, backoff } = state;
-  const no = (reason: string, message: string): DesiredVersion => ({ type: "Ready", status: "False", reason, message });
-  if ("problem" in revision) return no(revision.problem.code, revision.problem.describe());
-  if ("problem" in bounds) return no(bounds.problem.code, bounds.problem.describe());
-  if (pool.available >= pool.replicas) return { type: "Ready", status: "True", reason: "Available", message: "" };
-  if (backoff.inARow > 1 || backoff.isConclusive) return no("StartFailing", failingMessage(state));
-  return no("Filling", fillingMessage(state, pool));
+  if ("problem" in revision) return rejected(revision.problem);
+  if ("problem" in bounds) return rejected(bounds.problem);
+  if (pool.available >= pool.replicas) return [{ type: "Ready", status: "True", reason: "Available", message: "" }];
+  if (backoff.inARow > 1 || backoff.isConclusive) {
+    const { problem = { code: "StartFailing", cause: backoff.message } } = backoff;
+    const retryAt = waitsUntil(state);
+    return stalled(failingMessage(state), { ...problem, ...(retryAt !== undefined && { retryAt }) }, "StartFailing");
+  }
+  const { message, problem } = filling(state, pool);
+  return [{ type: "Ready", status: "False", reason: "Filling", message, problem }];
 }
 
-function failingMessage({ backoff }: SetState): string {
-  const { inARow, message, waitMilliseconds, nextAt } = backoff;
-  const waits = waitMilliseconds > 0 && nextAt !== undefined;
-  const next = waits
-    ? `the next attempt is at ${nextAt.toISOString().replace(/\.\d+Z$/, "Z")}`
-    : "the next attempt is running";
+/** A named snapshot without a version is being built; all else waits for somebody. */
+function rejected(error: RametError): ConditionChange[] {
+  const problem = problemOf(error);
+  const [ready, ...lasting] = stalled(error.describe(), problem);
+  const isComing = error.retryable || error.code === "CheckpointNotReady";
+  return ready === undefined ? [] : [ready, ...(isComing ? [] : lasting)];
+}
+
+function waitsUntil({ backoff: { waitMilliseconds, nextAt } }: SetState): string | undefined {
+  return waitMilliseconds > 0 ? nextAt?.toISOString().replace(/\.\d+Z$/, "Z") : undefined;
+}
+
+function failingMessage(state: SetState): string {
+  const { inARow, message } = state.backoff;
+  const nextAt = waitsUntil(state);
+  const next = nextAt === undefined ? "the next attempt is running" : `the next attempt is at ${nextAt}`;
   const times = inARow === 1 ? "Once" : `${inARow} times in a row`;
   return (
     `${times} a sandbox ended before it was claimed, or could not be created; ${next}. Correct the ` +
@@ -45,21 +59,24 @@ function failingMessage({ backoff }: SetState): string {
   );
 }
 
-function fillingMessage({ members }: SetState, { available, replicas }: Pool): string {
+/** With the first sandbox that reports why it is not ready. */
+function filling({ members }: SetState, { available, replicas }: Pool): { message: string; problem?: Problem } {
   const counts = `${available} of ${replicas} sandboxes are available`;
-  const stuck = members.find(({ sandbox, state }) => state === "creating" && whyNotReady(sandbox.status) !== undefined);
-  return stuck === undefined
-    ? counts
-    : `${counts}; ${stuck.sandbox.metadata.name}: ${whyNotReady(stuck.sandbox.status) ?? ""}`;
-}
-
-function whyNotReady(status: { conditions?: Condition[] | undefined } | undefined): string | undefined {
-  const ready = findCondition(status?.conditions, "Ready");
-  return ready?.status === "False" && ready.message !== "" ? ready.message : undefined;
+  for (const { sandbox, state } of members) {
+    const ready = findCondition(sandbox.status?.conditions, "Ready");
+    if (state !== "creating" || ready?.status !== "False" || ready.message === "") continue;
+    const { name } = sandbox.metadata;
+    const problem = within(reportedBy(sandbox.status, ready), `${counts}; ${name}`);
+    return {
+      message: `${counts}; ${name}: ${ready.message}`,
+      problem: { ...problem, object: { kind: "Sandbox", name } },
+    };
+  }
+  return { message: counts };
 }
 
 /** Absent while the current revision is unknown. */
-function updatedCondition({ revision }: SetState, { total, updated }: Pool): DesiredVersion[] {
+function updatedCondition({ revision }: SetState, { total, updated }: Pool): ConditionChange[] {
   if ("problem" in revision) return [];
   if (updated === total) return [{ type: "Updated", status: "True", reason: "AllUpdated", message: "" }];
   const message = `${total - updated} of ${total} sandboxes are of an earlier revision than ${revision.hash}`;
@@ -76,7 +93,7 @@ export function transitionsOf(before: Condition[] | undefined, after: Condition[
 }
 
 function transitionTo({ type, reason, message }: Condition, known: Condition | undefined): Transition[] {
-  if (type === fieldsIgnored) return [];
+  if (type === fieldsIgnored || type === "Stalled") return [];
   const event = (kind: Transition["type"], note: string): Transition[] => [
     { type: kind, reason, action: "Reconcile", note },
   ];

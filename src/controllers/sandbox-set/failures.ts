@@ -1,3 +1,4 @@
+import type { Problem } from "../../api/state/problem.ts";
 import { backoffMilliseconds } from "../../base/backoff.ts";
 
 /** Failures of one revision: sandboxes that ended before they were claimed, or could not be created. */
@@ -10,6 +11,8 @@ export interface Failures {
   lastAtMilliseconds: number;
   pauseMilliseconds: number;
   message: string;
+  /** Of the last one. */
+  problem?: Problem | undefined;
   /** Whether the last one ended a wait of minutes, so that it was no accident. */
   isConclusive: boolean;
   /** UIDs of counted sandboxes. */
@@ -19,7 +22,7 @@ export interface Failures {
 export interface FailuresSeen {
   revisionHash: string;
   /** Ended sandboxes with the cause. */
-  ended: readonly { uid: string; message: string; isConclusive?: boolean }[];
+  ended: readonly { uid: string; message: string; problem?: Problem; isConclusive?: boolean }[];
   /** Whether sandboxes of the revision are starting and none that is younger than the last failure is available. */
   isUnproven?: (lastAt: Date) => boolean;
   now: Date;
@@ -34,6 +37,7 @@ export interface Backoff {
   waitMilliseconds: number;
   nextAt: Date | undefined;
   message: string;
+  problem?: Problem | undefined;
   isConclusive: boolean;
   lastAt: Date | undefined;
 }
@@ -58,6 +62,7 @@ export function nextFailures(before: Failures | undefined, seen: FailuresSeen): 
     lastAtMilliseconds: seen.monotonicMilliseconds,
     pauseMilliseconds: inARow === 1 ? 0 : backoffMilliseconds(pauses, inARow - 2, seen.random),
     message: last.message,
+    problem: last.problem,
     isConclusive: last.isConclusive === true,
     counted,
   };
@@ -65,9 +70,10 @@ export function nextFailures(before: Failures | undefined, seen: FailuresSeen): 
 
 export function backoffOf(failures: Failures | undefined, monotonicMilliseconds: number): Backoff {
   if (failures === undefined) return none;
-  const { inARow, message, isConclusive, lastAt, pauseMilliseconds } = failures;
+  const { inARow, message, problem, isConclusive, lastAt, pauseMilliseconds } = failures;
   const nextAt = new Date(lastAt.getTime() + pauseMilliseconds);
-  return { inARow, message, isConclusive, lastAt, nextAt, waitMilliseconds: waitOf(failures, monotonicMilliseconds) };
+  const waitMilliseconds = waitOf(failures, monotonicMilliseconds);
+  return { inARow, message, problem, isConclusive, lastAt, nextAt, waitMilliseconds };
 }
 
 const none: Backoff = {

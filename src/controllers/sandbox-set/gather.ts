@@ -3,6 +3,7 @@ import { strategyOfTemplate } from "../../api/fields/ignored-fields.ts";
 import type { SandboxSet } from "../../api/kinds/sandbox-set.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { setRevision } from "../../api/set/set-revision.ts";
+import { problemIn, within } from "../../api/state/problem.ts";
 import { RametError } from "../../base/errors.ts";
 import { controllerOf, keyOf } from "../../kube/object.ts";
 import { engineOfCheckpoint } from "../images/engines.ts";
@@ -116,6 +117,16 @@ function updateFailures(
     .map(({ sandbox: { metadata, status } }) => ({
       uid: metadata.uid,
       message: `${metadata.name}: ${status?.message ?? `it is ${status?.phase ?? "deleted"}`}`,
+      problem: {
+        ...within(
+          problemIn(status) ?? {
+            code: "StartFailing",
+            cause: status?.message ?? `it is ${status?.phase ?? "deleted"}`,
+          },
+          metadata.name,
+        ),
+        object: { kind: "Sandbox", name: metadata.name },
+      },
       isConclusive: findCondition(status?.conditions, "Ready")?.reason === "ImageNotFound",
     }));
   const next = nextFailures(failures.get(setUid), {

@@ -1,6 +1,6 @@
 import type { SandboxTemplate } from "../../api/kinds/sandbox-template.ts";
 import { annotations, labels } from "../../api/names/labels.ts";
-import { conditionsOf, transitionsOf } from "./conditions.ts";
+import { reported, transitionsOf } from "./conditions.ts";
 import { type Pool, poolOf } from "./pool.ts";
 import type { Member, SetAction, SetPlan, SetState } from "./state.ts";
 
@@ -10,11 +10,11 @@ import type { Member, SetAction, SetPlan, SetState } from "./state.ts";
  */
 export function planSet(state: SetState): SetPlan {
   const pool = poolOf(state);
-  const conditions = conditionsOf(state, pool);
+  const status = statusOf(state, pool);
   return {
     actions: [...planTemplates(state), ...planRemovals(state), ...planPool(state, pool)],
-    status: statusOf(state, pool, conditions),
-    transitions: transitionsOf(state.set.status?.conditions, conditions),
+    status,
+    transitions: transitionsOf(state.set.status?.conditions, status.conditions ?? []),
     ...requeue(state),
   };
 }
@@ -120,19 +120,21 @@ function youngestFirst(a: SandboxTemplate, b: SandboxTemplate): number {
   return younger.localeCompare(older) || a.metadata.name.localeCompare(b.metadata.name);
 }
 
-function statusOf({ set, revision }: SetState, pool: Pool, conditions: SetPlan["status"]["conditions"]) {
+function statusOf(state: SetState, pool: Pool): SetPlan["status"] {
+  const { set, revision } = state;
+  const { ramet: _, ...before } = set.status ?? {};
   const { name } = set.metadata;
   const revisions =
     "problem" in revision ? {} : { updateRevision: revision.hash, currentRevision: revision.templateName };
   return {
-    ...set.status,
+    ...before,
     ...revisions,
     replicas: pool.total,
     availableReplicas: pool.available,
     updatedReplicas: pool.updated,
     updatedAvailableReplicas: pool.updatedAvailable,
     selector: `${labels.sandboxPool}=${name},${labels.sandboxClaimed}=false`,
-    conditions,
+    ...reported(state, pool),
   };
 }
 

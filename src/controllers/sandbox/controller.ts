@@ -3,6 +3,7 @@ import { sealedAnnotations } from "../../api/names/init-request.ts";
 import { isRollbackPending } from "../../api/names/rollback-request.ts";
 import { group } from "../../api/schema/kind.ts";
 import type { Pod } from "../../api/schema/pod.ts";
+import { problemOf } from "../../api/state/problem.ts";
 import { RametError } from "../../base/errors.ts";
 import { controllerKeys, type ControllerWatch, ownKey, type ReconcileResult, watching } from "../../kube/controller.ts";
 import { controllerOf, keyOf, nameOfKey } from "../../kube/object.ts";
@@ -28,7 +29,7 @@ import {
   type SandboxState,
   isAdoptionPending,
 } from "./state.ts";
-import { notReady } from "./status.ts";
+import { notReady, notStartable } from "./status.ts";
 
 /** The informers of the Sandbox controller, and the sandboxes that each change requeues. */
 export function sandboxWatches({ informers, cache, sandboxWrites }: SandboxDependencies): ControllerWatch[] {
@@ -137,9 +138,13 @@ async function reportPodError(state: SandboxState, reason: unknown, dependencies
   const error = RametError.from(reason);
   const note = `The Pod cannot be created: ${error.describe()}`;
   const isFinal = finalErrors.has(error.code);
-  const status = isFinal ? neverStarted(state, error) : notReady(state, "PodCreateFailed", note);
+  const problem = problemOf(error, "The Pod cannot be created");
+  const type = "PodCreateFailed";
+  const pending = () =>
+    error.code === "InvalidArgument" ? notStartable(state, type, problem, note) : notReady(state, type, note, problem);
+  const status = isFinal ? neverStarted(state, error) : pending();
   await writeStatus(state.sandbox, status, dependencies);
-  dependencies.events.record(state.sandbox, { type: "Warning", reason: "PodCreateFailed", action: "CreatePod", note });
+  dependencies.events.record(state.sandbox, { type: "Warning", reason: type, action: "CreatePod", note });
   if (error.code !== "InvalidArgument" && !isFinal) throw error;
 }
 

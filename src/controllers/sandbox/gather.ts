@@ -9,7 +9,7 @@ import { findCondition } from "../../kube/conditions.ts";
 import { controllerOf, keyOf } from "../../kube/object.ts";
 import { desiredEgress, type DesiredEgress, egressTemplate } from "../origin/egress.ts";
 import { type FoundOrigin, type Origin, originFrom, originOfText } from "../origin/origin.ts";
-import { isPauseCheckpoint, isUnfinished, pauseCheckpointOf } from "../cluster/pause-checkpoint.ts";
+import { capturedPodUid, isPauseCheckpoint, isUnfinished, pauseCheckpointOf } from "../cluster/pause-checkpoint.ts";
 import { pullProblem } from "../cluster/pod-facts.ts";
 import { anyNode } from "../nodes/plan-cpus.ts";
 import { resolveTemplate } from "../origin/resolve-template.ts";
@@ -71,11 +71,19 @@ export async function gather(sandbox: Sandbox, dependencies: SandboxDependencies
     otherCheckpoint: cache
       .checkpointsOf(keyOf(sandbox.metadata))
       .find((one) => isUnfinished(one) && !isPauseCheckpoint(one)),
+    stoppedBy: cache.checkpointsOf(keyOf(sandbox.metadata)).find((one) => hasStopped(one, pod))?.metadata.name,
     ignored: gatherIgnored(sandbox, { template, pod }, dependencies),
     pullTimeoutInMilliseconds: gatherPull(sandbox, pod, image, dependencies),
     slowInMilliseconds: slowStart.millisecondsLeft(sandbox.metadata.uid),
     now: clock.now(),
   };
+}
+
+/** Whether a checkpoint has ended its source, which a pause does not report as an end. */
+function hasStopped(checkpoint: Checkpoint, pod: Pod | undefined): boolean {
+  const { spec, status } = checkpoint;
+  if (spec.keepRunning !== false || status?.phase !== "Succeeded" || isPauseCheckpoint(checkpoint)) return false;
+  return pod !== undefined && capturedPodUid(checkpoint) === pod.metadata.uid;
 }
 
 function cpusFor({ status }: Sandbox, origin: Origin, { nodeCpus }: SandboxDependencies): SandboxState["cpus"] {

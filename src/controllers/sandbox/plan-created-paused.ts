@@ -1,5 +1,5 @@
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
-import { isErrorCode } from "../../base/error-codes.ts";
+import { errorOf, problemIn } from "../../api/state/problem.ts";
 import { RametError } from "../../base/errors.ts";
 import { heldFrom } from "../cluster/pause-checkpoint.ts";
 import { finalizer, slowly } from "./plan-start.ts";
@@ -37,15 +37,14 @@ function planHeld(state: SandboxState, { held, id }: { held: Checkpoint; id: str
   if (held.status?.phase !== "Succeeded") return slowly(state, `The data of the checkpoint ${id} is being looked up`);
   const message = `The sandbox continues from the checkpoint ${id} when it is resumed`;
   const status = changed(state, "Paused", {
-    conditions: [
-      { type: "SandboxPaused", status: "True", reason: "SnapshotPauseSucceed", message },
-      { type: "Ready", status: "False", reason: "SandboxNotReady", message: "The sandbox is paused" },
-    ],
+    conditions: [{ type: "SandboxPaused", status: "True", reason: "SnapshotPauseSucceed", message }],
+    drop: ["Ready"],
   });
   return { actions: [], status: { ...status, ramet: { ...status.ramet, restoredFrom: id } } };
 }
 
-function notHeld(id: string, { status }: Checkpoint): RametError {
-  const [, why = "no reason given", code] = /^(.*?)(?: \[(\w+)\])?$/s.exec(status?.message ?? "") ?? [];
-  return new RametError(isErrorCode(code) ? code : "CheckpointLost", `The checkpoint ${id} cannot be used: ${why}`);
+/** The Checkpoint that would share the data of `id` has failed. */
+export function notHeld(id: string, { status }: Checkpoint): RametError {
+  const problem = problemIn(status) ?? { code: "CheckpointLost", cause: status?.message ?? "no reason given" };
+  return errorOf(problem, `The checkpoint ${id} cannot be used`);
 }

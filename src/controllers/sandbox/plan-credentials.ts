@@ -1,6 +1,7 @@
 import { credentialsDigest } from "../../api/credentials/credentials.ts";
 import type { SandboxStatus } from "../../api/kinds/sandbox.ts";
 import type { Pod } from "../../api/schema/pod.ts";
+import { problemOf } from "../../api/state/problem.ts";
 import type { RametError } from "../../base/errors.ts";
 import { cellRuns } from "../cluster/pod-facts.ts";
 import type { CredentialsOutcome, SandboxPlan, SandboxState } from "./state.ts";
@@ -59,7 +60,13 @@ function soon(plan: SandboxPlan, { now }: SandboxState, { again }: CredentialsOu
 }
 
 function notApplied(error: RametError): ConditionChange {
-  return { type: "CredentialsApplied", status: "False", reason: error.code, message: error.describe() };
+  return {
+    type: "CredentialsApplied",
+    status: "False",
+    reason: error.code,
+    message: error.describe(),
+    problem: problemOf(error),
+  };
 }
 
 function reported(

@@ -1,4 +1,5 @@
 import type { Pod } from "../../api/schema/pod.ts";
+import { problemOf } from "../../api/state/problem.ts";
 import { RametError } from "../../base/errors.ts";
 import { isEnded, unscheduledWords } from "../cluster/pod-facts.ts";
 import { listed } from "../volumes/restored-volumes.ts";
@@ -34,7 +35,7 @@ export function planOtherNode(state: SandboxState, pod: Pod): SandboxPlan {
   const isUnreported = cpus.missing.length === 0 && start?.state === "failed";
   const error = isUnreported ? start.error : missingFeatures(state, [...tried, nodeName]);
   if (tried.includes(nodeName) || tried.length >= mostTried) return { actions: [], status: failed(state, error) };
-  const waiting = notReady(state, error.code, error.describe());
+  const waiting = notReady(state, error.code, error.describe(), problemOf(error));
   return {
     actions: [{ do: "deletePod", pod }],
     status: { ...waiting, ramet: { ...waiting.ramet, unsuitedNodes: [...tried, nodeName] } },

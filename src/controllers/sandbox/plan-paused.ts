@@ -21,8 +21,7 @@ export function planPaused(state: SandboxState): SandboxPlan {
   }
   // A resume that was requested meanwhile needs no status in between.
   if (isResumed) return { actions: tidyUp, status: resuming(state, completed) };
-  if (condition?.status === "True") return { actions: tidyUp };
-  return { actions: tidyUp, status: changed(state, "Paused", { conditions: [completed] }) };
+  return { actions: tidyUp, status: changed(state, "Paused", { conditions: [completed], drop: ["Ready"] }) };
 }
 
 /** Whether the Pod was created while the status of the resume was written, and that write has failed. */
@@ -45,7 +44,11 @@ function resuming(state: SandboxState, completed: ConditionChange) {
   if (isLost) return failed(state, pauseLost());
   const message = "A Pod is being created";
   return changed(state, "Resuming", {
-    conditions: [completed, { type: "SandboxResumed", status: "False", reason: "CreatePod", message }],
+    conditions: [
+      completed,
+      { type: "SandboxResumed", status: "False", reason: "CreatePod", message },
+      { type: "Ready", status: "False", reason: "SandboxNotReady", message: "The sandbox is being resumed" },
+    ],
   });
 }
 

@@ -79,6 +79,7 @@ function stateOf(parts: Partial<SandboxState> & Pick<SandboxState, "sandbox">): 
   return {
     pod: undefined,
     foreignPod: undefined,
+    stoppedBy: undefined,
     credentials: { credentials: undefined, digest: "none" },
     credentialsCall: undefined,
     template: resolved,

@@ -5,9 +5,10 @@ import type { Pod } from "../../api/schema/pod.ts";
 import { RametError } from "../../base/errors.ts";
 import type { RestoreSource } from "../../backends/checkpoint-parts.ts";
 import { engineOfParts, memoryPart } from "../../backends/checkpoint-record.ts";
-import { findCondition, setCondition } from "../../kube/conditions.ts";
+import { findCondition, report } from "../../kube/conditions.ts";
 import { isUnfinished } from "../cluster/pause-checkpoint.ts";
 import { cellRuns, isEnded, probesProgram } from "../cluster/pod-facts.ts";
+import { notHeld } from "./plan-created-paused.ts";
 import { notRolledBack, refused, withRolledBack } from "./rollback.ts";
 import type { SandboxPlan, SandboxState, StartOutcome } from "./state.ts";
 import { changed, running } from "./status.ts";
@@ -79,7 +80,7 @@ function planPausedRollback(
   const status = plan.status ?? sandbox.status ?? {};
   const { checkpointId } = source.name;
   if (made?.status?.phase === "Failed") {
-    const error = unusable(checkpointId, made.status.message);
+    const error = notHeld(checkpointId, made);
     const actions = [...plan.actions, { do: "deleteCheckpoint", checkpoint: made } as const];
     return { ...plan, actions, status: refused(state, status, { request: digest, error }) };
   }
@@ -96,10 +97,6 @@ function planPausedRollback(
   return { ...plan, status: rolledBackWhilePaused(state, status, { rollback, checkpointId }) };
 }
 
-function unusable(checkpointId: string, why = "no reason given"): RametError {
-  return new RametError("CheckpointLost", `The checkpoint ${checkpointId} cannot be used: ${why}`);
-}
-
 function rolledBackWhilePaused(
   state: SandboxState,
   status: SandboxStatus,
@@ -107,11 +104,8 @@ function rolledBackWhilePaused(
 ): SandboxStatus {
   const message = `The sandbox continues from the checkpoint ${checkpointId} when it is resumed`;
   const held = { type: "SandboxPaused", status: "True", reason: "SnapshotPauseSucceed", message } as const;
-  const answered = {
-    ...status,
-    conditions: setCondition(status.conditions ?? [], held, state.now),
-    ramet: { ...status.ramet, rollback, restoredFrom: checkpointId },
-  };
+  const ramet = { ...status.ramet, rollback, restoredFrom: checkpointId };
+  const answered = report({ ...status, ramet }, [held], { now: state.now });
   return withRolledBack(state, answered, { status: "True", reason: "Succeeded", message });
 }
 

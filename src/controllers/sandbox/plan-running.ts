@@ -2,6 +2,7 @@ import { earliestUnreadySeconds } from "../../api/pod/cell-container.ts";
 import type { SandboxStatus } from "../../api/kinds/sandbox.ts";
 import { initRequestDigest } from "../../api/names/init-request.ts";
 import { isPodReady, type Pod } from "../../api/schema/pod.ts";
+import { type Problem, problemIn, problemOf, within } from "../../api/state/problem.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import { isUnfinished } from "../cluster/pause-checkpoint.ts";
 import { cellRuns, cellStartedAt, declaresReadiness, isEnded, unreadyMessage } from "../cluster/pod-facts.ts";
@@ -30,10 +31,7 @@ function planEnd(state: SandboxState): SandboxPlan | undefined {
   const isOwn = pod !== undefined && (recorded === undefined || pod.metadata.uid === recorded);
   if (isOwn && isEnded(pod)) return { actions: [], status: ended(state, pod) };
   if (isOwn && pod.metadata.deletionTimestamp === undefined) return undefined;
-  const message =
-    "Pod Not Found: the sandbox's Pod was deleted, and its memory and files are lost; delete the Sandbox, and create it " +
-    "again from its template or from a checkpoint";
-  return { actions: [], status: lost(state, message) };
+  return { actions: [], status: lost(state) };
 }
 
 /**
@@ -125,7 +123,8 @@ function withAdoption(state: SandboxState, plan: SandboxPlan): SandboxPlan {
   }
   if (adoption.state === "failed") {
     const message = adoption.error.describe();
-    return withStatus(state, plan, { type: "RuntimeInitialized", status: "False", reason: "Failed", message });
+    const problem = problemOf(adoption.error);
+    return withStatus(state, plan, { type: "RuntimeInitialized", status: "False", reason: "Failed", message, problem });
   }
   if (adoption.state === "running") return plan;
   const { status, ...rest } = withStatus(state, plan, initialized);
@@ -162,9 +161,11 @@ function planPausing(state: SandboxState): SandboxPlan {
     return stillRunning(state, "CheckpointCreating", `The checkpoint ${name} is being taken`);
   }
   if (pauseCheckpoint.status?.phase === "Failed") {
-    const why = pauseCheckpoint.status.message ?? "no reason given";
-    const message = `The checkpoint ${name} failed, and the sandbox continues to run: ${why}. Set spec.paused to false, then to true, to try again`;
-    return stillRunning(state, "CheckpointFailed", message);
+    const { message: why = "no reason given" } = pauseCheckpoint.status;
+    const what = `The checkpoint ${name} failed, and the sandbox continues to run`;
+    const problem = within(problemIn(pauseCheckpoint.status) ?? { code: "CheckpointFailed", cause: why }, what);
+    const message = `${what}: ${why}. Set spec.paused to false, then to true, to try again`;
+    return stillRunning(state, "CheckpointFailed", message, problem);
   }
   return paused(state, "CheckpointSucceeded", `The checkpoint ${name} has the sandbox's state`);
 }
@@ -183,9 +184,9 @@ function planPauseStart(state: SandboxState): SandboxPlan {
   return { ...plan, actions: [{ do: "createPauseCheckpoint", persistentContents }] };
 }
 
-function stillRunning(state: SandboxState, reason: string, message: string): SandboxPlan {
+function stillRunning(state: SandboxState, reason: string, message: string, problem?: Problem): SandboxPlan {
   const { sandbox } = state;
-  const condition: ConditionChange = { type: "SandboxPaused", status: "False", reason, message };
+  const condition: ConditionChange = { type: "SandboxPaused", status: "False", reason, message, problem };
   return {
     actions: [],
     status: changed(state, "Running", { message: sandbox.status?.message ?? "", conditions: [condition] }),

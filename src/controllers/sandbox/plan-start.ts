@@ -6,6 +6,7 @@ import type { SandboxStatus } from "../../api/kinds/sandbox.ts";
 import type { Pod } from "../../api/schema/pod.ts";
 import type { PodTemplateSpec } from "../../api/schema/pod-template.ts";
 import { startsSandbox } from "../../backends/checkpoint-parts.ts";
+import { type Problem, problemOf, sentenceOf } from "../../api/state/problem.ts";
 import { RametError } from "../../base/errors.ts";
 import { cellRuns, isEnded, pullProblem, startProblem } from "../cluster/pod-facts.ts";
 import type { ResolvedTemplate } from "../origin/resolve-template.ts";
@@ -13,7 +14,7 @@ import { listed } from "../volumes/restored-volumes.ts";
 import { isRefusedByCpu, lacksFeatures, planOtherNode } from "./plan-other-node.ts";
 import { rollbackUnderWay } from "./rollback-under-way.ts";
 import type { SandboxAction, SandboxPlan, SandboxState } from "./state.ts";
-import { ended, failed, notReady, running } from "./status.ts";
+import { ended, failed, notReady, notStartable, running } from "./status.ts";
 
 /** Starts a new or paused sandbox: creates a Pod, then boots or restores in it. */
 export function planStart(state: SandboxState): SandboxPlan {
@@ -24,7 +25,7 @@ export function planStart(state: SandboxState): SandboxPlan {
     return { actions: [], status: notReady(state, "PodCreateFailed", origin.message) };
   }
   if ("problem" in template) {
-    return { actions: [], status: notReady(state, "PodCreateFailed", template.problem.describe()) };
+    return { actions: [], status: lacking(state, "PodCreateFailed", template.problem) };
   }
   if (pod === undefined) return planPod(state, template);
   if (pod.metadata.deletionTimestamp !== undefined)
@@ -37,16 +38,24 @@ export function planStart(state: SandboxState): SandboxPlan {
 function notStarted(state: SandboxState, error: RametError): SandboxStatus {
   const isPaused = state.sandbox.status?.phase === "Resuming" && rollbackUnderWay(state.sandbox) === undefined;
   if (!isPaused || error.code !== "TemplateMismatch") return failed(state, error);
-  return notReady(state, error.code, error.describe());
+  return lacking(state, error.code, error);
+}
+
+/** Somebody has to create or correct what is missing, unless it is being made. */
+function lacking(state: SandboxState, reason: string, error: RametError): SandboxStatus {
+  const isComing = error.retryable || error.code === "CheckpointNotReady";
+  return isComing
+    ? notReady(state, reason, error.describe(), problemOf(error))
+    : notStartable(state, reason, problemOf(error));
 }
 
 function planPod(state: SandboxState, template: ResolvedTemplate): SandboxPlan {
   if (state.foreignPod !== undefined) return planForeignPod(state, state.foreignPod);
   const problem = state.egress.problem ?? state.credentials.problem;
-  if (problem !== undefined) return { actions: [], status: notReady(state, "PodCreateFailed", problem.describe()) };
+  if (problem !== undefined) return { actions: [], status: lacking(state, "PodCreateFailed", problem) };
   const lost = state.lostClaims.length > 0 ? lostProblem(state, template) : undefined;
   if (lost !== undefined) {
-    const status = notReady(state, lost.code, lost.describe());
+    const status = lacking(state, lost.code, lost);
     return { actions: [], status, requeueAfterMilliseconds: claimPollMilliseconds };
   }
   return planNewPod(state, template);
@@ -82,12 +91,15 @@ function planUnknownImage(
 ): SandboxPlan {
   if (state.pullTimeoutInMilliseconds === 0)
     return { actions: [], status: failed(state, imageUnknown(template, error)) };
-  const message =
-    `The sandbox cannot start, because its template has no command and the entrypoint of the image ` +
-    `${nameOfImage(template)} is unknown: ${error.describe()}. Set command in the template, or let Pulumi record the image with recordImage of SandboxTemplate`;
+  const what = `The sandbox cannot start, because its template has no command and the entrypoint of the image ${nameOfImage(template)} is unknown`;
+  const hint = "Set command in the template, or let Pulumi record the image with recordImage of SandboxTemplate";
+  const problem: Problem = { ...problemOf(error, what), hint };
+  const message = `${what}: ${error.describe()}. ${hint}`;
   return {
     actions: [],
-    status: notReady(state, "ImageUnknown", message),
+    status: error.retryable
+      ? notReady(state, "ImageUnknown", message, problem)
+      : notStartable(state, "ImageUnknown", problem, message),
     requeueAfterMilliseconds: Math.max(
       1,
       Math.ceil(Math.min(retryInMilliseconds, state.pullTimeoutInMilliseconds ?? Infinity)),
@@ -126,14 +138,18 @@ function lostProblem({ sandbox, lostClaims }: SandboxState, { template, volumeCl
 
 /** The sandbox stays Pending, as in OpenKruise Agents: the name may become free. */
 function planForeignPod(state: SandboxState, { metadata }: Pod): SandboxPlan {
-  const message =
-    metadata.deletionTimestamp === undefined
-      ? `A Pod ${metadata.name} exists and belongs to something else; delete it, or give the sandbox another name`
-      : `The Pod ${metadata.name} of an earlier sandbox is being deleted`;
-  if (metadata.deletionTimestamp !== undefined) return slowly(state, message);
+  if (metadata.deletionTimestamp !== undefined)
+    return slowly(state, `The Pod ${metadata.name} of an earlier sandbox is being deleted`);
+  const problem: Problem = {
+    code: "AlreadyExists",
+    cause: `A Pod ${metadata.name} exists and belongs to something else`,
+    hint: "Delete it, or give the sandbox another name",
+    object: { kind: "Pod", name: metadata.name },
+  };
+  const message = sentenceOf(problem);
   return {
     actions: [],
-    status: notReady(state, "PodCreateFailed", message),
+    status: notStartable(state, "PodCreateFailed", problem, message),
     transitions: [{ type: "Warning", reason: "PodOwnerMismatch", action: "CreatePod", note: message }],
   };
 }
@@ -162,7 +178,8 @@ function planWaiting(state: SandboxState, pod: Pod): SandboxPlan {
   const pull = pullProblem(pod);
   if (pull !== undefined) return planUnpulled(state, pod, pull);
   const unfit = lacksFeatures(state, pod);
-  if (unfit !== undefined) return { actions: [], status: notReady(state, unfit.code, unfit.describe()) };
+  if (unfit !== undefined)
+    return { actions: [], status: notReady(state, unfit.code, unfit.describe(), problemOf(unfit)) };
   const problem = startProblem(pod);
   if (problem !== undefined) return { actions: [], status: notReady(state, "StartContainerFailed", problem) };
   return slowly(state, `Waiting for the Pod ${pod.metadata.name} to start`);
@@ -175,7 +192,7 @@ function planUnpulled(state: SandboxState, pod: Pod, words: string): SandboxPlan
   const problem = startProblem(pod) ?? words;
   return {
     actions: [],
-    status: notReady(state, "StartContainerFailed", problem),
+    status: notStartable(state, "StartContainerFailed", problemOf(notPulled(pod, words)), problem),
     ...(left !== undefined && { requeueAfterMilliseconds: Math.max(1, Math.ceil(left)) }),
   };
 }

@@ -131,6 +131,7 @@ const states: fc.Arbitrary<SandboxState> = fc.record({
   sandbox: sandboxes,
   pod: fc.option(pods, { nil: undefined }),
   foreignPod: fc.constant(undefined),
+  stoppedBy: fc.constantFrom(undefined, "c"),
   template: fc.constantFrom(
     { template, borrowed: false, contents: {}, pauseStrategy: undefined, volumeClaims: [] },
     { template, borrowed: false, contents: {}, pauseStrategy: "Stop", volumeClaims: [] },

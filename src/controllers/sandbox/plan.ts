@@ -4,6 +4,7 @@ import { annotations, finalizers } from "../../api/names/labels.ts";
 import type { Pod } from "../../api/schema/pod.ts";
 import { parseDuration } from "../../base/duration.ts";
 import { RametError } from "../../base/errors.ts";
+import { problemIn } from "../../api/state/problem.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import type { Transition } from "../../kube/events.ts";
 import { withIgnoredFields } from "../cluster/ignored-fields.ts";
@@ -244,7 +245,8 @@ function withOutcome(state: SandboxState, plan: SandboxPlan, { request, checkpoi
   const answered = { ...status, ramet: { ...status.ramet, rollback: { request } } };
   if (status.phase !== "Running") {
     const { reason = "Internal", message = "" } = findCondition(status.conditions, "Ready") ?? {};
-    return { ...plan, status: withRolledBack(state, answered, { status: "False", reason, message }) };
+    const problem = problemIn(status);
+    return { ...plan, status: withRolledBack(state, answered, { status: "False", reason, message, problem }) };
   }
   const restored = { ...answered, ...restoredBy(state, answered, checkpointId) };
   const message = `The sandbox was restored from the checkpoint ${restored.ramet.restoredFrom}`;

@@ -1,10 +1,10 @@
 import type { Sandbox, SandboxStatus } from "../../api/kinds/sandbox.ts";
 import { volumesChoice } from "../../api/names/volumes-on-restore.ts";
 import { rollbackRequest, isRollbackPending } from "../../api/names/rollback-request.ts";
-import type { Condition } from "../../api/schema/metadata.ts";
 import type { Pod } from "../../api/schema/pod.ts";
+import { problemOf } from "../../api/state/problem.ts";
 import { RametError } from "../../base/errors.ts";
-import { setCondition } from "../../kube/conditions.ts";
+import { type ConditionChange, report } from "../../kube/conditions.ts";
 import { controllerOf } from "../../kube/object.ts";
 import { type FoundOrigin, type Origin, originOfText } from "../origin/origin.ts";
 import { fillClaimOf } from "../../backends/checkpoint-parts.ts";
@@ -87,7 +87,10 @@ export function refused(
   status: SandboxStatus,
   { request, error }: { request: string; error: RametError },
 ): SandboxStatus {
-  const answered = withRolledBack(state, status, notRolledBack(error.code, error.describe()));
+  const answered = withRolledBack(state, status, {
+    ...notRolledBack(error.code, error.describe()),
+    problem: problemOf(error),
+  });
   const onResume = status.phase === "Paused" ? status.ramet?.rollback?.onResume : undefined;
   const rollback = { request, ...(onResume !== undefined && { onResume }) };
   return { ...answered, ramet: { ...answered.ramet, rollback } };
@@ -97,9 +100,9 @@ export function refused(
 export function withRolledBack(
   { now }: SandboxState,
   status: SandboxStatus,
-  condition: Pick<Condition, "status" | "reason" | "message">,
+  condition: Omit<ConditionChange, "type">,
 ): SandboxStatus {
-  return { ...status, conditions: setCondition(status.conditions ?? [], { type: "RolledBack", ...condition }, now) };
+  return report(status, [{ type: "RolledBack", ...condition }], { now });
 }
 
 export function notRolledBack(reason: string, message: string) {

@@ -63,6 +63,8 @@ export interface SandboxState {
   credentialsCall: Attempt<CredentialsOutcome> | undefined;
   /** The wait until all memory of the clone in `pod` is loaded. */
   load: Attempt<void> | undefined;
+  /** The checkpoint that has ended `pod`, because its `keepRunning` is false. */
+  stoppedBy: string | undefined;
   /** The checkpoint of the current pause. */
   pauseCheckpoint: Checkpoint | undefined;
   /** The checkpoint that will hold the paused sandbox after the requested rollback. */

@@ -3,10 +3,10 @@ import * as z from "zod";
 import type { RametError } from "../../base/errors.ts";
 import { skippedRuntime } from "../../api/pod/agent-runtime.ts";
 import { annotations, labels } from "../../api/names/labels.ts";
-import type { Condition } from "../../api/schema/metadata.ts";
 import { isPodReady, type Pod } from "../../api/schema/pod.ts";
 import type { RametSandboxStatus, SandboxConditionType, SandboxPhase, SandboxStatus } from "../../api/kinds/sandbox.ts";
-import { findCondition, setCondition } from "../../kube/conditions.ts";
+import { printProblem, type Problem, problemOf, sentenceOf } from "../../api/state/problem.ts";
+import { findCondition, report, stalled } from "../../kube/conditions.ts";
 import { declaresReadiness, endMessage, endReason, unreadyMessage } from "../cluster/pod-facts.ts";
 import { lastingClaims } from "./gather-volumes.ts";
 import type { SandboxState, StartOutcome } from "./state.ts";
@@ -16,70 +16,84 @@ export interface ConditionChange {
   status: "True" | "False";
   reason: string;
   message?: string;
+  problem?: Problem | undefined;
 }
 
-/** The current status with another phase and conditions. The old message is replaced or removed. */
+/** The current status with another phase and conditions. The old message is replaced or removed. `Stalled` ends with a change of `Ready`. */
 export function changed(
   { sandbox, now }: Pick<SandboxState, "sandbox" | "now">,
   phase: SandboxPhase,
   { message, conditions = [], drop = [] }: { message?: string; conditions?: ConditionChange[]; drop?: string[] },
 ): SandboxStatus {
   const { message: _, ...before } = sandbox.status ?? {};
-  const kept = (before.conditions ?? []).filter(({ type }) => !drop.includes(type));
+  const changes = conditions.map((condition) => ({ message: "", ...condition }));
+  const isAnswered = drop.includes("Ready") || changes.some(({ type }) => type === "Ready");
   return {
-    ...before,
+    ...report(before, changes, { now, drop: isAnswered ? [...drop, "Stalled"] : drop }),
     phase,
     ...(message !== undefined && message !== "" && { message }),
-    conditions: conditions.reduce<Condition[]>(
-      (all, condition) => setCondition(all, { message: "", ...condition }, now),
-      kept,
-    ),
   };
 }
 
 /** For a permanent error: the phase is Failed, and the reason is the error's code. */
 export function failed(state: SandboxState, error: RametError): SandboxStatus {
-  return final(state, "Failed", { reason: error.code, message: error.describe() });
+  return final(state, "Failed", { message: error.describe(), problem: problemOf(error) });
 }
 
 /** For a Pod that was deleted by someone other than this controller. */
-export function lost(state: SandboxState, message: string): SandboxStatus {
-  return final(state, "Failed", { reason: "SandboxLost", message });
+export function lost(state: SandboxState): SandboxStatus {
+  const problem: Problem = {
+    code: "SandboxLost",
+    cause: "Pod Not Found: the sandbox's Pod was deleted, and its memory and files are lost",
+    hint: "Delete the Sandbox, and create it again from its template or from a checkpoint",
+  };
+  return final(state, "Failed", { message: sentenceOf(problem), problem });
 }
 
 /** For a Pod that has ended, successfully or not. */
 export function ended(state: SandboxState, pod: Pod): SandboxStatus {
   const phase = pod.status?.phase === "Succeeded" ? "Succeeded" : "Failed";
-  return final(state, phase, { reason: endReason(pod), message: endMessage(pod) });
+  const message = endMessage(pod);
+  const { stoppedBy: name } = state;
+  const object = name === undefined ? {} : { object: { kind: "Checkpoint", name } };
+  return final(state, phase, { message, problem: { code: endReason(pod), cause: message, ...object } });
 }
 
 /** Nothing is under way in a sandbox that has ended. */
 function final(
   state: SandboxState,
   phase: "Succeeded" | "Failed",
-  { reason, message: what }: { reason: string; message: string },
+  { message: what, problem: why }: { message: string; problem: Problem },
 ): SandboxStatus {
-  const message = phase === "Failed" ? what + wayBack(state) : what;
+  const way = phase === "Failed" ? wayBack(state) : undefined;
+  const kept = { cause: "The checkpoint of its pause is kept", hint: way };
+  const message = way === undefined ? what : `${what}. ${sentenceOf(kept)}`;
+  const problem = way === undefined ? why : { ...why, hint: way };
   return changed(state, phase, {
     message,
-    conditions: [{ type: "Ready", status: "False", reason, message }, ...interrupted(state, message)],
+    conditions: [...notAnyMore(message, problem), ...interrupted(state, message, problem)],
     drop: loading(state),
   });
 }
 
-/** The end of a message that names the checkpoint of the pause, if the resume failed. */
-function wayBack({ sandbox, pauseCheckpoint }: SandboxState): string {
+/** `Ready` and `Stalled`. */
+function notAnyMore(message: string, problem: Problem, reason?: string): ConditionChange[] {
+  return stalled(message, problem, reason) as ConditionChange[];
+}
+
+/** The hint that names the checkpoint of the pause, if the resume failed. */
+function wayBack({ sandbox, pauseCheckpoint }: SandboxState): string | undefined {
   const id = pauseCheckpoint?.status?.checkpointId;
-  if (sandbox.status?.phase !== "Resuming" || id === undefined) return "";
+  if (sandbox.status?.phase !== "Resuming" || id === undefined) return undefined;
   const { namespace, name } = sandbox.metadata;
-  return `. The checkpoint of its pause is kept; try it again with: ramet rollback ${name} ${id} -n ${namespace}`;
+  return `Try it again with: ramet rollback ${name} ${id} -n ${namespace}`;
 }
 
 /** A pause that was under way has failed with the sandbox. */
-function interrupted({ sandbox }: Pick<SandboxState, "sandbox">, message: string): ConditionChange[] {
+function interrupted({ sandbox }: Pick<SandboxState, "sandbox">, message: string, problem: Problem): ConditionChange[] {
   const pause = findCondition(sandbox.status?.conditions, "SandboxPaused");
   if (pause?.status !== "False" || pause.reason === "CheckpointFailed") return [];
-  return [{ type: "SandboxPaused", status: "False", reason: "CheckpointFailed", message }];
+  return [{ type: "SandboxPaused", status: "False", reason: "CheckpointFailed", message, problem }];
 }
 
 /** A sandbox that has ended loads no memory. */
@@ -89,9 +103,23 @@ function loading({ sandbox }: Pick<SandboxState, "sandbox">): string[] {
 }
 
 /** For a problem that may pass: the phase stays, and the condition reports what is missing. */
-export function notReady(state: SandboxState, reason: string, message: string): SandboxStatus {
-  const phase = state.sandbox.status?.phase === "Resuming" ? "Resuming" : "Pending";
-  return changed(state, phase, { message, conditions: [{ type: "Ready", status: "False", reason, message }] });
+export function notReady(state: SandboxState, reason: string, message: string, problem?: Problem): SandboxStatus {
+  const condition: ConditionChange = { type: "Ready", status: "False", reason, message, problem };
+  return changed(state, startPhase(state), { message, conditions: [condition] });
+}
+
+/** As {@link notReady}, for what waiting does not end: somebody has to change something. */
+export function notStartable(
+  state: SandboxState,
+  reason: string,
+  problem: Problem,
+  message = printProblem(problem),
+): SandboxStatus {
+  return changed(state, startPhase(state), { message, conditions: notAnyMore(message, problem, reason) });
+}
+
+function startPhase({ sandbox }: SandboxState): SandboxPhase {
+  return sandbox.status?.phase === "Resuming" ? "Resuming" : "Pending";
 }
 
 /** The guest has the requested environment. */
@@ -105,27 +133,30 @@ export function running(state: SandboxState, pod: Pod, started: StartOutcome): S
   const egress = egressConditions(state.egress);
   const runtime = runtimeConditions(state);
   const restoredFrom = resumed ? before : started.checkpointId;
+  const status = changed(state, "Running", {
+    conditions: [
+      readiness(pod),
+      ...(started.initRequest === undefined ? [] : [initialized]),
+      ...memoryConditions(started.memory),
+      ...runtime,
+      ...egress,
+      ...imageConditions(pod),
+      ...(resumed ? [{ type: "SandboxResumed", status: "True", reason: "ResumePod" } as const] : []),
+    ],
+    drop: [
+      "SandboxPaused",
+      "ImageResolved",
+      ...(egress.length === 0 ? ["EgressApplied"] : []),
+      ...(runtime.length === 0 ? ["AgentRuntimeInjected"] : []),
+      ...(started.initRequest === undefined ? ["RuntimeInitialized"] : []),
+    ],
+  });
+  const { problems } = status.ramet ?? {};
   return {
-    ...changed(state, "Running", {
-      conditions: [
-        readiness(pod),
-        ...(started.initRequest === undefined ? [] : [initialized]),
-        ...memoryConditions(started.memory),
-        ...runtime,
-        ...egress,
-        ...imageConditions(pod),
-        ...(resumed ? [{ type: "SandboxResumed", status: "True", reason: "ResumePod" } as const] : []),
-      ],
-      drop: [
-        "SandboxPaused",
-        "ImageResolved",
-        ...(egress.length === 0 ? ["EgressApplied"] : []),
-        ...(runtime.length === 0 ? ["AgentRuntimeInjected"] : []),
-        ...(started.initRequest === undefined ? ["RuntimeInitialized"] : []),
-      ],
-    }),
+    ...status,
     ...placeOf(pod),
     ramet: {
+      ...(problems && { problems }),
       ...measured(started),
       ...(restoredFrom !== undefined && { restoredFrom }),
       ...(rollback && { rollback }),
@@ -217,7 +248,13 @@ export function egressConditions({ policy, problem }: SandboxState["egress"]): C
 }
 
 export function notApplied(error: RametError): ConditionChange {
-  return { type: "EgressApplied", status: "False", reason: error.code, message: error.describe() };
+  return {
+    type: "EgressApplied",
+    status: "False",
+    reason: error.code,
+    message: error.describe(),
+    problem: problemOf(error),
+  };
 }
 
 /** All memory of a clone is loaded. */
@@ -228,7 +265,9 @@ export function memoryLoaded(): ConditionChange {
 /** Until all memory is loaded, a first access may wait for the disk, and a checkpoint waits until it is. */
 export function memoryNotLoaded(error?: RametError): ConditionChange {
   const type = "MemoryLoaded";
-  if (error !== undefined) return { type, status: "False", reason: "LoadFailed", message: error.describe() };
+  if (error !== undefined) {
+    return { type, status: "False", reason: "LoadFailed", message: error.describe(), problem: problemOf(error) };
+  }
   const message = "The sandbox responds, and may be slower until all its memory is read from the checkpoint";
   return { type, status: "False", reason: "Loading", message };
 }

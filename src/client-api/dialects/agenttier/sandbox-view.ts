@@ -1,8 +1,9 @@
 import { claimName } from "../../../api/pod/volume-claims.ts";
 import type { Sandbox } from "../../../api/kinds/sandbox.ts";
 import { annotations, labels, restoreFrom } from "../../../api/names/labels.ts";
+import { describeProblem } from "../../../api/state/problem.ts";
 import { missingPart, whyNeverServing } from "../../../api/state/sandbox.ts";
-import { messageOf, withoutCode } from "../../../kube/reported-state.ts";
+import { describeReport } from "../../../kube/reported-state.ts";
 import { type ClientState } from "../../service/sandbox-state.ts";
 import type { SandboxSummary, Status } from "./answers.ts";
 
@@ -11,7 +12,8 @@ export function sandboxSummary(sandbox: Sandbox, state: ClientState): SandboxSum
   const { name, namespace, creationTimestamp, annotations: noted = {} } = sandbox.metadata;
   const status = statusOf(sandbox, state);
   const owner = noted[annotations.owner];
-  const message = whyNeverServing(sandbox) ?? messageOf(sandbox);
+  const end = whyNeverServing(sandbox);
+  const message = end === undefined ? describeReport(sandbox) : describeProblem(end);
   return {
     sandboxId: name,
     name,
@@ -24,7 +26,7 @@ export function sandboxSummary(sandbox: Sandbox, state: ClientState): SandboxSum
     ...lineageOf(sandbox),
     createdAt: creationTimestamp,
     ...(owner !== undefined && { createdBy: { displayName: owner } }),
-    ...(message !== undefined && { message: withoutCode(message) }),
+    ...(message !== undefined && { message }),
   };
 }
 
