@@ -10,7 +10,8 @@ import type { Informer } from "../kube/informer.ts";
 import type { SweepMetrics } from "./metrics.ts";
 import type { DataFindings } from "./cluster/data-findings.ts";
 import type { StoreReports } from "./cluster/store-reports.ts";
-import { checkpointIdOf, dataIdOf, dataNameOf, isUnfinished } from "./cluster/pause-checkpoint.ts";
+import { isUnfinished } from "../api/state/checkpoint.ts";
+import { checkpointIdOf, dataIdOf, dataNameOf } from "./cluster/pause-checkpoint.ts";
 
 export interface SweepingOptions {
   backends: Pick<Backends, "all">;

@@ -1,8 +1,8 @@
+import { hasEnded, isServing, pauseFailure } from "../api/state/sandbox.ts";
 import * as z from "zod";
 import { cellPort, codeInterpreterPort, guestClientPort, guestControlPort, reportsPort } from "../api/wire/cell-api.ts";
 import { annotations } from "../api/names/labels.ts";
 import { Conditions } from "../api/schema/metadata.ts";
-import { findCondition, isConditionTrue } from "../kube/conditions.ts";
 
 /** The fields of a Sandbox that the gateway caches. They are few because the cache can hold ten thousand sandboxes. */
 export interface RoutedSandbox {
@@ -10,6 +10,7 @@ export interface RoutedSandbox {
   /** For error messages about a sandbox that is not ready. */
   phase: string;
   isReady: boolean;
+  hasEnded: boolean;
   /** Whether a pause was requested. Until it is complete, the sandbox can be ready. */
   isPaused: boolean;
   /** Whether traffic resumes it, as far as its annotation says. The client API decides. */
@@ -36,8 +37,10 @@ export function readRoutedSandbox(value: unknown): RoutedSandbox {
   return {
     metadata: own,
     phase: status?.phase ?? "Pending",
-    isReady: isConditionTrue(status?.conditions, "Ready"),
-    isPaused: isPaused(read),
+    isReady: isServing(read),
+    hasEnded: hasEnded(read),
+    // After a failed pause, the sandbox continues to run.
+    isPaused: read.spec?.paused === true && pauseFailure(read) === undefined,
     autoResume: given[annotations.autoResume] !== undefined,
     ...cellOf(status),
     publicPorts: given[annotations.publicPorts]?.trim() === "*" ? "all" : portsIn(given[annotations.publicPorts]),
@@ -45,13 +48,6 @@ export function readRoutedSandbox(value: unknown): RoutedSandbox {
     httpsPorts: portsIn(given[annotations.httpsPorts]),
     ...(requestHost !== undefined && { requestHost }),
   };
-}
-
-/** After a failed pause, the sandbox continues to run. */
-function isPaused({ metadata, spec, status }: z.infer<typeof Read>): boolean {
-  if (spec?.paused !== true) return false;
-  const hasFailed = findCondition(status?.conditions, "SandboxPaused")?.reason === "CheckpointFailed";
-  return !hasFailed || status?.observedGeneration !== metadata.generation;
 }
 
 /** Whether a port requires no token. `*` does not contain the ports through which clients enter the sandbox. */

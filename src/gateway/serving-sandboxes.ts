@@ -167,7 +167,7 @@ export class ServingSandboxes {
   #untilServing(uid: string, signal: AbortSignal): Promise<RoutedSandbox> {
     const check = (sandbox: RoutedSandbox | undefined): RoutedSandbox | undefined => {
       if (sandbox === undefined) throw new RametError("NotFound", `The sandbox ${uid} was deleted`);
-      if (ended.has(sandbox.phase))
+      if (sandbox.hasEnded)
         throw new RametError("SandboxNotReady", `The sandbox ${uid} was not resumed: its phase is ${sandbox.phase}`);
       return isServing(sandbox) ? sandbox : undefined;
     };
@@ -210,7 +210,6 @@ const late = "it took more than 60 s";
 /** Much longer than a watch lags behind on an idle machine. */
 const momentMilliseconds = 1_000;
 const lagMilliseconds = 50;
-const ended: ReadonlySet<string> = new Set(["Failed", "Succeeded", "Terminating"]);
 
 /** How many requests wait at a time. No client, namespace or sandbox can take all of the places. */
 const waitingLimits = { all: 2_000, client: 100, namespace: 1_000, sandbox: 250 };

@@ -29,14 +29,13 @@ export function isUnfinished(checkpoint: CheckpointStatusOf): boolean {
 }
 
 /** Whether clones can be created of it. */
-export function isCloneable(checkpoint: CheckpointStatusOf): boolean {
-  return checkpointState(checkpoint) === "succeeded";
+export function isCloneable(checkpoint: CheckpointStatusOf | undefined): boolean {
+  return checkpoint !== undefined && checkpointState(checkpoint) === "succeeded";
 }
 
-/** Whether its result is known and stays: one that is being deleted has none any more. */
-export function hasResult(checkpoint: CheckpointStatusOf): boolean {
-  const state = checkpointState(checkpoint);
-  return (state === "succeeded" || state === "failed") && checkpoint.metadata.deletionTimestamp === undefined;
+/** Whether it has failed and is kept, for its error. */
+export function hasFailed(checkpoint: CheckpointStatusOf): boolean {
+  return checkpointState(checkpoint) === "failed" && checkpoint.metadata.deletionTimestamp === undefined;
 }
 
 export function isPauseCheckpoint({ metadata }: Pick<Checkpoint, "metadata">): boolean {

@@ -1,3 +1,4 @@
+import { isServing } from "../../api/state/sandbox.ts";
 import type { Duplex } from "node:stream";
 import { guestClientPort } from "../../api/wire/cell-api.ts";
 import { RametError } from "../../base/errors.ts";
@@ -7,7 +8,7 @@ import type { CellCredentials } from "../../backends/cell-credentials.ts";
 import { readClusterCredentials } from "../../backends/cell-keys.ts";
 import { CellClient } from "../../cell/client/cell-client.ts";
 import { containerUser, GuestClient } from "../../cell/client/guest-client.ts";
-import { findCondition, isConditionTrue } from "../../kube/conditions.ts";
+import { findCondition } from "../../kube/conditions.ts";
 import { describeState } from "../../kube/reported-state.ts";
 import type { Cluster } from "./cluster.ts";
 
@@ -65,9 +66,11 @@ export async function withCellPorts<T>(
 }
 
 /** Returns the address of the sandbox's Pod. @throws RametError `SandboxNotReady` */
-export function checkReady({ metadata: { name, namespace }, status }: Sandbox): string {
+export function checkReady(sandbox: Sandbox): string {
+  const { metadata, status } = sandbox;
+  const { name, namespace } = metadata;
   const ip = status?.sandboxIp ?? status?.podInfo?.podIP;
-  if (ip !== undefined && isConditionTrue(status?.conditions, "Ready")) return ip;
+  if (ip !== undefined && isServing(sandbox)) return ip;
   throw new RametError("SandboxNotReady", `The sandbox ${name} is ${unreadiness(status)}`, {
     hint: `Find out why with: ramet explain sandbox/${name} -n ${namespace}`,
   });

@@ -1,3 +1,4 @@
+import { isServing } from "../../api/state/sandbox.ts";
 import type { IncomingMessage } from "node:http";
 import type { Duplex } from "node:stream";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
@@ -11,7 +12,6 @@ import {
   type Transport,
 } from "../../cell/client/gateway-guest.ts";
 import type { GuestClient } from "../../cell/client/guest-client.ts";
-import { isConditionTrue } from "../../kube/conditions.ts";
 import type { Io } from "../io.ts";
 import { checkReady, withCellGuest, withCellPorts } from "./cell-access.ts";
 import type { Cluster } from "./cluster.ts";
@@ -65,7 +65,7 @@ export async function sandboxLog(
 ): Promise<IncomingMessage | undefined> {
   if (flags.direct === true) return undefined;
   const sandbox = await findSandbox(cluster, name, false, signal);
-  if (sandbox !== undefined && !isConditionTrue(sandbox.status?.conditions, "Ready")) return undefined;
+  if (sandbox !== undefined && !isServing(sandbox)) return undefined;
   return gatewayLog(await gatewayOptions(io, cluster, { name, sandbox, flags, signal }), query);
 }
 

@@ -4,6 +4,7 @@ import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { apiVersion } from "../../api/schema/kind.ts";
 import { findVersion, isPinnedReference, parseSnapshotReference } from "../../api/snapshot/snapshot-reference.ts";
 import { acsCapturable, acsClone, acsKeptTemplate, acsTemplateOf } from "../../backends/acs/acs-clone.ts";
+import { isCloneable } from "../../api/state/checkpoint.ts";
 import { RametError } from "../../base/errors.ts";
 import { awaitSandbox } from "../../operations/await-sandbox.ts";
 import type { Cluster } from "../cluster/cluster.ts";
@@ -136,8 +137,8 @@ function refusePaused({ paused }: { paused?: boolean }): void {
 async function cloneOf(cluster: Cluster, text: string, signal: AbortSignal): Promise<NewSandbox> {
   const found = await findObject(cluster, "checkpoint", await idOf(cluster, text, signal), signal);
   const checkpoint = Checkpoint.parse(found);
-  const { phase, checkpointId, message = "its capture has not ended" } = checkpoint.status ?? {};
-  if (phase !== "Succeeded" || checkpointId === undefined) {
+  const { checkpointId, message = "its capture has not ended" } = checkpoint.status ?? {};
+  if (!isCloneable(checkpoint) || checkpointId === undefined) {
     throw new RametError("CheckpointNotReady", `The checkpoint ${text} cannot be cloned: ${message}`);
   }
   return acsClone(await templateOf(cluster, checkpoint, signal), checkpointId);

@@ -1,7 +1,7 @@
+import { isServing } from "../../api/state/sandbox.ts";
 import { Pod } from "../../api/schema/pod.ts";
 import { parseDuration } from "../../base/duration.ts";
 import { RametError } from "../../base/errors.ts";
-import { isConditionTrue } from "../../kube/conditions.ts";
 import { coreResources } from "../../kube/resource-ref.ts";
 import { type Cluster, type ClusterOptions, withCluster } from "../cluster/cluster.ts";
 import type { AccessFlags } from "../cluster/gateway-credentials.ts";
@@ -81,8 +81,7 @@ async function podLog(
 /** A user without the right to read sandboxes is told that the connection ended. */
 async function isRunning({ signal }: Io, cluster: Cluster, name: string): Promise<boolean> {
   try {
-    const { status } = await cluster.get(cluster.sandboxes, name, signal);
-    return isConditionTrue(status?.conditions, "Ready");
+    return isServing(await cluster.get(cluster.sandboxes, name, signal));
   } catch (error) {
     return RametError.from(error).code !== "NotFound";
   }

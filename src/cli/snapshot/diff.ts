@@ -1,3 +1,4 @@
+import { isCloneable } from "../../api/state/checkpoint.ts";
 import type { VolumeClaim } from "../../api/pod/volume-claims.ts";
 import type { SandboxTemplateSpec } from "../../api/kinds/sandbox-template.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
@@ -63,8 +64,7 @@ async function lookupsFor(io: Io, cluster: Cluster, requested: NamedSnapshot, sn
     template: () => template,
     sandbox: () => sandbox,
     snapshot: (name: string) => snapshots.find(({ metadata }) => metadata.name === name),
-    checkpoint: (id: string) =>
-      checkpoints.find(({ status }) => status?.checkpointId === id && status.phase === "Succeeded"),
+    checkpoint: (id: string) => checkpoints.find((one) => one.status?.checkpointId === id && isCloneable(one)),
     // A difference does not show the Secrets of a version.
     secretsOfSandbox: () => [],
     secretsOfCheckpoint: () => [],

@@ -7,7 +7,7 @@ import { OwnWrites } from "../../kube/own-writes.ts";
 import { StatusWriter } from "../../kube/status-writer.ts";
 import { Attempts } from "../cluster/attempts.ts";
 import { type Controller, type ControllerParts, RequeueSource } from "../cluster/controller-parts.ts";
-import { isUnfinished } from "../cluster/pause-checkpoint.ts";
+import { isUnfinished } from "../../api/state/checkpoint.ts";
 import { applyAction, forget } from "./apply.ts";
 import { gather } from "./gather.ts";
 import { planCheckpoint } from "./plan.ts";

@@ -1,3 +1,4 @@
+import { isCloneable, isUnfinished } from "../../api/state/checkpoint.ts";
 import {
   type Checkpoint,
   contentsByDefault,
@@ -19,7 +20,6 @@ import {
   checkpointIdOf,
   dataIdOf,
   dataNameOf,
-  isUnfinished,
   pauseCheckpointOf,
 } from "../cluster/pause-checkpoint.ts";
 import { endMessage, isEnded } from "../cluster/pod-facts.ts";
@@ -166,8 +166,7 @@ function storedSource(sandbox: Sandbox | undefined, cache: CheckpointDependencie
   if (sandbox?.status?.phase !== "Paused") return undefined;
   const { name, uid } = sandbox.metadata;
   const pause = pauseCheckpointOf(sandbox, cache.checkpointsOwnedBy(uid), pendingRollback(sandbox));
-  const isUsable = pause?.status?.phase === "Succeeded" && pause.metadata.deletionTimestamp === undefined;
-  if (pause !== undefined && isUsable)
+  if (pause !== undefined && isCloneable(pause))
     return { dataId: dataIdOf(pause), sandboxName: name, sandbox: pausedSandbox(sandbox, cache) };
   const reason = findCondition(sandbox.status.conditions, "SandboxPaused")?.reason;
   const wasKept = reason === "SnapshotPauseSucceed" || reason === "CheckpointSucceeded";

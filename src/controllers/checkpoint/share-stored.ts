@@ -6,7 +6,8 @@ import { checkpointRecord, type CheckpointRecord, partsOf } from "../../backends
 import { RametError } from "../../base/errors.ts";
 import { keyOf } from "../../kube/object.ts";
 import { addFinalizer } from "../cluster/finalizer.ts";
-import { dataIdOf, isPauseCheckpoint } from "../cluster/pause-checkpoint.ts";
+import { checkpointState, isPauseCheckpoint } from "../../api/state/checkpoint.ts";
+import { dataIdOf } from "../cluster/pause-checkpoint.ts";
 import { createTemplate } from "./capture.ts";
 import type { CheckpointAction, CheckpointDependencies, CheckpointState, StoredSource } from "./state.ts";
 
@@ -183,8 +184,8 @@ export function isShared(
 ): boolean {
   const { namespace, uid } = checkpoint.metadata;
   const dataId = dataIdOf(checkpoint);
-  const needs = ({ metadata, status }: Checkpoint): boolean =>
-    metadata.uid !== uid && metadata.deletionTimestamp === undefined && status?.phase !== "Failed";
+  const needs = (one: Checkpoint): boolean =>
+    one.metadata.uid !== uid && one.metadata.deletionTimestamp === undefined && checkpointState(one) !== "failed";
   const isStarting = [...sharing].some(([other, data]) => other !== uid && data === `${namespace}/${dataId}`);
   return isStarting || cache.checkpointsOfData(namespace, dataId).some(needs);
 }

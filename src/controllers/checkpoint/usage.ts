@@ -1,3 +1,4 @@
+import { checkpointState } from "../../api/state/checkpoint.ts";
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import { type Exhausted, quotaExceeded } from "../../api/quota/namespace-quota.ts";
 import type { RametError } from "../../base/errors.ts";
@@ -82,7 +83,7 @@ export class CheckpointUsage {
 
   #hasPlace(checkpoint: Checkpoint): boolean {
     const { metadata, status } = checkpoint;
-    if (status?.phase === "Failed") return false;
+    if (checkpointState(checkpoint) === "failed") return false;
     return status?.ramet !== undefined || this.#started.has(metadata.uid) || capturedPodUid(checkpoint) !== undefined;
   }
 

@@ -3,6 +3,7 @@ import type { Checkpoint, CheckpointManifest } from "../../api/kinds/checkpoint.
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations, labels } from "../../api/names/labels.ts";
 import { apiVersion } from "../../api/schema/kind.ts";
+import { checkpointState, isPauseCheckpoint } from "../../api/state/checkpoint.ts";
 import type { CheckpointName } from "../../backends/backend.ts";
 import type { RestoreSource } from "../../backends/checkpoint-parts.ts";
 
@@ -38,15 +39,6 @@ export function capturedPodUid({ metadata }: Checkpoint): string | undefined {
 /** The id of the checkpoint that a sandbox is restored from which has not had a Pod. */
 export function heldFrom({ metadata }: Checkpoint): string | undefined {
   return metadata.annotations?.[annotations.heldFrom];
-}
-
-export function isPauseCheckpoint({ metadata }: Checkpoint): boolean {
-  return metadata.labels?.[labels.purpose] === "pause";
-}
-
-/** Terminating counts as finished: a running capture completes before that phase. */
-export function isUnfinished({ status }: Checkpoint): boolean {
-  return !["Succeeded", "Failed", "Terminating"].includes(status?.phase ?? "Pending");
 }
 
 const both: ("memory" | "filesystem")[] = ["memory", "filesystem"];
@@ -91,7 +83,7 @@ export function pauseCheckpointOf(
     const isOfPod = heldFrom(one) === undefined ? podUid === undefined || podUid === last : last === undefined;
     return isPauseCheckpoint(one) && isOfPod && (pending === undefined || digestOf(one) !== pending);
   });
-  const usable = ofThisPod.filter((one) => one.status?.phase !== "Failed");
+  const usable = ofThisPod.filter((one) => checkpointState(one) !== "failed");
   const answered = status?.ramet?.rollback?.request;
   return usable.find((one) => digestOf(one) !== undefined && digestOf(one) === answered) ?? usable[0] ?? ofThisPod[0];
 }

@@ -1,3 +1,4 @@
+import { isCloneable } from "../../api/state/checkpoint.ts";
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
 import type { SandboxTemplate } from "../../api/kinds/sandbox-template.ts";
@@ -149,9 +150,8 @@ export function lastNeededAt({ metadata, status }: Checkpoint): string {
   return metadata.annotations?.[annotations.unneededSince] ?? status?.completionTime ?? metadata.creationTimestamp;
 }
 
-function isStepCache({ metadata, status }: Checkpoint): boolean {
-  const isDeleting = metadata.deletionTimestamp !== undefined;
-  return metadata.labels?.[labels.purpose] === "step" && status?.phase === "Succeeded" && !isDeleting;
+function isStepCache(checkpoint: Checkpoint): boolean {
+  return checkpoint.metadata.labels?.[labels.purpose] === "step" && isCloneable(checkpoint);
 }
 
 function longestUnneededFirst(a: Checkpoint, b: Checkpoint): number {

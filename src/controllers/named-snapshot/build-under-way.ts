@@ -1,4 +1,3 @@
-import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import type { NamedSnapshotStatus, SnapshotBuild, SnapshotStep } from "../../api/kinds/named-snapshot-status.ts";
 import { printProblem, type Problem, sentenceOf, within } from "../../api/state/problem.ts";
 import { builderName } from "./names.ts";
@@ -85,11 +84,6 @@ export function whereIn({ steps = [] }: NamedSnapshotStatus): string {
 /** Only reports what the build waits for. */
 export function waiting({ state, status }: BuildUnderWay, building: Building): SnapshotPlan {
   return { actions: [], status: withStatus(state, status, building) };
-}
-
-/** Whether a Checkpoint has succeeded or failed. */
-export function isEnded({ metadata, status }: Checkpoint): boolean {
-  return metadata.deletionTimestamp === undefined && (status?.phase === "Succeeded" || status?.phase === "Failed");
 }
 
 export function starting(message: string, name?: string): Building {

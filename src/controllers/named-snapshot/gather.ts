@@ -1,3 +1,4 @@
+import { isCloneable } from "../../api/state/checkpoint.ts";
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import type { SnapshotVersion } from "../../api/kinds/named-snapshot-status.ts";
 import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
@@ -165,10 +166,6 @@ function nextAttempt(
   if (builder === undefined || index < 0) return { attempt: undefined, fetchWait: undefined };
   const id = attemptId(builder.metadata.uid, index);
   return { attempt: steps.get(id), fetchWait: fetches.whyWaiting(metadata.namespace, id) };
-}
-
-function isCloneable(checkpoint: Checkpoint | undefined): boolean {
-  return checkpoint?.status?.phase === "Succeeded" && checkpoint.metadata.deletionTimestamp === undefined;
 }
 
 /** By version: the objects and tags that refer to it, which keep it from being deleted. */

@@ -1,9 +1,11 @@
+import { hasFailed, isCloneable } from "../../api/state/checkpoint.ts";
+import { isServing } from "../../api/state/sandbox.ts";
 import { type Checkpoint, withinQuota } from "../../api/kinds/checkpoint.ts";
 import type { NamedSnapshotStatus, SnapshotBuild, SnapshotVersion } from "../../api/kinds/named-snapshot-status.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations } from "../../api/names/labels.ts";
 import { type ObjectName, type Problem, problemIn, reportedBy, sentenceOf, within } from "../../api/state/problem.ts";
-import { findCondition, isConditionTrue } from "../../kube/conditions.ts";
+import { findCondition } from "../../kube/conditions.ts";
 import { reportedProblem } from "../../kube/reported-state.ts";
 import {
   type BuilderEnd,
@@ -143,7 +145,7 @@ function planBuilder(underWay: BuildUnderWay, builder: Sandbox): SnapshotPlan {
   if (unpulled !== undefined) return fail(underWay, { reason: "BuilderFailed", ...unpulled });
   const end = endOf(builder, whereIn(underWay.status));
   if (end !== undefined) return lost(underWay, end);
-  if (status?.phase !== "Running" || !isConditionTrue(status.conditions, "Ready")) {
+  if (!isServing(builder)) {
     const message = `Waiting for the sandbox ${metadata.name}: ${status?.message ?? "it is starting"}`;
     return waiting(underWay, starting(message, metadata.name));
   }
@@ -195,11 +197,9 @@ function originOf(underWay: BuildUnderWay): Exclude<BuildOrigin, { kind: "sandbo
     };
   }
   const id = captured.status?.checkpointId;
-  if (captured.metadata.deletionTimestamp === undefined) {
-    if (captured.status?.phase === "Succeeded" && id !== undefined) return { kind: "checkpoint", checkpointId: id };
-    if (captured.status?.phase === "Failed") {
-      return { plan: captureFailed(underWay, captured, `Capturing the sandbox ${origin.name} failed`) };
-    }
+  if (isCloneable(captured) && id !== undefined) return { kind: "checkpoint", checkpointId: id };
+  if (hasFailed(captured)) {
+    return { plan: captureFailed(underWay, captured, `Capturing the sandbox ${origin.name} failed`) };
   }
   const { name } = captured.metadata;
   return { plan: waiting(underWay, building(`Waiting for the Checkpoint ${name}`, { kind: "Checkpoint", name })) };
@@ -255,13 +255,11 @@ const ended = new Set(["Succeeded", "Failed", "Terminating", "Paused"]);
 
 /** The Checkpoint of the version exists. Only when it has succeeded does the version become current. */
 function planCapture(underWay: BuildUnderWay, checkpoint: Checkpoint): SnapshotPlan {
-  const { metadata, status } = checkpoint;
+  const { metadata } = checkpoint;
   if (metadata.annotations?.[annotations.snapshotDigest] !== underWay.build.digest)
     return foreign(underWay, metadata.name);
-  if (metadata.deletionTimestamp === undefined) {
-    if (status?.phase === "Succeeded") return publish(underWay, checkpoint);
-    if (status?.phase === "Failed") return captureFailed(underWay, checkpoint, "Capturing the version failed");
-  }
+  if (isCloneable(checkpoint)) return publish(underWay, checkpoint);
+  if (hasFailed(checkpoint)) return captureFailed(underWay, checkpoint, "Capturing the version failed");
   const message = `Waiting for the Checkpoint ${metadata.name}`;
   const waitsFor = { kind: "Checkpoint", name: metadata.name };
   return waiting(underWay, { status: "True", reason: "CapturingVersion", message, waitsFor });

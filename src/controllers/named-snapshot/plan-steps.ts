@@ -1,10 +1,11 @@
+import { hasFailed, isCloneable } from "../../api/state/checkpoint.ts";
 import { actionOf, describeStep } from "../../api/recipe/recipe.ts";
 import type { SnapshotStep } from "../../api/kinds/named-snapshot-status.ts";
 import { describeProblem, type Problem, problemOf } from "../../api/state/problem.ts";
 import type { RametError } from "../../base/errors.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { stepCheckpointName, versionCheckpointName } from "./names.ts";
-import { entrypointEnded, fail, isEnded, lost, waiting, whereIn, type BuildUnderWay } from "./build-under-way.ts";
+import { entrypointEnded, fail, lost, waiting, whereIn, type BuildUnderWay } from "./build-under-way.ts";
 import type { SnapshotAction, SnapshotPlan } from "./state.ts";
 import { progressOf, withStatus, type Building } from "./status.ts";
 import { lastLines, type StepOutcome } from "./steps/step.ts";
@@ -118,7 +119,11 @@ function planStepCapture(underWay: BuildUnderWay, builder: Sandbox, next: number
   const step = status.steps?.[last];
   if (step === undefined || step.cached || !isCaptured(underWay, last)) return undefined;
   const { stepCheckpoint } = state;
-  if (state.captured.has(step.digest) || (stepCheckpoint !== undefined && isEnded(stepCheckpoint))) return undefined;
+  if (
+    state.captured.has(step.digest) ||
+    (stepCheckpoint !== undefined && (isCloneable(stepCheckpoint) || hasFailed(stepCheckpoint)))
+  )
+    return undefined;
   const building: Building = {
     status: "True",
     reason: "CapturingStep",

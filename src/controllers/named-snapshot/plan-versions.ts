@@ -1,3 +1,4 @@
+import { hasFailed, isCloneable } from "../../api/state/checkpoint.ts";
 import type { SnapshotVersion } from "../../api/kinds/named-snapshot-status.ts";
 import { annotations, labels } from "../../api/names/labels.ts";
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
@@ -108,10 +109,9 @@ function unneeded(state: SnapshotState, { digest }: DesiredVersion): SnapshotAct
 }
 
 function ofUnneeded(state: SnapshotState, checkpoint: Checkpoint, isInRecipe: boolean): SnapshotAction[] {
-  const { phase } = checkpoint.status ?? {};
-  const isStep = checkpoint.metadata.labels?.[labels.purpose] === "step" && phase === "Succeeded";
+  const isStep = checkpoint.metadata.labels?.[labels.purpose] === "step" && isCloneable(checkpoint);
   if (isStep && isOfEarlierEngine(state, checkpoint)) return [{ do: "deleteCheckpoint", checkpoint }];
-  if (!isStep) return phase === "Failed" || !isInRecipe ? [{ do: "deleteCheckpoint", checkpoint }] : [];
+  if (!isStep) return hasFailed(checkpoint) || !isInRecipe ? [{ do: "deleteCheckpoint", checkpoint }] : [];
   const isMarked = checkpoint.metadata.annotations?.[annotations.unneededSince] !== undefined;
   if (isMarked !== isInRecipe) return [];
   return [{ do: "markStep", checkpoint, unneededSince: isInRecipe ? undefined : state.now.toISOString() }];

@@ -1,3 +1,4 @@
+import { sandboxState } from "../../api/state/sandbox.ts";
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import { type NamedSnapshot, volumesLeftOut } from "../../api/kinds/named-snapshot.ts";
 import type { SandboxTemplate, SandboxTemplateSpec } from "../../api/kinds/sandbox-template.ts";
@@ -9,7 +10,6 @@ import { snapshotDigest } from "../../api/snapshot/snapshot-digest.ts";
 import type { CopiedContent, ResolvedSource } from "../../api/snapshot/snapshot-inputs.ts";
 import { findVersion, printSnapshotReference } from "../../api/snapshot/snapshot-reference.ts";
 import { RametError } from "../../base/errors.ts";
-import { isConditionTrue } from "../../kube/conditions.ts";
 import { listed } from "../volumes/restored-volumes.ts";
 import { secretsOfTemplate } from "../origin/secrets-in-memory.ts";
 import type { BuildOrigin, SnapshotState } from "./state.ts";
@@ -131,11 +131,11 @@ function resolveSource({ spec: { from }, metadata: { namespace } }: NamedSnapsho
   };
 }
 
-function sandboxOrigin({ metadata: { name }, status }: Sandbox): BuildOrigin {
-  const { phase = "Pending", message = "it is starting" } = status ?? {};
-  const isReady = isConditionTrue(status?.conditions, "Ready");
-  // A sandbox in any other phase is not about to become ready, so its capture fails and says why.
-  const isStarting = phase === "Pending" || phase === "Resuming" || (phase === "Running" && !isReady);
+function sandboxOrigin(sandbox: Sandbox): BuildOrigin {
+  const { name } = sandbox.metadata;
+  const { message = "it is starting" } = sandbox.status ?? {};
+  // A sandbox in any other state is not about to become ready, so its capture fails and says why.
+  const isStarting = ["starting", "degraded"].includes(sandboxState(sandbox).is);
   return { kind: "sandbox", name, ...(isStarting && { starting: message }) };
 }
 

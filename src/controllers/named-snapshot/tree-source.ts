@@ -1,3 +1,4 @@
+import { hasEnded, isServing } from "../../api/state/sandbox.ts";
 import { createHash } from "node:crypto";
 import { Transform } from "node:stream";
 import { pipeline } from "node:stream/promises";
@@ -18,7 +19,6 @@ import { sandboxRef } from "../../backends/runtime.ts";
 import { delay } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
 import { within } from "../../base/within.ts";
-import { isConditionTrue } from "../../kube/conditions.ts";
 import { hexOf } from "./names.ts";
 import type { SnapshotDependencies } from "./state.ts";
 import type { TreeOf } from "./steps/step.ts";
@@ -86,9 +86,9 @@ async function untilReady(
   const deadline = clock.monotonicMilliseconds() + startMilliseconds;
   for (;;) {
     const sandbox = informers.sandboxes.store.byUid(uid);
-    const { phase = "Pending", message = "it is starting", conditions } = sandbox?.status ?? {};
-    if (sandbox !== undefined && phase === "Running" && isConditionTrue(conditions, "Ready")) return sandbox;
-    if (phase === "Failed" || phase === "Succeeded" || clock.monotonicMilliseconds() > deadline) {
+    const { message = "it is starting" } = sandbox?.status ?? {};
+    if (sandbox !== undefined && isServing(sandbox)) return sandbox;
+    if ((sandbox !== undefined && hasEnded(sandbox)) || clock.monotonicMilliseconds() > deadline) {
       throw new RametError("Unavailable", `The sandbox ${name} with the uploaded tree did not start: ${message}`, {
         retryable: true,
       });

@@ -1,3 +1,4 @@
+import { checkpointState, isCloneable } from "../../api/state/checkpoint.ts";
 import { restoreSpec, type RestoreSpec } from "../../api/pod/restore-spec.ts";
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import type { PodTemplateSpec } from "../../api/schema/pod-template.ts";
@@ -77,7 +78,7 @@ async function findCheckpoint(
   { cache, informers }: Pick<Known, "cache" | "informers">,
 ): Promise<Checkpoint | undefined> {
   const cached = cache.checkpointById(namespace, id);
-  if (cached?.status?.phase === "Succeeded") return cached;
+  if (isCloneable(cached)) return cached;
   // The client may have seen an object that this cache does not have yet, so ask the API server before rejecting.
   const { items } = await informers.checkpoints.resource.list({ namespace });
   return items.find(({ status }) => status?.checkpointId === id);
@@ -144,11 +145,12 @@ export function originFrom(
   const checkpointId = status?.checkpointId ?? "";
   const unusable = endOf(checkpoint);
   if (unusable !== undefined) return impossible(notCloneable(checkpoint, `it ${unusable}`));
-  if (status?.phase !== "Succeeded") {
+  if (!isCloneable(checkpoint)) {
     return { kind: "waiting", message: `Waiting for the checkpoint ${metadata.name} to succeed` };
   }
-  const { template: captured } = status.ramet ?? {};
-  const parts = partsOf(status.ramet);
+  const recorded = status?.ramet;
+  const captured = recorded?.template;
+  const parts = partsOf(recorded);
   if (parts === undefined) return impossible(unrecorded(checkpointId));
   const mismatch = captured && template && templateDifference(captured, restoreSpec(template));
   if (mismatch !== undefined) return impossible(mismatched(checkpointId, describeDifference(mismatch)));
@@ -184,9 +186,10 @@ function missingPart(
   }
 }
 
-function endOf({ metadata, status }: Checkpoint): string | undefined {
-  if (status?.phase === "Failed") return "has failed";
-  const isDeleting = status?.phase === "Terminating" || metadata.deletionTimestamp !== undefined;
+function endOf(checkpoint: Checkpoint): string | undefined {
+  const state = checkpointState(checkpoint);
+  if (state === "failed") return "has failed";
+  const isDeleting = state === "deleting" || checkpoint.metadata.deletionTimestamp !== undefined;
   return isDeleting ? "is being deleted" : undefined;
 }
 

@@ -1,6 +1,6 @@
+import { hasEnded, isServing } from "../../api/state/sandbox.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations, labels, scaleDownOwner } from "../../api/names/labels.ts";
-import { isConditionTrue } from "../../kube/conditions.ts";
 import type { Member, MemberState, SetState } from "./state.ts";
 
 /** The unclaimed sandboxes of a set, counted by state. */
@@ -52,12 +52,12 @@ export function memberOf(sandbox: Sandbox, isLeaving: boolean, hasOldEngine = fa
 }
 
 function stateOf(sandbox: Sandbox): MemberState {
-  const { metadata, status } = sandbox;
+  const { metadata } = sandbox;
   if (metadata.deletionTimestamp !== undefined) return "leaving";
   if (metadata.annotations?.[annotations.owner] === scaleDownOwner) return "victim";
   if (isTaken(sandbox)) return "used";
-  if (endedPhases.has(status?.phase ?? "")) return "dead";
-  return status?.phase === "Running" && isConditionTrue(status.conditions, "Ready") ? "available" : "creating";
+  if (hasEnded(sandbox)) return "dead";
+  return isServing(sandbox) ? "available" : "creating";
 }
 
 /** A locked, paused or kept sandbox is in use. */
@@ -71,6 +71,5 @@ function isTaken({ metadata, spec, status }: Sandbox): boolean {
   );
 }
 
-const endedPhases: ReadonlySet<string> = new Set(["Succeeded", "Failed", "Terminating"]);
 /** Only users bring a sandbox into these phases. */
 const userPhases: ReadonlySet<string> = new Set(["Paused", "Resuming", "Upgrading", "Recycling"]);

@@ -4,7 +4,7 @@ import { initRequestDigest } from "../../api/names/init-request.ts";
 import { isPodReady, type Pod } from "../../api/schema/pod.ts";
 import { type Problem, problemIn, problemOf, within } from "../../api/state/problem.ts";
 import { findCondition } from "../../kube/conditions.ts";
-import { isUnfinished } from "../cluster/pause-checkpoint.ts";
+import { checkpointState, isUnfinished } from "../../api/state/checkpoint.ts";
 import { cellRuns, cellStartedAt, declaresReadiness, isEnded, unreadyMessage } from "../cluster/pod-facts.ts";
 import { type SandboxAction, type SandboxPlan, type SandboxState, isAdoptionPending } from "./state.ts";
 import { changed, type ConditionChange, ended, initialized, lost, memoryLoaded, memoryNotLoaded } from "./status.ts";
@@ -14,7 +14,7 @@ export function planRunning(state: SandboxState): SandboxPlan {
   const { sandbox, pauseCheckpoint, orphans } = state;
   const tidyUp = orphans.map((checkpoint) => ({ do: "deleteCheckpoint", checkpoint }) as const);
   // A checkpoint that ends its source cannot be canceled: the pause completes, then the sandbox resumes.
-  const pausing = pauseCheckpoint !== undefined && pauseCheckpoint.status?.phase !== "Failed";
+  const pausing = pauseCheckpoint !== undefined && checkpointState(pauseCheckpoint) !== "failed";
   if (pausing) return withActions(planPausing(state), tidyUp);
   const end = planEnd(state);
   if (end !== undefined) return end;
@@ -160,8 +160,8 @@ function planPausing(state: SandboxState): SandboxPlan {
   if (isUnfinished(pauseCheckpoint)) {
     return stillRunning(state, "CheckpointCreating", `The checkpoint ${name} is being taken`);
   }
-  if (pauseCheckpoint.status?.phase === "Failed") {
-    const { message: why = "no reason given" } = pauseCheckpoint.status;
+  if (checkpointState(pauseCheckpoint) === "failed") {
+    const why = pauseCheckpoint.status?.message ?? "no reason given";
     const what = `The checkpoint ${name} failed, and the sandbox continues to run`;
     const problem = within(problemIn(pauseCheckpoint.status) ?? { code: "CheckpointFailed", cause: why }, what);
     const message = `${what}: ${why}. Set spec.paused to false, then to true, to try again`;

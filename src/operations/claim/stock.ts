@@ -1,7 +1,7 @@
+import { isServing } from "../../api/state/sandbox.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations, labels } from "../../api/names/labels.ts";
 import { canceled } from "../../base/clock.ts";
-import { isConditionTrue } from "../../kube/conditions.ts";
 import type { ObjectStore } from "../../kube/store.ts";
 
 export interface StockOptions {
@@ -135,8 +135,9 @@ function isFree({ metadata }: Sandbox): boolean {
   return metadata.labels?.[labels.sandboxClaimed] === "false" && metadata.annotations?.[annotations.lock] === undefined;
 }
 
-function isReady({ spec, status }: Sandbox): boolean {
-  return status?.phase === "Running" && spec.paused !== true && isConditionTrue(status.conditions, "Ready");
+/** A sandbox that its user pauses serves until it is paused, but nobody else can claim it. */
+function isReady(sandbox: Sandbox): boolean {
+  return isServing(sandbox) && sandbox.spec.paused !== true;
 }
 
 /**
