@@ -1,9 +1,8 @@
-import type { NamedSnapshotStatus } from "../../api/kinds/named-snapshot-status.ts";
 import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
-import type { Condition } from "../../api/schema/metadata.ts";
 import { type ClientBuild, clientBuildsAnnotation, clientBuildsOf } from "../../api/snapshot/client-builds.ts";
 import { defaultTag, tagsAnnotation, tagsOf } from "../../api/snapshot/snapshot-tags.ts";
-import { findCondition } from "../../kube/conditions.ts";
+import { snapshotState } from "../../api/state/named-snapshot.ts";
+import { settlingMilliseconds } from "../../operations/await-build.ts";
 
 export type BuildState =
   | { status: "waiting" | "building" }
@@ -31,35 +30,28 @@ function lastStarted(snapshot: NamedSnapshot): ClientBuild | undefined {
 
 /** The status is that of the build when the controllers have seen its spec. */
 function currentState(snapshot: NamedSnapshot, build: ClientBuild, now: Date): BuildState {
-  const { metadata, status } = snapshot;
-  const building = findCondition(status?.conditions, "Building");
-  if (status === undefined || building === undefined) return { status: "building" };
-  if (status.observedGeneration !== metadata.generation) return { status: "building" };
-  if (building.status !== "False") return { status: "building" };
-  if (building.reason !== "Built") return failedState(status, { build, building, now });
-  return status.version === undefined ? { status: "building" } : { status: "ready", version: status.version };
+  const { status } = snapshot;
+  const { is, reason, message } = snapshotState(snapshot);
+  if (is === "current" && status?.version !== undefined) return { status: "ready", version: status.version };
+  const failed = is === "failed" ? failureOf(snapshot, build) : undefined;
+  if (failed !== undefined) return failed;
+  // An earlier failure is about to be replaced, and a new template may not have reached the controllers yet.
+  const isSettled = now.getTime() - Date.parse(build.startedAt ?? "") > settlingMilliseconds;
+  const isLasting = neverBuilt.has(is) || lasting.has(reason);
+  return isLasting && isSettled ? { status: "error", error: message, step: "base" } : { status: "building" };
 }
 
-function failedState(
-  status: NamedSnapshotStatus,
-  { build, building, now }: { build: ClientBuild; building: Condition; now: Date },
-): BuildState {
-  const failure = status.build?.request === build.id ? status.build.failure : undefined;
-  if (failure !== undefined) {
-    const step = failure.step === undefined ? "base" : build.origins?.[failure.step - 1];
-    return { status: "error", error: failure.message, ...(step !== undefined && { step }) };
-  }
-  // A new template may not have reached the controllers yet, and an earlier failure is about to be replaced.
-  const age = now.getTime() - Date.parse(build.startedAt ?? "");
-  return lasting.has(building.reason) && age > freshMilliseconds
-    ? { status: "error", error: building.message, step: "base" }
-    : { status: "building" };
+/** Undefined: the last failure is that of another build. */
+function failureOf({ status }: NamedSnapshot, build: ClientBuild): BuildState | undefined {
+  const failure = status?.build?.request === build.id ? status.build.failure : undefined;
+  if (failure === undefined) return undefined;
+  const step = failure.step === undefined ? "base" : build.origins?.[failure.step - 1];
+  return { status: "error", error: failure.message, ...(step !== undefined && { step }) };
 }
 
-const lasting = new Set(["InputMissing", "Cycle", "Suspended", "Pinned", "VolumesNotCaptured", "Deleting"]);
-
-/** How long the controllers may take to see a new template. */
-const freshMilliseconds = 15_000;
+/** For a client, whose version is not built, these are failures. */
+const neverBuilt: ReadonlySet<string> = new Set(["held", "deleting"]);
+const lasting: ReadonlySet<string> = new Set(["InputMissing", "Cycle", "VolumesNotCaptured"]);
 
 /** The named snapshot with the outcome of a build that has ended, and with the tags of its version; the same one if nothing has. */
 export function settled(snapshot: NamedSnapshot, now: Date): NamedSnapshot {
