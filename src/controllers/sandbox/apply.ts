@@ -10,10 +10,10 @@ import { neededEngine } from "../images/engines.ts";
 import { addFinalizer, removeFinalizer } from "../cluster/finalizer.ts";
 import { pauseCheckpoint, storedPause } from "../cluster/pause-checkpoint.ts";
 import type { ResolvedTemplate } from "../origin/resolve-template.ts";
-import { callCell, isCellAction } from "./cell-calls.ts";
+import { callCell, isCellAction } from "./cell-actions.ts";
 import { copyClaims, createClaims, createFilledClaims, type FillClaim, releaseClaims, shareClaims } from "./claims.ts";
 import { nodeOfClaims } from "./gather-volumes.ts";
-import { rollbackUnderWay } from "./rollback-under-way.ts";
+import { rollbackUnderWay } from "./rollback.ts";
 import type { SandboxAction, SandboxDependencies } from "./state.ts";
 
 /** Carries out one action. Every action can be repeated: an existing or a deleted object is no error. */

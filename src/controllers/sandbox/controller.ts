@@ -14,7 +14,7 @@ import { sandboxKeysOfCheckpoint, sandboxKeysOfSnapshot, sandboxKeysOfTemplate }
 import { ImageLookups } from "../images/image-lookups.ts";
 import { type Controller, type ControllerParts, RequeueSource } from "../cluster/controller-parts.ts";
 import { applyAction } from "./apply.ts";
-import { isCellAction } from "./cell-calls.ts";
+import { isCellAction } from "./cell-actions.ts";
 import { CredentialValues } from "./credential-values.ts";
 import { gather } from "./gather.ts";
 import { Namespaces } from "./namespaces.ts";

@@ -13,7 +13,7 @@ import { isEnded } from "../cluster/pod-facts.ts";
 import type { ResolvedTemplate } from "../origin/resolve-template.ts";
 import { type RestoredVolumes, restoredVolumes, rolledBackVolumes, volumesOf } from "../volumes/restored-volumes.ts";
 import { type Claim, claimsIn } from "../../kube/volumes/volumes.ts";
-import { type RollbackUnderWay, rollbackUnderWay } from "./rollback-under-way.ts";
+import { type RollbackUnderWay, rollbackUnderWay } from "./rollback.ts";
 import type { SandboxDependencies, SandboxState } from "./state.ts";
 
 interface Start {

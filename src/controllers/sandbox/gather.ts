@@ -15,13 +15,12 @@ import { pullProblem } from "../cluster/pod-facts.ts";
 import { anyNode } from "../nodes/plan-cpus.ts";
 import { resolveTemplate } from "../origin/resolve-template.ts";
 import { noRestoredVolumes } from "../volumes/restored-volumes.ts";
-import { wantedCredentials } from "./gather-credentials.ts";
+import { wantedCredentials } from "./credentials.ts";
 import { gatherIgnored } from "./gather-ignored.ts";
 import { gatherVolumes, lostClaims } from "./gather-volumes.ts";
 import { pauseLost, templateChanged } from "./plan-paused.ts";
 import { type PodImage, podImage } from "./pod-image.ts";
-import { gatherRollback, restoreInPlaceId } from "./rollback.ts";
-import { rollbackUnderWay } from "./rollback-under-way.ts";
+import { gatherRollback, restoreInPlaceId, rollbackUnderWay } from "./rollback.ts";
 import { adoptionId, type SandboxDependencies, type SandboxState } from "./state.ts";
 
 /** Reads the state for a plan from the cache. A decision that would end a sandbox is confirmed with the API server. */

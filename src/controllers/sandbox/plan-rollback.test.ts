@@ -11,7 +11,7 @@ import { rollbackRequest, isRollbackPending } from "../../api/names/rollback-req
 import { Sandbox, type SandboxStatus } from "../../api/kinds/sandbox.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import { planSandbox } from "./plan.ts";
-import { rollbackUnderWay } from "./rollback-under-way.ts";
+import { rollbackUnderWay } from "./rollback.ts";
 import type { Origin } from "../origin/origin.ts";
 import { desiredEgress } from "../origin/egress.ts";
 import type { SandboxState } from "./state.ts";

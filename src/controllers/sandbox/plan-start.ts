@@ -12,7 +12,7 @@ import { cellRuns, isEnded, pullProblem, startProblem } from "../cluster/pod-fac
 import type { ResolvedTemplate } from "../origin/resolve-template.ts";
 import { listed } from "../volumes/restored-volumes.ts";
 import { isRefusedByCpu, lacksFeatures, planOtherNode } from "./plan-other-node.ts";
-import { rollbackUnderWay } from "./rollback-under-way.ts";
+import { rollbackUnderWay } from "./rollback.ts";
 import type { SandboxAction, SandboxPlan, SandboxState } from "./state.ts";
 import { ended, failed, notReady, notStartable, running } from "./status.ts";
 

@@ -16,8 +16,7 @@ import { planPaused } from "./plan-paused.ts";
 import { notYet, withRollback } from "./plan-rollback.ts";
 import { planRunning } from "./plan-running.ts";
 import { planStart } from "./plan-start.ts";
-import { refused, withRolledBack } from "./rollback.ts";
-import { rollbackUnderWay, type RollbackUnderWay } from "./rollback-under-way.ts";
+import { refused, type RollbackUnderWay, rollbackUnderWay, withRolledBack } from "./rollback.ts";
 import type { SandboxAction, SandboxPlan, SandboxState } from "./state.ts";
 import { changed, ended, failed } from "./status.ts";
 

@@ -23,7 +23,7 @@ import type { ResolvedTemplate } from "../origin/resolve-template.ts";
 import type { RestoredVolumes } from "../volumes/restored-volumes.ts";
 import type { PodImage } from "./pod-image.ts";
 import type { CredentialValues } from "./credential-values.ts";
-import type { WantedCredentials } from "./gather-credentials.ts";
+import type { WantedCredentials } from "./credentials.ts";
 import type { Namespaces } from "./namespaces.ts";
 import type { NewPods } from "./new-pods.ts";
 

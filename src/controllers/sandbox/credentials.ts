@@ -1,12 +1,38 @@
-import type { LinkCredentials } from "../../api/wire/cell-api.ts";
-import type { Credentials } from "../../api/credentials/credentials.ts";
+import { type Credentials, credentialsOf } from "../../api/credentials/credentials.ts";
+import { sealIdentity } from "../../api/credentials/credential-seal.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
+import { digestOf } from "../../api/schema/digest.ts";
 import type { PodTemplateSpec } from "../../api/schema/pod-template.ts";
+import type { LinkCredentials } from "../../api/wire/cell-api.ts";
+import type { CredentialKeys } from "../../backends/credential-keys.ts";
 import { type SandboxRef, sandboxRef } from "../../backends/runtime.ts";
 import { RametError } from "../../base/errors.ts";
 import { keyOf } from "../../kube/object.ts";
-import { wantedCredentials } from "./gather-credentials.ts";
 import type { SandboxAction, SandboxDependencies } from "./state.ts";
+
+/** The credentials that a sandbox should have. Without values: only references, and texts that a client has sealed. */
+export interface WantedCredentials {
+  /** Undefined: none. */
+  credentials: Credentials | undefined;
+  digest: string;
+  problem?: RametError;
+}
+
+/** @param template the sandbox's own, or the one that was kept with its checkpoint */
+export function wantedCredentials(
+  { metadata }: Sandbox,
+  template: PodTemplateSpec | undefined,
+  { credentialKeys }: { credentialKeys: Pick<CredentialKeys, "open"> },
+): WantedCredentials {
+  const open = (namespace: string, sealed: string) => credentialKeys.open(sealIdentity(namespace, "sandbox"), sealed);
+  try {
+    const credentials = credentialsOf({ template: template?.metadata, sandbox: metadata }, open);
+    return { credentials, digest: digestOf(credentials ?? null) };
+  } catch (error) {
+    const problem = RametError.from(error);
+    return { credentials: undefined, digest: digestOf(problem.message), problem };
+  }
+}
 
 /** Gives the cell of a sandbox its credentials before the sandbox starts, so that no request leaves without them. */
 export async function giveFirstCredentials(

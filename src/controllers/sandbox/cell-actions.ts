@@ -15,7 +15,7 @@ import {
 import { type SandboxRef, sandboxRef, type Started } from "../../backends/runtime.ts";
 import { RametError } from "../../base/errors.ts";
 import { keyOf } from "../../kube/object.ts";
-import { giveFirstCredentials, setCredentials } from "./give-credentials.ts";
+import { giveFirstCredentials, setCredentials } from "./credentials.ts";
 import { restoreInPlaceId } from "./rollback.ts";
 import { adoptionId, type SandboxAction, type SandboxDependencies } from "./state.ts";
 
