@@ -54,7 +54,7 @@ export interface Backend {
    * Resolves when all memory of a running clone is loaded.
    * @throws RametError `Unavailable` if the sandbox cannot be reached, `Timeout` if loading does not end
    */
-  untilLoaded(target: SandboxRef): Promise<void>;
+  untilLoaded(target: SandboxRef, signal?: AbortSignal): Promise<void>;
   /** Removes everything that this backend captured for a checkpoint. Missing data is no error; clones are not affected. */
   remove(name: CheckpointName): Promise<void>;
   /**
@@ -139,6 +139,8 @@ export interface CloneRequest {
   part: CheckpointPart;
   target: SandboxRef;
   environment: Record<string, string>;
+  /** Ends the wait for the cell, not its operation. */
+  signal?: AbortSignal;
 }
 
 export interface ImportVolumesRequest {

@@ -103,17 +103,17 @@ export function cellBackend(options: CellBackendOptions): Backend {
     },
     async clone(request) {
       const body = await restoreRequest(request);
-      const restore = (signal: AbortSignal) => cells.restore(cellAddress(request.target), body, signal);
-      return started(await within(restoreDeadline(body.grant), restore));
+      const restore = (ended: AbortSignal) => cells.restore(cellAddress(request.target), body, ended);
+      return started(await within({ ...restoreDeadline(body.grant), signal: request.signal }, restore));
     },
     async restoreInPlace({ request: id, ...request }) {
       const body = { ...(await restoreRequest(request)), request: id };
-      const restore = (signal: AbortSignal) => cells.restoreInPlace(cellAddress(request.target), body, signal);
-      return started(await within(restoreDeadline(body.grant), restore));
+      const restore = (ended: AbortSignal) => cells.restoreInPlace(cellAddress(request.target), body, ended);
+      return started(await within({ ...restoreDeadline(body.grant), signal: request.signal }, restore));
     },
-    async untilLoaded(target) {
-      const deadline = { ...startDeadline(clock, "Loading the memory"), milliseconds: loadMilliseconds };
-      await within(deadline, (signal) => cells.untilLoaded(cellAddress(target), signal));
+    async untilLoaded(target, signal) {
+      const deadline = { ...startDeadline(clock, "Loading the memory"), milliseconds: loadMilliseconds, signal };
+      await within(deadline, (ended) => cells.untilLoaded(cellAddress(target), ended));
     },
     async remove(name) {
       await store.remove(name);

@@ -20,9 +20,9 @@ export interface CellRuntimeOptions {
 /** Runs each sandbox in the cell of its Pod. */
 export function cellRuntime({ cells, credentials, findPod, clock = systemClock }: CellRuntimeOptions): SandboxRuntime {
   return {
-    async identified(target) {
+    async identified(target, signal) {
       if (target.cellKey !== undefined) return target;
-      const cellKey = await cells.cellKey(cellAddress(target));
+      const cellKey = await cells.cellKey(cellAddress(target), signal);
       // In this order: the answer came from the address while it was this Pod's.
       const pod = await findPod(target);
       if (pod !== undefined && hasAddress(pod, target)) return { ...target, cellKey };
@@ -35,22 +35,23 @@ export function cellRuntime({ cells, credentials, findPod, clock = systemClock }
     async build(target) {
       return (await cells.state(cellAddress(target))).engine;
     },
-    async boot(target, environment) {
+    async boot(target, environment, signal) {
       const identity = identityOf(target, environment, credentials);
-      const boot = (signal: AbortSignal) => cells.boot(cellAddress(target), { identity }, signal);
-      return { ...startOf(await within(startDeadline(clock, "The start of the sandbox"), boot)), phases: {} };
+      const boot = (ended: AbortSignal) => cells.boot(cellAddress(target), { identity }, ended);
+      const deadline = { ...startDeadline(clock, "The start of the sandbox"), signal };
+      return { ...startOf(await within(deadline, boot)), phases: {} };
     },
-    async adopt(target, environment) {
+    async adopt(target, environment, signal) {
       const identity = identityOf(target, environment, credentials);
-      const adopt = (signal: AbortSignal) => cells.identity(cellAddress(target), { identity }, signal);
-      const { generation } = await within(startDeadline(clock, "The handover of an identity"), adopt);
+      const adopt = (ended: AbortSignal) => cells.identity(cellAddress(target), { identity }, ended);
+      const { generation } = await within({ ...startDeadline(clock, "The handover of an identity"), signal }, adopt);
       return { generation };
     },
-    async setEgress(target, policy) {
-      await cells.setEgress(cellAddress(target), { policy });
+    async setEgress(target, policy, signal) {
+      await cells.setEgress(cellAddress(target), { policy }, signal);
     },
-    async setCredentials(target, credentials) {
-      await cells.setCredentials(cellAddress(target), { credentials });
+    async setCredentials(target, credentials, signal) {
+      await cells.setCredentials(cellAddress(target), { credentials }, signal);
     },
     async setKeys(target, keys) {
       await cells.setKeys(cellAddress(target), { keys });

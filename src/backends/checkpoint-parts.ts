@@ -64,7 +64,7 @@ export function startsSandbox(parts: readonly CheckpointPart[]): boolean {
   return parts.some(({ contents }) => contents.includes("filesystem"));
 }
 
-type PartsRequest = Pick<CloneRequest, "target" | "environment"> & { source: RestoreSource };
+type PartsRequest = Pick<CloneRequest, "target" | "environment" | "signal"> & { source: RestoreSource };
 
 /**
  * Starts a clone from the parts of a checkpoint.
@@ -101,8 +101,8 @@ function together(all: readonly Started[]): Started {
 }
 
 /** Resolves when all memory of a running clone is loaded, whichever backend restored it. */
-export async function untilPartsLoaded(backends: Backends, target: SandboxRef): Promise<void> {
-  await Promise.all(backends.all().map((backend) => backend.untilLoaded(target)));
+export async function untilPartsLoaded(backends: Backends, target: SandboxRef, signal?: AbortSignal): Promise<void> {
+  await Promise.all(backends.all().map((backend) => backend.untilLoaded(target, signal)));
 }
 
 export interface PartsRemoval {

@@ -7,24 +7,24 @@ import type { CellKey } from "../cell/client/cell-token.ts";
 import type { GuestClient } from "../cell/client/guest-client.ts";
 import type { Phases } from "../base/phases.ts";
 
-/** Runs sandboxes. A `Backend` takes their checkpoints. */
+/** Runs sandboxes. A `Backend` takes their checkpoints. Aborting a signal ends the wait for the cell, not its operation. */
 export interface SandboxRuntime {
   /**
    * Returns the target with the key of its cell. Call it before an operation that hands over an identity or a grant, unless
    * the status has the key: it asks the cell, and then checks that the Pod still has its address.
    * @throws RametError `Unavailable` (retryable) if the Pod does not have the address
    */
-  identified(target: SandboxRef): Promise<SandboxRef>;
+  identified(target: SandboxRef, signal?: AbortSignal): Promise<SandboxRef>;
   /** The gVisor and the CPU of the sandbox's cell, also of one that has just refused a restore. Undefined: it does not report them yet. */
   build(target: SandboxRef): Promise<EngineBuild | undefined>;
   /** Assigns an identity to a new sandbox. Resolves when the sandbox responds. */
-  boot(target: SandboxRef, environment: Record<string, string>): Promise<Started>;
+  boot(target: SandboxRef, environment: Record<string, string>, signal?: AbortSignal): Promise<Started>;
   /** Gives a running sandbox another environment, which new commands get. A repeated call changes nothing. */
-  adopt(target: SandboxRef, environment: Record<string, string>): Promise<{ generation: number }>;
+  adopt(target: SandboxRef, environment: Record<string, string>, signal?: AbortSignal): Promise<{ generation: number }>;
   /** Gives a running sandbox another egress policy, which also ends open connections that it denies. */
-  setEgress(target: SandboxRef, policy: EgressPolicy): Promise<void>;
+  setEgress(target: SandboxRef, policy: EgressPolicy, signal?: AbortSignal): Promise<void>;
   /** Replaces the credentials that are added to requests of the sandbox. Also for a sandbox that has not started yet. */
-  setCredentials(target: SandboxRef, credentials: LinkCredentials): Promise<void>;
+  setCredentials(target: SandboxRef, credentials: LinkCredentials, signal?: AbortSignal): Promise<void>;
   /** Replaces the keys whose tokens the cell accepts. */
   setKeys(target: SandboxRef, keys: KeySets): Promise<void>;
   /** Signs calls with this key from now on. */

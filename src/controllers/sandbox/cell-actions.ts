@@ -14,10 +14,8 @@ import {
 } from "../../backends/checkpoint-parts.ts";
 import { type SandboxRef, sandboxRef, type Started } from "../../backends/runtime.ts";
 import { RametError } from "../../base/errors.ts";
-import { keyOf } from "../../kube/object.ts";
 import { giveFirstCredentials, setCredentials } from "./credentials.ts";
-import { restoreInPlaceId } from "./rollback.ts";
-import { adoptionId, type SandboxAction, type SandboxDependencies } from "./state.ts";
+import type { SandboxAction, SandboxDependencies } from "./state.ts";
 
 /** An action that calls a cell. Such calls take long, so they run outside reconciles. */
 export type CellAction = Extract<SandboxAction, { do: (typeof cellActions)[number] }>;
@@ -47,9 +45,14 @@ export function callCell(sandbox: Sandbox, action: CellAction, dependencies: San
     case "adoptIdentity":
       adoptIdentity(sandbox, action, dependencies);
       return;
-    case "awaitMemory":
-      awaitMemory(sandbox, action.pod, dependencies);
+    case "awaitMemory": {
+      const { calls, backends } = dependencies;
+      const target = sandboxRef(sandbox, action.pod);
+      calls.start(sandbox, action.pod, "load", (signal) =>
+        untilPartsLoaded(backends, target, signal).then(() => undefined),
+      );
       return;
+    }
     case "setEgress":
       setEgress(sandbox, action, dependencies);
       return;
@@ -64,14 +67,14 @@ function startSandbox(
   { pod, template, source }: Extract<SandboxAction, { do: "startSandbox" }>,
   dependencies: SandboxDependencies,
 ): void {
-  const { starts, backends, runtime, newPods, seal, engines, nodeCpus, enqueue } = dependencies;
+  const { calls, backends, runtime, newPods, seal, engines, nodeCpus } = dependencies;
   const { environment, initRequest } = startEnvironment(sandbox, template, seal);
-  const call = async () => {
-    const target = await runtime.identified(sandboxRef(sandbox, pod));
-    await giveFirstCredentials(sandbox, { target, template }, dependencies);
+  calls.start(sandbox, pod, "start", async (signal) => {
+    const target = await runtime.identified(sandboxRef(sandbox, pod), signal);
+    await giveFirstCredentials(sandbox, { target, template, signal }, dependencies);
     const started = await (source === undefined || !startsSandbox(source.parts)
-      ? runtime.boot(target, environment)
-      : restoring(source, dependencies, cloneParts(backends, { source, target, environment })).catch(
+      ? runtime.boot(target, environment, signal)
+      : restoring(source, dependencies, cloneParts(backends, { source, target, environment, signal })).catch(
           learning(target, pod, dependencies),
         ));
     if (started.engine !== undefined) {
@@ -86,9 +89,6 @@ function startSandbox(
       ...(source && { checkpointId: source.name.checkpointId }),
       ...(initRequest !== undefined && { initRequest }),
     };
-  };
-  starts.start(pod.metadata.uid, call, () => {
-    enqueue(keyOf(sandbox.metadata));
   });
 }
 
@@ -97,19 +97,16 @@ function restoreSandboxInPlace(
   { pod, template, source, request }: Extract<SandboxAction, { do: "restoreSandboxInPlace" }>,
   dependencies: SandboxDependencies,
 ): void {
-  const { restoresInPlace, loads, backends, runtime, seal, enqueue } = dependencies;
+  const { calls, backends, runtime, seal } = dependencies;
   const { environment, initRequest } = startEnvironment(sandbox, template, seal);
   // The old wait is for memory that the restore replaces.
-  loads.forget(pod.metadata.uid);
-  const call = async () => {
-    const target = await runtime.identified(sandboxRef(sandbox, pod));
-    await giveFirstCredentials(sandbox, { target, template }, dependencies);
-    const restore = restorePartsInPlace(backends, { source, target, environment, request });
+  calls.drop(pod, "load");
+  calls.start(sandbox, pod, "restoreInPlace", async (signal) => {
+    const target = await runtime.identified(sandboxRef(sandbox, pod), signal);
+    await giveFirstCredentials(sandbox, { target, template, signal }, dependencies);
+    const restore = restorePartsInPlace(backends, { source, target, environment, request, signal });
     const started = await restoring(source, dependencies, restore).catch(learning(target, pod, dependencies));
     return { ...started, checkpointId: source.name.checkpointId, ...(initRequest !== undefined && { initRequest }) };
-  };
-  restoresInPlace.start(restoreInPlaceId(sandbox, pod), call, () => {
-    enqueue(keyOf(sandbox.metadata));
   });
 }
 
@@ -146,15 +143,12 @@ function learning(target: SandboxRef, pod: Pod, { runtime, nodeCpus }: SandboxDe
 function adoptIdentity(
   sandbox: Sandbox,
   { pod, template }: Extract<SandboxAction, { do: "adoptIdentity" }>,
-  { adoptions, runtime, seal, enqueue }: SandboxDependencies,
+  { calls, runtime, seal }: SandboxDependencies,
 ): void {
-  const call = async () => {
-    const target = await runtime.identified(sandboxRef(sandbox, pod));
+  calls.start(sandbox, pod, "adoption", async (signal) => {
+    const target = await runtime.identified(sandboxRef(sandbox, pod), signal);
     const environment = { ...ownEnvironment(sandbox, template), ...requestedEnvironment(sandbox, seal) };
-    return runtime.adopt(target, environment);
-  };
-  adoptions.start(adoptionId(sandbox, pod), call, () => {
-    enqueue(keyOf(sandbox.metadata));
+    return runtime.adopt(target, environment, signal);
   });
 }
 
@@ -176,37 +170,21 @@ function startEnvironment(
   }
 }
 
-function awaitMemory(sandbox: Sandbox, pod: Pod, { loads, backends, enqueue }: SandboxDependencies): void {
-  const target = sandboxRef(sandbox, pod);
-  loads.start(
-    pod.metadata.uid,
-    () => untilPartsLoaded(backends, target),
-    () => {
-      enqueue(keyOf(sandbox.metadata));
-    },
-  );
-}
-
 /** Repeated until the cell has answered: until then it may have a wider policy. */
 function setEgress(
   sandbox: Sandbox,
   { pod, policy, digest }: Extract<SandboxAction, { do: "setEgress" }>,
-  { egressCalls, runtime, enqueue }: SandboxDependencies,
+  { calls, runtime }: SandboxDependencies,
 ): void {
-  const { uid } = pod.metadata;
-  if (egressCalls.get(uid)?.state !== "running") egressCalls.forget(uid);
-  const call = async () => {
+  calls.start(sandbox, pod, "egressCall", async (signal) => {
     try {
-      await runtime.setEgress(sandboxRef(sandbox, pod), policy);
+      await runtime.setEgress(sandboxRef(sandbox, pod), policy, signal);
       return { digest };
     } catch (thrown) {
       const error = RametError.from(thrown);
       if (!error.retryable) return { digest, error };
       throw new RametError("Unavailable", error.message, { retryable: true, cause: error });
     }
-  };
-  egressCalls.start(uid, call, () => {
-    enqueue(keyOf(sandbox.metadata));
   });
 }
 

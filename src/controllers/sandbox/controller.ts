@@ -1,34 +1,24 @@
 import type { Sandbox, SandboxStatus } from "../../api/kinds/sandbox.ts";
 import { sealedAnnotations } from "../../api/names/init-request.ts";
-import { isRollbackPending } from "../../api/names/rollback-request.ts";
 import { group } from "../../api/schema/kind.ts";
-import type { Pod } from "../../api/schema/pod.ts";
 import { problemOf } from "../../api/state/problem.ts";
 import { RametError } from "../../base/errors.ts";
 import { controllerKeys, type ControllerWatch, ownKey, type ReconcileResult, watching } from "../../kube/controller.ts";
 import { controllerOf, keyOf, nameOfKey } from "../../kube/object.ts";
 import { coreResources } from "../../kube/resource-ref.ts";
 import { StatusWriter } from "../../kube/status-writer.ts";
-import { Attempts, SlowStart } from "../cluster/attempts.ts";
 import { sandboxKeysOfCheckpoint, sandboxKeysOfSnapshot, sandboxKeysOfTemplate } from "../cluster/cache.ts";
 import { ImageLookups } from "../images/image-lookups.ts";
 import { type Controller, type ControllerParts, RequeueSource } from "../cluster/controller-parts.ts";
 import { applyAction } from "./apply.ts";
 import { isCellAction } from "./cell-actions.ts";
+import { CellCalls } from "./cell-calls.ts";
 import { CredentialValues } from "./credential-values.ts";
 import { gather } from "./gather.ts";
 import { Namespaces } from "./namespaces.ts";
 import { NewPods } from "./new-pods.ts";
 import { neverStarted, planSandbox } from "./plan.ts";
-import { restoreInPlaceId } from "./rollback.ts";
-import {
-  adoptionId,
-  type SandboxAction,
-  type SandboxDependencies,
-  type SandboxPlan,
-  type SandboxState,
-  isAdoptionPending,
-} from "./state.ts";
+import type { SandboxAction, SandboxDependencies, SandboxPlan, SandboxState } from "./state.ts";
 import { notReady, notStartable } from "./status.ts";
 
 /** The informers of the Sandbox controller, and the sandboxes that each change requeues. */
@@ -50,15 +40,18 @@ const ownKeyOf = ({ metadata }: Sandbox) => keyOf(metadata);
  * write needs no further reconcile.
  */
 export async function reconcileSandbox(key: string, dependencies: SandboxDependencies): Promise<ReconcileResult> {
-  const { cache, sandboxWrites } = dependencies;
+  const { cache, calls, sandboxWrites } = dependencies;
   await deleteOrphan(key, cache.sandbox(key), dependencies);
   for (let round = 1; ; round++) {
     const found = latest(key, dependencies);
-    if (found === undefined) return;
+    if (found === undefined) {
+      calls.forget(key);
+      return;
+    }
     const sandbox = await withSealedRequest(found, dependencies);
     const state = await gather(sandbox, dependencies);
     const plan = planSandbox(state);
-    forgetFinished(state, dependencies);
+    calls.settle(state, cache.sandbox(key)?.status?.phase);
     await Promise.all([applyPlan(state, plan, dependencies), createPodOfResume(state, plan, dependencies)]);
     const isWritten = latest(key, dependencies)?.metadata.resourceVersion !== sandbox.metadata.resourceVersion;
     if (!isWritten && round > 1) sandboxWrites.settle(sandbox);
@@ -166,77 +159,27 @@ async function deleteOrphan(
   await informers.pods.resource.delete(pod.metadata, { uid: pod.metadata.uid });
 }
 
-function forgetFinished({ sandbox, pod, egress, egressCall }: SandboxState, dependencies: SandboxDependencies): void {
-  const { starts, slowStart, cache } = dependencies;
-  if (pod !== undefined) forgetCompletedCalls(sandbox, pod, dependencies);
-  if (pod !== undefined && isEgressRecorded(sandbox, egress, egressCall))
-    dependencies.egressCalls.forget(pod.metadata.uid);
-  const phase = cache.sandbox(keyOf(sandbox.metadata))?.status?.phase;
-  const starting = phase === undefined || phase === "Pending" || phase === "Resuming";
-  if (starting && sandbox.metadata.deletionTimestamp === undefined) return;
-  slowStart.forget(sandbox.metadata.uid);
-  dependencies.pulls.forget(sandbox.metadata.uid);
-  if (pod !== undefined) starts.forget(pod.metadata.uid);
-}
-
-/** Whether the status has the outcome of the last call. Until then, the call says which policy the cell has. */
-function isEgressRecorded(
-  { status }: Sandbox,
-  { digest }: SandboxState["egress"],
-  call: SandboxState["egressCall"],
-): boolean {
-  if (call?.state !== "done" || call.value.error !== undefined) return false;
-  return call.value.digest === digest && status?.ramet?.egress === digest;
-}
-
-/** Forgets calls to the cell whose request was withdrawn or answered. */
-function forgetCompletedCalls(sandbox: Sandbox, pod: Pod, { adoptions, restoresInPlace }: SandboxDependencies): void {
-  if (!isRollbackPending(sandbox)) restoresInPlace.forget(restoreInPlaceId(sandbox, pod));
-  if (!isAdoptionPending(sandbox) || sandbox.status?.phase !== "Running") adoptions.forget(adoptionId(sandbox, pod));
-}
-
-const defaultPullTimeoutMilliseconds = 180_000;
-
 export function sandboxController(parts: ControllerParts): Controller {
-  const { informers, clock, random } = parts;
+  const { informers, clock, random, pullTimeoutMilliseconds } = parts;
   const requeues = new RequeueSource();
   const dependencies: SandboxDependencies = {
     ...parts,
     statuses: new StatusWriter<Sandbox>(informers.sandboxes.resource),
-    starts: new Attempts({ clock, random }),
-    adoptions: new Attempts({ clock, random }),
-    restoresInPlace: new Attempts({ clock, random }),
-    loads: new Attempts({ clock, random }),
-    egressCalls: new Attempts({ clock, random }),
-    credentialCalls: new Attempts({ clock, random }),
+    calls: new CellCalls({ clock, random, pods: informers.pods, pullTimeoutMilliseconds, enqueue: requeues.enqueue }),
     credentialValues: new CredentialValues(parts.client, parts.credentialKeys, clock),
     namespaces: new Namespaces(parts.client.resource(coreResources.namespaces)),
     newPods: new NewPods({ pods: informers.pods, clock, onLost: requeues.enqueue }),
-    slowStart: new SlowStart(clock),
-    pulls: new SlowStart(clock, parts.pullTimeoutMilliseconds ?? defaultPullTimeoutMilliseconds),
     imageLookups:
       parts.registries && new ImageLookups({ client: parts.client, transport: parts.registries, clock, random }),
     enqueue: requeues.enqueue,
   };
-  informers.pods.store.subscribe((change) => {
-    if (change.type !== "deleted") return;
-    dependencies.starts.forget(change.object.metadata.uid);
-    dependencies.loads.forget(change.object.metadata.uid);
-    dependencies.egressCalls.forget(change.object.metadata.uid);
-    dependencies.credentialCalls.forget(change.object.metadata.uid);
-  });
   return {
     name: "sandbox",
     watches: sandboxWatches(dependencies),
     reconcile: (key) => reconcileSandbox(key, dependencies),
     requeues,
     close: () => {
-      dependencies.starts.close();
-      dependencies.adoptions.close();
-      dependencies.restoresInPlace.close();
-      dependencies.loads.close();
-      dependencies.egressCalls.close();
-      dependencies.credentialCalls.close();
+      dependencies.calls.close();
       dependencies.newPods.close();
       dependencies.imageLookups?.close();
     },

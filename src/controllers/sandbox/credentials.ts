@@ -7,7 +7,6 @@ import type { LinkCredentials } from "../../api/wire/cell-api.ts";
 import type { CredentialKeys } from "../../backends/credential-keys.ts";
 import { type SandboxRef, sandboxRef } from "../../backends/runtime.ts";
 import { RametError } from "../../base/errors.ts";
-import { keyOf } from "../../kube/object.ts";
 import type { SandboxAction, SandboxDependencies } from "./state.ts";
 
 /** The credentials that a sandbox should have. Without values: only references, and texts that a client has sealed. */
@@ -37,7 +36,7 @@ export function wantedCredentials(
 /** Gives the cell of a sandbox its credentials before the sandbox starts, so that no request leaves without them. */
 export async function giveFirstCredentials(
   sandbox: Sandbox,
-  { target, template }: { target: SandboxRef; template: PodTemplateSpec },
+  { target, template, signal }: { target: SandboxRef; template: PodTemplateSpec; signal: AbortSignal },
   dependencies: SandboxDependencies,
 ): Promise<void> {
   const { credentials, problem } = wantedCredentials(sandbox, template, dependencies);
@@ -46,7 +45,7 @@ export async function giveFirstCredentials(
   const resolved = await dependencies.credentialValues
     .resolve(sandbox.metadata.namespace, credentials)
     .catch(untilCreated);
-  await dependencies.runtime.setCredentials(target, resolved.credentials);
+  await dependencies.runtime.setCredentials(target, resolved.credentials, signal);
 }
 
 /** A deleted secret must not be used any longer, and nothing must leave without the proxy: link refuses this address. */
@@ -75,23 +74,21 @@ const refusedMilliseconds = 60_000;
 export function setCredentials(
   sandbox: Sandbox,
   { pod, credentials, digest }: Extract<SandboxAction, { do: "setCredentials" }>,
-  { credentialCalls, credentialValues, runtime, clock, enqueue }: SandboxDependencies,
+  { calls, credentialValues, runtime, clock }: SandboxDependencies,
 ): void {
-  const { uid } = pod.metadata;
-  if (credentialCalls.get(uid)?.state !== "running") credentialCalls.forget(uid);
-  const set = async (given: LinkCredentials): Promise<void> => {
-    // Another Pod can have the address by now.
-    await runtime.setCredentials(await runtime.identified(sandboxRef(sandbox, pod)), given);
-  };
-  /** Returns why the credentials are not in effect. */
-  const withdraw = async (error: RametError): Promise<RametError> => {
-    if (error.code !== "NotFound") return error;
-    return set(withdrawn(credentials)).then(
-      () => error,
-      (failed: unknown) => RametError.from(failed),
-    );
-  };
-  const call = async () => {
+  calls.start(sandbox, pod, "credentialsCall", async (signal) => {
+    const set = async (given: LinkCredentials): Promise<void> => {
+      // Another Pod can have the address by now.
+      await runtime.setCredentials(await runtime.identified(sandboxRef(sandbox, pod), signal), given, signal);
+    };
+    /** Returns why the credentials are not in effect. */
+    const withdraw = async (error: RametError): Promise<RametError> => {
+      if (error.code !== "NotFound") return error;
+      return set(withdrawn(credentials)).then(
+        () => error,
+        (failed: unknown) => RametError.from(failed),
+      );
+    };
     try {
       const resolved = await credentialValues.resolve(sandbox.metadata.namespace, credentials);
       await set(resolved.credentials);
@@ -106,8 +103,5 @@ export function setCredentials(
         ...(error.hint !== undefined && { hint: error.hint }),
       });
     }
-  };
-  credentialCalls.start(uid, call, () => {
-    enqueue(keyOf(sandbox.metadata));
   });
 }

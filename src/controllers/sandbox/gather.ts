@@ -20,13 +20,12 @@ import { gatherIgnored } from "./gather-ignored.ts";
 import { gatherVolumes, lostClaims } from "./gather-volumes.ts";
 import { pauseLost, templateChanged } from "./plan-paused.ts";
 import { type PodImage, podImage } from "./pod-image.ts";
-import { gatherRollback, restoreInPlaceId, rollbackUnderWay } from "./rollback.ts";
-import { adoptionId, type SandboxDependencies, type SandboxState } from "./state.ts";
+import { gatherRollback, rollbackUnderWay } from "./rollback.ts";
+import type { SandboxDependencies, SandboxState } from "./state.ts";
 
 /** Reads the state for a plan from the cache. A decision that would end a sandbox is confirmed with the API server. */
 export async function gather(sandbox: Sandbox, dependencies: SandboxDependencies): Promise<SandboxState> {
-  const { cache, starts, adoptions, restoresInPlace, loads, egressCalls, credentialCalls, slowStart, clock } =
-    dependencies;
+  const { cache, calls, clock } = dependencies;
   const { pod, foreignPod } = await findPod(sandbox, dependencies);
   const { checkpoint, origin: findOrigin } = await lookForOrigin(sandbox, dependencies);
   const template = resolveTemplate(sandbox, cache, checkpoint);
@@ -42,6 +41,7 @@ export async function gather(sandbox: Sandbox, dependencies: SandboxDependencies
     pending !== undefined && metadata.annotations?.[annotations.rollbackDigest] === pending;
   const egress = await gatherEgress(sandbox, egressTemplate(template, pod), dependencies);
   return {
+    ...calls.of(sandbox, pod),
     sandbox,
     pod,
     foreignPod,
@@ -57,14 +57,8 @@ export async function gather(sandbox: Sandbox, dependencies: SandboxDependencies
     image,
     cpus: cpusFor(sandbox, origin, dependencies),
     rollback: await gatherRollback(sandbox, { template, pod }, dependencies),
-    start: pod && starts.get(pod.metadata.uid),
-    adoption: pod && adoptions.get(adoptionId(sandbox, pod)),
-    restoreInPlace: pod && restoresInPlace.get(restoreInPlaceId(sandbox, pod)),
     egress,
-    egressCall: pod && egressCalls.get(pod.metadata.uid),
     credentials: wantedCredentials(sandbox, resolved, dependencies),
-    credentialsCall: pod && credentialCalls.get(pod.metadata.uid),
-    load: pod && loads.get(pod.metadata.uid),
     pauseCheckpoint,
     rolledBackPause: owned.find(isOfRollback),
     orphans: owned.filter((one) => one !== pauseCheckpoint && !isOfRollback(one)),
@@ -74,7 +68,7 @@ export async function gather(sandbox: Sandbox, dependencies: SandboxDependencies
     stoppedBy: cache.checkpointsOf(keyOf(sandbox.metadata)).find((one) => hasStopped(one, pod))?.metadata.name,
     ignored: gatherIgnored(sandbox, { template, pod }, dependencies),
     pullTimeoutInMilliseconds: gatherPull(sandbox, pod, image, dependencies),
-    slowInMilliseconds: slowStart.millisecondsLeft(sandbox.metadata.uid),
+    slowInMilliseconds: calls.slowInMilliseconds(sandbox),
     now: clock.now(),
   };
 }
@@ -113,16 +107,14 @@ function gatherImage(
  * still be pushed.
  */
 function gatherPull(
-  { metadata }: Sandbox,
+  sandbox: Sandbox,
   pod: Pod | undefined,
   image: PodImage,
-  { pulls }: SandboxDependencies,
+  { calls }: SandboxDependencies,
 ): number | undefined {
-  const kind = controllerOf({ metadata })?.kind;
+  const kind = controllerOf(sandbox)?.kind;
   const isStuck = image.state === "unknown" || (pod !== undefined && pullProblem(pod) !== undefined);
-  if (isStuck && (kind === "SandboxSet" || kind === "NamedSnapshot")) return pulls.millisecondsLeft(metadata.uid);
-  pulls.forget(metadata.uid);
-  return undefined;
+  return calls.pullTimeoutInMilliseconds(sandbox, isStuck && (kind === "SandboxSet" || kind === "NamedSnapshot"));
 }
 
 interface NewPodParts {

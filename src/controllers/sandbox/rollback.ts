@@ -1,7 +1,6 @@
 import type { Sandbox, SandboxStatus } from "../../api/kinds/sandbox.ts";
 import { volumesChoice } from "../../api/names/volumes-on-restore.ts";
 import { rollbackRequest, isRollbackPending } from "../../api/names/rollback-request.ts";
-import type { Pod } from "../../api/schema/pod.ts";
 import { problemOf } from "../../api/state/problem.ts";
 import { RametError } from "../../base/errors.ts";
 import { type ConditionChange, report } from "../../kube/conditions.ts";
@@ -11,11 +10,6 @@ import { fillClaimOf } from "../../backends/checkpoint-parts.ts";
 import { inPlaceProblem, noSuchVolume, volumesOf } from "../volumes/restored-volumes.ts";
 import { claimsOfSandbox } from "../volumes/claims-of-sandbox.ts";
 import type { SandboxDependencies, SandboxState } from "./state.ts";
-
-/** Identifies the call for the requested rollback. Another request has another id. */
-export function restoreInPlaceId(sandbox: Sandbox, pod: Pod): string {
-  return `${pod.metadata.uid}/${rollbackRequest(sandbox)?.digest ?? ""}`;
-}
 
 /** The requested rollback, and whether its checkpoint can be restored. Everything is checked before anything changes. */
 export async function gatherRollback(

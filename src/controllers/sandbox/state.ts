@@ -13,7 +13,6 @@ import type { Started } from "../../backends/runtime.ts";
 import type { RametError } from "../../base/errors.ts";
 import type { Transition } from "../../kube/events.ts";
 import type { StatusWriter } from "../../kube/status-writer.ts";
-import type { Attempt, Attempts, SlowStart } from "../cluster/attempts.ts";
 import type { ControllerParts } from "../cluster/controller-parts.ts";
 import type { DesiredEgress } from "../origin/egress.ts";
 import type { ImageLookups } from "../images/image-lookups.ts";
@@ -22,13 +21,14 @@ import type { CpuPlan } from "../nodes/plan-cpus.ts";
 import type { ResolvedTemplate } from "../origin/resolve-template.ts";
 import type { RestoredVolumes } from "../volumes/restored-volumes.ts";
 import type { PodImage } from "./pod-image.ts";
+import type { CellCalls, CellCallStates } from "./cell-calls.ts";
 import type { CredentialValues } from "./credential-values.ts";
 import type { WantedCredentials } from "./credentials.ts";
 import type { Namespaces } from "./namespaces.ts";
 import type { NewPods } from "./new-pods.ts";
 
 /** The state from which one sandbox is planned. */
-export interface SandboxState {
+export interface SandboxState extends CellCallStates {
   sandbox: Sandbox;
   /** The sandbox's own Pod. */
   pod: Pod | undefined;
@@ -47,22 +47,10 @@ export interface SandboxState {
   image: PodImage;
   /** The requested rollback that has not been answered, its checkpoint, and whether the Pod's node lacks a CPU feature for it. */
   rollback: { request: RollbackRequest; origin: Origin; lacksCpu: boolean } | undefined;
-  /** The call that boots or restores the sandbox in `pod`. */
-  start: Attempt<StartOutcome> | undefined;
-  /** The call that gives the running sandbox the requested environment. */
-  adoption: Attempt<{ generation: number }> | undefined;
-  /** The call that restores the checkpoint of the requested rollback in place. */
-  restoreInPlace: Attempt<StartOutcome> | undefined;
   /** The policy that the sandbox should have. */
   egress: DesiredEgress;
-  /** The last call that gave the cell a policy, which may have been another one. */
-  egressCall: Attempt<EgressOutcome> | undefined;
   /** The credentials that are added to requests of the sandbox, or why they cannot be read. */
   credentials: WantedCredentials;
-  /** The last call that gave the cell credentials. */
-  credentialsCall: Attempt<CredentialsOutcome> | undefined;
-  /** The wait until all memory of the clone in `pod` is loaded. */
-  load: Attempt<void> | undefined;
   /** The checkpoint that has ended `pod`, because its `keepRunning` is false. */
   stoppedBy: string | undefined;
   /** The checkpoint of the current pause. */
@@ -80,6 +68,22 @@ export interface SandboxState {
   /** Until a sandbox of a set or a build fails because its image cannot be pulled; undefined: nothing is wrong with the image. */
   pullTimeoutInMilliseconds: number | undefined;
   now: Date;
+}
+
+/** What the calls to a cell return. */
+export interface CallOutcomes {
+  /** Boots or restores the sandbox in the Pod. */
+  start: StartOutcome;
+  /** Gives the running sandbox the requested environment. */
+  adoption: { generation: number };
+  /** Restores the checkpoint of the requested rollback in place. */
+  restoreInPlace: StartOutcome;
+  /** The last call that gave the cell a policy, which may have been another one. */
+  egressCall: EgressOutcome;
+  /** The last call that gave the cell credentials. */
+  credentialsCall: CredentialsOutcome;
+  /** Waits until all memory of the clone is loaded. */
+  load: undefined;
 }
 
 export interface StartOutcome extends Started {
@@ -159,11 +163,6 @@ export interface SandboxPlan {
   requeueAfterMilliseconds?: number;
 }
 
-/** Identifies the call for the requested environment. Another request has another id. */
-export function adoptionId(sandbox: Sandbox, pod: Pod): string {
-  return `${pod.metadata.uid}/${initRequestDigest(sandbox) ?? ""}`;
-}
-
 /** Whether the guest's environment differs from the requested one. */
 export function isAdoptionPending(sandbox: Sandbox): boolean {
   return initRequestDigest(sandbox) !== sandbox.status?.ramet?.initRequest;
@@ -171,25 +170,12 @@ export function isAdoptionPending(sandbox: Sandbox): boolean {
 
 export interface SandboxDependencies extends ControllerParts {
   statuses: StatusWriter<Sandbox>;
-  starts: Attempts<StartOutcome>;
-  /** Calls that give running sandboxes another environment. */
-  adoptions: Attempts<{ generation: number }>;
-  /** Calls that restore a checkpoint in place. */
-  restoresInPlace: Attempts<StartOutcome>;
-  /** By the UID of a Pod: the call that gives its cell another egress policy. One at a time, so that the last one counts. */
-  egressCalls: Attempts<EgressOutcome>;
-  /** By the UID of a Pod: the wait until the memory of its clone is loaded. */
-  loads: Attempts<void>;
+  calls: CellCalls;
   newPods: NewPods;
   /** Absent: the node has the images. */
   imageLookups: ImageLookups | undefined;
   namespaces: Namespaces;
-  /** By the UID of a Pod: the call that gives its cell credentials. */
-  credentialCalls: Attempts<CredentialsOutcome>;
   credentialValues: CredentialValues;
-  slowStart: SlowStart;
-  /** By the UID of a Sandbox: since when its image cannot be pulled. */
-  pulls: SlowStart;
   /** Requeues a key after a change that no informer reports. */
   enqueue: (key: string) => void;
 }
