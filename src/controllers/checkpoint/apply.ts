@@ -4,10 +4,9 @@ import { findParts, type PartsRemoval, removeParts } from "../../backends/checkp
 import { partsOf } from "../../backends/checkpoint-record.ts";
 import { sandboxRef } from "../../backends/runtime.ts";
 import { RametError } from "../../base/errors.ts";
-import { keyOf } from "../../kube/object.ts";
 import { removeFinalizer } from "../cluster/finalizer.ts";
 import { checkpointIdOf, dataNameOf } from "../cluster/pause-checkpoint.ts";
-import { releasePod, startCapture } from "./capture.ts";
+import { startCapture } from "./capture.ts";
 import { startImport } from "./import.ts";
 import { isShared, shareStored } from "./share-stored.ts";
 import type { CheckpointAction, CheckpointDependencies, CheckpointState } from "./state.ts";
@@ -58,18 +57,14 @@ export async function applyAction(
 function findPublished(
   { checkpoint, checkpointId }: CheckpointState,
   { otherwise }: Extract<CheckpointAction, { do: "findPublished" }>,
-  dependencies: CheckpointDependencies,
+  { backends, captures }: CheckpointDependencies,
 ): void {
-  const { backends, captures, enqueue } = dependencies;
-  const { uid, namespace } = checkpoint.metadata;
-  const call = () =>
+  const { namespace } = checkpoint.metadata;
+  captures.replace(checkpoint, () =>
     findParts(backends, { namespace, checkpointId }).catch((error: unknown) => {
       throw RametError.from(error).code === "CheckpointLost" ? otherwise : error;
-    });
-  captures.replace(uid, call, () => {
-    if (captures.get(uid)?.state !== "running") releasePod(uid, dependencies);
-    enqueue(keyOf(checkpoint.metadata));
-  });
+    }),
+  );
 }
 
 /** Removes the data before the Checkpoint, so that a deleted Checkpoint leaves nothing in the store. */
@@ -81,7 +76,7 @@ async function removeData(
   const { informers, cache, backends, captures } = dependencies;
   const { uid } = checkpoint.metadata;
   // Nothing may be created after the removal.
-  if (checkpoint.spec.volumeImport !== undefined) await captures.end(uid);
+  if (checkpoint.spec.volumeImport !== undefined) await captures.end(checkpoint);
   const statusWritten = writePhase(checkpoint, status, dependencies);
   await Promise.all([
     removeParts(backends, { ...namesToRemove(checkpoint, dependencies), parts: partsOf(checkpoint.status?.ramet) }),
@@ -111,10 +106,8 @@ function namesToRemove(
   return { data: [data], volumes: isOwn ? [own] : [own, data] };
 }
 
-/** Drops what this process knows of a checkpoint that has ended. */
-export function forget({ metadata }: Checkpoint, dependencies: CheckpointDependencies): void {
-  dependencies.captures.forget(metadata.uid);
-  dependencies.usage.forget(metadata.uid);
-  dependencies.sharing.delete(metadata.uid);
-  releasePod(metadata.uid, dependencies);
+/** Forgets a checkpoint that has ended. */
+export function forget(checkpoint: Checkpoint, { captures, usage }: CheckpointDependencies): void {
+  captures.forget(checkpoint);
+  usage.forget(checkpoint.metadata.uid);
 }

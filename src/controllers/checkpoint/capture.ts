@@ -30,24 +30,16 @@ export async function startCapture(
   { source, spec, maxBytes }: Extract<CheckpointAction, { do: "startCapture" }>,
   dependencies: CheckpointDependencies,
 ): Promise<void> {
-  const { uid } = checkpoint.metadata;
-  dependencies.capturing.set(source.pod.metadata.uid, uid);
-  dependencies.usage.start(checkpoint);
+  const { captures, usage } = dependencies;
+  captures.occupy(checkpoint, { podUid: source.pod.metadata.uid });
+  usage.start(checkpoint);
   const capture = { checkpoint, checkpointId, source, spec, maxBytes };
   if (!(await markStarted(capture, dependencies))) {
-    dependencies.usage.forget(uid);
+    usage.forget(checkpoint.metadata.uid);
+    captures.forget(checkpoint);
     return;
   }
-  const call = (signal: AbortSignal) => takeCheckpoint(capture, dependencies, signal);
-  dependencies.captures.start(uid, call, () => {
-    if (dependencies.captures.get(uid)?.state !== "running") releasePod(uid, dependencies);
-    dependencies.enqueue(keyOf(checkpoint.metadata));
-  });
-}
-
-/** Ends the capture of the Pod that this checkpoint captured. */
-export function releasePod(checkpointUid: string, { capturing }: CheckpointDependencies): void {
-  for (const [podUid, uid] of capturing) if (uid === checkpointUid) capturing.delete(podUid);
+  captures.start(checkpoint, (signal) => takeCheckpoint(capture, dependencies, signal));
 }
 
 /**

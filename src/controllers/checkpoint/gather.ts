@@ -134,12 +134,12 @@ async function findSource(
 function earlierCaptureOf(
   checkpoint: Checkpoint,
   podUid: string,
-  { cache, capturing }: CheckpointDependencies,
+  { cache, captures }: CheckpointDependencies,
 ): Checkpoint | undefined {
   const { uid, namespace } = checkpoint.metadata;
-  const capturingUid = capturing.get(podUid);
+  const capturingUid = captures.ofPod(podUid);
   if (capturingUid === uid) return undefined;
-  // The entry of a checkpoint that has just ended may still be in the map.
+  // The entry of a checkpoint that has just ended may still be known.
   const started = capturingUid === undefined ? undefined : cache.checkpointByUid(capturingUid);
   if (started !== undefined && isUnfinished(started)) return started;
   const { sandboxName, podName } = checkpoint.spec;

@@ -23,16 +23,10 @@ export async function startImport(
   volumeImport: VolumeImport,
   dependencies: CheckpointDependencies,
 ): Promise<void> {
-  const { captures, usage, enqueue } = dependencies;
-  const { uid } = checkpoint.metadata;
-  usage.start(checkpoint);
+  dependencies.usage.start(checkpoint);
   await mark({ checkpoint, checkpointId }, dependencies);
-  captures.start(
-    uid,
-    (signal) => imported({ checkpoint, checkpointId }, volumeImport, { ...dependencies, signal }),
-    () => {
-      enqueue(keyOf(checkpoint.metadata));
-    },
+  dependencies.captures.start(checkpoint, (signal) =>
+    imported({ checkpoint, checkpointId }, volumeImport, { ...dependencies, signal }),
   );
 }
 

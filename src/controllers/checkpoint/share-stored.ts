@@ -23,24 +23,17 @@ export async function shareStored(
   { source, spec }: SharedCapture,
   dependencies: CheckpointDependencies,
 ): Promise<void> {
-  const { captures, sharing, usage, enqueue } = dependencies;
-  const { uid, namespace } = checkpoint.metadata;
-  sharing.set(uid, `${namespace}/${source.dataId}`);
+  const { captures, usage } = dependencies;
+  captures.occupy(checkpoint, { data: `${checkpoint.metadata.namespace}/${source.dataId}` });
   usage.start(checkpoint);
   await mark(checkpoint, { checkpointId, source }, dependencies);
-  captures.start(
-    uid,
-    async (signal) => {
-      const record = await shared(checkpoint, source, dependencies);
-      // The next Pod of such a sandbox gets claims with this data.
-      if (volumeParts(record.parts).length > 0) return record;
-      const volumes = await captureVolumes({ checkpoint, checkpointId, source, spec }, dependencies, signal);
-      return volumes === undefined ? record : withParts(record, volumes);
-    },
-    () => {
-      enqueue(keyOf(checkpoint.metadata));
-    },
-  );
+  captures.start(checkpoint, async (signal) => {
+    const record = await shared(checkpoint, source, dependencies);
+    // The next Pod of such a sandbox gets claims with this data.
+    if (volumeParts(record.parts).length > 0) return record;
+    const volumes = await captureVolumes({ checkpoint, checkpointId, source, spec }, dependencies, signal);
+    return volumes === undefined ? record : withParts(record, volumes);
+  });
 }
 
 /**
@@ -180,12 +173,11 @@ async function keepTemplate(
 /** Whether another Checkpoint needs the data of this one. */
 export function isShared(
   checkpoint: Checkpoint,
-  { cache, sharing }: Pick<CheckpointDependencies, "cache" | "sharing">,
+  { cache, captures }: Pick<CheckpointDependencies, "cache" | "captures">,
 ): boolean {
   const { namespace, uid } = checkpoint.metadata;
   const dataId = dataIdOf(checkpoint);
   const needs = (one: Checkpoint): boolean =>
     one.metadata.uid !== uid && one.metadata.deletionTimestamp === undefined && checkpointState(one) !== "failed";
-  const isStarting = [...sharing].some(([other, data]) => other !== uid && data === `${namespace}/${dataId}`);
-  return isStarting || cache.checkpointsOfData(namespace, dataId).some(needs);
+  return captures.shares(`${namespace}/${dataId}`, uid) || cache.checkpointsOfData(namespace, dataId).some(needs);
 }

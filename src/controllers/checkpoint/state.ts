@@ -3,21 +3,16 @@ import type { Checkpoint, CheckpointStatus, ResolvedCheckpointSpec } from "../..
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import type { VolumeImport } from "../../api/kinds/volume-import.ts";
 import type { Pod } from "../../api/schema/pod.ts";
-import type { Backends } from "../../backends/backends.ts";
 import type { CheckpointRecord } from "../../backends/checkpoint-record.ts";
-import type { SandboxRef, SandboxRuntime } from "../../backends/runtime.ts";
-import type { Clock } from "../../base/clock.ts";
+import type { SandboxRef } from "../../backends/runtime.ts";
 import type { RametError } from "../../base/errors.ts";
-import type { Log } from "../../base/log.ts";
-import type { EventRecorder, Transition } from "../../kube/events.ts";
-import type { KubeClient } from "../../kube/kube-client.ts";
+import type { Transition } from "../../kube/events.ts";
 import type { OwnWrites } from "../../kube/own-writes.ts";
 import type { StatusWriter } from "../../kube/status-writer.ts";
-import type { Attempt, Attempts } from "../cluster/attempts.ts";
-import type { Cache } from "../cluster/cache.ts";
-import type { DataFinding, DataFindings } from "../cluster/data-findings.ts";
-import type { Informers } from "../cluster/resources.ts";
-import type { StoreReports } from "../cluster/store-reports.ts";
+import type { Attempt } from "../cluster/attempts.ts";
+import type { ControllerParts } from "../cluster/controller-parts.ts";
+import type { DataFinding } from "../cluster/data-findings.ts";
+import type { Captures } from "./captures.ts";
 import type { Admission, CheckpointUsage } from "./usage.ts";
 
 /** The input of a plan for one checkpoint. */
@@ -90,28 +85,22 @@ export interface CheckpointPlan {
   requeueAfterMilliseconds?: number;
 }
 
-export interface CheckpointDependencies {
-  client: KubeClient;
-  /** Whether the installation allows imports of volumes. */
-  importsVolumes: boolean;
-  informers: Informers;
-  cache: Cache;
-  backends: Backends;
-  dataFindings: DataFindings;
-  storeReports: Pick<StoreReports, "captured">;
-  runtime: SandboxRuntime;
+export interface CheckpointDependencies extends Pick<
+  ControllerParts,
+  | "client"
+  | "informers"
+  | "cache"
+  | "backends"
+  | "runtime"
+  | "dataFindings"
+  | "storeReports"
+  | "importsVolumes"
+  | "events"
+  | "clock"
+  | "log"
+> {
   statuses: StatusWriter<Checkpoint>;
   ownWrites: OwnWrites<Checkpoint>;
-  /** By the UID of a Checkpoint: the call that takes it. */
-  captures: Attempts<CheckpointRecord>;
+  captures: Captures;
   usage: CheckpointUsage;
-  /** By the UID of a Pod: the UID of the Checkpoint that this process is taking of it. */
-  capturing: Map<string, string>;
-  /** By the UID of a Checkpoint: the namespace and id of the data that this process makes it share. */
-  sharing: Map<string, string>;
-  events: EventRecorder;
-  clock: Clock;
-  log: Log;
-  /** Requeues a key after a change that no informer reports. */
-  enqueue: (key: string) => void;
 }

@@ -4,7 +4,8 @@ import { type Exhausted, quotaExceeded } from "../../api/quota/namespace-quota.t
 import type { RametError } from "../../base/errors.ts";
 import type { Cache } from "../cluster/cache.ts";
 import type { NamespaceQuotas } from "../cluster/namespace-quotas.ts";
-import { capturedPodUid } from "../cluster/pause-checkpoint.ts";
+import { capturedPodUid, isUnfinished } from "../cluster/pause-checkpoint.ts";
+import type { CheckpointState } from "./state.ts";
 
 /** Whether a checkpoint may be taken, and how large it may be. */
 export type Admission = { maxBytes?: number } | { problem: RametError };
@@ -25,8 +26,26 @@ export class CheckpointUsage {
     this.#quotas = quotas;
   }
 
+  /**
+   * The quota of a checkpoint, before its capture and, if its source keeps running, after it. A sandbox that was captured to be
+   * stopped is paused: its checkpoint is kept, as the sandbox would be lost without it.
+   */
+  of({ checkpoint, capture, spec }: Pick<CheckpointState, "checkpoint" | "capture" | "spec">): Admission {
+    if (!isUnfinished(checkpoint)) return {};
+    if (capture === undefined) return this.#admission(checkpoint);
+    if (capture.state !== "done") return {};
+    const problem = this.#excess(checkpoint, capture.value.sizeBytes ?? 0);
+    const isKept = problem === undefined || "problem" in spec || !spec.keepRunning;
+    return isKept ? {} : { problem };
+  }
+
+  /** Counts a checkpoint whose capture starts now. */
+  start({ metadata }: Checkpoint): void {
+    this.#started.set(metadata.uid, { sizeBytes: 0 });
+  }
+
   /** Asked before a capture. One that has started before, with another controller, has its place already. */
-  admission(checkpoint: Checkpoint): Admission {
+  #admission(checkpoint: Checkpoint): Admission {
     const quota = this.#quotas.of(checkpoint.metadata.namespace);
     const hasPlace = capturedPodUid(checkpoint) !== undefined;
     if ("problem" in quota) return hasPlace ? {} : quota;
@@ -39,16 +58,11 @@ export class CheckpointUsage {
     return Number.isFinite(maxBytes) ? { maxBytes } : {};
   }
 
-  /** Counts a checkpoint whose capture starts now. */
-  start({ metadata }: Checkpoint): void {
-    this.#started.set(metadata.uid, { sizeBytes: 0 });
-  }
-
   /**
    * Asked when the size of a captured checkpoint is known: captures that ran concurrently can exceed the quota together. The
    * size counts from now on.
    */
-  excess(checkpoint: Checkpoint, sizeBytes: number): RametError | undefined {
+  #excess(checkpoint: Checkpoint, sizeBytes: number): RametError | undefined {
     const quota = this.#quotas.of(checkpoint.metadata.namespace);
     const limit = "problem" in quota ? Infinity : quota.storeBytes;
     const used = this.#usedByOthers(checkpoint).bytes;

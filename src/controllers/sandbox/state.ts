@@ -168,7 +168,10 @@ export function isAdoptionPending(sandbox: Sandbox): boolean {
   return initRequestDigest(sandbox) !== sandbox.status?.ramet?.initRequest;
 }
 
-export interface SandboxDependencies extends ControllerParts {
+export interface SandboxDependencies extends Omit<
+  ControllerParts,
+  "importsVolumes" | "metrics" | "pullTimeoutMilliseconds" | "quotas" | "random" | "registries" | "storeReports"
+> {
   statuses: StatusWriter<Sandbox>;
   calls: CellCalls;
   newPods: NewPods;
