@@ -22,26 +22,11 @@ export function clientInformers(
   options: { log: Log; namespaces?: readonly string[] | undefined },
 ): ClientInformers {
   return {
-    sandboxes: new Informer({
-      resource: client.of(sandboxKind),
-      ...options,
-    }),
-    checkpoints: new Informer({
-      resource: client.of(checkpointKind),
-      ...options,
-    }),
-    templates: new Informer({
-      resource: client.of(sandboxTemplateKind),
-      ...options,
-    }),
-    sets: new Informer({
-      resource: client.of(sandboxSetKind),
-      ...options,
-    }),
-    snapshots: new Informer({
-      resource: client.of(namedSnapshotKind),
-      ...options,
-    }),
+    sandboxes: new Informer({ resource: client.of(sandboxKind), ...options }),
+    checkpoints: new Informer({ resource: client.of(checkpointKind), ...options }),
+    templates: new Informer({ resource: client.of(sandboxTemplateKind), ...options }),
+    sets: new Informer({ resource: client.of(sandboxSetKind), ...options }),
+    snapshots: new Informer({ resource: client.of(namedSnapshotKind), ...options }),
   };
 }
 

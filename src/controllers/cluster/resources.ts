@@ -50,35 +50,17 @@ export function createInformers(
 ): Informers {
   const options = { log, namespaces, ...(excludes && { excludes }) };
   return {
-    sandboxes: new Informer({
-      resource: client.of(sandboxKind),
-      ...options,
-    }),
+    sandboxes: new Informer({ resource: client.of(sandboxKind), ...options }),
     pods: new Informer({
       resource: client.resource(coreResources.pods, (value) => Pod.parse(value)),
       labelSelector: `${labels.cell}=true`,
       ...options,
     }),
-    checkpoints: new Informer({
-      resource: client.of(checkpointKind),
-      ...options,
-    }),
-    templates: new Informer({
-      resource: client.of(sandboxTemplateKind),
-      ...options,
-    }),
-    sets: new Informer({
-      resource: client.of(sandboxSetKind),
-      ...options,
-    }),
-    claims: new Informer({
-      resource: client.of(sandboxClaimKind),
-      ...options,
-    }),
-    snapshots: new Informer({
-      resource: client.of(namedSnapshotKind),
-      ...options,
-    }),
+    checkpoints: new Informer({ resource: client.of(checkpointKind), ...options }),
+    templates: new Informer({ resource: client.of(sandboxTemplateKind), ...options }),
+    sets: new Informer({ resource: client.of(sandboxSetKind), ...options }),
+    claims: new Informer({ resource: client.of(sandboxClaimKind), ...options }),
+    snapshots: new Informer({ resource: client.of(namedSnapshotKind), ...options }),
     namespaces: new Informer({ resource: client.resource(coreResources.namespaces, parseObject), log, namespaces }),
   };
 }
