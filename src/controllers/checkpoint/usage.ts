@@ -1,14 +1,21 @@
-import { checkpointState } from "../../api/state/checkpoint.ts";
-import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
+import type { Checkpoint, ResolvedCheckpointSpec } from "../../api/kinds/checkpoint.ts";
 import { type Exhausted, quotaExceeded } from "../../api/quota/namespace-quota.ts";
+import { checkpointState, isUnfinished } from "../../api/state/checkpoint.ts";
+import type { CheckpointRecord } from "../../backends/checkpoint-record.ts";
 import type { RametError } from "../../base/errors.ts";
+import type { Attempt } from "../cluster/attempts.ts";
 import type { Cache } from "../cluster/cache.ts";
 import type { NamespaceQuotas } from "../cluster/namespace-quotas.ts";
-import { capturedPodUid, isUnfinished } from "../cluster/pause-checkpoint.ts";
-import type { CheckpointState } from "./state.ts";
+import { capturedPodUid } from "../cluster/pause-checkpoint.ts";
 
 /** Whether a checkpoint may be taken, and how large it may be. */
 export type Admission = { maxBytes?: number } | { problem: RametError };
+
+interface Counted {
+  checkpoint: Checkpoint;
+  capture: Attempt<CheckpointRecord> | undefined;
+  spec: Pick<ResolvedCheckpointSpec, "keepRunning"> | { problem: RametError };
+}
 
 /**
  * The share of its quota that the checkpoints of each namespace use: those in the informers' cache that have data or are being captured,
@@ -30,7 +37,7 @@ export class CheckpointUsage {
    * The quota of a checkpoint, before its capture and, if its source keeps running, after it. A sandbox that was captured to be
    * stopped is paused: its checkpoint is kept, as the sandbox would be lost without it.
    */
-  of({ checkpoint, capture, spec }: Pick<CheckpointState, "checkpoint" | "capture" | "spec">): Admission {
+  of({ checkpoint, capture, spec }: Counted): Admission {
     if (!isUnfinished(checkpoint)) return {};
     if (capture === undefined) return this.#admission(checkpoint);
     if (capture.state !== "done") return {};

@@ -8,8 +8,9 @@ import { setSandbox } from "../../api/set/set-sandbox.ts";
 import { problemOf } from "../../api/state/problem.ts";
 import { RametError } from "../../base/errors.ts";
 import { controllerOf, keyOf } from "../../kube/object.ts";
+import type { SetDependencies } from "./dependencies.ts";
 import { nextFailures } from "./failures.ts";
-import type { SetAction, SetDependencies, SetState } from "./state.ts";
+import type { SetAction, SetState } from "./state.ts";
 
 /** Carries out one action. Actions can be repeated: sandboxes that were claimed or deleted meanwhile are skipped. */
 export async function applyAction(

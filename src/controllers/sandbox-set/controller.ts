@@ -7,13 +7,14 @@ import type { ResourceClient } from "../../kube/resource-client.ts";
 import { StatusWriter } from "../../kube/status-writer.ts";
 import { type Controller, type ControllerParts, RequeueSource } from "../cluster/controller-parts.ts";
 import { applyAction } from "./apply.ts";
+import type { SetDependencies } from "./dependencies.ts";
 import { gather } from "./gather.ts";
 import { reconcileDelayMilliseconds, setOfClone } from "./rollout-bounds.ts";
 import { setMetrics } from "./metrics.ts";
 import { NewSandboxes, overdueMilliseconds } from "./new-sandboxes.ts";
 import { planSet } from "./plan.ts";
 import { memberOf } from "./pool.ts";
-import type { SetDependencies, SetPlan, SetState } from "./state.ts";
+import type { SetPlan, SetState } from "./state.ts";
 import { StatusPace } from "./status-pace.ts";
 
 export function setWatches({ informers, cache, clock }: SetDependencies): ControllerWatch[] {

@@ -6,12 +6,7 @@ import type { SandboxTemplate } from "../../api/kinds/sandbox-template.ts";
 import type { SetRevision } from "../../api/set/set-revision.ts";
 import type { Transition } from "../../kube/events.ts";
 import type { Bounds } from "./rollout-bounds.ts";
-import type { StatusWriter } from "../../kube/status-writer.ts";
-import type { ControllerParts } from "../cluster/controller-parts.ts";
-import type { Backoff, Failures } from "./failures.ts";
-import type { SetMetrics } from "./metrics.ts";
-import type { NewSandboxes } from "./new-sandboxes.ts";
-import type { StatusPace } from "./status-pace.ts";
+import type { Backoff } from "./failures.ts";
 
 /** The state from which a set is planned. */
 export interface SetState {
@@ -68,18 +63,4 @@ export interface SetPlan {
   status: SandboxSetStatus;
   transitions: Transition[];
   requeueAfterMilliseconds?: number;
-}
-
-export interface SetDependencies extends Pick<
-  ControllerParts,
-  "informers" | "cache" | "engines" | "sandboxWrites" | "events" | "clock" | "random" | "log"
-> {
-  statuses: StatusWriter<SandboxSet>;
-  statusPace: StatusPace;
-  newSandboxes: NewSandboxes;
-  /** By set UID. */
-  failures: Map<string, Failures>;
-  /** `namespace/name` of SandboxTemplates that this process wrote and its cache may not show yet. */
-  newTemplates: Set<string>;
-  metrics: SetMetrics | undefined;
 }

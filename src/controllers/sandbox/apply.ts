@@ -14,7 +14,8 @@ import { callCell, isCellAction } from "./cell-actions.ts";
 import { copyClaims, createClaims, createFilledClaims, type FillClaim, releaseClaims, shareClaims } from "./claims.ts";
 import { nodeOfClaims } from "./gather-volumes.ts";
 import { rollbackUnderWay } from "./rollback.ts";
-import type { SandboxAction, SandboxDependencies } from "./state.ts";
+import type { SandboxDependencies } from "./dependencies.ts";
+import type { SandboxAction } from "./state.ts";
 
 /** Carries out one action. Every action can be repeated: an existing or a deleted object is no error. */
 export async function applyAction(

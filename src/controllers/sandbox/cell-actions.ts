@@ -15,7 +15,8 @@ import {
 import { type SandboxRef, sandboxRef, type Started } from "../../backends/runtime.ts";
 import { RametError } from "../../base/errors.ts";
 import { giveFirstCredentials, setCredentials } from "./credentials.ts";
-import type { SandboxAction, SandboxDependencies } from "./state.ts";
+import type { SandboxDependencies } from "./dependencies.ts";
+import type { SandboxAction } from "./state.ts";
 
 /** An action that calls a cell. Such calls take long, so they run outside reconciles. */
 export type CellAction = Extract<SandboxAction, { do: (typeof cellActions)[number] }>;

@@ -5,13 +5,10 @@ import type { Pod } from "../../api/schema/pod.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { Informer } from "../../kube/informer.ts";
 import { keyOf } from "../../kube/object.ts";
-import { type Attempt, Attempts, SlowStart } from "../cluster/attempts.ts";
-import { type CallOutcomes, isAdoptionPending, type SandboxState } from "./state.ts";
+import { Attempts, SlowStart } from "../cluster/attempts.ts";
+import { type CallOutcomes, type CellCallStates, isAdoptionPending, type SandboxState } from "./state.ts";
 
 export type CellCallKind = keyof CallOutcomes;
-
-/** What runs or has ended for one Pod. */
-export type CellCallStates = { [Kind in CellCallKind]: Attempt<CallOutcomes[Kind]> | undefined };
 
 export interface CellCallsOptions {
   clock: Clock;

@@ -18,7 +18,8 @@ import { gather } from "./gather.ts";
 import { Namespaces } from "./namespaces.ts";
 import { NewPods } from "./new-pods.ts";
 import { neverStarted, planSandbox } from "./plan.ts";
-import type { SandboxAction, SandboxDependencies, SandboxPlan, SandboxState } from "./state.ts";
+import type { SandboxDependencies } from "./dependencies.ts";
+import type { SandboxAction, SandboxPlan, SandboxState } from "./state.ts";
 import { notReady, notStartable } from "./status.ts";
 
 /** The informers of the Sandbox controller, and the sandboxes that each change requeues. */

@@ -7,15 +7,8 @@ import type { LinkCredentials } from "../../api/wire/cell-api.ts";
 import type { CredentialKeys } from "../../backends/credential-keys.ts";
 import { type SandboxRef, sandboxRef } from "../../backends/runtime.ts";
 import { RametError } from "../../base/errors.ts";
-import type { SandboxAction, SandboxDependencies } from "./state.ts";
-
-/** The credentials that a sandbox should have. Without values: only references, and texts that a client has sealed. */
-export interface WantedCredentials {
-  /** Undefined: none. */
-  credentials: Credentials | undefined;
-  digest: string;
-  problem?: RametError;
-}
+import type { SandboxDependencies } from "./dependencies.ts";
+import type { SandboxAction, WantedCredentials } from "./state.ts";
 
 /** @param template the sandbox's own, or the one that was kept with its checkpoint */
 export function wantedCredentials(

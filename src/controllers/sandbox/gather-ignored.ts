@@ -6,7 +6,8 @@ import { ignoredRequestFields } from "../../api/names/init-request.ts";
 import { annotations, labels } from "../../api/names/labels.ts";
 import type { PodTemplateSpec } from "../../api/schema/pod-template.ts";
 import type { Pod } from "../../api/schema/pod.ts";
-import type { SandboxDependencies, SandboxState } from "./state.ts";
+import type { SandboxDependencies } from "./dependencies.ts";
+import type { SandboxState } from "./state.ts";
 
 /** The fields of a sandbox, and of the SandboxTemplate that it names, without effect. */
 export function gatherIgnored(

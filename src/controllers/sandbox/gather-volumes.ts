@@ -14,7 +14,8 @@ import type { ResolvedTemplate } from "../origin/resolve-template.ts";
 import { type RestoredVolumes, restoredVolumes, rolledBackVolumes, volumesOf } from "../volumes/restored-volumes.ts";
 import { type Claim, claimsIn } from "../../kube/volumes/volumes.ts";
 import { type RollbackUnderWay, rollbackUnderWay } from "./rollback.ts";
-import type { SandboxDependencies, SandboxState } from "./state.ts";
+import type { SandboxDependencies } from "./dependencies.ts";
+import type { SandboxState } from "./state.ts";
 
 interface Start {
   origin: Origin;

@@ -21,7 +21,8 @@ import { gatherVolumes, lostClaims } from "./gather-volumes.ts";
 import { pauseLost, templateChanged } from "./plan-paused.ts";
 import { type PodImage, podImage } from "./pod-image.ts";
 import { gatherRollback, rollbackUnderWay } from "./rollback.ts";
-import type { SandboxDependencies, SandboxState } from "./state.ts";
+import type { SandboxDependencies } from "./dependencies.ts";
+import type { SandboxState } from "./state.ts";
 
 /** Reads the state for a plan from the cache. A decision that would end a sandbox is confirmed with the API server. */
 export async function gather(sandbox: Sandbox, dependencies: SandboxDependencies): Promise<SandboxState> {

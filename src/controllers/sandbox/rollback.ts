@@ -9,7 +9,8 @@ import { type FoundOrigin, type Origin, originOfText } from "../origin/origin.ts
 import { fillClaimOf } from "../../backends/checkpoint-parts.ts";
 import { inPlaceProblem, noSuchVolume, volumesOf } from "../volumes/restored-volumes.ts";
 import { claimsOfSandbox } from "../volumes/claims-of-sandbox.ts";
-import type { SandboxDependencies, SandboxState } from "./state.ts";
+import type { SandboxDependencies } from "./dependencies.ts";
+import type { SandboxState } from "./state.ts";
 
 /** The requested rollback, and whether its checkpoint can be restored. Everything is checked before anything changes. */
 export async function gatherRollback(

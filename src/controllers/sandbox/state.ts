@@ -12,20 +12,13 @@ import type { RestoreSource } from "../../backends/checkpoint-parts.ts";
 import type { Started } from "../../backends/runtime.ts";
 import type { RametError } from "../../base/errors.ts";
 import type { Transition } from "../../kube/events.ts";
-import type { StatusWriter } from "../../kube/status-writer.ts";
-import type { ControllerParts } from "../cluster/controller-parts.ts";
 import type { DesiredEgress } from "../origin/egress.ts";
-import type { ImageLookups } from "../images/image-lookups.ts";
+import type { Attempt } from "../cluster/attempts.ts";
 import type { Origin } from "../origin/origin.ts";
 import type { CpuPlan } from "../nodes/plan-cpus.ts";
 import type { ResolvedTemplate } from "../origin/resolve-template.ts";
 import type { RestoredVolumes } from "../volumes/restored-volumes.ts";
 import type { PodImage } from "./pod-image.ts";
-import type { CellCalls, CellCallStates } from "./cell-calls.ts";
-import type { CredentialValues } from "./credential-values.ts";
-import type { WantedCredentials } from "./credentials.ts";
-import type { Namespaces } from "./namespaces.ts";
-import type { NewPods } from "./new-pods.ts";
 
 /** The state from which one sandbox is planned. */
 export interface SandboxState extends CellCallStates {
@@ -86,6 +79,9 @@ export interface CallOutcomes {
   load: undefined;
 }
 
+/** What runs or has ended for one Pod. */
+export type CellCallStates = { [Kind in keyof CallOutcomes]: Attempt<CallOutcomes[Kind]> | undefined };
+
 export interface StartOutcome extends Started {
   /** Since the Pod's creation; absent if an earlier controller process created it. */
   bootMilliseconds?: number;
@@ -110,6 +106,14 @@ export interface CredentialsOutcome {
   again: Date;
   /** Why the references could not be resolved now. */
   error?: RametError;
+}
+
+/** The credentials that a sandbox should have. Without values: only references, and texts that a client has sealed. */
+export interface WantedCredentials {
+  /** Undefined: none. */
+  credentials: Credentials | undefined;
+  digest: string;
+  problem?: RametError;
 }
 
 /** One step. The actions of a plan run concurrently; the status is written after them. */
@@ -166,19 +170,4 @@ export interface SandboxPlan {
 /** Whether the guest's environment differs from the requested one. */
 export function isAdoptionPending(sandbox: Sandbox): boolean {
   return initRequestDigest(sandbox) !== sandbox.status?.ramet?.initRequest;
-}
-
-export interface SandboxDependencies extends Omit<
-  ControllerParts,
-  "importsVolumes" | "metrics" | "pullTimeoutMilliseconds" | "quotas" | "random" | "registries" | "storeReports"
-> {
-  statuses: StatusWriter<Sandbox>;
-  calls: CellCalls;
-  newPods: NewPods;
-  /** Absent: the node has the images. */
-  imageLookups: ImageLookups | undefined;
-  namespaces: Namespaces;
-  credentialValues: CredentialValues;
-  /** Requeues a key after a change that no informer reports. */
-  enqueue: (key: string) => void;
 }

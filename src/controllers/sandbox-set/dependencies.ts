@@ -1,0 +1,21 @@
+import type { SandboxSet } from "../../api/kinds/sandbox-set.ts";
+import type { StatusWriter } from "../../kube/status-writer.ts";
+import type { ControllerParts } from "../cluster/controller-parts.ts";
+import type { Failures } from "./failures.ts";
+import type { SetMetrics } from "./metrics.ts";
+import type { NewSandboxes } from "./new-sandboxes.ts";
+import type { StatusPace } from "./status-pace.ts";
+
+export interface SetDependencies extends Pick<
+  ControllerParts,
+  "informers" | "cache" | "engines" | "sandboxWrites" | "events" | "clock" | "random" | "log"
+> {
+  statuses: StatusWriter<SandboxSet>;
+  statusPace: StatusPace;
+  newSandboxes: NewSandboxes;
+  /** By set UID. */
+  failures: Map<string, Failures>;
+  /** `namespace/name` of SandboxTemplates that this process wrote and its cache may not show yet. */
+  newTemplates: Set<string>;
+  metrics: SetMetrics | undefined;
+}

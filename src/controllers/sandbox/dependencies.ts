@@ -1,0 +1,23 @@
+import type { Sandbox } from "../../api/kinds/sandbox.ts";
+import type { StatusWriter } from "../../kube/status-writer.ts";
+import type { ControllerParts } from "../cluster/controller-parts.ts";
+import type { ImageLookups } from "../images/image-lookups.ts";
+import type { CellCalls } from "./cell-calls.ts";
+import type { CredentialValues } from "./credential-values.ts";
+import type { Namespaces } from "./namespaces.ts";
+import type { NewPods } from "./new-pods.ts";
+
+export interface SandboxDependencies extends Omit<
+  ControllerParts,
+  "importsVolumes" | "metrics" | "pullTimeoutMilliseconds" | "quotas" | "random" | "registries" | "storeReports"
+> {
+  statuses: StatusWriter<Sandbox>;
+  calls: CellCalls;
+  newPods: NewPods;
+  /** Absent: the node has the images. */
+  imageLookups: ImageLookups | undefined;
+  namespaces: Namespaces;
+  credentialValues: CredentialValues;
+  /** Requeues a key after a change that no informer reports. */
+  enqueue: (key: string) => void;
+}
