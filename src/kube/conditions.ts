@@ -1,5 +1,6 @@
 import type { Condition } from "../api/schema/metadata.ts";
-import type { Problem, Problems, WithProblems } from "../api/state/problem.ts";
+import type { Problem, Problems } from "../api/schema/problem.ts";
+import type { WithProblems } from "../api/state/problem.ts";
 
 /** A condition to set, with the problem that it reports. */
 export interface ConditionChange extends Omit<Condition, "lastTransitionTime"> {

@@ -1,5 +1,6 @@
 import type { Condition } from "../api/schema/metadata.ts";
-import { describeProblem, type Problem, problemIn, type WithProblems } from "../api/state/problem.ts";
+import type { Problem } from "../api/schema/problem.ts";
+import { describeProblem, problemIn, type WithProblems } from "../api/state/problem.ts";
 import { type ErrorCode, isErrorCode } from "../base/error-codes.ts";
 import { RametError } from "../base/errors.ts";
 import { findCondition } from "./conditions.ts";

@@ -5,7 +5,7 @@ import { RestoreSpec } from "../pod/restore-spec.ts";
 import { VolumeClaim } from "../pod/volume-claims.ts";
 import { defineKind } from "../schema/kind.ts";
 import { Conditions, Contents, openString, Time } from "../schema/metadata.ts";
-import { Problems } from "../state/problem.ts";
+import { Problems } from "../schema/problem.ts";
 import { SchemalessObject, withRules } from "../schema/rules.ts";
 import { allVolumes, ContentWord, mostContents, VolumeNames } from "./sandbox-parts.ts";
 import { consistencies, VolumeImport } from "./volume-import.ts";

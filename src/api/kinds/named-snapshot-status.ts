@@ -1,7 +1,7 @@
 import * as z from "zod";
 import { Digest } from "../schema/digest.ts";
 import { Conditions, openString, Time } from "../schema/metadata.ts";
-import { ObjectName, Problem, Problems } from "../state/problem.ts";
+import { ObjectName, Problem, Problems } from "../schema/problem.ts";
 
 export const stepStates = ["Pending", "Running", "Succeeded", "Failed"] as const;
 

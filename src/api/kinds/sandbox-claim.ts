@@ -3,7 +3,7 @@ import { goDurationPattern, parseDuration } from "../../base/duration.ts";
 import { defineKind } from "../schema/kind.ts";
 import { Conditions, openString, Time } from "../schema/metadata.ts";
 import { SchemalessObject, withRules } from "../schema/rules.ts";
-import { Problems } from "../state/problem.ts";
+import { Problems } from "../schema/problem.ts";
 import { Runtimes } from "./sandbox-parts.ts";
 
 export const sandboxClaimPhases = ["Claiming", "Completed"] as const;

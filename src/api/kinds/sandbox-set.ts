@@ -2,7 +2,7 @@ import * as z from "zod";
 import { defineKind } from "../schema/kind.ts";
 import { Conditions } from "../schema/metadata.ts";
 import { withRules } from "../schema/rules.ts";
-import { Problems } from "../state/problem.ts";
+import { Problems } from "../schema/problem.ts";
 import {
   contentFields,
   IntOrPercent,

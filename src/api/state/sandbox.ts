@@ -5,7 +5,8 @@ import { initRequestDigest } from "../names/init-request.ts";
 import { isRollbackPending, rollbackRequest } from "../names/rollback-request.ts";
 import type { Condition } from "../schema/metadata.ts";
 import { conditionOf, type WithConditions } from "./condition.ts";
-import { type Problem, problemIn, reportedBy, within } from "./problem.ts";
+import type { Problem } from "../schema/problem.ts";
+import { problemIn, reportedBy, within } from "./problem.ts";
 
 /**
  * What the status of a sandbox means:

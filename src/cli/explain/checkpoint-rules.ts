@@ -2,7 +2,7 @@ import { type Checkpoint, dataAvailable } from "../../api/kinds/checkpoint.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import { unprocessed } from "./controller-rules.ts";
 import { foreignFinalizers } from "./end-rules.ts";
-import { type Explanation, firstOf, nothingToDo, remedyIn, reportedBy, type Rule } from "./explanation.ts";
+import { type Explanation, firstOf, nothingToDo, remedyIn, reportOf, type Rule } from "./explanation.ts";
 import { type Cause, type CommonFacts, foundIn, isProblem } from "./facts.ts";
 import { secondsSince } from "./time.ts";
 
@@ -28,7 +28,8 @@ const rules: Rule<CheckpointFacts> = firstOf(
 function failed({ checkpoint, source }: CheckpointFacts): Explanation | undefined {
   const { metadata, status } = checkpoint;
   if (status?.phase !== "Failed" || metadata.deletionTimestamp !== undefined) return undefined;
-  const described = reportedBy(status, "Ready", status.message ?? "no reason is given");
+  const message = status.message ?? "no reason is given";
+  const described = reportOf(status, { type: "Ready", reason: "Failed", message });
   const final = {
     state: "failed",
     reason: described.code,
@@ -71,7 +72,7 @@ function terminating({ checkpoint, now }: CheckpointFacts): Explanation | undefi
 function lost({ checkpoint: { status } }: CheckpointFacts): Explanation | undefined {
   const condition = findCondition(status?.conditions, dataAvailable);
   if (condition?.status !== "False") return undefined;
-  const described = reportedBy(status, dataAvailable, condition.message);
+  const described = reportOf(status, condition);
   return {
     state: "stuck",
     cause: `It cannot be cloned: ${described.cause}`,
@@ -98,7 +99,7 @@ function succeeded({ checkpoint: { spec, status } }: CheckpointFacts): Explanati
       action: nothingToDo,
     };
   }
-  const { cause, hint } = reportedBy(status, lacking.type, lacking.message);
+  const { cause, hint } = reportOf(status, lacking);
   return {
     state: "degraded",
     cause: `It can be cloned, but ${lacking.type} is False: ${cause}`,

@@ -2,7 +2,7 @@ import type { SandboxClaim } from "../../api/kinds/sandbox-claim.ts";
 import { parseDuration } from "../../base/duration.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import { unprocessed } from "./controller-rules.ts";
-import { type Explanation, nothingToDo, readDescription, remedyIn } from "./explanation.ts";
+import { type Explanation, nothingToDo, remedyIn, reportOf } from "./explanation.ts";
 import { type Cause, type CommonFacts, foundIn, isProblem } from "./facts.ts";
 
 export interface ClaimFacts extends CommonFacts {
@@ -31,14 +31,19 @@ function completed({ claim, set }: ClaimFacts): Explanation {
       action: nothingToDo,
     };
   }
-  const described = readDescription(status?.message ?? "no reason is given");
+  const reported = {
+    type: "Ready",
+    reason: end?.reason ?? "Completed",
+    message: status?.message ?? "no reason is given",
+  };
+  const problem = reportOf(status, reported);
   return {
     state: "failed",
-    cause: described.cause,
-    reason: described.code ?? end?.reason,
+    cause: problem.cause,
+    reason: problem.code,
     since,
     retry: "None: a completed claim stays so",
-    action: remedyIn(described, remedyFor(claim, set)),
+    action: remedyIn(problem, remedyFor(claim, set)),
     ...foundIn(set),
   };
 }
@@ -47,7 +52,8 @@ function claiming({ claim, set }: ClaimFacts): Explanation {
   const { metadata, spec, status } = claim;
   const startedAt = status?.claimStartTime ?? metadata.creationTimestamp;
   const end = new Date(Date.parse(startedAt) + parseDuration(spec.claimTimeout)).toISOString().replace(/\.\d+Z$/, "Z");
-  const { cause, hint } = readDescription(status?.message ?? "It waits for a ready sandbox");
+  const message = status?.message ?? "It waits for a ready sandbox";
+  const { cause, hint } = reportOf(status, { type: "Ready", reason: "Claiming", message });
   const isStuck = isProblem(set);
   return {
     state: isStuck ? "stuck" : "waiting",

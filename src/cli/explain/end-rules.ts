@@ -1,24 +1,24 @@
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
+import type { Problem } from "../../api/schema/problem.ts";
 import { finalizers } from "../../api/names/labels.ts";
 import { isErrorCode } from "../../base/error-codes.ts";
 import { findCondition } from "../../kube/conditions.ts";
-import { type Explanation, generalRemedy, nothingToDo, readDescription } from "./explanation.ts";
+import { type Explanation, generalRemedy, nothingToDo, reportOf } from "./explanation.ts";
 import { type PodFacts, type SandboxFacts, valueOf } from "./facts.ts";
 import { silentNode } from "./node-rules.ts";
 import { secondsSince } from "./time.ts";
 
 /** The controllers' report about a sandbox that is not ready. */
 export interface Report {
-  message: string;
-  reason: string | undefined;
+  problem: Problem;
   since: string;
 }
 
-export function reportOf({ metadata, status }: Sandbox): Report {
+export function unreadiness({ metadata, status }: Sandbox): Report {
   const ready = findCondition(status?.conditions, "Ready");
+  const message = status?.message ?? ready?.message ?? "";
   return {
-    message: status?.message ?? ready?.message ?? "",
-    reason: ready?.reason,
+    problem: reportOf(status, { type: "Ready", reason: ready?.reason ?? "PodStarting", message }),
     since: ready?.lastTransitionTime ?? metadata.creationTimestamp,
   };
 }
@@ -28,15 +28,14 @@ export function ended({ sandbox }: SandboxFacts): Explanation | undefined {
   const { metadata, status } = sandbox;
   const isEnded = status?.phase === "Failed" || status?.phase === "Succeeded";
   if (metadata.deletionTimestamp !== undefined || !isEnded) return undefined;
-  const report = reportOf(sandbox);
-  const { cause, hint, code } = readDescription(report.message);
-  const reason = code ?? report.reason;
-  const common = { state: "failed", reason, since: report.since } as const;
-  if (status.phase === "Succeeded" && cause.startsWith(byCheckpoint)) {
+  const { problem, since } = unreadiness(sandbox);
+  const { cause, hint, code: reason, object } = problem;
+  const common = { state: "failed", reason, since } as const;
+  if (status.phase === "Succeeded" && object?.kind === "Checkpoint") {
     const { name, namespace } = metadata;
     return {
       ...common,
-      cause: `It was ${cause}`,
+      cause: `It was stopped by the checkpoint ${object.name} (keepRunning is false)`,
       retry: "None: a sandbox that has ended stays so",
       action: `Clone the checkpoint, or delete the sandbox: ramet sandbox rm ${name} -n ${namespace}`,
     };
@@ -57,13 +56,10 @@ export function ended({ sandbox }: SandboxFacts): Explanation | undefined {
   };
 }
 
-/** How the message begins that the checkpoint controller passes to the cell. */
-const byCheckpoint = "stopped by the checkpoint ";
-
-function remedyOf(reason: string | undefined, { name, namespace }: { name: string; namespace: string }): string {
+function remedyOf(reason: string, { name, namespace }: { name: string; namespace: string }): string {
   if (isErrorCode(reason)) return generalRemedy(reason);
   const again = "Create the sandbox again from its template or a checkpoint";
-  return podEnds[reason ?? ""] ?? `${again}; its Pod's log may say more: kubectl logs ${name} -n ${namespace}`;
+  return podEnds[reason] ?? `${again}; its Pod's log may say more: kubectl logs ${name} -n ${namespace}`;
 }
 
 /** Reasons that a node gives for the end of a Pod (Kubernetes v1.36). */

@@ -1,4 +1,5 @@
-import { problemIn, type Problem, type WithProblems } from "../../api/state/problem.ts";
+import type { Problem } from "../../api/schema/problem.ts";
+import { reportedBy, type WithProblems } from "../../api/state/problem.ts";
 import { type ErrorCode, errorCodes, isErrorCode } from "../../base/error-codes.ts";
 
 export const explainedStates = ["healthy", "waiting", "degraded", "stuck", "failed"] as const;
@@ -49,35 +50,16 @@ export function firstOf<Facts>(...rules: readonly Rule<Facts>[]): Rule<Facts> {
   };
 }
 
-/** What a condition reports: its problem, or only the text of an earlier controller. */
-export function reportedBy(status: WithProblems | undefined, type: string, text: string): Report {
-  return problemIn(status, type) ?? { cause: withoutStop(text) };
+/** What a condition reports: its problem, or only the texts of an earlier controller. */
+export function reportOf(status: WithProblems | undefined, condition: ReportedText): Problem {
+  const problem = reportedBy(status, condition);
+  return { ...problem, cause: withoutStop(problem.cause) };
 }
 
-export type Report = Pick<Problem, "cause"> & Partial<Problem>;
+type ReportedText = Parameters<typeof reportedBy>[1];
 
-/** The parts of `RametError.describe()`. */
-export interface Description {
-  cause: string;
-  hint?: string;
-  code?: ErrorCode;
-}
-
-/** Takes the text of a condition apart into what failed, what to do, and the code. */
-export function readDescription(text: string): Description {
-  const [, before, code] = /^(.*) \[([A-Z][A-Za-z]+)\]$/s.exec(text) ?? [];
-  return before !== undefined && isErrorCode(code) ? { ...splitHint(before), code } : { cause: withoutStop(text) };
-}
-
-/** A hint is one imperative without a full stop, so it follows the last one. */
-export function splitHint(text: string): Pick<Description, "cause" | "hint"> {
-  const at = text.lastIndexOf(". ");
-  const hint = text.slice(at + 2);
-  return at > 0 && /^[A-Z][a-z]+ /.test(hint) ? { cause: text.slice(0, at), hint } : { cause: withoutStop(text) };
-}
-
-/** The hint of a description, else what its code means, else `otherwise`. */
-export function remedyIn({ hint, code }: Report, otherwise: string): string {
+/** The hint of a problem, else what its code means, else `otherwise`. */
+export function remedyIn({ hint, code }: Problem, otherwise: string): string {
   return hint ?? (isErrorCode(code) ? generalRemedy(code) : otherwise);
 }
 

@@ -6,6 +6,7 @@ import { SandboxSet } from "../../api/kinds/sandbox-set.ts";
 import { SandboxTemplate } from "../../api/kinds/sandbox-template.ts";
 import { Sandbox } from "../../api/kinds/sandbox.ts";
 import { labels } from "../../api/names/labels.ts";
+import { problemIn } from "../../api/state/problem.ts";
 import { findCondition, isConditionTrue } from "../../kube/conditions.ts";
 import { controllerOf, type KubeObject } from "../../kube/object.ts";
 import type { Cluster } from "../cluster/cluster.ts";
@@ -97,14 +98,13 @@ export class Explainer {
     return explainSnapshot({ ...this.#common, snapshot, awaited: await this.#awaitedBy(snapshot) });
   }
 
-  /** A build waits for its sandbox, or for the checkpoint that its message names. */
+  /** A build waits for a sandbox or a checkpoint. */
   async #awaitedBy({ metadata, status }: NamedSnapshot): Promise<Cause | undefined> {
     const building = findCondition(status?.conditions, "Building");
     if (building?.status !== "True") return undefined;
-    const [, name] = /the Checkpoint (\S+)$/.exec(building.message) ?? [];
-    if (name !== undefined) return this.#checkpointNamed(metadata.namespace, name);
-    const [, sandbox] = /the sandbox ([^\s:,]+)/.exec(building.message) ?? [];
-    return sandbox === undefined ? undefined : this.#sandboxNamed(metadata.namespace, sandbox);
+    const { kind, name = "" } = status?.build?.waitsFor ?? {};
+    if (kind === "Checkpoint") return this.#checkpointNamed(metadata.namespace, name);
+    return kind === "Sandbox" ? this.#sandboxNamed(metadata.namespace, name) : undefined;
   }
 
   async #checkpointNamed(namespace: string, name: string): Promise<Cause | undefined> {
@@ -123,10 +123,11 @@ export class Explainer {
     return sandbox && this.#causeIn(sandbox);
   }
 
-  /** The condition names one that reports a problem. Otherwise it is one of the first that the API server lists, not of all. */
+  /** The status names one that reports a problem. Otherwise it is one of the first that the API server lists, not of all. */
   async #unavailableMember(set: SandboxSet): Promise<Cause | undefined> {
     const { namespace, name } = set.metadata;
-    const [, named] = /; ([a-z0-9.-]+): /.exec(findCondition(set.status?.conditions, "Ready")?.message ?? "") ?? [];
+    const object = problemIn(set.status)?.object;
+    const named = object?.kind === "Sandbox" ? object.name : undefined;
     const read = await this.#reader.read("sandboxes", async (signal) => {
       if (named !== undefined) return [await this.#cluster.sandboxes.find({ namespace, name: named }, { signal })];
       const labelSelector = `${labels.sandboxPool}=${name}`;

@@ -1,4 +1,4 @@
-import { type Explanation, splitHint } from "./explanation.ts";
+import type { Explanation } from "./explanation.ts";
 
 export interface ImageProblem {
   pod: string;
@@ -11,14 +11,12 @@ export interface ImageProblem {
   isLocal: boolean;
 }
 
-/** Explains an image that cannot be pulled, with the remedy that fits the registry's words. */
+/** Explains an image that cannot be pulled, from the words of its registry and the kubelet, with the remedy that fits the registry's words. */
 export function unpulledImage({ pod, image, reason, message, since, isLocal }: ImageProblem): Explanation {
-  // The local node's message already says what to do.
-  const { cause, hint } = isLocal ? splitHint(message) : { cause: message };
   const never = reason === "ErrImageNeverPull" || reason === "InvalidImageName";
   return {
     state: "stuck",
-    cause: `The image ${image} cannot be pulled: ${cause === "" ? reason : cause}`,
+    cause: `The image ${image} cannot be pulled: ${message === "" ? reason : message}`,
     reason,
     since,
     retry: never
@@ -26,7 +24,7 @@ export function unpulledImage({ pod, image, reason, message, since, isLocal }: I
       : isLocal
         ? "The local node tries again every 2 seconds"
         : "The kubelet tries again after growing pauses of at most 5 minutes",
-    action: hint ?? remedyOf(message, image),
+    action: remedyOf(message, image),
     foundIn: `pod/${pod}`,
   };
 }

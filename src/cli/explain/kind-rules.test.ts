@@ -4,7 +4,6 @@ import { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
 import { SandboxClaim } from "../../api/kinds/sandbox-claim.ts";
 import { SandboxSet } from "../../api/kinds/sandbox-set.ts";
 import { SandboxTemplate } from "../../api/kinds/sandbox-template.ts";
-import { RametError } from "../../base/errors.ts";
 import { explainCheckpoint } from "./checkpoint-rules.ts";
 import { explainClaim } from "./claim-rules.ts";
 import type { Cause } from "./facts.ts";
@@ -22,6 +21,8 @@ const containing = (text: string) => expect.stringContaining(text) as string;
 function condition(type: string, status: string, reason: string, message = "") {
   return { type, status, reason, message, lastTransitionTime: since };
 }
+
+const reporting = (type: string, problem: object) => ({ ramet: { problems: { [type]: problem } } });
 
 const silentNode: Cause = {
   object: "sandbox/a",
@@ -49,14 +50,17 @@ describe("a checkpoint", () => {
     });
 
   it("failed because the store is full", () => {
-    const message = new RametError("StoreFull", "no space left on device").describe();
-    expect(explain({ phase: "Failed", message, completionTime: since })).toMatchObject({
+    const status = { phase: "Failed", message: "no space left on device [StoreFull]", completionTime: since };
+    const problem = { code: "StoreFull", cause: "no space left on device" };
+    expect(explain({ ...status, ...reporting("Ready", problem) })).toMatchObject({
       state: "failed",
       reason: "StoreFull",
       since,
       action: containing("Delete checkpoints"),
       retry: containing("None"),
     });
+    // Of an earlier controller.
+    expect(explain(status)).toMatchObject({ state: "failed", cause: status.message });
   });
 
   it("waits for a source whose node is silent", () => {
@@ -66,8 +70,8 @@ describe("a checkpoint", () => {
       foundIn: "node/n",
       action: "Start the kubelet",
     });
-    const message = new RametError("SandboxNotReady", "The sandbox a is not ready").describe();
-    expect(explain({ phase: "Failed", message }, silentNode)).toMatchObject({
+    const problem = { code: "SandboxNotReady", cause: "The sandbox a is not ready" };
+    expect(explain({ phase: "Failed", ...reporting("Ready", problem) }, silentNode)).toMatchObject({
       foundIn: "node/n",
       action: "Start the kubelet",
     });
@@ -85,11 +89,12 @@ describe("a checkpoint", () => {
   });
 
   it.each([
-    ["DataMissing", "The data of the checkpoint is not in the store. Restore it [CheckpointLost]", "every 10 minutes"],
-    ["DataDamaged", "checkpoint t/a is lost: its file is shorter. Restore it [CheckpointLost]", "each clone"],
-  ])("has lost its data: %s", (reason, message, retry) => {
-    const conditions = [condition("DataAvailable", "False", reason, message)];
-    expect(explain({ phase: "Succeeded", conditions })).toMatchObject({
+    ["DataMissing", "The data of the checkpoint is not in the store", "every 10 minutes"],
+    ["DataDamaged", "checkpoint t/a is lost: its file is shorter", "each clone"],
+  ])("has lost its data: %s", (reason, cause, retry) => {
+    const conditions = [condition("DataAvailable", "False", reason, cause)];
+    const ramet = reporting("DataAvailable", { code: "CheckpointLost", cause, hint: "Restore it" });
+    expect(explain({ phase: "Succeeded", conditions, ...ramet })).toMatchObject({
       state: "stuck",
       cause: containing("It cannot be cloned: "),
       reason,
@@ -114,7 +119,7 @@ describe("a checkpoint", () => {
 });
 
 describe("a set", () => {
-  const explain = (conditions: object[], member?: Cause) =>
+  const explain = (conditions: object[], member?: Cause, problem?: object) =>
     explainSet({
       ...common,
       member,
@@ -122,7 +127,13 @@ describe("a set", () => {
         ...object,
         kind: "SandboxSet",
         spec: { replicas: 2, templateRef: { name: "python" } },
-        status: { observedGeneration: 1, replicas: 2, availableReplicas: 1, conditions },
+        status: {
+          observedGeneration: 1,
+          replicas: 2,
+          availableReplicas: 1,
+          conditions,
+          ...(problem && reporting("Ready", problem)),
+        },
       }),
     });
 
@@ -137,9 +148,9 @@ describe("a set", () => {
   });
 
   it("names when it tries again", () => {
-    const last = new RametError("OutOfMemory", "It used more than its memory limit").describe();
-    const message = `3 times in a row a sandbox ended before it was claimed, or could not be created; the next attempt is at 2030-01-01T00:12:00Z. Correct the template to retry immediately. The last failure: ${last}`;
-    expect(explain([condition("Ready", "False", "StartFailing", message)])).toMatchObject({
+    const cause = "a: It used more than its memory limit";
+    const problem = { code: "OutOfMemory", cause, retryAt: "2030-01-01T00:12:00Z" };
+    expect(explain([condition("Ready", "False", "StartFailing")], undefined, problem)).toMatchObject({
       state: "stuck",
       cause: containing("It used more than its memory limit"),
       reason: "OutOfMemory",
@@ -149,10 +160,8 @@ describe("a set", () => {
   });
 
   it("has a template that does not exist", () => {
-    const message = new RametError("NotFound", "The SandboxTemplate python does not exist", {
-      hint: "Create it",
-    }).describe();
-    expect(explain([condition("Ready", "False", "NotFound", message)])).toMatchObject({
+    const problem = { code: "NotFound", cause: "The SandboxTemplate python does not exist", hint: "Create it" };
+    expect(explain([condition("Ready", "False", "NotFound")], undefined, problem)).toMatchObject({
       state: "stuck",
       action: "Create it",
     });
@@ -225,10 +234,11 @@ describe("a named snapshot", () => {
   it("names the failed step and its last output", () => {
     const failure = { reason: "StepFailed", message: "Step 2 of 2 (run make) failed", step: 2 };
     const build = { digest, startedAt: since, attempt: 1, endedAt: since, failure };
+    const problems = { Building: { code: "StepFailed", cause: failure.message } };
     const step = { digest, step: "run make", state: "Failed", cached: false, output: "a\nmake: no rule\n" };
     const conditions = [condition("Building", "False", "StepFailed", failure.message)];
     const steps = [{ ...step, state: "Succeeded" }, step];
-    expect(explain({ conditions, build, steps })).toMatchObject({
+    expect(explain({ conditions, build, steps, problems })).toMatchObject({
       state: "failed",
       cause: "Step 2 of 2 (run make) failed. Its last output: make: no rule",
       action: containing("Correct step 2 of the recipe"),
@@ -242,7 +252,8 @@ describe("a named snapshot", () => {
 
   it("waits for its build sandbox", () => {
     const conditions = [condition("Building", "True", "StartingBuilder", "Waiting for the sandbox a: it is starting")];
-    expect(explain({ conditions }, silentNode)).toMatchObject({
+    const build = { digest, startedAt: since, attempt: 1, waitsFor: { kind: "Sandbox", name: "a" } };
+    expect(explain({ conditions, build }, silentNode)).toMatchObject({
       state: "stuck",
       foundIn: "node/n",
       cause: containing("The build waits for sandbox/a"),
@@ -250,18 +261,21 @@ describe("a named snapshot", () => {
     expect(explain({ conditions })).toMatchObject({ state: "waiting" });
   });
 
-  it("proposes a command that keeps running if the entrypoint of the build sandbox ended", () => {
-    const message =
-      "The sandbox x-build-1, in which it is built, is Succeeded in step 1 of 1 (run sleep 30): the entrypoint exited with code 0 (3 attempts)";
-    expect(explain({ conditions: [condition("Building", "False", "BuilderFailed", message)] })).toMatchObject({
+  it("proposes what the build sandbox's report says", () => {
+    const cause = "The build sandbox x-build-1 ended in step 1 of 1 (run sleep 30): the entrypoint exited with code 0";
+    const problem = { code: "BuilderFailed", cause, hint: "Give its template a command that keeps running" };
+    const conditions = [condition("Building", "False", "BuilderFailed", `${cause} (3 attempts)`)];
+    expect(explain({ conditions, problems: { Building: problem } })).toMatchObject({
       state: "failed",
-      action: containing("sleep infinity"),
+      cause,
+      action: problem.hint,
     });
   });
 
   it("waits for an input", () => {
-    const message = new RametError("NotFound", "The Secret s does not exist", { hint: "Create it" }).describe();
-    expect(explain({ conditions: [condition("Building", "False", "InputMissing", message)] })).toMatchObject({
+    const problem = { code: "NotFound", cause: "The Secret s does not exist", hint: "Create it" };
+    const conditions = [condition("Building", "False", "InputMissing")];
+    expect(explain({ conditions, problems: { Building: problem } })).toMatchObject({
       state: "stuck",
       retry: containing("every 10 seconds"),
       action: "Create it",
@@ -276,7 +290,8 @@ describe("a named snapshot", () => {
       condition("Ready", "True", "Ready", "Version 3 can be cloned"),
       condition("EngineCurrent", "False", "SourceBound", `${is}. ${why}; give it a template as its source`),
     ];
-    expect(explain({ version: 3, conditions })).toMatchObject({
+    const problem = { code: "SourceBound", cause: `${is}: ${why}`, hint: "Give it a template as its source" };
+    expect(explain({ version: 3, conditions, problems: { EngineCurrent: problem } })).toMatchObject({
       state: "healthy",
       reason: "SourceBound",
       cause: `${is}: ${why}`,
@@ -297,10 +312,13 @@ describe("a named snapshot", () => {
   });
 
   it("is held on purpose", () => {
-    const message = "It is pinned to version 1; remove spec.pinnedVersion to build and follow new versions";
-    expect(explain({ conditions: [condition("Building", "False", "Pinned", message)] })).toMatchObject({
+    const hint = "Remove spec.pinnedVersion to build and follow new versions";
+    const problem = { code: "Pinned", cause: "It is pinned to version 1", hint };
+    const conditions = [condition("Building", "False", "Pinned")];
+    expect(explain({ conditions, problems: { Building: problem } })).toMatchObject({
       state: "healthy",
-      action: "Remove spec.pinnedVersion to build and follow new versions",
+      cause: problem.cause,
+      action: hint,
     });
   });
 });

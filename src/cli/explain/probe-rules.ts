@@ -1,25 +1,46 @@
+import { isLocalNode } from "../../api/names/system-names.ts";
 import { tcpProbeOf } from "../../api/pod/tcp-probe.ts";
 import { type Explanation, withoutStop } from "./explanation.ts";
-import { type EventFacts, lastSeen, type PodFacts, type ProbeFacts } from "./facts.ts";
+import { type EventFacts, lastSeen, type PodFacts, type ProbeFacts, type SandboxFacts, valueOf } from "./facts.ts";
 import { secondsSince } from "./time.ts";
 
 /** Recognizes a running Pod that its probes do not let become ready. */
-export function probeFails({ pod, events, now }: Probed): Explanation | undefined {
+export function probeFails({ pod, events, node, now }: Probed): Explanation | undefined {
   if (pod.status.phase !== "Running") return undefined;
   const container = pod.status.containerStatuses.find(({ ready }) => !ready);
   if (container === undefined) return undefined;
   const condition = pod.status.conditions.find(({ type, status }) => type === "Ready" && status === "False");
-  const failure = latestFailure(events, container.name, now) ?? failureIn(condition?.message ?? "");
+  const since = condition?.lastTransitionTime ?? undefined;
+  const failure = latestFailure(events, container.name, now);
+  if (failure === undefined && isLocalNode(valueOf(node)?.metadata.labels))
+    return ofLocalNode(container.name, condition);
   if (failure === undefined) return undefined;
   const probe = pod.spec.containers.find(({ name }) => name === container.name)?.[`${failure.kind}Probe`] ?? {};
-  return {
-    state: "stuck",
-    cause: `The ${failure.kind} probe of the container ${container.name} fails: ${reasonOf(failure, probe)}`,
-    reason: "Unhealthy",
-    since: condition?.lastTransitionTime ?? undefined,
-    retry: `The node probes again every ${probe.periodSeconds ?? 10} seconds`,
-    action: `Let the program in the container ${container.name} answer the probe, or correct ${failure.kind}Probe in the template`,
-  };
+  return unhealthy(
+    `The ${failure.kind} probe of the container ${container.name} fails: ${reasonOf(failure, probe)}`,
+    since,
+    {
+      periodSeconds: probe.periodSeconds,
+      action: `Let the program in the container ${container.name} answer the probe, or correct ${failure.kind}Probe in the template`,
+    },
+  );
+}
+
+/** The local node reports in the condition what a kubelet reports in an Event. */
+function ofLocalNode(name: string, condition: PodFacts["status"]["conditions"][number] | undefined): Explanation {
+  const cause = `The container ${name} is not ready: ${condition?.message ?? "its probes have not succeeded"}`;
+  return unhealthy(cause, condition?.lastTransitionTime ?? undefined, {
+    action: `Let the program in the container ${name} answer its probes, or correct them in the template`,
+  });
+}
+
+function unhealthy(
+  cause: string,
+  since: string | undefined,
+  { periodSeconds, action }: { periodSeconds?: number | null | undefined; action: string },
+): Explanation {
+  const retry = `The node probes again every ${periodSeconds ?? 10} seconds`;
+  return { state: "stuck", cause, reason: "Unhealthy", since, retry, action };
 }
 
 /** The cell answers `tcpSocket` probes, and a kubelet reports only the status of its answer. */
@@ -31,6 +52,7 @@ function reasonOf({ why }: Failure, probe: ProbeFacts): string {
 interface Probed {
   pod: PodFacts;
   events: readonly EventFacts[];
+  node: SandboxFacts["node"];
   now: Date;
 }
 
@@ -49,21 +71,11 @@ function latestFailure(events: readonly EventFacts[], container: string, now: Da
   );
   const [, kind = "", why = ""] =
     /^(Startup|Readiness|Liveness) probe (?:failed|errored)[^:]*: (.*)$/s.exec(event?.note ?? "") ?? [];
-  return failureOf(kind.toLowerCase(), why);
+  const known = kinds.find((one) => one === kind.toLowerCase());
+  return known && { kind: known, why: withoutStop(why) };
 }
 
 /** An Event of a probe that has recovered stays for an hour. */
 const recentSeconds = 600;
-
-/** The local node's condition: `the readiness probe failed: ...`. */
-function failureIn(message: string): Failure | undefined {
-  const [, kind = "", why = ""] = /the (startup|readiness|liveness) probe (?:failed: )?(.*)$/s.exec(message) ?? [];
-  return failureOf(kind, why);
-}
-
-function failureOf(kind: string, why: string): Failure | undefined {
-  const known = kinds.find((one) => one === kind);
-  return known && { kind: known, why: withoutStop(why) };
-}
 
 const kinds = ["startup", "readiness", "liveness"] as const;

@@ -32,7 +32,7 @@ interface Known {
 // apiserver/pkg/admission/plugin/policy/validating and plugin/webhook, apiserver/pkg/endpoints/handlers/responsewriters.
 const refusals: readonly Known[] = [
   {
-    pattern: /violates PodSecurity "([^"]+)": (.*?)(?:\. Let an administrator.*)?(?: \[[A-Z]\w+\])?$/s,
+    pattern: /violates PodSecurity "([^"]+)": (.*)$/s,
     reason: "PodSecurity",
     explain: ([level = "", why = ""], { namespace }) => ({
       cause: `Pod Security refuses the Pod, because the namespace ${namespace} enforces "${level}": ${why}`,
@@ -65,7 +65,7 @@ const refusals: readonly Known[] = [
     }),
   },
   {
-    pattern: /ValidatingAdmissionPolicy '([^']+)' with binding '[^']+' denied request: (.*?)(?: \[[A-Z]\w+\])?$/s,
+    pattern: /ValidatingAdmissionPolicy '([^']+)' with binding '[^']+' denied request: (.*)$/s,
     reason: "AdmissionPolicy",
     explain: ([policy = "", why = ""]) => ({
       cause: `The admission policy ${policy} refuses the Pod: ${why}`,
@@ -73,7 +73,7 @@ const refusals: readonly Known[] = [
     }),
   },
   {
-    pattern: /admission webhook "([^"]+)" denied the request:? ?(.*?)(?: \[[A-Z]\w+\])?$/s,
+    pattern: /admission webhook "([^"]+)" denied the request:? ?(.*)$/s,
     reason: "AdmissionWebhook",
     explain: ([webhook = "", why = ""]) => ({
       cause: `The admission webhook ${webhook} refuses the Pod: ${why}`,
@@ -81,7 +81,7 @@ const refusals: readonly Known[] = [
     }),
   },
   {
-    pattern: /failed calling webhook "([^"]+)": (.*?)(?: \[[A-Z]\w+\])?$/s,
+    pattern: /failed calling webhook "([^"]+)": (.*)$/s,
     reason: "AdmissionWebhook",
     explain: ([webhook = "", why = ""]) => ({
       cause: `The admission webhook ${webhook} cannot be called: ${why}`,

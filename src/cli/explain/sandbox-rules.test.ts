@@ -1,6 +1,8 @@
 import { describe, expect, it } from "vitest";
 import { Sandbox } from "../../api/kinds/sandbox.ts";
-import { RametError } from "../../base/errors.ts";
+import { localNodeLabels } from "../../api/names/system-names.ts";
+import type { Problem } from "../../api/schema/problem.ts";
+import { printProblem } from "../../api/state/problem.ts";
 import { LeaseObject } from "../../kube/lease.ts";
 import { EventFacts, NodeFacts, PodFacts, type SandboxFacts } from "./facts.ts";
 import { explainSandbox } from "./sandbox-rules.ts";
@@ -20,9 +22,12 @@ function sandbox(status: object | undefined, more: { metadata?: object; spec?: o
   });
 }
 
-function notReady(message: string, reason = "PodCreateFailed", phase = "Pending") {
+function notReady(report: string | Problem, reason = "PodCreateFailed", phase = "Pending") {
+  const problem = typeof report === "string" ? undefined : report;
+  const message = typeof report === "string" ? report : printProblem(report);
   const condition = { type: "Ready", status: "False", reason, message, lastTransitionTime: since };
-  return sandbox({ phase, message, conditions: [condition] });
+  const ramet = problem && { problems: { Ready: problem } };
+  return sandbox({ phase, message, conditions: [condition], ...(ramet && { ramet }) });
 }
 
 function pod(status: object, spec: object = { nodeName: "n" }) {
@@ -76,14 +81,14 @@ describe("a sandbox that works", () => {
   });
 
   it("is degraded if a request was not carried out", () => {
-    const message = new RametError("InvalidArgument", "The rule x is no address", {
-      hint: "Correct the rule",
-    }).describe();
+    const problem = { code: "InvalidArgument", cause: "The rule x is no address", hint: "Correct the rule" };
+    const message = printProblem(problem);
+    const ramet = { problems: { EgressApplied: problem } };
     const conditions = [
       { type: "Ready", status: "True", reason: "PodReady", message: "", lastTransitionTime: since },
       { type: "EgressApplied", status: "False", reason: "InvalidArgument", message, lastTransitionTime: since },
     ];
-    expect(explain({ sandbox: sandbox({ phase: "Running", conditions }) })).toMatchObject({
+    expect(explain({ sandbox: sandbox({ phase: "Running", conditions, ramet }) })).toMatchObject({
       state: "degraded",
       cause: "It runs, but EgressApplied is False: The rule x is no address",
       action: "Correct the rule",
@@ -161,9 +166,11 @@ describe("a silent node", () => {
 describe("a Pod that is refused", () => {
   const refused = (message: string, code: "Forbidden" | "InvalidArgument" = "Forbidden", hint?: string) =>
     explain({
-      sandbox: notReady(
-        `The Pod cannot be created: ${new RametError(code, `create pods t/a failed: ${message}`, hint === undefined ? {} : { hint }).describe()}`,
-      ),
+      sandbox: notReady({
+        code,
+        cause: `The Pod cannot be created: create pods t/a failed: ${message}`,
+        ...(hint !== undefined && { hint }),
+      }),
     });
 
   it("gives Pod Security's remedy, not RBAC's", () => {
@@ -387,18 +394,17 @@ describe("a sandbox that runs and is not ready", () => {
     const message = "the startup probe failed: HTTP status 500";
     const conditions = [{ ...condition, message }];
     const here = pod({ phase: "Running", conditions, containerStatuses: [{ name: "main", ready: false }] }, spec);
-    expect(explain({ sandbox: unready, pod: here, ...working }).cause).toBe(
-      "The startup probe of the container main fails: HTTP status 500",
+    const local = NodeFacts.parse({ metadata: { ...metadata, name: "n", labels: localNodeLabels }, status: {} });
+    expect(explain({ sandbox: unready, pod: here, ...working, node: { value: local } }).cause).toBe(
+      "The container main is not ready: the startup probe failed: HTTP status 500",
     );
   });
 });
 
 describe("a sandbox that has ended", () => {
   it("uses the remedy that the controllers reported", () => {
-    const message = new RametError("NeedNotMet", "The checkpoint c needs the engine e", {
-      hint: "Install the engine e",
-    }).describe();
-    expect(explain({ sandbox: notReady(message, "NeedNotMet", "Failed") })).toMatchObject({
+    const problem = { code: "NeedNotMet", cause: "The checkpoint c needs the engine e", hint: "Install the engine e" };
+    expect(explain({ sandbox: notReady(problem, "NeedNotMet", "Failed") })).toMatchObject({
       state: "failed",
       cause: "The checkpoint c needs the engine e",
       reason: "NeedNotMet",
@@ -417,9 +423,10 @@ describe("a sandbox that has ended", () => {
   });
 
   it("proposes to clone the checkpoint that stopped the sandbox", () => {
-    const stopped = "stopped by the checkpoint b-1 (keepRunning is false)";
+    const object = { kind: "Checkpoint", name: "b-1" };
+    const stopped = { code: "PodCompleted", cause: "The cell exited with code 0", object };
     const explanation = explain({ sandbox: notReady(stopped, "PodCompleted", "Succeeded") });
-    expect(explanation.cause).toBe(`It was ${stopped}`);
+    expect(explanation.cause).toBe("It was stopped by the checkpoint b-1 (keepRunning is false)");
     expect(explanation.action).toBe("Clone the checkpoint, or delete the sandbox: ramet sandbox rm a -n t");
   });
 
@@ -432,10 +439,8 @@ describe("a sandbox that has ended", () => {
 
 describe("a sandbox that waits for what does not exist", () => {
   it("names it with the controllers' remedy", () => {
-    const message = new RametError("NotFound", "The SandboxTemplate x does not exist in the namespace t", {
-      hint: "Create it",
-    }).describe();
-    expect(explain({ sandbox: notReady(message) })).toMatchObject({
+    const cause = "The SandboxTemplate x does not exist in the namespace t";
+    expect(explain({ sandbox: notReady({ code: "NotFound", cause, hint: "Create it" }) })).toMatchObject({
       state: "stuck",
       reason: "NotFound",
       action: "Create it",

@@ -1,7 +1,9 @@
+import { problemIn } from "../../api/state/problem.ts";
+import { isErrorCode } from "../../base/error-codes.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import { unprocessed } from "./controller-rules.ts";
-import { ended, type Report, reportOf, terminating } from "./end-rules.ts";
-import { type Explanation, firstOf, generalRemedy, nothingToDo, readDescription, type Rule } from "./explanation.ts";
+import { ended, type Report, terminating, unreadiness } from "./end-rules.ts";
+import { type Explanation, firstOf, generalRemedy, nothingToDo, remedyIn, reportOf, type Rule } from "./explanation.ts";
 import type { SandboxFacts } from "./facts.ts";
 import { explainPod } from "./pod-rules.ts";
 import { refusedPod } from "./refusal-rules.ts";
@@ -43,17 +45,18 @@ const startPhases: ReadonlySet<string> = new Set(["Pending", "Resuming"]);
 function starting(facts: SandboxFacts): Explanation | undefined {
   const { metadata, status } = facts.sandbox;
   if (!startPhases.has(status?.phase ?? "Pending")) return undefined;
-  const report = reportOf(facts.sandbox);
+  const report = unreadiness(facts.sandbox);
+  const { code, cause: message } = report.problem;
   // The scheduler's own words do not say which features are missing.
-  if (report.reason === "CpuFeaturesMissing") return withoutCause(facts, report);
-  const found = refusedPod({ ...report, namespace: metadata.namespace }) ?? explainPod(facts);
+  if (code === "CpuFeaturesMissing") return withoutCause(facts, report);
+  const found = refusedPod({ message, since: report.since, namespace: metadata.namespace }) ?? explainPod(facts);
   return found === undefined ? withoutCause(facts, report) : { ...found, since: found.since ?? report.since };
 }
 
 /** Only the controllers' own report says what is missing. */
-function withoutCause({ sandbox, now }: SandboxFacts, { message, since, reason }: Report): Explanation {
-  const { cause, hint, code } = readDescription(message);
-  if (code !== undefined) {
+function withoutCause({ sandbox, now }: SandboxFacts, { problem, since }: Report): Explanation {
+  const { cause, hint, code } = problem;
+  if (isErrorCode(code) && problemIn(sandbox.status) !== undefined) {
     const retry = "The controllers start it when what is missing exists, or the template changes";
     return { state: "stuck", cause, reason: code, since, retry, action: hint ?? generalRemedy(code) };
   }
@@ -62,7 +65,7 @@ function withoutCause({ sandbox, now }: SandboxFacts, { message, since, reason }
   return {
     state: isLate ? "stuck" : "waiting",
     cause: cause === "" ? "It is starting" : cause,
-    reason,
+    reason: code,
     since,
     retry: "The controllers continue as soon as this changes",
     action: isLate ? `Read the log of its Pod: kubectl logs ${name} -n ${namespace}` : nothingToDo,
@@ -75,11 +78,11 @@ function unready(facts: SandboxFacts): Explanation | undefined {
   const found = explainPod(facts);
   if (found !== undefined) return { ...found, since: found.since ?? ready?.lastTransitionTime };
   if (ready?.status !== "False") return undefined;
-  const { cause, hint, code } = readDescription(status?.message ?? ready.message);
+  const { cause, hint, code } = reportOf(status, { ...ready, message: status?.message ?? ready.message });
   return {
     state: "stuck",
     cause,
-    reason: code ?? ready.reason,
+    reason: code,
     since: ready.lastTransitionTime,
     retry: "It is Ready again as soon as its Pod is",
     action: hint ?? `Read the log of its Pod: kubectl logs ${metadata.name} -n ${metadata.namespace}`,
@@ -93,15 +96,14 @@ function degraded({ sandbox }: SandboxFacts): Explanation | undefined {
     ({ type, status, reason }) => status === "False" && !harmless.has(type) && !underWay.has(reason),
   );
   if (condition === undefined) return undefined;
-  const { cause, hint, code } = readDescription(condition.message);
-  const general = code === undefined ? "Change the request as the cause says" : generalRemedy(code);
+  const { hint, ...problem } = reportOf(sandbox.status, condition);
   return {
     state: "degraded",
-    cause: `It runs, but ${condition.type} is False: ${cause}`,
-    reason: code ?? condition.reason,
+    cause: `It runs, but ${condition.type} is False: ${problem.cause}`,
+    reason: problem.code,
     since: condition.lastTransitionTime,
     retry: retries[condition.type] ?? "None",
-    action: hint ?? remedies[condition.type] ?? general,
+    action: hint ?? remedies[condition.type] ?? remedyIn(problem, "Change the request as the cause says"),
   };
 }
 

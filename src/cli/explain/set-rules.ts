@@ -1,9 +1,8 @@
 import type { SandboxSet } from "../../api/kinds/sandbox-set.ts";
 import type { Condition } from "../../api/schema/metadata.ts";
-import { isErrorCode } from "../../base/error-codes.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import { unprocessed } from "./controller-rules.ts";
-import { type Explanation, generalRemedy, nothingToDo, readDescription, remedyIn } from "./explanation.ts";
+import { type Explanation, nothingToDo, remedyIn, reportOf } from "./explanation.ts";
 import { type Cause, type CommonFacts, foundIn, isProblem } from "./facts.ts";
 
 export interface SetFacts extends CommonFacts {
@@ -29,9 +28,9 @@ export function explainSet(facts: SetFacts): Explanation {
     };
   }
   if (ready?.status !== "False") return full(set, since);
-  if (ready.reason === "StartFailing") return failing(ready, member);
+  if (ready.reason === "StartFailing") return failing(set, ready, member);
   if (ready.reason === "Filling") return filling(set, ready, member);
-  return rejected(ready);
+  return rejected(set, ready);
 }
 
 function full({ status, spec }: SandboxSet, since: string | undefined): Explanation {
@@ -51,31 +50,29 @@ function full({ status, spec }: SandboxSet, since: string | undefined): Explanat
 }
 
 /** A spec that no sandbox can be created from. */
-function rejected({ message, reason, lastTransitionTime }: Condition): Explanation {
-  const { cause, hint, code } = readDescription(message);
-  const known = code ?? reason;
+function rejected({ status }: SandboxSet, ready: Condition): Explanation {
+  const problem = reportOf(status, ready);
   return {
     state: "stuck",
-    cause,
-    reason: known,
-    since: lastTransitionTime,
+    cause: problem.cause,
+    reason: problem.code,
+    since: ready.lastTransitionTime,
     retry: "The controllers try again when the set or its template changes",
-    action: hint ?? (isErrorCode(known) ? generalRemedy(known) : "Correct the set's spec"),
+    action: remedyIn(problem, "Correct the set's spec"),
   };
 }
 
-function failing({ message, lastTransitionTime }: Condition, member: Cause | undefined): Explanation {
-  const [, last = message] = /The last failure: (.*)$/s.exec(message) ?? [];
-  const [, nextAt] = /the next attempt is at ([^\s.]+)/.exec(message) ?? [];
-  const described = readDescription(last);
+function failing({ status }: SandboxSet, ready: Condition, member: Cause | undefined): Explanation {
+  const problem = reportOf(status, ready);
+  const { cause, code, retryAt } = problem;
   const otherwise = member?.explanation.action ?? "Correct the template so that its sandboxes keep running";
   return {
     state: "stuck",
-    cause: `Its sandboxes end before they are claimed, or cannot be created: ${described.cause}`,
-    reason: described.code ?? "StartFailing",
-    since: lastTransitionTime,
-    retry: nextAt === undefined ? "An attempt is running" : `The next attempt is at ${nextAt}`,
-    action: remedyIn(described, otherwise),
+    cause: `Its sandboxes end before they are claimed, or cannot be created: ${cause}`,
+    reason: code,
+    since: ready.lastTransitionTime,
+    retry: retryAt === undefined ? "An attempt is running" : `The next attempt is at ${retryAt}`,
+    action: remedyIn(problem, otherwise),
     ...foundIn(member),
   };
 }

@@ -2,7 +2,7 @@ import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
 import type { Condition } from "../../api/schema/metadata.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import { unprocessed } from "./controller-rules.ts";
-import { type Explanation, nothingToDo, readDescription, remedyIn, withoutStop } from "./explanation.ts";
+import { type Explanation, nothingToDo, remedyIn, reportOf, withoutStop } from "./explanation.ts";
 import { type Cause, type CommonFacts, foundIn, isProblem } from "./facts.ts";
 
 export interface SnapshotFacts extends CommonFacts {
@@ -39,7 +39,7 @@ function explainBuild(facts: SnapshotFacts, building: Condition): Explanation | 
       return stepFailed(facts.snapshot, building);
     case "Suspended":
     case "Pinned":
-      return held(building);
+      return held(facts.snapshot, building);
     default:
       return stopped(facts, building);
   }
@@ -49,24 +49,19 @@ function explainBuild(facts: SnapshotFacts, building: Condition): Explanation | 
 function ofEarlierEngine({ status }: NamedSnapshot): Explanation | undefined {
   const condition = findCondition(status?.conditions, "EngineCurrent");
   if (condition?.status !== "False") return undefined;
-  const { reason, message, lastTransitionTime } = condition;
-  const [, usable = "", why = message] = /^(Version .*? remains usable)\. (.*)$/s.exec(message) ?? [];
-  const [cause = "", action] = why.split("; ");
+  const { reason, lastTransitionTime } = condition;
+  const { cause, hint = nothingToDo } = reportOf(status, condition);
   return {
     state: "healthy",
-    cause: usable === "" ? withoutStop(cause) : `${usable}: ${withoutStop(cause)}`,
+    cause,
     reason,
     since: lastTransitionTime,
     retry: automatic.has(reason) ? "It is captured again without you" : "None: it keeps its engine",
-    action: action === undefined ? nothingToDo : capitalized(action),
+    action: hint,
   };
 }
 
 const automatic = new Set(["Upgrading", "UpgradeWaiting", "SourceUpgrading", "VersionOutdated", "UpgradeFailed"]);
-
-function capitalized(text: string): string {
-  return text.charAt(0).toUpperCase() + text.slice(1);
-}
 
 function ready({ status }: NamedSnapshot): Explanation {
   const condition = findCondition(status?.conditions, "Ready");
@@ -106,17 +101,15 @@ function underWay(
   };
 }
 
-function stepFailed(
-  { metadata, status }: NamedSnapshot,
-  { reason, message, lastTransitionTime }: Condition,
-): Explanation {
+function stepFailed({ metadata, status }: NamedSnapshot, building: Condition): Explanation {
+  const { reason, lastTransitionTime } = building;
   const { failure, endedAt = lastTransitionTime } = status?.build ?? {};
   const number = failure?.step;
   const output = number === undefined ? undefined : status?.steps?.[number - 1]?.output;
   const logs = `ramet snapshot logs ${metadata.name} -n ${metadata.namespace}`;
   return {
     state: "failed",
-    cause: withOutput(message.split("\n")[0] ?? message, output),
+    cause: withOutput(reportOf(status, building).cause, output),
     reason,
     since: endedAt,
     retry: "None: a failed recipe is not repeated until it changes or a build is requested",
@@ -124,22 +117,20 @@ function stepFailed(
   };
 }
 
-function withOutput(message: string, output = ""): string {
+function withOutput(cause: string, output = ""): string {
   const last = output.trim().split("\n").at(-1) ?? "";
-  return last === "" || message.includes(last)
-    ? withoutStop(message)
-    : `${withoutStop(message)}. Its last output: ${last}`;
+  return last === "" || cause.includes(last) ? cause : `${cause}. Its last output: ${last}`;
 }
 
-function held({ reason, message, lastTransitionTime }: Condition): Explanation {
-  const [cause = "", action = nothingToDo] = message.split("; ");
+function held({ status }: NamedSnapshot, building: Condition): Explanation {
+  const { cause, hint = nothingToDo } = reportOf(status, building);
   return {
     state: "healthy",
-    cause: withoutStop(cause),
-    reason,
-    since: lastTransitionTime,
+    cause,
+    reason: building.reason,
+    since: building.lastTransitionTime,
     retry: "None: it is held on purpose",
-    action: capitalized(action),
+    action: hint,
   };
 }
 
@@ -150,25 +141,19 @@ function retryOf({ status }: NamedSnapshot): string {
 }
 
 /** The build ended, or cannot start because of its inputs. */
-function stopped(
-  { snapshot, awaited }: SnapshotFacts,
-  { reason, message, lastTransitionTime }: Condition,
-): Explanation {
+function stopped({ snapshot, awaited }: SnapshotFacts, building: Condition): Explanation {
   const { name, namespace } = snapshot.metadata;
-  const text = message.replace(/ \(\d+ attempts\)$/, "");
-  const described = readDescription(text);
+  const { reason, lastTransitionTime } = building;
+  const problem = reportOf(snapshot.status, building);
   const waitsForInput = reason === "InputMissing" || reason === "Cycle" || reason === "Deleting";
-  const entrypointEnded = /is Succeeded|give its template a command/.test(message);
   const otherwise =
     awaited?.explanation.action ?? `Remove the cause, then run: ramet snapshot build ${name} -n ${namespace}`;
   return {
     state: waitsForInput ? "stuck" : "failed",
-    cause: withoutStop(described.cause),
-    reason: described.code ?? reason,
+    cause: problem.cause,
+    reason: problem.code,
     since: lastTransitionTime,
     retry: waitsForInput ? "The controllers look again every 10 seconds" : retryOf(snapshot),
-    action: entrypointEnded
-      ? "Give the template a command that keeps running, such as sleep infinity"
-      : remedyIn(described, otherwise),
+    action: remedyIn(problem, otherwise),
   };
 }

@@ -142,7 +142,7 @@ describe("planCheckpoint", () => {
         expect.objectContaining({ type: "DataAvailable", status: "False" }),
         expect.objectContaining({ type: "Ready", status: "False" }),
         expect.objectContaining({ type: "Stalled", status: "True" }),
-      ]);
+      ]) as unknown;
       expect(status).toMatchObject({ phase: "Succeeded", conditions });
       expect(planCheckpoint({ ...state, checkpoint: { ...checkpoint, status } }).status).toBeUndefined();
     });

@@ -1,5 +1,6 @@
 import type { NamedSnapshotStatus, SnapshotBuild, SnapshotStep } from "../../api/kinds/named-snapshot-status.ts";
-import { printProblem, type Problem, sentenceOf, within } from "../../api/state/problem.ts";
+import type { Problem } from "../../api/schema/problem.ts";
+import { printProblem, sentenceOf, within } from "../../api/state/problem.ts";
 import { builderName } from "./names.ts";
 import type { SnapshotPlan, SnapshotState, DesiredVersion } from "./state.ts";
 import { withStatus, type Building } from "./status.ts";

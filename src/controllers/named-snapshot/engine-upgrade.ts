@@ -1,7 +1,8 @@
 import type { namedSnapshotConditions, SnapshotVersion } from "../../api/kinds/named-snapshot-status.ts";
 import type { NamedSnapshotStatus } from "../../api/kinds/named-snapshot-status.ts";
 import { annotations } from "../../api/names/labels.ts";
-import { type Problem, problemOf, sentenceOf, within } from "../../api/state/problem.ts";
+import type { Problem } from "../../api/schema/problem.ts";
+import { problemOf, sentenceOf, within } from "../../api/state/problem.ts";
 import type { ConditionChange } from "../../kube/conditions.ts";
 import type { SnapshotState } from "./state.ts";
 

@@ -4,7 +4,8 @@ import { type Checkpoint, withinQuota } from "../../api/kinds/checkpoint.ts";
 import type { NamedSnapshotStatus, SnapshotBuild, SnapshotVersion } from "../../api/kinds/named-snapshot-status.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations } from "../../api/names/labels.ts";
-import { type ObjectName, type Problem, problemIn, reportedBy, sentenceOf, within } from "../../api/state/problem.ts";
+import type { ObjectName, Problem } from "../../api/schema/problem.ts";
+import { problemIn, reportedBy, sentenceOf, within } from "../../api/state/problem.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import { reportedProblem } from "../../kube/reported-state.ts";
 import {

@@ -1,7 +1,8 @@
 import { hasFailed, isCloneable } from "../../api/state/checkpoint.ts";
 import { actionOf, describeStep } from "../../api/recipe/recipe.ts";
 import type { SnapshotStep } from "../../api/kinds/named-snapshot-status.ts";
-import { describeProblem, type Problem, problemOf } from "../../api/state/problem.ts";
+import type { Problem } from "../../api/schema/problem.ts";
+import { describeProblem, problemOf } from "../../api/state/problem.ts";
 import type { RametError } from "../../base/errors.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { stepCheckpointName, versionCheckpointName } from "./names.ts";

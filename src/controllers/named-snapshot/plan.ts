@@ -1,5 +1,6 @@
 import { finalizers } from "../../api/names/labels.ts";
-import { type Problem, problemOf, sentenceOf } from "../../api/state/problem.ts";
+import type { Problem } from "../../api/schema/problem.ts";
+import { problemOf, sentenceOf } from "../../api/state/problem.ts";
 import { planBuild } from "./plan-build.ts";
 import { keptVersion, planKept } from "./plan-kept.ts";
 import { currentVersion, keptVersions, planRetention, removeBuilders } from "./plan-versions.ts";

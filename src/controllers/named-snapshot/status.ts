@@ -5,7 +5,7 @@ import type {
   SnapshotStep,
   SnapshotVersion,
 } from "../../api/kinds/named-snapshot-status.ts";
-import type { ObjectName, Problem } from "../../api/state/problem.ts";
+import type { ObjectName, Problem } from "../../api/schema/problem.ts";
 import { applied, type ConditionChange } from "../../kube/conditions.ts";
 import { withIgnoredFields } from "../cluster/ignored-fields.ts";
 import { engineCondition } from "./engine-upgrade.ts";
@@ -54,17 +54,21 @@ function withWait({ waitsFor: _, ...build }: SnapshotBuild, waitsFor: ObjectName
  * `Reconciling` while the version of the spec is being built, `Stalled` if somebody has to do something first. Undefined: the spec is
  * fulfilled. It is during an upgrade too, whose version stays usable.
  */
-function progressCondition(
-  { version, build }: NamedSnapshotStatus,
-  { status, reason, message, problem }: Building,
-): ConditionChange | undefined {
+function progressCondition(desired: NamedSnapshotStatus, building: Building): ConditionChange | undefined {
+  const { status, reason, message, problem } = building;
   if (reason === "Built" || reason === "Deleting") return undefined;
-  // A pinned version that does not exist is not held.
-  const isHeld = (reason === "Suspended" || reason === "Pinned") && problem?.code !== "NotFound";
-  const isUpgrade = build?.upgrade !== undefined && (status === "True" || failureReasons.has(reason));
-  if (version !== undefined && (isHeld || isUpgrade)) return undefined;
-  const isComing = status === "True" || passing.has(problem?.code ?? "");
+  if (desired.version !== undefined && (isHeld(building) || isUpgrade(desired, building))) return undefined;
+  const isComing = status === "True" || (problem !== undefined && passing.has(problem.code));
   return { type: isComing ? "Reconciling" : "Stalled", status: "True", reason, message };
+}
+
+/** A pinned version that does not exist is not held. */
+function isHeld({ reason, problem }: Building): boolean {
+  return (reason === "Suspended" || reason === "Pinned") && problem?.code !== "NotFound";
+}
+
+function isUpgrade({ build }: NamedSnapshotStatus, { status, reason }: Building): boolean {
+  return build?.upgrade !== undefined && (status === "True" || failureReasons.has(reason));
 }
 
 /** How a build can fail. */

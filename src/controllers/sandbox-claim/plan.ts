@@ -1,6 +1,7 @@
 import { parseDuration } from "../../base/duration.ts";
 import type { SandboxClaim } from "../../api/kinds/sandbox-claim.ts";
-import { type Problem, problemOf, within } from "../../api/state/problem.ts";
+import type { Problem } from "../../api/schema/problem.ts";
+import { problemOf, within } from "../../api/state/problem.ts";
 import type { ClaimAction, ClaimEnd, ClaimPlan, ClaimState, Member } from "./state.ts";
 import { claiming, completed, stillCompleted } from "./status.ts";
 

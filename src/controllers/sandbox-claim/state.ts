@@ -1,6 +1,6 @@
 import type { SandboxClaim, SandboxClaimStatus } from "../../api/kinds/sandbox-claim.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
-import type { Problem } from "../../api/state/problem.ts";
+import type { Problem } from "../../api/schema/problem.ts";
 import type { RametError } from "../../base/errors.ts";
 import type { Claimed, ClaimParts } from "../../operations/claim/claim-sandbox.ts";
 import type { Transition } from "../../kube/events.ts";

@@ -1,7 +1,8 @@
 import { findIgnored } from "../../api/fields/find-ignored.ts";
 import type { Condition } from "../../api/schema/metadata.ts";
 import type { SandboxClaimStatus } from "../../api/kinds/sandbox-claim.ts";
-import { printProblem, type Problem, sentenceOf, within } from "../../api/state/problem.ts";
+import type { Problem } from "../../api/schema/problem.ts";
+import { printProblem, sentenceOf, within } from "../../api/state/problem.ts";
 import { report, stalled } from "../../kube/conditions.ts";
 import { withIgnoredFields } from "../cluster/ignored-fields.ts";
 import type { ClaimPlan, ClaimState } from "./state.ts";

@@ -1,7 +1,8 @@
 import { fieldsIgnored } from "../../api/fields/ignored-condition.ts";
 import type { SandboxSetStatus } from "../../api/kinds/sandbox-set.ts";
 import type { Condition } from "../../api/schema/metadata.ts";
-import { type Problem, problemOf, reportedBy, within } from "../../api/state/problem.ts";
+import type { Problem } from "../../api/schema/problem.ts";
+import { problemOf, reportedBy, within } from "../../api/state/problem.ts";
 import type { RametError } from "../../base/errors.ts";
 import { type ConditionChange, findCondition, report, stalled } from "../../kube/conditions.ts";
 import type { Transition } from "../../kube/events.ts";

@@ -1,4 +1,4 @@
-import type { Problem } from "../../api/state/problem.ts";
+import type { Problem } from "../../api/schema/problem.ts";
 import { backoffMilliseconds } from "../../base/backoff.ts";
 
 /** Failures of one revision: sandboxes that ended before they were claimed, or could not be created. */

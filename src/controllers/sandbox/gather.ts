@@ -66,7 +66,7 @@ export async function gather(sandbox: Sandbox, dependencies: SandboxDependencies
     otherCheckpoint: cache
       .checkpointsOf(keyOf(sandbox.metadata))
       .find((one) => isUnfinished(one) && !isPauseCheckpoint(one)),
-    stoppedBy: cache.checkpointsOf(keyOf(sandbox.metadata)).find((one) => hasStopped(one, pod))?.metadata.name,
+    stoppedBy: stoppedBy(pod, cache.checkpointsOf(keyOf(sandbox.metadata))),
     ignored: gatherIgnored(sandbox, { template, pod }, dependencies),
     pullTimeoutInMilliseconds: gatherPull(sandbox, pod, image, dependencies),
     slowInMilliseconds: calls.slowInMilliseconds(sandbox),
@@ -74,11 +74,16 @@ export async function gather(sandbox: Sandbox, dependencies: SandboxDependencies
   };
 }
 
-/** Whether a checkpoint has ended its source, which a pause does not report as an end. */
-function hasStopped(checkpoint: Checkpoint, pod: Pod | undefined): boolean {
-  const { spec, status } = checkpoint;
-  if (spec.keepRunning !== false || status?.phase !== "Succeeded" || isPauseCheckpoint(checkpoint)) return false;
-  return pod !== undefined && capturedPodUid(checkpoint) === pod.metadata.uid;
+/** The checkpoint that has ended its source. A pause does not report one as an end. */
+function stoppedBy(pod: Pod | undefined, checkpoints: readonly Checkpoint[]): string | undefined {
+  const ended = checkpoints.find(
+    (one) =>
+      one.spec.keepRunning === false &&
+      one.status?.phase === "Succeeded" &&
+      !isPauseCheckpoint(one) &&
+      capturedPodUid(one) === pod?.metadata.uid,
+  );
+  return ended?.metadata.name;
 }
 
 function cpusFor({ status }: Sandbox, origin: Origin, { nodeCpus }: SandboxDependencies): SandboxState["cpus"] {

@@ -1,6 +1,6 @@
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import { errorOf, problemIn } from "../../api/state/problem.ts";
-import { RametError } from "../../base/errors.ts";
+import type { RametError } from "../../base/errors.ts";
 import { heldFrom } from "../cluster/pause-checkpoint.ts";
 import { finalizer, slowly } from "./plan-start.ts";
 import type { SandboxPlan, SandboxState } from "./state.ts";

@@ -5,7 +5,8 @@ import { skippedRuntime } from "../../api/pod/agent-runtime.ts";
 import { annotations, labels } from "../../api/names/labels.ts";
 import { isPodReady, type Pod } from "../../api/schema/pod.ts";
 import type { RametSandboxStatus, SandboxConditionType, SandboxPhase, SandboxStatus } from "../../api/kinds/sandbox.ts";
-import { printProblem, type Problem, problemOf, sentenceOf } from "../../api/state/problem.ts";
+import type { Problem } from "../../api/schema/problem.ts";
+import { printProblem, problemOf, sentenceOf } from "../../api/state/problem.ts";
 import { findCondition, report, stalled } from "../../kube/conditions.ts";
 import { declaresReadiness, endMessage, endReason, unreadyMessage } from "../cluster/pod-facts.ts";
 import { lastingClaims } from "./gather-volumes.ts";
@@ -151,12 +152,11 @@ export function running(state: SandboxState, pod: Pod, started: StartOutcome): S
       ...(started.initRequest === undefined ? ["RuntimeInitialized"] : []),
     ],
   });
-  const { problems } = status.ramet ?? {};
   return {
     ...status,
     ...placeOf(pod),
     ramet: {
-      ...(problems && { problems }),
+      ...keptProblems(status),
       ...measured(started),
       ...(restoredFrom !== undefined && { restoredFrom }),
       ...(rollback && { rollback }),
@@ -165,6 +165,10 @@ export function running(state: SandboxState, pod: Pod, started: StartOutcome): S
       phases: started.phases,
     },
   };
+}
+
+function keptProblems({ ramet }: SandboxStatus): Pick<RametSandboxStatus, "problems"> {
+  return ramet?.problems === undefined ? {} : { problems: ramet.problems };
 }
 
 /**
