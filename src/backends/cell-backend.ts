@@ -86,7 +86,7 @@ export function cellBackend(options: CellBackendOptions): Backend {
           ? await take(request)
           : await take({ ...request, maxBytes }).catch((error: unknown) => {
               // A cell of an earlier version does not know the limit. The controllers compare the size again.
-              if (!isUnknownField(error)) throw error;
+              if (RametError.from(error).code !== "InvalidArgument") throw error;
               return take(request);
             });
       const manifest = await store.manifest({ ...name, digest: result.manifestDigest });
@@ -126,11 +126,6 @@ export function cellBackend(options: CellBackendOptions): Backend {
     },
     has: (name) => store.has(name),
   };
-}
-
-function isUnknownField(error: unknown): boolean {
-  const { code, message } = RametError.from(error);
-  return code === "InvalidArgument" && message.includes("maxBytes");
 }
 
 function started({ state, phases }: RestoreResult): Started {

@@ -21,7 +21,7 @@ export function cellHolds(cells: Pick<CellClient, "hold" | "release" | "sync">):
 function unsupported(sandbox: string): (thrown: unknown) => never {
   return (thrown) => {
     const error = RametError.from(thrown);
-    if (error.code !== "NotFound" || !error.message.includes("unknown route")) throw error;
+    if (error.code !== "NotFound") throw error;
     throw new RametError("NotSupported", `The cell of ${sandbox} is of a release that cannot flush or hold volumes`, {
       hint: "Pause and resume the sandbox, which gives it a cell of this release, or use consistency crash",
       cause: error,

@@ -47,6 +47,12 @@ export function textOfError(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
+/** Whether an error, or one that caused it, has a code of Node.js such as `ECONNREFUSED`. */
+export function hasSystemCode(error: unknown, code: string): boolean {
+  if (!(error instanceof Error)) return false;
+  return ("code" in error && error.code === code) || hasSystemCode(error.cause, code);
+}
+
 /** Why a file cannot be read, for a message such as `Cannot read a.yaml: it does not exist`. */
 export function whyUnreadable(error: unknown): string {
   const code = error instanceof Error && "code" in error ? error.code : undefined;

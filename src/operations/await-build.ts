@@ -1,6 +1,7 @@
 import type { NamedSnapshot } from "../api/kinds/named-snapshot.ts";
 import { annotations } from "../api/names/labels.ts";
 import { hasCurrentEngine, isBuildFailure, type SnapshotState, snapshotState } from "../api/state/named-snapshot.ts";
+import { describeProblem, reportedBy } from "../api/state/problem.ts";
 import { RametError } from "../base/errors.ts";
 import { failureOf } from "../kube/reported-state.ts";
 import { conditionOf } from "../api/state/condition.ts";
@@ -83,13 +84,16 @@ export function buildResult(name: string, snapshot: NamedSnapshot | undefined): 
     return { failure: new RametError("Conflict", `The snapshot ${name} was deleted during the wait`) };
   }
   if (state.is === "current" || state.is === "held") return { object: snapshot };
-  const { version } = snapshot.status ?? {};
+  return { failure: notBuilt(name, snapshot) };
+}
+
+function notBuilt(name: string, { status }: NamedSnapshot): RametError {
+  const { version, build, steps = [] } = status ?? {};
   const current = version === undefined ? "there is no version yet" : `version ${version} stays current`;
-  const building = conditionOf(snapshot, "Building");
-  const reported = {
-    status: { message: state.message.trimEnd(), conditions: building === undefined ? [] : [building] },
-  };
-  return { failure: failureOf(`The snapshot ${name} was not built (${current})`, reported, "StepFailed") };
+  const what = `The snapshot ${name} was not built (${current})`;
+  const { code, message } = failureOf(what, { status }, "StepFailed", "Building");
+  const output = steps[(build?.failure?.step ?? 0) - 1]?.output;
+  return new RametError(code, output === undefined ? message : `${message}\n${output}`);
 }
 
 /** What follows `it is` in an error: `building: Step 3 of 4: run pip install pandas`. */
@@ -101,7 +105,9 @@ export function stateOfBuild(snapshot: NamedSnapshot | undefined): string {
 /** The state for progress lines: `Step 3 of 4: run pip install pandas`. */
 export function describeBuild(snapshot: NamedSnapshot | undefined): string {
   if (snapshot === undefined) return "deleted";
-  const { is, message } = snapshotState(snapshot);
-  if (is === "waiting") return "waiting for the controller";
-  return is === "current" ? `version ${snapshot.status?.version ?? ""} is current` : (message.split("\n")[0] ?? "");
+  const { is } = snapshotState(snapshot);
+  if (is === "current") return `version ${snapshot.status?.version ?? ""} is current`;
+  const building = conditionOf(snapshot, "Building");
+  if (is === "waiting" || building === undefined) return "waiting for the controller";
+  return describeProblem(reportedBy(snapshot.status, building));
 }

@@ -46,7 +46,7 @@ export async function writeCreating(
 }
 
 /** The condition of a checkpoint that cannot be cloned yet, or not any more. */
-function notReady(reason: "Creating" | "Terminating"): ConditionChange {
+export function notReady(reason: "Creating" | "Terminating"): ConditionChange {
   const message = reason === "Creating" ? "It is being captured" : "It is being deleted";
   return { type: "Ready", status: "False", reason, message };
 }

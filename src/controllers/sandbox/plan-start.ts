@@ -8,7 +8,7 @@ import type { PodTemplateSpec } from "../../api/schema/pod-template.ts";
 import { startsSandbox } from "../../backends/checkpoint-parts.ts";
 import type { Problem } from "../../api/schema/problem.ts";
 import { problemOf, sentenceOf } from "../../api/state/problem.ts";
-import { RametError } from "../../base/errors.ts";
+import { hasSystemCode, RametError } from "../../base/errors.ts";
 import { cellRuns, isEnded, pullProblem, startProblem } from "../cluster/pod-facts.ts";
 import type { ResolvedTemplate } from "../origin/resolve-template.ts";
 import { listed } from "../volumes/restored-volumes.ts";
@@ -215,7 +215,7 @@ function whyWaiting({ now }: SandboxState, error: RametError | undefined, { meta
   const waiting = "Waiting for the sandbox to respond";
   if (error === undefined) return waiting;
   const age = now.getTime() - new Date(metadata.creationTimestamp).getTime();
-  return error.message.includes("ECONNREFUSED") && age < refusalMilliseconds ? waiting : error.message;
+  return hasSystemCode(error, "ECONNREFUSED") && age < refusalMilliseconds ? waiting : error.message;
 }
 
 const refusalMilliseconds = 30_000;

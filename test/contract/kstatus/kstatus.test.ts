@@ -11,7 +11,7 @@ import { setRevision } from "../../../src/api/set/set-revision.ts";
 import type { Pod } from "../../../src/api/schema/pod.ts";
 import { RametError } from "../../../src/base/errors.ts";
 import { report } from "../../../src/kube/conditions.ts";
-import { notReady as notCloneable } from "../../../src/controllers/checkpoint/capture.ts";
+import { notReady as notCloneable } from "../../../src/controllers/checkpoint/status.ts";
 import { planCheckpoint } from "../../../src/controllers/checkpoint/plan.ts";
 import type { CheckpointState } from "../../../src/controllers/checkpoint/state.ts";
 import { fail } from "../../../src/controllers/named-snapshot/build-under-way.ts";
@@ -185,7 +185,7 @@ const desired = { digest: { digest, base: digest, steps: [] }, requeueAfterMilli
 
 function snapshot(status: object, how: Building): object {
   const state = snapshotState({}, desired);
-  return { ...state.snapshot, status: withStatus(state, status as never, how) };
+  return { ...state.snapshot, status: withStatus(state, status, how) };
 }
 
 function planned(spec: object, wanted: unknown = desired): object {
