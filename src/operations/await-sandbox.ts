@@ -56,11 +56,8 @@ export function awaitSandbox(
 const mostRefusedMilliseconds = 180_000;
 
 function notStarted(sandbox: Sandbox): RametError {
-  const { name, namespace } = sandbox.metadata;
   const why = describeReport(sandbox) ?? "it gave no reason";
-  return new RametError("SandboxNotReady", `The sandbox ${name} did not start: ${why}`, {
-    hint: `The controllers keep trying; find out more with: ramet explain sandbox/${name} -n ${namespace}`,
-  });
+  return new RametError("SandboxNotReady", `The sandbox ${sandbox.metadata.name} did not start: ${why}`);
 }
 
 /** Undefined while the sandbox may still reach the goal. */

@@ -46,9 +46,8 @@ function failureIn(set: SandboxSet): RametError {
   const { name } = set.metadata;
   if (setState(set).reason !== "StartFailing")
     return failureOf(`The set ${name} cannot be filled`, set, "SandboxNotReady");
-  return new RametError("SandboxNotReady", `The sandboxes of the set ${name} do not start: ${describeReport(set)}`, {
-    hint: "The controllers keep trying: correct the cause, then wait again",
-  });
+  const why = describeReport(set) ?? "it gave no reason";
+  return new RametError("SandboxNotReady", `The sandboxes of the set ${name} do not start: ${why}`);
 }
 
 /** `at 2 of 3 ready sandboxes`, with what is missing. */
