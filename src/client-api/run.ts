@@ -17,12 +17,11 @@ import { RequestRates } from "./keys/request-rate.ts";
 import { clientApiMetrics, type ClientApiMetrics } from "./metrics.ts";
 import { serveClientApi } from "./server.ts";
 import { AutoResumes } from "./service/auto-resume.ts";
-import { guestAccess } from "./service/guest-access.ts";
+import { guestAccess, portRequester } from "./service/guest-access.ts";
 import { ClientSecrets } from "./service/client-secrets.ts";
 import { clientInformers } from "./service/known-objects.ts";
 import { serviceParts } from "./service/parts.ts";
 import { RegistrySecrets } from "./service/registry-secrets.ts";
-import { portRequester } from "./service/request-port.ts";
 import { sandboxReader } from "./service/read-sandbox.ts";
 
 export interface RunClientApiOptions {

@@ -6,7 +6,7 @@ import { RequestRates } from "../../client-api/keys/request-rate.ts";
 import { clientApiMetrics, type ClientApiMetrics } from "../../client-api/metrics.ts";
 import { guestSecretReader } from "../../client-api/run.ts";
 import { serveClientApi } from "../../client-api/server.ts";
-import { withService } from "../../client-api/service/with-service.ts";
+import { withService } from "../../client-api/service/parts.ts";
 import { KubeClient } from "../../kube/kube-client.ts";
 import { Cluster, type ClusterOptions } from "../cluster/cluster.ts";
 import { type AccessFlags, gatewayWithoutToken } from "../cluster/gateway-credentials.ts";

@@ -5,7 +5,7 @@ import { gatewayGuest } from "../../cell/client/gateway-guest.ts";
 import type { Actor } from "../../client-api/dialects/mcp/actor.ts";
 import { mcpServer } from "../../client-api/dialects/mcp/mcp-server.ts";
 import { sandboxIdOf } from "../../client-api/service/find-sandbox.ts";
-import { withService } from "../../client-api/service/with-service.ts";
+import { withService } from "../../client-api/service/parts.ts";
 import { type Cluster, type ClusterOptions, withCluster } from "../cluster/cluster.ts";
 import { type AccessFlags, gatewayCredentials } from "../cluster/gateway-credentials.ts";
 import { exitCodes } from "../exit-codes.ts";

@@ -8,7 +8,7 @@ import { unknown } from "./find-sandbox.ts";
 import { currentState, untilPaused } from "./lifecycle.ts";
 import type { ServiceParts } from "./parts.ts";
 import { isForClients } from "./sandbox-state.ts";
-import { timersFor } from "./timers.ts";
+import { timersFor } from "./create-sandbox.ts";
 
 /** What a resume by traffic gives at least to sandboxes of E2B's clients. (Source: e2b-dev/infra at 54693ff3.) */
 export const leastAutoResumeSeconds = 300;

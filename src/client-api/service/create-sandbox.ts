@@ -13,7 +13,9 @@ import { awaitSandbox, type SandboxWait } from "../../operations/await-sandbox.t
 import { objectOf } from "../../operations/objects.ts";
 import type { ServiceParts } from "./parts.ts";
 import { currentSource, findWarmSet, type Source } from "./source.ts";
-import { timersFor, type OnTimeout } from "./timers.ts";
+
+/** What happens to a sandbox when its time is over. */
+export type OnTimeout = "kill" | "pause" | "pauseFiles";
 
 export interface CreateSandbox {
   namespace: string;
@@ -149,4 +151,10 @@ export async function untilServing(
   wait: Omit<SandboxWait, "goal">,
 ): Promise<Sandbox> {
   return objectOf(await awaitSandbox(objects, written, wait));
+}
+
+/** The timers of a running sandbox, as fields of its spec. */
+export function timersFor(onTimeout: OnTimeout, at: Date): { shutdownTime: string } | { pauseTime: string } {
+  const time = at.toISOString();
+  return onTimeout === "kill" ? { shutdownTime: time } : { pauseTime: time };
 }

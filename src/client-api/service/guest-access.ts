@@ -1,3 +1,4 @@
+import type { IncomingMessage } from "node:http";
 import { connect as connectPlain } from "node:net";
 import type { Duplex } from "node:stream";
 import { connect as connectTls } from "node:tls";
@@ -5,9 +6,9 @@ import * as z from "zod";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { gatewayAddress, systemNamespace } from "../../api/names/system-names.ts";
 import { RametError } from "../../base/errors.ts";
-import { guestAccessToken } from "../../cell/client/cell-token.ts";
+import { guestAccessToken, trafficAccessToken } from "../../cell/client/cell-token.ts";
 import { GuestClient } from "../../cell/client/guest-client.ts";
-import type { GuestDial } from "../../cell/client/guest-http.ts";
+import { callGuest, type GuestCall, type GuestDial } from "../../cell/client/guest-http.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import { ObjectMeta } from "../../kube/object.ts";
 import { coreResources } from "../../kube/resource-ref.ts";
@@ -85,3 +86,24 @@ async function dial({ protocol, hostname, port }: URL, ca: string | undefined): 
 }
 
 const connectMilliseconds = 10_000;
+
+/**
+ * Sends a request to a port of a sandbox, through a gateway.
+ * @throws RametError `GuestUnreachable` if there is no answer; `Canceled`
+ */
+export type RequestPort = (sandbox: Sandbox, port: number, call: GuestCall) => Promise<IncomingMessage>;
+
+/** The gateway gets the token of ports that are not public. */
+export function portRequester({ guestSecret, ...gateway }: GuestAccessOptions): RequestPort {
+  return async ({ metadata: { uid } }, port, call) => {
+    const headers = {
+      host: `localhost:${port}`,
+      ...call.headers,
+      "e2b-sandbox-id": uid,
+      "e2b-sandbox-port": String(port),
+      "e2b-traffic-access-token": trafficAccessToken(await guestSecret(), uid),
+      connection: "close",
+    };
+    return callGuest(await gatewayDial(gateway), { ...call, headers }, gateway.client.clock);
+  };
+}

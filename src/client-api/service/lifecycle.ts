@@ -9,11 +9,10 @@ import { describeProblem, reportedBy } from "../../api/state/problem.ts";
 import { retryConflicts } from "../../kube/retry-conflicts.ts";
 import { resumeChange } from "../../operations/pause.ts";
 import { readNewest, untilShownDeleted } from "./cache-lag.ts";
-import { untilServing } from "./create-sandbox.ts";
+import { untilServing, type OnTimeout, timersFor } from "./create-sandbox.ts";
 import { unknown } from "./find-sandbox.ts";
 import type { ServiceParts } from "./parts.ts";
 import { type ClientState, isCapturing, stateOf } from "./sandbox-state.ts";
-import { type OnTimeout, timersFor } from "./timers.ts";
 
 /** In these states a sandbox serves. */
 export const servingStates: readonly ClientState[] = ["running", "snapshotting"];

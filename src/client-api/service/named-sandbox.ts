@@ -9,7 +9,7 @@ import { untilSandboxKnown } from "./cache-lag.ts";
 import type { ServiceParts } from "./parts.ts";
 import type { Source } from "./source.ts";
 import { type Storage, withStorage } from "./storage.ts";
-import { type OnTimeout, timersFor } from "./timers.ts";
+import { type OnTimeout, timersFor } from "./create-sandbox.ts";
 
 export interface CreateNamed {
   namespace: string;

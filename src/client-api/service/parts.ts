@@ -2,6 +2,9 @@ import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import type { Clock } from "../../base/clock.ts";
+import type { Log } from "../../base/log.ts";
+import type { Informer } from "../../kube/informer.ts";
+import type { Liveness } from "../../kube/liveness.ts";
 import { RametError } from "../../base/errors.ts";
 import { FairTurns } from "../../base/fair-turns.ts";
 import type { ClaimParts } from "../../operations/claim/claim-sandbox.ts";
@@ -14,7 +17,7 @@ import { type KubeObject, keyOf } from "../../kube/object.ts";
 import { OwnWrites } from "../../kube/own-writes.ts";
 import type { ResourceClient } from "../../kube/resource-client.ts";
 import type { Followed, Following, Objects } from "../../operations/objects.ts";
-import { type ClientInformers, type KnownObjects, knownObjects } from "./known-objects.ts";
+import { type ClientInformers, clientInformers, type KnownObjects, knownObjects } from "./known-objects.ts";
 
 /** What the operations of the application service need; one per process. */
 export interface ServiceParts {
@@ -92,6 +95,42 @@ export function serviceParts(
     clock,
     close,
   };
+}
+
+export interface ServiceOptions {
+  client: KubeClient;
+  /** The only namespaces whose objects it knows. @default all */
+  namespaces?: readonly string[] | undefined;
+  aliases?: ReadonlyMap<string, string>;
+  /** Followed as long as those of the service. */
+  others?: readonly Pick<Informer<KubeObject>, "run" | "synced">[];
+  liveness?: Liveness;
+  log: Log;
+  signal: AbortSignal;
+}
+
+/**
+ * Runs `use` with the application service once its caches are filled, and follows the cluster until it returns.
+ * @throws RametError that of the first list, such as `Forbidden`; `Canceled`
+ */
+export async function withService(
+  { client, aliases = new Map(), others = [], liveness, signal, ...watching }: ServiceOptions,
+  use: (service: ServiceParts) => Promise<void>,
+): Promise<void> {
+  const informers = clientInformers(client, watching);
+  const { sandboxes, checkpoints, templates, sets, snapshots } = informers;
+  const all = [sandboxes, checkpoints, templates, sets, snapshots, ...others];
+  const following = new AbortController();
+  const followed = all.map((informer) => informer.run(following.signal, liveness));
+  const service = serviceParts(client, informers, aliases);
+  try {
+    await Promise.all(all.map((informer) => informer.synced(signal)));
+    await use(service);
+  } finally {
+    service.close();
+    following.abort();
+    await Promise.all(followed);
+  }
 }
 
 /** The objects of a kind, followed in the cache of an informer. @param writes remembers what this process writes */

@@ -3,8 +3,7 @@ import type { GuestClient } from "../../../cell/client/guest-client.ts";
 import type { Callers } from "../../keys/callers.ts";
 import type { RequestRates } from "../../keys/request-rate.ts";
 import { type Call, type Route, routesFor } from "../../routes/route.ts";
-import type { GuestOf } from "../../service/guest-access.ts";
-import type { RequestPort } from "../../service/request-port.ts";
+import type { GuestOf, RequestPort } from "../../service/guest-access.ts";
 import type { ServiceParts } from "../../service/parts.ts";
 
 export type { Call };
