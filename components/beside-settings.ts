@@ -2,35 +2,20 @@ import type { Input } from "@pulumi/pulumi";
 import { ownerAnnotation } from "../src/api/names/labels.ts";
 import { systemNamespace } from "../src/api/names/system-names.ts";
 import { RametError } from "../src/base/errors.ts";
-import { type BesideInstallOptions, besideQuotas } from "../src/install/beside-manifests.ts";
+import { besideKeys, type BesideInstallOptions } from "../src/install/beside-manifests.ts";
 import { privateRanges } from "../src/install/manifest.ts";
-import { runError, validatedField } from "./run-error.ts";
-import { type NamespaceQuotaArgs, validatedQuota, validatedReaders, validatedSelector } from "./runtime-settings.ts";
+import { keysOf, valueAt } from "../src/install/setting-values.ts";
+import { runError } from "./run-error.ts";
+import { validatedSettings } from "./runtime-settings.ts";
 
 /** The warning for `mode: "beside"` in a cluster where no other controller is seen. */
 export const nothingBeside =
   "No controller of OpenKruise Agents or ACS was found in this cluster: install it, because the controllers that are declared with mode beside run no sandboxes";
 
-/** The arguments of `RametRuntime` that matter here. */
-interface BesideArgs extends Partial<Record<(typeof unusedArguments)[number], unknown>> {
-  image?: Input<string>;
-  replicas?: Input<number>;
-  clusterRanges?: readonly Input<string>[];
-  metricsNamespace?: Input<string>;
-  metricsFromAllNamespaces?: boolean;
-  namespaceQuota?: NamespaceQuotaArgs;
-  namespaceSelector?: Input<string>;
-}
-
 /** @throws RunError naming arguments that are missing or have no effect */
 export function besideOptions(args: BesideArgs, owner: string): BesideInstallOptions<Input<string>, Input<number>> {
-  const { image, replicas = 2, clusterRanges = privateRanges, namespaceQuota, namespaceSelector } = args;
-  const unused = [
-    ...unusedArguments.filter((name) => args[name] !== undefined),
-    ...(["storeBytes", "checkpoints"] as const)
-      .filter((quota) => namespaceQuota?.[quota] !== undefined)
-      .map((quota) => `namespaceQuota.${quota}`),
-  ];
+  const { image, replicas = 2, clusterRanges = privateRanges } = args;
+  const unused = unusedArguments(args);
   if (unused.length > 0) {
     const why = `Cannot install beside other controllers: ${unused.join(", ")} cannot be used with mode "beside", because other controllers run the sandboxes and store their checkpoints`;
     throw runError(new RametError("InvalidArgument", why));
@@ -39,32 +24,30 @@ export function besideOptions(args: BesideArgs, owner: string): BesideInstallOpt
     throw runError(new RametError("InvalidArgument", "Cannot install the controllers: image is required"));
   }
   return {
+    ...validatedSettings(besideKeys(), { ...args, image, replicas, clusterRanges }),
     beside: "openkruise",
     namespace: systemNamespace,
     annotations: { [ownerAnnotation]: owner },
-    image: validatedField("image", image),
-    replicas: validatedField("replicas", replicas),
-    clusterRanges: clusterRanges.map((range) => validatedField("clusterRanges", range)),
-    ...validatedReaders(args),
-    ...(namespaceSelector !== undefined && { namespaceSelector: validatedSelector(namespaceSelector) }),
-    ...(namespaceQuota && { namespaceQuota: validatedQuota(ofBuilds(namespaceQuota)) }),
   };
 }
 
-function ofBuilds(quota: NamespaceQuotaArgs) {
-  return Object.fromEntries(besideQuotas.flatMap((name) => (quota[name] === undefined ? [] : [[name, quota[name]]])));
+/** Of the arguments of `RametRuntime`, those that are read here. */
+interface BesideArgs {
+  image?: Input<string>;
+  replicas?: Input<number>;
+  clusterRanges?: readonly Input<string>[];
 }
 
-const unusedArguments = [
-  "store",
-  "cellImage",
-  "gatewayReplicas",
-  "clusterDomain",
-  "egress",
-  "servedNamespaces",
-  "cells",
-  "gateway",
-  "clientApi",
-  "encryption",
-  "importVolumes",
-] as const;
+/** The given arguments that set something else. Where another setting of a group has an effect, the settings are named. */
+function unusedArguments(args: object): string[] {
+  const used = besideKeys();
+  const usedGroups = new Set(used.map(groupOf));
+  const paths = keysOf("manifests")
+    .filter((key) => !used.includes(key))
+    .map((key) => (usedGroups.has(groupOf(key)) ? key : groupOf(key)));
+  return [...new Set(paths)].filter((path) => valueAt(args, path) !== undefined);
+}
+
+function groupOf(key: string): string {
+  return key.split(".")[0] ?? "";
+}

@@ -17,6 +17,7 @@ import { systemNamespace } from "../src/api/names/system-names.ts";
 import { RametError } from "../src/base/errors.ts";
 import { type Manifest, privateRanges } from "../src/install/manifest.ts";
 import { lastingManifests, serverManifests, storeIsNotMounted } from "../src/install/manifests.ts";
+import { keysOf } from "../src/install/setting-values.ts";
 import { besideLastingManifests, besideServerManifests } from "../src/install/beside-manifests.ts";
 import { declareAll, declareRetained, declareObject } from "./declare.ts";
 import { inspectCluster } from "./inspect-cluster.ts";
@@ -24,7 +25,7 @@ import { ownersOf } from "./placement.ts";
 import { previewUpgrade } from "./preview-upgrade.ts";
 import { besideOptions, nothingBeside } from "./beside-settings.ts";
 import { installedStore, type RametStore } from "./ramet-store.ts";
-import { validatedField, runError, withRunError } from "./run-error.ts";
+import { runError, withRunError } from "./run-error.ts";
 import {
   type CellArgs,
   type EgressArgs,
@@ -34,15 +35,7 @@ import {
   type NamespaceQuotaArgs,
   type ProgramInstallOptions,
   type RegistriesArgs,
-  validatedCells,
-  validatedEgress,
-  validatedClientApi,
-  validatedGateway,
-  validatedReaders,
-  validatedQuota,
-  validatedRegistries,
-  validatedServed,
-  validatedSelector,
+  validatedSettings,
 } from "./runtime-settings.ts";
 
 export interface RametRuntimeArgs {
@@ -225,59 +218,26 @@ function unseen({ mode = "auto", image, cellImage, store }: RametRuntimeArgs): F
 }
 
 /** @throws RunError naming the missing arguments */
-function requiredArguments({ image, cellImage, store }: RametRuntimeArgs) {
-  const place = store && installedStore(store);
-  if (image === undefined || cellImage === undefined || place === undefined) {
+function installOptions(args: RametRuntimeArgs, owner: string): ProgramInstallOptions {
+  const { image, cellImage, replicas = 2, gatewayReplicas = 2, clusterRanges = privateRanges, clientApi } = args;
+  const store = args.store && installedStore(args.store);
+  if (image === undefined || cellImage === undefined || store === undefined) {
     const why =
       "Cannot install the controllers: image, cellImage and a store (a bucket, or store.directory with store.claim) are required, and no controllers run in this cluster";
     const hint = "Set these arguments, or start controllers to adopt, on one machine with: ramet local up";
     throw runError(new RametError("InvalidArgument", why, { hint }));
   }
   return {
-    image: validatedField("image", image),
-    cellImage: validatedField("cellImage", cellImage),
-    store: place,
-  };
-}
-
-function serverSettings({ gateway, clientApi }: RametRuntimeArgs) {
-  return {
-    ...(gateway && { gateway: validatedGateway(gateway) }),
-    ...(clientApi && { clientApi: validatedClientApi(clientApi) }),
-  };
-}
-
-function installOptions(args: RametRuntimeArgs, owner: string): ProgramInstallOptions {
-  const {
-    replicas = 2,
-    gatewayReplicas = 2,
-    clusterRanges = privateRanges,
-    clusterDomain,
-    egress,
-    servedNamespaces,
-    namespaceSelector,
-    cells,
-    registries,
-    namespaceQuota,
-    encryption,
-    importVolumes,
-  } = args;
-  return {
-    ...requiredArguments(args),
-    replicas: validatedField("replicas", replicas),
-    gatewayReplicas: validatedField("gatewayReplicas", gatewayReplicas),
-    clusterRanges: clusterRanges.map((range) => validatedField("clusterRanges", range)),
-    ...(clusterDomain !== undefined && { clusterDomain: validatedField("clusterDomain", clusterDomain) }),
-    ...validatedReaders(args),
-    ...(egress && { egress: validatedEgress(egress) }),
-    ...(servedNamespaces && { servedNamespaces: validatedServed(servedNamespaces) }),
-    ...(namespaceSelector !== undefined && { namespaceSelector: validatedSelector(namespaceSelector) }),
-    cells: validatedCells(cells),
-    ...(registries && { registries: validatedRegistries(registries) }),
-    ...serverSettings(args),
-    ...(encryption && { encryption: { secret: validatedField("encryption.secret", encryption.secret) } }),
-    ...(namespaceQuota && { namespaceQuota: validatedQuota(namespaceQuota) }),
-    ...(importVolumes === true && { importVolumes }),
+    ...validatedSettings(keysOf("manifests"), {
+      ...args,
+      image,
+      cellImage,
+      replicas,
+      gatewayReplicas,
+      clusterRanges,
+      ...(clientApi && { clientApi: { replicas: 2, ...clientApi } }),
+    }),
+    store,
     namespace: systemNamespace,
     annotations: { [ownerAnnotation]: owner },
   };

@@ -1,7 +1,8 @@
 import { inspect } from "node:util";
 import { type Input, output, type Output, RunError } from "@pulumi/pulumi";
 import { RametError } from "../src/base/errors.ts";
-import { type InstallField, parseInstallField } from "../src/install/install-fields.ts";
+import { parseSetting } from "../src/install/install-options.ts";
+import type { SettingKey } from "../src/install/settings.ts";
 
 /** An error that ends the program with a single line. */
 export function runError(error: unknown): RunError {
@@ -15,8 +16,8 @@ export function runError(error: unknown): RunError {
 }
 
 /** An argument of an installation, validated as soon as it is known. @throws RunError */
-export function validatedField<T>(field: InstallField, value: Input<T>): Output<T> {
-  return output(value).apply((known) => withRunError(() => parseInstallField(field, known) as T));
+export function validatedField<T>(field: SettingKey, value: Input<T>): Output<T> {
+  return output(value).apply((known) => withRunError(() => parseSetting(field, known) as T));
 }
 
 /** Runs `validate` and converts what it throws. @throws RunError */

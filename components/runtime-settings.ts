@@ -1,17 +1,9 @@
-import { type Input, output } from "@pulumi/pulumi";
+import type { Input } from "@pulumi/pulumi";
 import { parseLabelSelector } from "../src/api/names/label-selector.ts";
-import { quotaNames } from "../src/api/quota/namespace-quota.ts";
-import {
-  type CellSettings,
-  type ClientApiSettings,
-  gatewayLimits,
-  type GatewaySettings,
-  type InstalledEgress,
-  type InstallOptions,
-  parseServedNamespaces,
-  type RegistrySettings,
-} from "../src/install/install-options.ts";
-import { type MetricsReaders, requireOne } from "../src/install/metrics-readers.ts";
+import { type InstallOptions, parseServedNamespaces } from "../src/install/install-options.ts";
+import { requireOne } from "../src/install/metrics-readers.ts";
+import { keysOf, mapSettings } from "../src/install/setting-values.ts";
+import type { SettingKey } from "../src/install/settings.ts";
 import { validatedField, withRunError } from "./run-error.ts";
 
 /** The key of checkpoints. */
@@ -145,94 +137,37 @@ export interface ClientApiArgs {
 /** Installation options of a program, whose values may be unknown yet. */
 export type ProgramInstallOptions = InstallOptions<Input<string>, Input<number>>;
 
-export function validatedQuota(quota: NamespaceQuotaArgs): NonNullable<ProgramInstallOptions["namespaceQuota"]> {
-  const limits = quotaNames.flatMap((name) => {
-    const limit = quota[name];
-    return limit === undefined
-      ? []
-      : [[name, validatedField(`namespaceQuota.${name}`, output<string | number>(limit).apply(String))] as const];
-  });
-  return Object.fromEntries(limits);
-}
+type Arguments = Partial<Omit<ProgramInstallOptions, "store">>;
+type Required = "image" | "cellImage" | "replicas" | "gatewayReplicas" | "clusterRanges";
 
-export function validatedEgress({
-  default: fallback,
-  allow = [],
-  deny = [],
-}: EgressArgs): InstalledEgress<Input<string>> {
-  return {
-    ...(fallback !== undefined && { default: validatedField("egress.default", fallback) }),
-    allow: allow.map((rule) => validatedField("egress.allow", rule)),
-    deny: deny.map((rule) => validatedField("egress.deny", rule)),
-  };
-}
-
-export function validatedReaders(readers: MetricsReaders<Input<string>>): MetricsReaders<Input<string>> {
-  const { metricsNamespace, metricsFromAllNamespaces = false } = readers;
+/**
+ * The settings among the arguments of a program, validated as soon as they are known.
+ * @param keys the settings to read
+ * @param args have a value for each setting that an installation requires
+ * @throws RunError
+ */
+export function validatedSettings<Args extends object>(
+  keys: readonly SettingKey[],
+  args: Args,
+): Arguments & { [Key in Extract<keyof Args, Required>]: ProgramInstallOptions[Key] } {
+  const { namespaceSelector, servedNamespaces, ...others }: Arguments = args;
   withRunError(() => {
-    requireOne(readers, "metricsNamespace");
+    requireOne(others, "metricsNamespace");
   });
+  const read = mapSettings(keys, { ...others, store: undefined }, (key, value) => {
+    const valid = validatedField(key, value);
+    // The arguments of a container are texts.
+    return gatewayKeys.has(key) ? valid.apply(String) : valid;
+  });
+  const selector = namespaceSelector === undefined ? undefined : validatedField("namespaceSelector", namespaceSelector);
   return {
-    ...(metricsNamespace !== undefined && { metricsNamespace: validatedField("metricsNamespace", metricsNamespace) }),
-    ...(metricsFromAllNamespaces && { metricsFromAllNamespaces }),
-  };
-}
-
-export function validatedServed(namespaces: readonly string[]): string[] {
-  return withRunError(() => parseServedNamespaces(namespaces, "servedNamespaces"));
-}
-
-export function validatedSelector(selector: Input<string>): NonNullable<ProgramInstallOptions["namespaceSelector"]> {
-  const text = validatedField("namespaceSelector", selector);
-  return { text, requirements: text.apply((known) => parseLabelSelector(known, "namespaceSelector")) };
-}
-
-export function validatedCells({ seccompProfile, userNamespaces, earlierImages }: CellArgs = {}): CellSettings<
-  Input<string>
-> {
-  return {
-    ...(seccompProfile !== undefined && { seccompProfile: validatedField("cells.seccompProfile", seccompProfile) }),
-    ...(userNamespaces !== undefined && { userNamespaces: validatedField("cells.userNamespaces", userNamespaces) }),
-    ...(earlierImages && { earlierImages: earlierImages.map((one) => validatedField("cells.earlierImages", one)) }),
-  };
-}
-
-export function validatedRegistries(given: RegistriesArgs): RegistrySettings<Input<string>> {
-  const list = (field: "private" | "insecure") =>
-    given[field]?.map((registry) => validatedField(`registries.${field}`, registry));
-  return {
-    ...(given.private && { private: list("private") }),
-    ...(given.insecure && { insecure: list("insecure") }),
-    ...(given.lookup !== undefined && { lookup: given.lookup }),
-    ...(given.pullTimeout !== undefined && {
-      pullTimeout: validatedField("registries.pullTimeout", given.pullTimeout),
+    ...(read as ProgramInstallOptions),
+    ...(selector && {
+      namespaceSelector: selector,
+      namespaceRequirements: selector.apply((known) => parseLabelSelector(known, "namespaceSelector")),
     }),
+    ...(servedNamespaces && { servedNamespaces: withRunError(() => parseServedNamespaces(servedNamespaces)) }),
   };
 }
 
-export function validatedClientApi({
-  replicas = 2,
-  domain,
-}: ClientApiArgs): ClientApiSettings<Input<string>, Input<number>> {
-  return {
-    replicas: validatedField("clientApi.replicas", replicas),
-    ...(domain !== undefined && { domain: validatedField("clientApi.domain", domain) }),
-  };
-}
-
-export function validatedGateway(gateway: GatewayArgs): GatewaySettings<Input<string>, Input<number>> {
-  const { trustedProxies = [], acceptTokensByReviewOnly = false, exec = true, tlsSecret, url, ca } = gateway;
-  const limits = gatewayLimits.flatMap((limit) => {
-    const given = gateway[limit];
-    return given === undefined ? [] : [[limit, validatedField(`gateway.${limit}`, given).apply(String)]];
-  });
-  return {
-    trustedProxies: trustedProxies.map((network) => validatedField("gateway.trustedProxies", network)),
-    acceptTokensByReviewOnly,
-    exec,
-    ...(tlsSecret !== undefined && { tlsSecret: validatedField("gateway.tlsSecret", tlsSecret) }),
-    ...(url !== undefined && { url: validatedField("gateway.url", url) }),
-    ...(ca !== undefined && { ca: validatedField("gateway.ca", ca) }),
-    ...(Object.fromEntries(limits) as object),
-  };
-}
+const gatewayKeys = new Set<SettingKey>(keysOf("gateway"));

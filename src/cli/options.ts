@@ -3,7 +3,6 @@ import { annotations } from "../api/names/labels.ts";
 import { volumesOnRestore, type VolumesOnRestore } from "../api/names/volumes-on-restore.ts";
 import { parseDuration } from "../base/duration.ts";
 import { RametError } from "../base/errors.ts";
-import { parseOriginUrl } from "../install/gateway-address.ts";
 
 /** Adds the options that select a cluster and a namespace. */
 export function withClusterFlags(command: Command): Command {
@@ -130,14 +129,6 @@ export function portNumber(text: string): number {
   const port = wholeNumber(text);
   if (port > 65_535) throw new InvalidArgumentError("it must be a port from 0 to 65535");
   return port;
-}
-
-/** An address without a path. */
-export function originUrl(text: string): URL {
-  const url = parseOriginUrl(text);
-  if (url === undefined)
-    throw new InvalidArgumentError("it must be an address without a path, such as http://127.0.0.1:8081");
-  return url;
 }
 
 /** Commander reports its own error class together with the option. */

@@ -29,10 +29,9 @@ export type RunBesideOptions = Pick<
   | "client"
   | "leaderElection"
   | "installCrds"
-  | "namespaceSelector"
-  | "clusterRanges"
+  | "namespaces"
+  | "network"
   | "concurrency"
-  | "namespaceQuota"
   | "metrics"
   | "liveness"
   | "log"
@@ -75,7 +74,7 @@ async function expectTheirKinds(client: KubeClient, log: Log, signal: AbortSigna
 
 async function work(options: RunBesideOptions, signal: AbortSignal): Promise<void> {
   const { client, log = silentLog } = options;
-  const exclusion = new Exclusion(client, { namespaceSelector: options.namespaceSelector }, log);
+  const exclusion = new Exclusion(client, { namespaceSelector: options.namespaces?.selector }, log);
   // No cells run here, so there are no Pods to follow.
   const { pods, ...followed } = createInformers(client, log, { excludes: exclusion.excludes });
   const all = Object.values(followed) as Informer<KubeObject>[];
@@ -99,7 +98,7 @@ async function reconcile(
   informers: ReturnType<typeof createInformers>,
   signal: AbortSignal,
 ): Promise<void> {
-  const { client, metrics, clusterRanges, concurrency = 16, liveness, onReady, log = silentLog } = options;
+  const { client, metrics, network, namespaces, concurrency = 16, liveness, onReady, log = silentLog } = options;
   const { clock, random } = client;
   const events = eventRecorder(options);
   const cache = createCache(informers);
@@ -115,8 +114,8 @@ async function reconcile(
     cloning: besideCloning({ cache, informers }),
     // No cells run here, and no checkpoint records an engine.
     engines: new Engines({ cellImage: "" }),
-    quotas: new NamespaceQuotas(informers.namespaces, options.namespaceQuota),
-    podOptions: { cellImage: "", ...(clusterRanges && { clusterRanges }) },
+    quotas: new NamespaceQuotas(informers.namespaces, namespaces?.quota),
+    podOptions: { cellImage: "", ...(network?.clusterRanges && { clusterRanges: [...network.clusterRanges] }) },
     ...(metrics && { metrics }),
   };
   const controllers = [namedSnapshotController(parts), besideSetController(parts)];

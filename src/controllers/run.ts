@@ -25,7 +25,7 @@ import { createCache } from "./cluster/cache.ts";
 import { DataFindings } from "./cluster/data-findings.ts";
 import { Exclusion } from "./cluster/exclusion.ts";
 import { type KeyRotationOptions, runKeyRotation } from "./keys/rotate-keys.ts";
-import { Engines } from "./images/engines.ts";
+import { Engines, type EnginesOptions } from "./images/engines.ts";
 import type { Controller, ControllerParts } from "./cluster/controller-parts.ts";
 import { NamespaceQuotas } from "./cluster/namespace-quotas.ts";
 import { NodeCpus } from "./nodes/node-cpus.ts";
@@ -44,56 +44,20 @@ import { refuseOtherControllers, workUnlessOthersDo } from "./yield.ts";
 
 export interface RunControllersOptions {
   client: KubeClient;
-  /** Where the `cell` backend keeps checkpoints. */
-  store: OpenBackendsOptions["store"];
-  /** The Secret in `ramet-system` with the key for checkpoints. @default they are not encrypted */
-  encryptionSecret?: string;
-  /** Further backends. @default none */
-  backends?: readonly Backend[];
-  /** The image with the cell, gVisor, guest and link. */
-  cellImage: string;
-  /** The engine of that image. @default the cells report it */
-  cellEngine?: string;
-  /** Cell images by earlier engines, in addition to those that the cluster remembers. */
-  earlierCellImages?: ReadonlyMap<string, string>;
-  /** How many named snapshots are captured again at the same time after an upgrade. @default 2 */
-  concurrentUpgrades?: number;
-  /** The path of the cells' seccomp profile in the kubelets' directory of profiles. @default none */
-  cellSeccompProfile?: string;
-  /** Whether cells get a user namespace; `auto`: if all schedulable nodes support it. @default "never" */
-  cellUserNamespaces?: CellUserNamespaces;
-  /** The upstreams of every sandbox's DNS relay. */
-  dns?: CellPodOptions["dns"];
-  /** The egress rules of every sandbox. Namespaces, templates and sandboxes can only narrow them. @default allow */
-  egress?: RuntimeEgress["rules"];
-  /** IPv4 ranges of the cluster's Pods, Services and nodes, which sandboxes cannot reach. @default none */
-  clusterRanges?: string[];
-  /** The only namespaces whose objects they read and reconcile. @default all */
-  servedNamespaces?: readonly string[];
+  store: StoreOptions;
+  cells: CellOptions;
+  registries?: RegistryOptions;
+  network?: NetworkOptions;
+  namespaces?: NamespaceOptions;
+  upkeep?: UpkeepOptions;
+  /** Whether users with the verb `import` on checkpoints may import volumes by the handles of their snapshots. @default false */
+  importVolumes?: boolean | undefined;
   /** Unique among the candidates. Absent: this is the only one, and it takes no lease. */
   leaderElection?: { identity: string };
   /** Whether to install the CRDs of this version first. @default false */
-  installCrds?: boolean;
-  /** The labels of the namespaces whose objects the controllers see, as in `kubectl get -l`. @default all namespaces */
-  namespaceSelector?: string;
-  /** How to reach the registries of images. Absent: images are not looked up, because the node has them. */
-  registries?: RegistryAccess;
-  /** How long sets and builds wait for an image that cannot be pulled. @default 180000 */
-  pullTimeoutMilliseconds?: number;
+  installCrds?: boolean | undefined;
   /** How many reconciles of one controller run concurrently; none waits for a cell. @default 16 */
-  concurrency?: number;
-  /** The size budget for captured steps of recipes in each namespace. @default 20 GiB */
-  stepCacheBytes?: number;
-  /** Whether users with the verb `import` on checkpoints may import volumes by the handles of their snapshots. @default false */
-  importVolumes?: boolean;
-  /** The limits of namespaces whose annotation does not set them. @default {@link defaultQuota} */
-  namespaceQuota?: Partial<NamespaceQuota>;
-  /** The pauses of rotations of keys. @default those of `KeyRotationOptions` */
-  keyRotation?: Pick<KeyRotationOptions, "pauseMilliseconds" | "settleMilliseconds">;
-  /** How often they sample the data of checkpoints. @default that of `SweepingOptions` */
-  sweeping?: Pick<SweepingOptions, "samplePauseMilliseconds">;
-  /** How often they check the record of engines. @default that of `EngineUpkeepOptions` */
-  engineUpkeep?: Pick<EngineUpkeepOptions, "pauseMilliseconds">;
+  concurrency?: number | undefined;
   metrics?: ControllersMetrics;
   /** Fails if an informer or a controller stops. */
   liveness?: Liveness;
@@ -105,6 +69,59 @@ export interface RunControllersOptions {
   /** Called when all informers have synced and all controllers reconcile. */
   onReady?: () => void;
   signal: AbortSignal;
+}
+
+interface StoreOptions {
+  /** Where the `cell` backend keeps checkpoints. */
+  checkpoints: OpenBackendsOptions["store"];
+  /** The Secret in `ramet-system` with the key for checkpoints. @default they are not encrypted */
+  encryptionSecret?: string | undefined;
+  /** Further backends. @default none */
+  backends?: readonly Backend[] | undefined;
+}
+
+interface CellOptions extends EnginesOptions {
+  /** The path of the cells' seccomp profile in the kubelets' directory of profiles. @default none */
+  seccompProfile?: string | undefined;
+  /** Whether cells get a user namespace; `auto`: if all schedulable nodes support it. @default "never" */
+  userNamespaces?: CellUserNamespaces | undefined;
+}
+
+interface RegistryOptions {
+  /** How to reach the registries of images. Absent: images are not looked up, because the node has them. */
+  access?: RegistryAccess | undefined;
+  /** How long sets and builds wait for an image that cannot be pulled. @default 180000 */
+  pullTimeoutMilliseconds?: number | undefined;
+}
+
+interface NetworkOptions {
+  /** The upstreams of every sandbox's DNS relay. */
+  dns?: CellPodOptions["dns"];
+  /** The egress rules of every sandbox. Namespaces, templates and sandboxes can only narrow them. @default allow */
+  egress?: RuntimeEgress["rules"];
+  /** IPv4 ranges of the cluster's Pods, Services and nodes, which sandboxes cannot reach. @default none */
+  clusterRanges?: readonly string[] | undefined;
+}
+
+interface NamespaceOptions {
+  /** The only namespaces whose objects they read and reconcile. @default all */
+  served?: readonly string[] | undefined;
+  /** The labels of the namespaces whose objects the controllers see, as in `kubectl get -l`. @default all namespaces */
+  selector?: string | undefined;
+  /** The limits of namespaces whose annotation does not set them. @default {@link defaultQuota} */
+  quota?: Partial<NamespaceQuota> | undefined;
+}
+
+/** Work that repeats. */
+interface UpkeepOptions {
+  /** The size budget for captured steps of recipes in each namespace. @default 20 GiB */
+  stepCacheBytes?: number | undefined;
+  /** The pauses of rotations of keys. @default those of `KeyRotationOptions` */
+  keyRotation?: Pick<KeyRotationOptions, "pauseMilliseconds" | "settleMilliseconds"> | undefined;
+  /** How often they sample the data of checkpoints. @default that of `SweepingOptions` */
+  sweeping?: Pick<SweepingOptions, "samplePauseMilliseconds"> | undefined;
+  /** How often they check the record of engines. @default that of `EngineUpkeepOptions` */
+  engines?: Pick<EngineUpkeepOptions, "pauseMilliseconds"> | undefined;
 }
 
 /**
@@ -157,30 +174,28 @@ export function eventRecorder({
 }
 
 async function lead(options: RunControllersOptions, signal: AbortSignal): Promise<void> {
-  const { client, log = silentLog } = options;
-  const { store, encryptionSecret } = options;
+  const { client, store, cells, namespaces: { served, selector } = {}, log = silentLog } = options;
   const environmentKey = await clusterEnvironmentKey(client, signal);
   const seal = environmentSeal(environmentKey);
   const credentials = credentialKeys(environmentKey);
   await publishCredentialKey(client, credentials);
   const opened = await openBackends({
     client,
-    store,
-    encryptionSecret,
-    others: options.backends,
-    namespaces: options.servedNamespaces,
+    store: store.checkpoints,
+    encryptionSecret: store.encryptionSecret,
+    others: store.backends,
+    namespaces: served,
     onCellNotProven: options.metrics?.cellNotProven,
     log,
     signal,
   });
-  const engines = await Engines.open(client, options, { log, signal });
-  const { namespaceSelector, servedNamespaces: namespaces } = options;
-  const exclusion = new Exclusion(client, { namespaceSelector, namespaces }, log);
-  const informers = createInformers(client, log, { namespaces, excludes: exclusion.excludes });
+  const engines = await Engines.open(client, cells, { log, signal });
+  const exclusion = new Exclusion(client, { namespaceSelector: selector, namespaces: served }, log);
+  const informers = createInformers(client, log, { namespaces: served, excludes: exclusion.excludes });
   const all = Object.values(informers) as Informer<KubeObject>[];
   exclusion.follow(all.map(({ store: seen }) => seen));
   const nodes = nodeInformer(client, log);
-  const userNamespaces = options.cellUserNamespaces === "auto" ? new UserNamespaceSupport(nodes, log) : undefined;
+  const userNamespaces = cells.userNamespaces === "auto" ? new UserNamespaceSupport(nodes, log) : undefined;
   const following = new AbortController();
   const others = [nodes, exclusion.namespaces].filter((one) => one !== undefined);
   const followers = [...all, ...others].map((informer) => informer.run(following.signal, options.liveness));
@@ -217,10 +232,11 @@ async function work(
   { keys, storeReports, userNamespaces, ...opened }: Opened,
   signal: AbortSignal,
 ): Promise<void> {
-  const { client, metrics, log = silentLog, onReady } = options;
+  const { client, metrics, namespaces: { served, quota } = {}, upkeep = {}, log = silentLog, onReady } = options;
   const { clock, random } = client;
   const events = eventRecorder(options);
-  const registries = options.registries && new RegistryTransport(options.registries);
+  const { access, pullTimeoutMilliseconds } = options.registries ?? {};
+  const registries = access && new RegistryTransport(access);
   const { informers, backends, runtime, engines } = opened;
   const cache = createCache(informers);
   const dataFindings = new DataFindings(cache);
@@ -230,12 +246,12 @@ async function work(
     storeReports,
     client,
     cache,
-    quotas: new NamespaceQuotas(informers.namespaces, options.namespaceQuota),
+    quotas: new NamespaceQuotas(informers.namespaces, quota),
     importsVolumes: options.importVolumes ?? false,
     podOptions: podOptions(options, userNamespaces),
     podKeys: () => keys.podKeys,
     registries,
-    pullTimeoutMilliseconds: options.pullTimeoutMilliseconds,
+    pullTimeoutMilliseconds,
     sandboxWrites: new OwnWrites(informers.sandboxes),
     events,
     clock,
@@ -244,19 +260,10 @@ async function work(
     ...(metrics && { metrics }),
   });
   const { concurrency = 16, liveness } = options;
-  const seesAll = options.servedNamespaces === undefined;
+  const seesAll = served === undefined;
   const common = { clock, random, concurrency, liveness, backoff: controllerBackoff, log };
   const ready = countdown(controllers.length, onReady);
-  const sweeping = {
-    backends,
-    checkpoints: informers.checkpoints,
-    dataFindings,
-    storeReports,
-    clock,
-    log,
-    ...(metrics && { metrics: metrics.sweeps }),
-    ...options.sweeping,
-  };
+  const sweepingParts = { backends, checkpoints: informers.checkpoints, dataFindings, storeReports };
   const run = ({ name, watches, reconcile, requeues }: Controller) =>
     runController(
       { ...common, name, watches, reconcile, ...(metrics && { metrics: metrics.forController(name) }) },
@@ -268,10 +275,10 @@ async function work(
     );
   try {
     await Promise.all([
-      runSweeper(sweeping, signal),
+      runSweeper(sweeping(options, sweepingParts), signal),
       runCollector(collecting(options, informers), signal),
-      runEngineUpkeep({ engines, informers, seesAll, clock, log, ...options.engineUpkeep }, signal),
-      runKeyRotation({ client, keys, runtime, informers, clock, log, ...options.keyRotation }, signal),
+      runEngineUpkeep({ engines, informers, seesAll, clock, log, ...upkeep.engines }, signal),
+      runKeyRotation({ client, keys, runtime, informers, clock, log, ...upkeep.keyRotation }, signal),
       ...controllers.map(run),
     ]);
   } finally {
@@ -282,25 +289,39 @@ async function work(
 }
 
 function podOptions(
-  { cellSeccompProfile, cellUserNamespaces, dns, egress, clusterRanges }: RunControllersOptions,
+  { cells, network: { dns, egress, clusterRanges } = {} }: RunControllersOptions,
   userNamespaces: UserNamespaceSupport | undefined,
 ): ControllerParts["podOptions"] {
   return {
-    seccompProfile: cellSeccompProfile,
-    userNamespaceFor: userNamespaces?.covers ?? (() => cellUserNamespaces === "always"),
+    seccompProfile: cells.seccompProfile,
+    userNamespaceFor: userNamespaces?.covers ?? (() => cells.userNamespaces === "always"),
     ...(dns && { dns }),
     ...(egress && { egress }),
-    ...(clusterRanges && { clusterRanges }),
+    ...(clusterRanges && { clusterRanges: [...clusterRanges] }),
   };
 }
 
-function collecting({ client, stepCacheBytes, metrics, log = silentLog }: RunControllersOptions, informers: Informers) {
+function collecting({ client, upkeep, metrics, log = silentLog }: RunControllersOptions, informers: Informers) {
+  const stepCacheBytes = upkeep?.stepCacheBytes;
   return {
     informers,
     clock: client.clock,
     log,
     ...(stepCacheBytes !== undefined && { stepCacheBytes }),
     ...(metrics && { metrics: metrics.collections }),
+  };
+}
+
+function sweeping(
+  { client, upkeep, metrics, log = silentLog }: RunControllersOptions,
+  parts: Pick<SweepingOptions, "backends" | "checkpoints" | "dataFindings" | "storeReports">,
+): SweepingOptions {
+  return {
+    ...parts,
+    clock: client.clock,
+    log,
+    ...(metrics && { metrics: metrics.sweeps }),
+    ...upkeep?.sweeping,
   };
 }
 

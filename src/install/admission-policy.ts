@@ -19,12 +19,13 @@ export interface AdmissionPolicy {
 }
 
 /** The namespaces that the controllers serve. @default all */
-export type PolicyScope = Pick<InstallOptions<unknown, unknown>, "namespaceSelector">;
+export type PolicyScope = Pick<InstallOptions<unknown, unknown>, "namespaceRequirements">;
 
 /** The selectors of a policy for objects of the namespaces that the controllers serve. */
-export function servedNamespaces({ namespaceSelector }: PolicyScope): NonNullable<AdmissionPolicy["selectors"]> {
-  if (namespaceSelector === undefined) return {};
-  return { namespaceSelector: { matchExpressions: namespaceSelector.requirements } };
+export function servedNamespaces({
+  namespaceRequirements: matchExpressions,
+}: PolicyScope): NonNullable<AdmissionPolicy["selectors"]> {
+  return matchExpressions === undefined ? {} : { namespaceSelector: { matchExpressions } };
 }
 
 interface NamedExpression {

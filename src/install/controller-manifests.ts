@@ -2,14 +2,7 @@ import { controllerLabels as labels, controllerName as name } from "../api/names
 import type { InstallOptions, MountedStore } from "./install-options.ts";
 import type { Manifest } from "./manifest.ts";
 import { metricsIngress, type MetricsReaders } from "./metrics-readers.ts";
-import {
-  disruptionBudget,
-  metricsPort,
-  metricsService,
-  restrictedSecurityContext,
-  serverResources,
-  spreadOverNodes,
-} from "./replicas.ts";
+import { disruptionBudget, ingressPolicy, metricsArguments, metricsService, serverDeployment } from "./replicas.ts";
 import { type Rights, roles } from "./rights.ts";
 
 type CommonOptions = Pick<
@@ -50,7 +43,8 @@ export function controllerManifests(
     deployment(options, { args, store }),
     disruptionBudget(at, labels),
     metricsService(at, labels),
-    networkPolicy(options),
+    // Controllers connect to the API server, cells, the store and URLs in recipes.
+    ingressPolicy(at, labels, [metricsIngress(options)]),
   ];
 }
 
@@ -60,71 +54,33 @@ function serviceAccount(at: { name: string; namespace: string }, { identityAnnot
   return { apiVersion: "v1", kind: "ServiceAccount", metadata };
 }
 
-type ServerPod = Required<Pick<ControllerServer, "args" | "store">>;
-
-function deployment({ namespace, annotations, replicas, image }: CommonOptions, server: ServerPod): Manifest {
-  const podLabels = { ...labels, ...server.store.identityLabels };
-  return {
-    apiVersion: "apps/v1",
-    kind: "Deployment",
-    metadata: { name, namespace, labels, ...(annotations !== undefined && { annotations }) },
-    spec: {
-      replicas,
-      selector: { matchLabels: labels },
-      template: { metadata: { labels: podLabels }, spec: pod(image, server) },
+function deployment(
+  { namespace, annotations, replicas, image }: CommonOptions,
+  { args, store: { identityLabels, mount, secret } = {} }: Omit<ControllerServer, "rights">,
+): Manifest {
+  return serverDeployment({
+    at: { name, namespace },
+    labels,
+    annotations,
+    podLabels: identityLabels,
+    replicas,
+    image,
+    command: "controller",
+    args: [...args, ...metricsArguments],
+    // /readyz is ready only on the replica that leads; the others wait for the lease and are healthy.
+    readinessProbe: { httpGet: { path: "/healthz", port: "metrics" } },
+    container: {
+      volumeMounts: [
+        { name: "tmp", mountPath: "/tmp" },
+        ...(mount ? [{ name: "store", mountPath: mount.directory }] : []),
+      ],
+      ...(secret !== undefined && { envFrom: [{ secretRef: { name: secret } }] }),
     },
-  };
-}
-
-function pod(image: unknown, { args, store: { mount, secret } }: ServerPod) {
-  return {
-    serviceAccountName: name,
-    securityContext: {
-      runAsNonRoot: true,
-      runAsUser: 65532,
-      fsGroup: 65532,
-      seccompProfile: { type: "RuntimeDefault" },
-    },
-    topologySpreadConstraints: spreadOverNodes(labels),
-    containers: [
-      {
-        name: "controller",
-        image,
-        args: ["controller", ...args, "--metrics-port", String(metricsPort), "--metrics-address", "0.0.0.0"],
-        ports: [{ name: "metrics", containerPort: metricsPort }],
-        // /readyz is ready only on the replica that leads; the others wait for the lease and are healthy.
-        livenessProbe: { httpGet: { path: "/livez", port: "metrics" }, timeoutSeconds: 5 },
-        readinessProbe: { httpGet: { path: "/healthz", port: "metrics" } },
-        resources: serverResources,
-        securityContext: restrictedSecurityContext,
-        volumeMounts: [
-          { name: "tmp", mountPath: "/tmp" },
-          ...(mount ? [{ name: "store", mountPath: mount.directory }] : []),
-        ],
-        ...(secret !== undefined && { envFrom: [{ secretRef: { name: secret } }] }),
-      },
-    ],
+    fsGroup: 65532,
     volumes: [
       // Recipe steps fetch up to eight files of up to 1 GiB into it; the root file system is read-only.
       { name: "tmp", emptyDir: { sizeLimit: "9Gi" } },
       ...(mount ? [{ name: "store", persistentVolumeClaim: { claimName: mount.claim } }] : []),
     ],
-  };
-}
-
-/**
- * Allows ingress only to the metrics port. Egress is not restricted: controllers connect to the API server, cells, the store
- * and URLs in recipes.
- */
-function networkPolicy({ namespace, ...readers }: CommonOptions): Manifest {
-  return {
-    apiVersion: "networking.k8s.io/v1",
-    kind: "NetworkPolicy",
-    metadata: { name, namespace },
-    spec: {
-      podSelector: { matchLabels: labels },
-      policyTypes: ["Ingress"],
-      ingress: [metricsIngress(readers)],
-    },
-  };
+  });
 }

@@ -6,12 +6,11 @@ import { admissionPolicies } from "./cell-policies.ts";
 import { clientRole } from "./client-role.ts";
 import { controllerManifests } from "./controller-manifests.ts";
 import { controllerRights } from "./controller-rights.ts";
-import { clientApiManifests } from "./client-api-manifests.ts";
-import { gatewayManifests } from "./gateway-manifests.ts";
-import type { CellSettings, InstalledEgress, InstallOptions, RegistrySettings } from "./install-options.ts";
+import { clientApiManifests, gatewayManifests } from "./http-server-manifests.ts";
+import type { InstallOptions } from "./install-options.ts";
 import type { Manifest } from "./manifest.ts";
 import { identityAnnotations, identityLabels } from "./remote-store.ts";
-import { clusterRangeFlags, quotaFlags, selectorFlags, servedFlags } from "./server-flags.ts";
+import { serverArguments } from "./setting-values.ts";
 
 /**
  * Returns the manifests that must outlive the runtime. With the CRDs, Kubernetes would delete all their objects. With the
@@ -67,7 +66,7 @@ function runtimeControllers(options: InstallOptions<unknown, unknown>): Manifest
   return [
     ...controllerManifests(options, {
       rights: controllerRights(servedNamespaces, options),
-      args: controllerArgs(options),
+      args: serverArguments("controller", { ...options, leaderElect: true }),
       store: storeAccess(store),
     }),
     ...(servedNamespaces ?? []).map((served) => cellNetworkPolicy(served, options)),
@@ -84,56 +83,6 @@ function storeAccess(store: Store) {
     identityLabels: identityLabels(store),
     secret: store.secret,
   };
-}
-
-function controllerArgs({ store, encryption, ...options }: InstallOptions<unknown, unknown>): unknown[] {
-  const { clusterDomain } = options;
-  return [
-    "--leader-elect",
-    ...("address" in store ? ["--store", store.address] : ["--store-directory", store.directory]),
-    "--cell-image",
-    options.cellImage,
-    ...cellFlags(options.cells),
-    ...registryFlags(options.registries),
-    ...clusterRangeFlags(options.clusterRanges),
-    ...(clusterDomain === undefined ? [] : ["--cluster-domain", clusterDomain]),
-    ...selectorFlags(options.namespaceSelector),
-    ...egressFlags(options.egress),
-    ...servedFlags(options.servedNamespaces),
-    ...quotaFlags(options.namespaceQuota),
-    ...(encryption === undefined ? [] : ["--encryption-secret", encryption.secret]),
-    ...(options.importVolumes === true ? ["--import-volumes"] : []),
-  ];
-}
-
-function cellFlags({ seccompProfile, userNamespaces, earlierImages = [] }: CellSettings<unknown> = {}): unknown[] {
-  return [
-    ...(seccompProfile === undefined ? [] : ["--cell-seccomp-profile", seccompProfile]),
-    ...(userNamespaces === undefined ? [] : ["--cell-user-namespaces", userNamespaces]),
-    ...earlierImages.flatMap((image) => ["--earlier-cell-image", image]),
-  ];
-}
-
-function registryFlags({
-  private: own = [],
-  insecure = [],
-  lookup,
-  pullTimeout,
-}: RegistrySettings<unknown> = {}): unknown[] {
-  return [
-    ...own.flatMap((registry) => ["--private-registry", registry]),
-    ...insecure.flatMap((registry) => ["--insecure-registry", registry]),
-    ...(lookup === false ? ["--no-image-lookup"] : []),
-    ...(pullTimeout === undefined ? [] : ["--pull-timeout", pullTimeout]),
-  ];
-}
-
-function egressFlags({ default: fallback, allow = [], deny = [] }: InstalledEgress<unknown> = {}) {
-  return [
-    ...(fallback === undefined ? [] : ["--egress-default", fallback]),
-    ...allow.flatMap((rule) => ["--egress-allow", rule]),
-    ...deny.flatMap((rule) => ["--egress-deny", rule]),
-  ];
 }
 
 /** Allows only controllers and gateways to connect to the port of the cells in a namespace. Declared ports stay open. */

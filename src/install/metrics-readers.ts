@@ -1,23 +1,12 @@
 import { metricsReaderLabels } from "../api/names/system-names.ts";
 import { RametError } from "../base/errors.ts";
-import { type FieldNames, parseInstallField } from "./install-fields.ts";
 
 /** Which Pods can connect to the metrics ports. Without a setting, those in namespaces with `metricsReaderLabels`. */
 export interface MetricsReaders<Text = string> {
   /** The namespace of Prometheus, the only one that can connect. */
-  metricsNamespace?: Text;
+  metricsNamespace?: Text | undefined;
   /** Whether all Pods can connect. */
-  metricsFromAllNamespaces?: boolean;
-}
-
-/** @throws RametError `InvalidArgument` */
-export function parseMetricsReaders(given: MetricsReaders, fieldNames: FieldNames): MetricsReaders {
-  const { metricsNamespace, metricsFromAllNamespaces = false } = given;
-  if (metricsNamespace === undefined) return metricsFromAllNamespaces ? { metricsFromAllNamespaces } : {};
-  requireOne(given, fieldNames.metricsNamespace);
-  return {
-    metricsNamespace: parseInstallField("metricsNamespace", metricsNamespace, fieldNames.metricsNamespace),
-  };
+  metricsFromAllNamespaces?: boolean | undefined;
 }
 
 /** @throws RametError `InvalidArgument` if both settings are given */

@@ -66,8 +66,8 @@ export class BesideWorld {
     return this.#run((common, onYield) =>
       runControllers({
         ...common,
-        store: directoryStore({ root: this.#directory }),
-        cellImage: "ramet.dev/cell:test",
+        store: { checkpoints: directoryStore({ root: this.#directory }) },
+        cells: { cellImage: "ramet.dev/cell:test" },
         otherControllers: { pauseMilliseconds: 100 },
         onYield,
         ...options,

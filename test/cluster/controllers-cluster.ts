@@ -23,15 +23,15 @@ export interface ClusterOptions {
   /** Runs Pods until `signal` is aborted. Resolves when it accepts Pods. */
   startNode: (context: NodeContext) => Promise<{ stopped: Promise<void> }>;
   /** Allowed egress of sandboxes. @default the controllers' default */
-  egress?: RunControllersOptions["egress"];
+  egress?: NonNullable<RunControllersOptions["network"]>["egress"];
   /** The resolvers of sandboxes. @default those of the machine */
-  dns?: RunControllersOptions["dns"];
+  dns?: NonNullable<RunControllersOptions["network"]>["dns"];
   /** Read at each start of the controllers. @default checkpoints are not encrypted */
-  encryptionSecret?: RunControllersOptions["encryptionSecret"];
+  encryptionSecret?: RunControllersOptions["store"]["encryptionSecret"];
   /** @default the controllers' default */
-  sweeping?: RunControllersOptions["sweeping"];
+  sweeping?: NonNullable<RunControllersOptions["upkeep"]>["sweeping"];
   /** @default the controllers' default */
-  keyRotation?: RunControllersOptions["keyRotation"];
+  keyRotation?: NonNullable<RunControllersOptions["upkeep"]>["keyRotation"];
   /** The cell image of the controllers; read at each start. @default one name */
   cellImage?: string;
   /**
@@ -44,13 +44,13 @@ export interface ClusterOptions {
   /** Read at each start of the controllers. @default false */
   importVolumes?: RunControllersOptions["importVolumes"];
   /** @default the controllers look no images up */
-  registries?: RunControllersOptions["registries"];
+  registries?: NonNullable<RunControllersOptions["registries"]>["access"];
   /** @default the controllers' default */
   pullTimeoutMilliseconds?: number;
   /** Store of the checkpoints. @default a directory */
   store?: CheckpointStore;
   /** Backends other than `cell`; read at each start of the controllers. @default none */
-  backends?: RunControllersOptions["backends"];
+  backends?: RunControllersOptions["store"]["backends"];
   /** Whether the API server has all APIs, as a scheduler needs them. @default false */
   allApis?: boolean;
   /** Opens a proxy between the controllers and the API server. */
@@ -149,20 +149,17 @@ export async function openCluster(options: ClusterOptions): Promise<Cluster> {
     const ready = Promise.withResolvers<undefined>();
     const ended = runControllers({
       client: own,
-      store: options.store ?? directoryStore({ root: storePath }),
-      cellImage: options.cellImage ?? "ramet.dev/cell:test",
+      store: {
+        checkpoints: options.store ?? directoryStore({ root: storePath }),
+        encryptionSecret: options.encryptionSecret,
+        backends: options.backends && [...options.backends],
+      },
+      cells: { cellImage: options.cellImage ?? "ramet.dev/cell:test" },
       installCrds: true,
-      ...(egress && { egress }),
-      ...(dns && { dns }),
-      ...(options.encryptionSecret !== undefined && { encryptionSecret: options.encryptionSecret }),
-      ...(options.pullTimeoutMilliseconds !== undefined && {
-        pullTimeoutMilliseconds: options.pullTimeoutMilliseconds,
-      }),
-      ...(options.importVolumes !== undefined && { importVolumes: options.importVolumes }),
-      ...(options.registries && { registries: options.registries }),
-      ...(options.keyRotation && { keyRotation: options.keyRotation }),
-      ...(options.sweeping && { sweeping: options.sweeping }),
-      ...(options.backends && { backends: [...options.backends] }),
+      network: { egress, ...(dns && { dns }) },
+      registries: { access: options.registries, pullTimeoutMilliseconds: options.pullTimeoutMilliseconds },
+      importVolumes: options.importVolumes,
+      upkeep: { keyRotation: options.keyRotation, sweeping: options.sweeping },
       log,
       onReady: () => {
         ready.resolve(undefined);

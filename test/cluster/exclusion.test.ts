@@ -72,7 +72,7 @@ describe("controllers with a namespace selector", () => {
   it("serve the namespaces that it selects, and follow their labels", async () => {
     const served = await newNamespace("d", { team: "a" });
     const other = await newNamespace("e", { team: "b" });
-    await world.start({ namespaceSelector: "team in (a)" }).ready;
+    await world.start({ namespaces: { selector: "team in (a)" } }).ready;
     await create(other, "one");
     await create(served, "one");
     await expect.poll(() => podsIn(served)).toEqual(["one"]);
@@ -92,7 +92,7 @@ describe("controllers with a namespace selector", () => {
   });
 
   it("serve a namespace that is created later", async () => {
-    await world.start({ namespaceSelector: "team=late" }).ready;
+    await world.start({ namespaces: { selector: "team=late" } }).ready;
     const namespace = await newNamespace("f", { team: "late" });
     await create(namespace, "one");
     await expect.poll(() => podsIn(namespace)).toEqual(["one"]);

@@ -26,9 +26,9 @@ export async function hurriedControllers({ kubeconfigPath, storePath, cellImage 
 async function main({ kubeconfigPath, storePath, cellImage }: Setting): Promise<void> {
   await runControllers({
     client: new KubeClient(await connectionFromKubeconfig({ path: kubeconfigPath })),
-    store: directoryStore({ root: storePath }),
-    cellImage,
-    engineUpkeep: { pauseMilliseconds: 300 },
+    store: { checkpoints: directoryStore({ root: storePath }) },
+    cells: { cellImage },
+    upkeep: { engines: { pauseMilliseconds: 300 } },
     installCrds: true,
     onReady: () => process.send?.("ready"),
     signal: new AbortController().signal,

@@ -116,11 +116,11 @@ async function untilAllowed(): Promise<void> {
 async function startControllers(): Promise<void> {
   await runControllers({
     client: controller,
-    store: directoryStore({ root: directory }),
-    cellImage: "ramet.dev/cell:test",
-    servedNamespaces: [served],
+    store: { checkpoints: directoryStore({ root: directory }) },
+    cells: { cellImage: "ramet.dev/cell:test" },
+    namespaces: { served: [served] },
     leaderElection: { identity: "test" },
-    keyRotation: { pauseMilliseconds: 50, settleMilliseconds: 0 },
+    upkeep: { keyRotation: { pauseMilliseconds: 50, settleMilliseconds: 0 } },
     signal: end.signal,
   });
 }

@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { engineIdPattern } from "./engine.ts";
+import { engineIdPattern } from "./engine-id.ts";
 
 /** The ConfigMap in `ramet-system` in which the controllers remember cell images by engine. Its keys are ids of engines. */
 export const enginesConfigMap = "ramet-engines";

@@ -28,8 +28,6 @@ export function engineId({ version, architecture, guest }: EngineParts): string 
     .slice(0, 12);
 }
 
-export const engineIdPattern = /^[0-9a-f]{12}$/;
-
 /** The features that a memory image needs and a CPU does not have. An unknown set of either is not compared. */
 export function missingFeatures(needed: readonly string[] = [], present: readonly string[] | undefined): string[] {
   if (present === undefined) return [];

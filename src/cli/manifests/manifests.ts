@@ -15,115 +15,41 @@ import { clientApiRights } from "../../install/client-api-rights.ts";
 import { clientRights } from "../../install/client-role.ts";
 import { controllerRights } from "../../install/controller-rights.ts";
 import { gatewayRights } from "../../install/gateway-rights.ts";
-import { type GatewaySettings, type InstallOptions, parseInstallOptions } from "../../install/install-options.ts";
+import { type InstallOptions, parseInstallOptions } from "../../install/install-options.ts";
 import { type Manifest, privateRanges } from "../../install/manifest.ts";
 import { allManifests, storeIsNotMounted } from "../../install/manifests.ts";
 import { accessFields } from "../../install/remote-store.ts";
 import type { Rights } from "../../install/rights.ts";
+import { flagName, type Settings } from "../../install/setting-values.ts";
 import { exitCodes } from "../exit-codes.ts";
-import {
-  egressFlagNames,
-  type EgressFlags,
-  egressOf,
-  quotaFlagNames,
-  type QuotaFlags,
-  quotaFlagsOf,
-  type RegistryFlags,
-  registriesOf,
-  registryFlagNames,
-} from "../server-options.ts";
 import { type Io, printLine, writeAll } from "../io.ts";
 
-export interface ManifestsOptions extends EgressFlags, QuotaFlags, RegistryFlags {
-  image: string;
-  /** Required without `beside`. */
-  cellImage?: string;
-  earlierCellImage?: [engine: string, image: string][];
-  /** The project beside whose controllers Ramet works. @default none */
-  beside?: string;
-  cellSeccompProfile?: string;
-  cellUserNamespaces?: string;
-  namespace: string;
-  replicas: number;
-  gatewayReplicas: number;
-  clientApiReplicas: number;
-  clientApiDomain?: string;
-  /** `false` denies no ranges. @default private ranges */
-  clusterRange?: readonly string[] | false;
-  clusterDomain?: string;
-  namespaceSelector?: string;
-  encryptionSecret?: string;
-  importVolumes?: boolean;
-  /** An address, instead of directory and claim. */
-  store?: string;
-  storeRoleArn?: string;
-  storeServiceAccount?: string;
-  storeClientId?: string;
-  storeTenantId?: string;
-  storeSecret?: string;
-  storeDirectory: string;
-  storeClaim: string;
-  metricsNamespace?: string;
-  metricsFromAllNamespaces?: boolean;
-  servedNamespace?: string[];
-  gatewayTrustedProxy?: string[];
-  gatewayMaxConnections?: number;
-  gatewayMaxConnectionsPerClient?: number;
-  gatewayMaxConnectionsPerNamespace?: number;
-  gatewayMaxConnectionsPerSandbox?: number;
-  gatewayAcceptTokensByReviewOnly?: boolean;
-  /** @default true */
-  gatewayExec?: boolean;
-  gatewayTlsSecret?: string;
-  gatewayUrl?: string;
-  gatewayCaFile?: string;
-  out?: string;
-}
-
 /** `ramet manifests`: writes the manifests of controllers and gateways to stdout or into a directory. Uses no cluster. */
-export async function printManifests(io: Io, options: ManifestsOptions): Promise<number> {
-  const { out } = options;
-  const { clusterRange = privateRanges } = options;
-  const clusterRanges = clusterRange === false ? [] : clusterRange;
-  const { namespaceSelector: text, beside, ...others } = options;
-  const common = {
-    ...others,
-    ...(text !== undefined && { namespaceSelector: { text, requirements: [] } }),
-    clusterRanges,
-    namespaceQuota: quotaFlagsOf(options),
-  };
+export async function printManifests(io: Io, settings: Settings<"manifests">): Promise<number> {
+  const { out, beside, clientApi } = settings;
+  const common = { ...settings, clusterRanges: settings.clusterRanges ?? privateRanges };
   if (beside !== undefined) {
-    const parsed = parseBesideOptions({ ...common, beside }, flagNames);
+    const parsed = parseBesideOptions({ ...common, beside });
     const all = [...besideLastingManifests(parsed), ...besideServerManifests(parsed)];
     await write(io, all, { out, rights: { ...commonRights, [controllerName]: rightsBeside } });
     return exitCodes.ok;
   }
-  const given = {
+  const options = parseInstallOptions({
     ...common,
-    ...(options.servedNamespace && { servedNamespaces: options.servedNamespace }),
-    cellImage: options.cellImage ?? missingCellImage(),
-    egress: egressOf(options),
-    gateway: await gatewayOf(options),
-    ...clientApiOf(options),
-    cells: {
-      seccompProfile: options.cellSeccompProfile,
-      userNamespaces: options.cellUserNamespaces,
-      earlierImages: options.earlierCellImage?.map(([engine, image]) => `${engine}=${image}`),
-    },
-    registries: registriesOf(options),
-    ...(options.encryptionSecret !== undefined && { encryption: { secret: options.encryptionSecret } }),
-    store: storeOf(options),
-  };
-  const wanted = parseInstallOptions(given, flagNames);
-  const { servedNamespaces, gateway } = wanted;
+    cellImage: settings.cellImage ?? missingCellImage(),
+    gateway: { ...settings.gateway, ca: await textOf(settings.gateway.ca) },
+    clientApi: clientApi.replicas > 0 ? clientApi : undefined,
+    store: storeOf(settings),
+  });
+  const { servedNamespaces, gateway } = options;
   const rights = {
     ...commonRights,
-    [controllerName]: controllerRights(servedNamespaces, wanted),
+    [controllerName]: controllerRights(servedNamespaces, options),
     [gatewayName]: gatewayRights(gateway?.exec ?? true, servedNamespaces),
     [clientApiName]: clientApiRights(servedNamespaces),
   };
-  await write(io, allManifests(wanted), { out, rights });
-  for (const line of toKnow(wanted)) printLine(io.stderr, line);
+  await write(io, allManifests(options), { out, rights });
+  for (const line of toKnow(options)) printLine(io.stderr, line);
   return exitCodes.ok;
 }
 
@@ -154,55 +80,26 @@ async function write(
   }
 }
 
-function clientApiOf({ clientApiReplicas: replicas, clientApiDomain: domain }: ManifestsOptions) {
-  return replicas > 0 ? { clientApi: { replicas, domain } } : {};
-}
-
-async function gatewayOf(options: ManifestsOptions): Promise<GatewaySettings> {
-  const { gatewayCaFile: path } = options;
-  return {
-    exec: options.gatewayExec,
-    tlsSecret: options.gatewayTlsSecret,
-    url: options.gatewayUrl,
-    ca: path === undefined ? undefined : await textOf(path),
-    trustedProxies: options.gatewayTrustedProxy,
-    maxConnections: options.gatewayMaxConnections,
-    maxConnectionsPerClient: options.gatewayMaxConnectionsPerClient,
-    maxConnectionsPerNamespace: options.gatewayMaxConnectionsPerNamespace,
-    maxConnectionsPerSandbox: options.gatewayMaxConnectionsPerSandbox,
-    acceptTokensByReviewOnly: options.gatewayAcceptTokensByReviewOnly,
-  };
-}
-
-async function textOf(path: string): Promise<string> {
+async function textOf(path: string | undefined): Promise<string | undefined> {
+  if (path === undefined) return undefined;
   return readFile(path, "utf8").catch((cause: unknown) => {
     throw new RametError("NotFound", `Cannot read ${path}: ${whyUnreadable(cause)}`, { cause });
   });
 }
 
-function storeOf(options: ManifestsOptions): InstallOptions["store"] {
-  const { store: address, storeDirectory: directory, storeClaim: claim } = options;
-  const access = {
-    roleArn: options.storeRoleArn,
-    serviceAccount: options.storeServiceAccount,
-    clientId: options.storeClientId,
-    tenantId: options.storeTenantId,
-    secret: options.storeSecret,
-  };
+function storeOf({ store: { address, directory, claim, ...access } }: Settings<"manifests">): InstallOptions["store"] {
   if (address !== undefined) return { address, ...access };
-  if (accessFields.every((field) => access[field] === undefined)) return { directory, claim };
-  const flags = accessFields.map((field) => flagNames[`store.${field}`]);
+  if (Object.keys(access).length === 0) return { directory: directory ?? "", claim };
+  const flags = accessFields.map((field) => flagName(`store.${field}`, "manifests"));
   throw new RametError("InvalidArgument", `${flags.join(" and ")} can only be used with --store`);
 }
 
 function toKnow(options: InstallOptions): string[] {
   const { encryption, gateway, namespace } = options;
-  const isCreated = encryption === undefined || encryption.secret === "none";
+  const secret = encryption?.secret ?? "none";
   return [
     ...ofStore(options),
-    ...(isCreated
-      ? []
-      : [`The Secret ${encryption.secret} in the namespace ${systemNamespace} must be created by you.`]),
+    ...(secret === "none" ? [] : [`The Secret ${secret} in the namespace ${systemNamespace} must be created by you.`]),
     ...(gateway?.tlsSecret === undefined
       ? []
       : [`The Secret ${gateway.tlsSecret} in the namespace ${namespace} must be created by you.`]),
@@ -223,51 +120,6 @@ function ofStore({ store, namespace }: InstallOptions): string[] {
 
 const mark = "# Made by ramet manifests";
 const advice = "Each version rewrites it: change it with patches of a kustomization that refers to this directory.";
-
-const flagNames = {
-  namespace: "--namespace",
-  image: "--image",
-  cellImage: "--cell-image",
-  "cells.seccompProfile": "--cell-seccomp-profile",
-  "cells.userNamespaces": "--cell-user-namespaces",
-  "cells.earlierImages": "--earlier-cell-image",
-  "registries.private": registryFlagNames.private,
-  "registries.insecure": registryFlagNames.insecure,
-  "registries.pullTimeout": registryFlagNames.pullTimeout,
-  replicas: "--replicas",
-  gatewayReplicas: "--gateway-replicas",
-  "clientApi.replicas": "--client-api-replicas",
-  "clientApi.domain": "--client-api-domain",
-  clusterRanges: "--cluster-range",
-  clusterDomain: "--cluster-domain",
-  namespaceSelector: "--namespace-selector",
-  "egress.default": egressFlagNames.default,
-  "egress.allow": egressFlagNames.allow,
-  "egress.deny": egressFlagNames.deny,
-  "gateway.tlsSecret": "--gateway-tls-secret",
-  "gateway.url": "--gateway-url",
-  "gateway.ca": "--gateway-ca-file",
-  metricsNamespace: "--metrics-namespace",
-  servedNamespaces: "--served-namespace",
-  "gateway.trustedProxies": "--gateway-trusted-proxy",
-  "gateway.maxConnections": "--gateway-max-connections",
-  "gateway.maxConnectionsPerClient": "--gateway-max-connections-per-client",
-  "gateway.maxConnectionsPerNamespace": "--gateway-max-connections-per-namespace",
-  "gateway.maxConnectionsPerSandbox": "--gateway-max-connections-per-sandbox",
-  "namespaceQuota.storeBytes": quotaFlagNames.storeBytes,
-  "namespaceQuota.checkpoints": quotaFlagNames.checkpoints,
-  "namespaceQuota.builds": quotaFlagNames.builds,
-  "namespaceQuota.fetches": quotaFlagNames.fetches,
-  "encryption.secret": "--encryption-secret",
-  "store.directory": "--store-directory",
-  "store.claim": "--store-claim",
-  "store.address": "--store",
-  "store.roleArn": "--store-role-arn",
-  "store.serviceAccount": "--store-service-account",
-  "store.clientId": "--store-client-id",
-  "store.tenantId": "--store-tenant-id",
-  "store.secret": "--store-secret",
-};
 
 /**
  * Writes generated files over those of an earlier run. Writes nothing if one of them was not generated.

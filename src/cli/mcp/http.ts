@@ -1,4 +1,3 @@
-import { type Logger, pino } from "pino";
 import { untilAborted } from "../../base/clock.ts";
 import { mcpHttpDialect } from "../../client-api/dialects/mcp/http-dialect.ts";
 import { Callers } from "../../client-api/keys/callers.ts";
@@ -7,12 +6,11 @@ import { clientApiMetrics, type ClientApiMetrics } from "../../client-api/metric
 import { guestSecretReader } from "../../client-api/run.ts";
 import { serveClientApi } from "../../client-api/server.ts";
 import { withService } from "../../client-api/service/parts.ts";
-import { KubeClient } from "../../kube/kube-client.ts";
 import { Cluster, type ClusterOptions } from "../cluster/cluster.ts";
 import { type AccessFlags, gatewayWithoutToken } from "../cluster/gateway-credentials.ts";
 import { type Io, printLine } from "../io.ts";
 import { packageVersion } from "../package-version.ts";
-import { runServer, serverConnection } from "../server/server-process.ts";
+import { runServerProcess, type ServerContext } from "../server/server-process.ts";
 import { longestLifeSeconds } from "./longest-life.ts";
 
 export interface McpHttpOptions extends ClusterOptions, Pick<AccessFlags, "gateway"> {
@@ -26,26 +24,13 @@ export interface McpHttpOptions extends ClusterOptions, Pick<AccessFlags, "gatew
 
 /** `ramet mcp --http`: serves clients with API keys until it receives a signal. Prints its address. */
 export async function serveMcpHttp(io: Io, options: McpHttpOptions): Promise<number> {
-  const log = pino({ name: "mcp", level: options.logLevel }, io.stderr);
-  const metrics = clientApiMetrics();
-  const { onRequest } = metrics;
-  const connection = await serverConnection(io, options);
-  const client = new KubeClient(connection, { userAgent: "ramet-mcp", clock: io.clock, onRequest });
-  try {
-    return await runServer(io, log, (signal) => serve(io, options, { client, metrics, log, signal }));
-  } finally {
-    await client.close();
-  }
+  return runServerProcess(io, { name: "mcp", settings: options, metrics: clientApiMetrics() }, (context) =>
+    serve(io, options, context),
+  );
 }
 
-interface Serving {
-  client: KubeClient;
-  metrics: ClientApiMetrics;
-  log: Logger;
-  signal: AbortSignal;
-}
-
-async function serve(io: Io, options: McpHttpOptions, { client, metrics, log, signal }: Serving): Promise<void> {
+async function serve(io: Io, options: McpHttpOptions, context: ServerContext<ClientApiMetrics>): Promise<void> {
+  const { client, metrics, log, signal } = context;
   const { port, address, allowedHost = [], namespace } = options;
   const namespaces = namespace === undefined ? undefined : [namespace];
   const callers = new Callers(client, { log, namespaces });

@@ -1,6 +1,6 @@
 import { type Command, Option } from "commander";
-import { withClusterFlags } from "../options.ts";
-import { engineOption } from "../server-options.ts";
+import { checkEngine } from "../../install/setting-checks.ts";
+import { parsed, withClusterFlags } from "../options.ts";
 import type { Act } from "../report-error.ts";
 import type { UpgradeOptions } from "./print-upgrade-plan.ts";
 
@@ -11,7 +11,12 @@ export function upgradeCommand(program: Command, act: Act): void {
     .description("Show what an upgrade to another cell image does to snapshots, sets and sandboxes.")
     .requiredOption("--plan", "print what will happen, and change nothing; the upgrade itself is a new installation")
     .requiredOption("--cell-image <image>", "the cell image of the release to which you upgrade")
-    .option("--cell-engine <id>", "the engine of that image (default: if it is not known, another one)", engineOption)
+    .option("--cell-engine <id>", "the engine of that image (default: if it is not known, another one)", (text) => {
+      parsed(() => {
+        checkEngine(text);
+      });
+      return text;
+    })
     .addOption(new Option("-o, --output <format>", "the output format").choices(["table", "json"]).default("table"));
   withClusterFlags(upgrade)
     .action(

@@ -1,7 +1,7 @@
 import { existsSync } from "node:fs";
 import { copyFile, cp, link, mkdir, readdir, rename, rm, stat, writeFile } from "node:fs/promises";
 import { basename, dirname, join, resolve } from "node:path";
-import { engineIdPattern } from "../../api/engine/engine.ts";
+import { engineIdPattern } from "../../api/engine/engine-id.ts";
 import { localCellImage } from "../cluster-setting.ts";
 import type { CellPrograms } from "./cell-programs.ts";
 
