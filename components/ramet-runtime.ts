@@ -17,13 +17,17 @@ import { systemNamespace } from "../src/api/names/system-names.ts";
 import { RametError } from "../src/base/errors.ts";
 import { type Manifest, privateRanges } from "../src/install/manifest.ts";
 import { lastingManifests, serverManifests, storeIsNotMounted } from "../src/install/manifests.ts";
-import { keysOf } from "../src/install/setting-values.ts";
-import { besideLastingManifests, besideServerManifests } from "../src/install/beside-manifests.ts";
+import { keysOf, valueAt } from "../src/install/setting-values.ts";
+import {
+  besideKeys,
+  type BesideInstallOptions,
+  besideLastingManifests,
+  besideServerManifests,
+} from "../src/install/beside-manifests.ts";
 import { declareAll, declareRetained, declareObject } from "./declare.ts";
 import { inspectCluster } from "./inspect-cluster.ts";
 import { ownersOf } from "./placement.ts";
 import { previewUpgrade } from "./preview-upgrade.ts";
-import { besideOptions, nothingBeside } from "./beside-settings.ts";
 import { installedStore, type RametStore } from "./ramet-store.ts";
 import { runError, withRunError } from "./run-error.ts";
 import {
@@ -241,4 +245,41 @@ function installOptions(args: RametRuntimeArgs, owner: string): ProgramInstallOp
     namespace: systemNamespace,
     annotations: { [ownerAnnotation]: owner },
   };
+}
+
+/** The warning for `mode: "beside"` in a cluster where no other controller is seen. */
+const nothingBeside =
+  "No controller of OpenKruise Agents or ACS was found in this cluster: install it, because the controllers that are declared with mode beside run no sandboxes";
+
+/** @throws RunError naming arguments that are missing or have no effect */
+function besideOptions(args: RametRuntimeArgs, owner: string): BesideInstallOptions<Input<string>, Input<number>> {
+  const { image, replicas = 2, clusterRanges = privateRanges } = args;
+  const unused = unusedArguments(args);
+  if (unused.length > 0) {
+    const why = `Cannot install beside other controllers: ${unused.join(", ")} cannot be used with mode "beside", because other controllers run the sandboxes and store their checkpoints`;
+    throw runError(new RametError("InvalidArgument", why));
+  }
+  if (image === undefined) {
+    throw runError(new RametError("InvalidArgument", "Cannot install the controllers: image is required"));
+  }
+  return {
+    ...validatedSettings(besideKeys(), { ...args, image, replicas, clusterRanges }),
+    beside: "openkruise",
+    namespace: systemNamespace,
+    annotations: { [ownerAnnotation]: owner },
+  };
+}
+
+/** The given arguments that set something else. Where another setting of a group has an effect, the settings are named. */
+function unusedArguments(args: object): string[] {
+  const used = besideKeys();
+  const usedGroups = new Set(used.map(groupOf));
+  const paths = keysOf("manifests")
+    .filter((key) => !used.includes(key))
+    .map((key) => (usedGroups.has(groupOf(key)) ? key : groupOf(key)));
+  return [...new Set(paths)].filter((path) => valueAt(args, path) !== undefined);
+}
+
+function groupOf(key: string): string {
+  return key.split(".")[0] ?? "";
 }

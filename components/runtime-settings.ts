@@ -1,7 +1,6 @@
 import type { Input } from "@pulumi/pulumi";
 import { parseLabelSelector } from "../src/api/names/label-selector.ts";
-import { type InstallOptions, parseServedNamespaces } from "../src/install/install-options.ts";
-import { requireOne } from "../src/install/metrics-readers.ts";
+import { type InstallOptions, parseServedNamespaces, requireOne } from "../src/install/install-options.ts";
 import { keysOf, mapSettings } from "../src/install/setting-values.ts";
 import type { SettingKey } from "../src/install/settings.ts";
 import { validatedField, withRunError } from "./run-error.ts";

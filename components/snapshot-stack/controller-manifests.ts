@@ -1,7 +1,7 @@
 import { type Input, output } from "@pulumi/pulumi";
 import { controllerNames } from "../../provider/handlers/snapshot-stack/controller-findings.ts";
 import type { Manifest } from "../../src/install/manifest.ts";
-import { disruptionBudget, restrictedSecurityContext, spreadOverNodes } from "../../src/install/replicas.ts";
+import { disruptionBudget, restrictedSecurityContext, spreadOverNodes } from "../../src/install/server-deployment.ts";
 import { type Right, ruleOf } from "../../src/install/rights.ts";
 
 export interface ControllerOptions {

@@ -22,7 +22,7 @@ export interface AdmissionPolicy {
 export type PolicyScope = Pick<InstallOptions<unknown, unknown>, "namespaceRequirements">;
 
 /** The selectors of a policy for objects of the namespaces that the controllers serve. */
-export function servedNamespaces({
+export function selectedNamespaces({
   namespaceRequirements: matchExpressions,
 }: PolicyScope): NonNullable<AdmissionPolicy["selectors"]> {
   return matchExpressions === undefined ? {} : { namespaceSelector: { matchExpressions } };

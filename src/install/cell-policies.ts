@@ -1,8 +1,8 @@
 import { labels } from "../api/names/labels.ts";
 import { group } from "../api/schema/kind.ts";
-import { admissionPolicy, mayCreateCells, type PolicyScope, servedNamespaces } from "./admission-policy.ts";
+import { importGuard } from "../api/volumes/import-guard.ts";
+import { admissionPolicy, mayCreateCells, type PolicyScope, selectedNamespaces } from "./admission-policy.ts";
 import { apiKeyPolicy } from "./api-key-policy.ts";
-import { importPolicy } from "./import-policy.ts";
 import type { Manifest } from "./manifest.ts";
 import { credentialPolicies } from "./credential-policies.ts";
 import { templatePolicies } from "./template-policies.ts";
@@ -14,7 +14,8 @@ export function admissionPolicies(scope: PolicyScope = {}): Manifest[] {
     ...templatePolicies(scope),
     ...credentialPolicies(scope),
     ...apiKeyPolicy(),
-    ...importPolicy(),
+    // Without it, the controllers import no volumes.
+    ...admissionPolicy(importGuard),
   ];
 }
 
@@ -55,7 +56,7 @@ function cellPolicies(scope: PolicyScope): Manifest[] {
     ...admissionPolicy({
       name: "ramet-cell-owners",
       // Elsewhere, another controller creates the Pods of Sandboxes.
-      selectors: servedNamespaces(scope),
+      selectors: selectedNamespaces(scope),
       operations: ["CREATE", "UPDATE"],
       resources: ["pods"],
       conditions: [{ name: "claims-to-be-a-cell", expression: `${claimsLabel} || ${claimsOwner}` }],

@@ -1,13 +1,19 @@
 import { controllerLabels as labels, controllerName as name } from "../api/names/system-names.ts";
 import type { InstallOptions, MountedStore } from "./install-options.ts";
 import type { Manifest } from "./manifest.ts";
-import { metricsIngress, type MetricsReaders } from "./metrics-readers.ts";
-import { disruptionBudget, ingressPolicy, metricsArguments, metricsService, serverDeployment } from "./replicas.ts";
+import {
+  disruptionBudget,
+  ingressPolicy,
+  metricsArguments,
+  metricsIngress,
+  metricsService,
+  serverDeployment,
+} from "./server-deployment.ts";
 import { type Rights, roles } from "./rights.ts";
 
 type CommonOptions = Pick<
   InstallOptions<unknown, unknown>,
-  "namespace" | "annotations" | "image" | "replicas" | keyof MetricsReaders
+  "namespace" | "annotations" | "image" | "replicas" | "metricsNamespace" | "metricsFromAllNamespaces"
 >;
 
 /** The differences between controllers that run the sandboxes and those that work beside others. */

@@ -5,7 +5,7 @@ import {
   admissionPolicy,
   mayCreateCells,
   type PolicyScope,
-  servedNamespaces,
+  selectedNamespaces,
   type Validation,
 } from "./admission-policy.ts";
 import type { Manifest } from "./manifest.ts";
@@ -15,7 +15,7 @@ import type { Manifest } from "./manifest.ts";
  * rights of a user who names them must be checked while that user is known.
  */
 export function credentialPolicies(scope: PolicyScope): Manifest[] {
-  const selectors = servedNamespaces(scope);
+  const selectors = selectedNamespaces(scope);
   const common = { selectors, apiGroup: group, operations: ["CREATE", "UPDATE"], resources: holders };
   return [
     ...admissionPolicy({

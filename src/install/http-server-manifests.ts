@@ -4,8 +4,14 @@ import { gatewayAddressManifests } from "./gateway-address.ts";
 import { gatewayRights } from "./gateway-rights.ts";
 import type { InstallOptions } from "./install-options.ts";
 import type { Manifest } from "./manifest.ts";
-import { metricsIngress } from "./metrics-readers.ts";
-import { disruptionBudget, ingressPolicy, metricsArguments, metricsService, serverDeployment } from "./replicas.ts";
+import {
+  disruptionBudget,
+  ingressPolicy,
+  metricsArguments,
+  metricsIngress,
+  metricsService,
+  serverDeployment,
+} from "./server-deployment.ts";
 import { type Rights, roles } from "./rights.ts";
 import { type Server, serverArguments } from "./setting-values.ts";
 

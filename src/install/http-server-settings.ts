@@ -1,13 +1,12 @@
 import { parseDuration } from "../base/duration.ts";
-import { list, number, off, on, text } from "./setting.ts";
-import * as checks from "./setting-checks.ts";
+import { checkAlias, checkNetwork, checkOrigin, checkPort, list, number, off, on, text } from "./setting.ts";
 
 const shutdownDelayHelp = "how long to accept connections after SIGTERM, so that load balancers can remove it";
 
 /** The settings of the gateways and of the client API. */
 export const httpServerSettings = {
   "gateway.port": number("--port <port>", "the port for HTTP and WebSocket connections; 0 opens a free port", {
-    check: checks.checkPort,
+    check: checkPort,
     default: 8080,
   }),
   "gateway.address": text("--address <ip>", "the IP address to listen on", { default: "127.0.0.1" }),
@@ -16,7 +15,7 @@ export const httpServerSettings = {
     "--trusted-proxy <cidr...>",
     "the networks of load balancers, whose X-Forwarded-For names the client (default: none)",
     {
-      check: checks.checkNetwork,
+      check: checkNetwork,
       schema: "Network",
       manifests: {
         flag: "--gateway-trusted-proxy <cidr...>",
@@ -70,7 +69,7 @@ export const httpServerSettings = {
   "gateway.clientApi": text(
     "--client-api <url>",
     "the address of `ramet client-api`: proxy requests that name no sandbox to it (default: refuse them)",
-    { check: checks.checkOrigin },
+    { check: checkOrigin },
   ),
   "gateway.tlsSecret": text(
     "--gateway-tls-secret <name>",
@@ -88,7 +87,7 @@ export const httpServerSettings = {
     { schema: "Certificate" },
   ),
   "clientApi.port": number("--port <port>", "the port for HTTP connections; 0 opens a free port", {
-    check: checks.checkPort,
+    check: checkPort,
     default: 8081,
   }),
   "clientApi.address": text("--address <ip>", "the IP address to listen on", { default: "127.0.0.1" }),
@@ -115,7 +114,7 @@ export const httpServerSettings = {
   "clientApi.templateAliases": list(
     "--template-alias <name=template...>",
     "names that clients use for templates, sets or snapshots, such as base=python",
-    { check: checks.checkAlias },
+    { check: checkAlias },
   ),
   "clientApi.maxTimeout": text(
     "--max-timeout <duration>",

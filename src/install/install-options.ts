@@ -2,7 +2,6 @@ import { parseRuntimeEgress } from "../api/egress/effective-egress.ts";
 import { parseLabelSelector } from "../api/names/label-selector.ts";
 import { parseStoreAddress } from "../api/store/store-address.ts";
 import { RametError } from "../base/errors.ts";
-import { requireOne } from "./metrics-readers.ts";
 import { identities, identityFields, type RemoteStore } from "./remote-store.ts";
 import {
   flagName,
@@ -105,6 +104,20 @@ export function egressFlagNames(command: "controller" | "manifests") {
     flagName(`egress.${name}`, command),
   );
   return { default: fallback ?? "", allow: allow ?? "", deny: deny ?? "" };
+}
+
+/** Of the two settings for readers of metrics. @throws RametError `InvalidArgument` if both settings are given */
+export function requireOne(
+  given: Pick<
+    SettingsTree<"metricsNamespace" | "metricsFromAllNamespaces", unknown>,
+    "metricsNamespace" | "metricsFromAllNamespaces"
+  >,
+  name: string,
+): void {
+  if (given.metricsNamespace === undefined || given.metricsFromAllNamespaces !== true) return;
+  throw new RametError("InvalidArgument", `${name} names one namespace, but all namespaces are to read metrics`, {
+    hint: "Set one of the two",
+  });
 }
 
 /** @throws RametError `InvalidArgument` for the identity of another cloud */

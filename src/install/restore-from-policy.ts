@@ -1,6 +1,6 @@
 import { restoreFromAnnotations } from "../api/names/labels.ts";
 import { group } from "../api/schema/kind.ts";
-import { admissionPolicy, type PolicyScope, servedNamespaces } from "./admission-policy.ts";
+import { admissionPolicy, type PolicyScope, selectedNamespaces } from "./admission-policy.ts";
 import type { Manifest } from "./manifest.ts";
 
 const [own, theirs] = restoreFromAnnotations;
@@ -13,7 +13,7 @@ export function restoreFromPolicy(scope: PolicyScope): Manifest[] {
   const asks = `(${annotation("object", own)} || ${annotation("object.spec.?template", own)})`;
   return admissionPolicy({
     name: "ramet-restore-from",
-    selectors: servedNamespaces(scope),
+    selectors: selectedNamespaces(scope),
     apiGroup: group,
     operations: ["CREATE"],
     resources: ["sandboxes"],

@@ -2,8 +2,19 @@ import { besideProjects, cellUserNamespaces, systemNamespace } from "../api/name
 import { defaultQuota } from "../api/quota/namespace-quota.ts";
 import { httpServerCommands, httpServerSettings } from "./http-server-settings.ts";
 import { privateRanges } from "./manifest.ts";
-import { list, number, off, on, text } from "./setting.ts";
-import * as checks from "./setting-checks.ts";
+import {
+  checkEarlierImage,
+  checkEngine,
+  checkPort,
+  checkRange,
+  checkRegistry,
+  list,
+  number,
+  off,
+  on,
+  secondOrMore,
+  text,
+} from "./setting.ts";
 
 const storeAddresses =
   "s3://bucket/prefix?region=…&endpoint=…&path-style=true, gs://bucket/prefix, azblob://container/prefix?account=…";
@@ -17,7 +28,7 @@ export const settings = {
   metricsPort: number(
     "--metrics-port <port>",
     "serve /metrics, /livez, /healthz and /readyz on this port (default: none)",
-    { check: checks.checkPort },
+    { check: checkPort },
   ),
   metricsAddress: text("--metrics-address <ip>", "the IP address to listen on", { default: "127.0.0.1" }),
   kubeconfig: text(
@@ -104,7 +115,7 @@ export const settings = {
     { schema: "Image" },
   ),
   "cells.engine": text("--cell-engine <id>", "the engine of that image (default: its cells report it)", {
-    check: checks.checkEngine,
+    check: checkEngine,
   }),
   "cells.seccompProfile": text(
     "--cell-seccomp-profile <path>",
@@ -119,7 +130,7 @@ export const settings = {
   "cells.earlierImages": list(
     "--earlier-cell-image <engine=image...>",
     "images of earlier engines, besides those that the cluster remembers",
-    { check: checks.checkEarlierImage, schema: "EarlierImage" },
+    { check: checkEarlierImage, schema: "EarlierImage" },
   ),
   "cells.concurrentUpgrades": number(
     "--concurrent-upgrades <count>",
@@ -128,30 +139,30 @@ export const settings = {
   "cells.engineCheckInterval": text(
     "--engine-check-interval <duration>",
     "the pause between two checks for cell images of earlier engines that nothing needs (default: 10m)",
-    { check: checks.secondOrMore("--engine-check-interval") },
+    { check: secondOrMore("--engine-check-interval") },
   ),
   "registries.private": list(
     "--private-registry <host...>",
     "registries, as host or host:port, that may have private addresses (default: none)",
-    { check: checks.checkRegistry, schema: "Registry" },
+    { check: checkRegistry, schema: "Registry" },
   ),
   "registries.insecure": list(
     "--insecure-registry <host...>",
     "registries that may have private addresses and are read by HTTP without TLS (default: none)",
-    { check: checks.checkRegistry, schema: "Registry" },
+    { check: checkRegistry, schema: "Registry" },
   ),
   "registries.lookup": off("--no-image-lookup", "do not read from registries how images are started"),
   "registries.pullTimeout": text(
     "--pull-timeout <duration>",
     "how long sets and builds wait for an image that cannot be pulled (default: 3m)",
-    { check: checks.secondOrMore("--pull-timeout"), schema: "PullTimeout" },
+    { check: secondOrMore("--pull-timeout"), schema: "PullTimeout" },
   ),
   dnsUpstreams: list(
     "--dns-upstream <ip...>",
     "the resolvers for sandboxes' DNS queries (default: the Pod's resolvers)",
   ),
   clusterRanges: list("--cluster-range <cidr...>", "IPv4 ranges that are denied to sandboxes (default: none)", {
-    check: checks.checkRange,
+    check: checkRange,
     schema: "ClusterRange",
     manifests: {
       help: `IPv4 ranges of the cluster's Pods, Services and nodes, which are denied to sandboxes (default: ${privateRanges.join(" ")})`,

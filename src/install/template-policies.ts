@@ -7,7 +7,7 @@ import {
   admissionPolicy,
   mayCreateCells,
   type PolicyScope,
-  servedNamespaces,
+  selectedNamespaces,
   type Validation,
 } from "./admission-policy.ts";
 import type { Manifest } from "./manifest.ts";
@@ -17,7 +17,7 @@ import type { Manifest } from "./manifest.ts";
  * so the rights of a user who declares a sandbox must be checked while that user is known.
  */
 export function templatePolicies(scope: PolicyScope): Manifest[] {
-  const selectors = servedNamespaces(scope);
+  const selectors = selectedNamespaces(scope);
   return [
     ...admissionPolicy({
       name: "ramet-templates",
@@ -87,7 +87,7 @@ export function recipePolicies(scope: PolicyScope): Manifest[] {
       apiGroup: rametGroup,
       resources: ["namedsnapshots"],
       field: "recipe",
-      selectors: servedNamespaces(scope),
+      selectors: selectedNamespaces(scope),
     }),
   ];
 }
@@ -156,7 +156,7 @@ interface Referring {
   apiGroup: string;
   resources: readonly string[];
   field: "template" | "recipe";
-  selectors: ReturnType<typeof servedNamespaces>;
+  selectors: ReturnType<typeof selectedNamespaces>;
 }
 
 /**

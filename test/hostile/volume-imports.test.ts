@@ -4,7 +4,7 @@ import { importGuard } from "../../src/api/volumes/import-guard.ts";
 import { clientApiRights } from "../../src/install/client-api-rights.ts";
 import { clientRights } from "../../src/install/client-role.ts";
 import { controllerRights } from "../../src/install/controller-rights.ts";
-import { importPolicy } from "../../src/install/import-policy.ts";
+import { admissionPolicy } from "../../src/install/admission-policy.ts";
 import { ruleOf } from "../../src/install/rights.ts";
 import type { KubeClient } from "../../src/kube/kube-client.ts";
 import type { KubeManifest } from "../../src/kube/object.ts";
@@ -57,7 +57,7 @@ async function untilGuarded(): Promise<void> {
 }
 
 async function restored(): Promise<void> {
-  for (const manifest of importPolicy()) {
+  for (const manifest of admissionPolicy(importGuard)) {
     const ref = manifest.kind === policies.kind ? policies : bindings;
     await cluster.client.resource(ref).delete(guard);
     await cluster.client.resource(ref).create(manifest);

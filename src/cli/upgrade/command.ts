@@ -1,5 +1,5 @@
 import { type Command, Option } from "commander";
-import { checkEngine } from "../../install/setting-checks.ts";
+import { checkEngine } from "../../install/setting.ts";
 import { parsed, withClusterFlags } from "../options.ts";
 import type { Act } from "../report-error.ts";
 import type { UpgradeOptions } from "./print-upgrade-plan.ts";

@@ -1,3 +1,5 @@
+import { metricsReaderLabels } from "../api/names/system-names.ts";
+import type { InstallOptions } from "./install-options.ts";
 import type { Manifest } from "./manifest.ts";
 
 /** What the Deployments of servers have in common. */
@@ -114,6 +116,20 @@ export function metricsService({ name, namespace }: Named, labels: Labels): Mani
     metadata: { name: `${name}-metrics`, namespace, labels },
     spec: { selector: labels, ports: [{ name: "metrics", port: metricsPort, targetPort: "metrics" }] },
   };
+}
+
+/**
+ * The ingress rule of a NetworkPolicy for the metrics port. The kubelet's probes are not subject to policies. Metrics name
+ * namespaces and objects of all tenants, so a Pod of a tenant must not read them.
+ */
+export function metricsIngress({
+  metricsNamespace,
+  metricsFromAllNamespaces = false,
+}: Pick<InstallOptions<unknown, unknown>, "metricsNamespace" | "metricsFromAllNamespaces">) {
+  const matchLabels =
+    metricsNamespace === undefined ? metricsReaderLabels : { "kubernetes.io/metadata.name": metricsNamespace };
+  const from = [{ namespaceSelector: { matchLabels } }];
+  return { ports: [{ port: "metrics", protocol: "TCP" }], ...(!metricsFromAllNamespaces && { from }) };
 }
 
 /** Allows ingress by these rules only. Egress is not restricted. */
