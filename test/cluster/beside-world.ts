@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { controllersMetrics } from "../../src/controllers/metrics.ts";
 import { runBeside, type RunBesideOptions } from "../../src/controllers/run-beside.ts";
 import { runControllers, type RunControllersOptions } from "../../src/controllers/run.ts";
-import { KubeClient } from "../../src/kube/kube-client.ts";
+import { KubeClient, type RequestRecord } from "../../src/kube/kube-client.ts";
 import type { KubeManifest } from "../../src/kube/object.ts";
 import { coreResources, type ResourceRef } from "../../src/kube/resource-ref.ts";
 import { directoryStore } from "../../src/store/directory/store.ts";
@@ -20,6 +20,8 @@ export interface RunningControllers {
   /** How often they began to work. */
   starts: () => number;
   metrics: () => Promise<string>;
+  /** The requests since the last call. */
+  requests: () => RequestRecord[];
   stop: () => Promise<void>;
 }
 
@@ -86,7 +88,8 @@ export class BesideWorld {
     const yields: string[] = [];
     const ready = Promise.withResolvers<undefined>();
     let starts = 0;
-    const own = new KubeClient(this.plane.connection);
+    const records: RequestRecord[] = [];
+    const own = new KubeClient(this.plane.connection, { onRequest: (record) => records.push(record) });
     const onReady = (): void => {
       starts++;
       ready.resolve(undefined);
@@ -99,6 +102,7 @@ export class BesideWorld {
       yields,
       starts: () => starts,
       metrics: () => metrics.registry.metrics(),
+      requests: () => records.splice(0),
       stop: async () => {
         abort.abort();
         await ended.catch(() => undefined);

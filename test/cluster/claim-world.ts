@@ -3,11 +3,10 @@ import { type SandboxSet, sandboxSetKind } from "../../src/api/kinds/sandbox-set
 import { type Sandbox as SandboxObject, sandboxKind } from "../../src/api/kinds/sandbox.ts";
 import { labels } from "../../src/api/names/labels.ts";
 import type { ClaimParts } from "../../src/operations/claim/claim-sandbox.ts";
-import { installCrds } from "../../src/controllers/install-crds.ts";
 import type { Connection } from "../../src/kube/connection.ts";
 import { KubeClient, type KubeClientOptions } from "../../src/kube/kube-client.ts";
 import { coreResources } from "../../src/kube/resource-ref.ts";
-import { startControlPlane } from "../setup/control-plane.ts";
+import { openControlPlane } from "../setup/control-plane.ts";
 import { type Claimer, openClaimer } from "./claimer.ts";
 
 /** A real API server with Ramet's kinds and claimers, but without controllers. */
@@ -24,12 +23,11 @@ export interface ClaimWorld {
 }
 
 export async function openClaimWorld(): Promise<ClaimWorld> {
-  const controlPlane = await startControlPlane();
+  const controlPlane = await openControlPlane();
   const { connection } = controlPlane;
   const client = new KubeClient(connection);
   const sandboxes = client.of(sandboxKind);
   const sets = client.of(sandboxSetKind);
-  await installCrds(client, new AbortController().signal);
   const claimers: Claimer[] = [];
   return {
     client,

@@ -1,8 +1,9 @@
 import { randomUUID } from "node:crypto";
 import fc from "fast-check";
-import { afterAll, beforeAll, expect, it, vi } from "vitest";
+import { afterAll, beforeAll, expect, it } from "vitest";
 import { annotations, labels } from "../../src/api/names/labels.ts";
 import type { RametError } from "../../src/base/errors.ts";
+import type { RequestRecord } from "../../src/kube/kube-client.ts";
 import { openClaimWorld, type ClaimWorld } from "./claim-world.ts";
 import type { Claimer } from "./claimer.ts";
 
@@ -113,16 +114,16 @@ it("serves waiting claimers in the order of their requests", async () => {
   const namespace = newNamespace();
   await world.stock(namespace, 0);
   const served: number[] = [];
-  const { stock } = claimers[0]!.parts;
-  const queued = vi.spyOn(stock, "untilMore");
-  const waiting = [0, 1, 2].map((at) => claimers[0]!.claim({ namespace }).then(() => served.push(at)));
-  await expect.poll(() => queued.mock.calls.length).toBe(3);
+  const requests: RequestRecord[] = [];
+  const claimer = await world.claimer({ onRequest: (request) => requests.push(request) });
+  const waiting = [0, 1, 2].map((at) => claimer.claim({ namespace }).then(() => served.push(at)));
+  // A claimer that finds no sandbox joins the line, and then reads the set.
+  await expect.poll(() => requests.filter(({ resource }) => resource.kind === "SandboxSet").length).toBe(3);
   for (let count = 1; count <= 3; count++) {
     await world.stock(namespace, 1);
     await expect.poll(() => served.length).toBe(count);
   }
   await Promise.all(waiting);
-  queued.mockRestore();
   expect(served).toEqual([0, 1, 2]);
 });
 

@@ -4,10 +4,9 @@ import { chmod, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, it, type TestContext } from "vitest";
-import { installCrds } from "../../src/controllers/install-crds.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
 import { builtPrograms } from "../setup/built-package.ts";
-import { type TestControlPlane, startControlPlane } from "../setup/control-plane.ts";
+import { openControlPlane, type TestControlPlane } from "../setup/control-plane.ts";
 import { makeNamespace } from "../setup/namespace.ts";
 import { refOfKind } from "../hostile/tenant-cluster.ts";
 
@@ -16,10 +15,9 @@ let plane: TestControlPlane;
 let directory: string;
 
 beforeAll(async () => {
-  plane = await startControlPlane();
+  plane = await openControlPlane();
   directory = await mkdtemp(join(tmpdir(), "ramet-completion-"));
   const client = new KubeClient(plane.connection);
-  await installCrds(client);
   await makeNamespace(client, "team");
   const apiVersion = "agents.kruise.io/v1alpha1";
   const template = { spec: { containers: [{ name: "main", image: "python" }] } };

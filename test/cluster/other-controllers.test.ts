@@ -4,7 +4,7 @@ import { sandboxResources } from "../../src/controllers/cluster/resources.ts";
 import { clusterRights, systemRights } from "../../src/install/controller-rights.ts";
 import { roles } from "../../src/install/rights.ts";
 import { explicitConnection } from "../../src/kube/connection.ts";
-import { KubeClient } from "../../src/kube/kube-client.ts";
+import { KubeClient, type RequestRecord } from "../../src/kube/kube-client.ts";
 import { findOtherControllers } from "../../src/kube/other-controllers.ts";
 import { coreResources, type ResourceRef } from "../../src/kube/resource-ref.ts";
 import { openKruiseCrds } from "../setup/openkruise-crds.ts";
@@ -111,7 +111,15 @@ describe("another controller that appears later", () => {
       metadata: { name: "pool", namespace: "team" },
       spec: { replicas: 1, template: { spec: { containers: [{ name: "main", image: "example/a" }] } } },
     });
-    await new Promise((resolve) => setTimeout(resolve, 1_000));
+    controllers.requests();
+    const seen: RequestRecord[] = [];
+    // Each time they look for others, they read two or more leases.
+    const countReads = (): number => {
+      seen.push(...controllers.requests());
+      return seen.filter(({ resource }) => resource.plural === "leases").length;
+    };
+    await expect.poll(countReads).toBeGreaterThan(10);
+    expect(seen.filter(({ verb }) => verb !== "get" && verb !== "list")).toEqual([]);
     expect((await sets.get(set.metadata)).metadata.resourceVersion).toBe(set.metadata.resourceVersion);
 
     await world.removeLease(...openKruise);

@@ -1,3 +1,4 @@
+import { randomUUID } from "node:crypto";
 import { once } from "node:events";
 import { createServer, type Server } from "node:http";
 import { connect, type Socket } from "node:net";
@@ -10,14 +11,13 @@ import { gatewayKeySecret, privateKeyEntry, systemNamespace } from "../../src/ap
 import { systemClock } from "../../src/base/clock.ts";
 import { newCellKeyPem } from "../../src/cell/client/cell-token.ts";
 import { sandboxResources } from "../../src/controllers/cluster/resources.ts";
-import { installCrds } from "../../src/controllers/install-crds.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
 import { coreResources } from "../../src/kube/resource-ref.ts";
 import { startChild, type Child } from "../../src/local/control-plane/child.ts";
 import { waitUntilReady } from "../../src/local/control-plane/readiness.ts";
 import { addressBlock } from "../setup/address-block.ts";
 import { builtPrograms } from "../setup/built-package.ts";
-import { startControlPlane, type TestControlPlane } from "../setup/control-plane.ts";
+import { openControlPlane, type TestControlPlane } from "../setup/control-plane.ts";
 import { freePort } from "../setup/free-port.ts";
 import { makeNamespace } from "../setup/namespace.ts";
 import { serviceAccounts } from "../setup/service-accounts.ts";
@@ -46,7 +46,6 @@ export class GatewayWorld {
   readonly #streams = new Set<Duplex>();
   /** The addresses of the stand-in cells, by the key of the sandbox. */
   readonly #addresses = new Map<string, string>();
-  #started = 0;
 
   private constructor(plane: TestControlPlane) {
     this.#plane = plane;
@@ -54,9 +53,8 @@ export class GatewayWorld {
   }
 
   static async open(): Promise<GatewayWorld> {
-    const world = new GatewayWorld(await startControlPlane());
+    const world = new GatewayWorld(await openControlPlane());
     const { client } = world;
-    await installCrds(client);
     await makeNamespace(client, namespace);
     await makeNamespace(client, systemNamespace);
     const data = { [privateKeyEntry]: Buffer.from(newCellKeyPem()).toString("base64") };
@@ -82,7 +80,7 @@ export class GatewayWorld {
   /** Starts a gateway process. @param environment variables of the process */
   async startGateway(args: string[] = [], environment: Record<string, string> = {}): Promise<GatewayProcess> {
     const [port, metricsPort] = [await freePort(), await freePort()];
-    const logPath = join(this.#plane.dir, `gateway-${++this.#started}.log`);
+    const logPath = join(this.#plane.dir, `gateway-${randomUUID()}.log`);
     const [program, ...before] = builtPrograms.part;
     const ports = ["--port", String(port), "--metrics-port", String(metricsPort)];
     const child = await startChild({

@@ -5,7 +5,6 @@ import { afterAll, beforeAll, expect, it, vi } from "vitest";
 import { controllerName, gatewayName, systemNamespace } from "../../src/api/names/system-names.ts";
 import { rotationConfigMap, rotationEntry, rotationIn } from "../../src/api/names/key-rotation.ts";
 import { sandboxResources } from "../../src/controllers/cluster/resources.ts";
-import { installCrds } from "../../src/controllers/install-crds.ts";
 import { runControllers } from "../../src/controllers/run.ts";
 import { runGateway } from "../../src/gateway/run.ts";
 import type { Manifest } from "../../src/install/manifest.ts";
@@ -16,7 +15,7 @@ import type { KubeObject } from "../../src/kube/object.ts";
 import { coreResources, type ResourceRef } from "../../src/kube/resource-ref.ts";
 import { directoryStore } from "../../src/store/directory/store.ts";
 import { StandInNode } from "../cluster/controllers-stand-in-node.ts";
-import { startControlPlane, type TestControlPlane } from "../setup/control-plane.ts";
+import { openControlPlane, type TestControlPlane } from "../setup/control-plane.ts";
 import { makeNamespace } from "../setup/namespace.ts";
 import { tokenOf } from "../setup/service-accounts.ts";
 import { objectOf, refOfKind, refusal } from "./tenant-cluster.ts";
@@ -39,10 +38,9 @@ const secret = { apiVersion: "v1", kind: "Secret" };
 const spec = { template: { spec: { containers: [{ name: "main", image: "python" }] } } };
 
 beforeAll(async () => {
-  plane = await startControlPlane();
+  plane = await openControlPlane();
   directory = await mkdtemp(join(tmpdir(), "ramet-served-"));
   administrator = new KubeClient(plane.connection);
-  await installCrds(administrator);
   for (const namespace of [systemNamespace, served, other]) {
     await makeNamespace(administrator, namespace);
     const metadata = { name: "secret", namespace };

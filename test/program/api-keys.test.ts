@@ -4,10 +4,9 @@ import { acceptsDigest } from "../../src/api/keys/api-key-rules.ts";
 import { apiKeyDigest, readApiKey } from "../../src/api/keys/api-key-text.ts";
 import { apiKeyKind } from "../../src/api/kinds/api-key.ts";
 import { runProgram } from "../../src/cli/program.ts";
-import { installCrds } from "../../src/controllers/install-crds.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
 import { coreResources } from "../../src/kube/resource-ref.ts";
-import { startControlPlane, type TestControlPlane } from "../setup/control-plane.ts";
+import { openControlPlane, type TestControlPlane } from "../setup/control-plane.ts";
 import { memoryIo } from "../setup/memory-io.ts";
 import { openProgram, type ProgramWorld } from "./program-world.ts";
 import { providerTexts } from "./provider-texts.ts";
@@ -19,9 +18,8 @@ let plane: TestControlPlane;
 let client: KubeClient;
 
 beforeAll(async () => {
-  plane = await startControlPlane();
+  plane = await openControlPlane();
   client = new KubeClient(plane.connection);
-  await installCrds(client);
   const metadata = { name: namespace };
   await client.resource(coreResources.namespaces).create({ apiVersion: "v1", kind: "Namespace", metadata });
 });

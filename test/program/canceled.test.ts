@@ -1,9 +1,8 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { refOf } from "../../src/kube/resource-ref.ts";
 import { namedSnapshotKind } from "../../src/api/kinds/named-snapshot.ts";
-import { installCrds } from "../../src/controllers/install-crds.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
-import { startControlPlane, type TestControlPlane } from "../setup/control-plane.ts";
+import { openControlPlane, type TestControlPlane } from "../setup/control-plane.ts";
 import type { Values } from "../engine/values.ts";
 import { providerTexts } from "./provider-texts.ts";
 import { openProgram } from "./program-world.ts";
@@ -14,9 +13,8 @@ let plane: TestControlPlane;
 let client: KubeClient;
 
 beforeAll(async () => {
-  plane = await startControlPlane();
+  plane = await openControlPlane();
   client = new KubeClient(plane.connection);
-  await installCrds(client);
 });
 
 afterAll(async () => {

@@ -2,10 +2,9 @@ import { afterAll, beforeAll, expect, it } from "vitest";
 import { type NamedSnapshot, namedSnapshotKind } from "../../src/api/kinds/named-snapshot.ts";
 import { type SandboxSet, sandboxSetKind } from "../../src/api/kinds/sandbox-set.ts";
 import { setRevision } from "../../src/api/set/set-revision.ts";
-import { installCrds } from "../../src/controllers/install-crds.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
 import type { ResourceClient } from "../../src/kube/resource-client.ts";
-import { startControlPlane, type TestControlPlane } from "../setup/control-plane.ts";
+import { openControlPlane, type TestControlPlane } from "../setup/control-plane.ts";
 import { providerTexts } from "./provider-texts.ts";
 import { ProviderWorld, type Kept } from "./provider-world.ts";
 
@@ -21,9 +20,8 @@ let snapshots: ResourceClient<NamedSnapshot>;
 let sets: ResourceClient<SandboxSet>;
 
 beforeAll(async () => {
-  plane = await startControlPlane();
+  plane = await openControlPlane();
   client = new KubeClient(plane.connection);
-  await installCrds(client);
   world = await ProviderWorld.open({ kubeconfig: plane.kubeconfigPath });
   snapshots = client.of(namedSnapshotKind);
   sets = client.of(sandboxSetKind);

@@ -9,10 +9,9 @@ import { namedSnapshotKind } from "../../src/api/kinds/named-snapshot.ts";
 import { sandboxSetKind } from "../../src/api/kinds/sandbox-set.ts";
 import { sandboxTemplateKind } from "../../src/api/kinds/sandbox-template.ts";
 import { version } from "../../src/api/schema/kind.ts";
-import { installCrds } from "../../src/controllers/install-crds.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
 import type { KubeManifest } from "../../src/kube/object.ts";
-import { startControlPlane, type TestControlPlane } from "../setup/control-plane.ts";
+import { openControlPlane, type TestControlPlane } from "../setup/control-plane.ts";
 import { tokenOf, writeKubeconfig } from "../setup/service-accounts.ts";
 import { openProgram, type ProgramWorld } from "./program-world.ts";
 
@@ -32,9 +31,8 @@ let directory: string;
 let previewer: string;
 
 beforeAll(async () => {
-  plane = await startControlPlane();
+  plane = await openControlPlane();
   client = new KubeClient(plane.connection);
-  await installCrds(client);
   directory = await mkdtemp(join(tmpdir(), "ramet-review-"));
   for (const document of parseAllDocuments(await readFile(join(example, "previewer.yaml"), "utf8"))) {
     const manifest = document.toJS() as KubeManifest;

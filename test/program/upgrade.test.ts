@@ -1,9 +1,8 @@
 import { copyFile, readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { installCrds } from "../../src/controllers/install-crds.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
-import { startControlPlane, type TestControlPlane } from "../setup/control-plane.ts";
+import { openControlPlane, type TestControlPlane } from "../setup/control-plane.ts";
 import { openProgram, type ProgramWorld } from "./program-world.ts";
 import { upgradeOptions } from "./upgrade-options.ts";
 
@@ -21,9 +20,8 @@ let client: KubeClient;
 const worlds: ProgramWorld[] = [];
 
 beforeAll(async () => {
-  plane = await startControlPlane();
+  plane = await openControlPlane();
   client = new KubeClient(plane.connection);
-  await installCrds(client);
 });
 
 afterAll(async () => {

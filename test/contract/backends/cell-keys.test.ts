@@ -4,7 +4,7 @@ import { newCellCredentials, cellCredentials } from "../../../src/backends/cell-
 import { clusterCredentials, readClusterCredentials } from "../../../src/backends/cell-keys.ts";
 import { KubeClient } from "../../../src/kube/kube-client.ts";
 import { coreResources } from "../../../src/kube/resource-ref.ts";
-import { startControlPlane, type TestControlPlane } from "../../setup/control-plane.ts";
+import { openControlPlane, type TestControlPlane } from "../../setup/control-plane.ts";
 import { makeNamespace } from "../../setup/namespace.ts";
 
 let plane: TestControlPlane;
@@ -16,7 +16,7 @@ const entries: Record<string, string[]> = {
 };
 
 beforeAll(async () => {
-  plane = await startControlPlane();
+  plane = await openControlPlane();
   client = new KubeClient(plane.connection);
   await makeNamespace(client, systemNamespace);
 });
