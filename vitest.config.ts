@@ -31,13 +31,13 @@ const unitFiles = [
   "test/*.test.ts",
 ];
 
-/** Files that start real processes: while one waits for its own, others compute. */
+/** Files that start real processes: they wait for these most of the time, so two cores serve four of them. */
 const withProcesses: TestOptions = {
   ...everywhere,
   globalSetup: preparations,
   testTimeout: 240_000,
   hookTimeout: 240_000,
-  maxWorkers: 3,
+  maxWorkers: 4,
   sequence: { groupOrder: 1 },
 };
 
