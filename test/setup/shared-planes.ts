@@ -21,7 +21,10 @@ export async function setup(): Promise<(() => Promise<void>) | undefined> {
   process.env[planesVariable] = join(tmpdir(), `ramet-planes-${process.pid}.sock`);
   const planes = new SharedPlanes();
   const server = createServer((socket) => {
-    lend(planes, socket).catch((error: unknown) => socket.destroy(error as Error));
+    lend(planes, socket).catch((error: unknown) => {
+      console.error("cannot lend a control plane:", error);
+      socket.destroy();
+    });
   });
   await new Promise<void>((resolve) => server.listen(process.env[planesVariable], resolve));
   return async () => {

@@ -18,7 +18,7 @@ import {
 } from "../../../src/kube/volumes/snapshots.ts";
 import { claimsIn, storageClassesIn, volumesIn } from "../../../src/kube/volumes/volumes.ts";
 import { volumeObjects } from "../../../src/local/volumes/cluster-objects.ts";
-import { startControlPlane } from "../../setup/control-plane.ts";
+import { openControlPlane } from "../../setup/control-plane.ts";
 import { withoutGroupClass } from "../../setup/group-class.ts";
 import { makeNamespace } from "../../setup/namespace.ts";
 import { VolumeClaims } from "../../setup/volume-claims.ts";
@@ -123,7 +123,7 @@ const breakDriver = () => rename(making(), `${making()}.away`);
 const mendDriver = () => rename(`${making()}.away`, making());
 
 it("reports a cluster without VolumeSnapshots, and removes nothing there", async () => {
-  const plane = await startControlPlane();
+  const plane = await openControlPlane();
   const client = new KubeClient(plane.connection);
   try {
     const bare = csiBackend({ client });
