@@ -5,7 +5,7 @@ import { type ErrorCode, errorCodes } from "../../base/error-codes.ts";
 import { RametError } from "../../base/errors.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import type { ResourceClient } from "../../kube/resource-client.ts";
-import { checkpointReference } from "../checkpoint/reference.ts";
+import { checkpointReference } from "../platform/source.ts";
 import { type Cluster, type ClusterOptions, withCluster } from "../cluster/cluster.ts";
 import { describeReport, describeState } from "../../kube/reported-state.ts";
 import { exitCodes } from "../exit-codes.ts";

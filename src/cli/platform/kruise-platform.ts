@@ -12,7 +12,7 @@ import { clusterObjects } from "../cluster/objects.ts";
 import type { Io } from "../io.ts";
 import { findObject } from "../object/user-kind.ts";
 import { generateName, type VolumesFlag } from "../options.ts";
-import { sandboxSource } from "../sandbox/source.ts";
+import { sandboxSource } from "./source.ts";
 import type {
   CreateRequest,
   ForkPlan,

@@ -3,12 +3,11 @@ import { hasVolumes } from "../../api/kinds/sandbox.ts";
 import { restoreFromAnnotations } from "../../api/names/labels.ts";
 import { owningProject } from "../../kube/other-controllers.ts";
 import { requestRollback, untilRolledBack } from "../../operations/roll-back.ts";
-import { checkpointReference } from "../checkpoint/reference.ts";
+import { checkpointReference, sandboxSource } from "./source.ts";
 import type { Cluster } from "../cluster/cluster.ts";
 import { clusterObjects } from "../cluster/objects.ts";
 import type { Io } from "../io.ts";
 import { volumesAnnotation } from "../options.ts";
-import { sandboxSource } from "../sandbox/source.ts";
 import { kruisePlatform } from "./kruise-platform.ts";
 import type { Platform } from "./platform.ts";
 

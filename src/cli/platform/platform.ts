@@ -2,7 +2,7 @@ import type { Checkpoint, CheckpointManifest } from "../../api/kinds/checkpoint.
 import type { Sandbox, SandboxManifest } from "../../api/kinds/sandbox.ts";
 import type { Settled, Wait } from "../../operations/objects.ts";
 import type { VolumesFlag } from "../options.ts";
-import type { SourceOptions } from "../sandbox/source.ts";
+import type { SourceOptions } from "./source.ts";
 
 type CheckpointSpec = NonNullable<CheckpointManifest["spec"]>;
 

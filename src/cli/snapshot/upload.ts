@@ -24,7 +24,7 @@ import type { AccessFlags } from "../cluster/gateway-credentials.ts";
 import { withGuest } from "../cluster/guest-access.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { type Io, printLine } from "../io.ts";
-import { sandboxSource } from "../sandbox/source.ts";
+import { sandboxSource } from "../platform/source.ts";
 
 export interface UploadTreeOptions extends ClusterOptions, AccessFlags {
   /** A local directory, or a file. */
