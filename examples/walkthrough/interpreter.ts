@@ -1,7 +1,7 @@
 import * as z from "zod";
 import type { Sandbox } from "../../src/api/kinds/sandbox.ts";
 import type { GuestClient } from "../../src/cell/client/guest-client.ts";
-import { withCellGuest } from "../../src/cli/cluster/cell-access.ts";
+import { withCellGuest } from "../../src/cli/cluster/guest-access.ts";
 import type { Cluster } from "../../src/cli/cluster/cluster.ts";
 
 /** A code interpreter: runs each request and keeps the variables for later requests. */

@@ -1,17 +1,16 @@
 import { Command, CommanderError, Option } from "commander";
 import { RametError } from "../base/errors.ts";
 import { checkpointCommands } from "./checkpoint/commands.ts";
-import { claimCommands } from "./claim/commands.ts";
+import { claimCommands, setCommands } from "./set/commands.ts";
 import { completionCommand } from "./completion/command.ts";
 import { csiDriverCommand } from "./csi/command.ts";
-import { doctorCommand } from "./doctor/command.ts";
+import { doctorCommand, upgradeCommand } from "./doctor/commands.ts";
 import { explainCommand } from "./explain/command.ts";
 import { exitCodes } from "./exit-codes.ts";
-import { forkCommand } from "./fork/command.ts";
-import { gcCommand } from "./gc/command.ts";
+import { forkCommand, sandboxCommands, rollbackCommand } from "./sandbox/commands.ts";
+import { gcCommand, storeCommands } from "./store/commands.ts";
 import { type Io, isBrokenPipe } from "./io.ts";
-import { keyCommands } from "./key/commands.ts";
-import { keysCommands } from "./keys/commands.ts";
+import { keyCommands, keysCommands } from "./key/commands.ts";
 import { localCommands } from "./local/commands.ts";
 import { manifestsCommand } from "./manifests/command.ts";
 import { mcpCommand } from "./mcp/command.ts";
@@ -19,13 +18,8 @@ import { objectCommands } from "./object/commands.ts";
 import { withExamples } from "./options.ts";
 import { packageVersion } from "./package-version.ts";
 import { type Act, reportError } from "./report-error.ts";
-import { sandboxCommands } from "./sandbox/commands.ts";
-import { rollbackCommand } from "./sandbox/rollback-command.ts";
 import { serverCommands } from "./server/commands.ts";
-import { setCommands } from "./set/commands.ts";
 import { snapshotCommands } from "./snapshot/commands.ts";
-import { storeCommands } from "./store/commands.ts";
-import { upgradeCommand } from "./upgrade/command.ts";
 import { reportUsage } from "./usage-error.ts";
 
 /** Runs `ramet` with these arguments. Never throws: reports failures on stderr. */

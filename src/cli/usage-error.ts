@@ -1,6 +1,5 @@
 import type { Command, CommanderError } from "commander";
 import { RametError } from "../base/errors.ts";
-import { commandOf, pathOf } from "./named-command.ts";
 import { exitCodes } from "./exit-codes.ts";
 import type { Io } from "./io.ts";
 import { reportError } from "./report-error.ts";
@@ -42,4 +41,20 @@ function outputAmong(args: readonly string[]): string | undefined {
   const end = args.indexOf("--");
   const own = args.slice(0, end < 0 ? undefined : end).join(" ");
   return /(?:^| )(?:-o|--output)[ =]?(\w+)/.exec(own)?.[1];
+}
+
+/** The command that the first words name. */
+function commandOf(command: Command, [word = "", ...others]: readonly string[]): Command {
+  const child = childNamed(command, word);
+  return child === undefined ? command : commandOf(child, others);
+}
+
+/** The subcommand that a word names. */
+export function childNamed(command: Command, word: string): Command | undefined {
+  return command.commands.find((one) => one.name() === word || one.aliases().includes(word));
+}
+
+/** The words that name a command: `ramet sandbox ls`. */
+function pathOf(command: Command): string {
+  return command.parent === null ? command.name() : `${pathOf(command.parent)} ${command.name()}`;
 }

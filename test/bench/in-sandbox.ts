@@ -1,5 +1,5 @@
 import type { Sandbox } from "../../src/api/kinds/sandbox.ts";
-import { withCellGuest } from "../../src/cli/cluster/cell-access.ts";
+import { withCellGuest } from "../../src/cli/cluster/guest-access.ts";
 import type { LocalCluster } from "./local-cluster.ts";
 
 /** Runs a shell command in a sandbox and returns its output. */

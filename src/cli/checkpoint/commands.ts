@@ -1,11 +1,10 @@
 import { type Command, Option } from "commander";
 import type { Consistency } from "../../api/kinds/checkpoint.ts";
-import { getCommand, listCommand, removeCommand } from "../object/verbs.ts";
+import { getCommand, listCommand, removeCommand } from "../object/commands.ts";
 import { commaList, truth, withClusterFlags, withExamples, withOutputFlag, withWaitFlags } from "../options.ts";
 import type { Act } from "../report-error.ts";
 import type { CreateCheckpointOptions } from "./create.ts";
-import type { ExportOptions } from "./export.ts";
-import type { ImportOptions } from "./import.ts";
+import type { ExportOptions, ImportOptions } from "./exported-volumes.ts";
 
 /** `ramet checkpoint …`. */
 export function checkpointCommands(checkpoint: Command, act: Act): void {
@@ -71,7 +70,7 @@ function exportCommand(checkpoint: Command, act: Act): void {
   withExamples(command, "ramet checkpoint export a > a.yaml", "ramet checkpoint export a -o json");
   withClusterFlags(command).action(
     act(async (name: string, options: Omit<ExportOptions, "name">) => {
-      const { exportCheckpoint } = await import("./export.ts");
+      const { exportCheckpoint } = await import("./exported-volumes.ts");
       return (io) => exportCheckpoint(io, { ...options, name });
     }),
   );
@@ -100,7 +99,7 @@ function importCommand(checkpoint: Command, act: Act): void {
   );
   withClusterFlags(command).action(
     act(async (options: ImportOptions) => {
-      const { importCheckpoint } = await import("./import.ts");
+      const { importCheckpoint } = await import("./exported-volumes.ts");
       return (io) => importCheckpoint(io, options);
     }),
   );

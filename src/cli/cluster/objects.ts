@@ -6,7 +6,7 @@ import type { ResourceClient } from "../../kube/resource-client.ts";
 import { describeBuild } from "../../operations/await-build.ts";
 import type { AwaitedObjects, Followed } from "../../operations/objects.ts";
 import type { Io } from "../io.ts";
-import { size } from "../output/table.ts";
+import { size } from "../output/render.ts";
 import { type FollowedRequest, followRequest } from "../wait/follow.ts";
 import type { Cluster } from "./cluster.ts";
 

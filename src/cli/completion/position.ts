@@ -1,6 +1,6 @@
 import type { Command, Option } from "commander";
 import type { ClusterOptions } from "../cluster/cluster.ts";
-import { childNamed } from "../named-command.ts";
+import { childNamed } from "../usage-error.ts";
 import { kindSpelled } from "../object/commands.ts";
 import { volumeKindNames } from "../explain/volume-kinds.ts";
 import { userKindNames } from "../object/user-kind.ts";

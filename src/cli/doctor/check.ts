@@ -1,10 +1,12 @@
+import { readFile } from "node:fs/promises";
 import { findingLevels, type Finding } from "../../preflight/finding.ts";
 import { checkTheCluster } from "../../preflight/preflight.ts";
 import { type ClusterOptions, withCluster } from "../cluster/cluster.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { type Io, writeAll } from "../io.ts";
-import { readStoredSnapshots } from "./stored-snapshots.ts";
-import { table } from "../output/table.ts";
+import { table } from "../output/render.ts";
+import { RametError } from "../../base/errors.ts";
+import type { StoredSnapshot } from "../../preflight/cluster-facts.ts";
 
 export interface DoctorOptions extends ClusterOptions {
   output: "table" | "json";
@@ -51,4 +53,37 @@ function asJson(findings: readonly Finding[]): string {
   const count = (level: Finding["level"]): number => findings.filter((one) => one.level === level).length;
   const summary = Object.fromEntries(findingLevels.map((level) => [level, count(level)]));
   return `${JSON.stringify({ findings, summary }, undefined, 2)}\n`;
+}
+
+/**
+ * Reads the storage's own list of its snapshots: a handle a line, which can be followed by the time of the snapshot (RFC 3339).
+ *
+ * @throws RametError `NotFound`, `InvalidArgument`
+ */
+async function readStoredSnapshots(path: string): Promise<StoredSnapshot[]> {
+  const text = await readFile(path, "utf8").catch((cause: unknown) => {
+    throw new RametError("NotFound", `Reading the list of snapshots failed: ${path}`, {
+      hint: "Write a file with one handle a line, and name it with --snapshot-handles",
+      cause,
+    });
+  });
+  return parseStoredSnapshots(text);
+}
+
+/** @throws RametError `InvalidArgument` */
+export function parseStoredSnapshots(text: string): StoredSnapshot[] {
+  const lines = text.split("\n").map((line) => line.trim());
+  return lines.flatMap((line, index) => {
+    if (line === "") return [];
+    const [handle = "", createdAt] = line.split(/\s+/);
+    if (createdAt !== undefined && Number.isNaN(Date.parse(createdAt)))
+      throw new RametError(
+        "InvalidArgument",
+        `Line ${index + 1} of the list of snapshots has no time after the handle`,
+        {
+          hint: "Write a handle, or a handle and a time such as 2030-01-01T00:00:00Z",
+        },
+      );
+    return [{ handle, createdAt }];
+  });
 }

@@ -1,5 +1,5 @@
 import type { KubeObject } from "../../kube/object.ts";
-import { age } from "../output/table.ts";
+import { age } from "../output/render.ts";
 import { visible } from "../../base/visible.ts";
 import type { Explanation } from "./explanation.ts";
 

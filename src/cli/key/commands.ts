@@ -1,12 +1,12 @@
-import { type Command, Option } from "commander";
+import { type Command, Option, Argument, InvalidArgumentError } from "commander";
 import { parseDuration } from "../../base/duration.ts";
 import { apiKeyFormats } from "../../api/keys/api-key-text.ts";
-import { getCommand, listCommand } from "../object/verbs.ts";
-import { parsed, wholeNumber, withClusterFlags, withExamples } from "../options.ts";
+import { getCommand, listCommand } from "../object/commands.ts";
+import { parsed, wholeNumber, withClusterFlags, withExamples, withOutputFlag, withWaitFlags } from "../options.ts";
 import type { Act } from "../report-error.ts";
-import type { CreateKeyOptions } from "./create.ts";
-import type { RevokeKeysOptions } from "./revoke.ts";
-import type { RotateKeyOptions } from "./rotate.ts";
+import type { CreateKeyOptions, RotateKeyOptions, RevokeKeysOptions } from "./api-key.ts";
+import { type KeyPower, keyPowers } from "../../api/names/system-names.ts";
+import type { KeysOptions, RotateOptions } from "./cluster-keys.ts";
 
 /** `ramet key …`: keys of the client API. `ramet keys` is about the cluster's own keys. */
 export function keyCommands(key: Command, act: Act): void {
@@ -39,7 +39,7 @@ function createCommand(key: Command, act: Act): void {
   );
   withClusterFlags(withKeyFlags(command)).action(
     act(async (name: string, options: Omit<CreateKeyOptions, "name">) => {
-      const { createKey } = await import("./create.ts");
+      const { createKey } = await import("./api-key.ts");
       return (io) => createKey(io, { ...options, name });
     }),
   );
@@ -58,7 +58,7 @@ function rotateCommand(key: Command, act: Act): void {
   withExamples(command, "ramet key rotate ci", "ramet key rotate ci --grace 0 -o json");
   withClusterFlags(withKeyFlags(command)).action(
     act(async (name: string, options: Omit<RotateKeyOptions, "name">) => {
-      const { rotateKey } = await import("./rotate.ts");
+      const { rotateKey } = await import("./api-key.ts");
       return (io) => rotateKey(io, { ...options, name });
     }),
   );
@@ -74,7 +74,7 @@ function revokeCommand(key: Command, act: Act): void {
   withExamples(command, "ramet key revoke ci");
   withClusterFlags(command).action(
     act(async (names: string[], options: Omit<RevokeKeysOptions, "names">) => {
-      const { revokeKeys } = await import("./revoke.ts");
+      const { revokeKeys } = await import("./api-key.ts");
       return (io) => revokeKeys(io, { ...options, names });
     }),
   );
@@ -93,3 +93,60 @@ function withKeyFlags(command: Command): Command {
         .default("table"),
     );
 }
+
+/** `ramet keys`. */
+export function keysCommands(keys: Command, act: Act): void {
+  keys.addHelpText("after", "\nFor API keys of clients, use: ramet key");
+  const get = keys.command("get").description("Print when each key was rotated, and the rotations in progress.");
+  withOutputFlag(withClusterFlags(get), "one line for each key")
+    .action(
+      act(async (options: KeysOptions) => {
+        const { getKeys } = await import("./cluster-keys.ts");
+        return (io) => getKeys(io, options);
+      }),
+    )
+    .addHelpText(
+      "after",
+      `
+Examples:
+  $ ramet keys get
+  $ ramet keys get -o json
+`,
+    );
+  const rotate = keys
+    .command("rotate")
+    .description("Replace a key of the cluster while sandboxes run. Joins a rotation that is in progress.")
+    .addArgument(
+      new Argument("<key>", "cells: operations on cells; gateways: connections to ports")
+        .choices(keyPowers)
+        .argParser(keyPower),
+    )
+    .option("--force", "do not wait for cells that cannot be reached; nobody can call them any more");
+  withOutputFlag(
+    withWaitFlags(withClusterFlags(rotate), "until the old key is no longer accepted", fiveMinutes),
+    "a line",
+  )
+    .action(
+      act(async (power: KeyPower, options: RotateOptions) => {
+        const { rotateKey } = await import("./cluster-keys.ts");
+        return (io) => rotateKey(io, power, options);
+      }),
+    )
+    .addHelpText(
+      "after",
+      `
+Examples:
+  $ ramet keys rotate gateways             replace the key of the gateways
+  $ ramet keys rotate cells -o json        replace the key of the controllers, and print the state
+  $ ramet keys rotate cells --force        end the wait for cells that cannot be reached
+`,
+    );
+}
+
+function keyPower(text: string): KeyPower {
+  const found = keyPowers.find((power) => power === text);
+  if (found !== undefined) return found;
+  throw new InvalidArgumentError(`it must be ${keyPowers.join(" or ")}; an API key is rotated by: ramet key rotate`);
+}
+
+const fiveMinutes = { milliseconds: 300_000, shown: "5m" };

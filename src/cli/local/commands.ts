@@ -87,7 +87,7 @@ function lookCommands(local: Command, act: Act): void {
     .addOption(new Option("-o, --output <format>", "what to print").choices(["table", "json"]).default("table"));
   withExamples(list, "ramet local ls").action(
     act(async (options: { output: "table" | "json" }) => {
-      const { listClusters } = await import("./list.ts");
+      const { listClusters } = await import("./status.ts");
       return (io) => listClusters(io, options);
     }),
   );

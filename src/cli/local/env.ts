@@ -1,4 +1,5 @@
 import { lookup } from "node:dns/promises";
+import { randomBytes } from "node:crypto";
 import { RametError } from "../../base/errors.ts";
 import { clusterDirectory, type ClusterDirectory, defaultClusterName } from "../../local/cluster-directory.ts";
 import { readSetting } from "../../local/cluster-setting.ts";
@@ -6,10 +7,15 @@ import { isSupervised, readStatus } from "../../local/cluster-status.ts";
 import { localClusters } from "../../local/local-clusters.ts";
 import { domainCertificateFiles } from "../../local/control-plane/domain-certificate.ts";
 import { readPort } from "../../local/supervisor/parts.ts";
-import { withCluster } from "../cluster/cluster.ts";
+import { withCluster, type Cluster } from "../cluster/cluster.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { type Io, printLine, writeAll } from "../io.ts";
-import { localKey } from "./local-key.ts";
+import { acceptsDigest } from "../../api/keys/api-key-rules.ts";
+import { apiKeyDigest, newApiKey, readApiKey } from "../../api/keys/api-key-text.ts";
+import { apiKeyKind } from "../../api/kinds/api-key.ts";
+import { readIfExists, writePrivate } from "../../local/control-plane/private-files.ts";
+import { withLock } from "../../local/tools/lock.ts";
+import { createClientAccount } from "../key/api-key.ts";
 
 export interface EnvOptions {
   name?: string;
@@ -101,4 +107,37 @@ function fishWord(text: string): string {
 
 function isPlain(text: string): boolean {
   return /^[\w@%+=:,./-]+$/.test(text);
+}
+
+/** The names of the ApiKey and of its service account. */
+const name = "ramet-local-env";
+
+/**
+ * Returns the API key of the user of a local cluster, for the cluster's namespace. It is kept in a file that only the user can
+ * read, and replaced if it no longer works.
+ */
+async function localKey(io: Io, { clientKey }: ClusterDirectory, cluster: Cluster): Promise<string> {
+  const { clock, signal } = io;
+  return withLock(`${clientKey}.lock`, { clock, signal }, async () => {
+    const known = (await readIfExists(clientKey))?.trim();
+    if (known !== undefined && (await works(io, cluster, known))) return known;
+    const { namespace } = cluster;
+    await createClientAccount(io, cluster, name);
+    const { text, digest } = newApiKey({ namespace, name, format: "e2b", random: randomBytes });
+    const { apiVersion, kind } = apiKeyKind;
+    const spec = { serviceAccountName: name, digests: [{ digest }] };
+    await cluster.apiKeys.apply(
+      { apiVersion, kind, metadata: { namespace, name }, spec },
+      { fieldManager: "ramet-cli", force: true, signal },
+    );
+    await writePrivate(clientKey, `${text}\n`);
+    return text;
+  });
+}
+
+async function works({ clock, signal }: Io, { apiKeys, namespace }: Cluster, text: string): Promise<boolean> {
+  const key = readApiKey(text);
+  const found = await apiKeys.find({ namespace, name }, { signal });
+  if (key === undefined || found === undefined) return false;
+  return acceptsDigest(found.spec, apiKeyDigest({ namespace, name }, key.digits), clock.now());
 }

@@ -3,13 +3,12 @@ import { join, resolve } from "node:path";
 import { RametError } from "../../base/errors.ts";
 import { openImageStore, type ImageStore } from "../../local/images/image-store.ts";
 import { imagesDirectory } from "../../local/images/build-once.ts";
-import type { interpreterImageName } from "../../local/images/interpreter-image.ts";
-import { ensureInterpreterImage } from "../../local/images/interpreter-image.ts";
+import { type interpreterImageName, ensureInterpreterImage } from "../../local/images/interpreter-image.ts";
 import { ensurePythonImage, pythonImageName } from "../../local/images/python-image.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { printLine, type Io } from "../io.ts";
 import { inOrder } from "../output/in-order.ts";
-import { table } from "../output/table.ts";
+import { table } from "../output/render.ts";
 
 export interface AddImageOptions {
   name: string;

@@ -12,7 +12,7 @@ import { readPort } from "../../local/supervisor/parts.ts";
 import { cacheDirectory, cachedToolVersion } from "../../local/tools/tool.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { printLine, type Io } from "../io.ts";
-import { table } from "../output/table.ts";
+import { table } from "../output/render.ts";
 
 export interface StatusOptions {
   name?: string;
@@ -121,4 +121,16 @@ function partTable({ parts }: ClusterStatus): string {
     message ?? "",
   ]);
   return table(["PART", "STATE", "PID", "RESTARTS", "LAST END"], rows);
+}
+
+/** `ramet local ls`: lists the clusters of this user on this machine. */
+export async function listClusters(io: Io, { output }: { output: "table" | "json" }): Promise<number> {
+  const clusters = await localClusters(io.environment);
+  if (output === "json") printLine(io.stdout, JSON.stringify(clusters, undefined, 2));
+  else if (clusters.length === 0) printLine(io.stderr, "No local cluster. Start one with: ramet local up");
+  else {
+    const rows = clusters.map(({ name, phase, kubeconfig }) => [name, phase, kubeconfig]);
+    io.stdout.write(table(["NAME", "PHASE", "KUBECONFIG"], rows));
+  }
+  return exitCodes.ok;
 }

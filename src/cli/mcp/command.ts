@@ -2,8 +2,7 @@ import { type Command, Option } from "commander";
 import { parseDuration } from "../../base/duration.ts";
 import { parsed, portNumber, withAccessFlags, withClusterFlags } from "../options.ts";
 import type { Act } from "../report-error.ts";
-import type { McpHttpOptions } from "./http.ts";
-import type { McpStdioOptions } from "./stdio.ts";
+import type { McpHttpOptions, McpStdioOptions } from "./serve.ts";
 
 export type McpOptions = McpStdioOptions & McpHttpOptions & { http?: boolean };
 
@@ -33,10 +32,10 @@ export function mcpCommand(program: Command, act: Act): void {
     .action(
       act(async (options: McpOptions) => {
         if (options.http === true) {
-          const { serveMcpHttp } = await import("./http.ts");
+          const { serveMcpHttp } = await import("./serve.ts");
           return (io) => serveMcpHttp(io, options);
         }
-        const { serveMcpStdio } = await import("./stdio.ts");
+        const { serveMcpStdio } = await import("./serve.ts");
         return (io) => serveMcpStdio(io, options);
       }),
     )

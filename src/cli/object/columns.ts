@@ -12,8 +12,7 @@ import { parsePodTemplate } from "../../api/schema/pod-template.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import type { KubeObject } from "../../kube/object.ts";
 import { messageOf } from "../../kube/reported-state.ts";
-import type { Column } from "../output/render.ts";
-import { age, size } from "../output/table.ts";
+import { type Column, age, size } from "../output/render.ts";
 
 /** The table of templates. */
 export const templateColumns: readonly Column[] = [

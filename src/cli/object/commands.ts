@@ -4,6 +4,7 @@ import type { Act } from "../report-error.ts";
 import type { GetOptions, ListOptions } from "./get.ts";
 import type { RemoveOptions } from "./remove.ts";
 import type { UserKindName } from "./user-kind.ts";
+import { canFail, type FailingKind } from "./failing-kinds.ts";
 
 /** `ramet get` and `ramet rm`, with the arguments that kubectl takes. */
 export function objectCommands(program: Command, act: Act): void {
@@ -67,3 +68,76 @@ export function kindSpelled(text: string): UserKindName | undefined {
     spellings[name].includes(word),
   );
 }
+
+/** Defines `ls` of a kind. */
+export function listCommand(parent: Command, kind: UserKindName, act: Act): void {
+  const command = parent
+    .command("ls")
+    .alias("list")
+    .description(`List ${pluralOf(kind)}, sorted by namespace and name.`)
+    .option("-A, --all-namespaces", "include all namespaces")
+    .option("-l, --selector <labels>", "a label selector, with kubectl's syntax");
+  withOutputFlag(command);
+  withExamples(command, `ramet ${kind} ls`, `ramet ${kind} ls -A -o name`);
+  withClusterFlags(command).action(
+    act(async (options: Omit<ListOptions, "kind">) => {
+      const { listObjects } = await import("./get.ts");
+      return (io) => listObjects(io, { ...options, kind });
+    }),
+  );
+}
+
+/** Defines `get` of a kind. */
+export function getCommand(parent: Command, kind: UserKindName, act: Act): void {
+  const command = parent
+    .command("get")
+    .description(`Show one or more ${pluralOf(kind)}.`)
+    .argument("<name...>", kind === "checkpoint" ? "names or ids" : "names");
+  withOutputFlag(command);
+  withExamples(command, `ramet ${kind} get a b`, `ramet ${kind} get a -o yaml`);
+  withClusterFlags(command).action(
+    act(async (names: string[], options: Omit<GetOptions, "kind" | "names">) => {
+      const { getObjects } = await import("./get.ts");
+      return (io) => getObjects(io, { ...options, kind, names });
+    }),
+  );
+}
+
+/** Defines `rm` of a kind. */
+export function removeCommand(parent: Command, kind: UserKindName, act: Act): void {
+  const command = parent
+    .command("rm")
+    .alias("delete")
+    .description(`Delete one or more ${pluralOf(kind)}.${whatStays[kind] ?? ""}`)
+    .argument("[name...]", kind === "checkpoint" ? "names or ids" : "names")
+    .option("--ignore-not-found", "ignore objects that do not exist");
+  if (canFail(kind)) command.option("--failed", failedHelp[kind]);
+  withWaitFlags(command, "until it is deleted");
+  const second = canFail(kind) ? `ramet ${kind} rm --failed` : `ramet ${kind} rm a --ignore-not-found`;
+  withExamples(command, `ramet ${kind} rm a b`, second);
+  withClusterFlags(command).action(
+    act(async (names: string[], options: Omit<RemoveOptions, "kind" | "names">) => {
+      const { removeObjects } = await import("./remove.ts");
+      return (io) => removeObjects(io, { ...options, kind, names });
+    }),
+  );
+}
+
+/** Returns the plural of a kind in a description. `ramet keys` is about other keys. */
+function pluralOf(kind: UserKindName): string {
+  if (kind === "key") return "API keys";
+  return kind === "sandbox" ? "sandboxes" : `${kind}s`;
+}
+
+const failedHelp: Readonly<Record<FailingKind, string>> = {
+  sandbox: "delete all sandboxes of the namespace that have failed or ended",
+  checkpoint: "delete all checkpoints of the namespace that have failed",
+  claim: "delete all claims of the namespace that ended without all their sandboxes",
+};
+
+const whatStays: Partial<Record<UserKindName, string>> = {
+  checkpoint: " Their clones are kept.",
+  set: " Claimed sandboxes are kept.",
+  claim: " Their sandboxes are kept.",
+  snapshot: " Their versions are kept as Checkpoints, unless the deletionPolicy is Delete.",
+};

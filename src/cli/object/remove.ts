@@ -5,9 +5,11 @@ import { type Cluster, type ClusterOptions, withCluster } from "../cluster/clust
 import { exitCodes } from "../exit-codes.ts";
 import { type Io, printLine } from "../io.ts";
 import { requestStays, startProgress } from "../wait/follow.ts";
-import { hasFailed } from "./failed.ts";
 import { canFail } from "./failing-kinds.ts";
 import { findObject, type UserKindName, userKinds } from "./user-kind.ts";
+import { Checkpoint } from "../../api/kinds/checkpoint.ts";
+import { SandboxClaim } from "../../api/kinds/sandbox-claim.ts";
+import { Sandbox } from "../../api/kinds/sandbox.ts";
 
 export interface RemoveOptions extends ClusterOptions {
   kind: UserKindName;
@@ -90,4 +92,25 @@ async function removeOne(io: Io, cluster: Cluster, options: RemoveOptions, objec
     throw requestStays(error, { what: `the end of the ${noun} ${name}`, state: "being removed", look });
   }
   printLine(io.stdout, `${noun} ${name} removed`);
+}
+
+/** Whether an object has failed for good, so that only its report is left. An object that cannot be read has not. */
+function hasFailed(kind: UserKindName, object: KubeObject): boolean {
+  switch (kind) {
+    case "sandbox":
+      return ended.has(Sandbox.safeParse(object).data?.status?.phase);
+    case "checkpoint":
+      return Checkpoint.safeParse(object).data?.status?.phase === "Failed";
+    case "claim":
+      return isIncomplete(SandboxClaim.safeParse(object).data);
+    default:
+      return false;
+  }
+}
+
+const ended: ReadonlySet<string | undefined> = new Set(["Failed", "Succeeded"]);
+
+function isIncomplete(claim: SandboxClaim | undefined): boolean {
+  if (claim?.status?.phase !== "Completed") return false;
+  return (claim.status.claimedReplicas ?? 0) < claim.spec.replicas;
 }

@@ -3,8 +3,7 @@ import { parse } from "yaml";
 import { memoryIo } from "../../../test/setup/memory-io.ts";
 import { printLine } from "../io.ts";
 import { checkpointColumns, sandboxColumns } from "../object/columns.ts";
-import { renderList, renderObject } from "./render.ts";
-import { age, size, table } from "./table.ts";
+import { renderList, renderObject, age, size, table } from "./render.ts";
 import { visible } from "../../base/visible.ts";
 
 const now = new Date("2030-01-01T00:05:00Z");

@@ -1,5 +1,5 @@
 import { type Command, InvalidArgumentError } from "commander";
-import { listCommand, getCommand, removeCommand } from "../object/verbs.ts";
+import { listCommand, getCommand, removeCommand } from "../object/commands.ts";
 import {
   collectVariable,
   portNumber,
@@ -10,6 +10,7 @@ import {
   withOutputFlag,
   withVolumesFlag,
   withWaitFlags,
+  withTimeoutFlag,
 } from "../options.ts";
 import type { Act } from "../report-error.ts";
 import type { CopyOptions } from "./copy.ts";
@@ -18,6 +19,8 @@ import type { ExecOptions } from "./run-command.ts";
 import type { LogsOptions } from "./logs.ts";
 import type { PauseOptions } from "./pause.ts";
 import type { Forward, PortForwardOptions } from "./port-forward.ts";
+import type { ForkOptions } from "./fork.ts";
+import type { RollbackOptions } from "./rollback.ts";
 
 /** `ramet sandbox …`. */
 export function sandboxCommands(sandbox: Command, act: Act): void {
@@ -209,4 +212,69 @@ function pauseCommands(sandbox: Command, act: Act): void {
       }),
     );
   }
+}
+
+/** `ramet fork`. */
+export function forkCommand(program: Command, act: Act): void {
+  const command = program
+    .command("fork")
+    .description("Clone a running sandbox, including its memory, and print the clones' names.")
+    .argument("<name>", "the sandbox to clone; it keeps running")
+    .option("--count <n>", "the number of sandboxes", wholeNumber, 1)
+    .option("--name-prefix <prefix>", "name the clones <prefix>-1, <prefix>-2 and so on (default: generated names)")
+    .option("--keep-checkpoint", "keep the checkpoint that the clones start from");
+  withVolumesFlag(command);
+  command.option("--paused", "create the clones paused: they get no Pod until they are resumed");
+  withTimeoutFlag(command);
+  withOutputFlag(command, "the names of the clones that are ready");
+  withClusterFlags(command)
+    .action(
+      act(async (sandbox: string, options: Omit<ForkOptions, "sandbox">) => {
+        const { forkSandbox } = await import("./fork.ts");
+        return (io) => forkSandbox(io, { ...options, sandbox });
+      }),
+    )
+    .addHelpText(
+      "after",
+      `
+Prints the ready clones to stdout and the failures of the others to stderr. Exits with 1 if a
+clone failed. --timeout applies to the checkpoint, and then to the clones.
+
+Examples:
+  $ ramet fork a
+  $ ramet fork a --count 5 --name-prefix try
+  $ ramet fork a --count 100 --paused
+`,
+    );
+}
+
+/** `ramet rollback`. */
+export function rollbackCommand(program: Command, act: Act): void {
+  const command = program
+    .command("rollback")
+    .description("Restore a sandbox to a checkpoint, in place.")
+    .argument("<name>", "the sandbox")
+    .argument("<checkpoint>", "the checkpoint's id or name, or a version of a named snapshot");
+  withVolumesFlag(command);
+  withWaitFlags(command, "until it is ready again");
+  withOutputFlag(command, "one sentence");
+  withClusterFlags(command)
+    .action(
+      act(async (name: string, to: string, options: Omit<RollbackOptions, "name" | "to">) => {
+        const { rollBackSandbox } = await import("./rollback.ts");
+        return (io) => rollBackSandbox(io, { ...options, name, to });
+      }),
+    )
+    .addHelpText(
+      "after",
+      `
+The sandbox keeps its name and volumes and gets another IP address. Its current memory and files are lost.
+If it has PersistentVolumeClaims, --volumes Shared confirms that they keep their current data.
+Beside other controllers, a clone with another name replaces the sandbox.
+
+Examples:
+  $ id=$(ramet checkpoint create a)
+  $ ramet rollback a "$id"
+`,
+    );
 }

@@ -1,8 +1,59 @@
 import type { Command } from "commander";
 import type { Act } from "../report-error.ts";
-import { getCommand, listCommand, removeCommand } from "../object/verbs.ts";
-import { wholeNumber, withClusterFlags, withWaitFlags } from "../options.ts";
+import { getCommand, listCommand, removeCommand } from "../object/commands.ts";
+import {
+  collectVariable,
+  wholeNumber,
+  withClusterFlags,
+  withOutputFlag,
+  withVolumesFlag,
+  withWaitFlags,
+} from "../options.ts";
+import type { TakeOptions } from "./take.ts";
 import type { ScaleSetOptions } from "./scale.ts";
+
+/** `ramet claim …`. */
+export function claimCommands(claim: Command, act: Act): void {
+  takeCommand(claim, act);
+  listCommand(claim, "claim", act);
+  getCommand(claim, "claim", act);
+  removeCommand(claim, "claim", act);
+}
+
+function takeCommand(claim: Command, act: Act): void {
+  const command = claim
+    .command("take", { isDefault: true })
+    .description("Claim ready sandboxes of a set and print their names. `take` is optional.")
+    .argument("<set>", "the set to claim from")
+    .option("--count <n>", "the number of sandboxes", wholeNumber, 1)
+    .option("--label <name=value>", "a label for each sandbox; repeatable", collectVariable)
+    .option("-e, --env <name=value>", "an environment variable for each sandbox; repeatable", collectVariable)
+    .option("--from <checkpoint>", "restore this checkpoint (id or name) or named snapshot into each claimed sandbox")
+    .option("--no-create", "wait for a ready sandbox instead of creating one when none is ready")
+    .option("--name <name>", "the claim's name (default: generated)");
+  withVolumesFlag(command);
+  withWaitFlags(command, "until they are claimed");
+  withOutputFlag(command, "only the sandboxes' names, or with --no-wait the claim's name");
+  withClusterFlags(command)
+    .action(
+      act(async (set: string, options: Omit<TakeOptions, "set">) => {
+        const { takeFromSet } = await import("./take.ts");
+        return (io) => takeFromSet(io, { ...options, set });
+      }),
+    )
+    .addHelpText(
+      "after",
+      `
+When --timeout expires, the claim completes with the sandboxes that it has.
+
+Examples:
+  $ ramet claim python
+  $ ramet claim python --from python-data@7
+  $ ramet claim python --count 5 --label task=42 -e TASK=42
+  $ ramet sandbox exec "$(ramet claim python)" -- python3 -c 'print(1)'
+`,
+    );
+}
 
 /** `ramet set …`. */
 export function setCommands(set: Command, act: Act): void {

@@ -1,5 +1,5 @@
 import { type Command, Option } from "commander";
-import { listCommand, removeCommand } from "../object/verbs.ts";
+import { listCommand, removeCommand } from "../object/commands.ts";
 import {
   wholeNumber,
   withAccessFlags,
@@ -12,10 +12,9 @@ import {
 import type { Act } from "../report-error.ts";
 import type { ApplySnapshotsOptions, BuildSnapshotOptions } from "./apply.ts";
 import type { DiffSnapshotsOptions } from "./diff.ts";
-import type { GetSnapshotsOptions } from "./get.ts";
+import type { GetSnapshotsOptions, PinSnapshotOptions, SnapshotHistoryOptions } from "./versions.ts";
 import type { SnapshotLogsOptions } from "./logs.ts";
 import type { UploadTreeOptions } from "./upload.ts";
-import type { PinSnapshotOptions, SnapshotHistoryOptions } from "./versions.ts";
 
 /** `ramet snapshot …`. */
 export function snapshotCommands(snapshot: Command, act: Act): void {
@@ -90,7 +89,7 @@ function getCommand(snapshot: Command, act: Act): void {
   withExamples(command, "ramet snapshot get python-data", "ramet snapshot get python-data -o yaml");
   withClusterFlags(command).action(
     act(async (names: string[], options: Omit<GetSnapshotsOptions, "names">) => {
-      const { getSnapshots } = await import("./get.ts");
+      const { getSnapshots } = await import("./versions.ts");
       return (io) => getSnapshots(io, { ...options, names });
     }),
   );

@@ -15,7 +15,7 @@ import { resolveInputs } from "../../controllers/named-snapshot/resolve-inputs.t
 import { withCluster, type Cluster, type ClusterOptions } from "../cluster/cluster.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { printLine, type Io } from "../io.ts";
-import { manifestsIn } from "./manifests-in.ts";
+import { manifestsIn } from "./apply.ts";
 
 export interface DiffSnapshotsOptions extends ClusterOptions {
   /** Paths; `-` reads stdin. */

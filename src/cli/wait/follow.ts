@@ -3,7 +3,7 @@ import type { KubeObject } from "../../kube/object.ts";
 import type { ResourceClient } from "../../kube/resource-client.ts";
 import { waitUntil } from "../../kube/wait-until.ts";
 import { type Io, printLine } from "../io.ts";
-import { clip } from "../output/table.ts";
+import { clip } from "../output/render.ts";
 
 export interface FollowedRequest<T extends KubeObject> {
   resource: ResourceClient<T>;

@@ -4,7 +4,7 @@ import { type ClusterOptions, withCluster } from "../cluster/cluster.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { type Io, printLine, writeAll } from "../io.ts";
 import { inOrder } from "../output/in-order.ts";
-import { table } from "../output/table.ts";
+import { table } from "../output/render.ts";
 
 export interface UpgradeOptions extends ClusterOptions {
   cellImage: string;

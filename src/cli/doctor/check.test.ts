@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { parseStoredSnapshots } from "./stored-snapshots.ts";
+import { parseStoredSnapshots } from "./check.ts";
 
 it("reads a handle a line, with or without a time", () => {
   expect(parseStoredSnapshots("snap-1\n\n  snap-2\t2030-01-01T00:00:00Z\r\n")).toEqual([

@@ -8,7 +8,7 @@ import type { KubeClient } from "../../kube/kube-client.ts";
 import { type ClusterOptions, withCluster } from "../cluster/cluster.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { type Io, printLine, writeAll } from "../io.ts";
-import { table } from "../output/table.ts";
+import { table } from "../output/render.ts";
 
 export interface KeysOptions extends ClusterOptions {
   output: "table" | "json" | "yaml" | "name";

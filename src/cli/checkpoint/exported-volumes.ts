@@ -1,16 +1,18 @@
 import { readFile } from "node:fs/promises";
 import { text as textOf } from "node:stream/consumers";
-import { parse } from "yaml";
-import type { CheckpointManifest } from "../../api/kinds/checkpoint.ts";
+import { parse, stringify } from "yaml";
+import { type CheckpointManifest, Checkpoint } from "../../api/kinds/checkpoint.ts";
 import { apiVersion } from "../../api/schema/kind.ts";
-import { type ExportedVolumes, parseExportedVolumes } from "../../api/volumes/exported-volumes.ts";
+import { type ExportedVolumes, parseExportedVolumes, exportedVolumes } from "../../api/volumes/exported-volumes.ts";
 import { RametError, whyUnreadable } from "../../base/errors.ts";
 import { type ClusterOptions, withCluster } from "../cluster/cluster.ts";
-import type { Io } from "../io.ts";
+import { type Io, printLine, writeAll } from "../io.ts";
 import { checkName, generateName } from "../options.ts";
 import type { OutputFormat } from "../output/render.ts";
 import { platformOf } from "../platform/platform-of.ts";
 import { checkTtl, reportCreated } from "./create.ts";
+import { exitCodes } from "../exit-codes.ts";
+import { findObject } from "../object/user-kind.ts";
 
 export interface ImportOptions extends ClusterOptions {
   /** A path; `-` reads stdin. */
@@ -73,4 +75,23 @@ function manifestOf(
       ...(ttl !== undefined && { ttlAfterFinished: ttl }),
     },
   };
+}
+
+export interface ExportOptions extends ClusterOptions {
+  /** Its name or id. */
+  name: string;
+  output: "yaml" | "json";
+}
+
+/** `ramet checkpoint export`: prints what an import needs of the volumes of a checkpoint. */
+export async function exportCheckpoint(io: Io, { name, output, ...options }: ExportOptions): Promise<number> {
+  return withCluster(io, options, async (cluster) => {
+    const checkpoint = Checkpoint.parse(await findObject(cluster, "checkpoint", name, io.signal));
+    const exported = exportedVolumes(checkpoint);
+    await writeAll(io.stdout, output === "json" ? `${JSON.stringify(exported, undefined, 2)}\n` : stringify(exported));
+    const others = checkpoint.status?.ramet?.contents ?? [];
+    if (others.length > 0)
+      printLine(io.stderr, `Not exported: ${others.join(" and ")}, which stay in the store of this cluster.`);
+    return exitCodes.ok;
+  });
 }
