@@ -8,11 +8,15 @@ import {
   output,
   type Output,
   type Resource,
+  dynamic,
 } from "@pulumi/pulumi";
 import { findIgnored } from "../src/api/fields/find-ignored.ts";
 import { describeIgnored } from "../src/api/fields/ignored-condition.ts";
 import { isAccepting } from "../src/api/fields/ignored-fields.ts";
 import type { Manifest } from "../src/install/manifest.ts";
+import { readinessProvider } from "../provider/dynamic-provider.ts";
+import { digestOf } from "../src/api/schema/digest.ts";
+import { waitForConditions, waitTimeout } from "./await.ts";
 
 export interface DeclaringComponent {
   /** The component's name, a prefix of the names of its resources. */
@@ -132,4 +136,44 @@ function transformed(
     metadata: manifest.apply((changed) => changed.metadata as unknown as Record<string, unknown>),
     spec: manifest.apply((changed) => (changed as unknown as { spec: Record<string, unknown> }).spec),
   };
+}
+
+interface AwaitedObject {
+  kind: "Sandbox" | "SandboxSet";
+  /** The conditions that must be true. */
+  conditions: string[];
+  timeout: Input<string> | undefined;
+}
+
+/**
+ * The annotations that make Pulumi's Kubernetes provider wait, for a component that has its own provider. A provider object is not
+ * visible to dynamic resources, so only with the default provider `awaitReady` waits, which ends when the controllers give up.
+ */
+export function waitAnnotations(component: ComponentResource, { conditions, timeout }: AwaitedObject) {
+  return hasOwnProvider(component) ? { ...waitForConditions(...conditions), ...waitTimeout(timeout) } : {};
+}
+
+/** Waits for an object of a component. Returns its name, which is known to dependents when the wait has ended. */
+export function awaitReady(
+  component: ComponentResource,
+  name: string,
+  { kind, timeout = "10 minutes" }: AwaitedObject,
+  { object, spec, annotations }: DeclaredKind & { annotations: Record<string, Input<string>> },
+): Output<string> {
+  const { name: objectName, namespace } = object.metadata;
+  if (hasOwnProvider(component)) return objectName;
+  const revision = output({ spec, annotations }).apply(digestOf);
+  return new Readiness(component, name, { kind, name: objectName, namespace, revision, timeout }).name;
+}
+
+function hasOwnProvider(component: ComponentResource): boolean {
+  return component.getProvider("kubernetes:core:v1") !== undefined;
+}
+
+class Readiness extends dynamic.Resource {
+  declare readonly name: Output<string>;
+
+  constructor(parent: ComponentResource, name: string, props: Record<string, Input<unknown>>) {
+    super(readinessProvider, `${name}-ready`, props, { parent }, "ramet", "Readiness");
+  }
 }

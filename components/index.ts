@@ -38,7 +38,7 @@ export { SandboxTemplate, type SandboxTemplateArgs } from "./sandbox-template.ts
 export { SnapshotStack } from "./snapshot-stack.ts";
 export { type AksStackArgs } from "./snapshot-stack/aks.ts";
 export { type EksStackArgs } from "./snapshot-stack/eks.ts";
-export { type EksStackStore } from "./snapshot-stack/eks-bucket.ts";
+export { type EksStackStore } from "./snapshot-stack/eks.ts";
 export { type GkeStackArgs, type GkeStackStore } from "./snapshot-stack/gke.ts";
 export { type SnapshotControllerArgs, type SnapshotStackArgs } from "./snapshot-stack/args.ts";
 export {

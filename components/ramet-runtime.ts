@@ -10,8 +10,7 @@ import {
   secret,
 } from "@pulumi/pulumi";
 import { ownerAnnotation } from "../src/api/names/labels.ts";
-import { problemsOfCluster } from "../provider/handlers/runtime/check-cluster.ts";
-import { findRuntime, type RuntimeFacts } from "../provider/handlers/runtime/find-runtime.ts";
+import { problemsOfCluster, findRuntime, type RuntimeFacts } from "../provider/handlers/runtime/find-runtime.ts";
 import { planRuntime, type RuntimeMode } from "../provider/handlers/runtime/plan-runtime.ts";
 import { systemNamespace } from "../src/api/names/system-names.ts";
 import { RametError } from "../src/base/errors.ts";
@@ -25,9 +24,8 @@ import {
   besideServerManifests,
 } from "../src/install/beside-manifests.ts";
 import { declareAll, declareRetained, declareObject } from "./declare.ts";
-import { inspectCluster } from "./inspect-cluster.ts";
+import { inspectCluster, previewUpgrade } from "./inspect-cluster.ts";
 import { ownersOf } from "./placement.ts";
-import { previewUpgrade } from "./preview-upgrade.ts";
 import { installedStore, type RametStore } from "./ramet-store.ts";
 import { runError, withRunError } from "./run-error.ts";
 import {

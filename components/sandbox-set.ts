@@ -1,15 +1,17 @@
 import type { apiextensions } from "@pulumi/kubernetes";
-import { ComponentResource, type ComponentResourceOptions, type Input, type Output } from "@pulumi/pulumi";
+import { ComponentResource, type ComponentResourceOptions, type Input, type Output, all, output } from "@pulumi/pulumi";
 import { digestOf } from "../src/api/schema/digest.ts";
 import { annotations as annotationKeys, restoreFromAnnotations } from "../src/api/names/labels.ts";
 import { sandboxSetKind } from "../src/api/kinds/sandbox-set.ts";
 import { deleteInBackground } from "./await.ts";
-import { declareKind, type ObjectTransform } from "./declare.ts";
+import { declareKind, type ObjectTransform, awaitReady, waitAnnotations } from "./declare.ts";
 import { NamedSnapshot } from "./named-snapshot.ts";
-import { placementBeside, type PlacementArgs } from "./placement.ts";
-import { awaitReady, waitAnnotations } from "./readiness.ts";
+import { placementBeside, type PlacementArgs, programEnvironment } from "./placement.ts";
 import { SandboxTemplate } from "./sandbox-template.ts";
-import { restoredReference } from "./set-volumes.ts";
+import { missingVolumes, volumesOfCheckpoint, volumesOfTemplate } from "../provider/handlers/missing-volumes.ts";
+import type { SandboxTemplateSpec } from "../src/api/kinds/sandbox-template.ts";
+import { RametError } from "../src/base/errors.ts";
+import { runError } from "./run-error.ts";
 
 export interface SandboxSetArgs extends PlacementArgs {
   /**
@@ -96,3 +98,32 @@ function followed(from: SandboxSetArgs["from"]): Record<string, Output<string>> 
 }
 
 const followedDigest = "ramet.dev/follows-digest";
+
+interface RestoredVolumes {
+  /** The name of the set's resource. */
+  set: string;
+  namespace: Input<string>;
+  from: NamedSnapshot | Input<string>;
+  volumesOnRestore: Input<"Empty" | "Shared"> | undefined;
+}
+
+/**
+ * The reference that each sandbox of a set restores from.
+ * @returns an output that fails with a RunError, also in a preview, if the source has PersistentVolumeClaims and the set does not
+ *   say which volumes its sandboxes get: the controllers would refuse each of them
+ */
+function restoredReference({ set, namespace, from, volumesOnRestore }: RestoredVolumes): Output<string> {
+  const reference = output(from instanceof NamedSnapshot ? from.name : from);
+  const source = output(from instanceof NamedSnapshot ? from.source : undefined);
+  return all([reference, namespace, source, volumesOnRestore]).apply(async ([known, at, declared, choice]) => {
+    if (choice !== undefined) return known;
+    const template = declared?.["template"] as SandboxTemplateSpec | undefined;
+    const volumes =
+      template === undefined
+        ? await volumesOfCheckpoint(programEnvironment(), { namespace: at, from: known })
+        : volumesOfTemplate(template);
+    const [failure] = missingVolumes(volumes, {});
+    if (failure === undefined) return known;
+    throw runError(new RametError("VolumesNotCaptured", `The set ${set}: ${failure.property} ${failure.reason}`));
+  });
+}

@@ -2,9 +2,8 @@ import type { apiextensions } from "@pulumi/kubernetes";
 import { ComponentResource, type ComponentResourceOptions, type Input, type Output } from "@pulumi/pulumi";
 import { sandboxKind } from "../src/api/kinds/sandbox.ts";
 import { deleteInBackground } from "./await.ts";
-import { declareKind, type ObjectTransform } from "./declare.ts";
+import { declareKind, type ObjectTransform, awaitReady, waitAnnotations } from "./declare.ts";
 import { placementBeside, type PlacementArgs } from "./placement.ts";
-import { awaitReady, waitAnnotations } from "./readiness.ts";
 import { SandboxTemplate } from "./sandbox-template.ts";
 
 export interface SandboxArgs extends PlacementArgs {

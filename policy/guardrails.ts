@@ -1,11 +1,10 @@
 import type { EnforcementLevel, PolicyConfigSchema, ResourceValidationPolicy } from "@pulumi/policy";
 import * as z from "zod";
 import type { Rule } from "./rule.ts";
-import { boundedLifetimes, boundedReplicas } from "./rules/bounded-lifetimes.ts";
+import { boundedLifetimes, boundedReplicas, retention } from "./rules/bounded-lifetimes.ts";
 import { pinnedImages } from "./rules/pinned-images.ts";
 import { privateStore } from "./rules/private-store.ts";
 import { recipeSecrets } from "./rules/recipe-secrets.ts";
-import { retention } from "./rules/retention.ts";
 
 export interface GuardrailOptions {
   /** The effect of a violation. A stack's policy configuration can override it for each rule. @default "mandatory" */

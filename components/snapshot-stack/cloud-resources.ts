@@ -6,8 +6,7 @@ import { runError } from "../run-error.ts";
 import type { Manifest } from "../../src/install/manifest.ts";
 import { aksResources, aksStore } from "./aks.ts";
 import type { SnapshotStackArgs } from "./args.ts";
-import { eksResources, type EksStackArgs } from "./eks.ts";
-import { eksStore } from "./eks-bucket.ts";
+import { eksResources, type EksStackArgs, eksStore } from "./eks.ts";
 import { checkIdentity } from "../identity/eks-store-identity.ts";
 import { gkeResources, gkeStore } from "./gke.ts";
 

@@ -1,13 +1,15 @@
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import * as z from "zod";
+import { type Input, output } from "@pulumi/pulumi";
 import type { StackPlan } from "../../provider/handlers/snapshot-stack/plan-stack.ts";
 import { RametError } from "../../src/base/errors.ts";
 import { waitForConditions } from "../await.ts";
-import type { SnapshotStackArgs } from "./args.ts";
-import { snapshotControllerManifests } from "./controller-manifests.ts";
+import { type SnapshotStackArgs, controllerNamespace } from "./args.ts";
 import type { Manifest } from "../../src/install/manifest.ts";
-import { controllerNamespace } from "./stack-request.ts";
+import { controllerNames } from "../../provider/handlers/snapshot-stack/controller-findings.ts";
+import { disruptionBudget, restrictedSecurityContext, spreadOverNodes } from "../../src/install/server-deployment.ts";
+import { type Right, ruleOf } from "../../src/install/rights.ts";
 
 /** The CRDs that a plan declares. */
 export async function crdManifests(plan: StackPlan, annotations: Record<string, string>): Promise<Manifest[]> {
@@ -86,3 +88,198 @@ const Packed = z.object({
     }),
   ),
 });
+
+interface ControllerOptions {
+  namespace: string;
+  /** Annotations of each object, which name the declaring resource. */
+  annotations: Record<string, string>;
+  image: Input<string>;
+  replicas: Input<number>;
+  workers: Input<number>;
+  requestsPerSecond: Input<number>;
+  groupSnapshots: boolean;
+}
+
+/** The snapshot-controller with its RBAC objects. */
+function snapshotControllerManifests(options: ControllerOptions): Manifest[] {
+  const { namespace, annotations } = options;
+  return [
+    { apiVersion: "v1", kind: "ServiceAccount", metadata: { name: controllerName, namespace, annotations } },
+    ...roles(options),
+    deployment(options),
+    disruptionBudget({ name: controllerName, namespace, annotations }, labels),
+  ];
+}
+
+const { controller: controllerName, ...names } = controllerNames;
+const labels = { "app.kubernetes.io/name": controllerName };
+const metricsPort = 8080;
+
+function roles({ namespace, annotations, groupSnapshots }: ControllerOptions): Manifest[] {
+  const apiGroup = "rbac.authorization.k8s.io";
+  const apiVersion = `${apiGroup}/v1`;
+  const subjects = [{ kind: "ServiceAccount", name: controllerName, namespace }];
+  const bound = (kind: string, name: string) => ({ roleRef: { apiGroup, kind, name }, subjects });
+  const everywhere = { name: names.clusterRole, annotations };
+  const here = { name: names.lease, namespace, annotations };
+  const rules = [...controllerRights, ...(groupSnapshots ? groupRights : [])].map(ruleOf);
+  return [
+    { apiVersion, kind: "ClusterRole", metadata: everywhere, rules },
+    {
+      apiVersion,
+      kind: "ClusterRoleBinding",
+      metadata: { name: names.clusterRoleBinding, annotations },
+      ...bound("ClusterRole", everywhere.name),
+    },
+    { apiVersion, kind: "Role", metadata: here, rules: leaseRights.map(ruleOf) },
+    { apiVersion, kind: "RoleBinding", metadata: here, ...bound("Role", here.name) },
+  ];
+}
+
+function deployment(options: ControllerOptions): Manifest {
+  const { namespace, annotations, replicas } = options;
+  return {
+    apiVersion: "apps/v1",
+    kind: "Deployment",
+    metadata: { name: controllerName, namespace, annotations, labels },
+    spec: {
+      replicas,
+      selector: { matchLabels: labels },
+      // The controller exits if the CRDs are not served within 30 s, so readiness means nothing before.
+      minReadySeconds: 35,
+      strategy: { type: "RollingUpdate", rollingUpdate: { maxSurge: 0, maxUnavailable: 1 } },
+      template: { metadata: { labels }, spec: pod(options) },
+    },
+  };
+}
+
+function pod({ image, workers, requestsPerSecond, groupSnapshots }: ControllerOptions) {
+  return {
+    serviceAccountName: controllerName,
+    priorityClassName: "system-cluster-critical",
+    securityContext: { runAsNonRoot: true, runAsUser: 65532, seccompProfile: { type: "RuntimeDefault" } },
+    topologySpreadConstraints: spreadOverNodes(labels),
+    containers: [
+      {
+        name: controllerName,
+        image,
+        args: [
+          "--leader-election=true",
+          argument("worker-threads", workers),
+          // With the default of 5 requests per second, eighty simultaneous snapshots take minutes
+          // (external-snapshotter#1344).
+          argument("kube-api-qps", requestsPerSecond),
+          argument(
+            "kube-api-burst",
+            output(requestsPerSecond).apply((number) => number * 2),
+          ),
+          `--http-endpoint=:${metricsPort}`,
+          // On by default since v8.7, which without the CRDs of groups then starts 30 s later.
+          `--feature-gates=CSIVolumeGroupSnapshot=${groupSnapshots}`,
+        ],
+        ports: [{ name: "metrics", containerPort: metricsPort }],
+        livenessProbe: { httpGet: { path: "/healthz/leader-election", port: "metrics" }, initialDelaySeconds: 10 },
+        resources: { requests: { cpu: "20m", memory: "64Mi" } },
+        securityContext: restrictedSecurityContext,
+      },
+    ],
+  };
+}
+
+function argument(name: string, value: Input<number>): Input<string> {
+  return output(value).apply((number) => `--${name}=${number}`);
+}
+
+const snapshots = "snapshot.storage.k8s.io";
+const groups = "groupsnapshot.storage.k8s.io";
+const follow = ["get", "list", "watch"];
+const change = ["create", "update", "patch", "delete"];
+
+/**
+ * Permissions of external-snapshotter v8.6 in all namespaces, from its manifests
+ * (deploy/kubernetes/snapshot-controller).
+ */
+const controllerRights: readonly Right[] = [
+  {
+    why: "find the volume of a claim",
+    apiGroups: [""],
+    resources: ["persistentvolumes"],
+    verbs: follow,
+  },
+  {
+    why: "set a finalizer on a claim while it is the source of a snapshot",
+    apiGroups: [""],
+    resources: ["persistentvolumeclaims"],
+    verbs: [...follow, "update"],
+  },
+  {
+    why: "report transitions as events",
+    apiGroups: [""],
+    resources: ["events"],
+    verbs: ["list", "watch", "create", "update", "patch"],
+  },
+  { why: "read classes", apiGroups: [snapshots], resources: ["volumesnapshotclasses"], verbs: follow },
+  {
+    why: "create, bind and release the content of a snapshot",
+    apiGroups: [snapshots],
+    resources: ["volumesnapshotcontents"],
+    verbs: [...follow, ...change],
+  },
+  {
+    why: "set the class, finalizers and binding of snapshots; create and delete members of a group",
+    apiGroups: [snapshots],
+    resources: ["volumesnapshots"],
+    verbs: [...follow, ...change],
+  },
+  {
+    why: "report the state of a snapshot",
+    apiGroups: [snapshots],
+    resources: ["volumesnapshots/status"],
+    verbs: ["update", "patch"],
+  },
+  {
+    why: "mark a content for deletion",
+    apiGroups: [snapshots],
+    resources: ["volumesnapshotcontents/status"],
+    verbs: ["patch"],
+  },
+];
+
+/** Additional permissions for group snapshots. */
+const groupRights: readonly Right[] = [
+  { why: "read group classes", apiGroups: [groups], resources: ["volumegroupsnapshotclasses"], verbs: follow },
+  {
+    why: "create, bind and release the content of a group",
+    apiGroups: [groups],
+    resources: ["volumegroupsnapshotcontents"],
+    verbs: [...follow, ...change],
+  },
+  {
+    why: "set the class, finalizers and binding of groups",
+    apiGroups: [groups],
+    resources: ["volumegroupsnapshots"],
+    verbs: [...follow, "update", "patch"],
+  },
+  {
+    why: "report the state of a group",
+    apiGroups: [groups],
+    resources: ["volumegroupsnapshots/status"],
+    verbs: ["update", "patch"],
+  },
+  {
+    why: "mark a group's content for deletion",
+    apiGroups: [groups],
+    resources: ["volumegroupsnapshotcontents/status"],
+    verbs: ["patch"],
+  },
+];
+
+/** Permissions in the controller's namespace. */
+const leaseRights: readonly Right[] = [
+  {
+    why: "elect the active controller",
+    apiGroups: ["coordination.k8s.io"],
+    resources: ["leases"],
+    verbs: [...follow, "create", "update", "delete"],
+  },
+];

@@ -2,7 +2,7 @@ import { output, type Input, type Output } from "@pulumi/pulumi";
 import { runError } from "../run-error.ts";
 import type { Manifest } from "../../src/install/manifest.ts";
 import { RametError } from "../../src/base/errors.ts";
-import type { SnapshotClassRequest } from "../../provider/handlers/snapshot-stack/stack-request.ts";
+import type { SnapshotClassRequest } from "../../provider/handlers/snapshot-stack/stack-parts.ts";
 import {
   classNameFor,
   classParameters,

@@ -1,11 +1,10 @@
 import { describe, expect, it } from "vitest";
 import type { PolicyResource, Rule } from "../rule.ts";
 import { rules } from "../guardrails.ts";
-import { boundedLifetimes, boundedReplicas } from "./bounded-lifetimes.ts";
+import { boundedLifetimes, boundedReplicas, retention } from "./bounded-lifetimes.ts";
 import { pinnedImages } from "./pinned-images.ts";
 import { privateStore } from "./private-store.ts";
 import { recipeSecrets } from "./recipe-secrets.ts";
-import { retention } from "./retention.ts";
 
 const now = new Date("2030-01-01T00:00:00Z");
 const digest = `sha256:${"ab".repeat(32)}`;

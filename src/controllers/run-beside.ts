@@ -158,7 +158,7 @@ async function reconcile(
  * OpenKruise's controllers mark unused revisions of sets and set times to live, but only ACS deletes for them. Kubernetes deletes
  * what has lost its owner. A claim is deleted by its own controller.
  */
-function isLeftBehind({ garbage, kind, dueAt }: Garbage, now: Date): boolean {
+export function isLeftBehind({ garbage, kind, dueAt }: Garbage, now: Date): boolean {
   if (garbage === "UnusedTemplate" || garbage === "UnusedTree") return true;
   return garbage === "TimeToLive" && kind === "Checkpoint" && Date.parse(dueAt ?? "") <= now.getTime();
 }

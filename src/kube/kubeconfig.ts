@@ -2,14 +2,15 @@ import { readFile } from "node:fs/promises";
 import { resolve } from "node:path";
 import { RametError, textOfError } from "../base/errors.ts";
 import { systemClock, type Clock } from "../base/clock.ts";
-import type { Connection, Impersonation } from "./connection.ts";
 import {
+  type Connection,
+  type Impersonation,
   execCredentials,
   staticCredentials,
   tokenFileCredentials,
   type Credentials,
   type CredentialValues,
-} from "./credentials.ts";
+} from "./connection.ts";
 import {
   entryNamed,
   readKubeconfig,

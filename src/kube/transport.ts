@@ -1,8 +1,7 @@
 import { Agent, type Dispatcher, ProxyAgent } from "undici";
 import { canceled, type Clock } from "../base/clock.ts";
 import { RametError } from "../base/errors.ts";
-import type { Connection, Impersonation } from "./connection.ts";
-import type { CredentialValues } from "./credentials.ts";
+import type { Connection, Impersonation, CredentialValues } from "./connection.ts";
 import type { ResourcePath, ResourceRef } from "./resource-ref.ts";
 
 export interface HttpRequest {

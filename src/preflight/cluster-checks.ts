@@ -1,9 +1,8 @@
 import { systemNamespace } from "../api/names/system-names.ts";
 import type { ClusterFacts, RenewedLease, Seen } from "./cluster-facts.ts";
 import { type Finding, finding, listed, ok, unread } from "./finding.ts";
-import { checkSnapshots } from "./snapshot-checks.ts";
+import { checkSnapshots, checkVolumes } from "./snapshot-checks.ts";
 import { isAtLeast } from "./versions.ts";
-import { checkVolumes } from "./volume-checks.ts";
 
 /** Checks the API server and what is installed in it. */
 export function checkCluster(facts: ClusterFacts): Finding[] {

@@ -1,10 +1,15 @@
-import type { KnownEngine } from "../api/engine/engine-list.ts";
-import type { Checkpoint } from "../api/kinds/checkpoint.ts";
+import * as z from "zod";
+import { type KnownEngine, enginesConfigMap, parseEngineList } from "../api/engine/engine-list.ts";
+import { type Checkpoint, checkpointKind } from "../api/kinds/checkpoint.ts";
 import type { SnapshotVersion } from "../api/kinds/named-snapshot-status.ts";
-import type { NamedSnapshot } from "../api/kinds/named-snapshot.ts";
-import type { SandboxSet } from "../api/kinds/sandbox-set.ts";
-import type { Sandbox } from "../api/kinds/sandbox.ts";
+import { type NamedSnapshot, namedSnapshotKind } from "../api/kinds/named-snapshot.ts";
+import { type SandboxSet, sandboxSetKind } from "../api/kinds/sandbox-set.ts";
+import { type Sandbox, sandboxKind } from "../api/kinds/sandbox.ts";
 import { labels } from "../api/names/labels.ts";
+import { systemNamespace } from "../api/names/system-names.ts";
+import type { KubeClient } from "../kube/kube-client.ts";
+import { ObjectMeta } from "../kube/object.ts";
+import { coreResources } from "../kube/resource-ref.ts";
 
 export interface UpgradeState {
   /** The cell images of the installation, by engine. */
@@ -183,3 +188,27 @@ function planEngines(state: UpgradeState): UpgradeStep[] {
 function imageOf({ engines }: UpgradeState, engine: string): string {
   return engines.get(engine)?.image ?? "an image that no one has named (--earlier-cell-image)";
 }
+
+/** Reads the objects of all namespaces that an upgrade affects. Changes nothing. @throws RametError */
+export async function readUpgrade(
+  client: KubeClient,
+  signal: AbortSignal,
+): Promise<Omit<UpgradeState, "cellImage" | "cellEngine">> {
+  const configMaps = client.resource(coreResources.configMaps, (value) => EngineMap.parse(value));
+  const [known, checkpoints, sandboxes, sets, snapshots] = await Promise.all([
+    configMaps.find({ namespace: systemNamespace, name: enginesConfigMap }, { signal }),
+    client.of(checkpointKind).list({ signal }),
+    client.of(sandboxKind).list({ signal }),
+    client.of(sandboxSetKind).list({ signal }),
+    client.of(namedSnapshotKind).list({ signal }),
+  ]);
+  return {
+    engines: parseEngineList(known?.data),
+    checkpoints: checkpoints.items,
+    sandboxes: sandboxes.items,
+    sets: sets.items,
+    snapshots: snapshots.items,
+  };
+}
+
+const EngineMap = z.looseObject({ metadata: ObjectMeta, data: z.record(z.string(), z.string()).nullish() });

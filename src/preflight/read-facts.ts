@@ -2,6 +2,7 @@ import * as z from "zod";
 import { crdNames } from "../api/kinds/crd.ts";
 import { controllersLease, controllersMode, systemNamespace } from "../api/names/system-names.ts";
 import { parseStoreReport, type StoreReport, storeReportMap } from "../api/store/store-report.ts";
+import { allOf } from "../base/all-of.ts";
 import { RametError } from "../base/errors.ts";
 import { within } from "../base/within.ts";
 import type { KubeClient } from "../kube/kube-client.ts";
@@ -18,9 +19,7 @@ import {
   type StoredSnapshot,
 } from "./cluster-facts.ts";
 import { notAllowed } from "./finding.ts";
-import { reviewedRights } from "./rights.ts";
-import { readSnapshots } from "./read-snapshots.ts";
-import { readVolumeClasses } from "./volume-checks.ts";
+import { readSnapshots, readVolumeClasses } from "./read-snapshots.ts";
 
 export interface PreflightOptions {
   /** Where the user works. */
@@ -43,64 +42,36 @@ export async function readFacts(
     seen(client, { what, readMilliseconds, signal }, read);
   const nodes = client.resource(coreResources.nodes, (value) => ClusterNode.parse(value));
   const leases = client.resource(coreResources.leases, (value) => LeaseObject.parse(value));
-  const [
-    mode,
-    version,
-    serverTime,
-    nodeList,
-    nodeLeases,
-    controllers,
-    crds,
-    others,
-    podSecurity,
-    store,
-    missingRights,
-    volumeClasses,
-    snapshots,
-  ] = await Promise.all([
-    see(`the ConfigMap ${controllersMode.configMap}`, async (inTime) => beside ?? owningProject(client, inTime)),
-    see("the version", (inTime) => client.version(inTime)),
-    see("the time", (inTime) => client.serverTime(inTime)),
-    see("nodes", async (inTime) => (await nodes.list({ signal: inTime, pageSize: mostNodes })).items),
-    see("leases in kube-node-lease", async (inTime) =>
+  const facts = await allOf({
+    beside: see(
+      `the ConfigMap ${controllersMode.configMap}`,
+      async (inTime) => beside ?? owningProject(client, inTime),
+    ),
+    version: see("the version", (inTime) => client.version(inTime)),
+    serverTime: see("the time", (inTime) => client.serverTime(inTime)),
+    nodes: see("nodes", async (inTime) => (await nodes.list({ signal: inTime, pageSize: mostNodes })).items),
+    nodeLeases: see("leases in kube-node-lease", async (inTime) =>
       (await leases.list({ namespace: "kube-node-lease", signal: inTime })).items.flatMap(renewedLease),
     ),
-    see(`leases in ${systemNamespace}`, async (inTime) => {
+    controllers: see(`leases in ${systemNamespace}`, async (inTime) => {
       const lease = await leases.find({ namespace: systemNamespace, name: controllersLease }, { signal: inTime });
       return lease && (renewedLease(lease)[0] ?? releasedLease(lease));
     }),
-    see("CRDs", (inTime) => readCrds(client, inTime)),
-    see("other controllers", async (inTime) => {
+    crds: see("CRDs", (inTime) => readCrds(client, inTime)),
+    others: see("other controllers", async (inTime) => {
       const { others: found, unread } = await findOtherControllers(client, inTime);
       if (found.length === 0 && unread[0] !== undefined) throw unread[0];
       return found;
     }),
-    see("the namespace", (inTime) => readPodSecurity(client, namespace, inTime)),
-    see(`the ConfigMap ${storeReportMap.name}`, (inTime) => readStoreReport(client, inTime)),
-    see("your rights", (inTime) => readMissingRights(client, namespace, inTime)),
-    see("the classes of volumes", (inTime) => readVolumeClasses(client, inTime)),
-    readSnapshots(client, { namespace, stored: storedSnapshots, see }),
-  ]);
+    podSecurity: see("the namespace", (inTime) => readPodSecurity(client, namespace, inTime)),
+    store: see(`the ConfigMap ${storeReportMap.name}`, (inTime) => readStoreReport(client, inTime)),
+    missingRights: see("your rights", (inTime) => readMissingRights(client, namespace, inTime)),
+    volumeClasses: see("the classes of volumes", (inTime) => readVolumeClasses(client, inTime)),
+    snapshots: readSnapshots(client, { namespace, stored: storedSnapshots, see }),
+  });
   // Without any response the cluster is unreachable, which is one error and not ten findings.
-  if ("unknown" in version && "unknown" in serverTime) await client.version(signal);
-  const now = client.clock.now();
-  return {
-    now,
-    namespace,
-    beside: mode,
-    version,
-    serverTime,
-    nodes: nodeList,
-    nodeLeases,
-    controllers,
-    crds,
-    others,
-    podSecurity,
-    store,
-    missingRights,
-    volumeClasses,
-    snapshots,
-  };
+  if ("unknown" in facts.version && "unknown" in facts.serverTime) await client.version(signal);
+  return { now: client.clock.now(), namespace, ...facts };
 }
 
 const mostNodes = 500;
@@ -206,4 +177,42 @@ async function readMissingRights(client: KubeClient, namespace: string, signal: 
     }),
   );
   return answers.flat();
+}
+
+const admission = "admissionregistration.k8s.io";
+const rbac = "rbac.authorization.k8s.io";
+
+/** The rights to write an installation. */
+const installing: readonly Right[] = [
+  ["apiextensions.k8s.io", "customresourcedefinitions", false],
+  [rbac, "clusterroles", false],
+  [rbac, "clusterrolebindings", false],
+  [admission, "validatingadmissionpolicies", false],
+  ["apps", "deployments", true],
+].map(([group, resource, namespaced]) => ({
+  verb: "create",
+  group: group as string,
+  resource: resource as string,
+  namespaced: namespaced as boolean,
+  purpose: "install Ramet",
+}));
+
+/** The rights to use Ramet's kinds, and to read for explanations. */
+function using(): Right[] {
+  const kinds = crdNames().map(({ group, plural }): Right => {
+    return { verb: "create", group, resource: plural, namespaced: true, purpose: "use Ramet" };
+  });
+  const reads = (["pods", "events"] as const).map((resource): Right => ({
+    verb: "list",
+    group: resource === "events" ? "events.k8s.io" : "",
+    resource,
+    namespaced: true,
+    purpose: "explain states",
+  }));
+  return [...kinds, ...reads];
+}
+
+/** The rights that are reviewed. */
+function reviewedRights(): readonly Right[] {
+  return [...installing, ...using()];
 }

@@ -1,4 +1,5 @@
 import * as z from "zod";
+import { allOf } from "../base/all-of.ts";
 import { RametError } from "../base/errors.ts";
 import type { KubeClient } from "../kube/kube-client.ts";
 import { keyOf, ObjectMeta } from "../kube/object.ts";
@@ -18,6 +19,7 @@ import type {
   SnapshotControllerPod,
   SnapshotCrd,
   StoredSnapshot,
+  VolumeClasses,
   VolumeQuota,
 } from "./cluster-facts.ts";
 
@@ -37,7 +39,7 @@ import {
   SnapshotClass,
   Webhooks,
 } from "./snapshot-objects.ts";
-import { volumeResources } from "../kube/volumes/volumes.ts";
+import { storageClassesIn, volumeResources } from "../kube/volumes/volumes.ts";
 
 interface ReadOptions {
   /** Whose quotas are read. */
@@ -52,13 +54,13 @@ export async function readSnapshots(
   client: KubeClient,
   { namespace, stored, see }: ReadOptions,
 ): Promise<SnapshotClusterFacts> {
-  const [crds, controllers, contents, quotas] = await Promise.all([
-    see("CRDs", (signal) => readSnapshotCrds(client, signal)),
-    see("Pods of all namespaces", (signal) => readControllerPods(client, signal)),
-    see("VolumeSnapshotContents and VolumeSnapshots", (signal) => readContents(client, signal)),
-    see("ResourceQuotas", (signal) => readQuotas(client, namespace, signal)),
-  ]);
-  return { crds, controllers, contents, quotas, stored };
+  const read = await allOf({
+    crds: see("CRDs", (signal) => readSnapshotCrds(client, signal)),
+    controllers: see("Pods of all namespaces", (signal) => readControllerPods(client, signal)),
+    contents: see("VolumeSnapshotContents and VolumeSnapshots", (signal) => readContents(client, signal)),
+    quotas: see("ResourceQuotas", (signal) => readQuotas(client, namespace, signal)),
+  });
+  return { ...read, stored };
 }
 
 /** The CRDs with these names that exist. */
@@ -90,6 +92,23 @@ export async function readDrivers(client: KubeClient, signal: AbortSignal): Prom
 export async function readSnapshotClasses(client: KubeClient, signal: AbortSignal): Promise<ObservedClass[]> {
   const classes = { ref: snapshotResources.classes, schema: SnapshotClass };
   return (await listed(client, classes, { signal })).map(observeClass);
+}
+
+/** Reads the classes of both kinds. @throws RametError `Forbidden` */
+export async function readVolumeClasses(client: KubeClient, signal: AbortSignal): Promise<VolumeClasses> {
+  const snapshots = readSnapshotClasses(client, signal).catch((error: unknown) => {
+    if (RametError.from(error).code === "NotFound") return undefined;
+    throw error;
+  });
+  const [storage, ofSnapshots] = await Promise.all([storageClassesIn(client).list({ signal }), snapshots]);
+  return {
+    storage: storage.items.map(({ metadata, provisioner }) => ({
+      name: metadata.name,
+      driver: provisioner,
+      isDefault: metadata.annotations?.["storageclass.kubernetes.io/is-default-class"] === "true",
+    })),
+    snapshots: ofSnapshots,
+  };
 }
 
 /** The webhooks that validate snapshots. */

@@ -2,7 +2,7 @@ import * as z from "zod";
 import { renderCrds } from "../api/kinds/crd.ts";
 import { covers } from "../kube/apply.ts";
 import { ownerAnnotation } from "../api/names/labels.ts";
-import { defaultClassAnnotation } from "../kube/volumes/snapshot-names.ts";
+import { defaultClassAnnotation } from "../kube/volumes/snapshots.ts";
 
 /** The CRDs of external-snapshotter, and those of sandboxes and their checkpoints. */
 export const crdNames = {

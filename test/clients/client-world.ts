@@ -9,7 +9,7 @@ import { sandboxTemplateKind } from "../../src/api/kinds/sandbox-template.ts";
 import { group, rametApiVersion, rametGroup } from "../../src/api/schema/kind.ts";
 import type { KubeClient } from "../../src/kube/kube-client.ts";
 import { coreResources, refOf, type ResourceRef } from "../../src/kube/resource-ref.ts";
-import { isAllowed } from "../../src/kube/subject-access.ts";
+import { isAllowed } from "../../src/client-api/keys/callers.ts";
 import { clusterTemplates } from "../../src/local/supervisor/cluster-templates.ts";
 import { readPort } from "../../src/local/supervisor/parts.ts";
 import { TestCluster } from "../cluster/local-cluster.ts";

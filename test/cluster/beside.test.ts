@@ -7,6 +7,7 @@ import { type Sandbox, sandboxKind } from "../../src/api/kinds/sandbox.ts";
 import { SandboxTemplate } from "../../src/api/kinds/sandbox-template.ts";
 import { acsClone } from "../../src/backends/acs/acs-clone.ts";
 import { silentLog } from "../../src/base/log.ts";
+import { isLeftBehind } from "../../src/controllers/run-beside.ts";
 import { runCollector } from "../../src/controllers/collect/run-collector.ts";
 import { createInformers, sandboxResources } from "../../src/controllers/cluster/resources.ts";
 import type { Informer } from "../../src/kube/informer.ts";
@@ -193,7 +194,7 @@ describe("garbage collection", () => {
     const marked = { metadata: { annotations: { "agents.kruise.io/cleanup-candidate": "true" } } };
     for (const name of revisions) await templates.mergePatch({ namespace, name }, marked);
     const { clock } = world.client;
-    const collecting = { informers, clock, log: silentLog, isBeside: true, pauseMilliseconds: 50 };
+    const collecting = { informers, clock, log: silentLog, collects: isLeftBehind, pauseMilliseconds: 50 };
     const collector = runCollector(collecting, stop.signal);
     await expect.poll(() => names(sandboxResources.templates, "warm-")).toHaveLength(1);
     await expect.poll(() => names(sandboxResources.checkpoints, "short")).toEqual([]);

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { ownerAnnotation } from "../../src/api/names/labels.ts";
 import { planStack } from "../../provider/handlers/snapshot-stack/plan-stack.ts";
-import type { StackRequest } from "../../provider/handlers/snapshot-stack/stack-request.ts";
+import type { StackRequest } from "../../provider/handlers/snapshot-stack/stack-parts.ts";
 import { crdNames } from "../../src/preflight/snapshot-objects.ts";
 import type { SnapshotStackArgs } from "../../components/snapshot-stack/args.ts";
 import type { EbsSnapshotOptions } from "../../components/snapshot-stack/snapshot-class.ts";

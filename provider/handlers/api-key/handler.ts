@@ -1,17 +1,26 @@
 import { randomBytes } from "node:crypto";
+import * as z from "zod";
 import { acceptsDigest } from "../../../src/api/keys/api-key-rules.ts";
-import { apiKeyDigest, newApiKey, readApiKey } from "../../../src/api/keys/api-key-text.ts";
+import { apiKeyDigest, newApiKey, readApiKey, apiKeyFormats } from "../../../src/api/keys/api-key-text.ts";
 import { rotatedDigests } from "../../../src/api/keys/rotate-digests.ts";
-import { type ApiKey, apiKeyKind, type ApiKeyManifest } from "../../../src/api/kinds/api-key.ts";
+import { type ApiKey, apiKeyKind, type ApiKeyManifest, ApiKeySpec } from "../../../src/api/kinds/api-key.ts";
 import { RametError } from "../../../src/base/errors.ts";
 import type { KubeClient } from "../../../src/kube/kube-client.ts";
 import type { ResourceClient } from "../../../src/kube/resource-client.ts";
-import type { CheckResult, HandlerContext, ResourceHandler, Values } from "../handler.ts";
+import {
+  type CheckResult,
+  type HandlerContext,
+  type ResourceHandler,
+  type Values,
+  diffByTable,
+  type DiffResult,
+  type DiffTable,
+} from "../handler.ts";
 import { withCluster } from "../open-cluster.ts";
 import { applyOptionsFor, explainApplyError, ownerOf } from "../owner.ts";
 import { parseTimeSpan, validateTimeSpan } from "../time-span.ts";
 import { validate } from "../validate.ts";
-import { ApiKeyInputs, ApiKeyState, declaredDigestAnnotation, diffApiKey, manifestOf } from "./inputs.ts";
+import { ownerAnnotation } from "../../../src/api/names/labels.ts";
 
 /** Manages API keys as resources of a program. The key is only in the state, as a secret. */
 export function apiKeyHandler(context: HandlerContext): ResourceHandler {
@@ -130,4 +139,67 @@ function digestOf({ namespace, name, key }: ApiKeyState): string {
 
 function keyClient(client: KubeClient): ResourceClient<ApiKey> {
   return client.of(apiKeyKind);
+}
+
+/** The inputs of an API key. */
+const ApiKeyInputs = z.looseObject({
+  name: z.string().min(1).max(253),
+  namespace: z.string().min(1),
+  serviceAccountName: ApiKeySpec.shape.serviceAccountName,
+  limits: ApiKeySpec.shape.limits,
+  format: z.enum(apiKeyFormats),
+  /** Another text makes another key. */
+  rotate: z.string().optional(),
+  /** How long the previous key works after it was replaced. */
+  grace: z.string(),
+  owner: z.string(),
+});
+type ApiKeyInputs = z.infer<typeof ApiKeyInputs>;
+
+/** The state of an API key in a stack. */
+const ApiKeyState = ApiKeyInputs.extend({ key: z.string() });
+type ApiKeyState = z.infer<typeof ApiKeyState>;
+
+const apiKeyDiff: DiffTable = {
+  name: "immutable",
+  namespace: "immutable",
+  format: "immutable",
+  rotate: "immutable",
+  serviceAccountName: "mutable",
+  limits: "mutable",
+  grace: "ignored",
+  owner: "ignored",
+};
+
+/** The new key is added to the same object, so that the old one still works while programs get the new one. */
+function diffApiKey(olds: Values, news: Values): DiffResult {
+  return { ...diffByTable(apiKeyDiff, olds, news), deleteBeforeReplace: false };
+}
+
+/**
+ * The digest of the key that the program declares. When a replaced resource is deleted, it shows that the object belongs to the
+ * new one.
+ */
+const declaredDigestAnnotation = "ramet.dev/pulumi-key-digest";
+
+interface Declared {
+  /** The digest of the program's key. */
+  digest: string;
+  /** All digests of the object. */
+  digests: ApiKeySpec["digests"];
+  /** The object from which the digests were derived, if there was one. */
+  found: ApiKey | undefined;
+}
+
+/** The manifest to apply. It is refused if the object has changed, so that a digest that somebody removed does not come back. */
+function manifestOf(inputs: ApiKeyInputs, { digest, digests, found }: Declared): ApiKeyManifest {
+  const { name, namespace, serviceAccountName, limits, owner } = inputs;
+  const annotations = { [ownerAnnotation]: owner, [declaredDigestAnnotation]: digest };
+  const guard = found && { resourceVersion: found.metadata.resourceVersion };
+  return {
+    apiVersion: apiKeyKind.apiVersion,
+    kind: "ApiKey",
+    metadata: { name, namespace, annotations, ...guard },
+    spec: { serviceAccountName, digests, ...(limits !== undefined && { limits }) },
+  };
 }

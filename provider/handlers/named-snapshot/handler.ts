@@ -11,20 +11,21 @@ import { withoutSecrets } from "../../../src/base/redact.ts";
 import { covers } from "../../../src/kube/apply.ts";
 import { snapshotState } from "../../../src/api/state/named-snapshot.ts";
 import { awaitBuild, describeBuild } from "../../../src/operations/await-build.ts";
-import { followed, InitFailed, settledObject } from "../follow.ts";
+import { followed, InitFailed, settledObject, follow } from "../follow.ts";
 import type { HandlerContext, ResourceHandler, Values } from "../handler.ts";
 import { withCluster } from "../open-cluster.ts";
-import { applyOptionsFor, explainApplyError } from "../owner.ts";
+import { applyOptionsFor, explainApplyError, ownerOf } from "../owner.ts";
 import { missingVolumes, volumesOfCheckpoint, volumesOfTemplate } from "../missing-volumes.ts";
 import { parseTimeSpan } from "../time-span.ts";
 import { hasUnknown } from "../validate.ts";
 import { checkNamedSnapshot } from "./check.ts";
-import { deleteSnapshot, waitUntilDeleted } from "./delete-snapshot.ts";
 import { manifestOf, NamedSnapshotInputs, retryPatch, specProperties } from "./inputs.ts";
 import { snapshotClient, waitForFollowers } from "./lookup.ts";
-import { diffNamedSnapshot } from "./preview.ts";
-import { servedInputs } from "./served-inputs.ts";
-import { applyRecipeSecret, readRecipeSecrets, recoverDigestKey } from "./recipe-secret.ts";
+import { diffNamedSnapshot, servedInputs } from "./preview.ts";
+import { applyRecipeSecret, readRecipeSecrets, recoverDigestKey, recipeSecretName } from "./recipe-secret.ts";
+import type { KubeClient } from "../../../src/kube/kube-client.ts";
+import type { ResourceClient } from "../../../src/kube/resource-client.ts";
+import { coreResources } from "../../../src/kube/resource-ref.ts";
 
 /** Manages named snapshots as resources of a program. */
 export function namedSnapshotHandler(context: HandlerContext): ResourceHandler {
@@ -188,3 +189,68 @@ async function read(context: HandlerContext, id: string, props: Values): ReturnT
 
 /** The API server's defaults that are not kept in the state, because states of earlier versions do not have them. */
 const defaultsSince: Values = { engineUpgrade: NamedSnapshotSpec.shape.engineUpgrade.parse(undefined) };
+
+/** Deletes the object, then the Secret of its recipe. Keeps objects that another resource declares by now. */
+async function deleteSnapshot(
+  client: KubeClient,
+  inputs: Pick<NamedSnapshotInputs, "name" | "namespace" | "owner" | "secrets">,
+  context: Pick<HandlerContext, "log" | "signal">,
+): Promise<void> {
+  const { name, namespace, owner, secrets } = inputs;
+  const snapshots = snapshotClient(client);
+  const found = await snapshots.find({ namespace, name });
+  if (found !== undefined && ownerOf(found, owner) !== owner) {
+    context.log(`${name}: not deleted, because it is now declared by ${ownerOf(found, owner)}`);
+  } else if (found !== undefined) {
+    await snapshots.delete({ namespace, name }, { uid: found.metadata.uid });
+    await waitUntilDeleted(snapshots, found, context);
+  }
+  if (secrets === undefined) return;
+  const at = { namespace, name: recipeSecretName(name) };
+  const secret = await client.resource(coreResources.secrets).find(at);
+  if (secret === undefined || ownerOf(secret, owner) !== owner) return;
+  await client.resource(coreResources.secrets).delete(at, { uid: secret.metadata.uid });
+}
+
+/**
+ * Waits until a named snapshot is deleted. The wait is short if the controller reports references to it.
+ * @throws RametError `Conflict` naming the references
+ */
+async function waitUntilDeleted(
+  snapshots: ResourceClient<NamedSnapshot>,
+  found: NamedSnapshot,
+  { log, signal }: Pick<HandlerContext, "log" | "signal">,
+): Promise<void> {
+  const { name } = found.metadata;
+  let lastMessage: string | undefined;
+  const isDeleted = (seen: NamedSnapshot | undefined): boolean => {
+    const message = seen?.status?.conditions?.find(({ reason }) => reason === "Deleting")?.message;
+    if (message !== undefined && message !== lastMessage) log(`${name}: ${message}`);
+    lastMessage = message;
+    return seen === undefined;
+  };
+  const what = `the deletion of the snapshot ${name}`;
+  const wait = { resource: snapshots, what, signal };
+  const isDeletedOrReferenced = (seen: NamedSnapshot | undefined): boolean =>
+    isDeleted(seen) || lastMessage !== undefined;
+  const from = await follow({
+    ...wait,
+    from: found,
+    until: isDeletedOrReferenced,
+    timeoutMilliseconds: deletionMilliseconds,
+  });
+  if (from === undefined) return;
+  try {
+    await follow({ ...wait, from, until: isDeleted, timeoutMilliseconds: referencedMilliseconds });
+  } catch (error) {
+    if (signal.aborted) throw error;
+    throw new RametError("Conflict", lastMessage ?? `The snapshot ${name} is not deleted yet`, {
+      hint: "It is deleted when nothing refers to it; run the command again then",
+      cause: error,
+    });
+  }
+}
+
+const deletionMilliseconds = 120_000;
+/** Enough for references that the same program deletes. */
+const referencedMilliseconds = 20_000;

@@ -2,9 +2,8 @@ import { expect, it } from "vitest";
 import type { RecipeStep } from "../../../src/api/recipe/recipe.ts";
 import { snapshotDigest, type SnapshotDigest } from "../../../src/api/snapshot/snapshot-digest.ts";
 import type { Values } from "../handler.ts";
-import { describeChange, diffNamedSnapshot, type SnapshotChange } from "./preview.ts";
+import { describeChange, diffNamedSnapshot, type SnapshotChange, servedInputs } from "./preview.ts";
 import { unknownValue } from "../validate.ts";
-import { servedInputs } from "./served-inputs.ts";
 
 const recipe = (rows: number): RecipeStep[] => [
   { copy: { path: "/data/prepare.py", content: "print(1)" } },

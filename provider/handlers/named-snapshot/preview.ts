@@ -1,4 +1,5 @@
-import { describeStep, type RecipeStep } from "../../../src/api/recipe/recipe.ts";
+import * as z from "zod";
+import { describeStep, RecipeStep } from "../../../src/api/recipe/recipe.ts";
 import { unchangedSteps, type SnapshotDigest } from "../../../src/api/snapshot/snapshot-digest.ts";
 import { canonicalJson } from "../../../src/base/canonical-json.ts";
 import { RametError } from "../../../src/base/errors.ts";
@@ -8,7 +9,6 @@ import { digestOfInputs } from "./check.ts";
 import { namedSnapshotDiff, type NamedSnapshotInputs } from "./inputs.ts";
 import { lookUp, type SnapshotLookup } from "./lookup.ts";
 import { hasUnknown } from "../validate.ts";
-import { servedInputs } from "./served-inputs.ts";
 
 /** Compares state and inputs, and logs in one line what an update would do. */
 export async function diffNamedSnapshot(context: HandlerContext, olds: Values, news: Values): Promise<DiffResult> {
@@ -146,4 +146,30 @@ function rebuild(builds: readonly (readonly string[])[], { digest, recipe }: Sna
 
 function short(digest: string | undefined): string {
   return digest === undefined ? "none" : `${digest.slice(0, "sha256:".length + 12)}…`;
+}
+
+/**
+ * The inputs of the current version. They are kept in the state beside the inputs of a failed build, so that the next preview
+ * describes its changes against the version that clones still get.
+ */
+const ServedInputs = z.object({
+  digest: z.string(),
+  recipe: z.array(RecipeStep),
+  source: z.record(z.string(), z.unknown()).optional(),
+  /** The digests of the steps, which depend on secrets. */
+  steps: z.array(z.string()),
+});
+type ServedInputs = z.infer<typeof ServedInputs>;
+
+/** The inputs of the current version according to a state. Undefined if the state has no version, or only a failed build's inputs. */
+export function servedInputs(state: Values): ServedInputs | undefined {
+  const { digest, recipe = [], source, served } = state;
+  if (typeof digest !== "string") return undefined;
+  const kept = ServedInputs.safeParse(served).data;
+  if (kept?.digest === digest) return kept;
+  const computed = digestOfInputs(state);
+  // Inputs that only the cluster knows cannot be compared with those of the version.
+  if (computed !== undefined && computed.digest !== digest) return undefined;
+  return ServedInputs.safeParse({ digest, recipe, ...(source != null && { source }), steps: computed?.steps ?? [] })
+    .data;
 }

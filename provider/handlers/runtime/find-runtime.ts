@@ -1,3 +1,4 @@
+import * as z from "zod";
 import { renderCrds } from "../../../src/api/kinds/crd.ts";
 import {
   controllerLabels,
@@ -11,7 +12,7 @@ import { RametError } from "../../../src/base/errors.ts";
 import { covers } from "../../../src/kube/apply.ts";
 import type { KubeClient } from "../../../src/kube/kube-client.ts";
 import { LeaseObject } from "../../../src/kube/lease.ts";
-import { keyOf, type KubeObject } from "../../../src/kube/object.ts";
+import { keyOf, type KubeObject, ObjectMeta } from "../../../src/kube/object.ts";
 import {
   crdOrigin,
   InstalledCrd,
@@ -19,8 +20,11 @@ import {
   type OtherController,
 } from "../../../src/kube/other-controllers.ts";
 import { coreResources, type ResourceRef } from "../../../src/kube/resource-ref.ts";
-import { readCluster, type ClusterEnvironment } from "../open-cluster.ts";
+import { readCluster, type ClusterEnvironment, withCluster } from "../open-cluster.ts";
 import { declaredBy } from "../owner.ts";
+import type { Finding } from "../../../src/preflight/finding.ts";
+import { checkTheCluster } from "../../../src/preflight/preflight.ts";
+import { planUpgrade, type UpgradeStep, readUpgrade } from "../../../src/preflight/plan-upgrade.ts";
 
 /** The parts of Ramet's runtime that exist in a cluster. */
 export interface RuntimeFacts {
@@ -188,3 +192,58 @@ const staleMilliseconds = 60_000;
 /** A holder renews its lease every 5 s and gives it up after 10 s without success. */
 const watchMilliseconds = 12_000;
 const pauseMilliseconds = 500;
+
+/** The warnings and errors of `ramet doctor` for the cluster of a program. Empty if it cannot be checked. */
+export async function problemsOfCluster(env: ClusterEnvironment): Promise<Finding[]> {
+  try {
+    const findings = await withCluster(env, (client) => checkTheCluster(client, { namespace: client.namespace }));
+    return findings.filter(({ level }) => level === "warning" || level === "error");
+  } catch (error) {
+    // A preview must not fail for a check. Needs of the program that the cluster does not meet fail later.
+    if (RametError.from(error).code === "Internal") throw error;
+    return [];
+  }
+}
+
+export interface UpgradeEffects {
+  /** The cell image of the running controllers. */
+  before: string;
+  /** As `ramet upgrade --plan` lists them. */
+  steps: UpgradeStep[];
+}
+
+/**
+ * The effects of a program's cell image on the snapshots, sets and sandboxes of the cluster. Undefined: nothing, or it cannot be
+ * known, because the program may not read all namespaces.
+ */
+export async function upgradeEffects(env: ClusterEnvironment, cellImage: string): Promise<UpgradeEffects | undefined> {
+  try {
+    return await readCluster(env, async (client, signal) => {
+      const before = await runningCellImage(client, signal);
+      if (before === undefined || before === cellImage) return undefined;
+      const steps = planUpgrade({ ...(await readUpgrade(client, signal)), cellImage, cellEngine: undefined });
+      return steps.length === 0 ? undefined : { before, steps };
+    });
+  } catch (error) {
+    // A preview must not fail for what it only reports.
+    if (RametError.from(error).code === "Internal") throw error;
+    return undefined;
+  }
+}
+
+async function runningCellImage(client: KubeClient, signal: AbortSignal): Promise<string | undefined> {
+  const resource = client.resource(coreResources.deployments, (value) => Deployment.parse(value));
+  const found = await resource.find({ namespace: systemNamespace, name: controllerName }, { signal });
+  const args = found?.spec.template.spec.containers[0]?.args ?? [];
+  const at = args.indexOf("--cell-image");
+  return at < 0 ? undefined : args[at + 1];
+}
+
+const Deployment = z.looseObject({
+  metadata: ObjectMeta,
+  spec: z.object({
+    template: z.object({
+      spec: z.object({ containers: z.array(z.object({ args: z.array(z.string()).optional() })) }),
+    }),
+  }),
+});

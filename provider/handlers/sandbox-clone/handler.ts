@@ -1,3 +1,4 @@
+import * as z from "zod";
 import { type Sandbox, sandboxKind, type SandboxManifest } from "../../../src/api/kinds/sandbox.ts";
 import { parsePodTemplate, type PodTemplateSpec } from "../../../src/api/schema/pod-template.ts";
 import { RametError } from "../../../src/base/errors.ts";
@@ -6,14 +7,22 @@ import type { ResourceClient } from "../../../src/kube/resource-client.ts";
 import { hasEnded } from "../../../src/api/state/sandbox.ts";
 import { awaitSandbox } from "../../../src/operations/await-sandbox.ts";
 import { follow, followed, InitFailed, settledObject } from "../follow.ts";
-import type { CheckResult, HandlerContext, ResourceHandler, Values } from "../handler.ts";
+import {
+  type CheckResult,
+  type HandlerContext,
+  type ResourceHandler,
+  type Values,
+  diffByTable,
+  type DiffResult,
+  type DiffTable,
+} from "../handler.ts";
 import { withCluster } from "../open-cluster.ts";
 import { applyOptionsFor, explainApplyError, ownerOf } from "../owner.ts";
 import { parseTimeSpan, validateTimeSpan } from "../time-span.ts";
-import { missingVolumes, volumesOfCheckpoint } from "../missing-volumes.ts";
+import { missingVolumes, volumesOfCheckpoint, checkpointTemplate } from "../missing-volumes.ts";
 import { validate } from "../validate.ts";
-import { checkpointTemplate } from "./checkpoint-template.ts";
-import { diffSandboxClone, manifestOf, SandboxCloneInputs } from "./inputs.ts";
+import { annotations, restoreFromAnnotations, ownerAnnotation } from "../../../src/api/names/labels.ts";
+import { volumesOnRestore } from "../../../src/api/names/volumes-on-restore.ts";
 
 /** Manages clones as resources of a program. */
 export function sandboxCloneHandler(context: HandlerContext): ResourceHandler {
@@ -217,4 +226,72 @@ export function observedLifetime(inputs: SandboxCloneInputs, { metadata, spec }:
   if (seen === undefined) return others;
   const seconds = (Date.parse(seen) - Date.parse(metadata.creationTimestamp)) / 1000;
   return { ...others, lifetime: `${Math.max(1, seconds)} seconds` };
+}
+
+const Port = z.int().min(1).max(65_535);
+
+/** The state of a clone in a stack. */
+export const SandboxCloneInputs = z.looseObject({
+  name: z
+    .string()
+    .regex(
+      /^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/,
+      "must be a DNS label: lower-case letters, digits and '-', at most 63",
+    ),
+  namespace: z.string().min(1),
+  /** A checkpoint id, or a named snapshot with or without a version. */
+  from: z.string().min(1),
+  /** The spec of the SandboxTemplate that the snapshot was built from, if the program knows it. */
+  template: z.looseObject({ template: z.record(z.string(), z.unknown()).optional() }).optional(),
+  /** Ports that are reachable at the sandbox's address. The URL uses the first. */
+  ports: z.array(Port).optional(),
+  /** Whether the ports come from the snapshot's recipe rather than from the program. */
+  portsFollow: z.boolean().optional(),
+  /** The time after which the sandbox is deleted, such as `8 hours`. */
+  lifetime: z.string().optional(),
+  /** The choice of the clone's volumes, if the source has PersistentVolumeClaims. */
+  volumesOnRestore: z.enum(volumesOnRestore).optional(),
+  timeout: z.string(),
+  owner: z.string(),
+});
+export type SandboxCloneInputs = z.infer<typeof SandboxCloneInputs>;
+
+/** A clone keeps its source: any other source requires a replacement. */
+const sandboxCloneDiff: DiffTable = {
+  name: "immutable",
+  namespace: "immutable",
+  from: "immutable",
+  ports: "immutable",
+  volumesOnRestore: "immutable",
+  lifetime: "mutable",
+  portsFollow: "ignored",
+  template: "ignored",
+  timeout: "ignored",
+  owner: "ignored",
+};
+
+/** A clone also keeps the ports of its recipe when the recipe changes. */
+export function diffSandboxClone(olds: Values, news: Values): DiffResult {
+  // A state without `portsFollow`, from an earlier version, is assumed to follow.
+  const follows = news["portsFollow"] === true && olds["portsFollow"] !== false;
+  return diffByTable(sandboxCloneDiff, olds, follows ? { ...news, ports: olds["ports"] } : news);
+}
+
+/** The manifest to apply. */
+function manifestOf(inputs: SandboxCloneInputs, spec: SandboxManifest["spec"]): SandboxManifest {
+  const { name, namespace, from, owner, volumesOnRestore: volumes } = inputs;
+  return {
+    apiVersion: sandboxKind.apiVersion,
+    kind: "Sandbox",
+    metadata: {
+      name,
+      namespace,
+      annotations: {
+        [restoreFromAnnotations[0]]: from,
+        [ownerAnnotation]: owner,
+        ...(volumes !== undefined && { [annotations.volumesOnRestore]: volumes }),
+      },
+    },
+    spec,
+  };
 }

@@ -1,7 +1,6 @@
 import { expect, it } from "vitest";
 import { Sandbox } from "../../../src/api/kinds/sandbox.ts";
-import { SandboxCloneInputs } from "./inputs.ts";
-import { applyWithShutdownTime, observedLifetime } from "./handler.ts";
+import { SandboxCloneInputs, applyWithShutdownTime, observedLifetime } from "./handler.ts";
 
 const inputs = SandboxCloneInputs.parse({
   name: "dev",

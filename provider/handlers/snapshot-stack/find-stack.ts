@@ -1,6 +1,7 @@
 import * as z from "zod";
 import { ownerAnnotation } from "../../../src/api/names/labels.ts";
 import { competingControllers } from "../../../src/api/names/other-controllers.ts";
+import { allOf } from "../../../src/base/all-of.ts";
 import { RametError } from "../../../src/base/errors.ts";
 import type { KubeClient } from "../../../src/kube/kube-client.ts";
 import { keyOf, type KubeObject } from "../../../src/kube/object.ts";
@@ -26,7 +27,7 @@ import {
   type ObservedObject,
   podIdentityAgent,
 } from "./observed-cluster.ts";
-import { breaksRules } from "./orphan-findings.ts";
+import { breaksRules } from "./upgrade-findings.ts";
 
 /**
  * Reads the cluster and changes nothing.
@@ -42,35 +43,28 @@ export function findStack(env: ClusterEnvironment, namespace: string | undefined
     const server = await client.version(signal);
     const reader = { client, signal, see };
     const held = (lease: string) => see(coreResources.leases.plural, [], heldLeases(client, lease, signal));
-    const [controllers, objects, leases, sandboxLeases, drivers, classes] = await Promise.all([
-      see(coreResources.deployments.plural, [], readControllers(client, signal)),
-      readControllerObjects(reader, namespace),
-      held(controllerLease),
-      Promise.all(competingControllers.flatMap((known) => known.leases.map(held))),
-      see("csidrivers", [], readDrivers(client, signal)),
-      see(snapshotResources.classes.plural, [], readSnapshotClasses(client, signal)),
-    ]);
-    const [webhooks, breakingRules, nodes, agent, installed] = await Promise.all([
-      see("validatingwebhookconfigurations", [], readWebhooks(client, signal)),
-      readBreakingRules(reader, crds),
-      readNodes(reader),
-      find(reader, daemonSets, { namespace: "kube-system", name: podIdentityAgent }),
-      readInstalled(reader),
-    ]);
+    const { sandboxLeases, ...observed } = await allOf({
+      controllers: see(coreResources.deployments.plural, [], readControllers(client, signal)),
+      controllerObjects: readControllerObjects(reader, namespace),
+      leases: held(controllerLease),
+      sandboxLeases: Promise.all(competingControllers.flatMap((known) => known.leases.map(held))),
+      drivers: see("csidrivers", [], readDrivers(client, signal)),
+      classes: see(snapshotResources.classes.plural, [], readSnapshotClasses(client, signal)),
+    });
+    const { agent, ...others } = await allOf({
+      webhooks: see("validatingwebhookconfigurations", [], readWebhooks(client, signal)),
+      breakingRules: readBreakingRules(reader, crds),
+      nodes: readNodes(reader),
+      agent: find(reader, daemonSets, { namespace: "kube-system", name: podIdentityAgent }),
+      installed: readInstalled(reader),
+    });
     return {
       server,
       crds,
-      controllers,
-      controllerObjects: objects,
-      leases,
+      ...observed,
+      ...others,
       hasSandboxController: sandboxLeases.flat().length > 0,
-      drivers,
-      classes,
-      webhooks,
-      breakingRules,
-      nodes,
       daemonSets: agent === undefined ? [] : [podIdentityAgent],
-      installed,
       unread: [...unread],
     };
   });

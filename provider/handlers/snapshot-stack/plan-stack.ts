@@ -5,10 +5,16 @@ import { RametError } from "../../../src/base/errors.ts";
 import type { Finding } from "../../../src/preflight/finding.ts";
 import { crdNames, type ObservedClass, type ObservedCrd } from "../../../src/preflight/snapshot-objects.ts";
 import type { ObservedCluster } from "./observed-cluster.ts";
-import { orphanFindings } from "./orphan-findings.ts";
-import { driverFindings, managedDriver, type Part, partsOf } from "./stack-parts.ts";
-import { bringsController, type SnapshotClassRequest, type StackRequest } from "./stack-request.ts";
-import { upgradeFindings } from "./upgrade-findings.ts";
+import { orphanFindings, upgradeFindings } from "./upgrade-findings.ts";
+import {
+  driverFindings,
+  managedDriver,
+  type Part,
+  partsOf,
+  bringsController,
+  type SnapshotClassRequest,
+  type StackRequest,
+} from "./stack-parts.ts";
 
 /** The declarations of a program, and the findings. */
 export interface StackPlan {

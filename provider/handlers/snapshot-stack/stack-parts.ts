@@ -4,8 +4,7 @@ import type { Cloud } from "./detect-cloud.ts";
 import type { Finding } from "../../../src/preflight/finding.ts";
 import { crdNames, type ObservedController } from "../../../src/preflight/snapshot-objects.ts";
 import { installedMap, type ObservedCluster, type ObservedObject } from "./observed-cluster.ts";
-import { removal } from "./orphan-findings.ts";
-import type { AddonRequest, StackRequest } from "./stack-request.ts";
+import { removal } from "./upgrade-findings.ts";
 
 /** The block storage driver that a cloud manages, and how to enable it. */
 const managedDrivers = {
@@ -189,3 +188,41 @@ export const installationHints: Readonly<Record<Cloud, string>> = {
   acs: managedDrivers.acs.hint,
   local: "A cluster on one machine does not support volume snapshots",
 };
+
+export type StackMode = "auto" | "install" | "adopt";
+
+/** The snapshot stack that a program requests. */
+export interface StackRequest {
+  cloud: Cloud;
+  mode: StackMode;
+  groupSnapshots: boolean;
+  /** The declaring resource under its current name, followed by its earlier names. */
+  owners: readonly [string, ...string[]];
+  /** Namespace and name of the controller's Deployment. */
+  controller: { namespace: string; name: string };
+  classes: readonly SnapshotClassRequest[];
+  /** The EKS add-ons, in order of installation. */
+  addons: readonly AddonRequest[];
+  /** Whether a missing driver may be installed before the classes are created. */
+  driversMayCome: boolean;
+}
+
+/** One VolumeSnapshotClass. */
+export interface SnapshotClassRequest {
+  name: string;
+  driver: string;
+  isDefault: boolean;
+}
+
+export interface AddonRequest {
+  addon: string;
+  /** The CSI driver that the add-on installs. */
+  driver?: string;
+  /** The DaemonSet that the add-on installs. */
+  daemonSet?: string;
+}
+
+/** Whether the add-on installs the controller and the CRDs. */
+export function bringsController({ driver, daemonSet }: AddonRequest): boolean {
+  return driver === undefined && daemonSet === undefined;
+}

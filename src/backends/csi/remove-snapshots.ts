@@ -3,8 +3,14 @@ import { RametError } from "../../base/errors.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import type { KubeObject } from "../../kube/object.ts";
 import type { ResourceClient } from "../../kube/resource-client.ts";
-import { contentAnnotations, volumeFinalizers } from "../../kube/volumes/snapshot-names.ts";
-import { type Snapshot, type SnapshotContent, snapshotContentsIn, snapshotsIn } from "../../kube/volumes/snapshots.ts";
+import {
+  contentAnnotations,
+  volumeFinalizers,
+  type Snapshot,
+  type SnapshotContent,
+  snapshotContentsIn,
+  snapshotsIn,
+} from "../../kube/volumes/snapshots.ts";
 import { waitUntil } from "../../kube/wait-until.ts";
 import type { CheckpointName } from "../backend.ts";
 import { capturedVolume } from "./captured-volume.ts";

@@ -1,6 +1,6 @@
 import { RametError } from "../../base/errors.ts";
 import type { KubeObject } from "../../kube/object.ts";
-import { defaultClassAnnotation, defaultGroupClassAnnotation } from "../../kube/volumes/snapshot-names.ts";
+import { defaultClassAnnotation, defaultGroupClassAnnotation } from "../../kube/volumes/snapshots.ts";
 
 /** The end of the name that `SnapshotStack` gives to a driver's class for checkpoints. */
 const checkpointSuffix = "checkpoint-retain";

@@ -6,7 +6,7 @@ import { type NamedSnapshot, namedSnapshotKind } from "../../api/kinds/named-sna
 import { type Sandbox, sandboxKind } from "../../api/kinds/sandbox.ts";
 import { type SandboxSet, sandboxSetKind } from "../../api/kinds/sandbox-set.ts";
 import { type SandboxTemplate, sandboxTemplateKind } from "../../api/kinds/sandbox-template.ts";
-import type { Credentials } from "../../kube/credentials.ts";
+import type { Credentials } from "../../kube/connection.ts";
 import { KubeClient } from "../../kube/kube-client.ts";
 import { connectionFromKubeconfig } from "../../kube/kubeconfig.ts";
 import type { KubeManifest, KubeObject } from "../../kube/object.ts";

@@ -1,10 +1,8 @@
-import { planUpgrade } from "../../preflight/plan-upgrade.ts";
-import { readUpgrade } from "../../preflight/read-upgrade.ts";
+import { planUpgrade, readUpgrade } from "../../preflight/plan-upgrade.ts";
 import { type ClusterOptions, withCluster } from "../cluster/cluster.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { type Io, printLine, writeAll } from "../io.ts";
-import { inOrder } from "../output/in-order.ts";
-import { table } from "../output/render.ts";
+import { inOrder, table } from "../output/render.ts";
 
 export interface UpgradeOptions extends ClusterOptions {
   cellImage: string;

@@ -1,7 +1,7 @@
 import { type Explanation, firstOf, nothingToDo, type Rule } from "./explanation.ts";
 import { valueOf } from "./facts.ts";
 import { type ClaimFacts, hasFinalizer, isProvisioning } from "./volume-facts.ts";
-import { volumeFinalizers } from "../../kube/volumes/snapshot-names.ts";
+import { volumeFinalizers } from "../../kube/volumes/snapshots.ts";
 import { retriedBy } from "./volume-retry.ts";
 
 /** Explains what the deletion of a claim waits for; undefined if it is not being deleted. Pure. */

@@ -5,7 +5,7 @@ import { isBlockedByClass } from "./snapshot-block.ts";
 import { sidecarSign } from "./snapshot-programs.ts";
 import { secondsSince } from "./time.ts";
 import { type ContentFacts, hasAnnotation } from "./volume-facts.ts";
-import { contentAnnotations } from "../../kube/volumes/snapshot-names.ts";
+import { contentAnnotations } from "../../kube/volumes/snapshots.ts";
 import { retriedBy, touch } from "./volume-retry.ts";
 
 /** Explains how far a VolumeSnapshotContent has come that is not being deleted. Pure. */

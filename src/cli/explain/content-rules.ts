@@ -3,7 +3,7 @@ import { type EventFacts, lastSeen, valueOf } from "./facts.ts";
 import { explainProgress } from "./content-progress.ts";
 import { recorded } from "./recorded-text.ts";
 import { type ContentFacts, hasAnnotation, hasFinalizer, lastEventOf, refersTo } from "./volume-facts.ts";
-import { contentAnnotations, volumeFinalizers } from "../../kube/volumes/snapshot-names.ts";
+import { contentAnnotations, volumeFinalizers } from "../../kube/volumes/snapshots.ts";
 import { isLate, phaseOfContent } from "./volume-phase.ts";
 import { retriedBy, touch } from "./volume-retry.ts";
 

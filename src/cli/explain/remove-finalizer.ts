@@ -1,12 +1,11 @@
 import { RametError } from "../../base/errors.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
-import { type Snapshot, snapshotsIn } from "../../kube/volumes/snapshots.ts";
+import { type Snapshot, snapshotsIn, volumeFinalizers } from "../../kube/volumes/snapshots.ts";
 import { type Claim, claimsIn } from "../../kube/volumes/volumes.ts";
 import { type ClusterOptions, withCluster } from "../cluster/cluster.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { type Io, printLine } from "../io.ts";
 import { hasFinalizer, isProvisioning, restores } from "./volume-facts.ts";
-import { volumeFinalizers } from "../../kube/volumes/snapshot-names.ts";
 
 /** `ramet explain volumesnapshot/NAME --remove-orphaned-finalizer`: removes it, and reports what it did. @throws RametError */
 export async function removeFinalizer(

@@ -1,9 +1,8 @@
-import type { SnapshotClass } from "../../kube/volumes/snapshots.ts";
+import { type SnapshotClass, defaultClassAnnotation } from "../../kube/volumes/snapshots.ts";
 import { type Explanation, firstOf, type Rule } from "./explanation.ts";
 import { valueOf } from "./facts.ts";
 import { recorded } from "./recorded-text.ts";
 import type { VolumeSnapshotFacts } from "./volume-facts.ts";
-import { defaultClassAnnotation } from "../../kube/volumes/snapshot-names.ts";
 import { retriedBy, touch } from "./volume-retry.ts";
 
 // The words of the snapshot-controller (external-snapshotter v8.7, pkg/common-controller/snapshot_controller.go).

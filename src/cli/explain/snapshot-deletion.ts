@@ -11,7 +11,7 @@ import {
   restores,
   type VolumeSnapshotFacts,
 } from "./volume-facts.ts";
-import { volumeFinalizers } from "../../kube/volumes/snapshot-names.ts";
+import { volumeFinalizers } from "../../kube/volumes/snapshots.ts";
 import { isLate } from "./volume-phase.ts";
 import { retriedBy, touch } from "./volume-retry.ts";
 

@@ -7,7 +7,7 @@ import { type EventFacts, valueOf } from "./facts.ts";
 import { recorded } from "./recorded-text.ts";
 import { secondsSince } from "./time.ts";
 import { type ClaimFacts, lastEventOf } from "./volume-facts.ts";
-import { contentAnnotations } from "../../kube/volumes/snapshot-names.ts";
+import { contentAnnotations } from "../../kube/volumes/snapshots.ts";
 import { isLate } from "./volume-phase.ts";
 import { explainVolumeSnapshot } from "./volume-snapshot-rules.ts";
 import { retriedBy } from "./volume-retry.ts";

@@ -1,9 +1,8 @@
-import type { Snapshot, SnapshotContent } from "../../kube/volumes/snapshots.ts";
+import { type Snapshot, type SnapshotContent, contentAnnotations } from "../../kube/volumes/snapshots.ts";
 import { isBlockedByClass, isBlockedBySource } from "./snapshot-block.ts";
 import { type EventFacts, type Read, valueOf } from "./facts.ts";
 import { secondsSince } from "./time.ts";
 import { hasAnnotation, refersTo } from "./volume-facts.ts";
-import { contentAnnotations } from "../../kube/volumes/snapshot-names.ts";
 
 /** A VolumeSnapshot has no phase in its status. This is the one that its objects amount to. */
 export type VolumePhase =

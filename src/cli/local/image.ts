@@ -7,8 +7,7 @@ import { type interpreterImageName, ensureInterpreterImage } from "../../local/i
 import { ensurePythonImage, pythonImageName } from "../../local/images/python-image.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { printLine, type Io } from "../io.ts";
-import { inOrder } from "../output/in-order.ts";
-import { table } from "../output/render.ts";
+import { inOrder, table } from "../output/render.ts";
 
 export interface AddImageOptions {
   name: string;

@@ -3,8 +3,7 @@ import { coreResources } from "../../kube/resource-ref.ts";
 import { type Cluster, type ClusterOptions, noNamespace, withCluster } from "../cluster/cluster.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { type Io, printLine, writeAll } from "../io.ts";
-import { inOrder } from "../output/in-order.ts";
-import { type OutputFormat, renderList, renderObject } from "../output/render.ts";
+import { inOrder, type OutputFormat, renderList, renderObject } from "../output/render.ts";
 import { warnOfIgnored } from "./ignored-fields.ts";
 import { findObject, type UserKindName, userKinds } from "./user-kind.ts";
 

@@ -15,8 +15,7 @@ import type { SweepReport, CheckpointStore } from "../../store/checkpoint-store.
 import { type Cluster, type ClusterOptions, withCluster } from "../cluster/cluster.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { type Io, printLine, writeAll } from "../io.ts";
-import { inOrder } from "../output/in-order.ts";
-import { size, table } from "../output/render.ts";
+import { inOrder, size, table } from "../output/render.ts";
 import { coreResources } from "../../kube/resource-ref.ts";
 import { boundStore } from "../../store/bound-store.ts";
 import { storeAt } from "../../store/store-at.ts";

@@ -8,8 +8,7 @@ import { storeAt, type StorePlace } from "../../store/store-at.ts";
 import { selectedLocalCluster } from "../cluster/kubeconfig-source.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { type Io, printLine } from "../io.ts";
-import { inOrder } from "../output/in-order.ts";
-import { size, table } from "../output/render.ts";
+import { inOrder, size, table } from "../output/render.ts";
 import { startProgress } from "../wait/follow.ts";
 
 export interface ScrubStoreOptions extends WhichStore {

@@ -1,3 +1,4 @@
+import * as z from "zod";
 import { type ApiKey, apiKeyKind } from "../../api/kinds/api-key.ts";
 import { acceptsDigest, type ApiKeyLimits, limitsOfKey, userOfKey } from "../../api/keys/api-key-rules.ts";
 import { apiKeyDigest, apiKeyId, readApiKey } from "../../api/keys/api-key-text.ts";
@@ -7,7 +8,7 @@ import { StaleOnErrorCache } from "../../base/stale-on-error-cache.ts";
 import { Informer } from "../../kube/informer.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import { coreResources } from "../../kube/resource-ref.ts";
-import { isAllowed, type KubeUser, type ResourceAttributes } from "../../kube/subject-access.ts";
+import { within } from "../../base/within.ts";
 
 /** A client with a valid key. */
 export interface Caller {
@@ -151,3 +152,39 @@ function unavailable(cause: unknown): never {
     cause,
   });
 }
+
+/** A user, as the API server names them. */
+interface KubeUser {
+  user: string;
+  uid?: string | undefined;
+  groups?: readonly string[] | undefined;
+  extra?: Readonly<Record<string, readonly string[]>> | undefined;
+}
+
+/** A right of a user, in the words of RBAC. */
+interface ResourceAttributes {
+  namespace?: string;
+  name?: string;
+  group: string;
+  resource: string;
+  subresource?: string;
+  verb: string;
+}
+
+/** Asks the API server whether RBAC allows a user something. @throws RametError `Timeout` (retryable); that of the request */
+export async function isAllowed(client: KubeClient, user: KubeUser, attributes: ResourceAttributes): Promise<boolean> {
+  const spec = { ...user, resourceAttributes: attributes };
+  const { kind, group, version } = coreResources.subjectAccessReviews;
+  const body = { apiVersion: `${group}/${version}`, kind, spec };
+  const deadline = { clock: client.clock, milliseconds: limitMilliseconds, what: `The ${kind}`, retryable: true };
+  const resource = coreResources.subjectAccessReviews;
+  const answer = await within(deadline, (signal) =>
+    // A review changes nothing, so the client may send it again.
+    client.request({ verb: "create", resource, at: {}, body, repeatable: true, signal }),
+  );
+  return AccessReview.parse(answer).status.allowed;
+}
+
+const limitMilliseconds = 3_000;
+
+const AccessReview = z.object({ status: z.object({ allowed: z.boolean() }) });

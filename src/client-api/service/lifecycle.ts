@@ -6,7 +6,7 @@ import { RametError } from "../../base/errors.ts";
 import { awaitSandbox } from "../../operations/await-sandbox.ts";
 import { type Change, objectOf, type Wait } from "../../operations/objects.ts";
 import { describeProblem, reportedBy } from "../../api/state/problem.ts";
-import { retryConflicts } from "../../kube/retry-conflicts.ts";
+import { retryConflicts } from "../../kube/apply.ts";
 import { resumeChange } from "../../operations/pause.ts";
 import { readNewest, untilShownDeleted } from "./cache-lag.ts";
 import { untilServing, type OnTimeout, timersFor } from "./create-sandbox.ts";

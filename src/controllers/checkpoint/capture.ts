@@ -8,7 +8,7 @@ import { sandboxRef } from "../../backends/runtime.ts";
 import { RametError } from "../../base/errors.ts";
 import { type ConditionChange, report } from "../../kube/conditions.ts";
 import { controllerOf, keyOf } from "../../kube/object.ts";
-import { retryConflicts } from "../../kube/retry-conflicts.ts";
+import { retryConflicts } from "../../kube/apply.ts";
 import { addFinalizer } from "../cluster/finalizer.ts";
 import { resolveTemplate } from "../origin/resolve-template.ts";
 import { quiesceWith } from "./quiesce.ts";

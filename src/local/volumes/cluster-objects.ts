@@ -3,7 +3,7 @@ import { join } from "node:path";
 import * as z from "zod";
 import { driverName } from "../csi/driver-name.ts";
 import type { Manifest } from "../../install/manifest.ts";
-import { defaultClassAnnotation } from "../../kube/volumes/snapshot-names.ts";
+import { defaultClassAnnotation } from "../../kube/volumes/snapshots.ts";
 
 /** The class of every claim that names none. */
 export const storageClassName = "ramet-local";

@@ -1,13 +1,12 @@
 import { RametError } from "../../../base/errors.ts";
 import type { KubeClient } from "../../../kube/kube-client.ts";
-import { groupContentAnnotations, groupFinalizers } from "../../../kube/volumes/snapshot-names.ts";
+import { groupContentAnnotations, groupFinalizers, snapshotsIn } from "../../../kube/volumes/snapshots.ts";
 import {
   type GroupKinds,
   groupKindsOf,
   type GroupSnapshot,
   type GroupSnapshotContent,
 } from "../../../kube/volumes/group-snapshots.ts";
-import { snapshotsIn } from "../../../kube/volumes/snapshots.ts";
 import type { CheckpointName } from "../../backend.ts";
 import { contentOf, isOrphaned, removeOrphan, setDeletionPolicy, untilGone } from "../remove-snapshots.ts";
 import { touch } from "../touch.ts";

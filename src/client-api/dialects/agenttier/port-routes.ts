@@ -3,7 +3,7 @@ import * as z from "zod";
 import type { Sandbox } from "../../../api/kinds/sandbox.ts";
 import { annotations } from "../../../api/names/labels.ts";
 import { RametError } from "../../../base/errors.ts";
-import { retryConflicts } from "../../../kube/retry-conflicts.ts";
+import { retryConflicts } from "../../../kube/apply.ts";
 import { readNewest } from "../../service/cache-lag.ts";
 import { needs } from "../../keys/needs.ts";
 import { type AgentTier, type AgentTierRoute, type Call, route } from "./call.ts";

@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import { RametError } from "../base/errors.ts";
-import { retryConflicts } from "./retry-conflicts.ts";
+import { retryConflicts } from "./apply.ts";
 
 const failing = (code: "Conflict" | "Forbidden", calls: number[]) => (number: number) => {
   calls.push(number);

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { breaksRules } from "./orphan-findings.ts";
+import { breaksRules } from "./upgrade-findings.ts";
 
 const snapshot = (spec: object) => ({ kind: "VolumeSnapshot", spec });
 const content = (spec: object) => ({ kind: "VolumeSnapshotContent", spec });

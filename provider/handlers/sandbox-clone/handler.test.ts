@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { diffSandboxClone } from "./inputs.ts";
+import { diffSandboxClone } from "./handler.ts";
 
 const clone = {
   name: "dev",
