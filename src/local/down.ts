@@ -1,11 +1,12 @@
-import { rm, stat } from "node:fs/promises";
+import { rm, stat, readdir } from "node:fs/promises";
 import { delay, type Clock } from "../base/clock.ts";
 import { RametError } from "../base/errors.ts";
-import type { ClusterDirectory } from "./cluster-directory.ts";
-import { isSupervised, readStatus, writeStatus } from "./cluster-status.ts";
-import { killOrphans } from "./kill-orphans.ts";
+import { type ClusterDirectory, isSupervised, readStatus, writeStatus } from "./cluster-directory.ts";
 import { isProcessRunning, signalProcess, type ProcessIdentity } from "./process-identity.ts";
 import { withLock } from "./tools/lock.ts";
+import { sweepCgroups } from "../cell/cgroup/record.ts";
+import { PodDirectory } from "./node/pod-directory.ts";
+import { podProcesses } from "./node/launch-pod.ts";
 
 export interface DownOptions {
   directory: ClusterDirectory;
@@ -64,4 +65,33 @@ async function stopSupervisor(supervisor: ProcessIdentity, clock: Clock): Promis
     if (clock.monotonicMilliseconds() > deadline) signalProcess(supervisor, "SIGKILL");
     await delay(clock, 25);
   }
+}
+
+/**
+ * Kills processes that a killed supervisor left running, and returns their number. Parts end with their supervisor if
+ * `setpriv` is installed; Pods do not.
+ * @param options.pods whether to kill Pods too. Without it, the next node adopts them
+ */
+export async function killOrphans(
+  directory: ClusterDirectory,
+  { pods, clock }: { pods: boolean; clock: Clock },
+): Promise<number> {
+  const parts =
+    readStatus(directory.status)?.parts.flatMap(({ process }) => (process === undefined ? [] : [process])) ?? [];
+  const recorded = [...parts, ...(pods ? podProcesses(directory.pods).map(({ process }) => process) : [])];
+  const running = recorded.filter(isProcessRunning);
+  for (const process of running) signalProcess(process, "SIGKILL");
+  for (const process of running) await untilEnded(process, clock);
+  if (pods) await removePods(directory.pods);
+  return running.length;
+}
+
+async function removePods(pods: string): Promise<void> {
+  const uids = await readdir(pods).catch(() => []);
+  for (const uid of uids) await sweepCgroups(new PodDirectory(pods, uid).cell);
+  await rm(pods, { recursive: true, force: true, maxRetries: 5, retryDelay: 20 });
+}
+
+async function untilEnded(process: ProcessIdentity, clock: Clock): Promise<void> {
+  while (isProcessRunning(process)) await delay(clock, 10);
 }

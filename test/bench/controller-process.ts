@@ -2,8 +2,7 @@ import { mkdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { systemClock } from "../../src/base/clock.ts";
-import { type Child, startChild } from "../../src/local/control-plane/child.ts";
-import { waitUntilReady } from "../../src/local/control-plane/readiness.ts";
+import { type Child, startChild, waitUntilReady } from "../../src/local/control-plane/child.ts";
 import { freePort } from "../setup/free-port.ts";
 
 const ramet = fileURLToPath(new URL("../../bin/ramet.mjs", import.meta.url));

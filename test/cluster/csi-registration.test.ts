@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { credentials, makeClientConstructor } from "@grpc/grpc-js";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { loadRegistrationService } from "../../src/local/csi/protocol.ts";
-import { registrationProtoPath } from "../../src/local/volumes/proto-paths.ts";
+import { registrationProtoPath } from "../../src/local/volumes/local-volumes.ts";
 import { type CsiDriver, startCsiDriver } from "../setup/csi-driver.ts";
 
 type Call = (request: object, done: (error: Error | null, response: unknown) => void) => void;

@@ -5,8 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { expect, it, onTestFinished } from "vitest";
-import { clusterDirectory } from "../../src/local/cluster-directory.ts";
-import { readStatus } from "../../src/local/cluster-status.ts";
+import { clusterDirectory, readStatus } from "../../src/local/cluster-directory.ts";
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
 

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { sandboxKind } from "../../src/api/kinds/sandbox.ts";
 import { isPodReady } from "../../src/api/schema/pod.ts";
 import { refOf } from "../../src/kube/resource-ref.ts";
-import { podProcesses } from "../../src/local/node/orphans.ts";
+import { podProcesses } from "../../src/local/node/launch-pod.ts";
 import type { NodePod } from "../../src/local/node/pod.ts";
 import { runningCluster } from "./running-cluster.ts";
 

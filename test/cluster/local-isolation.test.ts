@@ -8,7 +8,7 @@ import { sandboxKind } from "../../src/api/kinds/sandbox.ts";
 import { coreResources, refOf } from "../../src/kube/resource-ref.ts";
 import { PodDirectory } from "../../src/local/node/pod-directory.ts";
 import type { NodePod } from "../../src/local/node/pod.ts";
-import { podProcesses } from "../../src/local/node/orphans.ts";
+import { podProcesses } from "../../src/local/node/launch-pod.ts";
 import { TestCluster } from "./local-cluster.ts";
 
 let cluster: TestCluster;

@@ -4,7 +4,7 @@ import { describe, expect, it } from "vitest";
 import { isPodReady } from "../../src/api/schema/pod.ts";
 import { coreResources } from "../../src/kube/resource-ref.ts";
 import { PodDirectory } from "../../src/local/node/pod-directory.ts";
-import { podProcesses } from "../../src/local/node/orphans.ts";
+import { podProcesses } from "../../src/local/node/launch-pod.ts";
 import type { NodePod } from "../../src/local/node/pod.ts";
 import { identifyProcess, isProcessRunning } from "../../src/local/process-identity.ts";
 import { readPort } from "../../src/local/supervisor/parts.ts";

@@ -2,7 +2,7 @@ import * as z from "zod";
 import { systemClock } from "../../src/base/clock.ts";
 import { csiClient as open } from "../../src/local/csi/client.ts";
 import { loadCsiServices } from "../../src/local/csi/protocol.ts";
-import { csiProtoPath } from "../../src/local/volumes/proto-paths.ts";
+import { csiProtoPath } from "../../src/local/volumes/local-volumes.ts";
 
 const Volume = z.looseObject({
   volumeId: z.string(),

@@ -2,8 +2,7 @@ import { once } from "node:events";
 import { rm } from "node:fs/promises";
 import { connect } from "node:net";
 import { join } from "node:path";
-import { startChild, type Child } from "../../src/local/control-plane/child.ts";
-import { waitUntilReady } from "../../src/local/control-plane/readiness.ts";
+import { startChild, type Child, waitUntilReady } from "../../src/local/control-plane/child.ts";
 import { systemClock } from "../../src/base/clock.ts";
 
 export interface LoopbackServer {

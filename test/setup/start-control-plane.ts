@@ -1,11 +1,10 @@
 import { chmod, mkdir } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { systemClock, type Clock } from "../../src/base/clock.ts";
-import { portWasTaken, startApiServer } from "../../src/local/control-plane/api-server.ts";
+import { portWasTaken, startApiServer, writeKubeconfig } from "../../src/local/control-plane/api-server.ts";
 import type { KeyPair } from "../../src/local/control-plane/certificate.ts";
 import type { Child } from "../../src/local/control-plane/child.ts";
 import { startEtcd } from "../../src/local/control-plane/etcd.ts";
-import { writeKubeconfig } from "../../src/local/control-plane/kubeconfig.ts";
 import { openPki, type Pki } from "../../src/local/control-plane/pki.ts";
 import { freePort } from "./free-port.ts";
 

@@ -6,7 +6,7 @@ import { Informer } from "../../src/kube/informer.ts";
 import type { KubeClient } from "../../src/kube/kube-client.ts";
 import { claimsIn } from "../../src/kube/volumes/volumes.ts";
 import { type Child, startChild } from "../../src/local/control-plane/child.ts";
-import { csiProtoPath } from "../../src/local/volumes/proto-paths.ts";
+import { csiProtoPath } from "../../src/local/volumes/local-volumes.ts";
 import {
   snapshotProgramArguments,
   type SnapshotProgramName,

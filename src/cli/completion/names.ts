@@ -1,6 +1,6 @@
 import { coreResources, refOf, type ResourceRef } from "../../kube/resource-ref.ts";
 import { readKubeconfig } from "../../kube/kubeconfig-files.ts";
-import { localClusters } from "../../local/local-clusters.ts";
+import { localClusters } from "../../local/cluster-directory.ts";
 import { type ClusterOptions, withCluster } from "../cluster/cluster.ts";
 import { kubeconfigSource } from "../cluster/kubeconfig-source.ts";
 import { isVolumeKind, type VolumeKindName } from "../explain/volume-kinds.ts";

@@ -2,7 +2,7 @@ import { pino } from "pino";
 import { RametError } from "../../base/errors.ts";
 import { runCsiDriver } from "../../local/csi/driver.ts";
 import { acquireTools } from "../../local/tools/acquire-tools.ts";
-import { csiProtoPath, registrationProtoPath } from "../../local/volumes/proto-paths.ts";
+import { csiProtoPath, registrationProtoPath } from "../../local/volumes/local-volumes.ts";
 import type { Io } from "../io.ts";
 import { packageVersion } from "../package-version.ts";
 import { runServer } from "../server/server-process.ts";

@@ -1,10 +1,15 @@
 import { lookup } from "node:dns/promises";
 import { randomBytes } from "node:crypto";
 import { RametError } from "../../base/errors.ts";
-import { clusterDirectory, type ClusterDirectory, defaultClusterName } from "../../local/cluster-directory.ts";
+import {
+  clusterDirectory,
+  type ClusterDirectory,
+  defaultClusterName,
+  localClusters,
+  isSupervised,
+  readStatus,
+} from "../../local/cluster-directory.ts";
 import { readSetting } from "../../local/cluster-setting.ts";
-import { isSupervised, readStatus } from "../../local/cluster-status.ts";
-import { localClusters } from "../../local/local-clusters.ts";
 import { domainCertificateFiles } from "../../local/control-plane/domain-certificate.ts";
 import { readPort } from "../../local/supervisor/parts.ts";
 import { withCluster, type Cluster } from "../cluster/cluster.ts";
@@ -13,7 +18,7 @@ import { type Io, printLine, writeAll } from "../io.ts";
 import { acceptsDigest } from "../../api/keys/api-key-rules.ts";
 import { apiKeyDigest, newApiKey, readApiKey } from "../../api/keys/api-key-text.ts";
 import { apiKeyKind } from "../../api/kinds/api-key.ts";
-import { readIfExists, writePrivate } from "../../local/control-plane/private-files.ts";
+import { readIfExists, writePrivate } from "../../local/control-plane/pki.ts";
 import { withLock } from "../../local/tools/lock.ts";
 import { createClientAccount } from "../key/api-key.ts";
 

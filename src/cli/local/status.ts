@@ -3,11 +3,13 @@ import {
   defaultClusterName,
   type ClusterDirectory,
   measuredParts,
+  localClusters,
+  isSupervised,
+  readStatus,
+  type ClusterStatus,
 } from "../../local/cluster-directory.ts";
 import { readSetting } from "../../local/cluster-setting.ts";
-import { isSupervised, readStatus, type ClusterStatus } from "../../local/cluster-status.ts";
 import { describeHugePages, readHugePages } from "../../local/huge-pages.ts";
-import { localClusters } from "../../local/local-clusters.ts";
 import { readPort } from "../../local/supervisor/parts.ts";
 import { cacheDirectory, cachedToolVersion } from "../../local/tools/tool.ts";
 import { exitCodes } from "../exit-codes.ts";

@@ -8,7 +8,7 @@ import { connect, createServer } from "node:tls";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { issueCertificate } from "./certificate.ts";
 import { domainCertificateFiles, keepDomainCertificate } from "./domain-certificate.ts";
-import { unbundle } from "./private-files.ts";
+import { unbundle } from "./pki.ts";
 
 const domain = "ramet.localhost";
 const day = 86_400_000;

@@ -3,7 +3,7 @@ import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { getCACertificates } from "node:tls";
 import { issueCertificate, type KeyPair } from "./certificate.ts";
-import { bundle, readIfExists, unbundle, writePrivate } from "./private-files.ts";
+import { bundle, readIfExists, unbundle, writePrivate } from "./pki.ts";
 
 /** The files with which the gateway of a local cluster serves TLS. Only the owner can read them. */
 export interface DomainCertificate {

@@ -2,8 +2,7 @@ import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import type { Clock } from "../../base/clock.ts";
 import { socketAccepts } from "../../base/socket-accepts.ts";
-import { type Child, startChild } from "./child.ts";
-import { waitUntilReady } from "./readiness.ts";
+import { type Child, startChild, waitUntilReady } from "./child.ts";
 
 export interface EtcdOptions {
   /** Path of the `etcd` program. */

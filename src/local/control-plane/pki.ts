@@ -1,8 +1,7 @@
 import { generateKeyPairSync } from "node:crypto";
-import { chmod, mkdir } from "node:fs/promises";
+import { chmod, mkdir, readFile, rename, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { issueCertificate, type CertificateRequest, type KeyPair } from "./certificate.ts";
-import { bundle, readIfExists, unbundle, writePrivate } from "./private-files.ts";
 
 /** A cluster's certificates. The authority and the service-account key are kept; the others are issued at each start. */
 export interface Pki {
@@ -59,4 +58,31 @@ async function keep(path: string, make: () => string | Promise<string>): Promise
   const text = await make();
   await writePrivate(path, text);
   return text;
+}
+
+/** Writes a file that only the owner can read. Readers see all of it or nothing. */
+export async function writePrivate(path: string, text: string): Promise<void> {
+  const temporary = `${path}.${process.pid}.new`;
+  await writeFile(temporary, text, { mode: 0o600 });
+  await rename(temporary, path);
+}
+
+/** @returns undefined if the file does not exist */
+export async function readIfExists(path: string): Promise<string | undefined> {
+  try {
+    return await readFile(path, "utf8");
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return undefined;
+    throw error;
+  }
+}
+
+/** Certificate and key in one file: a crash cannot leave one without the other. */
+export function bundle({ certificate, key }: KeyPair): string {
+  return certificate + key;
+}
+
+export function unbundle(text: string): KeyPair {
+  const at = text.indexOf("-----BEGIN PRIVATE KEY-----");
+  return { certificate: text.slice(0, at), key: text.slice(at) };
 }

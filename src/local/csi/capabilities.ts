@@ -39,3 +39,15 @@ export function checkCapabilities(capabilities: readonly Capability[]): void {
     if (why !== undefined) throw new RametError("InvalidArgument", `The driver cannot provide the volume: ${why}`);
   }
 }
+
+const topologyKey = "topology.local.csi.ramet.dev/node";
+
+/** Volumes are accessible from the node that has their directory. */
+export function topologyOf(nodeId: string): { segments: Record<string, string> } {
+  return { segments: { [topologyKey]: nodeId } };
+}
+
+/** Whether one of the topologies includes the node. */
+export function isOnNode(topologies: readonly { segments: Record<string, string> }[], nodeId: string): boolean {
+  return topologies.some(({ segments }) => segments[topologyKey] === nodeId);
+}

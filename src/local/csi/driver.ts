@@ -1,17 +1,18 @@
 import { resolve } from "node:path";
+import { readFile } from "node:fs/promises";
 import { type Clock, untilAborted } from "../../base/clock.ts";
 import type { Log } from "../../base/log.ts";
-import { driverName } from "./driver-name.ts";
-import { canMount } from "./node/privileges.ts";
-import { loadCsiServices } from "./protocol.ts";
+import { driverName, loadCsiServices } from "./protocol.ts";
 import { type KubeletRegistration, registerWithKubelet } from "./registration.ts";
 import { serveGrpc } from "./serve.ts";
-import { controllerService } from "./services/controller.ts";
 import { groupControllerService } from "./services/groups.ts";
-import { identityService } from "./services/identity.ts";
 import { nodeService } from "./services/node.ts";
 import { openStorage, type Storage } from "./storage/storage.ts";
 import { treesBy } from "./storage/trees.ts";
+import { requests } from "./requests.ts";
+import { type Method, method } from "./unary.ts";
+import { snapshotMethods } from "./services/snapshots.ts";
+import { type ControllerOptions, volumeMethods } from "./services/volumes.ts";
 
 export interface CsiDriverOptions {
   /** The path of its Unix socket. */
@@ -65,4 +66,53 @@ async function serveStorage(options: CsiDriverOptions, storage: Storage, signal:
   await untilAborted(signal);
   await unregister?.();
   await stop();
+}
+
+/** Whether this process may mount: whether it has CAP_SYS_ADMIN (capabilities(7)). */
+async function canMount(): Promise<boolean> {
+  const status = await readFile("/proc/self/status", "utf8");
+  const effective = BigInt(`0x${/^CapEff:\s*([0-9a-f]+)$/m.exec(status)?.[1] ?? "0"}`);
+  return (effective & capSysAdmin) !== 0n;
+}
+
+const capSysAdmin = 1n << 21n;
+
+/** The Identity service. */
+function identityService(version: string): Record<string, Method> {
+  return {
+    GetPluginInfo: method(requests.empty, () => ({ name: driverName, vendorVersion: version })),
+    GetPluginCapabilities: method(requests.empty, () => ({
+      capabilities: [
+        { service: { type: "CONTROLLER_SERVICE" } },
+        { service: { type: "GROUP_CONTROLLER_SERVICE" } },
+        { service: { type: "VOLUME_ACCESSIBILITY_CONSTRAINTS" } },
+        { volumeExpansion: { type: "ONLINE" } },
+      ],
+    })),
+    Probe: method(requests.empty, () => ({ ready: { value: true } })),
+  };
+}
+
+const capabilities = [
+  "CREATE_DELETE_VOLUME",
+  "LIST_VOLUMES",
+  "GET_VOLUME",
+  "GET_CAPACITY",
+  "CREATE_DELETE_SNAPSHOT",
+  "LIST_SNAPSHOTS",
+  "GET_SNAPSHOT",
+  "CLONE_VOLUME",
+  "EXPAND_VOLUME",
+  "SINGLE_NODE_MULTI_WRITER",
+];
+
+/** The Controller service. Volumes need no attachment, so it has no methods for that. */
+function controllerService(options: ControllerOptions): Record<string, Method> {
+  return {
+    ControllerGetCapabilities: method(requests.empty, () => ({
+      capabilities: capabilities.map((type) => ({ rpc: { type } })),
+    })),
+    ...volumeMethods(options),
+    ...snapshotMethods(options),
+  };
 }

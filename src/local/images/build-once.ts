@@ -4,8 +4,7 @@ import { type Clock, systemClock } from "../../base/clock.ts";
 import { withLock } from "../tools/lock.ts";
 import { progressLine, type ProgressLine } from "../tools/progress.ts";
 import { cacheDirectory } from "../tools/tool.ts";
-import type { Image } from "./image.ts";
-import { openImageStore, type ImageStore } from "./image-store.ts";
+import { type Image, openImageStore, type ImageStore } from "./image-store.ts";
 
 export interface BuildOptions {
   /** The store of the image. @default the one in Ramet's cache directory */

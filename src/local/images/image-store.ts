@@ -5,7 +5,7 @@ import * as z from "zod";
 import { type Clock, systemClock } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
 import { withLock } from "../tools/lock.ts";
-import { type Image, ImageConfig } from "./image.ts";
+import { ImageConfig } from "./oci-layout.ts";
 import { unpackImage } from "./unpack-image.ts";
 
 export interface ImageStoreOptions {
@@ -218,4 +218,14 @@ function canonicalImageName(name: string): string {
     .replace(/^docker\.io\//, "")
     .replace(/^library\//, "")
     .replace(/:latest$/, "");
+}
+
+/** An image unpacked on this machine. */
+export interface Image {
+  name: string;
+  /** The unpacked root filesystem. Read-only by convention. */
+  rootPath: string;
+  config: ImageConfig;
+  /** `sha256:` and 64 hex digits: the digest of the OCI configuration, or of the files if there is none. */
+  digest: string;
 }

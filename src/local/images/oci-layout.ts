@@ -7,8 +7,19 @@ import { createGunzip, createZstdDecompress } from "node:zlib";
 import * as z from "zod";
 import { directoryInside } from "../../base/directory-inside.ts";
 import { RametError } from "../../base/errors.ts";
-import type { ImageConfig } from "./image.ts";
 import { isRoot, unpackTar } from "./unpack-tar.ts";
+
+/** How an image is started: fields of the OCI image configuration, in Kubernetes' spelling. */
+export const ImageConfig = z.object({
+  entrypoint: z.array(z.string()).default([]),
+  cmd: z.array(z.string()).default([]),
+  /** `NAME=value`, as in the image. */
+  env: z.array(z.string()).default([]),
+  workingDir: z.string().default("/"),
+  /** As in the image: a name or number, optionally with `:group`. Empty: root. */
+  user: z.string().default(""),
+});
+export type ImageConfig = z.infer<typeof ImageConfig>;
 
 /** Whether a directory is an OCI image layout (image-spec, image-layout.md). */
 export async function isOciLayout(directory: string): Promise<boolean> {

@@ -3,8 +3,7 @@ import { join } from "node:path";
 import { RametError } from "../../base/errors.ts";
 import { isExecutable } from "../tools/find-installed.ts";
 import { runProgram } from "../tools/run-program.ts";
-import { imageNotFound, type ImageStore } from "./image-store.ts";
-import type { Image } from "./image.ts";
+import { imageNotFound, type ImageStore, type Image } from "./image-store.ts";
 
 export interface PullOptions {
   /** Directory for the download. */

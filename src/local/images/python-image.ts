@@ -2,7 +2,7 @@ import { join } from "node:path";
 import { RametError } from "../../base/errors.ts";
 import { buildOnce, type BuildOptions, type ImageBuild } from "./build-once.ts";
 import { makeDebianTar } from "./debian-tar.ts";
-import type { Image } from "./image.ts";
+import type { Image } from "./image-store.ts";
 
 /** The name of the demo's image. */
 export const pythonImageName = "python";

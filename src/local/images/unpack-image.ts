@@ -4,8 +4,7 @@ import { lstat, mkdir, open, readdir, readFile, readlink, rename, rm, stat } fro
 import { join } from "node:path";
 import { createGunzip, createZstdDecompress } from "node:zlib";
 import { RametError } from "../../base/errors.ts";
-import { ImageConfig } from "./image.ts";
-import { isOciLayout, unpackOciLayout } from "./oci-layout.ts";
+import { ImageConfig, isOciLayout, unpackOciLayout } from "./oci-layout.ts";
 import { copyDirectory, isRoot, unpackTar } from "./unpack-tar.ts";
 
 export interface UnpackedImage {

@@ -15,7 +15,7 @@ import type { PodStarterOptions } from "./pod-starter-options.ts";
 import { chooseAddress, startPod } from "./start-pod.ts";
 import { sandboxConfig } from "./side-container-config.ts";
 import { hasSideContainers, SideContainers } from "./side-containers.ts";
-import { killPod, podProcesses } from "./orphans.ts";
+import { killPod, podProcesses } from "./launch-pod.ts";
 import { unsupported } from "./unsupported.ts";
 
 export interface PodRunnerOptions extends PodStarterOptions {

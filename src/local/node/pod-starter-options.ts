@@ -1,5 +1,5 @@
 import type { Clock } from "../../base/clock.ts";
-import type { CellImages } from "./cell-programs.ts";
+import type { CellImages } from "./engine-bundles.ts";
 import type { Claims } from "./claims.ts";
 import type { ImageSource, PodObjects } from "./pod.ts";
 import type { MachineView } from "./pod-view.ts";

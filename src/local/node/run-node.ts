@@ -10,7 +10,7 @@ import { claimsIn } from "../../kube/volumes/volumes.ts";
 import { LocalVolumes } from "../volumes/local-volumes.ts";
 import { Claims } from "./claims.ts";
 import type { CellTools } from "./cell-environment.ts";
-import { CellImages, type EarlierPrograms } from "./cell-programs.ts";
+import { CellImages, type EarlierPrograms } from "./engine-bundles.ts";
 import { startKubeletServer } from "./kubelet-server.ts";
 import { heartbeatMilliseconds, localNodeName, renewNodeLease, writeNode } from "./node-object.ts";
 import { PodRunner } from "./pod-runner.ts";

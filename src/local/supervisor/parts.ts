@@ -2,16 +2,19 @@ import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Clock } from "../../base/clock.ts";
 import { specialAddresses } from "../../base/special-addresses.ts";
-import type { ClusterDirectory, MeasuredPart } from "../cluster-directory.ts";
+import {
+  type ClusterDirectory,
+  type MeasuredPart,
+  isReadyFileOf,
+  readyFilePath,
+  type PartStatus,
+} from "../cluster-directory.ts";
 import type { ClusterSetting } from "../cluster-setting.ts";
-import { isReadyFileOf, readyFilePath, type PartStatus } from "../cluster-status.ts";
-import { portWasTaken, startApiServer } from "../control-plane/api-server.ts";
-import { type Child, startChild } from "../control-plane/child.ts";
+import { portWasTaken, startApiServer, writeKubeconfig } from "../control-plane/api-server.ts";
+import { type Child, startChild, freePort, waitUntilReady } from "../control-plane/child.ts";
 import { keepDomainCertificate } from "../control-plane/domain-certificate.ts";
 import { startEtcd } from "../control-plane/etcd.ts";
-import { writeKubeconfig } from "../control-plane/kubeconfig.ts";
 import { openPki, type Pki } from "../control-plane/pki.ts";
-import { freePort, waitUntilReady } from "../control-plane/readiness.ts";
 import { templateAliases } from "./cluster-templates.ts";
 import { publishGateway } from "./gateway-access.ts";
 import { Part } from "./part.ts";

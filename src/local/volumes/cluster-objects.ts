@@ -1,7 +1,7 @@
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import * as z from "zod";
-import { driverName } from "../csi/driver-name.ts";
+import { driverName } from "../csi/protocol.ts";
 import type { Manifest } from "../../install/manifest.ts";
 import { defaultClassAnnotation } from "../../kube/volumes/snapshots.ts";
 

@@ -1,5 +1,5 @@
 import { RametError } from "../../base/errors.ts";
-import { driverName } from "../csi/driver-name.ts";
+import { driverName } from "../csi/protocol.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import { type SnapshotContent, snapshotContentsIn, snapshotsIn } from "../../kube/volumes/snapshots.ts";
 import { type Claim, claimsIn, type DataSource, volumesIn } from "../../kube/volumes/volumes.ts";

@@ -1,16 +1,17 @@
 import { stat } from "node:fs/promises";
+import { join } from "node:path";
 import { type Clock, untilAborted } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
 import type { Log } from "../../base/log.ts";
 import { within } from "../../base/within.ts";
 import type { CsiClient } from "../csi/client.ts";
-import { driverName } from "../csi/driver-name.ts";
-import { dataPath, isId } from "../csi/storage/ids.ts";
+import { driverName } from "../csi/protocol.ts";
+import { dataPath, isId } from "../csi/storage/records.ts";
 import type { Informer } from "../../kube/informer.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
-import { csiProtoPath } from "./proto-paths.ts";
 import type { Claim, Volume } from "../../kube/volumes/volumes.ts";
 import { VolumeController } from "./volume-controller.ts";
+import { packageRoot } from "../tools/tool.ts";
 
 export interface LocalVolumesOptions {
   client: KubeClient;
@@ -94,4 +95,14 @@ function lazyDriver(socket: string, clock: Clock, signal: AbortSignal): Pick<Csi
       return (await opening).call(method, request);
     },
   };
+}
+
+/** The path of CSI's definition in this package. */
+export function csiProtoPath(): string {
+  return join(packageRoot(), "proto", "csi.proto");
+}
+
+/** The path of the kubelet's definition of its registration of plugins in this package. */
+export function registrationProtoPath(): string {
+  return join(packageRoot(), "proto", "pluginregistration.proto");
 }

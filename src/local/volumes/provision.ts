@@ -2,7 +2,7 @@ import * as z from "zod";
 import { RametError } from "../../base/errors.ts";
 import { bytesToQuantity, quantityToBytes } from "../../base/quantity.ts";
 import type { CsiClient } from "../csi/client.ts";
-import { driverName } from "../csi/driver-name.ts";
+import { driverName } from "../csi/protocol.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import { contentSourceOf } from "./content-source.ts";
 import { type Claim, type Volume, claimsIn, volumesIn } from "../../kube/volumes/volumes.ts";

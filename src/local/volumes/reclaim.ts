@@ -1,5 +1,5 @@
-import { driverName } from "../csi/driver-name.ts";
-import { idOf } from "../csi/storage/ids.ts";
+import { driverName } from "../csi/protocol.ts";
+import { idOf } from "../csi/storage/records.ts";
 import type { ResourceClient } from "../../kube/resource-client.ts";
 import { type Claim, type Volume, claimsIn, volumesIn } from "../../kube/volumes/volumes.ts";
 import { provisioningFinalizer, volumeFinalizer, volumeNameOf, type VolumesOptions } from "./provision.ts";

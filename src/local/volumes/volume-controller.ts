@@ -1,14 +1,15 @@
+import * as z from "zod";
 import { RametError } from "../../base/errors.ts";
 import type { Log } from "../../base/log.ts";
-import { driverName } from "../csi/driver-name.ts";
+import { driverName } from "../csi/protocol.ts";
 import { type ReconcileResult, runController, watching } from "../../kube/controller.ts";
 import { EventRecorder } from "../../kube/events.ts";
 import { Informer } from "../../kube/informer.ts";
 import { keyOf } from "../../kube/object.ts";
-import { expand } from "./expand.ts";
-import { type Claim, type Volume, volumesIn } from "../../kube/volumes/volumes.ts";
-import { bind, provision, type VolumesOptions } from "./provision.ts";
+import { type Claim, type Volume, volumesIn, claimsIn } from "../../kube/volumes/volumes.ts";
+import { bind, provision, type VolumesOptions, requestedBytes } from "./provision.ts";
 import { abandon, reclaim } from "./reclaim.ts";
+import { bytesToQuantity, quantityToBytes } from "../../base/quantity.ts";
 
 export interface VolumeControllerOptions extends VolumesOptions {
   claims: Informer<Claim>;
@@ -153,3 +154,18 @@ function claimable(volume: Volume, { metadata }: Claim): Volume {
     `Binding the claim ${metadata.name} failed: the PersistentVolume ${volume.metadata.name} is bound to another claim`,
   );
 }
+
+/** Makes the volume of a bound claim as large as the claim requests now, as external-resizer does on a cluster. */
+async function expand({ client, driver }: VolumesOptions, claim: Claim, volume: Volume): Promise<void> {
+  const requiredBytes = requestedBytes(claim);
+  const has = quantityToBytes(claim.status?.capacity?.["storage"] ?? 0);
+  if (requiredBytes <= has || volume.spec.csi === undefined) return;
+  const { volumeHandle: volumeId } = volume.spec.csi;
+  const request = { volumeId, capacityRange: { requiredBytes, limitBytes: 0 } };
+  const { capacityBytes } = Expanded.parse(await driver.call("ControllerExpandVolume", request));
+  const capacity = { storage: bytesToQuantity(capacityBytes) };
+  await volumesIn(client).mergePatch(volume.metadata, { spec: { capacity } });
+  await claimsIn(client).mergePatch(claim.metadata, { status: { capacity } }, { subresource: "status" });
+}
+
+const Expanded = z.object({ capacityBytes: z.number() });

@@ -8,7 +8,7 @@ import { csiBackend } from "../../../src/backends/csi/csi-backend.ts";
 import { snapshotName } from "../../../src/backends/csi/captured-volume.ts";
 import type { SandboxRef } from "../../../src/backends/runtime.ts";
 import { RametError } from "../../../src/base/errors.ts";
-import { driverName } from "../../../src/local/csi/driver-name.ts";
+import { driverName } from "../../../src/local/csi/protocol.ts";
 import { KubeClient } from "../../../src/kube/kube-client.ts";
 import {
   type Snapshot,

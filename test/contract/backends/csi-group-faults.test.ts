@@ -9,7 +9,7 @@ import { csiBackend } from "../../../src/backends/csi/csi-backend.ts";
 import { groupName } from "../../../src/backends/csi/groups/group-record.ts";
 import { type Clock, systemClock } from "../../../src/base/clock.ts";
 import { RametError } from "../../../src/base/errors.ts";
-import { driverName } from "../../../src/local/csi/driver-name.ts";
+import { driverName } from "../../../src/local/csi/protocol.ts";
 import { KubeClient } from "../../../src/kube/kube-client.ts";
 import { connectionFromKubeconfig } from "../../../src/kube/kubeconfig.ts";
 import { type GroupKinds, groupKindsOf, type GroupSnapshot } from "../../../src/kube/volumes/group-snapshots.ts";

@@ -10,7 +10,7 @@ import { csiBackend } from "../../../src/backends/csi/csi-backend.ts";
 import { importedContentName } from "../../../src/backends/csi/imported-content.ts";
 import { controllerName, systemNamespace } from "../../../src/api/names/system-names.ts";
 import { assertGuarded } from "../../../src/controllers/checkpoint/import-guard.ts";
-import { driverName } from "../../../src/local/csi/driver-name.ts";
+import { driverName } from "../../../src/local/csi/protocol.ts";
 import { controllerRights } from "../../../src/install/controller-rights.ts";
 import { roles } from "../../../src/install/rights.ts";
 import { KubeClient } from "../../../src/kube/kube-client.ts";

@@ -1,8 +1,7 @@
 import type { Clock } from "../../../base/clock.ts";
 import { RametError } from "../../../base/errors.ts";
 import { type RequestOf, requests } from "../requests.ts";
-import { idOf } from "../storage/ids.ts";
-import type { GroupRecord, SnapshotRecord, VolumeRecord } from "../storage/records.ts";
+import { idOf, type GroupRecord, type SnapshotRecord, type VolumeRecord } from "../storage/records.ts";
 import type { Storage } from "../storage/storage.ts";
 import { type Method, method } from "../unary.ts";
 import { checkParameters, timestamp, viewOfSnapshot } from "./snapshots.ts";

@@ -1,6 +1,6 @@
 import { mkdir, rmdir, statfs } from "node:fs/promises";
 import { RametError } from "../../../base/errors.ts";
-import { checkCapabilities } from "../capabilities.ts";
+import { checkCapabilities, topologyOf } from "../capabilities.ts";
 import { bindMount, isMountPoint, isSameDirectory, mountPointsOf, unmount } from "../node/mounts.ts";
 import { type RequestOf, requests } from "../requests.ts";
 import { errnoOf } from "../../../base/errno.ts";
@@ -8,7 +8,6 @@ import type { Use } from "../storage/operations.ts";
 import type { VolumeRecord } from "../storage/records.ts";
 import type { Storage } from "../storage/storage.ts";
 import { type Method, method } from "../unary.ts";
-import { topologyOf } from "./topology.ts";
 
 export interface NodeOptions {
   storage: Storage;

@@ -1,8 +1,7 @@
 import { RametError } from "../../../base/errors.ts";
 import { pageOf } from "../page.ts";
 import { type RequestOf, requests } from "../requests.ts";
-import { idOf } from "../storage/ids.ts";
-import type { SnapshotRecord } from "../storage/records.ts";
+import { idOf, type SnapshotRecord } from "../storage/records.ts";
 import { type Method, method } from "../unary.ts";
 import type { ControllerOptions } from "./volumes.ts";
 

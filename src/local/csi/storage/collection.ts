@@ -1,11 +1,10 @@
 import { randomBytes } from "node:crypto";
-import { mkdir, readdir, readFile } from "node:fs/promises";
-import { join } from "node:path";
+import { mkdir, readdir, readFile, open, rename } from "node:fs/promises";
+import { join, dirname } from "node:path";
 import type * as z from "zod";
 import type { Log } from "../../../base/log.ts";
 import { errnoOf } from "../../../base/errno.ts";
-import { renameDurably, replaceFile } from "./durable.ts";
-import { dataPath, isId, type Kind } from "./ids.ts";
+import { dataPath, isId, type Kind } from "./records.ts";
 import type { Trees } from "./trees.ts";
 
 export interface CollectionOptions<R extends StoredRecord> {
@@ -139,4 +138,30 @@ function byAge(a: StoredRecord, b: StoredRecord): number {
 
 function unlessMissing(error: unknown): void {
   if (errnoOf(error) !== "ENOENT") throw error;
+}
+
+/** Replaces a file: after a crash it has the old or the new content. */
+async function replaceFile(path: string, text: string): Promise<void> {
+  const next = `${path}.new`;
+  const file = await open(next, "w", 0o600);
+  try {
+    await file.writeFile(text);
+    await file.sync();
+  } finally {
+    await file.close();
+  }
+  await renameDurably(next, path);
+}
+
+/** Renames within one file system. When it returns, the rename survives a power failure. */
+async function renameDurably(from: string, to: string): Promise<void> {
+  await rename(from, to);
+  for (const parent of new Set([dirname(from), dirname(to)])) {
+    const directory = await open(parent);
+    try {
+      await directory.sync();
+    } finally {
+      await directory.close();
+    }
+  }
 }

@@ -1,13 +1,15 @@
-import { mkdir } from "node:fs/promises";
+import { mkdir, stat, constants, copyFile, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { once } from "node:events";
+import { createServer } from "node:net";
+import { join } from "node:path";
 import { RametError } from "../../../base/errors.ts";
 import { FairTurns } from "../../../base/fair-turns.ts";
 import type { Log } from "../../../base/log.ts";
 import { Collection } from "./collection.ts";
-import { lockDirectory } from "./lock-directory.ts";
 import { Operations } from "./operations.ts";
 import { GroupRecord, SnapshotRecord, VolumeRecord } from "./records.ts";
-import { canShareBlocks } from "./share-blocks.ts";
 import type { Trees } from "./trees.ts";
+import { errnoOf } from "../../../base/errno.ts";
 
 /** The volumes and snapshots in a directory of this machine. */
 export interface Storage {
@@ -87,3 +89,53 @@ function describe(copies: "reflink" | "full"): string {
     ? "snapshots and clones share the blocks of files with their sources"
     : "snapshots and clones are full copies, because the file system cannot share blocks between files";
 }
+
+/**
+ * Keeps other drivers out of a directory, in which they would remove what this one is making. The lock is the name of an abstract
+ * socket, so it ends with the process.
+ * @returns a function that ends it
+ * @throws RametError `Conflict`
+ */
+async function lockDirectory(directory: string): Promise<() => void> {
+  const { dev, ino } = await stat(directory, { bigint: true });
+  const server = createServer((connection) => connection.destroy());
+  server.listen(`\0ramet-csi-${dev}-${ino}`);
+  try {
+    await once(server, "listening");
+  } catch (error) {
+    if (errnoOf(error) !== "EADDRINUSE") throw error;
+    throw new RametError("Conflict", `Opening ${directory} failed: another driver uses it`, {
+      hint: "Stop the other driver, or choose another directory",
+    });
+  }
+  server.unref();
+  return () => {
+    server.close();
+  };
+}
+
+/** Whether files in this directory can share blocks, as on btrfs and on XFS with reflinks. */
+async function canShareBlocks(directory: string): Promise<boolean> {
+  const probe = await mkdtemp(join(directory, "probe-"));
+  try {
+    await writeFile(join(probe, "a"), "x".repeat(65_536));
+    await copyFile(join(probe, "a"), join(probe, "b"), constants.COPYFILE_FICLONE_FORCE);
+    return true;
+  } catch (error) {
+    if (refusals.has(errnoOf(error) ?? "")) return false;
+    throw error;
+  } finally {
+    await rm(probe, { recursive: true, force: true });
+  }
+}
+
+/** How file systems and kernels refuse FICLONE (ioctl_ficlone(2)). */
+const refusals: ReadonlySet<string> = new Set([
+  "ENOTSUP",
+  "EOPNOTSUPP",
+  "ENOTTY",
+  "EINVAL",
+  "EXDEV",
+  "ENOSYS",
+  "EPERM",
+]);

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, it } from "vitest";
-import { expandedCapacity, isInRange, newCapacity } from "./capacity.ts";
+import { expandedCapacity, isInRange, newCapacity } from "./volumes.ts";
 
 const bytes = fc.nat({ max: 1_000 });
 const range = fc.record({ requiredBytes: bytes, limitBytes: bytes });
