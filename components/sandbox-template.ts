@@ -109,7 +109,7 @@ async function recordedAnnotation({
 }): Promise<string | undefined> {
   if (architecture === undefined) return undefined;
   // Other programs do not load the client.
-  const { recordImage } = await import("../src/registry/record-image.ts");
+  const { recordImage } = await import("../src/registry/look-up-image.ts");
   const found = await recordImage(image, { architecture }).catch((error: unknown) => {
     throw runError(error);
   });

@@ -10,10 +10,9 @@ import { type Deadline, within } from "../base/within.ts";
 import type { CellClient } from "../cell/client/cell-client.ts";
 import type { CheckpointStore } from "../store/checkpoint-store.ts";
 import { type Manifest, sizeOf } from "../store/manifest.ts";
-import type { Backend, Capture, CheckpointName, CloneRequest } from "./backend.ts";
+import type { Backend, Capture, CheckpointName, CloneRequest, SandboxHolds } from "./backend.ts";
 import type { Started } from "./runtime.ts";
-import type { CellCredentials } from "./cell-credentials.ts";
-import { cellHolds } from "./cell-holds.ts";
+import type { CellCredentials } from "./cell-keys.ts";
 import { cellAddress, startDeadline, startOf, identityOf } from "./cell-runtime.ts";
 
 export interface CellBackendOptions {
@@ -172,5 +171,31 @@ function needsOf({ engine, contents }: Manifest): NonNullable<CheckpointPart["ne
     ...any,
     ...(guest !== undefined && { engineId: engineId({ version, architecture, guest }), guest }),
     ...(cpuFeatures && { cpuFeatures }),
+  };
+}
+
+/** Pauses sandboxes by their cells. */
+function cellHolds(cells: Pick<CellClient, "hold" | "release" | "sync">): SandboxHolds {
+  return {
+    async hold({ name: { checkpointId }, source, milliseconds, signal }) {
+      await cells.hold(cellAddress(source), { checkpointId, milliseconds }, signal).catch(unsupported(source.name));
+    },
+    release: ({ name: { checkpointId }, source, signal }) =>
+      cells.release(cellAddress(source), { checkpointId }, signal),
+    async sync(source, signal) {
+      await cells.sync(cellAddress(source), signal).catch(unsupported(source.name));
+    },
+  };
+}
+
+/** A cell of an earlier release does not know the operations. */
+function unsupported(sandbox: string): (thrown: unknown) => never {
+  return (thrown) => {
+    const error = RametError.from(thrown);
+    if (error.code !== "NotFound") throw error;
+    throw new RametError("NotSupported", `The cell of ${sandbox} is of a release that cannot flush or hold volumes`, {
+      hint: "Pause and resume the sandbox, which gives it a cell of this release, or use consistency crash",
+      cause: error,
+    });
   };
 }

@@ -1,3 +1,4 @@
+import { randomBytes } from "node:crypto";
 import * as z from "zod";
 import {
   cellKeySecret,
@@ -10,7 +11,7 @@ import { RametError } from "../base/errors.ts";
 import type { KubeClient } from "../kube/kube-client.ts";
 import { ObjectMeta } from "../kube/object.ts";
 import { coreResources } from "../kube/resource-ref.ts";
-import { cellCredentials, type CellCredentials, newCellKeyPem, newGuestSecret } from "./cell-credentials.ts";
+import { newCellKeyPem, cellKeyFromPem, guestAccessToken, type CellKey } from "../cell/client/cell-token.ts";
 import { keptSecret } from "./kept-secret.ts";
 
 /**
@@ -78,4 +79,36 @@ export function privateKeyIn({ data }: PrivateKeySecret): string {
 
 function credentialsIn(cellKey: PrivateKeySecret, guestSecret: string): CellCredentials {
   return cellCredentials({ privateKeyPem: privateKeyIn(cellKey), guestSecret });
+}
+
+/** The keys with which a controller operates a cluster's cells. Secret: never in a log, a status or a Pod. */
+export interface CellCredentials {
+  key: CellKey;
+  /** The public half of the key, as in Pods: base64url of its 32 bytes. */
+  publicKey: string;
+  /** The token that the guest of this sandbox requires from clients. */
+  guestToken(sandboxUid: string): string;
+}
+
+/** The credentials as text, for Kubernetes Secrets. */
+interface StoredCellCredentials {
+  /** Ed25519, PKCS #8 PEM. */
+  privateKeyPem: string;
+  /** 32 bytes, base64. */
+  guestSecret: string;
+}
+
+export function newCellCredentials(): StoredCellCredentials {
+  return { privateKeyPem: newCellKeyPem(), guestSecret: newGuestSecret() };
+}
+
+/** A secret from which the tokens of guests are derived: 32 bytes, base64. */
+function newGuestSecret(): string {
+  return randomBytes(32).toString("base64");
+}
+
+export function cellCredentials(stored: StoredCellCredentials): CellCredentials {
+  const key = cellKeyFromPem(stored.privateKeyPem);
+  const guestSecret = Buffer.from(stored.guestSecret, "base64");
+  return { key, publicKey: key.publicKey, guestToken: (sandboxUid) => guestAccessToken(guestSecret, sandboxUid) };
 }

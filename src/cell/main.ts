@@ -10,16 +10,15 @@ import { RametError } from "../base/errors.ts";
 import { cellProver } from "./client/cell-proof.ts";
 import { Cell } from "./lifecycle/cell.ts";
 import { rehearse } from "./rehearse.ts";
-import { startEarly } from "./sandbox/early-environment.ts";
+import { startEarly } from "./sandbox/sandbox-resources.ts";
 import { EntrypointLog } from "./sandbox/entrypoint-log.ts";
 import { serveAccess } from "./server/container-access.ts";
-import { OpenResponses } from "./server/open-responses.ts";
-import { cellServer } from "./server/server.ts";
+import { OpenResponses, cellServer } from "./server/server.ts";
 import { keepStateFile, writeState } from "./server/state-file.ts";
 import { TcpProbes } from "./server/tcp-probes.ts";
 import { tokenVerifier } from "./server/token-verifier.ts";
 import { cellPaths, cellSetting } from "./setting/cell-setting.ts";
-import { withImageUser } from "./setting/with-image-user.ts";
+import { withImageUser } from "./setting/image-user.ts";
 
 /** How long responses in transit may take after the sandbox has ended, and how long callers may ask why it has. */
 const lingerMilliseconds = 250;

@@ -11,14 +11,14 @@ import { cellProver, proofHeaders, proofPath } from "./client/cell-proof.ts";
 import { cellKeyFromPem, newCellKeyPem, signCellToken } from "./client/cell-token.ts";
 import { Cell } from "./lifecycle/cell.ts";
 import { spawnLink } from "./network/link.ts";
-import type { EarlyEnvironment } from "./sandbox/early-environment.ts";
+import type { EarlyEnvironment } from "./sandbox/sandbox-resources.ts";
 import { EntrypointLog } from "./sandbox/entrypoint-log.ts";
 import { Sandbox } from "./sandbox/sandbox.ts";
 import { cellServer } from "./server/server.ts";
 import { keepStateFile } from "./server/state-file.ts";
 import { tokenVerifier } from "./server/token-verifier.ts";
 import { type CellSetting, cellSetting } from "./setting/cell-setting.ts";
-import { withImageUser } from "./setting/with-image-user.ts";
+import { withImageUser } from "./setting/image-user.ts";
 
 const sandboxUid = "rehearsal";
 

@@ -4,9 +4,13 @@ import type { CellPodOptions } from "../api/pod/cell-pod.ts";
 import { type CellUserNamespaces, controllersLease, systemNamespace } from "../api/names/system-names.ts";
 import type { NamespaceQuota } from "../api/quota/namespace-quota.ts";
 import type { Backend } from "../backends/backend.ts";
-import { clusterEnvironmentKey, environmentSeal } from "../backends/environment-seal.ts";
+import {
+  clusterEnvironmentKey,
+  environmentSeal,
+  credentialKeys,
+  publishCredentialKey,
+} from "../backends/environment-seal.ts";
 import { createSystemNamespace } from "../backends/kept-secret.ts";
-import { credentialKeys, publishCredentialKey } from "../backends/credential-keys.ts";
 import { openBackends, type OpenBackendsOptions, type OpenedBackends } from "../backends/open-backends.ts";
 import { type Log, silentLog } from "../base/log.ts";
 import { runController } from "../kube/controller.ts";

@@ -10,7 +10,7 @@ import { cellBackend } from "../backends/cell-backend.ts";
 import { Backends } from "../backends/backends.ts";
 import type { CheckpointName } from "../backends/backend.ts";
 import { CellClient } from "../cell/client/cell-client.ts";
-import { cellCredentials, newCellCredentials } from "../backends/cell-credentials.ts";
+import { cellCredentials, newCellCredentials } from "../backends/cell-keys.ts";
 import type { Log } from "../base/log.ts";
 import { openForWrite } from "../store/open.ts";
 import { directoryStore } from "../store/directory/store.ts";

@@ -1,15 +1,13 @@
-import { guestClientPort, reportsPort } from "../api/wire/cell-api.ts";
+import { guestClientPort, reportsPort, codeInterpreterPort } from "../api/wire/cell-api.ts";
 import { RametError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { ClientApi } from "./client-api.ts";
-import { answerPreflight, isOwnPreflight, withForeignOrigins } from "./cors.ts";
-import { type Destination, destinationOf, type NamedDestination, namingHint } from "./destination.ts";
-import type { Exchange } from "./exchange.ts";
-import { isGrpc } from "./grpc.ts";
+import { type Destination, destinationOf, type NamedDestination, namingHint, idHeader } from "./destination.ts";
+import type { Exchange, ClientRequest, ClientResponse } from "./exchange.ts";
+import { isGrpc, refuse } from "./refusal.ts";
 import type { InvalidResponses } from "./invalid-responses.ts";
 import type { ExchangeSlots } from "./limits.ts";
 import type { GatewayMetrics } from "./metrics.ts";
-import { refuse } from "./refusal.ts";
 import { routeOf, type RouterOptions } from "./router.ts";
 import type { Route } from "./upstreams.ts";
 
@@ -111,4 +109,85 @@ function failed(
 export function programSpeaksHttp2({ request }: Pick<Exchange, "request">, { sandbox, port }: Route): boolean {
   if (request.stream === undefined || port === guestClientPort || port === reportsPort) return false;
   return isGrpc(request) || sandbox.http2Ports.includes(port);
+}
+
+/**
+ * Whether a request is a preflight that the gateway answers itself: E2B's SDK in a browser sends its headers to the ports
+ * through which clients enter, and a preflight can have no token. It has no headers of the SDK either, and lists them instead.
+ * Preflights for other ports are for the program there.
+ */
+function isOwnPreflight({ method, headers }: ClientRequest, destination: Destination | undefined): boolean {
+  const { origin, "access-control-request-method": asked, "access-control-request-headers": listed } = headers;
+  if (method !== "OPTIONS" || origin === undefined || asked === undefined) return false;
+  if (destination !== undefined) return answersForeignOrigins(destination);
+  return namesOf(listed).includes(idHeader);
+}
+
+/** Allows every requested method and header, from everywhere. The token protects sandboxes: a browser never adds it unasked. */
+function answerPreflight({ request, response }: Exchange): void {
+  const listed = namesOf(request.headers["access-control-request-headers"]);
+  const headers = [
+    "access-control-allow-origin",
+    "*",
+    "access-control-allow-methods",
+    "GET, HEAD, POST, PUT, PATCH, DELETE",
+    "access-control-max-age",
+    "7200",
+    "vary",
+    "Origin, Access-Control-Request-Headers",
+  ];
+  const isListed = listed.length > 0;
+  response.endWithHead(204, isListed ? [...headers, "access-control-allow-headers", listed.join(", ")] : headers);
+}
+
+/** Lets scripts of all origins read the responses of these ports, unless the program there decides about that itself. */
+function withForeignOrigins(exchange: Exchange, destination: Destination): Exchange {
+  const { request, response } = exchange;
+  if (request.headers.origin === undefined || !answersForeignOrigins(destination)) return exchange;
+  const readable = (headers: readonly string[]): readonly string[] =>
+    headers.some((name, at) => at % 2 === 0 && name.toLowerCase() === "access-control-allow-origin")
+      ? headers
+      : [...headers, ...allowed];
+  const wrapped: ClientResponse = {
+    body: response.body,
+    get headersSent() {
+      return response.headersSent;
+    },
+    writeHead: (status, headers) => {
+      response.writeHead(status, readable(headers));
+    },
+    endWithHead: (status, headers) => {
+      response.endWithHead(status, readable(headers));
+    },
+  };
+  return { ...exchange, response: wrapped };
+}
+
+function answersForeignOrigins({ port }: Destination): boolean {
+  return port === guestClientPort || port === codeInterpreterPort;
+}
+
+/** The headers that Connect's clients read, and those of files. */
+const exposed = [
+  "Grpc-Status",
+  "Grpc-Message",
+  "Grpc-Status-Details-Bin",
+  "Content-Disposition",
+  "Content-Range",
+  "Location",
+  "Retry-After",
+];
+const allowed = [
+  "access-control-allow-origin",
+  "*",
+  "access-control-expose-headers",
+  exposed.join(", "),
+  "vary",
+  "Origin",
+];
+
+/** The names in a list of headers, in lower case. Without those that are no names. */
+function namesOf(listed: string | undefined): string[] {
+  const names = (listed ?? "").split(",").map((name) => name.trim().toLowerCase());
+  return names.filter((name) => /^[\w!#$%&'*+.^`|~-]+$/.test(name));
 }

@@ -1,12 +1,13 @@
 import { Socket } from "node:net";
 import type { Duplex } from "node:stream";
+import { connect, type TLSSocket } from "node:tls";
 import { Agent, type Dispatcher } from "undici";
 import { requestHost } from "../api/names/request-host.ts";
 import type { ErrorCode } from "../base/error-codes.ts";
 import { RametError } from "../base/errors.ts";
 import type { CellClient } from "../cell/client/cell-client.ts";
 import { isEntrance, type RoutedSandbox } from "./routed-sandbox.ts";
-import { startTls } from "./start-tls.ts";
+import { type Clock, systemClock } from "../base/clock.ts";
 
 /** The destination of an authorized request: a port of a ready sandbox. */
 export interface Route {
@@ -120,3 +121,40 @@ function asSocket(stream: Duplex): Socket {
   if (stream instanceof Socket) return stream;
   throw new RametError("Internal", "An upgraded connection is not a socket");
 }
+
+/**
+ * Starts TLS with a program in a sandbox. Its certificate is not verified: the connection through the cell already leads to this
+ * sandbox and no other.
+ * @param alpn the protocols that the gateway speaks
+ * @throws RametError `SandboxUnreachable`
+ */
+function startTls(socket: Socket, alpn: string[], clock: Clock = systemClock): Promise<TLSSocket> {
+  const { promise, resolve, reject } = Promise.withResolvers<TLSSocket>();
+  const secure = connect({ socket, ALPNProtocols: alpn, rejectUnauthorized: false, minVersion: "TLSv1.2" });
+  const fail = (cause: Error): void => {
+    socket.destroy();
+    secure.destroy();
+    reject(
+      new RametError("SandboxUnreachable", `The program in the sandbox does not serve HTTPS: ${cause.message}`, {
+        cause,
+        retryable: true,
+        hint: "Check that it serves HTTPS on this port, or remove the port from httpsPorts",
+      }),
+    );
+  };
+  const onClose = (): void => {
+    fail(new Error("it closed the connection"));
+  };
+  const cancel = clock.schedule(handshakeMilliseconds, () => {
+    fail(new Error(`it did not answer within ${handshakeMilliseconds / 1000} s`));
+  });
+  secure.once("error", fail).once("close", onClose);
+  secure.once("secureConnect", () => {
+    cancel();
+    secure.off("error", fail).off("close", onClose);
+    resolve(secure);
+  });
+  return promise.finally(cancel);
+}
+
+const handshakeMilliseconds = 10_000;

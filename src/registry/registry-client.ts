@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
+import * as z from "zod";
 import { RametError } from "../base/errors.ts";
 import { readBody } from "../base/http.ts";
-import { indexTypes, manifestTypes } from "./documents.ts";
 import type { PullCredentials } from "./pull-credentials.ts";
 import { type ImageAddress, serverOf } from "./registry-address.ts";
 import { authorizationFor, parseChallenge } from "./registry-tokens.ts";
@@ -95,6 +95,16 @@ export class RegistryClient {
   }
 }
 
+export const indexTypes = [
+  "application/vnd.oci.image.index.v1+json",
+  "application/vnd.docker.distribution.manifest.list.v2+json",
+] as const;
+
+const manifestTypes = [
+  "application/vnd.oci.image.manifest.v1+json",
+  "application/vnd.docker.distribution.manifest.v2+json",
+] as const;
+
 const accepted = [...indexTypes, ...manifestTypes, "application/octet-stream", "application/json"].join(", ");
 
 /** The distribution specification lets registries refuse larger manifests. */
@@ -152,3 +162,35 @@ function parse(bytes: Buffer): unknown {
     throw new RametError("InvalidArgument", "its answer is not JSON");
   }
 }
+
+const Digest = z.string().regex(/^sha256:[0-9a-f]{64}$/, "must be sha256: and 64 hex digits");
+
+const Descriptor = z.object({
+  mediaType: z.string().default(""),
+  digest: Digest,
+  platform: z.object({ architecture: z.string(), os: z.string() }).optional(),
+});
+export type Descriptor = z.infer<typeof Descriptor>;
+
+/** An OCI image index or Docker's manifest list: one manifest for each platform. */
+export const Index = z.object({ manifests: z.array(Descriptor).min(1).max(1_000) });
+
+/** The OCI image manifest, or Docker's version 2. Layers are not read. */
+export const Manifest = z.object({ config: Descriptor });
+
+const Strings = z.array(z.string()).nullish();
+
+/** The OCI image configuration: the fields that start a container. */
+export const Configuration = z.object({
+  architecture: z.string().min(1),
+  os: z.string(),
+  config: z
+    .object({
+      Entrypoint: Strings,
+      Cmd: Strings,
+      Env: Strings,
+      WorkingDir: z.string().nullish(),
+      User: z.string().nullish(),
+    })
+    .nullish(),
+});

@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import { setTimeout } from "node:timers/promises";
 import { Agent, request } from "undici";
 import { guestKeySecret, guestSecretEntry, systemNamespace } from "../../src/api/names/system-names.ts";
-import { credentialKeys, publishCredentialKey } from "../../src/backends/credential-keys.ts";
+import { credentialKeys, publishCredentialKey } from "../../src/backends/environment-seal.ts";
 import { coreResources } from "../../src/kube/resource-ref.ts";
 import { allRights, createKey } from "../cluster/client-api-world.ts";
 import { type ClaimWorld, openClaimWorld } from "../cluster/claim-world.ts";

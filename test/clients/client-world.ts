@@ -10,7 +10,7 @@ import { group, rametApiVersion, rametGroup } from "../../src/api/schema/kind.ts
 import type { KubeClient } from "../../src/kube/kube-client.ts";
 import { coreResources, refOf, type ResourceRef } from "../../src/kube/resource-ref.ts";
 import { isAllowed } from "../../src/client-api/keys/callers.ts";
-import { clusterTemplates } from "../../src/local/supervisor/cluster-templates.ts";
+import { clusterTemplates } from "../../src/local/supervisor/seed-cluster.ts";
 import { readPort } from "../../src/local/supervisor/parts.ts";
 import { TestCluster } from "../cluster/local-cluster.ts";
 import { type RbacRule, userOf } from "../setup/until-allowed.ts";

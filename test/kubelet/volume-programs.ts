@@ -3,7 +3,7 @@ import { inject } from "vitest";
 import { KubeClient } from "../../src/kube/kube-client.ts";
 import { connectionFromKubeconfig } from "../../src/kube/kubeconfig.ts";
 import { snapshotResources } from "../../src/kube/volumes/snapshots.ts";
-import { seedVolumes } from "../../src/local/supervisor/seed-volumes.ts";
+import { seedVolumes } from "../../src/local/supervisor/seed-cluster.ts";
 import { volumeObjects } from "../../src/local/volumes/cluster-objects.ts";
 import { type CsiDriver, startCsiDriver } from "../setup/csi-driver.ts";
 import { runVolumeController, startSnapshotPrograms } from "../setup/volume-controller.ts";

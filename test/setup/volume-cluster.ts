@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { KubeClient } from "../../src/kube/kube-client.ts";
 import type { Child } from "../../src/local/control-plane/child.ts";
-import { seedVolumes } from "../../src/local/supervisor/seed-volumes.ts";
+import { seedVolumes } from "../../src/local/supervisor/seed-cluster.ts";
 import { acquirePinned } from "../../src/local/tools/acquire-tools.ts";
 import {
   pinnedSnapshotProgram,

@@ -7,7 +7,7 @@ import { type Snapshot, snapshotClassesIn, snapshotsIn } from "../../kube/volume
 import type { Backend, Capture, CaptureRequest, CheckpointName } from "../backend.ts";
 import { capturedVolume, numberOfVolumes, snapshotManifest } from "./captured-volume.ts";
 import { fillClaim } from "./fill-claim.ts";
-import { all, type CapturedSnapshot, followSnapshot, type Wanted } from "./follow-snapshots.ts";
+import { all, type CapturedSnapshot, followSnapshot, type Wanted, stateOfSnapshot } from "./follow-snapshots.ts";
 import { captureGroups, type CapturedGroups, discardGroups, Refusals } from "./groups/capture-groups.ts";
 import { findGroups, type FoundGroup } from "./groups/find-groups.ts";
 import { readyMembers } from "./groups/follow-group.ts";
@@ -16,7 +16,6 @@ import { importVolumes, removeImports } from "./import-volumes.ts";
 import { removeSnapshot, setDeletionPolicy, snapshotsOf } from "./remove-snapshots.ts";
 import { checkpointClass } from "./snapshot-class.ts";
 import { sweepSnapshots } from "./sweep-snapshots.ts";
-import { stateOfSnapshot } from "./snapshot-state.ts";
 import { type CapturableVolume, volumesToCapture } from "./volumes-to-capture.ts";
 
 export interface CsiBackendOptions {

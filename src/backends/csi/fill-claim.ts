@@ -5,7 +5,7 @@ import { snapshotsIn } from "../../kube/volumes/snapshots.ts";
 import { type ClaimSpec, storageClassesIn } from "../../kube/volumes/volumes.ts";
 import type { FillClaimRequest } from "../backend.ts";
 import { contentOf } from "./remove-snapshots.ts";
-import { isBound, stateOfSnapshot } from "./snapshot-state.ts";
+import { isBound, stateOfSnapshot } from "./follow-snapshots.ts";
 
 /**
  * Completes the spec of a clone's claim so that the provisioner fills it from a VolumeSnapshot: as large as the data needs, and with

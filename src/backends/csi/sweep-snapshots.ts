@@ -7,8 +7,7 @@ import { capturedVolume, checkpointOfSnapshot, numberOfVolumes } from "./capture
 import { sweepGroups } from "./groups/sweep-groups.ts";
 import { isImported } from "./imported-content.ts";
 import { isRamets, removeOrphan, removeSnapshot } from "./remove-snapshots.ts";
-import { touch } from "./touch.ts";
-import { isOld, isRemoved, isServed, type SweepSnapshotsOptions } from "./sweep-rules.ts";
+import { touch, isOld, isRemoved, isServed, type SweepSnapshotsOptions } from "./sweep-rules.ts";
 
 /**
  * Removes the VolumeSnapshots of checkpoints without an object, and the contents that such VolumeSnapshots have left behind, with

@@ -4,7 +4,7 @@ import { type Clock, systemClock } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
 import { counted, numberIn } from "./container-memory.ts";
 import { type CgroupPlan, outOfMemory, type Step, tooManyProcesses } from "./plan.ts";
-import { removeGroups, removeIfEmpty } from "./remove-groups.ts";
+import { removeGroups, removeIfEmpty } from "./record.ts";
 
 /** How often the count of out-of-memory kills is read where the kernel sends no notification. */
 const pollMilliseconds = 250;

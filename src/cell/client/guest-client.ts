@@ -3,8 +3,15 @@ import type { Readable } from "node:stream";
 import * as z from "zod";
 import { callGuest, type GuestDial, guestError, guestLimits, parsedAnswer, textOf } from "./guest-http.ts";
 import { guestInput, type GuestInput } from "./guest-input.ts";
-import { type ProcessEvent, processEvents } from "./guest-process-events.ts";
-import { EntriesAnswer, EntryAnswer, envelope, type FileEntry, ProcessListAnswer } from "./guest-wire.ts";
+import {
+  type ProcessEvent,
+  processEvents,
+  EntriesAnswer,
+  EntryAnswer,
+  envelope,
+  type FileEntry,
+  ProcessListAnswer,
+} from "./guest-wire.ts";
 
 export interface GuestClientOptions {
   /** Opens a stream to port 49983 of the sandbox. */

@@ -1,9 +1,9 @@
 import type { HoldRequest, ReleaseResult } from "../../api/wire/cell-api.ts";
 import { RametError } from "../../base/errors.ts";
 import { type HeldPause, quiesce } from "../checkpoint/capture.ts";
-import { syncMounts } from "../checkpoint/sync-mounts.ts";
 import type { Engine } from "../sandbox/engine.ts";
 import type { CellCore } from "./cell-core.ts";
+import { runProgram } from "../../base/run-program.ts";
 
 interface Pause extends HeldPause {
   checkpointId: string;
@@ -100,4 +100,23 @@ export class Hold {
     const { mounts } = this.#core.setting.config.container;
     return mounts.filter(({ emptyDir, readOnly }) => emptyDir === undefined && !readOnly).map(({ source }) => source);
   }
+}
+
+/** The pause of a sandbox is limited too. */
+const timeoutMilliseconds = 20_000;
+
+/**
+ * Writes to its disk what the node's kernel has in memory of each mounted file system (syncfs(2)). Node.js has no such call, so this
+ * starts coreutils' `sync`.
+ * @throws RametError `Timeout`; `EngineFailed` if a file system cannot be written
+ */
+async function syncMounts(paths: readonly string[]): Promise<void> {
+  if (paths.length === 0) return;
+  const { code, stderr } = await runProgram({
+    program: "sync",
+    args: ["--file-system", "--", ...paths],
+    timeoutMilliseconds,
+  });
+  if (code === 0) return;
+  throw new RametError("EngineFailed", `Flushing the volumes failed: ${stderr.trim().slice(0, 500)}`);
 }

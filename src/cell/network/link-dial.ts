@@ -2,7 +2,7 @@ import { connect, type Socket } from "node:net";
 import { join } from "node:path";
 import type { Duplex } from "node:stream";
 import { RametError } from "../../base/errors.ts";
-import { JsonLine, LinkDialAnswer, linkError } from "./link-wire.ts";
+import { JsonLine, LinkDialAnswer, linkError } from "./link-lines.ts";
 
 /** The path of link's Unix socket. */
 export function linkSocket(directory: string): string {

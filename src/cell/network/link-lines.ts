@@ -2,7 +2,8 @@ import type { ChildProcessWithoutNullStreams } from "node:child_process";
 import { createInterface } from "node:readline";
 import * as z from "zod";
 import { RametError } from "../../base/errors.ts";
-import { JsonLine, LinkAnswer, linkError, LinkEvent } from "./link-wire.ts";
+import { EgressReport } from "../../api/wire/cell-api.ts";
+import { errorCodes, type ErrorCode } from "../../base/error-codes.ts";
 
 /** The JSON lines that the cell and its link exchange over the child's stdin and stdout. */
 export class LinkLines {
@@ -108,4 +109,52 @@ export class LinkLines {
     const how = signal === null ? `with code ${String(code)}` : `on ${signal}`;
     return `link exited ${how}${this.#lastLine === "" ? "" : `: ${this.#lastLine}`}`;
   }
+}
+
+/** Parses a line of JSON. */
+export const JsonLine = z.string().transform((line, context): unknown => {
+  try {
+    return JSON.parse(line);
+  } catch {
+    context.addIssue({ code: "custom", message: `not JSON: ${line.slice(0, 200)}` });
+    return z.NEVER;
+  }
+});
+
+/** An error of link. */
+const LinkFault = z.object({ code: z.string(), message: z.string(), hint: z.string().optional() });
+type LinkFault = z.infer<typeof LinkFault>;
+
+/** The events of link's start: its namespaces exist (`made`), the network is ready, or the start has failed. */
+const LinkEvent = z.discriminatedUnion("event", [
+  z.object({ event: z.literal("made"), netns: z.string().startsWith("/proc/") }),
+  z.object({ event: z.literal("ready") }),
+  LinkFault.extend({ event: z.literal("error") }),
+]);
+type LinkEvent = z.infer<typeof LinkEvent>;
+
+/** Each later line: the response to a request. */
+const LinkAnswer = z.object({
+  id: z.number().int(),
+  ok: z.literal(true).optional(),
+  report: EgressReport.optional(),
+  /** PEM of link's CA, if it has one. */
+  certificate: z.string().optional(),
+  error: LinkFault.optional(),
+});
+type LinkAnswer = z.infer<typeof LinkAnswer>;
+
+/** The first line that link sends on a connection to its socket. */
+export const LinkDialAnswer = z.object({ ok: z.literal(true).optional(), error: LinkFault.optional() });
+export type LinkDialAnswer = z.infer<typeof LinkDialAnswer>;
+
+export function linkError(fault: LinkFault): RametError {
+  const code = isErrorCode(fault.code) ? fault.code : "Internal";
+  const retryable = code === "Unavailable" || code === "SandboxNotReady";
+  const hint = fault.hint === undefined || fault.hint === "" ? {} : { hint: fault.hint };
+  return new RametError(code, fault.message, { retryable, ...hint });
+}
+
+function isErrorCode(code: string): code is ErrorCode {
+  return Object.hasOwn(errorCodes, code);
 }

@@ -6,8 +6,12 @@ import { linkSocket } from "../network/link-dial.ts";
 import { type Link, startLink } from "../network/link.ts";
 import type { CellSetting } from "../setting/cell-setting.ts";
 import type { EntrypointLog } from "./entrypoint-log.ts";
-import type { EarlyEnvironment } from "./early-environment.ts";
-import { allocateResources, releaseResources, type SandboxResources } from "./sandbox-resources.ts";
+import {
+  type EarlyEnvironment,
+  allocateResources,
+  releaseResources,
+  type SandboxResources,
+} from "./sandbox-resources.ts";
 import { SandboxSlots } from "./sandbox-slots.ts";
 import type { Sandbox, SandboxOrigin } from "./sandbox.ts";
 

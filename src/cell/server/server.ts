@@ -21,7 +21,6 @@ import { readBody, statusOf } from "../../base/http.ts";
 import { tolerantParse } from "../../base/tolerant-parse.ts";
 import { type CellProver, proofHeaders, proofPath } from "../client/cell-proof.ts";
 import type { Cell } from "../lifecycle/cell.ts";
-import type { OpenResponses } from "./open-responses.ts";
 import { reports } from "./reports.ts";
 import { sendLog } from "./log-stream.ts";
 import type { TcpProbes } from "./tcp-probes.ts";
@@ -246,4 +245,26 @@ function sendError(response: ServerResponse, error: unknown): void {
   if (response.headersSent) return void response.destroy();
   const { code, message, hint, retryable } = RametError.from(error);
   sendJson(response, statusOf(code), { code, message, hint, retryable });
+}
+
+/** The responses that servers have begun and not finished. */
+export class OpenResponses {
+  #count = 0;
+  readonly #waiting: (() => void)[] = [];
+
+  /** Counts the responses of a server. */
+  follow(server: Server): void {
+    server.on("request", (_, response) => {
+      this.#count++;
+      response.once("close", () => {
+        this.#count--;
+        if (this.#count === 0) for (const done of this.#waiting.splice(0)) done();
+      });
+    });
+  }
+
+  /** Resolves as soon as no response is open: each was sent, or its client has left. */
+  async finished(): Promise<void> {
+    if (this.#count > 0) await new Promise<void>((resolve) => this.#waiting.push(resolve));
+  }
 }

@@ -2,8 +2,15 @@ import type { Command } from "commander";
 import { within } from "../../base/within.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { type Io, writeAll } from "../io.ts";
-import { namesFrom } from "./names.ts";
-import { type Position, positionOf } from "./position.ts";
+import { type Position, positionOf, type NameSource } from "./position.ts";
+import { coreResources, refOf, type ResourceRef } from "../../kube/resource-ref.ts";
+import { readKubeconfig } from "../../kube/kubeconfig-files.ts";
+import { localClusters } from "../../local/cluster-directory.ts";
+import { type ClusterOptions, withCluster } from "../cluster/cluster.ts";
+import { kubeconfigSource } from "../cluster/kubeconfig-source.ts";
+import { isVolumeKind } from "../explain/volume-kinds.ts";
+import { volumeKinds } from "../explain/volume-resources.ts";
+import { userKinds } from "../object/user-kind.ts";
 
 /** `ramet __complete -- WORDS`: prints the candidates for the last word. Never fails: a shell would show the error. */
 export async function printCandidates(io: Io, program: Command, words: readonly string[]): Promise<number> {
@@ -29,4 +36,24 @@ async function namesAt(io: Io, { namesOf, cluster }: Position): Promise<string[]
     }
   });
   return (await Promise.all(listed)).flat();
+}
+
+/** All names of a source, in the namespace that the words select. @throws RametError */
+async function namesFrom(io: Io, source: NameSource, selected: ClusterOptions, signal: AbortSignal): Promise<string[]> {
+  if (source === "localCluster") return (await localClusters(io.environment)).map(({ name }) => name);
+  if (source === "context") {
+    const { contexts } = await readKubeconfig(await kubeconfigSource(io.environment, selected.kubeconfig));
+    return contexts.map(({ name }) => name);
+  }
+  return withCluster(io, selected, async ({ client, namespace }) => {
+    const ref = refOfSource(source);
+    const { items } = await client.resource(ref).list({ ...(ref.namespaced ? { namespace } : {}), signal });
+    return items.map(({ metadata }) => metadata.name);
+  });
+}
+
+function refOfSource(source: Exclude<NameSource, "context" | "localCluster">): ResourceRef {
+  if (source === "namespace") return coreResources.namespaces;
+  if (isVolumeKind(source)) return volumeKinds[source];
+  return source === "serviceAccount" ? coreResources.serviceAccounts : refOf(userKinds[source].kind);
 }

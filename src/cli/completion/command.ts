@@ -1,16 +1,16 @@
 import { type Command, Option } from "commander";
 import { withExamples } from "../options.ts";
 import type { Act } from "../report-error.ts";
-import { type Shell, shells } from "./shells.ts";
+import type { Shell } from "./scripts.ts";
 
 /** `ramet completion`, and the hidden command that its scripts call. */
 export function completionCommand(program: Command, act: Act): void {
   const command = program
     .command("completion")
     .description("Print a script that completes commands, options and names in a shell.");
-  for (const shell of shells) {
+  for (const [shell, example] of Object.entries(setup) as [Shell, string][]) {
     const own = command.command(shell).description(`Print the script for ${shell}.`);
-    withExamples(own, setup[shell]).action(
+    withExamples(own, example).action(
       act(async () => {
         const { printScript } = await import("./scripts.ts");
         return (io) => printScript(io, shell);

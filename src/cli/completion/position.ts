@@ -2,9 +2,11 @@ import type { Command, Option } from "commander";
 import type { ClusterOptions } from "../cluster/cluster.ts";
 import { childNamed } from "../usage-error.ts";
 import { kindSpelled } from "../object/commands.ts";
-import { volumeKindNames } from "../explain/volume-kinds.ts";
-import { userKindNames } from "../object/user-kind.ts";
-import type { NameSource } from "./names.ts";
+import { volumeKindNames, type VolumeKindName } from "../explain/volume-kinds.ts";
+import { userKindNames, type UserKindName } from "../object/user-kind.ts";
+
+/** Where names come from. */
+export type NameSource = UserKindName | VolumeKindName | "namespace" | "serviceAccount" | "context" | "localCluster";
 
 /** Where the cursor is: what the last word can be. */
 export interface Position {

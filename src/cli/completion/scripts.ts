@@ -1,6 +1,5 @@
 import { exitCodes } from "../exit-codes.ts";
 import { type Io, writeAll } from "../io.ts";
-import type { Shell } from "./shells.ts";
 
 /**
  * `ramet completion SHELL`. The scripts ask `ramet __complete` with the words up to the cursor, the last one being completed. If
@@ -59,4 +58,6 @@ end
 complete -c ramet -k -f -a '(__ramet_complete)'
 `;
 
-const scripts: Readonly<Record<Shell, string>> = { bash, zsh, fish };
+const scripts = { bash, zsh, fish };
+/** The shells for which there is a script. */
+export type Shell = keyof typeof scripts;

@@ -17,8 +17,7 @@ import { exitCodes } from "../exit-codes.ts";
 import { type Io, printLine, writeAll } from "../io.ts";
 import { inOrder, size, table } from "../output/render.ts";
 import { coreResources } from "../../kube/resource-ref.ts";
-import { boundStore } from "../../store/bound-store.ts";
-import { storeAt } from "../../store/store-at.ts";
+import { boundStore, storeAt } from "../../store/store-at.ts";
 import { isMissing, localStore, nameOfPlace, storePlace } from "./inspect.ts";
 
 export interface CollectGarbageOptions extends ClusterOptions {

@@ -5,7 +5,7 @@ import type { PodTemplateSpec } from "../../api/schema/pod-template.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import type { RequestSeal } from "../../api/names/init-request.ts";
 import type { Backends } from "../../backends/backends.ts";
-import type { CredentialKeys } from "../../backends/credential-keys.ts";
+import type { CredentialKeys } from "../../backends/environment-seal.ts";
 import type { SandboxRuntime } from "../../backends/runtime.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { Log } from "../../base/log.ts";

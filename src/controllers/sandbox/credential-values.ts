@@ -6,7 +6,7 @@ import type { Credentials } from "../../api/credentials/credentials.ts";
 import type { ValuePart } from "../../api/credentials/value-parts.ts";
 import type { Clock } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
-import type { CredentialKeys } from "../../backends/credential-keys.ts";
+import type { CredentialKeys } from "../../backends/environment-seal.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import { ObjectMeta } from "../../kube/object.ts";
 import { coreResources } from "../../kube/resource-ref.ts";

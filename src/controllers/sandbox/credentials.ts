@@ -4,7 +4,7 @@ import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { digestOf } from "../../api/schema/digest.ts";
 import type { PodTemplateSpec } from "../../api/schema/pod-template.ts";
 import type { LinkCredentials } from "../../api/wire/cell-api.ts";
-import type { CredentialKeys } from "../../backends/credential-keys.ts";
+import type { CredentialKeys } from "../../backends/environment-seal.ts";
 import { type SandboxRef, sandboxRef } from "../../backends/runtime.ts";
 import { RametError } from "../../base/errors.ts";
 import type { SandboxDependencies } from "./dependencies.ts";

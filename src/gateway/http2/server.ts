@@ -10,7 +10,6 @@ import type { Socket } from "node:net";
 import type { Clock } from "../../base/clock.ts";
 import type { GatewayMetrics } from "../metrics.ts";
 import type { Http2Request } from "./exchange.ts";
-import { ResetLimit } from "./reset-limit.ts";
 
 export interface Http2ServerOptions {
   metrics: GatewayMetrics;
@@ -136,4 +135,30 @@ function guarded(session: ServerHttp2Session, run: () => void): void {
 /** The gateway resets a stream with an error only after the sandbox or the client did. */
 function isResetByClient(stream: ServerHttp2Stream): boolean {
   return stream.aborted && stream.rstCode !== constants.NGHTTP2_NO_ERROR;
+}
+
+/** More than clients need that cancel calls, also through a proxy that shares its connection between them. */
+const burst = 200;
+const perSecond = 20;
+
+/** Limits how often a client resets a request that it has sent: each costs the gateway and the sandbox more than the client. */
+export class ResetLimit {
+  readonly #clock: Clock;
+  #tokens = burst;
+  #at: number;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+    this.#at = clock.monotonicMilliseconds();
+  }
+
+  /** @returns whether the client has reset no more than it may */
+  accept(): boolean {
+    const now = this.#clock.monotonicMilliseconds();
+    this.#tokens = Math.min(burst, this.#tokens + ((now - this.#at) / 1000) * perSecond);
+    this.#at = now;
+    if (this.#tokens < 1) return false;
+    this.#tokens--;
+    return true;
+  }
 }

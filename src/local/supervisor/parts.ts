@@ -15,8 +15,7 @@ import { type Child, startChild, freePort, waitUntilReady } from "../control-pla
 import { keepDomainCertificate } from "../control-plane/domain-certificate.ts";
 import { startEtcd } from "../control-plane/etcd.ts";
 import { openPki, type Pki } from "../control-plane/pki.ts";
-import { templateAliases } from "./cluster-templates.ts";
-import { publishGateway } from "./gateway-access.ts";
+import { templateAliases, publishGateway } from "./seed-cluster.ts";
 import { Part } from "./part.ts";
 
 /** The processes of a cluster, in the order of their start. */

@@ -13,14 +13,11 @@ import { type ClusterDirectory, type ClusterStatus, type PartStatus, writeStatus
 import { type ClusterSetting, readSetting } from "../cluster-setting.ts";
 import { keepDomainCertificate } from "../control-plane/domain-certificate.ts";
 import { identifyProcess } from "../process-identity.ts";
-import { applyManifest } from "./apply-manifest.ts";
-import { clusterTemplates } from "./cluster-templates.ts";
+import { applyManifest, seedVolumes, clusterTemplates } from "./seed-cluster.ts";
 import { packageRoot } from "../tools/tool.ts";
 import { snapshotCrds } from "../volumes/cluster-objects.ts";
-import { seedVolumes } from "./seed-volumes.ts";
 import { clusterParts, type ClusterParts, reservedPort } from "./parts.ts";
-import { runVolumeParts } from "./run-volume-parts.ts";
-import { type VolumeParts, volumeParts } from "./volume-parts.ts";
+import { runVolumeParts, type VolumeParts, volumeParts } from "./volume-parts.ts";
 
 /**
  * Runs a local cluster until `signal` is aborted: etcd, the API server, the controller, the gateway, the client API and the node. A process

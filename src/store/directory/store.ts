@@ -19,8 +19,8 @@ import {
   namespacesIn,
   publishedManifest,
   requireDirectories,
+  removeCheckpoint,
 } from "./namespace-directory.ts";
-import { removeCheckpoint } from "./remove.ts";
 import { scrubStore } from "./scrub.ts";
 import { sweepStore } from "./sweep.ts";
 

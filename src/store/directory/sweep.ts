@@ -7,8 +7,7 @@ import type { Step } from "../sessions.ts";
 import { collectContent, settleContent } from "./content.ts";
 import { ifPresent, statOf } from "./durable.ts";
 import { type Layout, stagingKind } from "./layout.ts";
-import { namespacesIn, unverifiedManifest } from "./namespace-directory.ts";
-import { doom, removeCheckpoint, removeOrphan } from "./remove.ts";
+import { namespacesIn, unverifiedManifest, doom, removeCheckpoint, removeOrphan } from "./namespace-directory.ts";
 
 /**
  * Removes, in each namespace, orphans in `staging`, checkpoints without an object, and then content without a checkpoint. With

@@ -4,7 +4,7 @@ import type { CellState, ContainerSpec } from "../../../src/api/wire/cell-api.ts
 import { cgroupLayout, controllers } from "../../../src/cell/cgroup/layout.ts";
 import type { Contents } from "../../../src/api/schema/metadata.ts";
 import { RametError } from "../../../src/base/errors.ts";
-import { removeGroups } from "../../../src/cell/cgroup/remove-groups.ts";
+import { removeGroups } from "../../../src/cell/cgroup/record.ts";
 import type { RunningCell } from "../../setup/cell-rig.ts";
 import { Cells } from "../../setup/cells.ts";
 

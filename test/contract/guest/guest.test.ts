@@ -6,7 +6,7 @@ import { buffer } from "node:stream/consumers";
 import { expect, it } from "vitest";
 import { envdVersion } from "../../../src/api/wire/envd-version.ts";
 import type { GuestClient } from "../../../src/cell/client/guest-client.ts";
-import type { ProcessEvent } from "../../../src/cell/client/guest-process-events.ts";
+import type { ProcessEvent } from "../../../src/cell/client/guest-wire.ts";
 import { RunningGuest } from "./running-guest.ts";
 
 it("passes a command's input, output and exit code", async () => {

@@ -1,5 +1,5 @@
 import { beforeEach, describe, expect, it } from "vitest";
-import { boundStore } from "../../../src/store/bound-store.ts";
+import { boundStore } from "../../../src/store/store-at.ts";
 import { openForWrite } from "../../../src/store/open.ts";
 import { files, other, ref } from "./checkpoints.ts";
 import { draft } from "./draft.ts";

@@ -4,9 +4,8 @@ import type { GroupKinds, GroupSnapshot } from "../../../kube/volumes/group-snap
 import { waitUntil } from "../../../kube/wait-until.ts";
 import type { CheckpointName } from "../../backend.ts";
 import type { SnapshotOfVolume } from "../captured-volume.ts";
-import { all, type CapturedSnapshot, followSnapshot, type Wanted } from "../follow-snapshots.ts";
+import { all, type CapturedSnapshot, followSnapshot, type Wanted, printable } from "../follow-snapshots.ts";
 import { setDeletionPolicy } from "../remove-snapshots.ts";
-import { printable } from "../snapshot-state.ts";
 import { contentOfGroup, type FoundGroup, membersOf } from "./find-groups.ts";
 import { isHandled, setGroupPolicy } from "./remove-group.ts";
 

@@ -1,6 +1,12 @@
 import { RametError } from "../../../base/errors.ts";
 import type { KubeClient } from "../../../kube/kube-client.ts";
-import { groupContentAnnotations, groupFinalizers, snapshotsIn } from "../../../kube/volumes/snapshots.ts";
+import {
+  groupContentAnnotations,
+  groupFinalizers,
+  type SnapshotContent,
+  snapshotContentsIn,
+  snapshotsIn,
+} from "../../../kube/volumes/snapshots.ts";
 import {
   type GroupKinds,
   groupKindsOf,
@@ -9,10 +15,10 @@ import {
 } from "../../../kube/volumes/group-snapshots.ts";
 import type { CheckpointName } from "../../backend.ts";
 import { contentOf, isOrphaned, removeOrphan, setDeletionPolicy, untilGone } from "../remove-snapshots.ts";
-import { touch } from "../touch.ts";
+import { touch } from "../sweep-rules.ts";
 import { unlabelClaims } from "./claim-labels.ts";
 import { allMembers, contentOfGroup, groupsOf } from "./find-groups.ts";
-import { releaseGroupData } from "./group-data.ts";
+import { handleOf, isReleased, markReleased } from "../release-data.ts";
 
 /** Removes the groups of a checkpoint with their data, and the labels of its claims. @throws as {@link removeGroup} */
 export async function removeGroups(client: KubeClient, name: CheckpointName): Promise<void> {
@@ -98,4 +104,31 @@ async function release({ contents }: Pick<GroupKinds, "contents">, { metadata }:
   const { resourceVersion, finalizers = [] } = metadata;
   const kept = finalizers.filter((one) => one !== groupFinalizers.content);
   await contents.mergePatch(metadata, { metadata: { resourceVersion, finalizers: kept } });
+}
+
+/**
+ * Decides what becomes of the data of a group that is removed. A driver deletes that of all members together, so it stays if another
+ * content has the data of any of them, and nobody deletes it then: most drivers refuse to delete a single member.
+ * @param members the contents of its members, which no longer keep the data
+ */
+export async function releaseGroupData(
+  client: KubeClient,
+  group: GroupSnapshotContent | undefined,
+  members: readonly SnapshotContent[],
+): Promise<"Delete" | "Retain"> {
+  for (const member of members) await markReleased(client, member);
+  const own = new Set(members.map(({ metadata }) => metadata.uid));
+  const known = [
+    ...members.map((one) => dataOf(one.spec.driver, handleOf(one))),
+    ...(group?.status?.volumeSnapshotInfoList ?? []).map((one) => dataOf(group?.spec.driver, one.snapshotHandle)),
+  ];
+  const data = new Set(known.filter((one) => one !== undefined));
+  const { items } = await snapshotContentsIn(client).list();
+  const others = items.filter((one) => !own.has(one.metadata.uid) && !isReleased(one));
+  const isShared = others.some((one) => data.has(dataOf(one.spec.driver, handleOf(one)) ?? ""));
+  return isShared ? "Retain" : "Delete";
+}
+
+function dataOf(driver = "", handle: string | undefined): string | undefined {
+  return handle === undefined ? undefined : `${driver}\n${handle}`;
 }

@@ -13,9 +13,8 @@ import { checkpointOfSnapshot } from "../captured-volume.ts";
 import { isImported } from "../imported-content.ts";
 import { isOld, isRemoved, isServed, type SweepSnapshotsOptions } from "../sweep-rules.ts";
 import { checkpointsOnClaim, unlabelClaims } from "./claim-labels.ts";
-import { releaseGroupData } from "./group-data.ts";
+import { releaseGroupData, removeGroup, removeGroupContent } from "./remove-group.ts";
 import { groupRecord } from "./group-record.ts";
-import { removeGroup, removeGroupContent } from "./remove-group.ts";
 
 /** Removes the groups of checkpoints without an object, the contents that groups have left behind, and labels of claims. */
 export async function sweepGroups(options: SweepSnapshotsOptions, swept: Swept): Promise<void> {

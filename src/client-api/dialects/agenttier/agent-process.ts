@@ -1,7 +1,7 @@
 import { StringDecoder } from "node:string_decoder";
 import { RametError } from "../../../base/errors.ts";
 import type { GuestClient } from "../../../cell/client/guest-client.ts";
-import type { ProcessEvent } from "../../../cell/client/guest-process-events.ts";
+import type { ProcessEvent } from "../../../cell/client/guest-wire.ts";
 import type { Sent } from "./sse.ts";
 
 export interface AgentProcess {

@@ -4,7 +4,7 @@ import { annotations } from "../../../api/names/labels.ts";
 import { parseDuration } from "../../../base/duration.ts";
 import { RametError } from "../../../base/errors.ts";
 import type { Caller } from "../../keys/callers.ts";
-import { requestIdOf } from "../../routes/request-id.ts";
+import { requestIdOf } from "../../routes/common-routes.ts";
 import { type CloneSandbox, startClone, type StartedClone } from "../../service/clone-sandbox.ts";
 import { checkSnapshotLimit, withinSandboxLimit } from "../../service/key-limits.ts";
 import { currentState, pauseSandbox, requestResume, servingStates, verifiedState } from "../../service/lifecycle.ts";

@@ -1,7 +1,7 @@
 import type { Sandbox } from "../../../api/kinds/sandbox.ts";
 import { annotations } from "../../../api/names/labels.ts";
 import { RametError } from "../../../base/errors.ts";
-import { requestIdOf } from "../../routes/request-id.ts";
+import { requestIdOf } from "../../routes/common-routes.ts";
 import { leastAutoResumeSeconds } from "../../service/auto-resume.ts";
 import { createSandbox, type OnTimeout } from "../../service/create-sandbox.ts";
 import { sandboxIdOf } from "../../service/find-sandbox.ts";

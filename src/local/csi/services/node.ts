@@ -4,9 +4,8 @@ import { checkCapabilities, topologyOf } from "../capabilities.ts";
 import { bindMount, isMountPoint, isSameDirectory, mountPointsOf, unmount } from "../node/mounts.ts";
 import { type RequestOf, requests } from "../requests.ts";
 import { errnoOf } from "../../../base/errno.ts";
-import type { Use } from "../storage/operations.ts";
+import type { Use, Storage } from "../storage/storage.ts";
 import type { VolumeRecord } from "../storage/records.ts";
-import type { Storage } from "../storage/storage.ts";
 import { type Method, method } from "../unary.ts";
 
 export interface NodeOptions {

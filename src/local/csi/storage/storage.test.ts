@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { Operations } from "./operations.ts";
+import { Operations } from "./storage.ts";
 
 const never = new Promise<never>(() => undefined);
 

@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import { RametError } from "../base/errors.ts";
-import { grpcStatus } from "./grpc.ts";
+import { grpcStatus } from "./refusal.ts";
 
 it("returns the status and the message of an error as gRPC headers", () => {
   const error = new RametError("SandboxNotReady", "The sandbox für is 50% ready", { hint: "Wait\nplease" });

@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import { ManualClock } from "../../../test/setup/manual-clock.ts";
-import { ResetLimit } from "./reset-limit.ts";
+import { ResetLimit } from "./server.ts";
 
 it("accepts 200 resets at once and 20 a second after that", () => {
   const clock = new ManualClock();

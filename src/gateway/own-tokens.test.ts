@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { checkFileSignature } from "./file-signature.ts";
+import { checkFileSignature } from "./own-tokens.ts";
 
 const token = "0tQG31xiMp0IOQfaz9dcwi72L1CPo8e0";
 // From the tests of E2B's SDKs (e2b-dev/E2B, packages/js-sdk/tests/sandbox/secure.test.ts).

@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import { Snapshot, SnapshotContent } from "../../kube/volumes/snapshots.ts";
-import { isBound, printable, stateOfSnapshot } from "./snapshot-state.ts";
+import { isBound, printable, stateOfSnapshot } from "./follow-snapshots.ts";
 
 const meta = { namespace: "a", name: "s", uid: "u", resourceVersion: "1" };
 const snapshot = (status?: object, metadata: object = {}) =>
