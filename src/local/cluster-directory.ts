@@ -1,10 +1,6 @@
 import { join } from "node:path";
-import { readdir } from "node:fs/promises";
-import { readFileSync, renameSync, writeFileSync } from "node:fs";
-import * as z from "zod";
 import { RametError } from "../base/errors.ts";
 import { userDirectory } from "./user-directory.ts";
-import { isProcessRunning, ProcessIdentity } from "./process-identity.ts";
 
 /** The paths of one local cluster. All of its files are below `path`. */
 export interface ClusterDirectory {
@@ -80,91 +76,4 @@ export function clusterDirectory(
 /** The parent of all clusters' directories. */
 export function dataDirectory(environment: Readonly<Record<string, string | undefined>>): string {
   return userDirectory(environment, "XDG_DATA_HOME", [".local", "share"]);
-}
-
-interface LocalCluster {
-  name: string;
-  /** The phase of its supervisor; `down` if none runs. */
-  phase: string;
-  kubeconfig: string;
-  path: string;
-}
-
-/** The clusters that have ever been started and were not purged, by name. */
-export async function localClusters(
-  environment: Readonly<Record<string, string | undefined>>,
-): Promise<LocalCluster[]> {
-  const names = await readdir(dataDirectory(environment)).catch(() => []);
-  return names.sort().flatMap((name) => {
-    if (!/^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/.test(name)) return [];
-    const { status: file, kubeconfig, path } = clusterDirectory(name, environment);
-    const status = readStatus(file);
-    if (status === undefined) return [];
-    return [{ name, phase: isSupervised(status) ? status.phase : "down", kubeconfig, path }];
-  });
-}
-
-const partStates = ["waiting", "starting", "running", "restarting", "stopping", "stopped"] as const;
-
-export const PartStatus = z.object({
-  name: z.string(),
-  state: z.enum(partStates),
-  process: ProcessIdentity.optional(),
-  /** Number of restarts since the cluster was started. */
-  restarts: z.number().int().default(0),
-  /** How it ended last, or why its start failed. */
-  message: z.string().optional(),
-});
-export type PartStatus = z.infer<typeof PartStatus>;
-
-/** The cluster's status. The supervisor writes it to a file in the cluster's directory. */
-export const ClusterStatus = z.object({
-  v: z.literal(1),
-  name: z.string(),
-  phase: z.enum(["starting", "up", "stopping", "down", "failed"]),
-  /** Why `phase` is `failed`. */
-  message: z.string().optional(),
-  supervisor: ProcessIdentity,
-  startedAt: z.string(),
-  /** URL of the API server. */
-  server: z.string().optional(),
-  parts: z.array(PartStatus),
-});
-export type ClusterStatus = z.infer<typeof ClusterStatus>;
-
-/** The last written status. Undefined if it is missing or unreadable. */
-export function readStatus(path: string): ClusterStatus | undefined {
-  try {
-    return ClusterStatus.parse(JSON.parse(readFileSync(path, "utf8")));
-  } catch {
-    return undefined;
-  }
-}
-
-export function writeStatus(path: string, status: ClusterStatus): void {
-  writeFileSync(`${path}.new`, JSON.stringify(status, undefined, 2), { mode: 0o600 });
-  renameSync(`${path}.new`, path);
-}
-
-/** Whether the status's supervisor is running. If not, it was killed. */
-export function isSupervised(status: ClusterStatus | undefined): status is ClusterStatus {
-  return status !== undefined && isProcessRunning(status.supervisor);
-}
-
-/** The file to which a part of a cluster writes its process id when it is ready. The supervisor removes it first. */
-export function readyFilePath(directory: ClusterDirectory, part: string): string {
-  return join(directory.path, `${part}.ready`);
-}
-
-export function writeReadyFile(path: string): void {
-  writeFileSync(`${path}.new`, String(process.pid));
-  renameSync(`${path}.new`, path);
-}
-
-export function isReadyFileOf(path: string, pid: number): boolean {
-  try {
-    return readFileSync(path, "utf8") === String(pid);
-  } catch {
-    return false;
-  }
 }

@@ -2,9 +2,7 @@ import { mkdir, readFile, rename, writeFile } from "node:fs/promises";
 import { dirname } from "node:path";
 import * as z from "zod";
 import { RametError } from "../base/errors.ts";
-
-/** RFC 6761 reserves its names for the own machine. */
-export const defaultDomain = "ramet.localhost";
+import { defaultDomain } from "./cluster-domain.ts";
 
 /** The setting of the cluster's processes. `up` writes it to a file in the cluster's directory. */
 export const ClusterSetting = z.object({
@@ -65,19 +63,4 @@ export async function writeSetting(path: string, setting: ClusterSetting): Promi
   await mkdir(dirname(path), { recursive: true, mode: 0o700 });
   await writeFile(`${path}.new`, JSON.stringify(setting, undefined, 2), { mode: 0o600 });
   await rename(`${path}.new`, path);
-}
-
-/**
- * Reads the domain of a local cluster.
- * @throws RametError `InvalidArgument`. Clients accept no certificate for all names below a domain of one label
- */
-export function parseDomain(text: string): string {
-  const domain = text.toLowerCase();
-  const labels = domain.split(".");
-  const isName = labels.length > 1 && labels.every((label) => /^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/.test(label));
-  // A host name has at most 253 characters, with the port and the id of a sandbox before the domain.
-  if (isName && domain.length <= 180 && !/^[0-9.]+$/.test(domain)) return domain;
-  throw new RametError("InvalidArgument", `Invalid domain: ${JSON.stringify(text.slice(0, 200))}`, {
-    hint: "Use a DNS name of two or more labels without a port, such as sandboxes.example.org",
-  });
 }

@@ -1,7 +1,8 @@
 import { rm, stat, readdir } from "node:fs/promises";
 import { delay, type Clock } from "../base/clock.ts";
 import { RametError } from "../base/errors.ts";
-import { type ClusterDirectory, isSupervised, readStatus, writeStatus } from "./cluster-directory.ts";
+import type { ClusterDirectory } from "./cluster-directory.ts";
+import { isSupervised, readStatus, writeStatus } from "./cluster-status.ts";
 import { isProcessRunning, signalProcess, type ProcessIdentity } from "./process-identity.ts";
 import { withLock } from "./tools/lock.ts";
 import { sweepCgroups } from "../cell/cgroup/record.ts";

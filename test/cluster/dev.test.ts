@@ -5,7 +5,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { expect, it, onTestFinished } from "vitest";
-import { clusterDirectory, readStatus } from "../../src/local/cluster-directory.ts";
+import { clusterDirectory } from "../../src/local/cluster-directory.ts";
+import { readStatus } from "../../src/local/cluster-status.ts";
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
 

@@ -4,7 +4,7 @@ import { expect, it } from "vitest";
 import { isPodReady } from "../../src/api/schema/pod.ts";
 import { parseObject } from "../../src/kube/object.ts";
 import { coreResources } from "../../src/kube/resource-ref.ts";
-import { readStatus } from "../../src/local/cluster-directory.ts";
+import { readStatus } from "../../src/local/cluster-status.ts";
 import { snapshotResources } from "../../src/kube/volumes/snapshots.ts";
 import { Claim } from "../../src/kube/volumes/volumes.ts";
 import { runningCluster } from "./running-cluster.ts";

@@ -5,7 +5,8 @@ import { afterAll, beforeAll } from "vitest";
 import { KubeClient } from "../../src/kube/kube-client.ts";
 import { connectionFromKubeconfig } from "../../src/kube/kubeconfig.ts";
 import { claimsIn, volumesIn } from "../../src/kube/volumes/volumes.ts";
-import { clusterDirectory, type ClusterDirectory, readStatus } from "../../src/local/cluster-directory.ts";
+import { clusterDirectory, type ClusterDirectory } from "../../src/local/cluster-directory.ts";
+import { readStatus } from "../../src/local/cluster-status.ts";
 import { type Outcome, RametUser } from "../setup/ramet-user.ts";
 import { CliHome } from "./cli-home.ts";
 

@@ -6,14 +6,8 @@ import {
   listedKubeconfigs,
   type KubeconfigSource,
 } from "../../kube/kubeconfig-files.ts";
-import {
-  clusterDirectory,
-  dataDirectory,
-  defaultClusterName,
-  localClusters,
-  isSupervised,
-  readStatus,
-} from "../../local/cluster-directory.ts";
+import { clusterDirectory, dataDirectory, defaultClusterName } from "../../local/cluster-directory.ts";
+import { localClusters, isSupervised, readStatus } from "../../local/cluster-status.ts";
 
 /**
  * The kubeconfig that a command uses: the given file; else the existing files of `KUBECONFIG`, merged as kubectl merges

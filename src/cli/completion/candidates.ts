@@ -5,7 +5,7 @@ import { type Io, writeAll } from "../io.ts";
 import { type Position, positionOf, type NameSource } from "./position.ts";
 import { coreResources, refOf, type ResourceRef } from "../../kube/resource-ref.ts";
 import { readKubeconfig } from "../../kube/kubeconfig-files.ts";
-import { localClusters } from "../../local/cluster-directory.ts";
+import { localClusters } from "../../local/cluster-status.ts";
 import { type ClusterOptions, withCluster } from "../cluster/cluster.ts";
 import { kubeconfigSource } from "../cluster/kubeconfig-source.ts";
 import { isVolumeKind } from "../explain/volume-kinds.ts";

@@ -1,6 +1,6 @@
 import { Argument, type Command, Option } from "commander";
 import { clusterDirectory, defaultClusterName } from "../../local/cluster-directory.ts";
-import { defaultDomain, parseDomain } from "../../local/cluster-setting.ts";
+import { defaultDomain, parseDomain } from "../../local/cluster-domain.ts";
 import { type LogPart, logParts } from "../../local/log-files.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { parsed, withExamples } from "../options.ts";

@@ -1,14 +1,8 @@
 import { lookup } from "node:dns/promises";
 import { randomBytes } from "node:crypto";
 import { RametError } from "../../base/errors.ts";
-import {
-  clusterDirectory,
-  type ClusterDirectory,
-  defaultClusterName,
-  localClusters,
-  isSupervised,
-  readStatus,
-} from "../../local/cluster-directory.ts";
+import { clusterDirectory, type ClusterDirectory, defaultClusterName } from "../../local/cluster-directory.ts";
+import { localClusters, isSupervised, readStatus } from "../../local/cluster-status.ts";
 import { readSetting } from "../../local/cluster-setting.ts";
 import { domainCertificateFiles } from "../../local/control-plane/domain-certificate.ts";
 import { readPort } from "../../local/supervisor/parts.ts";

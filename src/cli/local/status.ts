@@ -3,11 +3,8 @@ import {
   defaultClusterName,
   type ClusterDirectory,
   measuredParts,
-  localClusters,
-  isSupervised,
-  readStatus,
-  type ClusterStatus,
 } from "../../local/cluster-directory.ts";
+import { localClusters, isSupervised, readStatus, type ClusterStatus } from "../../local/cluster-status.ts";
 import { readSetting } from "../../local/cluster-setting.ts";
 import { describeHugePages, readHugePages } from "../../local/huge-pages.ts";
 import { readPort } from "../../local/supervisor/parts.ts";

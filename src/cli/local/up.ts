@@ -1,6 +1,7 @@
 import { existsSync } from "node:fs";
 import { quantityToBytes, quantityToMillicores } from "../../base/quantity.ts";
-import { clusterDirectory, defaultClusterName, isSupervised, readStatus } from "../../local/cluster-directory.ts";
+import { clusterDirectory, defaultClusterName } from "../../local/cluster-directory.ts";
+import { isSupervised, readStatus } from "../../local/cluster-status.ts";
 import { stopCluster } from "../../local/down.ts";
 import { describeHugePages, readHugePages, tuneHugePages } from "../../local/huge-pages.ts";
 import { type LogPart, sendPartLog } from "../../local/log-files.ts";

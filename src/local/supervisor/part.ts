@@ -1,7 +1,7 @@
 import { RametError } from "../../base/errors.ts";
 import { backoffMilliseconds } from "../../base/backoff.ts";
 import { delay, type Clock } from "../../base/clock.ts";
-import type { PartStatus } from "../cluster-directory.ts";
+import type { PartStatus } from "../cluster-status.ts";
 import type { Child } from "../control-plane/child.ts";
 import { identifyProcess } from "../process-identity.ts";
 

@@ -2,13 +2,8 @@ import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Clock } from "../../base/clock.ts";
 import { specialAddresses } from "../../base/special-addresses.ts";
-import {
-  type ClusterDirectory,
-  type MeasuredPart,
-  isReadyFileOf,
-  readyFilePath,
-  type PartStatus,
-} from "../cluster-directory.ts";
+import type { ClusterDirectory, MeasuredPart } from "../cluster-directory.ts";
+import { isReadyFileOf, readyFilePath, type PartStatus } from "../cluster-status.ts";
 import type { ClusterSetting } from "../cluster-setting.ts";
 import { portWasTaken, startApiServer, writeKubeconfig } from "../control-plane/api-server.ts";
 import { type Child, startChild, freePort, waitUntilReady } from "../control-plane/child.ts";
