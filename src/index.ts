@@ -25,7 +25,7 @@ export {
   type CopiedContent,
   type ResolvedSource,
   type SnapshotInputs,
-} from "./api/snapshot/snapshot-inputs.ts";
+} from "./api/snapshot/snapshot-digest.ts";
 export {
   parseSnapshotReference,
   printSnapshotReference,

@@ -4,12 +4,18 @@ import { sealIdentity, credentialKeyMap, sealedBytes } from "../api/credentials/
 import { publicSealForm, type RequestSeal } from "../api/names/init-request.ts";
 import { annotations } from "../api/names/labels.ts";
 import { environmentKeyEntry, environmentKeySecret, systemNamespace } from "../api/names/system-names.ts";
-import { decryptBytes, encryptBytes } from "../base/authenticated-encryption.ts";
+import {
+  decryptBytes,
+  encryptBytes,
+  derivedBytes,
+  openBytes,
+  publicBytes,
+  sealingKey,
+} from "../base/authenticated-encryption.ts";
 import { RametError } from "../base/errors.ts";
 import type { KubeClient } from "../kube/kube-client.ts";
 import { ObjectMeta } from "../kube/object.ts";
 import { keptSecret } from "./kept-secret.ts";
-import { derivedBytes, openBytes, publicBytes, sealingKey } from "../base/sealed-box.ts";
 import { coreResources } from "../kube/resource-ref.ts";
 
 /** Reads the key with which this cluster's controllers seal requests. Creates the Secret if it does not exist. */

@@ -64,3 +64,9 @@ const fileProblems: ReadonlyMap<unknown, string> = new Map([
   ["EISDIR", "it is a directory"],
   ["EACCES", "you do not have the permission to read it"],
 ]);
+
+/** Returns the error code of a failed system call, such as `ENOENT`. `undefined` for other errors. */
+export function errnoOf(error: unknown): string | undefined {
+  const code = error instanceof Error ? (error as NodeJS.ErrnoException).code : undefined;
+  return typeof code === "string" ? code : undefined;
+}

@@ -1,7 +1,7 @@
 import * as z from "zod";
-import { envdVersion } from "../api/wire/envd-version.ts";
+import { envdVersion } from "../api/wire/cell-api.ts";
 import { guestKeySecret, guestSecretEntry, systemNamespace } from "../api/names/system-names.ts";
-import { delay, untilAborted } from "../base/clock.ts";
+import { delay, untilAborted, type Clock } from "../base/clock.ts";
 import { RametError } from "../base/errors.ts";
 import { type Log, silentLog } from "../base/log.ts";
 import { StaleOnErrorCache } from "../base/stale-on-error-cache.ts";
@@ -11,11 +11,9 @@ import { ObjectMeta } from "../kube/object.ts";
 import { coreResources } from "../kube/resource-ref.ts";
 import { agentTierDialect } from "./dialects/agenttier/dialect.ts";
 import { e2bDialect } from "./dialects/e2b/dialect.ts";
-import { Callers } from "./keys/callers.ts";
-import { gatewayRoutes } from "./gateway-routes.ts";
-import { RequestRates } from "./keys/request-rate.ts";
+import { Callers, RequestRates } from "./keys/callers.ts";
 import { clientApiMetrics, type ClientApiMetrics } from "./metrics.ts";
-import { serveClientApi } from "./server.ts";
+import { serveClientApi, type Dialect } from "./server.ts";
 import { AutoResumes } from "./service/auto-resume.ts";
 import { guestAccess, portRequester } from "./service/guest-access.ts";
 import { ClientSecrets } from "./service/client-secrets.ts";
@@ -23,6 +21,9 @@ import { clientInformers } from "./service/known-objects.ts";
 import { serviceParts } from "./service/parts.ts";
 import { RegistrySecrets } from "./service/registry-secrets.ts";
 import { sandboxReader } from "./service/read-sandbox.ts";
+import { statusOf } from "../base/http.ts";
+import { isResumeProof, resumeProofHeader } from "../cell/client/resume-proof.ts";
+import { uidOf } from "./service/find-sandbox.ts";
 
 export interface RunClientApiOptions {
   client: KubeClient;
@@ -139,3 +140,36 @@ const GuestKeySecret = z.looseObject({
   metadata: ObjectMeta,
   data: z.looseObject({ [guestSecretEntry]: z.string().min(1) }),
 });
+
+interface GatewayRoutesOptions {
+  autoResumes: AutoResumes;
+  /** Reads the secret of the guests' tokens. */
+  guestSecret: () => Promise<Buffer>;
+  clock: Clock;
+}
+
+/** The route by which gateways resume a sandbox for which traffic has arrived. Clients cannot use it. */
+function gatewayRoutes({ autoResumes, guestSecret, clock }: GatewayRoutesOptions): Dialect {
+  return {
+    register: (server) => {
+      server.post("/internal/sandboxes/:uid/resume", async (request, reply) => {
+        const { uid: given = "" } = request.params as { uid?: string };
+        const uid = uidOf(given);
+        const proof = [request.headers[resumeProofHeader]].flat()[0] ?? "";
+        try {
+          if (uid === undefined || !isResumeProof(proof, await guestSecret(), uid, clock)) throw notProven();
+          return await reply.send({ resumed: await autoResumes.resume(uid) });
+        } catch (error) {
+          const { code, message, hint, retryable } = RametError.from(error);
+          const status = statusOf(code);
+          if (status >= 500) request.log.error({ id: request.id, err: error }, "a sandbox was not resumed for traffic");
+          return reply.code(status).send({ code: status, reason: code, message, hint, retryable });
+        }
+      });
+    },
+  };
+}
+
+function notProven(): RametError {
+  return new RametError("Unauthorized", "Only gateways can send this request");
+}

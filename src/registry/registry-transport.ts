@@ -1,9 +1,8 @@
 import { isIP } from "node:net";
 import type { Readable } from "node:stream";
-// The name of the import must not become that of a parameter in the package: Pulumi puts the text of providers into states.
 import { Agent, type Dispatcher, request as send } from "undici";
 import { RametError } from "../base/errors.ts";
-import { guardedLookup, publicOnly } from "../base/guarded-lookup.ts";
+import { guardedLookup, publicOnly } from "../base/special-addresses.ts";
 
 export interface RegistryAccess {
   /** IPv4 ranges of the cluster, which count as private. */

@@ -1,5 +1,4 @@
-import { errnoOf } from "../base/errno.ts";
-import { RametError } from "../base/errors.ts";
+import { errnoOf, RametError } from "../base/errors.ts";
 import type { ErrorCode } from "../base/error-codes.ts";
 import type { CheckpointRef } from "./checkpoint-id.ts";
 

@@ -1,10 +1,9 @@
 import { cellPod } from "../../src/api/pod/cell-pod.ts";
 import type { Checkpoint } from "../../src/api/kinds/checkpoint.ts";
-import { templateDigest, templateRevision } from "../../src/api/pod/template-digest.ts";
+import { templateDigest, templateRevision, restoreSpec } from "../../src/api/pod/restore-spec.ts";
 import { apiVersion } from "../../src/api/schema/kind.ts";
 import { annotations, finalizers, labels } from "../../src/api/names/labels.ts";
 import { PodTemplateSpec } from "../../src/api/schema/pod-template.ts";
-import { restoreSpec } from "../../src/api/pod/restore-spec.ts";
 import type { SandboxStatus } from "../../src/api/kinds/sandbox.ts";
 import { checkpointIdOf } from "../../src/controllers/cluster/pause-checkpoint.ts";
 import { sandboxResources } from "../../src/controllers/cluster/resources.ts";

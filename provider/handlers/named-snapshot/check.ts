@@ -1,8 +1,13 @@
 import { NamedSnapshotManifest, NamedSnapshotSpec } from "../../../src/api/kinds/named-snapshot.ts";
 import { SandboxTemplateSpec } from "../../../src/api/kinds/sandbox-template.ts";
 import type { RecipeStep } from "../../../src/api/recipe/recipe.ts";
-import { snapshotDigest, type SnapshotDigest } from "../../../src/api/snapshot/snapshot-digest.ts";
-import { type CopiedContent, type ResolvedSource, secretIdentity } from "../../../src/api/snapshot/snapshot-inputs.ts";
+import {
+  snapshotDigest,
+  type SnapshotDigest,
+  type CopiedContent,
+  type ResolvedSource,
+  secretIdentity,
+} from "../../../src/api/snapshot/snapshot-digest.ts";
 import type { CheckResult, Values } from "../handler.ts";
 import { validateTimeSpan } from "../time-span.ts";
 import { hasUnknown, unknownValue, validate } from "../validate.ts";

@@ -1,6 +1,6 @@
 import { createHmac, randomBytes } from "node:crypto";
 import * as z from "zod";
-import { contentDigestAnnotation } from "../../../src/api/snapshot/snapshot-inputs.ts";
+import { contentDigestAnnotation } from "../../../src/api/snapshot/snapshot-digest.ts";
 import { canonicalJson } from "../../../src/base/canonical-json.ts";
 import { RametError } from "../../../src/base/errors.ts";
 import type { KubeClient } from "../../../src/kube/kube-client.ts";

@@ -1,6 +1,6 @@
 import * as z from "zod";
 import { ObjectMeta } from "../schema/metadata.ts";
-import { sealBytes } from "../../base/sealed-box.ts";
+import { sealBytes } from "../../base/authenticated-encryption.ts";
 
 /** The ConfigMap in `ramet-system` with the public key for which the client API seals secrets of its clients. */
 export const credentialKeyMap = "ramet-credential-key";

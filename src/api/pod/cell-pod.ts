@@ -4,7 +4,7 @@ import { withoutAgentRuntime } from "./agent-runtime.ts";
 import { cellContainer, type CellImageOptions, imageVolume, rootPath } from "./cell-container.ts";
 import { containerSpec, mainContainer } from "./container-spec.ts";
 import { egressDigest } from "../egress/effective-egress.ts";
-import { templateDigest, templateRevision } from "./template-digest.ts";
+import { templateDigest, templateRevision } from "./restore-spec.ts";
 import { apiVersion } from "../schema/kind.ts";
 import { tcpProbePorts } from "./tcp-probe.ts";
 import { annotations, labels } from "../names/labels.ts";

@@ -1,4 +1,4 @@
-import { templateRevision } from "../pod/template-digest.ts";
+import { templateRevision } from "../pod/restore-spec.ts";
 import { RametError } from "../../base/errors.ts";
 import { contentsByDefault } from "../kinds/checkpoint.ts";
 import { restoreFrom, restoreFromAnnotations } from "../names/labels.ts";

@@ -1,8 +1,7 @@
 import fc from "fast-check";
 import { expect, it } from "vitest";
 import type { RecipeStep } from "../recipe/recipe.ts";
-import { snapshotDigest, unchangedSteps } from "./snapshot-digest.ts";
-import { secretIdentity, type SnapshotInputs } from "./snapshot-inputs.ts";
+import { snapshotDigest, unchangedSteps, secretIdentity, type SnapshotInputs } from "./snapshot-digest.ts";
 
 const golden: SnapshotInputs = {
   from: { template: { template: { spec: { containers: [{ name: "main", image: "python:3.12" }] } } } },

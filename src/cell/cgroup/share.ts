@@ -16,7 +16,7 @@ export interface Share {
 
 /**
  * The resources of cell, link and a `runsc` command in addition to the sandbox. A Pod's container has it on top of the template's limit
- * (src/api/pod/cell-resources.ts). Measured: 55 MiB of memory that cannot be reclaimed for cell and link, 25 MiB for the command
+ * (src/api/pod/cell-container.ts). Measured: 55 MiB of memory that cannot be reclaimed for cell and link, 25 MiB for the command
  * while it runs, and up to 30 MiB of buffers while a checkpoint is uploaded.
  */
 const cellMemoryBytes = 128 * 1024 ** 2;

@@ -2,7 +2,7 @@ import * as z from "zod";
 import { CellConfig, type ContainerSpec } from "../../api/wire/cell-api.ts";
 import { environmentPrefix } from "../../api/pod/container-spec.ts";
 import { EngineBuild } from "../../api/engine/engine.ts";
-import { ImageConfig } from "../../api/pod/image-config.ts";
+import { ImageConfig } from "../../api/pod/resolved-image.ts";
 import { RametError, textOfError } from "../../base/errors.ts";
 import { tolerantParse } from "../../base/tolerant-parse.ts";
 

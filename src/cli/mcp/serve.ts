@@ -3,8 +3,7 @@ import { StdioServerTransport } from "@modelcontextprotocol/sdk/server/stdio.js"
 import { pino } from "pino";
 import { untilAborted } from "../../base/clock.ts";
 import { mcpHttpDialect } from "../../client-api/dialects/mcp/http-dialect.ts";
-import { Callers } from "../../client-api/keys/callers.ts";
-import { RequestRates } from "../../client-api/keys/request-rate.ts";
+import { Callers, RequestRates } from "../../client-api/keys/callers.ts";
 import { clientApiMetrics, type ClientApiMetrics } from "../../client-api/metrics.ts";
 import { guestSecretReader } from "../../client-api/run.ts";
 import { serveClientApi } from "../../client-api/server.ts";
@@ -15,7 +14,7 @@ import { type Io, printLine } from "../io.ts";
 import { packageVersion } from "../package-version.ts";
 import { runServerProcess, type ServerContext } from "../server/server-process.ts";
 import { gatewayGuest } from "../../cell/client/gateway-guest.ts";
-import type { Actor } from "../../client-api/dialects/mcp/actor.ts";
+import type { Actor } from "../../client-api/dialects/mcp/tool.ts";
 import { mcpServer } from "../../client-api/dialects/mcp/mcp-server.ts";
 import { sandboxIdOf } from "../../client-api/service/find-sandbox.ts";
 import { exitCodes } from "../exit-codes.ts";

@@ -1,7 +1,6 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { RametError } from "../../base/errors.ts";
-import type { Caller, Callers } from "../keys/callers.ts";
-import type { RequestRates } from "../keys/request-rate.ts";
+import type { Caller, Callers, RequestRates } from "../keys/callers.ts";
 import type { Route } from "./route.ts";
 
 export interface Admission {

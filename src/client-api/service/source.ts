@@ -2,7 +2,7 @@ import { type Checkpoint, volumeParts } from "../../api/kinds/checkpoint.ts";
 import { hasVolumes, type Sandbox } from "../../api/kinds/sandbox.ts";
 import type { SandboxSet } from "../../api/kinds/sandbox-set.ts";
 import { clusterTemplatePrefix } from "../../api/names/system-names.ts";
-import { templateDigest } from "../../api/pod/template-digest.ts";
+import { templateDigest } from "../../api/pod/restore-spec.ts";
 import { restoreFrom } from "../../api/names/labels.ts";
 import { PodTemplateSpec } from "../../api/schema/pod-template.ts";
 import { resolveOrigin } from "../../api/snapshot/resolve-origin.ts";

@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import * as z from "zod";
 import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
 import type { KeyRef } from "../../api/recipe/recipe.ts";
-import { type CopiedContent, secretIdentity } from "../../api/snapshot/snapshot-inputs.ts";
+import { type CopiedContent, secretIdentity } from "../../api/snapshot/snapshot-digest.ts";
 import { RametError } from "../../base/errors.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import { ObjectMeta } from "../../kube/object.ts";

@@ -1,7 +1,7 @@
 import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { actionOf, type CopyStep } from "../../api/recipe/recipe.ts";
-import type { CopiedContent } from "../../api/snapshot/snapshot-inputs.ts";
+import type { CopiedContent } from "../../api/snapshot/snapshot-digest.ts";
 import { sandboxRef } from "../../backends/runtime.ts";
 import { RametError } from "../../base/errors.ts";
 import { withoutSecrets } from "../../base/redact.ts";

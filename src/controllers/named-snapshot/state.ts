@@ -4,8 +4,7 @@ import type { namedSnapshotConditions, NamedSnapshotStatus } from "../../api/kin
 import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
 import type { SandboxTemplateSpec } from "../../api/kinds/sandbox-template.ts";
 import type { Sandbox, SandboxManifest } from "../../api/kinds/sandbox.ts";
-import type { SnapshotDigest } from "../../api/snapshot/snapshot-digest.ts";
-import type { CopiedContent } from "../../api/snapshot/snapshot-inputs.ts";
+import type { SnapshotDigest, CopiedContent } from "../../api/snapshot/snapshot-digest.ts";
 import type { RametError } from "../../base/errors.ts";
 import type { Transition } from "../../kube/events.ts";
 import type { OwnWrites } from "../../kube/own-writes.ts";

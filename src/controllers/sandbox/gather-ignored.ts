@@ -1,4 +1,4 @@
-import { templateRevision } from "../../api/pod/template-digest.ts";
+import { templateRevision } from "../../api/pod/restore-spec.ts";
 import { type FoundField, findIgnored, findIgnoredInTemplate, ofTemplate } from "../../api/fields/find-ignored.ts";
 import { requestFields, staleTemplate } from "../../api/fields/ignored-fields.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";

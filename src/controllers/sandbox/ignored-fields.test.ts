@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { templateRevision } from "../../api/pod/template-digest.ts";
+import { templateRevision } from "../../api/pod/restore-spec.ts";
 import { fieldsIgnored } from "../../api/fields/ignored-condition.ts";
 import { Sandbox } from "../../api/kinds/sandbox.ts";
 import type { RequestSeal } from "../../api/names/init-request.ts";

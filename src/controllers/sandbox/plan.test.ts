@@ -1,8 +1,8 @@
 import fc from "fast-check";
+import { describe, expect, it } from "vitest";
 import { anyNode } from "../nodes/plan-cpus.ts";
 import { noRestoredVolumes } from "../volumes/restored-volumes.ts";
-import { describe, expect, it } from "vitest";
-import { ImageConfig } from "../../api/pod/image-config.ts";
+import { ImageConfig } from "../../api/pod/resolved-image.ts";
 import { RametError } from "../../base/errors.ts";
 import { effectiveEgress, egressDigest } from "../../api/egress/effective-egress.ts";
 import { annotations, labels } from "../../api/names/labels.ts";

@@ -1,7 +1,7 @@
 import { requestedArchitecture } from "../../api/pod/cell-pod.ts";
 import { mainContainer } from "../../api/pod/container-spec.ts";
 import { imageOfTemplate, recordedImage, type ResolvedImage } from "../../api/pod/resolved-image.ts";
-import { templateRevision } from "../../api/pod/template-digest.ts";
+import { templateRevision } from "../../api/pod/restore-spec.ts";
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { labels } from "../../api/names/labels.ts";

@@ -1,9 +1,8 @@
 import { type handleUnaryCall, status } from "@grpc/grpc-js";
 import type * as z from "zod";
 import type { ErrorCode } from "../../base/error-codes.ts";
-import { RametError } from "../../base/errors.ts";
+import { RametError, errnoOf } from "../../base/errors.ts";
 import type { Log } from "../../base/log.ts";
-import { errnoOf } from "../../base/errno.ts";
 
 /** Handles one call: the request is parsed, and what is returned becomes the response. */
 export type Method = (request: unknown) => Promise<object>;

@@ -1,5 +1,5 @@
 import * as z from "zod";
-import type { ImageConfig } from "../../api/pod/image-config.ts";
+import type { ImageConfig } from "../../api/pod/resolved-image.ts";
 import { labels } from "../../api/names/labels.ts";
 import { Pod } from "../../api/schema/pod.ts";
 import { RametError } from "../../base/errors.ts";

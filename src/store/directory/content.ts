@@ -6,7 +6,7 @@ import { canonicalJson } from "../../base/canonical-json.ts";
 import { contentDigest } from "../content-digest.ts";
 import { FileName, type ManifestFile } from "../manifest.ts";
 import type { Step } from "../sessions.ts";
-import { errnoOf } from "../../base/errno.ts";
+import { errnoOf } from "../../base/errors.ts";
 import { ifPresent, readSmallFile, statOf, unless, writeDurably } from "./durable.ts";
 import { type CheckpointLayout, contentPrefix, type Layout } from "./layout.ts";
 

@@ -1,7 +1,6 @@
-import { constants } from "node:fs";
+import { constants, type BigIntStats } from "node:fs";
 import { lstat, open } from "node:fs/promises";
-import type { BigIntStats } from "node:fs";
-import { errnoOf } from "../../base/errno.ts";
+import { errnoOf } from "../../base/errors.ts";
 
 /** Makes directory entries durable. Runs in parallel, because a journaling file system then commits them together. */
 export async function syncDirectories(paths: Iterable<string>): Promise<void> {

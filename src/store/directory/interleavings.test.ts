@@ -5,10 +5,9 @@ import fc from "fast-check";
 import { expect, it } from "vitest";
 import { draft } from "../../../test/contract/store/draft.ts";
 import { imageOf, restore, writeFiles } from "../../../test/contract/store/harness.ts";
-import { RametError } from "../../base/errors.ts";
+import { RametError, errnoOf } from "../../base/errors.ts";
 import { openForRead, openForWrite } from "../open.ts";
 import type { Step } from "../sessions.ts";
-import { errnoOf } from "../../base/errno.ts";
 import { storeError } from "../store-error.ts";
 import { directoryStore } from "./store.ts";
 

@@ -1,8 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { stat } from "node:fs/promises";
 import { join } from "node:path";
-import { RametError, textOfError } from "../../base/errors.ts";
-import { errnoOf } from "../../base/errno.ts";
+import { RametError, textOfError, errnoOf } from "../../base/errors.ts";
 
 /** The paths in one namespace's directory; docs/reference/store.md shows them. */
 export interface Layout {

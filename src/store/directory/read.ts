@@ -8,7 +8,7 @@ import { contentDigest } from "../content-digest.ts";
 import { checkGrant, invalidGrant } from "../grant-check.ts";
 import { lost, type Manifest, type ManifestFile } from "../manifest.ts";
 import type { OpenForReadOptions, ReadSession } from "../sessions.ts";
-import { errnoOf } from "../../base/errno.ts";
+import { errnoOf } from "../../base/errors.ts";
 import { storeError } from "../store-error.ts";
 import {
   type Fingerprint,

@@ -6,11 +6,10 @@ import { pipeline } from "node:stream/promises";
 import type { Grant, SignedRequest } from "../../api/wire/grant.ts";
 import { backoffMilliseconds } from "../../base/backoff.ts";
 import { type Clock, delay } from "../../base/clock.ts";
-import { RametError } from "../../base/errors.ts";
+import { RametError, errnoOf } from "../../base/errors.ts";
 import { readBody } from "../../base/http.ts";
 import { within } from "../../base/within.ts";
 import { invalidGrant } from "../grant-check.ts";
-import { errnoOf } from "../../base/errno.ts";
 import { guarded, scratchHint } from "../store-error.ts";
 import { kindOfRefusal, type Refusal, refusalError, describeRefusal } from "./refusal.ts";
 

@@ -5,10 +5,9 @@ import { parseDuration } from "../../../base/duration.ts";
 import { RametError } from "../../../base/errors.ts";
 import { readBody } from "../../../base/http.ts";
 import { needs } from "../../keys/needs.ts";
-import { agentConfigOf } from "./agent-config.ts";
+import { agentConfigOf, configure } from "./configure.ts";
 import { runAgent } from "./agent-process.ts";
 import { type AgentTier, type AgentTierRoute, type Call, route } from "./call.ts";
-import { configure } from "./configure.ts";
 import { Cancel, Configure, Invoke } from "./schemas.ts";
 import { type Sent, sendEvents } from "./sse.ts";
 

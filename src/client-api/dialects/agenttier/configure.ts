@@ -1,12 +1,13 @@
-import { randomUUID } from "node:crypto";
+import { randomUUID, createHash } from "node:crypto";
+import * as z from "zod";
 import type { Sandbox } from "../../../api/kinds/sandbox.ts";
 import { RametError } from "../../../base/errors.ts";
 import type { GuestClient } from "../../../cell/client/guest-client.ts";
 import type { ServiceParts } from "../../service/parts.ts";
-import { agentAnnotation, agentConfigOf, installHash } from "./agent-config.ts";
 import { type Ended, runAgent } from "./agent-process.ts";
 import type { Configure } from "./schemas.ts";
 import type { Sent } from "./sse.ts";
+import { annotations } from "../../../api/names/labels.ts";
 
 /** As in AgentTier. */
 const installMilliseconds = 15 * 60_000;
@@ -95,4 +96,38 @@ function contentOf({ content, contentBase64 }: NonNullable<Configure["files"]>[n
 
 function note(data: string): Sent {
   return { event: "log", data: { stream: "stdout", data } };
+}
+
+/** The agent of a sandbox, as its annotation has it. */
+const AgentConfig = z.object({
+  entrypoint: z.array(z.string()),
+  installHash: z.string(),
+  configuredAt: z.string(),
+  /** The end of what the installation has printed. */
+  installLog: z.string(),
+});
+type AgentConfig = z.infer<typeof AgentConfig>;
+
+/** Undefined for a sandbox that was not configured. Users can write the annotation, so it can hold anything. */
+export function agentConfigOf({ metadata }: Sandbox): AgentConfig | undefined {
+  const text = metadata.annotations?.[annotations.clientAgent];
+  try {
+    return text === undefined ? undefined : AgentConfig.parse(JSON.parse(text));
+  } catch {
+    return undefined;
+  }
+}
+
+function agentAnnotation(config: AgentConfig): Record<string, string> {
+  return { [annotations.clientAgent]: JSON.stringify(config) };
+}
+
+/** The digest of what an installation consists of, in whichever order its files are given. */
+function installHash({ files = [], installCommand = [] }: Configure): string {
+  const sorted = files
+    .map(({ path, content, contentBase64 }) => [path, content, contentBase64])
+    .toSorted(([a = ""], [b = ""]) => (a < b ? -1 : 1));
+  return createHash("sha256")
+    .update(JSON.stringify([installCommand, sorted]))
+    .digest("hex");
 }

@@ -3,10 +3,9 @@ import { RametError } from "../../../base/errors.ts";
 import { serveRoutes } from "../../routes/serve-routes.ts";
 import type { Dialect } from "../../server.ts";
 import { findSandboxByName } from "../../service/find-sandbox.ts";
-import type { AgentTier, AgentTierOptions } from "./call.ts";
+import { type AgentTier, type AgentTierOptions, runningGuest } from "./call.ts";
 import { errorAnswer } from "./errors.ts";
 import { agentTierRoutes, healthRoutes, prefix } from "./routes.ts";
-import { runningGuest } from "./running-guest.ts";
 import { servePreviews } from "./serve-previews.ts";
 import { serveTerminals } from "./serve-terminals.ts";
 

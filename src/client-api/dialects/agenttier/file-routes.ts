@@ -1,11 +1,26 @@
 import { Transform, type Readable } from "node:stream";
+import { posix } from "node:path";
 import * as z from "zod";
 import { RametError } from "../../../base/errors.ts";
 import type { GuestClient } from "../../../cell/client/guest-client.ts";
 import { needs } from "../../keys/needs.ts";
 import { zipOf } from "./archive.ts";
 import { type AgentTierRoute, type Call, route } from "./call.ts";
-import { pathBelow, workspace } from "./paths.ts";
+
+/** The directory of a sandbox's work, in AgentTier that of its volume. */
+const workspace = "/workspace";
+
+/**
+ * A path of a client without `.` and `..`.
+ * @param root the directory that it must not leave
+ * @throws RametError `InvalidArgument`
+ */
+export function pathBelow(text: string, root = "/"): string {
+  const path = posix.normalize(`/${text}`).replace(/(?<=.)\/$/, "");
+  if (/[\0\n\r]/.test(path)) throw new RametError("InvalidArgument", "path contains a character that no path may have");
+  if (root === "/" || path === root || path.startsWith(`${root}/`)) return path;
+  throw new RametError("InvalidArgument", `path must be below ${root}`);
+}
 
 /** As in AgentTier. */
 const mostFileBytes = 32 * 1024 * 1024;

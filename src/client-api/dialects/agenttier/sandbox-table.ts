@@ -1,7 +1,7 @@
 import * as z from "zod";
 import { killSandbox } from "../../service/lifecycle.ts";
 import { needs } from "../../keys/needs.ts";
-import { CreatedSandbox, Ran, SandboxSummary, StartedClone } from "./answers.ts";
+import { CreatedSandbox, Ran, SandboxSummary, StartedClone } from "./sandbox-view.ts";
 import { type AgentTierRoute, route } from "./call.ts";
 import { exec } from "./exec.ts";
 import { clone, create, list, resume, stop, summaryOf } from "./sandbox-calls.ts";

@@ -6,7 +6,16 @@ import { PodTemplateSpec } from "../../../api/schema/pod-template.ts";
 import { RametError } from "../../../base/errors.ts";
 import { findSource } from "../../service/source.ts";
 import { type AgentTierRoute, route } from "./call.ts";
-import { templateNeeds } from "./needs.ts";
+import { group } from "../../../api/schema/kind.ts";
+import type { Need } from "../../keys/callers.ts";
+
+const onTemplates = (verb: string): Need[] => [
+  { group, resource: "sandboxtemplates", verb },
+  { group, resource: "sandboxsets", verb },
+];
+
+/** The rights that the operations on templates need. Those on sandboxes need the same as in other dialects. */
+const templateNeeds = { list: onTemplates("list"), read: onTemplates("get") };
 
 const Template = z
   .object({

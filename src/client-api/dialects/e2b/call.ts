@@ -1,6 +1,5 @@
 import type { Sandbox } from "../../../api/kinds/sandbox.ts";
-import type { Callers } from "../../keys/callers.ts";
-import type { RequestRates } from "../../keys/request-rate.ts";
+import type { Callers, RequestRates } from "../../keys/callers.ts";
 import { type Call, type Route, routesFor } from "../../routes/route.ts";
 import type { GuestOf } from "../../service/guest-access.ts";
 import type { ClientSecrets } from "../../service/client-secrets.ts";

@@ -1,6 +1,5 @@
 import type * as z from "zod";
-import { ClientCredentials } from "../../../api/credentials/credentials.ts";
-import type { ClientPart } from "../../../api/credentials/value-parts.ts";
+import { ClientCredentials, type ClientPart } from "../../../api/credentials/credentials.ts";
 import { RametError } from "../../../base/errors.ts";
 import type { Network, Tokens } from "./schemas.ts";
 

@@ -17,8 +17,9 @@ import { needs } from "../../keys/needs.ts";
 import { networkView } from "./network-view.ts";
 import { requestedNetwork } from "./requested-network.ts";
 import { lifecycleOf, listedSandbox, startedAt, templateIdOf } from "./sandbox-view.ts";
-import { trafficAnnotations } from "./traffic.ts";
-import type { Connect, Fork, ListSandboxes, NewSandbox, Resume } from "./schemas.ts";
+import type { Connect, Fork, ListSandboxes, NewSandbox, Resume, Network } from "./schemas.ts";
+import { guestClientPort } from "../../../api/wire/cell-api.ts";
+import { requestHost } from "../../../api/names/request-host.ts";
 
 /** Clients wait 60 seconds by default. */
 export const timeoutMilliseconds = 55_000;
@@ -200,4 +201,32 @@ export async function fork(e2b: E2b, call: Call<Fork>): Promise<unknown> {
     "error" in result ? { error: errorAnswer(result.error).body } : { sandbox: await e2b.accessTo(result.sandbox) },
   );
   return call.reply.code(201).send(await Promise.all(answers));
+}
+
+/**
+ * The annotations with which gateways serve the ports of a client's sandbox.
+ * @throws RametError `InvalidArgument`, naming the field
+ */
+export function trafficAnnotations({
+  allowPublicTraffic,
+  maskRequestHost,
+  httpsPorts,
+}: Pick<Network, "allowPublicTraffic" | "maskRequestHost" | "httpsPorts">): Record<string, string> {
+  const host = maskRequestHost ?? "";
+  if (host !== "" && requestHost(host, guestClientPort) === undefined) {
+    throw new RametError("InvalidArgument", "network.maskRequestHost is not a host name, optionally with a port", {
+      hint: "Write it as host.example.com or host.example.com:${PORT}",
+    });
+  }
+  const ports = [...new Set(httpsPorts ?? [])];
+  if (ports.includes(guestClientPort))
+    throw new RametError(
+      "InvalidArgument",
+      `network.httpsPorts contains ${guestClientPort}, which is not the sandbox's`,
+    );
+  return {
+    ...(allowPublicTraffic !== false && { [annotations.publicPorts]: "*" }),
+    ...(host !== "" && { [annotations.requestHost]: host }),
+    ...(ports.length > 0 && { [annotations.httpsPorts]: ports.join(",") }),
+  };
 }

@@ -1,13 +1,17 @@
-import type { FastifyInstance } from "fastify";
 import type { Readable } from "node:stream";
+import { createHmac, timingSafeEqual } from "node:crypto";
+import type { FastifyInstance, FastifyRequest } from "fastify";
+import * as z from "zod";
 import { treeLimits } from "../../../api/tree/tree-check.ts";
 import { RametError } from "../../../base/errors.ts";
 import { FairTurns } from "../../../base/fair-turns.ts";
 import { within } from "../../../base/within.ts";
 import { untilClosed } from "../../routes/serve-routes.ts";
-import { uploadTree } from "../../service/tree-uploads.ts";
-import type { E2bOptions } from "./call.ts";
-import { longestUploadMilliseconds, readUploadLink, uploadPath } from "./upload-link.ts";
+import { uploadTree, hasTree } from "../../service/tree-uploads.ts";
+import type { E2bOptions, Call, E2b } from "./call.ts";
+import { checkSnapshotLimit } from "../../service/key-limits.ts";
+import { readTemplate } from "../../service/template-builds.ts";
+import { existingName } from "./snapshot-name.ts";
 
 /**
  * Receives the files of COPY steps. It is not in the table of routes, because the body is a stream and the link is the only
@@ -45,3 +49,69 @@ export function serveUploads(
 /** Each is a sandbox. */
 const mostUploads = 32;
 const mostUploadsOfNamespace = 8;
+
+/** Below it are the links. */
+export const uploadPath = "/templates/uploads";
+
+/** How long a link is valid, and how long an upload may take: as long as the SDKs wait. */
+export const longestUploadMilliseconds = 3_600_000;
+
+/** What the bearer of a link may do: upload one tree to one namespace, until the link expires. */
+const UploadLink = z.strictObject({
+  namespace: z.string().min(1),
+  digest: z.string().regex(/^[0-9a-f]{64}$/),
+  /** The API key whose limits the tree counts for. */
+  owner: z.string().min(1),
+  /** Milliseconds since 1970. */
+  expiresAt: z.number(),
+});
+type UploadLink = z.infer<typeof UploadLink>;
+
+/** Signs a link. Every replica can check it, because they share the secret. */
+export function signUploadLink(link: UploadLink, secret: Buffer): string {
+  const payload = Buffer.from(JSON.stringify(link)).toString("base64url");
+  return `${payload}.${signature(payload, secret)}`;
+}
+
+/** @throws RametError `Unauthorized` */
+export function readUploadLink(text: string, secret: Buffer, now: Date): UploadLink {
+  const [payload = "", given = ""] = text.split(".");
+  const expected = Buffer.from(signature(payload, secret));
+  const actual = Buffer.from(given);
+  if (actual.length !== expected.length || !timingSafeEqual(actual, expected)) throw refused("is not valid");
+  const link = UploadLink.parse(JSON.parse(Buffer.from(payload, "base64url").toString()));
+  if (link.expiresAt <= now.getTime()) throw refused("has expired");
+  return link;
+}
+
+/** The context separates it from the other tokens that are derived from the secret. */
+function signature(payload: string, secret: Buffer): string {
+  return createHmac("sha256", secret).update(`upload:${payload}`).digest("base64url");
+}
+
+function refused(why: string): RametError {
+  return new RametError("Unauthorized", `The upload link ${why}`, { hint: "Start the build again" });
+}
+
+/** Returns a link for the files of a COPY step, unless the namespace has them. */
+export async function uploadLink(
+  { service, guestSecret }: E2b,
+  { request, reply, caller, signal }: Call,
+): Promise<unknown> {
+  const { namespace, key: owner } = caller;
+  const { templateID, ...parameters } = request.params as { templateID: string };
+  await readTemplate(service, { namespace, name: existingName(templateID, namespace).name, signal });
+  const { hash } = Parameters.parse(parameters);
+  if (hasTree(service, namespace, hash)) return reply.code(201).send({ present: true });
+  checkSnapshotLimit(service, caller);
+  const expiresAt = service.clock.now().getTime() + longestUploadMilliseconds;
+  const signed = signUploadLink({ namespace, digest: hash, owner, expiresAt }, await guestSecret());
+  return reply.code(201).send({ present: false, url: `${originOf(request)}${uploadPath}/${signed}` });
+}
+
+const Parameters = z.looseObject({ hash: z.string().regex(/^[0-9a-f]{64}$/, "must be 64 hex digits") });
+
+/** The address at which the client has reached the server. Only the client itself uses it. */
+function originOf({ headers, protocol, host }: FastifyRequest): string {
+  return `${headers["x-forwarded-proto"] === "https" ? "https" : protocol}://${host}`;
+}

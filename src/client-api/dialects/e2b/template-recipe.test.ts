@@ -1,7 +1,6 @@
 import { expect, it } from "vitest";
 import { Recipe } from "../../../api/recipe/recipe.ts";
-import { readyCondition } from "./template-ready.ts";
-import { templateRecipe } from "./template-recipe.ts";
+import { readyCondition, templateRecipe } from "./template-recipe.ts";
 import { StartBuild } from "./template-schemas.ts";
 
 const translate = (build: object, id = "id") => templateRecipe(StartBuild.parse(build), id);

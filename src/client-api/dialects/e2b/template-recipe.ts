@@ -1,7 +1,6 @@
 import { posix } from "node:path";
-import type { RecipeStep } from "../../../api/recipe/recipe.ts";
+import type { RecipeStep, WaitFor } from "../../../api/recipe/recipe.ts";
 import { RametError } from "../../../base/errors.ts";
-import { readyCondition } from "./template-ready.ts";
 import type { StartBuild, TemplateStep } from "./template-schemas.ts";
 
 /** A recipe, and for each of its steps the step of the client that it belongs to, in the words of E2B. */
@@ -187,3 +186,20 @@ function invalid(origin: string, problem: string): RametError {
 function shellQuoted(text: string): string {
   return `'${text.replaceAll("'", `'\\''`)}'`;
 }
+
+/**
+ * The condition of a ready command. Those of the SDKs' helpers for ports and files become the conditions of recipes, because few
+ * images have `ss`; all others are run until they succeed.
+ */
+export function readyCondition(command: string): WaitFor {
+  const text = command.trim();
+  const port = Number(/^\[ -n "\$\(ss -Htuln sport = :(\d{1,5})\)" \]$/.exec(text)?.[1]);
+  if (port >= 1 && port <= 65_535) return { port, timeoutSeconds };
+  const file = /^\[ -f (?:'([^']+)'|([\w./-]+)) \]$/.exec(text);
+  const path = file?.[1] ?? file?.[2];
+  if (path?.startsWith("/") === true) return { file: path, timeoutSeconds };
+  return { command: text, shell: "bash", timeoutSeconds };
+}
+
+/** As long as E2B waits. */
+const timeoutSeconds = 600;

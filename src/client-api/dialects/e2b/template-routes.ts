@@ -1,23 +1,32 @@
 import * as z from "zod";
-import type { NamedSnapshot } from "../../../api/kinds/named-snapshot.ts";
+import { type NamedSnapshot, namedSnapshotKind, type SnapshotSource } from "../../../api/kinds/named-snapshot.ts";
 import { Recipe } from "../../../api/recipe/recipe.ts";
-import type { ClientBuild } from "../../../api/snapshot/client-builds.ts";
+import { type ClientBuild, clientBuildsOf } from "../../../api/snapshot/client-builds.ts";
 import { clientNameOf } from "../../../api/names/client-names.ts";
 import { RametError } from "../../../base/errors.ts";
 import { buildState } from "../../service/template-build-state.ts";
 import { findBuild, requestBuild, settle, startBuild } from "../../service/template-builds.ts";
 import { checkSnapshotLimit } from "../../service/key-limits.ts";
-import { buildSource } from "./build-source.ts";
 import { type Call, type E2b, type E2bRoute, route } from "./call.ts";
 import { needs } from "../../keys/needs.ts";
 import { existingName, snapshotName } from "./snapshot-name.ts";
 import { templateRecipe } from "./template-recipe.ts";
-import { BuildParameters, ListTemplates, LogsQuery, RequestBuild, StartBuild } from "./template-schemas.ts";
+import {
+  BuildParameters,
+  ListTemplates,
+  LogsQuery,
+  RequestBuild,
+  StartBuild,
+  type FromImageRegistry,
+} from "./template-schemas.ts";
 import { BuildInfo, RequestedTemplate, TemplateInfo, UploadLinkAnswer } from "./template-answers.ts";
-import { uploadLink } from "./upload-route.ts";
-import { buildView } from "./template-view.ts";
+import { uploadLink } from "./serve-uploads.ts";
+import { buildView, buildIdOf } from "./template-view.ts";
 import { pageOf } from "./cursor.ts";
-import { templateView } from "./listed-template.ts";
+import { rametApiVersion } from "../../../api/schema/kind.ts";
+import { resized, sourceNamed, sourceOfImage } from "../../service/template-source.ts";
+import { findCondition } from "../../../kube/conditions.ts";
+import { sizesOf } from "./sandbox-view.ts";
 
 const ofTemplate = "/templates/:templateID";
 
@@ -149,4 +158,93 @@ function templatesOf({ service }: E2b, namespace: string): NamedSnapshot[] {
       ({ metadata: a }, { metadata: b }) =>
         b.creationTimestamp.localeCompare(a.creationTimestamp) || a.name.localeCompare(b.name),
     );
+}
+
+/**
+ * What a client builds from.
+ * @throws RametError `InvalidArgument`, `NotFound`; `NotSupported` with what to use instead
+ */
+async function buildSource(
+  { service, registrySecrets }: Pick<E2b, "service" | "registrySecrets">,
+  { caller: { namespace }, signal, body }: Call<StartBuild>,
+  { snapshot, build }: { snapshot: NamedSnapshot; build: ClientBuild },
+): Promise<SnapshotSource> {
+  const { fromImage, fromTemplate, fromImageRegistry } = body;
+  const image = fromImage ?? "";
+  const template = fromTemplate ?? "";
+  if ((image === "") === (template === ""))
+    throw new RametError("InvalidArgument", "The template must have exactly one of fromImage and fromTemplate");
+  const login = fromImageRegistry ? loginOf(fromImageRegistry) : undefined;
+  const { cpuCount, memoryMB } = build;
+  const sizes = { cpuCount, memoryMB };
+  // The SDKs' default image, which exists only at E2B.
+  const isBase = /^e2bdev\/base(:latest)?$/.test(image);
+  if (image !== "" && !isBase) {
+    const { name, uid } = snapshot.metadata;
+    const owner = { apiVersion: rametApiVersion, kind: namedSnapshotKind.kind, name, uid };
+    const secret = login && (await registrySecrets.store({ namespace, image, ...login, owner, signal }));
+    const pullSecret = secret === undefined ? undefined : { name: secret, owner };
+    return sourceOfImage(service, namespace, { ...sizes, image, pullSecret }, signal);
+  }
+  if (login !== undefined)
+    throw new RametError("InvalidArgument", "Credentials of a registry need the image of a registry in fromImage");
+  const source = await sourceNamed(service, namespace, isBase ? "base" : template, signal);
+  return isUnsized(sizes) ? source : resized(service, { namespace, source, sizes, signal });
+}
+
+/** The SDKs always send sizes. Their defaults mean those of the template. */
+function isUnsized({ cpuCount, memoryMB }: Pick<ClientBuild, "cpuCount" | "memoryMB">): boolean {
+  return (cpuCount === undefined || cpuCount === 2) && (memoryMB === undefined || memoryMB === 1024);
+}
+
+function loginOf({ type, username, password }: FromImageRegistry): { username: string; password: string } {
+  if (type !== "registry") {
+    const hint = hints[type];
+    throw new RametError("NotSupported", `Credentials of the type ${type} are not supported`, hint ? { hint } : {});
+  }
+  if (username === undefined || password === undefined)
+    throw new RametError("InvalidArgument", "fromImageRegistry has no username or no password");
+  return { username, password };
+}
+
+/** Keys of a cloud would have to be exchanged for tokens that end after hours, and a sandbox of the template can start later. */
+const hints: Partial<Record<string, string>> = {
+  aws: "Use fromImage(image, { username: 'AWS', password: <output of aws ecr get-login-password> }), or let the nodes pull with their role: fromImage(image)",
+  gcp: "Use fromImage(image, { username: '_json_key', password: <the service account's JSON> }), or let the nodes pull with their role: fromImage(image)",
+};
+
+/** A template in a list: a named snapshot, of any author. */
+function templateView({ service, envdVersion }: Pick<E2b, "service" | "envdVersion">, snapshot: NamedSnapshot) {
+  const { metadata, spec, status = {} } = snapshot;
+  const { namespace, creationTimestamp } = metadata;
+  const name = clientNameOf(metadata.name);
+  const { latestVersion = 0, versions = [] } = status;
+  const template = spec.from.template && service.known.template(`${namespace}/${spec.from.template.name}`);
+  return {
+    templateID: name,
+    ...latestBuild(snapshot, service.clock.now()),
+    buildCount: latestVersion,
+    names: [`${namespace}/${name}`],
+    aliases: [name],
+    public: false,
+    ...sizesOf(template?.spec.template),
+    envdVersion,
+    createdAt: creationTimestamp,
+    updatedAt: versions.at(-1)?.createdAt ?? creationTimestamp,
+    createdBy: null,
+    lastSpawnedAt: null,
+    spawnCount: 0,
+  };
+}
+
+function latestBuild(snapshot: NamedSnapshot, now: Date) {
+  const build = clientBuildsOf(snapshot).at(-1);
+  return build === undefined
+    ? { buildID: buildIdOf(snapshot, snapshot.status?.version ?? 0), buildStatus: statusOf(snapshot) }
+    : { buildID: build.id, buildStatus: buildState(snapshot, build, now).status };
+}
+
+function statusOf({ status }: NamedSnapshot): "building" | "ready" | "error" {
+  if (status?.version !== undefined) return "ready";
+  return findCondition(status?.conditions, "Building")?.status === "False" ? "error" : "building";
 }

@@ -4,12 +4,10 @@ import type { ErrorCode } from "../../../base/error-codes.ts";
 import { RametError } from "../../../base/errors.ts";
 import { guestAccessToken } from "../../../cell/client/cell-token.ts";
 import { gatewayGuest, type GatewayCredentials } from "../../../cell/client/gateway-guest.ts";
-import type { Caller, Callers } from "../../keys/callers.ts";
-import type { RequestRates } from "../../keys/request-rate.ts";
+import type { Caller, Callers, RequestRates } from "../../keys/callers.ts";
 import type { Dialect } from "../../server.ts";
 import { sandboxIdOf } from "../../service/find-sandbox.ts";
-import type { Actor } from "./actor.ts";
-import { isForHosts } from "./allowed-hosts.ts";
+import type { Actor } from "./tool.ts";
 import { mcpServer, type McpOptions } from "./mcp-server.ts";
 
 export interface McpHttpOptions extends Omit<McpOptions, "actor"> {
@@ -121,4 +119,34 @@ function answerError(request: FastifyRequest, reply: FastifyReply, error: unknow
 
 function jsonRpcError(message: string): object {
   return { jsonrpc: "2.0", error: { code: -32_000, message }, id: null };
+}
+
+/** The names that a server at a loopback address has for its own machine. */
+const loopback = ["localhost", "127.0.0.1", "[::1]"];
+
+/**
+ * Whether a request is meant for this server. A web page can let a browser send requests to any address, also under a name of its
+ * own (DNS rebinding): the browser then names the page in `Origin`, and the page's domain in `Host`.
+ * @param hosts names of the server, besides those of its own machine
+ */
+export function isForHosts(
+  headers: { host?: string | undefined; origin?: string | undefined },
+  hosts: readonly string[],
+) {
+  const names = new Set([...loopback, ...hosts.map(inUrls)]);
+  const host = hostOf(`http://${headers.host ?? ""}`);
+  if (host === undefined || !names.has(host)) return false;
+  const { origin } = headers;
+  if (origin === undefined) return true;
+  const page = hostOf(origin);
+  return page !== undefined && names.has(page);
+}
+
+/** As a URL has it: in lower case, and an IPv6 address in brackets. */
+function inUrls(name: string): string {
+  return name.includes(":") && !name.startsWith("[") ? `[${name}]` : name.toLowerCase();
+}
+
+function hostOf(url: string): string | undefined {
+  return URL.canParse(url) ? new URL(url).hostname : undefined;
 }

@@ -4,7 +4,9 @@ import type * as z from "zod";
 import { RametError } from "../../../base/errors.ts";
 import type { Need } from "../../keys/callers.ts";
 import type { ServiceParts } from "../../service/parts.ts";
-import type { Actor } from "./actor.ts";
+import type { ApiKeyLimits } from "../../../api/keys/api-key-rules.ts";
+import type { Sandbox } from "../../../api/kinds/sandbox.ts";
+import type { GuestClient } from "../../../cell/client/guest-client.ts";
 
 /** What the tools of one client need. */
 export interface ToolParts {
@@ -52,4 +54,23 @@ function failure(error: unknown): CallToolResult {
   const text = [`${message} [${code}]`, ...(hint === undefined ? [] : [hint])].join("\n");
   const json = { error: { code, message, ...(hint !== undefined && { hint }), retryable } };
   return { isError: true, content: [{ type: "text", text }], structuredContent: json };
+}
+
+/** Who calls tools: the user of a kubeconfig, or a client with an API key. */
+export interface Actor {
+  namespace: string;
+  /** Whom created sandboxes belong to, in the annotation `owner`. */
+  owner: string;
+  /** @throws RametError `Forbidden` */
+  require(...needs: readonly Need[]): Promise<void>;
+  /** @default none */
+  limits?: ApiKeyLimits;
+  /** A client of the sandbox's guest. @throws RametError such as `Forbidden` or `SandboxNotReady` */
+  guest(sandbox: Sandbox, options: GuestOptions): Promise<GuestClient>;
+}
+
+interface GuestOptions {
+  /** @default the entrypoint's user */
+  user?: string | undefined;
+  signal: AbortSignal;
 }

@@ -2,7 +2,7 @@ import { isIP } from "node:net";
 import type { Readable } from "node:stream";
 import { Agent, request } from "undici";
 import { RametError } from "../../../base/errors.ts";
-import { guardedLookup, publicOnly } from "../../../base/guarded-lookup.ts";
+import { guardedLookup, publicOnly } from "../../../base/special-addresses.ts";
 
 /** Returns the response body of a GET. @throws RametError `Forbidden`, `NotFound`, `Unavailable` */
 export type PublicFetch = (url: string, signal: AbortSignal) => Promise<Readable>;

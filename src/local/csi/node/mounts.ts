@@ -1,7 +1,6 @@
 import { readFile, stat } from "node:fs/promises";
-import { RametError } from "../../../base/errors.ts";
+import { RametError, errnoOf } from "../../../base/errors.ts";
 import { runProgram } from "../../../base/run-program.ts";
-import { errnoOf } from "../../../base/errno.ts";
 
 /** Mounts the directory `source` at the existing directory `target`. */
 export async function bindMount(source: string, target: string, flags: readonly string[]): Promise<void> {

@@ -1,9 +1,8 @@
 import { mkdir, rmdir, statfs } from "node:fs/promises";
-import { RametError } from "../../../base/errors.ts";
+import { RametError, errnoOf } from "../../../base/errors.ts";
 import { checkCapabilities, topologyOf } from "../capabilities.ts";
 import { bindMount, isMountPoint, isSameDirectory, mountPointsOf, unmount } from "../node/mounts.ts";
 import { type RequestOf, requests } from "../requests.ts";
-import { errnoOf } from "../../../base/errno.ts";
 import type { Use, Storage } from "../storage/storage.ts";
 import type { VolumeRecord } from "../storage/records.ts";
 import { type Method, method } from "../unary.ts";

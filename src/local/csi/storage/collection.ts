@@ -3,7 +3,7 @@ import { mkdir, readdir, readFile, open, rename } from "node:fs/promises";
 import { join, dirname } from "node:path";
 import type * as z from "zod";
 import type { Log } from "../../../base/log.ts";
-import { errnoOf } from "../../../base/errno.ts";
+import { errnoOf } from "../../../base/errors.ts";
 import { dataPath, isId, type Kind } from "./records.ts";
 import type { Trees } from "./trees.ts";
 

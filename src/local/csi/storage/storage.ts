@@ -2,13 +2,12 @@ import { mkdir, stat, constants, copyFile, mkdtemp, rm, writeFile } from "node:f
 import { once } from "node:events";
 import { createServer } from "node:net";
 import { join } from "node:path";
-import { RametError } from "../../../base/errors.ts";
+import { RametError, errnoOf } from "../../../base/errors.ts";
 import { FairTurns } from "../../../base/fair-turns.ts";
 import type { Log } from "../../../base/log.ts";
 import { Collection } from "./collection.ts";
 import { GroupRecord, SnapshotRecord, VolumeRecord } from "./records.ts";
 import type { Trees } from "./trees.ts";
-import { errnoOf } from "../../../base/errno.ts";
 
 /** The volumes and snapshots in a directory of this machine. */
 export interface Storage {

@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import { ManualClock } from "../../../test/setup/manual-clock.ts";
-import { RequestRates } from "./request-rate.ts";
+import { RequestRates } from "./callers.ts";
 
 it("lets a key send the requests of one second at once, and then one at a time", () => {
   const clock = new ManualClock();

@@ -2,7 +2,7 @@ import { expect, it } from "vitest";
 import type { Sandbox } from "../../../api/kinds/sandbox.ts";
 import { clientNetworkAnnotation, networkView } from "./network-view.ts";
 import { egressAnnotations } from "./network.ts";
-import { trafficAnnotations } from "./traffic.ts";
+import { trafficAnnotations } from "./sandbox-calls.ts";
 
 it("opens ports to everyone unless the client closes them", () => {
   expect(trafficAnnotations({})).toEqual({ "ramet.dev/public-ports": "*" });

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { pathBelow } from "./paths.ts";
+import { pathBelow } from "./file-routes.ts";
 
 it.each([
   ["/workspace", "/workspace"],

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { readUploadLink, signUploadLink } from "./upload-link.ts";
+import { readUploadLink, signUploadLink } from "./serve-uploads.ts";
 
 const secret = Buffer.from("secret");
 const link = { namespace: "a", digest: "0".repeat(64), owner: "a/key", expiresAt: 1000 };

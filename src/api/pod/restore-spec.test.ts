@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { expect, it } from "vitest";
 import { canonicalJson } from "../../base/canonical-json.ts";
 import { digestOf } from "../schema/digest.ts";
-import { templateDigest, templateRevision } from "./template-digest.ts";
+import { templateDigest, templateRevision } from "./restore-spec.ts";
 import { parsePodTemplate } from "../schema/pod-template.ts";
 
 const template = {

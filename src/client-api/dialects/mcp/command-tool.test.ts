@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, it } from "vitest";
-import { LimitedOutput } from "./output-limit.ts";
+import { LimitedOutput } from "./command-tool.ts";
 
 const outputOf = (parts: readonly string[], limit: number): LimitedOutput => {
   const output = new LimitedOutput(limit);

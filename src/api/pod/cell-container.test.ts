@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { cellResources } from "./cell-resources.ts";
+import { cellResources } from "./cell-container.ts";
 
 it("adds the cell's memory to request and limit, and its CPU to the limit only", () => {
   const resources = { requests: { cpu: "50m", memory: "64Mi" }, limits: { cpu: "2", memory: "512Mi" } };

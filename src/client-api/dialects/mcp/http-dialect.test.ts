@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { isForHosts } from "./allowed-hosts.ts";
+import { isForHosts } from "./http-dialect.ts";
 
 it.each([
   [{ host: "127.0.0.1:8082" }, true],
