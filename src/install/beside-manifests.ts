@@ -1,5 +1,5 @@
 import { controllersMode } from "../api/names/system-names.ts";
-import { rametGroup } from "../api/schema/kind.ts";
+import { rametGroup, group } from "../api/schema/kind.ts";
 import { apiKeyPolicy } from "./api-key-policy.ts";
 import { rightsBeside } from "./beside-rights.ts";
 import { clientRole } from "./client-role.ts";
@@ -8,10 +8,11 @@ import { type InstallOptions, parseFlags } from "./install-options.ts";
 import type { Manifest } from "./manifest.ts";
 import { lastingManifests } from "./manifests.ts";
 import { publicConfigMap } from "./public-config-map.ts";
-import { restoreFromPolicy } from "./restore-from-policy.ts";
 import { keysOf, serverArguments } from "./setting-values.ts";
 import { besideSettings, type SettingKey } from "./settings.ts";
 import { recipePolicies } from "./template-policies.ts";
+import { restoreFromAnnotations } from "../api/names/labels.ts";
+import { admissionPolicy, type PolicyScope, selectedNamespaces } from "./admission-policy.ts";
 
 /** The settings of an installation beside other controllers. */
 export type BesideInstallOptions<Text = string, Count = number> = Pick<
@@ -56,4 +57,35 @@ export function besideServerManifests(options: BesideInstallOptions<unknown, unk
 /** Lets the command line of every user find out that other controllers own the sandboxes, and create clones as these expect. */
 function modeManifests(beside: unknown): Manifest[] {
   return publicConfigMap(controllersMode.configMap, { [controllersMode.beside]: beside });
+}
+
+const [own, theirs] = restoreFromAnnotations;
+
+/**
+ * Other controllers do not know Ramet's annotation for clones, and would start an ordinary sandbox without an error. The sandboxes
+ * of a set have an owner, and the checkpoint id too if the set follows a named snapshot.
+ */
+function restoreFromPolicy(scope: PolicyScope): Manifest[] {
+  const asks = `(${annotation("object", own)} || ${annotation("object.spec.?template", own)})`;
+  return admissionPolicy({
+    name: "ramet-restore-from",
+    selectors: selectedNamespaces(scope),
+    apiGroup: group,
+    operations: ["CREATE"],
+    resources: ["sandboxes"],
+    conditions: [
+      { name: "of-a-user", expression: "object.metadata.?ownerReferences.orValue([]).size() == 0" },
+      { name: "asks-for-a-clone", expression: asks },
+    ],
+    validations: [
+      {
+        expression: annotation("object", theirs),
+        message: `The controllers of this cluster ignore the annotation ${own}: create the clone with \`ramet sandbox create --from\`, or use ${theirs} with a checkpoint id`,
+      },
+    ],
+  });
+}
+
+function annotation(object: string, key: string): string {
+  return `${object}.?metadata.?annotations[?"${key}"].hasValue()`;
 }

@@ -7,7 +7,7 @@ import {
   volumesLeftOut,
 } from "../../../src/api/kinds/named-snapshot.ts";
 import { RametError } from "../../../src/base/errors.ts";
-import { withoutSecrets } from "../../../src/base/redact.ts";
+import { withoutSecrets } from "../../../src/base/visible.ts";
 import { covers } from "../../../src/kube/apply.ts";
 import { snapshotState } from "../../../src/api/state/named-snapshot.ts";
 import { awaitBuild, describeBuild } from "../../../src/operations/await-build.ts";

@@ -16,13 +16,11 @@ import { explainCheckpoint } from "./checkpoint-rules.ts";
 import { explainClaim } from "./claim-rules.ts";
 import type { Explanation } from "./explanation.ts";
 import { type Cause, type CommonFacts, type Read, valueOf } from "./facts.ts";
-import { withIgnored } from "./ignored-rules.ts";
-import { explainKey } from "./key-rules.ts";
+import { withIgnored, explainTemplate, explainKey } from "./other-kind-rules.ts";
 import type { FactReader } from "./read.ts";
 import { explainSandbox } from "./sandbox-rules.ts";
 import { explainSet } from "./set-rules.ts";
 import { explainSnapshot } from "./snapshot-rules.ts";
-import { explainTemplate } from "./template-rules.ts";
 
 /** Reads what an object depends on, and explains the chain from the cause to the object. */
 export class Explainer {

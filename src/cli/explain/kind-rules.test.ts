@@ -9,7 +9,7 @@ import { explainClaim } from "./claim-rules.ts";
 import type { Cause } from "./facts.ts";
 import { explainSet } from "./set-rules.ts";
 import { explainSnapshot } from "./snapshot-rules.ts";
-import { explainTemplate } from "./template-rules.ts";
+import { explainTemplate } from "./other-kind-rules.ts";
 
 const now = new Date("2030-01-01T00:10:00Z");
 const since = "2030-01-01T00:00:00Z";

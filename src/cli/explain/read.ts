@@ -6,8 +6,16 @@ import { LeaseObject } from "../../kube/lease.ts";
 import { coreResources } from "../../kube/resource-ref.ts";
 import type { Cluster } from "../cluster/cluster.ts";
 import type { Io } from "../io.ts";
-import { latestFirst } from "./event-order.ts";
-import { type CommonFacts, EventFacts, NodeFacts, PodFacts, type Read, type SandboxFacts, valueOf } from "./facts.ts";
+import {
+  type CommonFacts,
+  EventFacts,
+  NodeFacts,
+  PodFacts,
+  type Read,
+  type SandboxFacts,
+  valueOf,
+  lastSeen,
+} from "./facts.ts";
 
 /** Reads what explanations need, with the user's own rights. A fact that cannot be read is unknown, and never an error. */
 export class FactReader {
@@ -85,3 +93,26 @@ const readMilliseconds = 800;
 
 /** Together with the start of the command, this leaves an answer within 2 s, however long the chain of causes is. */
 const allReadsMilliseconds = 1_600;
+
+/**
+ * Compares two Events of one cluster; the one that was observed later comes first.
+ *
+ * Most components record whole seconds, and a controller that retries immediately records two Events in one second. Those are ordered by
+ * the write that the API server made later. Its resource versions can be compared as numbers within one type of object (KEP-5504).
+ */
+export function latestFirst(a: EventFacts, b: EventFacts): number {
+  return wholeSeconds(b) - wholeSeconds(a) || compareVersions(b.metadata.resourceVersion, a.metadata.resourceVersion);
+}
+
+/** The second in which the Event was last observed, since 1970. 0 if its time cannot be read. */
+function wholeSeconds(event: EventFacts): number {
+  const milliseconds = Date.parse(lastSeen(event));
+  return Number.isNaN(milliseconds) ? 0 : Math.floor(milliseconds / 1000);
+}
+
+/** Compares decimal numbers of any size without leading zeros. Other texts have no order that means anything, but always the same one. */
+function compareVersions(a: string, b: string): number {
+  if (a.length !== b.length) return a.length - b.length;
+  if (a === b) return 0;
+  return a < b ? -1 : 1;
+}

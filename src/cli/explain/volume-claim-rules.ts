@@ -1,5 +1,4 @@
 import type { Claim } from "../../kube/volumes/volumes.ts";
-import { missingSize } from "./claim-size.ts";
 import { deletingClaim } from "./claim-deletion.ts";
 import { explainDriverError } from "./driver-errors.ts";
 import { type Explanation, firstOf, nothingToDo, type Rule } from "./explanation.ts";
@@ -11,6 +10,7 @@ import { contentAnnotations } from "../../kube/volumes/snapshots.ts";
 import { isLate } from "./volume-phase.ts";
 import { explainVolumeSnapshot } from "./volume-snapshot-rules.ts";
 import { retriedBy } from "./volume-retry.ts";
+import { bytesToQuantity, quantityToBytes } from "../../base/quantity.ts";
 
 /** Explains the state of a PersistentVolumeClaim. Pure. */
 export function explainVolumeClaim(facts: ClaimFacts): Explanation {
@@ -210,4 +210,26 @@ function eventsOf({ events }: ClaimFacts): EventFacts[] {
 
 function at({ metadata }: Claim): string {
   return `${recorded(metadata.name)} -n ${metadata.namespace ?? ""}`;
+}
+
+/** The requested size of a claim and the size that the restored snapshot needs, if that is more. */
+interface MissingSize {
+  requested: string;
+  needed: string;
+}
+
+/** Compares the sizes as external-provisioner does before it restores a snapshot. Pure. */
+function missingSize({ spec }: Claim, restoreSize: string | undefined): MissingSize | undefined {
+  const requested = spec.resources?.requests?.["storage"];
+  const [has, needs] = [bytesOf(requested), bytesOf(restoreSize)];
+  if (requested === undefined || has === undefined || needs === undefined || has >= needs) return undefined;
+  return { requested: String(requested), needed: bytesToQuantity(needs) };
+}
+
+function bytesOf(quantity: string | number | undefined): number | undefined {
+  try {
+    return quantity === undefined ? undefined : quantityToBytes(quantity);
+  } catch {
+    return undefined;
+  }
 }

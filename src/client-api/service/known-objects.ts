@@ -4,7 +4,7 @@ import { type Sandbox, sandboxKind } from "../../api/kinds/sandbox.ts";
 import { type SandboxSet, sandboxSetKind } from "../../api/kinds/sandbox-set.ts";
 import { type SandboxTemplate, sandboxTemplateKind } from "../../api/kinds/sandbox-template.ts";
 import type { Log } from "../../base/log.ts";
-import type { KnownReferences } from "../../operations/claim/set-model.ts";
+import type { KnownReferences } from "../../operations/claim/cold-sandbox.ts";
 import { Informer } from "../../kube/informer.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 

@@ -8,7 +8,7 @@ import type { Liveness } from "../../kube/liveness.ts";
 import { RametError } from "../../base/errors.ts";
 import { FairTurns } from "../../base/fair-turns.ts";
 import type { ClaimParts } from "../../operations/claim/claim-sandbox.ts";
-import { setModel } from "../../operations/claim/set-model.ts";
+import { setModel } from "../../operations/claim/cold-sandbox.ts";
 import { Stock } from "../../operations/claim/stock.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import { snapshotResources } from "../../kube/volumes/snapshots.ts";

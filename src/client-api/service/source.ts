@@ -9,7 +9,7 @@ import { resolveOrigin } from "../../api/snapshot/resolve-origin.ts";
 import { defaultTag, tagsOf } from "../../api/snapshot/snapshot-tags.ts";
 import { objectNameOf } from "../../api/names/client-names.ts";
 import { RametError } from "../../base/errors.ts";
-import { currentRevision } from "../../operations/claim/set-model.ts";
+import { currentRevision } from "../../operations/claim/cold-sandbox.ts";
 import { awaitInCache } from "./cache-lag.ts";
 import type { ServiceParts } from "./parts.ts";
 

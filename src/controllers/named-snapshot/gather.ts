@@ -1,6 +1,6 @@
 import { isCloneable } from "../../api/state/checkpoint.ts";
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
-import type { SnapshotVersion } from "../../api/kinds/named-snapshot-status.ts";
+import type { SnapshotVersion, NamedSnapshotStatus } from "../../api/kinds/named-snapshot-status.ts";
 import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations, labels } from "../../api/names/labels.ts";
@@ -9,7 +9,6 @@ import { claimsOfSandbox } from "../volumes/claims-of-sandbox.ts";
 import { resolveTemplate } from "../origin/resolve-template.ts";
 import { claimsOfTemplate, uncapturedVolumes } from "../volumes/restored-volumes.ts";
 import { secretsOfCheckpoint, secretsOfSandbox } from "../origin/secrets-in-memory.ts";
-import { engineFacts, neededBy } from "./engine-facts.ts";
 import { copiedContents } from "./keyed-content.ts";
 import type { Lookups } from "./lookups.ts";
 import {
@@ -21,7 +20,11 @@ import {
   versionCheckpointName,
 } from "./names.ts";
 import { resolveInputs } from "./resolve-inputs.ts";
-import type { SnapshotDependencies, SnapshotState } from "./state.ts";
+import type { SnapshotDependencies, SnapshotState, EngineFacts } from "./state.ts";
+import type { NeededEngine } from "../../api/engine/engine-list.ts";
+import { partsOf } from "../../backends/checkpoint-record.ts";
+import { findCondition } from "../../kube/conditions.ts";
+import { neededEngine } from "../images/engines.ts";
 
 /** Reads the state for a plan: objects from the caches, ConfigMaps and Secrets from the API server. */
 export async function gather(snapshot: NamedSnapshot, dependencies: SnapshotDependencies): Promise<SnapshotState> {
@@ -222,4 +225,47 @@ function names(byKind: Record<string, { metadata: { name: string } }[]>): string
     objects.map(({ metadata }) => `${kind} ${metadata.name}`),
   );
   return [...new Set(all)];
+}
+
+type Known = Pick<SnapshotDependencies, "engines" | "cache" | "lookups">;
+
+/** @param checkpoints those of the versions and of the steps */
+function engineFacts(
+  snapshot: NamedSnapshot,
+  { desired, checkpoints }: { desired: SnapshotState["desired"]; checkpoints: readonly Checkpoint[] },
+  known: Known,
+): EngineFacts {
+  const { engines } = known;
+  const earlier = checkpoints.filter((one) => engines.isEarlier(neededBy(one)));
+  return {
+    cellImage: engines.cellImage,
+    earlier: new Set(earlier.map(({ metadata }) => metadata.name)),
+    source: "problem" in desired ? "current" : sourceOf(snapshot, desired, known),
+  };
+}
+
+function sourceOf(
+  { metadata: { namespace }, spec: { from } }: NamedSnapshot,
+  { origin }: Exclude<SnapshotState["desired"], { problem: unknown }>,
+  { engines, cache, lookups }: Known,
+): EngineFacts["source"] {
+  if (origin.kind === "template") return "current";
+  // The captured moment of the sandbox has gone.
+  if (origin.kind === "sandbox") return "bound";
+  const checkpoint = cache.checkpointById(namespace, origin.checkpointId);
+  if (checkpoint === undefined || !engines.isEarlier(neededBy(checkpoint))) return "current";
+  const parent = from.snapshot && lookups.snapshot(`${namespace}/${from.snapshot.name}`);
+  return parent?.status !== undefined && isUpgraded(parent.status, origin.checkpointId) ? "waiting" : "bound";
+}
+
+function isUpgraded({ checkpointId, conditions }: NamedSnapshotStatus, source: string): boolean {
+  return checkpointId === source && upgrades.has(findCondition(conditions, "EngineCurrent")?.reason ?? "");
+}
+
+/** The reasons of a parent that is going to have the current engine. */
+const upgrades: ReadonlySet<string> = new Set(["Upgrading", "UpgradeWaiting", "SourceUpgrading"]);
+
+/** The engine that a Checkpoint's memory needs. */
+function neededBy({ status }: Checkpoint): NeededEngine {
+  return neededEngine(partsOf(status?.ramet) ?? []);
 }

@@ -2,10 +2,11 @@ import { finalizers } from "../../api/names/labels.ts";
 import type { Problem } from "../../api/schema/problem.ts";
 import { problemOf, sentenceOf } from "../../api/state/problem.ts";
 import { planBuild } from "./plan-build.ts";
-import { keptVersion, planKept } from "./plan-kept.ts";
-import { currentVersion, keptVersions, planRetention, removeBuilders } from "./plan-versions.ts";
-import type { SnapshotAction, SnapshotPlan, SnapshotState } from "./state.ts";
+import { currentVersion, keptVersions, planRetention, removeBuilders, serve } from "./plan-versions.ts";
+import type { SnapshotAction, SnapshotPlan, SnapshotState, DesiredVersion } from "./state.ts";
 import { type Building, pointer, withStatus } from "./status.ts";
+import type { SnapshotVersion } from "../../api/kinds/named-snapshot-status.ts";
+import { isEarlier, upgradeObstacle } from "./engine-upgrade.ts";
 
 /** Plans a named snapshot. A pure function; docs/tasks/snapshots.md describes the rules. */
 export function planSnapshot(state: SnapshotState): SnapshotPlan {
@@ -121,3 +122,17 @@ function removeMade(state: SnapshotState): SnapshotAction[] {
 }
 
 const followersMilliseconds = 10_000;
+
+/** The kept version of a digest: the newest with the engine of new sandboxes, else the newest. */
+function keptVersion(state: SnapshotState, { digest }: DesiredVersion): SnapshotVersion | undefined {
+  const kept = keptVersions(state).filter((one) => one.digest === digest.digest);
+  return kept.findLast((one) => !isEarlier(state, one)) ?? kept.at(-1);
+}
+
+/** Makes a kept version current, and captures it again if an upgrade has brought another engine. */
+function planKept(state: SnapshotState, kept: SnapshotVersion, desired: DesiredVersion): SnapshotPlan {
+  const isCurrent = state.snapshot.status?.version === kept.version;
+  if (!isCurrent || !isEarlier(state, kept) || upgradeObstacle(state, kept) !== undefined)
+    return serve(state, kept, desired);
+  return planBuild(state, desired, { of: kept.version, cellImage: state.engines.cellImage });
+}

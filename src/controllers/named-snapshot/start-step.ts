@@ -4,7 +4,7 @@ import { actionOf, type CopyStep } from "../../api/recipe/recipe.ts";
 import type { CopiedContent } from "../../api/snapshot/snapshot-digest.ts";
 import { sandboxRef } from "../../backends/runtime.ts";
 import { RametError } from "../../base/errors.ts";
-import { withoutSecrets } from "../../base/redact.ts";
+import { withoutSecrets } from "../../base/visible.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import { keyOf } from "../../kube/object.ts";
 import { desiredEgress } from "../origin/egress.ts";

@@ -3,7 +3,7 @@ import { labels } from "../../api/names/labels.ts";
 import type { Claimed, ClaimParts } from "../../operations/claim/claim-sandbox.ts";
 import { FairTurns } from "../../base/fair-turns.ts";
 import { claimMetrics } from "../../operations/claim/metrics.ts";
-import { setModel } from "../../operations/claim/set-model.ts";
+import { setModel } from "../../operations/claim/cold-sandbox.ts";
 import { Stock } from "../../operations/claim/stock.ts";
 import type { ControllerWatch, ReconcileResult } from "../../kube/controller.ts";
 import type { Informer } from "../../kube/informer.ts";

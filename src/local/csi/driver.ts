@@ -1,18 +1,20 @@
-import { resolve, join } from "node:path";
-import { readFile } from "node:fs/promises";
+import { resolve, join, dirname } from "node:path";
+import { readFile, chmod, mkdir, rm } from "node:fs/promises";
 import * as z from "zod";
-import { type Clock, untilAborted } from "../../base/clock.ts";
+import { Server, ServerCredentials, type ServiceDefinition, type UntypedServiceImplementation } from "@grpc/grpc-js";
+import { type Clock, untilAborted, delay } from "../../base/clock.ts";
 import type { Log } from "../../base/log.ts";
 import { driverName, loadCsiServices, loadRegistrationService } from "./protocol.ts";
-import { serveGrpc } from "./serve.ts";
 import { groupControllerService } from "./services/groups.ts";
 import { nodeService } from "./services/node.ts";
 import { openStorage, type Storage } from "./storage/storage.ts";
 import { treesBy } from "./storage/trees.ts";
 import { requests } from "./requests.ts";
-import { type Method, method } from "./unary.ts";
+import { type Method, method, grpcHandler } from "./unary.ts";
 import { snapshotMethods } from "./services/snapshots.ts";
 import { type ControllerOptions, volumeMethods } from "./services/volumes.ts";
+import { RametError } from "../../base/errors.ts";
+import { socketAccepts } from "../../base/socket-accepts.ts";
 
 export interface CsiDriverOptions {
   /** The path of its Unix socket. */
@@ -161,3 +163,57 @@ function registerWithKubelet(
 }
 
 const Status = z.object({ pluginRegistered: z.boolean(), error: z.string() });
+
+interface ServeOptions {
+  /** The path of a Unix socket. */
+  socket: string;
+  services: readonly ServedService[];
+  clock: Clock;
+  log: Log;
+}
+
+interface ServedService {
+  definition: ServiceDefinition;
+  methods: Record<string, Method>;
+}
+
+/** Serves gRPC on a Unix socket that only this user can open. Resolves when it accepts calls. @returns a function that stops it */
+async function serveGrpc({ socket, services, clock, log }: ServeOptions): Promise<() => Promise<void>> {
+  await mkdir(dirname(socket), { recursive: true, mode: 0o700 });
+  if (await socketAccepts(socket))
+    throw new RametError("Conflict", `Opening ${socket} failed: another process serves it`, {
+      hint: "Stop the other driver, or choose another endpoint",
+    });
+  // The socket of a driver that was killed.
+  await rm(socket, { force: true });
+  const server = new Server({ "grpc.max_receive_message_length": mostBytes, "grpc.max_concurrent_streams": mostCalls });
+  for (const { definition, methods } of services) {
+    const handlers: UntypedServiceImplementation = {};
+    for (const [method, handle] of Object.entries(methods)) handlers[method] = grpcHandler(method, handle, log);
+    server.addService(definition, handlers);
+  }
+  await new Promise<void>((resolve, reject) => {
+    server.bindAsync(`unix:${socket}`, ServerCredentials.createInsecure(), (error) => {
+      if (error === null) resolve();
+      else reject(new RametError("InvalidArgument", `Opening ${socket} failed: ${error.message}`, { cause: error }));
+    });
+  });
+  await chmod(socket, 0o600);
+  return async () => {
+    const stopping = new AbortController();
+    const drained = new Promise<void>((resolve) => {
+      server.tryShutdown(() => {
+        resolve();
+      });
+    });
+    await Promise.race([drained, delay(clock, drainMilliseconds, stopping.signal).catch(() => undefined)]);
+    stopping.abort();
+    server.forceShutdown();
+    await rm(socket, { force: true });
+  };
+}
+
+/** CSI's messages are small: names, ids and maps of some KiB. */
+const mostBytes = 1024 * 1024;
+const mostCalls = 1_000;
+const drainMilliseconds = 2_000;

@@ -2,6 +2,11 @@ import { createHash } from "node:crypto";
 import type { SandboxManifest } from "../../api/kinds/sandbox.ts";
 import { annotations } from "../../api/names/labels.ts";
 import { claimMetadata, type ClaimRequest, timersOf } from "./request.ts";
+import type { SandboxSet } from "../../api/kinds/sandbox-set.ts";
+import type { SandboxTemplate } from "../../api/kinds/sandbox-template.ts";
+import { setRevision, type SetRevision } from "../../api/set/set-revision.ts";
+import { setSandbox } from "../../api/set/set-sandbox.ts";
+import { type KnownOrigins, resolveOrigin } from "../../api/snapshot/resolve-origin.ts";
 
 export type NamedManifest = SandboxManifest & { metadata: { name: string; namespace: string } };
 
@@ -53,4 +58,26 @@ function withLabels(template: Record<string, unknown>, added: Record<string, str
   if (added === undefined) return template;
   const metadata = template["metadata"] as { labels?: Record<string, string> } | undefined;
   return { ...template, metadata: { ...metadata, labels: { ...metadata?.labels, ...added } } };
+}
+
+/** The objects that sets refer to, as far as a process knows them. */
+export interface KnownReferences extends KnownOrigins {
+  /** @param key `namespace/name` */
+  template(key: string): SandboxTemplate | undefined;
+}
+
+/**
+ * An unclaimed sandbox, as the set would create it now.
+ * @throws RametError for a set whose template is invalid or refers to what does not exist
+ */
+export function setModel(set: SandboxSet, known: KnownReferences, random: () => number): NamedManifest {
+  return setSandbox(set, currentRevision(set, known), random);
+}
+
+/** The revision of a set with the references that the process knows. @throws RametError like {@link setModel} */
+export function currentRevision(set: SandboxSet, known: KnownReferences): SetRevision {
+  const { namespace } = set.metadata;
+  const { templateRef } = set.spec;
+  const named = templateRef && known.template(`${namespace}/${templateRef.name}`);
+  return setRevision(set, named, (origin) => resolveOrigin(namespace, origin, known));
 }

@@ -1,13 +1,16 @@
 import * as z from "zod";
 import type { Sandbox } from "../../../api/kinds/sandbox.ts";
 import { findSandbox, sandboxIdOf } from "../../service/find-sandbox.ts";
-import { type LogLine, sandboxLog } from "../../service/sandbox-log.ts";
 import { sandboxMetrics } from "../../service/sandbox-metrics.ts";
 import { RametError } from "../../../base/errors.ts";
 import { LogEntry, SandboxMetric, Team } from "./answers.ts";
 import { type Call, type E2b, type E2bRoute, route } from "./call.ts";
 import { needs } from "../../keys/needs.ts";
 import { ListMetrics, ReadLogs, ReadLogsV2, ReadMetrics } from "./schemas.ts";
+import { reportsPort } from "../../../api/wire/cell-api.ts";
+import { currentState } from "../../service/lifecycle.ts";
+import type { ServiceParts } from "../../service/parts.ts";
+import type { ReadSandbox } from "../../service/read-sandbox.ts";
 
 /** What clients read about running sandboxes. */
 export const observeRoutes: readonly E2bRoute[] = [
@@ -139,4 +142,45 @@ function since(milliseconds: number | undefined): { since?: Date } {
 
 function entryOf({ time, text }: LogLine): LogEntry {
   return { timestamp: time.toISOString(), level: "info", message: text, fields: {} };
+}
+
+interface LogLine {
+  time: Date;
+  text: string;
+}
+
+interface ReadLog {
+  /** Only lines from this time on. */
+  since?: Date;
+  signal: AbortSignal;
+}
+
+/**
+ * Returns the last output of a running sandbox's entrypoint, oldest first. A sandbox that is not running has none, and a paused one
+ * stays paused.
+ * @throws RametError `Unavailable`
+ */
+async function sandboxLog(
+  parts: ServiceParts,
+  read: ReadSandbox,
+  sandbox: Sandbox,
+  { since, signal }: ReadLog,
+): Promise<LogLine[]> {
+  const state = currentState(parts, sandbox);
+  if (state !== "running" && state !== "snapshotting") return [];
+  const query = new URLSearchParams({ timestamps: "true", tailLines: String(mostLines) });
+  if (since !== undefined) query.set("sinceTime", since.toISOString());
+  const path = `/logs?${query.toString()}`;
+  const text = await read(sandbox, { port: reportsPort, path, limitBytes: mostBytes, signal });
+  return text.split("\n").flatMap(lineOf);
+}
+
+const mostLines = 10_000;
+const mostBytes = 4 * 1024 * 1024;
+
+/** A line without a time is the part of one that was cut off. */
+function lineOf(line: string): LogLine[] {
+  const [, written, text = ""] = /^(\S+) ?(.*)$/.exec(line) ?? [];
+  const time = new Date(written ?? "");
+  return written === undefined || Number.isNaN(time.getTime()) ? [] : [{ time, text }];
 }

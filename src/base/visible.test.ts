@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { withoutSecrets } from "./redact.ts";
+import { withoutSecrets } from "./visible.ts";
 
 it("replaces a secret, a single line of it, and its base64 form", () => {
   const secrets = ["-----BEGIN-----\nc3VwZXI\n", "hunter22"];

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { nodesWithoutUserNamespaces } from "./user-namespaces.ts";
+import { nodesWithoutUserNamespaces } from "./nodes.ts";
 
 const node = (name: string, userNamespaces: boolean | undefined, unschedulable = false) => ({
   metadata: { name, uid: name, resourceVersion: "1" },

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { latestFirst } from "./event-order.ts";
+import { latestFirst } from "./read.ts";
 import { EventFacts } from "./facts.ts";
 
 const event = (note: string, resourceVersion: string, times: object) =>
