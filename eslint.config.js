@@ -1,6 +1,21 @@
 import js from "@eslint/js";
 import tseslint from "typescript-eslint";
 
+/** Optional properties go through `defined({…})`: reports a spread that only repeats its condition, `...(x && { x })`. */
+const conditionalSpread = {
+  meta: { schema: [] },
+  create: (context) => ({
+    "SpreadElement > LogicalExpression[operator='&&'][right.type='ObjectExpression']": ({ left, right }) => {
+      const text = (node) => context.sourceCode.getText(node);
+      const isCheck = left.type === "BinaryExpression" && left.operator === "!==" && text(left.right) === "undefined";
+      const subject = text(isCheck ? left.left : left).replaceAll("?.", ".");
+      const repeats = right.properties.filter((one) => one.type === "Property" && text(one.value) === subject);
+      if (isCheck && right.properties.length === 1 && repeats.length === 1)
+        context.report({ node: right, message: "Write `...defined({ property })` (src/base/defined.ts)." });
+    },
+  }),
+};
+
 export default tseslint.config(
   { ignores: ["dist/", "node_modules/", "src/cell/gen/", "**/*.cjs"] },
   js.configs.recommended,
@@ -34,6 +49,12 @@ export default tseslint.config(
         },
       ],
     },
+  },
+  {
+    files: ["{src,components,provider,policy}/**/*.ts"],
+    ignores: ["**/*.test.ts"],
+    plugins: { ramet: { rules: { "conditional-spread": conditionalSpread } } },
+    rules: { "ramet/conditional-spread": "error" },
   },
   { files: ["**/*.config.ts", "*.config.js", "**/*.mjs"], rules: { "no-restricted-syntax": "off" } },
   {

@@ -11,6 +11,7 @@ import {
   secret,
 } from "@pulumi/pulumi";
 import { namedSnapshotProvider } from "../provider/dynamic-provider.ts";
+import { defined } from "../src/base/defined.ts";
 import { RametError } from "../src/base/errors.ts";
 import { ownerOf, type PlacementArgs, placementBeside } from "./placement.ts";
 import type { RecipeStepArgs } from "./recipe.ts";
@@ -164,7 +165,7 @@ function resolveSource(from: SnapshotSourceArgs): ResolvedSnapshotSource {
   if ("sandbox" in from) return { from: { sandbox: { name: from.sandbox } }, source: undefined };
   if (!("snapshot" in from)) throw noSource();
   const { snapshot: name, version, digest } = from;
-  const pinned = { ...(version !== undefined && { version }), ...(digest !== undefined && { digest }) };
+  const pinned = defined({ version, digest });
   return {
     from: { snapshot: { name, ...pinned } },
     source: digest === undefined ? undefined : { snapshot: { digest } },

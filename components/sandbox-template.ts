@@ -2,6 +2,7 @@ import type { apiextensions } from "@pulumi/kubernetes";
 import { all, ComponentResource, type ComponentResourceOptions, type Input, output, type Output } from "@pulumi/pulumi";
 import { sandboxTemplateKind } from "../src/api/kinds/sandbox-template.ts";
 import { annotations } from "../src/api/names/labels.ts";
+import { defined } from "../src/base/defined.ts";
 import { deleteInBackground } from "./await.ts";
 import { declareKind, type ObjectTransform } from "./declare.ts";
 import { type PlacementArgs, placementOf } from "./placement.ts";
@@ -33,11 +34,8 @@ export class SandboxTemplate extends ComponentResource {
     super("ramet:index:SandboxTemplate", name, inputs, opts);
     const placement = placementOf(name, args);
     const declaredSpec = all([podTemplate(args), output(args.persistentContents), output(args.volumes)]).apply(
-      ([pod, persistentContents, volumes]): Record<string, unknown> => ({
-        template: pod,
-        ...(persistentContents !== undefined && { persistentContents }),
-        ...(volumes !== undefined && { volumes }),
-      }),
+      ([pod, persistentContents, volumes]): Record<string, unknown> =>
+        defined({ template: pod, persistentContents, volumes }),
     );
     const metadata = { ...placement, annotations: deleteInBackground };
     const declared = declareKind(this, name, sandboxTemplateKind, { metadata, spec: declaredSpec, transform });

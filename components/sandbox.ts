@@ -1,6 +1,7 @@
 import type { apiextensions } from "@pulumi/kubernetes";
 import { ComponentResource, type ComponentResourceOptions, type Input, type Output } from "@pulumi/pulumi";
 import { sandboxKind } from "../src/api/kinds/sandbox.ts";
+import { defined } from "../src/base/defined.ts";
 import { deleteInBackground } from "./await.ts";
 import { declareKind, type ObjectTransform, awaitReady, waitAnnotations } from "./declare.ts";
 import { placementBeside, type PlacementArgs } from "./placement.ts";
@@ -38,7 +39,7 @@ export class Sandbox extends ComponentResource {
     const { shutdownTime, timeout } = args;
     const spec = {
       templateRef: { name: from instanceof SandboxTemplate ? from.name : from },
-      ...(shutdownTime !== undefined && { shutdownTime }),
+      ...defined({ shutdownTime }),
     };
     const awaited = { kind: "Sandbox" as const, conditions: ["Ready"], timeout };
     const annotations = { ...waitAnnotations(this, awaited), ...deleteInBackground };

@@ -1,5 +1,6 @@
 import type { EnforcementLevel, PolicyConfigSchema, ResourceValidationPolicy } from "@pulumi/policy";
 import * as z from "zod";
+import { defined } from "../src/base/defined.ts";
 import type { Rule } from "./rule.ts";
 import { boundedLifetimes, boundedReplicas, retention } from "./rules/bounded-lifetimes.ts";
 import { pinnedImages } from "./rules/pinned-images.ts";
@@ -55,10 +56,7 @@ function configSchemaOf({ settings }: Rule, given: Readonly<Record<string, unkno
     properties: Object.fromEntries(
       Object.entries(properties).map(([key, schema]) => [
         key,
-        {
-          ...(schema as PolicyConfigSchema["properties"][string]),
-          ...(given[key] !== undefined && { default: given[key] }),
-        },
+        { ...(schema as object), ...defined({ default: given[key] }) } as PolicyConfigSchema["properties"][string],
       ]),
     ),
   };

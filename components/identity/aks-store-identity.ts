@@ -7,6 +7,7 @@ import {
   interpolate,
   output,
 } from "@pulumi/pulumi";
+import { defined } from "../../src/base/defined.ts";
 import { RametError } from "../../src/base/errors.ts";
 import { cloudPackage } from "../cloud-package.ts";
 import type { AzureStore, RametStore } from "../ramet-store.ts";
@@ -46,7 +47,7 @@ export class AksStoreIdentity extends StoreIdentity<AksStoreIdentityArgs> {
     made: Promise<Record<string, CustomResource>>,
   ): RametStore {
     const account = output(accountId).apply((id) => partsOf(id).account);
-    return azureStore({ account, container, ...(prefix !== undefined && { prefix }) }, made);
+    return azureStore(defined({ account, container, prefix }), made);
   }
 }
 

@@ -11,6 +11,7 @@ import {
   type Output,
 } from "@pulumi/pulumi";
 import { formatStoreAddress } from "../../src/api/store/store-address.ts";
+import { defined } from "../../src/base/defined.ts";
 import { RametError } from "../../src/base/errors.ts";
 import { cloudPackage } from "../cloud-package.ts";
 import type { RametStore, S3Store } from "../ramet-store.ts";
@@ -54,7 +55,7 @@ export class EksStoreIdentity extends StoreIdentity<EksStoreIdentityArgs> {
     { bucket, region, prefix, identity }: EksStoreIdentityArgs,
     made: Promise<Record<string, CustomResource>>,
   ): RametStore {
-    return s3Store({ bucket, region, ...(prefix !== undefined && { prefix }) }, identity, made);
+    return s3Store(defined({ bucket, region, prefix }), identity, made);
   }
 }
 

@@ -6,6 +6,7 @@ import {
   type Input,
   interpolate,
 } from "@pulumi/pulumi";
+import { defined } from "../../src/base/defined.ts";
 import { cloudPackage } from "../cloud-package.ts";
 import type { GcsStore, RametStore } from "../ramet-store.ts";
 import { controllersAccount, StoreIdentity, type StoreIdentityArgs, whenStored } from "./store-identity.ts";
@@ -33,7 +34,7 @@ export class GkeStoreIdentity extends StoreIdentity<GkeStoreIdentityArgs> {
     { bucket, prefix }: GkeStoreIdentityArgs,
     made: Promise<Record<string, CustomResource>>,
   ): RametStore {
-    return gcsStore({ bucket, ...(prefix !== undefined && { prefix }) }, made);
+    return gcsStore(defined({ bucket, prefix }), made);
   }
 }
 

@@ -9,6 +9,7 @@ import {
   interpolate,
 } from "@pulumi/pulumi";
 import type { Bucket } from "@pulumi/aws/s3/index.js";
+import { defined } from "../../src/base/defined.ts";
 import { cloudPackage } from "../cloud-package.ts";
 import { policy, trust, type EksIdentity, eksStoreRights, s3Store } from "../identity/eks-store-identity.ts";
 import type { RametStore } from "../ramet-store.ts";
@@ -203,7 +204,7 @@ async function eksBucketResources(
       ...args,
       bucketArn: bucket.arn,
       objectsArn: interpolate`${bucket.arn}/*`,
-      ...(kmsKeyArn !== undefined && { kmsKeyArn }),
+      ...defined({ kmsKeyArn }),
     },
     options,
   );

@@ -1,5 +1,6 @@
 import { homedir } from "node:os";
 import { systemClock } from "../../src/base/clock.ts";
+import { defined } from "../../src/base/defined.ts";
 import { RametError } from "../../src/base/errors.ts";
 import { type Connection, inClusterConnection } from "../../src/kube/connection.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
@@ -50,7 +51,7 @@ export async function connectionOf(env: ClusterEnvironment): Promise<Connection>
 
 function choiceOf(env: ClusterEnvironment): { context?: string; cluster?: string } {
   const [context, cluster] = [given(env, "context"), given(env, "cluster")];
-  return { ...(context !== undefined && { context }), ...(cluster !== undefined && { cluster }) };
+  return defined({ context, cluster });
 }
 
 /** Undefined if there is no kubeconfig. */

@@ -2,6 +2,7 @@ import type { VolumeClaim } from "../api/pod/volume-claims.ts";
 import type { CheckpointPart, Consistency, VolumeSelection } from "../api/kinds/checkpoint.ts";
 import type { Contents } from "../api/schema/metadata.ts";
 import { systemClock } from "../base/clock.ts";
+import { defined } from "../base/defined.ts";
 import { RametError } from "../base/errors.ts";
 import { type Deadline, within } from "../base/within.ts";
 import type { Backend, Capture, CaptureRequest, CheckpointName, SandboxHolds } from "./backend.ts";
@@ -148,7 +149,7 @@ async function inOnePause(holds: SandboxHolds, { plans, request }: Work): Promis
     const { pausedMilliseconds } = await holds.release({ name, source });
     // The capture of memory and files has taken the pause over, and reports it.
     if (others.length === 0 && pausedMilliseconds === undefined) throw resumedEarly();
-    return { captured, kept: "atomic", ...(pausedMilliseconds !== undefined && { pausedMilliseconds }) };
+    return { captured, kept: "atomic", ...defined({ pausedMilliseconds }) };
   } catch (error) {
     // If the cell cannot be reached, it resumes the sandbox when its time is over.
     await holds.release({ name, source }).catch(() => undefined);

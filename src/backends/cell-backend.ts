@@ -5,6 +5,7 @@ import type { CheckpointPart, PartContents } from "../api/kinds/checkpoint.ts";
 import { Contents } from "../api/schema/metadata.ts";
 import type { Grant } from "../api/wire/grant.ts";
 import { type Clock, systemClock } from "../base/clock.ts";
+import { defined } from "../base/defined.ts";
 import { RametError } from "../base/errors.ts";
 import { type Deadline, within } from "../base/within.ts";
 import type { CellClient } from "../cell/client/cell-client.ts";
@@ -144,7 +145,7 @@ function captureOf(manifest: Manifest, manifestDigest: string, measured?: Checkp
         handle: manifestDigest,
         contents,
         cutAt,
-        ...(measured && { readyAt: measured.readyAt }),
+        ...defined({ readyAt: measured?.readyAt }),
         sizeBytes: sizeOf(manifest),
         consistency,
         needs: needsOf(manifest),
@@ -156,8 +157,11 @@ function captureOf(manifest: Manifest, manifestDigest: string, measured?: Checkp
       // From the manifest, because the template may have changed since the sandbox started.
       template: comparedParts(manifest.container),
       image: image.name,
-      ...(image.digest !== undefined && { imageDigest: image.digest }),
-      ...(measured && { pausedMilliseconds: measured.pausedMilliseconds, phases: measured.phases }),
+      ...defined({
+        imageDigest: image.digest,
+        pausedMilliseconds: measured?.pausedMilliseconds,
+        phases: measured?.phases,
+      }),
     },
   };
 }
@@ -170,7 +174,7 @@ function needsOf({ engine, contents }: Manifest): NonNullable<CheckpointPart["ne
   return {
     ...any,
     ...(guest !== undefined && { engineId: engineId({ version, architecture, guest }), guest }),
-    ...(cpuFeatures && { cpuFeatures }),
+    ...defined({ cpuFeatures }),
   };
 }
 

@@ -2,6 +2,7 @@ import { type CellState, guestClientPort, type Identity } from "../api/wire/cell
 import { withClientSandboxId } from "../api/pod/client-environment.ts";
 import type { Pod } from "../api/schema/pod.ts";
 import { type Clock, systemClock } from "../base/clock.ts";
+import { defined } from "../base/defined.ts";
 import { RametError } from "../base/errors.ts";
 import { type Deadline, within } from "../base/within.ts";
 import type { CellAddress, CellClient } from "../cell/client/cell-client.ts";
@@ -104,7 +105,7 @@ function hasAddress({ metadata, status }: Pod, { podUid, podIp }: SandboxRef): b
 }
 
 export function startOf({ generation, memory, engine }: CellState): Pick<Started, "generation" | "memory" | "engine"> {
-  return { generation, ...(memory !== undefined && { memory }), ...(engine && { engine }) };
+  return defined({ generation, memory, engine });
 }
 
 /** The identity of a sandbox. Deterministic: a repeated boot gives the same one, and two sandboxes never share one. */

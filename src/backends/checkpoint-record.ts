@@ -1,6 +1,7 @@
 import { type CheckpointPart, type RametCheckpointStatus, volumeParts } from "../api/kinds/checkpoint.ts";
 import { consistencies } from "../api/kinds/volume-import.ts";
 import { Contents } from "../api/schema/metadata.ts";
+import { defined } from "../base/defined.ts";
 import type { CaptureDetails } from "./backend.ts";
 
 /** The part of `status.ramet` of a Checkpoint that stays once all parts are durable. */
@@ -17,15 +18,10 @@ export function checkpointRecord(parts: CheckpointPart[], details: CaptureDetail
     // The size of a volume is known only as that of its claim.
     sizeBytes: parts.reduce((sum, part) => sum + (part.volume === undefined ? part.sizeBytes : 0), 0),
     ...(main && { ...summary(main), consistency: weakest(parts) }),
-    ...(readyAt !== undefined && { readyAt }),
-    ...(pausedMilliseconds !== undefined && { pausedMilliseconds }),
-    ...(templateDigest !== undefined && { templateDigest }),
-    ...(template && { template }),
-    ...(image !== undefined && { image }),
-    ...(imageDigest !== undefined && { imageDigest }),
+    ...defined({ readyAt, pausedMilliseconds, templateDigest, template, image, imageDigest }),
     ...groupConsistency(parts),
     ...notes(details),
-    ...(phases && { phases }),
+    ...defined({ phases }),
   };
 }
 
@@ -35,10 +31,7 @@ function weakest(parts: readonly CheckpointPart[]): CheckpointPart["consistency"
 }
 
 function notes({ consistencyNote, groupNote }: CaptureDetails): CaptureDetails {
-  return {
-    ...(consistencyNote !== undefined && { consistencyNote }),
-    ...(groupNote !== undefined && { groupNote }),
-  };
+  return defined({ consistencyNote, groupNote });
 }
 
 /** Whether all volumes were captured by one request. */
@@ -60,8 +53,7 @@ function summary(part: CheckpointPart): Omit<RametCheckpointStatus, "parts"> {
     ...(backend === "cell" && { manifestDigest: handle }),
     cutAt,
     consistency,
-    ...(needs?.engineId !== undefined && { engine: needs.engineId }),
-    ...(needs && { needs }),
+    ...defined({ engine: needs?.engineId, needs }),
   };
 }
 
@@ -96,7 +88,6 @@ function summarized({ backend, sizeBytes, cutAt, readyAt, consistency, needs }: 
     sizeBytes: sizeBytes ?? 0,
     cutAt: cutAt ?? "",
     consistency: consistency ?? "atomic",
-    ...(readyAt !== undefined && { readyAt }),
-    ...(needs && { needs }),
+    ...defined({ readyAt, needs }),
   };
 }

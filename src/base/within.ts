@@ -1,5 +1,6 @@
 import type { Clock } from "./clock.ts";
 import { RametError } from "./errors.ts";
+import { defined } from "./defined.ts";
 
 export interface Deadline {
   clock: Clock;
@@ -36,8 +37,7 @@ export async function within<T>(
   } catch (error) {
     if (!expired.signal.aborted || signal?.aborted === true) throw error;
     throw new RametError("Timeout", `${what} timed out after ${milliseconds / 1000} s`, {
-      ...(hint !== undefined && { hint }),
-      ...(retryable !== undefined && { retryable }),
+      ...defined({ hint, retryable }),
       cause: error,
     });
   } finally {

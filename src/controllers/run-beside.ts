@@ -2,6 +2,7 @@ import { podGuests } from "../backends/acs/pod-guests.ts";
 import { createSystemNamespace } from "../backends/kept-secret.ts";
 import { rametGroup } from "../api/schema/kind.ts";
 import { controllersLease, systemNamespace } from "../api/names/system-names.ts";
+import { defined } from "../base/defined.ts";
 import { RametError } from "../base/errors.ts";
 import { type Log, silentLog } from "../base/log.ts";
 import { runController } from "../kube/controller.ts";
@@ -116,18 +117,12 @@ async function reconcile(
     engines: new Engines({ cellImage: "" }),
     quotas: new NamespaceQuotas(informers.namespaces, namespaces?.quota),
     podOptions: { cellImage: "", ...(network?.clusterRanges && { clusterRanges: [...network.clusterRanges] }) },
-    ...(metrics && { metrics }),
+    ...defined({ metrics }),
   };
   const controllers = [namedSnapshotController(parts), besideSetController(parts)];
   const ready = countdown(controllers.length, onReady);
   const common = { clock, random, concurrency, liveness, backoff: controllerBackoff, log };
-  const collecting = {
-    informers,
-    clock,
-    log,
-    collects: isLeftBehind,
-    ...(metrics && { metrics: metrics.collections }),
-  };
+  const collecting = defined({ informers, clock, log, collects: isLeftBehind, metrics: metrics?.collections });
   try {
     await Promise.all([
       runCollector(collecting, signal),
@@ -138,7 +133,7 @@ async function reconcile(
             name,
             watches,
             reconcile: reconcileKey,
-            ...(metrics && { metrics: metrics.forController(name) }),
+            ...defined({ metrics: metrics?.forController(name) }),
           },
           signal,
           (add) => {

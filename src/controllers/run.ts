@@ -12,6 +12,7 @@ import {
 } from "../backends/environment-seal.ts";
 import { createSystemNamespace } from "../backends/kept-secret.ts";
 import { openBackends, type OpenBackendsOptions, type OpenedBackends } from "../backends/open-backends.ts";
+import { defined } from "../base/defined.ts";
 import { type Log, silentLog } from "../base/log.ts";
 import { runController } from "../kube/controller.ts";
 import { EventRecorder } from "../kube/events.ts";
@@ -260,7 +261,7 @@ async function work(
     clock,
     random,
     log,
-    ...(metrics && { metrics }),
+    ...defined({ metrics }),
   });
   const { concurrency = 16, liveness } = options;
   const seesAll = served === undefined;
@@ -269,7 +270,7 @@ async function work(
   const sweepingParts = { backends, checkpoints: informers.checkpoints, dataFindings, storeReports };
   const run = ({ name, watches, reconcile, requeues }: Controller) =>
     runController(
-      { ...common, name, watches, reconcile, ...(metrics && { metrics: metrics.forController(name) }) },
+      { ...common, name, watches, reconcile, ...defined({ metrics: metrics?.forController(name) }) },
       signal,
       (add) => {
         requeues?.connect(add);
@@ -298,21 +299,14 @@ function podOptions(
   return {
     seccompProfile: cells.seccompProfile,
     userNamespaceFor: userNamespaces?.covers ?? (() => cells.userNamespaces === "always"),
-    ...(dns && { dns }),
-    ...(egress && { egress }),
+    ...defined({ dns, egress }),
     ...(clusterRanges && { clusterRanges: [...clusterRanges] }),
   };
 }
 
 function collecting({ client, upkeep, metrics, log = silentLog }: RunControllersOptions, informers: Informers) {
   const stepCacheBytes = upkeep?.stepCacheBytes;
-  return {
-    informers,
-    clock: client.clock,
-    log,
-    ...(stepCacheBytes !== undefined && { stepCacheBytes }),
-    ...(metrics && { metrics: metrics.collections }),
-  };
+  return defined({ informers, clock: client.clock, log, stepCacheBytes, metrics: metrics?.collections });
 }
 
 function sweeping(
@@ -323,7 +317,7 @@ function sweeping(
     ...parts,
     clock: client.clock,
     log,
-    ...(metrics && { metrics: metrics.sweeps }),
+    ...defined({ metrics: metrics?.sweeps }),
     ...upkeep?.sweeping,
   };
 }

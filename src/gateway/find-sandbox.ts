@@ -1,3 +1,4 @@
+import { defined } from "../base/defined.ts";
 import { RametError } from "../base/errors.ts";
 import type { ObjectStore } from "../kube/store.ts";
 import type { RoutedSandbox } from "./routed-sandbox.ts";
@@ -31,7 +32,7 @@ export function findSandbox(store: Pick<ObjectStore<RoutedSandbox>, "get" | "byU
     });
   }
   const sandbox = store.get(`${place.namespace}/${place.name}`);
-  return { places, ...(sandbox !== undefined && { sandbox }) };
+  return defined({ places, sandbox });
 }
 
 /** Whether an id is a UID: nobody can guess it, and its owner need not know the sandbox's namespace and name. */

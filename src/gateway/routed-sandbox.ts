@@ -3,6 +3,7 @@ import * as z from "zod";
 import { cellPort, codeInterpreterPort, guestClientPort, guestControlPort, reportsPort } from "../api/wire/cell-api.ts";
 import { annotations } from "../api/names/labels.ts";
 import { Conditions } from "../api/schema/metadata.ts";
+import { defined } from "../base/defined.ts";
 
 /** The fields of a Sandbox that the gateway caches. They are few because the cache can hold ten thousand sandboxes. */
 export interface RoutedSandbox {
@@ -46,7 +47,7 @@ export function readRoutedSandbox(value: unknown): RoutedSandbox {
     publicPorts: given[annotations.publicPorts]?.trim() === "*" ? "all" : portsIn(given[annotations.publicPorts]),
     http2Ports: portsIn(given[annotations.http2Ports]),
     httpsPorts: portsIn(given[annotations.httpsPorts]),
-    ...(requestHost !== undefined && { requestHost }),
+    ...defined({ requestHost }),
   };
 }
 
@@ -66,7 +67,7 @@ const entrances: ReadonlySet<number> = new Set([cellPort, guestControlPort, gues
 function cellOf(status: z.infer<typeof Read>["status"]): Pick<RoutedSandbox, "ip" | "cellKey"> {
   const ip = status?.sandboxIp ?? status?.podInfo?.podIP;
   const cellKey = status?.ramet?.cellKey;
-  return { ...(ip !== undefined && { ip }), ...(cellKey !== undefined && { cellKey }) };
+  return defined({ ip, cellKey });
 }
 
 /** An invalid list names no port at all. */

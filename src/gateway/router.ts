@@ -1,5 +1,6 @@
 import { guestClientPort, reportsPort } from "../api/wire/cell-api.ts";
 import type { Clock } from "../base/clock.ts";
+import { defined } from "../base/defined.ts";
 import { RametError } from "../base/errors.ts";
 import type { ObjectStore } from "../kube/store.ts";
 import type { Access, AccessQuestion, SandboxRight } from "./access.ts";
@@ -56,7 +57,7 @@ export async function routeOf(
   const title = sandboxTitle(sandboxId, sandbox);
   const guestToken =
     right === "exec" && port === guestClientPort ? await guestTokenFor(options, sandbox, client.request) : undefined;
-  return { sandbox, title, port, ...(guestToken !== undefined && { guestToken }) };
+  return { sandbox, title, port, ...defined({ guestToken }) };
 }
 
 async function foundSandbox(

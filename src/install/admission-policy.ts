@@ -1,4 +1,5 @@
 import { internalGroup } from "../api/names/system-names.ts";
+import { defined } from "../base/defined.ts";
 import type { InstallOptions } from "./install-options.ts";
 import type { Manifest } from "./manifest.ts";
 
@@ -63,8 +64,7 @@ export function admissionPolicy(policy: AdmissionPolicy): Manifest[] {
           ...selectors,
           resourceRules: [{ apiGroups: [apiGroup], apiVersions, operations, resources }],
         },
-        ...(conditions && { matchConditions: conditions }),
-        ...(variables && { variables }),
+        ...defined({ matchConditions: conditions, variables }),
         validations: validations.map((validation) => ({ ...validation, reason: "Forbidden" })),
       },
     },

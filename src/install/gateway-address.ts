@@ -1,4 +1,5 @@
 import { gatewayAddress } from "../api/names/system-names.ts";
+import { defined } from "../base/defined.ts";
 import type { Manifest } from "./manifest.ts";
 import { publicConfigMap } from "./public-config-map.ts";
 
@@ -23,7 +24,6 @@ export function parseOriginUrl(text: string): URL | undefined {
 export function gatewayAddressManifests({ url, ca, serviceAccount }: GatewayAddress<unknown>): Manifest[] {
   return publicConfigMap(gatewayAddress.configMap, {
     [gatewayAddress.url]: url,
-    ...(ca !== undefined && { [gatewayAddress.ca]: ca }),
-    ...(serviceAccount !== undefined && { [gatewayAddress.serviceAccount]: serviceAccount }),
+    ...defined({ [gatewayAddress.ca]: ca, [gatewayAddress.serviceAccount]: serviceAccount }),
   });
 }

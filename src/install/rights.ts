@@ -1,4 +1,5 @@
 import { systemNamespace } from "../api/names/system-names.ts";
+import { defined } from "../base/defined.ts";
 import type { Manifest } from "./manifest.ts";
 
 /** A permission of a server, with the reason why the server needs it. */
@@ -52,7 +53,7 @@ export function roles(
   const apiVersion = "rbac.authorization.k8s.io/v1";
   const apiGroup = "rbac.authorization.k8s.io";
   const subjects = [{ kind: "ServiceAccount", name, namespace }];
-  const clusterMetadata = { name, ...(annotations !== undefined && { annotations }) };
+  const clusterMetadata = defined({ name, annotations });
   const bound = (kind: string) => ({ roleRef: { apiGroup, kind, name }, subjects });
   const inNamespace = (metadata: { name: string; namespace: string }, rights: readonly Right[]): Manifest[] => [
     { apiVersion, kind: "Role", metadata, rules: rights.map(ruleOf) },

@@ -1,4 +1,5 @@
 import { metricsReaderLabels } from "../api/names/system-names.ts";
+import { defined } from "../base/defined.ts";
 import type { InstallOptions } from "./install-options.ts";
 import type { Manifest } from "./manifest.ts";
 
@@ -39,11 +40,11 @@ export function serverDeployment(server: ServerDeployment): Manifest {
   const { terminationGracePeriodSeconds } = server;
   const spec = {
     serviceAccountName: at.name,
-    ...(terminationGracePeriodSeconds !== undefined && { terminationGracePeriodSeconds }),
+    ...defined({ terminationGracePeriodSeconds }),
     securityContext: {
       runAsNonRoot: true,
       runAsUser: 65532,
-      ...(fsGroup !== undefined && { fsGroup }),
+      ...defined({ fsGroup }),
       seccompProfile: { type: "RuntimeDefault" },
     },
     topologySpreadConstraints: spreadOverNodes(labels),
@@ -63,12 +64,12 @@ export function serverDeployment(server: ServerDeployment): Manifest {
         ...server.container,
       },
     ],
-    ...(volumes && { volumes }),
+    ...defined({ volumes }),
   };
   return {
     apiVersion: "apps/v1",
     kind: "Deployment",
-    metadata: { ...at, labels, ...(annotations && { annotations }) },
+    metadata: { ...at, labels, ...defined({ annotations }) },
     spec: {
       replicas,
       selector: { matchLabels: labels },

@@ -1,6 +1,7 @@
 import type { Condition } from "../api/schema/metadata.ts";
 import type { Problem, Problems } from "../api/schema/problem.ts";
 import type { WithProblems } from "../api/state/problem.ts";
+import { defined } from "../base/defined.ts";
 
 /** A condition to set, with the problem that it reports. */
 export interface ConditionChange extends Omit<Condition, "lastTransitionTime"> {
@@ -24,7 +25,7 @@ export function report<S extends Reporting>(
   const { problems: _, ...ramet } = status.ramet ?? {};
   const { ramet: __, ...others } = status;
   const isEmpty = problems === undefined && Object.keys(ramet).length === 0;
-  return { ...others, conditions, ...(!isEmpty && { ramet: { ...ramet, ...(problems && { problems }) } }) } as S & {
+  return { ...others, conditions, ...(!isEmpty && { ramet: { ...ramet, ...defined({ problems }) } }) } as S & {
     conditions: Condition[];
   };
 }

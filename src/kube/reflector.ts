@@ -1,3 +1,4 @@
+import { defined } from "../base/defined.ts";
 import { RametError } from "../base/errors.ts";
 import { backoffMilliseconds, type BackoffOptions } from "../base/backoff.ts";
 import { delay } from "../base/clock.ts";
@@ -117,7 +118,7 @@ class Reflector<T extends KubeObject> {
 
   async #list(): Promise<string> {
     const { resource, namespace, store, onList, onProgress } = this.#options;
-    const paging = { ...(this.#unpagedList && { pageSize: 0 }), ...(onProgress && { onPage: onProgress }) };
+    const paging = { ...(this.#unpagedList && { pageSize: 0 }), ...defined({ onPage: onProgress }) };
     try {
       const { items, resourceVersion } = await resource.listRaw({ ...this.#select(), ...paging, signal: this.#signal });
       store.replace(

@@ -3,6 +3,7 @@ import { crdNames } from "../api/kinds/crd.ts";
 import { controllersLease, controllersMode, systemNamespace } from "../api/names/system-names.ts";
 import { parseStoreReport, type StoreReport, storeReportMap } from "../api/store/store-report.ts";
 import { allOf } from "../base/all-of.ts";
+import { defined } from "../base/defined.ts";
 import { RametError } from "../base/errors.ts";
 import { within } from "../base/within.ts";
 import type { KubeClient } from "../kube/kube-client.ts";
@@ -162,7 +163,7 @@ async function readMissingRights(client: KubeClient, namespace: string, signal: 
         verb,
         group,
         resource,
-        ...(subresource !== undefined && { subresource }),
+        ...defined({ subresource }),
         ...(namespaced && { namespace }),
       };
       const response = await client.request({

@@ -4,6 +4,7 @@ import { join } from "node:path";
 import * as z from "zod";
 import { mostImageBytes, ResolvedImage } from "../api/pod/resolved-image.ts";
 import { type Clock, systemClock } from "../base/clock.ts";
+import { defined } from "../base/defined.ts";
 import { RametError } from "../base/errors.ts";
 import { within } from "../base/within.ts";
 import {
@@ -158,7 +159,7 @@ function explained(name: string, { host }: ImageAddress, error: unknown): RametE
   return new RametError(code === "NotFound" ? "ImageNotFound" : code, why, {
     retryable,
     cause: error,
-    ...(hint !== undefined && { hint }),
+    ...defined({ hint }),
   });
 }
 

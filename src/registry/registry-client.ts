@@ -1,5 +1,6 @@
 import { createHash } from "node:crypto";
 import * as z from "zod";
+import { defined } from "../base/defined.ts";
 import { RametError } from "../base/errors.ts";
 import { readBody } from "../base/http.ts";
 import type { PullCredentials } from "./pull-credentials.ts";
@@ -82,7 +83,7 @@ export class RegistryClient {
     for (let next = url, hops = 0; hops <= mostRedirects; hops++) {
       // The token is the registry's. A storage service gets a signed URL.
       const token = next.host === url.host ? this.#authorization : undefined;
-      const headers = { accept: accepted, ...(token !== undefined && { authorization: token }) };
+      const headers = defined({ accept: accepted, authorization: token });
       const answer = await this.#transport.send(next, { headers, signal });
       const { location } = answer.headers;
       if (answer.statusCode < 300 || answer.statusCode >= 400 || typeof location !== "string") return answer;

@@ -1,4 +1,5 @@
 import * as z from "zod";
+import { defined } from "../base/defined.ts";
 import { readBody } from "../base/http.ts";
 import { RametError } from "../base/errors.ts";
 import type { PullCredentials } from "./pull-credentials.ts";
@@ -41,7 +42,7 @@ export async function authorizationFor(
   const { realm = "", service } = challenge.parameters;
   const url = URL.parse(realm);
   if (url === null) throw new RametError("InvalidArgument", "the registry names no valid token server");
-  const fields = { ...(service !== undefined && { service }), scope: `repository:${path}:pull` };
+  const fields = { ...defined({ service }), scope: `repository:${path}:pull` };
   const answer = await askForToken(transport, url, { fields, credentials, signal });
   if (answer.statusCode === 401 || answer.statusCode === 403) {
     await answer.body.dump();
@@ -64,7 +65,7 @@ function askForToken(
 ): Promise<RegistryAnswer> {
   if (credentials?.identityToken === undefined) {
     const headers = credentials && { authorization: basic(credentials) };
-    return transport.send(withQuery(url, fields), { signal, ...(headers && { headers }) });
+    return transport.send(withQuery(url, fields), defined({ signal, headers }));
   }
   return transport.send(url, {
     method: "POST",

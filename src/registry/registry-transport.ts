@@ -1,6 +1,7 @@
 import { isIP } from "node:net";
 import type { Readable } from "node:stream";
 import { Agent, type Dispatcher, request as send } from "undici";
+import { defined } from "../base/defined.ts";
 import { RametError } from "../base/errors.ts";
 import { guardedLookup, publicOnly } from "../base/special-addresses.ts";
 
@@ -67,13 +68,7 @@ export class RegistryTransport {
     const literal = hostname.replace(/^\[|\]$/g, "");
     if (!isNamed && isIP(literal) !== 0 && !this.#isPublic(literal)) throw notPublic(host);
     const dispatcher = isNamed ? this.#open : this.#guarded;
-    return send(url, {
-      method,
-      dispatcher,
-      signal,
-      ...(headers && { headers }),
-      ...(body !== undefined && { body }),
-    }).catch((error: unknown) => {
+    return send(url, defined({ method, dispatcher, signal, headers, body })).catch((error: unknown) => {
       throw unreachable(url, error);
     });
   }

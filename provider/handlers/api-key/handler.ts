@@ -4,6 +4,7 @@ import { acceptsDigest } from "../../../src/api/keys/api-key-rules.ts";
 import { apiKeyDigest, newApiKey, readApiKey, apiKeyFormats } from "../../../src/api/keys/api-key-text.ts";
 import { rotatedDigests } from "../../../src/api/keys/rotate-digests.ts";
 import { type ApiKey, apiKeyKind, type ApiKeyManifest, ApiKeySpec } from "../../../src/api/kinds/api-key.ts";
+import { defined } from "../../../src/base/defined.ts";
 import { RametError } from "../../../src/base/errors.ts";
 import type { KubeClient } from "../../../src/kube/kube-client.ts";
 import type { ResourceClient } from "../../../src/kube/resource-client.ts";
@@ -116,7 +117,7 @@ async function read(context: HandlerContext, id: string, props: ApiKeyState): Re
       return { id: "", props: {} };
     const { limits: _, ...others } = props;
     const { serviceAccountName, limits } = found.spec;
-    return { id, props: { ...others, serviceAccountName, ...(limits !== undefined && { limits }) } };
+    return { id, props: { ...others, serviceAccountName, ...defined({ limits }) } };
   });
 }
 
@@ -200,6 +201,6 @@ function manifestOf(inputs: ApiKeyInputs, { digest, digests, found }: Declared):
     apiVersion: apiKeyKind.apiVersion,
     kind: "ApiKey",
     metadata: { name, namespace, annotations, ...guard },
-    spec: { serviceAccountName, digests, ...(limits !== undefined && { limits }) },
+    spec: defined({ serviceAccountName, digests, limits }),
   };
 }

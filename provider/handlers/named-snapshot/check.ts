@@ -8,6 +8,7 @@ import {
   type ResolvedSource,
   secretIdentity,
 } from "../../../src/api/snapshot/snapshot-digest.ts";
+import { defined } from "../../../src/base/defined.ts";
 import type { CheckResult, Values } from "../handler.ts";
 import { validateTimeSpan } from "../time-span.ts";
 import { hasUnknown, unknownValue, validate } from "../validate.ts";
@@ -20,13 +21,13 @@ import { contentDigest, newDigestKey, recipeSecretName } from "./recipe-secret.t
  */
 export function checkNamedSnapshot(olds: Values, news: Values, keptKey?: string): CheckResult {
   const inputs = withDigestKey(
-    { ...olds, ...(keptKey !== undefined && { digestKey: keptKey }) },
+    { ...olds, ...defined({ digestKey: keptKey }) },
     { ...specDefaults, ...withoutNulls(news) },
   );
   const failures = [...validateManifest(inputs), ...validateSecrets(inputs), ...validateTimeSpan(inputs, "timeout")];
   if (failures.length > 0) return { inputs, failures };
   const digest = digestOfInputs(inputs)?.digest ?? (isOpen(inputs) ? unknownValue : undefined);
-  return { inputs: { ...inputs, ports: portsOf(inputs), ...(digest !== undefined && { digest }) }, failures };
+  return { inputs: { ...inputs, ports: portsOf(inputs), ...defined({ digest }) }, failures };
 }
 
 /** The API server's defaults, which are also kept in the state so that it compares equal to the object. */

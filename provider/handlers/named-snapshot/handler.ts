@@ -6,6 +6,7 @@ import {
   SnapshotSource,
   volumesLeftOut,
 } from "../../../src/api/kinds/named-snapshot.ts";
+import { defined } from "../../../src/base/defined.ts";
 import { RametError } from "../../../src/base/errors.ts";
 import { withoutSecrets } from "../../../src/base/visible.ts";
 import { covers } from "../../../src/kube/apply.ts";
@@ -115,7 +116,7 @@ async function apply(
     } catch (error) {
       const last = await snapshots.find(at).catch(() => undefined);
       const served = servedInputs(olds);
-      const outs = { ...outputs(inputs, last), ...(served !== undefined && { served }) };
+      const outs = { ...outputs(inputs, last), ...defined({ served }) };
       throw new InitFailed(id, outs, redacted(RametError.from(error), inputs));
     }
   });
@@ -151,7 +152,7 @@ async function unlessDeleting(
 
 /** Drops the cause as well, because it may contain a secret. */
 function redacted({ code, message, hint }: RametError, inputs: NamedSnapshotInputs): RametError {
-  return new RametError(code, withoutSecrets(message, secretsOf(inputs)), { ...(hint !== undefined && { hint }) });
+  return new RametError(code, withoutSecrets(message, secretsOf(inputs)), defined({ hint }));
 }
 
 function secretsOf({ secrets = {} }: NamedSnapshotInputs): string[] {
@@ -164,9 +165,7 @@ function outputs(inputs: Values, found: NamedSnapshot | undefined): Values {
   const { version, digest, checkpointId, versions = [] } = found?.status ?? {};
   return {
     ...rest,
-    ...(version !== undefined && { version }),
-    ...(digest !== undefined && { digest }),
-    ...(checkpointId !== undefined && { checkpointId }),
+    ...defined({ version, digest, checkpointId }),
     versions: versions.map((one) => ({ version: one.version, digest: one.digest })),
   };
 }
@@ -184,7 +183,7 @@ async function read(context: HandlerContext, id: string, props: Values): ReturnT
     (property) => !covers(spec[property], props[property] ?? defaultsSince[property]),
   );
   const observed = Object.fromEntries(drifted.map((property) => [property, spec[property]]));
-  return { id, props: outputs({ ...props, ...observed, ...(secrets !== undefined && { secrets }) }, found) };
+  return { id, props: outputs({ ...props, ...observed, ...defined({ secrets }) }, found) };
 }
 
 /** The API server's defaults that are not kept in the state, because states of earlier versions do not have them. */

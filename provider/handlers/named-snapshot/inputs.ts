@@ -6,6 +6,7 @@ import {
 } from "../../../src/api/kinds/named-snapshot.ts";
 import { annotations } from "../../../src/api/names/labels.ts";
 import { volumesOnRestore } from "../../../src/api/names/volumes-on-restore.ts";
+import { defined } from "../../../src/base/defined.ts";
 import type { DiffTable, Values } from "../handler.ts";
 import { ownerAnnotation } from "../../../src/api/names/labels.ts";
 
@@ -92,7 +93,7 @@ export function manifestOf(inputs: Values): NamedSnapshotManifest {
       namespace,
       annotations: {
         [ownerAnnotation]: owner,
-        ...(digest !== undefined && { [annotations.wantedDigest]: digest }),
+        ...defined({ [annotations.wantedDigest]: digest }),
         ...(volumes != null && { [annotations.volumesOnRestore]: volumes }),
       },
     },

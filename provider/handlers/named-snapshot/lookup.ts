@@ -2,6 +2,7 @@ import { type NamedSnapshot, namedSnapshotKind } from "../../../src/api/kinds/na
 import { type SandboxSet, sandboxSetKind } from "../../../src/api/kinds/sandbox-set.ts";
 import { restoreFromAnnotations } from "../../../src/api/names/labels.ts";
 import { setRevision } from "../../../src/api/set/set-revision.ts";
+import { defined } from "../../../src/base/defined.ts";
 import type { KubeClient } from "../../../src/kube/kube-client.ts";
 import type { ObjectName } from "../../../src/kube/object.ts";
 import type { ResourceClient } from "../../../src/kube/resource-client.ts";
@@ -37,7 +38,7 @@ export async function lookUp(
   return {
     kept: found?.status?.versions ?? [],
     built: finishedSteps(found),
-    ...(held !== undefined && { held }),
+    ...defined({ held }),
     followers: followers.map(({ metadata, spec }) => ({ name: metadata.name, replicas: spec.replicas })),
   };
 }

@@ -8,6 +8,7 @@ import {
   systemNamespace,
 } from "../../../src/api/names/system-names.ts";
 import { delay } from "../../../src/base/clock.ts";
+import { defined } from "../../../src/base/defined.ts";
 import { RametError } from "../../../src/base/errors.ts";
 import { covers } from "../../../src/kube/apply.ts";
 import type { KubeClient } from "../../../src/kube/kube-client.ts";
@@ -57,8 +58,7 @@ export async function findRuntime(env: ClusterEnvironment): Promise<RuntimeFacts
       deployment === undefined ? await machineOf(client, signal) : `the Deployment ${keyOf(deployment.metadata)}`;
     const declared = await declaredOf(client, deployment, signal);
     return {
-      ...(sign !== undefined && { sign }),
-      ...(declared !== undefined && { declared }),
+      ...defined({ sign, declared }),
       ...(await crdsIn(client, signal)),
       otherControllers: await othersIn(client, signal),
     };

@@ -1,6 +1,7 @@
 import * as z from "zod";
 import { type Sandbox, sandboxKind, type SandboxManifest } from "../../../src/api/kinds/sandbox.ts";
 import { parsePodTemplate, type PodTemplateSpec } from "../../../src/api/schema/pod-template.ts";
+import { defined } from "../../../src/base/defined.ts";
 import { RametError } from "../../../src/base/errors.ts";
 import type { KubeClient } from "../../../src/kube/kube-client.ts";
 import type { ResourceClient } from "../../../src/kube/resource-client.ts";
@@ -110,9 +111,7 @@ function outputs(inputs: SandboxCloneInputs, found: Sandbox | undefined): Values
   const [port] = inputs.ports ?? [];
   return {
     ...inputs,
-    ...(found?.spec.shutdownTime !== undefined && { shutdownTime: found.spec.shutdownTime }),
-    ...(ramet?.restoredFrom !== undefined && { checkpointId: ramet.restoredFrom }),
-    ...(sandboxIp !== undefined && { address: sandboxIp }),
+    ...defined({ shutdownTime: found?.spec.shutdownTime, checkpointId: ramet?.restoredFrom, address: sandboxIp }),
     ...(sandboxIp !== undefined && port !== undefined && { url: `http://${host(sandboxIp)}:${port}` }),
   };
 }
@@ -177,7 +176,7 @@ async function templateOf(
   const { volumeClaimTemplates } = spec as Sandbox["spec"];
   return {
     template: withPorts(parsePodTemplate(spec.template), ports),
-    ...(volumeClaimTemplates !== undefined && { volumeClaimTemplates }),
+    ...defined({ volumeClaimTemplates }),
   };
 }
 
@@ -286,11 +285,11 @@ function manifestOf(inputs: SandboxCloneInputs, spec: SandboxManifest["spec"]): 
     metadata: {
       name,
       namespace,
-      annotations: {
+      annotations: defined({
         [restoreFromAnnotations[0]]: from,
         [ownerAnnotation]: owner,
-        ...(volumes !== undefined && { [annotations.volumesOnRestore]: volumes }),
-      },
+        [annotations.volumesOnRestore]: volumes,
+      }),
     },
     spec,
   };

@@ -1,3 +1,4 @@
+import { defined } from "../../../src/base/defined.ts";
 import { ownerConflictHint } from "../owner.ts";
 import { controllerFindings } from "./controller-findings.ts";
 import { type Cloud, cloudFindings, detectCloud } from "./detect-cloud.ts";
@@ -63,9 +64,7 @@ export function throwOnErrors(cloud: string, findings: readonly Finding[]): void
   throw new RametError(
     first.code ?? "NeedNotMet",
     `Cannot declare the snapshot stack for ${cloud}: ${first.message}${rest}`,
-    {
-      ...(first.action !== undefined && { hint: first.action }),
-    },
+    defined({ hint: first.action }),
   );
 }
 

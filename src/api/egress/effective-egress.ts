@@ -1,5 +1,6 @@
 import type * as z from "zod";
 import { parse } from "yaml";
+import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import { specialAddresses } from "../../base/special-addresses.ts";
 import type { EgressPolicy } from "../wire/cell-api.ts";
@@ -58,7 +59,7 @@ export function effectiveEgress(
   const narrowedBy = levels.map(({ rules }) => ({ ...rules, default: rules.default ?? "allow" }));
   return {
     policy: { default: fallback, allow, deny, ...(narrowedBy.length > 0 && { narrowedBy }) },
-    ...(problem && { problem }),
+    ...defined({ problem }),
   };
 }
 

@@ -1,4 +1,5 @@
 import * as z from "zod";
+import { defined } from "../../base/defined.ts";
 import { parseDuration, ttlPattern } from "../../base/duration.ts";
 import { Digest } from "../schema/digest.ts";
 import { RestoreSpec } from "../pod/restore-spec.ts";
@@ -334,7 +335,7 @@ export interface ContentFields {
  */
 export function contentsByDefault(own: ContentFields = {}, named: ContentFields = {}): ContentFields {
   const { persistentContents, volumes } =
-    own.persistentContents === undefined ? { ...named, ...(own.volumes && { volumes: own.volumes }) } : own;
+    own.persistentContents === undefined ? { ...named, ...defined({ volumes: own.volumes }) } : own;
   const selects = volumes !== undefined && persistentContents?.includes("volumes") !== true;
   return {
     ...(selects ? { persistentContents: [...(persistentContents ?? []), "volumes"] } : { persistentContents }),

@@ -1,4 +1,5 @@
 import * as z from "zod";
+import { defined } from "../../base/defined.ts";
 import { type KindNames, type PrinterColumn, group as sharedGroup, version } from "../schema/kind.ts";
 import { apiKeyKind } from "./api-key.ts";
 import { checkpointKind } from "./checkpoint.ts";
@@ -67,7 +68,7 @@ function crdName(kind: KindNames): string {
 
 export function renderCrd(source: CrdSource): CustomResourceDefinition {
   const { kind, plural, singular, shortNames, status, scale, columns } = source;
-  const subresources = { ...(status && { status: {} }), ...(scale && { scale }) };
+  const subresources = { ...(status && { status: {} }), ...defined({ scale }) };
   return {
     apiVersion: "apiextensions.k8s.io/v1",
     kind: "CustomResourceDefinition",

@@ -1,3 +1,4 @@
+import { defined } from "../../base/defined.ts";
 /** The parts of an image name. */
 export interface ImageReference {
   /** Includes the registry host if there is one. */
@@ -15,7 +16,7 @@ export function parseImageReference(text: string): ImageReference | undefined {
   const groups = pattern.exec(text)?.groups;
   if (groups === undefined) return undefined;
   const { repository = "", tag, digest } = groups;
-  return { repository, ...(tag !== undefined && { tag }), ...(digest !== undefined && { digest }) };
+  return defined({ repository, tag, digest });
 }
 
 /** The name of Docker Hub in image names. Its entry in Docker's configuration is `https://index.docker.io/v1/`. */

@@ -1,3 +1,4 @@
+import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import type { Container, Handler, Volume } from "../schema/pod-template.ts";
 import { type CellConfig, cellPort } from "../wire/cell-api.ts";
@@ -31,7 +32,7 @@ export function imageVolume({ image, imagePullPolicy }: Container, resolved?: Re
     name: rootVolume,
     image: {
       reference: resolved?.reference ?? image,
-      ...(imagePullPolicy !== undefined && { pullPolicy: imagePullPolicy }),
+      ...defined({ pullPolicy: imagePullPolicy }),
     },
   };
 }
@@ -60,8 +61,8 @@ export function cellContainer(container: Container, config: CellConfig, options:
     name,
     image,
     env: environment(container, config, resolvedImage),
-    ...(container.envFrom && {
-      envFrom: container.envFrom.map((source) => ({ ...source, prefix: environmentPrefix + (source.prefix ?? "") })),
+    ...defined({
+      envFrom: container.envFrom?.map((source) => ({ ...source, prefix: environmentPrefix + (source.prefix ?? "") })),
     }),
     ports: [...(container.ports ?? []), { name: "ramet-cell", containerPort: cellPort, protocol: "TCP" }],
     ...(resources && { resources: hasOverhead ? cellResources(resources, !userNamespace) : resources }),

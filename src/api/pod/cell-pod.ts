@@ -1,4 +1,5 @@
 import type * as z from "zod";
+import { defined } from "../../base/defined.ts";
 import { CellConfig, type KeySets } from "../wire/cell-api.ts";
 import { withoutAgentRuntime } from "./agent-runtime.ts";
 import { cellContainer, type CellImageOptions, imageVolume, rootPath } from "./cell-container.ts";
@@ -114,11 +115,13 @@ function cellConfig(sandbox: PodOwner, template: PodTemplateSpec, options: CellP
     graceSeconds: template.spec.terminationGracePeriodSeconds,
     ...(probedPorts.length > 0 && { tcpProbePorts: probedPorts }),
     publicKey: options.publicKey,
-    ...(options.gatewayKey !== undefined && { gatewayKey: options.gatewayKey }),
-    ...(options.keySets && { keySets: options.keySets }),
-    ...(options.dns && { dns: options.dns }),
-    ...(options.egress && { egress: options.egress }),
-    ...(options.clusterRanges && { clusterRanges: options.clusterRanges }),
+    ...defined({
+      gatewayKey: options.gatewayKey,
+      keySets: options.keySets,
+      dns: options.dns,
+      egress: options.egress,
+      clusterRanges: options.clusterRanges,
+    }),
   } satisfies z.input<typeof CellConfig>);
 }
 
@@ -139,7 +142,7 @@ export function ownVolumes({ metadata, spec }: PodOwner, template: PodTemplateSp
 function imageAnnotations({ resolvedImage, imageProblem }: CellPodOptions): Record<string, string> {
   return {
     ...(resolvedImage && { [annotations.image]: JSON.stringify(resolvedImage) }),
-    ...(imageProblem !== undefined && { [annotations.imageProblem]: imageProblem }),
+    ...defined({ [annotations.imageProblem]: imageProblem }),
   };
 }
 

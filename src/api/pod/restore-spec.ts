@@ -1,5 +1,6 @@
 import { createHash } from "node:crypto";
 import * as z from "zod";
+import { defined } from "../../base/defined.ts";
 import { EmptyDir, type ContainerSpec } from "../wire/cell-api.ts";
 import { containerSpec } from "./container-spec.ts";
 import type { PodTemplateSpec } from "../schema/pod-template.ts";
@@ -39,10 +40,10 @@ export function comparedParts(container: Omit<ContainerSpec, "env">): RestoreSpe
     image,
     command,
     args,
-    ...(workingDir !== undefined && { workingDir }),
+    ...defined({ workingDir }),
     user,
     readOnlyRoot,
-    mounts: mounts.map(({ target, readOnly, emptyDir }) => ({ target, readOnly, ...(emptyDir && { emptyDir }) })),
+    mounts: mounts.map(({ target, readOnly, emptyDir }) => defined({ target, readOnly, emptyDir })),
   };
 }
 

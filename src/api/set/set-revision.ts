@@ -1,3 +1,4 @@
+import { defined } from "../../base/defined.ts";
 import { templateRevision } from "../pod/restore-spec.ts";
 import { RametError } from "../../base/errors.ts";
 import { contentsByDefault } from "../kinds/checkpoint.ts";
@@ -48,11 +49,10 @@ function otherFields(own: SandboxSet["spec"], named: SandboxTemplateSpec = {}): 
   const { volumeClaimTemplates, runtimes } = { ...named, ...own };
   const { persistentContents, volumes } = contentsByDefault(own, named);
   return {
-    ...(volumeClaimTemplates && { volumeClaimTemplates }),
+    ...defined({ volumeClaimTemplates }),
     ...(persistentContents && { persistentContents: [...persistentContents] }),
     ...(volumes && { volumes: [...volumes] }),
-    ...(runtimes && { runtimes }),
-    ...(own.pauseStrategy && { pauseStrategy: own.pauseStrategy }),
+    ...defined({ runtimes, pauseStrategy: own.pauseStrategy }),
   };
 }
 

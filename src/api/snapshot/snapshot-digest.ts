@@ -1,3 +1,4 @@
+import { defined } from "../../base/defined.ts";
 import { digestOf } from "../schema/digest.ts";
 import { allVolumes } from "../kinds/sandbox-parts.ts";
 import type { RecipeStep } from "../recipe/recipe.ts";
@@ -44,7 +45,7 @@ function plainSource(from: ResolvedSource): unknown {
 }
 
 function plainStep(step: RecipeStep, copied: CopiedContent | undefined): unknown {
-  return withoutNulls({ ...step, ...(copied !== undefined && { copied }) });
+  return withoutNulls({ ...step, ...defined({ copied }) });
 }
 
 function withoutNulls(value: unknown): unknown {

@@ -1,3 +1,4 @@
+import { defined } from "../../base/defined.ts";
 import { isErrorCode } from "../../base/error-codes.ts";
 import { RametError, type RametErrorOptions } from "../../base/errors.ts";
 import type { Problem, Problems } from "../schema/problem.ts";
@@ -24,7 +25,7 @@ export function reportedBy(
 /** @param context what failed because of the error, as a prefix of the cause */
 export function problemOf(error: RametError, context?: string): Problem {
   const { code, message: cause, hint } = error;
-  return within({ code, cause, ...(hint !== undefined && { hint }) }, context);
+  return within(defined({ code, cause, hint }), context);
 }
 
 /** A problem that makes something else fail, which `context` names. */

@@ -1,4 +1,5 @@
 import * as z from "zod";
+import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import { type Checkpoint, type CheckpointPart, volumeParts } from "../kinds/checkpoint.ts";
 import { mostVolumes } from "../kinds/sandbox-parts.ts";
@@ -40,8 +41,7 @@ function exportedVolume({ handle, sizeBytes, consistency, cutAt, volume }: Check
     snapshotHandle: handle,
     // A driver may not know the size.
     ...(sizeBytes > 0 && { sizeBytes }),
-    ...(volumeMode !== undefined && { volumeMode }),
-    ...(storageClassName !== undefined && { storageClassName }),
+    ...defined({ volumeMode, storageClassName }),
     ...(accessModes.length > 0 && { accessModes }),
     consistency,
     cutAt,

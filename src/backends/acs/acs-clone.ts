@@ -6,6 +6,7 @@ import {
 } from "../../api/kinds/sandbox-template.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations, restoreFromAnnotations } from "../../api/names/labels.ts";
+import { defined } from "../../base/defined.ts";
 
 /** The annotations that OpenKruise's manager writes on the Sandbox of a clone, and that ACS reads on its Pod template. */
 const [, kruiseRestoreFrom, acsRestoreFrom] = restoreFromAnnotations;
@@ -48,7 +49,7 @@ export function acsCheckpointSpec(
     podName,
     keepRunning: true,
     ...(persistentContents && { persistentContents: [...persistentContents] }),
-    ...(ttlAfterFinished !== undefined && { ttlAfterFinished }),
+    ...defined({ ttlAfterFinished }),
   };
 }
 

@@ -1,6 +1,7 @@
 import { connect, type Socket } from "node:net";
 import { guestClientPort } from "../../api/wire/cell-api.ts";
 import { type Clock, systemClock } from "../../base/clock.ts";
+import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import { within } from "../../base/within.ts";
 import { GuestClient } from "../../cell/client/guest-client.ts";
@@ -15,7 +16,7 @@ export function podGuests(clock: Clock = systemClock): Pick<SandboxRuntime, "gue
     guest: (target, user) =>
       new GuestClient({
         dial: () => dial(target, guestClientPort, clock),
-        ...(user !== undefined && { user }),
+        ...defined({ user }),
       }),
     async acceptsConnections(target, port, signal) {
       try {

@@ -1,4 +1,5 @@
 import type { CapturedVolume, CheckpointPart } from "../../api/kinds/checkpoint.ts";
+import { defined } from "../../base/defined.ts";
 import { quantityToBytes } from "../../base/quantity.ts";
 import { RametError } from "../../base/errors.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
@@ -189,7 +190,7 @@ function partOf({ snapshot, content, capturedAt, isReady, volume }: CapturedPart
     ...(isReady && { readyAt: now.toISOString() }),
     sizeBytes: size === undefined ? 0 : quantityToBytes(size, "restoreSize"),
     consistency: "crash",
-    ...(volume && { volume }),
+    ...defined({ volume }),
   };
 }
 

@@ -1,3 +1,4 @@
+import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import { bytesToQuantity, quantityToBytes } from "../../base/quantity.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
@@ -28,8 +29,7 @@ export async function fillClaim(
   return {
     ...kept,
     accessModes: spec.accessModes ?? volume.accessModes,
-    ...(storageClassName !== undefined && { storageClassName }),
-    ...(volume.volumeMode !== undefined && { volumeMode: volume.volumeMode }),
+    ...defined({ storageClassName, volumeMode: volume.volumeMode }),
     resources: { ...spec.resources, requests: { ...spec.resources?.requests, storage: bytesToQuantity(bytes) } },
     dataSource: { apiGroup: "snapshot.storage.k8s.io", kind: "VolumeSnapshot", name: volume.snapshot },
   };

@@ -1,3 +1,4 @@
+import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import { type Snapshot, type SnapshotContent, snapshotContentsIn, snapshotsIn } from "../../kube/volumes/snapshots.ts";
@@ -45,7 +46,7 @@ export async function followSnapshot(
     until: isEnd,
     requeueAfterMilliseconds: requeueMilliseconds,
     timeoutMilliseconds,
-    ...(signal && { signal }),
+    ...defined({ signal }),
   };
   const found = await waitUntil(options).catch((error: unknown) => {
     if (RametError.from(error).code !== "Timeout") throw error;

@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
 import type { ImportedVolume } from "../../api/kinds/volume-import.ts";
 import { annotations, labels } from "../../api/names/labels.ts";
+import { defined } from "../../base/defined.ts";
 import type { KubeManifest } from "../../kube/object.ts";
 import type { SnapshotContent } from "../../kube/volumes/snapshots.ts";
 import type { CheckpointName } from "../backend.ts";
@@ -64,8 +65,7 @@ export function describedVolume({ volume, driver, storageClassName, accessModes,
     claim: volume,
     driver,
     accessModes: accessModes ?? ["ReadWriteOnce"],
-    ...(storageClassName !== undefined && { storageClassName }),
-    ...(volumeMode !== undefined && { volumeMode }),
+    ...defined({ storageClassName, volumeMode }),
   };
 }
 

@@ -1,4 +1,5 @@
 import { labels } from "../../api/names/labels.ts";
+import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import type { KubeObject } from "../../kube/object.ts";
@@ -54,7 +55,7 @@ export async function setDeletionPolicy(
   const isLabelled = !memberOf || metadata.labels?.[labels.checkpointId] === memberOf.checkpointId;
   if (!isRamets(content) || (spec.deletionPolicy === deletionPolicy && isLabelled)) return;
   await snapshotContentsIn(client).mergePatch(metadata, {
-    metadata: { uid: metadata.uid, ...(label && { labels: label }) },
+    metadata: defined({ uid: metadata.uid, labels: label }),
     spec: { deletionPolicy },
   });
 }

@@ -1,4 +1,5 @@
 import type { VolumeClaim } from "../../api/pod/volume-claims.ts";
+import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import { type Claim, claimsIn, type Volume, volumesIn } from "../../kube/volumes/volumes.ts";
@@ -55,16 +56,12 @@ function driverOf({ metadata: { name, uid } }: Claim, { metadata, spec }: Volume
 
 function restoreNeeds({ spec }: Claim) {
   const { accessModes, storageClassName, volumeMode } = spec;
-  return {
-    accessModes,
-    ...(storageClassName !== undefined && { storageClassName }),
-    ...(volumeMode !== undefined && { volumeMode }),
-  };
+  return defined({ accessModes, storageClassName, volumeMode });
 }
 
 function refused(code: "NotFound" | "NotSupported" | "Conflict", claim: string, why: string, hint?: string) {
   return new RametError(code, `The PersistentVolumeClaim ${claim} cannot be captured: ${why}`, {
-    ...(hint !== undefined && { hint }),
+    ...defined({ hint }),
     ...(code === "Conflict" && { retryable: true }),
   });
 }

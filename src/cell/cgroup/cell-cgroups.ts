@@ -1,4 +1,5 @@
 import { readFile } from "node:fs/promises";
+import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import { ContainerMemory } from "./container-memory.ts";
 import { type CgroupPlace, findPlace, ownLayout } from "./place.ts";
@@ -52,7 +53,7 @@ export class CellCgroups {
       (layout) => ContainerMemory.of(layout),
       () => undefined,
     );
-    return { ...(await this.#makeLeaves()), ...(container && { container }) };
+    return { ...(await this.#makeLeaves()), ...defined({ container }) };
   }
 
   async #makeLeaves(): Promise<MadeLeaves> {

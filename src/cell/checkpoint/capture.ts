@@ -2,6 +2,7 @@ import { setImmediate as immediate } from "node:timers/promises";
 import type { CheckpointRequest, CheckpointResult } from "../../api/wire/cell-api.ts";
 import type { EngineBuild } from "../../api/engine/engine.ts";
 import type { Clock } from "../../base/clock.ts";
+import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import { type ManifestDraft, stagedBytes } from "../../store/manifest.ts";
 import { openForWrite } from "../../store/open.ts";
@@ -184,7 +185,7 @@ async function manifestDraft(
     container: config.container,
     image: { name: config.container.image, ...(image.digest === undefined ? {} : { digest: image.digest }) },
     consistency: contents.includes("memory") ? "atomic" : quiesced ? "quiesced" : "crash",
-    ...(generation !== undefined && { generation }),
+    ...defined({ generation }),
   };
 }
 

@@ -21,6 +21,7 @@ import {
   RestoreResult,
 } from "../../api/wire/cell-api.ts";
 import { type Clock, systemClock } from "../../base/clock.ts";
+import { defined } from "../../base/defined.ts";
 import { type ErrorCode, errorCodes } from "../../base/error-codes.ts";
 import { RametError } from "../../base/errors.ts";
 import { readAnswer } from "../../base/http.ts";
@@ -254,7 +255,7 @@ export class CellClient {
           ? {}
           : { "content-type": "application/json", "content-length": Buffer.byteLength(body) }),
       },
-      ...(call.signal && { signal: call.signal }),
+      ...defined({ signal: call.signal }),
     };
     const request = httpRequest(options);
     if (call.responseMilliseconds !== undefined)

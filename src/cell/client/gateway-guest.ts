@@ -5,6 +5,7 @@ import { connect as connectTls } from "node:tls";
 import * as z from "zod";
 import { guestClientPort, reportsPort } from "../../api/wire/cell-api.ts";
 import { type Clock, delay } from "../../base/clock.ts";
+import { defined } from "../../base/defined.ts";
 import { errorCodes, type ErrorCode } from "../../base/error-codes.ts";
 import { RametError } from "../../base/errors.ts";
 import { within } from "../../base/within.ts";
@@ -72,7 +73,7 @@ function transportTo(port: number, options: GatewayOptions): Transport {
       "e2b-sandbox-id": sandboxId,
       "e2b-sandbox-port": String(port),
       ...(gateway.token && { "ramet-access-token": await gateway.token() }),
-      ...(accessToken !== undefined && { "x-access-token": accessToken }),
+      ...defined({ "x-access-token": accessToken }),
     }),
   };
 }
@@ -112,7 +113,7 @@ async function refusalIn(response: IncomingMessage, { gateway, clock }: GatewayO
     return new RametError("Unavailable", what, { hint: "Check the address, and the load balancer in front of it" });
   }
   const { reason, message, hint, retryable } = data;
-  return new RametError(reason, message, { retryable, ...(hint !== undefined && { hint }) });
+  return new RametError(reason, message, defined({ retryable, hint }));
 }
 
 function parsed(text: string): unknown {
@@ -140,7 +141,7 @@ async function dialGateway(
   const isTls = url.protocol === "https:";
   const port = url.port === "" ? (isTls ? 443 : 80) : Number(url.port);
   const socket = isTls
-    ? connectTls({ host, port, ...(isIP(host) === 0 && { servername: host }), ...(ca !== undefined && { ca }) })
+    ? connectTls({ host, port, ...(isIP(host) === 0 && { servername: host }), ...defined({ ca }) })
     : connectTcp({ host, port });
   try {
     await within(deadline, (limit) => once(socket, isTls ? "secureConnect" : "connect", { signal: limit }));

@@ -4,6 +4,7 @@ import type { Duplex, Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import * as z from "zod";
 import { type Clock, systemClock } from "../../base/clock.ts";
+import { defined } from "../../base/defined.ts";
 import type { ErrorCode } from "../../base/error-codes.ts";
 import { RametError } from "../../base/errors.ts";
 import { readAnswer } from "../../base/http.ts";
@@ -50,7 +51,7 @@ export async function callGuest(
         ...(body === undefined && method === "POST" ? { "content-length": "0" } : {}),
         ...(Buffer.isBuffer(body) ? { "content-length": `${body.length}` } : {}),
       },
-      ...(signal && { signal }),
+      ...defined({ signal }),
     });
     // A connection that is reset during the response fails both request and response. The response reports it.
     request.on("error", () => undefined);

@@ -1,4 +1,5 @@
 import type { ContainerSpec } from "../../api/wire/cell-api.ts";
+import { defined } from "../../base/defined.ts";
 
 /** The path of the guest's program inside every sandbox. */
 export const guestPathInside = "/.ramet/guest";
@@ -48,7 +49,7 @@ export function ociSpec(options: OciSpecOptions): Record<string, unknown> {
     },
     annotations: {
       ...Object.assign({}, ...container.mounts.map(emptyDirHint)),
-      ...(options.filesystemTar !== undefined && { "dev.gvisor.tar.rootfs.upper": options.filesystemTar }),
+      ...defined({ "dev.gvisor.tar.rootfs.upper": options.filesystemTar }),
     },
   };
 }

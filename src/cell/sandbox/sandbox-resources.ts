@@ -1,6 +1,7 @@
 import { readFileSync } from "node:fs";
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
+import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import { runProgram } from "../../base/run-program.ts";
 import { CellCgroups, type MadeLeaves } from "../cgroup/cell-cgroups.ts";
@@ -20,13 +21,15 @@ export interface SandboxResources {
 export async function allocateResources(setting: CellSetting, layer: Promise<RootLayer>): Promise<SandboxResources> {
   const { config, container, paths, processes } = setting;
   const { directory } = paths;
-  const cgroups = new CellCgroups({
-    uid: config.sandbox.uid,
-    directory,
-    limits: container.resources,
-    declared: config.container.resources,
-    ...(processes !== undefined && { processes }),
-  });
+  const cgroups = new CellCgroups(
+    defined({
+      uid: config.sandbox.uid,
+      directory,
+      limits: container.resources,
+      declared: config.container.resources,
+      processes,
+    }),
+  );
   const [root, cgroup] = await Promise.all([mountRoot(config.rootPath, await layer), cgroups.make()]);
   return { root, cgroup };
 }

@@ -3,6 +3,7 @@ import { createServer, request as httpRequest, type IncomingMessage } from "node
 import { join } from "node:path";
 import * as z from "zod";
 import { guestClientPort } from "../../api/wire/cell-api.ts";
+import { defined } from "../../base/defined.ts";
 import { RametError, textOfError } from "../../base/errors.ts";
 import { containerUser, GuestClient } from "../client/guest-client.ts";
 import { guestLimits, textOf } from "../client/guest-http.ts";
@@ -33,7 +34,7 @@ export async function guestInContainer(directory: string, signal: AbortSignal): 
   const { accessToken } = await requestAccess(accessSocket(directory), signal);
   return new GuestClient({
     dial: () => dialLink(linkSocket(directory), guestClientPort, { control: true, signal }),
-    ...(accessToken !== undefined && { accessToken }),
+    ...defined({ accessToken }),
     user: containerUser,
   });
 }

@@ -3,6 +3,7 @@ import { CellConfig, type ContainerSpec } from "../../api/wire/cell-api.ts";
 import { environmentPrefix } from "../../api/pod/container-spec.ts";
 import { EngineBuild } from "../../api/engine/engine.ts";
 import { ImageConfig } from "../../api/pod/resolved-image.ts";
+import { defined } from "../../base/defined.ts";
 import { RametError, textOfError } from "../../base/errors.ts";
 import { tolerantParse } from "../../base/tolerant-parse.ts";
 
@@ -134,7 +135,7 @@ function withDefaultLimits(container: ContainerSpec, environment: NodeJS.Process
     container.resources;
   return {
     ...container,
-    resources: { ...(memoryBytes !== undefined && { memoryBytes }), ...(cpuMillis !== undefined && { cpuMillis }) },
+    resources: defined({ memoryBytes, cpuMillis }),
   };
 }
 

@@ -4,6 +4,7 @@ import { parse, stringify } from "yaml";
 import { type CheckpointManifest, Checkpoint } from "../../api/kinds/checkpoint.ts";
 import { apiVersion } from "../../api/schema/kind.ts";
 import { type ExportedVolumes, parseExportedVolumes, exportedVolumes } from "../../api/volumes/exported-volumes.ts";
+import { defined } from "../../base/defined.ts";
 import { RametError, whyUnreadable } from "../../base/errors.ts";
 import { type ClusterOptions, withCluster } from "../cluster/cluster.ts";
 import { type Io, printLine, writeAll } from "../io.ts";
@@ -72,7 +73,7 @@ function manifestOf(
         ...(takeOwnership === true && { takeOwnership }),
         ...(template !== undefined && { templateRef: { name: template } }),
       },
-      ...(ttl !== undefined && { ttlAfterFinished: ttl }),
+      ...defined({ ttlAfterFinished: ttl }),
     },
   };
 }

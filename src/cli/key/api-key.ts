@@ -1,6 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { ApiKeyManifest, apiKeyKind, type ApiKey } from "../../api/kinds/api-key.ts";
 import { type ApiKeyFormat, newApiKey } from "../../api/keys/api-key-text.ts";
+import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import { coreResources } from "../../kube/resource-ref.ts";
 import { type Cluster, type ClusterOptions, withCluster } from "../cluster/cluster.ts";
@@ -44,11 +45,7 @@ function manifestOf(options: CreateKeyOptions, namespace: string, digest: string
   const { name, serviceAccount: serviceAccountName } = options;
   const { maxSandboxes: sandboxes, maxRequestsPerSecond: requestsPerSecond } = options;
   const { maxSnapshotBytes: snapshotBytes } = options;
-  const limits = {
-    ...(sandboxes !== undefined && { sandboxes }),
-    ...(requestsPerSecond !== undefined && { requestsPerSecond }),
-    ...(snapshotBytes !== undefined && { snapshotBytes }),
-  };
+  const limits = defined({ sandboxes, requestsPerSecond, snapshotBytes });
   const { apiVersion, kind } = apiKeyKind;
   const spec = { serviceAccountName, digests: [{ digest }], ...(Object.keys(limits).length > 0 && { limits }) };
   const { data, error } = ApiKeyManifest.safeParse({ apiVersion, kind, metadata: { name, namespace }, spec });

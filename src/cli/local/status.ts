@@ -1,3 +1,4 @@
+import { defined } from "../../base/defined.ts";
 import {
   clusterDirectory,
   defaultClusterName,
@@ -68,8 +69,7 @@ function urlsOf(directory: ClusterDirectory): ClusterUrls {
   const [gateway, clientApi] = [address(directory.gatewayPort), address(directory.clientApiPort)];
   const ports = measuredParts.map((part) => [part, readPort(directory.metricsPort(part))] as const);
   return {
-    ...(gateway !== undefined && { gateway }),
-    ...(clientApi !== undefined && { clientApi }),
+    ...defined({ gateway, clientApi }),
     metrics: Object.fromEntries(
       ports.flatMap(([part, one]) => (one === undefined ? [] : [[part, `http://127.0.0.1:${one}/metrics`]])),
     ),
@@ -94,7 +94,7 @@ async function toolsOf(directory: ClusterDirectory, environment: Io["environment
   const setting = await readSetting(directory.setting).catch(() => undefined);
   return Object.entries(setting?.tools ?? {}).map(([name, path]) => {
     const version = cachedToolVersion(path, cacheDirectory(environment));
-    return { name, path, ...(version !== undefined && { version }) };
+    return defined({ name, path, version });
   });
 }
 

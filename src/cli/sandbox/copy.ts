@@ -4,6 +4,7 @@ import { basename, join, posix } from "node:path";
 import { type Readable, PassThrough, Writable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { create, extract } from "tar";
+import { defined } from "../../base/defined.ts";
 import { RametError, whyUnreadable } from "../../base/errors.ts";
 import type { GuestClient } from "../../cell/client/guest-client.ts";
 import { withCluster, type ClusterOptions } from "../cluster/cluster.ts";
@@ -182,7 +183,7 @@ async function runTar(io: Io, guest: GuestClient, { stdin, stdout, script, direc
       done();
     },
   });
-  const streams = { stderr, ...(stdin && { stdin }), ...(stdout && { stdout }) };
+  const streams = defined({ stderr, stdin, stdout });
   const command = ["sh", "-c", script, "sh", directory] as const;
   const request = { command: [...command] as [string, ...string[]], stdin: stdin !== undefined, terminal: undefined };
   const exitCode = await runCommand({ ...io, ...streams }, guest, request);

@@ -5,6 +5,7 @@ import { parseRuntimeEgress } from "../../api/egress/effective-egress.ts";
 import { parseLabelSelector } from "../../api/names/label-selector.ts";
 import { parseQuota } from "../../api/quota/namespace-quota.ts";
 import { parseStoreAddress } from "../../api/store/store-address.ts";
+import { defined } from "../../base/defined.ts";
 import { parseDuration } from "../../base/duration.ts";
 import { RametError } from "../../base/errors.ts";
 import { controllersMetrics } from "../../controllers/metrics.ts";
@@ -100,7 +101,7 @@ function networkOf({
   return {
     dns: {
       ...(dnsUpstreams && { upstreams: [...dnsUpstreams] }),
-      ...(clusterDomain !== undefined && { clusterDomain }),
+      ...defined({ clusterDomain }),
     },
     egress: parseRuntimeEgress(egress, egressFlagNames("controller")),
     clusterRanges,

@@ -1,3 +1,4 @@
+import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import type { GatewayLimits } from "../../gateway/limits.ts";
 import { gatewayMetrics } from "../../gateway/metrics.ts";
@@ -43,10 +44,10 @@ function tlsOf({ tlsCertificate: certificate, tlsKey: key, tlsOptional }: Gatewa
 
 function limitsOf(gateway: GatewayFlags): Partial<GatewayLimits> {
   const { maxConnections, maxConnectionsPerClient, maxConnectionsPerNamespace, maxConnectionsPerSandbox } = gateway;
-  return {
-    ...(maxConnections !== undefined && { connections: maxConnections }),
-    ...(maxConnectionsPerClient !== undefined && { perClient: maxConnectionsPerClient }),
-    ...(maxConnectionsPerNamespace !== undefined && { perNamespace: maxConnectionsPerNamespace }),
-    ...(maxConnectionsPerSandbox !== undefined && { perSandbox: maxConnectionsPerSandbox }),
-  };
+  return defined({
+    connections: maxConnections,
+    perClient: maxConnectionsPerClient,
+    perNamespace: maxConnectionsPerNamespace,
+    perSandbox: maxConnectionsPerSandbox,
+  });
 }

@@ -1,6 +1,7 @@
 import { type SandboxClaim, sandboxClaimKind } from "../../api/kinds/sandbox-claim.ts";
 import { labels, restoreFromAnnotations } from "../../api/names/labels.ts";
 import { apiVersion } from "../../api/schema/kind.ts";
+import { defined } from "../../base/defined.ts";
 import { type ErrorCode, errorCodes } from "../../base/error-codes.ts";
 import { RametError } from "../../base/errors.ts";
 import { findCondition } from "../../kube/conditions.ts";
@@ -91,8 +92,7 @@ async function manifest(cluster: Cluster, options: TakeOptions, signal: AbortSig
       replicas: count,
       claimTimeout: timeout === Infinity ? forEver : `${Math.ceil(timeout / 1000)}s`,
       createOnNoStock: create,
-      ...(label && { labels: label }),
-      ...(env && { envVars: env }),
+      ...defined({ labels: label, envVars: env }),
       ...(from !== undefined && {
         annotations: {
           [restoreFromAnnotations[0]]: await checkpointReference(cluster, from, signal),

@@ -1,6 +1,7 @@
 import { stringify } from "yaml";
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import { sandboxClaimKind } from "../../api/kinds/sandbox-claim.ts";
+import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import {
   collect,
@@ -200,7 +201,7 @@ async function sweepStore(
       olderThanMilliseconds,
       dryRun,
       signal: io.signal,
-      ...(namespace !== undefined && { namespace }),
+      ...defined({ namespace }),
     });
     return { path: found.path, ...report };
   } catch (thrown) {

@@ -1,6 +1,7 @@
 import { existsSync } from "node:fs";
 import { resolve } from "node:path";
 import { isStoreAddress, nameOfStore, parseStoreAddress } from "../../api/store/store-address.ts";
+import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import { clusterDirectory, defaultClusterName } from "../../local/cluster-directory.ts";
 import type { CheckpointStore, Damage, ScrubReport, StoreUsage } from "../../store/checkpoint-store.ts";
@@ -19,7 +20,7 @@ export interface ScrubStoreOptions extends WhichStore {
 export async function scrubStore(io: Io, options: ScrubStoreOptions): Promise<number> {
   const { store, namespaces } = await openStore(io, options);
   const report = await store.scrub({
-    ...(options.namespace !== undefined && { namespace: options.namespace }),
+    ...defined({ namespace: options.namespace }),
     signal: io.signal,
     onProgress: progressOf(io, await bytesOf(store, namespaces)),
   });
@@ -72,10 +73,7 @@ export async function storeUsage(io: Io, options: StoreUsageOptions): Promise<nu
   for (const namespace of namespaces) rows.push({ namespace, ...(await store.usage(namespace)) });
   if (options.output === "json") {
     const cluster = await store.owner();
-    printLine(
-      io.stdout,
-      JSON.stringify({ path: root, ...(cluster !== undefined && { cluster }), namespaces: rows }, undefined, 2),
-    );
+    printLine(io.stdout, JSON.stringify(defined({ path: root, cluster, namespaces: rows }), undefined, 2));
   } else {
     io.stdout.write(table(["NAMESPACE", "CHECKPOINTS", "CONTENTS", "SIZE", "SHARED", "STAGING"], rows.map(usageCells)));
   }

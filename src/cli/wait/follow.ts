@@ -1,3 +1,4 @@
+import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import type { KubeObject } from "../../kube/object.ts";
 import type { ResourceClient } from "../../kube/resource-client.ts";
@@ -49,7 +50,7 @@ export async function followRequest<T extends KubeObject>(io: Io, request: Follo
         progress(`${noun} ${name}: ${describeProgress(object)}`);
       },
       timeoutMilliseconds,
-      ...(requeueAfterMilliseconds !== undefined && { requeueAfterMilliseconds }),
+      ...defined({ requeueAfterMilliseconds }),
       signal: io.signal,
     });
   } catch (error) {

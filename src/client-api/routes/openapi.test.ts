@@ -12,7 +12,7 @@ it("finds the documents of the reference up to date with the tables of routes", 
 
 it("describes each route with its parameters, its body and what callers need", () => {
   const { paths, components } = e2bDocument();
-  const operations = Object.values(paths).flatMap((path) => Object.values(path));
+  const operations = Object.values(paths).flatMap((path): unknown[] => Object.values(path as object));
   expect(operations).toHaveLength(e2bRoutes.length);
   expect(paths["/sandboxes/{sandboxID}/pause"]?.["post"]).toMatchObject({
     security: [{ apiKey: [] }, { bearer: [] }],

@@ -1,5 +1,6 @@
 import * as z from "zod";
 import { createDocument, type CreateDocumentOptions, type ZodOpenApiOperationObject } from "zod-openapi";
+import { defined } from "../../base/defined.ts";
 import type { Need } from "../keys/callers.ts";
 import type { Route } from "./route.ts";
 
@@ -42,7 +43,7 @@ function operation(route: Route<never>, error: z.ZodType): ZodOpenApiOperationOb
     summary,
     security: needs === "public" ? [] : [{ apiKey: [] }, { bearer: [] }],
     ...(needs !== "public" && needs.length > 0 && { "x-ramet-rights": needs.map(rightText) }),
-    ...(unsupported !== undefined && { "x-ramet-unsupported": unsupported }),
+    ...defined({ "x-ramet-unsupported": unsupported }),
     requestParams: {
       path: z.object(path),
       ...(query && { query: query as z.ZodObject }),

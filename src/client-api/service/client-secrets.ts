@@ -4,6 +4,7 @@ import { type ClientSecret, clientSecretKind, clientSecretName } from "../../api
 import { publicSealForm, type RequestSeal } from "../../api/names/init-request.ts";
 import { systemNamespace } from "../../api/names/system-names.ts";
 import { rametApiVersion } from "../../api/schema/kind.ts";
+import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import { StaleOnErrorCache } from "../../base/stale-on-error-cache.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
@@ -58,7 +59,7 @@ export class ClientSecrets {
         apiVersion: rametApiVersion,
         kind: clientSecretKind.kind,
         metadata: { namespace, name: clientSecretName(name) },
-        spec: { name, sealedValue, version: 1, updatedAt, ...(metadata && { metadata }) },
+        spec: { name, sealedValue, version: 1, updatedAt, ...defined({ metadata }) },
       });
     } catch (error) {
       if (RametError.from(error).code !== "AlreadyExists") throw error;

@@ -1,6 +1,7 @@
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import { hasVolumes, type Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations, restoreFrom } from "../../api/names/labels.ts";
+import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import { failureOf } from "../../kube/reported-state.ts";
 import { untilCapturing } from "../../operations/capture.ts";
@@ -60,7 +61,7 @@ async function startCapture(parts: ServiceParts, source: Sandbox, create: CloneS
       owner,
       ttl: "1h",
       volumes: hasVolumes(source),
-      ...(contents && { contents }),
+      ...defined({ contents }),
     });
     const timeoutMilliseconds = Math.max(1, deadline - parts.clock.monotonicMilliseconds());
     await untilCaptured(parts, source, { timeoutMilliseconds, signal });

@@ -5,6 +5,7 @@ import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import type { RequestSeal } from "../../api/names/init-request.ts";
 import { annotations, restoreFromAnnotations } from "../../api/names/labels.ts";
 import { apiVersion } from "../../api/schema/kind.ts";
+import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import { claimSandbox, createClaimed } from "../../operations/claim/claim-sandbox.ts";
 import type { NamedManifest } from "../../operations/claim/cold-sandbox.ts";
@@ -137,7 +138,7 @@ function requestOf(create: CreateSandbox, { clock }: ServiceParts, { set, isServ
       [annotations.onTimeout]: onTimeout,
     },
     ...(needsCall && { environment: { ...environment, ...clientEnvironment(namespace, source) } }),
-    ...(seal && { seal }),
+    ...defined({ seal }),
     ...timersFor(onTimeout, new Date(clock.now().getTime() + lifeMilliseconds)),
     createOnNoStock: true,
     timeoutMilliseconds,

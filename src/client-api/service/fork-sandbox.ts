@@ -1,5 +1,6 @@
 import { hasVolumes, type Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations } from "../../api/names/labels.ts";
+import { defined } from "../../base/defined.ts";
 import type { RametError } from "../../base/errors.ts";
 import { fork } from "../../operations/fork.ts";
 import { objectOf } from "../../operations/objects.ts";
@@ -46,7 +47,7 @@ export async function forkSandbox(
         namespace,
         source: reference,
         annotations: inherited(source),
-        ...(requestId !== undefined && { requestId }),
+        ...defined({ requestId }),
       };
       return makeSandbox(parts, request, { kind: "checkpoint", reference, checkpoint });
     },

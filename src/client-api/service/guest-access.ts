@@ -5,6 +5,7 @@ import { connect as connectTls } from "node:tls";
 import * as z from "zod";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { gatewayAddress, systemNamespace } from "../../api/names/system-names.ts";
+import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import { guestAccessToken, trafficAccessToken } from "../../cell/client/cell-token.ts";
 import { GuestClient } from "../../cell/client/guest-client.ts";
@@ -66,7 +67,7 @@ async function dial({ protocol, hostname, port }: URL, ca: string | undefined): 
   const host = hostname.replace(/^\[|\]$/g, "");
   const isTls = protocol === "https:";
   const to = { host, port: port === "" ? (isTls ? 443 : 80) : Number(port), timeout: connectMilliseconds };
-  const socket = isTls ? connectTls({ ...to, servername: host, ...(ca !== undefined && { ca }) }) : connectPlain(to);
+  const socket = isTls ? connectTls({ ...to, servername: host, ...defined({ ca }) }) : connectPlain(to);
   const opened = Promise.withResolvers<undefined>();
   socket.once(isTls ? "secureConnect" : "connect", () => {
     socket.setTimeout(0);

@@ -6,6 +6,7 @@ import { annotations, labels } from "../../api/names/labels.ts";
 import { apiVersion, rametApiVersion } from "../../api/schema/kind.ts";
 import { defaultTag, tagsAnnotation, tagsOf } from "../../api/snapshot/snapshot-tags.ts";
 import { objectNameOf } from "../../api/names/client-names.ts";
+import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import type { Followers } from "../../kube/followers.ts";
 import type { Informer } from "../../kube/informer.ts";
@@ -76,15 +77,14 @@ export function snapshotOf(
     metadata: {
       generateName: `${name.slice(0, 50)}-`,
       namespace,
-      labels: { [labels.sourceUid]: uid, ...(given && { [labels.sourceOf]: given.name }) },
+      labels: defined({ [labels.sourceUid]: uid, [labels.sourceOf]: given?.name }),
       annotations: { [annotations.owner]: owner },
     },
     spec: {
       sandboxName: name,
-      ...(contents !== undefined && { persistentContents: contents }),
+      ...defined({ persistentContents: contents }),
       ...(volumes === true && { volumes: [allVolumes], consistency: "atomic" }),
-      ...(keepRunning !== undefined && { keepRunning }),
-      ...(ttl !== undefined && { ttlAfterFinished: ttl }),
+      ...defined({ keepRunning, ttlAfterFinished: ttl }),
     },
   };
 }

@@ -1,5 +1,6 @@
 import type { SandboxManifest } from "../../api/kinds/sandbox.ts";
 import { parsePodTemplate } from "../../api/schema/pod-template.ts";
+import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 
 /** A volume of a sandbox, which is created and deleted with it. */
@@ -37,7 +38,7 @@ export function withStorage(
     spec: {
       accessModes: ["ReadWriteOnce"],
       resources: { requests: { storage: size } },
-      ...(storageClass !== undefined && { storageClassName: storageClass }),
+      ...defined({ storageClassName: storageClass }),
     },
   };
   const mounted = { ...main, volumeMounts: [...mounts, { name: volume, mountPath }] };

@@ -2,6 +2,7 @@ import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
 import { type ClientBuild, clientBuildsAnnotation, clientBuildsOf } from "../../api/snapshot/client-builds.ts";
 import { defaultTag, tagsAnnotation, tagsOf } from "../../api/snapshot/snapshot-tags.ts";
 import { snapshotState } from "../../api/state/named-snapshot.ts";
+import { defined } from "../../base/defined.ts";
 import { settlingMilliseconds } from "../../operations/await-build.ts";
 
 export type BuildState =
@@ -15,7 +16,7 @@ export function buildState(snapshot: NamedSnapshot, build: ClientBuild, now: Dat
   if (outcome !== undefined) {
     return "version" in outcome
       ? { status: "ready", version: outcome.version }
-      : { status: "error", error: outcome.error, ...(outcome.step !== undefined && { step: outcome.step }) };
+      : { status: "error", error: outcome.error, ...defined({ step: outcome.step }) };
   }
   if (build.startedAt === undefined) return { status: "waiting" };
   const isLast = lastStarted(snapshot)?.id === build.id;
@@ -46,7 +47,7 @@ function failureOf({ status }: NamedSnapshot, build: ClientBuild): BuildState | 
   const failure = status?.build?.request === build.id ? status.build.failure : undefined;
   if (failure === undefined) return undefined;
   const step = failure.step === undefined ? "base" : build.origins?.[failure.step - 1];
-  return { status: "error", error: failure.message, ...(step !== undefined && { step }) };
+  return { status: "error", error: failure.message, ...defined({ step }) };
 }
 
 /** For a client, whose version is not built, these are failures. */
@@ -62,7 +63,7 @@ export function settled(snapshot: NamedSnapshot, now: Date): NamedSnapshot {
   const outcome =
     state.status === "ready"
       ? { version: state.version }
-      : { error: state.error.slice(0, mostCharacters), ...(state.step !== undefined && { step: state.step }) };
+      : { error: state.error.slice(0, mostCharacters), ...defined({ step: state.step }) };
   const builds = clientBuildsOf(snapshot).map((build) => (build.id === last.id ? { ...build, outcome } : build));
   const { metadata } = snapshot;
   const all = { ...metadata.annotations, ...clientBuildsAnnotation(builds), ...tagged(snapshot, last, state) };

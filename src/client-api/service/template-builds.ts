@@ -10,6 +10,7 @@ import {
   isBuiltByClients,
 } from "../../api/snapshot/client-builds.ts";
 import { tagsAnnotation, tagsOf } from "../../api/snapshot/snapshot-tags.ts";
+import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import { untilSnapshotKnown } from "./cache-lag.ts";
 import type { ServiceParts } from "./parts.ts";
@@ -35,8 +36,7 @@ export async function requestBuild(parts: ServiceParts, requested: RequestedBuil
     id: randomUUID(),
     requestedAt: parts.clock.now().toISOString(),
     tags,
-    ...(cpuCount !== undefined && { cpuCount }),
-    ...(memoryMB !== undefined && { memoryMB }),
+    ...defined({ cpuCount, memoryMB }),
   };
   const { resource } = parts.informers.snapshots;
   const existing = await resource.find({ namespace, name }, { signal });

@@ -5,6 +5,7 @@ import { PodTemplateSpec } from "../../api/schema/pod-template.ts";
 import { shortDigestOf } from "../../api/schema/digest.ts";
 import { parseSnapshotReference } from "../../api/snapshot/snapshot-reference.ts";
 import { apiVersion } from "../../api/schema/kind.ts";
+import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import type { ServiceParts } from "./parts.ts";
 import { currentSource } from "./source.ts";
@@ -33,7 +34,7 @@ export async function sourceNamed(
   if (parts.known.snapshot(`${namespace}/${name}`) === undefined)
     return { checkpoint: { id: checkpoint?.status?.checkpointId ?? reference } };
   const { version, digest } = reference.includes("@") ? parseSnapshotReference(reference) : {};
-  return { snapshot: { name, ...(version !== undefined && { version }), ...(digest !== undefined && { digest }) } };
+  return { snapshot: defined({ name, version, digest }) };
 }
 
 export interface ImageSource extends Sizes {
@@ -50,7 +51,7 @@ export function sourceOfImage(
   signal: AbortSignal,
 ): Promise<SnapshotSource> {
   const resources = resourcesOf(sizes);
-  const container = { name: "sandbox", image, command: ["sleep", "infinity"], ...(resources && { resources }) };
+  const container = { name: "sandbox", image, command: ["sleep", "infinity"], ...defined({ resources }) };
   const secrets = pullSecret && { imagePullSecrets: [{ name: pullSecret.name }] };
   const spec: SandboxTemplateSpec = { template: { spec: { containers: [container], ...secrets } } };
   return ensureTemplate(parts, { namespace, stem: "image", spec, owner: pullSecret?.owner, signal });

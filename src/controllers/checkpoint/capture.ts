@@ -5,8 +5,8 @@ import type { PodTemplateSpec } from "../../api/schema/pod-template.ts";
 import { captureParts } from "../../backends/capture-parts.ts";
 import type { CheckpointRecord } from "../../backends/checkpoint-record.ts";
 import { sandboxRef } from "../../backends/runtime.ts";
+import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
-import { type ConditionChange, report } from "../../kube/conditions.ts";
 import { controllerOf, keyOf } from "../../kube/object.ts";
 import { retryConflicts } from "../../kube/apply.ts";
 import { addFinalizer } from "../cluster/finalizer.ts";
@@ -123,7 +123,7 @@ function marks({ checkpointId, source, spec }: CheckpointCapture) {
       [annotations.podUid]: source.pod.metadata.uid,
       [annotations.sandboxId]: `${namespace}--${name}`,
       // A clone gets the same image, although the tag may have moved or the registry may be unreachable.
-      ...(image !== undefined && { [annotations.image]: image }),
+      ...defined({ [annotations.image]: image }),
     },
     labels: {
       [labels.sandboxName]: name,
@@ -164,9 +164,7 @@ function keptSpec({ source: { sandbox } }: CheckpointCapture, { cache }: Checkpo
     template: withoutOrigin(resolved.template),
     ...(resolved.volumeClaims.length > 0 && { volumeClaimTemplates: resolved.volumeClaims }),
     ...(persistentContents !== undefined && persistentContents.length > 0 && { persistentContents }),
-    ...(volumes && { volumes }),
-    ...(runtimes && { runtimes }),
-    ...(pauseStrategy && { pauseStrategy }),
+    ...defined({ volumes, runtimes, pauseStrategy }),
   };
 }
 

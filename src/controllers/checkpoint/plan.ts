@@ -93,7 +93,7 @@ function stopSource({ spec, source }: CheckpointState): CheckpointAction[] {
 }
 
 function planRemoval(state: CheckpointState): CheckpointPlan {
-  const { checkpoint, capture, now } = state;
+  const { checkpoint, capture } = state;
   if (!(checkpoint.metadata.finalizers?.includes(finalizers.checkpoint) ?? false)) return { actions: [] };
   const wasTaken = capture?.state === "done" || checkpoint.status?.phase === "Succeeded";
   return {

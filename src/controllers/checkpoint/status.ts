@@ -4,6 +4,7 @@ import type { VolumeClaim } from "../../api/pod/volume-claims.ts";
 import type { Condition } from "../../api/schema/metadata.ts";
 import { problemOf } from "../../api/state/problem.ts";
 import type { CheckpointRecord } from "../../backends/checkpoint-record.ts";
+import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import { type ConditionChange, findCondition, report, setCondition, stalled } from "../../kube/conditions.ts";
 import { keyOf } from "../../kube/object.ts";
@@ -63,7 +64,7 @@ export function succeeded(state: CheckpointState, record: CheckpointRecord): Che
         phase: "Succeeded",
         checkpointId,
         completionTime: checkpoint.status?.completionTime ?? now.toISOString(),
-        ...(known && { conditions: known.conditions }),
+        ...defined({ conditions: known?.conditions }),
         ramet: { ...(known?.ramet ?? record), ...(secrets.length > 0 && { secrets }) },
       },
       [cloneable],

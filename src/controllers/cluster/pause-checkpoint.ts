@@ -6,6 +6,7 @@ import { apiVersion } from "../../api/schema/kind.ts";
 import { checkpointState, isPauseCheckpoint } from "../../api/state/checkpoint.ts";
 import type { CheckpointName } from "../../backends/backend.ts";
 import type { RestoreSource } from "../../backends/checkpoint-parts.ts";
+import { defined } from "../../base/defined.ts";
 
 /** The Checkpoint that holds a sandbox during a pause. Each pause of a sandbox has its own. */
 export function pauseCheckpoint(sandbox: Sandbox, persistentContents: readonly string[]): CheckpointManifest {
@@ -108,7 +109,7 @@ export function storedPause(
       name: `${name}-pause-${suffix.slice(0, 8)}`,
       labels: { ...metadata.labels, [labels.dataOf]: (source.data ?? source.name).checkpointId },
       annotations: {
-        ...(digest !== undefined && { [annotations.rollbackDigest]: digest }),
+        ...defined({ [annotations.rollbackDigest]: digest }),
         ...(podUid === undefined
           ? { [annotations.heldFrom]: source.name.checkpointId }
           : { [annotations.podUid]: podUid }),

@@ -6,6 +6,7 @@ import { type Sandbox, sandboxKind } from "../../api/kinds/sandbox.ts";
 import { type SandboxClaim, sandboxClaimKind } from "../../api/kinds/sandbox-claim.ts";
 import { type SandboxSet, sandboxSetKind } from "../../api/kinds/sandbox-set.ts";
 import { type SandboxTemplate, sandboxTemplateKind } from "../../api/kinds/sandbox-template.ts";
+import { defined } from "../../base/defined.ts";
 import { Informer } from "../../kube/informer.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import type { Log } from "../../base/log.ts";
@@ -48,7 +49,7 @@ export function createInformers(
   log: Log,
   { namespaces, excludes }: InformersOptions = {},
 ): Informers {
-  const options = { log, namespaces, ...(excludes && { excludes }) };
+  const options = { log, namespaces, ...defined({ excludes }) };
   return {
     sandboxes: new Informer({ resource: client.of(sandboxKind), ...options }),
     pods: new Informer({

@@ -4,6 +4,7 @@ import type { SandboxClaim } from "../../api/kinds/sandbox-claim.ts";
 import type { SandboxSet } from "../../api/kinds/sandbox-set.ts";
 import type { SandboxTemplate } from "../../api/kinds/sandbox-template.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
+import { defined } from "../../base/defined.ts";
 import type { Informers } from "../cluster/resources.ts";
 
 /** The state from which a collection is planned: the objects of one namespace or of all. */
@@ -52,7 +53,7 @@ export function garbageOf(
 ): Garbage {
   const { namespace, name, uid, resourceVersion } = object.metadata;
   const bytes = details.kind === "Checkpoint" ? (object as Checkpoint).status?.ramet?.sizeBytes : undefined;
-  return { ...details, namespace, name, uid, resourceVersion, ...(bytes !== undefined && { bytes }) };
+  return { ...details, namespace, name, uid, resourceVersion, ...defined({ bytes }) };
 }
 
 type Kept = Exclude<keyof CollectionState, "stepCacheBytes" | "now">;

@@ -3,6 +3,7 @@ import { digestOf } from "../../api/schema/digest.ts";
 import type { ResolvedImage } from "../../api/pod/resolved-image.ts";
 import { backoffMilliseconds } from "../../base/backoff.ts";
 import type { Clock } from "../../base/clock.ts";
+import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import { FairTurns } from "../../base/fair-turns.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
@@ -76,7 +77,7 @@ export class ImageLookups {
       old?.state === "failed"
         ? ({ state: "failed", error: old.error, retryInMilliseconds: retryMilliseconds } as const)
         : undefined;
-    const entry: Entry = { state: "running", waiting: [onChange], ...(before && { before }) };
+    const entry: Entry = { state: "running", waiting: [onChange], ...defined({ before }) };
     this.#keep(id, entry);
     const { signal } = this.#closing;
     const work = () => this.#lookUp(request, signal);

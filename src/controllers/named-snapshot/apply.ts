@@ -3,6 +3,7 @@ import { checkpointKind, type CheckpointManifest } from "../../api/kinds/checkpo
 import { type NamedSnapshot, namedSnapshotKind } from "../../api/kinds/named-snapshot.ts";
 import { sandboxKind, type SandboxManifest } from "../../api/kinds/sandbox.ts";
 import { annotations, finalizers, labels } from "../../api/names/labels.ts";
+import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import { keyOf, ObjectMeta } from "../../kube/object.ts";
@@ -136,7 +137,7 @@ export function captureCheckpoint(
       },
       annotations: {
         ...(of === "version" && { [annotations.snapshotDigest]: capture.digest }),
-        ...(stepDigest !== undefined && { [annotations.stepDigest]: stepDigest }),
+        ...defined({ [annotations.stepDigest]: stepDigest }),
       },
       // A version can outlive its named snapshot, so it has no owner.
       ...(of !== "version" && { ownerReferences: [ownerReference(snapshot)] }),

@@ -1,6 +1,7 @@
 import type { NamedSnapshotStatus, SnapshotBuild, SnapshotStep } from "../../api/kinds/named-snapshot-status.ts";
 import type { Problem } from "../../api/schema/problem.ts";
 import { printProblem, sentenceOf, within } from "../../api/state/problem.ts";
+import { defined } from "../../base/defined.ts";
 import { builderName } from "./names.ts";
 import type { SnapshotPlan, SnapshotState, DesiredVersion } from "./state.ts";
 import { withStatus, type Building } from "./status.ts";
@@ -63,7 +64,7 @@ export function fail({ state, build, status }: BuildUnderWay, failure: Failure):
   const ended = {
     ...status,
     build: { ...build, endedAt: state.now.toISOString(), failure },
-    ...(steps && { steps }),
+    ...defined({ steps }),
   };
   return {
     actions: [],

@@ -3,6 +3,7 @@ import type { NamedSnapshotStatus } from "../../api/kinds/named-snapshot-status.
 import { annotations } from "../../api/names/labels.ts";
 import type { Problem } from "../../api/schema/problem.ts";
 import { problemOf, sentenceOf, within } from "../../api/state/problem.ts";
+import { defined } from "../../base/defined.ts";
 import type { ConditionChange } from "../../kube/conditions.ts";
 import type { SnapshotState } from "./state.ts";
 
@@ -15,7 +16,7 @@ interface Obstacle {
 }
 
 function obstacle(reason: Obstacle["reason"], cause: string, hint?: string): Obstacle {
-  const problem = { code: reason, cause, ...(hint !== undefined && { hint }) };
+  const problem = defined({ code: reason, cause, hint });
   return { reason, message: sentenceOf(problem), problem };
 }
 

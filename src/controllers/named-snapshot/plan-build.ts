@@ -6,6 +6,7 @@ import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations } from "../../api/names/labels.ts";
 import type { ObjectName, Problem } from "../../api/schema/problem.ts";
 import { problemIn, reportedBy, sentenceOf, within } from "../../api/state/problem.ts";
+import { defined } from "../../base/defined.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import { reportedProblem } from "../../kube/reported-state.ts";
 import {
@@ -80,8 +81,7 @@ function startBuild(state: SnapshotState, desired: DesiredVersion, { request, up
     digest: desired.digest.digest,
     startedAt: now.toISOString(),
     attempt: 1,
-    ...(request !== undefined && { request }),
-    ...(upgrade && { upgrade }),
+    ...defined({ request, upgrade }),
   };
   const version = nextVersion(snapshot.status ?? {});
   const what =
@@ -337,7 +337,7 @@ function publish({ state, desired, build, status }: BuildUnderWay, checkpoint: C
 
 function measured({ status }: Checkpoint): Pick<SnapshotVersion, "sizeBytes" | "engine"> {
   const { sizeBytes, engine } = status?.ramet ?? {};
-  return { ...(sizeBytes !== undefined && { sizeBytes }), ...(engine !== undefined && { engine }) };
+  return defined({ sizeBytes, engine });
 }
 
 /** The version and those that it has replaced. */

@@ -3,6 +3,7 @@ import { actionOf, describeStep } from "../../api/recipe/recipe.ts";
 import type { SnapshotStep } from "../../api/kinds/named-snapshot-status.ts";
 import type { Problem } from "../../api/schema/problem.ts";
 import { describeProblem, problemOf } from "../../api/state/problem.ts";
+import { defined } from "../../base/defined.ts";
 import type { RametError } from "../../base/errors.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { stepCheckpointName, versionCheckpointName } from "./names.ts";
@@ -81,9 +82,9 @@ function ended(
     ...step,
     state: error === undefined ? "Succeeded" : "Failed",
     milliseconds: Math.round(milliseconds),
-    ...(exitCode !== undefined && { exitCode }),
+    ...defined({ exitCode }),
     ...(output !== "" && { output }),
-    ...(error !== undefined && { error }),
+    ...defined({ error }),
   };
   const { plan, underWay: after } = recorded(underWay, index, finished);
   const kept: SnapshotAction[] = log === "" ? [] : [{ do: "keepLog", index, digest: underWay.build.digest, text: log }];

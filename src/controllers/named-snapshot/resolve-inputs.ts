@@ -8,6 +8,7 @@ import { volumesChoice } from "../../api/names/volumes-on-restore.ts";
 import type { RecipeStep } from "../../api/recipe/recipe.ts";
 import { snapshotDigest, type CopiedContent, type ResolvedSource } from "../../api/snapshot/snapshot-digest.ts";
 import { findVersion, printSnapshotReference } from "../../api/snapshot/snapshot-reference.ts";
+import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import { listed } from "../volumes/restored-volumes.ts";
 import { secretsOfTemplate } from "../origin/secrets-in-memory.ts";
@@ -151,7 +152,7 @@ function withoutUndefined({
   version?: number | undefined;
   digest?: string | undefined;
 }) {
-  return { name, ...(version !== undefined && { version }), ...(digest !== undefined && { digest }) };
+  return defined({ name, version, digest });
 }
 
 function missing(kind: string, name: string, namespace: string): never {

@@ -6,6 +6,7 @@ import type {
   SnapshotVersion,
 } from "../../api/kinds/named-snapshot-status.ts";
 import type { ObjectName, Problem } from "../../api/schema/problem.ts";
+import { defined } from "../../base/defined.ts";
 import { applied, type ConditionChange } from "../../kube/conditions.ts";
 import { withIgnoredFields } from "../cluster/ignored-fields.ts";
 import { engineCondition } from "./engine-upgrade.ts";
@@ -42,7 +43,7 @@ export function withStatus(state: Facts, desired: NamedSnapshotStatus, building:
     ...(build && { build: withWait(build, waitsFor) }),
     ...(message !== "" && { message }),
     conditions,
-    ...(problems && { problems }),
+    ...defined({ problems }),
   };
 }
 

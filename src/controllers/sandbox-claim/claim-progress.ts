@@ -2,6 +2,7 @@ import type { SandboxClaim } from "../../api/kinds/sandbox-claim.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations, restoreFrom, restoreFromAnnotations } from "../../api/names/labels.ts";
 import { missingPart, whyNeverServing } from "../../api/state/sandbox.ts";
+import { defined } from "../../base/defined.ts";
 import type { ClaimRequest } from "../../operations/claim/request.ts";
 import type { Problem } from "../../api/schema/problem.ts";
 import { within } from "../../api/state/problem.ts";
@@ -55,10 +56,9 @@ export function claimRequest({ metadata, spec }: SandboxClaim): Omit<ClaimReques
     claimName: metadata.name,
     createOnNoStock: spec.createOnNoStock,
     annotations,
-    ...(own && { labels: own }),
+    ...defined({ labels: own }),
     ...(envVars && !spec.skipInitRuntime && { environment: envVars }),
-    ...(from !== undefined && { restoreFrom: from }),
-    ...(shutdownTime !== undefined && { shutdownTime }),
+    ...defined({ restoreFrom: from, shutdownTime }),
   };
 }
 

@@ -1,5 +1,6 @@
 import type { SandboxClaim } from "../../api/kinds/sandbox-claim.ts";
 import { labels } from "../../api/names/labels.ts";
+import { defined } from "../../base/defined.ts";
 import type { Claimed, ClaimParts } from "../../operations/claim/claim-sandbox.ts";
 import { FairTurns } from "../../base/fair-turns.ts";
 import { claimMetrics } from "../../operations/claim/metrics.ts";
@@ -97,7 +98,7 @@ export function sandboxClaimController(parts: ClaimControllerParts): Controller 
   const counted = metrics && claimMetrics(metrics.registry);
   const claimParts: ClaimParts = {
     ...claimPartsOf(parts),
-    ...(counted && { metrics: counted }),
+    ...defined({ metrics: counted }),
   };
   const dependencies: ClaimDependencies = {
     ...parts,

@@ -3,6 +3,7 @@ import type { SandboxSetStatus } from "../../api/kinds/sandbox-set.ts";
 import type { Condition } from "../../api/schema/metadata.ts";
 import type { Problem } from "../../api/schema/problem.ts";
 import { problemOf, reportedBy, within } from "../../api/state/problem.ts";
+import { defined } from "../../base/defined.ts";
 import type { RametError } from "../../base/errors.ts";
 import { type ConditionChange, findCondition, report, stalled } from "../../kube/conditions.ts";
 import type { Transition } from "../../kube/events.ts";
@@ -18,7 +19,7 @@ import type { SetState } from "./state.ts";
 export function reported(state: SetState, pool: Pool): Pick<SandboxSetStatus, "conditions" | "ramet"> {
   const { set, ignored, now } = state;
   const { ramet, conditions } = set.status ?? {};
-  const before = { conditions: withIgnoredFields(conditions, ignored, now), ...(ramet && { ramet }) };
+  const before = { conditions: withIgnoredFields(conditions, ignored, now), ...defined({ ramet }) };
   const changes = [...readyConditions(state, pool), ...updatedCondition(state, pool)];
   return report(before, changes, { now, drop: ["Stalled"] });
 }
@@ -31,7 +32,7 @@ function readyConditions(state: SetState, pool: Pool): ConditionChange[] {
   if (backoff.inARow > 1 || backoff.isConclusive) {
     const { problem = { code: "StartFailing", cause: backoff.message } } = backoff;
     const retryAt = waitsUntil(state);
-    return stalled(failingMessage(state), { ...problem, ...(retryAt !== undefined && { retryAt }) }, "StartFailing");
+    return stalled(failingMessage(state), { ...problem, ...defined({ retryAt }) }, "StartFailing");
   }
   const { message, problem } = filling(state, pool);
   return [{ type: "Ready", status: "False", reason: "Filling", message, problem }];

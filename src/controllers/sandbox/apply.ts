@@ -3,6 +3,7 @@ import { filesOnlyPause } from "../../api/kinds/files-only-pause.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations, finalizers } from "../../api/names/labels.ts";
 import { fillClaimOf, type RestoreSource } from "../../backends/checkpoint-parts.ts";
+import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import { controllerOf } from "../../kube/object.ts";
 import { type Claim, claimsIn } from "../../kube/volumes/volumes.ts";
@@ -94,7 +95,7 @@ function patchWithFinalizer({ borrowed, resolvedCheckpoint, claims }: Extract<Sa
     ...(borrowed && { spec: specOf(borrowed) }),
     metadata: {
       annotations: {
-        ...(resolvedCheckpoint !== undefined && { [annotations.resolvedCheckpoint]: resolvedCheckpoint }),
+        ...defined({ [annotations.resolvedCheckpoint]: resolvedCheckpoint }),
         ...(claims && { [annotations.volumeClaims]: JSON.stringify(Object.fromEntries(claims)) }),
       },
     },

@@ -13,6 +13,7 @@ import {
   untilPartsLoaded,
 } from "../../backends/checkpoint-parts.ts";
 import { type SandboxRef, sandboxRef, type Started } from "../../backends/runtime.ts";
+import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import { giveFirstCredentials, setCredentials } from "./credentials.ts";
 import type { SandboxDependencies } from "./dependencies.ts";
@@ -85,10 +86,7 @@ function startSandbox(
     const bootMilliseconds = newPods.ageMilliseconds(pod.metadata.uid);
     return {
       ...started,
-      ...(target.cellKey !== undefined && { cellKey: target.cellKey }),
-      ...(bootMilliseconds !== undefined && { bootMilliseconds }),
-      ...(source && { checkpointId: source.name.checkpointId }),
-      ...(initRequest !== undefined && { initRequest }),
+      ...defined({ cellKey: target.cellKey, bootMilliseconds, checkpointId: source?.name.checkpointId, initRequest }),
     };
   });
 }
@@ -107,7 +105,7 @@ function restoreSandboxInPlace(
     await giveFirstCredentials(sandbox, { target, template, signal }, dependencies);
     const restore = restorePartsInPlace(backends, { source, target, environment, request, signal });
     const started = await restoring(source, dependencies, restore).catch(learning(target, pod, dependencies));
-    return { ...started, checkpointId: source.name.checkpointId, ...(initRequest !== undefined && { initRequest }) };
+    return { ...started, checkpointId: source.name.checkpointId, ...defined({ initRequest }) };
   });
 }
 

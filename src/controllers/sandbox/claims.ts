@@ -2,6 +2,7 @@ import * as z from "zod";
 import { claimName } from "../../api/pod/volume-claims.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { apiVersion } from "../../api/schema/kind.ts";
+import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import { controllerOf, type KubeManifest } from "../../kube/object.ts";
 import type { ResourceClient } from "../../kube/resource-client.ts";
@@ -193,8 +194,7 @@ function manifest(
     metadata: {
       name,
       namespace,
-      ...(labels && { labels }),
-      ...(annotations && { annotations }),
+      ...defined({ labels, annotations }),
       ownerReferences: [
         { apiVersion, kind: "Sandbox", name: sandbox, uid, controller: true, blockOwnerDeletion: true },
       ],

@@ -4,6 +4,7 @@ import { clientSecretKind, clientSecretName } from "../../api/kinds/client-secre
 import { sealIdentity } from "../../api/credentials/credential-seal.ts";
 import type { Credentials, ValuePart } from "../../api/credentials/credentials.ts";
 import type { Clock } from "../../base/clock.ts";
+import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import type { CredentialKeys } from "../../backends/environment-seal.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
@@ -66,7 +67,7 @@ export class CredentialValues {
         ...(tls && {
           tls: {
             seed: this.#keys.authoritySeed(namespace),
-            ...(trustedCertificates !== undefined && { trusted: trustedCertificates }),
+            ...defined({ trusted: trustedCertificates }),
           },
         }),
         ...(egressProxy && {

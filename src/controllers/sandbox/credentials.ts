@@ -6,6 +6,7 @@ import type { PodTemplateSpec } from "../../api/schema/pod-template.ts";
 import type { LinkCredentials } from "../../api/wire/cell-api.ts";
 import type { CredentialKeys } from "../../backends/environment-seal.ts";
 import { type SandboxRef, sandboxRef } from "../../backends/runtime.ts";
+import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import type { SandboxDependencies } from "./dependencies.ts";
 import type { SandboxAction, WantedCredentials } from "./state.ts";
@@ -54,7 +55,7 @@ function untilCreated(thrown: unknown): never {
   throw new RametError("Unavailable", message, {
     retryable: true,
     cause: error,
-    ...(hint !== undefined && { hint }),
+    ...defined({ hint }),
   });
 }
 
@@ -93,7 +94,7 @@ export function setCredentials(
       throw new RametError("Unavailable", error.message, {
         retryable: true,
         cause: error,
-        ...(error.hint !== undefined && { hint: error.hint }),
+        ...defined({ hint: error.hint }),
       });
     }
   });

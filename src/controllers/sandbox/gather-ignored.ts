@@ -6,6 +6,7 @@ import { ignoredRequestFields } from "../../api/names/init-request.ts";
 import { annotations, labels } from "../../api/names/labels.ts";
 import type { PodTemplateSpec } from "../../api/schema/pod-template.ts";
 import type { Pod } from "../../api/schema/pod.ts";
+import { defined } from "../../base/defined.ts";
 import type { SandboxDependencies } from "./dependencies.ts";
 import type { SandboxState } from "./state.ts";
 
@@ -47,9 +48,9 @@ function isRevision(revision: string, template: PodTemplateSpec, pod: Pod): bool
   // The hash distinguishes an empty map from none, and the Pod does not.
   return emptyOrNone(ownLabels).some((labels) =>
     emptyOrNone(ownNotes).some((annotations) => {
-      const metadata = { ...others, ...(labels && { labels }), ...(annotations && { annotations }) };
+      const metadata = { ...others, ...defined({ labels, annotations }) };
       return emptyOrNone(metadata).some(
-        (all) => templateRevision({ ...rest, ...(all && { metadata: all }) }) === revision,
+        (all) => templateRevision({ ...rest, ...defined({ metadata: all }) }) === revision,
       );
     }),
   );

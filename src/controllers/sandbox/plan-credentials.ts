@@ -2,6 +2,7 @@ import { credentialsDigest } from "../../api/credentials/credentials.ts";
 import type { SandboxStatus } from "../../api/kinds/sandbox.ts";
 import type { Pod } from "../../api/schema/pod.ts";
 import { problemOf } from "../../api/state/problem.ts";
+import { defined } from "../../base/defined.ts";
 import type { RametError } from "../../base/errors.ts";
 import { cellRuns } from "../cluster/pod-facts.ts";
 import type { CredentialsOutcome, SandboxPlan, SandboxState } from "./state.ts";
@@ -97,5 +98,5 @@ function isAnswered(condition: ConditionChange | undefined): boolean {
 
 function withDigest(status: SandboxStatus, own: string | undefined): SandboxStatus {
   const { credentials: _, ...others } = status.ramet ?? {};
-  return { ...status, ramet: { ...others, ...(own !== undefined && { credentials: own }) } };
+  return { ...status, ramet: { ...others, ...defined({ credentials: own }) } };
 }

@@ -1,5 +1,6 @@
 import { requestedEgress } from "../../api/egress/effective-egress.ts";
 import type { SandboxStatus } from "../../api/kinds/sandbox.ts";
+import { defined } from "../../base/defined.ts";
 import type { RametError } from "../../base/errors.ts";
 import type { Pod } from "../../api/schema/pod.ts";
 import { appliedEgress } from "../origin/egress.ts";
@@ -37,7 +38,7 @@ function withRequest({ sandbox }: SandboxState, plan: SandboxPlan): SandboxPlan 
   if (before === request) return plan;
   return {
     ...plan,
-    status: { ...status, ramet: { ...others, ...(request !== undefined && { egressRequest: request }) } },
+    status: { ...status, ramet: { ...others, ...defined({ egressRequest: request }) } },
   };
 }
 

@@ -1,3 +1,4 @@
+import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import type { Condition } from "../../api/schema/metadata.ts";
 import type { Pod } from "../../api/schema/pod.ts";
@@ -17,7 +18,7 @@ export function planPaused(state: SandboxState): SandboxPlan {
     const isKept = isDeleting || (isResumed && isOfResume(state, pod));
     // The resume waits for the end of the Pod, and its status need not.
     const status = isKept && isResumed ? resuming(state, completed) : undefined;
-    return { actions: [...(isKept ? [] : [{ do: "deletePod", pod } as const]), ...tidyUp], ...(status && { status }) };
+    return { actions: [...(isKept ? [] : [{ do: "deletePod", pod } as const]), ...tidyUp], ...defined({ status }) };
   }
   // A resume that was requested meanwhile needs no status in between.
   if (isResumed) return { actions: tidyUp, status: resuming(state, completed) };

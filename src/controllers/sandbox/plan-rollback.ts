@@ -2,6 +2,7 @@ import { volumeParts } from "../../api/kinds/checkpoint.ts";
 import type { SandboxStatus } from "../../api/kinds/sandbox.ts";
 import type { PodTemplateSpec } from "../../api/schema/pod-template.ts";
 import type { Pod } from "../../api/schema/pod.ts";
+import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import type { RestoreSource } from "../../backends/checkpoint-parts.ts";
 import { engineOfParts, memoryPart } from "../../backends/checkpoint-record.ts";
@@ -93,7 +94,7 @@ function planPausedRollback(
   }
   // With volumes, the resume completes the rollback: the next Pod gets new claims.
   const onResume = volumeParts(source.parts).length > 0 ? made.status.checkpointId : undefined;
-  const rollback = { request: digest, ...(onResume !== undefined && { onResume }) };
+  const rollback = defined({ request: digest, onResume });
   return { ...plan, status: rolledBackWhilePaused(state, status, { rollback, checkpointId }) };
 }
 
@@ -124,7 +125,7 @@ function beginning(state: SandboxState, request: string, { name }: RestoreSource
     }),
     ramet: {
       ...state.sandbox.status?.ramet,
-      rollback: { request, checkpointId, ...(replacedPodUid !== undefined && { replacedPodUid }) },
+      rollback: defined({ request, checkpointId, replacedPodUid }),
     },
   };
 }

@@ -4,6 +4,7 @@ import { initRequestDigest } from "../../api/names/init-request.ts";
 import { isPodReady, type Pod } from "../../api/schema/pod.ts";
 import type { Problem } from "../../api/schema/problem.ts";
 import { problemIn, problemOf, within } from "../../api/state/problem.ts";
+import { defined } from "../../base/defined.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import { checkpointState, isUnfinished } from "../../api/state/checkpoint.ts";
 import { cellRuns, cellStartedAt, declaresReadiness, isEnded, unreadyMessage } from "../cluster/pod-facts.ts";
@@ -134,7 +135,7 @@ function withAdoption(state: SandboxState, plan: SandboxPlan): SandboxPlan {
   const { generation } = adoption.value;
   return {
     ...rest,
-    status: { ...status, ramet: { ...ramet, generation, ...(initRequest !== undefined && { initRequest }) } },
+    status: { ...status, ramet: { ...ramet, generation, ...defined({ initRequest }) } },
   };
 }
 

@@ -2,6 +2,7 @@ import { chosenClaims, claimName, claimVolumes } from "../../api/pod/volume-clai
 import type { Sandbox, SandboxStatus } from "../../api/kinds/sandbox.ts";
 import { annotations, finalizers } from "../../api/names/labels.ts";
 import type { Pod } from "../../api/schema/pod.ts";
+import { defined } from "../../base/defined.ts";
 import { parseDuration } from "../../base/duration.ts";
 import { RametError } from "../../base/errors.ts";
 import { problemIn } from "../../api/state/problem.ts";
@@ -171,7 +172,7 @@ export function timers(sandbox: Sandbox, now: Date): Timers {
   }
   if (shutdownAt !== undefined && shutdownAt <= now) return { action: { do: "deleteSandbox" } };
   const nextAt = earlier(shutdownAt, pauseIsDue ? undefined : pauseAt);
-  return { ...(pauseIsDue && { action: pause }), ...(nextAt && { nextAt }) };
+  return { ...(pauseIsDue && { action: pause }), ...defined({ nextAt }) };
 }
 
 function setPaused({ metadata }: Sandbox): Extract<SandboxAction, { do: "setPaused" }> {

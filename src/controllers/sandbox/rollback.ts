@@ -2,6 +2,7 @@ import type { Sandbox, SandboxStatus } from "../../api/kinds/sandbox.ts";
 import { volumesChoice } from "../../api/names/volumes-on-restore.ts";
 import { rollbackRequest, isRollbackPending } from "../../api/names/rollback-request.ts";
 import { problemOf } from "../../api/state/problem.ts";
+import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import { type ConditionChange, report } from "../../kube/conditions.ts";
 import { controllerOf } from "../../kube/object.ts";
@@ -87,7 +88,7 @@ export function refused(
     problem: problemOf(error),
   });
   const onResume = status.phase === "Paused" ? status.ramet?.rollback?.onResume : undefined;
-  const rollback = { request, ...(onResume !== undefined && { onResume }) };
+  const rollback = defined({ request, onResume });
   return { ...answered, ramet: { ...answered.ramet, rollback } };
 }
 

@@ -1,5 +1,6 @@
 import { engineId } from "../../api/engine/engine.ts";
 import * as z from "zod";
+import { defined } from "../../base/defined.ts";
 import type { RametError } from "../../base/errors.ts";
 import { skippedRuntime } from "../../api/pod/agent-runtime.ts";
 import { annotations, labels } from "../../api/names/labels.ts";
@@ -158,8 +159,7 @@ export function running(state: SandboxState, pod: Pod, started: StartOutcome): S
     ramet: {
       ...keptProblems(status),
       ...measured(started),
-      ...(restoredFrom !== undefined && { restoredFrom }),
-      ...(rollback && { rollback }),
+      ...defined({ restoredFrom, rollback }),
       ...ofCell(sandbox, pod, started),
       ...claimsOf(pod),
       phases: started.phases,
@@ -212,11 +212,7 @@ function ofCell(
   const { egress } = before;
   const cellKey = started.cellKey ?? before.cellKey;
   const engine = started.engine === undefined ? before.engine : engineId(started.engine);
-  return {
-    ...(egress !== undefined && { egress }),
-    ...(cellKey !== undefined && { cellKey }),
-    ...(engine !== undefined && { engine }),
-  };
+  return defined({ egress, cellKey, engine });
 }
 
 /** Their names are compared with the existing ones before a resume. */
@@ -226,11 +222,7 @@ function claimsOf(pod: Pod): Pick<RametSandboxStatus, "claims"> {
 }
 
 function measured({ generation, bootMilliseconds, initRequest }: StartOutcome) {
-  return {
-    ...(generation !== undefined && { generation }),
-    ...(bootMilliseconds !== undefined && { bootMilliseconds }),
-    ...(initRequest !== undefined && { initRequest }),
-  };
+  return defined({ generation, bootMilliseconds, initRequest });
 }
 
 function memoryConditions(memory: StartOutcome["memory"]): ConditionChange[] {
@@ -281,14 +273,10 @@ function placeOf({ metadata, spec, status }: Pod): Partial<SandboxStatus> {
   const podIP = status?.podIP;
   const updateRevision = metadata.labels?.[labels.podTemplateHash];
   return {
-    ...(nodeName !== undefined && { nodeName }),
-    ...(podIP !== undefined && { sandboxIp: podIP }),
-    ...(updateRevision !== undefined && { updateRevision }),
+    ...defined({ nodeName, sandboxIp: podIP, updateRevision }),
     podInfo: {
       ...(metadata.annotations && { annotations: withoutImage(metadata.annotations) }),
-      ...(metadata.labels && { labels: metadata.labels }),
-      ...(nodeName !== undefined && { nodeName }),
-      ...(podIP !== undefined && { podIP }),
+      ...defined({ labels: metadata.labels, nodeName, podIP }),
       podUID: metadata.uid,
     },
   };

@@ -1,6 +1,7 @@
 import { mkdir, mkdtemp, readdir, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { type Clock, systemClock } from "../../base/clock.ts";
+import { defined } from "../../base/defined.ts";
 import { withLock } from "../tools/lock.ts";
 import { progressLine, type ProgressLine } from "../tools/progress.ts";
 import { cacheDirectory } from "../tools/tool.ts";
@@ -34,7 +35,7 @@ export function imagesDirectory(cacheDir: string = cacheDirectory()): string {
 
 /** The store of the options, or the one in Ramet's cache directory. */
 export function storeOf({ store, cacheDir, clock = systemClock, progress }: BuildOptions): ImageStore {
-  return store ?? openImageStore({ dir: imagesDirectory(cacheDir), clock, ...(progress && { progress }) });
+  return store ?? openImageStore({ dir: imagesDirectory(cacheDir), clock, ...defined({ progress }) });
 }
 
 /**
@@ -60,13 +61,13 @@ export async function buildOnce(
     line.doing(`waiting for process ${pid}, which is building it`);
   };
   try {
-    return await withLock(join(work, "lock"), { clock, onWait, ...(signal && { signal }) }, async () => {
+    return await withLock(join(work, "lock"), defined({ clock, onWait, signal }), async () => {
       const meanwhile = await find(store);
       if (meanwhile !== undefined) return meanwhile;
       await removeInterrupted(work);
       const scratch = await mkdtemp(join(work, "making-"));
       try {
-        const image = await build({ store, work, scratch, line, ...(signal && { signal }) });
+        const image = await build(defined({ store, work, scratch, line, signal }));
         line.done("built");
         return image;
       } finally {

@@ -1,6 +1,7 @@
 import { mkdir, readdir, readFile, rename, rm, stat } from "node:fs/promises";
 import { userInfo } from "node:os";
 import { delimiter, dirname, join } from "node:path";
+import { defined } from "../../base/defined.ts";
 import { isExecutable } from "../tools/find-installed.ts";
 import type { ProgressLine } from "../tools/progress.ts";
 import { runProgram } from "../tools/run-program.ts";
@@ -26,7 +27,7 @@ export async function makeDebianTar({ path, work, line, more = [], signal }: Deb
   await runProgram(program, [...before, ...args], {
     what: "mmdebstrap",
     environment: { ...environment, TMPDIR: work, LC_ALL: "C.UTF-8" },
-    ...(signal && { signal }),
+    ...defined({ signal }),
   });
 }
 

@@ -3,6 +3,7 @@ import { chmod, mkdir, mkdtemp, readdir, readFile, rename, rm, stat, symlink, wr
 import { join } from "node:path";
 import * as z from "zod";
 import { type Clock, systemClock } from "../../base/clock.ts";
+import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import { withLock } from "../tools/lock.ts";
 import { ImageConfig } from "./oci-layout.ts";
@@ -67,7 +68,7 @@ export function openImageStore({ dir, progress, clock = systemClock }: ImageStor
     const onWait = (pid: number): void => {
       write(`Waiting for process ${pid}, which is changing the images`);
     };
-    return withLock(join(dir, "lock"), { clock, onWait, ...(signal && { signal }) }, work);
+    return withLock(join(dir, "lock"), defined({ clock, onWait, signal }), work);
   };
 
   const find: ImageStore["find"] = async (name) => {
@@ -90,7 +91,7 @@ export function openImageStore({ dir, progress, clock = systemClock }: ImageStor
     const staging = await mkdtemp(join(dir, "staging-"));
     try {
       write(`Image ${name}: unpacking ${path}`);
-      const unpacked = await unpackImage(path, staging, { write, ...(signal && { signal }) });
+      const unpacked = await unpackImage(path, staging, defined({ write, signal }));
       const target = rootPath(unpacked.content);
       if (!(await exists(target))) {
         const parcel = join(staging, "parcel");

@@ -1,5 +1,6 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { join } from "node:path";
+import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import { isExecutable } from "../tools/find-installed.ts";
 import { runProgram } from "../tools/run-program.ts";
@@ -30,12 +31,12 @@ export async function getOrPullImage(store: ImageStore, name: string, options: P
     progress?.(`Image ${name}: pulling with skopeo`);
     await runProgram("skopeo", ["copy", "--quiet", `docker://${name}`, `oci:${join(directory, "layout")}:latest`], {
       what: `Pulling ${name}`,
-      ...(signal && { signal }),
+      ...defined({ signal }),
     }).catch((error: unknown) => {
       signal?.throwIfAborted();
       throw pullFailed(name, RametError.from(error).message, error);
     });
-    return await store.add(name, join(directory, "layout"), { ...(signal && { signal }) });
+    return await store.add(name, join(directory, "layout"), defined({ signal }));
   } finally {
     await rm(directory, { recursive: true, force: true });
   }

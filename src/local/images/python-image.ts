@@ -1,4 +1,5 @@
 import { join } from "node:path";
+import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import { buildOnce, type BuildOptions, type ImageBuild } from "./build-once.ts";
 import { makeDebianTar } from "./debian-tar.ts";
@@ -20,7 +21,7 @@ export async function ensurePythonImage(options: BuildOptions = {}): Promise<Ima
 
 async function make({ store, work, scratch, line, signal }: ImageBuild): Promise<Image> {
   const tar = join(scratch, "python.tar");
-  await makeDebianTar({ path: tar, work, line, ...(signal && { signal }) }).catch((error: unknown) => {
+  await makeDebianTar(defined({ path: tar, work, line, signal })).catch((error: unknown) => {
     signal?.throwIfAborted();
     throw buildFailed(error);
   });
@@ -29,7 +30,7 @@ async function make({ store, work, scratch, line, signal }: ImageBuild): Promise
       cmd: ["python3"],
       env: ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8"],
     },
-    ...(signal && { signal }),
+    ...defined({ signal }),
   });
 }
 

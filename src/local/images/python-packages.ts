@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
 import { mkdir, readdir, readFile, rename, rm, stat } from "node:fs/promises";
 import { join } from "node:path";
+import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import type { ProgressLine } from "../tools/progress.ts";
 import { runProgram } from "../tools/run-program.ts";
@@ -31,7 +32,7 @@ export async function downloadPythonPackages(options: PackagesOptions): Promise<
   await runProgram("python3", [...args, ...imagePython(), "--dest", made, "--requirement", requirements], {
     what: "pip download",
     environment: { PIP_DISABLE_PIP_VERSION_CHECK: "1", ...pip },
-    ...(signal && { signal }),
+    ...defined({ signal }),
   });
   await rename(made, target);
   return target;

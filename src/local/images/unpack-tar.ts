@@ -1,4 +1,5 @@
 import { spawn } from "node:child_process";
+import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import { runProgram } from "../tools/run-program.ts";
 
@@ -27,7 +28,7 @@ export async function unpackTar(input: NodeJS.ReadableStream, directory: string,
       "--anchored",
       ...excluded,
     ],
-    { input, what: "Unpacking the image", ...(signal && { signal }) },
+    { input, what: "Unpacking the image", ...defined({ signal }) },
   ).catch((error: unknown) => {
     throw error instanceof RametError && error.code === "Internal" ? notUnpacked(error) : error;
   });

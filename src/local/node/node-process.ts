@@ -7,6 +7,7 @@ import * as z from "zod";
 import { enginesConfigMap } from "../../api/engine/engine-list.ts";
 import { systemNamespace } from "../../api/names/system-names.ts";
 import { type Clock, delay, systemClock } from "../../base/clock.ts";
+import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import type { Log } from "../../base/log.ts";
 import { imageUser } from "../../cell/setting/image-user.ts";
@@ -144,7 +145,7 @@ function machineImages(progress: (line: string) => void, clock: Clock): ImageSou
       // "/" means that the image names no working directory: commands start in their user's home.
       const workingDir = config.workingDir === "/" ? "" : config.workingDir;
       const hold = (directory: string): Promise<void> => store.hold(image, directory);
-      return { rootPath, digest, hold, config: { entrypoint, cmd, env, workingDir, ...(user && { user }) } };
+      return { rootPath, digest, hold, config: defined({ entrypoint, cmd, env, workingDir, user }) };
     },
     released: () => {
       // Pods are often deleted together: one sweep serves all of them.

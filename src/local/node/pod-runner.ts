@@ -1,3 +1,4 @@
+import { defined } from "../../base/defined.ts";
 import { RametError, textOfError } from "../../base/errors.ts";
 import type { ReconcileResult } from "../../kube/controller.ts";
 import type { Informer } from "../../kube/informer.ts";
@@ -327,7 +328,7 @@ function lost(pod: NodePod, now: Date): Observation {
     exitCode: 137,
     reason: "SandboxLost",
     message: "the sandbox was lost while the node was down: no process of the Pod is left",
-    ...(pod.status?.podIP !== undefined && { ip: pod.status.podIP }),
+    ...defined({ ip: pod.status?.podIP }),
     ...(typeof pod.status?.["startTime"] === "string" && { startedAt: pod.status["startTime"] }),
   };
 }

@@ -1,5 +1,6 @@
 import type { CellState } from "../../api/wire/cell-api.ts";
 import type { Condition } from "../../api/schema/metadata.ts";
+import { defined } from "../../base/defined.ts";
 import { setCondition } from "../../kube/conditions.ts";
 import type { NodePod, NodePodStatus } from "./pod.ts";
 import type { ProbeVerdict } from "./probes.ts";
@@ -49,14 +50,13 @@ export function podStatus(
   return {
     ...before,
     phase,
-    ...(reason !== undefined && { reason }),
-    ...(message !== undefined && { message }),
+    ...defined({ reason, message }),
     hostIP,
     hostIPs: [{ ip: hostIP }],
     ...(ip !== undefined && { podIP: ip, podIPs: [{ ip }] }),
     startTime: before["startTime"] ?? seconds(now),
     conditions: conditions(pod, desiredConditions(all, sides), now),
-    ...(sides !== undefined && { initContainerStatuses: sides.initContainerStatuses }),
+    ...defined({ initContainerStatuses: sides?.initContainerStatuses }),
     containerStatuses: [sandboxStatus(pod, observation, all), ...(sides?.containerStatuses ?? [])],
   };
 }
@@ -122,7 +122,7 @@ function endFacts({ exitCode, reason, message, startedAt, finishedAt }: Observat
   const terminated = {
     exitCode,
     reason,
-    ...(message !== undefined && { message }),
+    ...defined({ message }),
     ...(startedAt !== undefined && { startedAt: seconds(new Date(startedAt)) }),
     finishedAt: seconds(new Date(finishedAt)),
   };

@@ -2,6 +2,7 @@ import { readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import * as z from "zod";
 import type { Container } from "../../api/schema/pod-template.ts";
+import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import { observe } from "./observe.ts";
 import { PodDirectory } from "./pod-directory.ts";
@@ -285,7 +286,7 @@ function terminated({
   return {
     exitCode,
     reason: exitCode === 0 ? "Completed" : reason,
-    ...(message !== undefined && { message }),
+    ...defined({ message }),
     ...(startedAt !== undefined && { startedAt: seconds(new Date(startedAt)) }),
     finishedAt: seconds(new Date(finishedAt)),
   };

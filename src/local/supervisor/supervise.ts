@@ -2,6 +2,7 @@ import { mkdir } from "node:fs/promises";
 import { sandboxTemplateKind } from "../../api/kinds/sandbox-template.ts";
 import { systemNamespace } from "../../api/names/system-names.ts";
 import { type Clock, delay, systemClock, untilAborted } from "../../base/clock.ts";
+import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import { installCrds } from "../../controllers/install-crds.ts";
 import { admissionPolicies } from "../../install/cell-policies.ts";
@@ -130,7 +131,7 @@ class Report {
   }
 
   phase(phase: ClusterStatus["phase"], message?: string): void {
-    this.#write({ phase, ...(message !== undefined && { message }) });
+    this.#write(defined({ phase, message }));
   }
 
   part(part: PartStatus): void {

@@ -2,6 +2,7 @@ import { readdir, readFile, readlink, rename, rm, stat, utimes } from "node:fs/p
 import { homedir } from "node:os";
 import { dirname, join } from "node:path";
 import { canceled, type Clock, systemClock } from "../../base/clock.ts";
+import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import { type Downloader, makeDownloader } from "./download.ts";
 import { findInstalled, isExecutable } from "./find-installed.ts";
@@ -91,7 +92,7 @@ async function acquire(tool: Tool, context: Context): Promise<string> {
   const parent = join(context.directory, tool.name);
   const path = join(parent, tool.version, tool.name);
   try {
-    const installed = await findInstalled(tool, { environment, onSkipped: (what) => { line.note(what); }, ...(signal && { signal }) });
+    const installed = await findInstalled(tool, { environment, onSkipped: (what) => { line.note(what); }, ...defined({ signal }) });
     if (installed !== undefined) {
       line.done(`found in ${installed.where}: ${installed.path}`);
       return installed.path;
@@ -104,7 +105,7 @@ async function acquire(tool: Tool, context: Context): Promise<string> {
     const onWait = (pid: number): void => {
       line.doing(`waiting for process ${pid}, which is acquiring it`);
     };
-    await withLock(join(parent, `${tool.version}.lock`), { clock, onWait, ...(signal && { signal }) }, async () => {
+    await withLock(join(parent, `${tool.version}.lock`), defined({ clock, onWait, signal }), async () => {
       // Another process may have made it meanwhile.
       if (await isExecutable(path)) {
         line.done("found in the cache");

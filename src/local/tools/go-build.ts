@@ -2,6 +2,7 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import * as z from "zod";
+import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import { isExecutable } from "./find-installed.ts";
 import { runProgram } from "./run-program.ts";
@@ -57,7 +58,7 @@ async function knownExperiment(
   if (experiment === undefined) return {};
   const variables = { GOEXPERIMENT: experiment };
   try {
-    await runProgram(go, ["env", "GOVERSION"], { environment: { ...environment, ...variables }, cwd: module, ...(signal && { signal }) });
+    await runProgram(go, ["env", "GOVERSION"], { environment: { ...environment, ...variables }, cwd: module, ...defined({ signal }) });
     return variables;
   } catch (error) {
     if (RametError.from(error).code !== "Internal") throw error;

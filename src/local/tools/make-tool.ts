@@ -1,5 +1,6 @@
 import { mkdir, mkdtemp, readdir, rename, rm } from "node:fs/promises";
 import { join } from "node:path";
+import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import type { Downloader } from "./download.ts";
 import { goBuild } from "./go-build.ts";
@@ -74,7 +75,7 @@ async function build(tool: Tool, directory: string, options: MakeOptions): Promi
   await options.builds(async () => {
     line.doing(`building with Go, once (about ${tool.build.coldSeconds} s on two cores if nothing is cached)`);
     const environment = options.goEnvironment;
-    await goBuild(go, tool.build, join(directory, tool.name), { environment, ...(signal && { signal }) });
+    await goBuild(go, tool.build, join(directory, tool.name), defined({ environment, signal }));
   });
   return "built";
 }

@@ -1,4 +1,5 @@
 import * as z from "zod";
+import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import { bytesToQuantity, quantityToBytes } from "../../base/quantity.ts";
 import type { CsiClient } from "../csi/client.ts";
@@ -38,7 +39,7 @@ export async function provision({ client, driver }: VolumesOptions, claim: Claim
       name: volumeNameOf(claim),
       volumeCapabilities: capabilitiesOf(claim),
       capacityRange: { requiredBytes: requestedBytes(claim), limitBytes: 0 },
-      ...(source && { volumeContentSource: source }),
+      ...defined({ volumeContentSource: source }),
     }),
   ).volume;
   const volume = await createVolume(client, claim, made);
@@ -119,7 +120,7 @@ async function createVolume(client: KubeClient, claim: Claim, made: Made): Promi
     spec: {
       capacity: { storage: bytesToQuantity(made.capacityBytes) },
       accessModes,
-      ...(storageClassName !== undefined && { storageClassName }),
+      ...defined({ storageClassName }),
       persistentVolumeReclaimPolicy: "Delete",
       claimRef: { apiVersion: "v1", kind: "PersistentVolumeClaim", namespace, name, uid },
       csi: { driver: driverName, volumeHandle: made.volumeId, volumeAttributes: made.volumeContext },

@@ -1,6 +1,7 @@
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { initRuntimeRequest, type RequestSeal } from "../../api/names/init-request.ts";
 import { annotations, labels, restoreFromAnnotations } from "../../api/names/labels.ts";
+import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import type { JsonPatchOperation } from "../../kube/resource-client.ts";
 
@@ -89,7 +90,7 @@ export function claimPatch(sandbox: Sandbox, request: ClaimRequest, now: Date): 
 
 /** The timers of a claimed sandbox, as fields of its spec. */
 export function timersOf({ shutdownTime, pauseTime }: ClaimRequest): { shutdownTime?: string; pauseTime?: string } {
-  return { ...(shutdownTime !== undefined && { shutdownTime }), ...(pauseTime !== undefined && { pauseTime }) };
+  return defined({ shutdownTime, pauseTime });
 }
 
 /** The metadata of a claimed sandbox, whether it was taken from the set or created. */
@@ -101,12 +102,12 @@ export function claimMetadata(
     labels: {
       ...request.labels,
       [labels.sandboxClaimed]: "true",
-      ...(request.claimName !== undefined && { [labels.claimName]: request.claimName }),
+      ...defined({ [labels.claimName]: request.claimName }),
     },
     annotations: {
       ...request.annotations,
       ...environmentAnnotation(request),
-      ...(request.startsFrom !== undefined && { [restoreFromAnnotations[0]]: request.startsFrom }),
+      ...defined({ [restoreFromAnnotations[0]]: request.startsFrom }),
       ...(request.restoreFrom !== undefined && {
         [annotations.rollbackTo]: request.restoreFrom,
         [annotations.rollbackRequest]: request.lock,

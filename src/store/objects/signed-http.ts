@@ -6,6 +6,7 @@ import { pipeline } from "node:stream/promises";
 import type { Grant, SignedRequest } from "../../api/wire/grant.ts";
 import { backoffMilliseconds } from "../../base/backoff.ts";
 import { type Clock, delay } from "../../base/clock.ts";
+import { defined } from "../../base/defined.ts";
 import { RametError, errnoOf } from "../../base/errors.ts";
 import { readBody } from "../../base/http.ts";
 import { within } from "../../base/within.ts";
@@ -86,7 +87,7 @@ function callOnce(signed: SignedRequest, call: SignedCall, maximumBytes: number)
 async function send({ url, headers }: SignedRequest, call: SignedCall, maximumBytes: number): Promise<Buffer> {
   const { clock, method, signal } = call;
   const makeRequest = url.startsWith("https:") ? httpsRequest : httpRequest;
-  const request = makeRequest(url, { method, headers: { ...headers, ...call.headers }, ...(signal && { signal }) });
+  const request = makeRequest(url, { method, headers: { ...headers, ...call.headers }, ...defined({ signal }) });
   request.setTimeout(idleMilliseconds, () =>
     request.destroy(new Error(`received nothing for ${idleMilliseconds / 1000} s`)),
   );

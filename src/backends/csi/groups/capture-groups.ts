@@ -1,3 +1,4 @@
+import { defined } from "../../../base/defined.ts";
 import { RametError } from "../../../base/errors.ts";
 import type { KubeClient } from "../../../kube/kube-client.ts";
 import { type GroupKinds, groupKindsOf, type GroupSnapshot } from "../../../kube/volumes/group-snapshots.ts";
@@ -58,7 +59,7 @@ export async function captureGroups(options: CaptureGroupsOptions): Promise<Capt
 }
 
 function oneByOne(left: readonly CapturableVolume[], note?: string): CapturedGroups {
-  return { captured: [], left, ...(note !== undefined && { note }) };
+  return { captured: [], left, ...defined({ note }) };
 }
 
 /** Drivers whose groups nobody has captured lately: a checkpoint does not wait for them again. */

@@ -1,3 +1,4 @@
+import { defined } from "../../../base/defined.ts";
 import { RametError } from "../../../base/errors.ts";
 import type { KubeClient } from "../../../kube/kube-client.ts";
 import type { GroupKinds, GroupSnapshot } from "../../../kube/volumes/group-snapshots.ts";
@@ -49,7 +50,7 @@ export async function followGroup(
     return endOf(group) !== undefined;
   };
   const wait = (timeoutMilliseconds: number) =>
-    waitUntil({ resource: kinds.groups, from: last ?? from, until, timeoutMilliseconds, ...(signal && { signal }) });
+    waitUntil({ resource: kinds.groups, from: last ?? from, until, timeoutMilliseconds, ...defined({ signal }) });
   try {
     await wait(beginMilliseconds).catch(async (error: unknown) => {
       if (RametError.from(error).code !== "Timeout") throw error;

@@ -2,6 +2,7 @@ import { PassThrough, type Readable, Transform } from "node:stream";
 import { finished, pipeline } from "node:stream/promises";
 import { ZipFile } from "yazl";
 import type { Clock } from "../../../base/clock.ts";
+import { defined } from "../../../base/defined.ts";
 import { RametError } from "../../../base/errors.ts";
 import type { GuestClient } from "../../../cell/client/guest-client.ts";
 import type { FileEntry } from "../../../cell/client/guest-wire.ts";
@@ -70,7 +71,7 @@ async function addAll(adding: Adding, entries: readonly FileEntry[], path: strin
     // Names of zip files have no backslashes.
     const [from, to] = [`${path}/${name}`, `${inZip}${name.replaceAll("\\", "_")}`];
     if (type === "directory") {
-      zip.addEmptyDirectory(to, { ...(mtime && { mtime }) });
+      zip.addEmptyDirectory(to, defined({ mtime }));
       const inside = await existing(guest.list(from));
       await addAll(adding, inside ?? [], from, `${to}/`);
     } else if (type === "file") {
@@ -89,7 +90,7 @@ async function addFile({ zip, budget }: Adding, content: Readable, to: string, e
     },
   });
   const { mode, modifiedTime: mtime } = entry;
-  zip.addReadStream(counted, to, { mode: regularFile | (mode & 0o777), ...(mtime && { mtime }) });
+  zip.addReadStream(counted, to, { mode: regularFile | (mode & 0o777), ...defined({ mtime }) });
   await Promise.all([pipeline(content, counted), finished(counted)]);
 }
 

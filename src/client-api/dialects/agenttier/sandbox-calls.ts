@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
 import type { Sandbox } from "../../../api/kinds/sandbox.ts";
 import { annotations } from "../../../api/names/labels.ts";
+import { defined } from "../../../base/defined.ts";
 import { parseDuration } from "../../../base/duration.ts";
 import { RametError } from "../../../base/errors.ts";
 import type { Caller } from "../../keys/callers.ts";
@@ -36,10 +37,7 @@ export async function create(agentTier: AgentTier, { request, reply, caller, sig
     // Nothing in a sandbox is lost when its time is over.
     onTimeout: "pause" as const,
     lifeMilliseconds: lifeOf(agentTier, timeout),
-    annotations: {
-      [annotations.clientTemplate]: templateRef.name,
-      ...(timeout !== undefined && { [annotations.clientLife]: timeout }),
-    },
+    annotations: defined({ [annotations.clientTemplate]: templateRef.name, [annotations.clientLife]: timeout }),
     storage: storageOf(body.storage),
     signal,
   };

@@ -4,6 +4,7 @@ import type { Sandbox } from "../../../api/kinds/sandbox.ts";
 import { annotations, labels, restoreFrom } from "../../../api/names/labels.ts";
 import { describeProblem } from "../../../api/state/problem.ts";
 import { missingPart, whyNeverServing } from "../../../api/state/sandbox.ts";
+import { defined } from "../../../base/defined.ts";
 import { describeReport } from "../../../kube/reported-state.ts";
 import type { ClientState } from "../../service/sandbox-state.ts";
 
@@ -26,7 +27,7 @@ export function sandboxSummary(sandbox: Sandbox, state: ClientState): SandboxSum
     ...lineageOf(sandbox),
     createdAt: creationTimestamp,
     ...(owner !== undefined && { createdBy: { displayName: owner } }),
-    ...(message !== undefined && { message }),
+    ...defined({ message }),
   };
 }
 
@@ -39,10 +40,7 @@ function claimIn({ metadata: { name }, spec }: Sandbox): Pick<SandboxSummary, "p
 function lineageOf(sandbox: Sandbox): Pick<SandboxSummary, "clonedFrom" | "cloneFromSnapshot"> {
   const clonedFrom = sandbox.metadata.annotations?.[annotations.clonedFrom];
   const snapshot = snapshotOf(sandbox);
-  return {
-    ...(clonedFrom !== undefined && { clonedFrom }),
-    ...(snapshot !== undefined && { cloneFromSnapshot: snapshot }),
-  };
+  return defined({ clonedFrom, cloneFromSnapshot: snapshot });
 }
 
 /** The phase of AgentTier for a state. A sandbox is `Running` when it serves. */

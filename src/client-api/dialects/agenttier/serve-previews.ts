@@ -1,6 +1,7 @@
 import type { IncomingHttpHeaders } from "node:http";
 import type { Readable } from "node:stream";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import { defined } from "../../../base/defined.ts";
 import { admit, untilClosed } from "../../routes/serve-routes.ts";
 import { needs } from "../../keys/needs.ts";
 import type { AgentTier } from "./call.ts";
@@ -46,7 +47,7 @@ async function preview(agentTier: AgentTier, request: FastifyRequest, reply: Fas
     method: request.method as Method,
     path: request.url.replace(/^.*?\/preview\/\d+\/?/, "/"),
     headers: forSandbox(request.headers),
-    ...(body && { body }),
+    ...defined({ body }),
     signal,
   });
   for (const [name, value] of Object.entries(endToEnd(answer.headers))) void reply.header(name, value);

@@ -3,6 +3,7 @@ import type { SandboxSet } from "../../../api/kinds/sandbox-set.ts";
 import type { SandboxTemplate } from "../../../api/kinds/sandbox-template.ts";
 import { clusterTemplatePrefix } from "../../../api/names/system-names.ts";
 import { PodTemplateSpec } from "../../../api/schema/pod-template.ts";
+import { defined } from "../../../base/defined.ts";
 import { RametError } from "../../../base/errors.ts";
 import { findSource } from "../../service/source.ts";
 import { type AgentTierRoute, route } from "./call.ts";
@@ -69,7 +70,7 @@ function templateView({ metadata, spec, kind }: SandboxTemplate | SandboxSet): z
       : metadata.name,
     description:
       metadata.annotations?.["kubernetes.io/description"] ?? `${kind} of the namespace ${metadata.namespace}`,
-    ...(image !== undefined && { image }),
+    ...defined({ image }),
     resourceVersion: metadata.resourceVersion,
     spec,
   };

@@ -1,5 +1,6 @@
 import type { FastifyError } from "fastify";
 import * as z from "zod";
+import { defined } from "../../../base/defined.ts";
 import type { ErrorCode } from "../../../base/error-codes.ts";
 import { RametError } from "../../../base/errors.ts";
 import { statusOf } from "../../../base/http.ts";
@@ -36,7 +37,7 @@ export function errorAnswer(thrown: unknown): ErrorAnswer {
   const status = statuses[error.code] ?? statusOf(error.code);
   const code = codes[error.code];
   const message = error.hint === undefined ? error.message : `${error.message}. ${error.hint}`;
-  return { status, body: { code: status, message, ...(code !== undefined && { error_code: code }) } };
+  return { status, body: defined({ code: status, message, error_code: code }) };
 }
 
 function asRametError(thrown: unknown): RametError {

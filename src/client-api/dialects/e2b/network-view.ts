@@ -2,6 +2,7 @@ import * as z from "zod";
 import { EgressRules } from "../../../api/egress/egress-rules.ts";
 import type { Sandbox } from "../../../api/kinds/sandbox.ts";
 import { annotations } from "../../../api/names/labels.ts";
+import { defined } from "../../../base/defined.ts";
 import type { NewSandbox } from "./schemas.ts";
 import { everything } from "./network.ts";
 
@@ -22,7 +23,7 @@ export function clientNetworkAnnotation({
 }: Pick<NewSandbox, "network" | "allow_internet_access">): Record<string, string> {
   const { egressProxy, rules } = network;
   const noted: ClientNetwork = {
-    ...(allowInternetAccess !== undefined && { allowInternetAccess }),
+    ...defined({ allowInternetAccess }),
     ...(egressProxy && { egressProxy: egressProxy.address }),
     ...(rules && { rules: Object.keys(rules) }),
   };
@@ -36,13 +37,13 @@ export function networkView({ metadata }: Sandbox) {
   const host = given[annotations.requestHost];
   const httpsPorts = (given[annotations.httpsPorts] ?? "").split(",").filter((port) => /^\s*\d{1,5}\s*$/.test(port));
   return {
-    ...(allowInternetAccess !== undefined && { allowInternetAccess }),
+    ...defined({ allowInternetAccess }),
     network: {
       ...egressView(parsed(EgressRules, given[annotations.egress])),
       ...(rules && { rules: Object.fromEntries(rules.map((domain) => [domain, [{}]])) }),
       ...(egressProxy !== undefined && { egressProxy: { address: egressProxy } }),
       allowPublicTraffic: given[annotations.publicPorts]?.trim() === "*",
-      ...(host !== undefined && { maskRequestHost: host }),
+      ...defined({ maskRequestHost: host }),
       ...(httpsPorts.length > 0 && { httpsPorts: httpsPorts.map(Number) }),
     },
   };

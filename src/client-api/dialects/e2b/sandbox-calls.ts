@@ -1,5 +1,6 @@
 import type { Sandbox } from "../../../api/kinds/sandbox.ts";
 import { annotations } from "../../../api/names/labels.ts";
+import { defined } from "../../../base/defined.ts";
 import { RametError } from "../../../base/errors.ts";
 import { requestIdOf } from "../../routes/common-routes.ts";
 import { leastAutoResumeSeconds } from "../../service/auto-resume.ts";
@@ -49,7 +50,7 @@ export async function create(
         [annotations.autoResume]: `${Math.max(timeout, leastAutoResumeSeconds)}s`,
       }),
     },
-    ...(envVars && { environment: envVars }),
+    ...defined({ environment: envVars }),
     seal: await e2b.secrets.requestSeal(),
     timeoutMilliseconds,
     signal,

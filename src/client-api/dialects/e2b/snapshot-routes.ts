@@ -1,6 +1,7 @@
 import * as z from "zod";
 import { defaultTag } from "../../../api/snapshot/snapshot-tags.ts";
 import { clientNameOf, objectNameOf } from "../../../api/names/client-names.ts";
+import { defined } from "../../../base/defined.ts";
 import { RametError } from "../../../base/errors.ts";
 import { checkSnapshotLimit } from "../../service/key-limits.ts";
 import { uidOf } from "../../service/find-sandbox.ts";
@@ -70,9 +71,9 @@ async function create(e2b: E2b, call: Call<NewSnapshot, unknown, SnapshotHeaders
   const snapshot = await createSnapshot(e2b.service, await e2b.sandboxOf(call), {
     owner: call.caller.key,
     ...(name !== undefined && { name: snapshotName(name, call.caller.namespace) }),
-    ...(contents && { contents }),
+    ...defined({ contents }),
     keepRunning: headers["x-e2b-kruise-snapshot-keep-running"] !== "false",
-    ...(ttl !== undefined && { ttl }),
+    ...defined({ ttl }),
     timeoutMilliseconds: waitSeconds * 1000,
     signal: call.signal,
   });

@@ -1,4 +1,5 @@
 import { clientNameOf } from "../../../api/names/client-names.ts";
+import { defined } from "../../../base/defined.ts";
 import { RametError } from "../../../base/errors.ts";
 import { findBuild, readTemplate } from "../../service/template-builds.ts";
 import { type Call, type E2b, type E2bRoute, route } from "./call.ts";
@@ -125,7 +126,7 @@ function templateBuilds(
       status: state.status,
       createdAt: build.requestedAt,
       updatedAt: finishedAt ?? build.startedAt ?? build.requestedAt,
-      ...(finishedAt !== undefined && { finishedAt }),
+      ...defined({ finishedAt }),
       ...sizes,
       cpuCount: build.cpuCount ?? sizes.cpuCount,
       memoryMB: build.memoryMB ?? sizes.memoryMB,

@@ -4,6 +4,7 @@ import type { NamedSnapshot } from "../../../api/kinds/named-snapshot.ts";
 import { clientNameOf } from "../../../api/names/client-names.ts";
 import { type ClientBuild, clientBuildsOf } from "../../../api/snapshot/client-builds.ts";
 import { defaultTag, tagsOf } from "../../../api/snapshot/snapshot-tags.ts";
+import { defined } from "../../../base/defined.ts";
 import type { LogEntry } from "./template-answers.ts";
 import type { BuildState } from "../../service/template-build-state.ts";
 
@@ -25,7 +26,7 @@ export function buildView(
     ...(state.status === "error" && {
       reason: {
         message: state.error,
-        ...(state.step !== undefined && { step: state.step }),
+        ...defined({ step: state.step }),
         logEntries: entries.filter(({ step, level }) => step === state.step && level === "error"),
       },
     }),
@@ -47,10 +48,7 @@ export function logEntries({ status }: NamedSnapshot, build: ClientBuild): LogEn
     const first = entryOf(step, { index, time, build });
     time += step.milliseconds ?? 0;
     const { step: origin } = first;
-    return [
-      first,
-      ...outputOf(step, { timestamp: new Date(time).toISOString(), ...(origin !== undefined && { step: origin }) }),
-    ];
+    return [first, ...outputOf(step, { timestamp: new Date(time).toISOString(), ...defined({ step: origin }) })];
   });
 }
 
@@ -87,7 +85,7 @@ function outputOf({ output = "", error }: SnapshotStep, at: Pick<LogEntry, "time
 /** The tags of a template with the builds of their versions, as E2B's clients list them. */
 export function tagViews(snapshot: NamedSnapshot) {
   const { version } = snapshot.status ?? {};
-  const all = { ...tagsOf(snapshot), ...(version !== undefined && { [defaultTag]: version }) };
+  const all = { ...tagsOf(snapshot), ...defined({ [defaultTag]: version }) };
   return Object.entries(all).map(([tag, tagged]) => ({
     tag,
     buildID: buildIdOf(snapshot, tagged),

@@ -1,4 +1,5 @@
 import * as z from "zod";
+import { defined } from "../../../base/defined.ts";
 import { RametError } from "../../../base/errors.ts";
 import type { GuestClient, StartProcess } from "../../../cell/client/guest-client.ts";
 import { needs } from "../../keys/needs.ts";
@@ -32,7 +33,7 @@ export function commandTool(parts: ToolParts): void {
         command: "sh",
         args: ["-c", command],
         environment,
-        ...(cwd !== undefined && { workingDirectory: cwd }),
+        ...defined({ workingDirectory: cwd }),
         timeoutMilliseconds: timeout_seconds * 1000,
       };
       const ran = await run(open, start, signal);

@@ -1,6 +1,7 @@
 import * as z from "zod";
 import type { Sandbox } from "../../../api/kinds/sandbox.ts";
 import { annotations } from "../../../api/names/labels.ts";
+import { defined } from "../../../base/defined.ts";
 import { connectSandbox, currentState } from "../../service/lifecycle.ts";
 import { findSandbox, sandboxIdOf, uidOf } from "../../service/find-sandbox.ts";
 import { checkSnapshotLimit, withinSandboxLimit } from "../../service/key-limits.ts";
@@ -43,7 +44,7 @@ export function sandboxView({ service }: ToolParts, sandbox: Sandbox) {
     id: sandboxIdOf(sandbox),
     state,
     created: metadata.creationTimestamp,
-    ...(source !== undefined && { source }),
+    ...defined({ source }),
     ...(endsAt !== undefined && { ends: endsAt, thenIs: spec.pauseTime === undefined ? "deleted" : "paused" }),
     ...(state === "ended" && status?.message !== undefined && { message: status.message }),
   };

@@ -1,4 +1,5 @@
 import * as z from "zod";
+import { defined } from "../../../base/defined.ts";
 import { createSandbox } from "../../service/create-sandbox.ts";
 import { forkSandbox } from "../../service/fork-sandbox.ts";
 import { killSandbox } from "../../service/lifecycle.ts";
@@ -59,7 +60,7 @@ export function sandboxTools(parts: ToolParts): void {
         onTimeout: when_over,
         lifeMilliseconds: lifetime_seconds * 1000,
         annotations: {},
-        ...(environment && { environment }),
+        ...defined({ environment }),
         timeoutMilliseconds: waitMilliseconds,
         signal,
       };

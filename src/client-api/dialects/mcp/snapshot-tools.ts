@@ -1,5 +1,6 @@
 import * as z from "zod";
 import { defaultTag } from "../../../api/snapshot/snapshot-tags.ts";
+import { defined } from "../../../base/defined.ts";
 import { createdAt, createSnapshot, idOf, listSnapshots, type Snapshot } from "../../service/snapshots.ts";
 import type { Sandbox } from "../../../api/kinds/sandbox.ts";
 import { RametError } from "../../../base/errors.ts";
@@ -72,7 +73,7 @@ export function snapshotTools(parts: ToolParts): void {
 
 function snapshotView(snapshot: Snapshot) {
   const version = snapshot.kind === "named" ? snapshot.snapshot.status?.version : undefined;
-  return { snapshot: idOf(snapshot), created: createdAt(snapshot), ...(version !== undefined && { version }) };
+  return { snapshot: idOf(snapshot), created: createdAt(snapshot), ...defined({ version }) };
 }
 
 interface RollBack extends Wait {

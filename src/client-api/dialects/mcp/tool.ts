@@ -1,6 +1,7 @@
 import type { McpServer } from "@modelcontextprotocol/sdk/server/mcp.js";
 import type { CallToolResult, ToolAnnotations } from "@modelcontextprotocol/sdk/types.js";
 import type * as z from "zod";
+import { defined } from "../../../base/defined.ts";
 import { RametError } from "../../../base/errors.ts";
 import type { Need } from "../../keys/callers.ts";
 import type { ServiceParts } from "../../service/parts.ts";
@@ -52,7 +53,7 @@ export function addTool<Input extends z.ZodRawShape>({ server, actor }: ToolPart
 function failure(error: unknown): CallToolResult {
   const { code, message, hint, retryable } = RametError.from(error);
   const text = [`${message} [${code}]`, ...(hint === undefined ? [] : [hint])].join("\n");
-  const json = { error: { code, message, ...(hint !== undefined && { hint }), retryable } };
+  const json = { error: defined({ code, message, hint, retryable }) };
   return { isError: true, content: [{ type: "text", text }], structuredContent: json };
 }
 

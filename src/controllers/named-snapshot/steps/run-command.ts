@@ -1,5 +1,6 @@
 import type { SandboxGuest } from "../../../backends/runtime.ts";
 import { type Clock, delay } from "../../../base/clock.ts";
+import { defined } from "../../../base/defined.ts";
 import { RametError } from "../../../base/errors.ts";
 import { egressNote, type StepContext, type StepEnvironment, type StepOutcome } from "./step.ts";
 
@@ -170,7 +171,7 @@ export function shell(commandLine: string, context: StepContext, tag: string) {
     command: isBash ? "/bin/bash" : "/bin/sh",
     args: isBash ? ["-l", "-c", commandLine] : ["-c", commandLine],
     environment,
-    ...(workingDirectory !== undefined && { workingDirectory }),
+    ...defined({ workingDirectory }),
     tag,
   };
 }

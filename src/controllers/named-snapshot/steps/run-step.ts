@@ -7,6 +7,7 @@ import {
   waitTimeoutSeconds,
 } from "../../../api/recipe/recipe.ts";
 import { delay } from "../../../base/clock.ts";
+import { defined } from "../../../base/defined.ts";
 import { RametError } from "../../../base/errors.ts";
 import { copyTree } from "./copy-tree.ts";
 import { LogTail, runCommand, shell, unknownEnd } from "./run-command.ts";
@@ -25,7 +26,7 @@ export async function runStep(request: StepRequest, environment: StepEnvironment
   const ended = result.error === undefined ? await endedCommand(request, environment) : undefined;
   return {
     ...result,
-    ...(ended !== undefined && { error: ended }),
+    ...defined({ error: ended }),
     milliseconds: clock.monotonicMilliseconds() - startedAt,
     log: log.text(),
   };

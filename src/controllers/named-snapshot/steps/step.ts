@@ -3,6 +3,7 @@ import type { CellPodOptions } from "../../../api/pod/cell-pod.ts";
 import { actionOf, type CopyStep, type RecipeStep, type Shell } from "../../../api/recipe/recipe.ts";
 import type { SandboxGuest } from "../../../backends/runtime.ts";
 import type { Clock } from "../../../base/clock.ts";
+import { defined } from "../../../base/defined.ts";
 
 /** Settings of `env`, `workdir` and `user` steps for the steps after them. */
 export interface StepContext {
@@ -21,9 +22,7 @@ export function stepContext(recipe: readonly RecipeStep[], index: number): StepC
   return {
     ...before,
     environment: { ...before.environment, ...env },
-    ...(whose !== undefined && { user: whose }),
-    ...(cwd !== undefined && { workingDirectory: cwd }),
-    ...(shell !== undefined && { shell }),
+    ...defined({ user: whose, workingDirectory: cwd, shell }),
   };
 }
 

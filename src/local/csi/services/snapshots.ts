@@ -1,3 +1,4 @@
+import { defined } from "../../../base/defined.ts";
 import { RametError } from "../../../base/errors.ts";
 import { pageOf } from "../page.ts";
 import { type RequestOf, requests } from "../requests.ts";
@@ -79,7 +80,7 @@ export function viewOfSnapshot({ id, volumeId, sizeBytes, createdAt, groupId }: 
     sizeBytes,
     creationTime: timestamp(createdAt),
     readyToUse: true,
-    ...(groupId !== undefined && { groupSnapshotId: groupId }),
+    ...defined({ groupSnapshotId: groupId }),
   };
 }
 

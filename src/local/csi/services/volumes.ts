@@ -1,5 +1,6 @@
 import { chmod, mkdir, statfs } from "node:fs/promises";
 import type { Clock } from "../../../base/clock.ts";
+import { defined } from "../../../base/defined.ts";
 import { RametError } from "../../../base/errors.ts";
 import { checkCapabilities, unsupported, isOnNode, topologyOf } from "../capabilities.ts";
 import { pageOf } from "../page.ts";
@@ -54,7 +55,7 @@ export function volumeMethods({ storage, nodeId, clock }: ControllerOptions): Re
         name,
         createdAt: clock.now().toISOString(),
         capacityBytes: newCapacity(capacityRange, original?.sizeBytes),
-        ...(source && { source }),
+        ...defined({ source }),
       };
       await volumes.create(volume, (data) => (original ? storage.copy(original.path, data) : makeEmpty(data)));
       return { volume: view(volume) };

@@ -2,6 +2,7 @@ import { GoogleAuth } from "google-auth-library";
 import * as z from "zod";
 import { type GcsLocation, nameOfStore } from "../../../api/store/store-address.ts";
 import { type Clock, systemClock } from "../../../base/clock.ts";
+import { defined } from "../../../base/defined.ts";
 import { RametError } from "../../../base/errors.ts";
 import type { Bucket, StoredObject } from "../bucket.ts";
 import { clientCalls, type CloudErrors } from "../client-calls.ts";
@@ -79,7 +80,7 @@ export function gcsBucket(location: GcsLocation, options: GcsBucketOptions = {})
       };
       let after: string | undefined;
       do {
-        url.search = new URLSearchParams({ ...query, ...(after !== undefined && { pageToken: after }) }).toString();
+        url.search = new URLSearchParams({ ...query, ...defined({ pageToken: after }) }).toString();
         const request = { method: "GET", url, responseType: "json", signal } as const;
         const answer = await callUnless("absent", { verb: "listing" }, () => gcsRequest(auth, request));
         // For a listing, 404 means that the bucket is missing. The JSON API has no error code for that.

@@ -1,4 +1,5 @@
 import { gaxios, type GoogleAuth } from "google-auth-library";
+import { defined } from "../../../base/defined.ts";
 import { describeRefusal, type Refusal } from "../refusal.ts";
 
 /** An error response of Google, or the failure to get one. The message contains neither tokens nor signatures. */
@@ -72,7 +73,7 @@ export async function gcsRequest(auth: GoogleAuth, { signal, ...request }: GcsRe
       retry: true,
       retryConfig: { httpMethodsToRetry: [request.method] },
       validateStatus: isExpected,
-      ...(signal && { signal }),
+      ...defined({ signal }),
     });
   } catch (error) {
     signal?.throwIfAborted();

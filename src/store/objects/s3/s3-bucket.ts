@@ -10,6 +10,7 @@ import {
 import { getSignedUrl } from "@aws-sdk/s3-request-presigner";
 import { nameOfStore, type S3Location } from "../../../api/store/store-address.ts";
 import { type Clock, systemClock } from "../../../base/clock.ts";
+import { defined } from "../../../base/defined.ts";
 import type { Bucket, StoredObject } from "../bucket.ts";
 import { clientCalls, type CloudErrors } from "../client-calls.ts";
 
@@ -90,8 +91,7 @@ export function s3Bucket(location: S3Location, { clock = systemClock }: { clock?
 function clientConfig({ region, endpoint, pathStyle = endpoint !== undefined }: S3Location): S3ClientConfig {
   const effectiveRegion = region ?? (endpoint === undefined ? undefined : "us-east-1");
   return {
-    ...(effectiveRegion !== undefined && { region: effectiveRegion }),
-    ...(endpoint !== undefined && { endpoint }),
+    ...defined({ region: effectiveRegion, endpoint }),
     forcePathStyle: pathStyle,
     // The content is unknown when a URL is signed, and not all servers support checksums.
     requestChecksumCalculation: "WHEN_REQUIRED",
