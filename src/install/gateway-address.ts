@@ -1,7 +1,6 @@
 import { gatewayAddress } from "../api/names/system-names.ts";
 import { defined } from "../base/defined.ts";
-import type { Manifest } from "./manifest.ts";
-import { publicConfigMap } from "./public-config-map.ts";
+import { type Manifest, publicConfigMap } from "./manifest.ts";
 
 export interface GatewayAddress<Text = string> {
   /** Such as `https://gateway.example.org`. */

@@ -8,7 +8,8 @@ import { readKubeconfig } from "../../kube/kubeconfig-files.ts";
 import { localClusters } from "../../local/cluster-status.ts";
 import { type ClusterOptions, withCluster } from "../cluster/cluster.ts";
 import { kubeconfigSource } from "../cluster/kubeconfig-source.ts";
-import { isVolumeKind, volumeKinds } from "../explain/volume-kinds.ts";
+import { isVolumeKind } from "../explain/volume-kinds.ts";
+import { volumeKinds } from "../explain/volume-resources.ts";
 import { userKinds } from "../object/user-kind.ts";
 
 /** `ramet __complete -- WORDS`: prints the candidates for the last word. Never fails: a shell would show the error. */

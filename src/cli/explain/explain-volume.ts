@@ -7,7 +7,8 @@ import { explainContent } from "./content-rules.ts";
 import type { Explanation } from "./explanation.ts";
 import { explainGroup, GroupSnapshot } from "./group-snapshot-rules.ts";
 import { explainVolumeClaim } from "./volume-claim-rules.ts";
-import { type VolumeKindName, volumeKinds } from "./volume-kinds.ts";
+import type { VolumeKindName } from "./volume-kinds.ts";
+import { volumeKinds } from "./volume-resources.ts";
 import type { VolumeFactReader } from "./volume-read.ts";
 import { explainVolumeSnapshot } from "./volume-snapshot-rules.ts";
 
