@@ -1,5 +1,6 @@
 import type { VolumeClaim } from "../api/pod/volume-claims.ts";
-import type { CheckpointPart, Consistency, VolumeSelection } from "../api/kinds/checkpoint.ts";
+import type { CheckpointPart, Consistency } from "../api/kinds/checkpoint.ts";
+import type { VolumeSelection } from "../api/kinds/checkpoint-spec.ts";
 import type { Contents } from "../api/schema/metadata.ts";
 import { systemClock } from "../base/clock.ts";
 import { defined } from "../base/defined.ts";

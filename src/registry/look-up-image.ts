@@ -17,8 +17,7 @@ import {
   type RegistryDocument,
 } from "./registry-client.ts";
 import { credentialsFor, type PullCredentials, type PullKeyring, parsePullSecret } from "./pull-credentials.ts";
-import { type ImageAddress, imageAddress } from "./registry-address.ts";
-import { RegistryTransport } from "./registry-transport.ts";
+import { type ImageAddress, imageAddress, RegistryTransport } from "./registry-transport.ts";
 
 export interface ImageRequest {
   /** As in a Pod. */

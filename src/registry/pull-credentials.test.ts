@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import { credentialsFor, parsePullSecret, type PullKeyring } from "./pull-credentials.ts";
-import { imageAddress, serverOf } from "./registry-address.ts";
+import { imageAddress, serverOf } from "./registry-transport.ts";
 
 const base64 = (text: string): string => Buffer.from(text).toString("base64");
 const found = (image: string, keyring: PullKeyring) =>

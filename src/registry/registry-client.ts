@@ -4,9 +4,8 @@ import { defined } from "../base/defined.ts";
 import { RametError } from "../base/errors.ts";
 import { readBody } from "../base/http.ts";
 import type { PullCredentials } from "./pull-credentials.ts";
-import { type ImageAddress, serverOf } from "./registry-address.ts";
+import { type ImageAddress, serverOf, type RegistryAnswer, type RegistryTransport } from "./registry-transport.ts";
 import { authorizationFor, parseChallenge } from "./registry-tokens.ts";
-import type { RegistryAnswer, RegistryTransport } from "./registry-transport.ts";
 
 /** A document of a registry. Its digest is that of its bytes. */
 export interface RegistryDocument {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { type ContentFields, contentsByDefault, resolveCheckpointSpec } from "./checkpoint.ts";
+import { type ContentFields, contentsByDefault, resolveCheckpointSpec } from "./checkpoint-spec.ts";
 
 it.each([
   [undefined, undefined, ["memory", "filesystem"]],

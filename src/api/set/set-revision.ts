@@ -1,7 +1,7 @@
 import { defined } from "../../base/defined.ts";
 import { templateRevision } from "../pod/restore-spec.ts";
 import { RametError } from "../../base/errors.ts";
-import { contentsByDefault } from "../kinds/checkpoint.ts";
+import { contentsByDefault } from "../kinds/checkpoint-spec.ts";
 import { restoreFrom, restoreFromAnnotations } from "../names/labels.ts";
 import { parsePodTemplate } from "../schema/pod-template.ts";
 import type { SandboxSet } from "../kinds/sandbox-set.ts";

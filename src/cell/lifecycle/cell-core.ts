@@ -1,6 +1,9 @@
 import { rootCertificates } from "node:tls";
 import type { EngineBuild } from "../../api/engine/engine.ts";
 import type { Clock } from "../../base/clock.ts";
+import { RametError } from "../../base/errors.ts";
+import type { EarlyEnvironment } from "../sandbox/sandbox-resources.ts";
+import type { EntrypointLog } from "../sandbox/entrypoint-log.ts";
 import type { GuestIdentity } from "../sandbox/guest-identity.ts";
 import type { SandboxEnvironment } from "../sandbox/sandbox-environment.ts";
 import type { CellSetting } from "../setting/cell-setting.ts";
@@ -8,6 +11,15 @@ import type { States } from "./states.ts";
 import type { LinkCredentials } from "../../api/wire/cell-api.ts";
 import type { GuestControl } from "../client/guest-control.ts";
 import type { Link } from "../network/link.ts";
+
+export interface CellDependencies {
+  setting: CellSetting;
+  early: EarlyEnvironment;
+  log: EntrypointLog;
+  clock: Clock;
+  /** Logs for the operator. Never pass a secret. */
+  report: (message: string, detail?: Record<string, unknown>) => void;
+}
 
 /** The objects that the operations of one cell share. */
 export interface CellCore {
@@ -49,4 +61,11 @@ export class CellCredentials {
 /** The public CAs of Node.js: the cell's image may have none. */
 function publicRoots(): string {
   return rootCertificates.join("\n");
+}
+
+/** Creates the sandbox that waits for the next restore in place. A failure is logged: the cell works without it. */
+export function createWaiting({ environment, report }: Pick<CellCore, "environment" | "report">): void {
+  environment.keepWaiting().catch((error: unknown) => {
+    report("creating the waiting sandbox failed", { message: RametError.from(error).message });
+  });
 }

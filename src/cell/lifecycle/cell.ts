@@ -15,35 +15,21 @@ import type {
   RestoreResult,
 } from "../../api/wire/cell-api.ts";
 import type { EngineBuild } from "../../api/engine/engine.ts";
-import type { Clock } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
 import { PhaseClock } from "../../base/phases.ts";
 import { captureCheckpoint, type HeldPause } from "../checkpoint/capture.ts";
 import type { DialOptions } from "../network/link-dial.ts";
-import type { EarlyEnvironment } from "../sandbox/sandbox-resources.ts";
 import { engineBuild } from "../sandbox/engine-build.ts";
-import type { EntrypointLog } from "../sandbox/entrypoint-log.ts";
 import { GuestIdentity } from "../sandbox/guest-identity.ts";
 import { SandboxEnvironment } from "../sandbox/sandbox-environment.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 import type { CellSetting } from "../setting/cell-setting.ts";
-import { type CellCore, CellCredentials } from "./cell-core.ts";
+import { type CellCore, CellCredentials, type CellDependencies, createWaiting } from "./cell-core.ts";
 import { Hold } from "./hold.ts";
 import { openSandbox } from "./open-sandbox.ts";
 import { restore, restoreInPlace } from "./restore.ts";
+import { signalEntrypoint } from "./signal-entrypoint.ts";
 import { LastOperation, States } from "./states.ts";
-
-export interface CellDependencies {
-  setting: CellSetting;
-  early: EarlyEnvironment;
-  log: EntrypointLog;
-  clock: Clock;
-  /** Logs for the operator. Never pass a secret. */
-  report: (message: string, detail?: Record<string, unknown>) => void;
-}
-
-/** The part of the grace period that is reserved for removing the sandbox. */
-const destroyMilliseconds = 1_000;
 
 /**
  * The state machine of one sandbox: prepared, then booted or restored, then checkpointed any number of times, then stopped.
@@ -228,7 +214,7 @@ export class Cell {
     await this.#lastCheckpoint.settled();
     if (this.state.phase === "running" && !this.#stopping) {
       this.#terminating = reason;
-      await this.#signalEntrypoint();
+      await signalEntrypoint(this.#core);
     }
     return this.stop(reason);
   }
@@ -256,7 +242,7 @@ export class Cell {
       await this.#environment.prepare();
       this.#states.set({ phase: start === "wait" ? "waiting" : "booting" });
       if (start === "boot") await this.#environment.start("image");
-      else if (restores === "memory") this.#createWaiting();
+      else if (restores === "memory") createWaiting(this.#core);
     } catch (error) {
       this.#fail(error);
       throw error;
@@ -304,28 +290,6 @@ export class Cell {
     }
   }
 
-  /** Resolves when the entrypoint has exited, the sandbox has left `running`, or the grace period is over. */
-  async #signalEntrypoint(): Promise<void> {
-    const { clock, report } = this.#core;
-    const exited = Promise.withResolvers<undefined>();
-    const removeListener = this.onChange(({ phase, exitCode }) => {
-      if (phase !== "running" || exitCode !== undefined) exited.resolve(undefined);
-    });
-    const graceMilliseconds = Math.max(0, this.#setting.config.graceSeconds * 1000 - destroyMilliseconds);
-    const cancel = clock.schedule(graceMilliseconds, () => {
-      exited.resolve(undefined);
-    });
-    try {
-      await this.#environment.sandbox.engine.signal("TERM");
-      await exited.promise;
-    } catch (error) {
-      report("sending SIGTERM to the entrypoint failed", { message: RametError.from(error).message });
-    } finally {
-      cancel();
-      removeListener();
-    }
-  }
-
   /** A checkpoint of a sandbox that is terminating would capture a sandbox that exits. */
   #requireIdle(what: string): void {
     if (this.#terminating !== undefined) throw new RametError("SandboxNotReady", `${what}: ${this.#terminating}`);
@@ -351,13 +315,7 @@ export class Cell {
 
   /** Creates the waiting sandbox once. After a restore in place there is no second one: that is rare. */
   #keepWaiting(): void {
-    if (this.#setting.config.keepsWaiting === true) this.#createWaiting();
-  }
-
-  #createWaiting(): void {
-    this.#environment.keepWaiting().catch((error: unknown) => {
-      this.#core.report("creating the waiting sandbox failed", { message: RametError.from(error).message });
-    });
+    if (this.#setting.config.keepsWaiting === true) createWaiting(this.#core);
   }
 
   /** @throws RametError from `runsc`. It does not mean that the sandbox has ended. */

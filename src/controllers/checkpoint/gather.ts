@@ -1,10 +1,10 @@
 import { isCloneable, isUnfinished } from "../../api/state/checkpoint.ts";
+import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import {
-  type Checkpoint,
   contentsByDefault,
   resolveCheckpointSpec,
   type ResolvedCheckpointSpec,
-} from "../../api/kinds/checkpoint.ts";
+} from "../../api/kinds/checkpoint-spec.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { labels } from "../../api/names/labels.ts";
 import { type VolumeClaim, volumeClaims } from "../../api/pod/volume-claims.ts";

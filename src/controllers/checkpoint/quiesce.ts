@@ -1,4 +1,5 @@
-import type { QuiesceCommand, ResolvedCheckpointSpec } from "../../api/kinds/checkpoint.ts";
+import type { QuiesceCommand } from "../../api/kinds/checkpoint.ts";
+import type { ResolvedCheckpointSpec } from "../../api/kinds/checkpoint-spec.ts";
 import type { Quiesce } from "../../backends/capture-parts.ts";
 import type { SandboxGuest } from "../../backends/runtime.ts";
 import { type Clock } from "../../base/clock.ts";

@@ -1,5 +1,6 @@
 import type { VolumeClaim } from "../../api/pod/volume-claims.ts";
-import type { Checkpoint, CheckpointStatus, ResolvedCheckpointSpec } from "../../api/kinds/checkpoint.ts";
+import type { Checkpoint, CheckpointStatus } from "../../api/kinds/checkpoint.ts";
+import type { ResolvedCheckpointSpec } from "../../api/kinds/checkpoint-spec.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import type { VolumeImport } from "../../api/kinds/volume-import.ts";
 import type { Pod } from "../../api/schema/pod.ts";

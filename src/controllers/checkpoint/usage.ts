@@ -1,4 +1,5 @@
-import type { Checkpoint, ResolvedCheckpointSpec } from "../../api/kinds/checkpoint.ts";
+import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
+import type { ResolvedCheckpointSpec } from "../../api/kinds/checkpoint-spec.ts";
 import { type Exhausted, quotaExceeded } from "../../api/quota/namespace-quota.ts";
 import { checkpointState, isUnfinished } from "../../api/state/checkpoint.ts";
 import type { CheckpointRecord } from "../../backends/checkpoint-record.ts";

@@ -1,4 +1,5 @@
-import { type Checkpoint, type ContentFields, contentsByDefault } from "../../api/kinds/checkpoint.ts";
+import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
+import { type ContentFields, contentsByDefault } from "../../api/kinds/checkpoint-spec.ts";
 import { RametError } from "../../base/errors.ts";
 import { parsePodTemplate, type PodTemplateSpec } from "../../api/schema/pod-template.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";

@@ -1,7 +1,6 @@
 import { defined } from "../../../base/defined.ts";
 import { RametError } from "../../../base/errors.ts";
-import { pageOf } from "../page.ts";
-import { type RequestOf, requests } from "../requests.ts";
+import { pageOf, type RequestOf, requests } from "../requests.ts";
 import { idOf, type SnapshotRecord } from "../storage/records.ts";
 import { type Method, method } from "../unary.ts";
 import type { ControllerOptions } from "./volumes.ts";

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { pageOf } from "./page.ts";
+import { pageOf } from "./requests.ts";
 
 const entry = (n: number) => ({ id: `vol-${String(n).padStart(40, "0")}`, createdAt: `2030-01-01T00:00:0${n}.000Z` });
 const three = [entry(1), entry(2), entry(3)];
