@@ -1,6 +1,16 @@
 import { KeyObject, type webcrypto } from "node:crypto";
 import { isIP } from "node:net";
-import type { Extension, JsonGeneralNames, JsonName } from "@peculiar/x509";
+// The library reads the metadata of its own classes, so this comes first.
+import "reflect-metadata";
+import { AsnConvert } from "@peculiar/asn1-schema";
+import {
+  GeneralName,
+  GeneralSubtree,
+  GeneralSubtrees,
+  id_ce_nameConstraints,
+  NameConstraints,
+} from "@peculiar/asn1-x509";
+import * as x509 from "@peculiar/x509";
 
 /** A certificate and its private key, both PEM. */
 export interface KeyPair {
@@ -21,12 +31,14 @@ export interface CertificateRequest {
   validDays: number;
 }
 
-/** Issues an ECDSA P-256 certificate (RFC 5280), signed by `issuer` or self-signed. */
+/**
+ * Issues an ECDSA P-256 certificate (RFC 5280), signed by `issuer` or self-signed. Programs
+ * call it through `pki.ts`, which loads this file and its library when they are needed.
+ */
 export async function issueCertificate(request: CertificateRequest, issuer?: KeyPair): Promise<KeyPair> {
-  const x509 = await library();
   const { publicKey, privateKey } = await crypto.subtle.generateKey(keyAlgorithm, true, ["sign", "verify"]);
   const issued = issuer && new x509.X509Certificate(issuer.certificate);
-  const subject: JsonName = [
+  const subject: x509.JsonName = [
     ...(request.organizations ?? []).map((organization) => ({ O: [organization] })),
     { CN: [request.commonName] },
   ];
@@ -40,7 +52,7 @@ export async function issueCertificate(request: CertificateRequest, issuer?: Key
     signingKey: issuer === undefined ? privateKey : await signingKey(issuer),
     signingAlgorithm: keyAlgorithm,
     extensions: [
-      ...(request.use === "authority" ? await ofAuthority(request) : await ofLeaf(request)),
+      ...(request.use === "authority" ? ofAuthority(request) : ofLeaf(request)),
       // Python requires both since 3.13.
       await x509.SubjectKeyIdentifierExtension.create(publicKey),
       ...(issued ? [await x509.AuthorityKeyIdentifierExtension.create(issued.publicKey)] : []),
@@ -50,26 +62,18 @@ export async function issueCertificate(request: CertificateRequest, issuer?: Key
   return { certificate: `${certificate.toString("pem")}\n`, key };
 }
 
-/** Loaded when a certificate is issued: it takes 0.1 s. */
-async function library() {
-  await import("reflect-metadata");
-  return import("@peculiar/x509");
-}
-
 const keyAlgorithm = { name: "ECDSA", namedCurve: "P-256", hash: "SHA-256" };
 const dayMilliseconds = 86_400_000;
 
 async function signingKey({ key }: KeyPair): Promise<webcrypto.CryptoKey> {
-  const { PemConverter } = await library();
-  return crypto.subtle.importKey("pkcs8", PemConverter.decodeFirst(key), keyAlgorithm, false, ["sign"]);
+  return crypto.subtle.importKey("pkcs8", x509.PemConverter.decodeFirst(key), keyAlgorithm, false, ["sign"]);
 }
 
-async function ofAuthority({ permittedDomain }: CertificateRequest): Promise<Extension[]> {
-  const { BasicConstraintsExtension, KeyUsagesExtension, KeyUsageFlags } = await library();
+function ofAuthority({ permittedDomain }: CertificateRequest): x509.Extension[] {
   return [
-    new BasicConstraintsExtension(true, undefined, true),
-    new KeyUsagesExtension(KeyUsageFlags.keyCertSign | KeyUsageFlags.cRLSign, true),
-    ...(permittedDomain === undefined ? [] : [await nameConstraints(permittedDomain)]),
+    new x509.BasicConstraintsExtension(true, undefined, true),
+    new x509.KeyUsagesExtension(x509.KeyUsageFlags.keyCertSign | x509.KeyUsageFlags.cRLSign, true),
+    ...(permittedDomain === undefined ? [] : [nameConstraints(permittedDomain)]),
   ];
 }
 
@@ -77,23 +81,21 @@ async function ofAuthority({ permittedDomain }: CertificateRequest): Promise<Ext
  * A domain without a leading dot also means all names below it. The excluded ranges are all addresses (RFC 5280, section
  * 4.2.1.10).
  */
-async function nameConstraints(domain: string): Promise<Extension> {
-  const { Extension } = await library();
-  const { GeneralName, GeneralSubtree, GeneralSubtrees, NameConstraints, id_ce_nameConstraints } =
-    await import("@peculiar/asn1-x509");
-  const { AsnConvert } = await import("@peculiar/asn1-schema");
+function nameConstraints(domain: string): x509.Extension {
   const subtrees = (...names: ConstructorParameters<typeof GeneralName>[0][]) =>
     new GeneralSubtrees(names.map((name) => new GeneralSubtree({ base: new GeneralName(name) })));
   const value = new NameConstraints({
     permittedSubtrees: subtrees({ dNSName: domain }),
     excludedSubtrees: subtrees({ iPAddress: "0.0.0.0/0.0.0.0" }, { iPAddress: "::/::" }),
   });
-  return new Extension(id_ce_nameConstraints, true, AsnConvert.serialize(value));
+  return new x509.Extension(id_ce_nameConstraints, true, AsnConvert.serialize(value));
 }
 
-async function ofLeaf({ use, hosts = [] }: CertificateRequest): Promise<Extension[]> {
-  const x509 = await library();
-  const names = hosts.map((value): JsonGeneralNames[number] => ({ type: isIP(value) === 0 ? "dns" : "ip", value }));
+function ofLeaf({ use, hosts = [] }: CertificateRequest): x509.Extension[] {
+  const names = hosts.map((value): x509.JsonGeneralNames[number] => ({
+    type: isIP(value) === 0 ? "dns" : "ip",
+    value,
+  }));
   return [
     new x509.BasicConstraintsExtension(false, undefined, true),
     new x509.KeyUsagesExtension(x509.KeyUsageFlags.digitalSignature, true),

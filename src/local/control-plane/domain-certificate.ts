@@ -2,8 +2,8 @@ import { X509Certificate } from "node:crypto";
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { getCACertificates } from "node:tls";
-import { issueCertificate, type KeyPair } from "./certificate.ts";
-import { bundle, readIfExists, unbundle, writePrivate } from "./pki.ts";
+import type { KeyPair } from "./certificate.ts";
+import { bundle, readIfExists, unbundle, writePrivate, issueCertificate } from "./pki.ts";
 
 /** The files with which the gateway of a local cluster serves TLS. Only the owner can read them. */
 export interface DomainCertificate {

@@ -1,7 +1,7 @@
 import { generateKeyPairSync } from "node:crypto";
 import { chmod, mkdir, readFile, rename, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { issueCertificate, type CertificateRequest, type KeyPair } from "./certificate.ts";
+import type { CertificateRequest, KeyPair } from "./certificate.ts";
 
 /** A cluster's certificates. The authority and the service-account key are kept; the others are issued at each start. */
 export interface Pki {
@@ -45,6 +45,12 @@ export async function openPki(dir: string, now: () => Date): Promise<Pki> {
       return { ...pair, ...files };
     },
   };
+}
+
+/** Issues a certificate. The library is loaded with the first one: most starts of a cluster need none. */
+export async function issueCertificate(request: CertificateRequest, issuer?: KeyPair): Promise<KeyPair> {
+  const library = await import("./certificate.ts");
+  return library.issueCertificate(request, issuer);
 }
 
 function serviceAccountKey(): string {
