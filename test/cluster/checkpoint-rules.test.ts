@@ -186,7 +186,11 @@ it("takes a checkpoint beyond the number of a quota when another one was deleted
   expect(status?.message).toBe(
     `The checkpoint was not taken: the namespace ${world.namespace} uses 1 of 1 of its quota checkpoints. Delete checkpoints that you do not need, or let an administrator raise checkpoints in the annotation ${ofQuota}`,
   );
-  expect(status?.conditions).toMatchObject([{ type: "WithinQuota", status: "False", reason: "QuotaExceeded" }]);
+  expect(status?.conditions).toMatchObject([
+    { type: "Ready", status: "False", reason: "QuotaExceeded" },
+    { type: "Stalled", status: "True", reason: "QuotaExceeded" },
+    { type: "WithinQuota", status: "False", reason: "QuotaExceeded" },
+  ]);
   await world.cluster.seen.checkpoints.resource.delete({ namespace: world.namespace, name: "first" });
   await world.cluster.untilDeleted("checkpoints", world.at("first"));
   await world.taken("third", "a");
@@ -247,7 +251,9 @@ it("removes a checkpoint that exceeds the bytes of a quota when its size is know
   await world.create("Checkpoint", "late", { podName: "b" });
   const late = await world.checkpoint("late", inPhase("Failed", "Succeeded"));
   expect(late.status?.message).toContain("uses 8 B of 5 B of its quota storeBytes");
-  expect(late.status?.ramet).toBeUndefined();
+  expect(late.status?.ramet).toEqual({
+    problems: { Ready: expect.objectContaining({ code: "QuotaExceeded" }) as unknown },
+  });
   expect(await readdir(join(world.cluster.storePath, world.namespace, "checkpoints"))).toEqual([id]);
 });
 

@@ -71,7 +71,7 @@ it("claims ready sandboxes with the requested fields, and refills the set", asyn
   });
   expect(done.status).toMatchObject({ phase: "Completed", claimedReplicas: 2, message: "2 of 2 claimed" });
   expect(reasonOf(done)).toBe("AllReplicasClaimed");
-  expect(done.status?.ramet?.sandboxes.toSorted()).toEqual(before);
+  expect(done.status?.ramet?.sandboxes?.toSorted()).toEqual(before);
   for (const name of before) {
     const sandbox = await cluster.sandbox(at(name), isClaimed);
     expect(sandbox.metadata.labels).toMatchObject({ task: "7", [labels.claimName]: "c" });
@@ -230,7 +230,7 @@ it("continues a claim after the controller restarts at any step, and never claim
     const done = await completed(name);
     expect(done.status?.claimedReplicas).toBe(5);
     // Claims and sandboxes have separate watches.
-    await expect.poll(own).toEqual(done.status?.ramet?.sandboxes.toSorted());
+    await expect.poll(own).toEqual(done.status?.ramet?.sandboxes?.toSorted());
   }
 });
 

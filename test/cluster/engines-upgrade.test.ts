@@ -63,7 +63,7 @@ async function claim(templateName: string): Promise<string> {
   const sandbox = await vi.waitFor(() => {
     const { status } = cluster.seen.claims.store.get(`t/${name}`) ?? {};
     expect(status).toMatchObject({ phase: "Completed", claimedReplicas: 1 });
-    return status?.ramet?.sandboxes[0] ?? "";
+    return status?.ramet?.sandboxes?.[0] ?? "";
   }, slowly);
   return (await cluster.seen.pods.resource.get(at(sandbox))).spec.containers[0]?.image ?? "";
 }

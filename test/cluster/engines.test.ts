@@ -151,7 +151,7 @@ it("serves a claim, and a longer recipe with engineUpgrade Manual, from memory o
   const claimed = await vi.waitFor(() => {
     const { status } = cluster.seen.claims.store.get("t/claim") ?? {};
     expect(status).toMatchObject({ phase: "Completed", claimedReplicas: 1 });
-    return status?.ramet?.sandboxes[0] ?? "";
+    return status?.ramet?.sandboxes?.[0] ?? "";
   }, 60_000);
   expect(await imageOf(claimed)).toBe("cell:1");
   expect(await count(cluster, claimed)).toBe(3);

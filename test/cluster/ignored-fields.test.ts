@@ -258,7 +258,7 @@ describe("a claim", () => {
     await expect.poll(() => seen().claims.store.get(world.at("a"))?.status?.phase, patient).toBe("Completed");
     statuses.stop();
     expect(conditionOf(seen().claims, "a")).toMatchObject({ reason: "ReplacedByGuest" });
-    const claimed = seen().claims.store.get(world.at("a"))?.status?.ramet?.sandboxes[0] ?? "";
+    const claimed = seen().claims.store.get(world.at("a"))?.status?.ramet?.sandboxes?.[0] ?? "";
     const writes: string[] = [];
     // A watch can show a write's effect before its response arrives.
     const counted = () => {

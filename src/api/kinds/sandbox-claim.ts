@@ -77,7 +77,7 @@ export const SandboxClaimStatus = z.object({
   conditions: Conditions.optional(),
   ramet: z
     .object({
-      sandboxes: z.array(z.string()).describe("The names of the claimed sandboxes."),
+      sandboxes: z.array(z.string()).optional().describe("The names of the claimed sandboxes."),
       problems: Problems,
     })
     .optional()

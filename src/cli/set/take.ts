@@ -65,7 +65,7 @@ async function claimedNames(
   { metadata: { name, namespace }, status }: SandboxClaim,
   signal: AbortSignal,
 ): Promise<string[]> {
-  if (status?.ramet !== undefined) return status.ramet.sandboxes;
+  if (status?.ramet?.sandboxes !== undefined) return status.ramet.sandboxes;
   const labelSelector = `${labels.claimName}=${name}`;
   const { items } = await sandboxes.list({ namespace, labelSelector, signal });
   return items.map(({ metadata }) => metadata.name);

@@ -2,7 +2,7 @@ import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import type { ResolvedCheckpointSpec } from "../../api/kinds/checkpoint-spec.ts";
 import { type Exhausted, quotaExceeded } from "../../api/quota/namespace-quota.ts";
 import { checkpointState, isUnfinished } from "../../api/state/checkpoint.ts";
-import type { CheckpointRecord } from "../../backends/checkpoint-record.ts";
+import { type CheckpointRecord, partsOf } from "../../backends/checkpoint-record.ts";
 import type { RametError } from "../../base/errors.ts";
 import type { Attempt } from "../cluster/attempts.ts";
 import type { Cache } from "../cluster/cache.ts";
@@ -106,7 +106,11 @@ export class CheckpointUsage {
   #hasPlace(checkpoint: Checkpoint): boolean {
     const { metadata, status } = checkpoint;
     if (checkpointState(checkpoint) === "failed") return false;
-    return status?.ramet !== undefined || this.#started.has(metadata.uid) || capturedPodUid(checkpoint) !== undefined;
+    return (
+      partsOf(status?.ramet) !== undefined ||
+      this.#started.has(metadata.uid) ||
+      capturedPodUid(checkpoint) !== undefined
+    );
   }
 
   #refused(

@@ -71,6 +71,15 @@ const deliveredBefore = ({ claim }: ClaimState) => claim.status?.ramet?.sandboxe
 const isCompleted = ({ claim }: ClaimState) => claim.status?.phase === "Completed";
 
 describe("planClaim", () => {
+  it("plans only statuses that the API server accepts", () => {
+    fc.assert(
+      fc.property(states, (state) => {
+        const { status } = planClaim(state);
+        expect(() => SandboxClaim.parse({ ...state.claim, status })).not.toThrow();
+      }),
+    );
+  });
+
   it("never starts more attempts than sandboxes are missing, and never reuses an ordinal", () => {
     fc.assert(
       fc.property(states, (state) => {
