@@ -106,7 +106,7 @@ export function egressFlagNames(command: "controller" | "manifests") {
   return { default: fallback ?? "", allow: allow ?? "", deny: deny ?? "" };
 }
 
-/** Of the two settings for readers of metrics. @throws RametError `InvalidArgument` if both settings are given */
+/** Checks the two settings for readers of metrics. @throws RametError `InvalidArgument` if both settings are given */
 export function requireOne(
   given: Pick<
     SettingsTree<"metricsNamespace" | "metricsFromAllNamespaces", unknown>,

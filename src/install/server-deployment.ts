@@ -3,7 +3,7 @@ import { defined } from "../base/defined.ts";
 import type { InstallOptions } from "./install-options.ts";
 import type { Manifest } from "./manifest.ts";
 
-/** What the Deployments of servers have in common. */
+/** The fields that the Deployments of servers have in common. */
 
 type Labels = Record<string, string>;
 interface Named {

@@ -151,7 +151,7 @@ const DeploymentObject = z.looseObject({
   spec: z.looseObject({ replicas: z.number().optional() }),
 });
 
-/** What is read of a CRD in the API server. */
+/** The fields that are read of a CRD in the API server. */
 export const InstalledCrd = z.looseObject({
   metadata: ObjectMeta,
   spec: z.looseObject({

@@ -24,7 +24,7 @@ export function describeState(object: Reported | undefined): string {
   return why === undefined ? phase : `${phase}: ${why}`;
 }
 
-/** What the object reports, without the code of a problem. */
+/** Returns the report of an object, without the code of its problem. */
 export function describeReport(object: Reported): string | undefined {
   const problem = reportedProblem(object.status);
   return problem === undefined ? messageOf(object) : describeProblem(problem);

@@ -96,7 +96,7 @@ function notBuilt(name: string, { status }: NamedSnapshot): RametError {
   return new RametError(code, output === undefined ? message : `${message}\n${output}`);
 }
 
-/** What follows `it is` in an error: `building: Step 3 of 4: run pip install pandas`. */
+/** Returns the words after `it is` in an error: `building: Step 3 of 4: run pip install pandas`. */
 export function stateOfBuild(snapshot: NamedSnapshot | undefined): string {
   const isBuilding = snapshot !== undefined && snapshotState(snapshot, 0).is === "building";
   return `${isBuilding ? "building: " : ""}${describeBuild(snapshot)}`;

@@ -14,7 +14,7 @@ export interface Objects {
   checkpoints: Followed<Checkpoint>;
 }
 
-/** What a wait needs of a kind. */
+/** The part of a kind's objects that a wait needs. */
 export interface Watched<T extends KubeObject> {
   /**
    * Resolves with the first result of `until` that is not undefined, now or after a change of the object.
@@ -50,7 +50,7 @@ export interface Wait {
 }
 
 export interface Following<T, R> extends Wait {
-  /** What is waited for, such as `the sandbox a`. */
+  /** The awaited object, such as `the sandbox a`. */
   what: string;
   /** Called with undefined after the object was deleted, and with the milliseconds since the start of the wait. */
   until: (object: T | undefined, waitedMilliseconds: number) => R | undefined;

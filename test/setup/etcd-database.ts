@@ -81,7 +81,7 @@ const Range = z.object({
   kvs: z.array(z.object({ key: z.string(), value: z.string().default(""), mod_revision: z.string() })).default([]),
 });
 
-/** What the API server itself renews. */
+/** The objects that the API server itself renews. */
 const renewed = ["/registry/leases/kube-system/", "/registry/masterleases/", "/registry/peerserverleases/"];
 
 /** etcd's limit for one transaction is 128. */

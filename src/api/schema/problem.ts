@@ -5,7 +5,7 @@ import { Time } from "./metadata.ts";
 export const ObjectName = z.object({ kind: z.string(), name: z.string() });
 export type ObjectName = z.infer<typeof ObjectName>;
 
-/** What a condition reports, for programs. Its message says the same to people. */
+/** The report of a condition, for programs. Its message says the same to people. */
 export const Problem = z.object({
   code: z.string().describe("A code of docs/errors.md; if none fits, the reason of the condition."),
   cause: z.string().describe("What failed, and why, without a full stop."),

@@ -50,7 +50,7 @@ export function firstOf<Facts>(...rules: readonly Rule<Facts>[]): Rule<Facts> {
   };
 }
 
-/** What a condition reports: its problem, or only the texts of an earlier controller. */
+/** Returns the problem that a condition reports, or only the texts of an earlier controller. */
 export function reportOf(status: WithProblems | undefined, condition: ReportedText): Problem {
   const problem = reportedBy(status, condition);
   return { ...problem, cause: withoutStop(problem.cause) };

@@ -40,7 +40,7 @@ export interface Rollback {
   sentence: string;
 }
 
-/** What commands request of the controllers that run, capture and clone the sandboxes of a cluster. */
+/** The requests of commands to the controllers that run, capture and clone the sandboxes of a cluster. */
 export interface Platform {
   /** @throws RametError `InvalidArgument` if the controllers cannot create it */
   newSandbox: (request: CreateRequest) => Promise<NewSandbox>;

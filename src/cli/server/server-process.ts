@@ -23,7 +23,7 @@ interface ServerProcess<Metrics> {
   metrics: Metrics;
 }
 
-/** What every server receives from its process. */
+/** The objects that every server receives from its process. */
 export interface ServerContext<Metrics> {
   client: KubeClient;
   metrics: Metrics;

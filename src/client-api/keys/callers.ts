@@ -22,7 +22,7 @@ export interface Caller {
   limits: ApiKeyLimits;
 }
 
-/** What a caller wants to do in the key's namespace, in the words of RBAC. */
+/** A right that a request needs in the key's namespace, in the words of RBAC. */
 export type Need = Omit<ResourceAttributes, "namespace">;
 
 /** A revoked permission stays effective for this long. A revoked key does not. */

@@ -17,13 +17,13 @@ interface RouteText {
   method: Method;
   /** `/sandboxes/:sandboxID`; `*` matches everything else, also slashes. */
   path: string;
-  /** What `*` in the path is. */
+  /** The part of the path that `*` matches. */
   wildcard?: string;
   /** For the OpenAPI document. */
   summary: string;
   /** The rights of the caller's service account. `public`: the route needs no key. */
   needs: readonly Need[] | "public";
-  /** What is not supported, for a route that only answers that. */
+  /** The unsupported feature, for a route that only answers that. */
   unsupported?: string;
   /** The largest body. A request with one may take as long as an upload. @default 1 MiB */
   bodyLimitBytes?: number;

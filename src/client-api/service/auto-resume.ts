@@ -10,7 +10,7 @@ import type { ServiceParts } from "./parts.ts";
 import { isForClients } from "./sandbox-state.ts";
 import { timersFor } from "./create-sandbox.ts";
 
-/** What a resume by traffic gives at least to sandboxes of E2B's clients. (Source: e2b-dev/infra at 54693ff3.) */
+/** The least time that a resume by traffic gives to sandboxes of E2B's clients. (Source: e2b-dev/infra at 54693ff3.) */
 export const leastAutoResumeSeconds = 300;
 
 /** How long a pause in progress is waited for. Gateways wait a little longer. */

@@ -78,7 +78,7 @@ async function startCapture(parts: ServiceParts, source: Sandbox, create: CloneS
   }
 }
 
-/** What a client has set up in the source with its checkpointed files. */
+/** The settings that a client has made in the source with its checkpointed files. */
 const inheritedByClones = [annotations.clientTemplate, annotations.clientAgent, annotations.clientPorts];
 
 function startedBefore({ known }: ServiceParts, clone: Sandbox): StartedClone {
@@ -96,7 +96,7 @@ async function checkCloneable(parts: ServiceParts, source: Sandbox, signal: Abor
   throw new RametError(code, `The sandbox ${name} is ${state}, and only a running or stopped one is cloned`);
 }
 
-/** What a clone has of its source, beside its volumes. Undefined: what the pause of the source has kept. */
+/** The contents that a clone gets of its source, besides volumes. Undefined: those that the pause of the source has kept. */
 export function contentsOfClone({ spec }: Pick<Sandbox, "spec">): CreateSnapshot["contents"] {
   if (spec.paused === true) return undefined;
   const own = spec.persistentContents ?? [];

@@ -15,14 +15,14 @@ import { objectOf } from "../../operations/objects.ts";
 import type { ServiceParts } from "./parts.ts";
 import { currentSource, findWarmSet, type Source } from "./source.ts";
 
-/** What happens to a sandbox when its time is over. */
+/** The end of a sandbox whose time is over. */
 export type OnTimeout = "kill" | "pause" | "pauseFiles";
 
 export interface CreateSandbox {
   namespace: string;
   /** Who creates it: the API key, as `<namespace>/<name>`. */
   owner: string;
-  /** What it is created from, as the client wrote it. */
+  /** The source that it is created from, as the client wrote it. */
   source: string;
   /** A UUID. A repeat of the same request returns the sandbox of the first attempt. @default a new one */
   requestId?: string;

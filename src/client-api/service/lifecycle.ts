@@ -40,7 +40,7 @@ export async function verifiedState(
   return currentState(parts, sandbox);
 }
 
-/** What happens when the time of a sandbox is over. */
+/** The action when the time of a sandbox is over. */
 export function onTimeoutOf({ metadata, spec }: Sandbox): OnTimeout {
   const noted = metadata.annotations?.[annotations.onTimeout];
   if (noted === "pause" || noted === "kill" || noted === "pauseFiles") return noted;

@@ -19,7 +19,7 @@ import type { ResourceClient } from "../../kube/resource-client.ts";
 import type { Followed, Following, Objects } from "../../operations/objects.ts";
 import { type ClientInformers, clientInformers, type KnownObjects, knownObjects } from "./known-objects.ts";
 
-/** What the operations of the application service need; one per process. */
+/** The objects that the operations of the application service need; one per process. */
 export interface ServiceParts {
   informers: ClientInformers;
   known: KnownObjects;

@@ -6,11 +6,11 @@ import { currentState } from "./lifecycle.ts";
 import type { ServiceParts } from "./parts.ts";
 import type { ReadSandbox } from "./read-sandbox.ts";
 
-/** What a sandbox uses now, and its limits. */
+/** The resources that a sandbox uses now, and its limits. */
 export interface SandboxMetrics {
   time: Date;
   cpuCount: number;
-  /** Of all its CPUs together: at most 100. */
+  /** The share of all its CPUs together: at most 100. */
   cpuUsedPercent: number;
   memoryUsedBytes: number;
   memoryTotalBytes: number;

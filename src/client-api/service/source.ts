@@ -13,7 +13,7 @@ import { currentRevision } from "../../operations/claim/cold-sandbox.ts";
 import { awaitInCache } from "./cache-lag.ts";
 import type { ServiceParts } from "./parts.ts";
 
-/** What a sandbox is created from. */
+/** The source that a sandbox is created from. */
 export type Source =
   | { kind: "set"; set: SandboxSet }
   | { kind: "template"; name: string }

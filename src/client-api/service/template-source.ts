@@ -15,7 +15,7 @@ export interface Sizes {
   memoryMB?: number | undefined;
 }
 
-/** What a build starts from: a template, a named snapshot or a checkpoint, by the name that a client uses. @throws RametError `NotFound`, `NotSupported` */
+/** The origin of a build: a template, a named snapshot or a checkpoint, by the name that a client uses. @throws RametError `NotFound`, `NotSupported` */
 export async function sourceNamed(
   parts: ServiceParts,
   namespace: string,

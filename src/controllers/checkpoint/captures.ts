@@ -4,7 +4,7 @@ import type { Clock } from "../../base/clock.ts";
 import { keyOf } from "../../kube/object.ts";
 import { type Attempt, Attempts } from "../cluster/attempts.ts";
 
-/** What a checkpoint that starts now occupies. */
+/** The Pod and the data that a checkpoint occupies when it starts. */
 interface Occupied {
   /** The UID of the Pod that is captured. */
   podUid?: string;

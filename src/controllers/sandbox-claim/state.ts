@@ -43,7 +43,7 @@ export type MemberProgress =
 
 /** Why a claim ends without its sandboxes. */
 export interface ClaimEnd {
-  /** Of the condition `Completed`. */
+  /** The reason of the condition `Completed`. */
   reason: string;
   why: Problem;
   message: string;

@@ -11,7 +11,7 @@ export interface Failures {
   lastAtMilliseconds: number;
   pauseMilliseconds: number;
   message: string;
-  /** Of the last one. */
+  /** The problem of the last one. */
   problem?: Problem | undefined;
   /** Whether the last one ended a wait of minutes, so that it was no accident. */
   isConclusive: boolean;

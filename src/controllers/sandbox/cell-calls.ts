@@ -161,14 +161,14 @@ export class CellCalls {
   }
 }
 
-/** Of these, the outcome of an earlier call says nothing about the next one. */
+/** The calls of which an earlier outcome says nothing about the next one. */
 const renewed = new Set<CellCallKind>(["egressCall", "credentialsCall"]);
 
 interface Known {
-  /** Of the sandbox. */
+  /** The sandbox's UID. */
   uid: string;
   podUid: string | undefined;
-  /** What each known call was requested by. */
+  /** The request of each known call. */
   requests: Map<CellCallKind, string>;
 }
 

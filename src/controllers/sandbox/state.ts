@@ -63,7 +63,7 @@ export interface SandboxState extends CellCallStates {
   now: Date;
 }
 
-/** What the calls to a cell return. */
+/** The results of calls to a cell. */
 export interface CallOutcomes {
   /** Boots or restores the sandbox in the Pod. */
   start: StartOutcome;
@@ -79,7 +79,7 @@ export interface CallOutcomes {
   load: undefined;
 }
 
-/** What runs or has ended for one Pod. */
+/** The calls that run or have ended for one Pod. */
 export type CellCallStates = { [Kind in keyof CallOutcomes]: Attempt<CallOutcomes[Kind]> | undefined };
 
 export interface StartOutcome extends Started {

@@ -19,7 +19,7 @@ export interface AgentProcess {
 export interface Ended {
   exitCode: number;
   reason: "completed" | "timeout" | "canceled" | "error";
-  /** Of an error. */
+  /** The text of an error. */
   message?: string;
 }
 

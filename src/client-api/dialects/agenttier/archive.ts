@@ -14,7 +14,7 @@ const longestMilliseconds = 2 * 3_600_000;
 export interface Archive {
   /** The directory, whose name is in no path of the archive. */
   path: string;
-  /** What the directory contains. */
+  /** The entries of the directory. */
   entries: readonly FileEntry[];
   clock: Clock;
   signal: AbortSignal;

@@ -23,7 +23,7 @@ export interface AgentTierOptions {
   maxLifeSeconds: number;
 }
 
-/** What the routes of the dialect share. */
+/** The objects that the routes of the dialect share. */
 export interface AgentTier extends AgentTierOptions {
   /** @throws RametError `NotFound`, also for sandboxes of others */
   sandboxOf: (call: Pick<Call, "request" | "caller" | "signal">) => Promise<Sandbox>;

@@ -1,7 +1,7 @@
 import { RametError } from "../../../base/errors.ts";
 import type { GuestClient, StartProcess } from "../../../cell/client/guest-client.ts";
 
-/** Of stdout and stderr together. */
+/** The limit of stdout and stderr together. */
 const mostOutputBytes = 32 * 1024 * 1024;
 
 export interface Ran {

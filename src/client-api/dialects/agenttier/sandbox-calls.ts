@@ -20,7 +20,7 @@ import type { Clone, ListSandboxes, NewSandbox } from "./schemas.ts";
 /** Clients wait 30 seconds by default. */
 const timeoutMilliseconds = 25_000;
 
-/** What the client sends if its user names no namespace. */
+/** The namespace that the client sends if its user names none. */
 const defaultNamespace = "default";
 
 export async function create(agentTier: AgentTier, { request, reply, caller, signal, body }: Call<NewSandbox>) {

@@ -8,7 +8,7 @@ import { defined } from "../../../base/defined.ts";
 import { describeReport } from "../../../kube/reported-state.ts";
 import type { ClientState } from "../../service/sandbox-state.ts";
 
-/** What AgentTier's clients get in lists, and of one sandbox. */
+/** Returns a sandbox as AgentTier's clients get it, in lists and alone. */
 export function sandboxSummary(sandbox: Sandbox, state: ClientState): SandboxSummary {
   const { name, namespace, creationTimestamp, annotations: noted = {} } = sandbox.metadata;
   const status = statusOf(sandbox, state);

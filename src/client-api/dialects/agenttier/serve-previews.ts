@@ -10,7 +10,7 @@ import { forwardedPort } from "./port-routes.ts";
 const methods = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"] as const;
 type Method = (typeof methods)[number];
 
-/** Of a request. Its body is a stream, so nothing of it is kept. */
+/** The limit of one request. Its body is a stream, so nothing of it is kept. */
 const mostBodyBytes = 1024 ** 3;
 
 /**

@@ -10,7 +10,7 @@ import type { GuestInput } from "../../../cell/client/guest-input.ts";
 const heartbeatMilliseconds = 30_000;
 
 const Size = z.int().min(1).max(10_000);
-/** What the browser of a user sends. (Source: AgentTier at 74b1ea6.) */
+/** The messages that the browser of a user sends. (Source: AgentTier at 74b1ea6.) */
 const Message = z.discriminatedUnion("type", [
   z.object({ type: z.literal("input"), data: z.string() }),
   z.object({ type: z.literal("resize"), cols: Size, rows: Size }),

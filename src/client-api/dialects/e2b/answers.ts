@@ -5,7 +5,7 @@ import * as z from "zod";
  * fields that are not optional.
  */
 
-/** What clients get when they create or connect to a sandbox. */
+/** The answer to clients that create or connect to a sandbox. */
 export const SandboxAccess = z
   .object({
     templateID: z.string(),

@@ -32,7 +32,7 @@ export interface E2bOptions {
   maxLifeSeconds: number;
 }
 
-/** What the routes of the dialect share. */
+/** The objects that the routes of the dialect share. */
 export interface E2b extends E2bOptions {
   /** @throws RametError `NotFound`, also for sandboxes of others */
   sandboxOf: (call: Call) => Promise<Sandbox>;

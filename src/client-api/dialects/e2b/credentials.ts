@@ -3,7 +3,7 @@ import { ClientCredentials, type ClientPart } from "../../../api/credentials/cre
 import { RametError } from "../../../base/errors.ts";
 import type { Network, Tokens } from "./schemas.ts";
 
-/** What references in headers mean. */
+/** The meaning of references in headers. */
 export interface CredentialsContext {
   /** The service account of the client's key, whose tokens the client can use. */
   account: string;

@@ -6,7 +6,7 @@ import { defined } from "../../../base/defined.ts";
 import type { NewSandbox } from "./schemas.ts";
 import { everything } from "./network.ts";
 
-/** What clients get back of their network settings, besides what other annotations have. Values of credentials are not in it. */
+/** The network settings that clients get back, without those in other annotations. Values of credentials are not in it. */
 const ClientNetwork = z.object({
   allowInternetAccess: z.boolean().optional(),
   /** The address. */

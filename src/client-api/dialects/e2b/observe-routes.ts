@@ -12,7 +12,7 @@ import { currentState } from "../../service/lifecycle.ts";
 import type { ServiceParts } from "../../service/parts.ts";
 import type { ReadSandbox } from "../../service/read-sandbox.ts";
 
-/** What clients read about running sandboxes. */
+/** The routes with which clients observe running sandboxes. */
 export const observeRoutes: readonly E2bRoute[] = [
   route({
     method: "GET",

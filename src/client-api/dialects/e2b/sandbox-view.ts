@@ -15,7 +15,7 @@ export const clientId = "ramet";
 /** A sandbox without an end has this one, because clients expect a time. */
 const never = "9999-12-31T23:59:59Z";
 
-/** What E2B's clients get in lists. */
+/** Returns a sandbox as E2B's clients get it in lists. */
 export function listedSandbox(
   sandbox: Sandbox,
   template: SandboxTemplate | undefined,

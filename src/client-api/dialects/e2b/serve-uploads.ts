@@ -56,7 +56,7 @@ export const uploadPath = "/templates/uploads";
 /** How long a link is valid, and how long an upload may take: as long as the SDKs wait. */
 export const longestUploadMilliseconds = 3_600_000;
 
-/** What the bearer of a link may do: upload one tree to one namespace, until the link expires. */
+/** The rights of a link's bearer: to upload one tree to one namespace, until the link expires. */
 const UploadLink = z.strictObject({
   namespace: z.string().min(1),
   digest: z.string().regex(/^[0-9a-f]{64}$/),

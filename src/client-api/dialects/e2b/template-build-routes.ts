@@ -22,7 +22,7 @@ import { sizesOf } from "./sandbox-view.ts";
 
 const ofTemplate = "/templates/:templateID";
 
-/** What clients read of a template and its builds. */
+/** The routes with which clients read a template and its builds. */
 export const templateBuildRoutes: readonly E2bRoute[] = [
   route({
     method: "GET",

@@ -39,7 +39,7 @@ export function templateRecipe(build: StartBuild, buildId: string): TemplateReci
 
 const mostSteps = 100;
 
-/** What earlier steps have set. */
+/** The settings of earlier steps. */
 interface Context {
   environment: Record<string, string>;
   workdir?: string;

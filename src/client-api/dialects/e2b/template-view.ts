@@ -8,7 +8,7 @@ import { defined } from "../../../base/defined.ts";
 import type { LogEntry } from "./template-answers.ts";
 import type { BuildState } from "../../service/template-build-state.ts";
 
-/** What E2B's clients get when they ask for a build. */
+/** Returns a build as E2B's clients get it. */
 export function buildView(
   snapshot: NamedSnapshot,
   build: ClientBuild,

@@ -7,7 +7,7 @@ import { runningSandbox, SandboxName } from "./find.ts";
 import { addTool, type ToolParts } from "./tool.ts";
 
 const mostSeconds = 600;
-/** Of stdout, and of stderr. */
+/** The limit of stdout, and that of stderr. */
 const outputBytes = 64 * 1024;
 
 /** Runs commands. */

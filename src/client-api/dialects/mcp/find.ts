@@ -33,7 +33,7 @@ export async function runningSandbox(parts: ToolParts, text: string, signal: Abo
 
 const resumedMilliseconds = 3_600_000;
 
-/** What tools report about a sandbox. */
+/** Returns a sandbox as tools report it. */
 export function sandboxView({ service }: ToolParts, sandbox: Sandbox) {
   const { metadata, spec, status } = sandbox;
   const state = currentState(service, sandbox);

@@ -9,7 +9,7 @@ import type { ApiKeyLimits } from "../../../api/keys/api-key-rules.ts";
 import type { Sandbox } from "../../../api/kinds/sandbox.ts";
 import type { GuestClient } from "../../../cell/client/guest-client.ts";
 
-/** What the tools of one client need. */
+/** The objects that the tools of one client need. */
 export interface ToolParts {
   server: McpServer;
   service: ServiceParts;
