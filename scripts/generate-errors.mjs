@@ -22,7 +22,7 @@ not change between releases. You find the code
 
 - on the command line, in the last line of an error: \`[TemplateMismatch]\`. With \`-o json\`, stderr contains
   \`{"error": {"code", "message", "hint", "retryable"}}\`;
-- in the status of a Sandbox or a Checkpoint, as the \`reason\` of a condition or at the end of a message;
+- in the status of an object, in \`status.ramet.problems\` or as the \`reason\` of a condition;
 - in the response of a cell: \`{"code", "message", "hint", "retryable"}\`.
 
 The command line exits with status 2 for \`InvalidArgument\`, 3 for \`NotFound\`, 4 for \`Timeout\`, 130 for \`Canceled\`, and
