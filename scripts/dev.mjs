@@ -10,7 +10,7 @@ import { delay, systemClock as clock } from "../src/base/clock.ts";
 import { RametError } from "../src/base/errors.ts";
 import { clusterDirectory } from "../src/local/cluster-directory.ts";
 import { readSetting } from "../src/local/cluster-setting.ts";
-import { isSupervised, readStatus } from "../src/local/cluster-directory.ts";
+import { isSupervised, readStatus } from "../src/local/cluster-status.ts";
 import { stopCluster } from "../src/local/down.ts";
 import { sendPartLog } from "../src/local/log-files.ts";
 import { prepareCluster } from "../src/local/prepare-cluster.ts";
