@@ -164,7 +164,7 @@ it("prints the objects that RametRuntime declares beside other controllers, and 
   await world.edit(store, "");
   await world.edit(cellImage, `mode: "beside",\n  ${cellImage}\n  egress: {},`);
   expect((await world.engine.preview()).text).toContain(
-    'Cannot install beside other controllers: cellImage, egress cannot be used with mode "beside", because other controllers run the sandboxes and store their checkpoints [InvalidArgument]',
+    'Cannot install beside other controllers: egress, cellImage cannot be used with mode "beside", because other controllers run the sandboxes and store their checkpoints [InvalidArgument]',
   );
   await world.edit(`${cellImage}\n  egress: {},`, "");
   const io = memoryIo();
