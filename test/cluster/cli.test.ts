@@ -258,7 +258,9 @@ describe("waiting", () => {
   it("exits with 130 after Ctrl-C, prints progress on a terminal, and keeps the request", async () => {
     const args = "sandbox create --image missing:1 --name i --timeout 0".split(" ");
     const { io, ended } = inProcess(args, { progressIsSeen: true });
-    await expect.poll(() => io.written("stderr")).toContain("s  sandbox i: Pending: The container sandbox");
+    await expect
+      .poll(() => io.written("stderr"))
+      .toContain("s  sandbox i: Pending: An image of the Pod i cannot be pulled");
     io.interrupt();
     expect(await ended).toMatchObject({ exitCode: 130, stdout: "" });
     expect(io.written("stderr")).toContain("The request stays");

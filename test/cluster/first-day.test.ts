@@ -104,10 +104,10 @@ describe("ramet snapshot", () => {
     await writeFile(file, endsAtOnce);
     const applied = await ramet("snapshot", "apply", "-f", file, "--timeout", "0");
     expect(applied.exitCode, applied.stdout).toBe(1);
-    expect(applied.stderr).toContain("give its template a command that keeps running, such as sleep infinity");
+    expect(applied.stderr).toContain("Give its template a command that keeps running, such as sleep infinity");
     expect(await explain("snapshot/ends")).toMatchObject({
       state: "failed",
-      action: "Give the template a command that keeps running, such as sleep infinity",
+      action: "Give its template a command that keeps running, such as sleep infinity",
     });
   });
 });
