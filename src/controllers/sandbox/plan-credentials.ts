@@ -2,6 +2,7 @@ import { credentialsDigest } from "../../api/credentials/credentials.ts";
 import type { SandboxStatus } from "../../api/kinds/sandbox.ts";
 import type { Pod } from "../../api/schema/pod.ts";
 import { problemOf } from "../../api/state/problem.ts";
+import { findCondition } from "../../kube/conditions.ts";
 import { defined } from "../../base/defined.ts";
 import type { RametError } from "../../base/errors.ts";
 import { cellRuns } from "../cluster/pod-facts.ts";
@@ -82,13 +83,23 @@ function reported(
   const { message = "" } = status;
   const change = {
     message,
-    conditions: condition === undefined ? [] : [condition],
+    conditions: condition === undefined ? [] : [...unready(status, phase, condition), condition],
     drop: condition === undefined ? ["CredentialsApplied"] : [],
   };
   return {
     ...plan,
     status: changed({ sandbox: { ...state.sandbox, status }, now: state.now }, phase, change),
   };
+}
+
+/** A sandbox that is created paused has no other reason not to be ready yet. */
+function unready(
+  { conditions }: SandboxStatus,
+  phase: "Pending" | "Running",
+  { reason, message, problem }: ConditionChange,
+) {
+  if (phase === "Running" || findCondition(conditions, "Ready") !== undefined) return [];
+  return [{ type: "Ready" as const, status: "False" as const, reason, message: message ?? "", problem }];
 }
 
 /** Whoever waits for a request that stays invalid gets the reason. */
