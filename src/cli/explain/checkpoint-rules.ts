@@ -2,9 +2,17 @@ import { type Checkpoint, dataAvailable } from "../../api/kinds/checkpoint.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import { unprocessed } from "./controller-rules.ts";
 import { foreignFinalizers } from "./end-rules.ts";
-import { type Explanation, firstOf, nothingToDo, remedyIn, reportOf, type Rule } from "./explanation.ts";
-import { type Cause, type CommonFacts, foundIn, isProblem } from "./facts.ts";
-import { secondsSince } from "./time.ts";
+import {
+  completed,
+  type Explanation,
+  firstOf,
+  type Found,
+  nothingToDo,
+  remedyIn,
+  reportOf,
+  type Rule,
+} from "./explanation.ts";
+import { type Cause, type CommonFacts, foundIn, isProblem, secondsSince } from "./facts.ts";
 
 export interface CheckpointFacts extends CommonFacts {
   checkpoint: Checkpoint;
@@ -14,7 +22,7 @@ export interface CheckpointFacts extends CommonFacts {
 
 /** Explains the state of a checkpoint. Pure. */
 export function explainCheckpoint(facts: CheckpointFacts): Explanation {
-  return rules(facts) ?? underWay(facts);
+  return completed(rules(facts) ?? underWay(facts));
 }
 
 const rules: Rule<CheckpointFacts> = firstOf(
@@ -25,7 +33,7 @@ const rules: Rule<CheckpointFacts> = firstOf(
   succeeded,
 );
 
-function failed({ checkpoint, source }: CheckpointFacts): Explanation | undefined {
+function failed({ checkpoint, source }: CheckpointFacts): Found | undefined {
   const { metadata, status } = checkpoint;
   if (status?.phase !== "Failed" || metadata.deletionTimestamp !== undefined) return undefined;
   const message = status.message ?? "no reason is given";
@@ -43,7 +51,7 @@ function failed({ checkpoint, source }: CheckpointFacts): Explanation | undefine
   return { ...final, cause: described.cause, action: remedyIn(described, "Create another Checkpoint") };
 }
 
-function terminating({ checkpoint, now }: CheckpointFacts): Explanation | undefined {
+function terminating({ checkpoint, now }: CheckpointFacts): Found | undefined {
   const { metadata, status } = checkpoint;
   if (metadata.deletionTimestamp === undefined) return undefined;
   const [foreign] = foreignFinalizers(metadata);
@@ -52,7 +60,6 @@ function terminating({ checkpoint, now }: CheckpointFacts): Explanation | undefi
   if (foreign !== undefined) {
     return {
       ...common,
-      state: "stuck",
       cause: `Its deletion waits for the finalizer ${foreign}`,
       retry: "The controller of the finalizer removes it when it has cleaned up",
       action: `Start the controller of ${foreign}, or remove the finalizer if that controller is gone`,
@@ -69,12 +76,11 @@ function terminating({ checkpoint, now }: CheckpointFacts): Explanation | undefi
 }
 
 /** It succeeded, but its data was not found since. */
-function lost({ checkpoint: { status } }: CheckpointFacts): Explanation | undefined {
+function lost({ checkpoint: { status } }: CheckpointFacts): Found | undefined {
   const condition = findCondition(status?.conditions, dataAvailable);
   if (condition?.status !== "False") return undefined;
   const described = reportOf(status, condition);
   return {
-    state: "stuck",
     cause: `It cannot be cloned: ${described.cause}`,
     reason: condition.reason,
     since: condition.lastTransitionTime,
@@ -86,7 +92,7 @@ function lost({ checkpoint: { status } }: CheckpointFacts): Explanation | undefi
   };
 }
 
-function succeeded({ checkpoint: { spec, status } }: CheckpointFacts): Explanation | undefined {
+function succeeded({ checkpoint: { spec, status } }: CheckpointFacts): Found | undefined {
   if (status?.phase !== "Succeeded") return undefined;
   const lacking = status.conditions?.find((condition) => condition.status === "False");
   const since = status.completionTime;
@@ -95,8 +101,6 @@ function succeeded({ checkpoint: { spec, status } }: CheckpointFacts): Explanati
       state: "healthy",
       cause: `It can be cloned${ownership(spec)}`,
       since,
-      retry: "None is needed",
-      action: nothingToDo,
     };
   }
   const { cause, hint } = reportOf(status, lacking);
@@ -117,7 +121,7 @@ function ownership({ volumeImport }: Checkpoint["spec"]): string {
     : ". Its volumes are imported: their data is kept when it is deleted, unless this cluster has captured it and no other checkpoint has it";
 }
 
-function underWay({ checkpoint, source, now }: CheckpointFacts): Explanation {
+function underWay({ checkpoint, source, now }: CheckpointFacts): Found {
   const { metadata, spec, status } = checkpoint;
   const since = metadata.creationTimestamp;
   if (spec.volumeImport !== undefined) return importing(metadata, status?.phase);
@@ -142,7 +146,7 @@ function underWay({ checkpoint, source, now }: CheckpointFacts): Explanation {
   };
 }
 
-function importing({ name, creationTimestamp }: Checkpoint["metadata"], reason: string | undefined): Explanation {
+function importing({ name, creationTimestamp }: Checkpoint["metadata"], reason: string | undefined): Found {
   return {
     state: "waiting",
     cause: "Its volumes are being imported: it waits until their drivers report that the data can be restored",

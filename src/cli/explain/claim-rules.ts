@@ -2,7 +2,7 @@ import type { SandboxClaim } from "../../api/kinds/sandbox-claim.ts";
 import { parseDuration } from "../../base/duration.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import { unprocessed } from "./controller-rules.ts";
-import { type Explanation, nothingToDo, remedyIn, reportOf } from "./explanation.ts";
+import { completed, type Explanation, type Found, nothingToDo, remedyIn, reportOf } from "./explanation.ts";
 import { type Cause, type CommonFacts, foundIn, isProblem } from "./facts.ts";
 
 export interface ClaimFacts extends CommonFacts {
@@ -14,11 +14,11 @@ export interface ClaimFacts extends CommonFacts {
 /** Explains the state of a claim. Pure. */
 export function explainClaim(facts: ClaimFacts): Explanation {
   const { claim } = facts;
-  if (claim.status?.phase === "Completed") return completed(facts);
-  return unprocessed(claim, facts) ?? claiming(facts);
+  const isOver = claim.status?.phase === "Completed";
+  return completed(isOver ? over(facts) : (unprocessed(claim, facts) ?? claiming(facts)));
 }
 
-function completed({ claim, set }: ClaimFacts): Explanation {
+function over({ claim, set }: ClaimFacts): Found {
   const { spec, status } = claim;
   const end = findCondition(status?.conditions, "Completed");
   const since = status?.completionTime;
@@ -27,8 +27,6 @@ function completed({ claim, set }: ClaimFacts): Explanation {
       state: "healthy",
       cause: `It has its ${spec.replicas} sandboxes`,
       since,
-      retry: "None is needed",
-      action: nothingToDo,
     };
   }
   const reported = {
@@ -48,7 +46,7 @@ function completed({ claim, set }: ClaimFacts): Explanation {
   };
 }
 
-function claiming({ claim, set }: ClaimFacts): Explanation {
+function claiming({ claim, set }: ClaimFacts): Found {
   const { metadata, spec, status } = claim;
   const startedAt = status?.claimStartTime ?? metadata.creationTimestamp;
   const end = new Date(Date.parse(startedAt) + parseDuration(spec.claimTimeout)).toISOString().replace(/\.\d+Z$/, "Z");

@@ -1,6 +1,5 @@
-import type { Explanation } from "./explanation.ts";
-import { type CommonFacts, valueOf } from "./facts.ts";
-import { secondsSince } from "./time.ts";
+import type { Found } from "./explanation.ts";
+import { type CommonFacts, valueOf, secondsSince } from "./facts.ts";
 
 interface Processed {
   metadata: {
@@ -12,14 +11,13 @@ interface Processed {
 }
 
 /** Recognizes that no controller has processed the object, or its last change. */
-export function unprocessed(object: Processed, { now, controllers }: CommonFacts): Explanation | undefined {
+export function unprocessed(object: Processed, { now, controllers }: CommonFacts): Found | undefined {
   const { metadata, status } = object;
   const isProcessed = status?.observedGeneration !== undefined && status.observedGeneration === metadata.generation;
   const since = metadata.deletionTimestamp ?? metadata.creationTimestamp;
   if (isProcessed || secondsSince(since, now) < patienceSeconds) return undefined;
   const what = status === undefined ? "No controller has processed it" : "No controller has processed its last change";
   return {
-    state: "stuck",
     cause: `${what}${controllerState(controllers, now)}`,
     reason: "ControllerSilent",
     since: status === undefined ? since : undefined,

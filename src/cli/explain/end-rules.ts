@@ -3,10 +3,9 @@ import type { Problem } from "../../api/schema/problem.ts";
 import { finalizers } from "../../api/names/labels.ts";
 import { isErrorCode } from "../../base/error-codes.ts";
 import { findCondition } from "../../kube/conditions.ts";
-import { type Explanation, generalRemedy, nothingToDo, reportOf } from "./explanation.ts";
-import { type PodFacts, type SandboxFacts, valueOf } from "./facts.ts";
+import { type Found, generalRemedy, nothingToDo, reportOf } from "./explanation.ts";
+import { type PodFacts, type SandboxFacts, valueOf, secondsSince } from "./facts.ts";
 import { silentNode } from "./node-rules.ts";
-import { secondsSince } from "./time.ts";
 
 /** The controllers' report about a sandbox that is not ready. */
 export interface Report {
@@ -24,7 +23,7 @@ export function unreadiness({ metadata, status }: Sandbox): Report {
 }
 
 /** Recognizes a sandbox that has ended. It stays so, whatever happens to its node or the controllers. */
-export function ended({ sandbox }: SandboxFacts): Explanation | undefined {
+export function ended({ sandbox }: SandboxFacts): Found | undefined {
   const { metadata, status } = sandbox;
   const isEnded = status?.phase === "Failed" || status?.phase === "Succeeded";
   if (metadata.deletionTimestamp !== undefined || !isEnded) return undefined;
@@ -70,7 +69,7 @@ const podEnds: Readonly<Record<string, string>> = {
 };
 
 /** Recognizes what a deletion waits for. */
-export function terminating(facts: SandboxFacts): Explanation | undefined {
+export function terminating(facts: SandboxFacts): Found | undefined {
   const { metadata } = facts.sandbox;
   if (metadata.deletionTimestamp === undefined) return undefined;
   const pod = valueOf(facts.pod);
@@ -79,11 +78,10 @@ export function terminating(facts: SandboxFacts): Explanation | undefined {
   const common = { reason: "Terminating", since: metadata.deletionTimestamp };
   if (others.length === 0) {
     const retry = "The controllers remove it when its Pod and data are gone";
-    return { ...common, state: "waiting", cause: "It is being deleted", retry, action: nothingToDo };
+    return { ...common, state: "waiting", cause: "It is being deleted", retry };
   }
   return {
     ...common,
-    state: "stuck",
     cause: `Its deletion waits for the finalizers of other controllers: ${others.join(", ")}`,
     retry: "Each controller removes its finalizer when it has cleaned up",
     action: `Start the controller of ${others[0] ?? ""}, or remove the finalizer if that controller is gone`,
@@ -96,7 +94,7 @@ export function foreignFinalizers({ finalizers: all = [] }: { finalizers?: strin
   return all.filter((finalizer) => !ownFinalizers.has(finalizer));
 }
 
-function silentDeletion(facts: SandboxFacts): Explanation | undefined {
+function silentDeletion(facts: SandboxFacts): Found | undefined {
   const silent = silentNode(facts);
   if (silent === undefined) return undefined;
   const { name, namespace, deletionTimestamp } = facts.sandbox.metadata;
@@ -108,7 +106,7 @@ function silentDeletion(facts: SandboxFacts): Explanation | undefined {
   };
 }
 
-function endingPod({ sandbox, now }: SandboxFacts, pod: PodFacts): Explanation {
+function endingPod({ sandbox, now }: SandboxFacts, pod: PodFacts): Found {
   const { name, namespace, deletionTimestamp } = sandbox.metadata;
   const grace = pod.metadata.deletionGracePeriodSeconds ?? 30;
   // The Pod's deletionTimestamp is the end of its grace period.

@@ -36,18 +36,27 @@ export interface LastEvent {
   at: string;
 }
 
+/** The fields that one rule gives. */
+export type Found = Pick<Explanation, "cause"> & Partial<Explanation>;
+
 /** Recognizes one cause; undefined if it is another one. A pure function. */
-export type Rule<Facts> = (facts: Facts) => Explanation | undefined;
+export type Rule<Facts> = (facts: Facts) => Found | undefined;
 
 /** Applies rules in order. The first that recognizes the cause counts. */
 export function firstOf<Facts>(...rules: readonly Rule<Facts>[]): Rule<Facts> {
   return (facts) => {
     for (const rule of rules) {
-      const explanation = rule(facts);
-      if (explanation !== undefined) return explanation;
+      const found = rule(facts);
+      if (found !== undefined) return found;
     }
     return undefined;
   };
+}
+
+/** Adds what a rule left out: an object is `stuck`, and a healthy one needs no retry. */
+export function completed(found: Found, shared: Pick<Explanation, "since" | "retry"> = { retry: "None" }): Explanation {
+  const unneeded = found.state === "healthy" && { retry: "None is needed" };
+  return { state: "stuck", action: nothingToDo, ...shared, ...unneeded, ...found };
 }
 
 /** Returns the problem that a condition reports, or only the texts of an earlier controller. */

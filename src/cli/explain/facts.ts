@@ -97,6 +97,11 @@ export function lastSeen(event: EventFacts): string {
   return series?.lastObservedTime ?? deprecatedLastTimestamp ?? eventTime ?? metadata.creationTimestamp ?? "";
 }
 
+/** When the Event was first observed, as far as it says. */
+export function firstSeen(event: EventFacts): string {
+  return event.deprecatedFirstTimestamp ?? lastSeen(event);
+}
+
 /** A value, or why it could not be read, so that nobody takes it for absent. */
 export type Read<T> = { value: T | undefined } | { unknown: string };
 
@@ -138,4 +143,10 @@ export interface SandboxFacts extends CommonFacts {
   node: Read<NodeFacts>;
   /** The Lease that the node's kubelet renews. */
   nodeLease: Read<LeaseObject>;
+}
+
+/** Seconds from `since` (RFC 3339) until `now`; infinitely many if it is not known. */
+export function secondsSince(since: string | undefined, now: Date): number {
+  const instant = Date.parse(since ?? "");
+  return Number.isNaN(instant) ? Number.POSITIVE_INFINITY : (now.getTime() - instant) / 1000;
 }

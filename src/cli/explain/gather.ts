@@ -9,15 +9,16 @@ import { labels } from "../../api/names/labels.ts";
 import { problemIn } from "../../api/state/problem.ts";
 import { findCondition, isConditionTrue } from "../../kube/conditions.ts";
 import { controllerOf, type KubeObject } from "../../kube/object.ts";
+import { coreResources } from "../../kube/resource-ref.ts";
 import type { Cluster } from "../cluster/cluster.ts";
 import { ignoredReport } from "../object/ignored-fields.ts";
 import type { UserKindName } from "../object/user-kind.ts";
 import { explainCheckpoint } from "./checkpoint-rules.ts";
 import { explainClaim } from "./claim-rules.ts";
 import type { Explanation } from "./explanation.ts";
-import { type Cause, type CommonFacts, type Read, valueOf } from "./facts.ts";
+import { type Cause, type CommonFacts, NodeFacts, PodFacts, valueOf } from "./facts.ts";
 import { withIgnored, explainTemplate, explainKey } from "./other-kind-rules.ts";
-import type { FactReader } from "./read.ts";
+import { absent, type FactReader } from "./read.ts";
 import { explainSandbox } from "./sandbox-rules.ts";
 import { explainSet } from "./set-rules.ts";
 import { explainSnapshot } from "./snapshot-rules.ts";
@@ -27,14 +28,12 @@ export class Explainer {
   readonly #cluster: Cluster;
   readonly #reader: FactReader;
   readonly #common: CommonFacts;
-  /** Why facts are not known. */
-  readonly unknown = new Set<string>();
 
   constructor(cluster: Cluster, reader: FactReader, common: CommonFacts) {
     this.#cluster = cluster;
     this.#reader = reader;
     this.#common = common;
-    this.#note(common.controllers);
+    if ("unknown" in common.controllers) reader.unknown.add(common.controllers.unknown);
   }
 
   async explain(kind: UserKindName, object: KubeObject): Promise<Explanation> {
@@ -60,10 +59,22 @@ export class Explainer {
     }
   }
 
+  /** Two rounds of concurrent reads: what the names are known of, then the Pod's node. */
   async #sandbox(sandbox: Sandbox): Promise<Explanation> {
-    const facts = await this.#reader.sandbox(sandbox, this.#common);
-    for (const fact of [facts.pod, facts.events, facts.node, facts.nodeLease]) this.#note(fact);
-    return explainSandbox(facts);
+    const { client } = this.#cluster;
+    const { name, namespace } = sandbox.metadata;
+    const pods = client.resource(coreResources.pods, (value) => PodFacts.parse(value));
+    const nodes = client.resource(coreResources.nodes, (value) => NodeFacts.parse(value));
+    const [pod, events] = await Promise.all([
+      this.#reader.find(pods, { namespace, name }),
+      this.#reader.events(namespace, name),
+    ]);
+    const nodeName = valueOf(pod)?.spec.nodeName;
+    const [node, nodeLease] = await Promise.all([
+      this.#reader.find(nodes, { name: nodeName }),
+      nodeName == null ? absent : this.#reader.lease(nodeName, "kube-node-lease"),
+    ]);
+    return explainSandbox({ ...this.#common, sandbox, pod, events, node, nodeLease });
   }
 
   async #checkpoint(checkpoint: Checkpoint): Promise<Explanation> {
@@ -84,10 +95,7 @@ export class Explainer {
   async #claim(claim: SandboxClaim): Promise<Explanation> {
     const { namespace } = claim.metadata;
     const { templateName: name } = claim.spec;
-    const read = await this.#reader.read("sandboxsets", (signal) =>
-      this.#cluster.sets.find({ namespace, name }, { signal }),
-    );
-    const set = this.#known(read);
+    const set = valueOf(await this.#reader.find(this.#cluster.sets, { namespace, name }));
     const cause = set && { object: `set/${name}`, explanation: await this.#set(set) };
     return explainClaim({ ...this.#common, claim, set: cause });
   }
@@ -106,18 +114,12 @@ export class Explainer {
   }
 
   async #checkpointNamed(namespace: string, name: string): Promise<Cause | undefined> {
-    const read = await this.#reader.read("checkpoints", (signal) =>
-      this.#cluster.checkpoints.find({ namespace, name }, { signal }),
-    );
-    const checkpoint = this.#known(read);
+    const checkpoint = valueOf(await this.#reader.find(this.#cluster.checkpoints, { namespace, name }));
     return checkpoint && { object: `checkpoint/${name}`, explanation: await this.#checkpoint(checkpoint) };
   }
 
   async #sandboxNamed(namespace: string, name: string): Promise<Cause | undefined> {
-    const read = await this.#reader.read("sandboxes", (signal) =>
-      this.#cluster.sandboxes.find({ namespace, name }, { signal }),
-    );
-    const sandbox = this.#known(read);
+    const sandbox = valueOf(await this.#reader.find(this.#cluster.sandboxes, { namespace, name }));
     return sandbox && this.#causeIn(sandbox);
   }
 
@@ -132,7 +134,7 @@ export class Explainer {
       const pages = this.#cluster.sandboxes.pages({ namespace, labelSelector, pageSize: mostMembers, signal });
       return (await pages.next()).value;
     });
-    const waiting = (this.#known(read) ?? [])
+    const waiting = (valueOf(read) ?? [])
       .filter((sandbox) => sandbox !== undefined)
       .filter((one) => controllerOf(one)?.uid === set.metadata.uid && !isConditionTrue(one.status?.conditions, "Ready"))
       .sort((a, b) => a.metadata.creationTimestamp.localeCompare(b.metadata.creationTimestamp));
@@ -141,15 +143,6 @@ export class Explainer {
 
   async #causeIn(sandbox: Sandbox): Promise<Cause> {
     return { object: `sandbox/${sandbox.metadata.name}`, explanation: await this.#sandbox(sandbox) };
-  }
-
-  #known<T>(read: Read<T>): T | undefined {
-    this.#note(read);
-    return valueOf(read);
-  }
-
-  #note(read: Read<unknown>): void {
-    if ("unknown" in read) this.unknown.add(read.unknown);
   }
 }
 

@@ -1,4 +1,4 @@
-import type { Explanation } from "./explanation.ts";
+import type { Found } from "./explanation.ts";
 
 export interface ImageProblem {
   pod: string;
@@ -12,10 +12,9 @@ export interface ImageProblem {
 }
 
 /** Explains an image that cannot be pulled, from the words of its registry and the kubelet, with the remedy that fits the registry's words. */
-export function unpulledImage({ pod, image, reason, message, since, isLocal }: ImageProblem): Explanation {
+export function unpulledImage({ pod, image, reason, message, since, isLocal }: ImageProblem): Found {
   const never = reason === "ErrImageNeverPull" || reason === "InvalidImageName";
   return {
-    state: "stuck",
     cause: `The image ${image} cannot be pulled: ${message === "" ? reason : message}`,
     reason,
     since,

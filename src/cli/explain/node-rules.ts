@@ -1,10 +1,9 @@
 import { isLocalNode } from "../../api/names/system-names.ts";
-import type { Explanation } from "./explanation.ts";
-import { type NodeFacts, type SandboxFacts, valueOf } from "./facts.ts";
-import { secondsSince } from "./time.ts";
+import type { Found } from "./explanation.ts";
+import { type NodeFacts, type SandboxFacts, valueOf, secondsSince } from "./facts.ts";
 
 /** Recognizes a node that does not report, so that nothing starts, stops or is probed there. */
-export function silentNode(facts: Pick<SandboxFacts, "pod" | "node" | "nodeLease" | "now">): Explanation | undefined {
+export function silentNode(facts: Pick<SandboxFacts, "pod" | "node" | "nodeLease" | "now">): Found | undefined {
   const nodeName = valueOf(facts.pod)?.spec.nodeName;
   if (nodeName == null || "unknown" in facts.node) return undefined;
   const { value: node } = facts.node;
@@ -12,9 +11,8 @@ export function silentNode(facts: Pick<SandboxFacts, "pod" | "node" | "nodeLease
   return found && { ...found, foundIn: `node/${nodeName}` };
 }
 
-function goneNode(name: string): Explanation {
+function goneNode(name: string): Found {
   return {
-    state: "stuck",
     cause: `The Pod is bound to the node ${name}, which no longer exists`,
     reason: "NodeNotFound",
     retry: "None: Kubernetes does not move a Pod to another node",
@@ -22,7 +20,7 @@ function goneNode(name: string): Explanation {
   };
 }
 
-function notReady(node: NodeFacts): Explanation | undefined {
+function notReady(node: NodeFacts): Found | undefined {
   const { name } = node.metadata;
   const ready = node.status.conditions.find(({ type }) => type === "Ready");
   if (ready === undefined || ready.status === "True") return undefined;
@@ -30,7 +28,6 @@ function notReady(node: NodeFacts): Explanation | undefined {
   return ready.status === "Unknown"
     ? silent(node, ready.lastTransitionTime ?? undefined, `The node ${name} is silent: ${why}`)
     : {
-        state: "stuck",
         cause: `The node ${name} is not Ready: ${why}`,
         reason: ready.reason ?? "NodeNotReady",
         since: ready.lastTransitionTime ?? undefined,
@@ -40,10 +37,7 @@ function notReady(node: NodeFacts): Explanation | undefined {
 }
 
 /** The Lease shows a dead kubelet earlier than the condition, and also without a controller that sets the condition. */
-function silentLease(
-  node: NodeFacts,
-  { nodeLease, now }: Pick<SandboxFacts, "nodeLease" | "now">,
-): Explanation | undefined {
+function silentLease(node: NodeFacts, { nodeLease, now }: Pick<SandboxFacts, "nodeLease" | "now">): Found | undefined {
   const { renewTime, leaseDurationSeconds } = valueOf(nodeLease)?.spec ?? {};
   const seconds = secondsSince(renewTime ?? undefined, now);
   if (renewTime == null || seconds <= (leaseDurationSeconds ?? 40)) return undefined;
@@ -54,10 +48,9 @@ function silentLease(
   );
 }
 
-function silent(node: NodeFacts, since: string | undefined, cause: string): Explanation {
+function silent(node: NodeFacts, since: string | undefined, cause: string): Found {
   const { name, labels } = node.metadata;
   return {
-    state: "stuck",
     cause,
     reason: "NodeSilent",
     since,

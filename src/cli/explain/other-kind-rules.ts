@@ -1,33 +1,21 @@
 import { parsePodTemplate } from "../../api/schema/pod-template.ts";
 import type { SandboxTemplate } from "../../api/kinds/sandbox-template.ts";
 import { RametError } from "../../base/errors.ts";
-import { type Explanation, generalRemedy, nothingToDo } from "./explanation.ts";
+import { completed, type Explanation, generalRemedy } from "./explanation.ts";
 import type { IgnoredReport } from "../object/ignored-fields.ts";
 import { lastExpiry, unexpired } from "../../api/keys/api-key-rules.ts";
 import type { ApiKey } from "../../api/kinds/api-key.ts";
 
 /** Explains whether sandboxes can be created from a template. Pure: a template has no status. */
 export function explainTemplate({ metadata, spec }: SandboxTemplate): Explanation {
-  const since = metadata.creationTimestamp;
+  const retry = "Sandboxes are created from it as soon as it is corrected";
+  const shared = { since: metadata.creationTimestamp, retry };
   try {
     const image = parsePodTemplate(spec.template).spec.containers[0]?.image ?? "";
-    return {
-      state: "healthy",
-      cause: `Its fields are valid; sandboxes run the image ${image}`,
-      since,
-      retry: "None is needed",
-      action: nothingToDo,
-    };
+    return completed({ state: "healthy", cause: `Its fields are valid; sandboxes run the image ${image}` }, shared);
   } catch (thrown) {
     const { code, message, hint } = RametError.from(thrown);
-    return {
-      state: "stuck",
-      cause: message,
-      reason: code,
-      since,
-      retry: "Sandboxes are created from it as soon as it is corrected",
-      action: hint ?? generalRemedy(code),
-    };
+    return completed({ cause: message, reason: code, action: hint ?? generalRemedy(code) }, shared);
   }
 }
 
@@ -50,21 +38,11 @@ const remedies: Readonly<Record<string, string>> = {
 
 /** Explains whether an API key is accepted. Pure: a key has no status. */
 export function explainKey({ metadata, spec }: ApiKey, now: Date): Explanation {
-  const { name, namespace, creationTimestamp } = metadata;
+  const { name, namespace, creationTimestamp: since } = metadata;
   if (unexpired(spec.digests, now).length > 0) {
-    return {
-      state: "healthy",
-      cause: `Its requests are authorized as the service account ${spec.serviceAccountName} in namespace ${namespace}`,
-      since: creationTimestamp,
-      retry: "None is needed",
-      action: nothingToDo,
-    };
+    const cause = `Its requests are authorized as the service account ${spec.serviceAccountName} in namespace ${namespace}`;
+    return completed({ state: "healthy", cause, since });
   }
-  return {
-    state: "stuck",
-    cause: "All its values have expired",
-    since: lastExpiry(spec.digests),
-    retry: "None",
-    action: `Give it a new value with: ramet key rotate ${name} -n ${namespace}`,
-  };
+  const action = `Give it a new value with: ramet key rotate ${name} -n ${namespace}`;
+  return completed({ cause: "All its values have expired", since: lastExpiry(spec.digests), action });
 }

@@ -1,11 +1,18 @@
 import { isLocalNode } from "../../api/names/system-names.ts";
 import { pullReasons } from "../../api/schema/pod.ts";
-import { type Explanation, firstOf, type Rule, withoutStop } from "./explanation.ts";
-import { type ContainerFacts, type EventFacts, lastSeen, type PodFacts, type SandboxFacts, valueOf } from "./facts.ts";
+import { firstOf, type Found, type Rule, withoutStop } from "./explanation.ts";
+import {
+  type ContainerFacts,
+  type EventFacts,
+  lastSeen,
+  type PodFacts,
+  type SandboxFacts,
+  valueOf,
+  secondsSince,
+} from "./facts.ts";
 import { unpulledImage } from "./image-rules.ts";
 import { silentNode } from "./node-rules.ts";
 import { probeFails } from "./probe-rules.ts";
-import { secondsSince } from "./time.ts";
 
 export interface PodState extends Pick<SandboxFacts, "node" | "nodeLease" | "now"> {
   pod: PodFacts;
@@ -13,7 +20,7 @@ export interface PodState extends Pick<SandboxFacts, "node" | "nodeLease" | "now
 }
 
 /** Explains why the Pod of a sandbox does not start or is not ready; undefined if the Pod is not the cause. */
-export function explainPod(facts: SandboxFacts): Explanation | undefined {
+export function explainPod(facts: SandboxFacts): Found | undefined {
   const pod = valueOf(facts.pod);
   const silent = silentNode(facts);
   if (pod === undefined) return silent;
@@ -31,7 +38,7 @@ const podRule: Rule<PodState> = firstOf(
   probeFails,
 );
 
-function waitingContainer(state: PodState): Explanation | undefined {
+function waitingContainer(state: PodState): Found | undefined {
   const { status } = state.pod;
   for (const container of [...status.initContainerStatuses, ...status.containerStatuses]) {
     const reason = container.state?.waiting?.reason ?? undefined;
@@ -43,11 +50,7 @@ function waitingContainer(state: PodState): Explanation | undefined {
 
 const passing = new Set(["PodInitializing", "ContainerCreating"]);
 
-function waitingFor(
-  state: PodState,
-  container: ContainerFacts,
-  waiting: { reason: string; message: string },
-): Explanation {
+function waitingFor(state: PodState, container: ContainerFacts, waiting: { reason: string; message: string }): Found {
   const { pod, node } = state;
   const { name } = pod.metadata;
   const { reason, message } = waiting;
@@ -59,7 +62,6 @@ function waitingFor(
   if (reason === "CrashLoopBackOff") return crashing(pod, container, since);
   const known = missingObject(message) ?? disabledRestore(message);
   return {
-    state: "stuck",
     cause: `The container ${container.name} cannot be started: ${withoutStop(message === "" ? reason : message)}`,
     reason,
     since,
@@ -77,17 +79,12 @@ function imageOf({ pod }: PodState, container: ContainerFacts, message: string):
   return images.find((image) => message.includes(image)) ?? container.image ?? images[0] ?? "";
 }
 
-function crashing(
-  pod: PodFacts,
-  { name, lastState, restartCount }: ContainerFacts,
-  since: string | undefined,
-): Explanation {
+function crashing(pod: PodFacts, { name, lastState, restartCount }: ContainerFacts, since: string | undefined): Found {
   const { exitCode, reason, message } = lastState?.terminated ?? {};
   const how =
     reason === "OOMKilled" ? "it used more than its memory limit" : `it ended with exit code ${exitCode ?? "unknown"}`;
   const text = message == null || message.trim() === "" ? how : `${how}: ${message.trim()}`;
   return {
-    state: "stuck",
     cause: `The container ${name} ends again and again (${restartCount} restarts): ${text}`,
     reason: "CrashLoopBackOff",
     since,
@@ -118,14 +115,13 @@ const kindNames: Readonly<Record<string, string>> = {
 };
 
 /** The status says only ContainerCreating while volumes or the Pod's network cannot be set up; the Events say why. */
-function failedMount({ pod, events }: PodState): Explanation | undefined {
+function failedMount({ pod, events }: PodState): Found | undefined {
   const isCreating = pod.status.containerStatuses.some(({ state }) => passing.has(state?.waiting?.reason ?? ""));
   if (pod.status.phase !== "Pending" || !(isCreating || pod.status.containerStatuses.length === 0)) return undefined;
   const event = events.find(({ type, reason }) => type === "Warning" && setupFailures.has(reason ?? ""));
   if (event === undefined) return undefined;
   const note = withoutStop(event.note ?? "");
   return {
-    state: "stuck",
     cause: `The node cannot prepare the Pod: ${note}`,
     reason: event.reason ?? undefined,
     since: event.deprecatedFirstTimestamp ?? event.eventTime ?? lastSeen(event),
@@ -155,14 +151,13 @@ function setupRemedy(reason: string, note: string): string {
 }
 
 /** Recognizes a Pod that no node takes. */
-function unscheduled(pod: PodFacts, now: Date): Explanation | undefined {
+function unscheduled(pod: PodFacts, now: Date): Found | undefined {
   const { metadata, spec, status } = pod;
   if (spec.nodeName != null || status.phase === "Failed" || status.phase === "Succeeded") return undefined;
   const condition = status.conditions.find(({ type }) => type === "PodScheduled");
   if (condition?.status === "False") {
     const message = condition.message ?? "no reason is given";
     return {
-      state: "stuck",
       cause: `No node takes the Pod: ${withoutStop(message)}`,
       reason: condition.reason ?? "Unschedulable",
       since: condition.lastTransitionTime ?? undefined,
@@ -172,7 +167,6 @@ function unscheduled(pod: PodFacts, now: Date): Explanation | undefined {
   }
   if (secondsSince(metadata.creationTimestamp, now) < patienceSeconds) return undefined;
   return {
-    state: "stuck",
     cause: "No scheduler has processed the Pod",
     reason: "SchedulerSilent",
     since: metadata.creationTimestamp,

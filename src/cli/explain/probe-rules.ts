@@ -1,11 +1,18 @@
 import { isLocalNode } from "../../api/names/system-names.ts";
 import { tcpProbeOf } from "../../api/pod/tcp-probe.ts";
-import { type Explanation, withoutStop } from "./explanation.ts";
-import { type EventFacts, lastSeen, type PodFacts, type ProbeFacts, type SandboxFacts, valueOf } from "./facts.ts";
-import { secondsSince } from "./time.ts";
+import { type Found, withoutStop } from "./explanation.ts";
+import {
+  type EventFacts,
+  lastSeen,
+  type PodFacts,
+  type ProbeFacts,
+  type SandboxFacts,
+  valueOf,
+  secondsSince,
+} from "./facts.ts";
 
 /** Recognizes a running Pod that its probes do not let become ready. */
-export function probeFails({ pod, events, node, now }: Probed): Explanation | undefined {
+export function probeFails({ pod, events, node, now }: Probed): Found | undefined {
   if (pod.status.phase !== "Running") return undefined;
   const container = pod.status.containerStatuses.find(({ ready }) => !ready);
   if (container === undefined) return undefined;
@@ -27,7 +34,7 @@ export function probeFails({ pod, events, node, now }: Probed): Explanation | un
 }
 
 /** The local node reports in the condition what a kubelet reports in an Event. */
-function ofLocalNode(name: string, condition: PodFacts["status"]["conditions"][number] | undefined): Explanation {
+function ofLocalNode(name: string, condition: PodFacts["status"]["conditions"][number] | undefined): Found {
   const cause = `The container ${name} is not ready: ${condition?.message ?? "its probes have not succeeded"}`;
   return unhealthy(cause, condition?.lastTransitionTime ?? undefined, {
     action: `Let the program in the container ${name} answer its probes, or correct them in the template`,
@@ -38,9 +45,9 @@ function unhealthy(
   cause: string,
   since: string | undefined,
   { periodSeconds, action }: { periodSeconds?: number | null | undefined; action: string },
-): Explanation {
+): Found {
   const retry = `The node probes again every ${periodSeconds ?? 10} seconds`;
-  return { state: "stuck", cause, reason: "Unhealthy", since, retry, action };
+  return { cause, reason: "Unhealthy", since, retry, action };
 }
 
 /** The cell answers `tcpSocket` probes, and a kubelet reports only the status of its answer. */

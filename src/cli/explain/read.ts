@@ -1,66 +1,59 @@
-import { systemNamespace, controllersLease } from "../../api/names/system-names.ts";
-import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { RametError } from "../../base/errors.ts";
 import { within } from "../../base/within.ts";
+import type { KubeClient } from "../../kube/kube-client.ts";
 import { LeaseObject } from "../../kube/lease.ts";
+import type { KubeObject } from "../../kube/object.ts";
+import type { ListOptions, ResourceClient } from "../../kube/resource-client.ts";
 import { coreResources } from "../../kube/resource-ref.ts";
-import type { Cluster } from "../cluster/cluster.ts";
 import type { Io } from "../io.ts";
-import {
-  type CommonFacts,
-  EventFacts,
-  NodeFacts,
-  PodFacts,
-  type Read,
-  type SandboxFacts,
-  valueOf,
-  lastSeen,
-} from "./facts.ts";
+import { EventFacts, lastSeen, type Read } from "./facts.ts";
 
-/** Reads what explanations need, with the user's own rights. A fact that cannot be read is unknown, and never an error. */
+/**
+ * Reads what the explanation of one object needs, with the user's own rights. A fact that cannot be read is unknown, and never an
+ * error.
+ */
 export class FactReader {
+  /** Why facts are not known. */
+  readonly unknown = new Set<string>();
+  readonly client: KubeClient;
   readonly #io: Io;
-  readonly #cluster: Cluster;
   /** When the last read ends, on the monotonic clock. */
   readonly #endsAt: number;
 
-  constructor(io: Io, cluster: Cluster) {
+  constructor(io: Io, client: KubeClient) {
     this.#io = io;
-    this.#cluster = cluster;
+    this.client = client;
     this.#endsAt = io.clock.monotonicMilliseconds() + allReadsMilliseconds;
   }
 
-  async common(): Promise<CommonFacts> {
-    return { now: this.#io.clock.now(), controllers: await this.#lease(systemNamespace, controllersLease) };
+  /** The object with a name; absent if nothing names one. */
+  find<T extends KubeObject>(
+    resource: ResourceClient<T>,
+    { namespace, name }: { namespace?: string | undefined; name?: string | null | undefined },
+  ): Promise<Read<T>> {
+    if (name == null) return Promise.resolve(absent);
+    return this.read(resource.ref.plural, (signal) => resource.find({ namespace, name }, { signal }));
   }
 
-  /** Two rounds of concurrent reads: what the names are known of, then the Pod's node. */
-  async sandbox(sandbox: Sandbox, common: CommonFacts): Promise<SandboxFacts> {
-    const { client } = this.#cluster;
-    const { name, namespace } = sandbox.metadata;
-    const [pod, events] = await Promise.all([
-      this.read("pods", (signal) =>
-        client.resource(coreResources.pods, (value) => PodFacts.parse(value)).find({ namespace, name }, { signal }),
-      ),
-      this.events(namespace, name),
-    ]);
-    const nodeName = valueOf(pod)?.spec.nodeName;
-    if (nodeName == null) return { ...common, sandbox, pod, events, node: absent, nodeLease: absent };
-    const [node, nodeLease] = await Promise.all([
-      this.read("nodes", (signal) =>
-        client.resource(coreResources.nodes, (value) => NodeFacts.parse(value)).find({ name: nodeName }, { signal }),
-      ),
-      this.#lease("kube-node-lease", nodeName),
-    ]);
-    return { ...common, sandbox, pod, events, node, nodeLease };
+  list<T extends KubeObject>(resource: ResourceClient<T>, options: ListOptions = {}): Promise<Read<T[]>> {
+    return this.read(resource.ref.plural, async (signal) => (await resource.list({ ...options, signal })).items);
   }
 
-  /** The Events of all objects of a name, the latest first. */
-  events(namespace: string, name: string): Promise<Read<EventFacts[]>> {
-    return this.read("events", async (signal) => {
-      const events = this.#cluster.client.resource(coreResources.events, (value) => EventFacts.parse(value));
-      const { items } = await events.list({ namespace, fieldSelector: `regarding.name=${name}`, signal });
-      return items.sort(latestFirst);
+  /** The Events of all objects of a name, or of one of a kind, the latest first. */
+  async events(namespace: string, name: string, kind?: string): Promise<Read<EventFacts[]>> {
+    const events = this.client.resource(coreResources.events, (value) => EventFacts.parse(value));
+    const read = await this.list(events, { namespace, fieldSelector: `regarding.name=${name}` });
+    if ("unknown" in read) return read;
+    const of = read.value?.filter(({ regarding }) => kind === undefined || regarding?.kind === kind);
+    return { value: of?.sort(latestFirst) };
+  }
+
+  /** @param namespace where the Lease is. Default: whichever namespace its program runs in */
+  lease(name: string, namespace?: string): Promise<Read<LeaseObject>> {
+    const leases = this.client.resource(coreResources.leases, (value) => LeaseObject.parse(value));
+    return this.read(`leases ${namespace === undefined ? "of all namespaces" : `in ${namespace}`}`, async (signal) => {
+      if (namespace !== undefined) return leases.find({ namespace, name }, { signal });
+      return (await leases.list({ fieldSelector: `metadata.name=${name}`, signal })).items[0];
     });
   }
 
@@ -74,20 +67,15 @@ export class FactReader {
     } catch (thrown) {
       signal.throwIfAborted();
       const error = RametError.from(thrown);
-      return { unknown: error.code === "Forbidden" ? `you are not allowed to read ${what}` : error.message };
+      const unknown = error.code === "Forbidden" ? `you are not allowed to read ${what}` : error.message;
+      this.unknown.add(unknown);
+      return { unknown };
     }
-  }
-
-  #lease(namespace: string, name: string): Promise<Read<LeaseObject>> {
-    return this.read(`leases in ${namespace}`, (signal) =>
-      this.#cluster.client
-        .resource(coreResources.leases, (value) => LeaseObject.parse(value))
-        .find({ namespace, name }, { signal }),
-    );
   }
 }
 
-const absent = { value: undefined };
+/** A fact about something that nothing names. */
+export const absent = { value: undefined };
 
 const readMilliseconds = 800;
 

@@ -1,4 +1,4 @@
-import type { Explanation } from "./explanation.ts";
+import type { Found } from "./explanation.ts";
 
 export interface Refusal {
   namespace: string;
@@ -11,11 +11,11 @@ export interface Refusal {
  * Recognizes who refused to create a Pod. The API server answers 403 for all of them, so only the message tells RBAC, Pod
  * Security, quotas and admission policies apart.
  */
-export function refusedPod({ namespace, message, since }: Refusal): Explanation | undefined {
+export function refusedPod({ namespace, message, since }: Refusal): Found | undefined {
   for (const { pattern, reason, explain } of refusals) {
     const match = pattern.exec(message);
     if (match === null) continue;
-    return { state: "stuck", reason, since, retry, ...explain(match.slice(1), { namespace, message }) };
+    return { reason, since, retry, ...explain(match.slice(1), { namespace, message }) };
   }
   return undefined;
 }

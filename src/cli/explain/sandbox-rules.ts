@@ -3,15 +3,24 @@ import { isErrorCode } from "../../base/error-codes.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import { unprocessed } from "./controller-rules.ts";
 import { ended, type Report, terminating, unreadiness } from "./end-rules.ts";
-import { type Explanation, firstOf, generalRemedy, nothingToDo, remedyIn, reportOf, type Rule } from "./explanation.ts";
-import type { SandboxFacts } from "./facts.ts";
+import {
+  completed,
+  type Explanation,
+  firstOf,
+  type Found,
+  generalRemedy,
+  nothingToDo,
+  remedyIn,
+  reportOf,
+  type Rule,
+} from "./explanation.ts";
+import { type SandboxFacts, secondsSince } from "./facts.ts";
 import { explainPod } from "./pod-rules.ts";
 import { refusedPod } from "./refusal-rules.ts";
-import { secondsSince } from "./time.ts";
 
 /** Explains the state of a sandbox. Pure. */
 export function explainSandbox(facts: SandboxFacts): Explanation {
-  return rules(facts) ?? healthy(facts);
+  return completed(rules(facts) ?? healthy(facts));
 }
 
 const rules: Rule<SandboxFacts> = firstOf(
@@ -24,25 +33,24 @@ const rules: Rule<SandboxFacts> = firstOf(
   degraded,
 );
 
-function paused({ sandbox: { metadata, spec, status } }: SandboxFacts): Explanation | undefined {
+function paused({ sandbox: { metadata, spec, status } }: SandboxFacts): Found | undefined {
   if (status?.phase !== "Paused") return undefined;
   const since = findCondition(status.conditions, "SandboxPaused")?.lastTransitionTime;
   if (spec.paused !== true) {
     const retry = "The controllers start a Pod for it";
-    return { state: "waiting", cause: "It is being resumed", since, retry, action: nothingToDo };
+    return { state: "waiting", cause: "It is being resumed", since, retry };
   }
   return {
     state: "healthy",
     cause: "It is paused, as spec.paused requests",
     since,
-    retry: "None is needed",
     action: `Resume it when you need it: ramet sandbox resume ${metadata.name} -n ${metadata.namespace}`,
   };
 }
 
 const startPhases: ReadonlySet<string> = new Set(["Pending", "Resuming"]);
 
-function starting(facts: SandboxFacts): Explanation | undefined {
+function starting(facts: SandboxFacts): Found | undefined {
   const { metadata, status } = facts.sandbox;
   if (!startPhases.has(status?.phase ?? "Pending")) return undefined;
   const report = unreadiness(facts.sandbox);
@@ -54,11 +62,11 @@ function starting(facts: SandboxFacts): Explanation | undefined {
 }
 
 /** Only the controllers' own report says what is missing. */
-function withoutCause({ sandbox, now }: SandboxFacts, { problem, since }: Report): Explanation {
+function withoutCause({ sandbox, now }: SandboxFacts, { problem, since }: Report): Found {
   const { cause, hint, code } = problem;
   if (isErrorCode(code) && problemIn(sandbox.status) !== undefined) {
     const retry = "The controllers start it when what is missing exists, or the template changes";
-    return { state: "stuck", cause, reason: code, since, retry, action: hint ?? generalRemedy(code) };
+    return { cause, reason: code, since, retry, action: hint ?? generalRemedy(code) };
   }
   const isLate = secondsSince(since, now) > 60;
   const { name, namespace } = sandbox.metadata;
@@ -72,7 +80,7 @@ function withoutCause({ sandbox, now }: SandboxFacts, { problem, since }: Report
   };
 }
 
-function unready(facts: SandboxFacts): Explanation | undefined {
+function unready(facts: SandboxFacts): Found | undefined {
   const { metadata, status } = facts.sandbox;
   const ready = findCondition(status?.conditions, "Ready");
   const found = explainPod(facts);
@@ -80,7 +88,6 @@ function unready(facts: SandboxFacts): Explanation | undefined {
   if (ready?.status !== "False") return undefined;
   const { cause, hint, code } = reportOf(status, { ...ready, message: status?.message ?? ready.message });
   return {
-    state: "stuck",
     cause,
     reason: code,
     since: ready.lastTransitionTime,
@@ -91,7 +98,7 @@ function unready(facts: SandboxFacts): Explanation | undefined {
 }
 
 /** It runs, but something that was requested has not happened. */
-function degraded({ sandbox }: SandboxFacts): Explanation | undefined {
+function degraded({ sandbox }: SandboxFacts): Found | undefined {
   const condition = sandbox.status?.conditions?.find(
     ({ type, status, reason }) => status === "False" && !harmless.has(type) && !underWay.has(reason),
   );
@@ -122,12 +129,10 @@ const remedies: Readonly<Record<string, string>> = {
   RuntimeInitialized: "Correct the variables that the guest rejected, then request them again",
 };
 
-function healthy({ sandbox }: SandboxFacts): Explanation {
+function healthy({ sandbox }: SandboxFacts): Found {
   return {
     state: "healthy",
     cause: `It is ${sandbox.status?.phase ?? "new"}, and all its conditions are as requested`,
     since: findCondition(sandbox.status?.conditions, "Ready")?.lastTransitionTime,
-    retry: "None is needed",
-    action: nothingToDo,
   };
 }

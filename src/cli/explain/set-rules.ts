@@ -2,7 +2,7 @@ import type { SandboxSet } from "../../api/kinds/sandbox-set.ts";
 import type { Condition } from "../../api/schema/metadata.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import { unprocessed } from "./controller-rules.ts";
-import { type Explanation, nothingToDo, remedyIn, reportOf } from "./explanation.ts";
+import { completed, type Explanation, type Found, nothingToDo, remedyIn, reportOf } from "./explanation.ts";
 import { type Cause, type CommonFacts, foundIn, isProblem } from "./facts.ts";
 
 export interface SetFacts extends CommonFacts {
@@ -13,9 +13,10 @@ export interface SetFacts extends CommonFacts {
 
 /** Explains the state of a set. Pure. */
 export function explainSet(facts: SetFacts): Explanation {
-  const { set, member } = facts;
-  const unseen = unprocessed(set, facts);
-  if (unseen !== undefined) return unseen;
+  return completed(unprocessed(facts.set, facts) ?? stateOf(facts));
+}
+
+function stateOf({ set, member }: SetFacts): Found {
   const ready = findCondition(set.status?.conditions, "Ready");
   const since = ready?.lastTransitionTime;
   if (set.metadata.deletionTimestamp !== undefined) {
@@ -24,7 +25,6 @@ export function explainSet(facts: SetFacts): Explanation {
       cause: "It is being deleted, with its unclaimed sandboxes",
       since: set.metadata.deletionTimestamp,
       retry: "Kubernetes removes it when they have ended",
-      action: nothingToDo,
     };
   }
   if (ready?.status !== "False") return full(set, since);
@@ -33,7 +33,7 @@ export function explainSet(facts: SetFacts): Explanation {
   return rejected(set, ready);
 }
 
-function full({ status, spec }: SandboxSet, since: string | undefined): Explanation {
+function full({ status, spec }: SandboxSet, since: string | undefined): Found {
   const updated = findCondition(status?.conditions, "Updated");
   const counts = `${status?.availableReplicas ?? 0} of ${spec.replicas} sandboxes are available`;
   if (updated?.status === "False") {
@@ -43,17 +43,15 @@ function full({ status, spec }: SandboxSet, since: string | undefined): Explanat
       reason: updated.reason,
       since: updated.lastTransitionTime,
       retry: "The controllers replace the others within the limits of spec.updateStrategy",
-      action: nothingToDo,
     };
   }
-  return { state: "healthy", cause: counts, since, retry: "None is needed", action: nothingToDo };
+  return { state: "healthy", cause: counts, since };
 }
 
 /** A spec that no sandbox can be created from. */
-function rejected({ status }: SandboxSet, ready: Condition): Explanation {
+function rejected({ status }: SandboxSet, ready: Condition): Found {
   const problem = reportOf(status, ready);
   return {
-    state: "stuck",
     cause: problem.cause,
     reason: problem.code,
     since: ready.lastTransitionTime,
@@ -62,12 +60,11 @@ function rejected({ status }: SandboxSet, ready: Condition): Explanation {
   };
 }
 
-function failing({ status }: SandboxSet, ready: Condition, member: Cause | undefined): Explanation {
+function failing({ status }: SandboxSet, ready: Condition, member: Cause | undefined): Found {
   const problem = reportOf(status, ready);
   const { cause, code, retryAt } = problem;
   const otherwise = member?.explanation.action ?? "Correct the template so that its sandboxes keep running";
   return {
-    state: "stuck",
     cause: `Its sandboxes end before they are claimed, or cannot be created: ${cause}`,
     reason: code,
     since: ready.lastTransitionTime,
@@ -77,7 +74,7 @@ function failing({ status }: SandboxSet, ready: Condition, member: Cause | undef
   };
 }
 
-function filling({ spec, status }: SandboxSet, ready: Condition, member: Cause | undefined): Explanation {
+function filling({ spec, status }: SandboxSet, ready: Condition, member: Cause | undefined): Found {
   const counts = `${status?.availableReplicas ?? 0} of ${spec.replicas} sandboxes are available`;
   if (!isProblem(member)) {
     return {
@@ -86,13 +83,11 @@ function filling({ spec, status }: SandboxSet, ready: Condition, member: Cause |
       reason: ready.reason,
       since: ready.lastTransitionTime,
       retry: "The controllers create and start them now",
-      action: nothingToDo,
     };
   }
   const { object, explanation } = member;
   return {
     ...explanation,
-    state: "stuck",
     cause: `${counts}. ${object}: ${explanation.cause}`,
     ...foundIn(member),
   };

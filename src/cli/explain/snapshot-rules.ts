@@ -2,7 +2,15 @@ import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
 import type { Condition } from "../../api/schema/metadata.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import { unprocessed } from "./controller-rules.ts";
-import { type Explanation, nothingToDo, remedyIn, reportOf, withoutStop } from "./explanation.ts";
+import {
+  completed,
+  type Explanation,
+  type Found,
+  nothingToDo,
+  remedyIn,
+  reportOf,
+  withoutStop,
+} from "./explanation.ts";
 import { type Cause, type CommonFacts, foundIn, isProblem } from "./facts.ts";
 
 export interface SnapshotFacts extends CommonFacts {
@@ -13,9 +21,11 @@ export interface SnapshotFacts extends CommonFacts {
 
 /** Explains the state of a named snapshot. Pure. */
 export function explainSnapshot(facts: SnapshotFacts): Explanation {
+  return completed(unprocessed(facts.snapshot, facts) ?? stateOf(facts));
+}
+
+function stateOf(facts: SnapshotFacts): Found {
   const { snapshot } = facts;
-  const unseen = unprocessed(snapshot, facts);
-  if (unseen !== undefined) return unseen;
   const building = findCondition(snapshot.status?.conditions, "Building");
   const found = building === undefined ? undefined : explainBuild(facts, building);
   const version = snapshot.status?.version;
@@ -30,7 +40,7 @@ export function explainSnapshot(facts: SnapshotFacts): Explanation {
   };
 }
 
-function explainBuild(facts: SnapshotFacts, building: Condition): Explanation | undefined {
+function explainBuild(facts: SnapshotFacts, building: Condition): Found | undefined {
   if (building.status === "True") return underWay(facts, building);
   switch (building.reason) {
     case "Built":
@@ -46,7 +56,7 @@ function explainBuild(facts: SnapshotFacts, building: Condition): Explanation | 
 }
 
 /** After an upgrade. The version stays usable, so nothing is wrong with it. */
-function ofEarlierEngine({ status }: NamedSnapshot): Explanation | undefined {
+function ofEarlierEngine({ status }: NamedSnapshot): Found | undefined {
   const condition = findCondition(status?.conditions, "EngineCurrent");
   if (condition?.status !== "False") return undefined;
   const { reason, lastTransitionTime } = condition;
@@ -63,7 +73,7 @@ function ofEarlierEngine({ status }: NamedSnapshot): Explanation | undefined {
 
 const automatic = new Set(["Upgrading", "UpgradeWaiting", "SourceUpgrading", "VersionOutdated", "UpgradeFailed"]);
 
-function ready({ status }: NamedSnapshot): Explanation {
+function ready({ status }: NamedSnapshot): Found {
   const condition = findCondition(status?.conditions, "Ready");
   const cause = condition?.message ?? "It has not been built";
   const since = condition?.lastTransitionTime;
@@ -71,20 +81,14 @@ function ready({ status }: NamedSnapshot): Explanation {
     state: condition?.status === "True" ? "healthy" : "waiting",
     cause,
     since,
-    retry: "None is needed",
-    action: nothingToDo,
   };
 }
 
-function underWay(
-  { snapshot, awaited }: SnapshotFacts,
-  { reason, message, lastTransitionTime }: Condition,
-): Explanation {
+function underWay({ snapshot, awaited }: SnapshotFacts, { reason, message, lastTransitionTime }: Condition): Found {
   if (isProblem(awaited)) {
     const { object, explanation } = awaited;
     return {
       ...explanation,
-      state: "stuck",
       cause: `The build waits for ${object}: ${explanation.cause}`,
       ...foundIn(awaited),
     };
@@ -101,7 +105,7 @@ function underWay(
   };
 }
 
-function stepFailed({ metadata, status }: NamedSnapshot, building: Condition): Explanation {
+function stepFailed({ metadata, status }: NamedSnapshot, building: Condition): Found {
   const { reason, lastTransitionTime } = building;
   const { failure, endedAt = lastTransitionTime } = status?.build ?? {};
   const number = failure?.step;
@@ -122,7 +126,7 @@ function withOutput(cause: string, output = ""): string {
   return last === "" || cause.includes(last) ? cause : `${cause}. Its last output: ${last}`;
 }
 
-function held({ status }: NamedSnapshot, building: Condition): Explanation {
+function held({ status }: NamedSnapshot, building: Condition): Found {
   const { cause, hint = nothingToDo } = reportOf(status, building);
   return {
     state: "healthy",
@@ -141,7 +145,7 @@ function retryOf({ status }: NamedSnapshot): string {
 }
 
 /** The build ended, or cannot start because of its inputs. */
-function stopped({ snapshot, awaited }: SnapshotFacts, building: Condition): Explanation {
+function stopped({ snapshot, awaited }: SnapshotFacts, building: Condition): Found {
   const { name, namespace } = snapshot.metadata;
   const { reason, lastTransitionTime } = building;
   const problem = reportOf(snapshot.status, building);

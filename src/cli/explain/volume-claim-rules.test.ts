@@ -11,9 +11,9 @@ import {
   event,
   facts,
 } from "../../../test/setup/volume-samples.ts";
-import { Claim } from "../../kube/volumes/volumes.ts";
+import { Claim, StorageClass } from "../../kube/volumes/volumes.ts";
 import { explainVolumeClaim } from "./volume-claim-rules.ts";
-import { type ClaimFacts, StorageClass } from "./volume-facts.ts";
+import type { ClaimFacts } from "./volume-facts.ts";
 
 describe("a claim", () => {
   const source = { kind: "VolumeSnapshot", apiGroup: "snapshot.storage.k8s.io", name: "a" };

@@ -1,31 +1,38 @@
-import type { Claim } from "../../kube/volumes/volumes.ts";
-import { deletingClaim } from "./claim-deletion.ts";
-import { explainDriverError } from "./driver-errors.ts";
-import { type Explanation, firstOf, nothingToDo, type Rule } from "./explanation.ts";
-import { type EventFacts, valueOf } from "./facts.ts";
-import { recorded } from "./recorded-text.ts";
-import { secondsSince } from "./time.ts";
-import { type ClaimFacts, lastEventOf } from "./volume-facts.ts";
-import { contentAnnotations } from "../../kube/volumes/snapshots.ts";
-import { isLate } from "./volume-phase.ts";
-import { explainVolumeSnapshot } from "./volume-snapshot-rules.ts";
-import { retriedBy } from "./volume-retry.ts";
 import { bytesToQuantity, quantityToBytes } from "../../base/quantity.ts";
+import { contentAnnotations, volumeFinalizers } from "../../kube/volumes/snapshots.ts";
+import type { Claim } from "../../kube/volumes/volumes.ts";
+import { explainDriverError, refusalIn, sizesIn } from "./csi-texts.ts";
+import { completed, type Explanation, firstOf, type Found, type Rule } from "./explanation.ts";
+import { secondsSince, valueOf } from "./facts.ts";
+import {
+  at,
+  type ClaimFacts,
+  hasFinalizer,
+  heldBy,
+  isProvisioning,
+  lastEventOf,
+  phaseOfDeletion,
+  retriedBy,
+} from "./volume-facts.ts";
+import { explainVolumeSnapshot } from "./volume-snapshot-rules.ts";
 
 /** Explains the state of a PersistentVolumeClaim. Pure. */
 export function explainVolumeClaim(facts: ClaimFacts): Explanation {
-  const found = rules(facts) ?? pending(facts);
-  return { ...found, phase: phaseOfClaim(facts), lastEvent: lastEventOf(facts.events) };
+  const { claim, now } = facts;
+  const { deletionTimestamp, creationTimestamp } = claim.metadata;
+  const isDeleted = deletionTimestamp !== undefined;
+  const found = isDeleted ? (deletionRules(facts) ?? ongoing) : (rules(facts) ?? pending);
+  const retry = retriedBy(isDeleted ? "The controller" : "The provisioner", now);
+  return {
+    ...completed(found, { since: deletionTimestamp ?? creationTimestamp, retry }),
+    phase: isDeleted ? phaseOfDeletion(deletionTimestamp, now) : (claim.status?.phase ?? "Pending"),
+    lastEvent: lastEventOf(facts.events),
+  };
 }
 
-function phaseOfClaim({ claim: { metadata, status }, now }: ClaimFacts): string {
-  const { deletionTimestamp } = metadata;
-  if (deletionTimestamp === undefined) return status?.phase ?? "Pending";
-  return isLate(deletionTimestamp, now) ? "DeleteBlocked" : "Deleting";
-}
+const pending: Found = { state: "waiting", reason: "Pending", cause: "The provisioner is creating its volume" };
 
 const rules: Rule<ClaimFacts> = firstOf(
-  deletingClaim,
   bound,
   lost,
   tooSmall,
@@ -38,188 +45,135 @@ const rules: Rule<ClaimFacts> = firstOf(
   silentProvisioner,
 );
 
-function bound({ claim }: ClaimFacts): Explanation | undefined {
-  if (claim.status?.phase !== "Bound") return undefined;
-  return {
-    state: "healthy",
-    cause: `It is bound to the PersistentVolume ${claim.spec.volumeName ?? ""}`,
-    since: claim.metadata.creationTimestamp,
-    retry: "None is needed",
-    action: nothingToDo,
-  };
+function bound({ claim: { spec, status } }: ClaimFacts): Found | undefined {
+  if (status?.phase !== "Bound") return undefined;
+  return { state: "healthy", cause: `It is bound to the PersistentVolume ${spec.volumeName ?? ""}` };
 }
 
-function lost({ claim }: ClaimFacts): Explanation | undefined {
+function lost({ claim }: ClaimFacts): Found | undefined {
   if (claim.status?.phase !== "Lost") return undefined;
   return {
     state: "failed",
-    cause: `Its PersistentVolume ${claim.spec.volumeName ?? ""} no longer exists`,
     reason: "Lost",
-    since: claim.metadata.creationTimestamp,
+    cause: `Its PersistentVolume ${claim.spec.volumeName ?? ""} no longer exists`,
     retry: "None: a lost claim stays so",
     action: `Restore a snapshot into another claim, and delete this one: kubectl delete pvc ${at(claim)}`,
   };
 }
 
-/** `requested volume size … is less than the size … for the source snapshot`: both in bytes, so Ramet compares them itself. */
-function tooSmall(facts: ClaimFacts): Explanation | undefined {
-  const { claim, restored } = facts;
-  const computed = missingSize(claim, restored?.snapshot.status?.restoreSize);
-  const [, requested, needed] = /requested volume size (\d+) is less than the size (\d+)/.exec(failureOf(facts)) ?? [];
-  const found = computed ?? (requested === undefined ? undefined : { requested, needed: needed ?? "" });
+/** The provisioner compares both in bytes, and so does Ramet. */
+function tooSmall(facts: ClaimFacts): Found | undefined {
+  const { claim, restored, restoredName = "" } = facts;
+  const found = missingSize(claim, restored?.snapshot.status?.restoreSize) ?? sizesIn(failureOf(facts));
   if (found === undefined) return undefined;
   return {
-    ...stuck(facts, "SizeTooSmall"),
-    cause: `It requests ${found.requested}, and the snapshot ${facts.restoredName ?? ""} needs at least ${found.needed}`,
+    reason: "SizeTooSmall",
+    cause: `It requests ${found.requested}, and the snapshot ${restoredName} needs at least ${found.needed}`,
     action: `Delete the claim, and create it again with spec.resources.requests.storage: ${found.needed}`,
   };
 }
 
 /** Such as EKS' own driver and that of Auto Mode, which name the same disks differently. */
-function otherDriver(facts: ClaimFacts): Explanation | undefined {
-  const provisioner = valueOf(facts.storageClass)?.provisioner ?? "of another class";
-  const driver = driverOfSnapshot(facts) ?? "of the snapshot";
-  if (!differ(facts) && !differentDrivers.test(failureOf(facts))) return undefined;
+function otherDriver(facts: ClaimFacts): Found | undefined {
+  const provisioner = valueOf(facts.storageClass)?.provisioner;
+  const driver = contentOf(facts)?.spec.driver;
+  const differs = driver !== undefined && provisioner !== undefined && driver !== provisioner;
+  if (!differs && refusalIn(failureOf(facts)) !== "DifferentDriver") return undefined;
+  const ofSnapshot = driver ?? "of the snapshot";
+  const ofClass = provisioner ?? "of another class";
   return {
-    ...stuck(facts, "DifferentDriver"),
-    cause: `The snapshot ${facts.restoredName ?? ""} is of the driver ${driver}, and the StorageClass ${facts.claim.spec.storageClassName ?? ""} uses the driver ${provisioner}`,
-    action: `Create the claim again with a StorageClass of the driver ${driver}, or import the snapshot's handle for ${provisioner} with a VolumeSnapshotContent`,
+    reason: "DifferentDriver",
+    cause: `The snapshot ${facts.restoredName ?? ""} is of the driver ${ofSnapshot}, and the StorageClass ${facts.claim.spec.storageClassName ?? ""} uses the driver ${ofClass}`,
+    action: `Create the claim again with a StorageClass of the driver ${ofSnapshot}, or import the snapshot's handle for ${ofClass} with a VolumeSnapshotContent`,
   };
 }
 
-/** The words of external-provisioner v6.3; the second ones are in its log and in older versions. */
-const differentDrivers = /not handled by CSI driver of StorageClass|handled by a different CSI driver than requested/;
-
-function differ(facts: ClaimFacts): boolean {
-  const [driver, provisioner] = [driverOfSnapshot(facts), valueOf(facts.storageClass)?.provisioner];
-  return driver !== undefined && provisioner !== undefined && driver !== provisioner;
+/** The content of the snapshot that the claim restores. */
+function contentOf({ restored }: ClaimFacts) {
+  return restored && valueOf(restored.content);
 }
 
-function driverOfSnapshot({ restored }: ClaimFacts): string | undefined {
-  return restored && valueOf(restored.content)?.spec.driver;
-}
-
-function otherMode(facts: ClaimFacts): Explanation | undefined {
-  if (!/modifies the mode of the source volume but does not have permission/.test(failureOf(facts))) return undefined;
-  const content = facts.restored && valueOf(facts.restored.content);
-  const { spec } = facts.claim;
-  const name = content?.metadata.name ?? "NAME";
+function otherMode(facts: ClaimFacts): Found | undefined {
+  if (refusalIn(failureOf(facts)) !== "VolumeModeChange") return undefined;
+  const content = contentOf(facts);
   return {
-    ...stuck(facts, "VolumeModeChange"),
-    cause: `It requests the volumeMode ${spec.volumeMode ?? "Filesystem"}, and the snapshot is of ${content?.spec.sourceVolumeMode ?? "another mode"}`,
-    action: `Create the claim again with the mode of the snapshot, or allow the change: kubectl annotate volumesnapshotcontent ${name} ${contentAnnotations.allowModeChange}=true`,
+    reason: "VolumeModeChange",
+    cause: `It requests the volumeMode ${facts.claim.spec.volumeMode ?? "Filesystem"}, and the snapshot is of ${content?.spec.sourceVolumeMode ?? "another mode"}`,
+    action: `Create the claim again with the mode of the snapshot, or allow the change: kubectl annotate volumesnapshotcontent ${content?.metadata.name ?? "NAME"} ${contentAnnotations.allowModeChange}=true`,
   };
 }
 
-function missingSnapshot(facts: ClaimFacts): Explanation | undefined {
+function missingSnapshot(facts: ClaimFacts): Found | undefined {
   const { restoredName: name, restored, claim } = facts;
-  const isNamed = /error getting snapshot \S+ from api server: .* not found/.test(failureOf(facts));
-  if (name === undefined || restored !== undefined || !isNamed) return undefined;
+  if (name === undefined || restored !== undefined || refusalIn(failureOf(facts)) !== "SnapshotMissing")
+    return undefined;
   return {
-    ...stuck(facts, "SnapshotMissing"),
+    reason: "SnapshotMissing",
     cause: `The VolumeSnapshot ${name} does not exist in namespace ${claim.metadata.namespace ?? ""}`,
     action: `Create the VolumeSnapshot ${name}, or delete the claim and name another one: kubectl delete pvc ${at(claim)}`,
   };
 }
 
-function unreadySnapshot({ claim, restored, now }: ClaimFacts): Explanation | undefined {
+function unreadySnapshot({ claim, restored, now }: ClaimFacts): Found | undefined {
   if (restored === undefined) return undefined;
   const found = explainVolumeSnapshot(restored);
   if (found.state === "healthy" || found.state === "degraded") return undefined;
   const { name } = restored.snapshot.metadata;
+  const isItself = found.foundIn === `pvc/${claim.metadata.name}`;
   return {
     ...found,
     cause: `The VolumeSnapshot ${name} that it restores is not ready. ${found.cause}`,
     since: claim.metadata.creationTimestamp,
     retry: retriedBy("The provisioner", now),
-    foundIn:
-      found.foundIn === `pvc/${claim.metadata.name}`
-        ? `volumesnapshot/${name}`
-        : (found.foundIn ?? `volumesnapshot/${name}`),
+    foundIn: isItself || found.foundIn === undefined ? `volumesnapshot/${name}` : found.foundIn,
   };
 }
 
-function unusedClaim(facts: ClaimFacts): Explanation | undefined {
-  const { claim, storageClass } = facts;
+function unusedClaim({ claim, storageClass, events }: ClaimFacts): Found | undefined {
   const waits = valueOf(storageClass)?.volumeBindingMode === "WaitForFirstConsumer";
-  const isNoted = eventsOf(facts)[0]?.reason === "WaitForFirstConsumer";
+  const isNoted = valueOf(events)?.[0]?.reason === "WaitForFirstConsumer";
   const isSelected = claim.metadata.annotations?.["volume.kubernetes.io/selected-node"] !== undefined;
   if (isSelected || !(waits || isNoted)) return undefined;
   return {
     state: "waiting",
-    cause: `It gets a volume when a Pod uses it: the StorageClass ${claim.spec.storageClassName ?? ""} has the volumeBindingMode WaitForFirstConsumer`,
     reason: "WaitForFirstConsumer",
-    since: claim.metadata.creationTimestamp,
+    cause: `It gets a volume when a Pod uses it: the StorageClass ${claim.spec.storageClassName ?? ""} has the volumeBindingMode WaitForFirstConsumer`,
     retry: "The scheduler selects a node for it with its first Pod",
     action: "Create a Pod that uses the claim",
   };
 }
 
-function failing(facts: ClaimFacts): Explanation | undefined {
+function failing(facts: ClaimFacts): Found | undefined {
   const message = failureOf(facts);
-  if (message === "") return undefined;
-  const { claim, now } = facts;
-  const since = claim.metadata.creationTimestamp;
-  return explainDriverError({ message, since, who: "The provisioner", now });
+  return message === "" ? undefined : explainDriverError(message);
 }
 
-function silentProvisioner(facts: ClaimFacts): Explanation | undefined {
-  const { claim, now, storageClass } = facts;
-  const { creationTimestamp } = claim.metadata;
-  if (secondsSince(creationTimestamp, now) < provisionSeconds) return undefined;
+function silentProvisioner({ claim, now, storageClass }: ClaimFacts): Found | undefined {
+  if (secondsSince(claim.metadata.creationTimestamp, now) < provisionSeconds) return undefined;
   const name = claim.spec.storageClassName;
+  if (name !== undefined && "value" in storageClass && storageClass.value === undefined)
+    return {
+      reason: "StorageClassMissing",
+      cause: `Its StorageClass ${name} does not exist`,
+      action: `Create the StorageClass ${name}, or delete the claim and name another one: kubectl delete pvc ${at(claim)}`,
+    };
   const provisioner = valueOf(storageClass)?.provisioner;
-  const isMissing = name !== undefined && "value" in storageClass && storageClass.value === undefined;
   return {
-    ...stuck(facts, isMissing ? "StorageClassMissing" : "ProvisionerSilent"),
-    cause: isMissing
-      ? `Its StorageClass ${name} does not exist`
-      : `No provisioner has reported on it${provisioner === undefined ? "" : `, and ${provisioner} should`}`,
-    action: isMissing
-      ? `Create the StorageClass ${name}, or delete the claim and name another one: kubectl delete pvc ${at(claim)}`
-      : "Start the controller of the driver with external-provisioner, and read its log",
+    reason: "ProvisionerSilent",
+    cause: `No provisioner has reported on it${provisioner === undefined ? "" : `, and ${provisioner} should`}`,
+    action: "Start the controller of the driver with external-provisioner, and read its log",
   };
 }
 
 const provisionSeconds = 60;
 
-function pending({ claim, now }: ClaimFacts): Explanation {
-  return {
-    state: "waiting",
-    cause: "The provisioner is creating its volume",
-    reason: "Pending",
-    since: claim.metadata.creationTimestamp,
-    retry: retriedBy("The provisioner", now),
-    action: nothingToDo,
-  };
-}
-
-function stuck({ claim, now }: ClaimFacts, reason: string) {
-  const since = claim.metadata.creationTimestamp;
-  return { state: "stuck", reason, since, retry: retriedBy("The provisioner", now) } as const;
-}
-
 /** The last failure that the provisioner reported; empty if there is none. */
-function failureOf(facts: ClaimFacts): string {
-  return eventsOf(facts).find(({ reason }) => reason === "ProvisioningFailed")?.note ?? "";
+function failureOf({ events }: ClaimFacts): string {
+  return valueOf(events)?.find(({ reason }) => reason === "ProvisioningFailed")?.note ?? "";
 }
 
-function eventsOf({ events }: ClaimFacts): EventFacts[] {
-  return valueOf(events) ?? [];
-}
-
-function at({ metadata }: Claim): string {
-  return `${recorded(metadata.name)} -n ${metadata.namespace ?? ""}`;
-}
-
-/** The requested size of a claim and the size that the restored snapshot needs, if that is more. */
-interface MissingSize {
-  requested: string;
-  needed: string;
-}
-
-/** Compares the sizes as external-provisioner does before it restores a snapshot. Pure. */
-function missingSize({ spec }: Claim, restoreSize: string | undefined): MissingSize | undefined {
+/** Compares the requested size with the one that the restored snapshot needs. Undefined if it is enough. */
+function missingSize({ spec }: Claim, restoreSize: string | undefined): ReturnType<typeof sizesIn> {
   const requested = spec.resources?.requests?.["storage"];
   const [has, needs] = [bytesOf(requested), bytesOf(restoreSize)];
   if (requested === undefined || has === undefined || needs === undefined || has >= needs) return undefined;
@@ -232,4 +186,76 @@ function bytesOf(quantity: string | number | undefined): number | undefined {
   } catch {
     return undefined;
   }
+}
+
+const ongoing: Found = { state: "waiting", reason: "Terminating", cause: "It is being deleted" };
+
+const deletionRules: Rule<ClaimFacts> = firstOf(
+  leakingVolume,
+  unreadySnapshots,
+  orphanedSource,
+  usedByPod,
+  ({ claim }) => heldBy(claim.metadata.finalizers?.[0]),
+);
+
+/**
+ * external-provisioner#1449, until 6.2: a provisioner that had called the driver gives up when the snapshot is deleted, and nobody
+ * deletes the volume.
+ */
+function leakingVolume({ claim, restored, restoredName, events }: ClaimFacts): Found | undefined {
+  const isDeleted = restored === undefined || restored.snapshot.metadata.deletionTimestamp !== undefined;
+  const isProtected = restored !== undefined && hasFinalizer(restored.snapshot, volumeFinalizers.restoring);
+  const hasTried = valueOf(events)?.some(({ reason }) => reason === "Provisioning" || reason === "ProvisioningFailed");
+  if (restoredName === undefined || !isDeleted || isProtected || !isProvisioning(claim) || hasTried !== true)
+    return undefined;
+  return {
+    reason: "VolumeMayLeak",
+    cause: `It was deleted together with the VolumeSnapshot ${restoredName} while its volume was created, so that the storage may keep a volume that nothing knows`,
+    action: `When the claim is gone, look in the storage for the volume pvc-${claim.metadata.uid}, and delete it if no PersistentVolume names it; external-provisioner 6.2 or later prevents this`,
+  };
+}
+
+/** azuredisk-csi-driver#2670. */
+function unreadySnapshots({ claim, snapshots }: ClaimFacts): Found | undefined {
+  if (!hasFinalizer(claim, volumeFinalizers.source)) return undefined;
+  const { name, namespace = "" } = claim.metadata;
+  const names = (valueOf(snapshots) ?? [])
+    .filter(({ spec, status }) => spec?.source.persistentVolumeClaimName === name && status?.readyToUse !== true)
+    .map(({ metadata }) => metadata.name);
+  const [first] = names;
+  if (first === undefined) return undefined;
+  const are = names.length === 1 ? "is" : "are";
+  return {
+    reason: "SnapshotsNotReady",
+    cause: `Its deletion waits for ${names.length} of its VolumeSnapshots that ${are} not ready: ${names.slice(0, 5).join(", ")}`,
+    action: `Find out what the snapshot waits for, or delete it: ramet explain volumesnapshot/${first} -n ${namespace}`,
+    foundIn: `volumesnapshot/${first}`,
+  };
+}
+
+function orphanedSource({ claim, snapshots }: ClaimFacts): Found | undefined {
+  if (!hasFinalizer(claim, volumeFinalizers.source)) return undefined;
+  if ("unknown" in snapshots)
+    return {
+      reason: "SnapshotsNotReady",
+      cause: "Its deletion waits until all its VolumeSnapshots are ready",
+      action: "Ask a user with the right to list the VolumeSnapshots of the namespace which of them are not ready",
+    };
+  return {
+    reason: "SnapshotControllerSilent",
+    cause: `Its deletion waits for the finalizer ${volumeFinalizers.source}, although all its VolumeSnapshots are ready or gone`,
+    action:
+      "Start the snapshot-controller, which removes the finalizer: kubectl get pods -A | grep snapshot-controller",
+  };
+}
+
+function usedByPod({ claim }: ClaimFacts): Found | undefined {
+  if (!hasFinalizer(claim, "kubernetes.io/pvc-protection")) return undefined;
+  return {
+    state: "waiting",
+    reason: "ClaimInUse",
+    cause: "Its deletion waits until no Pod uses it",
+    retry: "Kubernetes removes it when the last Pod has ended",
+    action: `See which Pods use it: kubectl describe pvc ${at(claim)}`,
+  };
 }

@@ -1,11 +1,10 @@
-import * as z from "zod";
 import type { LeaseObject } from "../../kube/lease.ts";
-import { type KubeObject, ObjectMeta } from "../../kube/object.ts";
+import type { KubeObject } from "../../kube/object.ts";
 import type { Snapshot, SnapshotClass, SnapshotContent } from "../../kube/volumes/snapshots.ts";
-import type { Claim, Volume } from "../../kube/volumes/volumes.ts";
-import type { LastEvent } from "./explanation.ts";
-import { type EventFacts, lastSeen, type Read, valueOf } from "./facts.ts";
-import { recorded } from "./recorded-text.ts";
+import type { Claim, StorageClass, Volume } from "../../kube/volumes/volumes.ts";
+import { recorded } from "./csi-texts.ts";
+import type { Found, LastEvent } from "./explanation.ts";
+import { type EventFacts, lastSeen, type Read, secondsSince, valueOf } from "./facts.ts";
 
 /** The programs that work on snapshots, as far as the API shows them. */
 export interface SnapshotPrograms {
@@ -48,17 +47,8 @@ export interface VolumeSnapshotFacts extends SnapshotPrograms {
 
 /** The facts about the content of a snapshot. */
 export function contentFactsOf(facts: VolumeSnapshotFacts, content: SnapshotContent): ContentFacts {
-  const { now, contentEvents: events, snapshot, classes, controller, sidecar, driver } = facts;
-  return { now, content, events, snapshot: { value: snapshot }, classes, controller, sidecar, driver };
+  return { ...facts, content, events: facts.contentEvents, snapshot: { value: facts.snapshot } };
 }
-
-/** The fields of a StorageClass that a claim's state depends on. */
-export const StorageClass = z.looseObject({
-  metadata: ObjectMeta,
-  provisioner: z.string(),
-  volumeBindingMode: z.string().optional(),
-});
-export type StorageClass = z.infer<typeof StorageClass>;
 
 /** A PersistentVolumeClaim with what its state depends on. */
 export interface ClaimFacts {
@@ -73,13 +63,6 @@ export interface ClaimFacts {
   restoredName: string | undefined;
   /** The snapshots of its namespace. */
   snapshots: Read<Snapshot[]>;
-}
-
-/** The snapshot in its own namespace that a claim restores. */
-export function snapshotRestoredBy({ spec, metadata }: Claim): string | undefined {
-  const source = spec.dataSourceRef ?? spec.dataSource;
-  if (source?.kind !== "VolumeSnapshot") return undefined;
-  return (source.namespace ?? metadata.namespace) === metadata.namespace ? source.name : undefined;
 }
 
 /** Whether a claim names this snapshot, in whichever of the two fields. The claim can be in another namespace (KEP-3294, alpha). */
@@ -115,4 +98,79 @@ export function lastEventOf(read: Read<EventFacts[]>): LastEvent | undefined {
   const event = valueOf(read)?.[0];
   if (event === undefined) return undefined;
   return { reason: recorded(event.reason), message: recorded(event.note), at: lastSeen(event) };
+}
+
+/** The object as arguments of kubectl: `a -n team-a`. */
+export function at({ metadata: { name, namespace } }: KubeObject): string {
+  return namespace === undefined ? name : `${name} -n ${namespace}`;
+}
+
+/** The phase of an object that is being deleted: blocked, if that takes longer than the controllers need. */
+export function phaseOfDeletion(since: string, now: Date): "Deleting" | "DeleteBlocked" {
+  return isLate(since, now) ? "DeleteBlocked" : "Deleting";
+}
+
+export function isLate(since: string | undefined, now: Date): boolean {
+  return secondsSince(since, now) > deletionSeconds;
+}
+
+const deletionSeconds = 60;
+
+/** Recognizes an object whose deletion waits for the controller of this finalizer. */
+export function heldBy(finalizer: string | undefined): Found | undefined {
+  if (finalizer === undefined) return undefined;
+  return {
+    reason: "Terminating",
+    cause: `Its deletion waits for the finalizer ${recorded(finalizer)}`,
+    retry: "The controller of the finalizer removes it when it has cleaned up",
+    action: `Start the controller of ${recorded(finalizer)}`,
+  };
+}
+
+/** When the snapshot-controller or the sidecar tries again (external-snapshotter v8.7: 1 s, doubled up to 5 minutes). */
+export function retriedBy(who: string, now: Date): string {
+  return `${who} tries again after growing pauses of at most 5 minutes: by ${instant(now, 5)}`;
+}
+
+/** When every object is processed again, whatever happened. */
+export function resyncedBy(now: Date): string {
+  return `The snapshot-controller compares them again within 15 minutes: by ${instant(now, 15)}`;
+}
+
+function instant(now: Date, afterMinutes: number): string {
+  return `${new Date(now.getTime() + afterMinutes * 60_000).toISOString().slice(0, 19)}Z`;
+}
+
+/** The command that makes a controller process an object immediately: any change does. */
+export function touch(resource: string, object: KubeObject): string {
+  return `kubectl annotate ${resource} ${at(object)} --overwrite ramet.dev/retry=$(date +%s)`;
+}
+
+/** Describes the snapshot-controller as the API shows it, as the end of a sentence. */
+export function controllerSign({ controller, now }: SnapshotPrograms & { now: Date }): string {
+  return leaseSign(controller, "snapshot-controller-leader", now);
+}
+
+/** Describes the driver and its sidecar as the API shows them, as the end of a sentence. */
+export function sidecarSign({ driver, sidecar, content, now }: ContentFacts): string {
+  const name = content.spec.driver;
+  const isMissing = "value" in driver && driver.value === undefined;
+  return `${isMissing ? `; the cluster has no CSIDriver ${name}` : ""}${leaseSign(sidecar, sidecarLease(name), now)}`;
+}
+
+/** csi-lib-utils makes a name of a driver's name in this way. */
+export function sidecarLease(driverName: string): string {
+  return `external-snapshotter-leader-${driverName.replaceAll(/[^a-zA-Z0-9-]/g, "-")}`;
+}
+
+function leaseSign(read: Read<LeaseObject>, name: string, now: Date): string {
+  if ("unknown" in read) return "";
+  const spec = valueOf(read)?.spec;
+  if (spec === undefined) return `; no process has the Lease ${name}`;
+  const { holderIdentity, renewTime, leaseDurationSeconds } = spec;
+  if (holderIdentity == null || holderIdentity === "") return `; the Lease ${name} is released`;
+  const seconds = Math.max(0, Math.round(secondsSince(renewTime ?? undefined, now)));
+  return seconds > (leaseDurationSeconds ?? 15)
+    ? `; ${holderIdentity} has not renewed the Lease ${name} for ${seconds} s`
+    : `, although ${holderIdentity} renewed the Lease ${name} ${seconds} s ago`;
 }

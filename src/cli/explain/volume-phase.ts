@@ -1,8 +1,7 @@
-import { type Snapshot, type SnapshotContent, contentAnnotations } from "../../kube/volumes/snapshots.ts";
-import { isBlockedByClass, isBlockedBySource } from "./snapshot-block.ts";
-import { type EventFacts, type Read, valueOf } from "./facts.ts";
-import { secondsSince } from "./time.ts";
-import { hasAnnotation, refersTo } from "./volume-facts.ts";
+import { contentAnnotations, type Snapshot, type SnapshotContent } from "../../kube/volumes/snapshots.ts";
+import { blockIn, isBlockedByClass } from "./csi-texts.ts";
+import { type Read, valueOf } from "./facts.ts";
+import { hasAnnotation, phaseOfDeletion, refersTo, type VolumeSnapshotFacts } from "./volume-facts.ts";
 
 /** A VolumeSnapshot has no phase in its status. This is the one that its objects amount to. */
 export type VolumePhase =
@@ -13,58 +12,21 @@ export type VolumePhase =
   | "Cut"
   | "Ready"
   | "Failing"
-  | "Deleting"
-  | "DeleteBlocked";
-
-interface Seen {
-  now: Date;
-  snapshot: Snapshot;
-  content: Read<SnapshotContent>;
-  events: Read<EventFacts[]>;
-}
+  | ReturnType<typeof phaseOfDeletion>;
 
 /** The phase of a VolumeSnapshot. Pure. */
-export function phaseOfSnapshot({ now, snapshot, content, events }: Seen): VolumePhase {
+export function phaseOfSnapshot({ now, snapshot, content, events }: VolumeSnapshotFacts): VolumePhase {
   const { metadata, status } = snapshot;
-  if (metadata.deletionTimestamp !== undefined) return phaseOfDeletion(metadata.deletionTimestamp, events, now);
+  if (metadata.deletionTimestamp !== undefined) {
+    const isPending = (valueOf(events) ?? []).some(({ reason }) => reason === "SnapshotDeletePending");
+    return isPending ? "DeleteBlocked" : phaseOfDeletion(metadata.deletionTimestamp, now);
+  }
   if (isReady(snapshot, content)) return "Ready";
   const message = status?.error?.message ?? "";
-  if (isBlockedByClass(message)) return "BlockedByClass";
-  if (isBlockedBySource(message)) return "BlockedBySource";
-  return phaseByContent(snapshot, content) ?? phaseByStatus(snapshot);
-}
-
-function phaseOfDeletion(since: string, events: Read<EventFacts[]>, now: Date): VolumePhase {
-  const isPending = (valueOf(events) ?? []).some(({ reason }) => reason === "SnapshotDeletePending");
-  return isPending || isLate(since, now) ? "DeleteBlocked" : "Deleting";
-}
-
-function phaseByContent(snapshot: Snapshot, read: Read<SnapshotContent>): VolumePhase | undefined {
-  const content = valueOf(read);
-  if (content === undefined || !refersTo(content, snapshot)) return undefined;
-  const phase = phaseOfLivingContent(content);
-  return phase === "Pending" ? undefined : phase;
-}
-
-function phaseByStatus({ status }: Snapshot): VolumePhase {
-  if (status?.error !== undefined) return "Failing";
-  return status?.creationTime === undefined ? "Pending" : "Cut";
-}
-
-/** The phase of a VolumeSnapshotContent. Pure. */
-export function phaseOfContent(content: SnapshotContent, now: Date): VolumePhase {
-  const { deletionTimestamp } = content.metadata;
-  if (deletionTimestamp === undefined) return phaseOfLivingContent(content);
-  return isLate(deletionTimestamp, now) ? "DeleteBlocked" : "Deleting";
-}
-
-function phaseOfLivingContent(content: SnapshotContent): VolumePhase {
-  const { status } = content;
-  if (status?.readyToUse === true) return "Ready";
-  // An error stays until the snapshot is ready, so it may be older than the handle.
-  if (status?.snapshotHandle !== undefined) return "Cut";
-  if (status?.error !== undefined) return "Failing";
-  return hasAnnotation(content, contentAnnotations.beingCreated) ? "Creating" : "Pending";
+  if (blockIn(message) !== undefined) return isBlockedByClass(message) ? "BlockedByClass" : "BlockedBySource";
+  const bound = valueOf(content);
+  const ofContent = bound !== undefined && refersTo(bound, snapshot) ? phaseOfLivingContent(bound) : "Pending";
+  return ofContent === "Pending" ? phaseByStatus(status) : ofContent;
 }
 
 /** Ready on both sides, which refer to each other. If the content cannot be read, the snapshot's side counts. */
@@ -75,9 +37,23 @@ function isReady(snapshot: Snapshot, read: Read<SnapshotContent>): boolean {
   return content !== undefined && refersTo(content, snapshot) && content.status?.readyToUse === true;
 }
 
-/** Whether a deletion takes longer than the controllers need if nothing holds it. */
-export function isLate(since: string, now: Date): boolean {
-  return secondsSince(since, now) > deletionSeconds;
+/** The phase of an object with this status, as far as it says. */
+export function phaseByStatus(status: { error?: object | undefined; creationTime?: unknown } | undefined): VolumePhase {
+  if (status?.error !== undefined) return "Failing";
+  return status?.creationTime === undefined ? "Pending" : "Cut";
 }
 
-const deletionSeconds = 60;
+/** The phase of a VolumeSnapshotContent. Pure. */
+export function phaseOfContent(content: SnapshotContent, now: Date): VolumePhase {
+  const { deletionTimestamp } = content.metadata;
+  return deletionTimestamp === undefined ? phaseOfLivingContent(content) : phaseOfDeletion(deletionTimestamp, now);
+}
+
+function phaseOfLivingContent(content: SnapshotContent): VolumePhase {
+  const { status } = content;
+  if (status?.readyToUse === true) return "Ready";
+  // An error stays until the snapshot is ready, so it may be older than the handle.
+  if (status?.snapshotHandle !== undefined) return "Cut";
+  if (status?.error !== undefined) return "Failing";
+  return hasAnnotation(content, contentAnnotations.beingCreated) ? "Creating" : "Pending";
+}

@@ -53,7 +53,11 @@ export const Volume = z.looseObject({
 });
 export type Volume = z.infer<typeof Volume>;
 
-const StorageClass = z.looseObject({ metadata: ObjectMeta, provisioner: z.string() });
+export const StorageClass = z.looseObject({
+  metadata: ObjectMeta,
+  provisioner: z.string(),
+  volumeBindingMode: z.string().optional(),
+});
 export type StorageClass = z.infer<typeof StorageClass>;
 
 export const volumeResources = {

@@ -1,9 +1,6 @@
 import { expect, it } from "vitest";
-import { explainDriverError } from "./driver-errors.ts";
-import { recorded } from "./recorded-text.ts";
-
-const now = new Date("2030-01-01T00:00:00.500Z");
-const explain = (message: string) => explainDriverError({ message, since: undefined, who: "The sidecar", now });
+import { explainDriverError as explain, recorded } from "./csi-texts.ts";
+import { retriedBy } from "./volume-facts.ts";
 
 it.each([
   ["SnapshotCreationPerVolumeRateExceeded: wait", "CaptureRateExceeded", "waiting"],
@@ -22,7 +19,7 @@ it.each([
 });
 
 it("says when it is tried again", () => {
-  expect(explain("odd").retry).toBe(
+  expect(retriedBy("The sidecar", new Date("2030-01-01T00:00:00.500Z"))).toBe(
     "The sidecar tries again after growing pauses of at most 5 minutes: by 2030-01-01T00:05:00Z",
   );
 });
