@@ -26,8 +26,10 @@ import { reportUsage } from "./usage-error.ts";
 export async function runProgram(io: Io, args: readonly string[]): Promise<number> {
   let exitCode: number = exitCodes.ok;
   let output: string | undefined;
-  const program = buildProgram(io, (prepare) => async (...given) => {
-    exitCode = await (await prepare(...given))(io);
+  const program = buildProgram(io, (load, ...names) => async (...given) => {
+    const options = { ...(given[names.length] as object) };
+    for (const [at, name] of names.entries()) Object.assign(options, { [name]: given[at] });
+    exitCode = await (await load())(io, options as never);
   });
   program.hook("preAction", (_, command) => {
     const given: unknown = command.opts()["output"];

@@ -35,10 +35,11 @@ function withVolumesHint(failure: RametError): RametError {
   return new RametError(failure.code, failure.message, { hint, cause: failure });
 }
 
-/** Runs a command and returns its exit code. It is loaded when it is called, so that `--help` loads nothing. */
-type Perform = (io: Io) => Promise<number>;
+/** Loads the implementation of a command when it is called, so that `--help` loads nothing. */
+type Load<Options> = () => Promise<(io: Io, options: Options) => Promise<number>>;
 
-/** Wraps a command's implementation for commander, which calls it with arguments and options. */
-export type Act = <Arguments extends unknown[]>(
-  prepare: (...given: Arguments) => Promise<Perform>,
-) => (...given: Arguments) => Promise<void>;
+/** Wraps a command's implementation for commander. @param names the options that the command's arguments become, in their order */
+export type Act = <Options extends object>(
+  load: Load<Options>,
+  ...names: readonly (keyof Options & string)[]
+) => (...given: unknown[]) => Promise<void>;

@@ -1,12 +1,29 @@
 import { type Command, Option } from "commander";
 import { type Settings, type SettingsCommand, keysOf, setAt, settingOf } from "../install/setting-values.ts";
 import { besideSettings, type SettingKey } from "../install/settings.ts";
+import type { Io } from "./io.ts";
 import { parsed, wholeNumber } from "./options.ts";
+import type { Act } from "./report-error.ts";
 
 /** Adds the flags of a command's settings. */
 export function withSettings(command: Command, name: SettingsCommand): Command {
   for (const key of keysOf(name)) command.addOption(optionOf(key, name));
   return command;
+}
+
+/** Defines a command whose flags are settings. */
+export function settingsCommand<Name extends SettingsCommand>(
+  program: Command,
+  name: Name,
+  act: Act,
+  load: () => Promise<(io: Io, settings: Settings<Name>) => Promise<number>>,
+): Command {
+  return withSettings(program.command(name), name).action(
+    act(async () => {
+      const run = await load();
+      return (io, values: Record<string, unknown>) => run(io, settingsFrom(name, values));
+    }),
+  );
 }
 
 function optionOf(key: SettingKey, command: SettingsCommand): Option {

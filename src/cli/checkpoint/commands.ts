@@ -3,8 +3,6 @@ import type { Consistency } from "../../api/kinds/checkpoint.ts";
 import { getCommand, listCommand, removeCommand } from "../object/commands.ts";
 import { commaList, truth, withClusterFlags, withExamples, withOutputFlag, withWaitFlags } from "../options.ts";
 import type { Act } from "../report-error.ts";
-import type { CreateCheckpointOptions } from "./create.ts";
-import type { ExportOptions, ImportOptions } from "./exported-volumes.ts";
 
 /** `ramet checkpoint …`. */
 export function checkpointCommands(checkpoint: Command, act: Act): void {
@@ -35,23 +33,14 @@ export function checkpointCommands(checkpoint: Command, act: Act): void {
     .option("--name <name>", "its name (default: generated)");
   withWaitFlags(create, "until it can be cloned");
   withOutputFlag(create, "only the id, or with --no-wait the name");
-  withClusterFlags(create)
-    .action(
-      act(async (sandbox: string, options: Omit<CreateCheckpointOptions, "sandbox">) => {
-        const { createCheckpoint } = await import("./create.ts");
-        return (io) => createCheckpoint(io, { ...options, sandbox });
-      }),
-    )
-    .addHelpText(
-      "after",
-      `
-Examples:
-  $ ramet checkpoint create a
-  $ ramet checkpoint create a --contents filesystem --ttl 30d
-  $ ramet checkpoint create a --contents memory,filesystem,volumes --consistency atomic
-  $ ramet sandbox create --from "$(ramet checkpoint create a)"
-`,
-    );
+  withClusterFlags(create).action(act(async () => (await import("./create.ts")).createCheckpoint, "sandbox"));
+  withExamples(
+    create,
+    "ramet checkpoint create a",
+    "ramet checkpoint create a --contents filesystem --ttl 30d",
+    "ramet checkpoint create a --contents memory,filesystem,volumes --consistency atomic",
+    'ramet sandbox create --from "$(ramet checkpoint create a)"',
+  );
   exportCommand(checkpoint, act);
   importCommand(checkpoint, act);
   listCommand(checkpoint, "checkpoint", act);
@@ -68,12 +57,7 @@ function exportCommand(checkpoint: Command, act: Act): void {
     .argument("<name>", "its name or id")
     .addOption(new Option("-o, --output <format>", "the output format").choices(["yaml", "json"]).default("yaml"));
   withExamples(command, "ramet checkpoint export a > a.yaml", "ramet checkpoint export a -o json");
-  withClusterFlags(command).action(
-    act(async (name: string, options: Omit<ExportOptions, "name">) => {
-      const { exportCheckpoint } = await import("./exported-volumes.ts");
-      return (io) => exportCheckpoint(io, { ...options, name });
-    }),
-  );
+  withClusterFlags(command).action(act(async () => (await import("./exported-volumes.ts")).exportCheckpoint, "name"));
 }
 
 function importCommand(checkpoint: Command, act: Act): void {
@@ -97,10 +81,5 @@ function importCommand(checkpoint: Command, act: Act): void {
     "ramet checkpoint import -f a.yaml --name a --template python -n team-b",
     "ramet checkpoint export a -n team-a | ramet checkpoint import -f - -n team-b",
   );
-  withClusterFlags(command).action(
-    act(async (options: ImportOptions) => {
-      const { importCheckpoint } = await import("./exported-volumes.ts");
-      return (io) => importCheckpoint(io, options);
-    }),
-  );
+  withClusterFlags(command).action(act(async () => (await import("./exported-volumes.ts")).importCheckpoint));
 }

@@ -24,10 +24,10 @@ export function completionCommand(program: Command, act: Act): void {
     .passThroughOptions()
     .allowUnknownOption()
     .action(
-      act(async (words: string[]) => {
+      act(async () => {
         const { printCandidates } = await import("./candidates.ts");
-        return (io) => printCandidates(io, program, words);
-      }),
+        return (io, { words }: { words: string[] }) => printCandidates(io, program, words);
+      }, "words"),
     );
 }
 

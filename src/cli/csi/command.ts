@@ -1,7 +1,6 @@
 import { type Command, Option } from "commander";
 import { withExamples } from "../options.ts";
 import type { Act } from "../report-error.ts";
-import type { CsiDriverFlags } from "./csi-driver.ts";
 
 /** `ramet csi-driver`. */
 export function csiDriverCommand(program: Command, act: Act): void {
@@ -20,12 +19,7 @@ export function csiDriverCommand(program: Command, act: Act): void {
         .choices(["debug", "info", "warn", "error"])
         .default("info"),
     )
-    .action(
-      act(async (flags: CsiDriverFlags) => {
-        const { runCsiDriverProcess } = await import("./csi-driver.ts");
-        return (io) => runCsiDriverProcess(io, flags);
-      }),
-    );
+    .action(act(async () => (await import("./csi-driver.ts")).runCsiDriverProcess));
   const driver = "--directory /var/lib/ramet/volumes --node-id node-1";
   const kubelet = "/var/lib/kubelet";
   withExamples(

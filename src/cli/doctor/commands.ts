@@ -2,9 +2,7 @@ import { type Command, Option } from "commander";
 import { besideProjects } from "../../api/names/system-names.ts";
 import { timeoutMilliseconds, parsed, withClusterFlags, withExamples } from "../options.ts";
 import type { Act } from "../report-error.ts";
-import type { DoctorOptions } from "./check.ts";
 import { checkEngine } from "../../install/setting.ts";
-import type { UpgradeOptions } from "./print-upgrade-plan.ts";
 
 /** `ramet doctor`. */
 export function doctorCommand(program: Command, act: Act): void {
@@ -28,12 +26,7 @@ export function doctorCommand(program: Command, act: Act): void {
     "find snapshots that the storage has and the cluster does not know; a handle a line, and its time if known",
   );
   withExamples(command, "ramet doctor", "ramet doctor -n team-a -o json", "ramet doctor --beside=openkruise");
-  withClusterFlags(command).action(
-    act(async (options: DoctorOptions) => {
-      const { checkWithDoctor } = await import("./check.ts");
-      return (io) => checkWithDoctor(io, options);
-    }),
-  );
+  withClusterFlags(command).action(act(async () => (await import("./check.ts")).checkWithDoctor));
 }
 
 /** `ramet upgrade --plan`. */
@@ -50,18 +43,6 @@ export function upgradeCommand(program: Command, act: Act): void {
       return text;
     })
     .addOption(new Option("-o, --output <format>", "the output format").choices(["table", "json"]).default("table"));
-  withClusterFlags(upgrade)
-    .action(
-      act(async (options: UpgradeOptions) => {
-        const { printUpgradePlan } = await import("./print-upgrade-plan.ts");
-        return (io) => printUpgradePlan(io, options);
-      }),
-    )
-    .addHelpText(
-      "after",
-      `
-Examples:
-  $ ramet upgrade --plan --cell-image registry.example/ramet-cell:2
-`,
-    );
+  withClusterFlags(upgrade).action(act(async () => (await import("./print-upgrade-plan.ts")).printUpgradePlan));
+  withExamples(upgrade, "ramet upgrade --plan --cell-image registry.example/ramet-cell:2");
 }

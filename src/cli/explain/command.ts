@@ -3,6 +3,7 @@ import { RametError } from "../../base/errors.ts";
 import { kindHelp, kindName } from "../object/commands.ts";
 import type { UserKindName } from "../object/user-kind.ts";
 import { withClusterFlags, withExamples } from "../options.ts";
+import type { Io } from "../io.ts";
 import type { Act } from "../report-error.ts";
 import type { ExplainOptions } from "./explain.ts";
 import { volumeKindNames, type VolumeKindName, volumeKindSpelled } from "./volume-kinds.ts";
@@ -10,6 +11,7 @@ import { volumeKindNames, type VolumeKindName, volumeKindSpelled } from "./volum
 type Subject = { kind: UserKindName | VolumeKindName; name: string } | { code: string };
 
 interface Flags extends Omit<ExplainOptions, "objects"> {
+  subjects: readonly Subject[];
   removeOrphanedFinalizer?: boolean;
 }
 
@@ -31,20 +33,19 @@ export function explainCommand(program: Command, act: Act): void {
     "ramet explain vs/before-upgrade pvc/data -n team-a",
     "ramet explain StoreFull",
   );
-  withClusterFlags(command).action(
-    act(async (subjects: Subject[], { removeOrphanedFinalizer = false, ...options }: Flags) => {
-      if (removeOrphanedFinalizer) {
-        const name = onlySnapshot(subjects);
-        const { removeFinalizer } = await import("./remove-finalizer.ts");
-        return (io) => removeFinalizer(io, { ...options, name });
-      }
-      const codes = subjects.flatMap((subject) => ("code" in subject ? [subject.code] : []));
-      const objects = subjects.flatMap((subject) => ("code" in subject ? [] : [subject]));
-      const [{ explainCodes }, { explainObjects }] = await Promise.all([import("./codes.ts"), import("./explain.ts")]);
-      return (io) =>
-        objects.length === 0 ? explainCodes(io, codes, options.output) : explainObjects(io, { ...options, objects });
-    }),
-  );
+  withClusterFlags(command).action(act(() => Promise.resolve(explain), "subjects"));
+}
+
+async function explain(io: Io, { subjects, removeOrphanedFinalizer = false, ...options }: Flags): Promise<number> {
+  if (removeOrphanedFinalizer) {
+    const name = onlySnapshot(subjects);
+    const { removeFinalizer } = await import("./remove-finalizer.ts");
+    return removeFinalizer(io, { ...options, name });
+  }
+  const codes = subjects.flatMap((subject) => ("code" in subject ? [subject.code] : []));
+  const objects = subjects.flatMap((subject) => ("code" in subject ? [] : [subject]));
+  if (objects.length === 0) return (await import("./codes.ts")).explainCodes(io, codes, options.output);
+  return (await import("./explain.ts")).explainObjects(io, { ...options, objects });
 }
 
 /** @throws RametError `InvalidArgument` */

@@ -1,3 +1,4 @@
+import { defined } from "../../base/defined.ts";
 import { contentAnnotations, volumeFinalizers } from "../../kube/volumes/snapshots.ts";
 import { explainDriverError, isBlockedByClass, recorded } from "./csi-texts.ts";
 import { completed, type Explanation, firstOf, type Found, type Rule } from "./explanation.ts";
@@ -227,7 +228,7 @@ function missingClass({ content, classes }: ContentFacts): Found | undefined {
   return {
     reason: "SnapshotClassMissing",
     cause: `Its VolumeSnapshotClass ${name} was deleted before the snapshot was taken`,
-    ...(error?.time !== undefined && { since: error.time }),
+    ...defined({ since: error?.time }),
     action: `Create the VolumeSnapshotClass ${name} again, with the driver ${driver}; it is not needed to delete the snapshot`,
   };
 }

@@ -2,7 +2,7 @@ import type { SandboxSet } from "../../api/kinds/sandbox-set.ts";
 import type { Condition } from "../../api/schema/metadata.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import { unprocessed } from "./controller-rules.ts";
-import { completed, type Explanation, type Found, nothingToDo, remedyIn, reportOf } from "./explanation.ts";
+import { completed, type Explanation, type Found, remedyIn, reportOf } from "./explanation.ts";
 import { type Cause, type CommonFacts, foundIn, isProblem } from "./facts.ts";
 
 export interface SetFacts extends CommonFacts {

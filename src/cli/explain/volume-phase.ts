@@ -24,9 +24,12 @@ export function phaseOfSnapshot({ now, snapshot, content, events }: VolumeSnapsh
   if (isReady(snapshot, content)) return "Ready";
   const message = status?.error?.message ?? "";
   if (blockIn(message) !== undefined) return isBlockedByClass(message) ? "BlockedByClass" : "BlockedBySource";
-  const bound = valueOf(content);
-  const ofContent = bound !== undefined && refersTo(bound, snapshot) ? phaseOfLivingContent(bound) : "Pending";
+  const ofContent = phaseByContent(snapshot, valueOf(content));
   return ofContent === "Pending" ? phaseByStatus(status) : ofContent;
+}
+
+function phaseByContent(snapshot: Snapshot, content: SnapshotContent | undefined): VolumePhase {
+  return content !== undefined && refersTo(content, snapshot) ? phaseOfLivingContent(content) : "Pending";
 }
 
 /** Ready on both sides, which refer to each other. If the content cannot be read, the snapshot's side counts. */

@@ -123,7 +123,7 @@ function blocked(facts: Facts): Found | undefined {
 function blockByAbsence({ snapshot: { spec, status }, content, classes, source }: Facts): Block | undefined {
   const isDynamic = spec?.source.persistentVolumeClaimName !== undefined;
   if (!isDynamic || status !== undefined || valueOf(content) !== undefined) return undefined;
-  const name = spec?.volumeSnapshotClassName;
+  const name = spec.volumeSnapshotClassName;
   const hasClass = valueOf(classes)?.some(({ metadata }) => metadata.name === name);
   if (name !== undefined && hasClass === false) return "SnapshotClassMissing";
   return "value" in source && source.value === undefined ? "SourceMissing" : undefined;

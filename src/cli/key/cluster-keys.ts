@@ -15,6 +15,7 @@ export interface KeysOptions extends ClusterOptions {
 }
 
 export interface RotateOptions extends KeysOptions {
+  power: KeyPower;
   force?: boolean;
   wait: boolean;
   /** Milliseconds. */
@@ -39,7 +40,8 @@ export async function getKeys(io: Io, options: KeysOptions): Promise<number> {
  * command can be repeated.
  * @throws RametError `Timeout`, naming the cells that have not confirmed the keys
  */
-export async function rotateKey(io: Io, power: KeyPower, options: RotateOptions): Promise<number> {
+export async function rotateKey(io: Io, options: RotateOptions): Promise<number> {
+  const { power } = options;
   return withCluster(io, options, async ({ client }) => {
     const request = await requestRotation(io, client, power, options.force === true);
     const wait = { power, request, timeout: options.timeout };

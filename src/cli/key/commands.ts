@@ -4,9 +4,7 @@ import { apiKeyFormats } from "../../api/keys/api-key-text.ts";
 import { getCommand, listCommand } from "../object/commands.ts";
 import { parsed, wholeNumber, withClusterFlags, withExamples, withOutputFlag, withWaitFlags } from "../options.ts";
 import type { Act } from "../report-error.ts";
-import type { CreateKeyOptions, RotateKeyOptions, RevokeKeysOptions } from "./api-key.ts";
 import { type KeyPower, keyPowers } from "../../api/names/system-names.ts";
-import type { KeysOptions, RotateOptions } from "./cluster-keys.ts";
 
 /** `ramet key …`: keys of the client API. `ramet keys` is about the cluster's own keys. */
 export function keyCommands(key: Command, act: Act): void {
@@ -37,12 +35,7 @@ function createCommand(key: Command, act: Act): void {
     "export E2B_API_KEY=$(ramet key create ci --service-account agents --create-service-account)",
     "ramet key create ci --service-account agents --max-sandboxes 20 -o json",
   );
-  withClusterFlags(withKeyFlags(command)).action(
-    act(async (name: string, options: Omit<CreateKeyOptions, "name">) => {
-      const { createKey } = await import("./api-key.ts");
-      return (io) => createKey(io, { ...options, name });
-    }),
-  );
+  withClusterFlags(withKeyFlags(command)).action(act(async () => (await import("./api-key.ts")).createKey, "name"));
 }
 
 function rotateCommand(key: Command, act: Act): void {
@@ -56,12 +49,7 @@ function rotateCommand(key: Command, act: Act): void {
         .argParser((text) => parsed(() => parseDuration(text, "--grace"))),
     );
   withExamples(command, "ramet key rotate ci", "ramet key rotate ci --grace 0 -o json");
-  withClusterFlags(withKeyFlags(command)).action(
-    act(async (name: string, options: Omit<RotateKeyOptions, "name">) => {
-      const { rotateKey } = await import("./api-key.ts");
-      return (io) => rotateKey(io, { ...options, name });
-    }),
-  );
+  withClusterFlags(withKeyFlags(command)).action(act(async () => (await import("./api-key.ts")).rotateKey, "name"));
 }
 
 function revokeCommand(key: Command, act: Act): void {
@@ -72,12 +60,7 @@ function revokeCommand(key: Command, act: Act): void {
     .argument("<name...>", "the API keys")
     .option("--ignore-not-found", "ignore keys that do not exist");
   withExamples(command, "ramet key revoke ci");
-  withClusterFlags(command).action(
-    act(async (names: string[], options: Omit<RevokeKeysOptions, "names">) => {
-      const { revokeKeys } = await import("./api-key.ts");
-      return (io) => revokeKeys(io, { ...options, names });
-    }),
-  );
+  withClusterFlags(command).action(act(async () => (await import("./api-key.ts")).revokeKeys, "names"));
 }
 
 function withKeyFlags(command: Command): Command {
@@ -98,21 +81,10 @@ function withKeyFlags(command: Command): Command {
 export function keysCommands(keys: Command, act: Act): void {
   keys.addHelpText("after", "\nFor API keys of clients, use: ramet key");
   const get = keys.command("get").description("Print when each key was rotated, and the rotations in progress.");
-  withOutputFlag(withClusterFlags(get), "one line for each key")
-    .action(
-      act(async (options: KeysOptions) => {
-        const { getKeys } = await import("./cluster-keys.ts");
-        return (io) => getKeys(io, options);
-      }),
-    )
-    .addHelpText(
-      "after",
-      `
-Examples:
-  $ ramet keys get
-  $ ramet keys get -o json
-`,
-    );
+  withOutputFlag(withClusterFlags(get), "one line for each key").action(
+    act(async () => (await import("./cluster-keys.ts")).getKeys),
+  );
+  withExamples(get, "ramet keys get", "ramet keys get -o json");
   const rotate = keys
     .command("rotate")
     .description("Replace a key of the cluster while sandboxes run. Joins a rotation that is in progress.")
@@ -122,25 +94,15 @@ Examples:
         .argParser(keyPower),
     )
     .option("--force", "do not wait for cells that cannot be reached; nobody can call them any more");
-  withOutputFlag(
-    withWaitFlags(withClusterFlags(rotate), "until the old key is no longer accepted", fiveMinutes),
-    "a line",
-  )
-    .action(
-      act(async (power: KeyPower, options: RotateOptions) => {
-        const { rotateKey } = await import("./cluster-keys.ts");
-        return (io) => rotateKey(io, power, options);
-      }),
-    )
-    .addHelpText(
-      "after",
-      `
-Examples:
-  $ ramet keys rotate gateways             replace the key of the gateways
-  $ ramet keys rotate cells -o json        replace the key of the controllers, and print the state
-  $ ramet keys rotate cells --force        end the wait for cells that cannot be reached
-`,
-    );
+  withClusterFlags(rotate).action(act(async () => (await import("./cluster-keys.ts")).rotateKey, "power"));
+  withWaitFlags(rotate, "until the old key is no longer accepted", { milliseconds: 300_000, shown: "5m" });
+  withOutputFlag(rotate, "a line");
+  withExamples(
+    rotate,
+    "ramet keys rotate gateways             replace the key of the gateways",
+    "ramet keys rotate cells -o json        replace the key of the controllers, and print the state",
+    "ramet keys rotate cells --force        end the wait for cells that cannot be reached",
+  );
 }
 
 function keyPower(text: string): KeyPower {
@@ -148,5 +110,3 @@ function keyPower(text: string): KeyPower {
   if (found !== undefined) return found;
   throw new InvalidArgumentError(`it must be ${keyPowers.join(" or ")}; an API key is rotated by: ramet key rotate`);
 }
-
-const fiveMinutes = { milliseconds: 300_000, shown: "5m" };

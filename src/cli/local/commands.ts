@@ -1,14 +1,10 @@
 import { Argument, type Command, Option } from "commander";
-import { clusterDirectory, defaultClusterName } from "../../local/cluster-directory.ts";
+import { type ClusterDirectory, clusterDirectory, defaultClusterName } from "../../local/cluster-directory.ts";
 import { defaultDomain, parseDomain } from "../../local/cluster-domain.ts";
-import { type LogPart, logParts } from "../../local/log-files.ts";
+import { logParts } from "../../local/log-files.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { parsed, withExamples } from "../options.ts";
 import type { Act } from "../report-error.ts";
-import type { EnvOptions } from "./env.ts";
-import type { AddImageOptions, BuiltImage, ListImagesOptions } from "./image.ts";
-import type { StatusOptions } from "./status.ts";
-import type { DownOptions, LogsOptions, UpOptions } from "./up.ts";
 
 /** `ramet local …`. */
 export function localCommands(local: Command, act: Act): void {
@@ -35,29 +31,14 @@ function upCommands(local: Command, act: Act): void {
       (text: string) => parsed(() => parseDomain(text)),
     )
     .option("--allow-private-networks", "let sandboxes connect to private ranges, such as the local network")
-    .action(
-      act(async (options: UpOptions) => {
-        const { localUp } = await import("./up.ts");
-        return (io) => localUp(io, options);
-      }),
-    );
+    .action(act(async () => (await import("./up.ts")).localUp));
   withExamples(withName(local.command("down")), "ramet local down", "ramet local down --name test --purge")
     .description("Stop the cluster and its sandboxes. The next `up` uses its data again.")
     .option("--purge", "also remove its data: objects, checkpoints and logs")
-    .action(
-      act(async (options: DownOptions) => {
-        const { localDown } = await import("./up.ts");
-        return (io) => localDown(io, options);
-      }),
-    );
+    .action(act(async () => (await import("./up.ts")).localDown));
   withExamples(local.command("setup"), "ramet local setup")
     .description("Download or build everything that `up` needs, without starting a cluster.")
-    .action(
-      act(async () => {
-        const { localSetup } = await import("./up.ts");
-        return (io) => localSetup(io);
-      }),
-    );
+    .action(act(async () => (await import("./up.ts")).localSetup));
 }
 
 function lookCommands(local: Command, act: Act): void {
@@ -75,41 +56,23 @@ function lookCommands(local: Command, act: Act): void {
       ).choices(["domain", "addresses"]),
     );
   withExamples(env, 'eval "$(ramet local env)"', "ramet local env -o fish | source", "ramet local env -o json").action(
-    act(async (options: EnvOptions) => {
-      const { localEnv } = await import("./env.ts");
-      return (io) => localEnv(io, options);
-    }),
+    act(async () => (await import("./env.ts")).localEnv),
   );
   const list = local
     .command("ls")
     .alias("list")
     .description("List your clusters on this machine.")
     .addOption(new Option("-o, --output <format>", "what to print").choices(["table", "json"]).default("table"));
-  withExamples(list, "ramet local ls").action(
-    act(async (options: { output: "table" | "json" }) => {
-      const { listClusters } = await import("./status.ts");
-      return (io) => listClusters(io, options);
-    }),
-  );
+  withExamples(list, "ramet local ls").action(act(async () => (await import("./status.ts")).listClusters));
   withExamples(withName(local.command("status")), "ramet local status", "ramet local status --name test -o json")
     .description("Show the cluster's processes and tools. Exits with 1 if the cluster is not up.")
     .addOption(new Option("-o, --output <format>", "what to print").choices(["table", "json"]).default("table"))
-    .action(
-      act(async (options: StatusOptions) => {
-        const { localStatus } = await import("./status.ts");
-        return (io) => localStatus(io, options);
-      }),
-    );
+    .action(act(async () => (await import("./status.ts")).localStatus));
   const logs = withName(local.command("logs"))
     .description("Print the end of the log of one of the cluster's processes.")
     .addArgument(new Argument("[part]", "whose log").choices(logParts).default("node"))
     .option("-f, --follow", "print new lines until Ctrl-C")
-    .action(
-      act(async (part: LogPart, options: Omit<LogsOptions, "part">) => {
-        const { localLogs } = await import("./up.ts");
-        return (io) => localLogs(io, { ...options, part });
-      }),
-    );
+    .action(act(async () => (await import("./up.ts")).localLogs, "part"));
   withExamples(logs, "ramet local logs", "ramet local logs controller -f");
 }
 
@@ -119,12 +82,7 @@ function imageCommands(image: Command, act: Act): void {
     .description("Add or replace an image.")
     .argument("<name>", "its name in templates, such as python or registry.example/tools/python:3.12")
     .argument("<path>", "a root directory, a tar of one (plain, gzip or zstd), or an OCI image layout")
-    .action(
-      act(async (name: string, path: string) => {
-        const { addImage } = await import("./image.ts");
-        return (io) => addImage(io, { name, path } satisfies AddImageOptions);
-      }),
-    );
+    .action(act(async () => (await import("./image.ts")).addImage, "name", "path"));
   withExamples(
     add,
     "ramet local image add tools ./rootfs",
@@ -134,55 +92,34 @@ function imageCommands(image: Command, act: Act): void {
     .command("build")
     .description("Build one of Ramet's images, if it is missing or its recipe has changed.")
     .addArgument(new Argument("<name>", "which image").choices(["python", "code-interpreter"]))
-    .action(
-      act(async (name: BuiltImage) => {
-        const { buildImage } = await import("./image.ts");
-        return (io) => buildImage(io, name);
-      }),
-    );
+    .action(act(async () => (await import("./image.ts")).buildImage, "name"));
   withExamples(build, "ramet local image build code-interpreter");
   const remove = image
     .command("rm")
     .description("Remove images. Existing sandboxes keep running; files are removed once no sandbox uses them.")
     .argument("<name...>", "names of images")
-    .action(
-      act(async (names: string[]) => {
-        const { removeImages } = await import("./image.ts");
-        return (io) => removeImages(io, names);
-      }),
-    );
+    .action(act(async () => (await import("./image.ts")).removeImages, "names"));
   withExamples(remove, "ramet local image rm tools");
   withExamples(image.command("ls"), "ramet local image ls")
     .description("List the images.")
     .addOption(new Option("-o, --output <format>", "what to print").choices(["table", "json"]).default("table"))
-    .action(
-      act(async (options: ListImagesOptions) => {
-        const { listImages } = await import("./image.ts");
-        return (io) => listImages(io, options);
-      }),
-    );
+    .action(act(async () => (await import("./image.ts")).listImages));
 }
 
 /** Hidden commands that `up` starts. They run until a signal arrives. */
 function partCommands(local: Command, act: Act): void {
-  withName(local.command("node", { hidden: true })).action(
-    act(async (options: { name: string }) => {
-      const { runNodeProcess } = await import("../../local/node/node-process.ts");
-      return async (io) => {
-        await runNodeProcess(clusterDirectory(options.name, io.environment), io.signal);
-        return exitCodes.ok;
-      };
-    }),
-  );
-  withName(local.command("supervise", { hidden: true })).action(
-    act(async (options: { name: string }) => {
-      const { superviseCluster } = await import("../../local/supervisor/supervise.ts");
-      return async (io) => {
-        await superviseCluster(clusterDirectory(options.name, io.environment), io.signal);
-        return exitCodes.ok;
-      };
-    }),
-  );
+  const part = (name: string, load: () => Promise<(of: ClusterDirectory, signal: AbortSignal) => Promise<void>>) =>
+    withName(local.command(name, { hidden: true })).action(
+      act(async () => {
+        const run = await load();
+        return async (io, options: { name: string }) => {
+          await run(clusterDirectory(options.name, io.environment), io.signal);
+          return exitCodes.ok;
+        };
+      }),
+    );
+  part("node", async () => (await import("../../local/node/node-process.ts")).runNodeProcess);
+  part("supervise", async () => (await import("../../local/supervisor/supervise.ts")).superviseCluster);
 }
 
 function withName(command: Command): Command {

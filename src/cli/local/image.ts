@@ -34,7 +34,7 @@ export async function addImage(io: Io, { name, path }: AddImageOptions): Promise
 export type BuiltImage = typeof pythonImageName | typeof interpreterImageName;
 
 /** `ramet local image build`: prints the image's digest. Builds nothing if the image is there and its recipe is the same. */
-export async function buildImage(io: Io, name: BuiltImage): Promise<number> {
+export async function buildImage(io: Io, { name }: { name: BuiltImage }): Promise<number> {
   const store = images(io);
   const ensure = name === pythonImageName ? ensurePythonImage : ensureInterpreterImage;
   const progress = (line: string): void => {
@@ -60,7 +60,7 @@ async function hasShell(rootPath: string): Promise<boolean> {
 }
 
 /** `ramet local image rm`. Existing sandboxes keep running. */
-export async function removeImages(io: Io, names: readonly string[]): Promise<number> {
+export async function removeImages(io: Io, { names }: { names: readonly string[] }): Promise<number> {
   const store = images(io);
   const known = new Set((await store.list()).map(({ name }) => name));
   const missing = names.filter((name) => !known.has(name));

@@ -30,13 +30,10 @@ export function mcpCommand(program: Command, act: Act): void {
         .default("warn"),
     )
     .action(
-      act(async (options: McpOptions) => {
-        if (options.http === true) {
-          const { serveMcpHttp } = await import("./serve.ts");
-          return (io) => serveMcpHttp(io, options);
-        }
-        const { serveMcpStdio } = await import("./serve.ts");
-        return (io) => serveMcpStdio(io, options);
+      act(async () => {
+        const { serveMcpHttp, serveMcpStdio } = await import("./serve.ts");
+        return (io, options: McpOptions) =>
+          options.http === true ? serveMcpHttp(io, options) : serveMcpStdio(io, options);
       }),
     )
     .addHelpText("after", help);

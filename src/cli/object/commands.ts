@@ -17,14 +17,15 @@ export function objectCommands(program: Command, act: Act): void {
   withOutputFlag(get);
   withExamples(get, "ramet get sandboxes -A", "ramet get template python -o yaml");
   withClusterFlags(get).action(
-    act(async (kind: UserKindName, names: string[], options: Omit<ListOptions & GetOptions, "kind" | "names">) => {
-      if (names.length === 0) {
-        const { listObjects } = await import("./get.ts");
-        return (io) => listObjects(io, { ...options, kind });
-      }
-      const { getObjects } = await import("./get.ts");
-      return (io) => getObjects(io, { ...options, kind, names });
-    }),
+    act(
+      async () => {
+        const { listObjects, getObjects } = await import("./get.ts");
+        return (io, options: ListOptions & GetOptions) =>
+          options.names.length === 0 ? listObjects(io, options) : getObjects(io, options);
+      },
+      "kind",
+      "names",
+    ),
   );
   const remove = program
     .command("rm")
@@ -34,12 +35,7 @@ export function objectCommands(program: Command, act: Act): void {
     .option("--ignore-not-found", "ignore objects that do not exist");
   withWaitFlags(remove, "until it is deleted");
   withExamples(remove, "ramet rm sandbox a b", "ramet rm template python --ignore-not-found");
-  withClusterFlags(remove).action(
-    act(async (kind: UserKindName, names: string[], options: Omit<RemoveOptions, "kind" | "names">) => {
-      const { removeObjects } = await import("./remove.ts");
-      return (io) => removeObjects(io, { ...options, kind, names });
-    }),
-  );
+  withClusterFlags(remove).action(act(async () => (await import("./remove.ts")).removeObjects, "kind", "names"));
 }
 
 export const kindHelp = "sandbox, checkpoint, template, set, claim, snapshot or key";
@@ -80,9 +76,9 @@ export function listCommand(parent: Command, kind: UserKindName, act: Act): void
   withOutputFlag(command);
   withExamples(command, `ramet ${kind} ls`, `ramet ${kind} ls -A -o name`);
   withClusterFlags(command).action(
-    act(async (options: Omit<ListOptions, "kind">) => {
+    act(async () => {
       const { listObjects } = await import("./get.ts");
-      return (io) => listObjects(io, { ...options, kind });
+      return (io, options: Omit<ListOptions, "kind">) => listObjects(io, { ...options, kind });
     }),
   );
 }
@@ -96,10 +92,10 @@ export function getCommand(parent: Command, kind: UserKindName, act: Act): void 
   withOutputFlag(command);
   withExamples(command, `ramet ${kind} get a b`, `ramet ${kind} get a -o yaml`);
   withClusterFlags(command).action(
-    act(async (names: string[], options: Omit<GetOptions, "kind" | "names">) => {
+    act(async () => {
       const { getObjects } = await import("./get.ts");
-      return (io) => getObjects(io, { ...options, kind, names });
-    }),
+      return (io, options: Omit<GetOptions, "kind">) => getObjects(io, { ...options, kind });
+    }, "names"),
   );
 }
 
@@ -116,10 +112,10 @@ export function removeCommand(parent: Command, kind: UserKindName, act: Act): vo
   const second = canFail(kind) ? `ramet ${kind} rm --failed` : `ramet ${kind} rm a --ignore-not-found`;
   withExamples(command, `ramet ${kind} rm a b`, second);
   withClusterFlags(command).action(
-    act(async (names: string[], options: Omit<RemoveOptions, "kind" | "names">) => {
+    act(async () => {
       const { removeObjects } = await import("./remove.ts");
-      return (io) => removeObjects(io, { ...options, kind, names });
-    }),
+      return (io, options: Omit<RemoveOptions, "kind">) => removeObjects(io, { ...options, kind });
+    }, "names"),
   );
 }
 

@@ -13,14 +13,9 @@ import {
   withTimeoutFlag,
 } from "../options.ts";
 import type { Act } from "../report-error.ts";
-import type { CopyOptions } from "./copy.ts";
-import type { CreateSandboxOptions } from "./create.ts";
 import type { ExecOptions } from "./run-command.ts";
-import type { LogsOptions } from "./logs.ts";
 import type { PauseOptions } from "./pause.ts";
-import type { Forward, PortForwardOptions } from "./port-forward.ts";
-import type { ForkOptions } from "./fork.ts";
-import type { RollbackOptions } from "./rollback.ts";
+import type { Forward } from "./port-forward.ts";
 
 /** `ramet sandbox …`. */
 export function sandboxCommands(sandbox: Command, act: Act): void {
@@ -49,22 +44,13 @@ function createCommand(sandbox: Command, act: Act): void {
   withVolumesFlag(command);
   withWaitFlags(command, "until it is ready, or paused");
   withOutputFlag(command, "only the name");
-  withClusterFlags(command)
-    .action(
-      act(async (options: CreateSandboxOptions) => {
-        const { createSandbox } = await import("./create.ts");
-        return (io) => createSandbox(io, options);
-      }),
-    )
-    .addHelpText(
-      "after",
-      `
-Examples:
-  $ ramet sandbox create --template python --name a
-  $ ramet sandbox create --image debian:13 -e GREETING=hello
-  $ ramet sandbox create --from "$(ramet checkpoint create a)" --name b
-`,
-    );
+  withClusterFlags(command).action(act(async () => (await import("./create.ts")).createSandbox));
+  withExamples(
+    command,
+    "ramet sandbox create --template python --name a",
+    "ramet sandbox create --image debian:13 -e GREETING=hello",
+    'ramet sandbox create --from "$(ramet checkpoint create a)" --name b',
+  );
 }
 
 function execCommand(sandbox: Command, act: Act): void {
@@ -80,24 +66,18 @@ function execCommand(sandbox: Command, act: Act): void {
     .option("--cwd <directory>", "its working directory")
     .option("-u, --user <name>", "the user name or id (default: the sandbox's user)");
   withAccessFlags(command);
-  withClusterFlags(command)
-    .action(
-      act(async (name: string, words: [string, ...string[]], options: Omit<ExecOptions, "name" | "command">) => {
-        const { execInSandbox } = await import("./run-command.ts");
-        return (io) => execInSandbox(io, { ...options, name, command: words });
-      }),
-    )
-    .addHelpText(
+  withClusterFlags(command).action(
+    act(async () => (await import("./run-command.ts")).execInSandbox, "name", "command"),
+  );
+  withExamples(
+    command.addHelpText(
       "after",
-      `
-The first SIGINT, SIGTERM or SIGHUP sends SIGTERM to the command, the next one SIGKILL.
-
-Examples:
-  $ ramet sandbox exec a -- python3 -c 'print(1)'
-  $ ramet sandbox exec -it a -- bash
-  $ tar c src | ramet sandbox exec -i a --cwd /data -- tar x
-`,
-    );
+      `\nThe first SIGINT, SIGTERM or SIGHUP sends SIGTERM to the command, the next one SIGKILL.`,
+    ),
+    "ramet sandbox exec a -- python3 -c 'print(1)'",
+    "ramet sandbox exec -it a -- bash",
+    "tar c src | ramet sandbox exec -i a --cwd /data -- tar x",
+  );
 }
 
 function shellCommand(sandbox: Command, act: Act): void {
@@ -111,18 +91,13 @@ function shellCommand(sandbox: Command, act: Act): void {
   withAccessFlags(command);
   withExamples(command, "ramet sandbox shell a", "ramet sandbox shell a --user root");
   withClusterFlags(command).action(
-    act(async (name: string, options: Omit<ExecOptions, "name" | "command">) => {
+    act(async () => {
       const { execInSandbox } = await import("./run-command.ts");
       const script = "if command -v bash >/dev/null 2>&1; then exec bash; else exec sh; fi";
-      return (io) =>
-        execInSandbox(io, {
-          ...options,
-          name,
-          command: ["sh", "-c", script],
-          stdin: true,
-          tty: io.terminal !== undefined,
-        });
-    }),
+      const shell = { command: ["sh", "-c", script] as const, stdin: true };
+      return (io, options: Omit<ExecOptions, "command">) =>
+        execInSandbox(io, { ...options, ...shell, tty: io.terminal !== undefined });
+    }, "name"),
   );
 }
 
@@ -135,12 +110,7 @@ function portForwardCommand(sandbox: Command, act: Act): void {
     .option("--address <ip>", "the local address to listen on", "127.0.0.1");
   withAccessFlags(command);
   withExamples(command, "ramet sandbox port-forward a 8000", "ramet sandbox port-forward a 0:8000 5432 --direct");
-  withClusterFlags(command).action(
-    act(async (name: string, ports: Forward[], options: Omit<PortForwardOptions, "name" | "ports">) => {
-      const { forwardPorts } = await import("./port-forward.ts");
-      return (io) => forwardPorts(io, { ...options, name, ports });
-    }),
-  );
+  withClusterFlags(command).action(act(async () => (await import("./port-forward.ts")).forwardPorts, "name", "ports"));
 }
 
 function collectForward(text: string, before: Forward[] = []): Forward[] {
@@ -162,12 +132,7 @@ function logsCommand(sandbox: Command, act: Act): void {
     .option("--timestamps", "start each line with its time");
   withAccessFlags(command);
   withExamples(command, "ramet sandbox logs a -f", "ramet sandbox logs a --since 10m --timestamps");
-  withClusterFlags(command).action(
-    act(async (name: string, options: Omit<LogsOptions, "name">) => {
-      const { printLogs } = await import("./logs.ts");
-      return (io) => printLogs(io, { ...options, name });
-    }),
-  );
+  withClusterFlags(command).action(act(async () => (await import("./logs.ts")).printLogs, "name"));
 }
 
 function copyCommand(sandbox: Command, act: Act): void {
@@ -178,23 +143,14 @@ function copyCommand(sandbox: Command, act: Act): void {
     .argument("<to>", "a local file or directory, NAME:/path in a sandbox, or - for stdout")
     .option("-u, --user <name>", "the user name or id (default: the sandbox's user)");
   withAccessFlags(command);
-  withClusterFlags(command)
-    .action(
-      act(async (from: string, to: string, options: Omit<CopyOptions, "from" | "to">) => {
-        const { copyFile } = await import("./copy.ts");
-        return (io) => copyFile(io, { ...options, from, to });
-      }),
-    )
-    .addHelpText(
-      "after",
-      `
-Examples:
-  $ ramet sandbox cp data.csv a:/data/in.csv
-  $ ramet sandbox cp a:/data/result.json .
-  $ ramet sandbox cp src a:/work/                    into /work/src
-  $ ramet sandbox cp a:/data ./data
-`,
-    );
+  withClusterFlags(command).action(act(async () => (await import("./copy.ts")).copyFile, "from", "to"));
+  withExamples(
+    command,
+    "ramet sandbox cp data.csv a:/data/in.csv",
+    "ramet sandbox cp a:/data/result.json .",
+    "ramet sandbox cp src a:/work/                    into /work/src",
+    "ramet sandbox cp a:/data ./data",
+  );
 }
 
 function pauseCommands(sandbox: Command, act: Act): void {
@@ -206,10 +162,10 @@ function pauseCommands(sandbox: Command, act: Act): void {
     withWaitFlags(command, paused ? "until it is paused" : "until it is ready");
     withExamples(command, `ramet sandbox ${verb} a`);
     withClusterFlags(command).action(
-      act(async (name: string, options: Omit<PauseOptions, "name" | "paused">) => {
+      act(async () => {
         const { pauseSandbox } = await import("./pause.ts");
-        return (io) => pauseSandbox(io, { ...options, name, paused });
-      }),
+        return (io, options: Omit<PauseOptions, "paused">) => pauseSandbox(io, { ...options, paused });
+      }, "name"),
     );
   }
 }
@@ -227,25 +183,17 @@ export function forkCommand(program: Command, act: Act): void {
   command.option("--paused", "create the clones paused: they get no Pod until they are resumed");
   withTimeoutFlag(command);
   withOutputFlag(command, "the names of the clones that are ready");
-  withClusterFlags(command)
-    .action(
-      act(async (sandbox: string, options: Omit<ForkOptions, "sandbox">) => {
-        const { forkSandbox } = await import("./fork.ts");
-        return (io) => forkSandbox(io, { ...options, sandbox });
-      }),
-    )
-    .addHelpText(
+  withClusterFlags(command).action(act(async () => (await import("./fork.ts")).forkSandbox, "sandbox"));
+  withExamples(
+    command.addHelpText(
       "after",
-      `
-Prints the ready clones to stdout and the failures of the others to stderr. Exits with 1 if a
-clone failed. --timeout applies to the checkpoint, and then to the clones.
-
-Examples:
-  $ ramet fork a
-  $ ramet fork a --count 5 --name-prefix try
-  $ ramet fork a --count 100 --paused
-`,
-    );
+      `\nPrints the ready clones to stdout and the failures of the others to stderr. Exits with 1 if a
+clone failed. --timeout applies to the checkpoint, and then to the clones.`,
+    ),
+    "ramet fork a",
+    "ramet fork a --count 5 --name-prefix try",
+    "ramet fork a --count 100 --paused",
+  );
 }
 
 /** `ramet rollback`. */
@@ -258,23 +206,15 @@ export function rollbackCommand(program: Command, act: Act): void {
   withVolumesFlag(command);
   withWaitFlags(command, "until it is ready again");
   withOutputFlag(command, "one sentence");
-  withClusterFlags(command)
-    .action(
-      act(async (name: string, to: string, options: Omit<RollbackOptions, "name" | "to">) => {
-        const { rollBackSandbox } = await import("./rollback.ts");
-        return (io) => rollBackSandbox(io, { ...options, name, to });
-      }),
-    )
-    .addHelpText(
+  withClusterFlags(command).action(act(async () => (await import("./rollback.ts")).rollBackSandbox, "name", "to"));
+  withExamples(
+    command.addHelpText(
       "after",
-      `
-The sandbox keeps its name and volumes and gets another IP address. Its current memory and files are lost.
+      `\nThe sandbox keeps its name and volumes and gets another IP address. Its current memory and files are lost.
 If it has PersistentVolumeClaims, --volumes Shared confirms that they keep their current data.
-Beside other controllers, a clone with another name replaces the sandbox.
-
-Examples:
-  $ id=$(ramet checkpoint create a)
-  $ ramet rollback a "$id"
-`,
-    );
+Beside other controllers, a clone with another name replaces the sandbox.`,
+    ),
+    "id=$(ramet checkpoint create a)",
+    'ramet rollback a "$id"',
+  );
 }

@@ -43,7 +43,10 @@ async function startedGuest(io: Io, directory: string): Promise<GuestClient> {
 const notYet: ReadonlySet<string> = new Set(["SandboxNotReady", "GuestUnreachable", "Unavailable"]);
 
 /** `ramet cell setup`: copies the programs of the cell image that are not part of the package. Prints the path of each. */
-export async function setUpCell({ clock, signal, stdout, stderr }: Io, directory: string): Promise<number> {
+export async function setUpCell(
+  { clock, signal, stdout, stderr }: Io,
+  { directory }: { directory: string },
+): Promise<number> {
   const progress = (line: string): void => {
     printLine(stderr, line);
   };

@@ -5,12 +5,11 @@ import {
   collectVariable,
   wholeNumber,
   withClusterFlags,
+  withExamples,
   withOutputFlag,
   withVolumesFlag,
   withWaitFlags,
 } from "../options.ts";
-import type { TakeOptions } from "./take.ts";
-import type { ScaleSetOptions } from "./scale.ts";
 
 /** `ramet claim …`. */
 export function claimCommands(claim: Command, act: Act): void {
@@ -34,25 +33,14 @@ function takeCommand(claim: Command, act: Act): void {
   withVolumesFlag(command);
   withWaitFlags(command, "until they are claimed");
   withOutputFlag(command, "only the sandboxes' names, or with --no-wait the claim's name");
-  withClusterFlags(command)
-    .action(
-      act(async (set: string, options: Omit<TakeOptions, "set">) => {
-        const { takeFromSet } = await import("./take.ts");
-        return (io) => takeFromSet(io, { ...options, set });
-      }),
-    )
-    .addHelpText(
-      "after",
-      `
-When --timeout expires, the claim completes with the sandboxes that it has.
-
-Examples:
-  $ ramet claim python
-  $ ramet claim python --from python-data@7
-  $ ramet claim python --count 5 --label task=42 -e TASK=42
-  $ ramet sandbox exec "$(ramet claim python)" -- python3 -c 'print(1)'
-`,
-    );
+  withClusterFlags(command).action(act(async () => (await import("./take.ts")).takeFromSet, "set"));
+  withExamples(
+    command.addHelpText("after", `\nWhen --timeout expires, the claim completes with the sandboxes that it has.`),
+    "ramet claim python",
+    "ramet claim python --from python-data@7",
+    "ramet claim python --count 5 --label task=42 -e TASK=42",
+    "ramet sandbox exec \"$(ramet claim python)\" -- python3 -c 'print(1)'",
+  );
 }
 
 /** `ramet set …`. */
@@ -70,19 +58,6 @@ function scaleCommand(set: Command, act: Act): void {
     .argument("<name>", "the set")
     .argument("<replicas>", "the number of unclaimed sandboxes", wholeNumber);
   withWaitFlags(command, "until that number is ready");
-  withClusterFlags(command)
-    .action(
-      act(async (name: string, replicas: number, options: Omit<ScaleSetOptions, "name" | "replicas">) => {
-        const { scaleSet } = await import("./scale.ts");
-        return (io) => scaleSet(io, { ...options, name, replicas });
-      }),
-    )
-    .addHelpText(
-      "after",
-      `
-Examples:
-  $ ramet set scale python 20
-  $ ramet set scale python 0 --no-wait
-`,
-    );
+  withClusterFlags(command).action(act(async () => (await import("./scale.ts")).scaleSet, "name", "replicas"));
+  withExamples(command, "ramet set scale python 20", "ramet set scale python 0 --no-wait");
 }

@@ -10,11 +10,7 @@ import {
   withWaitFlags,
 } from "../options.ts";
 import type { Act } from "../report-error.ts";
-import type { ApplySnapshotsOptions, BuildSnapshotOptions } from "./apply.ts";
-import type { DiffSnapshotsOptions } from "./diff.ts";
-import type { GetSnapshotsOptions, PinSnapshotOptions, SnapshotHistoryOptions } from "./versions.ts";
-import type { SnapshotLogsOptions } from "./logs.ts";
-import type { UploadTreeOptions } from "./upload.ts";
+import type { PinSnapshotOptions } from "./versions.ts";
 
 /** `ramet snapshot …`. */
 export function snapshotCommands(snapshot: Command, act: Act): void {
@@ -42,12 +38,7 @@ function applyCommand(snapshot: Command, act: Act): void {
     "ramet snapshot apply -f python-data.yaml",
     "ramet snapshot apply -f python-data.yaml --keep-on-failure",
   );
-  withClusterFlags(command).action(
-    act(async (options: ApplySnapshotsOptions) => {
-      const { applySnapshots } = await import("./apply.ts");
-      return (io) => applySnapshots(io, options);
-    }),
-  );
+  withClusterFlags(command).action(act(async () => (await import("./apply.ts")).applySnapshots));
 }
 
 function diffCommand(snapshot: Command, act: Act): void {
@@ -56,12 +47,7 @@ function diffCommand(snapshot: Command, act: Act): void {
     .description("Print what apply would build, and from which step. Changes nothing.")
     .requiredOption("-f, --file <path...>", "files of manifests in YAML or JSON; - reads stdin");
   withExamples(command, "ramet snapshot diff -f python-data.yaml");
-  withClusterFlags(command).action(
-    act(async (options: DiffSnapshotsOptions) => {
-      const { diffSnapshots } = await import("./diff.ts");
-      return (io) => diffSnapshots(io, options);
-    }),
-  );
+  withClusterFlags(command).action(act(async () => (await import("./diff.ts")).diffSnapshots));
 }
 
 function buildCommand(snapshot: Command, act: Act): void {
@@ -72,12 +58,7 @@ function buildCommand(snapshot: Command, act: Act): void {
     .option("--keep-on-failure", "keep the sandbox of a failed build for inspection");
   withBuildWait(command);
   withExamples(command, "ramet snapshot build python-data", "ramet snapshot build python-data --keep-on-failure");
-  withClusterFlags(command).action(
-    act(async (name: string, options: Omit<BuildSnapshotOptions, "name">) => {
-      const { buildSnapshot } = await import("./apply.ts");
-      return (io) => buildSnapshot(io, { ...options, name });
-    }),
-  );
+  withClusterFlags(command).action(act(async () => (await import("./apply.ts")).buildSnapshot, "name"));
 }
 
 function getCommand(snapshot: Command, act: Act): void {
@@ -87,12 +68,7 @@ function getCommand(snapshot: Command, act: Act): void {
     .argument("<name...>", "names");
   withOutputFlag(command);
   withExamples(command, "ramet snapshot get python-data", "ramet snapshot get python-data -o yaml");
-  withClusterFlags(command).action(
-    act(async (names: string[], options: Omit<GetSnapshotsOptions, "names">) => {
-      const { getSnapshots } = await import("./versions.ts");
-      return (io) => getSnapshots(io, { ...options, names });
-    }),
-  );
+  withClusterFlags(command).action(act(async () => (await import("./versions.ts")).getSnapshots, "names"));
 }
 
 function historyCommand(snapshot: Command, act: Act): void {
@@ -101,12 +77,7 @@ function historyCommand(snapshot: Command, act: Act): void {
     .description("List the kept versions, newest first; * marks the current one.")
     .argument("<name>", "the named snapshot");
   withExamples(command, "ramet snapshot history python-data");
-  withClusterFlags(command).action(
-    act(async (name: string, options: Omit<SnapshotHistoryOptions, "name">) => {
-      const { snapshotHistory } = await import("./versions.ts");
-      return (io) => snapshotHistory(io, { ...options, name });
-    }),
-  );
+  withClusterFlags(command).action(act(async () => (await import("./versions.ts")).snapshotHistory, "name"));
 }
 
 function logsCommand(snapshot: Command, act: Act): void {
@@ -121,12 +92,7 @@ function logsCommand(snapshot: Command, act: Act): void {
     );
   withAccessFlags(command);
   withExamples(command, "ramet snapshot logs python-data -f", "ramet snapshot logs python-data --version 7 --step 2");
-  withClusterFlags(command).action(
-    act(async (name: string, options: Omit<SnapshotLogsOptions, "name">) => {
-      const { snapshotLogs } = await import("./logs.ts");
-      return (io) => snapshotLogs(io, { ...options, name });
-    }),
-  );
+  withClusterFlags(command).action(act(async () => (await import("./logs.ts")).snapshotLogs, "name"));
 }
 
 function pinCommands(snapshot: Command, act: Act): void {
@@ -136,16 +102,17 @@ function pinCommands(snapshot: Command, act: Act): void {
     .argument("<name>", "the named snapshot")
     .argument("<version>", "the version's number", wholeNumber);
   withExamples(pin, "ramet snapshot pin python-data 7");
-  withClusterFlags(pin).action(
-    act((name: string, version: number, options: PinOptions) => pinTo({ ...options, name, version })),
-  );
+  withClusterFlags(pin).action(act(async () => (await import("./versions.ts")).pinSnapshot, "name", "version"));
   const unpin = snapshot
     .command("unpin")
     .description("Remove the pin, and build the recipe again.")
     .argument("<name>", "the named snapshot");
   withExamples(unpin, "ramet snapshot unpin python-data");
   withClusterFlags(unpin).action(
-    act((name: string, options: PinOptions) => pinTo({ ...options, name, version: "none" })),
+    act(async () => {
+      const { pinSnapshot } = await import("./versions.ts");
+      return (io, options: Omit<PinSnapshotOptions, "version">) => pinSnapshot(io, { ...options, version: "none" });
+    }, "name"),
   );
   const rollback = snapshot
     .command("rollback")
@@ -154,9 +121,11 @@ function pinCommands(snapshot: Command, act: Act): void {
     .option("--to <version>", "pin this version instead (default: the one before)", wholeNumber);
   withExamples(rollback, "ramet snapshot rollback python-data", "ramet snapshot rollback python-data --to 5");
   withClusterFlags(rollback).action(
-    act((name: string, { to, ...options }: PinOptions & { to?: number }) =>
-      pinTo({ ...options, name, version: to ?? "previous" }),
-    ),
+    act(async () => {
+      const { pinSnapshot } = await import("./versions.ts");
+      return (io, { to, ...options }: Omit<PinSnapshotOptions, "version"> & { to?: number }) =>
+        pinSnapshot(io, { ...options, version: to ?? "previous" });
+    }, "name"),
   );
 }
 
@@ -171,19 +140,7 @@ function uploadCommand(snapshot: Command, act: Act): void {
   withAccessFlags(command);
   withTimeoutFlag(command, { milliseconds: 600_000, shown: "10m" });
   withExamples(command, "ramet snapshot upload ./app --template python");
-  withClusterFlags(command).action(
-    act(async (path: string, options: Omit<UploadTreeOptions, "path">) => {
-      const { uploadTree } = await import("./upload.ts");
-      return (io) => uploadTree(io, { ...options, path });
-    }),
-  );
-}
-
-type PinOptions = Omit<PinSnapshotOptions, "name" | "version">;
-
-async function pinTo(options: PinSnapshotOptions) {
-  const { pinSnapshot } = await import("./versions.ts");
-  return (io: Parameters<typeof pinSnapshot>[0]) => pinSnapshot(io, options);
+  withClusterFlags(command).action(act(async () => (await import("./upload.ts")).uploadTree, "path"));
 }
 
 /** A build takes as long as its steps. */

@@ -1,28 +1,16 @@
 import { type Command, Option } from "commander";
 import { withExamples, wholeNumber, withClusterFlags } from "../options.ts";
 import type { Act } from "../report-error.ts";
-import type { ScrubStoreOptions, StoreUsageOptions } from "./inspect.ts";
-import type { CollectGarbageOptions } from "./collect-garbage.ts";
 
 /** `ramet store …`. */
 export function storeCommands(store: Command, act: Act): void {
   const usage = withStoreFlags(store.command("usage"))
     .description("Show the space that the checkpoints of each namespace use.")
-    .action(
-      act(async (options: StoreUsageOptions) => {
-        const { storeUsage } = await import("./inspect.ts");
-        return (io) => storeUsage(io, options);
-      }),
-    );
+    .action(act(async () => (await import("./inspect.ts")).storeUsage));
   withExamples(usage, "ramet store usage", "ramet store usage --path 's3://checkpoints/ramet?region=eu-central-1'");
   const scrub = withStoreFlags(store.command("scrub"))
     .description("Compare all stored data with its hashes. Changes nothing; exits with 1 if any is damaged.")
-    .action(
-      act(async (options: ScrubStoreOptions) => {
-        const { scrubStore } = await import("./inspect.ts");
-        return (io) => scrubStore(io, options);
-      }),
-    );
+    .action(act(async () => (await import("./inspect.ts")).scrubStore));
   withExamples(scrub, "ramet store scrub", "ramet store scrub --path /var/lib/ramet -n default");
 }
 
@@ -53,20 +41,11 @@ export function gcCommand(program: Command, act: Act): void {
     .addOption(
       new Option("-o, --output <format>", "the output format").choices(["table", "json", "yaml"]).default("table"),
     );
-  withClusterFlags(gc)
-    .action(
-      act(async (options: CollectGarbageOptions) => {
-        const { collectGarbage } = await import("./collect-garbage.ts");
-        return (io) => collectGarbage(io, options);
-      }),
-    )
-    .addHelpText(
-      "after",
-      `
-Examples:
-  $ ramet gc --dry-run                print what would be deleted, why, and its size
-  $ ramet gc -A                       delete it in all namespaces
-  $ ramet gc --step-cache-bytes 0     also delete all captured steps that no recipe uses
-`,
-    );
+  withClusterFlags(gc).action(act(async () => (await import("./collect-garbage.ts")).collectGarbage));
+  withExamples(
+    gc,
+    "ramet gc --dry-run                print what would be deleted, why, and its size",
+    "ramet gc -A                       delete it in all namespaces",
+    "ramet gc --step-cache-bytes 0     also delete all captured steps that no recipe uses",
+  );
 }
