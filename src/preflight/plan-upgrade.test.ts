@@ -22,6 +22,7 @@ const sandbox = (name: string, phase: string, set?: string, restoredFrom?: strin
         labels: { "agents.kruise.io/sandbox-pool": set },
       }),
     },
+    spec: { paused: phase === "Paused" },
     status: { phase, ramet: { engine: one, restoredFrom } },
   }) as unknown as Sandbox;
 const checkpoint = (name: string, engine: string, purpose?: string) =>

@@ -6,6 +6,7 @@ import { type NamedSnapshot, namedSnapshotKind } from "../api/kinds/named-snapsh
 import { type SandboxSet, sandboxSetKind } from "../api/kinds/sandbox-set.ts";
 import { type Sandbox, sandboxKind } from "../api/kinds/sandbox.ts";
 import { labels } from "../api/names/labels.ts";
+import { sandboxState } from "../api/state/sandbox.ts";
 import { systemNamespace } from "../api/names/system-names.ts";
 import type { KubeClient } from "../kube/kube-client.ts";
 import { ObjectMeta } from "../kube/object.ts";
@@ -136,9 +137,10 @@ function planSets(state: UpgradeState): UpgradeStep[] {
 }
 
 function planPaused(state: UpgradeState): UpgradeStep[] {
-  return state.sandboxes.flatMap(({ metadata: { namespace, name }, status }): UpgradeStep[] => {
-    const engine = status?.ramet?.engine;
-    if (status?.phase !== "Paused" || engine === undefined || !isEarlier(state, engine)) return [];
+  return state.sandboxes.flatMap((sandbox): UpgradeStep[] => {
+    const { namespace, name } = sandbox.metadata;
+    const engine = sandbox.status?.ramet?.engine;
+    if (sandboxState(sandbox).is !== "paused" || engine === undefined || !isEarlier(state, engine)) return [];
     return [{ kind: "Sandbox", namespace, name, engine, what: `is paused, and resumes in ${imageOf(state, engine)}` }];
   });
 }

@@ -1,6 +1,6 @@
 import type { IncomingMessage } from "node:http";
 import type { Duplex } from "node:stream";
-import { isServing } from "../../api/state/sandbox.ts";
+import { isServing, sandboxState } from "../../api/state/sandbox.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { RametError } from "../../base/errors.ts";
 import { group } from "../../api/schema/kind.ts";
@@ -41,19 +41,21 @@ export interface GuestAccess {
 export async function withGuest<T>(
   io: Io,
   cluster: Cluster,
-  { sandbox: name, flags, user, signal = io.signal }: GuestAccess,
+  access: GuestAccess,
   use: (guest: GuestClient) => Promise<T>,
 ): Promise<T> {
-  const sandbox = await findSandbox(cluster, name, flags.direct === true, signal);
-  if (sandbox !== undefined) checkReady(sandbox);
-  if (flags.direct === true && sandbox !== undefined) return withCellGuest(cluster, sandbox, { user, signal }, use);
-  const throughGateway = await gatewayOptions(io, cluster, { name, sandbox, flags, signal });
-  const guest = await gatewayGuest({ ...throughGateway, user });
-  try {
-    return await use(guest);
-  } catch (error) {
-    throw RametError.from(error).code === "Unauthorized" ? withoutRight(cluster.namespace, error) : error;
-  }
+  const { user } = access;
+  return enter(io, cluster, access, {
+    directly: (sandbox, signal) => withCellGuest(cluster, sandbox, { user, signal }, use),
+    throughGateway: async (options) => {
+      const guest = await gatewayGuest({ ...options, user });
+      try {
+        return await use(guest);
+      } catch (error) {
+        throw RametError.from(error).code === "Unauthorized" ? withoutRight(cluster.namespace, error) : error;
+      }
+    },
+  });
 }
 
 /**
@@ -65,13 +67,13 @@ export async function withGuest<T>(
 export async function sandboxLog(
   io: Io,
   cluster: Cluster,
-  { sandbox: name, flags, signal = io.signal }: GuestAccess,
+  access: GuestAccess,
   query: URLSearchParams,
 ): Promise<IncomingMessage | undefined> {
-  if (flags.direct === true) return undefined;
-  const sandbox = await findSandbox(cluster, name, false, signal);
+  if (access.flags.direct === true) return undefined;
+  const sandbox = await findSandbox(cluster, access.sandbox, false, access.signal ?? io.signal);
   if (sandbox !== undefined && !isServing(sandbox)) return undefined;
-  return gatewayLog(await gatewayOptions(io, cluster, { name, sandbox, flags, signal }), query);
+  return gatewayLog(await gatewayOptions(io, cluster, access, sandbox), query);
 }
 
 /** Opens connections to ports of a sandbox. */
@@ -89,27 +91,33 @@ export interface PortAccess {
 export async function withPorts<T>(
   io: Io,
   cluster: Cluster,
-  { sandbox: name, flags, signal = io.signal }: GuestAccess,
+  access: GuestAccess,
   use: (access: PortAccess) => Promise<T>,
 ): Promise<T> {
-  const sandbox = await findSandbox(cluster, name, flags.direct === true, signal);
-  if (sandbox !== undefined) checkReady(sandbox);
-  if (flags.direct === true && sandbox !== undefined) {
-    return withCellPorts(cluster, sandbox, signal, (dial) => use({ dial }));
-  }
-  const options = await gatewayOptions(io, cluster, { name, sandbox, flags, signal });
-  return use({ http: (port) => gatewayPort(options, port) });
+  return enter(io, cluster, access, {
+    directly: (sandbox, signal) => withCell(cluster, sandbox, signal, ({ dial }) => use({ dial })),
+    throughGateway: (options) => use({ http: (port) => gatewayPort(options, port) }),
+  });
 }
 
-interface Entered extends Required<Pick<GuestAccess, "flags" | "signal">> {
-  name: string;
-  sandbox: Sandbox | undefined;
+interface Ways<T> {
+  directly: (sandbox: Sandbox, signal: AbortSignal) => Promise<T>;
+  throughGateway: (options: GatewayOptions) => Promise<T>;
+}
+
+async function enter<T>(io: Io, cluster: Cluster, access: GuestAccess, ways: Ways<T>): Promise<T> {
+  const { sandbox: name, flags, signal = io.signal } = access;
+  const sandbox = await findSandbox(cluster, name, flags.direct === true, signal);
+  if (sandbox !== undefined) checkReady(sandbox);
+  if (flags.direct === true && sandbox !== undefined) return ways.directly(sandbox, signal);
+  return ways.throughGateway(await gatewayOptions(io, cluster, access, sandbox));
 }
 
 async function gatewayOptions(
   io: Io,
   cluster: Cluster,
-  { name, sandbox, flags, signal }: Entered,
+  { sandbox: name, flags, signal = io.signal }: GuestAccess,
+  sandbox: Sandbox | undefined,
 ): Promise<GatewayOptions> {
   const gateway = await gatewayCredentials(io, cluster, flags);
   const sandboxId = idOf(cluster.namespace, name, sandbox?.metadata.uid);
@@ -157,54 +165,43 @@ function withoutRight(namespace: string, cause: unknown): RametError {
   });
 }
 
-interface CellAccessOptions {
-  /** The user who runs commands and owns files. @default the entrypoint's user */
-  user?: string | undefined;
-  signal: AbortSignal;
-}
-
 /**
  * Runs `use` with a client of the sandbox's guest, which it reaches through the cell and without a gateway. This is for operators:
- * it needs a connection to the sandbox's Pod, and permission to read the
- * Secrets with the keys of the cluster's cells and guests.
+ * it needs a connection to the sandbox's Pod, and permission to read the Secrets with the keys of the cluster's cells and guests.
  *
  * @throws RametError `Forbidden` without that permission, `SandboxNotReady` if the sandbox is not running
  */
 export async function withCellGuest<T>(
   cluster: Cluster,
   sandbox: Sandbox,
-  options: CellAccessOptions,
+  { user = containerUser, signal }: { user?: string | undefined; signal: AbortSignal },
   use: (guest: GuestClient) => Promise<T>,
 ): Promise<T> {
-  const { uid } = sandbox.metadata;
-  const ip = checkReady(sandbox);
-  const credentials = await readCredentials(cluster, options.signal);
-  const cells = new CellClient(credentials.key);
-  try {
-    return await use(
-      new GuestClient({
-        dial: () => cells.dial({ ip, sandboxUid: uid, cellKey: sandbox.status?.ramet?.cellKey }, guestClientPort),
-        accessToken: credentials.guestToken(uid),
-        user: options.user ?? containerUser,
-      }),
-    );
-  } finally {
-    cells.close();
-  }
+  return withCell(cluster, sandbox, signal, ({ dial, accessToken }) =>
+    use(new GuestClient({ dial: () => dial(guestClientPort), accessToken, user })),
+  );
 }
 
-/** Runs `use` with a function that opens a raw stream to a port of the sandbox, through the cell. @throws as `withCellGuest` */
-async function withCellPorts<T>(
+interface CellAccess {
+  /** Opens a raw stream to a port of the sandbox. */
+  dial: (port: number) => Promise<Duplex>;
+  /** The guest's token. */
+  accessToken: string;
+}
+
+async function withCell<T>(
   cluster: Cluster,
   sandbox: Sandbox,
   signal: AbortSignal,
-  use: (dial: (port: number) => Promise<Duplex>) => Promise<T>,
+  use: (access: CellAccess) => Promise<T>,
 ): Promise<T> {
   const { uid } = sandbox.metadata;
   const ip = checkReady(sandbox);
-  const cells = new CellClient((await readCredentials(cluster, signal)).key);
+  const credentials = await readCredentials(cluster, signal);
+  const cells = new CellClient(credentials.key);
+  const at = { ip, sandboxUid: uid, cellKey: sandbox.status?.ramet?.cellKey };
   try {
-    return await use((port) => cells.dial({ ip, sandboxUid: uid, cellKey: sandbox.status?.ramet?.cellKey }, port));
+    return await use({ dial: (port) => cells.dial(at, port), accessToken: credentials.guestToken(uid) });
   } finally {
     cells.close();
   }
@@ -216,14 +213,15 @@ function checkReady(sandbox: Sandbox): string {
   const { name, namespace } = metadata;
   const ip = status?.sandboxIp ?? status?.podInfo?.podIP;
   if (ip !== undefined && isServing(sandbox)) return ip;
-  throw new RametError("SandboxNotReady", `The sandbox ${name} is ${unreadiness(status)}`, {
+  throw new RametError("SandboxNotReady", `The sandbox ${name} is ${unreadiness(sandbox)}`, {
     hint: `Find out why with: ramet explain sandbox/${name} -n ${namespace}`,
   });
 }
 
-function unreadiness(status: Sandbox["status"]): string {
-  if (status?.phase !== "Running") return `not running: it is ${describeState({ status })}`;
-  const why = findCondition(status.conditions, "Ready")?.message ?? "";
+function unreadiness(sandbox: Sandbox): string {
+  const { status } = sandbox;
+  if (sandboxState(sandbox).is !== "degraded") return `not running: it is ${describeState({ status })}`;
+  const why = findCondition(status?.conditions, "Ready")?.message ?? "";
   return why === "" ? "not ready" : `not ready: ${why}`;
 }
 

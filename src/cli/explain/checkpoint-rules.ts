@@ -1,4 +1,5 @@
 import { type Checkpoint, dataAvailable } from "../../api/kinds/checkpoint.ts";
+import { hasFailed, isCloneable } from "../../api/state/checkpoint.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import { unprocessed } from "./controller-rules.ts";
 import { foreignFinalizers } from "./end-rules.ts";
@@ -34,8 +35,8 @@ const rules: Rule<CheckpointFacts> = firstOf(
 );
 
 function failed({ checkpoint, source }: CheckpointFacts): Found | undefined {
-  const { metadata, status } = checkpoint;
-  if (status?.phase !== "Failed" || metadata.deletionTimestamp !== undefined) return undefined;
+  const { status } = checkpoint;
+  if (status === undefined || !hasFailed(checkpoint)) return undefined;
   const message = status.message ?? "no reason is given";
   const described = reportOf(status, { type: "Ready", reason: "Failed", message });
   const final = {
@@ -92,8 +93,9 @@ function lost({ checkpoint: { status } }: CheckpointFacts): Found | undefined {
   };
 }
 
-function succeeded({ checkpoint: { spec, status } }: CheckpointFacts): Found | undefined {
-  if (status?.phase !== "Succeeded") return undefined;
+function succeeded({ checkpoint }: CheckpointFacts): Found | undefined {
+  const { spec, status } = checkpoint;
+  if (status === undefined || !isCloneable(checkpoint)) return undefined;
   const lacking = status.conditions?.find((condition) => condition.status === "False");
   const since = status.completionTime;
   if (lacking === undefined) {

@@ -1,6 +1,7 @@
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import type { Problem } from "../../api/schema/problem.ts";
 import { finalizers } from "../../api/names/labels.ts";
+import { hasEnded } from "../../api/state/sandbox.ts";
 import { isErrorCode } from "../../base/error-codes.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import { type Found, generalRemedy, nothingToDo, reportOf } from "./explanation.ts";
@@ -25,12 +26,11 @@ export function unreadiness({ metadata, status }: Sandbox): Report {
 /** Recognizes a sandbox that has ended. It stays so, whatever happens to its node or the controllers. */
 export function ended({ sandbox }: SandboxFacts): Found | undefined {
   const { metadata, status } = sandbox;
-  const isEnded = status?.phase === "Failed" || status?.phase === "Succeeded";
-  if (metadata.deletionTimestamp !== undefined || !isEnded) return undefined;
+  if (metadata.deletionTimestamp !== undefined || !hasEnded(sandbox)) return undefined;
   const { problem, since } = unreadiness(sandbox);
   const { cause, hint, code: reason, object } = problem;
   const common = { state: "failed", reason, since } as const;
-  if (status.phase === "Succeeded" && object?.kind === "Checkpoint") {
+  if (status?.phase === "Succeeded" && object?.kind === "Checkpoint") {
     const { name, namespace } = metadata;
     return {
       ...common,
@@ -39,7 +39,7 @@ export function ended({ sandbox }: SandboxFacts): Found | undefined {
       action: `Clone the checkpoint, or delete the sandbox: ramet sandbox rm ${name} -n ${namespace}`,
     };
   }
-  if (status.phase === "Succeeded") {
+  if (status?.phase === "Succeeded") {
     return {
       ...common,
       cause: `Its entrypoint ended: ${cause}`,

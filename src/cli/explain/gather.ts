@@ -6,6 +6,7 @@ import { SandboxSet } from "../../api/kinds/sandbox-set.ts";
 import { SandboxTemplate } from "../../api/kinds/sandbox-template.ts";
 import { Sandbox } from "../../api/kinds/sandbox.ts";
 import { labels } from "../../api/names/labels.ts";
+import { isCloneable } from "../../api/state/checkpoint.ts";
 import { problemIn } from "../../api/state/problem.ts";
 import { findCondition, isConditionTrue } from "../../kube/conditions.ts";
 import { controllerOf, type KubeObject } from "../../kube/object.ts";
@@ -78,9 +79,9 @@ export class Explainer {
   }
 
   async #checkpoint(checkpoint: Checkpoint): Promise<Explanation> {
-    const { spec, metadata, status } = checkpoint;
+    const { spec, metadata } = checkpoint;
     const name = spec.sandboxName ?? spec.podName ?? "";
-    const isOver = status?.phase === "Succeeded" || metadata.deletionTimestamp !== undefined;
+    const isOver = isCloneable(checkpoint) || metadata.deletionTimestamp !== undefined;
     const hasNone = isOver || spec.volumeImport !== undefined;
     const source = hasNone ? undefined : await this.#sandboxNamed(metadata.namespace, name);
     return explainCheckpoint({ ...this.#common, checkpoint, source });

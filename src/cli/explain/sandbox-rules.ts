@@ -1,4 +1,5 @@
 import { problemIn } from "../../api/state/problem.ts";
+import { sandboxState } from "../../api/state/sandbox.ts";
 import { isErrorCode } from "../../base/error-codes.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import { unprocessed } from "./controller-rules.ts";
@@ -48,11 +49,9 @@ function paused({ sandbox: { metadata, spec, status } }: SandboxFacts): Found | 
   };
 }
 
-const startPhases: ReadonlySet<string> = new Set(["Pending", "Resuming"]);
-
 function starting(facts: SandboxFacts): Found | undefined {
-  const { metadata, status } = facts.sandbox;
-  if (!startPhases.has(status?.phase ?? "Pending")) return undefined;
+  const { metadata } = facts.sandbox;
+  if (sandboxState(facts.sandbox).is !== "starting") return undefined;
   const report = unreadiness(facts.sandbox);
   const { code, cause: message } = report.problem;
   // The scheduler's own words do not say which features are missing.

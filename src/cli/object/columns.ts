@@ -1,157 +1,145 @@
-import { ApiKey, type ApiKey as ApiKeyObject } from "../../api/kinds/api-key.ts";
-import { Checkpoint, type Checkpoint as CheckpointObject, dataAvailable } from "../../api/kinds/checkpoint.ts";
-import { NamedSnapshot, type NamedSnapshot as NamedSnapshotObject } from "../../api/kinds/named-snapshot.ts";
-import { SandboxClaim, type SandboxClaim as SandboxClaimObject } from "../../api/kinds/sandbox-claim.ts";
-import { SandboxSet, type SandboxSet as SandboxSetObject } from "../../api/kinds/sandbox-set.ts";
-import { SandboxTemplate } from "../../api/kinds/sandbox-template.ts";
-import { Sandbox, type Sandbox as SandboxObject } from "../../api/kinds/sandbox.ts";
+import type * as z from "zod";
 import { lastExpiry, unexpired } from "../../api/keys/api-key-rules.ts";
+import { ApiKey } from "../../api/kinds/api-key.ts";
+import { Checkpoint, dataAvailable } from "../../api/kinds/checkpoint.ts";
+import { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
+import { SandboxClaim } from "../../api/kinds/sandbox-claim.ts";
+import { SandboxSet } from "../../api/kinds/sandbox-set.ts";
+import { SandboxTemplate } from "../../api/kinds/sandbox-template.ts";
+import { Sandbox } from "../../api/kinds/sandbox.ts";
 import { restoreFromAnnotations } from "../../api/names/labels.ts";
 import type { Condition } from "../../api/schema/metadata.ts";
 import { parsePodTemplate } from "../../api/schema/pod-template.ts";
 import { findCondition } from "../../kube/conditions.ts";
-import type { KubeObject } from "../../kube/object.ts";
 import { messageOf } from "../../kube/reported-state.ts";
 import { type Column, age, size } from "../output/render.ts";
 
-/** The table of templates. */
+const nameColumn: Column = { heading: "NAME", cell: ({ metadata }) => metadata.name };
+const ageColumn: Column = { heading: "AGE", cell: ({ metadata }, now) => age(metadata.creationTimestamp, now) };
+
+type Cell<T> = (object: T, now: Date) => string | number | undefined;
+
+/** The columns with these headings. An object that a newer controller wrote in an unknown format must not hide the others. */
+function columns<T>(schema: z.ZodType<T>, cells: Readonly<Record<string, Cell<T>>>): Column[] {
+  return Object.entries(cells).map(([heading, cell]) => ({
+    heading,
+    cell: (object, now) => {
+      const { data } = schema.safeParse(object);
+      return data === undefined ? "<unreadable>" : String(cell(data, now) ?? "");
+    },
+  }));
+}
+
+/** A status that says first whether the object is being deleted. */
+function statusColumn<T>(schema: z.ZodType<T>, cell: Cell<T>): Column[] {
+  return columns(schema, { STATUS: cell }).map((column) => ({
+    ...column,
+    cell: (object, now) => (object.metadata.deletionTimestamp === undefined ? column.cell(object, now) : "Terminating"),
+  }));
+}
+
 export const templateColumns: readonly Column[] = [
-  { heading: "NAME", cell: ({ metadata }) => metadata.name },
-  { heading: "IMAGE", cell: image },
+  nameColumn,
+  ...columns(SandboxTemplate, { IMAGE: ({ spec }) => imageOf(spec.template, "<unreadable>") }),
   { heading: "OWNER", cell: owner },
-  { heading: "AGE", cell: ({ metadata }, now) => age(metadata.creationTimestamp, now) },
+  ageColumn,
 ];
 
-function image(object: KubeObject): string {
+function imageOf(template: unknown, otherwise: string): string {
   try {
-    return parsePodTemplate(SandboxTemplate.parse(object).spec.template).spec.containers[0]?.image ?? "";
+    return parsePodTemplate(template).spec.containers[0]?.image ?? "";
   } catch {
-    return "<unreadable>";
+    return otherwise;
   }
 }
 
 /** Returns the owner of a template: its set, or the checkpoint whose source has it. */
-function owner({ metadata }: KubeObject): string {
+function owner({ metadata }: Parameters<Column["cell"]>[0]): string {
   const [first] = metadata.ownerReferences ?? [];
   return first === undefined ? "" : `${first.kind.toLowerCase()}/${first.name}`;
 }
 
-/** The table of checkpoints. */
 export const checkpointColumns: readonly Column[] = [
-  { heading: "NAME", cell: ({ metadata }) => metadata.name },
-  { heading: "STATUS", cell: (object) => checkpointStatus(object) },
-  { heading: "ID", cell: (object) => checkpointCell(object, ({ status }) => status?.checkpointId ?? "") },
-  {
-    heading: "SOURCE",
-    cell: (object) => checkpointCell(object, sourceOf),
-  },
-  { heading: "CONTENTS", cell: (object) => checkpointCell(object, contents) },
-  { heading: "SIZE", cell: (object) => checkpointCell(object, ({ status }) => size(status?.ramet?.sizeBytes)) },
-  { heading: "AGE", cell: ({ metadata }, now) => age(metadata.creationTimestamp, now) },
-  {
-    heading: "MESSAGE",
-    cell: (object) =>
-      checkpointCell(object, (checkpoint) => lostData(checkpoint)?.message ?? messageOf(checkpoint) ?? ""),
-  },
+  nameColumn,
+  // As kubectl does for Pods, the reason of a problem takes the place of the phase.
+  ...statusColumn(Checkpoint, (checkpoint) => lostData(checkpoint)?.reason ?? checkpoint.status?.phase),
+  ...columns(Checkpoint, {
+    ID: ({ status }) => status?.checkpointId,
+    SOURCE: sourceOf,
+    CONTENTS: ({ spec, status }) => (status?.ramet?.contents ?? spec.persistentContents ?? []).join(","),
+    SIZE: ({ status }) => size(status?.ramet?.sizeBytes),
+  }),
+  ageColumn,
+  ...columns(Checkpoint, { MESSAGE: (checkpoint) => lostData(checkpoint)?.message ?? messageOf(checkpoint) }),
 ];
 
-/** As kubectl does for Pods, the reason of a problem takes the place of the phase. */
-function checkpointStatus(object: KubeObject): string {
-  if (object.metadata.deletionTimestamp !== undefined) return "Terminating";
-  return checkpointCell(object, (checkpoint) => lostData(checkpoint)?.reason ?? checkpoint.status?.phase ?? "");
-}
-
-function lostData({ status }: CheckpointObject): Condition | undefined {
+function lostData({ status }: Checkpoint): Condition | undefined {
   const condition = findCondition(status?.conditions, dataAvailable);
   return condition?.status === "False" ? condition : undefined;
 }
 
 /** The captured sandbox, or whether the data of imported volumes is deleted with the checkpoint. */
-function sourceOf({ spec: { sandboxName, podName, volumeImport } }: CheckpointObject): string {
+function sourceOf({ spec: { sandboxName, podName, volumeImport } }: Checkpoint): string {
   if (volumeImport === undefined) return sandboxName ?? podName ?? "";
   return volumeImport.takeOwnership === true ? "<import,owned>" : "<import>";
 }
 
-function contents({ spec, status }: CheckpointObject): string {
-  return (status?.ramet?.contents ?? spec.persistentContents ?? []).join(",");
-}
-
-function checkpointCell(object: KubeObject, cell: (checkpoint: CheckpointObject) => string): string {
-  const { data } = Checkpoint.safeParse(object);
-  return data === undefined ? "<unreadable>" : cell(data);
-}
-
-/** The table of claims. */
 export const claimColumns: readonly Column[] = [
-  { heading: "NAME", cell: ({ metadata }) => metadata.name },
-  { heading: "PHASE", cell: (object) => claimCell(object, ({ status }) => status?.phase ?? "") },
-  { heading: "SET", cell: (object) => claimCell(object, ({ spec }) => spec.templateName) },
-  {
-    heading: "CLAIMED",
-    cell: (object) => claimCell(object, ({ spec, status }) => `${status?.claimedReplicas ?? 0}/${spec.replicas}`),
-  },
-  { heading: "AGE", cell: ({ metadata }, now) => age(metadata.creationTimestamp, now) },
-  { heading: "MESSAGE", cell: (object) => claimCell(object, ({ status }) => status?.message ?? "") },
+  nameColumn,
+  ...columns(SandboxClaim, {
+    PHASE: ({ status }) => status?.phase,
+    SET: ({ spec }) => spec.templateName,
+    CLAIMED: ({ spec, status }) => `${status?.claimedReplicas ?? 0}/${spec.replicas}`,
+  }),
+  ageColumn,
+  ...columns(SandboxClaim, { MESSAGE: ({ status }) => status?.message }),
 ];
 
-function claimCell(object: KubeObject, cell: (claim: SandboxClaimObject) => string): string {
-  const { data } = SandboxClaim.safeParse(object);
-  return data === undefined ? "<unreadable>" : cell(data);
-}
-
-/** The table of sets. */
 export const setColumns: readonly Column[] = [
-  { heading: "NAME", cell: ({ metadata }) => metadata.name },
-  { heading: "REPLICAS", cell: (object) => setCell(object, ({ spec }) => String(spec.replicas)) },
-  { heading: "AVAILABLE", cell: (object) => setCell(object, ({ status }) => String(status?.availableReplicas ?? 0)) },
-  { heading: "UPDATED", cell: (object) => setCell(object, ({ status }) => String(status?.updatedReplicas ?? 0)) },
-  { heading: "REVISION", cell: (object) => setCell(object, ({ status }) => status?.updateRevision ?? "") },
-  { heading: "AGE", cell: ({ metadata }, now) => age(metadata.creationTimestamp, now) },
-  { heading: "MESSAGE", cell: (object) => setCell(object, (set) => messageOf(set) ?? "") },
+  nameColumn,
+  ...columns(SandboxSet, {
+    REPLICAS: ({ spec }) => spec.replicas,
+    AVAILABLE: ({ status }) => status?.availableReplicas ?? 0,
+    UPDATED: ({ status }) => status?.updatedReplicas ?? 0,
+    REVISION: ({ status }) => status?.updateRevision,
+  }),
+  ageColumn,
+  ...columns(SandboxSet, { MESSAGE: messageOf }),
 ];
 
-function setCell(object: KubeObject, cell: (set: SandboxSetObject) => string): string {
-  const { data } = SandboxSet.safeParse(object);
-  return data === undefined ? "<unreadable>" : cell(data);
-}
-
-/** The table of named snapshots. */
 export const snapshotColumns: readonly Column[] = [
-  { heading: "NAME", cell: ({ metadata }) => metadata.name },
-  { heading: "VERSION", cell: (object) => snapshotCell(object, ({ status }) => String(status?.version ?? "")) },
-  { heading: "READY", cell: (object) => condition(object, "Ready") },
-  { heading: "BUILDING", cell: (object) => condition(object, "Building") },
-  { heading: "STEPS", cell: (object) => snapshotCell(object, ({ status }) => status?.progress ?? "") },
-  { heading: "CHECKPOINT", cell: (object) => snapshotCell(object, ({ status }) => status?.checkpointId ?? "") },
-  { heading: "AGE", cell: ({ metadata }, now) => age(metadata.creationTimestamp, now) },
-  { heading: "MESSAGE", cell: (object) => snapshotCell(object, ({ status }) => firstLine(status?.message)) },
+  nameColumn,
+  ...columns(NamedSnapshot, {
+    VERSION: ({ status }) => status?.version,
+    READY: (snapshot) => statusOf(snapshot, "Ready"),
+    BUILDING: (snapshot) => statusOf(snapshot, "Building"),
+    STEPS: ({ status }) => status?.progress,
+    CHECKPOINT: ({ status }) => status?.checkpointId,
+  }),
+  ageColumn,
+  // Only the first line: a step's output follows it.
+  ...columns(NamedSnapshot, { MESSAGE: ({ status }) => status?.message?.split("\n")[0] }),
 ];
 
-function condition(object: KubeObject, type: string): string {
-  return snapshotCell(object, ({ status }) => findCondition(status?.conditions, type)?.status ?? "Unknown");
+function statusOf({ status }: NamedSnapshot, type: string): string {
+  return findCondition(status?.conditions, type)?.status ?? "Unknown";
 }
 
-function snapshotCell(object: KubeObject, cell: (snapshot: NamedSnapshotObject) => string): string {
-  const { data } = NamedSnapshot.safeParse(object);
-  return data === undefined ? "<unreadable>" : cell(data);
-}
-
-/** Only the first line: a step's output follows it. */
-function firstLine(text = ""): string {
-  return text.split("\n")[0] ?? "";
-}
-
-/** The table of API keys. */
 export const keyColumns: readonly Column[] = [
-  { heading: "NAME", cell: ({ metadata }) => metadata.name },
-  { heading: "SERVICE ACCOUNT", cell: (object) => keyCell(object, ({ spec }) => spec.serviceAccountName) },
-  { heading: "STATUS", cell: (object, now) => keyCell(object, (key) => keyStatus(key, now)) },
-  { heading: "LIMITS", cell: (object) => keyCell(object, limits) },
-  { heading: "AGE", cell: ({ metadata }, now) => age(metadata.creationTimestamp, now) },
+  nameColumn,
+  ...columns(ApiKey, {
+    "SERVICE ACCOUNT": ({ spec }) => spec.serviceAccountName,
+    STATUS: keyStatus,
+    LIMITS: ({ spec }) =>
+      Object.entries(spec.limits ?? {})
+        .map(([name, limit]) => `${name}=${limit}`)
+        .join(","),
+  }),
+  ageColumn,
 ];
 
 /** A rotated key has values that expire, and one that does not. */
-function keyStatus({ spec }: ApiKeyObject, now: Date): string {
+function keyStatus({ spec }: ApiKey, now: Date): string {
   const accepted = unexpired(spec.digests, now);
   const last = lastExpiry(accepted);
   if (accepted.length === 0) return "Expired";
@@ -160,55 +148,23 @@ function keyStatus({ spec }: ApiKeyObject, now: Date): string {
   return ends ? `Active until ${last}` : `Active, previous value until ${last}`;
 }
 
-function limits({ spec }: ApiKeyObject): string {
-  return Object.entries(spec.limits ?? {})
-    .map(([name, limit]) => `${name}=${limit}`)
-    .join(",");
-}
-
-function keyCell(object: KubeObject, cell: (key: ApiKeyObject) => string): string {
-  const { data } = ApiKey.safeParse(object);
-  return data === undefined ? "<unreadable>" : cell(data);
-}
-
-/** The table of sandboxes. */
 export const sandboxColumns: readonly Column[] = [
-  { heading: "NAME", cell: ({ metadata }) => metadata.name },
-  { heading: "STATUS", cell: (object) => sandboxStatus(object) },
-  { heading: "AGE", cell: ({ metadata }, now) => age(metadata.creationTimestamp, now) },
-  { heading: "FROM", cell: (object) => sandboxCell(object, source) },
-  { heading: "MESSAGE", cell: (object) => sandboxCell(object, sandboxMessage) },
+  nameColumn,
+  ...statusColumn(Sandbox, ({ status }) => status?.phase),
+  ageColumn,
+  ...columns(Sandbox, { FROM: sourceOfSandbox, MESSAGE: sandboxMessage }),
 ];
 
 /** A failed pause leaves its sandbox running, so only its condition reports it. */
-function sandboxMessage(sandbox: SandboxObject): string {
+function sandboxMessage(sandbox: Sandbox): string {
   const pause = findCondition(sandbox.status?.conditions, "SandboxPaused");
   return messageOf(sandbox) ?? (pause?.reason === "CheckpointFailed" ? pause.message : "");
 }
 
-function sandboxStatus(object: KubeObject): string {
-  if (object.metadata.deletionTimestamp !== undefined) return "Terminating";
-  return sandboxCell(object, ({ status }) => status?.phase ?? "");
-}
-
 /** The sandbox's source: a checkpoint, a template or an image. */
-function source({ metadata, spec, status }: SandboxObject): string {
+function sourceOfSandbox({ metadata, spec, status }: Sandbox): string {
   const checkpoint =
     status?.ramet?.restoredFrom ??
     restoreFromAnnotations.map((key) => metadata.annotations?.[key]).find((value) => value !== undefined);
-  return checkpoint ?? spec.templateRef?.name ?? imageOf(spec.template);
-}
-
-function imageOf(template: unknown): string {
-  try {
-    return parsePodTemplate(template).spec.containers[0]?.image ?? "";
-  } catch {
-    return "";
-  }
-}
-
-/** An object that a newer controller wrote in an unknown format must not hide the others. */
-function sandboxCell(object: KubeObject, cell: (sandbox: SandboxObject) => string): string {
-  const { data } = Sandbox.safeParse(object);
-  return data === undefined ? "<unreadable>" : cell(data);
+  return checkpoint ?? spec.templateRef?.name ?? imageOf(spec.template, "");
 }

@@ -1,5 +1,6 @@
 import { RametError } from "../../base/errors.ts";
 import { coreResources } from "../../kube/resource-ref.ts";
+import type { KubeObject } from "../../kube/object.ts";
 import { type Cluster, type ClusterOptions, noNamespace, withCluster } from "../cluster/cluster.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { type Io, printLine, writeAll } from "../io.ts";
@@ -13,8 +14,12 @@ export interface GetOptions extends ClusterOptions {
   output: OutputFormat;
 }
 
-/** `ramet sandbox get`, and `get` of every other kind. */
-export async function getObjects(io: Io, options: GetOptions): Promise<number> {
+/** `ramet sandbox get`, and `get` of every other kind. @param details follow the table */
+export async function getObjects(
+  io: Io,
+  options: GetOptions,
+  details: (objects: readonly KubeObject[]) => string = () => "",
+): Promise<number> {
   return withCluster(io, options, async (cluster) => {
     const objects = await Promise.all(options.names.map((name) => findObject(cluster, options.kind, name, io.signal)));
     const { columns } = userKinds[options.kind];
@@ -22,7 +27,9 @@ export async function getObjects(io: Io, options: GetOptions): Promise<number> {
     const [first] = objects;
     const single = objects.length === 1 && first !== undefined;
     await writeAll(io.stdout, single ? renderObject(first, rendering) : renderList(objects, rendering));
-    if (options.output === "table") warnOfIgnored(io, options.kind, objects);
+    if (options.output !== "table") return exitCodes.ok;
+    await writeAll(io.stdout, details(objects));
+    warnOfIgnored(io, options.kind, objects);
     return exitCodes.ok;
   });
 }
@@ -37,7 +44,7 @@ export interface ListOptions extends ClusterOptions {
 
 /** `ramet sandbox ls`, and `ls` of every other kind: prints the objects by namespace and name. */
 export async function listObjects(io: Io, options: ListOptions): Promise<number> {
-  const { noun, kind, columns } = userKinds[options.kind];
+  const { kind, columns } = userKinds[options.kind];
   const everywhere = options.allNamespaces === true;
   return withCluster(io, options, async (cluster) => {
     const { items } = await cluster.raw(kind).list({
@@ -47,7 +54,10 @@ export async function listObjects(io: Io, options: ListOptions): Promise<number>
     });
     if (items.length === 0 && options.output === "table") {
       if (!everywhere) await requireNamespace(cluster, io.signal);
-      printLine(io.stderr, `No ${noun} ${everywhere ? "in any namespace" : `in namespace ${cluster.namespace}`}.`);
+      printLine(
+        io.stderr,
+        `No ${options.kind} ${everywhere ? "in any namespace" : `in namespace ${cluster.namespace}`}.`,
+      );
       return exitCodes.ok;
     }
     const { output } = options;

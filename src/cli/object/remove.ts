@@ -1,3 +1,6 @@
+import type * as z from "zod";
+import { hasFailed } from "../../api/state/checkpoint.ts";
+import { hasEnded } from "../../api/state/sandbox.ts";
 import { RametError } from "../../base/errors.ts";
 import type { KubeObject } from "../../kube/object.ts";
 import { waitUntil } from "../../kube/wait-until.ts";
@@ -5,7 +8,7 @@ import { type Cluster, type ClusterOptions, withCluster } from "../cluster/clust
 import { exitCodes } from "../exit-codes.ts";
 import { type Io, printLine } from "../io.ts";
 import { requestStays, startProgress } from "../wait/follow.ts";
-import { canFail } from "./failing-kinds.ts";
+import { canFail, type FailingKind } from "./failing-kinds.ts";
 import { findObject, type UserKindName, userKinds } from "./user-kind.ts";
 import { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import { SandboxClaim } from "../../api/kinds/sandbox-claim.ts";
@@ -36,16 +39,15 @@ export async function removeObjects(io: Io, options: RemoveOptions): Promise<num
 /** @throws RametError `InvalidArgument` without names, or with names and `--failed` */
 async function chosen(io: Io, cluster: Cluster, options: RemoveOptions): Promise<KubeObject[]> {
   const { names, kind, failed = false } = options;
-  const { noun } = userKinds[kind];
   if (failed === names.length > 0) {
-    throw new RametError("InvalidArgument", failed ? "Cannot use both names and --failed" : `No ${noun} is named`, {
-      hint: `Name what to delete: ramet ${noun} rm NAME${canFail(kind) ? ", or use --failed" : ""}`,
+    throw new RametError("InvalidArgument", failed ? "Cannot use both names and --failed" : `No ${kind} is named`, {
+      hint: `Name what to delete: ramet ${kind} rm NAME${canFail(kind) ? ", or use --failed" : ""}`,
     });
   }
   if (failed) {
     const { items } = await cluster.raw(userKinds[kind].kind).list({ namespace: cluster.namespace, signal: io.signal });
-    const found = items.filter((item) => hasFailed(kind, item));
-    if (found.length === 0) printLine(io.stderr, `No ${noun} has failed in namespace ${cluster.namespace}.`);
+    const found = canFail(kind) ? items.filter(failures[kind]) : [];
+    if (found.length === 0) printLine(io.stderr, `No ${kind} has failed in namespace ${cluster.namespace}.`);
     return found;
   }
   const found = await Promise.all(names.map((name) => findUnlessIgnored(io, cluster, options, name)));
@@ -67,12 +69,12 @@ async function findUnlessIgnored(
 }
 
 async function removeOne(io: Io, cluster: Cluster, options: RemoveOptions, object: KubeObject): Promise<void> {
-  const { noun, kind } = userKinds[options.kind];
-  const resource = cluster.raw(kind);
+  const { kind } = options;
+  const resource = cluster.raw(userKinds[kind].kind);
   const { name, namespace, uid } = object.metadata;
   await resource.delete({ namespace, name }, { uid, propagationPolicy: "Background", signal: io.signal });
   if (!options.wait) {
-    printLine(io.stdout, `${noun} ${name} is being removed`);
+    printLine(io.stdout, `${kind} ${name} is being removed`);
     return;
   }
   const progress = startProgress(io);
@@ -82,35 +84,31 @@ async function removeOne(io: Io, cluster: Cluster, options: RemoveOptions, objec
       from: object,
       until: (state) => state === undefined,
       onState: (state) => {
-        progress(`${noun} ${name}: ${state === undefined ? "removed" : "being removed"}`);
+        progress(`${kind} ${name}: ${state === undefined ? "removed" : "being removed"}`);
       },
       timeoutMilliseconds: options.timeout,
       signal: io.signal,
     });
   } catch (error) {
-    const look = `ramet ${noun} get ${name} -n ${cluster.namespace}`;
-    throw requestStays(error, { what: `the end of the ${noun} ${name}`, state: "being removed", look });
+    const look = `ramet ${kind} get ${name} -n ${cluster.namespace}`;
+    throw requestStays(error, { what: `the end of the ${kind} ${name}`, state: "being removed", look });
   }
-  printLine(io.stdout, `${noun} ${name} removed`);
+  printLine(io.stdout, `${kind} ${name} removed`);
 }
 
 /** Whether an object has failed for good, so that only its report is left. An object that cannot be read has not. */
-function hasFailed(kind: UserKindName, object: KubeObject): boolean {
-  switch (kind) {
-    case "sandbox":
-      return ended.has(Sandbox.safeParse(object).data?.status?.phase);
-    case "checkpoint":
-      return Checkpoint.safeParse(object).data?.status?.phase === "Failed";
-    case "claim":
-      return isIncomplete(SandboxClaim.safeParse(object).data);
-    default:
-      return false;
-  }
-}
+const failures: Readonly<Record<FailingKind, (object: KubeObject) => boolean>> = {
+  sandbox: readable(Sandbox, hasEnded),
+  checkpoint: readable(Checkpoint, hasFailed),
+  claim: readable(
+    SandboxClaim,
+    ({ spec, status }) => status?.phase === "Completed" && (status.claimedReplicas ?? 0) < spec.replicas,
+  ),
+};
 
-const ended: ReadonlySet<string | undefined> = new Set(["Failed", "Succeeded"]);
-
-function isIncomplete(claim: SandboxClaim | undefined): boolean {
-  if (claim?.status?.phase !== "Completed") return false;
-  return (claim.status.claimedReplicas ?? 0) < claim.spec.replicas;
+function readable<T>(schema: z.ZodType<T>, is: (object: T) => boolean): (object: KubeObject) => boolean {
+  return (object) => {
+    const { data } = schema.safeParse(object);
+    return data !== undefined && object.metadata.deletionTimestamp === undefined && is(data);
+  };
 }

@@ -20,9 +20,8 @@ import {
   templateColumns,
 } from "./columns.ts";
 
-/** A kind with its name on the command line. */
+/** A kind that users name on the command line. */
 export interface UserKind {
-  noun: UserKindName;
   kind: KindNames;
   columns: readonly Column[];
 }
@@ -31,13 +30,13 @@ export const userKindNames = ["sandbox", "checkpoint", "template", "set", "claim
 export type UserKindName = (typeof userKindNames)[number];
 
 export const userKinds: Readonly<Record<UserKindName, UserKind>> = {
-  sandbox: { noun: "sandbox", kind: sandboxKind, columns: sandboxColumns },
-  checkpoint: { noun: "checkpoint", kind: checkpointKind, columns: checkpointColumns },
-  template: { noun: "template", kind: sandboxTemplateKind, columns: templateColumns },
-  set: { noun: "set", kind: sandboxSetKind, columns: setColumns },
-  claim: { noun: "claim", kind: sandboxClaimKind, columns: claimColumns },
-  snapshot: { noun: "snapshot", kind: namedSnapshotKind, columns: snapshotColumns },
-  key: { noun: "key", kind: apiKeyKind, columns: keyColumns },
+  sandbox: { kind: sandboxKind, columns: sandboxColumns },
+  checkpoint: { kind: checkpointKind, columns: checkpointColumns },
+  template: { kind: sandboxTemplateKind, columns: templateColumns },
+  set: { kind: sandboxSetKind, columns: setColumns },
+  claim: { kind: sandboxClaimKind, columns: claimColumns },
+  snapshot: { kind: namedSnapshotKind, columns: snapshotColumns },
+  key: { kind: apiKeyKind, columns: keyColumns },
 };
 
 /**

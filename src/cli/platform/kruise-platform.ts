@@ -5,6 +5,7 @@ import { apiVersion } from "../../api/schema/kind.ts";
 import { findVersion, isPinnedReference, parseSnapshotReference } from "../../api/snapshot/snapshot-reference.ts";
 import { acsCapturable, acsClone, acsKeptTemplate, acsTemplateOf } from "../../backends/acs/acs-clone.ts";
 import { isCloneable } from "../../api/state/checkpoint.ts";
+import { sandboxState } from "../../api/state/sandbox.ts";
 import { RametError } from "../../base/errors.ts";
 import { awaitSandbox } from "../../operations/await-sandbox.ts";
 import type { Cluster } from "../cluster/cluster.ts";
@@ -76,7 +77,7 @@ async function planFork(
   signal: AbortSignal,
 ): Promise<ForkPlan> {
   const { name } = source.metadata;
-  if (source.status?.phase === "Paused") {
+  if (sandboxState(source).is === "paused") {
     throw new RametError("SandboxNotReady", `Cannot fork the sandbox ${name}: it is paused`, {
       hint: `Resume it first with: ramet sandbox resume ${name}`,
     });

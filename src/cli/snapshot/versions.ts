@@ -4,12 +4,10 @@ import { RametError } from "../../base/errors.ts";
 import { type ClusterOptions, withCluster } from "../cluster/cluster.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { type Io, printLine, writeAll } from "../io.ts";
-import { age, size, table, type OutputFormat, renderList, renderObject } from "../output/render.ts";
+import { age, size, table } from "../output/render.ts";
 import { seconds } from "./step-printer.ts";
 import type { KubeObject } from "../../kube/object.ts";
-import { snapshotColumns } from "../object/columns.ts";
-import { warnOfIgnored } from "../object/ignored-fields.ts";
-import { findObject } from "../object/user-kind.ts";
+import { getObjects, type GetOptions } from "../object/get.ts";
 
 export interface PinSnapshotOptions extends ClusterOptions {
   name: string;
@@ -85,24 +83,9 @@ function rowOf(one: SnapshotVersion, current: number | undefined, now: Date): st
   ];
 }
 
-export interface GetSnapshotsOptions extends ClusterOptions {
-  names: readonly string[];
-  output: OutputFormat;
-}
-
 /** `ramet snapshot get`: `get` as of every kind, in a table followed by the steps of the latest build. */
-export async function getSnapshots(io: Io, { output, ...options }: GetSnapshotsOptions): Promise<number> {
-  return withCluster(io, options, async (cluster) => {
-    const found = await Promise.all(options.names.map((name) => findObject(cluster, "snapshot", name, io.signal)));
-    const rendering = { output, columns: snapshotColumns, now: io.clock.now() };
-    const [first] = found;
-    const single = found.length === 1 && first !== undefined;
-    await writeAll(io.stdout, single ? renderObject(first, rendering) : renderList(found, rendering));
-    const steps = output === "table" ? stepsTable(found) : "";
-    if (steps !== "") await writeAll(io.stdout, `\n${steps}`);
-    if (output === "table") warnOfIgnored(io, "snapshot", found);
-    return exitCodes.ok;
-  });
+export function getSnapshots(io: Io, options: Omit<GetOptions, "kind">): Promise<number> {
+  return getObjects(io, { ...options, kind: "snapshot" }, stepsTable);
 }
 
 /** The steps of the latest build of each snapshot, with the snapshot's name if there are several. Empty without steps. */
@@ -113,7 +96,7 @@ function stepsTable(snapshots: readonly KubeObject[]): string {
   );
   if (rows.length === 0) return "";
   const headings = ["STEP", "ACTION", "STATE", "DURATION", "CACHED"];
-  return table(withName ? ["NAME", ...headings] : headings, rows);
+  return `\n${table(withName ? ["NAME", ...headings] : headings, rows)}`;
 }
 
 function stepsOf(snapshot: KubeObject): string[][] {
