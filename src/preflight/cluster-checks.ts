@@ -1,6 +1,7 @@
 import { systemNamespace } from "../api/names/system-names.ts";
+import type { Problem } from "../api/schema/problem.ts";
 import type { ClusterFacts, RenewedLease, Seen } from "./cluster-facts.ts";
-import { type Finding, finding, listed, ok, unread } from "./finding.ts";
+import { checkNamed, type Finding, listed } from "./finding.ts";
 import { checkSnapshots, checkVolumes } from "./snapshot-checks.ts";
 import { isAtLeast } from "./versions.ts";
 
@@ -20,62 +21,55 @@ export function checkCluster(facts: ClusterFacts): Finding[] {
 }
 
 function kubernetes({ version }: ClusterFacts): Finding {
-  const check = "kubernetes";
-  if ("unknown" in version)
-    return unread(check, `The version of Kubernetes is`, { why: version.unknown, allowed: "a user of the cluster" });
+  const check = checkNamed("kubernetes");
+  if ("unknown" in version) return check.unread(`The version of Kubernetes is`, version, "a user of the cluster");
   if (!isAtLeast(version.value, "1.33")) {
-    return finding(
-      check,
-      "error",
+    return check.error(
       `Kubernetes ${version.value} has no image volumes, which cells need`,
       "Upgrade the cluster to Kubernetes 1.35 or later",
     );
   }
   if (!isAtLeast(version.value, "1.35")) {
-    return finding(
-      check,
-      "warning",
+    return check.warning(
       `Kubernetes ${version.value} has image volumes only with the feature gate ImageVolume, which the API does not show`,
       "Set the feature gate ImageVolume on the API server and the kubelets, or upgrade to 1.35",
     );
   }
-  return ok(check, `Kubernetes ${version.value} has image volumes`);
+  return check.ok(`Kubernetes ${version.value} has image volumes`);
 }
 
 function others({ others: found }: ClusterFacts): Finding {
-  const check = "other-controllers";
+  const check = checkNamed("other-controllers");
   if ("unknown" in found)
-    return unread(check, `Whether another controller owns the same kinds is`, {
-      why: found.unknown,
-      allowed: "a user who may list leases and Deployments, and read CRDs",
-    });
-  if (found.value.length === 0) return ok(check, "No other controller owns the same kinds");
+    return check.unread(
+      `Whether another controller owns the same kinds is`,
+      found,
+      "a user who may list leases and Deployments, and read CRDs",
+    );
+  if (found.value.length === 0) return check.ok("No other controller owns the same kinds");
   const signs = listed(found.value.map(({ name, sign }) => (name === undefined ? sign : `${sign} (${name})`)));
-  return finding(
-    check,
-    "error",
+  return check.error(
     `Another controller owns the same kinds: ${signs}`,
     "Remove the other controller and its CRDs first",
   );
 }
 
 function podSecurity({ podSecurity: level, namespace }: ClusterFacts): Finding {
-  const check = "pod-security";
+  const check = checkNamed("pod-security");
   if ("unknown" in level)
-    return unread(check, `The Pod Security level of the namespace ${namespace} is`, {
-      why: level.unknown,
-      allowed: "a user who may read the namespace",
-    });
+    return check.unread(
+      `The Pod Security level of the namespace ${namespace} is`,
+      level,
+      "a user who may read the namespace",
+    );
   const { value } = level;
   if (value === null) {
     const action = `Correct --namespace, or run: kubectl create namespace ${namespace}`;
-    return finding(check, "warning", `The namespace ${namespace} does not exist`, action);
+    return check.warning(`The namespace ${namespace} does not exist`, action);
   }
   if (value === undefined || value === "privileged")
-    return ok(check, `The namespace ${namespace} accepts cells: it enforces ${value ?? "no level"}`);
-  return finding(
-    check,
-    "error",
+    return check.ok(`The namespace ${namespace} accepts cells: it enforces ${value ?? "no level"}`);
+  return check.error(
     `The namespace ${namespace} enforces the Pod Security level ${value}, which refuses cells`,
     `Let an administrator run: kubectl label namespace ${namespace} pod-security.kubernetes.io/enforce=privileged --overwrite`,
   );
@@ -84,20 +78,13 @@ function podSecurity({ podSecurity: level, namespace }: ClusterFacts): Finding {
 /** Before an installation these are not problems. */
 function installation({ crds, controllers, nodes, now }: ClusterFacts): Finding[] {
   if ("unknown" in crds)
-    return [
-      unread("installation", `Whether Ramet is installed is`, {
-        why: crds.unknown,
-        allowed: "a user who may read CRDs",
-      }),
-    ];
+    return [checkNamed("installation").unread(`Whether Ramet is installed is`, crds, "a user who may read CRDs")];
   const { found, missing } = crds.value;
-  if (found.length === 0) return [ok("installation", "Ramet is not installed; nothing stands in its place")];
+  if (found.length === 0) return [checkNamed("installation").ok("Ramet is not installed; nothing stands in its place")];
   const kinds =
     missing.length === 0
-      ? ok("crds", "All CRDs of this version exist")
-      : finding(
-          "crds",
-          "error",
+      ? checkNamed("crds").ok("All CRDs of this version exist")
+      : checkNamed("crds").error(
           `CRDs are missing: ${listed(missing)}`,
           "Install the manifests of this version: ramet manifests",
         );
@@ -109,26 +96,20 @@ function installation({ crds, controllers, nodes, now }: ClusterFacts): Finding[
 }
 
 export function controllersFinding(controllers: Seen<RenewedLease | undefined>, now: Date, isLocal: boolean): Finding {
-  const check = "controllers";
+  const check = checkNamed("controllers");
   const action = "Find out why they do not run: kubectl get pods -A -l app.kubernetes.io/component=controller";
   if ("unknown" in controllers)
-    return unread(check, `Whether the controllers run is`, {
-      why: controllers.unknown,
-      allowed: "a user who may read leases in ramet-system",
-    });
+    return check.unread(`Whether the controllers run is`, controllers, "a user who may read leases in ramet-system");
   const lease = controllers.value;
   if (lease === undefined) {
     return isLocal
-      ? ok(check, "The controller of a local cluster holds no Lease; ramet local status shows it")
-      : finding(check, "error", "No controller has ever held the Lease ramet-controllers", action);
+      ? check.ok("The controller of a local cluster holds no Lease; ramet local status shows it")
+      : check.error("No controller has ever held the Lease ramet-controllers", action);
   }
-  if (lease.holder === "")
-    return finding(check, "error", "No controller runs: the last one released its Lease", action);
+  if (lease.holder === "") return check.error("No controller runs: the last one released its Lease", action);
   const seconds = (now.getTime() - Date.parse(lease.renewTime)) / 1000;
-  if (seconds <= lease.durationSeconds + toleratedSkewSeconds) return ok(check, `${lease.holder} leads`);
-  return finding(
-    check,
-    "error",
+  if (seconds <= lease.durationSeconds + toleratedSkewSeconds) return check.ok(`${lease.holder} leads`);
+  return check.error(
     `The leading controller ${lease.holder} has not renewed its Lease for ${Math.round(seconds)} s`,
     action,
   );
@@ -143,16 +124,13 @@ export function clocks({ serverTime, nodeLeases, controllers, now }: ClusterFact
 }
 
 function machineClock(serverTime: ClusterFacts["serverTime"], now: Date): Finding {
-  const check = "clock";
-  if ("unknown" in serverTime)
-    return unread(check, `The API server's clock is`, { why: serverTime.unknown, allowed: "a user of the cluster" });
+  const check = checkNamed("clock");
+  if ("unknown" in serverTime) return check.unread(`The API server's clock is`, serverTime, "a user of the cluster");
   const { at, roundTripMilliseconds } = serverTime.value;
   // The header has whole seconds.
   const seconds = Math.max(0, Math.abs(at.getTime() - now.getTime()) / 1000 - 1 - roundTripMilliseconds / 1000);
-  if (seconds <= warningSkewSeconds) return ok(check, "This machine's clock agrees with the API server's");
-  return finding(
-    check,
-    "warning",
+  if (seconds <= warningSkewSeconds) return check.ok("This machine's clock agrees with the API server's");
+  return check.warning(
     `This machine's clock differs from the API server's by ${Math.round(seconds)} s`,
     "Synchronize this machine's clock with NTP",
   );
@@ -160,12 +138,9 @@ function machineClock(serverTime: ClusterFacts["serverTime"], now: Date): Findin
 
 /** A component writes its own time into its Lease, and the API server adds the time of the write. */
 function nodeClocks(nodeLeases: ClusterFacts["nodeLeases"], controllers: ClusterFacts["controllers"]): Finding {
-  const check = "clock-skew";
+  const check = checkNamed("clock-skew");
   if ("unknown" in nodeLeases)
-    return unread(check, `The clocks of the nodes are`, {
-      why: nodeLeases.unknown,
-      allowed: "a user who may list leases in kube-node-lease",
-    });
+    return check.unread(`The clocks of the nodes are`, nodeLeases, "a user who may list leases in kube-node-lease");
   const leases = [
     ...nodeLeases.value,
     ...("value" in controllers && controllers.value?.holder ? [controllers.value] : []),
@@ -178,15 +153,13 @@ function nodeClocks(nodeLeases: ClusterFacts["nodeLeases"], controllers: Cluster
     return Number.isNaN(seconds) ? [] : [{ name: lease.name, seconds }];
   });
   if (skews.length === 0)
-    return finding(check, "unknown", "No Lease shows the clock of a node", "Synchronize the nodes' clocks with NTP");
+    return check.unknown("No Lease shows the clock of a node", "Synchronize the nodes' clocks with NTP");
   const off = skews.filter(({ seconds }) => seconds > warningSkewSeconds).sort((a, b) => b.seconds - a.seconds);
   if (off.length === 0)
-    return ok(check, `The clocks of ${listed(skews.map(({ name }) => name))} agree with the API server's`);
+    return check.ok(`The clocks of ${listed(skews.map(({ name }) => name))} agree with the API server's`);
   const level = off.some(({ seconds }) => seconds > toleratedSkewSeconds) ? "error" : "warning";
   const names = listed(off.map(({ name, seconds }) => `${name} by ${Math.round(seconds)} s`));
-  return finding(
-    check,
-    level,
+  return check[level](
     `Clocks differ from the API server's: ${names}; cells refuse calls from clocks that differ by more than 30 s`,
     "Synchronize these clocks with NTP",
   );
@@ -194,24 +167,23 @@ function nodeClocks(nodeLeases: ClusterFacts["nodeLeases"], controllers: Cluster
 
 /** Only the controllers and cells reach the store. The controllers check it every 10 minutes, and report what captures find. */
 function store({ store: report, now }: ClusterFacts): Finding {
-  const check = "store";
+  const check = checkNamed("store");
   if ("unknown" in report)
-    return unread(check, `Whether the store is reachable is`, {
-      why: report.unknown,
-      allowed: `a user who may read ConfigMaps in ${systemNamespace}`,
-    });
+    return check.unread(
+      `Whether the store is reachable is`,
+      report,
+      `a user who may read ConfigMaps in ${systemNamespace}`,
+    );
   const { checkedAt, problem, captureProblem, dataMissing } = report.value ?? { checkedAt: "", dataMissing: 0 };
   if (problem !== undefined) return refusing(`The store cannot be used, as of ${checkedAt}`, problem);
   if (captureProblem !== undefined) return refusing("The last capture could not use the store", captureProblem);
   if (now.getTime() - Date.parse(checkedAt) > staleMilliseconds || checkedAt === "") {
     const since = checkedAt === "" ? "yet" : `since ${checkedAt}`;
     const what = `The controllers have not checked the store ${since}, and only they and the cells reach it`;
-    return finding(check, "unknown", what, "Run the checks again a minute after the controllers have started");
+    return check.unknown(what, "Run the checks again a minute after the controllers have started");
   }
-  if (dataMissing === 0) return ok(check, `The store was usable at ${checkedAt}, and had the data of all checkpoints`);
-  return finding(
-    check,
-    "warning",
+  if (dataMissing === 0) return check.ok(`The store was usable at ${checkedAt}, and had the data of all checkpoints`);
+  return check.warning(
     `The store had no data of ${dataMissing} checkpoints at ${checkedAt}`,
     "List them, then restore the store's content or delete them: kubectl get checkpoints -A shows DataMissing",
   );
@@ -220,33 +192,24 @@ function store({ store: report, now }: ClusterFacts): Finding {
 /** Three times the pause between two checks. */
 const staleMilliseconds = 30 * 60_000;
 
-function refusing(what: string, problem: string): Finding {
-  const [, described = problem, code = ""] = /^(.*) \[(\w+)\]$/s.exec(problem) ?? [];
-  const [, message = described, hint] = /^(.*?)\. ([A-Z].*)$/s.exec(described) ?? [];
-  return finding(
-    "store",
-    "error",
-    `${what}: ${message}`,
-    hint ?? `Read what the error code means: ramet explain ${code}`,
-  );
+function refusing(what: string, { code, cause, hint }: Problem): Finding {
+  const action = hint ?? `Read what the error code means: ramet explain ${code}`;
+  return checkNamed("store").error(`${what}: ${cause}`, action);
 }
 
 export function rights({ missingRights, namespace }: ClusterFacts): Finding {
-  const check = "rbac";
-  if ("unknown" in missingRights)
-    return unread(check, `Your rights are`, { why: missingRights.unknown, allowed: "a user of the cluster" });
+  const check = checkNamed("rbac");
+  if ("unknown" in missingRights) return check.unread(`Your rights are`, missingRights, "a user of the cluster");
   const missing = missingRights.value;
   const [first] = missing;
-  if (first === undefined) return ok(check, "You have the rights to install and use Ramet");
+  if (first === undefined) return check.ok("You have the rights to install and use Ramet");
   const names = listed(
     missing.map(
       ({ verb, resource, subresource }) => `${verb} ${resource}${subresource === undefined ? "" : `/${subresource}`}`,
     ),
   );
   const purposes = [...new Set(missing.map(({ purpose }) => purpose))].join(" and ");
-  return finding(
-    check,
-    "warning",
+  return check.warning(
     `You lack rights to ${purposes}: ${names}`,
     `Ask an administrator for them if you need them in ${namespace}`,
   );

@@ -18,26 +18,25 @@ export interface Finding {
   nodes?: readonly string[];
 }
 
-export function ok(check: string, message: string): Finding {
-  return { check, level: "ok", message };
+/** The findings that a check with this name can have. */
+export function checkNamed(check: string) {
+  const finding = (level: Finding["level"]) => {
+    return (message: string, action: string): Finding => ({ check, level, message, action });
+  };
+  return {
+    ok: (message: string): Finding => ({ check, level: "ok", message }),
+    unknown: finding("unknown"),
+    warning: finding("warning"),
+    error: finding("error"),
+    /** For what could not be read. @param allowed who can read it */
+    unread: (what: string, { unknown: why }: { unknown: string }, allowed: string): Finding => {
+      const isRefused = why.startsWith(notAllowed);
+      const action = isRefused ? `Run the checks as ${allowed}` : "Run the checks again with a longer --timeout";
+      return { check, level: "unknown", message: `${what} unknown: ${why}`, action };
+    },
+  };
 }
-
-export function finding(
-  check: string,
-  level: Exclude<Finding["level"], "ok">,
-  message: string,
-  action: string,
-): Finding {
-  return { check, level, message, action };
-}
-
-/** For what could not be read. @param allowed who can read it */
-export function unread(check: string, what: string, { why, allowed }: { why: string; allowed: string }): Finding {
-  const action = why.startsWith(notAllowed)
-    ? `Run the checks as ${allowed}`
-    : "Run the checks again with a longer --timeout";
-  return { check, level: "unknown", message: `${what} unknown: ${why}`, action };
-}
+export type Check = ReturnType<typeof checkNamed>;
 
 /** The start of the reason why something could not be read, if it is a missing right. */
 export const notAllowed = "you are not allowed";

@@ -1,22 +1,22 @@
 import { isLocalNode } from "../api/names/system-names.ts";
 import type { ClusterFacts, ClusterNode } from "./cluster-facts.ts";
-import { type Finding, finding, listed, ok, unread } from "./finding.ts";
+import { checkNamed, type Finding, listed } from "./finding.ts";
 import { isAtLeast } from "./versions.ts";
 
 /** Checks what a node must have for cells. */
 export function checkNodes({ nodes }: Pick<ClusterFacts, "nodes">): Finding[] {
   if ("unknown" in nodes) {
-    return [unread("nodes", `The nodes are`, { why: nodes.unknown, allowed: "a user who may list nodes" })];
+    return [checkNamed("nodes").unread(`The nodes are`, nodes, "a user who may list nodes")];
   }
   const schedulable = nodes.value.filter(({ spec }) => spec.unschedulable !== true);
   if (schedulable.length === 0) {
-    return [finding("nodes", "error", "No node accepts Pods", "Add a node, or run: kubectl uncordon NODE")];
+    return [checkNamed("nodes").error("No node accepts Pods", "Add a node, or run: kubectl uncordon NODE")];
   }
   const real = schedulable.filter(({ metadata }) => !isLocalNode(metadata.labels));
   return [
     readiness(schedulable),
     ...(real.length === 0
-      ? [ok("container-runtime", "The nodes of a local cluster start cells themselves")]
+      ? [checkNamed("container-runtime").ok("The nodes of a local cluster start cells themselves")]
       : onRealNodes(real)),
     userNamespaces(schedulable),
     cpu(schedulable),
@@ -34,13 +34,11 @@ function readiness(nodes: readonly ClusterNode[]): Finding {
   const [first] = unready;
   if (first === undefined) {
     const all = nodes.length === 1 ? "The only schedulable node is" : `All ${nodes.length} schedulable nodes are`;
-    return ok("nodes", `${all} Ready`);
+    return checkNamed("nodes").ok(`${all} Ready`);
   }
   const why = first.status.conditions.find(({ type }) => type === "Ready")?.message ?? "no reason is given";
   const level = unready.length === nodes.length ? "error" : "warning";
-  return finding(
-    "nodes",
-    level,
+  return checkNamed("nodes")[level](
     `Nodes are not Ready: ${namesOf(unready)}. ${first.metadata.name}: ${why}`,
     `Correct what the node reports: kubectl describe node ${first.metadata.name}`,
   );
@@ -50,7 +48,7 @@ function readiness(nodes: readonly ClusterNode[]): Finding {
 const minimalRuntimes: Readonly<Record<string, string>> = { containerd: "2.1", "cri-o": "1.31" };
 
 function runtimes(nodes: readonly ClusterNode[]): Finding {
-  const check = "container-runtime";
+  const check = checkNamed("container-runtime");
   const old = nodes.filter((node) => {
     const { name, version } = runtimeOf(node);
     const minimum = minimalRuntimes[name];
@@ -58,24 +56,19 @@ function runtimes(nodes: readonly ClusterNode[]): Finding {
   });
   if (old.length > 0) {
     const found = [...new Set(old.map((node) => node.status.nodeInfo.containerRuntimeVersion))].join(", ");
-    return finding(
-      check,
-      "error",
+    return check.error(
       `The container runtime cannot mount image volumes on ${namesOf(old)}: ${found}`,
       "Use nodes with containerd 2.1 or later",
     );
   }
   const others = nodes.filter((node) => minimalRuntimes[runtimeOf(node).name] === undefined);
   if (others.length > 0) {
-    return finding(
-      check,
-      "unknown",
+    return check.unknown(
       `Whether the container runtime mounts image volumes is unknown on ${namesOf(others)}: ${others[0]?.status.nodeInfo.containerRuntimeVersion ?? ""}`,
       "Test a Pod with an image volume on such a node",
     );
   }
-  return ok(
-    check,
+  return check.ok(
     `All nodes have a runtime that mounts image volumes: ${[...new Set(nodes.map((node) => node.status.nodeInfo.containerRuntimeVersion))].join(", ")}`,
   );
 }
@@ -88,30 +81,24 @@ function runtimeOf({ status }: ClusterNode): { name: string; version: string } {
 function kubelets(nodes: readonly ClusterNode[]): Finding {
   const old = nodes.filter(({ status }) => !isAtLeast(status.nodeInfo.kubeletVersion, "1.33"));
   if (old.length > 0) {
-    return finding(
-      "kubelet",
-      "error",
+    return checkNamed("kubelet").error(
       `The kubelet has no image volumes on ${namesOf(old)}`,
       "Upgrade these nodes to Kubernetes 1.35 or later",
     );
   }
   const gated = nodes.filter(({ status }) => !isAtLeast(status.nodeInfo.kubeletVersion, "1.35"));
   if (gated.length > 0) {
-    return finding(
-      "kubelet",
-      "warning",
+    return checkNamed("kubelet").warning(
       `The kubelet has image volumes only with the feature gate ImageVolume on ${namesOf(gated)}`,
       "Set the feature gate ImageVolume on these nodes, or upgrade them to Kubernetes 1.35",
     );
   }
-  return ok("kubelet", "All kubelets have image volumes");
+  return checkNamed("kubelet").ok("All kubelets have image volumes");
 }
 
 /** The Node has no field for it (Kubernetes API v1.36). */
 function cgroups(nodes: readonly ClusterNode[]): Finding {
-  return finding(
-    "cgroups",
-    "unknown",
+  return checkNamed("cgroups").unknown(
     "The API does not show the version of the nodes' control groups",
     `Run on a node such as ${nodes[0]?.metadata.name ?? ""}: stat -fc %T /sys/fs/cgroup; cgroup2fs is version 2`,
   );
@@ -119,24 +106,22 @@ function cgroups(nodes: readonly ClusterNode[]): Finding {
 
 /** The same rule by which the controllers decide about hostUsers with the setting auto. */
 function userNamespaces(nodes: readonly ClusterNode[]): Finding {
-  const check = "user-namespaces";
+  const check = checkNamed("user-namespaces");
   const without = nodes.filter(({ status }) => {
     const byDefault = status.runtimeHandlers.find(({ name }) => name === "");
     return byDefault?.features?.userNamespaces !== true;
   });
   if (without.length === 0) {
     const message = `All nodes report user namespaces (${namesOf(nodes)}); with the setting auto, cells have hostUsers: false`;
-    return { ...ok(check, message), nodes: nodes.map(({ metadata }) => metadata.name) };
+    return { ...check.ok(message), nodes: nodes.map(({ metadata }) => metadata.name) };
   }
   const isLocal = nodes.every(({ metadata }) => isLocalNode(metadata.labels));
-  if (isLocal) return ok(check, "The node of a local cluster isolates cells without the field hostUsers");
+  if (isLocal) return check.ok("The node of a local cluster isolates cells without the field hostUsers");
   const what =
     without.length === nodes.length
       ? `No node reports user namespaces (${namesOf(without)})`
       : `${without.length} of ${nodes.length} nodes report no user namespaces: ${namesOf(without)}`;
-  const warning = finding(
-    check,
-    "warning",
+  const warning = check.warning(
     `${what}; with the setting auto, cells run without hostUsers: false`,
     "Use nodes with Linux 6.3 or later and containerd 2.0 or later, or leave the setting at never",
   );
@@ -145,28 +130,24 @@ function userNamespaces(nodes: readonly ClusterNode[]): Finding {
 
 /** A memory image needs the features of the CPU on which it was captured. The API shows only what labels say. */
 function cpu(nodes: readonly ClusterNode[]): Finding {
-  const check = "cpu";
+  const check = checkNamed("cpu");
   const architectures = new Set(nodes.map(({ status }) => status.nodeInfo.architecture));
   if (architectures.size > 1) {
-    return finding(
-      check,
-      "warning",
+    return check.warning(
       `Nodes have different architectures (${[...architectures].join(", ")}): memory can be restored only on the one where it was captured`,
       "Give sandboxes a nodeSelector for kubernetes.io/arch in their templates",
     );
   }
-  if (nodes.length === 1) return ok(check, "The only node has the CPU features that its own checkpoints need");
+  if (nodes.length === 1) return check.ok("The only node has the CPU features that its own checkpoints need");
   const features = new Set(nodes.map(featuresOf));
   if (features.size === 1 && !features.has(""))
-    return ok(check, "All nodes have the same CPU features, by their labels");
+    return check.ok("All nodes have the same CPU features, by their labels");
   const types = new Set(nodes.map(({ metadata }) => metadata.labels?.["node.kubernetes.io/instance-type"] ?? ""));
-  if (types.size === 1 && !types.has("")) return ok(check, `All nodes are of the instance type ${[...types].join("")}`);
+  if (types.size === 1 && !types.has("")) return check.ok(`All nodes are of the instance type ${[...types].join("")}`);
   const what = types.has("")
     ? "The API does not show the nodes' CPU features"
     : `Nodes are of different instance types (${[...types].join(", ")})`;
-  return finding(
-    check,
-    types.has("") ? "unknown" : "warning",
+  return check[types.has("") ? "unknown" : "warning"](
     `${what}: memory can be restored only on nodes with at least the features of the one where it was captured`,
     "Use one instance type for sandboxes, or install Node Feature Discovery",
   );

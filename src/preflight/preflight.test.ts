@@ -249,8 +249,9 @@ describe("an installation", () => {
     (code) => {
       const report = { checkedAt: now.toISOString(), dataMissing: 0 };
       const refused = { level: "error", message: containing(": no"), action: containing(`ramet explain ${code}`) };
-      for (const problem of [{ problem: `no [${code}]` }, { captureProblem: `no [${code}]` }])
-        expect(found("store", { store: { value: { ...report, ...problem } } })).toMatchObject(refused);
+      const problem = { code, cause: "no" };
+      for (const reported of [{ problem }, { captureProblem: problem }])
+        expect(found("store", { store: { value: { ...report, ...reported } } })).toMatchObject(refused);
     },
   );
 

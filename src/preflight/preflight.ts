@@ -1,7 +1,7 @@
 import type { KubeClient } from "../kube/kube-client.ts";
 import { checkCluster, clocks, controllersFinding, rights } from "./cluster-checks.ts";
 import type { ClusterFacts } from "./cluster-facts.ts";
-import { type Finding, finding, listed, ok, unread } from "./finding.ts";
+import { checkNamed, type Finding, listed } from "./finding.ts";
 import { checkNodes } from "./node-checks.ts";
 import { type PreflightOptions, readFacts } from "./read-facts.ts";
 import { rametGroup } from "../api/schema/kind.ts";
@@ -26,26 +26,22 @@ function checkBeside(facts: ClusterFacts, project: string): Finding[] {
 
 function kubernetes({ version }: ClusterFacts): Finding {
   if ("value" in version)
-    return ok("kubernetes", `Kubernetes ${version.value} runs the controllers; no cells run here`);
-  return unread("kubernetes", "The version of Kubernetes is", {
-    why: version.unknown,
-    allowed: "a user of the cluster",
-  });
+    return checkNamed("kubernetes").ok(`Kubernetes ${version.value} runs the controllers; no cells run here`);
+  return checkNamed("kubernetes").unread("The version of Kubernetes is", version, "a user of the cluster");
 }
 
 function others({ others: found }: ClusterFacts, project: string): Finding {
-  const check = "other-controllers";
+  const check = checkNamed("other-controllers");
   if ("unknown" in found)
-    return unread(check, `Whether the controllers of ${project} run is`, {
-      why: found.unknown,
-      allowed: "a user who may list leases and Deployments, and read CRDs",
-    });
+    return check.unread(
+      `Whether the controllers of ${project} run is`,
+      found,
+      "a user who may list leases and Deployments, and read CRDs",
+    );
   // A CRD alone runs nothing.
   const signs = listed(found.value.flatMap(({ name, sign }) => (name === undefined ? [] : `${sign} (${name})`)));
-  if (signs !== "") return ok(check, `Another controller runs the sandboxes, as --beside expects: ${signs}`);
-  return finding(
-    check,
-    "warning",
+  if (signs !== "") return check.ok(`Another controller runs the sandboxes, as --beside expects: ${signs}`);
+  return check.warning(
     `No controller of ${project} was found, and Ramet runs no sandboxes beside it`,
     "Install OpenKruise Agents or the ACS components, or install Ramet without --beside",
   );
@@ -53,27 +49,21 @@ function others({ others: found }: ClusterFacts, project: string): Finding {
 
 function installation({ crds, controllers, now }: ClusterFacts, project: string): Finding[] {
   if ("unknown" in crds)
-    return [
-      unread("installation", "Whether Ramet is installed is", {
-        why: crds.unknown,
-        allowed: "a user who may read CRDs",
-      }),
-    ];
+    return [checkNamed("installation").unread("Whether Ramet is installed is", crds, "a user who may read CRDs")];
   const isOurs = (name: string): boolean => name.endsWith(`.${rametGroup}`);
   const theirs = crds.value.missing.filter((name) => !isOurs(name));
   const kinds =
     theirs.length === 0
-      ? ok("crds", `The kinds of ${project} exist`)
-      : finding(
-          "crds",
-          "error",
+      ? checkNamed("crds").ok(`The kinds of ${project} exist`)
+      : checkNamed("crds").error(
           `CRDs of ${project} are missing: ${listed(theirs)}`,
           "Install OpenKruise Agents or the ACS components first",
         );
-  if (!crds.value.found.some(isOurs)) return [kinds, ok("installation", "Ramet is not installed beside them yet")];
+  if (!crds.value.found.some(isOurs))
+    return [kinds, checkNamed("installation").ok("Ramet is not installed beside them yet")];
   const ours = crds.value.missing.filter(isOurs);
   if (ours.length === 0) return [kinds, controllersFinding(controllers, now, false)];
   const missing = `CRDs of Ramet are missing: ${listed(ours)}`;
   const action = `Install the manifests of this version: ramet manifests --beside=${project}`;
-  return [kinds, finding("installation", "error", missing, action), controllersFinding(controllers, now, false)];
+  return [kinds, checkNamed("installation").error(missing, action), controllersFinding(controllers, now, false)];
 }

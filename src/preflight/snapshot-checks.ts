@@ -8,7 +8,7 @@ import type {
   VolumeQuota,
   VolumeClass,
 } from "./cluster-facts.ts";
-import { type Finding, finding, listed, ok, unread } from "./finding.ts";
+import { type Check, checkNamed, type Finding, listed } from "./finding.ts";
 import { isAtLeast } from "./versions.ts";
 import { defaultClassAnnotation } from "../kube/volumes/snapshots.ts";
 
@@ -22,33 +22,28 @@ export function checkSnapshots(facts: Facts): Finding[] {
 }
 
 function crdsFinding({ snapshots: { crds } }: Facts): Finding {
-  const check = "snapshot-crds";
-  if ("unknown" in crds)
-    return unread(check, "The CRDs of VolumeSnapshots are", { why: crds.unknown, allowed: "a user who may read CRDs" });
+  const check = checkNamed("snapshot-crds");
+  if ("unknown" in crds) return check.unread("The CRDs of VolumeSnapshots are", crds, "a user who may read CRDs");
   const broken = crds.value.find(({ conversionService, hasService }) => conversionService !== undefined && !hasService);
   if (broken !== undefined) return brokenConversion(check, broken);
   const old = crds.value.find((crd) => removedVersions(crd).length > 0);
   if (old !== undefined) return oldVersions(check, old);
   const hasGroups = crds.value.some(({ name }) => isOfGroups(name));
-  return ok(check, `The CRDs of VolumeSnapshots ${hasGroups ? "and of groups " : ""}can be upgraded`);
+  return check.ok(`The CRDs of VolumeSnapshots ${hasGroups ? "and of groups " : ""}can be upgraded`);
 }
 
 /** v8.4 and v8.5 ship a webhook that v8.6 drops: "service not found", "unexpected conversion version". */
-function brokenConversion(check: string, { name, conversionService }: SnapshotCrd): Finding {
-  return finding(
-    check,
-    "warning",
+function brokenConversion(check: Check, { name, conversionService }: SnapshotCrd): Finding {
+  return check.warning(
     `Objects of ${name} cannot be read in every version: its conversion webhook calls the service ${conversionService ? keyOf(conversionService) : ""}, which does not exist`,
     `Remove the webhook: ${removeWebhook(name)}`,
   );
 }
 
 /** `status.storedVersions[0]: Invalid value: "v1alpha1": must appear in spec.versions` (external-snapshotter#1307). */
-function oldVersions(check: string, crd: SnapshotCrd): Finding {
+function oldVersions(check: Check, crd: SnapshotCrd): Finding {
   const removed = listed(removedVersions(crd));
-  return finding(
-    check,
-    "warning",
+  return check.warning(
     `An upgrade of external-snapshotter to 8.2 or later fails: objects of ${crd.name} may be stored as ${removed}, which it no longer has`,
     `If there are no such objects, delete the three CRDs of ${crd.name.replace(/^[^.]*\./, "")} first; otherwise write each object again, then remove ${removed} from the CRD's status.storedVersions`,
   );
@@ -70,24 +65,23 @@ export function removeWebhook(crd: string): string {
 }
 
 function controllerFinding({ snapshots: { controllers, contents } }: Facts): Finding {
-  const check = "snapshot-controller";
+  const check = checkNamed("snapshot-controller");
   if ("unknown" in controllers)
-    return unread(check, "Whether the snapshot-controller works is", {
-      why: controllers.unknown,
-      allowed: "a user who may list Pods in all namespaces",
-    });
+    return check.unread(
+      "Whether the snapshot-controller works is",
+      controllers,
+      "a user who may list Pods in all namespaces",
+    );
   const [first] = controllers.value;
   if (first === undefined)
-    return finding(
-      check,
-      "unknown",
+    return check.unknown(
       "No Pod of a snapshot-controller is visible, as where the cloud or a local cluster runs it",
       "If nobody runs one, install it, for example with the Pulumi component SnapshotStack",
     );
   const count = "value" in contents ? contents.value.length : 0;
   const worst = controllers.value.reduce((a, b) => (b.restarts > a.restarts ? b : a), first);
   if (worst.restarts < manyRestarts && count <= manyContents)
-    return ok(check, `The snapshot-controller ${first.version} runs`);
+    return check.ok(`The snapshot-controller ${first.version} runs`);
   return overloaded(check, worst, count);
 }
 
@@ -95,14 +89,12 @@ const manyRestarts = 5;
 const manyContents = 10_000;
 
 /** external-snapshotter#1344, #343; its start listed all objects in one request until 8.2 (#1238). */
-function overloaded(check: string, pod: SnapshotControllerPod, count: number): Finding {
+function overloaded(check: Check, pod: SnapshotControllerPod, count: number): Finding {
   const { name, restarts, lastEnd, version } = pod;
   const end = lastEnd === undefined ? "" : `, last because of ${lastEnd}`;
   const isOld = !isAtLeast(version, "8.2");
   const upgrade = isOld ? "Upgrade external-snapshotter to 8.2 or later, then give" : "Give";
-  return finding(
-    check,
-    "warning",
+  return check.warning(
     `The snapshot-controller ${version} (${name}) is overloaded: it restarted ${restarts} times${end}, and the cluster has ${count} VolumeSnapshotContents`,
     `${upgrade} it more memory and --kube-api-qps=100 --kube-api-burst=200, and delete snapshots that are no longer needed`,
   );
@@ -110,18 +102,17 @@ function overloaded(check: string, pod: SnapshotControllerPod, count: number): F
 
 /** The snapshot-controller never deletes a content whose VolumeSnapshot is absent, so that nobody loses data. */
 function contentsFinding({ snapshots: { contents }, now }: Facts): Finding {
-  const check = "snapshot-contents";
+  const check = checkNamed("snapshot-contents");
   if ("unknown" in contents)
-    return unread(check, "Whether snapshots are orphaned is", {
-      why: contents.unknown,
-      allowed: "a user who may list VolumeSnapshots and VolumeSnapshotContents of the cluster",
-    });
+    return check.unread(
+      "Whether snapshots are orphaned is",
+      contents,
+      "a user who may list VolumeSnapshots and VolumeSnapshotContents of the cluster",
+    );
   const orphans = contents.value.filter(({ isOrphan }) => isOrphan);
   if (orphans.length === 0)
-    return ok(check, `Each of ${contents.value.length} VolumeSnapshotContents has its VolumeSnapshot`);
-  return finding(
-    check,
-    "warning",
+    return check.ok(`Each of ${contents.value.length} VolumeSnapshotContents has its VolumeSnapshot`);
+  return check.warning(
     `${orphans.length} of ${contents.value.length} VolumeSnapshotContents have no VolumeSnapshot, and their snapshots cost money: ${listed(orphans.map((one) => describe(one, now)))}`,
     "Adopt or delete each of them: ramet explain volumesnapshotcontent/NAME says how",
   );
@@ -134,18 +125,17 @@ function describe({ name, deletionPolicy, handle, createdAt, driver }: SnapshotC
 }
 
 function quotaFinding({ snapshots: { quotas }, namespace }: Facts): Finding {
-  const check = "snapshot-quota";
+  const check = checkNamed("snapshot-quota");
   if ("unknown" in quotas)
-    return unread(check, `Whether quotas of ${namespace} allow more snapshots is`, {
-      why: quotas.unknown,
-      allowed: "a user who may list ResourceQuotas",
-    });
+    return check.unread(
+      `Whether quotas of ${namespace} allow more snapshots is`,
+      quotas,
+      "a user who may list ResourceQuotas",
+    );
   const full = quotas.value.filter(isUsedUp);
-  if (full.length === 0) return ok(check, `Quotas of ${namespace} allow more volumes and snapshots`);
+  if (full.length === 0) return check.ok(`Quotas of ${namespace} allow more volumes and snapshots`);
   const names = listed(full.map(({ quota, resource, hard, used }) => `${quota} (${resource}: ${used} of ${hard})`));
-  return finding(
-    check,
-    "warning",
+  return check.warning(
     `Requests for volumes or snapshots in ${namespace} are refused, because quotas are used up: ${names}`,
     `Delete what is no longer needed, or raise the quota: kubectl describe resourcequota -n ${namespace}`,
   );
@@ -157,20 +147,16 @@ export function isUsedUp({ hard, used }: VolumeQuota): boolean {
 
 /** Compares the storage's own list with the handles that contents know. Only a person knows whether another cluster has them. */
 function leaks({ snapshots: { stored, contents }, now }: Facts): Finding[] {
-  const check = "snapshot-leaks";
+  const check = checkNamed("snapshot-leaks");
   if (stored === undefined) return [];
   if ("unknown" in contents)
-    return [
-      unread(check, "Which snapshots the cluster knows is", { why: contents.unknown, allowed: "an administrator" }),
-    ];
+    return [check.unread("Which snapshots the cluster knows is", contents, "an administrator")];
   const known = new Set(contents.value.map(({ handle }) => handle));
   const leaked = stored.filter((one) => !known.has(one.handle) && !isFresh(one.createdAt, now));
   if (leaked.length === 0)
-    return [ok(check, `The cluster knows all ${stored.length} snapshots of the list that are older than an hour`)];
+    return [check.ok(`The cluster knows all ${stored.length} snapshots of the list that are older than an hour`)];
   return [
-    finding(
-      check,
-      "warning",
+    check.warning(
       `The cluster does not know ${leaked.length} of the ${stored.length} snapshots of the list: ${listed(leaked.map(({ handle }) => handle))}`,
       "Delete those in the storage that carry the tag of this cluster's driver and that no other cluster and no backup uses",
     ),
@@ -186,30 +172,27 @@ const graceMilliseconds = 3_600_000;
 
 /** Checks which classes claims and VolumeSnapshots without a class get. A sandbox without volumes needs none of this. */
 export function checkVolumes({ volumeClasses }: Pick<ClusterFacts, "volumeClasses">): Finding {
-  const check = "volumes";
+  const check = checkNamed("volumes");
   if ("unknown" in volumeClasses)
-    return unread(check, "The classes of volumes are", {
-      why: volumeClasses.unknown,
-      allowed: "a user who may list StorageClasses and VolumeSnapshotClasses",
-    });
+    return check.unread(
+      "The classes of volumes are",
+      volumeClasses,
+      "a user who may list StorageClasses and VolumeSnapshotClasses",
+    );
   const { storage, snapshots } = volumeClasses.value;
   const defaults = namesOf(storage.filter(({ isDefault }) => isDefault));
   if (defaults.length > 1)
-    return finding(
-      check,
-      "warning",
+    return check.warning(
       `Claims without a class get any of several default StorageClasses: ${listed(defaults)}`,
       `Let one be the default: kubectl annotate storageclass NAME ${defaultAnnotations.storage}-`,
     );
   const double = (snapshots ?? []).find(({ driver, name }) => hasOtherDefault(snapshots ?? [], { driver, name }));
   if (double !== undefined)
-    return finding(
-      check,
-      "warning",
+    return check.warning(
       `VolumeSnapshots without a class fail, because the driver ${double.driver} has several default VolumeSnapshotClasses`,
       `Let one be the default: kubectl annotate volumesnapshotclass NAME ${defaultAnnotations.snapshots}-`,
     );
-  return ok(check, `${describeClaims(storage, defaults)}; ${describeSnapshots(snapshots)}`);
+  return check.ok(`${describeClaims(storage, defaults)}; ${describeSnapshots(snapshots)}`);
 }
 
 function hasOtherDefault(classes: readonly VolumeClass[], { driver, name }: { driver: string; name: string }): boolean {

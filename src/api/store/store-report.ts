@@ -1,4 +1,5 @@
 import { systemNamespace } from "../names/system-names.ts";
+import { Problem } from "../schema/problem.ts";
 
 /** The ConfigMap in which the controllers report what they know of the store. Nothing decides by it. */
 export const storeReportMap = { namespace: systemNamespace, name: "ramet-store" } as const;
@@ -11,14 +12,14 @@ export const storeReportKeys = {
   dataMissing: "data-missing",
 } as const;
 
-/** The controllers' knowledge of the store. Problems end with their codes in brackets. */
+/** The controllers' knowledge of the store. Problems are JSON in the ConfigMap. */
 export interface StoreReport {
   /** When the controllers last checked it, as RFC 3339. */
   checkedAt: string;
   /** The result of the last check. */
-  problem?: string | undefined;
+  problem?: Problem | undefined;
   /** Why the last capture could not use it. Cells can lack access that the controllers have. */
-  captureProblem?: string | undefined;
+  captureProblem?: Problem | undefined;
   /** How many checkpoints have no data in it. */
   dataMissing: number;
 }
@@ -29,10 +30,14 @@ export function parseStoreReport(data: Readonly<Record<string, string>> = {}): S
   if (checkedAt === undefined || Number.isNaN(Date.parse(checkedAt))) return undefined;
   return {
     checkedAt,
-    problem: data[storeReportKeys.problem],
-    captureProblem: data[storeReportKeys.captureProblem],
+    problem: problemIn(data[storeReportKeys.problem]),
+    captureProblem: problemIn(data[storeReportKeys.captureProblem]),
     dataMissing: Number(data[storeReportKeys.dataMissing]) || 0,
   };
+}
+
+function problemIn(text: string | undefined): Problem | undefined {
+  return text === undefined ? undefined : Problem.parse(JSON.parse(text));
 }
 
 /** Codes of errors of the store itself, and not of one checkpoint. */

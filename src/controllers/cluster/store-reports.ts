@@ -1,6 +1,7 @@
 import * as z from "zod";
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import { storeCodes, storeReportKeys as keys, storeReportMap } from "../../api/store/store-report.ts";
+import { problemOf } from "../../api/state/problem.ts";
 import { createSystemNamespace } from "../../backends/kept-secret.ts";
 import { RametError } from "../../base/errors.ts";
 import type { Log } from "../../base/log.ts";
@@ -15,7 +16,7 @@ import { coreResources } from "../../kube/resource-ref.ts";
 export class StoreReports {
   readonly #client: KubeClient;
   readonly #log: Log;
-  /** Undefined: not known. */
+  /** As JSON. Undefined: not known. */
   #captureProblem: string | undefined;
   #writing: Promise<void> = Promise.resolve();
 
@@ -40,7 +41,7 @@ export class StoreReports {
   }): Promise<void> {
     return this.#write({
       [keys.checkedAt]: this.#client.clock.now().toISOString(),
-      [keys.problem]: problem?.describe() ?? null,
+      [keys.problem]: problem === undefined ? null : JSON.stringify(problemOf(problem)),
       // Without a sweep it is as many as before.
       ...(dataMissing !== undefined && { [keys.dataMissing]: String(dataMissing) }),
     });
@@ -51,7 +52,8 @@ export class StoreReports {
     if (error === undefined && this.#captureProblem === undefined) return;
     if (error !== undefined && !storeCodes.has(error.code)) return;
     const at = this.#client.clock.now().toISOString();
-    this.#captureProblem = error && `The checkpoint ${keyOf(checkpoint.metadata)} failed at ${at}: ${error.describe()}`;
+    const what = `The checkpoint ${keyOf(checkpoint.metadata)} failed at ${at}`;
+    this.#captureProblem = error && JSON.stringify(problemOf(error, what));
     void this.#write({ [keys.captureProblem]: this.#captureProblem ?? null });
   }
 
