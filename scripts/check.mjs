@@ -24,7 +24,8 @@ await Promise.all(
 );
 
 /** Prints the output of a command when it has ended, so that two commands do not mix their lines. */
-function run([program, ...args]) {
+function run(command) {
+  const [program, ...args] = command;
   const started = Date.now();
   const child = spawn(program, args, { stdio: ["ignore", "pipe", "pipe"] });
   let output = "";
@@ -38,7 +39,7 @@ function run([program, ...args]) {
         console.log(output);
         process.exitCode = 1;
       }
-      resolve();
+      resolve(undefined);
     });
   });
 }

@@ -30,6 +30,7 @@ for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, () => s
 const { signal } = stop;
 /** @type {string | undefined} The file that changed last since the build started. */
 let changed;
+/** @type {(value?: unknown) => void} */
 let wake = () => undefined;
 const watched = new Set();
 
@@ -74,8 +75,8 @@ async function run() {
     console.log(`export KUBECONFIG=${directory.kubeconfig}`);
     console.error("A change below src/ restarts the controller and the gateway. Ctrl-C stops the cluster.");
     console.error("The controller's log follows.");
-    const log = { part: "controller", follow: true, tailBytes: 0, signal };
-    await Promise.all([sendPartLog(directory, process.stdout, log), restartOnChange()]);
+    const log = sendPartLog(directory, process.stdout, { part: "controller", follow: true, tailBytes: 0, signal });
+    await Promise.all([log, restartOnChange()]);
   } finally {
     console.error(`Stopping the cluster ${name}`);
     await stopCluster({ directory, clock, signal: new AbortController().signal, purge: false });
@@ -144,10 +145,12 @@ function watchSources() {
 /** Restarts the controller and the gateway, unless another change follows. Returns whether both run; if not, prints the reason. */
 async function restart() {
   const before = restartedParts();
-  signalProcess(readStatus(directory.status).supervisor, "SIGUSR2");
+  const status = readStatus(directory.status);
+  if (status === undefined) return false;
+  signalProcess(status.supervisor, "SIGUSR2");
   while (!signal.aborted && changed === undefined) {
     const now = restartedParts();
-    if (now.every(({ state, process }, at) => state === "running" && process.pid !== before[at].process?.pid))
+    if (now.every(({ state, process }, at) => state === "running" && process?.pid !== before[at].process?.pid))
       return true;
     const failed = now.find(({ restarts }, at) => restarts > before[at].restarts + 1);
     if (failed !== undefined) {
@@ -160,7 +163,7 @@ async function restart() {
 }
 
 function restartedParts() {
-  const { parts } = readStatus(directory.status);
+  const { parts } = readStatus(directory.status) ?? { parts: [] };
   return parts
     .filter((part) => part.name === "controller" || part.name === "gateway")
     .sort((a, b) => (a.name < b.name ? -1 : 1));

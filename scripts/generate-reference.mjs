@@ -8,11 +8,9 @@ import { readComponents } from "./reference-types.mjs";
 const root = fileURLToPath(new URL("..", import.meta.url));
 const directory = join(root, "docs/reference");
 const { resources, types, callables } = readComponents(root);
-const pages = new Map([
-  ["README.md", renderIndex()],
-  ...resources.map((resource) => [pageOf(resource.name), renderResource(resource)]),
-  ["recipe.md", renderRecipe()],
-]);
+const pages = new Map([["README.md", renderIndex()]]);
+for (const resource of resources) pages.set(pageOf(resource.name), renderResource(resource));
+pages.set("recipe.md", renderRecipe());
 
 const others = [];
 for (const name of await readdir(directory).catch(() => [])) {

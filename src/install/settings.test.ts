@@ -1,6 +1,7 @@
 import { globSync, readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { expect, it } from "vitest";
+import { besideKeys } from "./beside-manifests.ts";
 import { parseSetting } from "./install-options.ts";
 import { keysOf, mapSettings, serverArguments } from "./setting-values.ts";
 import { commands, type SettingKey, settings } from "./settings.ts";
@@ -61,4 +62,9 @@ it.each([
   expect(having.filter((file) => !tables.includes(file)).sort()).toEqual(
     expected.filter((file) => !tables.includes(file)),
   );
+});
+
+it("never takes a kubeconfig for an installation beside other controllers, which runs in the cluster", () => {
+  expect(besideKeys()).toContain("beside");
+  expect(besideKeys().filter((key) => /kubeconfig|context|token|secret/i.test(key))).toEqual([]);
 });
