@@ -43,6 +43,13 @@ export function withOutputFlag(command: Command, table = "a table"): Command {
   );
 }
 
+/** The options of commands that can wait for the result of their request. */
+export interface WaitFlags {
+  wait: boolean;
+  /** Milliseconds; `Infinity` waits forever. */
+  timeout: number;
+}
+
 /**
  * @param what the end of the wait
  * @param timeout the default timeout

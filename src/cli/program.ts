@@ -29,7 +29,7 @@ export async function runProgram(io: Io, args: readonly string[]): Promise<numbe
   const program = buildProgram(io, (load, ...names) => async (...given) => {
     const options = { ...(given[names.length] as object) };
     for (const [at, name] of names.entries()) Object.assign(options, { [name]: given[at] });
-    exitCode = await (await load())(io, options as never);
+    exitCode = (await (await load())(io, options as never)) ?? exitCodes.ok;
   });
   program.hook("preAction", (_, command) => {
     const given: unknown = command.opts()["output"];

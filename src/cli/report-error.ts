@@ -35,8 +35,8 @@ function withVolumesHint(failure: RametError): RametError {
   return new RametError(failure.code, failure.message, { hint, cause: failure });
 }
 
-/** Loads the implementation of a command when it is called, so that `--help` loads nothing. */
-type Load<Options> = () => Promise<(io: Io, options: Options) => Promise<number>>;
+/** Loads the implementation of a command when it is called, so that `--help` loads nothing. It returns its exit code; without one, 0. */
+type Load<Options> = () => Promise<(io: Io, options: Options) => Promise<number> | Promise<void>>;
 
 /** Wraps a command's implementation for commander. @param names the options that the command's arguments become, in their order */
 export type Act = <Options extends object>(

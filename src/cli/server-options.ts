@@ -16,7 +16,7 @@ export function settingsCommand<Name extends SettingsCommand>(
   program: Command,
   name: Name,
   act: Act,
-  load: () => Promise<(io: Io, settings: Settings<Name>) => Promise<number>>,
+  load: () => Promise<(io: Io, settings: Settings<Name>) => Promise<number> | Promise<void>>,
 ): Command {
   return withSettings(program.command(name), name).action(
     act(async () => {

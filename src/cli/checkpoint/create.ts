@@ -7,14 +7,14 @@ import { type Cluster, type ClusterOptions, withCluster } from "../cluster/clust
 import { clusterObjects } from "../cluster/objects.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { type Io, writeAll } from "../io.ts";
-import { checkName, generateName } from "../options.ts";
+import { checkName, generateName, type WaitFlags } from "../options.ts";
 import { checkpointColumns } from "../object/columns.ts";
 import { type OutputFormat, renderObject } from "../output/render.ts";
 import { platformOf } from "../platform/platform-of.ts";
 import type { Platform } from "../platform/platform.ts";
 import { reportFailure } from "../report-error.ts";
 
-export interface CreateCheckpointOptions extends ClusterOptions {
+export interface CreateCheckpointOptions extends ClusterOptions, WaitFlags {
   sandbox: string;
   name?: string;
   /** `filesystem`, or `memory` and `filesystem`; with either or alone, `volumes`. @default the sandbox's own */
@@ -26,9 +26,6 @@ export interface CreateCheckpointOptions extends ClusterOptions {
   /** Such as `30s`, `30m`, `30h`, `30d`. */
   ttl?: string;
   keepRunning?: boolean;
-  wait: boolean;
-  /** Milliseconds; `Infinity` waits forever. */
-  timeout: number;
   /** `table` prints only the id. */
   output: OutputFormat;
 }

@@ -8,14 +8,13 @@ import { defined } from "../../base/defined.ts";
 import { RametError, whyUnreadable } from "../../base/errors.ts";
 import { type ClusterOptions, withCluster } from "../cluster/cluster.ts";
 import { type Io, printLine, writeAll } from "../io.ts";
-import { checkName, generateName } from "../options.ts";
+import { checkName, generateName, type WaitFlags } from "../options.ts";
 import type { OutputFormat } from "../output/render.ts";
 import { platformOf } from "../platform/platform-of.ts";
 import { checkTtl, reportCreated } from "./create.ts";
-import { exitCodes } from "../exit-codes.ts";
 import { findObject } from "../object/user-kind.ts";
 
-export interface ImportOptions extends ClusterOptions {
+export interface ImportOptions extends ClusterOptions, WaitFlags {
   /** A path; `-` reads stdin. */
   file: string;
   name?: string;
@@ -23,9 +22,6 @@ export interface ImportOptions extends ClusterOptions {
   template?: string;
   takeOwnership?: boolean;
   ttl?: string;
-  wait: boolean;
-  /** Milliseconds; `Infinity` waits forever. */
-  timeout: number;
   output: OutputFormat;
 }
 
@@ -85,7 +81,7 @@ export interface ExportOptions extends ClusterOptions {
 }
 
 /** `ramet checkpoint export`: prints what an import needs of the volumes of a checkpoint. */
-export async function exportCheckpoint(io: Io, { name, output, ...options }: ExportOptions): Promise<number> {
+export async function exportCheckpoint(io: Io, { name, output, ...options }: ExportOptions): Promise<void> {
   return withCluster(io, options, async (cluster) => {
     const checkpoint = Checkpoint.parse(await findObject(cluster, "checkpoint", name, io.signal));
     const exported = exportedVolumes(checkpoint);
@@ -93,6 +89,5 @@ export async function exportCheckpoint(io: Io, { name, output, ...options }: Exp
     const others = checkpoint.status?.ramet?.contents ?? [];
     if (others.length > 0)
       printLine(io.stderr, `Not exported: ${others.join(" and ")}, which stay in the store of this cluster.`);
-    return exitCodes.ok;
   });
 }

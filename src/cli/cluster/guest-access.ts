@@ -148,9 +148,7 @@ function idOf(namespace: string, name: string, uid: string | undefined): string 
     throw new RametError(
       "Forbidden",
       `Cannot enter the sandbox ${name}: gateways find names with -- by their UID only`,
-      {
-        hint: `Ask for the verb get on sandboxes in namespace ${namespace}`,
-      },
+      { hint: `Ask for the verb get on sandboxes in namespace ${namespace}` },
     );
   }
   return isAmbiguous && uid !== undefined ? uid : `${namespace}--${name}`;

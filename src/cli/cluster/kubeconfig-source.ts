@@ -27,9 +27,7 @@ export async function kubeconfigSource(
     throw new RametError(
       "NotFound",
       `Cannot read the kubeconfig: KUBECONFIG names no existing file: ${listed.join(", ")}`,
-      {
-        hint: "Correct or unset KUBECONFIG, or start a local cluster with: ramet local up",
-      },
+      { hint: "Correct or unset KUBECONFIG, or start a local cluster with: ramet local up" },
     );
   }
   const local = localClusterKubeconfig(environment);
@@ -37,9 +35,7 @@ export async function kubeconfigSource(
   throw new RametError(
     "NotFound",
     "Cannot find a cluster: there is no kubeconfig, and the local cluster default is down",
-    {
-      hint: await hintWithoutCluster(environment),
-    },
+    { hint: await hintWithoutCluster(environment) },
   );
 }
 

@@ -1,6 +1,5 @@
 import type { Command } from "commander";
 import { within } from "../../base/within.ts";
-import { exitCodes } from "../exit-codes.ts";
 import { type Io, writeAll } from "../io.ts";
 import { type Position, positionOf, type NameSource } from "./position.ts";
 import { coreResources, refOf, type ResourceRef } from "../../kube/resource-ref.ts";
@@ -13,7 +12,7 @@ import { volumeKinds } from "../explain/volume-resources.ts";
 import { userKinds } from "../object/user-kind.ts";
 
 /** `ramet __complete -- WORDS`: prints the candidates for the last word. Never fails: a shell would show the error. */
-export async function printCandidates(io: Io, program: Command, words: readonly string[]): Promise<number> {
+export async function printCandidates(io: Io, program: Command, words: readonly string[]): Promise<void> {
   const position = positionOf(program, words);
   const { prefix, suffix } = position;
   const names = (await namesAt(io, position)).map((name) => `${name}${suffix}`);
@@ -21,7 +20,6 @@ export async function printCandidates(io: Io, program: Command, words: readonly 
   const all = [...position.candidates, ...names];
   const fitting = all.flatMap((one) => (`${prefix}${one}`.startsWith(last) ? [`${prefix}${one}\n`] : []));
   await writeAll(io.stdout, fitting.join(""));
-  return exitCodes.ok;
 }
 
 async function namesAt(io: Io, { namesOf, cluster }: Position): Promise<string[]> {

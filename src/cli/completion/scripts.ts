@@ -1,13 +1,11 @@
-import { exitCodes } from "../exit-codes.ts";
 import { type Io, writeAll } from "../io.ts";
 
 /**
  * `ramet completion SHELL`. The scripts ask `ramet __complete` with the words up to the cursor, the last one being completed. If
  * nothing fits, the shell completes paths. After a candidate that ends with `/` or `:`, no space is added.
  */
-export async function printScript(io: Io, shell: Shell): Promise<number> {
+export async function printScript(io: Io, shell: Shell): Promise<void> {
   await writeAll(io.stdout, scripts[shell]);
-  return exitCodes.ok;
 }
 
 /** Bash separates words at `=`, `:` and `@`, too. They are joined, and candidates get only what follows the last of these. */

@@ -80,9 +80,7 @@ export function parseStoredSnapshots(text: string): StoredSnapshot[] {
       throw new RametError(
         "InvalidArgument",
         `Line ${index + 1} of the list of snapshots has no time after the handle`,
-        {
-          hint: "Write a handle, or a handle and a time such as 2030-01-01T00:00:00Z",
-        },
+        { hint: "Write a handle, or a handle and a time such as 2030-01-01T00:00:00Z" },
       );
     return [{ handle, createdAt }];
   });

@@ -1,6 +1,5 @@
 import { planUpgrade, readUpgrade } from "../../preflight/plan-upgrade.ts";
 import { type ClusterOptions, withCluster } from "../cluster/cluster.ts";
-import { exitCodes } from "../exit-codes.ts";
 import { type Io, printLine, writeAll } from "../io.ts";
 import { inOrder, table } from "../output/render.ts";
 
@@ -11,7 +10,7 @@ export interface UpgradeOptions extends ClusterOptions {
 }
 
 /** `ramet upgrade --plan`: prints what an upgrade to a cell image does in all namespaces. Changes nothing. */
-export async function printUpgradePlan(io: Io, options: UpgradeOptions): Promise<number> {
+export async function printUpgradePlan(io: Io, options: UpgradeOptions): Promise<void> {
   const { cellImage, cellEngine, output } = options;
   return withCluster(io, options, async (cluster) => {
     const planned = planUpgrade({ ...(await readUpgrade(cluster.client, io.signal)), cellImage, cellEngine });
@@ -30,6 +29,5 @@ export async function printUpgradePlan(io: Io, options: UpgradeOptions): Promise
       ]);
       await writeAll(io.stdout, table(["KIND", "NAMESPACE", "NAME", "ENGINE", "WHAT"], rows));
     }
-    return exitCodes.ok;
   });
 }

@@ -36,16 +36,20 @@ export function explainCommand(program: Command, act: Act): void {
   withClusterFlags(command).action(act(() => Promise.resolve(explain), "subjects"));
 }
 
-async function explain(io: Io, { subjects, removeOrphanedFinalizer = false, ...options }: Flags): Promise<number> {
+async function explain(io: Io, { subjects, removeOrphanedFinalizer = false, ...options }: Flags): Promise<void> {
   if (removeOrphanedFinalizer) {
     const name = onlySnapshot(subjects);
     const { removeFinalizer } = await import("./remove-finalizer.ts");
-    return removeFinalizer(io, { ...options, name });
+    await removeFinalizer(io, { ...options, name });
+    return;
   }
   const codes = subjects.flatMap((subject) => ("code" in subject ? [subject.code] : []));
   const objects = subjects.flatMap((subject) => ("code" in subject ? [] : [subject]));
-  if (objects.length === 0) return (await import("./codes.ts")).explainCodes(io, codes, options.output);
-  return (await import("./explain.ts")).explainObjects(io, { ...options, objects });
+  if (objects.length === 0) {
+    (await import("./codes.ts")).explainCodes(io, codes, options.output);
+    return;
+  }
+  await (await import("./explain.ts")).explainObjects(io, { ...options, objects });
 }
 
 /** @throws RametError `InvalidArgument` */

@@ -2,7 +2,6 @@ import { controllersLease, systemNamespace } from "../../api/names/system-names.
 import { RametError } from "../../base/errors.ts";
 import type { KubeObject } from "../../kube/object.ts";
 import { type Cluster, type ClusterOptions, isUnknownKind, withCluster } from "../cluster/cluster.ts";
-import { exitCodes } from "../exit-codes.ts";
 import { type Io, writeAll } from "../io.ts";
 import { findObject, type UserKindName } from "../object/user-kind.ts";
 import { Explainer } from "./gather.ts";
@@ -18,7 +17,7 @@ export interface ExplainOptions extends ClusterOptions {
 }
 
 /** `ramet explain`: names the cause of the state of each object, and the one thing to do. */
-export async function explainObjects(io: Io, options: ExplainOptions): Promise<number> {
+export async function explainObjects(io: Io, options: ExplainOptions): Promise<void> {
   return withCluster(io, options, async (cluster) => {
     const now = io.clock.now();
     const controllers = new FactReader(io, cluster.client).lease(controllersLease, systemNamespace);
@@ -36,7 +35,6 @@ export async function explainObjects(io: Io, options: ExplainOptions): Promise<n
     });
     const [all] = await Promise.all([Promise.all(explained), controllers]);
     await writeAll(io.stdout, renderExplained(all, options.output, io.clock.now()));
-    return exitCodes.ok;
   });
 }
 

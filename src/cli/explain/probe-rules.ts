@@ -1,6 +1,7 @@
+import { type ProbeFailure, probeFailureIn } from "./kubernetes-texts.ts";
 import { isLocalNode } from "../../api/names/system-names.ts";
 import { tcpProbeOf } from "../../api/pod/tcp-probe.ts";
-import { type Found, withoutStop } from "./explanation.ts";
+import type { Found } from "./explanation.ts";
 import {
   type EventFacts,
   lastSeen,
@@ -51,7 +52,7 @@ function unhealthy(
 }
 
 /** The cell answers `tcpSocket` probes, and a kubelet reports only the status of its answer. */
-function reasonOf({ why }: Failure, probe: ProbeFacts): string {
+function reasonOf({ why }: ProbeFailure, probe: ProbeFacts): string {
   const tcp = tcpProbeOf(probe);
   return tcp === undefined ? why : `port ${tcp.port} does not accept connections`;
 }
@@ -63,26 +64,15 @@ interface Probed {
   now: Date;
 }
 
-interface Failure {
-  kind: (typeof kinds)[number];
-  why: string;
-}
-
-/** `Startup probe failed: HTTP probe failed with statuscode: 500` (kubelet, v1.36). */
-function latestFailure(events: readonly EventFacts[], container: string, now: Date): Failure | undefined {
+function latestFailure(events: readonly EventFacts[], container: string, now: Date): ProbeFailure | undefined {
   const event = events.find(
     (one) =>
       one.reason === "Unhealthy" &&
       (one.regarding?.fieldPath ?? "").includes(`{${container}}`) &&
       secondsSince(lastSeen(one), now) < recentSeconds,
   );
-  const [, kind = "", why = ""] =
-    /^(Startup|Readiness|Liveness) probe (?:failed|errored)[^:]*: (.*)$/s.exec(event?.note ?? "") ?? [];
-  const known = kinds.find((one) => one === kind.toLowerCase());
-  return known && { kind: known, why: withoutStop(why) };
+  return probeFailureIn(event?.note ?? "");
 }
 
 /** An Event of a probe that has recovered stays for an hour. */
 const recentSeconds = 600;
-
-const kinds = ["startup", "readiness", "liveness"] as const;

@@ -3,7 +3,6 @@ import type { KubeClient } from "../../kube/kube-client.ts";
 import { type Snapshot, snapshotsIn, volumeFinalizers } from "../../kube/volumes/snapshots.ts";
 import { type Claim, claimsIn } from "../../kube/volumes/volumes.ts";
 import { type ClusterOptions, withCluster } from "../cluster/cluster.ts";
-import { exitCodes } from "../exit-codes.ts";
 import { type Io, printLine } from "../io.ts";
 import { hasFinalizer, isProvisioning, restores } from "./volume-facts.ts";
 
@@ -11,7 +10,7 @@ import { hasFinalizer, isProvisioning, restores } from "./volume-facts.ts";
 export async function removeFinalizer(
   io: Io,
   options: ClusterOptions & { name: string; output: "table" | "json" },
-): Promise<number> {
+): Promise<void> {
   return withCluster(io, options, async ({ client, namespace }) => {
     const { name } = options;
     const removed = await removeOrphanedFinalizer(client, { namespace, name }, io.signal);
@@ -23,7 +22,6 @@ export async function removeFinalizer(
         ? JSON.stringify({ object, namespace, removed: finalizer, claims, resourceVersion }, undefined, 2)
         : `Removed the finalizer ${finalizer} of ${object} in ${namespace} (resource version ${resourceVersion}): none of ${claims} claims is restoring it`,
     );
-    return exitCodes.ok;
   });
 }
 
@@ -69,17 +67,13 @@ function checkFinalizer(snapshot: Snapshot): void {
     throw new RametError(
       "NotFound",
       `The VolumeSnapshot ${name} does not have the finalizer ${volumeFinalizers.restoring}`,
-      {
-        hint: "Find out what it waits for without --remove-orphaned-finalizer",
-      },
+      { hint: "Find out what it waits for without --remove-orphaned-finalizer" },
     );
   if (deletionTimestamp === undefined)
     throw new RametError(
       "Conflict",
       `The VolumeSnapshot ${name} is not being deleted, so its finalizers keep nothing`,
-      {
-        hint: "Delete the VolumeSnapshot first; until then, a restore may begin at any time",
-      },
+      { hint: "Delete the VolumeSnapshot first; until then, a restore may begin at any time" },
     );
 }
 

@@ -17,7 +17,7 @@ import {
 } from "./explanation.ts";
 import { type SandboxFacts, secondsSince } from "./facts.ts";
 import { explainPod } from "./pod-rules.ts";
-import { refusedPod } from "./refusal-rules.ts";
+import { refusedPod } from "./admission-texts.ts";
 
 /** Explains the state of a sandbox. Pure. */
 export function explainSandbox(facts: SandboxFacts): Explanation {

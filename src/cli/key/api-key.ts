@@ -5,7 +5,6 @@ import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import { coreResources } from "../../kube/resource-ref.ts";
 import { type Cluster, type ClusterOptions, withCluster } from "../cluster/cluster.ts";
-import { exitCodes } from "../exit-codes.ts";
 import { type Io, printLine, writeAll } from "../io.ts";
 import { checkName } from "../options.ts";
 import { lastExpiry } from "../../api/keys/api-key-rules.ts";
@@ -24,7 +23,7 @@ export interface CreateKeyOptions extends ClusterOptions {
 }
 
 /** `ramet key create`: stdout has only the key, whose value is nowhere else. */
-export async function createKey(io: Io, options: CreateKeyOptions): Promise<number> {
+export async function createKey(io: Io, options: CreateKeyOptions): Promise<void> {
   const { name, serviceAccount, format, output } = options;
   checkName(name, "<name>");
   checkName(serviceAccount, "--service-account");
@@ -36,7 +35,6 @@ export async function createKey(io: Io, options: CreateKeyOptions): Promise<numb
     else await requireAccount(cluster, serviceAccount, io.signal);
     const key = await create(cluster, manifest, io.signal);
     await printKey(io, { key, text, output });
-    return exitCodes.ok;
   });
 }
 
@@ -117,7 +115,7 @@ export interface RotateKeyOptions extends ClusterOptions {
 }
 
 /** `ramet key rotate`: stdout has only the new value, as with `ramet key create`. */
-export async function rotateKey(io: Io, options: RotateKeyOptions): Promise<number> {
+export async function rotateKey(io: Io, options: RotateKeyOptions): Promise<void> {
   const { name, format, output } = options;
   return withCluster(io, options, async (cluster) => {
     const { text, digest } = newApiKey({ namespace: cluster.namespace, name, format, random: randomBytes });
@@ -128,7 +126,6 @@ export async function rotateKey(io: Io, options: RotateKeyOptions): Promise<numb
       io.stderr,
       last === undefined ? "The previous value no longer works." : `The previous value works until ${last}.`,
     );
-    return exitCodes.ok;
   });
 }
 
@@ -158,7 +155,7 @@ export interface RevokeKeysOptions extends ClusterOptions {
 }
 
 /** `ramet key revoke`. Prints each revoked key. */
-export async function revokeKeys(io: Io, options: RevokeKeysOptions): Promise<number> {
+export async function revokeKeys(io: Io, options: RevokeKeysOptions): Promise<void> {
   return withCluster(io, options, async (cluster) => {
     const { names, ignoreNotFound = false } = options;
     const found = await Promise.all(names.map((name) => find(io, cluster, name, ignoreNotFound)));
@@ -167,7 +164,6 @@ export async function revokeKeys(io: Io, options: RevokeKeysOptions): Promise<nu
       await cluster.apiKeys.delete(metadata, { uid: metadata.uid, signal: io.signal });
       printLine(io.stdout, `key ${metadata.name} revoked`);
     }
-    return exitCodes.ok;
   });
 }
 

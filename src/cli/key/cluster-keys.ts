@@ -6,7 +6,6 @@ import { delay } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import { type ClusterOptions, withCluster } from "../cluster/cluster.ts";
-import { exitCodes } from "../exit-codes.ts";
 import { type Io, printLine, writeAll } from "../io.ts";
 import { table } from "../output/render.ts";
 
@@ -23,7 +22,7 @@ export interface RotateOptions extends KeysOptions {
 }
 
 /** `ramet keys get`. */
-export async function getKeys(io: Io, options: KeysOptions): Promise<number> {
+export async function getKeys(io: Io, options: KeysOptions): Promise<void> {
   return withCluster(io, options, async ({ client }) => {
     const data = await new RotationEntries(client).read(io.signal);
     await print(
@@ -31,7 +30,6 @@ export async function getKeys(io: Io, options: KeysOptions): Promise<number> {
       keyPowers.map((power) => shown(power, data)),
       options,
     );
-    return exitCodes.ok;
   });
 }
 
@@ -40,7 +38,7 @@ export async function getKeys(io: Io, options: KeysOptions): Promise<number> {
  * command can be repeated.
  * @throws RametError `Timeout`, naming the cells that have not confirmed the keys
  */
-export async function rotateKey(io: Io, options: RotateOptions): Promise<number> {
+export async function rotateKey(io: Io, options: RotateOptions): Promise<void> {
   const { power } = options;
   return withCluster(io, options, async ({ client }) => {
     const request = await requestRotation(io, client, power, options.force === true);
@@ -49,7 +47,6 @@ export async function rotateKey(io: Io, options: RotateOptions): Promise<number>
       ? await untilDone(io, client, wait).catch((error: unknown) => stays(power, error))
       : undefined;
     await print(io, [shown(power, end ?? (await new RotationEntries(client).read(io.signal)))], options);
-    return exitCodes.ok;
   });
 }
 

@@ -2,7 +2,6 @@ import { Argument, type Command, Option } from "commander";
 import { type ClusterDirectory, clusterDirectory, defaultClusterName } from "../../local/cluster-directory.ts";
 import { defaultDomain, parseDomain } from "../../local/cluster-domain.ts";
 import { logParts } from "../../local/log-files.ts";
-import { exitCodes } from "../exit-codes.ts";
 import { parsed, withExamples } from "../options.ts";
 import type { Act } from "../report-error.ts";
 
@@ -114,7 +113,6 @@ function partCommands(local: Command, act: Act): void {
         const run = await load();
         return async (io, options: { name: string }) => {
           await run(clusterDirectory(options.name, io.environment), io.signal);
-          return exitCodes.ok;
         };
       }),
     );

@@ -7,7 +7,6 @@ import { readSetting } from "../../local/cluster-setting.ts";
 import { domainCertificateFiles } from "../../local/control-plane/domain-certificate.ts";
 import { readPort } from "../../local/supervisor/parts.ts";
 import { withCluster, type Cluster } from "../cluster/cluster.ts";
-import { exitCodes } from "../exit-codes.ts";
 import { type Io, printLine, writeAll } from "../io.ts";
 import { acceptsDigest } from "../../api/keys/api-key-rules.ts";
 import { apiKeyDigest, newApiKey, readApiKey } from "../../api/keys/api-key-text.ts";
@@ -27,7 +26,7 @@ export interface EnvOptions {
 }
 
 /** `ramet local env`: prints the variables for clients. The same ones each time, as long as the cluster keeps its ports. */
-export async function localEnv(io: Io, { name = defaultClusterName, output, mode }: EnvOptions): Promise<number> {
+export async function localEnv(io: Io, { name = defaultClusterName, output, mode }: EnvOptions): Promise<void> {
   const directory = clusterDirectory(name, io.environment);
   const ports = await portsOf(directory, io.environment);
   const { domain } = await readSetting(directory.setting);
@@ -56,7 +55,6 @@ export async function localEnv(io: Io, { name = defaultClusterName, output, mode
     };
   });
   await writeAll(io.stdout, formatVariables(variables, output));
-  return exitCodes.ok;
 }
 
 const namesHint =

@@ -5,7 +5,6 @@ import { openImageStore, type ImageStore } from "../../local/images/image-store.
 import { imagesDirectory } from "../../local/images/build-once.ts";
 import { type interpreterImageName, ensureInterpreterImage } from "../../local/images/interpreter-image.ts";
 import { ensurePythonImage, pythonImageName } from "../../local/images/python-image.ts";
-import { exitCodes } from "../exit-codes.ts";
 import { printLine, type Io } from "../io.ts";
 import { inOrder, table } from "../output/render.ts";
 
@@ -19,7 +18,7 @@ export interface ListImagesOptions {
 }
 
 /** `ramet local image add`: prints the image's digest. */
-export async function addImage(io: Io, { name, path }: AddImageOptions): Promise<number> {
+export async function addImage(io: Io, { name, path }: AddImageOptions): Promise<void> {
   const store = images(io);
   const image = await store.add(name, resolve(path), { signal: io.signal });
   await store.sweep();
@@ -27,14 +26,13 @@ export async function addImage(io: Io, { name, path }: AddImageOptions): Promise
     printLine(io.stderr, `warning: ${name} has no /bin/sh; check that ${path} is the root directory of an image`);
   }
   printLine(io.stdout, image.digest);
-  return exitCodes.ok;
 }
 
 /** The images that Ramet can build. */
 export type BuiltImage = typeof pythonImageName | typeof interpreterImageName;
 
 /** `ramet local image build`: prints the image's digest. Builds nothing if the image is there and its recipe is the same. */
-export async function buildImage(io: Io, { name }: { name: BuiltImage }): Promise<number> {
+export async function buildImage(io: Io, { name }: { name: BuiltImage }): Promise<void> {
   const store = images(io);
   const ensure = name === pythonImageName ? ensurePythonImage : ensureInterpreterImage;
   const progress = (line: string): void => {
@@ -43,7 +41,6 @@ export async function buildImage(io: Io, { name }: { name: BuiltImage }): Promis
   const image = await ensure({ store, clock: io.clock, signal: io.signal, progress });
   await store.sweep();
   printLine(io.stdout, image.digest);
-  return exitCodes.ok;
 }
 
 /** A link is enough: its target is relative to the image's root. */
@@ -60,7 +57,7 @@ async function hasShell(rootPath: string): Promise<boolean> {
 }
 
 /** `ramet local image rm`. Existing sandboxes keep running. */
-export async function removeImages(io: Io, { names }: { names: readonly string[] }): Promise<number> {
+export async function removeImages(io: Io, { names }: { names: readonly string[] }): Promise<void> {
   const store = images(io);
   const known = new Set((await store.list()).map(({ name }) => name));
   const missing = names.filter((name) => !known.has(name));
@@ -74,11 +71,10 @@ export async function removeImages(io: Io, { names }: { names: readonly string[]
     printLine(io.stdout, `image ${name} removed`);
   }
   await store.sweep();
-  return exitCodes.ok;
 }
 
 /** `ramet local image ls`. */
-export async function listImages(io: Io, { output }: ListImagesOptions): Promise<number> {
+export async function listImages(io: Io, { output }: ListImagesOptions): Promise<void> {
   const found = inOrder(await images(io).list(), (image) => image);
   if (output === "json") printLine(io.stdout, JSON.stringify(found, undefined, 2));
   else
@@ -88,7 +84,6 @@ export async function listImages(io: Io, { output }: ListImagesOptions): Promise
         found.map((one) => [one.name, one.digest.slice(0, 19), one.rootPath]),
       ),
     );
-  return exitCodes.ok;
 }
 
 function images(io: Io): ImageStore {

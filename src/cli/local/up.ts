@@ -22,7 +22,7 @@ export interface UpOptions {
 }
 
 /** `ramet local up`: prints progress to stderr, and the `export` line for kubectl to stdout. */
-export async function localUp(io: Io, options: UpOptions): Promise<number> {
+export async function localUp(io: Io, options: UpOptions): Promise<void> {
   const { name = defaultClusterName, tune = false, defaultMemory, defaultCpu } = options;
   const { allowPrivateNetworks = false, verifyRestores = false } = options;
   const defaultLimits = {
@@ -52,7 +52,6 @@ export async function localUp(io: Io, options: UpOptions): Promise<number> {
   progress("To use it with kubectl:");
   printLine(io.stdout, `export KUBECONFIG=${shellWord(directory.kubeconfig)}`);
   progress(`For the SDKs of E2B and AgentTier, set the variables of: ramet local env${nameFlag(name)}`);
-  return exitCodes.ok;
 }
 
 /** The processes of a running cluster keep the settings with which they were started. */
@@ -82,26 +81,24 @@ export interface DownOptions {
 }
 
 /** `ramet local down`. Succeeds if the cluster is not running. */
-export async function localDown(io: Io, { name = defaultClusterName, purge = false }: DownOptions): Promise<number> {
+export async function localDown(io: Io, { name = defaultClusterName, purge = false }: DownOptions): Promise<void> {
   const directory = clusterDirectory(name, io.environment);
   if (!existsSync(directory.path)) {
     printLine(io.stderr, `There is no local cluster ${name}. List the existing ones with: ramet local ls`);
-    return exitCodes.ok;
+    return;
   }
   const { wasUp } = await stopCluster({ directory, clock: io.clock, signal: io.signal, purge });
   const kept = purge ? "Its data was removed." : `Its data is in ${directory.path}.`;
   printLine(io.stderr, `The local cluster ${name} ${wasUp ? "is down" : "was not running"}. ${kept}`);
-  return exitCodes.ok;
 }
 
 /** `ramet local setup`: the slow first part of `up`. */
-export async function localSetup(io: Io): Promise<number> {
+export async function localSetup(io: Io): Promise<void> {
   const progress = (line: string): void => {
     printLine(io.stderr, line);
   };
   await prepareCluster({ name: defaultClusterName, clock: io.clock, signal: io.signal, progress });
   printLine(io.stderr, "Everything is there. Start a cluster with: ramet local up");
-  return exitCodes.ok;
 }
 
 export interface LogsOptions {

@@ -21,18 +21,17 @@ import { allManifests, storeIsNotMounted } from "../../install/manifests.ts";
 import { accessFields } from "../../install/remote-store.ts";
 import type { Rights } from "../../install/rights.ts";
 import { flagName, type Settings } from "../../install/setting-values.ts";
-import { exitCodes } from "../exit-codes.ts";
 import { type Io, printLine, writeAll } from "../io.ts";
 
 /** `ramet manifests`: writes the manifests of controllers and gateways to stdout or into a directory. Uses no cluster. */
-export async function printManifests(io: Io, settings: Settings<"manifests">): Promise<number> {
+export async function printManifests(io: Io, settings: Settings<"manifests">): Promise<void> {
   const { out, beside, clientApi } = settings;
   const common = { ...settings, clusterRanges: settings.clusterRanges ?? privateRanges };
   if (beside !== undefined) {
     const parsed = parseBesideOptions({ ...common, beside });
     const all = [...besideLastingManifests(parsed), ...besideServerManifests(parsed)];
     await write(io, all, { out, rights: { ...commonRights, [controllerName]: rightsBeside } });
-    return exitCodes.ok;
+    return;
   }
   const options = parseInstallOptions({
     ...common,
@@ -50,7 +49,6 @@ export async function printManifests(io: Io, settings: Settings<"manifests">): P
   };
   await write(io, allManifests(options), { out, rights });
   for (const line of toKnow(options)) printLine(io.stderr, line);
-  return exitCodes.ok;
 }
 
 function missingCellImage(): never {

@@ -2,7 +2,6 @@ import { RametError } from "../../base/errors.ts";
 import { coreResources } from "../../kube/resource-ref.ts";
 import type { KubeObject } from "../../kube/object.ts";
 import { type Cluster, type ClusterOptions, noNamespace, withCluster } from "../cluster/cluster.ts";
-import { exitCodes } from "../exit-codes.ts";
 import { type Io, printLine, writeAll } from "../io.ts";
 import { inOrder, type OutputFormat, renderList, renderObject } from "../output/render.ts";
 import { warnOfIgnored } from "./ignored-fields.ts";
@@ -19,7 +18,7 @@ export async function getObjects(
   io: Io,
   options: GetOptions,
   details: (objects: readonly KubeObject[]) => string = () => "",
-): Promise<number> {
+): Promise<void> {
   return withCluster(io, options, async (cluster) => {
     const objects = await Promise.all(options.names.map((name) => findObject(cluster, options.kind, name, io.signal)));
     const { columns } = userKinds[options.kind];
@@ -27,10 +26,9 @@ export async function getObjects(
     const [first] = objects;
     const single = objects.length === 1 && first !== undefined;
     await writeAll(io.stdout, single ? renderObject(first, rendering) : renderList(objects, rendering));
-    if (options.output !== "table") return exitCodes.ok;
+    if (options.output !== "table") return;
     await writeAll(io.stdout, details(objects));
     warnOfIgnored(io, options.kind, objects);
-    return exitCodes.ok;
   });
 }
 
@@ -43,7 +41,7 @@ export interface ListOptions extends ClusterOptions {
 }
 
 /** `ramet sandbox ls`, and `ls` of every other kind: prints the objects by namespace and name. */
-export async function listObjects(io: Io, options: ListOptions): Promise<number> {
+export async function listObjects(io: Io, options: ListOptions): Promise<void> {
   const { kind, columns } = userKinds[options.kind];
   const everywhere = options.allNamespaces === true;
   return withCluster(io, options, async (cluster) => {
@@ -58,14 +56,13 @@ export async function listObjects(io: Io, options: ListOptions): Promise<number>
         io.stderr,
         `No ${options.kind} ${everywhere ? "in any namespace" : `in namespace ${cluster.namespace}`}.`,
       );
-      return exitCodes.ok;
+      return;
     }
     const { output } = options;
     const width = io.terminal?.size().columns;
     const rendering = { output, columns, now: io.clock.now(), withNamespace: everywhere, width };
     const ordered = inOrder(items, ({ metadata }) => metadata);
     await writeAll(io.stdout, renderList(ordered, rendering));
-    return exitCodes.ok;
   });
 }
 

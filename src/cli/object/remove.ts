@@ -1,3 +1,4 @@
+import type { WaitFlags } from "../options.ts";
 import type * as z from "zod";
 import { hasFailed } from "../../api/state/checkpoint.ts";
 import { hasEnded } from "../../api/state/sandbox.ts";
@@ -5,7 +6,6 @@ import { RametError } from "../../base/errors.ts";
 import type { KubeObject } from "../../kube/object.ts";
 import { waitUntil } from "../../kube/wait-until.ts";
 import { type Cluster, type ClusterOptions, withCluster } from "../cluster/cluster.ts";
-import { exitCodes } from "../exit-codes.ts";
 import { type Io, printLine } from "../io.ts";
 import { requestStays, startProgress } from "../wait/follow.ts";
 import { canFail, type FailingKind } from "./failing-kinds.ts";
@@ -14,25 +14,20 @@ import { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import { SandboxClaim } from "../../api/kinds/sandbox-claim.ts";
 import { Sandbox } from "../../api/kinds/sandbox.ts";
 
-export interface RemoveOptions extends ClusterOptions {
+export interface RemoveOptions extends ClusterOptions, WaitFlags {
   kind: UserKindName;
   names: readonly string[];
   /** Removes the objects of the namespace that have failed, instead of those with the names. */
   failed?: boolean;
   /** Whether an object that does not exist counts as removed. */
   ignoreNotFound?: boolean;
-  /** Waits until the objects and their dependents are deleted. */
-  wait: boolean;
-  /** Milliseconds; `Infinity` waits forever. */
-  timeout: number;
 }
 
 /** `ramet sandbox rm`, and `rm` of every other kind. Prints each deleted object. */
-export async function removeObjects(io: Io, options: RemoveOptions): Promise<number> {
+export async function removeObjects(io: Io, options: RemoveOptions): Promise<void> {
   return withCluster(io, options, async (cluster) => {
     const objects = await chosen(io, cluster, options);
     await Promise.all(objects.map((object) => removeOne(io, cluster, options, object)));
-    return exitCodes.ok;
   });
 }
 

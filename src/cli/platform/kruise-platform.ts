@@ -117,9 +117,7 @@ function refuseSharedVolumes({ volumes }: VolumesFlag): void {
   throw new RametError(
     "InvalidArgument",
     "Cannot use --volumes Shared beside other controllers: their clones get new claims",
-    {
-      hint: "Leave out --volumes; the new claims are empty",
-    },
+    { hint: "Leave out --volumes; the new claims are empty" },
   );
 }
 

@@ -97,9 +97,7 @@ export async function checkpointReference(cluster: Cluster, text: string, signal
     throw new RametError(
       "CheckpointNotReady",
       `Cannot use the checkpoint ${text}: its capture has not started, so it has no id yet`,
-      {
-        hint: `See its state with: ramet checkpoint get ${text}`,
-      },
+      { hint: `See its state with: ramet checkpoint get ${text}` },
     );
   } catch (error) {
     if (RametError.from(error).code !== "NotFound") throw error;

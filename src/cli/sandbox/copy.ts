@@ -10,7 +10,6 @@ import type { GuestClient } from "../../cell/client/guest-client.ts";
 import { withCluster, type ClusterOptions } from "../cluster/cluster.ts";
 import type { AccessFlags } from "../cluster/gateway-credentials.ts";
 import { withGuest } from "../cluster/guest-access.ts";
-import { exitCodes } from "../exit-codes.ts";
 import { writeAll, type Io } from "../io.ts";
 import { runCommand } from "./run-command.ts";
 
@@ -22,7 +21,7 @@ export interface CopyOptions extends ClusterOptions, AccessFlags {
 }
 
 /** `ramet sandbox cp`: copies a file or a directory into or out of a sandbox. */
-export async function copyFile(io: Io, options: CopyOptions): Promise<number> {
+export async function copyFile(io: Io, options: CopyOptions): Promise<void> {
   const from = inSandbox(options.from);
   const to = inSandbox(options.to);
   const inside = from ?? to;
@@ -30,9 +29,7 @@ export async function copyFile(io: Io, options: CopyOptions): Promise<number> {
     throw new RametError(
       "InvalidArgument",
       "Cannot copy: one of the two paths must be in a sandbox, and the other on this machine",
-      {
-        hint: "Write a path in a sandbox as NAME:/path",
-      },
+      { hint: "Write a path in a sandbox as NAME:/path" },
     );
   }
   return withCluster(io, options, async (cluster) => {
@@ -40,7 +37,6 @@ export async function copyFile(io: Io, options: CopyOptions): Promise<number> {
     await withGuest(io, cluster, access, (guest) =>
       from === undefined ? upload(io, guest, options.from, inside.path) : download(io, guest, from.path, options.to),
     );
-    return exitCodes.ok;
   });
 }
 

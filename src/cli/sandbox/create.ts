@@ -7,18 +7,15 @@ import { clusterObjects } from "../cluster/objects.ts";
 import { exitCodes } from "../exit-codes.ts";
 import type { KubeObject } from "../../kube/object.ts";
 import { type Io, writeAll } from "../io.ts";
-import { checkLabel, checkName, generateName } from "../options.ts";
+import { checkLabel, checkName, generateName, type WaitFlags } from "../options.ts";
 import { sandboxColumns } from "../object/columns.ts";
 import { type OutputFormat, renderObject } from "../output/render.ts";
 import { reportFailure } from "../report-error.ts";
 import { platformOf } from "../platform/platform-of.ts";
 import type { CreateRequest } from "../platform/platform.ts";
 
-export interface CreateSandboxOptions extends ClusterOptions, CreateRequest {
+export interface CreateSandboxOptions extends ClusterOptions, CreateRequest, WaitFlags {
   name?: string;
-  wait: boolean;
-  /** Milliseconds; `Infinity` waits forever. */
-  timeout: number;
   /** `table` prints only the name. */
   output: OutputFormat;
 }
@@ -73,9 +70,7 @@ function check({ name, template, image, from, paused }: CreateSandboxOptions): v
     throw new RametError(
       "InvalidArgument",
       "Cannot create a paused sandbox without a checkpoint: it has no state yet",
-      {
-        hint: "Add --from CHECKPOINT-ID, or pause the sandbox when it runs: ramet sandbox pause NAME",
-      },
+      { hint: "Add --from CHECKPOINT-ID, or pause the sandbox when it runs: ramet sandbox pause NAME" },
     );
   }
   if (template === undefined && image === undefined && from === undefined) {

@@ -4,16 +4,14 @@ import { resumeChange } from "../../operations/pause.ts";
 import { withCluster, type ClusterOptions } from "../cluster/cluster.ts";
 import { clusterObjects } from "../cluster/objects.ts";
 import { exitCodes } from "../exit-codes.ts";
+import type { WaitFlags } from "../options.ts";
 import { printLine, type Io } from "../io.ts";
 import { reportFailure } from "../report-error.ts";
 
-export interface PauseOptions extends ClusterOptions {
+export interface PauseOptions extends ClusterOptions, WaitFlags {
   name: string;
   /** True pauses, false resumes. */
   paused: boolean;
-  wait: boolean;
-  /** Milliseconds; `Infinity` waits forever. */
-  timeout: number;
 }
 
 /** `ramet sandbox pause` and `resume`: sets `spec.paused` and waits until the status matches. */

@@ -1,19 +1,16 @@
 import { type ClusterOptions, withCluster } from "../cluster/cluster.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { type Io, writeAll } from "../io.ts";
-import type { VolumesFlag } from "../options.ts";
+import type { VolumesFlag, WaitFlags } from "../options.ts";
 import { sandboxColumns } from "../object/columns.ts";
 import { type OutputFormat, renderObject } from "../output/render.ts";
 import { platformOf } from "../platform/platform-of.ts";
 import { reportError, reportFailure } from "../report-error.ts";
 
-export interface RollbackOptions extends ClusterOptions, VolumesFlag {
+export interface RollbackOptions extends ClusterOptions, VolumesFlag, WaitFlags {
   name: string;
   /** A Checkpoint's name or id, or a version of a named snapshot. */
   to: string;
-  wait: boolean;
-  /** Milliseconds; `Infinity` waits forever. */
-  timeout: number;
   /** `table` prints one sentence. */
   output: OutputFormat;
 }

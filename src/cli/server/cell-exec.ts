@@ -46,12 +46,11 @@ const notYet: ReadonlySet<string> = new Set(["SandboxNotReady", "GuestUnreachabl
 export async function setUpCell(
   { clock, signal, stdout, stderr }: Io,
   { directory }: { directory: string },
-): Promise<number> {
+): Promise<void> {
   const progress = (line: string): void => {
     printLine(stderr, line);
   };
   for (const path of await placeCellPrograms(directory, { clock, signal, progress })) printLine(stdout, path);
-  return exitCodes.ok;
 }
 
 const names = ["runsc", "ramet-guest", "ramet-link"] as const;

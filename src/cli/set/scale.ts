@@ -3,16 +3,14 @@ import { awaitSet } from "../../operations/await-set.ts";
 import { type ClusterOptions, withCluster } from "../cluster/cluster.ts";
 import { clusterObjects } from "../cluster/objects.ts";
 import { exitCodes } from "../exit-codes.ts";
+import type { WaitFlags } from "../options.ts";
 import { type Io, printLine } from "../io.ts";
 import { reportFailure } from "../report-error.ts";
 
-export interface ScaleSetOptions extends ClusterOptions {
+export interface ScaleSetOptions extends ClusterOptions, WaitFlags {
   name: string;
   /** The number of unclaimed sandboxes. */
   replicas: number;
-  wait: boolean;
-  /** Milliseconds; `Infinity` waits forever. */
-  timeout: number;
 }
 
 /** `ramet set scale`: writes the scale subresource, as `kubectl scale` does, and waits until the set has that number. */

@@ -11,14 +11,14 @@ import { type Cluster, type ClusterOptions, withCluster } from "../cluster/clust
 import { describeReport, describeState } from "../../kube/reported-state.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { type Io, writeAll } from "../io.ts";
-import { checkName, generateName, volumesAnnotation, type VolumesFlag } from "../options.ts";
+import { checkName, generateName, volumesAnnotation, type VolumesFlag, type WaitFlags } from "../options.ts";
 import { claimColumns } from "../object/columns.ts";
 import { type OutputFormat, renderObject } from "../output/render.ts";
 import { reportError } from "../report-error.ts";
 import { platformOf } from "../platform/platform-of.ts";
 import { followRequest } from "../wait/follow.ts";
 
-export interface TakeOptions extends ClusterOptions, VolumesFlag {
+export interface TakeOptions extends ClusterOptions, VolumesFlag, WaitFlags {
   set: string;
   count: number;
   label?: Record<string, string>;
@@ -28,9 +28,6 @@ export interface TakeOptions extends ClusterOptions, VolumesFlag {
   /** Whether to create sandboxes when none is ready. */
   create: boolean;
   name?: string;
-  wait: boolean;
-  /** Milliseconds; `Infinity` waits forever. */
-  timeout: number;
   /** `table` prints only the names. */
   output: OutputFormat;
 }
@@ -113,9 +110,7 @@ function shortfall({ metadata, spec, status }: SandboxClaim): RametError | undef
   return new RametError(
     codeOf(reason),
     `The claim ${metadata.name} has ${describeReport({ status }) ?? "claimed nothing"}`,
-    {
-      hint: `Remove the claim, which has ended, with: ramet claim rm ${metadata.name} -n ${metadata.namespace}`,
-    },
+    { hint: `Remove the claim, which has ended, with: ramet claim rm ${metadata.name} -n ${metadata.namespace}` },
   );
 }
 

@@ -12,17 +12,15 @@ import { awaitBuild } from "../../operations/await-build.ts";
 import { type Cluster, type ClusterOptions, withCluster } from "../cluster/cluster.ts";
 import { clusterObjects } from "../cluster/objects.ts";
 import { exitCodes } from "../exit-codes.ts";
+import type { WaitFlags } from "../options.ts";
 import { type Io, printLine } from "../io.ts";
 import { reportFailure } from "../report-error.ts";
 
-export interface ApplySnapshotsOptions extends ClusterOptions {
+export interface ApplySnapshotsOptions extends ClusterOptions, WaitFlags {
   /** Paths; `-` reads stdin. */
   file: readonly string[];
   /** Whether to keep the sandbox of a failed build for inspection. */
   keepOnFailure?: boolean;
-  wait: boolean;
-  /** Milliseconds; `Infinity` waits forever. */
-  timeout: number;
 }
 
 /** `ramet snapshot apply`: applies NamedSnapshot manifests and follows their builds. */
@@ -62,12 +60,9 @@ async function applyOne(
   return exitCodes.ok;
 }
 
-export interface BuildSnapshotOptions extends ClusterOptions {
+export interface BuildSnapshotOptions extends ClusterOptions, WaitFlags {
   name: string;
   keepOnFailure?: boolean;
-  wait: boolean;
-  /** Milliseconds; `Infinity` waits forever. */
-  timeout: number;
 }
 
 /** `ramet snapshot build`: retries a failed build and follows it. Steps that are already built are reused. */
@@ -105,9 +100,7 @@ function refuseHeld({ metadata, spec }: NamedSnapshot): void {
     throw new RametError(
       "Conflict",
       `Cannot build the snapshot ${name}: it is pinned to version ${spec.pinnedVersion}`,
-      {
-        hint: `Remove the pin with: ramet snapshot unpin ${name} -n ${namespace}`,
-      },
+      { hint: `Remove the pin with: ramet snapshot unpin ${name} -n ${namespace}` },
     );
   }
   if (spec.suspend === true) {

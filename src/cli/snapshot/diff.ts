@@ -13,7 +13,6 @@ import { copiedContents } from "../../controllers/named-snapshot/keyed-content.t
 import { claimsOfTemplate } from "../../controllers/volumes/restored-volumes.ts";
 import { resolveInputs } from "../../controllers/named-snapshot/resolve-inputs.ts";
 import { withCluster, type Cluster, type ClusterOptions } from "../cluster/cluster.ts";
-import { exitCodes } from "../exit-codes.ts";
 import { printLine, type Io } from "../io.ts";
 import { manifestsIn } from "./apply.ts";
 
@@ -23,11 +22,10 @@ export interface DiffSnapshotsOptions extends ClusterOptions {
 }
 
 /** `ramet snapshot diff`: prints what `apply` would build, and from which step. Changes nothing. */
-export async function diffSnapshots(io: Io, options: DiffSnapshotsOptions): Promise<number> {
+export async function diffSnapshots(io: Io, options: DiffSnapshotsOptions): Promise<void> {
   const manifests = (await Promise.all(options.file.map((path) => manifestsIn(io, path)))).flat();
   return withCluster(io, options, async (cluster) => {
     for (const manifest of manifests) printLine(io.stdout, await difference(io, cluster, manifest));
-    return exitCodes.ok;
   });
 }
 

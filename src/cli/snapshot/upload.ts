@@ -22,7 +22,6 @@ import { type Cluster, type ClusterOptions, withCluster } from "../cluster/clust
 import { clusterObjects } from "../cluster/objects.ts";
 import type { AccessFlags } from "../cluster/gateway-credentials.ts";
 import { withGuest } from "../cluster/guest-access.ts";
-import { exitCodes } from "../exit-codes.ts";
 import { type Io, printLine } from "../io.ts";
 import { sandboxSource } from "../platform/source.ts";
 
@@ -36,14 +35,13 @@ export interface UploadTreeOptions extends ClusterOptions, AccessFlags {
 }
 
 /** `ramet snapshot upload`: stores a directory for copy steps, unless the namespace has it, and prints its digest. */
-export async function uploadTree(io: Io, options: UploadTreeOptions): Promise<number> {
+export async function uploadTree(io: Io, options: UploadTreeOptions): Promise<void> {
   const tree = readDirectoryTree(options.path);
   return withCluster(io, options, async (cluster) => {
     const at = { namespace: cluster.namespace, name: treeCheckpointName(tree.digest) };
     const found = await cluster.checkpoints.find(at, { signal: io.signal });
     if (uploadedTree(found, tree.digest) === undefined) await store(io, cluster, tree, options);
     printLine(io.stdout, tree.digest);
-    return exitCodes.ok;
   });
 }
 

@@ -2,7 +2,6 @@ import type { SnapshotVersion } from "../../api/kinds/named-snapshot-status.ts";
 import { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
 import { RametError } from "../../base/errors.ts";
 import { type ClusterOptions, withCluster } from "../cluster/cluster.ts";
-import { exitCodes } from "../exit-codes.ts";
 import { type Io, printLine, writeAll } from "../io.ts";
 import { age, size, table } from "../output/render.ts";
 import { seconds } from "./step-printer.ts";
@@ -19,7 +18,7 @@ export interface PinSnapshotOptions extends ClusterOptions {
  * `ramet snapshot pin`, `unpin` and `rollback`: pins a kept version, so that it is current and nothing is built, or removes the
  * pin. Creates and deletes no checkpoint, so it takes effect immediately.
  */
-export async function pinSnapshot(io: Io, options: PinSnapshotOptions): Promise<number> {
+export async function pinSnapshot(io: Io, options: PinSnapshotOptions): Promise<void> {
   const { name, version } = options;
   return withCluster(io, options, async (cluster) => {
     const found = await cluster.get(cluster.snapshots, name, io.signal);
@@ -33,7 +32,6 @@ export async function pinSnapshot(io: Io, options: PinSnapshotOptions): Promise<
         ? `snapshot ${name} builds its recipe again`
         : `snapshot ${name} is pinned to version ${pinnedVersion}; nothing is built until: ramet snapshot unpin ${name}`;
     printLine(io.stdout, message);
-    return exitCodes.ok;
   });
 }
 
@@ -59,14 +57,13 @@ export interface SnapshotHistoryOptions extends ClusterOptions {
 }
 
 /** `ramet snapshot history`: lists the kept versions, newest first; `*` marks the current one. */
-export async function snapshotHistory(io: Io, options: SnapshotHistoryOptions): Promise<number> {
+export async function snapshotHistory(io: Io, options: SnapshotHistoryOptions): Promise<void> {
   return withCluster(io, options, async (cluster) => {
     const { status } = await cluster.get(cluster.snapshots, options.name, io.signal);
     const now = io.clock.now();
     const rows = (status?.versions ?? []).toReversed().map((version) => rowOf(version, status?.version, now));
     const headings = ["VERSION", "DIGEST", "CHECKPOINT", "SIZE", "BUILD", "FROM", "SECRETS", "AGE"];
     await writeAll(io.stdout, table(headings, rows));
-    return exitCodes.ok;
   });
 }
 
@@ -84,7 +81,7 @@ function rowOf(one: SnapshotVersion, current: number | undefined, now: Date): st
 }
 
 /** `ramet snapshot get`: `get` as of every kind, in a table followed by the steps of the latest build. */
-export function getSnapshots(io: Io, options: Omit<GetOptions, "kind">): Promise<number> {
+export function getSnapshots(io: Io, options: Omit<GetOptions, "kind">): Promise<void> {
   return getObjects(io, { ...options, kind: "snapshot" }, stepsTable);
 }
 

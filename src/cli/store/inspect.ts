@@ -117,9 +117,7 @@ async function openStore(
     throw new RametError(
       "NotFound",
       `Cannot find a store at ${root}: it has neither a store.json nor data of a namespace`,
-      {
-        hint: "Correct --path",
-      },
+      { hint: "Correct --path" },
     );
   }
   if (namespace === undefined) return { store, root, namespaces: all };

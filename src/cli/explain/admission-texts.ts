@@ -8,8 +8,8 @@ export interface Refusal {
 }
 
 /**
- * Recognizes who refused to create a Pod. The API server answers 403 for all of them, so only the message tells RBAC, Pod
- * Security, quotas and admission policies apart.
+ * Recognizes who refused to create a Pod, from the texts of the API server's admission and authorization, which only this file
+ * reads. The API server answers 403 for all of them, so only the message tells RBAC, Pod Security, quotas and policies apart.
  */
 export function refusedPod({ namespace, message, since }: Refusal): Found | undefined {
   for (const { pattern, reason, explain } of refusals) {
