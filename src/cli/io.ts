@@ -34,6 +34,13 @@ export function printLine(stream: Writable, line: string): void {
   stream.write(`${visible(line)}\n`);
 }
 
+/** A receiver of progress lines. */
+export function lineWriter(stream: Writable): (line: string) => void {
+  return (line) => {
+    printLine(stream, line);
+  };
+}
+
 /** Writes and resolves when the stream accepts more. @throws the stream's error, such as `EPIPE` */
 export function writeAll(stream: Writable, data: Buffer | string): Promise<void> {
   return new Promise((resolve, reject) => {

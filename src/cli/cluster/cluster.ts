@@ -60,7 +60,11 @@ export class Cluster {
       return await resource.get({ namespace: this.namespace, name }, { signal });
     } catch (error) {
       if (!(error instanceof RametError) || error.code !== "NotFound" || isUnknownKind(error)) throw error;
-      throw notFound(resource.ref, name, this.namespace, error);
+      const noun = nounOf(resource.ref);
+      throw new RametError("NotFound", `The ${noun} ${name} does not exist in namespace ${this.namespace}`, {
+        hint: `List the existing ones with: ${listing(noun)} -n ${this.namespace}`,
+        cause: error,
+      });
     }
   }
 
@@ -74,11 +78,23 @@ export class Cluster {
       return await resource.create(object, { signal });
     } catch (error) {
       if (apiStatusOf(error)?.httpStatus === 404 && !isUnknownKind(error)) throw noNamespace(this.namespace, error);
-      if (!(error instanceof RametError)) throw error;
-      if (error.code === "Canceled") throw interruptedCreation(resource.ref, this.namespace, error);
-      if (error.code !== "AlreadyExists") throw error;
-      throw alreadyExists(resource.ref, object.metadata.name ?? "", this.namespace, error);
+      throw error instanceof RametError ? this.#notCreated(resource.ref, object.metadata.name ?? "", error) : error;
     }
+  }
+
+  #notCreated(ref: ResourceRef, name: string, cause: RametError): RametError {
+    const { namespace } = this;
+    const noun = nounOf(ref);
+    if (cause.code === "Canceled") {
+      const hint = `See the existing ones with: ${listing(noun)} -n ${namespace}`;
+      return new RametError("Canceled", `Interrupted: the ${noun} may have been created`, { hint, cause });
+    }
+    if (cause.code !== "AlreadyExists") return cause;
+    const hint = `Choose another --name, or delete it with: ramet ${noun} rm ${name} -n ${namespace}`;
+    return new RametError("AlreadyExists", `The ${noun} ${name} already exists in namespace ${namespace}`, {
+      hint,
+      cause,
+    });
   }
 
   close(): Promise<void> {
@@ -125,33 +141,13 @@ export function noNamespace(namespace: string, cause: unknown): RametError {
   });
 }
 
-function interruptedCreation(ref: ResourceRef, namespace: string, cause: unknown): RametError {
-  const noun = nouns.get(ref.kind) ?? ref.kind;
-  return new RametError("Canceled", `Interrupted: the ${noun} may have been created`, {
-    hint: `See the existing ones with: ${listing(noun)} -n ${namespace}`,
-    cause,
-  });
-}
-
-function notFound(ref: ResourceRef, name: string, namespace: string, cause: unknown): RametError {
-  const noun = nouns.get(ref.kind) ?? ref.kind;
-  return new RametError("NotFound", `The ${noun} ${name} does not exist in namespace ${namespace}`, {
-    hint: `List the existing ones with: ${listing(noun)} -n ${namespace}`,
-    cause,
-  });
-}
-
 /** Templates have no commands of their kind. */
 function listing(noun: string): string {
   return noun === "template" ? "ramet get templates" : `ramet ${noun} ls`;
 }
 
-function alreadyExists(ref: ResourceRef, name: string, namespace: string, cause: unknown): RametError {
-  const noun = nouns.get(ref.kind) ?? ref.kind;
-  return new RametError("AlreadyExists", `The ${noun} ${name} already exists in namespace ${namespace}`, {
-    hint: `Choose another --name, or delete it with: ramet ${noun} rm ${name} -n ${namespace}`,
-    cause,
-  });
+function nounOf({ kind }: ResourceRef): string {
+  return nouns.get(kind) ?? kind;
 }
 
 const nouns: ReadonlyMap<string, string> = new Map([

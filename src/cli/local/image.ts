@@ -5,7 +5,7 @@ import { openImageStore, type ImageStore } from "../../local/images/image-store.
 import { imagesDirectory } from "../../local/images/build-once.ts";
 import { type interpreterImageName, ensureInterpreterImage } from "../../local/images/interpreter-image.ts";
 import { ensurePythonImage, pythonImageName } from "../../local/images/python-image.ts";
-import { printLine, type Io } from "../io.ts";
+import { lineWriter, printLine, type Io } from "../io.ts";
 import { inOrder, table } from "../output/render.ts";
 
 export interface AddImageOptions {
@@ -35,9 +35,7 @@ export type BuiltImage = typeof pythonImageName | typeof interpreterImageName;
 export async function buildImage(io: Io, { name }: { name: BuiltImage }): Promise<void> {
   const store = images(io);
   const ensure = name === pythonImageName ? ensurePythonImage : ensureInterpreterImage;
-  const progress = (line: string): void => {
-    printLine(io.stderr, line);
-  };
+  const progress = lineWriter(io.stderr);
   const image = await ensure({ store, clock: io.clock, signal: io.signal, progress });
   await store.sweep();
   printLine(io.stdout, image.digest);
@@ -87,8 +85,6 @@ export async function listImages(io: Io, { output }: ListImagesOptions): Promise
 }
 
 function images(io: Io): ImageStore {
-  const progress = (line: string): void => {
-    printLine(io.stderr, line);
-  };
+  const progress = lineWriter(io.stderr);
   return openImageStore({ dir: imagesDirectory(), clock: io.clock, progress });
 }

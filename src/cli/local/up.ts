@@ -8,7 +8,7 @@ import { type LogPart, sendPartLog } from "../../local/log-files.ts";
 import { prepareCluster } from "../../local/prepare-cluster.ts";
 import { startCluster } from "../../local/up.ts";
 import { exitCodes } from "../exit-codes.ts";
-import { type Io, printLine } from "../io.ts";
+import { type Io, lineWriter, printLine } from "../io.ts";
 import { shellWord } from "./env.ts";
 
 export interface UpOptions {
@@ -31,9 +31,7 @@ export async function localUp(io: Io, options: UpOptions): Promise<void> {
   };
   const directory = clusterDirectory(name, io.environment);
   const { clock, signal } = io;
-  const progress = (line: string): void => {
-    printLine(io.stderr, line);
-  };
+  const progress = lineWriter(io.stderr);
   if (tune) await tuneHugePages();
   const startedAt = clock.monotonicMilliseconds();
   const known = readStatus(directory.status);
@@ -94,9 +92,7 @@ export async function localDown(io: Io, { name = defaultClusterName, purge = fal
 
 /** `ramet local setup`: the slow first part of `up`. */
 export async function localSetup(io: Io): Promise<void> {
-  const progress = (line: string): void => {
-    printLine(io.stderr, line);
-  };
+  const progress = lineWriter(io.stderr);
   await prepareCluster({ name: defaultClusterName, clock: io.clock, signal: io.signal, progress });
   printLine(io.stderr, "Everything is there. Start a cluster with: ramet local up");
 }

@@ -7,7 +7,7 @@ import { guestInContainer } from "../../cell/server/container-access.ts";
 import { cellSetting } from "../../cell/setting/cell-setting.ts";
 import { acquireTools, type AcquireOptions } from "../../local/tools/acquire-tools.ts";
 import { exitCodes } from "../exit-codes.ts";
-import { type Io, printLine } from "../io.ts";
+import { type Io, lineWriter, printLine } from "../io.ts";
 import { runCommand } from "../sandbox/run-command.ts";
 
 export interface CellExecOptions {
@@ -47,9 +47,7 @@ export async function setUpCell(
   { clock, signal, stdout, stderr }: Io,
   { directory }: { directory: string },
 ): Promise<void> {
-  const progress = (line: string): void => {
-    printLine(stderr, line);
-  };
+  const progress = lineWriter(stderr);
   for (const path of await placeCellPrograms(directory, { clock, signal, progress })) printLine(stdout, path);
 }
 

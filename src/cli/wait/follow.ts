@@ -91,17 +91,7 @@ export function requestStays(
   const known = RametError.from(error);
   const withdraw = remove === undefined ? "" : `, or remove it with: ${remove}`;
   const hint = `The request stays, and Ramet keeps trying; follow it with: ${look}${withdraw}`;
-  if (known.code === "Timeout") {
-    return new RametError("Timeout", `Waiting for ${what} timed out: it is ${state}`, {
-      hint,
-      cause: error,
-    });
-  }
-  if (known.code === "Canceled") {
-    return new RametError("Canceled", `Waiting for ${what} was interrupted: it is ${state}`, {
-      hint,
-      cause: error,
-    });
-  }
-  return known;
+  if (known.code !== "Timeout" && known.code !== "Canceled") return known;
+  const end = known.code === "Timeout" ? "timed out" : "was interrupted";
+  return new RametError(known.code, `Waiting for ${what} ${end}: it is ${state}`, { hint, cause: error });
 }
