@@ -173,6 +173,11 @@ export function checkName(name: string, field: string): void {
   });
 }
 
+/** The metadata of an object with this name, or with a generated one. */
+export function naming(name: string | undefined, base: string): { name: string } | { generateName: string } {
+  return name === undefined ? { generateName: generateName(base) } : { name };
+}
+
 /** A `generateName`: the API server adds five characters, and a label has at most 63. */
 export function generateName(base: string): string {
   return `${base.slice(0, 57).replaceAll(".", "-").replace(/-+$/, "")}-`;

@@ -1,13 +1,14 @@
 import type { Checkpoint, CheckpointManifest, Consistency } from "../../api/kinds/checkpoint.ts";
 import { apiVersion } from "../../api/schema/kind.ts";
 import { ttlPattern } from "../../base/duration.ts";
+import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import { untilCaptured } from "../../operations/capture.ts";
 import { type Cluster, type ClusterOptions, withCluster } from "../cluster/cluster.ts";
 import { clusterObjects } from "../cluster/objects.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { type Io, writeAll } from "../io.ts";
-import { checkName, generateName, type WaitFlags } from "../options.ts";
+import { checkName, naming, type WaitFlags } from "../options.ts";
 import { checkpointColumns } from "../object/columns.ts";
 import { type OutputFormat, renderObject } from "../output/render.ts";
 import { platformOf } from "../platform/platform-of.ts";
@@ -57,21 +58,13 @@ export async function reportCreated(
     ? await untilCaptured(clusterObjects(io, cluster, { areNew: true }), created, wait)
     : { object: created };
   if ("failure" in settled) return reportFailure(io, settled.failure, options.output);
-  await writeAll(io.stdout, renderedCheckpoint(settled.object, options, io.clock.now()));
+  // As a table, only its id.
+  const id = options.output === "table" ? settled.object.status?.checkpointId : undefined;
+  const rendering = { output: options.output, columns: checkpointColumns, now: io.clock.now() };
+  const isDocument = options.output === "json" || options.output === "yaml";
+  const plain = `${id ?? settled.object.metadata.name}\n`;
+  await writeAll(io.stdout, isDocument ? renderObject(settled.object, rendering) : plain);
   return exitCodes.ok;
-}
-
-/** A new checkpoint as the output of a command; as a table, only its id. */
-export function renderedCheckpoint(
-  checkpoint: Checkpoint,
-  { output }: Pick<CreateCheckpointOptions, "output">,
-  now: Date,
-): string {
-  if (output === "json" || output === "yaml") {
-    return renderObject(checkpoint, { output, columns: checkpointColumns, now });
-  }
-  const name = checkpoint.metadata.name;
-  return `${output === "name" ? name : (checkpoint.status?.checkpointId ?? name)}\n`;
 }
 
 function check({ name, contents, ttl }: CreateCheckpointOptions): void {
@@ -101,24 +94,20 @@ const allContents: readonly string[] = ["memory", "filesystem", "volumes"];
 
 function manifest(cluster: Cluster, options: CreateCheckpointOptions, platform: Platform): CheckpointManifest {
   const { sandbox, name, contents, volumes, consistency, requireAtomic, ttl, keepRunning } = options;
-  const naming: { name: string } | { generateName: string } =
-    name === undefined ? { generateName: generateName(sandbox) } : { name };
   return {
     apiVersion,
     kind: "Checkpoint",
-    metadata: { ...naming, namespace: cluster.namespace },
+    metadata: { ...naming(name, sandbox), namespace: cluster.namespace },
     spec: {
       ...platform.captureOf(sandbox),
-      ...(keepRunning === undefined ? {} : { keepRunning }),
-      ...(contents === undefined ? {} : { persistentContents: inOrder(contents) }),
-      ...(volumes === undefined ? {} : { volumes: [...volumes] }),
-      ...(consistency === undefined ? {} : { consistency }),
-      ...(requireAtomic === undefined ? {} : { requireAtomic }),
-      ...(ttl === undefined ? {} : { ttlAfterFinished: ttl }),
+      ...defined({
+        keepRunning,
+        persistentContents: contents && allContents.filter((word) => contents.includes(word)),
+        volumes: volumes && [...volumes],
+        consistency,
+        requireAtomic,
+        ttlAfterFinished: ttl,
+      }),
     },
   };
-}
-
-function inOrder(contents: readonly string[]): string[] {
-  return allContents.filter((word) => contents.includes(word));
 }

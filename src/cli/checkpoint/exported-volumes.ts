@@ -8,7 +8,7 @@ import { defined } from "../../base/defined.ts";
 import { RametError, whyUnreadable } from "../../base/errors.ts";
 import { type ClusterOptions, withCluster } from "../cluster/cluster.ts";
 import { type Io, printLine, writeAll } from "../io.ts";
-import { checkName, generateName, type WaitFlags } from "../options.ts";
+import { checkName, naming, type WaitFlags } from "../options.ts";
 import type { OutputFormat } from "../output/render.ts";
 import { platformOf } from "../platform/platform-of.ts";
 import { checkTtl, reportCreated } from "./create.ts";
@@ -57,12 +57,10 @@ function manifestOf(
   namespace: string,
   { name, template, takeOwnership, ttl }: ImportOptions,
 ): CheckpointManifest {
-  const naming: { name: string } | { generateName: string } =
-    name === undefined ? { generateName: generateName(checkpoint) } : { name };
   return {
     apiVersion,
     kind: "Checkpoint",
-    metadata: { ...naming, namespace },
+    metadata: { ...naming(name, checkpoint), namespace },
     spec: {
       volumeImport: {
         volumes,

@@ -7,7 +7,7 @@ import { clusterObjects } from "../cluster/objects.ts";
 import { exitCodes } from "../exit-codes.ts";
 import type { KubeObject } from "../../kube/object.ts";
 import { type Io, writeAll } from "../io.ts";
-import { checkLabel, checkName, generateName, type WaitFlags } from "../options.ts";
+import { checkLabel, checkName, naming, type WaitFlags } from "../options.ts";
 import { sandboxColumns } from "../object/columns.ts";
 import { type OutputFormat, renderObject } from "../output/render.ts";
 import { reportFailure } from "../report-error.ts";
@@ -25,7 +25,11 @@ export async function createSandbox(io: Io, options: CreateSandboxOptions): Prom
   check(options);
   return withCluster(io, options, async (cluster) => {
     const { annotations, spec } = await (await platformOf(io, cluster)).newSandbox(options);
-    const metadata = { ...naming(options), namespace: cluster.namespace, annotations };
+    const metadata = {
+      ...naming(options.name, options.template ?? "sandbox"),
+      namespace: cluster.namespace,
+      annotations,
+    };
     const manifest: SandboxManifest = { apiVersion, kind: "Sandbox", metadata, spec };
     const created = await cluster.create(cluster.sandboxes, manifest, io.signal);
     const { name } = created.metadata;
@@ -78,8 +82,4 @@ function check({ name, template, image, from, paused }: CreateSandboxOptions): v
       hint: "Add --template NAME, --image IMAGE or --from CHECKPOINT-ID",
     });
   }
-}
-
-function naming({ name, template }: CreateSandboxOptions): { name: string } | { generateName: string } {
-  return name === undefined ? { generateName: generateName(template ?? "sandbox") } : { name };
 }

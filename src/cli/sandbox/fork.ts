@@ -9,7 +9,7 @@ import { type Cluster, type ClusterOptions, withCluster } from "../cluster/clust
 import { clusterObjects } from "../cluster/objects.ts";
 import { exitCodeOf, exitCodes } from "../exit-codes.ts";
 import { type Io, printLine, writeAll } from "../io.ts";
-import { checkLabel, generateName } from "../options.ts";
+import { checkLabel, generateName, naming } from "../options.ts";
 import { sandboxColumns } from "../object/columns.ts";
 import { type OutputFormat, renderList } from "../output/render.ts";
 import { platformOf } from "../platform/platform-of.ts";
@@ -95,10 +95,9 @@ function cloneManifest(
   { status }: Checkpoint,
   { sandbox, at, namePrefix, plan }: ForkOptions & { at: number; plan: ForkPlan },
 ): SandboxManifest {
-  const naming =
-    namePrefix === undefined ? { generateName: generateName(sandbox) } : { name: `${namePrefix}-${at + 1}` };
+  const name = namePrefix && `${namePrefix}-${at + 1}`;
   const { annotations, spec } = plan.clone(status?.checkpointId ?? "");
-  return { apiVersion, kind: "Sandbox", metadata: { ...naming, namespace, annotations }, spec };
+  return { apiVersion, kind: "Sandbox", metadata: { ...naming(name, sandbox), namespace, annotations }, spec };
 }
 
 function withForkHint(error: unknown): never {

@@ -11,7 +11,7 @@ import { type Cluster, type ClusterOptions, withCluster } from "../cluster/clust
 import { describeReport, describeState } from "../../kube/reported-state.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { type Io, writeAll } from "../io.ts";
-import { checkName, generateName, volumesAnnotation, type VolumesFlag, type WaitFlags } from "../options.ts";
+import { checkName, naming, volumesAnnotation, type VolumesFlag, type WaitFlags } from "../options.ts";
 import { claimColumns } from "../object/columns.ts";
 import { type OutputFormat, renderObject } from "../output/render.ts";
 import { reportError } from "../report-error.ts";
@@ -81,7 +81,7 @@ async function manifest(cluster: Cluster, options: TakeOptions, signal: AbortSig
     apiVersion,
     kind: "SandboxClaim",
     metadata: {
-      ...(name === undefined ? { generateName: generateName(set) } : { name }),
+      ...naming(name, set),
       namespace: cluster.namespace,
     },
     spec: {
