@@ -3,8 +3,11 @@ import type { Problem, Problems } from "../api/schema/problem.ts";
 import type { WithProblems } from "../api/state/problem.ts";
 import { defined } from "../base/defined.ts";
 
-/** A condition to set, with the problem that it reports. */
-export interface ConditionChange extends Omit<Condition, "lastTransitionTime"> {
+/** A condition to set, with the problem that it reports. `Type`: the conditions of the kind. */
+export interface ConditionChange<Type extends string = string> extends Pick<Condition, "status" | "reason"> {
+  type: Type;
+  /** @default empty */
+  message?: string;
   problem?: Problem | undefined;
 }
 
@@ -38,7 +41,10 @@ export function applied(
 ): { conditions: Condition[]; problems: Problems | undefined } {
   const types = new Set(changes.map(({ type }) => type));
   const kept = before.filter(({ type }) => types.has(type) || !drop.includes(type));
-  const conditions = changes.reduce<Condition[]>((all, { problem: _, ...one }) => setCondition(all, one, now), kept);
+  const conditions = changes.reduce<Condition[]>(
+    (all, { problem: _, message = "", ...one }) => setCondition(all, { ...one, message }, now),
+    kept,
+  );
   const others = Object.entries(known).filter(
     ([type]) => !types.has(type) && conditions.some((condition) => condition.type === type),
   );
@@ -48,7 +54,11 @@ export function applied(
 }
 
 /** The conditions of an object that waiting does not make ready. The reason is the problem's code, unless clients know another one. */
-export function stalled(message: string, problem: Problem, reason = problem.code): ConditionChange[] {
+export function stalled(
+  message: string,
+  problem: Problem,
+  reason = problem.code,
+): [ConditionChange<"Ready">, ConditionChange<"Stalled">] {
   return [
     { type: "Ready", status: "False", reason, message, problem },
     { type: "Stalled", status: "True", reason, message },

@@ -11,7 +11,7 @@ import type { Transition } from "../../kube/events.ts";
 import type { OwnWrites } from "../../kube/own-writes.ts";
 import type { StatusWriter } from "../../kube/status-writer.ts";
 import type { Attempt } from "../cluster/attempts.ts";
-import type { ControllerParts } from "../cluster/controller-parts.ts";
+import type { CellParts, ClusterParts, DataParts, ProcessParts } from "../cluster/controller-parts.ts";
 import type { DataFinding } from "../cluster/data-findings.ts";
 import type { Captures } from "./captures.ts";
 import type { Admission, CheckpointUsage } from "./usage.ts";
@@ -86,20 +86,12 @@ export interface CheckpointPlan {
   requeueAfterMilliseconds?: number;
 }
 
-export interface CheckpointDependencies extends Pick<
-  ControllerParts,
-  | "client"
-  | "informers"
-  | "cache"
-  | "backends"
-  | "runtime"
-  | "dataFindings"
-  | "storeReports"
-  | "importsVolumes"
-  | "events"
-  | "clock"
-  | "log"
-> {
+export interface CheckpointDependencies
+  extends
+    Omit<ClusterParts, "sandboxWrites">,
+    Omit<DataParts, "quotas">,
+    Pick<CellParts, "runtime">,
+    Pick<ProcessParts, "clock" | "log"> {
   statuses: StatusWriter<Checkpoint>;
   ownWrites: OwnWrites<Checkpoint>;
   captures: Captures;

@@ -175,7 +175,7 @@ export function planData(
   const condition = finding && conditionOf(finding, known);
   if (condition === undefined || (known?.reason === condition.reason && known.message === condition.message))
     return undefined;
-  const { reason, message, problem } = condition;
+  const { reason, message = "", problem } = condition;
   const type = condition.status === "True" ? ("Normal" as const) : ("Warning" as const);
   const transition = { type, reason, action: "CheckData", note: message };
   const readiness = problem === undefined ? [cloneable] : stalled(message, problem, reason);

@@ -22,14 +22,38 @@ import type { NodeCpus } from "../nodes/node-cpus.ts";
 import type { Informers } from "./resources.ts";
 import type { StoreReports } from "./store-reports.ts";
 
-/** The shared dependencies of all controllers of a process. */
-export interface ControllerParts {
+/** The objects of the cluster, and how this process writes them. */
+export interface ClusterParts {
   client: KubeClient;
   informers: Informers;
   cache: Cache;
+  /** Writes of this process to Sandboxes that its cache may not show yet. Shared by all controllers that write Sandboxes. */
+  sandboxWrites: OwnWrites<Sandbox>;
+  events: EventRecorder;
+}
+
+/** Time, chance, and what the process reports. */
+export interface ProcessParts {
+  clock: Clock;
+  /** From 0 to below 1. */
+  random: () => number;
+  log: Log;
+  /** Absent: nothing is measured. */
+  metrics?: { registry: Registry };
+}
+
+/** The data of checkpoints. */
+export interface DataParts {
   backends: Backends;
   dataFindings: DataFindings;
   storeReports: Pick<StoreReports, "captured">;
+  /** Whether users with the right may import volumes. */
+  importsVolumes: boolean;
+  quotas: NamespaceQuotas;
+}
+
+/** The Pods of sandboxes, and the cells in them. */
+export interface CellParts {
   runtime: SandboxRuntime;
   /** Seals the variables that Sandboxes carry. */
   seal: RequestSeal;
@@ -46,23 +70,18 @@ export interface ControllerParts {
   nodeCpus: NodeCpus;
   /** The keys of every Pod that is created now. A rotation changes them. */
   podKeys: () => Pick<CellPodOptions, PodKey>;
+}
+
+/** The images of templates. */
+export interface ImageParts {
   /** Connections to the registries of images. Absent: the node has the images, and knows how each is started. */
   registries?: RegistryTransport | undefined;
   /** How long a sandbox of a set or a build waits for an image that cannot be pulled. @default 180000 */
   pullTimeoutMilliseconds?: number | undefined;
-  quotas: NamespaceQuotas;
-  /** Whether users with the right may import volumes. */
-  importsVolumes: boolean;
-  /** Writes of this process to Sandboxes that its cache may not show yet. Shared by all controllers that write Sandboxes. */
-  sandboxWrites: OwnWrites<Sandbox>;
-  events: EventRecorder;
-  clock: Clock;
-  /** From 0 to below 1. */
-  random: () => number;
-  log: Log;
-  /** Absent: nothing is measured. */
-  metrics?: { registry: Registry };
 }
+
+/** The shared dependencies of all controllers of a process. */
+export interface ControllerParts extends ClusterParts, ProcessParts, DataParts, CellParts, ImageParts {}
 
 type PodKey = "publicKey" | "gatewayKey" | "keySets";
 

@@ -8,7 +8,14 @@ import { keyOf } from "../../kube/object.ts";
 import { OwnWrites } from "../../kube/own-writes.ts";
 import { StatusWriter } from "../../kube/status-writer.ts";
 import { Attempts } from "../cluster/attempts.ts";
-import { type Controller, type ControllerParts, RequeueSource } from "../cluster/controller-parts.ts";
+import {
+  type CellParts,
+  type ClusterParts,
+  type Controller,
+  type DataParts,
+  type ProcessParts,
+  RequeueSource,
+} from "../cluster/controller-parts.ts";
 import { applyAction } from "./apply.ts";
 import { BuildTurns, isBuildUnderWay } from "./build-turns.ts";
 import { ownCloning } from "./cloning.ts";
@@ -121,20 +128,10 @@ function keyOfSnapshot({ metadata }: NamedSnapshot): string {
 const unreachableMilliseconds = 60_000;
 
 /** The dependencies that the process gives the controller. Absent `cloning`: Ramet's controllers own the sandboxes. */
-type SnapshotParts = Pick<
-  ControllerParts,
-  | "client"
-  | "informers"
-  | "cache"
-  | "engines"
-  | "podOptions"
-  | "quotas"
-  | "events"
-  | "clock"
-  | "random"
-  | "log"
-  | "metrics"
-> &
+type SnapshotParts = Omit<ClusterParts, "sandboxWrites"> &
+  ProcessParts &
+  Pick<DataParts, "quotas"> &
+  Pick<CellParts, "engines" | "podOptions"> &
   Pick<SnapshotDependencies, "runtime"> & { cloning?: SnapshotDependencies["cloning"] };
 
 export function namedSnapshotController(parts: SnapshotParts): Controller {

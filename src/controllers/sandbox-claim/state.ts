@@ -6,7 +6,7 @@ import type { Claimed, ClaimParts } from "../../operations/claim/claim-sandbox.t
 import type { Transition } from "../../kube/events.ts";
 import type { StatusWriter } from "../../kube/status-writer.ts";
 import type { Attempts, SlowStart } from "../cluster/attempts.ts";
-import type { ControllerParts } from "../cluster/controller-parts.ts";
+import type { CellParts, ClusterParts, ControllerParts, DataParts, ProcessParts } from "../cluster/controller-parts.ts";
 import type { Pursuit } from "./pursuit.ts";
 
 /** The state from which a claim is planned. */
@@ -66,21 +66,10 @@ export interface ClaimPlan {
 }
 
 /** This controller does not call cells. */
-export type ClaimControllerParts = Pick<
-  ControllerParts,
-  | "informers"
-  | "cache"
-  | "backends"
-  | "engines"
-  | "nodeCpus"
-  | "podOptions"
-  | "seal"
-  | "sandboxWrites"
-  | "events"
-  | "clock"
-  | "random"
-  | "metrics"
->;
+export type ClaimControllerParts = Omit<ClusterParts, "client"> &
+  Omit<ProcessParts, "log"> &
+  Pick<DataParts, "backends"> &
+  Pick<CellParts, "engines" | "nodeCpus" | "podOptions" | "seal">;
 
 export interface ClaimDependencies extends ClaimControllerParts {
   claimParts: ClaimParts;

@@ -28,7 +28,7 @@ function readyConditions(state: SetState, pool: Pool): ConditionChange[] {
   const { revision, bounds, backoff } = state;
   if ("problem" in revision) return rejected(revision.problem);
   if ("problem" in bounds) return rejected(bounds.problem);
-  if (pool.available >= pool.replicas) return [{ type: "Ready", status: "True", reason: "Available", message: "" }];
+  if (pool.available >= pool.replicas) return [{ type: "Ready", status: "True", reason: "Available" }];
   if (backoff.inARow > 1 || backoff.isConclusive) {
     const { problem = { code: "StartFailing", cause: backoff.message } } = backoff;
     const retryAt = waitsUntil(state);
@@ -41,9 +41,9 @@ function readyConditions(state: SetState, pool: Pool): ConditionChange[] {
 /** A named snapshot without a version is being built; all else waits for somebody. */
 function rejected(error: RametError): ConditionChange[] {
   const problem = problemOf(error);
-  const [ready, ...lasting] = stalled(error.describe(), problem);
+  const [ready, lasting] = stalled(error.describe(), problem);
   const isComing = error.retryable || error.code === "CheckpointNotReady";
-  return ready === undefined ? [] : [ready, ...(isComing ? [] : lasting)];
+  return isComing ? [ready] : [ready, lasting];
 }
 
 function waitsUntil({ backoff: { waitMilliseconds, nextAt } }: SetState): string | undefined {
@@ -80,7 +80,7 @@ function filling({ members }: SetState, { available, replicas }: Pool): { messag
 /** Absent while the current revision is unknown. */
 function updatedCondition({ revision }: SetState, { total, updated }: Pool): ConditionChange[] {
   if ("problem" in revision) return [];
-  if (updated === total) return [{ type: "Updated", status: "True", reason: "AllUpdated", message: "" }];
+  if (updated === total) return [{ type: "Updated", status: "True", reason: "AllUpdated" }];
   const message = `${total - updated} of ${total} sandboxes are of an earlier revision than ${revision.hash}`;
   return [{ type: "Updated", status: "False", reason: "RollingUpdate", message }];
 }

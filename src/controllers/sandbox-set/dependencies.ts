@@ -1,15 +1,13 @@
 import type { SandboxSet } from "../../api/kinds/sandbox-set.ts";
 import type { StatusWriter } from "../../kube/status-writer.ts";
-import type { ControllerParts } from "../cluster/controller-parts.ts";
+import type { CellParts, ClusterParts, ProcessParts } from "../cluster/controller-parts.ts";
 import type { Failures } from "./failures.ts";
 import type { SetMetrics } from "./metrics.ts";
 import type { NewSandboxes } from "./new-sandboxes.ts";
 import type { StatusPace } from "./status-pace.ts";
 
-export interface SetDependencies extends Pick<
-  ControllerParts,
-  "informers" | "cache" | "engines" | "sandboxWrites" | "events" | "clock" | "random" | "log"
-> {
+export interface SetDependencies
+  extends Omit<ClusterParts, "client">, Omit<ProcessParts, "metrics">, Pick<CellParts, "engines"> {
   statuses: StatusWriter<SandboxSet>;
   statusPace: StatusPace;
   newSandboxes: NewSandboxes;

@@ -1,16 +1,14 @@
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import type { StatusWriter } from "../../kube/status-writer.ts";
-import type { ControllerParts } from "../cluster/controller-parts.ts";
+import type { CellParts, ClusterParts, DataParts, ProcessParts } from "../cluster/controller-parts.ts";
 import type { ImageLookups } from "../images/image-lookups.ts";
 import type { CellCalls } from "./cell-calls.ts";
 import type { CredentialValues } from "./credential-values.ts";
 import type { Namespaces } from "./namespaces.ts";
 import type { NewPods } from "./new-pods.ts";
 
-export interface SandboxDependencies extends Omit<
-  ControllerParts,
-  "importsVolumes" | "metrics" | "pullTimeoutMilliseconds" | "quotas" | "random" | "registries" | "storeReports"
-> {
+/** The records of this process about its own writes and calls. */
+interface SandboxRecords {
   statuses: StatusWriter<Sandbox>;
   calls: CellCalls;
   newPods: NewPods;
@@ -21,3 +19,11 @@ export interface SandboxDependencies extends Omit<
   /** Requeues a key after a change that no informer reports. */
   enqueue: (key: string) => void;
 }
+
+export interface SandboxDependencies
+  extends
+    ClusterParts,
+    CellParts,
+    Pick<DataParts, "backends" | "dataFindings">,
+    Pick<ProcessParts, "clock" | "log">,
+    SandboxRecords {}

@@ -6,7 +6,7 @@ import type { Problem } from "../../api/schema/problem.ts";
 import { problemIn, problemOf, within } from "../../api/state/problem.ts";
 import { defined } from "../../base/defined.ts";
 import { findCondition } from "../../kube/conditions.ts";
-import { checkpointState, isUnfinished } from "../../api/state/checkpoint.ts";
+import { checkpointState, isCloneable, isUnfinished } from "../../api/state/checkpoint.ts";
 import { cellRuns, cellStartedAt, declaresReadiness, isEnded, unreadyMessage } from "../cluster/pod-facts.ts";
 import { type SandboxAction, type SandboxPlan, type SandboxState, isAdoptionPending } from "./state.ts";
 import { changed, type ConditionChange, ended, initialized, lost, memoryLoaded, memoryNotLoaded } from "./status.ts";
@@ -16,7 +16,7 @@ export function planRunning(state: SandboxState): SandboxPlan {
   const { sandbox, pauseCheckpoint, orphans } = state;
   const tidyUp = orphans.map((checkpoint) => ({ do: "deleteCheckpoint", checkpoint }) as const);
   // A checkpoint that ends its source cannot be canceled: the pause completes, then the sandbox resumes.
-  const pausing = pauseCheckpoint !== undefined && checkpointState(pauseCheckpoint) !== "failed";
+  const pausing = pauseCheckpoint !== undefined && (isUnfinished(pauseCheckpoint) || isCloneable(pauseCheckpoint));
   if (pausing) return withActions(planPausing(state), tidyUp);
   const end = planEnd(state);
   if (end !== undefined) return end;
@@ -157,12 +157,14 @@ function withStatus(
  */
 function planPausing(state: SandboxState): SandboxPlan {
   const { pauseCheckpoint } = state;
-  if (pauseCheckpoint === undefined) return planPauseStart(state);
+  const is = pauseCheckpoint && checkpointState(pauseCheckpoint);
+  // One that is being deleted holds nothing, and the next one gets its name.
+  if (pauseCheckpoint === undefined || is === "deleting") return planPauseStart(state);
   const { name } = pauseCheckpoint.metadata;
-  if (isUnfinished(pauseCheckpoint)) {
+  if (is === "unfinished") {
     return stillRunning(state, "CheckpointCreating", `The checkpoint ${name} is being taken`);
   }
-  if (checkpointState(pauseCheckpoint) === "failed") {
+  if (is === "failed") {
     const why = pauseCheckpoint.status?.message ?? "no reason given";
     const what = `The checkpoint ${name} failed, and the sandbox continues to run`;
     const problem = within(problemIn(pauseCheckpoint.status) ?? { code: "CheckpointFailed", cause: why }, what);

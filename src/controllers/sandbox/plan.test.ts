@@ -50,7 +50,7 @@ const pods = fc
       status: { phase, podIP: "127.0.0.1", conditions: [{ type: "Ready", status: ready }] },
     }),
   );
-const checkpoints = fc.constantFrom("Pending", "Creating", "Succeeded", "Failed").map((phase) =>
+const checkpoints = fc.constantFrom("Pending", "Creating", "Succeeded", "Failed", "Terminating").map((phase) =>
   Checkpoint.parse({
     apiVersion,
     kind: "Checkpoint",
@@ -272,8 +272,27 @@ describe("planSandbox", () => {
         const { sandbox, pauseCheckpoint, template: resolved } = state;
         const plan = planSandbox(state);
         if (sandbox.status?.phase !== "Running" || plan.status?.phase !== "Paused") return;
-        const stops = !("problem" in resolved) && resolved.pauseStrategy === "Stop" && pauseCheckpoint === undefined;
-        expect(stops || pauseCheckpoint?.status?.phase === "Succeeded").toBe(true);
+        const phase = pauseCheckpoint?.status?.phase ?? "Terminating";
+        const stops = !("problem" in resolved) && resolved.pauseStrategy === "Stop" && phase === "Terminating";
+        expect(stops || phase === "Succeeded").toBe(true);
+      }),
+    );
+  });
+
+  it("takes another checkpoint for a pause whose own one is being deleted", () => {
+    const running = sandboxes.filter(
+      ({ spec, status, metadata }) =>
+        status?.phase === "Running" && spec.paused === true && metadata.deletionTimestamp === undefined,
+    );
+    const deleted = checkpoints.filter(({ status }) => status?.phase === "Terminating");
+    const resolved = { template, borrowed: false, contents: {}, pauseStrategy: undefined, volumeClaims: [] };
+    fc.assert(
+      fc.property(states, running, deleted, (state, sandbox, pauseCheckpoint) => {
+        const given = { ...state, sandbox, pauseCheckpoint, template: resolved, otherCheckpoint: undefined };
+        const { status, actions } = planSandbox(given);
+        expect(status?.phase).not.toBe("Paused");
+        if (status?.phase !== "Running") return;
+        expect(actions).toContainEqual({ do: "createPauseCheckpoint", persistentContents: [] });
       }),
     );
   });

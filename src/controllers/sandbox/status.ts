@@ -8,18 +8,12 @@ import { isPodReady, type Pod } from "../../api/schema/pod.ts";
 import type { RametSandboxStatus, SandboxConditionType, SandboxPhase, SandboxStatus } from "../../api/kinds/sandbox.ts";
 import type { Problem } from "../../api/schema/problem.ts";
 import { printProblem, problemOf, sentenceOf } from "../../api/state/problem.ts";
-import { findCondition, report, stalled } from "../../kube/conditions.ts";
+import { type ConditionChange as AnyConditionChange, findCondition, report, stalled } from "../../kube/conditions.ts";
 import { declaresReadiness, endMessage, endReason, unreadyMessage } from "../cluster/pod-facts.ts";
 import { lastingClaims } from "./gather-volumes.ts";
 import type { SandboxState, StartOutcome } from "./state.ts";
 
-export interface ConditionChange {
-  type: SandboxConditionType;
-  status: "True" | "False";
-  reason: string;
-  message?: string;
-  problem?: Problem | undefined;
-}
+export type ConditionChange = AnyConditionChange<SandboxConditionType>;
 
 /** The current status with another phase and conditions. The old message is replaced or removed. `Stalled` ends with a change of `Ready`. */
 export function changed(
@@ -28,10 +22,9 @@ export function changed(
   { message, conditions = [], drop = [] }: { message?: string; conditions?: ConditionChange[]; drop?: string[] },
 ): SandboxStatus {
   const { message: _, ...before } = sandbox.status ?? {};
-  const changes = conditions.map((condition) => ({ message: "", ...condition }));
-  const isAnswered = drop.includes("Ready") || changes.some(({ type }) => type === "Ready");
+  const isAnswered = drop.includes("Ready") || conditions.some(({ type }) => type === "Ready");
   return {
-    ...report(before, changes, { now, drop: isAnswered ? [...drop, "Stalled"] : drop }),
+    ...report(before, conditions, { now, drop: isAnswered ? [...drop, "Stalled"] : drop }),
     phase,
     ...(message !== undefined && message !== "" && { message }),
   };
@@ -73,14 +66,9 @@ function final(
   const problem = way === undefined ? why : { ...why, hint: way };
   return changed(state, phase, {
     message,
-    conditions: [...notAnyMore(message, problem), ...interrupted(state, message, problem)],
+    conditions: [...stalled(message, problem), ...interrupted(state, message, problem)],
     drop: loading(state),
   });
-}
-
-/** `Ready` and `Stalled`. */
-function notAnyMore(message: string, problem: Problem, reason?: string): ConditionChange[] {
-  return stalled(message, problem, reason) as ConditionChange[];
 }
 
 /** The hint that names the checkpoint of the pause, if the resume failed. */
@@ -117,7 +105,7 @@ export function notStartable(
   problem: Problem,
   message = printProblem(problem),
 ): SandboxStatus {
-  return changed(state, startPhase(state), { message, conditions: notAnyMore(message, problem, reason) });
+  return changed(state, startPhase(state), { message, conditions: stalled(message, problem, reason) });
 }
 
 function startPhase({ sandbox }: SandboxState): SandboxPhase {
