@@ -25,13 +25,7 @@ export async function keptSecret<T extends KubeObject>(
   if (found !== undefined) return found;
   await createSystemNamespace(client, signal);
   // A changed key would cut the controllers off from running cells.
-  try {
-    return await secrets.create(immutableSecret(at, make()), { signal });
-  } catch (error) {
-    // Another controller created it first.
-    if (RametError.from(error).code !== "AlreadyExists") throw error;
-    return secrets.get(at, { signal });
-  }
+  return secrets.ensure(immutableSecret(at, make()), { signal });
 }
 
 /** The manifest of a Secret whose values cannot change. @param data base64 */
@@ -43,10 +37,21 @@ export async function createSystemNamespace(client: KubeClient, signal?: AbortSi
   const namespaces = client.resource(coreResources.namespaces);
   // Controllers that serve only some namespaces may not create any.
   if ((await namespaces.find({ name: systemNamespace }, { signal })) !== undefined) return;
-  const namespace = { apiVersion: "v1", kind: "Namespace", metadata: { name: systemNamespace } };
-  try {
-    await namespaces.create(namespace, { signal });
-  } catch (error) {
-    if (RametError.from(error).code !== "AlreadyExists") throw error;
-  }
+  await namespaces.ensure({ apiVersion: "v1", kind: "Namespace", metadata: { name: systemNamespace } }, { signal });
+}
+
+/** Changes entries of a ConfigMap of `ramet-system`, and creates it if it does not exist. null: the entry is removed. */
+export async function changeEntries(
+  client: KubeClient,
+  metadata: { namespace: string; name: string },
+  data: Record<string, string | null>,
+  signal?: AbortSignal,
+): Promise<void> {
+  const change = () => client.configMaps.mergePatch(metadata, { data }, { signal });
+  await change().catch(async (error: unknown) => {
+    if (RametError.from(error).code !== "NotFound") throw error;
+    await createSystemNamespace(client, signal);
+    await client.configMaps.ensure({ apiVersion: "v1", kind: "ConfigMap", metadata }, { signal });
+    await change();
+  });
 }

@@ -4,9 +4,9 @@ import { backoffMilliseconds } from "../base/backoff.ts";
 import { type Clock, delay, systemClock } from "../base/clock.ts";
 import { RametError } from "../base/errors.ts";
 import type { Connection } from "./connection.ts";
-import { type KubeObject, parseObject } from "./object.ts";
+import { DataMap, type KubeObject, parseObject } from "./object.ts";
 import { ResourceClient } from "./resource-client.ts";
-import { pathOf, refOf, type ResourceRef } from "./resource-ref.ts";
+import { coreResources, pathOf, refOf, type ResourceRef } from "./resource-ref.ts";
 import { type ApiStatus, apiStatusOf, readStatus, statusError } from "./status-error.ts";
 import {
   type ApiCaller,
@@ -85,6 +85,14 @@ export class KubeClient implements ApiCaller {
   /** The objects of a kind that Ramet defines or shares with OpenKruise Agents. */
   of<T extends KubeObject>(kind: KindNames & { object: z.ZodType<T> }): ResourceClient<T> {
     return this.resource(refOf(kind), (value) => kind.object.parse(value));
+  }
+
+  get configMaps(): ResourceClient<DataMap> {
+    return this.resource(coreResources.configMaps, (value) => DataMap.parse(value));
+  }
+
+  get secrets(): ResourceClient<DataMap> {
+    return this.resource(coreResources.secrets, (value) => DataMap.parse(value));
   }
 
   /** Whether the API server reports that it is ready (`/readyz`). */

@@ -53,6 +53,16 @@ const AnyObject = z.looseObject({
   metadata: ObjectMeta,
 });
 
+/** A ConfigMap or a Secret. The values of a Secret and of `binaryData` are base64. */
+export const DataMap = AnyObject.extend({
+  data: z
+    .record(z.string(), z.string())
+    .nullish()
+    .transform((data) => data ?? {}),
+  binaryData: z.record(z.string(), z.string()).nullish(),
+});
+export type DataMap = z.infer<typeof DataMap>;
+
 /** Validates the fields of every object. Other fields pass through unchanged. */
 export function parseObject(value: unknown): KubeObject {
   return AnyObject.parse(value);

@@ -150,6 +150,16 @@ export class ResourceClient<T extends KubeObject> {
     return this.read(await this.#write("create", at, object, { options, repeatable: false }));
   }
 
+  /** Creates an object, or returns the one that has its name: a repeat finds what the first attempt has created. */
+  async ensure(object: KubeManifest, options: CallOptions = {}): Promise<T> {
+    try {
+      return await this.create(object, options);
+    } catch (error) {
+      if (!(error instanceof RametError) || error.code !== "AlreadyExists") throw error;
+      return this.get({ namespace: object.metadata.namespace, name: nameOf(object) }, options);
+    }
+  }
+
   /**
    * Replaces a whole object.
    *

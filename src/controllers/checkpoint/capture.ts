@@ -178,14 +178,8 @@ export async function createTemplate(
   const { name, namespace, uid } = checkpoint.metadata;
   const owner = { apiVersion, kind: "Checkpoint", name, uid, controller: true };
   const metadata = { name: as, namespace, ownerReferences: [owner] };
-  try {
-    await resource.create({ apiVersion, kind: "SandboxTemplate", metadata, spec });
-    return true;
-  } catch (error) {
-    if (RametError.from(error).code !== "AlreadyExists") throw error;
-    const found = await resource.find(metadata);
-    return found !== undefined && controllerOf(found)?.uid === uid;
-  }
+  const found = await resource.ensure({ apiVersion, kind: "SandboxTemplate", metadata, spec });
+  return controllerOf(found)?.uid === uid;
 }
 
 /**

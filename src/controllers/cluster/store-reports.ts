@@ -1,13 +1,11 @@
-import * as z from "zod";
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import { storeCodes, storeReportKeys as keys, storeReportMap } from "../../api/store/store-report.ts";
 import { problemOf } from "../../api/state/problem.ts";
-import { createSystemNamespace } from "../../backends/kept-secret.ts";
+import { changeEntries } from "../../backends/kept-secret.ts";
 import { RametError } from "../../base/errors.ts";
 import type { Log } from "../../base/log.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
-import { keyOf, ObjectMeta } from "../../kube/object.ts";
-import { coreResources } from "../../kube/resource-ref.ts";
+import { keyOf } from "../../kube/object.ts";
 
 /**
  * Reports the state of the store in a ConfigMap, for `ramet doctor`: only the controllers and the cells reach the store, and the
@@ -27,8 +25,8 @@ export class StoreReports {
   }
 
   static async open(client: KubeClient, log: Log, signal: AbortSignal): Promise<StoreReports> {
-    const found = await configMaps(client).find(storeReportMap, { signal });
-    return new StoreReports(client, log, found?.data?.[keys.captureProblem]);
+    const found = await client.configMaps.find(storeReportMap, { signal });
+    return new StoreReports(client, log, found?.data[keys.captureProblem]);
   }
 
   /** Resolves when the result of a check is written. */
@@ -61,28 +59,11 @@ export class StoreReports {
   #write(data: Record<string, string | null>): Promise<void> {
     this.#writing = this.#writing.then(async () => {
       try {
-        await save(this.#client, data);
+        await changeEntries(this.#client, storeReportMap, data);
       } catch (error) {
         this.#log.warn({ error: RametError.from(error).describe() }, "reporting the state of the store failed");
       }
     });
     return this.#writing;
-  }
-}
-
-const ReportMap = z.looseObject({ metadata: ObjectMeta, data: z.record(z.string(), z.string()).nullish() });
-
-function configMaps(client: KubeClient) {
-  return client.resource(coreResources.configMaps, (value) => ReportMap.parse(value));
-}
-
-async function save(client: KubeClient, changes: Record<string, string | null>): Promise<void> {
-  try {
-    await configMaps(client).mergePatch(storeReportMap, { data: changes });
-  } catch (error) {
-    if (RametError.from(error).code !== "NotFound") throw error;
-    await createSystemNamespace(client);
-    const data = Object.fromEntries(Object.entries(changes).filter(([, value]) => value !== null));
-    await configMaps(client).create({ apiVersion: "v1", kind: "ConfigMap", metadata: storeReportMap, data });
   }
 }

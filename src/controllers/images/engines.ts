@@ -1,4 +1,3 @@
-import * as z from "zod";
 import { type EngineBuild, engineId } from "../../api/engine/engine.ts";
 import {
   enginesConfigMap,
@@ -11,14 +10,11 @@ import {
 import type { Checkpoint, CheckpointPart } from "../../api/kinds/checkpoint.ts";
 import { systemNamespace } from "../../api/names/system-names.ts";
 import type { Pod } from "../../api/schema/pod.ts";
-import { createSystemNamespace } from "../../backends/kept-secret.ts";
+import { changeEntries } from "../../backends/kept-secret.ts";
 import { engineOfParts, memoryPart, partsOf } from "../../backends/checkpoint-record.ts";
 import { RametError } from "../../base/errors.ts";
 import type { Log } from "../../base/log.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
-import { ObjectMeta } from "../../kube/object.ts";
-import type { ResourceClient } from "../../kube/resource-client.ts";
-import { coreResources } from "../../kube/resource-ref.ts";
 
 export interface EnginesOptions {
   /** The current cell image. */
@@ -73,12 +69,11 @@ export class Engines {
     options: EnginesOptions,
     { log, signal }: { log: Log; signal: AbortSignal },
   ): Promise<Engines> {
-    const configMaps = client.resource(coreResources.configMaps, (value) => EngineMap.parse(value));
     const read = async (aborting: AbortSignal) =>
-      parseEngineList((await configMaps.find(at, { signal: aborting }))?.data);
+      parseEngineList((await client.configMaps.find(at, { signal: aborting }))?.data);
     const save = async (id: string, entry: KnownEngine | null): Promise<boolean> => {
       try {
-        await saveEntry(client, configMaps, id, entry);
+        await changeEntries(client, at, { [id]: entry && JSON.stringify(entry) });
         return true;
       } catch (error) {
         log.warn({ engine: id, error: RametError.from(error).describe() }, "remembering a cell image failed");
@@ -218,27 +213,6 @@ export function neededEngine(parts: readonly CheckpointPart[]): NeededEngine {
 }
 
 const at = { namespace: systemNamespace, name: enginesConfigMap };
-const EngineMap = z.looseObject({ metadata: ObjectMeta, data: z.record(z.string(), z.string()).nullish() });
-
-async function saveEntry(
-  client: KubeClient,
-  configMaps: ResourceClient<z.infer<typeof EngineMap>>,
-  id: string,
-  entry: KnownEngine | null,
-): Promise<void> {
-  const value = entry === null ? null : JSON.stringify(entry);
-  try {
-    await configMaps.mergePatch(at, { data: { [id]: value } });
-  } catch (error) {
-    if (RametError.from(error).code !== "NotFound" || value === null) throw error;
-    await createSystemNamespace(client);
-    const manifest = { apiVersion: "v1", kind: "ConfigMap", metadata: at, data: { [id]: value } };
-    await configMaps.create(manifest).catch(async (thrown: unknown) => {
-      if (RametError.from(thrown).code !== "AlreadyExists") throw thrown;
-      await configMaps.mergePatch(at, { data: { [id]: value } });
-    });
-  }
-}
 
 /** Whether a report adds something: a new engine, the current image for a known one, or a digest. */
 function isNews(known: KnownEngine | undefined, seen: Pick<KnownEngine, "name" | "image">, cellImage: string): boolean {

@@ -24,7 +24,8 @@ beforeEach(async () => {
   await once(server, "listening");
   host = `127.0.0.1:${(server.address() as AddressInfo).port}`;
   transport = new RegistryTransport({ insecureRegistries: [host] });
-  const client = { resource: () => ({ find: () => Promise.resolve(undefined) }) } as unknown as KubeClient;
+  const missing = { find: () => Promise.resolve(undefined) };
+  const client = { resource: () => missing, secrets: missing } as unknown as KubeClient;
   lookups = new ImageLookups({ client, transport, clock, random: () => 1 });
 });
 afterEach(async () => {

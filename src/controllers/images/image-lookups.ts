@@ -123,9 +123,8 @@ export class ImageLookups {
   async #keyring({ namespace, pullSecrets, serviceAccount }: PodImageRequest): Promise<PullKeyring> {
     const { client } = this.#options;
     const names = pullSecrets.length > 0 ? pullSecrets : await this.#secretsOf(namespace, serviceAccount);
-    const secrets = client.resource(coreResources.secrets, (value) => PullSecret.parse(value));
     const read = async (name: string): Promise<PullKeyring> => {
-      const { data } = (await secrets.find({ namespace, name })) ?? {};
+      const { data } = (await client.secrets.find({ namespace, name })) ?? {};
       const encoded = data?.[".dockerconfigjson"] ?? data?.[".dockercfg"];
       return parsePullSecret(Buffer.from(encoded ?? "", "base64").toString("utf8")) ?? [];
     };
@@ -156,7 +155,6 @@ const keptMilliseconds = 60_000;
 const retryMilliseconds = 10_000;
 const pauses = { baseMilliseconds: 5_000, maxMilliseconds: 60_000 };
 
-const PullSecret = z.looseObject({ metadata: ObjectMeta, data: z.record(z.string(), z.string()).nullish() });
 const Account = z.looseObject({
   metadata: ObjectMeta,
   imagePullSecrets: z.array(z.looseObject({ name: z.string().optional() })).nullish(),

@@ -1,4 +1,3 @@
-import * as z from "zod";
 import { checkpointKind, type CheckpointManifest } from "../../api/kinds/checkpoint.ts";
 import { type NamedSnapshot, namedSnapshotKind } from "../../api/kinds/named-snapshot.ts";
 import { sandboxKind, type SandboxManifest } from "../../api/kinds/sandbox.ts";
@@ -6,8 +5,7 @@ import { annotations, finalizers, labels } from "../../api/names/labels.ts";
 import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
-import { keyOf, ObjectMeta } from "../../kube/object.ts";
-import { coreResources } from "../../kube/resource-ref.ts";
+import { keyOf } from "../../kube/object.ts";
 import { addFinalizer, removeFinalizer } from "../cluster/finalizer.ts";
 import { attemptId, digestLabel, logKey, logName } from "./names.ts";
 import { startStep } from "./start-step.ts";
@@ -30,7 +28,7 @@ export async function applyAction(
       await removeFinalizer(snapshots.resource, snapshot, finalizers.namedSnapshot);
       return;
     case "createBuilder":
-      await created(sandboxes.resource.create(builderSandbox(snapshot, action, dependencies.cloning)));
+      await sandboxes.resource.ensure(builderSandbox(snapshot, action, dependencies.cloning));
       return;
     case "deleteSandbox":
       await sandboxes.resource.delete(action.sandbox.metadata, { uid: action.sandbox.metadata.uid });
@@ -64,7 +62,7 @@ async function applyToCheckpoint(
   { informers: { checkpoints }, cloning }: SnapshotDependencies,
 ): Promise<void> {
   if (action.do === "capture") {
-    await created(checkpoints.resource.create(captureCheckpoint(snapshot, action, cloning)));
+    await checkpoints.resource.ensure(captureCheckpoint(snapshot, action, cloning));
     return;
   }
   const { metadata } = action.checkpoint;
@@ -75,14 +73,6 @@ async function applyToCheckpoint(
   }
   const mark = { [annotations.unneededSince]: action.unneededSince ?? null };
   await checkpoints.resource.mergePatch(metadata, { metadata: { uid, annotations: mark } });
-}
-
-async function created(creation: Promise<unknown>): Promise<void> {
-  try {
-    await creation;
-  } catch (error) {
-    if (RametError.from(error).code !== "AlreadyExists") throw error;
-  }
 }
 
 type Of<Action extends SnapshotAction["do"]> = Extract<SnapshotAction, { do: Action }>;
@@ -156,26 +146,16 @@ async function keepLog(
   { index, digest, text }: { index: number; digest: string; text: string },
 ): Promise<void> {
   const { name, namespace } = snapshot.metadata;
-  const resource = client.resource(coreResources.configMaps, (value) => Logs.parse(value));
   const at = { namespace, name: logName(name, digest) };
-  const found = await resource.find(at);
-  if (found !== undefined) {
-    const data = { ...Object.fromEntries(earliest(found.data ?? {}, text)), [logKey(index)]: text };
-    await resource.mergePatch(at, { data });
-    return;
-  }
   const metadata = { ...at, labels: { [labels.snapshot]: name }, ownerReferences: [ownerReference(snapshot)] };
-  try {
-    await resource.create({ apiVersion: "v1", kind: "ConfigMap", metadata, data: { [logKey(index)]: text } });
-  } catch (error) {
-    // A repeat of the same step, whose log is stored already.
-    if (RametError.from(error).code !== "AlreadyExists") throw error;
-  }
+  const { data: kept } = await client.configMaps.ensure({ apiVersion: "v1", kind: "ConfigMap", metadata });
+  const data = { ...Object.fromEntries(earliest(kept, text)), [logKey(index)]: text };
+  await client.configMaps.mergePatch(at, { data });
 }
 
 async function deleteLog(client: KubeClient, snapshot: NamedSnapshot, digest: string): Promise<void> {
   const { name, namespace } = snapshot.metadata;
-  await client.resource(coreResources.configMaps).delete({ namespace, name: logName(name, digest) });
+  await client.configMaps.delete({ namespace, name: logName(name, digest) });
 }
 
 /** The keys to remove so that `text` fits, as entries of a merge patch. */
@@ -195,8 +175,6 @@ function sizeOf(log: string): number {
 
 /** A ConfigMap holds at most 1 MiB in total. */
 const mostBytes = 900_000;
-
-const Logs = z.looseObject({ metadata: ObjectMeta, data: z.record(z.string(), z.string()).nullish() });
 
 /** For objects that are deleted with the snapshot. */
 function ownerReference({ metadata: { name, uid } }: NamedSnapshot) {

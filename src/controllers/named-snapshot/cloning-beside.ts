@@ -1,5 +1,5 @@
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
-import type { SandboxTemplateManifest, SandboxTemplateSpec } from "../../api/kinds/sandbox-template.ts";
+import type { SandboxTemplateSpec } from "../../api/kinds/sandbox-template.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import {
   acsCapturable,
@@ -57,7 +57,7 @@ export function besideCloning({ cache, informers }: BesideCloningOptions): Cloni
         const isKept = problemOf(checkpoint) === undefined;
         const template = source && templateOf(source, cache);
         if (isKept || template === undefined || checkpoint.metadata.deletionTimestamp !== undefined) continue;
-        await create(informers, acsKeptTemplate(checkpoint, template));
+        await informers.templates.resource.ensure(acsKeptTemplate(checkpoint, template));
       }
     },
   };
@@ -81,14 +81,6 @@ function templateOf(source: Sandbox, cache: Pick<Cache, "template">): SandboxTem
   const named = templateRef && cache.template(`${source.metadata.namespace}/${templateRef.name}`)?.spec;
   const whole = acsTemplateOf(source, named);
   return whole.template === undefined ? undefined : whole;
-}
-
-async function create({ templates }: Pick<Informers, "templates">, manifest: SandboxTemplateManifest): Promise<void> {
-  try {
-    await templates.resource.create(manifest);
-  } catch (error) {
-    if (RametError.from(error).code !== "AlreadyExists") throw error;
-  }
 }
 
 function withoutTemplate({

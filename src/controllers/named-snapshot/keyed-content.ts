@@ -1,12 +1,10 @@
 import { createHash } from "node:crypto";
-import * as z from "zod";
 import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
 import type { KeyRef } from "../../api/recipe/recipe.ts";
 import { type CopiedContent, secretIdentity } from "../../api/snapshot/snapshot-digest.ts";
 import { RametError } from "../../base/errors.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
-import { ObjectMeta } from "../../kube/object.ts";
-import { coreResources, type ResourceRef } from "../../kube/resource-ref.ts";
+import type { ObjectMeta } from "../../kube/object.ts";
 
 export interface KeyedContent {
   bytes: Buffer;
@@ -29,12 +27,13 @@ export async function keyedContent(
 ): Promise<KeyedContent> {
   const isSecret = "secret" in source;
   const { name, key } = isSecret ? source.secret : source.configMap;
-  const ref = isSecret ? coreResources.secrets : coreResources.configMaps;
-  const found = await findKeyed(client, ref, { namespace, name }, signal);
-  if (found === undefined) throw missing(`${ref.kind} ${name}`, namespace);
-  const text = found.data?.[key];
+  const resource = isSecret ? client.secrets : client.configMaps;
+  const { kind } = resource.ref;
+  const found = await resource.find({ namespace, name }, { signal });
+  if (found === undefined) throw missing(`${kind} ${name}`, namespace);
+  const text = found.data[key];
   const base64 = found.binaryData?.[key] ?? (isSecret ? text : undefined);
-  if (base64 === undefined && text === undefined) throw missing(`the key ${key} of the ${ref.kind} ${name}`, namespace);
+  if (base64 === undefined && text === undefined) throw missing(`the key ${key} of the ${kind} ${name}`, namespace);
   const bytes = base64 === undefined ? Buffer.from(text ?? "") : Buffer.from(base64, "base64");
   return { bytes, identity: identityOf(isSecret, found.metadata, bytes) };
 }
@@ -45,17 +44,8 @@ export async function secretContents(
   at: { namespace: string; name: string },
   signal?: AbortSignal,
 ): Promise<Buffer[]> {
-  const found = await findKeyed(client, coreResources.secrets, at, signal);
+  const found = await client.secrets.find(at, { signal });
   return Object.values(found?.data ?? {}).map((base64) => Buffer.from(base64, "base64"));
-}
-
-function findKeyed(
-  client: KubeClient,
-  ref: ResourceRef,
-  at: { namespace: string; name: string },
-  signal: AbortSignal | undefined,
-): Promise<Keyed | undefined> {
-  return client.resource(ref, (value) => Keyed.parse(value)).find(at, { signal });
 }
 
 function identityOf(isSecret: boolean, metadata: ObjectMeta, bytes: Buffer): CopiedContent {
@@ -68,10 +58,6 @@ function missing(what: string, namespace: string): RametError {
     hint: "Create it; the build then continues",
   });
 }
-
-const Data = z.record(z.string(), z.string()).nullish();
-const Keyed = z.looseObject({ metadata: ObjectMeta, data: Data, binaryData: Data });
-type Keyed = z.infer<typeof Keyed>;
 
 /**
  * Represents in a digest the content that steps copy from ConfigMaps and Secrets, by step index; or the missing object.

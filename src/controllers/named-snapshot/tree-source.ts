@@ -69,12 +69,7 @@ async function create(
   const shutdownTime = new Date(clock.now().getTime() + longestMilliseconds).toISOString();
   const metadata = { ...at, labels: { [labels.purpose]: treePurpose }, annotations };
   const { apiVersion } = sandboxKind;
-  try {
-    return await resource.create({ apiVersion, kind: "Sandbox", metadata, spec: { ...spec, shutdownTime } });
-  } catch (error) {
-    if (RametError.from(error).code !== "AlreadyExists") throw error;
-    return resource.get(at);
-  }
+  return resource.ensure({ apiVersion, kind: "Sandbox", metadata, spec: { ...spec, shutdownTime } });
 }
 
 async function untilReady(

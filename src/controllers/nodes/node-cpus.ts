@@ -1,15 +1,12 @@
-import * as z from "zod";
 import type { EngineBuild } from "../../api/engine/engine.ts";
 import type { CheckpointPart } from "../../api/kinds/checkpoint.ts";
 import { systemNamespace } from "../../api/names/system-names.ts";
 import { memoryPart } from "../../backends/checkpoint-record.ts";
-import { createSystemNamespace } from "../../backends/kept-secret.ts";
+import { changeEntries } from "../../backends/kept-secret.ts";
 import { RametError } from "../../base/errors.ts";
 import type { Log } from "../../base/log.ts";
 import type { Informer } from "../../kube/informer.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
-import { ObjectMeta } from "../../kube/object.ts";
-import { coreResources } from "../../kube/resource-ref.ts";
 import {
   type CpuList,
   featuresId,
@@ -51,23 +48,12 @@ export class NodeCpus {
 
   /** Reads what the cluster remembers. Call it when the informer of nodes has synced. */
   static async open(client: KubeClient, nodes: Nodes, { log, signal }: { log: Log; signal: AbortSignal }) {
-    const configMaps = client.resource(coreResources.configMaps, (value) => CpuMap.parse(value));
-    const found = await configMaps.find(at, { signal });
-    const create = async (data: Changes): Promise<void> => {
-      await createSystemNamespace(client);
-      await configMaps.create({ apiVersion: "v1", kind: "ConfigMap", metadata: at, data: withoutNull(data) });
-    };
-    const save = async (data: Changes): Promise<void> => {
-      try {
-        await configMaps.mergePatch(at, { data }).catch(async (thrown: unknown) => {
-          if (RametError.from(thrown).code !== "NotFound") throw thrown;
-          await create(data);
-        });
-      } catch (error) {
+    const found = await client.configMaps.find(at, { signal });
+    const save = (data: Changes): Promise<void> =>
+      changeEntries(client, at, data).catch((error: unknown) => {
         // It is learned again when a cell starts on the node.
         log.warn({ error: RametError.from(error).describe() }, "remembering the CPU features of a node failed");
-      }
-    };
+      });
     const cpus = new NodeCpus(nodes, parseCpuList(found?.data), save);
     cpus.#forget([...cpus.#list.nodes.keys()].filter((name) => nodes.store.get(name) === undefined));
     return cpus;
@@ -137,11 +123,6 @@ export class NodeCpus {
 }
 
 const at = { namespace: systemNamespace, name: nodeCpusConfigMap };
-const CpuMap = z.looseObject({ metadata: ObjectMeta, data: z.record(z.string(), z.string()).nullish() });
-
-function withoutNull(data: Changes): Record<string, string> {
-  return Object.fromEntries(Object.entries(data).flatMap(([key, value]) => (value === null ? [] : [[key, value]])));
-}
 
 /** The versions of gVisor of which a report is kept. More are not in use at the same time. */
 const mostVersions = 4;

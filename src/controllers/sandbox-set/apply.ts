@@ -91,16 +91,10 @@ async function writeTemplate(
     labels: { [labels.sandboxPool]: name, [labels.templateHash]: hash },
     ownerReferences: [owner],
   };
-  try {
-    await templates.resource.create({ apiVersion, kind: "SandboxTemplate", metadata, spec });
-  } catch (error) {
-    if (RametError.from(error).code !== "AlreadyExists") throw error;
-    const found = await templates.resource.find(metadata);
-    const holder = found && controllerOf(found);
-    // It belongs to an earlier set of this name and is being deleted; its deletion reconciles the key again.
-    if (holder?.kind === "SandboxSet" && holder.uid !== uid) return;
-    if (holder?.uid !== uid) events.record(set, taken(templateName));
-  }
+  const holder = controllerOf(await templates.resource.ensure({ apiVersion, kind: "SandboxTemplate", metadata, spec }));
+  // It belongs to an earlier set of this name and is being deleted; its deletion reconciles the key again.
+  if (holder?.kind === "SandboxSet" && holder.uid !== uid) return;
+  if (holder?.uid !== uid) events.record(set, taken(templateName));
   newTemplates.add(key);
 }
 

@@ -48,7 +48,7 @@ export async function applyAction(
       await pods.resource.delete(action.pod.metadata, { uid: action.pod.metadata.uid });
       return;
     case "createPauseCheckpoint":
-      await created(checkpoints.resource.create(pauseManifest(sandbox, action)));
+      await checkpoints.resource.ensure(pauseManifest(sandbox, action));
       return;
     case "releaseClaims":
       await releaseClaims(claimsIn(dependencies.client), sandbox, action.claims);
@@ -122,7 +122,6 @@ async function createPod(
     image,
     avoided,
   } = action;
-  const { resource } = informers.pods;
   const startedAt = clock.monotonicMilliseconds();
   const owner = { metadata: sandbox.metadata, spec: { volumeClaimTemplates: volumeClaims } };
   // A claim of a set's sandbox may restore a checkpoint in place.
@@ -143,20 +142,14 @@ async function createPod(
     avoided,
     ...(image instanceof RametError ? { imageProblem: imageProblem(image) } : { resolvedImage: image }),
   });
-  try {
-    newPods.add(sandbox.metadata.uid, await resource.create(manifest), startedAt);
-  } catch (error) {
-    if (RametError.from(error).code !== "AlreadyExists") throw error;
-    const found = await resource.find(sandbox.metadata);
-    if (found === undefined) return;
-    if (controllerOf(found)?.uid === sandbox.metadata.uid) newPods.add(sandbox.metadata.uid, found, startedAt);
-    else {
-      throw new RametError("AlreadyExists", `A Pod ${found.metadata.name} exists and belongs to something else`, {
-        hint: "Delete it, or give the sandbox another name",
-        cause: error,
-      });
-    }
+  const pod = await informers.pods.resource.ensure(manifest);
+  if (controllerOf(pod)?.uid === sandbox.metadata.uid) {
+    newPods.add(sandbox.metadata.uid, pod, startedAt);
+    return;
   }
+  throw new RametError("AlreadyExists", `A Pod ${pod.metadata.name} exists and belongs to something else`, {
+    hint: "Delete it, or give the sandbox another name",
+  });
 }
 
 /** Returns the settings of a Pod that restores a checkpoint, or of a new sandbox. */
@@ -220,12 +213,4 @@ async function recordClaims(
 /** In the Pod, because the status of the Sandbox is written once it runs, maybe by another process. */
 function imageProblem({ code, message }: RametError): string {
   return JSON.stringify({ code, message: message.slice(0, 1_000) });
-}
-
-async function created(creation: Promise<unknown>): Promise<void> {
-  try {
-    await creation;
-  } catch (error) {
-    if (RametError.from(error).code !== "AlreadyExists") throw error;
-  }
 }

@@ -134,19 +134,13 @@ async function createClaim(
   const at = { namespace: metadata.namespace, name };
   // Each resume creates a Pod, and the claims already exist then.
   const found =
-    (await claims.find(at)) ??
-    (await claims.create(manifest(sandbox, name, { metadata: own, spec: await spec() })).catch(existing));
+    (await claims.find(at)) ?? (await claims.ensure(manifest(sandbox, name, { metadata: own, spec: await spec() })));
   // A user may have created a claim again that was deleted while the sandbox was paused.
   const wasOurs = status?.ramet?.claims?.includes(at.name) === true && controllerOf(found) === undefined;
   if (wasOurs || controllerOf(found)?.uid === metadata.uid) return found;
   throw new RametError("AlreadyExists", `A PersistentVolumeClaim ${at.name} exists and belongs to something else`, {
     hint: "Delete it if its data is not needed, or give the sandbox another name",
   });
-
-  async function existing(error: unknown) {
-    if (RametError.from(error).code !== "AlreadyExists") throw error;
-    return claims.get(at);
-  }
 }
 
 /** Only the fields that Ramet reads: Kubernetes validates the spec. */

@@ -8,7 +8,6 @@ import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import type { CredentialKeys } from "../../backends/environment-seal.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
-import { ObjectMeta } from "../../kube/object.ts";
 import { coreResources } from "../../kube/resource-ref.ts";
 
 /** A changed Secret takes effect within this time. */
@@ -18,7 +17,6 @@ const tokenSeconds = 3_600;
 /** The share of a token's life after which it is replaced. */
 const usedShare = 0.8;
 
-const SecretData = z.looseObject({ metadata: ObjectMeta, data: z.record(z.string(), z.string()).default({}) });
 const TokenAnswer = z.looseObject({
   status: z.looseObject({ token: z.string().min(1), expirationTimestamp: z.iso.datetime() }),
 });
@@ -112,8 +110,7 @@ export class CredentialValues {
   }
 
   async #secret(at: { namespace: string; name: string }, key: string): Promise<string> {
-    const secrets = this.#client.resource(coreResources.secrets, (value) => SecretData.parse(value));
-    const text = (await secrets.find(at))?.data[key];
+    const text = (await this.#client.secrets.find(at))?.data[key];
     if (text === undefined) throw missing(`the Secret ${at.name} or its key ${key} does not exist`);
     if (text.length > 2 * maxValueBytes)
       throw tooLarge(`the key ${key} of the Secret ${at.name} is larger than ${maxValueBytes} bytes`);
