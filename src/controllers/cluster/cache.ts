@@ -3,7 +3,6 @@ import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import { RametError } from "../../base/errors.ts";
 import { labels, restoreFrom, type MaybeClone } from "../../api/names/labels.ts";
 import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
-import type { Pod } from "../../api/schema/pod.ts";
 import { rollbackRequest, isRollbackPending } from "../../api/names/rollback-request.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import type { SandboxSet } from "../../api/kinds/sandbox-set.ts";
@@ -15,92 +14,58 @@ import { dataIdOf } from "./pause-checkpoint.ts";
 import type { Informers } from "./resources.ts";
 
 /** The informers' objects with the indexes that controllers need. It may lag behind the API server. */
-export interface Cache {
-  sandbox(key: string): Sandbox | undefined;
-  pod(key: string): Pod | undefined;
-  /** Those that mount this PersistentVolumeClaim. */
-  podsOfClaim(claimKey: string): Pod[];
-  checkpoint(key: string): Checkpoint | undefined;
-  template(key: string): SandboxTemplate | undefined;
-  checkpointById(namespace: string, checkpointId: string): Checkpoint | undefined;
-  checkpointByUid(uid: string): Checkpoint | undefined;
-  /** Those that name this sandbox or its Pod. */
-  checkpointsOf(sandboxKey: string): Checkpoint[];
-  /** Those whose data is stored under this id. */
-  checkpointsOfData(namespace: string, dataId: string): Checkpoint[];
-  checkpointsOwnedBy(uid: string): Checkpoint[];
-  /** With those that are excluded: they take space. */
-  checkpointsIn(namespace: string): Checkpoint[];
-  templatesOwnedBy(uid: string): SandboxTemplate[];
-  sandboxesIn(namespace: string): Sandbox[];
-  sandboxesByTemplate(templateKey: string): Sandbox[];
-  /** Those that are restored, or to be restored, from this checkpoint. */
-  clonesOf(namespace: string, checkpointId: string): Sandbox[];
-  set(key: string): SandboxSet | undefined;
-  setsByTemplate(templateKey: string): SandboxSet[];
-  /** Those whose template, or whose SandboxTemplate, is restored from any version of this named snapshot. */
-  setsWarmedFrom(snapshotKey: string): SandboxSet[];
-  snapshot(key: string): NamedSnapshot | undefined;
-  /** Those that a set of this name owns, including an earlier set of the name. */
-  sandboxesOfSet(setKey: string): Sandbox[];
-  /** Sandboxes that were claimed from a set with a checkpoint, which is not restored yet. */
-  clonesAwaitedOf(setKey: string): Sandbox[];
-  templatesOfSet(setKey: string): SandboxTemplate[];
-}
+export type Cache = ReturnType<typeof createCache>;
 
-export function createCache({ sandboxes, pods, checkpoints, templates, sets, snapshots }: Informers): Cache {
+export function createCache({ sandboxes, pods, checkpoints, templates, sets, snapshots }: Informers) {
   const byId = checkpoints.store.index(({ metadata, status }) =>
     status?.checkpointId === undefined ? [] : [`${metadata.namespace}/${status.checkpointId}`],
   );
   const byData = checkpoints.store.index((checkpoint) => [`${checkpoint.metadata.namespace}/${dataIdOf(checkpoint)}`]);
-  const bySource = checkpoints.store.index(({ metadata, spec }) => [
-    `${metadata.namespace}/${spec.sandboxName ?? spec.podName ?? ""}`,
-  ]);
-  const byNamespace = sandboxes.store.index(({ metadata }) => [metadata.namespace]);
-  const byTemplate = sandboxes.store.index(({ metadata, spec }) =>
-    spec.templateRef === undefined ? [] : [`${metadata.namespace}/${spec.templateRef.name}`],
-  );
   const byOrigin = sandboxes.store.index((sandbox) => {
     const id = readableRestoreFrom(sandbox);
     return id === undefined ? [] : [`${sandbox.metadata.namespace}/${id}`];
   });
-  const checkpointsByNamespace = checkpoints.store.index(({ metadata }) => [metadata.namespace]);
-  const checkpointsByOwner = checkpoints.store.index(ownerUid);
-  const templatesByOwner = templates.store.index(ownerUid);
-  const setsByTemplate = sets.store.index(({ metadata, spec }) =>
-    spec.templateRef === undefined ? [] : [`${metadata.namespace}/${spec.templateRef.name}`],
-  );
+  const checkpointsByNamespace = checkpoints.store.index(namespaceOf);
+  const setsByTemplate = sets.store.index(templateKeys);
   const setsByOrigin = sets.store.index(namedSnapshotKeys);
   const templatesByOrigin = templates.store.index(namedSnapshotKeys);
   return {
-    sandbox: (key) => sandboxes.store.get(key),
-    pod: (key) => pods.store.get(key),
+    sandbox: (key: string) => sandboxes.store.get(key),
+    pod: (key: string) => pods.store.get(key),
+    /** Those that mount this PersistentVolumeClaim, by its key. */
     podsOfClaim: pods.store.index(({ metadata, spec }) =>
       volumeClaims(spec.volumes ?? [], metadata.name).map(({ claim }) => `${metadata.namespace}/${claim}`),
     ),
-    checkpoint: (key) => checkpoints.store.get(key),
-    template: (key) => templates.store.get(key),
-    checkpointById: (namespace, checkpointId) => byId(`${namespace}/${checkpointId}`)[0],
-    checkpointByUid: (uid) => checkpoints.store.byUid(uid),
-    checkpointsOf: bySource,
-    checkpointsOfData: (namespace, dataId) => byData(`${namespace}/${dataId}`),
-    checkpointsOwnedBy: checkpointsByOwner,
-    checkpointsIn: (namespace) => [
+    checkpoint: (key: string) => checkpoints.store.get(key),
+    template: (key: string) => templates.store.get(key),
+    checkpointById: (namespace: string, checkpointId: string) => byId(`${namespace}/${checkpointId}`).at(0),
+    checkpointByUid: (uid: string) => checkpoints.store.byUid(uid),
+    /** Those that name this sandbox or its Pod, by the key of the sandbox. */
+    checkpointsOf: checkpoints.store.index((checkpoint) => [sourceKey(checkpoint)]),
+    /** Those whose data is stored under this id. */
+    checkpointsOfData: (namespace: string, dataId: string) => byData(`${namespace}/${dataId}`),
+    checkpointsOwnedBy: checkpoints.store.index(ownerUid),
+    /** With those that are excluded: they take space. */
+    checkpointsIn: (namespace: string) => [
       ...checkpointsByNamespace(namespace),
       ...checkpoints.store.excluded().filter(({ metadata }) => metadata.namespace === namespace),
     ],
-    templatesOwnedBy: templatesByOwner,
-    sandboxesIn: byNamespace,
-    sandboxesByTemplate: byTemplate,
-    clonesOf: (namespace, checkpointId) => byOrigin(`${namespace}/${checkpointId}`),
-    set: (key) => sets.store.get(key),
+    templatesOwnedBy: templates.store.index(ownerUid),
+    sandboxesIn: sandboxes.store.index(namespaceOf),
+    sandboxesByTemplate: sandboxes.store.index(templateKeys),
+    /** Those that are restored, or to be restored, from this checkpoint. */
+    clonesOf: (namespace: string, checkpointId: string) => byOrigin(`${namespace}/${checkpointId}`),
+    set: (key: string) => sets.store.get(key),
     setsByTemplate,
-    setsWarmedFrom: (key) => [
-      ...setsByOrigin(key),
-      ...templatesByOrigin(key).flatMap(({ metadata }) => setsByTemplate(keyOf(metadata))),
+    /** Those whose template, or whose SandboxTemplate, is restored from any version of this named snapshot. */
+    setsWarmedFrom: (snapshotKey: string) => [
+      ...setsByOrigin(snapshotKey),
+      ...templatesByOrigin(snapshotKey).flatMap(({ metadata }) => setsByTemplate(keyOf(metadata))),
     ],
-    snapshot: (key) => snapshots.store.get(key),
+    snapshot: (key: string) => snapshots.store.get(key),
+    /** Those that a set of this name owns, including an earlier set of the name. */
     sandboxesOfSet: sandboxes.store.index(setKeys),
+    /** Sandboxes that were claimed from a set with a checkpoint, which is not restored yet. */
     clonesAwaitedOf: sandboxes.store.index((sandbox) => {
       const { labels: own, namespace } = sandbox.metadata;
       const set = own?.[labels.sandboxClaimed] === "true" ? own[labels.sandboxPool] : undefined;
@@ -110,11 +75,25 @@ export function createCache({ sandboxes, pods, checkpoints, templates, sets, sna
   };
 }
 
+function namespaceOf({ metadata }: { metadata: { namespace: string } }): string[] {
+  return [metadata.namespace];
+}
+
+/** The SandboxTemplate that an object names. */
+function templateKeys({ metadata, spec: { templateRef } }: Sandbox | SandboxSet): string[] {
+  return templateRef === undefined ? [] : [`${metadata.namespace}/${templateRef.name}`];
+}
+
+/** The key of the sandbox that a Checkpoint captures. */
+function sourceKey({ metadata, spec }: Checkpoint): string {
+  return `${metadata.namespace}/${spec.sandboxName ?? spec.podName ?? ""}`;
+}
+
 /** The keys of sandboxes that a change of a Checkpoint concerns. */
 export function sandboxKeysOfCheckpoint(cache: Cache, checkpoint: Checkpoint): string[] {
-  const { metadata, spec, status } = checkpoint;
+  const { metadata, status } = checkpoint;
   const { namespace } = metadata;
-  const source = `${namespace}/${spec.sandboxName ?? spec.podName ?? ""}`;
+  const source = sourceKey(checkpoint);
   const sandbox = cache.sandbox(source);
   const rollsBack = sandbox !== undefined && rollbackRequest(sandbox) !== undefined;
   const waits = controllerOf(checkpoint)?.kind === "Sandbox" || sandbox?.spec.paused === true || rollsBack;

@@ -17,7 +17,7 @@ import {
   RequeueSource,
 } from "../cluster/controller-parts.ts";
 import { applyAction } from "./apply.ts";
-import { BuildTurns, isBuildUnderWay } from "./build-turns.ts";
+import { buildTurns, cluster, isBuildUnderWay, upgradeTurns } from "./build-turns.ts";
 import { ownCloning } from "./cloning.ts";
 import type { SnapshotDependencies, SnapshotPlan, SnapshotState } from "./state.ts";
 import { gather } from "./gather.ts";
@@ -27,7 +27,6 @@ import { planSnapshot, planWaiting } from "./plan.ts";
 import { FetchTurns } from "./steps/fetch-turns.ts";
 import { publicFetch } from "./steps/public-fetch.ts";
 import type { StepOutcome } from "./steps/step.ts";
-import { UpgradeTurns } from "./upgrade-turns.ts";
 
 export function snapshotWatches({
   informers,
@@ -45,7 +44,7 @@ export function snapshotWatches({
       ...from(namespace, `snapshot/${name}`),
       ...(spec.from.snapshot === undefined ? [] : [`${namespace}/${spec.from.snapshot.name}`]),
       ...builds.next(namespace),
-      ...upgrades.next(),
+      ...upgrades.next(cluster),
     ]),
     watching(informers.namespaces, ({ metadata: { name } }) => {
       fetches.quotaChanged();
@@ -94,8 +93,8 @@ function inTurn(
   const key = keyOf(state.snapshot.metadata);
   const isBuild = isBuildUnderWay(plan.status);
   if (isBuild && plan.status?.build?.upgrade !== undefined) {
-    const why = upgrades.take(state.snapshot);
-    const busy = why ?? builds.take(state.snapshot);
+    const why = upgrades.take(key);
+    const busy = why ?? builds.take(key);
     // Nobody waits behind an upgrade that waits for the other turn.
     if (why !== undefined) builds.release(key).forEach(enqueue);
     else if (busy !== undefined) upgrades.release(key).forEach(enqueue);
@@ -106,7 +105,7 @@ function inTurn(
     builds.release(key).forEach(enqueue);
     return plan;
   }
-  const why = builds.take(state.snapshot);
+  const why = builds.take(key);
   return why === undefined ? plan : planWaiting(state, why);
 }
 
@@ -149,15 +148,14 @@ export function namedSnapshotController(parts: SnapshotParts): Controller {
     statuses: new StatusWriter<NamedSnapshot>(informers.snapshots.resource),
     ownWrites,
     steps: new Attempts<StepOutcome>({ clock, random, giveUpAfterMilliseconds: unreachableMilliseconds }),
-    builds: new BuildTurns({
-      quotas: parts.quotas,
-      snapshotsIn: (namespace) => lookups.snapshotsIn(namespace).map((one) => ownWrites.latest(one)),
-    }),
-    upgrades: new UpgradeTurns({
+    builds: buildTurns(parts.quotas, (namespace) =>
+      lookups.snapshotsIn(namespace).map((one) => ownWrites.latest(one)),
+    ),
+    upgrades: upgradeTurns(
       // Until the engine of the current image is known, one build finds it out.
-      limit: () => (parts.engines.isCurrentKnown() ? parts.engines.concurrentUpgrades : 1),
-      upgrading: lookups.upgrading,
-    }),
+      () => (parts.engines.isCurrentKnown() ? parts.engines.concurrentUpgrades : 1),
+      lookups.upgrading,
+    ),
     fetches: new FetchTurns({ fetch, quotas: parts.quotas, clock }),
     counted,
     closing: closing.signal,

@@ -12,12 +12,11 @@ import type { StatusWriter } from "../../kube/status-writer.ts";
 import type { Attempt, Attempts } from "../cluster/attempts.ts";
 import type { ControllerParts } from "../cluster/controller-parts.ts";
 import type { SandboxRuntime } from "../../backends/runtime.ts";
-import type { BuildTurns } from "./build-turns.ts";
+import type { Turns } from "./build-turns.ts";
 import type { Lookups } from "./lookups.ts";
 import type { SnapshotMetrics } from "./metrics.ts";
 import type { FetchTurns } from "./steps/fetch-turns.ts";
 import type { StepOutcome } from "./steps/step.ts";
-import type { UpgradeTurns } from "./upgrade-turns.ts";
 
 /** The state from which a named snapshot is planned. */
 export interface SnapshotState {
@@ -151,8 +150,8 @@ export interface SnapshotDependencies extends Pick<
   ownWrites: OwnWrites<NamedSnapshot>;
   /** Running and finished steps, by `attemptId`. */
   steps: Attempts<StepOutcome>;
-  builds: BuildTurns;
-  upgrades: UpgradeTurns;
+  builds: Turns;
+  upgrades: Turns;
   fetches: FetchTurns;
   counted?: SnapshotMetrics | undefined;
   /** Aborted when the controller stops. */
