@@ -10,7 +10,7 @@ import { WorkQueue, type IsSatisfied, type QueueItem, type QueueMetrics } from "
 
 /** Nothing, or when to reconcile the key again even if nothing changes. */
 // eslint-disable-next-line @typescript-eslint/no-invalid-void-type -- most reconciles return nothing
-export type ReconcileResult = void | { requeueAfterMilliseconds: number };
+export type ReconcileResult = void | { requeueAfterMilliseconds?: number | undefined };
 
 /** An informer whose changes a controller gets; created by `watching`. */
 export interface ControllerWatch {
@@ -198,8 +198,9 @@ async function reconcileOne(
   try {
     const result = await options.reconcile(key, signal);
     queue.forget(key);
-    if (result !== undefined) queue.addAfter(key, result.requeueAfterMilliseconds);
-    metrics?.reconciled(result === undefined ? "success" : "requeue", took());
+    const after = result === undefined ? undefined : result.requeueAfterMilliseconds;
+    if (after !== undefined) queue.addAfter(key, after);
+    metrics?.reconciled(after === undefined ? "success" : "requeue", took());
   } catch (thrown) {
     metrics?.reconciled("error", took());
     if (!signal.aborted) logFailure(options, key, RametError.from(thrown), queue.retry(key));

@@ -11,35 +11,78 @@ import { controllerOf, keyOf } from "../../kube/object.ts";
 import { retryConflicts } from "../../kube/apply.ts";
 import { addFinalizer } from "../cluster/finalizer.ts";
 import { resolveTemplate } from "../origin/resolve-template.ts";
+import type { Occupied } from "./captures.ts";
 import { quiesceWith } from "./quiesce.ts";
-import type {
-  CapturableSource,
-  CheckpointAction,
-  CheckpointCapture,
-  CheckpointDependencies,
-  CheckpointState,
-} from "./state.ts";
+import type { CheckpointAction, CheckpointCapture, CheckpointDependencies, CheckpointState } from "./state.ts";
 import { writeCreating } from "./status.ts";
 
-/**
- * Starts the capture outside the reconcile; the key is requeued when it ends. The write before it belongs to the reconcile,
- * which is repeated while the API server is unreachable. No cell is called before that write has succeeded.
- */
+/** Captures the source outside the reconcile. */
 export async function startCapture(
   { checkpoint, checkpointId }: CheckpointState,
   { source, spec, maxBytes }: Extract<CheckpointAction, { do: "startCapture" }>,
   dependencies: CheckpointDependencies,
 ): Promise<void> {
-  const { captures, usage } = dependencies;
-  captures.occupy(checkpoint, { podUid: source.pod.metadata.uid });
-  usage.start(checkpoint);
   const capture = { checkpoint, checkpointId, source, spec, maxBytes };
-  if (!(await markStarted(capture, dependencies))) {
-    usage.forget(checkpoint.metadata.uid);
-    captures.forget(checkpoint);
+  const start = { occupied: { podUid: source.pod.metadata.uid }, marks: marks(capture) };
+  await begin(checkpoint, start, dependencies, (signal) => takeCheckpoint(capture, dependencies, signal));
+}
+
+interface Start {
+  occupied: Occupied;
+  /** What is written to the Checkpoint before anything exists. */
+  marks: { labels: Record<string, string>; annotations?: Record<string, string> };
+}
+
+/**
+ * Starts the call that takes a checkpoint; the key is requeued when it ends. The write before it belongs to the reconcile, which is
+ * repeated while the API server is unreachable. Nothing has an effect before that write has succeeded, and a repeat after a crash
+ * finds it.
+ * @throws RametError if the API server is unreachable. The checkpoint has not failed; it starts when the write succeeds
+ */
+export async function begin(
+  checkpoint: Checkpoint,
+  { occupied, marks: own }: Start,
+  dependencies: CheckpointDependencies,
+  call: (signal: AbortSignal) => Promise<CheckpointRecord>,
+): Promise<void> {
+  const { captures, usage } = dependencies;
+  captures.occupy(checkpoint, occupied);
+  usage.start(checkpoint);
+  if (await mark(checkpoint, own, dependencies)) {
+    captures.start(checkpoint, call);
     return;
   }
-  captures.start(checkpoint, (signal) => takeCheckpoint(capture, dependencies, signal));
+  usage.forget(checkpoint.metadata.uid);
+  captures.forget(checkpoint);
+}
+
+/** Writes the finalizer and the marks. Returns false if the Checkpoint no longer exists. */
+async function mark(
+  checkpoint: Checkpoint,
+  own: Start["marks"],
+  { informers, cache, ownWrites }: CheckpointDependencies,
+): Promise<boolean> {
+  const { resource } = informers.checkpoints;
+  const { metadata } = checkpoint;
+  const cached = cache.checkpoint(keyOf(metadata)) ?? checkpoint;
+  return retryConflicts(async (number) => {
+    // The object changed after the cache read it; a label was written, for example.
+    const latest = number > 1 ? await resource.find(metadata) : cached;
+    if (latest?.metadata.uid !== metadata.uid) return false;
+    if (isMarked(latest, own)) return true;
+    await ownWrites.write(latest, () => addFinalizer(resource, latest, finalizers.checkpoint, { metadata: own }));
+    return true;
+  }, 6).catch((error: unknown) => {
+    if (RametError.from(error).code !== "NotFound") throw error;
+    return false;
+  });
+}
+
+function isMarked({ metadata }: Checkpoint, own: Start["marks"]): boolean {
+  const has = (found: Record<string, string> = {}, wanted: Record<string, string> = {}) =>
+    Object.entries(wanted).every(([key, value]) => found[key] === value);
+  const isKept = metadata.finalizers?.includes(finalizers.checkpoint) ?? false;
+  return isKept && has(metadata.labels, own.labels) && has(metadata.annotations, own.annotations);
 }
 
 /**
@@ -52,7 +95,10 @@ async function takeCheckpoint(
   signal: AbortSignal,
 ): Promise<CheckpointRecord> {
   // Neither delays the capture, and neither throws. Both end before the status reports the outcome.
-  const concurrent = Promise.all([writeCreating(capture, dependencies), keepTemplate(capture, dependencies)]);
+  const concurrent = Promise.all([
+    writeCreating(capture, dependencies),
+    tryToKeepTemplate(capture, () => keptSpec(capture, dependencies), dependencies),
+  ]);
   return captureSource(capture, dependencies, signal).finally(() => concurrent);
 }
 
@@ -75,44 +121,6 @@ async function captureSource(
     storeReports.captured(checkpoint, error);
     throw usage.explain(checkpoint, error);
   }
-}
-
-/**
- * Writes the finalizer and the Pod's UID to the Checkpoint, before the capture has any effect. Returns false if the Checkpoint
- * no longer exists.
- * @throws RametError if the API server is unreachable. The checkpoint has not failed; it starts when the write succeeds
- */
-async function markStarted(capture: CheckpointCapture, dependencies: CheckpointDependencies): Promise<boolean> {
-  try {
-    return await mark(capture, dependencies);
-  } catch (error) {
-    if (RametError.from(error).code !== "NotFound") throw error;
-    return false;
-  }
-}
-
-async function mark(
-  capture: CheckpointCapture,
-  { informers, cache, ownWrites }: CheckpointDependencies,
-): Promise<boolean> {
-  const { resource } = informers.checkpoints;
-  const { metadata } = capture.checkpoint;
-  const cached = cache.checkpoint(keyOf(metadata)) ?? capture.checkpoint;
-  return retryConflicts(async (number) => {
-    // The object changed after the cache read it; a label was written, for example.
-    const latest = number > 1 ? await resource.get(metadata) : cached;
-    if (latest.metadata.uid !== metadata.uid) return false;
-    if (isMarked(latest, capture.source)) return true;
-    await ownWrites.write(latest, () =>
-      addFinalizer(resource, latest, finalizers.checkpoint, { metadata: marks(capture) }),
-    );
-    return true;
-  }, 6);
-}
-
-function isMarked({ metadata }: Checkpoint, { pod }: CapturableSource): boolean {
-  const { annotations: found, finalizers: present } = metadata;
-  return found?.[annotations.podUid] === pod.metadata.uid && (present?.includes(finalizers.checkpoint) ?? false);
 }
 
 function marks({ checkpointId, source, spec }: CheckpointCapture) {
@@ -138,20 +146,38 @@ function typeOf({ contents, volumes }: CheckpointCapture["spec"]): string {
 }
 
 /**
- * Keeps the source's template as a SandboxTemplate that the Checkpoint owns, so that a clone needs no template. OpenKruise
- * Agents' sandbox-manager does the same. The name is that of the Checkpoint, or the checkpoint id if that name is taken. A
- * failure is only logged: a clone of the checkpoint then needs its own template.
+ * Keeps a template as a SandboxTemplate that the Checkpoint owns, so that a clone needs no template. OpenKruise Agents'
+ * sandbox-manager does the same. The name is that of the Checkpoint, or the checkpoint id if that name is taken.
+ * @returns false if both are taken
  */
-async function keepTemplate(capture: CheckpointCapture, dependencies: CheckpointDependencies): Promise<void> {
-  const { checkpoint, checkpointId } = capture;
-  const { cache, log } = dependencies;
-  if (cache.templatesOwnedBy(checkpoint.metadata.uid).length > 0) return;
+export async function keepTemplate(
+  { checkpoint, checkpointId }: Pick<CheckpointState, "checkpoint" | "checkpointId">,
+  spec: object,
+  { informers, cache }: CheckpointDependencies,
+): Promise<boolean> {
+  const { name, namespace, uid } = checkpoint.metadata;
+  if (cache.templatesOwnedBy(uid).length > 0) return true;
+  const ownerReferences = [{ apiVersion, kind: "Checkpoint", name, uid, controller: true }];
+  for (const as of [name, checkpointId]) {
+    const metadata = { name: as, namespace, ownerReferences };
+    const found = await informers.templates.resource.ensure({ apiVersion, kind: "SandboxTemplate", metadata, spec });
+    if (controllerOf(found)?.uid === uid) return true;
+  }
+  return false;
+}
+
+/** As {@link keepTemplate}. A failure is only logged: a clone of the checkpoint then needs its own template. */
+export async function tryToKeepTemplate(
+  started: Pick<CheckpointState, "checkpoint" | "checkpointId">,
+  read: () => object | undefined,
+  dependencies: CheckpointDependencies,
+): Promise<void> {
   try {
-    const spec = keptSpec(capture, dependencies);
-    const names = [checkpoint.metadata.name, checkpointId];
-    for (const name of names) if (await createTemplate(name, spec, { checkpoint, dependencies })) return;
-  } catch (error) {
-    log.warn({ checkpoint: keyOf(checkpoint.metadata), error: RametError.from(error).message }, "template not kept");
+    const spec = read();
+    if (spec !== undefined) await keepTemplate(started, spec, dependencies);
+  } catch (thrown) {
+    const error = RametError.from(thrown).message;
+    dependencies.log.warn({ checkpoint: keyOf(started.checkpoint.metadata), error }, "template not kept");
   }
 }
 
@@ -166,20 +192,6 @@ function keptSpec({ source: { sandbox } }: CheckpointCapture, { cache }: Checkpo
     ...(persistentContents !== undefined && persistentContents.length > 0 && { persistentContents }),
     ...defined({ volumes, runtimes, pauseStrategy }),
   };
-}
-
-/** Keeps a template for a Checkpoint. Returns false if another owner's template has the name. */
-export async function createTemplate(
-  as: string,
-  spec: object,
-  { checkpoint, dependencies }: Pick<CheckpointCapture, "checkpoint"> & { dependencies: CheckpointDependencies },
-): Promise<boolean> {
-  const { resource } = dependencies.informers.templates;
-  const { name, namespace, uid } = checkpoint.metadata;
-  const owner = { apiVersion, kind: "Checkpoint", name, uid, controller: true };
-  const metadata = { name: as, namespace, ownerReferences: [owner] };
-  const found = await resource.ensure({ apiVersion, kind: "SandboxTemplate", metadata, spec });
-  return controllerOf(found)?.uid === uid;
 }
 
 /**

@@ -5,7 +5,7 @@ import { keyOf } from "../../kube/object.ts";
 import { type Attempt, Attempts } from "../cluster/attempts.ts";
 
 /** The Pod and the data that a checkpoint occupies when it starts. */
-interface Occupied {
+export interface Occupied {
   /** The UID of the Pod that is captured. */
   podUid?: string;
   /** The namespace and id of the stored data that the checkpoint is going to share. */

@@ -35,8 +35,7 @@ export async function reconcileCheckpoint(key: string, dependencies: CheckpointD
   const plan = planCheckpoint(state);
   for (const action of plan.actions) await applyAction(state, action, dependencies);
   await writeStatus(state.checkpoint, plan, dependencies);
-  const { requeueAfterMilliseconds } = plan;
-  return requeueAfterMilliseconds === undefined ? undefined : { requeueAfterMilliseconds };
+  return plan;
 }
 
 /** Creates the controller that takes checkpoints. */

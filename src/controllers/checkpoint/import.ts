@@ -1,13 +1,12 @@
 import { SandboxTemplateSpec } from "../../api/kinds/sandbox-template.ts";
 import type { VolumeImport } from "../../api/kinds/volume-import.ts";
-import { finalizers, labels } from "../../api/names/labels.ts";
+import { labels } from "../../api/names/labels.ts";
 import { parsePodTemplate } from "../../api/schema/pod-template.ts";
 import { recordOf } from "../../backends/checkpoint-parts.ts";
 import type { CheckpointRecord } from "../../backends/checkpoint-record.ts";
 import { RametError } from "../../base/errors.ts";
 import { keyOf } from "../../kube/object.ts";
-import { addFinalizer } from "../cluster/finalizer.ts";
-import { createTemplate, withoutOrigin } from "./capture.ts";
+import { begin, keepTemplate, withoutOrigin } from "./capture.ts";
 import { assertGuarded } from "./import-guard.ts";
 import type { CheckpointDependencies, CheckpointState } from "./state.ts";
 import { writeCreating } from "./status.ts";
@@ -23,9 +22,8 @@ export async function startImport(
   volumeImport: VolumeImport,
   dependencies: CheckpointDependencies,
 ): Promise<void> {
-  dependencies.usage.start(checkpoint);
-  await mark({ checkpoint, checkpointId }, dependencies);
-  dependencies.captures.start(checkpoint, (signal) =>
+  const marks = { labels: { [labels.checkpointId]: checkpointId, [labels.checkpointType]: "volumes" } };
+  await begin(checkpoint, { occupied: {}, marks }, dependencies, (signal) =>
     imported({ checkpoint, checkpointId }, volumeImport, { ...dependencies, signal }),
   );
 }
@@ -47,19 +45,6 @@ async function imported(
   return recordOf([await backend.importVolumes({ name, volumes, takesOwnership: takeOwnership, signal })]);
 }
 
-async function mark(
-  { checkpoint, checkpointId }: Import,
-  { informers, ownWrites }: CheckpointDependencies,
-): Promise<void> {
-  const { metadata } = checkpoint;
-  const isMarked = metadata.labels?.[labels.checkpointId] === checkpointId;
-  if (isMarked && metadata.finalizers?.includes(finalizers.checkpoint) === true) return;
-  const added = { [labels.checkpointId]: checkpointId, [labels.checkpointType]: "volumes" };
-  await ownWrites.write(checkpoint, () =>
-    addFinalizer(informers.checkpoints.resource, checkpoint, finalizers.checkpoint, { metadata: { labels: added } }),
-  );
-}
-
 /** Keeps a copy of the template, as a capture does. A user who may not read the Secrets of a template may use it nevertheless. */
 async function keepNamedTemplate(
   { checkpoint, checkpointId }: Import,
@@ -78,8 +63,7 @@ async function keepNamedTemplate(
     });
   const spec = SandboxTemplateSpec.parse(found.spec);
   const kept = { ...spec, template: withoutOrigin(parsePodTemplate(spec.template)) };
-  // As with a capture, the id if the name is taken.
-  for (const as of [name, checkpointId]) if (await createTemplate(as, kept, { checkpoint, dependencies })) return;
+  if (await keepTemplate({ checkpoint, checkpointId }, kept, dependencies)) return;
   throw new RametError("AlreadyExists", `The template of the checkpoint ${name} cannot be kept: its names are taken`, {
     hint: `Delete the SandboxTemplate ${checkpointId}, or choose another name for the Checkpoint`,
   });

@@ -1,14 +1,13 @@
 import { type Checkpoint, volumeParts } from "../../api/kinds/checkpoint.ts";
-import { annotations, finalizers, labels } from "../../api/names/labels.ts";
+import { annotations, labels } from "../../api/names/labels.ts";
 import { captureParts, type Quiesce } from "../../backends/capture-parts.ts";
 import { findParts } from "../../backends/checkpoint-parts.ts";
 import { checkpointRecord, type CheckpointRecord, partsOf } from "../../backends/checkpoint-record.ts";
+import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
-import { keyOf } from "../../kube/object.ts";
-import { addFinalizer } from "../cluster/finalizer.ts";
 import { checkpointState, isPauseCheckpoint } from "../../api/state/checkpoint.ts";
 import { dataIdOf } from "../cluster/pause-checkpoint.ts";
-import { createTemplate } from "./capture.ts";
+import { begin, tryToKeepTemplate } from "./capture.ts";
 import type { CheckpointAction, CheckpointDependencies, CheckpointState, StoredSource } from "./state.ts";
 
 type SharedCapture = Pick<Extract<CheckpointAction, { do: "shareStored" }>, "source" | "spec">;
@@ -23,12 +22,21 @@ export async function shareStored(
   { source, spec }: SharedCapture,
   dependencies: CheckpointDependencies,
 ): Promise<void> {
-  const { captures, usage } = dependencies;
-  captures.occupy(checkpoint, { data: `${checkpoint.metadata.namespace}/${source.dataId}` });
-  usage.start(checkpoint);
-  await mark(checkpoint, { checkpointId, source }, dependencies);
-  captures.start(checkpoint, async (signal) => {
-    const record = await shared(checkpoint, source, dependencies);
+  const { namespace } = checkpoint.metadata;
+  const labelled = {
+    [labels.dataOf]: source.dataId,
+    [labels.sandboxName]: source.sandboxName,
+    [labels.checkpointId]: checkpointId,
+  };
+  // A clone needs the image of the Pod that was paused.
+  const image = dependencies.cache
+    .checkpointsOfData(namespace, source.dataId)
+    .flatMap(({ metadata }) => metadata.annotations?.[annotations.image] ?? [])
+    .at(0);
+  const marks = { labels: labelled, annotations: defined({ [annotations.image]: image }) };
+  const start = { occupied: { data: `${namespace}/${source.dataId}` }, marks };
+  await begin(checkpoint, start, dependencies, async (signal) => {
+    const record = await shared({ checkpoint, checkpointId }, source, dependencies);
     // The next Pod of such a sandbox gets claims with this data.
     if (volumeParts(record.parts).length > 0) return record;
     const volumes = await captureVolumes({ checkpoint, checkpointId, source, spec }, dependencies, signal);
@@ -66,43 +74,21 @@ function withParts(record: CheckpointRecord, { parts }: CheckpointRecord): Check
   return parts.length === 0 ? record : { ...checkpointRecord([...parts, ...record.parts], record) };
 }
 
-async function mark(
-  checkpoint: Checkpoint,
-  { checkpointId, source }: { checkpointId: string; source: StoredSource },
-  { informers, cache, ownWrites }: CheckpointDependencies,
-): Promise<void> {
-  const { metadata } = checkpoint;
-  const isMarked = metadata.labels?.[labels.checkpointId] === checkpointId;
-  if (isMarked && metadata.finalizers?.includes(finalizers.checkpoint) === true) return;
-  const added = {
-    [labels.dataOf]: source.dataId,
-    [labels.sandboxName]: source.sandboxName,
-    [labels.checkpointId]: checkpointId,
-  };
-  // A clone needs the image of the Pod that was paused.
-  const image = cache
-    .checkpointsOfData(metadata.namespace, source.dataId)
-    .flatMap((one) => one.metadata.annotations?.[annotations.image] ?? [])[0];
-  const notes = image === undefined ? {} : { annotations: { [annotations.image]: image } };
-  const change = { metadata: { labels: added, ...notes } };
-  await ownWrites.write(checkpoint, () =>
-    addFinalizer(informers.checkpoints.resource, checkpoint, finalizers.checkpoint, change),
-  );
-}
-
 /** @throws RametError `CheckpointLost`; `InvalidArgument` for contents that are not stored; `Unavailable` during a removal */
 async function shared(
-  checkpoint: Checkpoint,
+  started: Pick<CheckpointState, "checkpoint" | "checkpointId">,
   { dataId }: StoredSource,
   dependencies: CheckpointDependencies,
 ): Promise<CheckpointRecord> {
-  const { backends } = dependencies;
+  const { backends, cache } = dependencies;
+  const { checkpoint } = started;
   const { namespace } = checkpoint.metadata;
   const holder = await holderOf(checkpoint, dataId, dependencies);
   const found = await findParts(backends, { namespace, checkpointId: dataId });
   const record = holder === undefined ? found : recordFrom(holder, { dataId, found });
   assertContents(checkpoint, record);
-  await keepTemplate(checkpoint, holder, dependencies);
+  const read = () => holder && cache.templatesOwnedBy(holder.metadata.uid).at(0)?.spec;
+  await tryToKeepTemplate(started, read, dependencies);
   return record;
 }
 
@@ -152,23 +138,6 @@ function assertContents(checkpoint: Checkpoint, { contents }: CheckpointRecord):
 }
 
 const contentWords = ["memory", "filesystem"];
-
-/** A clone needs no template. As with a capture, a failure is only logged. */
-async function keepTemplate(
-  checkpoint: Checkpoint,
-  holder: Checkpoint | undefined,
-  dependencies: CheckpointDependencies,
-): Promise<void> {
-  const { cache, log } = dependencies;
-  const spec = holder && cache.templatesOwnedBy(holder.metadata.uid)[0]?.spec;
-  if (spec === undefined || cache.templatesOwnedBy(checkpoint.metadata.uid).length > 0) return;
-  try {
-    const names = [checkpoint.metadata.name, checkpoint.status?.checkpointId ?? `${checkpoint.metadata.name}-template`];
-    for (const as of names) if (await createTemplate(as, spec, { checkpoint, dependencies })) return;
-  } catch (error) {
-    log.warn({ checkpoint: keyOf(checkpoint.metadata), error: RametError.from(error).message }, "template not kept");
-  }
-}
 
 /** Whether another Checkpoint needs the data of this one. */
 export function isShared(

@@ -80,8 +80,7 @@ export async function reconcileSnapshot(key: string, dependencies: SnapshotDepen
   }
   for (const transition of plan.transitions ?? []) events.record(snapshot, transition);
   for (const action of plan.afterStatus ?? []) await applyAction(snapshot, action, dependencies);
-  const { requeueAfterMilliseconds } = plan;
-  return requeueAfterMilliseconds === undefined ? undefined : { requeueAfterMilliseconds };
+  return plan;
 }
 
 /** The plan, if it builds nothing or the quota of the namespace allows another build; otherwise the build waits. */
@@ -148,9 +147,7 @@ export function namedSnapshotController(parts: SnapshotParts): Controller {
     statuses: new StatusWriter<NamedSnapshot>(informers.snapshots.resource),
     ownWrites,
     steps: new Attempts<StepOutcome>({ clock, random, giveUpAfterMilliseconds: unreachableMilliseconds }),
-    builds: buildTurns(parts.quotas, (namespace) =>
-      lookups.snapshotsIn(namespace).map((one) => ownWrites.latest(one)),
-    ),
+    builds: buildTurns(parts.quotas, (namespace) => lookups.snapshotsIn(namespace).map((one) => ownWrites.latest(one))),
     upgrades: upgradeTurns(
       // Until the engine of the current image is known, one build finds it out.
       () => (parts.engines.isCurrentKnown() ? parts.engines.concurrentUpgrades : 1),

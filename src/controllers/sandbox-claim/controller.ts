@@ -65,8 +65,7 @@ export async function reconcileClaim(key: string, dependencies: ClaimDependencie
   if (isOver) forgetClaim(claim, dependencies);
   // Requeues with backoff.
   if (!isOver && state.error !== undefined) throw state.error;
-  const { requeueAfterMilliseconds } = plan;
-  return requeueAfterMilliseconds === undefined ? undefined : { requeueAfterMilliseconds };
+  return plan;
 }
 
 /** Called before any await: from now on, a change of these sandboxes reconciles the claim. */

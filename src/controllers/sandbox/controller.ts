@@ -56,10 +56,7 @@ export async function reconcileSandbox(key: string, dependencies: SandboxDepende
     await Promise.all([applyPlan(state, plan, dependencies), createPodOfResume(state, plan, dependencies)]);
     const isWritten = latest(key, dependencies)?.metadata.resourceVersion !== sandbox.metadata.resourceVersion;
     if (!isWritten && round > 1) sandboxWrites.settle(sandbox);
-    if (!isWritten || round === maxRounds || !plan.actions.every(isVisibleImmediately)) {
-      const { requeueAfterMilliseconds } = plan;
-      return requeueAfterMilliseconds === undefined ? undefined : { requeueAfterMilliseconds };
-    }
+    if (!isWritten || round === maxRounds || !plan.actions.every(isVisibleImmediately)) return plan;
   }
 }
 

@@ -1,7 +1,8 @@
 import type { SandboxGuest } from "../../../backends/runtime.ts";
-import { type Clock, delay } from "../../../base/clock.ts";
+import { delay } from "../../../base/clock.ts";
 import { defined } from "../../../base/defined.ts";
 import { RametError } from "../../../base/errors.ts";
+import { within } from "../../../base/within.ts";
 import { egressNote, type StepContext, type StepEnvironment, type StepOutcome } from "./step.ts";
 
 export interface CommandRequest {
@@ -21,30 +22,21 @@ export async function runCommand(
   environment: StepEnvironment,
   log: LogTail,
 ): Promise<Pick<StepOutcome, "exitCode" | "error">> {
+  const { clock, signal } = environment;
   const { timeoutSeconds } = request;
-  const over = new AbortController();
   // The guest enforces the time limit; this limit is for a sandbox that does not respond.
-  const cancel = environment.clock.schedule((timeoutSeconds + graceSeconds) * 1000, () => {
-    over.abort();
-  });
-  const processes = new ProcessWatch(environment.guest(undefined), environment.clock, timeoutSeconds);
-  const startedAt = environment.clock.monotonicMilliseconds();
+  const deadline = { clock, milliseconds: (timeoutSeconds + graceSeconds) * 1000, what: "The command", signal };
+  const startedAt = clock.monotonicMilliseconds();
+  const tooLong = `it took longer than ${timeoutSeconds} s and was stopped`;
   try {
-    const exitCode = await follow(
-      request,
-      { ...environment, signal: AbortSignal.any([environment.signal, over.signal]) },
-      log,
-    );
-    const late = environment.clock.monotonicMilliseconds() - startedAt >= timeoutSeconds * 1000;
+    const exitCode = await within(deadline, (either) => follow(request, { ...environment, signal: either }, log));
+    const late = clock.monotonicMilliseconds() - startedAt >= timeoutSeconds * 1000;
     if (exitCode === 0) return { exitCode };
-    return { exitCode, error: late ? tooLong(timeoutSeconds, processes) : failed(exitCode, log, environment) };
+    return { exitCode, error: late ? tooLong : failed(exitCode, log, environment) };
   } catch (thrown) {
     const error = RametError.from(thrown);
-    if (over.signal.aborted || error.code === "Timeout") return { error: tooLong(timeoutSeconds, processes) };
+    if (error.code === "Timeout") return { error: tooLong };
     throw error;
-  } finally {
-    processes.stop();
-    cancel();
   }
 }
 
@@ -93,74 +85,9 @@ function failed(exitCode: number, log: LogTail, { egress }: StepEnvironment): st
   return `exit code ${exitCode}${note === undefined ? "" : `; ${note}`}`;
 }
 
-function tooLong(seconds: number, processes: ProcessWatch): string {
-  return `it took longer than ${seconds} s and was stopped${processes.note()}`;
-}
-
 const graceSeconds = 15;
 const pauseMilliseconds = 500;
 const mostFailures = 60;
-
-/**
- * Counts the processes of a sandbox periodically while a command runs in it, to explain a timeout. A program that starts
- * processes without limit shows as a high count, or as a guest that gets no CPU time to respond.
- */
-export class ProcessWatch {
-  readonly #clock: Clock;
-  readonly #stopped = new AbortController();
-  readonly #overAt: number;
-  #mostProcesses = 0;
-  #longestSilence = 0;
-  #answeredAt: number;
-
-  /** @param timeoutSeconds time limit of the command, which starts now */
-  constructor(guest: Pick<SandboxGuest, "list">, clock: Clock, timeoutSeconds: number) {
-    this.#clock = clock;
-    this.#answeredAt = clock.monotonicMilliseconds();
-    this.#overAt = this.#answeredAt + timeoutSeconds * 1000;
-    this.#watch(guest).catch(() => undefined);
-  }
-
-  stop(): void {
-    this.#stopped.abort();
-  }
-
-  /** A possible cause of the timeout, as the end of a sentence; empty if nothing is unusual. */
-  note(): string {
-    const silentSeconds = Math.floor(Math.max(this.#longestSilence, this.#silence()) / 1000);
-    if (silentSeconds >= longSilenceSeconds) {
-      return `; the sandbox did not respond for ${silentSeconds} s: ${cause}, or whether its node is overloaded`;
-    }
-    const processes = this.#mostProcesses;
-    return processes >= manyProcesses ? `; it had ${processes} processes: ${cause}` : "";
-  }
-
-  async #watch(guest: Pick<SandboxGuest, "list">): Promise<void> {
-    while (!this.#stopped.signal.aborted && this.#clock.monotonicMilliseconds() < this.#overAt) {
-      await delay(this.#clock, betweenCountsMilliseconds, this.#stopped.signal);
-      // The connection of the command reports why the guest is unreachable.
-      const count = await processesIn(guest).catch(() => undefined);
-      if (count === undefined) continue;
-      this.#longestSilence = Math.max(this.#longestSilence, this.#silence());
-      this.#mostProcesses = Math.max(this.#mostProcesses, count);
-      this.#answeredAt = this.#clock.monotonicMilliseconds();
-    }
-  }
-
-  /** Milliseconds since the last response, up to the time limit of the command. */
-  #silence(): number {
-    return Math.min(this.#clock.monotonicMilliseconds(), this.#overAt) - this.#answeredAt;
-  }
-}
-
-async function processesIn(guest: Pick<SandboxGuest, "list">): Promise<number> {
-  return (await guest.list("/proc")).filter(({ name }) => /^\d+$/.test(name)).length;
-}
-
-const cause = "check whether a program starts processes without limit";
-const betweenCountsMilliseconds = 1_000;
-const longSilenceSeconds = 4;
-const manyProcesses = 500;
 
 /** The request to the guest to run a command line of a recipe. */
 export function shell(commandLine: string, context: StepContext, tag: string) {
