@@ -17,40 +17,33 @@ export async function applyAction(
   state: CheckpointState,
   action: CheckpointAction,
   dependencies: CheckpointDependencies,
-): Promise<void> {
+): Promise<unknown> {
   const { checkpoint } = state;
   switch (action.do) {
     case "startCapture":
-      await startCapture(state, action, dependencies);
-      return;
+      return startCapture(state, action, dependencies);
     case "shareStored":
-      await shareStored(state, action, dependencies);
-      return;
+      return shareStored(state, action, dependencies);
     case "startImport":
-      await startImport(state, action.volumeImport, dependencies);
-      return;
+      return startImport(state, action.volumeImport, dependencies);
     case "findPublished":
       findPublished(state, action, dependencies);
       return;
     case "discard": {
       const own = [{ namespace: checkpoint.metadata.namespace, checkpointId: state.checkpointId }];
-      await removeParts(dependencies.backends, { data: own, volumes: own, parts: action.record.parts });
-      return;
+      return removeParts(dependencies.backends, { data: own, volumes: own, parts: action.record.parts });
     }
     case "stopSource": {
       const { sandbox, pod } = action.source;
       const why = `stopped by the checkpoint ${checkpoint.metadata.name} (keepRunning is false)`;
-      await dependencies.runtime.stop(sandboxRef(sandbox, pod), why);
-      return;
+      return dependencies.runtime.stop(sandboxRef(sandbox, pod), why);
     }
     case "deleteCheckpoint": {
       const { uid } = checkpoint.metadata;
-      await dependencies.informers.checkpoints.resource.delete(checkpoint.metadata, { uid });
-      return;
+      return dependencies.informers.checkpoints.resource.delete(checkpoint.metadata, { uid });
     }
     case "removeData":
-      await removeData(checkpoint, action.status, dependencies);
-      return;
+      return removeData(checkpoint, action.status, dependencies);
   }
 }
 

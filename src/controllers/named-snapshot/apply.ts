@@ -16,43 +16,37 @@ export async function applyAction(
   snapshot: NamedSnapshot,
   action: SnapshotAction,
   dependencies: SnapshotDependencies,
-): Promise<void> {
+): Promise<unknown> {
   const { snapshots, sandboxes } = dependencies.informers;
   switch (action.do) {
     case "addFinalizer":
-      await dependencies.ownWrites.write(snapshot, () =>
+      return dependencies.ownWrites.write(snapshot, () =>
         addFinalizer(snapshots.resource, snapshot, finalizers.namedSnapshot),
       );
-      return;
     case "removeFinalizer":
-      await removeFinalizer(snapshots.resource, snapshot, finalizers.namedSnapshot);
-      return;
+      return removeFinalizer(snapshots.resource, snapshot, finalizers.namedSnapshot);
     case "createBuilder":
-      await sandboxes.resource.ensure(builderSandbox(snapshot, action, dependencies.cloning));
-      return;
+      return sandboxes.resource.ensure(builderSandbox(snapshot, action, dependencies.cloning));
     case "deleteSandbox":
-      await sandboxes.resource.delete(action.sandbox.metadata, { uid: action.sandbox.metadata.uid });
-      return;
+      return sandboxes.resource.delete(action.sandbox.metadata, { uid: action.sandbox.metadata.uid });
     case "startStep":
       startStep(snapshot, action, dependencies);
       return;
     case "keepLog":
       // A missing log must not stop the build.
-      await keepLog(dependencies.client, snapshot, action).catch((error: unknown) => {
+      return keepLog(dependencies.client, snapshot, action).catch((error: unknown) => {
         dependencies.log.warn(
           { snapshot: keyOf(snapshot.metadata), error: RametError.from(error).message },
           "the output of a step was not stored",
         );
       });
-      return;
     case "deleteLog":
-      await deleteLog(dependencies.client, snapshot, action.digest);
-      return;
+      return deleteLog(dependencies.client, snapshot, action.digest);
     case "forgetStep":
       dependencies.steps.forget(attemptId(action.builderUid, action.index));
       return;
     default:
-      await applyToCheckpoint(snapshot, action, dependencies);
+      return applyToCheckpoint(snapshot, action, dependencies);
   }
 }
 

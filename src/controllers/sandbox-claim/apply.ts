@@ -14,7 +14,7 @@ export async function applyAction(
   claim: SandboxClaim,
   action: ClaimAction,
   dependencies: ClaimDependencies,
-): Promise<void> {
+): Promise<unknown> {
   const { sandboxes, claims } = dependencies.informers;
   const { uid } = claim.metadata;
   switch (action.do) {
@@ -25,19 +25,16 @@ export async function applyAction(
       dependencies.pursuits.get(uid)?.abort.abort();
       return;
     case "deleteSandbox":
-      await sandboxes.resource.delete(action.sandbox.metadata, { uid: action.sandbox.metadata.uid });
-      return;
+      return sandboxes.resource.delete(action.sandbox.metadata, { uid: action.sandbox.metadata.uid });
     case "keepFailed": {
       const { uid: sandboxUid } = action.sandbox.metadata;
       const mark = { metadata: { uid: sandboxUid, labels: { [labels.reservedFailedSandbox]: "true" } } };
-      await dependencies.sandboxWrites.write(action.sandbox, () =>
+      return dependencies.sandboxWrites.write(action.sandbox, () =>
         sandboxes.resource.mergePatch(action.sandbox.metadata, mark),
       );
-      return;
     }
     case "deleteClaim":
-      await claims.resource.delete(claim.metadata, { uid });
-      return;
+      return claims.resource.delete(claim.metadata, { uid });
   }
 }
 

@@ -221,37 +221,23 @@ export function unsupportedRequest({
 }: SandboxClaimSpec): RametError | undefined {
   const { image, resources } = inplaceUpdate ?? {};
   const quantities = { ...resources?.requests, ...resources?.limits };
+  const mountPaths = dynamicVolumesMount.map(({ mountPath }) => mountPath);
   const refusals = [
-    ...(image === undefined ? [] : [otherImage(image)]),
-    ...(Object.keys(quantities).length === 0 ? [] : [otherResources]),
-    ...(dynamicVolumesMount.length === 0 ? [] : [moreVolumes(dynamicVolumesMount.map(({ mountPath }) => mountPath))]),
-  ];
+    image !== undefined && {
+      why: "spec.inplaceUpdate.image is not supported: the image is the root file system of a sandbox, which runs before it is claimed",
+      instead: `Create a SandboxSet with the image ${image}, and claim from it`,
+    },
+    Object.keys(quantities).length > 0 && {
+      why: "spec.inplaceUpdate.resources is not supported: the resources of a sandbox are fixed when it starts",
+      instead: "Set the resources in the template of a SandboxSet, and claim from it",
+    },
+    mountPaths.length > 0 && {
+      why: "spec.dynamicVolumesMount is not supported: the mounts of a sandbox are fixed when it starts, and its checkpoints need the same ones",
+      instead: `Name the volumes in volumes[] and volumeMounts[] of a SandboxSet's template, at ${mountPaths.join(", ")}, and claim from it`,
+    },
+  ].filter((refusal) => refusal !== false);
   if (refusals.length === 0) return undefined;
   return new RametError("InvalidArgument", refusals.map(({ why }) => why).join("; "), {
     hint: refusals.map(({ instead }) => instead).join(". "),
   });
-}
-
-interface Refusal {
-  why: string;
-  instead: string;
-}
-
-function otherImage(image: string): Refusal {
-  return {
-    why: "spec.inplaceUpdate.image is not supported: the image is the root file system of a sandbox, which runs before it is claimed",
-    instead: `Create a SandboxSet with the image ${image}, and claim from it`,
-  };
-}
-
-const otherResources: Refusal = {
-  why: "spec.inplaceUpdate.resources is not supported: the resources of a sandbox are fixed when it starts",
-  instead: "Set the resources in the template of a SandboxSet, and claim from it",
-};
-
-function moreVolumes(mountPaths: readonly string[]): Refusal {
-  return {
-    why: "spec.dynamicVolumesMount is not supported: the mounts of a sandbox are fixed when it starts, and its checkpoints need the same ones",
-    instead: `Name the volumes in volumes[] and volumeMounts[] of a SandboxSet's template, at ${mountPaths.join(", ")}, and claim from it`,
-  };
 }

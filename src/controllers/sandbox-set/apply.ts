@@ -18,17 +18,14 @@ export async function applyAction(
   action: SetAction,
   dependencies: SetDependencies,
   signal: AbortSignal,
-): Promise<void> {
+): Promise<unknown> {
   switch (action.do) {
     case "writeTemplate":
-      await writeTemplate(set, action.revision, dependencies);
-      return;
+      return writeTemplate(set, action.revision, dependencies);
     case "markTemplate":
-      await ignoreConflict(markTemplate(action, dependencies));
-      return;
+      return ignoreConflict(markTemplate(action, dependencies));
     case "create":
-      await createSandboxes(set, action, dependencies, signal);
-      return;
+      return createSandboxes(set, action, dependencies, signal);
     case "retire":
     case "remove": {
       const giveUp = action.do === "retire" ? retire : remove;

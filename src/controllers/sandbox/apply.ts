@@ -23,7 +23,7 @@ export async function applyAction(
   sandbox: Sandbox,
   action: SandboxAction,
   dependencies: SandboxDependencies,
-): Promise<void> {
+): Promise<unknown> {
   const { sandboxes, pods, checkpoints } = dependencies.informers;
   const { uid } = sandbox.metadata;
   if (isCellAction(action)) {
@@ -32,39 +32,29 @@ export async function applyAction(
   }
   switch (action.do) {
     case "addFinalizer":
-      await dependencies.sandboxWrites.write(sandbox, () =>
+      return dependencies.sandboxWrites.write(sandbox, () =>
         addFinalizer(sandboxes.resource, sandbox, finalizers.sandbox, patchWithFinalizer(action)),
       );
-      return;
     case "removeFinalizer":
       // Nothing finds these claims again after the Sandbox.
       await releaseClaims(claimsIn(dependencies.client), sandbox, action.claims);
-      await removeFinalizer(sandboxes.resource, sandbox, finalizers.sandbox);
-      return;
+      return removeFinalizer(sandboxes.resource, sandbox, finalizers.sandbox);
     case "createPod":
-      await createPod(sandbox, action, dependencies);
-      return;
+      return createPod(sandbox, action, dependencies);
     case "deletePod":
-      await pods.resource.delete(action.pod.metadata, { uid: action.pod.metadata.uid });
-      return;
+      return pods.resource.delete(action.pod.metadata, { uid: action.pod.metadata.uid });
     case "createPauseCheckpoint":
-      await checkpoints.resource.ensure(pauseManifest(sandbox, action));
-      return;
+      return checkpoints.resource.ensure(pauseManifest(sandbox, action));
     case "releaseClaims":
-      await releaseClaims(claimsIn(dependencies.client), sandbox, action.claims);
-      return;
+      return releaseClaims(claimsIn(dependencies.client), sandbox, action.claims);
     case "shareClaims":
-      await shareClaims(claimsIn(dependencies.client), sandbox, action.claims);
-      return;
+      return shareClaims(claimsIn(dependencies.client), sandbox, action.claims);
     case "deleteCheckpoint":
-      await checkpoints.resource.delete(action.checkpoint.metadata, { uid: action.checkpoint.metadata.uid });
-      return;
+      return checkpoints.resource.delete(action.checkpoint.metadata, { uid: action.checkpoint.metadata.uid });
     case "deleteSandbox":
-      await sandboxes.resource.delete(sandbox.metadata, { uid });
-      return;
+      return sandboxes.resource.delete(sandbox.metadata, { uid });
     case "setPaused":
-      await setPaused(sandbox, action, dependencies);
-      return;
+      return setPaused(sandbox, action, dependencies);
   }
 }
 

@@ -7,7 +7,7 @@ import { defined } from "../../base/defined.ts";
 import type { RametError } from "../../base/errors.ts";
 import { cellRuns } from "../cluster/pod-facts.ts";
 import type { CredentialsOutcome, SandboxPlan, SandboxState } from "./state.ts";
-import { changed, type ConditionChange } from "./status.ts";
+import { amended, type ConditionChange } from "./status.ts";
 
 /** Gives the cell of a running sandbox its credentials, again and again, and reports what cannot be resolved. */
 export function withCredentials(state: SandboxState, plan: SandboxPlan): SandboxPlan {
@@ -22,8 +22,8 @@ export function withCredentials(state: SandboxState, plan: SandboxPlan): Sandbox
 /** It has no Pod until the annotation is changed, and its client should not wait for that. */
 function planPending(state: SandboxState, plan: SandboxPlan): SandboxPlan {
   const { problem } = state.credentials;
-  if (problem === undefined) return reported(state, plan, undefined, "Pending");
-  return state.pod === undefined ? reported(state, plan, notApplied(problem), "Pending") : plan;
+  if (problem === undefined) return reported(state, plan, undefined);
+  return state.pod === undefined ? reported(state, plan, notApplied(problem)) : plan;
 }
 
 function planRunning(state: SandboxState, plan: SandboxPlan, pod: Pod): SandboxPlan {
@@ -71,35 +71,18 @@ function notApplied(error: RametError): ConditionChange {
   };
 }
 
-function reported(
-  state: SandboxState,
-  plan: SandboxPlan,
-  condition: ConditionChange | undefined,
-  phase: "Pending" | "Running" = "Running",
-): SandboxPlan {
+function reported(state: SandboxState, plan: SandboxPlan, condition: ConditionChange | undefined): SandboxPlan {
   const before: SandboxStatus = plan.status ?? state.sandbox.status ?? {};
   if (condition === undefined && !wasGiven(state)) return plan;
   const status = withDigest(before, isAnswered(condition) ? credentialsDigest(state.sandbox.metadata) : undefined);
-  const { message = "" } = status;
-  const change = {
-    message,
-    conditions: condition === undefined ? [] : [...unready(status, phase, condition), condition],
-    drop: condition === undefined ? ["CredentialsApplied"] : [],
-  };
-  return {
-    ...plan,
-    status: changed({ sandbox: { ...state.sandbox, status }, now: state.now }, phase, change),
-  };
+  const conditions = condition === undefined ? [] : [...unready(status, condition), condition];
+  return amended(state, { ...plan, status }, { conditions, drop: ["CredentialsApplied"] });
 }
 
 /** A sandbox that is created paused has no other reason not to be ready yet. */
-function unready(
-  { conditions }: SandboxStatus,
-  phase: "Pending" | "Running",
-  { reason, message, problem }: ConditionChange,
-) {
+function unready({ phase, conditions }: SandboxStatus, condition: ConditionChange): ConditionChange[] {
   if (phase === "Running" || findCondition(conditions, "Ready") !== undefined) return [];
-  return [{ type: "Ready" as const, status: "False" as const, reason, message: message ?? "", problem }];
+  return [{ ...condition, type: "Ready" }];
 }
 
 /** Whoever waits for a request that stays invalid gets the reason. */

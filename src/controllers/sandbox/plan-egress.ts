@@ -1,12 +1,11 @@
 import { requestedEgress } from "../../api/egress/effective-egress.ts";
-import type { SandboxStatus } from "../../api/kinds/sandbox.ts";
 import { defined } from "../../base/defined.ts";
-import type { RametError } from "../../base/errors.ts";
 import type { Pod } from "../../api/schema/pod.ts";
+import { findCondition } from "../../kube/conditions.ts";
 import { appliedEgress } from "../origin/egress.ts";
 import { cellRuns } from "../cluster/pod-facts.ts";
 import type { SandboxPlan, SandboxState } from "./state.ts";
-import { changed, type ConditionChange, egressConditions, notApplied } from "./status.ts";
+import { amended, type ConditionChange, egressConditions, notApplied } from "./status.ts";
 
 /** Gives the cell of a running sandbox the egress policy of its levels, and reports what cannot be honoured. */
 export function withEgress(state: SandboxState, plan: SandboxPlan): SandboxPlan {
@@ -18,7 +17,11 @@ export function withEgress(state: SandboxState, plan: SandboxPlan): SandboxPlan 
 
 function planInPod(state: SandboxState, plan: SandboxPlan, pod: Pod): SandboxPlan {
   const { sandbox, egress, egressCall } = state;
-  if (egressCall?.state === "running") return whileGiven(state, plan, egressCall.lastError);
+  if (egressCall?.state === "running") {
+    // Why the call is repeated.
+    const { lastError } = egressCall;
+    return lastError === undefined ? plan : withConditions(state, plan, [notApplied(lastError)]);
+  }
   const given = egressCall?.state === "done" ? egressCall.value : undefined;
   const { policy, digest } = egress;
   if ((given?.digest ?? appliedEgress(sandbox, pod)) !== digest) {
@@ -42,23 +45,13 @@ function withRequest({ sandbox }: SandboxState, plan: SandboxPlan): SandboxPlan 
   };
 }
 
-/** Reports why the call is repeated. */
-function whileGiven(state: SandboxState, plan: SandboxPlan, error: RametError | undefined): SandboxPlan {
-  return error === undefined ? plan : withConditions(state, plan, [notApplied(error)]);
-}
-
 function recorded({ sandbox, egress: { digest } }: SandboxState, plan: SandboxPlan): SandboxPlan {
   const status = plan.status ?? sandbox.status;
   return { ...plan, status: { ...status, ramet: { ...status?.ramet, egress: digest } } };
 }
 
 function withConditions(state: SandboxState, plan: SandboxPlan, conditions: ConditionChange[]): SandboxPlan {
-  const status: SandboxStatus = plan.status ?? state.sandbox.status ?? {};
-  const isReported = status.conditions?.some((one) => one.type === "EgressApplied") ?? false;
-  if (conditions.length === 0 && !isReported) return plan;
-  const { now } = state;
-  const sandbox = { ...state.sandbox, status };
-  const { message = "" } = status;
-  const drop = conditions.length === 0 ? ["EgressApplied"] : [];
-  return { ...plan, status: changed({ sandbox, now }, "Running", { message, conditions, drop }) };
+  const { conditions: before } = plan.status ?? state.sandbox.status ?? {};
+  if (conditions.length === 0 && findCondition(before, "EgressApplied") === undefined) return plan;
+  return amended(state, plan, { conditions, drop: ["EgressApplied"] });
 }

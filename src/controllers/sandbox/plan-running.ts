@@ -9,7 +9,16 @@ import { findCondition } from "../../kube/conditions.ts";
 import { checkpointState, isCloneable, isUnfinished } from "../../api/state/checkpoint.ts";
 import { cellRuns, cellStartedAt, declaresReadiness, isEnded, unreadyMessage } from "../cluster/pod-facts.ts";
 import { type SandboxAction, type SandboxPlan, type SandboxState, isAdoptionPending } from "./state.ts";
-import { changed, type ConditionChange, ended, initialized, lost, memoryLoaded, memoryNotLoaded } from "./status.ts";
+import {
+  amended,
+  changed,
+  type ConditionChange,
+  ended,
+  initialized,
+  lost,
+  memoryLoaded,
+  memoryNotLoaded,
+} from "./status.ts";
 
 /** Pauses a running sandbox on request, and otherwise reports the state of its Pod. */
 export function planRunning(state: SandboxState): SandboxPlan {
@@ -126,10 +135,11 @@ function withAdoption(state: SandboxState, plan: SandboxPlan): SandboxPlan {
   if (adoption.state === "failed") {
     const message = adoption.error.describe();
     const problem = problemOf(adoption.error);
-    return withStatus(state, plan, { type: "RuntimeInitialized", status: "False", reason: "Failed", message, problem });
+    const condition = { type: "RuntimeInitialized", status: "False", reason: "Failed", message, problem } as const;
+    return amended(state, plan, { conditions: [condition] });
   }
   if (adoption.state === "running") return plan;
-  const { status, ...rest } = withStatus(state, plan, initialized);
+  const { status, ...rest } = amended(state, plan, { conditions: [initialized] });
   const { initRequest: _, ...ramet } = status.ramet ?? {};
   const initRequest = initRequestDigest(sandbox);
   const { generation } = adoption.value;
@@ -137,18 +147,6 @@ function withAdoption(state: SandboxState, plan: SandboxPlan): SandboxPlan {
     ...rest,
     status: { ...status, ramet: { ...ramet, generation, ...defined({ initRequest }) } },
   };
-}
-
-function withStatus(
-  state: SandboxState,
-  plan: SandboxPlan,
-  condition: ConditionChange,
-): SandboxPlan & { status: SandboxStatus } {
-  const status = plan.status ?? state.sandbox.status ?? {};
-  const message = status.message ?? "";
-  const { now } = state;
-  const sandbox = { ...state.sandbox, status };
-  return { ...plan, status: changed({ sandbox, now }, "Running", { message, conditions: [condition] }) };
 }
 
 /**

@@ -11,14 +11,14 @@ import { printProblem, problemOf, sentenceOf } from "../../api/state/problem.ts"
 import { type ConditionChange as AnyConditionChange, findCondition, report, stalled } from "../../kube/conditions.ts";
 import { declaresReadiness, endMessage, endReason, unreadyMessage } from "../cluster/pod-facts.ts";
 import { lastingClaims } from "./gather-volumes.ts";
-import type { SandboxState, StartOutcome } from "./state.ts";
+import type { SandboxPlan, SandboxState, StartOutcome } from "./state.ts";
 
 export type ConditionChange = AnyConditionChange<SandboxConditionType>;
 
 /** The current status with another phase and conditions. The old message is replaced or removed. `Stalled` ends with a change of `Ready`. */
 export function changed(
   { sandbox, now }: Pick<SandboxState, "sandbox" | "now">,
-  phase: SandboxPhase,
+  phase: NonNullable<SandboxStatus["phase"]>,
   { message, conditions = [], drop = [] }: { message?: string; conditions?: ConditionChange[]; drop?: string[] },
 ): SandboxStatus {
   const { message: _, ...before } = sandbox.status ?? {};
@@ -28,6 +28,18 @@ export function changed(
     phase,
     ...(message !== undefined && message !== "" && { message }),
   };
+}
+
+/** Adds conditions to the status of a plan, or to the current one, whose phase and message stay. */
+export function amended(
+  { sandbox, now }: Pick<SandboxState, "sandbox" | "now">,
+  plan: SandboxPlan,
+  { conditions, drop = [] }: { conditions: ConditionChange[]; drop?: string[] },
+): SandboxPlan & { status: SandboxStatus } {
+  const status = plan.status ?? sandbox.status ?? {};
+  const { phase = "Pending", message = "" } = status;
+  const current = { ...sandbox, status };
+  return { ...plan, status: changed({ sandbox: current, now }, phase, { message, conditions, drop }) };
 }
 
 /** For a permanent error: the phase is Failed, and the reason is the error's code. */
