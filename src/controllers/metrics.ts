@@ -1,36 +1,22 @@
 import { Counter, Gauge, Histogram, Registry } from "prom-client";
 import type { Swept } from "../backends/backend.ts";
 import type { ControllerMetrics } from "../kube/controller.ts";
-import type { RequestRecord } from "../kube/kube-client.ts";
 import { requestMetrics, secondsBuckets } from "../kube/metrics.ts";
-import { collectionMetrics, type CollectionMetrics } from "./collect/run-collector.ts";
+import { collectionMetrics } from "./collect/run-collector.ts";
+
+export type ControllersMetrics = ReturnType<typeof controllersMetrics>;
+export type SweepMetrics = ControllersMetrics["sweeps"];
 
 /** The Prometheus metrics of the controllers. */
-export interface ControllersMetrics {
-  registry: Registry;
-  /** For `KubeClientOptions.onRequest`. */
-  onRequest: (record: RequestRecord) => void;
-  forController: (name: string) => ControllerMetrics;
-  sweeps: SweepMetrics;
-  collections: CollectionMetrics;
-  /** Counts a call that was not made because another process had the cell's address. */
-  cellNotProven: () => void;
-}
-
-export interface SweepMetrics {
-  swept: (swept: Swept) => void;
-  /** @param count how many checkpoints have no data in the store */
-  dataMissing: (count: number) => void;
-  sweepFailed: () => void;
-}
-
-export function controllersMetrics(registry: Registry = new Registry()): ControllersMetrics {
+export function controllersMetrics(registry: Registry = new Registry()) {
   return {
     registry,
+    /** For `KubeClientOptions.onRequest`. */
     onRequest: requestMetrics(registry),
     forController: controllerMetrics(registry),
     sweeps: sweepMetrics(registry),
     collections: collectionMetrics(registry),
+    /** Counts a call that was not made because another process had the cell's address. */
     cellNotProven: notProvenCounter(registry),
   };
 }
@@ -46,7 +32,7 @@ function notProvenCounter(registry: Registry): () => void {
   };
 }
 
-function sweepMetrics(registry: Registry): SweepMetrics {
+function sweepMetrics(registry: Registry) {
   const registers = [registry];
   const sweeps = new Counter({
     name: "ramet_store_sweeps_total",
@@ -67,10 +53,11 @@ function sweepMetrics(registry: Registry): SweepMetrics {
     registers,
   });
   return {
-    dataMissing: (count) => {
+    /** @param count how many checkpoints have no data in the store */
+    dataMissing: (count: number) => {
       lacking.set(count);
     },
-    swept: ({ checkpoints, orphans, contents, freedBytes }) => {
+    swept: ({ checkpoints, orphans, contents, freedBytes }: Swept) => {
       sweeps.inc({ result: "success" });
       removed.inc({ what: "checkpoints" }, checkpoints.length);
       removed.inc({ what: "rests" }, orphans);

@@ -1,14 +1,10 @@
 import { podGuests } from "../backends/acs/pod-guests.ts";
-import { createSystemNamespace } from "../backends/kept-secret.ts";
 import { rametGroup } from "../api/schema/kind.ts";
-import { controllersLease, systemNamespace } from "../api/names/system-names.ts";
 import { defined } from "../base/defined.ts";
 import { RametError } from "../base/errors.ts";
 import { type Log, silentLog } from "../base/log.ts";
-import { runController } from "../kube/controller.ts";
 import type { Informer } from "../kube/informer.ts";
 import type { KubeClient } from "../kube/kube-client.ts";
-import { runWhileLeading } from "../kube/lease.ts";
 import type { KubeObject } from "../kube/object.ts";
 import { coreResources } from "../kube/resource-ref.ts";
 import { findOtherControllers } from "../kube/other-controllers.ts";
@@ -23,21 +19,12 @@ import { createInformers, sandboxResources } from "./cluster/resources.ts";
 import { installCrds } from "./install-crds.ts";
 import { besideCloning } from "./named-snapshot/cloning-beside.ts";
 import { namedSnapshotController } from "./named-snapshot/controller.ts";
-import { controllerBackoff, countdown, eventRecorder, type RunControllersOptions } from "./run.ts";
+import type { RunControllersOptions } from "./run.ts";
+import { eventRecorder, runTogether, whileFollowing, whileLeading } from "./run-together.ts";
 
-export type RunBesideOptions = Pick<
+export type RunBesideOptions = Omit<
   RunControllersOptions,
-  | "client"
-  | "leaderElection"
-  | "installCrds"
-  | "namespaces"
-  | "network"
-  | "concurrency"
-  | "metrics"
-  | "liveness"
-  | "log"
-  | "onReady"
-  | "signal"
+  "store" | "cells" | "registries" | "upkeep" | "importVolumes" | "otherControllers" | "onYield"
 >;
 
 /**
@@ -46,17 +33,10 @@ export type RunBesideOptions = Pick<
  * @throws RametError `NotFound` if their kinds are not installed; `Unavailable` if the lease was lost
  */
 export async function runBeside(options: RunBesideOptions): Promise<void> {
-  const { client, leaderElection, signal, log = silentLog } = options;
+  const { client, signal, log = silentLog } = options;
   await expectTheirKinds(client, log, signal);
   if (options.installCrds ?? false) await installCrds(client, signal, [rametGroup]);
-  if (leaderElection === undefined) {
-    await work(options, signal);
-    return;
-  }
-  await createSystemNamespace(client, signal);
-  // The same lease as without --beside: two installations never work at the same time.
-  const lease = { client, namespace: systemNamespace, name: controllersLease, ...leaderElection, log };
-  await runWhileLeading(lease, (leading) => work(options, leading), signal);
+  await whileLeading(options, (leading) => work(options, leading), signal);
 }
 
 async function expectTheirKinds(client: KubeClient, log: Log, signal: AbortSignal): Promise<void> {
@@ -80,18 +60,8 @@ async function work(options: RunBesideOptions, signal: AbortSignal): Promise<voi
   const { pods, ...followed } = createInformers(client, log, { excludes: exclusion.excludes });
   const all = Object.values(followed) as Informer<KubeObject>[];
   exclusion.follow(all.map(({ store }) => store));
-  const following = new AbortController();
   const running = [...all, exclusion.namespaces].filter((one) => one !== undefined);
-  const followers = running.map((informer) => informer.run(following.signal, options.liveness));
-  try {
-    await Promise.all(running.map((informer) => informer.synced(signal)));
-    await reconcile(options, { ...followed, pods }, signal);
-  } catch (error) {
-    if (!signal.aborted) throw error;
-  } finally {
-    following.abort();
-    await Promise.all(followers);
-  }
+  await whileFollowing(running, options, () => reconcile(options, { ...followed, pods }, signal), signal);
 }
 
 async function reconcile(
@@ -99,7 +69,7 @@ async function reconcile(
   informers: ReturnType<typeof createInformers>,
   signal: AbortSignal,
 ): Promise<void> {
-  const { client, metrics, network, namespaces, concurrency = 16, liveness, onReady, log = silentLog } = options;
+  const { client, metrics, network, namespaces, log = silentLog } = options;
   const { clock, random } = client;
   const events = eventRecorder(options);
   const cache = createCache(informers);
@@ -120,33 +90,8 @@ async function reconcile(
     ...defined({ metrics }),
   };
   const controllers = [namedSnapshotController(parts), besideSetController(parts)];
-  const ready = countdown(controllers.length, onReady);
-  const common = { clock, random, concurrency, liveness, backoff: controllerBackoff, log };
   const collecting = defined({ informers, clock, log, collects: isLeftBehind, metrics: metrics?.collections });
-  try {
-    await Promise.all([
-      runCollector(collecting, signal),
-      ...controllers.map(({ name, watches, reconcile: reconcileKey, requeues }) =>
-        runController(
-          {
-            ...common,
-            name,
-            watches,
-            reconcile: reconcileKey,
-            ...defined({ metrics: metrics?.forController(name) }),
-          },
-          signal,
-          (add) => {
-            requeues?.connect(add);
-            ready();
-          },
-        ),
-      ),
-    ]);
-  } finally {
-    for (const { close } of controllers) close?.();
-    await events.flush();
-  }
+  await runTogether(options, { controllers, others: [() => runCollector(collecting, signal)], events }, signal);
 }
 
 /**

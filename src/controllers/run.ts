@@ -1,7 +1,6 @@
-import { hostname } from "node:os";
 import type { RuntimeEgress } from "../api/egress/effective-egress.ts";
 import type { CellPodOptions } from "../api/pod/cell-pod.ts";
-import { type CellUserNamespaces, controllersLease, systemNamespace } from "../api/names/system-names.ts";
+import type { CellUserNamespaces } from "../api/names/system-names.ts";
 import type { NamespaceQuota } from "../api/quota/namespace-quota.ts";
 import type { Backend } from "../backends/backend.ts";
 import {
@@ -10,16 +9,12 @@ import {
   credentialKeys,
   publishCredentialKey,
 } from "../backends/environment-seal.ts";
-import { createSystemNamespace } from "../backends/kept-secret.ts";
 import { openBackends, type OpenBackendsOptions, type OpenedBackends } from "../backends/open-backends.ts";
 import { defined } from "../base/defined.ts";
 import { type Log, silentLog } from "../base/log.ts";
-import { runController } from "../kube/controller.ts";
-import { EventRecorder } from "../kube/events.ts";
 import type { Informer } from "../kube/informer.ts";
 import type { KubeClient } from "../kube/kube-client.ts";
 import type { Liveness } from "../kube/liveness.ts";
-import { runWhileLeading } from "../kube/lease.ts";
 import type { KubeObject } from "../kube/object.ts";
 import { OwnWrites } from "../kube/own-writes.ts";
 import { type RegistryAccess, RegistryTransport } from "../registry/registry-transport.ts";
@@ -43,6 +38,7 @@ import { namedSnapshotController } from "./named-snapshot/controller.ts";
 import { sandboxClaimController } from "./sandbox-claim/controller.ts";
 import { sandboxSetController } from "./sandbox-set/controller.ts";
 import { sandboxController } from "./sandbox/controller.ts";
+import { eventRecorder, runTogether, whileFollowing, whileLeading } from "./run-together.ts";
 import { runSweeper, type SweepingOptions } from "./sweep.ts";
 import { refuseOtherControllers, workUnlessOthersDo } from "./yield.ts";
 
@@ -135,17 +131,10 @@ interface UpkeepOptions {
  *   another controller owns the kinds when this is called
  */
 export async function runControllers(options: RunControllersOptions): Promise<void> {
-  const { client, leaderElection, signal, log = silentLog } = options;
+  const { client, signal, log = silentLog } = options;
   await refuseOtherControllers(client, log, signal);
   if (options.installCrds ?? false) await installCrds(client, signal);
-  if (leaderElection === undefined) {
-    await leadUnlessOthersDo(options, signal);
-    return;
-  }
-  await createSystemNamespace(client, signal);
-  const { identity } = leaderElection;
-  const lease = { client, namespace: systemNamespace, name: controllersLease, identity, log };
-  await runWhileLeading(lease, (leading) => leadUnlessOthersDo(options, leading), signal);
+  await whileLeading(options, (leading) => leadUnlessOthersDo(options, leading), signal);
 }
 
 async function leadUnlessOthersDo(options: RunControllersOptions, signal: AbortSignal): Promise<void> {
@@ -161,20 +150,6 @@ async function leadUnlessOthersDo(options: RunControllersOptions, signal: AbortS
   };
   await workUnlessOthersDo(yielding, (working) => lead(options, working), signal);
   await events.flush();
-}
-
-/** Records events as the controllers. */
-export function eventRecorder({
-  client,
-  leaderElection,
-  log = silentLog,
-}: Pick<RunControllersOptions, "client" | "leaderElection" | "log">): EventRecorder {
-  return new EventRecorder({
-    client,
-    reportingController: "ramet.dev/controllers",
-    reportingInstance: leaderElection?.identity ?? hostname(),
-    log,
-  });
 }
 
 async function lead(options: RunControllersOptions, signal: AbortSignal): Promise<void> {
@@ -200,24 +175,16 @@ async function lead(options: RunControllersOptions, signal: AbortSignal): Promis
   exclusion.follow(all.map(({ store: seen }) => seen));
   const nodes = nodeInformer(client, log);
   const userNamespaces = cells.userNamespaces === "auto" ? new UserNamespaceSupport(nodes, log) : undefined;
-  const following = new AbortController();
   const others = [nodes, exclusion.namespaces].filter((one) => one !== undefined);
-  const followers = [...all, ...others].map((informer) => informer.run(following.signal, options.liveness));
-  try {
-    // Every controller reads all caches: in one that has not synced, an existing object would seem to be deleted.
-    await Promise.all([...all, ...others].map((informer) => informer.synced(signal)));
+  const begin = async (): Promise<void> => {
     const nodeCpus = await NodeCpus.open(client, nodes, { log, signal });
     const storeReports = await StoreReports.open(client, log, signal);
-    await work(
-      options,
-      { ...opened, informers, seal, credentialKeys: credentials, engines, nodeCpus, storeReports, userNamespaces },
-      signal,
-    );
-  } catch (error) {
-    if (!signal.aborted) throw error;
+    const parts = { informers, seal, credentialKeys: credentials, engines, nodeCpus, storeReports, userNamespaces };
+    await work(options, { ...opened, ...parts }, signal);
+  };
+  try {
+    await whileFollowing([...all, ...others], options, begin, signal);
   } finally {
-    following.abort();
-    await Promise.all(followers);
     opened.close();
   }
 }
@@ -236,7 +203,7 @@ async function work(
   { keys, storeReports, userNamespaces, ...opened }: Opened,
   signal: AbortSignal,
 ): Promise<void> {
-  const { client, metrics, namespaces: { served, quota } = {}, upkeep = {}, log = silentLog, onReady } = options;
+  const { client, metrics, namespaces: { served, quota } = {}, upkeep = {}, log = silentLog } = options;
   const { clock, random } = client;
   const events = eventRecorder(options);
   const { access, pullTimeoutMilliseconds } = options.registries ?? {};
@@ -263,33 +230,15 @@ async function work(
     log,
     ...defined({ metrics }),
   });
-  const { concurrency = 16, liveness } = options;
   const seesAll = served === undefined;
-  const common = { clock, random, concurrency, liveness, backoff: controllerBackoff, log };
-  const ready = countdown(controllers.length, onReady);
   const sweepingParts = { backends, checkpoints: informers.checkpoints, dataFindings, storeReports };
-  const run = ({ name, watches, reconcile, requeues }: Controller) =>
-    runController(
-      { ...common, name, watches, reconcile, ...defined({ metrics: metrics?.forController(name) }) },
-      signal,
-      (add) => {
-        requeues?.connect(add);
-        ready();
-      },
-    );
-  try {
-    await Promise.all([
-      runSweeper(sweeping(options, sweepingParts), signal),
-      runCollector(collecting(options, informers), signal),
-      runEngineUpkeep({ engines, informers, seesAll, clock, log, ...upkeep.engines }, signal),
-      runKeyRotation({ client, keys, runtime, informers, clock, log, ...upkeep.keyRotation }, signal),
-      ...controllers.map(run),
-    ]);
-  } finally {
-    for (const { close } of controllers) close?.();
-    await registries?.close();
-    await events.flush();
-  }
+  const others = [
+    () => runSweeper(sweeping(options, sweepingParts), signal),
+    () => runCollector(collecting(options, informers), signal),
+    () => runEngineUpkeep({ engines, informers, seesAll, clock, log, ...upkeep.engines }, signal),
+    () => runKeyRotation({ client, keys, runtime, informers, clock, log, ...upkeep.keyRotation }, signal),
+  ];
+  await runTogether(options, { controllers, others, events }, signal).finally(() => registries?.close());
 }
 
 function podOptions(
@@ -319,16 +268,6 @@ function sweeping(
     log,
     ...defined({ metrics: metrics?.sweeps }),
     ...upkeep?.sweeping,
-  };
-}
-
-export const controllerBackoff = { baseMilliseconds: 50, maxMilliseconds: 60_000 };
-
-/** Calls `then` when it has been called `count` times. */
-export function countdown(count: number, then: (() => void) | undefined): () => void {
-  let left = count;
-  return () => {
-    if (--left === 0) then?.();
   };
 }
 

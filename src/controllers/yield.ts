@@ -52,7 +52,7 @@ export async function workUnlessOthersDo(
       others = await workUntilOthers(options, work, signal);
       if (isAborted(signal)) return;
       await report(options, others, signal);
-      others = await untilNoOthers(options, others, signal);
+      for await (others of looks(options, others, signal)) if (others.length === 0) break;
       if (isAborted(signal)) return;
       options.log.info({}, "no other controller owns the kinds any more: the controllers work again");
     }
@@ -71,12 +71,8 @@ async function workUntilOthers(
   const either = AbortSignal.any([signal, stop.signal]);
   let found: FoundControllers["others"] = [];
   const watching = (async () => {
-    for (;;) {
-      await pause(options, either);
-      if (either.aborted) return;
-      found = await look(options, found, either);
-      if (found.length === 0) continue;
-      stop.abort(ownedByOthers("The controllers stop", found));
+    for await (found of looks(options, found, either)) {
+      if (found.length > 0) stop.abort(ownedByOthers("The controllers stop", found));
     }
   })();
   try {
@@ -91,31 +87,22 @@ async function workUntilOthers(
   return found;
 }
 
-async function untilNoOthers(
-  options: YieldingOptions,
-  found: FoundControllers["others"],
-  signal: AbortSignal,
-): Promise<FoundControllers["others"]> {
-  let others = found;
-  while (others.length > 0 && !signal.aborted) {
-    await pause(options, signal);
-    others = await look(options, others, signal);
-  }
-  return others;
-}
-
-/** A look that fails says nothing, so the last result counts. */
-async function look(
-  { client, log }: YieldingOptions,
+/** Looks for other controllers after each pause. A look that fails says nothing, so the result before it counts. */
+async function* looks(
+  { client, log, pauseMilliseconds = 15_000 }: YieldingOptions,
   before: FoundControllers["others"],
   signal: AbortSignal,
-): Promise<FoundControllers["others"]> {
-  try {
-    return (await findOtherControllers(client, signal)).others;
-  } catch (error) {
-    if (!signal.aborted)
+): AsyncGenerator<FoundControllers["others"]> {
+  for (let found = before; ;) {
+    await delay(client.clock, pauseMilliseconds, signal).catch(() => undefined);
+    if (signal.aborted) return;
+    try {
+      found = (await findOtherControllers(client, signal)).others;
+    } catch (error) {
+      if (isAborted(signal)) return;
       log.debug({ error: RametError.from(error).describe() }, "looking for other controllers failed");
-    return before;
+    }
+    yield found;
   }
 }
 
@@ -134,10 +121,6 @@ async function report(
     .catch(() => undefined);
   if (home === undefined) return;
   events.record(home, { type: "Warning", reason: "OtherController", action: "Yield", note: why });
-}
-
-function pause({ client, pauseMilliseconds = 15_000 }: YieldingOptions, signal: AbortSignal): Promise<void> {
-  return delay(client.clock, pauseMilliseconds, signal).catch(() => undefined);
 }
 
 /** A function, as the type checker assumes that `aborted` does not change across an await. */

@@ -121,12 +121,9 @@ function isAborted(signal: AbortSignal): boolean {
   return signal.aborted;
 }
 
-export interface CollectionMetrics {
-  collected: (garbage: Garbage) => void;
-  failed: () => void;
-}
+export type CollectionMetrics = ReturnType<typeof collectionMetrics>;
 
-export function collectionMetrics(registry: Registry): CollectionMetrics {
+export function collectionMetrics(registry: Registry) {
   const group = new MetricGroup(registry);
   const objects = group.counter({
     name: "ramet_garbage_collected_total",
@@ -143,7 +140,7 @@ export function collectionMetrics(registry: Registry): CollectionMetrics {
     help: "Garbage collections that failed. The next collection runs at the usual interval.",
   });
   return {
-    collected: ({ garbage, bytes: freed = 0 }) => {
+    collected: ({ garbage, bytes: freed = 0 }: Garbage) => {
       objects.inc({ garbage });
       bytes.inc({ garbage }, freed);
     },

@@ -2,14 +2,9 @@ import type { Registry } from "prom-client";
 import type { NamedSnapshotStatus, SnapshotStep } from "../../api/kinds/named-snapshot-status.ts";
 import { MetricGroup } from "../../kube/metrics.ts";
 
-export interface SnapshotMetrics {
-  /** Counts the differences between two successive statuses. */
-  statusChanged: (before: NamedSnapshotStatus | undefined, after: NamedSnapshotStatus) => void;
-  /** Removes the metrics from the registry. */
-  close: () => void;
-}
+export type SnapshotMetrics = ReturnType<typeof snapshotMetrics>;
 
-export function snapshotMetrics(registry: Registry): SnapshotMetrics {
+export function snapshotMetrics(registry: Registry) {
   const group = new MetricGroup(registry);
   const builds = group.histogram({
     name: "ramet_snapshot_build_seconds",
@@ -33,7 +28,8 @@ export function snapshotMetrics(registry: Registry): SnapshotMetrics {
     labelNames: ["why"],
   });
   return {
-    statusChanged: (before = {}, after) => {
+    /** Counts the differences between two successive statuses. */
+    statusChanged: (before: NamedSnapshotStatus = {}, after: NamedSnapshotStatus) => {
       const end = endedBuild(before, after);
       if (end !== undefined) builds.observe({ result: end.result }, end.seconds);
       for (const { state, milliseconds = 0 } of endedSteps(before, after)) {
@@ -44,6 +40,7 @@ export function snapshotMetrics(registry: Registry): SnapshotMetrics {
         served.inc({ why: after.latestVersion === before.latestVersion ? "kept" : "built" });
       }
     },
+    /** Removes the metrics from the registry. */
     close: () => {
       group.close();
     },

@@ -6,15 +6,10 @@ import type { Cache } from "../cluster/cache.ts";
 import type { Informers } from "../cluster/resources.ts";
 import { memberOf } from "./pool.ts";
 
-/** Metrics of sets. The pool sizes are read from the cache on each scrape. */
-export interface SetMetrics {
-  created: (set: ObjectName) => void;
-  deleted: (set: ObjectName, why: "scaleDown" | "update" | "dead" | "victim" | "setGone") => void;
-  /** Removes the metrics from the registry. */
-  close: () => void;
-}
+export type SetMetrics = ReturnType<typeof setMetrics>;
 
-export function setMetrics(registry: Registry, informers: Informers, cache: Cache): SetMetrics {
+/** Metrics of sets. The pool sizes are read from the cache on each scrape. */
+export function setMetrics(registry: Registry, informers: Informers, cache: Cache) {
   const group = new MetricGroup(registry);
   const created = group.counter({
     name: "ramet_sandboxset_sandboxes_created_total",
@@ -37,12 +32,13 @@ export function setMetrics(registry: Registry, informers: Informers, cache: Cach
     });
   }
   return {
-    created: ({ namespace = "", name }) => {
+    created: ({ namespace = "", name }: ObjectName) => {
       created.inc({ namespace, name });
     },
-    deleted: ({ namespace = "", name }, why) => {
+    deleted: ({ namespace = "", name }: ObjectName, why: "scaleDown" | "update" | "dead" | "victim" | "setGone") => {
       deleted.inc({ namespace, name, why });
     },
+    /** Removes the metrics from the registry. */
     close: () => {
       group.close();
     },
