@@ -1,4 +1,4 @@
-import { volumeParts } from "../../api/kinds/checkpoint.ts";
+import { type CheckpointPart, volumeParts } from "../../api/kinds/checkpoint.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations, restoreFromAnnotations } from "../../api/names/labels.ts";
 import { resolveOrigin } from "../../api/snapshot/resolve-origin.ts";
@@ -7,6 +7,8 @@ import { partsOf } from "../../backends/checkpoint-record.ts";
 import { neededEngine } from "../images/engines.ts";
 import type { NodeCpus } from "../nodes/node-cpus.ts";
 
+type OriginCache = Pick<Cache, "checkpointById" | "snapshot">;
+
 /**
  * Decides whether the memory of a reference can be restored in place in a sandbox: in its cell, on the CPU of its node. Undefined: it
  * needs no engine, as far as the cache knows.
@@ -14,32 +16,26 @@ import type { NodeCpus } from "../nodes/node-cpus.ts";
 export function fitsReference(
   namespace: string,
   reference: string,
-  { cache, nodeCpus }: { cache: Pick<Cache, "checkpointById" | "snapshot">; nodeCpus: Pick<NodeCpus, "lacks"> },
+  { cache, nodeCpus }: { cache: OriginCache; nodeCpus: Pick<NodeCpus, "lacks"> },
 ): ((sandbox: Sandbox) => boolean) | undefined {
-  try {
-    const checkpoint = cache.checkpointById(namespace, resolveOrigin(namespace, reference, cache));
-    const parts = partsOf(checkpoint?.status?.ramet) ?? [];
-    const { engineId } = neededEngine(parts);
-    if (engineId === undefined) return undefined;
-    return ({ status }) => status?.ramet?.engine === engineId && !nodeCpus.lacks(status.nodeName, parts);
-  } catch {
-    // The sandbox reports a reference that cannot be resolved.
-    return undefined;
-  }
+  const parts = partsOfReference(namespace, reference, cache);
+  const { engineId } = neededEngine(parts);
+  if (engineId === undefined) return undefined;
+  return ({ status }) => status?.ramet?.engine === engineId && !nodeCpus.lacks(status.nodeName, parts);
 }
 
 /** Whether a reference has volumes. The volumes of a Pod never change, so a running one cannot be restored from it. */
-export function hasCapturedVolumes(
-  namespace: string,
-  reference: string,
-  cache: Pick<Cache, "checkpointById" | "snapshot">,
-): boolean {
+export function hasCapturedVolumes(namespace: string, reference: string, cache: OriginCache): boolean {
+  return volumeParts(partsOfReference(namespace, reference, cache)).length > 0;
+}
+
+function partsOfReference(namespace: string, reference: string, cache: OriginCache): readonly CheckpointPart[] {
   try {
     const checkpoint = cache.checkpointById(namespace, resolveOrigin(namespace, reference, cache));
-    return volumeParts(checkpoint?.status?.ramet?.parts).length > 0;
+    return partsOf(checkpoint?.status?.ramet) ?? [];
   } catch {
-    // The claim reports a reference that cannot be resolved.
-    return false;
+    // The sandbox or the claim reports a reference that cannot be resolved.
+    return [];
   }
 }
 

@@ -12,7 +12,15 @@ import { addFinalizer, removeFinalizer } from "../cluster/finalizer.ts";
 import { pauseCheckpoint, storedPause } from "../cluster/pause-checkpoint.ts";
 import type { ResolvedTemplate } from "../origin/resolve-template.ts";
 import { callCell, isCellAction } from "./cell-actions.ts";
-import { copyClaims, createClaims, createFilledClaims, type FillClaim, releaseClaims, shareClaims } from "./claims.ts";
+import {
+  claimsFromTemplates,
+  createClaim,
+  emptyClaimLike,
+  type FillClaim,
+  type NewClaim,
+  releaseClaims,
+  shareClaims,
+} from "./claims.ts";
 import { nodeOfClaims } from "./gather-volumes.ts";
 import { rollbackUnderWay } from "./rollback.ts";
 import type { SandboxDependencies } from "./dependencies.ts";
@@ -174,13 +182,16 @@ async function claimsFor(
   const withoutTemplate = [...claims].flatMap(([volume, name]) =>
     filled.has(name) && !made.has(volume) ? [name] : [],
   );
-  const found = await Promise.all([
-    createClaims(resource, sandbox, { templates: volumeClaims, chosen: claims, filled, fill }),
-    createFilledClaims(resource, sandbox, { names: withoutTemplate, fill }),
-    copyClaims(resource, sandbox, copies),
+  const wanted: NewClaim[] = [
+    ...claimsFromTemplates(sandbox, volumeClaims, { chosen: claims, filled, fill }),
+    ...withoutTemplate.map((name) => ({ name, spec: () => fill(name, {}) })),
+    ...[...copies].map((copy) => emptyClaimLike(resource, sandbox, copy)),
+  ];
+  const [existing, created] = await Promise.all([
     shareClaims(resource, sandbox, shared),
+    Promise.all(wanted.map((claim) => createClaim(resource, sandbox, claim))),
   ]);
-  return found.flat();
+  return [...created, ...existing];
 }
 
 function nameOfTemplate({ metadata }: Record<string, unknown>): string | undefined {

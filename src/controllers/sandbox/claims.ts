@@ -11,65 +11,50 @@ import { type Claim, ClaimSpec } from "../../kube/volumes/volumes.ts";
 /** Completes the spec of a new claim of a clone. The name is that of the claim. */
 export type FillClaim = (claim: string, spec: ClaimSpec) => Promise<ClaimSpec>;
 
-interface NewClaims {
-  templates: readonly Record<string, unknown>[];
+/** A claim that the Sandbox owns: it outlives the Pods, so a resumed sandbox has its volumes, and is deleted with the Sandbox. */
+export interface NewClaim {
+  name: string;
+  metadata?: ClaimTemplateMetadata;
+  /** Called only if the claim does not exist. */
+  spec: () => Promise<ClaimSpec>;
+}
+
+interface ChosenClaims {
   /** The claims that volumes mount instead of those of their templates. Only those that are filled are made. */
   chosen: ReadonlyMap<string, string>;
   /** The names of the claims that get data of a checkpoint. */
   filled: { has: (claim: string) => boolean };
-  /** Called only if the claim does not exist. */
   fill: FillClaim;
 }
 
 /**
- * Creates the PersistentVolumeClaims `<template>-<sandbox>` that the sandbox's Pod mounts. The Sandbox owns them: they outlive
- * its Pods, so a resumed sandbox has its volumes, and are deleted with the Sandbox.
- * @throws RametError `InvalidArgument` with the field of an invalid template; `AlreadyExists` if another object owns a claim
+ * The claims `<template>-<sandbox>` that the sandbox's Pod mounts.
+ * @throws RametError `InvalidArgument` with the field of an invalid template
  */
-export async function createClaims(
-  claims: ResourceClient<Claim>,
-  sandbox: Sandbox,
-  { templates, chosen, filled, fill }: NewClaims,
-): Promise<Claim[]> {
-  const wanted = templates.flatMap((template, index) => {
+export function claimsFromTemplates(
+  { metadata: { name: sandbox } }: Sandbox,
+  templates: readonly Record<string, unknown>[],
+  { chosen, filled, fill }: ChosenClaims,
+): NewClaim[] {
+  return templates.flatMap((template, index) => {
     const { name: volume, spec, metadata } = parseTemplate(template, index);
-    const name = chosen.get(volume) ?? claimName(volume, sandbox.metadata.name);
-    return chosen.has(volume) && !filled.has(name) ? [] : [{ name, metadata, spec }];
+    const name = chosen.get(volume) ?? claimName(volume, sandbox);
+    return chosen.has(volume) && !filled.has(name) ? [] : [{ name, metadata, spec: () => fill(name, spec) }];
   });
-  return Promise.all(
-    wanted.map(({ name, metadata, spec }) =>
-      createClaim(claims, sandbox, { name, metadata, spec: () => fill(name, spec) }),
-    ),
-  );
 }
 
-/** Creates claims that get the data of a checkpoint, for volumes without a claim template. The Sandbox owns them. */
-export async function createFilledClaims(
+/** A claim like an existing one, but empty. Its `spec` throws `NotFound` if the existing one was deleted. */
+export function emptyClaimLike(
   claims: ResourceClient<Claim>,
-  sandbox: Sandbox,
-  { names, fill }: { names: readonly string[]; fill: FillClaim },
-): Promise<Claim[]> {
-  return Promise.all(names.map((name) => createClaim(claims, sandbox, { name, spec: () => fill(name, {}) })));
-}
-
-/**
- * Creates claims like existing ones, but empty. The Sandbox owns them.
- * @param copies the existing claim by the name of the new one
- * @throws RametError `NotFound` if the existing one was deleted; `AlreadyExists` if another object owns a claim
- */
-export async function copyClaims(
-  claims: ResourceClient<Claim>,
-  sandbox: Sandbox,
-  copies: ReadonlyMap<string, string>,
-): Promise<Claim[]> {
-  const { namespace } = sandbox.metadata;
-  const specLike = async (name: string) => {
-    const { accessModes, storageClassName, volumeMode, resources } = (await claims.get({ namespace, name })).spec;
+  { metadata: { namespace } }: Sandbox,
+  [name, existing]: readonly [string, string],
+): NewClaim {
+  const spec = async () => {
+    const found = await claims.get({ namespace, name: existing });
+    const { accessModes, storageClassName, volumeMode, resources } = found.spec;
     return { accessModes, storageClassName, volumeMode, resources };
   };
-  return Promise.all(
-    [...copies].map(([name, like]) => createClaim(claims, sandbox, { name, spec: () => specLike(like) })),
-  );
+  return { name, spec };
 }
 
 /**
@@ -118,14 +103,8 @@ export async function releaseClaims(
   );
 }
 
-interface NewClaim {
-  name: string;
-  metadata?: ClaimTemplateMetadata;
-  /** Read only if the claim does not exist. */
-  spec: () => Promise<ClaimSpec>;
-}
-
-async function createClaim(
+/** @throws RametError `AlreadyExists` if another object owns a claim of this name */
+export async function createClaim(
   claims: ResourceClient<Claim>,
   sandbox: Sandbox,
   { name, metadata: own, spec }: NewClaim,

@@ -132,43 +132,32 @@ export function running(state: SandboxState, pod: Pod, started: StartOutcome): S
   const { sandbox } = state;
   const resumed = sandbox.status?.phase === "Resuming";
   const { rollback, restoredFrom: before } = sandbox.status?.ramet ?? {};
-  const egress = egressConditions(state.egress);
-  const runtime = runtimeConditions(state);
-  const restoredFrom = resumed ? before : started.checkpointId;
+  const { generation, bootMilliseconds, initRequest, phases } = started;
+  const claims = lastingClaims(pod);
   const status = changed(state, "Running", {
     conditions: [
       readiness(pod),
-      ...(started.initRequest === undefined ? [] : [initialized]),
+      ...(initRequest === undefined ? [] : [initialized]),
       ...memoryConditions(started.memory),
-      ...runtime,
-      ...egress,
+      ...runtimeConditions(state),
+      ...egressConditions(state.egress),
       ...imageConditions(pod),
       ...(resumed ? [{ type: "SandboxResumed", status: "True", reason: "ResumePod" } as const] : []),
     ],
-    drop: [
-      "SandboxPaused",
-      "ImageResolved",
-      ...(egress.length === 0 ? ["EgressApplied"] : []),
-      ...(runtime.length === 0 ? ["AgentRuntimeInjected"] : []),
-      ...(started.initRequest === undefined ? ["RuntimeInitialized"] : []),
-    ],
+    drop: ["SandboxPaused", "ImageResolved", "EgressApplied", "AgentRuntimeInjected", "RuntimeInitialized"],
   });
   return {
     ...status,
     ...placeOf(pod),
     ramet: {
-      ...keptProblems(status),
-      ...measured(started),
-      ...defined({ restoredFrom, rollback }),
+      ...defined({ problems: status.ramet?.problems, generation, bootMilliseconds, initRequest, rollback }),
+      ...defined({ restoredFrom: resumed ? before : started.checkpointId }),
       ...ofCell(sandbox, pod, started),
-      ...claimsOf(pod),
-      phases: started.phases,
+      // Their names are compared with the existing ones before a resume.
+      ...(claims.length > 0 && { claims }),
+      phases,
     },
   };
-}
-
-function keptProblems({ ramet }: SandboxStatus): Pick<RametSandboxStatus, "problems"> {
-  return ramet?.problems === undefined ? {} : { problems: ramet.problems };
 }
 
 /**
@@ -213,16 +202,6 @@ function ofCell(
   const cellKey = started.cellKey ?? before.cellKey;
   const engine = started.engine === undefined ? before.engine : engineId(started.engine);
   return defined({ egress, cellKey, engine });
-}
-
-/** Their names are compared with the existing ones before a resume. */
-function claimsOf(pod: Pod): Pick<RametSandboxStatus, "claims"> {
-  const claims = lastingClaims(pod);
-  return claims.length === 0 ? {} : { claims };
-}
-
-function measured({ generation, bootMilliseconds, initRequest }: StartOutcome) {
-  return defined({ generation, bootMilliseconds, initRequest });
 }
 
 function memoryConditions(memory: StartOutcome["memory"]): ConditionChange[] {
