@@ -66,7 +66,6 @@ async function lookupsFor(io: Io, cluster: Cluster, requested: NamedSnapshot, sn
     // A difference does not show the Secrets of a version.
     secretsOfSandbox: () => [],
     secretsOfCheckpoint: () => [],
-    volumesOfTemplate: (spec: SandboxTemplateSpec) => volumesIn(claimsOfTemplate(spec, "")),
     volumesOfSandbox: ({ spec }: Sandbox) => volumesIn(claimsOfTemplate(ofSandbox ?? spec, "")),
     volumesOfCheckpoint: (id: string) =>
       volumesIn(checkpoints.find(({ status }) => status?.checkpointId === id)?.status?.ramet?.volumes ?? []),

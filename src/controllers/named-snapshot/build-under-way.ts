@@ -1,6 +1,6 @@
 import type { NamedSnapshotStatus, SnapshotBuild, SnapshotStep } from "../../api/kinds/named-snapshot-status.ts";
 import type { Problem } from "../../api/schema/problem.ts";
-import { printProblem, sentenceOf, within } from "../../api/state/problem.ts";
+import { printProblem, within } from "../../api/state/problem.ts";
 import { defined } from "../../base/defined.ts";
 import { builderName } from "./names.ts";
 import type { SnapshotPlan, SnapshotState, DesiredVersion } from "./state.ts";
@@ -19,18 +19,15 @@ export interface BuildUnderWay {
 export interface BuilderEnd {
   what: string;
   because?: Problem | undefined;
-  /** For people. @default as in `because` */
-  words?: string;
 }
 
 /** The builder ended unexpectedly. Another one continues from the last captured step. */
-export function lost(underWay: BuildUnderWay, { what, because, words }: BuilderEnd): SnapshotPlan {
+export function lost(underWay: BuildUnderWay, { what, because }: BuilderEnd): SnapshotPlan {
   const { builder } = underWay.state;
   const name = builder?.metadata.name ?? builderName(underWay.state.snapshot.metadata.name, underWay.build);
   const context = `The build sandbox ${name} ${what}`;
   const problem = because === undefined ? { code: "BuilderFailed", cause: context } : within(because, context);
-  const message = because === undefined ? context : `${context}: ${words ?? printProblem(because)}`;
-  const plan = retry(underWay, { reason: "BuilderFailed", message, problem });
+  const plan = retry(underWay, { reason: "BuilderFailed", problem });
   const isThere = builder !== undefined && builder.metadata.deletionTimestamp === undefined;
   return { ...plan, actions: isThere ? [{ do: "deleteSandbox", sandbox: builder }] : [] };
 }
@@ -38,7 +35,8 @@ export function lost(underWay: BuildUnderWay, { what, because, words }: BuilderE
 /** Starts another attempt with another builder, or fails the build after the last attempt. */
 export function retry(underWay: BuildUnderWay, failure: Failure): SnapshotPlan {
   const { state, build, status } = underWay;
-  const { reason, message } = failure;
+  const { reason } = failure;
+  const message = printProblem(failure.problem);
   if (build.attempt >= mostAttempts)
     return fail(underWay, { ...failure, message: `${message} (${mostAttempts} attempts)` });
   const { builderUid: _, ...rest } = build;
@@ -52,18 +50,19 @@ export function retry(underWay: BuildUnderWay, failure: Failure): SnapshotPlan {
 
 interface Failure {
   reason: Building["reason"];
-  message: string;
   problem: Problem;
+  /** @default that of the problem */
+  message?: string;
   step?: number;
 }
 
 /** Fails the build. The current version stays current. */
 export function fail({ state, build, status }: BuildUnderWay, failure: Failure): SnapshotPlan {
-  const { reason, message, problem } = failure;
+  const { reason, problem, message = printProblem(problem) } = failure;
   const steps = status.steps?.map((step) => (step.state === "Running" ? interrupted(step, message) : step));
   const ended = {
     ...status,
-    build: { ...build, endedAt: state.now.toISOString(), failure },
+    build: { ...build, endedAt: state.now.toISOString(), failure: { ...failure, message } },
     ...defined({ steps }),
   };
   return {
@@ -96,8 +95,6 @@ export function starting(message: string, name?: string): Building {
 const mostAttempts = 3;
 
 /** The remedy for a build sandbox whose entrypoint ends. */
-export function entrypointEnded(code: string, cause: string): Pick<BuilderEnd, "because" | "words"> {
-  const hint = "Give its template a command that keeps running, such as sleep infinity";
-  const because = { code, cause, hint };
-  return { because, words: sentenceOf(because) };
+export function entrypointEnded(code: string, cause: string): Problem {
+  return { code, cause, hint: "Give its template a command that keeps running, such as sleep infinity" };
 }

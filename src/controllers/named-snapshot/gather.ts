@@ -1,4 +1,5 @@
 import { isCloneable } from "../../api/state/checkpoint.ts";
+import { hasEnded } from "../../api/state/sandbox.ts";
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import type { SnapshotVersion, NamedSnapshotStatus } from "../../api/kinds/named-snapshot-status.ts";
 import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
@@ -7,7 +8,7 @@ import { annotations, labels } from "../../api/names/labels.ts";
 import { tagsOf } from "../../api/snapshot/snapshot-tags.ts";
 import { claimsOfSandbox } from "../volumes/claims-of-sandbox.ts";
 import { resolveTemplate } from "../origin/resolve-template.ts";
-import { claimsOfTemplate, uncapturedVolumes } from "../volumes/restored-volumes.ts";
+import { uncapturedVolumes } from "../volumes/restored-volumes.ts";
 import { secretsOfCheckpoint, secretsOfSandbox } from "../origin/secrets-in-memory.ts";
 import { copiedContents } from "./keyed-content.ts";
 import type { Lookups } from "./lookups.ts";
@@ -87,7 +88,6 @@ async function desiredVersionOf(
     },
     secretsOfSandbox: (sandbox) => secretsOfSandbox(sandbox, cache),
     secretsOfCheckpoint: (checkpoint) => secretsOfCheckpoint(checkpoint, cache),
-    volumesOfTemplate: (spec) => claimsOfTemplate(spec, "").map(({ volume }) => volume),
     volumesOfSandbox: (sandbox) => volumesOfSandbox(sandbox, dependencies),
     volumesOfCheckpoint: (id) =>
       uncapturedVolumes(cache.checkpointById(namespace, id), cache).map(({ volume }) => volume),
@@ -192,7 +192,9 @@ function ofVersion(
   lookups: Lookups,
 ): string[] {
   const texts = [`${name}@${version}`, `${name}@${digest}`, checkpointId];
-  const sandboxes = texts.flatMap((text) => lookups.sandboxesFrom(namespace, text)).filter(isAlive);
+  const sandboxes = texts
+    .flatMap((text) => lookups.sandboxesFrom(namespace, text))
+    .filter((sandbox) => !hasEnded(sandbox));
   const sets = texts.flatMap((text) => lookups.setsFrom(namespace, text));
   const children = lookups
     .snapshotsFrom(namespace, `snapshot/${name}`)
@@ -208,16 +210,6 @@ function followersOf({ metadata: { name, namespace } }: NamedSnapshot, lookups: 
       .filter(({ metadata }) => metadata.name !== name),
     SandboxSet: lookups.setsNaming(namespace, name),
   });
-}
-
-function isAlive({
-  status,
-  metadata,
-}: {
-  status?: { phase?: string | undefined } | undefined;
-  metadata: { deletionTimestamp?: string | undefined };
-}) {
-  return metadata.deletionTimestamp === undefined && status?.phase !== "Succeeded" && status?.phase !== "Failed";
 }
 
 function names(byKind: Record<string, { metadata: { name: string } }[]>): string[] {

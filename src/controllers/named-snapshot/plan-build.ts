@@ -5,7 +5,7 @@ import type { NamedSnapshotStatus, SnapshotBuild, SnapshotVersion } from "../../
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations } from "../../api/names/labels.ts";
 import type { ObjectName, Problem } from "../../api/schema/problem.ts";
-import { problemIn, reportedBy, sentenceOf, within } from "../../api/state/problem.ts";
+import { problemIn, reportedBy, within } from "../../api/state/problem.ts";
 import { defined } from "../../base/defined.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import { reportedProblem } from "../../kube/reported-state.ts";
@@ -143,7 +143,7 @@ function versionCheckpointOf({ state, build }: BuildUnderWay): Checkpoint | unde
 function planBuilder(underWay: BuildUnderWay, builder: Sandbox): SnapshotPlan {
   const { metadata, status } = builder;
   const unpulled = imageProblemOf(builder);
-  if (unpulled !== undefined) return fail(underWay, { reason: "BuilderFailed", ...unpulled });
+  if (unpulled !== undefined) return fail(underWay, { reason: "BuilderFailed", problem: unpulled });
   const end = endOf(builder, whereIn(underWay.status));
   if (end !== undefined) return lost(underWay, end);
   if (!isServing(builder)) {
@@ -154,12 +154,11 @@ function planBuilder(underWay: BuildUnderWay, builder: Sandbox): SnapshotPlan {
 }
 
 /** Another attempt would wait for the same image. The Sandbox has tried until the pull timeout. */
-function imageProblemOf({ metadata, status }: Sandbox): { message: string; problem: Problem } | undefined {
+function imageProblemOf({ metadata, status }: Sandbox): Problem | undefined {
   if (status?.phase !== "Failed" || metadata.deletionTimestamp !== undefined) return undefined;
   const ready = findCondition(status.conditions, "Ready");
   if (ready === undefined || !imageReasons.has(ready.reason)) return undefined;
-  const what = `The build sandbox ${metadata.name} has no image`;
-  return { message: `${what}: ${ready.message}`, problem: within(reportedBy(status, ready), what) };
+  return within(reportedBy(status, ready), `The build sandbox ${metadata.name} has no image`);
 }
 
 const imageReasons = new Set(["ImageNotFound", "Unauthorized"]);
@@ -167,10 +166,10 @@ const imageReasons = new Set(["ImageNotFound", "Unauthorized"]);
 function endOf({ metadata, status }: Sandbox, where: string): BuilderEnd | undefined {
   if (metadata.deletionTimestamp !== undefined) return { what: `was deleted${where}` };
   const { phase = "Pending", message = "" } = status ?? {};
-  if (phase === "Succeeded") return { what: `ended${where}`, ...entrypointEnded("BuilderFailed", message) };
+  if (phase === "Succeeded") return { what: `ended${where}`, because: entrypointEnded("BuilderFailed", message) };
   if (!ended.has(phase)) return undefined;
   const because = reportedProblem(status) ?? { code: "BuilderFailed", cause: message };
-  return { what: `is ${phase}${where}`, because, words: message };
+  return { what: `is ${phase}${where}`, because };
 }
 
 /** The state that the builder starts from. If the source is a sandbox, it is captured first. */
@@ -272,17 +271,12 @@ function captureFailed(underWay: BuildUnderWay, checkpoint: Checkpoint, what: st
   const { conditions, message: why = "" } = checkpoint.status ?? {};
   const object = { kind: "Checkpoint", name: checkpoint.metadata.name };
   const problem = within(problemIn(checkpoint.status) ?? { code: "CaptureFailed", cause: why, object }, what);
-  const message = `${what}: ${why}`;
-  const again = `then run: ramet snapshot build ${name} -n ${namespace}`;
   const { hint = "Make room" } = problem;
+  const again = `${hint}; then run: ramet snapshot build ${name} -n ${namespace}`;
   const plan =
     findCondition(conditions, withinQuota)?.status === "False"
-      ? fail(underWay, {
-          reason: "QuotaExceeded",
-          message: `${message}; ${again}`,
-          problem: { ...problem, hint: `${hint}; ${again}` },
-        })
-      : retry(underWay, { reason: "CaptureFailed", message, problem });
+      ? fail(underWay, { reason: "QuotaExceeded", problem: { ...problem, hint: again } })
+      : retry(underWay, { reason: "CaptureFailed", problem });
   return { ...plan, actions: [{ do: "deleteCheckpoint", checkpoint }] };
 }
 
@@ -295,7 +289,7 @@ function foreign(underWay: BuildUnderWay, name: string): SnapshotPlan {
     hint: `Delete it and run: ramet snapshot build ${snapshot} -n ${namespace}`,
     object: { kind: "Checkpoint", name },
   };
-  return fail(underWay, { reason: "CaptureFailed", message: sentenceOf(problem), problem });
+  return fail(underWay, { reason: "CaptureFailed", problem });
 }
 
 /** Numbers are never used again, also after versions are deleted. */

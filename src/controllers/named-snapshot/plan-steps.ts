@@ -2,7 +2,7 @@ import { hasFailed, isCloneable } from "../../api/state/checkpoint.ts";
 import { actionOf, describeStep } from "../../api/recipe/recipe.ts";
 import type { SnapshotStep } from "../../api/kinds/named-snapshot-status.ts";
 import type { Problem } from "../../api/schema/problem.ts";
-import { describeProblem, problemOf } from "../../api/state/problem.ts";
+import { problemOf } from "../../api/state/problem.ts";
 import { defined } from "../../base/defined.ts";
 import type { RametError } from "../../base/errors.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
@@ -50,8 +50,7 @@ function resume(underWay: BuildUnderWay, index: number, start: SnapshotAction): 
       cause: `The controllers stopped ${count} times while the build was${whereIn(status)}, so it was given up`,
       hint: `Read the log of their previous containers, correct the step, then run: ramet snapshot build ${name} -n ${namespace}`,
     };
-    const message = describeProblem(problem);
-    return fail(underWay, { reason: "ControllersStopped", message, problem, step: index + 1 });
+    return fail(underWay, { reason: "ControllersStopped", problem, step: index + 1 });
   }
   const interruptions = { step: index + 1, count, at: state.now.toISOString() };
   const noted = { ...status, build: { ...build, interruptions } };
@@ -109,8 +108,8 @@ function broken(
 ): SnapshotPlan {
   // The cell can report the end of the entrypoint before the sandbox does.
   const isEntrypoint = error.code === "SandboxNotReady";
-  const why = isEntrypoint ? entrypointEnded(error.code, error.message) : { because: problemOf(error) };
-  const plan = lost(underWay, { what: `was lost${whereIn(underWay.status)}`, ...why });
+  const because = isEntrypoint ? entrypointEnded(error.code, error.message) : problemOf(error);
+  const plan = lost(underWay, { what: `was lost${whereIn(underWay.status)}`, because });
   return { ...plan, afterStatus: [{ do: "forgetStep", index, builderUid: builder.metadata.uid }] };
 }
 

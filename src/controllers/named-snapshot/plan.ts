@@ -34,7 +34,7 @@ function planVersion(state: SnapshotState): SnapshotPlan {
   if (pinnedVersion !== undefined) return planPin(state, pinnedVersion);
   if ("problem" in desired) {
     const { reason, problem: error } = desired;
-    return planIdle(state, { status: "False", reason, message: error.describe(), problem: problemOf(error) });
+    return planIdle(state, { status: "False", reason, problem: problemOf(error) });
   }
   const kept = keptVersion(state, desired);
   if (kept !== undefined) return planKept(state, kept, desired);

@@ -1,7 +1,7 @@
 import { sandboxState } from "../../api/state/sandbox.ts";
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import { type NamedSnapshot, volumesLeftOut } from "../../api/kinds/named-snapshot.ts";
-import type { SandboxTemplate, SandboxTemplateSpec } from "../../api/kinds/sandbox-template.ts";
+import type { SandboxTemplate } from "../../api/kinds/sandbox-template.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations } from "../../api/names/labels.ts";
 import { volumesChoice } from "../../api/names/volumes-on-restore.ts";
@@ -10,7 +10,7 @@ import { snapshotDigest, type CopiedContent, type ResolvedSource } from "../../a
 import { findVersion, printSnapshotReference } from "../../api/snapshot/snapshot-reference.ts";
 import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
-import { listed } from "../volumes/restored-volumes.ts";
+import { claimsOfTemplate, listed } from "../volumes/restored-volumes.ts";
 import { secretsOfTemplate } from "../origin/secrets-in-memory.ts";
 import type { BuildOrigin, SnapshotState } from "./state.ts";
 
@@ -23,8 +23,7 @@ export interface InputLookups {
   /** The Secrets whose values a sandbox or a checkpoint can contain. */
   secretsOfSandbox: (sandbox: Sandbox) => string[];
   secretsOfCheckpoint: (checkpoint: Checkpoint) => string[];
-  /** The volumes that are PersistentVolumeClaims: of a template, a sandbox, and the source of a checkpoint. */
-  volumesOfTemplate: (template: SandboxTemplateSpec) => string[];
+  /** The volumes that are PersistentVolumeClaims: of a sandbox, and of the source of a checkpoint. */
   volumesOfSandbox: (sandbox: Sandbox) => string[];
   volumesOfCheckpoint: (id: string) => string[];
   /** Represents the content that steps copy, by step index; or the problem that prevents reading it. */
@@ -81,20 +80,20 @@ function resolveSource({ spec: { from }, metadata: { namespace } }: NamedSnapsho
       origin: { kind: "template", spec: found.spec },
       parent: `template/${name}`,
       inheritedSecrets: secretsOfTemplate(found.spec.template),
-      volumes: lookups.volumesOfTemplate(found.spec),
+      volumes: claimsOfTemplate(found.spec, "").map(({ volume }) => volume),
     };
   }
   if (from.snapshot !== undefined) {
     const found = lookups.snapshot(from.snapshot.name) ?? missing("NamedSnapshot", from.snapshot.name, namespace);
-    const reference = withoutUndefined(from.snapshot);
-    const { digest } = findVersion(found, reference);
+    const { name, version: pinned, digest: exact } = from.snapshot;
+    const { digest } = findVersion(found, { name, ...defined({ version: pinned, digest: exact }) });
     // An upgrade may have captured a pinned version again.
     const {
       version,
       checkpointId,
       secrets: inheritedSecrets = [],
     } = findVersion(found, { name: found.metadata.name, digest });
-    const parent = printSnapshotReference({ name: from.snapshot.name, version });
+    const parent = printSnapshotReference({ name, version });
     return {
       source: { snapshot: { digest } },
       origin: { kind: "checkpoint", checkpointId },
@@ -141,18 +140,6 @@ function sandboxOrigin(sandbox: Sandbox): BuildOrigin {
 
 function secretsOf(recipe: readonly RecipeStep[]): string[] {
   return recipe.flatMap(({ copy }) => (copy?.secretKeyRef === undefined ? [] : [copy.secretKeyRef.name]));
-}
-
-function withoutUndefined({
-  name,
-  version,
-  digest,
-}: {
-  name: string;
-  version?: number | undefined;
-  digest?: string | undefined;
-}) {
-  return defined({ name, version, digest });
 }
 
 function missing(kind: string, name: string, namespace: string): never {

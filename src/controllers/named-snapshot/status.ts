@@ -6,6 +6,7 @@ import type {
   SnapshotVersion,
 } from "../../api/kinds/named-snapshot-status.ts";
 import type { ObjectName, Problem } from "../../api/schema/problem.ts";
+import { printProblem } from "../../api/state/problem.ts";
 import { defined } from "../../base/defined.ts";
 import { applied, type ConditionChange } from "../../kube/conditions.ts";
 import { withIgnoredFields } from "../cluster/ignored-fields.ts";
@@ -15,7 +16,8 @@ import type { BuildingReason, SnapshotState, DesiredVersion } from "./state.ts";
 export interface Building {
   status: "True" | "False";
   reason: BuildingReason;
-  message: string;
+  /** @default that of the problem */
+  message?: string;
   problem?: Problem | undefined;
   /** The object of which the build waits for a change. */
   waitsFor?: ObjectName;
@@ -24,8 +26,9 @@ export interface Building {
 type Facts = Pick<SnapshotState, "snapshot" | "desired" | "engines" | "ignored" | "now">;
 
 /** A complete status with the conditions. */
-export function withStatus(state: Facts, desired: NamedSnapshotStatus, building: Building): NamedSnapshotStatus {
+export function withStatus(state: Facts, desired: NamedSnapshotStatus, given: Building): NamedSnapshotStatus {
   const { message: _, problems: before, build, ...status } = desired;
+  const building = { ...given, message: given.message ?? (given.problem ? printProblem(given.problem) : "") };
   const { waitsFor, ...condition } = building;
   const message = building.reason === "Built" ? "" : building.message;
   const { conditions, problems } = applied(withIgnoredFields(status.conditions, state.ignored, state.now), before, {
@@ -56,7 +59,7 @@ function withWait({ waitsFor: _, ...build }: SnapshotBuild, waitsFor: ObjectName
  * fulfilled. It is during an upgrade too, whose version stays usable.
  */
 function progressCondition(desired: NamedSnapshotStatus, building: Building): ConditionChange | undefined {
-  const { status, reason, message, problem } = building;
+  const { status, reason, message = "", problem } = building;
   if (reason === "Built" || reason === "Deleting") return undefined;
   if (desired.version !== undefined && (isHeld(building) || isUpgrade(desired, building))) return undefined;
   const isComing = status === "True" || (problem !== undefined && passing.has(problem.code));
