@@ -54,6 +54,16 @@ function whyNotReady(ready: Condition | undefined): string | undefined {
 /** `Terminating` is the last phase of a sandbox that is being deleted. */
 const endedPhases: ReadonlySet<string> = new Set(["Failed", "Succeeded", "Terminating"]);
 
+/** Whether it waits for a Pod, or for the first answer of the program in it. */
+export function isStarting({ status }: Pick<SandboxStatusOf, "status">): boolean {
+  return status?.phase === undefined || status.phase === "Pending" || status.phase === "Resuming";
+}
+
+/** Whether its program has ended or never started, so that only a rollback starts it again. */
+export function hasExited({ status }: Pick<SandboxStatusOf, "status">): boolean {
+  return status?.phase === "Succeeded" || status?.phase === "Failed";
+}
+
 /** Whether its program answers. A requested pause does not change that until the sandbox is paused. */
 export function isServing(sandbox: SandboxStatusOf): boolean {
   return sandboxState(sandbox).is === "serving";

@@ -1,5 +1,6 @@
 import { volumeClaims } from "../../api/pod/volume-claims.ts";
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
+import { isStarting } from "../../api/state/sandbox.ts";
 import { RametError } from "../../base/errors.ts";
 import { labels, restoreFrom, type MaybeClone } from "../../api/names/labels.ts";
 import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
@@ -124,10 +125,6 @@ export function sandboxKeysOfTemplate(cache: Cache, template: SandboxTemplate): 
     .sandboxesByTemplate(keyOf(template.metadata))
     .filter((sandbox) => isStarting(sandbox) || sandbox.status?.phase === "Running");
   return [...naming, ...clones.filter(isStarting)].map(({ metadata }) => keyOf(metadata));
-}
-
-function isStarting({ status }: Sandbox): boolean {
-  return status?.phase === undefined || status.phase === "Pending" || status.phase === "Resuming";
 }
 
 const setKeys = controllerKeys("SandboxSet", group);

@@ -1,5 +1,6 @@
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
+import { hasExited } from "../../api/state/sandbox.ts";
 import { type Clock, delay } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
 import type { Log } from "../../base/log.ts";
@@ -80,10 +81,6 @@ interface Objects {
 
 /** A running sandbox needs its engine for its next checkpoint; a paused one has a checkpoint. */
 function neededEngines({ checkpoints, sandboxes }: Objects): Set<string> {
-  const ofSandboxes = sandboxes.map(({ status }) => (isEnded(status?.phase) ? undefined : status?.ramet?.engine));
+  const ofSandboxes = sandboxes.map((sandbox) => (hasExited(sandbox) ? undefined : sandbox.status?.ramet?.engine));
   return new Set([...checkpoints.map(engineOfCheckpoint), ...ofSandboxes].filter((engine) => engine !== undefined));
-}
-
-function isEnded(phase: string | undefined): boolean {
-  return phase === "Succeeded" || phase === "Failed";
 }

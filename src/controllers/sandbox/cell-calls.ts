@@ -2,6 +2,7 @@ import type { Sandbox, SandboxStatus } from "../../api/kinds/sandbox.ts";
 import { initRequestDigest } from "../../api/names/init-request.ts";
 import { isRollbackPending, rollbackRequest } from "../../api/names/rollback-request.ts";
 import type { Pod } from "../../api/schema/pod.ts";
+import { isStarting } from "../../api/state/sandbox.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { Informer } from "../../kube/informer.ts";
 import { keyOf } from "../../kube/object.ts";
@@ -104,8 +105,7 @@ export class CellCalls {
    */
   settle(state: SandboxState, shown: SandboxStatus["phase"] | undefined): void {
     const { sandbox, pod } = state;
-    const isStarting = shown === undefined || shown === "Pending" || shown === "Resuming";
-    const isSettled = !isStarting || sandbox.metadata.deletionTimestamp !== undefined;
+    const isSettled = !isStarting({ status: { phase: shown } }) || sandbox.metadata.deletionTimestamp !== undefined;
     if (pod !== undefined) for (const kind of answeredCalls(state, isSettled)) this.drop(pod, kind);
     if (!isSettled) return;
     this.#starts.forget(sandbox.metadata.uid);

@@ -6,6 +6,7 @@ import { ignoredRequestFields } from "../../api/names/init-request.ts";
 import { annotations, labels } from "../../api/names/labels.ts";
 import type { PodTemplateSpec } from "../../api/schema/pod-template.ts";
 import type { Pod } from "../../api/schema/pod.ts";
+import { hasExited } from "../../api/state/sandbox.ts";
 import { defined } from "../../base/defined.ts";
 import type { SandboxDependencies } from "./dependencies.ts";
 import type { SandboxState } from "./state.ts";
@@ -28,13 +29,13 @@ export function gatherIgnored(
 }
 
 /** The Pod has the revision of the template from which it was created. */
-function changedTemplate(
-  { spec, status }: Sandbox,
-  { template, pod }: Pick<SandboxState, "template" | "pod">,
-): FoundField[] {
-  if ("problem" in template || pod === undefined || !isCurrent(pod) || !mayContinue(status?.phase)) return [];
+function changedTemplate(sandbox: Sandbox, { template, pod }: Pick<SandboxState, "template" | "pod">): FoundField[] {
+  // A sandbox that has ended does not get another Pod.
+  if ("problem" in template || pod === undefined || hasExited(sandbox)) return [];
+  if (pod.metadata.deletionTimestamp !== undefined) return [];
   const created = pod.metadata.labels?.[labels.podTemplateHash];
   if (created === undefined || isRevision(created, template.template, pod)) return [];
+  const { spec } = sandbox;
   const field = { path: "spec.template", ...staleTemplate };
   return [spec.templateRef === undefined ? field : ofTemplate(spec.templateRef.name, field)];
 }
@@ -67,13 +68,4 @@ const egressKeys: readonly string[] = [annotations.egress, labels.allowInternetA
 
 function emptyOrNone<T extends object>(value: T): (T | undefined)[] {
   return Object.keys(value).length === 0 ? [value, undefined] : [value];
-}
-
-function isCurrent({ metadata }: Pod): boolean {
-  return metadata.deletionTimestamp === undefined;
-}
-
-/** A sandbox that has ended does not get another Pod. */
-function mayContinue(phase: string | undefined): boolean {
-  return phase !== "Succeeded" && phase !== "Failed";
 }

@@ -9,6 +9,7 @@ import { findCondition } from "../../kube/conditions.ts";
 import { controllerOf, keyOf } from "../../kube/object.ts";
 import { desiredEgress, type DesiredEgress, egressTemplate } from "../origin/egress.ts";
 import { type FoundOrigin, type Origin, originFrom, originOfText } from "../origin/origin.ts";
+import { isStarting } from "../../api/state/sandbox.ts";
 import { isPauseCheckpoint, isUnfinished } from "../../api/state/checkpoint.ts";
 import { capturedPodUid, pauseCheckpointOf } from "../cluster/pause-checkpoint.ts";
 import { pullProblem } from "../cluster/pod-facts.ts";
@@ -96,10 +97,8 @@ function gatherImage(
   { pod, template, origin, checkpoint }: NewPodParts,
   dependencies: SandboxDependencies,
 ): PodImage {
-  const phase = sandbox.status?.phase;
-  const starts = phase === undefined || phase === "Pending" || phase === "Resuming";
   const { deletionTimestamp } = sandbox.metadata;
-  if (pod !== undefined || template === undefined || !starts || deletionTimestamp !== undefined)
+  if (pod !== undefined || template === undefined || !isStarting(sandbox) || deletionTimestamp !== undefined)
     return { state: "unresolved" };
   return podImage(
     sandbox,

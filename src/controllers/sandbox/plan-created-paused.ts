@@ -1,4 +1,5 @@
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
+import { hasFailed, isCloneable } from "../../api/state/checkpoint.ts";
 import { errorOf, problemIn } from "../../api/state/problem.ts";
 import type { RametError } from "../../base/errors.ts";
 import { heldFrom } from "../cluster/pause-checkpoint.ts";
@@ -33,8 +34,8 @@ export function planCreatedPaused(state: SandboxState): SandboxPlan | undefined 
 }
 
 function planHeld(state: SandboxState, { held, id }: { held: Checkpoint; id: string }): SandboxPlan {
-  if (held.status?.phase === "Failed") return { actions: [], status: failed(state, notHeld(id, held)) };
-  if (held.status?.phase !== "Succeeded") return slowly(state, `The data of the checkpoint ${id} is being looked up`);
+  if (hasFailed(held)) return { actions: [], status: failed(state, notHeld(id, held)) };
+  if (!isCloneable(held)) return slowly(state, `The data of the checkpoint ${id} is being looked up`);
   const message = `The sandbox continues from the checkpoint ${id} when it is resumed`;
   const status = changed(state, "Paused", {
     conditions: [{ type: "SandboxPaused", status: "True", reason: "SnapshotPauseSucceed", message }],

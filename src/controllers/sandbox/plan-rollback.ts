@@ -1,18 +1,20 @@
 import { volumeParts } from "../../api/kinds/checkpoint.ts";
-import type { SandboxStatus } from "../../api/kinds/sandbox.ts";
+import type { Sandbox, SandboxStatus } from "../../api/kinds/sandbox.ts";
 import type { PodTemplateSpec } from "../../api/schema/pod-template.ts";
 import type { Pod } from "../../api/schema/pod.ts";
+import { problemIn, problemOf } from "../../api/state/problem.ts";
 import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import type { RestoreSource } from "../../backends/checkpoint-parts.ts";
 import { engineOfParts, memoryPart } from "../../backends/checkpoint-record.ts";
-import { isUnfinished } from "../../api/state/checkpoint.ts";
+import { hasFailed, isCloneable, isUnfinished } from "../../api/state/checkpoint.ts";
 import { findCondition, report } from "../../kube/conditions.ts";
 import { cellRuns, isEnded, probesProgram } from "../cluster/pod-facts.ts";
 import { notHeld } from "./plan-created-paused.ts";
-import { notRolledBack, refused, withRolledBack } from "./rollback.ts";
+import { planStart } from "./plan-start.ts";
+import { type RollbackUnderWay, rollbackUnderWay } from "./rollback.ts";
 import type { SandboxPlan, SandboxState, StartOutcome } from "./state.ts";
-import { changed, running } from "./status.ts";
+import { changed, type ConditionChange, ended, failed, running } from "./status.ts";
 
 /**
  * Adds the rollback that `ramet.dev/rollback-to` requests to the plan of a sandbox. A rollback that is impossible is refused
@@ -80,12 +82,12 @@ function planPausedRollback(
   const { rolledBackPause: made, sandbox } = state;
   const status = plan.status ?? sandbox.status ?? {};
   const { checkpointId } = source.name;
-  if (made?.status?.phase === "Failed") {
+  if (made !== undefined && hasFailed(made)) {
     const error = notHeld(checkpointId, made);
     const actions = [...plan.actions, { do: "deleteCheckpoint", checkpoint: made } as const];
     return { ...plan, actions, status: refused(state, status, { request: digest, error }) };
   }
-  if (made?.status?.phase !== "Succeeded") {
+  if (made === undefined || !isCloneable(made)) {
     const wait = notRolledBack("Pending", `The data of the checkpoint ${checkpointId} is being looked up`);
     const persistentContents = source.parts.flatMap(({ contents }) => contents);
     const create = { do: "createPauseCheckpoint", persistentContents, stored: { digest, source } } as const;
@@ -93,7 +95,7 @@ function planPausedRollback(
     return { ...plan, actions: [...plan.actions, ...actions], status: withRolledBack(state, status, wait) };
   }
   // With volumes, the resume completes the rollback: the next Pod gets new claims.
-  const onResume = volumeParts(source.parts).length > 0 ? made.status.checkpointId : undefined;
+  const onResume = volumeParts(source.parts).length > 0 ? made.status?.checkpointId : undefined;
   const rollback = defined({ request: digest, onResume });
   return { ...plan, status: rolledBackWhilePaused(state, status, { rollback, checkpointId }) };
 }
@@ -130,7 +132,7 @@ function beginning(state: SandboxState, request: string, { name }: RestoreSource
   };
 }
 
-export function notYet(to: string): RametError {
+function notYet(to: string): RametError {
   return new RametError("CheckpointNotReady", `${to} cannot be restored: it has not succeeded yet`, {
     hint: "Request the rollback again when the checkpoint is Succeeded",
   });
@@ -193,4 +195,116 @@ function restoredInPlace(state: SandboxState, outcome: StartOutcome, { pod, sour
   const answered = { ...status, ramet: { ...status.ramet, rollback: { request } } };
   const message = `The sandbox was restored from the checkpoint ${source.name.checkpointId}`;
   return withRolledBack(state, answered, { status: "True", reason: "Succeeded", message });
+}
+
+/**
+ * Continues a rollback: deletes the old Pod, then restores the checkpoint in a new one, as a resume does. Undefined: the sandbox only
+ * resumes.
+ */
+export function planRollingBack(state: SandboxState): SandboxPlan | undefined {
+  const underWay = rollbackUnderWay(state.sandbox);
+  if (underWay === undefined) return undefined;
+  const { pod } = state;
+  const isReplaced = pod !== undefined && pod.metadata.uid === underWay.replacedPodUid;
+  if (!isReplaced || pod.metadata.deletionTimestamp !== undefined)
+    return withOutcome(state, planStart(state), underWay);
+  const obstacle = obstacleTo(state, underWay);
+  if (obstacle !== undefined) return { actions: [], status: withdrawn(state, pod, underWay, obstacle) };
+  // A checkpoint of this Pod was requested before the rollback, and would be lost with the Pod.
+  if (state.otherCheckpoint !== undefined && !isEnded(pod)) return { actions: [] };
+  return { actions: [{ do: "deletePod", pod }] };
+}
+
+/** Why the rollback has become impossible since it started. Nothing is lost yet. */
+function obstacleTo({ template, origin }: SandboxState, { checkpointId }: RollbackUnderWay): RametError | undefined {
+  if ("problem" in template) return template.problem;
+  if (origin.kind === "impossible") return origin.error;
+  return origin.kind === "checkpoint" ? undefined : notYet(checkpointId);
+}
+
+/** Withdraws the rollback. The sandbox continues in its Pod if it has responded there before. */
+function withdrawn(state: SandboxState, pod: Pod, { request }: RollbackUnderWay, error: RametError): SandboxStatus {
+  const before = (): SandboxStatus => {
+    if (isEnded(pod)) return ended(state, pod);
+    return pod.metadata.uid === state.sandbox.status?.podInfo?.podUID
+      ? changed(state, "Running", {})
+      : failed(state, error);
+  };
+  return refused(state, before(), { request, error });
+}
+
+/** Adds the result of the rollback to the status of the start. */
+function withOutcome(state: SandboxState, plan: SandboxPlan, { request, checkpointId }: RollbackUnderWay): SandboxPlan {
+  const { status } = plan;
+  if (status === undefined || status.phase === "Resuming") return plan;
+  const answered = { ...status, ramet: { ...status.ramet, rollback: { request } } };
+  if (status.phase !== "Running") {
+    const { reason = "Internal", message = "" } = findCondition(status.conditions, "Ready") ?? {};
+    const problem = problemIn(status);
+    return { ...plan, status: withRolledBack(state, answered, { status: "False", reason, message, problem }) };
+  }
+  const restored = { ...answered, ...restoredBy(state, answered, checkpointId) };
+  const message = `The sandbox was restored from the checkpoint ${restored.ramet.restoredFrom}`;
+  const replaced = replacedClaims(state.sandbox, status);
+  return {
+    ...plan,
+    actions: [...plan.actions, ...(replaced.length > 0 ? [{ do: "releaseClaims", claims: replaced } as const] : [])],
+    status: withRolledBack(state, restored, { status: "True", reason: "Succeeded", message }),
+  };
+}
+
+/**
+ * A sandbox that was paused resumes from a checkpoint of its own, which shares the data of the one that was requested. Any other one was
+ * not resumed.
+ */
+function restoredBy(
+  { pauseCheckpoint }: SandboxState,
+  { conditions = [], ramet }: SandboxStatus,
+  checkpointId: string,
+) {
+  if (pauseCheckpoint?.status?.checkpointId === checkpointId && ramet?.restoredFrom !== undefined)
+    return { conditions, ramet: { ...ramet, restoredFrom: ramet.restoredFrom } };
+  const others = conditions.filter(({ type }) => type !== "SandboxResumed");
+  return { conditions: others, ramet: { ...ramet, restoredFrom: checkpointId } };
+}
+
+/** The claims that the sandbox mounted before a rollback, and does not mount any more. */
+function replacedClaims({ status: before }: Sandbox, { ramet }: SandboxStatus): string[] {
+  const mounted = new Set(ramet?.claims);
+  return (before?.ramet?.claims ?? []).filter((claim) => !mounted.has(claim));
+}
+
+/** The status of a sandbox whose Pod can never be created: what its volumes need is gone. */
+export function neverStarted(state: SandboxState, error: RametError): SandboxStatus {
+  const status = failed(state, error);
+  const underWay = rollbackUnderWay(state.sandbox);
+  return underWay === undefined ? status : (withOutcome(state, { actions: [], status }, underWay).status ?? status);
+}
+
+/** Records that a request is refused. All else in the status stays, also what an earlier rollback left for the resume. */
+function refused(
+  state: SandboxState,
+  status: SandboxStatus,
+  { request, error }: { request: string; error: RametError },
+): SandboxStatus {
+  const answered = withRolledBack(state, status, {
+    ...notRolledBack(error.code, error.describe()),
+    problem: problemOf(error),
+  });
+  const onResume = status.phase === "Paused" ? status.ramet?.rollback?.onResume : undefined;
+  const rollback = defined({ request, onResume });
+  return { ...answered, ramet: { ...answered.ramet, rollback } };
+}
+
+/** Sets the condition `RolledBack`. */
+function withRolledBack(
+  { now }: SandboxState,
+  status: SandboxStatus,
+  condition: Omit<ConditionChange, "type">,
+): SandboxStatus {
+  return report(status, [{ type: "RolledBack", ...condition }], { now });
+}
+
+function notRolledBack(reason: string, message: string) {
+  return { type: "RolledBack", status: "False", reason, message } as const;
 }

@@ -1,25 +1,20 @@
 import { chosenClaims, claimName, claimVolumes } from "../../api/pod/volume-claims.ts";
-import type { Sandbox, SandboxStatus } from "../../api/kinds/sandbox.ts";
+import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations, finalizers } from "../../api/names/labels.ts";
-import type { Pod } from "../../api/schema/pod.ts";
 import { defined } from "../../base/defined.ts";
 import { parseDuration } from "../../base/duration.ts";
 import { RametError } from "../../base/errors.ts";
-import { problemIn } from "../../api/state/problem.ts";
-import { findCondition } from "../../kube/conditions.ts";
 import type { Transition } from "../../kube/events.ts";
 import { withIgnoredFields } from "../cluster/ignored-fields.ts";
-import { isEnded } from "../cluster/pod-facts.ts";
 import { planCreatedPaused } from "./plan-created-paused.ts";
 import { withCredentials } from "./plan-credentials.ts";
 import { withEgress } from "./plan-egress.ts";
 import { planPaused } from "./plan-paused.ts";
-import { notYet, withRollback } from "./plan-rollback.ts";
+import { planRollingBack, withRollback } from "./plan-rollback.ts";
 import { planRunning } from "./plan-running.ts";
 import { planStart } from "./plan-start.ts";
-import { refused, type RollbackUnderWay, rollbackUnderWay, withRolledBack } from "./rollback.ts";
 import type { SandboxAction, SandboxPlan, SandboxState } from "./state.ts";
-import { changed, ended, failed } from "./status.ts";
+import { changed } from "./status.ts";
 
 /**
  * Plans the next actions and the status of a sandbox. Pure. The phases are those of OpenKruise Agents
@@ -60,7 +55,7 @@ function planPhase(state: SandboxState): SandboxPlan {
     case "Pending":
       return withCredentials(state, planCreatedPaused(state) ?? planStart(state));
     case "Resuming":
-      return planResuming(state);
+      return planRollingBack(state) ?? planStart(state);
     case "Running":
       return withCredentials(state, withEgress(state, withRollback(state, planRunning(state))));
     case "Paused":
@@ -90,12 +85,6 @@ function slowAt({ sandbox, slowInMilliseconds, now }: SandboxState): Date | unde
   const phase = sandbox.status?.phase;
   const isStarting = phase === undefined || phase === "Resuming";
   return isStarting && slowInMilliseconds > 0 ? new Date(now.getTime() + slowInMilliseconds) : undefined;
-}
-
-/** Continues a resume or a rollback. */
-function planResuming(state: SandboxState): SandboxPlan {
-  const underWay = rollbackUnderWay(state.sandbox);
-  return underWay === undefined ? planStart(state) : planRollingBack(state, underWay);
 }
 
 /** Deletes the Pod with its grace period, then removes the finalizer. */
@@ -203,85 +192,4 @@ function reserveMilliseconds(text: string | undefined): number | undefined {
     if (RametError.from(error).code !== "InvalidArgument") throw error;
     return undefined;
   }
-}
-
-/** Continues a rollback: deletes the old Pod, then restores the checkpoint in a new one, as a resume does. */
-function planRollingBack(state: SandboxState, underWay: RollbackUnderWay): SandboxPlan {
-  const { pod } = state;
-  const isReplaced = pod !== undefined && pod.metadata.uid === underWay.replacedPodUid;
-  if (!isReplaced || pod.metadata.deletionTimestamp !== undefined)
-    return withOutcome(state, planStart(state), underWay);
-  const obstacle = obstacleTo(state, underWay);
-  if (obstacle !== undefined) return { actions: [], status: withdrawn(state, pod, underWay, obstacle) };
-  // A checkpoint of this Pod was requested before the rollback, and would be lost with the Pod.
-  if (state.otherCheckpoint !== undefined && !isEnded(pod)) return { actions: [] };
-  return { actions: [{ do: "deletePod", pod }] };
-}
-
-/** Why the rollback has become impossible since it started. Nothing is lost yet. */
-function obstacleTo({ template, origin }: SandboxState, { checkpointId }: RollbackUnderWay) {
-  if ("problem" in template) return template.problem;
-  if (origin.kind === "impossible") return origin.error;
-  return origin.kind === "checkpoint" ? undefined : notYet(checkpointId);
-}
-
-/** Withdraws the rollback. The sandbox continues in its Pod if it has responded there before. */
-function withdrawn(state: SandboxState, pod: Pod, { request }: RollbackUnderWay, error: Obstacle): SandboxStatus {
-  const before = (): SandboxStatus => {
-    if (isEnded(pod)) return ended(state, pod);
-    return pod.metadata.uid === state.sandbox.status?.podInfo?.podUID
-      ? changed(state, "Running", {})
-      : failed(state, error);
-  };
-  return refused(state, before(), { request, error });
-}
-
-type Obstacle = NonNullable<ReturnType<typeof obstacleTo>>;
-
-/** Adds the result of the rollback to the status of the start. */
-function withOutcome(state: SandboxState, plan: SandboxPlan, { request, checkpointId }: RollbackUnderWay): SandboxPlan {
-  const { status } = plan;
-  if (status === undefined || status.phase === "Resuming") return plan;
-  const answered = { ...status, ramet: { ...status.ramet, rollback: { request } } };
-  if (status.phase !== "Running") {
-    const { reason = "Internal", message = "" } = findCondition(status.conditions, "Ready") ?? {};
-    const problem = problemIn(status);
-    return { ...plan, status: withRolledBack(state, answered, { status: "False", reason, message, problem }) };
-  }
-  const restored = { ...answered, ...restoredBy(state, answered, checkpointId) };
-  const message = `The sandbox was restored from the checkpoint ${restored.ramet.restoredFrom}`;
-  const replaced = replacedClaims(state.sandbox, status);
-  return {
-    ...plan,
-    actions: [...plan.actions, ...(replaced.length > 0 ? [{ do: "releaseClaims", claims: replaced } as const] : [])],
-    status: withRolledBack(state, restored, { status: "True", reason: "Succeeded", message }),
-  };
-}
-
-/**
- * A sandbox that was paused resumes from a checkpoint of its own, which shares the data of the one that was requested. Any other one was
- * not resumed.
- */
-function restoredBy(
-  { pauseCheckpoint }: SandboxState,
-  { conditions = [], ramet }: SandboxStatus,
-  checkpointId: string,
-) {
-  if (pauseCheckpoint?.status?.checkpointId === checkpointId && ramet?.restoredFrom !== undefined)
-    return { conditions, ramet: { ...ramet, restoredFrom: ramet.restoredFrom } };
-  const others = conditions.filter(({ type }) => type !== "SandboxResumed");
-  return { conditions: others, ramet: { ...ramet, restoredFrom: checkpointId } };
-}
-
-/** The claims that the sandbox mounted before a rollback, and does not mount any more. */
-function replacedClaims({ status: before }: Sandbox, { ramet }: SandboxStatus): string[] {
-  const mounted = new Set(ramet?.claims);
-  return (before?.ramet?.claims ?? []).filter((claim) => !mounted.has(claim));
-}
-
-/** The status of a sandbox whose Pod can never be created: what its volumes need is gone. */
-export function neverStarted(state: SandboxState, error: RametError): SandboxStatus {
-  const status = failed(state, error);
-  const underWay = rollbackUnderWay(state.sandbox);
-  return underWay === undefined ? status : (withOutcome(state, { actions: [], status }, underWay).status ?? status);
 }
