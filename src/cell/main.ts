@@ -9,7 +9,6 @@ import { delay, systemClock } from "../base/clock.ts";
 import { RametError } from "../base/errors.ts";
 import { cellProver } from "./client/cell-proof.ts";
 import { Cell } from "./lifecycle/cell.ts";
-import { rehearse } from "./rehearse.ts";
 import { startEarly } from "./sandbox/sandbox-resources.ts";
 import { EntrypointLog } from "./sandbox/entrypoint-log.ts";
 import { serveAccess } from "./server/container-access.ts";
@@ -36,7 +35,7 @@ async function main(): Promise<number> {
   if (mode === "none") return 0;
   const early = startEarly({ ...cellPaths(process.env), log: report });
   const setting = await withImageUser(
-    cellSetting(mode === "stdin" || mode === "spare" ? await readEnvironment() : process.env),
+    cellSetting(mode === "stdin" ? await readEnvironment() : process.env),
   );
   const { config, paths, listen } = setting;
   const log = await EntrypointLog.open(join(paths.directory, "log"), clock);
@@ -115,13 +114,11 @@ async function leaveMessage({ phase, message }: CellState): Promise<void> {
 
 /**
  * Reads the environment of a spare cell, which a node starts before there is a Pod for it: one line of JSON on stdin. The state
- * file shows that the spare waits, and rehearses meanwhile. It exits when its input is closed, so it does not outlive its node.
+ * file shows that the spare waits. It exits when its input is closed, so it does not outlive its node.
  */
 async function readEnvironment(): Promise<NodeJS.ProcessEnv> {
   const stateFile = process.env["RAMET_CELL_STATE_FILE"];
   if (stateFile !== undefined) writeState(stateFile, { phase: "preparing", generation: 0, ready: false });
-  // A failure here repeats in the start, which reports it.
-  if (process.env["RAMET_CELL_SETTING"] === "spare") rehearse(cellPaths(process.env).directory).catch(() => undefined);
   for await (const line of createInterface({ input: process.stdin })) {
     return z.record(z.string(), z.string()).parse(JSON.parse(line));
   }

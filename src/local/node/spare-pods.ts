@@ -159,7 +159,7 @@ export class SparePods {
  * starts link meanwhile.
  */
 export const spareSetting = {
-  RAMET_CELL_SETTING: "spare",
+  RAMET_CELL_SETTING: "stdin",
   RAMET_CELL_DIRECTORY: directoryInside.cell,
   RAMET_CELL_STATE_FILE: directoryInside.stateFile,
 };

@@ -63,7 +63,7 @@ export async function startSideContainer(
     link: tools.link,
     cell,
     // Its setting follows immediately.
-    environment: { ...starter.environment, ...spareSetting, RAMET_CELL_SETTING: "stdin", RAMET_LINK: tools.link },
+    environment: { ...starter.environment, ...spareSetting, RAMET_LINK: tools.link },
     directory,
     // Only the sandbox's own cell captures and restores checkpoints.
     namespace: undefined,
