@@ -34,9 +34,7 @@ async function main(): Promise<number> {
   const mode = process.env["RAMET_CELL_SETTING"];
   if (mode === "none") return 0;
   const early = startEarly({ ...cellPaths(process.env), log: report });
-  const setting = await withImageUser(
-    cellSetting(mode === "stdin" ? await readEnvironment() : process.env),
-  );
+  const setting = await withImageUser(cellSetting(mode === "stdin" ? await readEnvironment() : process.env));
   const { config, paths, listen } = setting;
   const log = await EntrypointLog.open(join(paths.directory, "log"), clock);
   const cell = new Cell({ setting, early, log, clock, report });
