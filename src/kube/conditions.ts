@@ -1,12 +1,12 @@
 import type { Condition } from "../api/schema/metadata.ts";
 import type { Problem, Problems } from "../api/schema/problem.ts";
-import type { WithProblems } from "../api/state/problem.ts";
+import { printProblem, type WithProblems } from "../api/state/problem.ts";
 import { defined } from "../base/defined.ts";
 
 /** A condition to set, with the problem that it reports. `Type`: the conditions of the kind. */
 export interface ConditionChange<Type extends string = string> extends Pick<Condition, "status" | "reason"> {
   type: Type;
-  /** @default empty */
+  /** @default that of the problem, or empty */
   message?: string;
   problem?: Problem | undefined;
 }
@@ -42,7 +42,8 @@ export function applied(
   const types = new Set(changes.map(({ type }) => type));
   const kept = before.filter(({ type }) => types.has(type) || !drop.includes(type));
   const conditions = changes.reduce<Condition[]>(
-    (all, { problem: _, message = "", ...one }) => setCondition(all, { ...one, message }, now),
+    (all, { problem, message = problem ? printProblem(problem) : "", ...one }) =>
+      setCondition(all, { ...one, message }, now),
     kept,
   );
   const others = Object.entries(known).filter(

@@ -45,7 +45,8 @@ export function isBuildFailure({ is, reason }: SnapshotState): boolean {
   return is === "failed" && buildFailures.has(reason);
 }
 
-const buildFailures: ReadonlySet<string> = new Set([
+/** How a build can fail: reasons of the condition `Building`. */
+export const buildFailures: ReadonlySet<string> = new Set([
   "StepFailed",
   "BuilderFailed",
   "CaptureFailed",

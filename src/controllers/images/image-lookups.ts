@@ -3,7 +3,6 @@ import { digestOf } from "../../api/schema/digest.ts";
 import type { ResolvedImage } from "../../api/pod/resolved-image.ts";
 import { backoffMilliseconds } from "../../base/backoff.ts";
 import type { Clock } from "../../base/clock.ts";
-import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import { FairTurns } from "../../base/fair-turns.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
@@ -53,17 +52,14 @@ export class ImageLookups {
   of(request: PodImageRequest, onChange: () => void): ImageLookup {
     // A digest, because the texts are a user's and can be long.
     const id = digestOf(request);
-    const entry = this.#entries.get(id);
     const now = this.#options.clock.monotonicMilliseconds();
-    if (entry === undefined || (entry.state !== "running" && entry.until <= now)) {
-      return this.#start(id, request, entry, onChange);
-    }
-    if (entry.state === "running") {
-      entry.waiting.push(onChange);
-      return entry.before ?? { state: "running" };
-    }
-    if (entry.state === "known") return { state: "known", image: entry.image };
-    return { state: "failed", error: entry.error, retryInMilliseconds: Math.max(1, entry.until - now) };
+    const known = this.#entries.get(id);
+    const isOver = known === undefined || (known.waiting === undefined && known.until <= now);
+    const entry = isOver ? this.#start(id, request, known) : known;
+    entry.waiting?.push(onChange);
+    const { result, until, waiting } = entry;
+    if (result.state !== "failed") return result;
+    return { ...result, retryInMilliseconds: waiting === undefined ? Math.max(1, until - now) : retryMilliseconds };
   }
 
   close(): void {
@@ -71,37 +67,30 @@ export class ImageLookups {
     this.#entries.clear();
   }
 
-  #start(id: string, request: PodImageRequest, old: Entry | undefined, onChange: () => void): ImageLookup {
-    const failures = old?.state === "failed" ? old.failures : 0;
-    const before =
-      old?.state === "failed"
-        ? ({ state: "failed", error: old.error, retryInMilliseconds: retryMilliseconds } as const)
-        : undefined;
-    const entry: Entry = { state: "running", waiting: [onChange], ...defined({ before }) };
+  /** Looks the image up again. Until then, an earlier failure is the result. */
+  #start(id: string, request: PodImageRequest, old: Entry | undefined): Entry {
+    const { result = running, failures = 0 } = old?.result.state === "failed" ? old : {};
+    const entry: Entry = { result, until: 0, failures, waiting: [] };
     this.#keep(id, entry);
     const { signal } = this.#closing;
-    const work = () => this.#lookUp(request, signal);
-    this.#turns.run(request.namespace, work, signal).then(
-      (image) => {
-        this.#end(id, entry, { state: "known", image, until: this.#after(keptMilliseconds) });
-      },
-      (error: unknown) => {
-        const pause = backoffMilliseconds(pauses, failures, this.#options.random);
-        const own = RametError.from(error);
-        this.#end(id, entry, { state: "failed", error: own, until: this.#after(pause), failures: failures + 1 });
-      },
-    );
-    return before ?? { state: "running" };
-  }
-
-  #after(milliseconds: number): number {
-    return this.#options.clock.monotonicMilliseconds() + milliseconds;
-  }
-
-  #end(id: string, started: Entry, result: Entry): void {
-    if (this.#entries.get(id) !== started || started.state !== "running") return;
-    this.#keep(id, result);
-    for (const onChange of started.waiting) onChange();
+    const end = (ended: Result, milliseconds: number, count: number): void => {
+      if (this.#entries.get(id) !== entry) return;
+      const until = this.#options.clock.monotonicMilliseconds() + milliseconds;
+      this.#keep(id, { result: ended, until, failures: count });
+      for (const onChange of entry.waiting ?? []) onChange();
+    };
+    this.#turns
+      .run(request.namespace, () => this.#lookUp(request, signal), signal)
+      .then(
+        (image) => {
+          end({ state: "known", image }, keptMilliseconds, 0);
+        },
+        (thrown: unknown) => {
+          const pause = backoffMilliseconds(pauses, failures, this.#options.random);
+          end({ state: "failed", error: RametError.from(thrown) }, pause, failures + 1);
+        },
+      );
+    return entry;
   }
 
   /** Replaces an entry, and drops the oldest result if there are too many. */
@@ -109,7 +98,7 @@ export class ImageLookups {
     this.#entries.delete(id);
     this.#entries.set(id, entry);
     if (this.#entries.size <= mostEntries) return;
-    const oldest = [...this.#entries].find(([, { state }]) => state !== "running");
+    const oldest = [...this.#entries].find(([, { waiting }]) => waiting === undefined);
     if (oldest !== undefined) this.#entries.delete(oldest[0]);
   }
 
@@ -138,10 +127,18 @@ export class ImageLookups {
   }
 }
 
-type Entry =
-  | { state: "running"; waiting: (() => void)[]; before?: ImageLookup }
-  | { state: "known"; image: ResolvedImage; until: number }
-  | { state: "failed"; error: RametError; until: number; failures: number };
+type Result = { state: "running" } | { state: "known"; image: ResolvedImage } | { state: "failed"; error: RametError };
+
+const running: Result = { state: "running" };
+
+interface Entry {
+  result: Result;
+  until: number;
+  /** In a row. */
+  failures: number;
+  /** Called when the running lookup has ended; undefined: none runs. */
+  waiting?: (() => void)[];
+}
 
 /** As in Go. */
 const ownArchitecture = process.arch === "x64" ? "amd64" : process.arch;

@@ -1,4 +1,5 @@
 import { hasFailed, isCloneable } from "../../api/state/checkpoint.ts";
+import { buildFailures } from "../../api/state/named-snapshot.ts";
 import { isServing } from "../../api/state/sandbox.ts";
 import { type Checkpoint, withinQuota } from "../../api/kinds/checkpoint.ts";
 import type { NamedSnapshotStatus, SnapshotBuild, SnapshotVersion } from "../../api/kinds/named-snapshot-status.ts";
@@ -24,7 +25,7 @@ import { builderName, sourceCheckpointName, versionCheckpointName } from "./name
 import { planSteps } from "./plan-steps.ts";
 import { currentVersion, keptVersions, planRetention, removeBuilders } from "./plan-versions.ts";
 import type { BuilderBase, BuildOrigin, SnapshotAction, SnapshotPlan, SnapshotState, DesiredVersion } from "./state.ts";
-import { type Building, failureReasons, freshSteps, pointer, progressOf, withStatus } from "./status.ts";
+import { type Building, freshSteps, pointer, progressOf, withStatus } from "./status.ts";
 
 /**
  * Builds a version of the desired digest, which is not kept or has an earlier engine. The current version stays current
@@ -248,7 +249,7 @@ function orphans({ orphans: all }: SnapshotState): SnapshotAction[] {
 }
 
 function knownReason(reason: string): Building["reason"] {
-  return failureReasons.has(reason) ? (reason as Building["reason"]) : "StepFailed";
+  return buildFailures.has(reason) ? (reason as Building["reason"]) : "StepFailed";
 }
 
 const ended = new Set(["Succeeded", "Failed", "Terminating", "Paused"]);

@@ -6,6 +6,7 @@ import type {
   SnapshotVersion,
 } from "../../api/kinds/named-snapshot-status.ts";
 import type { ObjectName, Problem } from "../../api/schema/problem.ts";
+import { buildFailures } from "../../api/state/named-snapshot.ts";
 import { printProblem } from "../../api/state/problem.ts";
 import { defined } from "../../base/defined.ts";
 import { applied, type ConditionChange } from "../../kube/conditions.ts";
@@ -72,17 +73,8 @@ function isHeld({ reason, problem }: Building): boolean {
 }
 
 function isUpgrade({ build }: NamedSnapshotStatus, { status, reason }: Building): boolean {
-  return build?.upgrade !== undefined && (status === "True" || failureReasons.has(reason));
+  return build?.upgrade !== undefined && (status === "True" || buildFailures.has(reason));
 }
-
-/** How a build can fail. */
-export const failureReasons: ReadonlySet<string> = new Set([
-  "StepFailed",
-  "BuilderFailed",
-  "CaptureFailed",
-  "ControllersStopped",
-  "QuotaExceeded",
-]);
 
 /** The source is being built, or a server does not answer for the moment. */
 const passing: ReadonlySet<string> = new Set(["CheckpointNotReady", "Unavailable", "Timeout"]);

@@ -30,18 +30,6 @@ export interface FailuresSeen {
   random: () => number;
 }
 
-/** The delay before the next start of a revision. */
-export interface Backoff {
-  inARow: number;
-  /** Until the next sandbox may be created; 0: now. */
-  waitMilliseconds: number;
-  nextAt: Date | undefined;
-  message: string;
-  problem?: Problem | undefined;
-  isConclusive: boolean;
-  lastAt: Date | undefined;
-}
-
 /**
  * Adds the observed failures to the record. The first failure causes no pause (a Pod may have been deleted); each further one
  * doubles the pause, up to five minutes. The record is reset by a minute without a failure after the pause, and by another revision.
@@ -68,22 +56,22 @@ export function nextFailures(before: Failures | undefined, seen: FailuresSeen): 
   };
 }
 
-export function backoffOf(failures: Failures | undefined, monotonicMilliseconds: number): Backoff {
-  if (failures === undefined) return none;
-  const { inARow, message, problem, isConclusive, lastAt, pauseMilliseconds } = failures;
-  const nextAt = new Date(lastAt.getTime() + pauseMilliseconds);
-  const waitMilliseconds = waitOf(failures, monotonicMilliseconds);
-  return { inARow, message, problem, isConclusive, lastAt, nextAt, waitMilliseconds };
-}
+/** The delay before the next start of a revision. */
+export type Backoff = ReturnType<typeof backoffOf>;
 
-const none: Backoff = {
-  inARow: 0,
-  waitMilliseconds: 0,
-  nextAt: undefined,
-  message: "",
-  isConclusive: false,
-  lastAt: undefined,
-};
+export function backoffOf(failures: Failures | undefined, monotonicMilliseconds: number) {
+  const { inARow = 0, message = "", problem, isConclusive = false, lastAt, pauseMilliseconds = 0 } = failures ?? {};
+  return {
+    inARow,
+    message,
+    problem,
+    isConclusive,
+    lastAt,
+    nextAt: lastAt && new Date(lastAt.getTime() + pauseMilliseconds),
+    /** Until the next sandbox may be created; 0: now. */
+    waitMilliseconds: failures === undefined ? 0 : waitOf(failures, monotonicMilliseconds),
+  };
+}
 
 function waitOf({ lastAtMilliseconds, pauseMilliseconds }: Failures, now: number): number {
   return Math.max(0, lastAtMilliseconds + pauseMilliseconds - now);

@@ -20,6 +20,7 @@ const template = { spec: { containers: [{ name: "main", image: "python" }] } };
 const now = new Date("2030-01-01T01:00:00Z");
 const quietBackoff = {
   inARow: 0,
+  problem: undefined,
   waitMilliseconds: 0,
   nextAt: undefined,
   message: "",
@@ -263,6 +264,7 @@ describe("after failures", () => {
   const failing = (more: Partial<SetState["backoff"]>) => ({
     ...quietBackoff,
     inARow: 3,
+    problem: undefined,
     lastAt: now,
     nextAt: new Date("2030-01-01T01:00:04Z"),
     message: "s0: it broke",

@@ -4,23 +4,9 @@ import { annotations, labels, scaleDownOwner } from "../../api/names/labels.ts";
 import type { Member, MemberState, SetState } from "./state.ts";
 
 /** The unclaimed sandboxes of a set, counted by state. */
-export interface Pool {
-  replicas: number;
-  /** Created, but not shown by the cache yet. They count as creating. */
-  unseen: number;
-  creating: number;
-  available: number;
-  total: number;
-  updated: number;
-  updatedAvailable: number;
-  /** The creating and available sandboxes that the cache shows. */
-  members: Member[];
-  isUpdated: (member: Member) => boolean;
-  /** Whether all have the content of the current revision, so that others are old only by their engine. */
-  isContentUpdated: boolean;
-}
+export type Pool = ReturnType<typeof poolOf>;
 
-export function poolOf({ set, revision, sameContent, members, unseen }: SetState): Pool {
+export function poolOf({ set, revision, sameContent, members, unseen }: SetState) {
   // Without a known revision, no sandbox counts as outdated.
   const hash = "problem" in revision ? set.status?.updateRevision : revision.hash;
   const isOfRevision = ({ revisionHash }: { revisionHash: string | undefined }): boolean =>
@@ -30,14 +16,17 @@ export function poolOf({ set, revision, sameContent, members, unseen }: SetState
   const available = pooled.filter(({ state }) => state === "available");
   return {
     replicas: set.spec.replicas,
+    /** Created, but not shown by the cache yet. They count as creating. */
     unseen: unseen.length,
     creating: pooled.length - available.length + unseen.length,
     available: available.length,
     total: pooled.length + unseen.length,
     updated: pooled.filter(isUpdated).length + unseen.filter(isOfRevision).length,
     updatedAvailable: available.filter(isUpdated).length,
+    /** The creating and available sandboxes that the cache shows. */
     members: pooled,
     isUpdated,
+    /** Whether all have the content of the current revision, so that others are old only by their engine. */
     isContentUpdated: pooled.every((one) => isOfRevision(one) || sameContent.has(one.revisionHash ?? "")),
   };
 }

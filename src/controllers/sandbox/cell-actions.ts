@@ -19,54 +19,37 @@ import { giveFirstCredentials, setCredentials } from "./credentials.ts";
 import type { SandboxDependencies } from "./dependencies.ts";
 import type { SandboxAction } from "./state.ts";
 
-/** An action that calls a cell. Such calls take long, so they run outside reconciles. */
-export type CellAction = Extract<SandboxAction, { do: (typeof cellActions)[number] }>;
-
-const cellActions = [
-  "startSandbox",
-  "restoreSandboxInPlace",
-  "adoptIdentity",
-  "awaitMemory",
-  "setEgress",
-  "setCredentials",
-] as const;
-
-export function isCellAction(action: SandboxAction): action is CellAction {
-  return (cellActions as readonly string[]).includes(action.do);
-}
+type Action<Do extends SandboxAction["do"]> = Extract<SandboxAction, { do: Do }>;
 
 /** Starts a call unless it is already running. Its end requeues the sandbox. The cell joins repeated calls. */
+type StartCall<Do extends SandboxAction["do"]> = (
+  sandbox: Sandbox,
+  action: Action<Do>,
+  dependencies: SandboxDependencies,
+) => void;
+
+/** The actions that call a cell. Such calls take long, so they run outside reconciles. */
+const cellActions = { startSandbox, restoreSandboxInPlace, adoptIdentity, awaitMemory, setEgress, setCredentials };
+
+export type CellAction = Action<keyof typeof cellActions>;
+
+export function isCellAction(action: SandboxAction): action is CellAction {
+  return action.do in cellActions;
+}
+
 export function callCell(sandbox: Sandbox, action: CellAction, dependencies: SandboxDependencies): void {
-  switch (action.do) {
-    case "startSandbox":
-      startSandbox(sandbox, action, dependencies);
-      return;
-    case "restoreSandboxInPlace":
-      restoreSandboxInPlace(sandbox, action, dependencies);
-      return;
-    case "adoptIdentity":
-      adoptIdentity(sandbox, action, dependencies);
-      return;
-    case "awaitMemory": {
-      const { calls, backends } = dependencies;
-      const target = sandboxRef(sandbox, action.pod);
-      calls.start(sandbox, action.pod, "load", (signal) =>
-        untilPartsLoaded(backends, target, signal).then(() => undefined),
-      );
-      return;
-    }
-    case "setEgress":
-      setEgress(sandbox, action, dependencies);
-      return;
-    case "setCredentials":
-      setCredentials(sandbox, action, dependencies);
-      return;
-  }
+  const start = cellActions[action.do] as StartCall<CellAction["do"]>;
+  start(sandbox, action, dependencies);
+}
+
+function awaitMemory(sandbox: Sandbox, { pod }: Action<"awaitMemory">, { calls, backends }: SandboxDependencies): void {
+  const target = sandboxRef(sandbox, pod);
+  calls.start(sandbox, pod, "load", (signal) => untilPartsLoaded(backends, target, signal).then(() => undefined));
 }
 
 function startSandbox(
   sandbox: Sandbox,
-  { pod, template, source }: Extract<SandboxAction, { do: "startSandbox" }>,
+  { pod, template, source }: Action<"startSandbox">,
   dependencies: SandboxDependencies,
 ): void {
   const { calls, backends, runtime, newPods, seal, engines, nodeCpus } = dependencies;
@@ -93,7 +76,7 @@ function startSandbox(
 
 function restoreSandboxInPlace(
   sandbox: Sandbox,
-  { pod, template, source, request }: Extract<SandboxAction, { do: "restoreSandboxInPlace" }>,
+  { pod, template, source, request }: Action<"restoreSandboxInPlace">,
   dependencies: SandboxDependencies,
 ): void {
   const { calls, backends, runtime, seal } = dependencies;
@@ -141,7 +124,7 @@ function learning(target: SandboxRef, pod: Pod, { runtime, nodeCpus }: SandboxDe
 /** An invalid request fails inside the call, so the error is reported as its outcome. */
 function adoptIdentity(
   sandbox: Sandbox,
-  { pod, template }: Extract<SandboxAction, { do: "adoptIdentity" }>,
+  { pod, template }: Action<"adoptIdentity">,
   { calls, runtime, seal }: SandboxDependencies,
 ): void {
   calls.start(sandbox, pod, "adoption", async (signal) => {
@@ -172,7 +155,7 @@ function startEnvironment(
 /** Repeated until the cell has answered: until then it may have a wider policy. */
 function setEgress(
   sandbox: Sandbox,
-  { pod, policy, digest }: Extract<SandboxAction, { do: "setEgress" }>,
+  { pod, policy, digest }: Action<"setEgress">,
   { calls, runtime }: SandboxDependencies,
 ): void {
   calls.start(sandbox, pod, "egressCall", async (signal) => {

@@ -1,13 +1,11 @@
 import { credentialsDigest } from "../../api/credentials/credentials.ts";
 import type { SandboxStatus } from "../../api/kinds/sandbox.ts";
 import type { Pod } from "../../api/schema/pod.ts";
-import { problemOf } from "../../api/state/problem.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import { defined } from "../../base/defined.ts";
-import type { RametError } from "../../base/errors.ts";
 import { cellRuns } from "../cluster/pod-facts.ts";
 import type { CredentialsOutcome, SandboxPlan, SandboxState } from "./state.ts";
-import { amended, type ConditionChange } from "./status.ts";
+import { amended, type ConditionChange, notApplied } from "./status.ts";
 
 /** Gives the cell of a running sandbox its credentials, again and again, and reports what cannot be resolved. */
 export function withCredentials(state: SandboxState, plan: SandboxPlan): SandboxPlan {
@@ -16,14 +14,16 @@ export function withCredentials(state: SandboxState, plan: SandboxPlan): Sandbox
   if (phase === "Pending") return planPending(state, plan);
   if (phase !== "Running" || pod === undefined || pod.metadata.deletionTimestamp !== undefined) return plan;
   const { problem } = state.credentials;
-  return problem === undefined ? planRunning(state, plan, pod) : reported(state, plan, notApplied(problem));
+  return problem === undefined
+    ? planRunning(state, plan, pod)
+    : reported(state, plan, notApplied("CredentialsApplied", problem));
 }
 
 /** It has no Pod until the annotation is changed, and its client should not wait for that. */
 function planPending(state: SandboxState, plan: SandboxPlan): SandboxPlan {
   const { problem } = state.credentials;
   if (problem === undefined) return reported(state, plan, undefined);
-  return state.pod === undefined ? reported(state, plan, notApplied(problem)) : plan;
+  return state.pod === undefined ? reported(state, plan, notApplied("CredentialsApplied", problem)) : plan;
 }
 
 function planRunning(state: SandboxState, plan: SandboxPlan, pod: Pod): SandboxPlan {
@@ -31,7 +31,9 @@ function planRunning(state: SandboxState, plan: SandboxPlan, pod: Pod): SandboxP
   const given = call?.state === "done" ? call.value : undefined;
   if (wanted.credentials === undefined && given === undefined && !wasGiven(state)) return plan;
   if (call?.state === "running")
-    return call.lastError === undefined ? plan : reported(state, plan, notApplied(call.lastError));
+    return call.lastError === undefined
+      ? plan
+      : reported(state, plan, notApplied("CredentialsApplied", call.lastError));
   if (isGiven(state, given)) return planGiven(state, plan, given);
   if (!cellRuns(pod)) return plan;
   const { credentials, digest } = wanted;
@@ -51,7 +53,8 @@ function wasGiven({ sandbox }: SandboxState): boolean {
 }
 
 function planGiven(state: SandboxState, plan: SandboxPlan, given: CredentialsOutcome): SandboxPlan {
-  if (given.error !== undefined) return soon(reported(state, plan, notApplied(given.error)), state, given);
+  if (given.error !== undefined)
+    return soon(reported(state, plan, notApplied("CredentialsApplied", given.error)), state, given);
   if (state.credentials.credentials === undefined) return reported(state, plan, undefined);
   return soon(reported(state, plan, { type: "CredentialsApplied", status: "True", reason: "Applied" }), state, given);
 }
@@ -59,16 +62,6 @@ function planGiven(state: SandboxState, plan: SandboxPlan, given: CredentialsOut
 function soon(plan: SandboxPlan, { now }: SandboxState, { again }: CredentialsOutcome): SandboxPlan {
   const own = Math.max(1, again.getTime() - now.getTime());
   return { ...plan, requeueAfterMilliseconds: Math.min(own, plan.requeueAfterMilliseconds ?? Infinity) };
-}
-
-function notApplied(error: RametError): ConditionChange {
-  return {
-    type: "CredentialsApplied",
-    status: "False",
-    reason: error.code,
-    message: error.describe(),
-    problem: problemOf(error),
-  };
 }
 
 function reported(state: SandboxState, plan: SandboxPlan, condition: ConditionChange | undefined): SandboxPlan {

@@ -20,7 +20,7 @@ function planInPod(state: SandboxState, plan: SandboxPlan, pod: Pod): SandboxPla
   if (egressCall?.state === "running") {
     // Why the call is repeated.
     const { lastError } = egressCall;
-    return lastError === undefined ? plan : withConditions(state, plan, [notApplied(lastError)]);
+    return lastError === undefined ? plan : withConditions(state, plan, [notApplied("EgressApplied", lastError)]);
   }
   const given = egressCall?.state === "done" ? egressCall.value : undefined;
   const { policy, digest } = egress;
@@ -28,7 +28,7 @@ function planInPod(state: SandboxState, plan: SandboxPlan, pod: Pod): SandboxPla
     if (!cellRuns(pod)) return plan;
     return { ...plan, actions: [...plan.actions, { do: "setEgress", pod, policy, digest }] };
   }
-  if (given?.error !== undefined) return withConditions(state, plan, [notApplied(given.error)]);
+  if (given?.error !== undefined) return withConditions(state, plan, [notApplied("EgressApplied", given.error)]);
   const applied = given === undefined ? plan : recorded(state, plan);
   return withConditions(state, withRequest(state, applied), egressConditions(egress));
 }

@@ -3,7 +3,7 @@ import type { SandboxStatus } from "../../api/kinds/sandbox.ts";
 import { initRequestDigest } from "../../api/names/init-request.ts";
 import { isPodReady, type Pod } from "../../api/schema/pod.ts";
 import type { Problem } from "../../api/schema/problem.ts";
-import { problemIn, problemOf, within } from "../../api/state/problem.ts";
+import { problemIn, within } from "../../api/state/problem.ts";
 import { defined } from "../../base/defined.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import { checkpointState, isCloneable, isUnfinished } from "../../api/state/checkpoint.ts";
@@ -18,6 +18,7 @@ import {
   lost,
   memoryLoaded,
   memoryNotLoaded,
+  notApplied,
 } from "./status.ts";
 
 /** Pauses a running sandbox on request, and otherwise reports the state of its Pod. */
@@ -133,10 +134,8 @@ function withAdoption(state: SandboxState, plan: SandboxPlan): SandboxPlan {
     return { ...plan, actions: [...plan.actions, { do: "adoptIdentity", pod, template: template.template }] };
   }
   if (adoption.state === "failed") {
-    const message = adoption.error.describe();
-    const problem = problemOf(adoption.error);
-    const condition = { type: "RuntimeInitialized", status: "False", reason: "Failed", message, problem } as const;
-    return amended(state, plan, { conditions: [condition] });
+    const failure = { ...notApplied("RuntimeInitialized", adoption.error), reason: "Failed" };
+    return amended(state, plan, { conditions: [failure] });
   }
   if (adoption.state === "running") return plan;
   const { status, ...rest } = amended(state, plan, { conditions: [initialized] });

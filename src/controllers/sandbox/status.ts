@@ -218,18 +218,12 @@ function runtimeConditions({ template }: SandboxState): ConditionChange[] {
 
 /** Reports whether the rules of the levels can be honoured. Nothing is reported if no level but the runtime has rules. */
 export function egressConditions({ policy, problem }: SandboxState["egress"]): ConditionChange[] {
-  if (problem !== undefined) return [notApplied(problem)];
+  if (problem !== undefined) return [notApplied("EgressApplied", problem)];
   return policy.narrowedBy === undefined ? [] : [{ type: "EgressApplied", status: "True", reason: "Applied" }];
 }
 
-export function notApplied(error: RametError): ConditionChange {
-  return {
-    type: "EgressApplied",
-    status: "False",
-    reason: error.code,
-    message: error.describe(),
-    problem: problemOf(error),
-  };
+export function notApplied(type: SandboxConditionType, error: RametError): ConditionChange {
+  return { type, status: "False", reason: error.code, problem: problemOf(error) };
 }
 
 /** All memory of a clone is loaded. */
@@ -241,7 +235,7 @@ export function memoryLoaded(): ConditionChange {
 export function memoryNotLoaded(error?: RametError): ConditionChange {
   const type = "MemoryLoaded";
   if (error !== undefined) {
-    return { type, status: "False", reason: "LoadFailed", message: error.describe(), problem: problemOf(error) };
+    return { type, status: "False", reason: "LoadFailed", problem: problemOf(error) };
   }
   const message = "The sandbox responds, and may be slower until all its memory is read from the checkpoint";
   return { type, status: "False", reason: "Loading", message };

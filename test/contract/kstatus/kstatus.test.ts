@@ -281,7 +281,8 @@ function again(): object {
 }
 
 function failing(): object {
-  const backoff = { inARow: 3, waitMilliseconds: 5, nextAt: now, message: "m", isConclusive: false, lastAt: now };
+  const cause = { message: "m", problem: undefined, isConclusive: false };
+  const backoff = { inARow: 3, waitMilliseconds: 5, nextAt: now, lastAt: now, ...cause };
   return set({ backoff });
 }
 
