@@ -198,6 +198,28 @@ export class ResourceClient<T extends KubeObject> {
     );
   }
 
+  /** Adds a finalizer and applies `patch` in the same write. @throws RametError `Conflict`: requeue the object */
+  async addFinalizer(object: T, finalizer: string, patch: { metadata?: object; spec?: object } = {}): Promise<T> {
+    const { uid, resourceVersion, finalizers = [] } = object.metadata;
+    return this.mergePatch(object.metadata, {
+      ...patch,
+      // A merge patch replaces the whole list. The resourceVersion keeps it from removing the finalizer of another controller.
+      metadata: { ...patch.metadata, uid, resourceVersion, finalizers: [...new Set([...finalizers, finalizer])] },
+    });
+  }
+
+  /** Removes a finalizer. A deleted object is no error. @throws RametError `Conflict`: requeue the object */
+  async removeFinalizer(object: T, finalizer: string): Promise<void> {
+    const { uid, resourceVersion, finalizers = [] } = object.metadata;
+    if (!finalizers.includes(finalizer)) return;
+    const others = finalizers.filter((other) => other !== finalizer);
+    try {
+      await this.mergePatch(object.metadata, { metadata: { uid, resourceVersion, finalizers: others } });
+    } catch (error) {
+      if (!(error instanceof RametError) || error.code !== "NotFound") throw error;
+    }
+  }
+
   /** Returns whether the object existed. @throws RametError `Conflict` if the precondition does not hold */
   async delete(at: ObjectName, options: DeleteOptions = {}): Promise<boolean> {
     const { uid, resourceVersion, propagationPolicy, gracePeriodSeconds } = options;

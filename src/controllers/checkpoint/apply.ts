@@ -4,7 +4,6 @@ import { findParts, type PartsRemoval, removeParts } from "../../backends/checkp
 import { partsOf } from "../../backends/checkpoint-record.ts";
 import { sandboxRef } from "../../backends/runtime.ts";
 import { RametError } from "../../base/errors.ts";
-import { removeFinalizer } from "../cluster/finalizer.ts";
 import { checkpointIdOf, dataNameOf } from "../cluster/pause-checkpoint.ts";
 import { startCapture } from "./capture.ts";
 import { startImport } from "./import.ts";
@@ -80,7 +79,7 @@ async function removeData(
   await statusWritten;
   const latest = await informers.checkpoints.resource.find(checkpoint.metadata);
   if (latest?.metadata.uid === uid) {
-    await removeFinalizer(informers.checkpoints.resource, latest, finalizers.checkpoint);
+    await informers.checkpoints.resource.removeFinalizer(latest, finalizers.checkpoint);
   }
   if (!isShared(checkpoint, dependencies)) dependencies.dataFindings.forget(dataNameOf(checkpoint));
   forget(checkpoint, dependencies);

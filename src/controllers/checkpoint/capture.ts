@@ -9,7 +9,6 @@ import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import { controllerOf, keyOf } from "../../kube/object.ts";
 import { retryConflicts } from "../../kube/apply.ts";
-import { addFinalizer } from "../cluster/finalizer.ts";
 import { resolveTemplate } from "../origin/resolve-template.ts";
 import type { Occupied } from "./captures.ts";
 import { quiesceWith } from "./quiesce.ts";
@@ -70,7 +69,7 @@ async function mark(
     const latest = number > 1 ? await resource.find(metadata) : cached;
     if (latest?.metadata.uid !== metadata.uid) return false;
     if (isMarked(latest, own)) return true;
-    await ownWrites.write(latest, () => addFinalizer(resource, latest, finalizers.checkpoint, { metadata: own }));
+    await ownWrites.write(latest, () => resource.addFinalizer(latest, finalizers.checkpoint, { metadata: own }));
     return true;
   }, 6).catch((error: unknown) => {
     if (RametError.from(error).code !== "NotFound") throw error;

@@ -6,10 +6,16 @@ import { problemOf } from "../../api/state/problem.ts";
 import type { CheckpointRecord } from "../../backends/checkpoint-record.ts";
 import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
-import { type ConditionChange, findCondition, report, setCondition, stalled } from "../../kube/conditions.ts";
+import {
+  type ConditionChange,
+  findCondition,
+  report,
+  setCondition,
+  stalled,
+  withIgnoredFields,
+} from "../../kube/conditions.ts";
 import { keyOf } from "../../kube/object.ts";
 import type { DataFinding } from "../cluster/data-findings.ts";
-import { withIgnoredFields } from "../cluster/ignored-fields.ts";
 import { listed } from "../volumes/restored-volumes.ts";
 import type { CheckpointDependencies, CheckpointPlan, CheckpointState } from "./state.ts";
 

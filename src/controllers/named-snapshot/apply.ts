@@ -6,7 +6,6 @@ import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import { keyOf } from "../../kube/object.ts";
-import { addFinalizer, removeFinalizer } from "../cluster/finalizer.ts";
 import { attemptId, digestLabel, logKey, logName } from "./names.ts";
 import { startStep } from "./start-step.ts";
 import type { Cloning, SnapshotAction, SnapshotDependencies } from "./state.ts";
@@ -21,10 +20,10 @@ export async function applyAction(
   switch (action.do) {
     case "addFinalizer":
       return dependencies.ownWrites.write(snapshot, () =>
-        addFinalizer(snapshots.resource, snapshot, finalizers.namedSnapshot),
+        snapshots.resource.addFinalizer(snapshot, finalizers.namedSnapshot),
       );
     case "removeFinalizer":
-      return removeFinalizer(snapshots.resource, snapshot, finalizers.namedSnapshot);
+      return snapshots.resource.removeFinalizer(snapshot, finalizers.namedSnapshot);
     case "createBuilder":
       return sandboxes.resource.ensure(builderSandbox(snapshot, action, dependencies.cloning));
     case "deleteSandbox":

@@ -9,8 +9,7 @@ import type { ObjectName, Problem } from "../../api/schema/problem.ts";
 import { buildFailures } from "../../api/state/named-snapshot.ts";
 import { printProblem } from "../../api/state/problem.ts";
 import { defined } from "../../base/defined.ts";
-import { applied, type ConditionChange } from "../../kube/conditions.ts";
-import { withIgnoredFields } from "../cluster/ignored-fields.ts";
+import { applied, type ConditionChange, withIgnoredFields } from "../../kube/conditions.ts";
 import { engineCondition } from "./engine-upgrade.ts";
 import type { BuildingReason, SnapshotState, DesiredVersion } from "./state.ts";
 

@@ -3,8 +3,7 @@ import type { Condition } from "../../api/schema/metadata.ts";
 import type { SandboxClaimStatus } from "../../api/kinds/sandbox-claim.ts";
 import type { Problem } from "../../api/schema/problem.ts";
 import { printProblem, sentenceOf, within } from "../../api/state/problem.ts";
-import { report, stalled } from "../../kube/conditions.ts";
-import { withIgnoredFields } from "../cluster/ignored-fields.ts";
+import { report, stalled, withIgnoredFields } from "../../kube/conditions.ts";
 import type { ClaimPlan, ClaimState } from "./state.ts";
 
 /** The status of a running claim. `why` is what it waits for, if known. */

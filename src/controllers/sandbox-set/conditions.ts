@@ -5,9 +5,8 @@ import type { Problem } from "../../api/schema/problem.ts";
 import { problemOf, reportedBy, within } from "../../api/state/problem.ts";
 import { defined } from "../../base/defined.ts";
 import type { RametError } from "../../base/errors.ts";
-import { type ConditionChange, findCondition, report, stalled } from "../../kube/conditions.ts";
+import { type ConditionChange, findCondition, report, stalled, withIgnoredFields } from "../../kube/conditions.ts";
 import type { Transition } from "../../kube/events.ts";
-import { withIgnoredFields } from "../cluster/ignored-fields.ts";
 import type { Pool } from "./pool.ts";
 import type { SetState } from "./state.ts";
 

@@ -8,7 +8,6 @@ import { RametError } from "../../base/errors.ts";
 import { controllerOf } from "../../kube/object.ts";
 import { type Claim, claimsIn } from "../../kube/volumes/volumes.ts";
 import { neededEngine } from "../images/engines.ts";
-import { addFinalizer, removeFinalizer } from "../cluster/finalizer.ts";
 import { pauseCheckpoint, storedPause } from "../cluster/pause-checkpoint.ts";
 import type { ResolvedTemplate } from "../origin/resolve-template.ts";
 import { callCell, isCellAction } from "./cell-actions.ts";
@@ -41,12 +40,12 @@ export async function applyAction(
   switch (action.do) {
     case "addFinalizer":
       return dependencies.sandboxWrites.write(sandbox, () =>
-        addFinalizer(sandboxes.resource, sandbox, finalizers.sandbox, patchWithFinalizer(action)),
+        sandboxes.resource.addFinalizer(sandbox, finalizers.sandbox, patchWithFinalizer(action)),
       );
     case "removeFinalizer":
       // Nothing finds these claims again after the Sandbox.
       await releaseClaims(claimsIn(dependencies.client), sandbox, action.claims);
-      return removeFinalizer(sandboxes.resource, sandbox, finalizers.sandbox);
+      return sandboxes.resource.removeFinalizer(sandbox, finalizers.sandbox);
     case "createPod":
       return createPod(sandbox, action, dependencies);
     case "deletePod":

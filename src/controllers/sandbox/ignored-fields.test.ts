@@ -6,8 +6,7 @@ import type { RequestSeal } from "../../api/names/init-request.ts";
 import { annotations, labels } from "../../api/names/labels.ts";
 import { parsePodTemplate } from "../../api/schema/pod-template.ts";
 import { Pod } from "../../api/schema/pod.ts";
-import { findCondition } from "../../kube/conditions.ts";
-import { withIgnoredFields } from "../cluster/ignored-fields.ts";
+import { findCondition, withIgnoredFields } from "../../kube/conditions.ts";
 import { gatherIgnored } from "./gather-ignored.ts";
 
 const metadata = {

@@ -1,3 +1,4 @@
+import { withIgnoredFields } from "../../kube/conditions.ts";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { anyNode } from "../nodes/plan-cpus.ts";
@@ -10,7 +11,6 @@ import { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import { Pod } from "../../api/schema/pod.ts";
 import { parsePodTemplate } from "../../api/schema/pod-template.ts";
 import { Sandbox, type SandboxPhase } from "../../api/kinds/sandbox.ts";
-import { withIgnoredFields } from "../cluster/ignored-fields.ts";
 import { planSandbox } from "./plan.ts";
 import { isRefusedByCpu } from "./plan-other-node.ts";
 import type { Origin } from "../origin/origin.ts";

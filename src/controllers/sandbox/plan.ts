@@ -1,3 +1,4 @@
+import { withIgnoredFields } from "../../kube/conditions.ts";
 import { chosenClaims, claimName, claimVolumes } from "../../api/pod/volume-claims.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations, finalizers } from "../../api/names/labels.ts";
@@ -5,7 +6,6 @@ import { defined } from "../../base/defined.ts";
 import { parseDuration } from "../../base/duration.ts";
 import { RametError } from "../../base/errors.ts";
 import type { Transition } from "../../kube/events.ts";
-import { withIgnoredFields } from "../cluster/ignored-fields.ts";
 import { planCreatedPaused } from "./plan-created-paused.ts";
 import { withCredentials } from "./plan-credentials.ts";
 import { withEgress } from "./plan-egress.ts";
