@@ -2,20 +2,35 @@ import { hostname } from "node:os";
 import { controllersLease, systemNamespace } from "../api/names/system-names.ts";
 import { createSystemNamespace } from "../backends/kept-secret.ts";
 import { defined } from "../base/defined.ts";
-import { silentLog } from "../base/log.ts";
+import { type Log, silentLog } from "../base/log.ts";
 import { runController } from "../kube/controller.ts";
 import { EventRecorder } from "../kube/events.ts";
 import type { Informer } from "../kube/informer.ts";
+import type { KubeClient } from "../kube/kube-client.ts";
 import { runWhileLeading } from "../kube/lease.ts";
+import type { Liveness } from "../kube/liveness.ts";
 import type { KubeObject } from "../kube/object.ts";
 import type { Controller } from "./cluster/controller-parts.ts";
-import type { RunControllersOptions } from "./run.ts";
+import type { ControllersMetrics } from "./metrics.ts";
 
-type Process = Pick<RunControllersOptions, "client" | "leaderElection" | "log">;
+/** The options of a process that runs controllers. */
+export interface ProcessOptions {
+  client: KubeClient;
+  /** Unique among the candidates. Absent: this is the only one, and it takes no lease. */
+  leaderElection?: { identity: string };
+  /** How many reconciles of one controller run concurrently; none waits for a cell. @default 16 */
+  concurrency?: number | undefined;
+  metrics?: ControllersMetrics;
+  /** Fails if an informer or a controller stops. */
+  liveness?: Liveness;
+  log?: Log;
+  /** Called when all informers have synced and all controllers reconcile. */
+  onReady?: () => void;
+}
 
 /** Runs `work` while this process holds the lease of the controllers: two installations never work at the same time. */
 export async function whileLeading(
-  { client, leaderElection, log = silentLog }: Process,
+  { client, leaderElection, log = silentLog }: ProcessOptions,
   work: (signal: AbortSignal) => Promise<void>,
   signal: AbortSignal,
 ): Promise<void> {
@@ -29,7 +44,7 @@ export async function whileLeading(
 }
 
 /** Records events as the controllers. */
-export function eventRecorder({ client, leaderElection, log = silentLog }: Process): EventRecorder {
+export function eventRecorder({ client, leaderElection, log = silentLog }: ProcessOptions): EventRecorder {
   return new EventRecorder({
     client,
     reportingController: "ramet.dev/controllers",
@@ -41,7 +56,7 @@ export function eventRecorder({ client, leaderElection, log = silentLog }: Proce
 /** Runs informers, and `work` once they have synced, until `work` ends. */
 export async function whileFollowing(
   informers: readonly Pick<Informer<KubeObject>, "run" | "synced">[],
-  { liveness }: Pick<RunControllersOptions, "liveness">,
+  { liveness }: ProcessOptions,
   work: () => Promise<void>,
   signal: AbortSignal,
 ): Promise<void> {
@@ -68,7 +83,7 @@ interface Work {
 
 /** Runs controllers and other work until `signal` is aborted. `onReady` is called when all controllers reconcile. */
 export async function runTogether(
-  options: Pick<RunControllersOptions, "client" | "concurrency" | "liveness" | "metrics" | "onReady" | "log">,
+  options: ProcessOptions,
   { controllers, others, events }: Work,
   signal: AbortSignal,
 ): Promise<void> {

@@ -11,10 +11,8 @@ import {
 } from "../backends/environment-seal.ts";
 import { openBackends, type OpenBackendsOptions, type OpenedBackends } from "../backends/open-backends.ts";
 import { defined } from "../base/defined.ts";
-import { type Log, silentLog } from "../base/log.ts";
+import { silentLog } from "../base/log.ts";
 import type { Informer } from "../kube/informer.ts";
-import type { KubeClient } from "../kube/kube-client.ts";
-import type { Liveness } from "../kube/liveness.ts";
 import type { KubeObject } from "../kube/object.ts";
 import { OwnWrites } from "../kube/own-writes.ts";
 import { type RegistryAccess, RegistryTransport } from "../registry/registry-transport.ts";
@@ -23,27 +21,24 @@ import { type EngineUpkeepOptions, runEngineUpkeep } from "./collect/engine-upke
 import { runCollector } from "./collect/run-collector.ts";
 import { createCache } from "./cluster/cache.ts";
 import { DataFindings } from "./cluster/data-findings.ts";
-import { Exclusion } from "./cluster/exclusion.ts";
+import { Exclusion, createInformers, type Informers } from "./cluster/resources.ts";
 import { type KeyRotationOptions, runKeyRotation } from "./keys/rotate-keys.ts";
 import { Engines, type EnginesOptions } from "./images/engines.ts";
 import type { Controller, ControllerParts } from "./cluster/controller-parts.ts";
 import { NamespaceQuotas } from "./cluster/namespace-quotas.ts";
 import { NodeCpus } from "./nodes/node-cpus.ts";
 import { nodeInformer, UserNamespaceSupport } from "./nodes/nodes.ts";
-import type { ControllersMetrics } from "./metrics.ts";
-import { createInformers, type Informers } from "./cluster/resources.ts";
 import { StoreReports } from "./cluster/store-reports.ts";
 import { installCrds } from "./install-crds.ts";
 import { namedSnapshotController } from "./named-snapshot/controller.ts";
 import { sandboxClaimController } from "./sandbox-claim/controller.ts";
 import { sandboxSetController } from "./sandbox-set/controller.ts";
 import { sandboxController } from "./sandbox/controller.ts";
-import { eventRecorder, runTogether, whileFollowing, whileLeading } from "./run-together.ts";
+import { eventRecorder, type ProcessOptions, runTogether, whileFollowing, whileLeading } from "./run-together.ts";
 import { runSweeper, type SweepingOptions } from "./sweep.ts";
 import { refuseOtherControllers, workUnlessOthersDo } from "./yield.ts";
 
-export interface RunControllersOptions {
-  client: KubeClient;
+export interface RunControllersOptions extends ProcessOptions {
   store: StoreOptions;
   cells: CellOptions;
   registries?: RegistryOptions;
@@ -52,22 +47,12 @@ export interface RunControllersOptions {
   upkeep?: UpkeepOptions;
   /** Whether users with the verb `import` on checkpoints may import volumes by the handles of their snapshots. @default false */
   importVolumes?: boolean | undefined;
-  /** Unique among the candidates. Absent: this is the only one, and it takes no lease. */
-  leaderElection?: { identity: string };
   /** Whether to install the CRDs of this version first. @default false */
   installCrds?: boolean | undefined;
-  /** How many reconciles of one controller run concurrently; none waits for a cell. @default 16 */
-  concurrency?: number | undefined;
-  metrics?: ControllersMetrics;
-  /** Fails if an informer or a controller stops. */
-  liveness?: Liveness;
-  log?: Log;
   /** How often the controllers look for others of the same kinds. @default 15000 */
   otherControllers?: { pauseMilliseconds?: number };
   /** Called when the controllers stop for another one, with the reason. When it is gone, `onReady` is called again. */
   onYield?: (why: string) => void;
-  /** Called when all informers have synced and all controllers reconcile. */
-  onReady?: () => void;
   signal: AbortSignal;
 }
 

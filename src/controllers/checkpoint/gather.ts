@@ -23,8 +23,7 @@ import {
   pauseCheckpointOf,
 } from "../cluster/pause-checkpoint.ts";
 import { endMessage, isEnded } from "../cluster/pod-facts.ts";
-import { claimsOfSandbox } from "../volumes/claims-of-sandbox.ts";
-import { keptVolumes } from "../volumes/restored-volumes.ts";
+import { claimsOfSandbox, keptVolumes } from "../volumes/restored-volumes.ts";
 import { resolveTemplate } from "../origin/resolve-template.ts";
 import { secretsOfSandbox, secretsOfTemplate } from "../origin/secrets-in-memory.ts";
 import type { CheckpointDependencies, CheckpointState, Source } from "./state.ts";

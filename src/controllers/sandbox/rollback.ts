@@ -6,8 +6,7 @@ import { RametError } from "../../base/errors.ts";
 import { controllerOf } from "../../kube/object.ts";
 import { originOfText } from "../origin/origin.ts";
 import { fillClaimOf, type RestoreSource } from "../../backends/checkpoint-parts.ts";
-import { inPlaceProblem, noSuchVolume, volumesOf } from "../volumes/restored-volumes.ts";
-import { claimsOfSandbox } from "../volumes/claims-of-sandbox.ts";
+import { inPlaceProblem, noSuchVolume, volumesOf, claimsOfSandbox } from "../volumes/restored-volumes.ts";
 import type { SandboxDependencies } from "./dependencies.ts";
 import type { SandboxState } from "./state.ts";
 

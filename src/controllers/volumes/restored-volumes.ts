@@ -1,4 +1,4 @@
-import { claimName, claimVolumes, volumeClaims, type VolumeClaim } from "../../api/pod/volume-claims.ts";
+import { claimName, claimVolumes, volumeClaims, type VolumeClaim, chosenClaims } from "../../api/pod/volume-claims.ts";
 import { type Checkpoint, type CheckpointPart, volumeParts } from "../../api/kinds/checkpoint.ts";
 import type { SandboxTemplateSpec } from "../../api/kinds/sandbox-template.ts";
 import { annotations } from "../../api/names/labels.ts";
@@ -6,6 +6,10 @@ import type { VolumesOnRestore } from "../../api/names/volumes-on-restore.ts";
 import { PodTemplateSpec, type Volume } from "../../api/schema/pod-template.ts";
 import { RametError } from "../../base/errors.ts";
 import type { Cache } from "../cluster/cache.ts";
+import { ownVolumes } from "../../api/pod/cell-pod.ts";
+import type { Sandbox } from "../../api/kinds/sandbox.ts";
+import type { Pod } from "../../api/schema/pod.ts";
+import type { ResolvedTemplate } from "../origin/resolve-template.ts";
 
 /** The part of a checkpoint that describes the volumes of its source. */
 export interface CheckpointVolumes {
@@ -248,4 +252,21 @@ export function listed(names: readonly string[]): string {
   const all = [...new Set(names)];
   const more = all.length - mostListed;
   return all.slice(0, mostListed).join(", ") + (more > 0 ? ` and ${more} more` : "");
+}
+
+/** The claims of a sandbox's Pod, or of the next one if it has none. */
+export function claimsOfSandbox(
+  sandbox: Sandbox,
+  template: ResolvedTemplate | { problem: RametError },
+  pod: Pod | undefined,
+): VolumeClaim[] {
+  const { name } = sandbox.metadata;
+  if (pod !== undefined) return volumeClaims(pod.spec.volumes ?? [], name);
+  if ("problem" in template) return [];
+  const owner = { metadata: sandbox.metadata, spec: { volumeClaimTemplates: template.volumeClaims } };
+  const chosen = chosenClaims(sandbox);
+  return volumeClaims(ownVolumes(owner, template.template), name).map(({ volume, claim }) => ({
+    volume,
+    claim: chosen.get(volume) ?? claim,
+  }));
 }
