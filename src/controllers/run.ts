@@ -216,10 +216,11 @@ async function work(
     ...defined({ metrics }),
   });
   const seesAll = served === undefined;
-  const sweepingParts = { backends, checkpoints: informers.checkpoints, dataFindings, storeReports };
+  const sweeping = { backends, checkpoints: informers.checkpoints, dataFindings, storeReports, clock, log };
+  const { stepCacheBytes } = upkeep;
   const others = [
-    () => runSweeper(sweeping(options, sweepingParts), signal),
-    () => runCollector(collecting(options, informers), signal),
+    () => runSweeper({ ...sweeping, ...defined({ metrics: metrics?.sweeps }), ...upkeep.sweeping }, signal),
+    () => runCollector(defined({ informers, clock, log, stepCacheBytes, metrics: metrics?.collections }), signal),
     () => runEngineUpkeep({ engines, informers, seesAll, clock, log, ...upkeep.engines }, signal),
     () => runKeyRotation({ client, keys, runtime, informers, clock, log, ...upkeep.keyRotation }, signal),
   ];
@@ -235,24 +236,6 @@ function podOptions(
     userNamespaceFor: userNamespaces?.covers ?? (() => cells.userNamespaces === "always"),
     ...defined({ dns, egress }),
     ...(clusterRanges && { clusterRanges: [...clusterRanges] }),
-  };
-}
-
-function collecting({ client, upkeep, metrics, log = silentLog }: RunControllersOptions, informers: Informers) {
-  const stepCacheBytes = upkeep?.stepCacheBytes;
-  return defined({ informers, clock: client.clock, log, stepCacheBytes, metrics: metrics?.collections });
-}
-
-function sweeping(
-  { client, upkeep, metrics, log = silentLog }: RunControllersOptions,
-  parts: Pick<SweepingOptions, "backends" | "checkpoints" | "dataFindings" | "storeReports">,
-): SweepingOptions {
-  return {
-    ...parts,
-    clock: client.clock,
-    log,
-    ...defined({ metrics: metrics?.sweeps }),
-    ...upkeep?.sweeping,
   };
 }
 

@@ -12,6 +12,12 @@ import { WorkQueue, type IsSatisfied, type QueueItem, type QueueMetrics } from "
 // eslint-disable-next-line @typescript-eslint/no-invalid-void-type -- most reconciles return nothing
 export type ReconcileResult = void | { requeueAfterMilliseconds?: number | undefined };
 
+/** Reconciles the key again after the shortest of these times. Undefined: nothing is due. */
+export function soonest(...milliseconds: readonly (number | undefined)[]): { requeueAfterMilliseconds?: number } {
+  const due = milliseconds.filter((one) => one !== undefined);
+  return due.length === 0 ? {} : { requeueAfterMilliseconds: Math.max(1, Math.min(...due)) };
+}
+
 /** An informer whose changes a controller gets; created by `watching`. */
 export interface ControllerWatch {
   /** Calls `enqueue` for the keys of each change. @returns a function that ends the calls */

@@ -47,7 +47,10 @@ export function planBuild(
   const status = pointer({ ...snapshot.status, build: joined, versions: keptVersions(state) }, current);
   const underWay = { state, desired, build: joined, status };
   const plan = joined.failure === undefined ? continueBuild(underWay) : stayFailed(underWay, joined.failure);
-  return { ...plan, actions: [...orphans(state), ...planRetention(state, current), ...plan.actions] };
+  return {
+    ...plan,
+    actions: [...removeBuilders({ ...state, builder: undefined }), ...planRetention(state, current), ...plan.actions],
+  };
 }
 
 type Requested = Pick<SnapshotBuild, "request" | "upgrade">;
@@ -240,12 +243,6 @@ function adopt(underWay: BuildUnderWay, builder: Sandbox): SnapshotPlan {
   const changes = { build: { ...build, builderUid: builder.metadata.uid }, steps, progress: progressOf(steps) };
   const message = `The sandbox ${builder.metadata.name} is running`;
   return { actions: [], status: withStatus(state, { ...status, ...changes }, starting(message)) };
-}
-
-function orphans({ orphans: all }: SnapshotState): SnapshotAction[] {
-  return all
-    .filter(({ metadata }) => metadata.deletionTimestamp === undefined)
-    .map((sandbox) => ({ do: "deleteSandbox", sandbox }));
 }
 
 function knownReason(reason: string): Building["reason"] {

@@ -126,7 +126,7 @@ function stepDigestOf({ metadata }: Checkpoint): string | undefined {
   return metadata.annotations?.[annotations.stepDigest];
 }
 
-export function removeBuilders({ builder, orphans }: SnapshotState): SnapshotAction[] {
+export function removeBuilders({ builder, orphans }: Pick<SnapshotState, "builder" | "orphans">): SnapshotAction[] {
   return [...(builder === undefined ? [] : [builder]), ...orphans]
     .filter(({ metadata }) => metadata.deletionTimestamp === undefined)
     .map((sandbox) => ({ do: "deleteSandbox", sandbox }));

@@ -1,6 +1,7 @@
 import { finalizers } from "../../api/names/labels.ts";
 import type { Problem } from "../../api/schema/problem.ts";
 import { problemOf, sentenceOf } from "../../api/state/problem.ts";
+import { soonest } from "../../kube/controller.ts";
 import { planBuild } from "./plan-build.ts";
 import { currentVersion, keptVersions, planRetention, removeBuilders, serve } from "./plan-versions.ts";
 import type { SnapshotAction, SnapshotPlan, SnapshotState, DesiredVersion } from "./state.ts";
@@ -74,8 +75,7 @@ function planIdle(state: SnapshotState, building: Building, current = currentVer
 
 function requeue({ desired }: SnapshotState, plan: SnapshotPlan): SnapshotPlan {
   if ("problem" in desired) return { ...plan, requeueAfterMilliseconds: missingMilliseconds };
-  const all = [plan.requeueAfterMilliseconds, desired.requeueAfterMilliseconds].filter((one) => one !== undefined);
-  return all.length === 0 ? plan : { ...plan, requeueAfterMilliseconds: Math.min(...all) };
+  return { ...plan, ...soonest(plan.requeueAfterMilliseconds, desired.requeueAfterMilliseconds) };
 }
 
 /** Some inputs have no informer. */

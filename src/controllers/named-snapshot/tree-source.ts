@@ -1,6 +1,4 @@
 import { hasEnded, isServing } from "../../api/state/sandbox.ts";
-import { createHash } from "node:crypto";
-import { Transform } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { sandboxKind, type Sandbox } from "../../api/kinds/sandbox.ts";
 import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
@@ -21,6 +19,7 @@ import { RametError } from "../../base/errors.ts";
 import { within } from "../../base/within.ts";
 import { hexOf } from "./names.ts";
 import type { SnapshotDependencies } from "./state.ts";
+import { hashed } from "./steps/fetch-content.ts";
 import type { TreeOf } from "./steps/step.ts";
 
 /** Reads uploaded trees: each from a clone of the sandbox that was captured with it, which is deleted afterwards. */
@@ -32,7 +31,7 @@ export function treeSource(
   const { cache, runtime, informers, clock } = dependencies;
   const read = async (sandbox: Sandbox, tree: UploadedTree, use: Parameters<TreeOf>[1], signal: AbortSignal) => {
     const content = await runtime.guest(sandboxRef(sandbox), treeUser).readFile(treeArchive, signal);
-    const { stream, digest } = checked();
+    const { stream, digest } = hashed(treeLimits.bytes, larger);
     try {
       await Promise.all([pipeline(content, stream), use(stream)]);
     } finally {
@@ -92,20 +91,8 @@ async function untilReady(
   }
 }
 
-function checked(): { stream: Transform; digest: () => string } {
-  const hash = createHash("sha256");
-  let bytes = 0;
-  const stream = new Transform({
-    transform(chunk: Buffer, _encoding, done) {
-      bytes += chunk.length;
-      hash.update(chunk);
-      // A sandbox can send without end.
-      if (bytes > treeLimits.bytes)
-        done(new RametError("InvalidArgument", "The tree is larger than when it was uploaded"));
-      else done(null, chunk);
-    },
-  });
-  return { stream, digest: () => hash.digest("hex") };
+function larger(): RametError {
+  return new RametError("InvalidArgument", "The tree is larger than when it was uploaded");
 }
 
 function notUploaded(namespace: string, digest: string): RametError {

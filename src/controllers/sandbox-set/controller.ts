@@ -1,7 +1,13 @@
 import type { SandboxSet } from "../../api/kinds/sandbox-set.ts";
 import { group } from "../../api/schema/kind.ts";
 import { RametError } from "../../base/errors.ts";
-import { controllerKeys, type ControllerWatch, type ReconcileResult, watching } from "../../kube/controller.ts";
+import {
+  controllerKeys,
+  type ControllerWatch,
+  type ReconcileResult,
+  soonest,
+  watching,
+} from "../../kube/controller.ts";
 import { controllerOf, keyOf, type KubeObject, nameOfKey } from "../../kube/object.ts";
 import type { ResourceClient } from "../../kube/resource-client.ts";
 import { StatusWriter } from "../../kube/status-writer.ts";
@@ -76,12 +82,8 @@ async function writeStatus(
 /** The cache shows the result of most actions, which reconciles the key; the requeue is for events that do not arrive. */
 function requeue({ unseen, deletionsUnseen }: SetState, plan: SetPlan, statusInMilliseconds: number): ReconcileResult {
   const acted = plan.actions.length > 0 || unseen.length > 0 || deletionsUnseen;
-  const waits = [
-    ...(statusInMilliseconds > 0 ? [statusInMilliseconds] : []),
-    ...(plan.requeueAfterMilliseconds === undefined ? [] : [plan.requeueAfterMilliseconds]),
-    ...(acted ? [overdueMilliseconds] : []),
-  ];
-  return waits.length === 0 ? undefined : { requeueAfterMilliseconds: Math.max(1, Math.min(...waits)) };
+  const statusDue = statusInMilliseconds > 0 ? statusInMilliseconds : undefined;
+  return soonest(statusDue, plan.requeueAfterMilliseconds, acted ? overdueMilliseconds : undefined);
 }
 
 /**

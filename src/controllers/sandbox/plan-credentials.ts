@@ -2,6 +2,7 @@ import { credentialsDigest } from "../../api/credentials/credentials.ts";
 import type { SandboxStatus } from "../../api/kinds/sandbox.ts";
 import type { Pod } from "../../api/schema/pod.ts";
 import { findCondition } from "../../kube/conditions.ts";
+import { soonest } from "../../kube/controller.ts";
 import { defined } from "../../base/defined.ts";
 import { cellRuns } from "../cluster/pod-facts.ts";
 import type { CredentialsOutcome, SandboxPlan, SandboxState } from "./state.ts";
@@ -60,8 +61,7 @@ function planGiven(state: SandboxState, plan: SandboxPlan, given: CredentialsOut
 }
 
 function soon(plan: SandboxPlan, { now }: SandboxState, { again }: CredentialsOutcome): SandboxPlan {
-  const own = Math.max(1, again.getTime() - now.getTime());
-  return { ...plan, requeueAfterMilliseconds: Math.min(own, plan.requeueAfterMilliseconds ?? Infinity) };
+  return { ...plan, ...soonest(again.getTime() - now.getTime(), plan.requeueAfterMilliseconds) };
 }
 
 function reported(state: SandboxState, plan: SandboxPlan, condition: ConditionChange | undefined): SandboxPlan {

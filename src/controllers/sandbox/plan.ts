@@ -5,6 +5,7 @@ import { annotations, finalizers } from "../../api/names/labels.ts";
 import { defined } from "../../base/defined.ts";
 import { parseDuration } from "../../base/duration.ts";
 import { RametError } from "../../base/errors.ts";
+import { soonest } from "../../kube/controller.ts";
 import type { Transition } from "../../kube/events.ts";
 import { planCreatedPaused } from "./plan-created-paused.ts";
 import { withCredentials } from "./plan-credentials.ts";
@@ -29,11 +30,14 @@ function planLife(state: SandboxState): SandboxPlan {
   const { action, nextAt } = timers(state.sandbox, state.now);
   if (action?.do === "deleteSandbox") return { actions: [action] };
   const plan = planPhase(state);
-  const requeueAt = earlier(earlier(nextAt, slowAt(state)), retryAt(state, plan));
   return withTransition(state, {
     ...plan,
     actions: [...(action === undefined ? [] : [action]), ...plan.actions],
-    ...(requeueAt && { requeueAfterMilliseconds: Math.max(1, requeueAt.getTime() - state.now.getTime()) }),
+    ...soonest(
+      nextAt && nextAt.getTime() - state.now.getTime(),
+      slowInMilliseconds(state),
+      plan.requeueAfterMilliseconds,
+    ),
   });
 }
 
@@ -74,17 +78,10 @@ function planEnded({ metadata, status }: Sandbox): SandboxPlan {
   return { actions: [], ...(!isObserved && status && { status }) };
 }
 
-/** When what the plan waits for is tried again. */
-function retryAt({ now }: SandboxState, { requeueAfterMilliseconds }: SandboxPlan): Date | undefined {
-  if (requeueAfterMilliseconds === undefined) return undefined;
-  return new Date(now.getTime() + requeueAfterMilliseconds);
-}
-
-/** When the status of a starting sandbox should report why it waits, unless it already does. */
-function slowAt({ sandbox, slowInMilliseconds, now }: SandboxState): Date | undefined {
-  const phase = sandbox.status?.phase;
-  const isStarting = phase === undefined || phase === "Resuming";
-  return isStarting && slowInMilliseconds > 0 ? new Date(now.getTime() + slowInMilliseconds) : undefined;
+/** Until the status of a starting sandbox should report why it waits, unless it already does. */
+function slowInMilliseconds({ sandbox, slowInMilliseconds: left }: SandboxState): number | undefined {
+  const isUnreported = sandbox.status?.phase === undefined || sandbox.status.phase === "Resuming";
+  return isUnreported && left > 0 ? left : undefined;
 }
 
 /** Deletes the Pod with its grace period, then removes the finalizer. */

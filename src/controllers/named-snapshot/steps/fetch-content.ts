@@ -21,9 +21,9 @@ export async function fetchContent(fetch: PublicFetch, { url, sha256, signal }: 
     rm(directory, { recursive: true, force: true }).catch(() => undefined);
   };
   try {
-    const hash = createHash("sha256");
-    await pipeline(body, bounded(url, hash), createWriteStream(path), { signal });
-    const found = hash.digest("hex");
+    const { stream, digest } = hashed(mostBytes, () => tooMuch(url));
+    await pipeline(body, stream, createWriteStream(path), { signal });
+    const found = digest();
     if (found !== sha256) throw otherBytes(url, found);
     return createReadStream(path).once("close", remove);
   } catch (error) {
@@ -39,16 +39,19 @@ interface FetchRequest {
   signal: AbortSignal;
 }
 
-function bounded(url: string, hash: ReturnType<typeof createHash>): Transform {
+/** Passes bytes on, up to a limit, and computes their digest: a sandbox and a server can send without end. */
+export function hashed(limitBytes: number, tooLarge: () => RametError): { stream: Transform; digest: () => string } {
+  const hash = createHash("sha256");
   let bytes = 0;
-  return new Transform({
+  const stream = new Transform({
     transform(chunk: Buffer, _encoding, done) {
       bytes += chunk.length;
       hash.update(chunk);
-      if (bytes > mostBytes) done(tooMuch(url));
+      if (bytes > limitBytes) done(tooLarge());
       else done(null, chunk);
     },
   });
+  return { stream, digest: () => hash.digest("hex") };
 }
 
 const mostBytes = 1024 ** 3;
