@@ -21,7 +21,7 @@ import { type EngineUpkeepOptions, runEngineUpkeep } from "./collect/engine-upke
 import { runCollector } from "./collect/run-collector.ts";
 import { createCache } from "./cluster/cache.ts";
 import { DataFindings } from "./cluster/data-findings.ts";
-import { Exclusion, createInformers, type Informers } from "./cluster/resources.ts";
+import { Exclusion, createInformers } from "./cluster/resources.ts";
 import { type KeyRotationOptions, runKeyRotation } from "./keys/rotate-keys.ts";
 import { Engines, type EnginesOptions } from "./images/engines.ts";
 import type { Controller, ControllerParts } from "./cluster/controller-parts.ts";

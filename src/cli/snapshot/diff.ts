@@ -1,6 +1,5 @@
 import { isCloneable } from "../../api/state/checkpoint.ts";
 import type { VolumeClaim } from "../../api/pod/volume-claims.ts";
-import type { SandboxTemplateSpec } from "../../api/kinds/sandbox-template.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { describeStep } from "../../api/recipe/recipe.ts";
 import {

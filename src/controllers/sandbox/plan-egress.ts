@@ -1,5 +1,6 @@
 import { requestedEgress } from "../../api/egress/effective-egress.ts";
 import { defined } from "../../base/defined.ts";
+import type { RametError } from "../../base/errors.ts";
 import type { Pod } from "../../api/schema/pod.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import { appliedEgress } from "../origin/egress.ts";
@@ -17,11 +18,7 @@ export function withEgress(state: SandboxState, plan: SandboxPlan): SandboxPlan 
 
 function planInPod(state: SandboxState, plan: SandboxPlan, pod: Pod): SandboxPlan {
   const { sandbox, egress, egressCall } = state;
-  if (egressCall?.state === "running") {
-    // Why the call is repeated.
-    const { lastError } = egressCall;
-    return lastError === undefined ? plan : withConditions(state, plan, [notApplied("EgressApplied", lastError)]);
-  }
+  if (egressCall?.state === "running") return whileGiven(state, plan, egressCall.lastError);
   const given = egressCall?.state === "done" ? egressCall.value : undefined;
   const { policy, digest } = egress;
   if ((given?.digest ?? appliedEgress(sandbox, pod)) !== digest) {
@@ -43,6 +40,11 @@ function withRequest({ sandbox }: SandboxState, plan: SandboxPlan): SandboxPlan 
     ...plan,
     status: { ...status, ramet: { ...others, ...defined({ egressRequest: request }) } },
   };
+}
+
+/** Reports why the call is repeated. */
+function whileGiven(state: SandboxState, plan: SandboxPlan, error: RametError | undefined): SandboxPlan {
+  return error === undefined ? plan : withConditions(state, plan, [notApplied("EgressApplied", error)]);
 }
 
 function recorded({ sandbox, egress: { digest } }: SandboxState, plan: SandboxPlan): SandboxPlan {
