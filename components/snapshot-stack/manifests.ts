@@ -9,7 +9,7 @@ import { type SnapshotStackArgs, controllerNamespace } from "./args.ts";
 import type { Manifest } from "../../src/install/manifest.ts";
 import { controllerNames } from "../../provider/handlers/snapshot-stack/controller-findings.ts";
 import { disruptionBudget, restrictedSecurityContext, spreadOverNodes } from "../../src/install/server-deployment.ts";
-import { type Right, ruleOf } from "../../src/install/rights.ts";
+import { rights, ruleOf } from "../../src/install/rights.ts";
 
 /** The CRDs that a plan declares. */
 export async function crdManifests(plan: StackPlan, annotations: Record<string, string>): Promise<Manifest[]> {
@@ -190,96 +190,35 @@ function argument(name: string, value: Input<number>): Input<string> {
   return output(value).apply((number) => `--${name}=${number}`);
 }
 
-const snapshots = "snapshot.storage.k8s.io";
-const groups = "groupsnapshot.storage.k8s.io";
-const follow = ["get", "list", "watch"];
-const change = ["create", "update", "patch", "delete"];
-
 /**
  * Permissions of external-snapshotter v8.6 in all namespaces, from its manifests
  * (deploy/kubernetes/snapshot-controller).
  */
-const controllerRights: readonly Right[] = [
-  {
-    why: "find the volume of a claim",
-    apiGroups: [""],
-    resources: ["persistentvolumes"],
-    verbs: follow,
-  },
-  {
-    why: "set a finalizer on a claim while it is the source of a snapshot",
-    apiGroups: [""],
-    resources: ["persistentvolumeclaims"],
-    verbs: [...follow, "update"],
-  },
-  {
-    why: "report transitions as events",
-    apiGroups: [""],
-    resources: ["events"],
-    verbs: ["list", "watch", "create", "update", "patch"],
-  },
-  { why: "read classes", apiGroups: [snapshots], resources: ["volumesnapshotclasses"], verbs: follow },
-  {
-    why: "create, bind and release the content of a snapshot",
-    apiGroups: [snapshots],
-    resources: ["volumesnapshotcontents"],
-    verbs: [...follow, ...change],
-  },
-  {
-    why: "set the class, finalizers and binding of snapshots; create and delete members of a group",
-    apiGroups: [snapshots],
-    resources: ["volumesnapshots"],
-    verbs: [...follow, ...change],
-  },
-  {
-    why: "report the state of a snapshot",
-    apiGroups: [snapshots],
-    resources: ["volumesnapshots/status"],
-    verbs: ["update", "patch"],
-  },
-  {
-    why: "mark a content for deletion",
-    apiGroups: [snapshots],
-    resources: ["volumesnapshotcontents/status"],
-    verbs: ["patch"],
-  },
-];
+const controllerRights = rights("cluster", {
+  "persistentvolumes: get list watch": "find the volume of a claim",
+  "persistentvolumeclaims: get list watch update": "set a finalizer on a claim while it is the source of a snapshot",
+  "events: list watch create update patch": "report transitions as events",
+  "volumesnapshotclasses.snapshot.storage.k8s.io: get list watch": "read classes",
+  "volumesnapshotcontents.snapshot.storage.k8s.io: get list watch create update patch delete":
+    "create, bind and release the content of a snapshot",
+  "volumesnapshots.snapshot.storage.k8s.io: get list watch create update patch delete":
+    "set the class, finalizers and binding of snapshots; create and delete members of a group",
+  "volumesnapshots.snapshot.storage.k8s.io/status: update patch": "report the state of a snapshot",
+  "volumesnapshotcontents.snapshot.storage.k8s.io/status: patch": "mark a content for deletion",
+});
 
 /** Additional permissions for group snapshots. */
-const groupRights: readonly Right[] = [
-  { why: "read group classes", apiGroups: [groups], resources: ["volumegroupsnapshotclasses"], verbs: follow },
-  {
-    why: "create, bind and release the content of a group",
-    apiGroups: [groups],
-    resources: ["volumegroupsnapshotcontents"],
-    verbs: [...follow, ...change],
-  },
-  {
-    why: "set the class, finalizers and binding of groups",
-    apiGroups: [groups],
-    resources: ["volumegroupsnapshots"],
-    verbs: [...follow, "update", "patch"],
-  },
-  {
-    why: "report the state of a group",
-    apiGroups: [groups],
-    resources: ["volumegroupsnapshots/status"],
-    verbs: ["update", "patch"],
-  },
-  {
-    why: "mark a group's content for deletion",
-    apiGroups: [groups],
-    resources: ["volumegroupsnapshotcontents/status"],
-    verbs: ["patch"],
-  },
-];
+const groupRights = rights("cluster", {
+  "volumegroupsnapshotclasses.groupsnapshot.storage.k8s.io: get list watch": "read group classes",
+  "volumegroupsnapshotcontents.groupsnapshot.storage.k8s.io: get list watch create update patch delete":
+    "create, bind and release the content of a group",
+  "volumegroupsnapshots.groupsnapshot.storage.k8s.io: get list watch update patch":
+    "set the class, finalizers and binding of groups",
+  "volumegroupsnapshots.groupsnapshot.storage.k8s.io/status: update patch": "report the state of a group",
+  "volumegroupsnapshotcontents.groupsnapshot.storage.k8s.io/status: patch": "mark a group's content for deletion",
+});
 
 /** Permissions in the controller's namespace. */
-const leaseRights: readonly Right[] = [
-  {
-    why: "elect the active controller",
-    apiGroups: ["coordination.k8s.io"],
-    resources: ["leases"],
-    verbs: [...follow, "create", "update", "delete"],
-  },
-];
+const leaseRights = rights("cluster", {
+  "leases.coordination.k8s.io: get list watch create update delete": "elect the active controller",
+});

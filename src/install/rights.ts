@@ -13,10 +13,33 @@ export interface Right {
   nonResourceURLs?: string[];
   verbs: string[];
   /**
-   * The scope of the right if only some namespaces are served. `cluster`: all of it, because it is for objects outside of
-   * namespaces, or of the cluster's own. `namespaces`: other rights instead. @default objects in the served namespaces
+   * The scope of the right if only some namespaces are served. `served`: objects in these namespaces. `cluster`: all of it, because
+   * it is for objects outside of namespaces, or of the cluster's own. `namespaces`: other rights instead.
    */
-  scope?: "cluster" | "namespaces";
+  scope: "served" | "cluster" | "namespaces";
+}
+
+/**
+ * Returns the rights of a table with reasons: `{ "pods sandboxes.agents.kruise.io/status: get list": "find out …" }`. Resources are
+ * named as kubectl names them.
+ */
+export function rights(scope: Right["scope"], table: Readonly<Record<string, string>>): Right[] {
+  return Object.entries(table).map(([allowed, why]) => {
+    const [named = "", verbs = ""] = allowed.split(": ");
+    const parsed = named.split(" ").map((resource) => /^(\w+)\.?([^/]*)(.*)$/.exec(resource) ?? []);
+    return {
+      why,
+      apiGroups: [...new Set(parsed.map(([, , group = ""]) => group))],
+      resources: parsed.map(([, plural = "", , subresource = ""]) => plural + subresource),
+      verbs: verbs.split(" "),
+      scope,
+    };
+  });
+}
+
+/** Returns rights on the objects of these names. They are granted where only some namespaces are served, too. */
+export function rightsOnNames(resourceNames: readonly string[], table: Readonly<Record<string, string>>): Right[] {
+  return rights("cluster", table).map((right) => ({ ...right, resourceNames: [...resourceNames] }));
 }
 
 /** Returns the RBAC rule, which has fields neither for the reason nor for the scope. */
@@ -37,7 +60,7 @@ export interface Rights {
 export function narrowed(rights: readonly Right[], namespaces: readonly string[]) {
   return {
     everywhere: rights.filter(({ scope }) => scope === "cluster"),
-    inServed: { namespaces, rights: rights.filter(({ scope }) => scope === undefined) },
+    inServed: { namespaces, rights: rights.filter(({ scope }) => scope === "served") },
   };
 }
 
