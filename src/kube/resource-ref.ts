@@ -11,77 +11,47 @@ export interface ResourceRef {
   namespaced: boolean;
 }
 
+/** A resource whose objects are in namespaces. @param apiVersion such as `v1` or `apps/v1` */
+export function namespacedRef(apiVersion: string, kind: string): ResourceRef {
+  const [version = "", group = ""] = apiVersion.split("/").reverse();
+  return { group, version, plural: pluralOf(kind), kind, namespaced: true };
+}
+
+/** A resource whose objects are in no namespace. */
+export function clusterRef(apiVersion: string, kind: string): ResourceRef {
+  return { ...namespacedRef(apiVersion, kind), namespaced: false };
+}
+
+/** As `UnsafeGuessKindToResource` of apimachinery derives it. */
+function pluralOf(kind: string): string {
+  const singular = kind.toLowerCase();
+  if (singular.endsWith("s")) return `${singular}es`;
+  return singular.endsWith("y") ? `${singular.slice(0, -1)}ies` : `${singular}s`;
+}
+
 export const coreResources = {
-  pods: { group: "", version: "v1", plural: "pods", kind: "Pod", namespaced: true },
-  nodes: { group: "", version: "v1", plural: "nodes", kind: "Node", namespaced: false },
-  namespaces: { group: "", version: "v1", plural: "namespaces", kind: "Namespace", namespaced: false },
-  secrets: { group: "", version: "v1", plural: "secrets", kind: "Secret", namespaced: true },
-  configMaps: { group: "", version: "v1", plural: "configmaps", kind: "ConfigMap", namespaced: true },
-  persistentVolumeClaims: {
-    group: "",
-    version: "v1",
-    plural: "persistentvolumeclaims",
-    kind: "PersistentVolumeClaim",
-    namespaced: true,
-  },
-  serviceAccounts: { group: "", version: "v1", plural: "serviceaccounts", kind: "ServiceAccount", namespaced: true },
-  leases: { group: "coordination.k8s.io", version: "v1", plural: "leases", kind: "Lease", namespaced: true },
-  roleBindings: {
-    group: "rbac.authorization.k8s.io",
-    version: "v1",
-    plural: "rolebindings",
-    kind: "RoleBinding",
-    namespaced: true,
-  },
-  deployments: { group: "apps", version: "v1", plural: "deployments", kind: "Deployment", namespaced: true },
-  events: { group: "events.k8s.io", version: "v1", plural: "events", kind: "Event", namespaced: true },
-  tokenReviews: {
-    group: "authentication.k8s.io",
-    version: "v1",
-    plural: "tokenreviews",
-    kind: "TokenReview",
-    namespaced: false,
-  },
-  selfSubjectAccessReviews: {
-    group: "authorization.k8s.io",
-    version: "v1",
-    plural: "selfsubjectaccessreviews",
-    kind: "SelfSubjectAccessReview",
-    namespaced: false,
-  },
-  subjectAccessReviews: {
-    group: "authorization.k8s.io",
-    version: "v1",
-    plural: "subjectaccessreviews",
-    kind: "SubjectAccessReview",
-    namespaced: false,
-  },
-  crds: {
-    group: "apiextensions.k8s.io",
-    version: "v1",
-    plural: "customresourcedefinitions",
-    kind: "CustomResourceDefinition",
-    namespaced: false,
-  },
-} as const satisfies Record<string, ResourceRef>;
+  pods: namespacedRef("v1", "Pod"),
+  nodes: clusterRef("v1", "Node"),
+  namespaces: clusterRef("v1", "Namespace"),
+  secrets: namespacedRef("v1", "Secret"),
+  configMaps: namespacedRef("v1", "ConfigMap"),
+  persistentVolumeClaims: namespacedRef("v1", "PersistentVolumeClaim"),
+  serviceAccounts: namespacedRef("v1", "ServiceAccount"),
+  leases: namespacedRef("coordination.k8s.io/v1", "Lease"),
+  roleBindings: namespacedRef("rbac.authorization.k8s.io/v1", "RoleBinding"),
+  deployments: namespacedRef("apps/v1", "Deployment"),
+  events: namespacedRef("events.k8s.io/v1", "Event"),
+  tokenReviews: clusterRef("authentication.k8s.io/v1", "TokenReview"),
+  selfSubjectAccessReviews: clusterRef("authorization.k8s.io/v1", "SelfSubjectAccessReview"),
+  subjectAccessReviews: clusterRef("authorization.k8s.io/v1", "SubjectAccessReview"),
+  crds: clusterRef("apiextensions.k8s.io/v1", "CustomResourceDefinition"),
+};
 
 /** The admission policies of the API server, which are objects of the cluster. */
 export const admissionResources = {
-  policies: {
-    group: "admissionregistration.k8s.io",
-    version: "v1",
-    plural: "validatingadmissionpolicies",
-    kind: "ValidatingAdmissionPolicy",
-    namespaced: false,
-  },
-  bindings: {
-    group: "admissionregistration.k8s.io",
-    version: "v1",
-    plural: "validatingadmissionpolicybindings",
-    kind: "ValidatingAdmissionPolicyBinding",
-    namespaced: false,
-  },
-} as const satisfies Record<string, ResourceRef>;
+  policies: clusterRef("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy"),
+  bindings: clusterRef("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding"),
+};
 
 /** The API resource of a kind that Ramet defines or shares with OpenKruise Agents. */
 export function refOf({ kind, plural, group: own = group }: KindNames): ResourceRef {

@@ -20,7 +20,7 @@ import {
   findOtherControllers,
   type OtherController,
 } from "../../../src/kube/other-controllers.ts";
-import { coreResources, type ResourceRef } from "../../../src/kube/resource-ref.ts";
+import { clusterRef, coreResources, type ResourceRef } from "../../../src/kube/resource-ref.ts";
 import { readCluster, type ClusterEnvironment, withCluster } from "../open-cluster.ts";
 import { declaredBy } from "../owner.ts";
 import type { Finding } from "../../../src/preflight/finding.ts";
@@ -146,13 +146,7 @@ function selectorOf(labels: Record<string, string>): string {
     .join(",");
 }
 
-const clusterRoles = {
-  group: "rbac.authorization.k8s.io",
-  version: "v1",
-  plural: "clusterroles",
-  kind: "ClusterRole",
-  namespaced: false,
-};
+const clusterRoles = clusterRef("rbac.authorization.k8s.io/v1", "ClusterRole");
 
 /** The lease of Ramet's controllers. */
 const leaseAt = { namespace: systemNamespace, name: controllersLease };

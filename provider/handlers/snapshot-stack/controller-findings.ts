@@ -1,4 +1,4 @@
-import type { ResourceRef } from "../../../src/kube/resource-ref.ts";
+import { clusterRef, namespacedRef, type ResourceRef } from "../../../src/kube/resource-ref.ts";
 import type { Cloud } from "./detect-cloud.ts";
 import type { Finding } from "../../../src/preflight/finding.ts";
 import { installationHints } from "./stack-parts.ts";
@@ -121,18 +121,14 @@ export const controllerNames = {
 export function controllerObjects(namespace: string): { ref: ResourceRef; namespace?: string; name: string }[] {
   const { controller, clusterRole, clusterRoleBinding, lease } = controllerNames;
   return [
-    { ref: ref("apps", "Deployment"), namespace, name: controller },
-    { ref: ref("", "ServiceAccount"), namespace, name: controller },
-    { ref: ref("policy", "PodDisruptionBudget"), namespace, name: controller },
-    { ref: ref(rbac, "Role"), namespace, name: lease },
-    { ref: ref(rbac, "RoleBinding"), namespace, name: lease },
-    { ref: { ...ref(rbac, "ClusterRole"), namespaced: false }, name: clusterRole },
-    { ref: { ...ref(rbac, "ClusterRoleBinding"), namespaced: false }, name: clusterRoleBinding },
+    { ref: namespacedRef("apps/v1", "Deployment"), namespace, name: controller },
+    { ref: namespacedRef("v1", "ServiceAccount"), namespace, name: controller },
+    { ref: namespacedRef("policy/v1", "PodDisruptionBudget"), namespace, name: controller },
+    { ref: namespacedRef(rbac, "Role"), namespace, name: lease },
+    { ref: namespacedRef(rbac, "RoleBinding"), namespace, name: lease },
+    { ref: clusterRef(rbac, "ClusterRole"), name: clusterRole },
+    { ref: clusterRef(rbac, "ClusterRoleBinding"), name: clusterRoleBinding },
   ];
 }
 
-const rbac = "rbac.authorization.k8s.io";
-
-function ref(group: string, kind: string): ResourceRef {
-  return { group, version: "v1", plural: `${kind.toLowerCase()}s`, kind, namespaced: true };
-}
+const rbac = "rbac.authorization.k8s.io/v1";

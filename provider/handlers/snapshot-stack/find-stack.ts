@@ -6,7 +6,7 @@ import { RametError } from "../../../src/base/errors.ts";
 import type { KubeClient } from "../../../src/kube/kube-client.ts";
 import { keyOf, type KubeObject } from "../../../src/kube/object.ts";
 import { heldLeases } from "../../../src/kube/other-controllers.ts";
-import { coreResources, type ResourceRef } from "../../../src/kube/resource-ref.ts";
+import { coreResources, namespacedRef, type ResourceRef } from "../../../src/kube/resource-ref.ts";
 import { snapshotResources } from "../../../src/kube/volumes/snapshots.ts";
 import {
   readControllers,
@@ -146,7 +146,7 @@ async function readInstalled(reader: Reader): Promise<Installed | undefined> {
   return { declaredBy, addons: (data?.[key] ?? "").split("\n").filter((line) => line !== "") };
 }
 
-const daemonSets = { group: "apps", version: "v1", plural: "daemonsets", kind: "DaemonSet", namespaced: true };
+const daemonSets = namespacedRef("apps/v1", "DaemonSet");
 
 const Page = z.looseObject({ items: z.array(Named).nullish() });
 const WithData = z.looseObject({ data: z.record(z.string(), z.string()).optional() });

@@ -3,7 +3,7 @@ import { RametError } from "../../base/errors.ts";
 import type { KubeClient } from "../kube-client.ts";
 import { ObjectMeta } from "../object.ts";
 import type { ResourceClient } from "../resource-client.ts";
-import type { ResourceRef } from "../resource-ref.ts";
+import { clusterRef, namespacedRef } from "../resource-ref.ts";
 import { SnapshotError } from "./snapshots.ts";
 
 /** The kinds of external-snapshotter v8.4 and later (client/apis/volumegroupsnapshot). */
@@ -54,23 +54,12 @@ export type GroupSnapshotClass = z.infer<typeof GroupSnapshotClass>;
 
 /** The objects of groups, and their classes, in a version. */
 export function groupResources(version: (typeof versions)[number] = "v1") {
+  const apiVersion = `${group}/${version}`;
   return {
-    groups: { group, version, plural: "volumegroupsnapshots", kind: "VolumeGroupSnapshot", namespaced: true },
-    contents: {
-      group,
-      version,
-      plural: "volumegroupsnapshotcontents",
-      kind: "VolumeGroupSnapshotContent",
-      namespaced: false,
-    },
-    classes: {
-      group,
-      version,
-      plural: "volumegroupsnapshotclasses",
-      kind: "VolumeGroupSnapshotClass",
-      namespaced: false,
-    },
-  } as const satisfies Record<string, ResourceRef>;
+    groups: namespacedRef(apiVersion, "VolumeGroupSnapshot"),
+    contents: clusterRef(apiVersion, "VolumeGroupSnapshotContent"),
+    classes: clusterRef(apiVersion, "VolumeGroupSnapshotClass"),
+  };
 }
 
 /** The kinds of groups in the version that a cluster serves. */

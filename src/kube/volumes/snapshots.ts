@@ -2,10 +2,10 @@ import * as z from "zod";
 import type { KubeClient } from "../kube-client.ts";
 import { ObjectMeta } from "../object.ts";
 import type { ResourceClient } from "../resource-client.ts";
-import type { ResourceRef } from "../resource-ref.ts";
+import { clusterRef, namespacedRef } from "../resource-ref.ts";
 
 /** The kinds of external-snapshotter v8, https://github.com/kubernetes-csi/external-snapshotter (client/apis/volumesnapshot/v1). */
-const group = "snapshot.storage.k8s.io";
+const apiVersion = "snapshot.storage.k8s.io/v1";
 
 /** The last error of the snapshot-controller or of the sidecar, which repeat what failed. The text is the driver's. */
 export const SnapshotError = z.looseObject({ message: z.string().optional(), time: z.string().optional() });
@@ -75,22 +75,10 @@ export const SnapshotClass = z.looseObject({
 export type SnapshotClass = z.infer<typeof SnapshotClass>;
 
 export const snapshotResources = {
-  snapshots: { group, version: "v1", plural: "volumesnapshots", kind: "VolumeSnapshot", namespaced: true },
-  contents: {
-    group,
-    version: "v1",
-    plural: "volumesnapshotcontents",
-    kind: "VolumeSnapshotContent",
-    namespaced: false,
-  },
-  classes: {
-    group,
-    version: "v1",
-    plural: "volumesnapshotclasses",
-    kind: "VolumeSnapshotClass",
-    namespaced: false,
-  },
-} as const satisfies Record<string, ResourceRef>;
+  snapshots: namespacedRef(apiVersion, "VolumeSnapshot"),
+  contents: clusterRef(apiVersion, "VolumeSnapshotContent"),
+  classes: clusterRef(apiVersion, "VolumeSnapshotClass"),
+};
 
 export function snapshotsIn(client: KubeClient): ResourceClient<Snapshot> {
   return client.resource(snapshotResources.snapshots, (value) => Snapshot.parse(value));

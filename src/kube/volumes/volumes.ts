@@ -2,7 +2,7 @@ import * as z from "zod";
 import type { KubeClient } from "../kube-client.ts";
 import { ObjectMeta } from "../object.ts";
 import type { ResourceClient } from "../resource-client.ts";
-import { coreResources, type ResourceRef } from "../resource-ref.ts";
+import { clusterRef, coreResources } from "../resource-ref.ts";
 
 const Quantities = z.record(z.string(), z.union([z.string(), z.number()]));
 const DataSource = z.looseObject({
@@ -61,16 +61,10 @@ export const StorageClass = z.looseObject({
 export type StorageClass = z.infer<typeof StorageClass>;
 
 export const volumeResources = {
-  drivers: { group: "storage.k8s.io", version: "v1", plural: "csidrivers", kind: "CSIDriver", namespaced: false },
-  storageClasses: {
-    group: "storage.k8s.io",
-    version: "v1",
-    plural: "storageclasses",
-    kind: "StorageClass",
-    namespaced: false,
-  },
-  volumes: { group: "", version: "v1", plural: "persistentvolumes", kind: "PersistentVolume", namespaced: false },
-} as const satisfies Record<string, ResourceRef>;
+  drivers: clusterRef("storage.k8s.io/v1", "CSIDriver"),
+  storageClasses: clusterRef("storage.k8s.io/v1", "StorageClass"),
+  volumes: clusterRef("v1", "PersistentVolume"),
+};
 
 export function claimsIn(client: KubeClient): ResourceClient<Claim> {
   return client.resource(coreResources.persistentVolumeClaims, (value) => Claim.parse(value));
