@@ -7,8 +7,7 @@ import type { AksStackArgs } from "./aks.ts";
 import { type EksStackArgs, addonNames } from "./eks.ts";
 import type { GkeStackArgs } from "./gke.ts";
 import { type SnapshotClassArgs, classesOf, type DeclaredClass } from "./snapshot-class.ts";
-import { podIdentityAgent } from "../../provider/handlers/snapshot-stack/observed-cluster.ts";
-import { controllerNames } from "../../provider/handlers/snapshot-stack/controller-findings.ts";
+import { controllerNames, podIdentityAgent } from "../../provider/handlers/snapshot-stack/observed-cluster.ts";
 import { driverNames } from "../../provider/handlers/snapshot-stack/class-parameters.ts";
 
 export interface SnapshotStackArgs {

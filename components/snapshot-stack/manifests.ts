@@ -7,7 +7,7 @@ import { RametError } from "../../src/base/errors.ts";
 import { waitForConditions } from "../await.ts";
 import { type SnapshotStackArgs, controllerNamespace } from "./args.ts";
 import type { Manifest } from "../../src/install/manifest.ts";
-import { controllerNames } from "../../provider/handlers/snapshot-stack/controller-findings.ts";
+import { controllerNames } from "../../provider/handlers/snapshot-stack/observed-cluster.ts";
 import { disruptionBudget, restrictedSecurityContext, spreadOverNodes } from "../../src/install/server-deployment.ts";
 import { rights, ruleOf } from "../../src/install/rights.ts";
 

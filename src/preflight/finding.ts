@@ -36,6 +36,16 @@ export function checkNamed(check: string) {
     },
   };
 }
+
+/** A finding that prevents what a program requested. */
+export function refusal(check: string, code: ErrorCode, message: string, action: string): Finding {
+  return { ...checkNamed(check).error(message, action), code };
+}
+
+export function finding(check: string, level: "warning", message: string, action: string): Finding {
+  return checkNamed(check)[level](message, action);
+}
+
 export type Check = ReturnType<typeof checkNamed>;
 
 /** The start of the reason why something could not be read, if it is a missing right. */

@@ -1,5 +1,5 @@
 import { localNodeLabels } from "../../../src/api/names/system-names.ts";
-import type { Finding } from "../../../src/preflight/finding.ts";
+import { type Finding, refusal } from "../../../src/preflight/finding.ts";
 import type { ObservedCluster } from "./observed-cluster.ts";
 
 export type Cloud = "eks" | "gke" | "aks" | "acs" | "generic" | "local";
@@ -35,17 +35,10 @@ export function cloudFindings(requested: Cloud, observed: DetectedCloud): Findin
     observed.cloud === "generic"
       ? "shows no evidence of that cloud"
       : `belongs to ${observed.cloud} (${observed.evidence})`;
-  const level = observed.cloud === "generic" ? "warning" : "error";
+  const message = `cloud is "${requested}", but the cluster ${known}`;
   const action = `Set cloud to "${observed.cloud}", or set kubeconfig to the right cluster`;
-  return [
-    {
-      check: "cloud",
-      code: "InvalidArgument",
-      message: `cloud is "${requested}", but the cluster ${known}`,
-      action,
-      level,
-    },
-  ];
+  const level = observed.cloud === "generic" ? "warning" : "error";
+  return [{ ...refusal("cloud", "InvalidArgument", message, action), level }];
 }
 
 const byVersion: readonly { cloud: Cloud; pattern: RegExp }[] = [

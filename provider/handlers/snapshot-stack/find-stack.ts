@@ -17,9 +17,9 @@ import {
 } from "../../../src/preflight/read-snapshots.ts";
 import { crdNames, managementOf, Named, type ObservedCrd } from "../../../src/preflight/snapshot-objects.ts";
 import { readCluster, type ClusterEnvironment } from "../open-cluster.ts";
-import { controllerObjects } from "./controller-findings.ts";
 import {
   controllerLease,
+  controllerObjects,
   type Installed,
   installedMap,
   type ObservedCluster,

@@ -1,3 +1,4 @@
+import { clusterRef, namespacedRef, type ResourceRef } from "../../../src/kube/resource-ref.ts";
 import type { HeldLease } from "../../../src/kube/other-controllers.ts";
 import type {
   ObservedClass,
@@ -81,3 +82,43 @@ export const podIdentityAgent = "eks-pod-identity-agent";
 
 /** The Lease for leader election of snapshot controllers (external-snapshotter, cmd/snapshot-controller). */
 export const controllerLease = "snapshot-controller-leader";
+
+/** The names of a snapshot-controller's objects in upstream's manifests, charts and add-ons. */
+export const controllerNames = {
+  /** Deployment, service account, Pods and PodDisruptionBudget. */
+  controller: "snapshot-controller",
+  clusterRole: "snapshot-controller-runner",
+  clusterRoleBinding: "snapshot-controller-role",
+  /** The Role for the lease and its binding. */
+  lease: "snapshot-controller-leaderelection",
+} as const;
+
+/** The objects that a stack creates for a controller, without CRDs and classes. */
+export function controllerObjects(namespace: string): { ref: ResourceRef; namespace?: string; name: string }[] {
+  const { controller, clusterRole, clusterRoleBinding, lease } = controllerNames;
+  return [
+    { ref: namespacedRef("apps/v1", "Deployment"), namespace, name: controller },
+    { ref: namespacedRef("v1", "ServiceAccount"), namespace, name: controller },
+    { ref: namespacedRef("policy/v1", "PodDisruptionBudget"), namespace, name: controller },
+    { ref: namespacedRef(rbac, "Role"), namespace, name: lease },
+    { ref: namespacedRef(rbac, "RoleBinding"), namespace, name: lease },
+    { ref: clusterRef(rbac, "ClusterRole"), name: clusterRole },
+    { ref: clusterRef(rbac, "ClusterRoleBinding"), name: clusterRoleBinding },
+  ];
+}
+
+const rbac = "rbac.authorization.k8s.io/v1";
+
+/** The command that deletes all objects. */
+export function removal(objects: readonly ObservedObject[]): string {
+  const namespace = objects.find((one) => one.namespace !== undefined)?.namespace;
+  return [
+    "kubectl delete",
+    ...(namespace === undefined ? [] : ["--namespace", namespace]),
+    ...objects.map(asText),
+  ].join(" ");
+}
+
+export function asText({ kind, name }: ObservedObject): string {
+  return `${kind.toLowerCase()}/${name}`;
+}

@@ -1,40 +1,22 @@
 import { ownerAnnotation } from "../../../src/api/names/labels.ts";
 import { driverNames } from "./class-parameters.ts";
 import type { Cloud } from "./detect-cloud.ts";
-import type { Finding } from "../../../src/preflight/finding.ts";
 import { crdNames, type ObservedController } from "../../../src/preflight/snapshot-objects.ts";
-import { installedMap, type ObservedCluster, type ObservedObject } from "./observed-cluster.ts";
-import { removal } from "./upgrade-findings.ts";
+import { installedMap, removal, type ObservedCluster, type ObservedObject } from "./observed-cluster.ts";
+
+const managedByGke =
+  "Enable the Compute Engine persistent disk CSI driver: gcloud container clusters update CLUSTER --update-addons=GcePersistentDiskCsiDriver=ENABLED";
+const managedByAcs = "Install the disk plugin (csi-plugin and csi-provisioner) in the ACS console";
 
 /** The block storage driver that a cloud manages, and how to enable it. */
-const managedDrivers = {
-  gke: {
-    name: driverNames.pd,
-    hint: "Enable the Compute Engine persistent disk CSI driver: gcloud container clusters update CLUSTER --update-addons=GcePersistentDiskCsiDriver=ENABLED",
-  },
+export const managedDrivers: Partial<Record<Cloud, { name: string; hint: string }>> = {
+  gke: { name: driverNames.pd, hint: managedByGke },
   aks: {
     name: driverNames.azureDisk,
     hint: "Enable the disk driver: az aks update --name CLUSTER --resource-group GROUP --enable-disk-driver",
   },
-  acs: {
-    name: driverNames.alibabaDisk,
-    hint: "Install the disk plugin (csi-plugin and csi-provisioner) in the ACS console",
-  },
-} as const;
-
-/** Undefined if the cloud does not manage a driver. */
-export function managedDriver(cloud: Cloud): { name: string; hint: string } | undefined {
-  return (managedDrivers as Partial<Record<Cloud, { name: string; hint: string }>>)[cloud];
-}
-
-/** Warns if the cloud's driver is missing and no class uses it. A class that uses it causes an error elsewhere. */
-export function driverFindings({ cloud, classes }: StackRequest, { drivers, unread }: ObservedCluster): Finding[] {
-  const managed = managedDriver(cloud);
-  if (managed === undefined || drivers.includes(managed.name) || unread.includes("csidrivers")) return [];
-  if (classes.some(({ driver }) => driver === managed.name)) return [];
-  const message = `the driver ${managed.name} is not installed`;
-  return [{ check: "snapshot-drivers", code: "NotFound", message, action: managed.hint, level: "warning" }];
-}
+  acs: { name: driverNames.alibabaDisk, hint: managedByAcs },
+};
 
 /** A part that snapshots need and that exists once in a cluster. */
 export interface Part {
@@ -183,9 +165,9 @@ function sandboxPart({ crds, hasSandboxController }: ObservedCluster): Part {
 export const installationHints: Readonly<Record<Cloud, string>> = {
   generic: 'Set mode to "auto" to install them',
   eks: "Install the EKS add-on snapshot-controller",
-  gke: managedDrivers.gke.hint,
+  gke: managedByGke,
   aks: "Enable the snapshot controller: az aks update --name CLUSTER --resource-group GROUP --enable-snapshot-controller",
-  acs: managedDrivers.acs.hint,
+  acs: managedByAcs,
   local: "A cluster on one machine does not support volume snapshots",
 };
 
@@ -225,4 +207,18 @@ export interface AddonRequest {
 /** Whether the add-on installs the controller and the CRDs. */
 export function bringsController({ driver, daemonSet }: AddonRequest): boolean {
   return driver === undefined && daemonSet === undefined;
+}
+
+/** The parts that a program declares. */
+export interface DeclaredParts {
+  crds: boolean;
+  groupCrds: boolean;
+  controller: boolean;
+  addons: string[];
+}
+
+export interface Situation {
+  request: StackRequest;
+  plan: DeclaredParts;
+  observed: ObservedCluster;
 }
