@@ -33,15 +33,11 @@ export async function follow<T extends KubeObject>({
     return await waitUntil({ ...wait, until });
   } catch (error) {
     const { code } = RametError.from(error);
-    if (code === "Canceled") {
-      const hint = "The operation continues in the cluster; run pulumi up again to wait for it";
-      throw new RametError("Canceled", `Waiting for ${what} was canceled`, { hint, cause: error });
-    }
-    if (code !== "Timeout") throw error;
+    if (code !== "Canceled" && code !== "Timeout") throw error;
     const state = describe === undefined ? "" : `: ${describe(last)}`;
-    const problem = `Waiting for ${what} timed out after ${wait.timeoutMilliseconds / 1000} s${state}`;
+    const ended = code === "Canceled" ? "was canceled" : `timed out after ${wait.timeoutMilliseconds / 1000} s${state}`;
     const hint = "The operation continues in the cluster; run pulumi up again to wait for it";
-    throw new RametError("Timeout", problem, { hint, cause: error });
+    throw new RametError(code, `Waiting for ${what} ${ended}`, { hint, cause: error });
   }
 }
 

@@ -1,5 +1,4 @@
 import { canonicalJson } from "../../src/base/canonical-json.ts";
-import { visible } from "../../src/base/visible.ts";
 
 /**
  * The lifecycle of one type of resource, independent of Pulumi. `provider/*.ts` passes it to Pulumi's process for
@@ -45,19 +44,12 @@ export interface HandlerContext {
   signal: AbortSignal;
 }
 
-/** Pulumi shows the standard output of its process for dynamic resources to the user during an operation. */
-export function logToStdout(line: string): void {
-  process.stdout.write(`${visible(line)}\n`);
-}
+/** The properties whose change replaces or updates a resource. Others belong to the state, and changing them does nothing. */
+export type DiffTable = Readonly<Record<"immutable" | "mutable", readonly string[]>>;
 
-/** The effect of changing each property of a resource. */
-export type DiffTable = Readonly<Record<string, "immutable" | "mutable" | "ignored">>;
-
-/** The properties that differ. Properties outside the table belong to the state and are ignored. */
-export function changedProperties(table: DiffTable, olds: Values, news: Values): string[] {
-  return Object.entries(table)
-    .filter(([property, meaning]) => meaning !== "ignored" && differ(olds[property], news[property]))
-    .map(([property]) => property);
+/** The properties that differ. */
+export function changedProperties({ immutable, mutable }: DiffTable, olds: Values, news: Values): string[] {
+  return [...immutable, ...mutable].filter((property) => differ(olds[property], news[property]));
 }
 
 /**
@@ -66,11 +58,26 @@ export function changedProperties(table: DiffTable, olds: Values, news: Values):
  */
 export function diffByTable(table: DiffTable, olds: Values, news: Values): DiffResult {
   const changed = changedProperties(table, olds, news);
-  const replaces = changed.filter((property) => table[property] === "immutable");
+  const replaces = changed.filter((property) => table.immutable.includes(property));
   const isMoved = replaces.includes("name") || replaces.includes("namespace");
   return { changes: changed.length > 0, replaces, deleteBeforeReplace: replaces.length > 0 && !isMoved };
 }
 
 function differ(before: unknown, after: unknown): boolean {
   return canonicalJson(before ?? null) !== canonicalJson(after ?? null);
+}
+
+/** The inputs without absent values, which Pulumi passes as null. */
+export function givenInputs(news: Values): Values {
+  return Object.fromEntries(Object.entries(news).filter(([, value]) => value !== null && value !== undefined));
+}
+
+/** The result of `read` for an object that does not exist. */
+export const notFound = { id: "", props: {} };
+
+/** Logs progress of an object. */
+export function progressOf({ log }: Pick<HandlerContext, "log">, name: string): (line: string) => void {
+  return (line) => {
+    log(`${name}: ${line}`);
+  };
 }

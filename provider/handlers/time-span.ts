@@ -1,7 +1,5 @@
 import { parseDuration } from "../../src/base/duration.ts";
 import { RametError } from "../../src/base/errors.ts";
-import type { CheckResult, Values } from "./handler.ts";
-import { hasUnknown } from "./validate.ts";
 
 /**
  * Parses a duration into milliseconds: `8 hours`, `30 minutes`, `1 day`, or the short form `8h`.
@@ -23,15 +21,3 @@ const unitMilliseconds: ReadonlyMap<string, number> = new Map([
   ["day", 86_400_000],
   ["week", 604_800_000],
 ]);
-
-/** The problems of an input that is a duration. Unknown and absent values have none. */
-export function validateTimeSpan(inputs: Values, property: string): CheckResult["failures"] {
-  const text = inputs[property];
-  if (typeof text !== "string" || hasUnknown(text)) return [];
-  try {
-    parseTimeSpan(text, "it");
-    return [];
-  } catch (error) {
-    return [{ property, reason: RametError.from(error).describe() }];
-  }
-}

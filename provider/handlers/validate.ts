@@ -1,6 +1,7 @@
 import type * as z from "zod";
 import { RametError } from "../../src/base/errors.ts";
-import type { CheckResult, ResourceHandler, Values } from "./handler.ts";
+import { type CheckResult, givenInputs, type ResourceHandler, type Values } from "./handler.ts";
+import { parseTimeSpan } from "./time-span.ts";
 
 /**
  * Validates the values against the schema. Errors of unknown values, or of values that contain unknown ones, are left
@@ -12,6 +13,25 @@ export function validate(schema: z.ZodType, values: Values): CheckResult["failur
   return result.error.issues.flatMap(({ path, message }) =>
     hasUnknown(closest(values, path)) ? [] : [{ property: printed(path), reason: message }],
   );
+}
+
+/** Validates the inputs of a resource. @param timeSpans the properties that are durations */
+export function checkInputs(schema: z.ZodType, news: Values, timeSpans: readonly string[]): CheckResult {
+  const inputs = givenInputs(news);
+  const failures = timeSpans.flatMap((property) => validateTimeSpan(inputs, property));
+  return { inputs, failures: [...validate(schema, inputs), ...failures] };
+}
+
+/** The problems of an input that is a duration. Unknown and absent values have none. */
+export function validateTimeSpan(inputs: Values, property: string): CheckResult["failures"] {
+  const text = inputs[property];
+  if (typeof text !== "string" || hasUnknown(text)) return [];
+  try {
+    parseTimeSpan(text, "it");
+    return [];
+  } catch (error) {
+    return [{ property, reason: RametError.from(error).describe() }];
+  }
 }
 
 /** The value at the path, or the last existing value on the way. */

@@ -7,27 +7,19 @@ import { type ApiKey, apiKeyKind, type ApiKeyManifest, ApiKeySpec } from "../../
 import { defined } from "../../../src/base/defined.ts";
 import { RametError } from "../../../src/base/errors.ts";
 import type { KubeClient } from "../../../src/kube/kube-client.ts";
-import type { ResourceClient } from "../../../src/kube/resource-client.ts";
-import {
-  type CheckResult,
-  type HandlerContext,
-  type ResourceHandler,
-  type Values,
-  diffByTable,
-  type DiffResult,
-  type DiffTable,
-} from "../handler.ts";
+import { diffByTable, type DiffTable, type HandlerContext, notFound, type ResourceHandler } from "../handler.ts";
 import { withCluster } from "../open-cluster.ts";
 import { applyOptionsFor, explainApplyError, ownerOf } from "../owner.ts";
-import { parseTimeSpan, validateTimeSpan } from "../time-span.ts";
-import { validate } from "../validate.ts";
+import { parseTimeSpan } from "../time-span.ts";
+import { checkInputs } from "../validate.ts";
 import { ownerAnnotation } from "../../../src/api/names/labels.ts";
 
 /** Manages API keys as resources of a program. The key is only in the state, as a secret. */
 export function apiKeyHandler(context: HandlerContext): ResourceHandler {
   return {
-    check: (_olds, news) => Promise.resolve(check(news)),
-    diff: (_id, olds, news) => Promise.resolve(diffApiKey(olds, news)),
+    check: (_olds, news) => Promise.resolve(checkInputs(ApiKeyInputs, news, ["grace"])),
+    // The new key is added to the same object, so that the old one still works while programs get the new one.
+    diff: (_id, olds, news) => Promise.resolve({ ...diffByTable(apiKeyDiff, olds, news), deleteBeforeReplace: false }),
     create: (values) => create(context, ApiKeyInputs.parse(values)),
     update: (_id, olds, news) => update(context, ApiKeyState.parse(olds), ApiKeyInputs.parse(news)),
     read: (id, props) => read(context, id, ApiKeyState.parse(props)),
@@ -35,16 +27,11 @@ export function apiKeyHandler(context: HandlerContext): ResourceHandler {
   };
 }
 
-function check(news: Values): CheckResult {
-  const inputs = Object.fromEntries(Object.entries(news).filter(([, value]) => value !== null && value !== undefined));
-  return { inputs, failures: [...validate(ApiKeyInputs, inputs), ...validateTimeSpan(inputs, "grace")] };
-}
-
 /**
  * Makes a key. If the object exists, this is the replacement of another key of the program, or an earlier attempt whose key was
  * lost: the digests in the object expire after the grace period.
  */
-async function create(context: HandlerContext, inputs: ApiKeyInputs): ReturnType<ResourceHandler["create"]> {
+async function create(context: HandlerContext, inputs: ApiKeyInputs) {
   const { namespace, name, owner, format } = inputs;
   const { text: key, digest } = newApiKey({ namespace, name, format, random: randomBytes });
   const graceMilliseconds = parseTimeSpan(inputs.grace, "grace");
@@ -60,11 +47,7 @@ async function create(context: HandlerContext, inputs: ApiKeyInputs): ReturnType
 }
 
 /** Leaves the digests as they are, so that a key that was revoked stays so. */
-async function update(
-  context: HandlerContext,
-  olds: ApiKeyState,
-  inputs: ApiKeyInputs,
-): ReturnType<ResourceHandler["update"]> {
+async function update(context: HandlerContext, olds: ApiKeyState, inputs: ApiKeyInputs) {
   await withCluster(context, (client) =>
     applyOver(client, inputs, (found) => {
       if (found === undefined) throw revoked(inputs);
@@ -88,7 +71,7 @@ async function applyOver(
   change: (found: ApiKey | undefined) => Change,
   attempts = 3,
 ): Promise<void> {
-  const keys = keyClient(client);
+  const keys = client.of(apiKeyKind);
   const { namespace, name } = at;
   const found = await keys.find({ namespace, name });
   const { manifest, options } = change(found);
@@ -112,9 +95,8 @@ function revoked({ namespace, name }: ApiKeyInputs): RametError {
 async function read(context: HandlerContext, id: string, props: ApiKeyState): ReturnType<ResourceHandler["read"]> {
   const { namespace, name } = props;
   return withCluster(context, async (client) => {
-    const found = await keyClient(client).find({ namespace, name });
-    if (found === undefined || !acceptsDigest(found.spec, digestOf(props), client.clock.now()))
-      return { id: "", props: {} };
+    const found = await client.of(apiKeyKind).find({ namespace, name });
+    if (found === undefined || !acceptsDigest(found.spec, digestOf(props), client.clock.now())) return notFound;
     const { limits: _, ...others } = props;
     const { serviceAccountName, limits } = found.spec;
     return { id, props: { ...others, serviceAccountName, ...defined({ limits }) } };
@@ -125,7 +107,7 @@ async function read(context: HandlerContext, id: string, props: ApiKeyState): Re
 async function remove(context: HandlerContext, props: ApiKeyState): Promise<void> {
   const { namespace, name, owner } = props;
   await withCluster(context, async (client) => {
-    const keys = keyClient(client);
+    const keys = client.of(apiKeyKind);
     const found = await keys.find({ namespace, name });
     if (found === undefined || ownerOf(found, owner) !== owner) return;
     const { annotations = {}, uid } = found.metadata;
@@ -136,10 +118,6 @@ async function remove(context: HandlerContext, props: ApiKeyState): Promise<void
 
 function digestOf({ namespace, name, key }: ApiKeyState): string {
   return apiKeyDigest({ namespace, name }, readApiKey(key)?.digits ?? "");
-}
-
-function keyClient(client: KubeClient): ResourceClient<ApiKey> {
-  return client.of(apiKeyKind);
 }
 
 /** The inputs of an API key. */
@@ -162,20 +140,9 @@ const ApiKeyState = ApiKeyInputs.extend({ key: z.string() });
 type ApiKeyState = z.infer<typeof ApiKeyState>;
 
 const apiKeyDiff: DiffTable = {
-  name: "immutable",
-  namespace: "immutable",
-  format: "immutable",
-  rotate: "immutable",
-  serviceAccountName: "mutable",
-  limits: "mutable",
-  grace: "ignored",
-  owner: "ignored",
+  immutable: ["name", "namespace", "format", "rotate"],
+  mutable: ["serviceAccountName", "limits"],
 };
-
-/** The new key is added to the same object, so that the old one still works while programs get the new one. */
-function diffApiKey(olds: Values, news: Values): DiffResult {
-  return { ...diffByTable(apiKeyDiff, olds, news), deleteBeforeReplace: false };
-}
 
 /**
  * The digest of the key that the program declares. When a replaced resource is deleted, it shows that the object belongs to the

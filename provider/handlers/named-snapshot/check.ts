@@ -9,9 +9,8 @@ import {
   secretIdentity,
 } from "../../../src/api/snapshot/snapshot-digest.ts";
 import { defined } from "../../../src/base/defined.ts";
-import type { CheckResult, Values } from "../handler.ts";
-import { validateTimeSpan } from "../time-span.ts";
-import { hasUnknown, unknownValue, validate } from "../validate.ts";
+import { type CheckResult, givenInputs, type Values } from "../handler.ts";
+import { hasUnknown, unknownValue, validate, validateTimeSpan } from "../validate.ts";
 import { manifestOf, NamedSnapshotInputs } from "./inputs.ts";
 import { contentDigest, newDigestKey, recipeSecretName } from "./recipe-secret.ts";
 
@@ -22,7 +21,7 @@ import { contentDigest, newDigestKey, recipeSecretName } from "./recipe-secret.t
 export function checkNamedSnapshot(olds: Values, news: Values, keptKey?: string): CheckResult {
   const inputs = withDigestKey(
     { ...olds, ...defined({ digestKey: keptKey }) },
-    { ...specDefaults, ...withoutNulls(news) },
+    { ...specDefaults, ...givenInputs(news) },
   );
   const failures = [...validateManifest(inputs), ...validateSecrets(inputs), ...validateTimeSpan(inputs, "timeout")];
   if (failures.length > 0) return { inputs, failures };
@@ -73,10 +72,6 @@ function portsOf({ recipe, inheritedPorts }: Values): number[] | typeof unknownV
   const inherited: unknown[] = Array.isArray(inheritedPorts) ? inheritedPorts : [];
   const ports = [...steps.map((step) => step.waitFor?.port), ...inherited].filter((port) => typeof port === "number");
   return [...new Set(ports)];
-}
-
-function withoutNulls(values: Values): Values {
-  return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== null && value !== undefined));
 }
 
 /** Computes the digest with the controller's function. Returns undefined if only the cluster knows all inputs. */

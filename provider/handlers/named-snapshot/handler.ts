@@ -2,6 +2,7 @@ import { SandboxTemplateSpec } from "../../../src/api/kinds/sandbox-template.ts"
 import { printSnapshotReference } from "../../../src/api/snapshot/snapshot-reference.ts";
 import {
   type NamedSnapshot,
+  namedSnapshotKind,
   NamedSnapshotSpec,
   SnapshotSource,
   volumesLeftOut,
@@ -13,7 +14,7 @@ import { covers } from "../../../src/kube/apply.ts";
 import { snapshotState } from "../../../src/api/state/named-snapshot.ts";
 import { awaitBuild, describeBuild } from "../../../src/operations/await-build.ts";
 import { followed, InitFailed, settledObject, follow } from "../follow.ts";
-import type { HandlerContext, ResourceHandler, Values } from "../handler.ts";
+import { type HandlerContext, notFound, type ResourceHandler, type Values } from "../handler.ts";
 import { withCluster } from "../open-cluster.ts";
 import { applyOptionsFor, explainApplyError, ownerOf } from "../owner.ts";
 import { missingVolumes, volumesOfCheckpoint, volumesOfTemplate } from "../missing-volumes.ts";
@@ -21,7 +22,7 @@ import { parseTimeSpan } from "../time-span.ts";
 import { hasUnknown } from "../validate.ts";
 import { checkNamedSnapshot } from "./check.ts";
 import { manifestOf, NamedSnapshotInputs, retryPatch, specProperties } from "./inputs.ts";
-import { snapshotClient, waitForFollowers } from "./lookup.ts";
+import { waitForFollowers } from "./lookup.ts";
 import { diffNamedSnapshot, servedInputs } from "./preview.ts";
 import { applyRecipeSecret, readRecipeSecrets, recoverDigestKey, recipeSecretName } from "./recipe-secret.ts";
 import type { KubeClient } from "../../../src/kube/kube-client.ts";
@@ -87,7 +88,7 @@ async function apply(
   // The resource's name when its state was written.
   const { owner: formerOwner } = olds as { owner?: string };
   return withCluster(context, async (client) => {
-    const snapshots = snapshotClient(client);
+    const snapshots = client.of(namedSnapshotKind);
     const at = { namespace: inputs.namespace, name: inputs.name };
     const found = await snapshots.find(at);
     const applyOptions = applyOptionsFor(found, inputs.owner, formerOwner);
@@ -141,7 +142,7 @@ function hasFailed(before: NamedSnapshot | undefined, { digest }: NamedSnapshotI
 
 /** Waits until an object that is being deleted no longer exists and its name is free. Returns any other object. */
 async function unlessDeleting(
-  snapshots: ReturnType<typeof snapshotClient>,
+  snapshots: ResourceClient<NamedSnapshot>,
   found: NamedSnapshot,
   context: HandlerContext,
 ): Promise<NamedSnapshot | undefined> {
@@ -173,10 +174,10 @@ function outputs(inputs: Values, found: NamedSnapshot | undefined): Values {
 async function read(context: HandlerContext, id: string, props: Values): ReturnType<ResourceHandler["read"]> {
   const [namespace, name = ""] = id.split("/");
   const { found, secrets } = await withCluster(context, async (client) => ({
-    found: await snapshotClient(client).find({ namespace, name }),
+    found: await client.of(namedSnapshotKind).find({ namespace, name }),
     secrets: await readRecipeSecrets(client, NamedSnapshotInputs.parse(props)),
   }));
-  if (found === undefined || found.metadata.deletionTimestamp !== undefined) return { id: "", props: {} };
+  if (found === undefined || found.metadata.deletionTimestamp !== undefined) return notFound;
   // Report changes made in the cluster, but not defaults that the API server added.
   const spec: Values = { ...found.spec };
   const drifted = specProperties.filter(
@@ -196,7 +197,7 @@ async function deleteSnapshot(
   context: Pick<HandlerContext, "log" | "signal">,
 ): Promise<void> {
   const { name, namespace, owner, secrets } = inputs;
-  const snapshots = snapshotClient(client);
+  const snapshots = client.of(namedSnapshotKind);
   const found = await snapshots.find({ namespace, name });
   if (found !== undefined && ownerOf(found, owner) !== owner) {
     context.log(`${name}: not deleted, because it is now declared by ${ownerOf(found, owner)}`);
@@ -230,14 +231,8 @@ async function waitUntilDeleted(
   };
   const what = `the deletion of the snapshot ${name}`;
   const wait = { resource: snapshots, what, signal };
-  const isDeletedOrReferenced = (seen: NamedSnapshot | undefined): boolean =>
-    isDeleted(seen) || lastMessage !== undefined;
-  const from = await follow({
-    ...wait,
-    from: found,
-    until: isDeletedOrReferenced,
-    timeoutMilliseconds: deletionMilliseconds,
-  });
+  const until = (seen: NamedSnapshot | undefined): boolean => isDeleted(seen) || lastMessage !== undefined;
+  const from = await follow({ ...wait, from: found, until, timeoutMilliseconds: deletionMilliseconds });
   if (from === undefined) return;
   try {
     await follow({ ...wait, from, until: isDeleted, timeoutMilliseconds: referencedMilliseconds });

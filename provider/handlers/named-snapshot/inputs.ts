@@ -44,28 +44,6 @@ export const NamedSnapshotInputs = z.looseObject({
 });
 export type NamedSnapshotInputs = z.infer<typeof NamedSnapshotInputs>;
 
-/** The effect of changing each input. The digest decides whether anything is built. */
-export const namedSnapshotDiff: DiffTable = {
-  name: "immutable",
-  namespace: "immutable",
-  from: "mutable",
-  recipe: "mutable",
-  contents: "mutable",
-  volumes: "mutable",
-  keepVersions: "mutable",
-  deletionPolicy: "mutable",
-  stepCache: "mutable",
-  engineUpgrade: "mutable",
-  secrets: "mutable",
-  volumesOnRestore: "mutable",
-  digest: "mutable",
-  source: "ignored",
-  digestKey: "ignored",
-  recipeHoldsSecrets: "ignored",
-  timeout: "ignored",
-  owner: "ignored",
-};
-
 /** The inputs that are copied to the object's spec. */
 export const specProperties = [
   "from",
@@ -77,6 +55,12 @@ export const specProperties = [
   "stepCache",
   "engineUpgrade",
 ] as const;
+
+/** The effect of changing each input. The digest decides whether anything is built. */
+export const namedSnapshotDiff: DiffTable = {
+  immutable: ["name", "namespace"],
+  mutable: [...specProperties, "secrets", "volumesOnRestore", "digest"],
+};
 
 /** The manifest to apply. */
 export function manifestOf(inputs: Values): NamedSnapshotManifest {

@@ -5,12 +5,7 @@ import { setRevision } from "../../../src/api/set/set-revision.ts";
 import { defined } from "../../../src/base/defined.ts";
 import type { KubeClient } from "../../../src/kube/kube-client.ts";
 import type { ObjectName } from "../../../src/kube/object.ts";
-import type { ResourceClient } from "../../../src/kube/resource-client.ts";
 import { waitUntil } from "../../../src/kube/wait-until.ts";
-
-export function snapshotClient(client: KubeClient): ResourceClient<NamedSnapshot> {
-  return client.of(namedSnapshotKind);
-}
 
 /** The facts that a preview reads from the cluster. */
 export interface SnapshotLookup {
@@ -31,7 +26,7 @@ export async function lookUp(
   signal: AbortSignal,
 ): Promise<SnapshotLookup> {
   const [found, followers] = await Promise.all([
-    snapshotClient(client).find({ namespace, name }, { signal }),
+    client.of(namedSnapshotKind).find({ namespace, name }, { signal }),
     followersOf(client, { namespace, name }, signal),
   ]);
   const held = found && holdOf(found);
@@ -64,7 +59,7 @@ async function followersOf(
   { namespace, name }: ObjectName,
   signal: AbortSignal,
 ): Promise<SandboxSet[]> {
-  const { items } = await setClient(client).list({ namespace, signal });
+  const { items } = await client.of(sandboxSetKind).list({ namespace, signal });
   return items.filter(({ spec }) => restoreFromAnnotations.some((key) => annotationsOf(spec.template)[key] === name));
 }
 
@@ -79,7 +74,7 @@ export async function waitForFollowers(
 ): Promise<void> {
   const { checkpointId } = status ?? {};
   if (checkpointId === undefined) return;
-  const resource = setClient(client);
+  const resource = client.of(sandboxSetKind);
   const followers = await followersOf(client, metadata, signal).catch(() => []);
   const waits = followers.map(async (from) => {
     const until = (set: SandboxSet | undefined): boolean =>
@@ -87,10 +82,6 @@ export async function waitForFollowers(
     await waitUntil({ resource, from, until, timeoutMilliseconds: followerMilliseconds, signal });
   });
   await Promise.allSettled(waits);
-}
-
-function setClient(client: KubeClient): ResourceClient<SandboxSet> {
-  return client.of(sandboxSetKind);
 }
 
 function annotationsOf(template: Record<string, unknown> | undefined): Record<string, unknown> {

@@ -6,10 +6,17 @@ import type { KubeClient } from "../../../src/kube/kube-client.ts";
 import { awaitSandbox } from "../../../src/operations/await-sandbox.ts";
 import { awaitSet } from "../../../src/operations/await-set.ts";
 import { followed, InitFailed, settledObject } from "../follow.ts";
-import { type DiffTable, diffByTable, type HandlerContext, type ResourceHandler, type Values } from "../handler.ts";
+import {
+  type DiffTable,
+  diffByTable,
+  type HandlerContext,
+  progressOf,
+  type ResourceHandler,
+  type Values,
+} from "../handler.ts";
 import { withCluster } from "../open-cluster.ts";
-import { parseTimeSpan, validateTimeSpan } from "../time-span.ts";
-import { validate } from "../validate.ts";
+import { parseTimeSpan } from "../time-span.ts";
+import { checkInputs } from "../validate.ts";
 
 /** The state of a wait in a stack. */
 const ReadinessInputs = z.looseObject({
@@ -24,11 +31,8 @@ const ReadinessInputs = z.looseObject({
 type ReadinessInputs = z.infer<typeof ReadinessInputs>;
 
 const readinessDiff: DiffTable = {
-  kind: "immutable",
-  name: "immutable",
-  namespace: "immutable",
-  revision: "mutable",
-  timeout: "ignored",
+  immutable: ["kind", "name", "namespace"],
+  mutable: ["revision"],
 };
 
 /**
@@ -37,11 +41,7 @@ const readinessDiff: DiffTable = {
  */
 export function readinessHandler(context: HandlerContext): ResourceHandler {
   return {
-    check: (_olds, news) =>
-      Promise.resolve({
-        inputs: news,
-        failures: [...validate(ReadinessInputs, news), ...validateTimeSpan(news, "timeout")],
-      }),
+    check: (_olds, news) => Promise.resolve(checkInputs(ReadinessInputs, news, ["timeout"])),
     diff: (_id, olds, news) => Promise.resolve(diffByTable(readinessDiff, olds, news)),
     create: async (values) => {
       const inputs = ReadinessInputs.parse(values);
@@ -70,15 +70,12 @@ async function waitFor(
   context: HandlerContext,
 ): Promise<void> {
   const wait = { timeoutMilliseconds: parseTimeSpan(timeout, "timeout"), signal: context.signal };
-  const log = (line: string): void => {
-    context.log(`${name}: ${line}`);
-  };
+  const log = progressOf(context, name);
   const at = { namespace, name };
   const hint = "The controllers keep trying; correct the cause, then run pulumi up again";
   if (kind === "SandboxSet") {
     const sets = client.of(sandboxSetKind);
-    const settled = await awaitSet(followed(sets, log), await sets.get(at), { goal: "ready", ...wait });
-    settledObject(settled, { log, hint });
+    settledObject(await awaitSet(followed(sets, log), await sets.get(at), { goal: "ready", ...wait }), { log, hint });
   } else {
     const sandboxes = client.of(sandboxKind);
     const settled = await awaitSandbox({ sandboxes: followed(sandboxes, log) }, await sandboxes.get(at), wait);

@@ -9,19 +9,20 @@ import { hasEnded } from "../../../src/api/state/sandbox.ts";
 import { awaitSandbox } from "../../../src/operations/await-sandbox.ts";
 import { follow, followed, InitFailed, settledObject } from "../follow.ts";
 import {
-  type CheckResult,
-  type HandlerContext,
-  type ResourceHandler,
-  type Values,
   diffByTable,
   type DiffResult,
   type DiffTable,
+  type HandlerContext,
+  notFound,
+  progressOf,
+  type ResourceHandler,
+  type Values,
 } from "../handler.ts";
 import { withCluster } from "../open-cluster.ts";
 import { applyOptionsFor, explainApplyError, ownerOf } from "../owner.ts";
-import { parseTimeSpan, validateTimeSpan } from "../time-span.ts";
+import { parseTimeSpan } from "../time-span.ts";
 import { missingVolumes, volumesOfCheckpoint, checkpointTemplate } from "../missing-volumes.ts";
-import { validate } from "../validate.ts";
+import { checkInputs } from "../validate.ts";
 import { annotations, restoreFromAnnotations, ownerAnnotation } from "../../../src/api/names/labels.ts";
 import { volumesOnRestore } from "../../../src/api/names/volumes-on-restore.ts";
 
@@ -29,7 +30,7 @@ import { volumesOnRestore } from "../../../src/api/names/volumes-on-restore.ts";
 export function sandboxCloneHandler(context: HandlerContext): ResourceHandler {
   return {
     check: async (olds, news) => {
-      const { inputs, failures } = check(news);
+      const { inputs, failures } = checkInputs(SandboxCloneInputs, news, ["lifetime", "timeout"]);
       // A clone that exists has its volumes.
       const isNew = olds["from"] === undefined;
       const volumes = isNew && failures.length === 0 ? await volumesOfCheckpoint(context, inputs) : [];
@@ -49,16 +50,6 @@ export function sandboxCloneHandler(context: HandlerContext): ResourceHandler {
   };
 }
 
-function check(news: Values): CheckResult {
-  const inputs = Object.fromEntries(Object.entries(news).filter(([, value]) => value !== null && value !== undefined));
-  const failures = [
-    ...validate(SandboxCloneInputs, inputs),
-    ...validateTimeSpan(inputs, "lifetime"),
-    ...validateTimeSpan(inputs, "timeout"),
-  ];
-  return { inputs, failures };
-}
-
 /**
  * Creates the clone and waits until it is ready. A repeated call continues what an earlier one started. @param olds the
  * clone's state
@@ -70,7 +61,7 @@ async function apply(
   olds?: SandboxCloneInputs,
 ): Promise<Values> {
   return withCluster(context, async (client) => {
-    const sandboxes = sandboxClient(client);
+    const sandboxes = client.of(sandboxKind);
     const at = { namespace: requested.namespace, name: requested.name };
     const before = await sandboxes.find(at);
     const applyOptions = applyOptionsFor(before, requested.owner, olds?.owner);
@@ -87,16 +78,10 @@ async function apply(
     const from = await declare().catch((error: unknown) => {
       throw explainApplyError(error, "Sandbox", at);
     });
-    const log = (line: string): void => {
-      context.log(`${inputs.name}: ${line}`);
-    };
+    const log = progressOf(context, inputs.name);
     try {
-      const { signal } = context;
-      const timeoutMilliseconds = parseTimeSpan(inputs.timeout, "timeout");
-      const settled = await awaitSandbox({ sandboxes: followed(sandboxes, log) }, from, {
-        timeoutMilliseconds,
-        signal,
-      });
+      const wait = { timeoutMilliseconds: parseTimeSpan(inputs.timeout, "timeout"), signal: context.signal };
+      const settled = await awaitSandbox({ sandboxes: followed(sandboxes, log) }, from, wait);
       const hint = `Run: ramet explain sandbox/${inputs.name} -n ${inputs.namespace}`;
       return outputs(inputs, settledObject(settled, { log, hint }));
     } catch (error) {
@@ -122,15 +107,15 @@ function host(address: string): string {
 
 async function read(context: HandlerContext, id: string, props: Values): ReturnType<ResourceHandler["read"]> {
   const [namespace, name = ""] = id.split("/");
-  const found = await withCluster(context, (client) => sandboxClient(client).find({ namespace, name }));
+  const found = await withCluster(context, (client) => client.of(sandboxKind).find({ namespace, name }));
   // A clone that has ended counts as deleted, so that the next one can use its name.
-  if (found === undefined || hasEnded(found)) return { id: "", props: {} };
+  if (found === undefined || hasEnded(found)) return notFound;
   return { id, props: outputs(observedLifetime(SandboxCloneInputs.parse(props), found), found) };
 }
 
 async function remove(context: HandlerContext, { name, namespace, owner }: SandboxCloneInputs): Promise<void> {
   await withCluster(context, async (client) => {
-    const sandboxes = sandboxClient(client);
+    const sandboxes = client.of(sandboxKind);
     const found = await sandboxes.find({ namespace, name });
     if (found === undefined || ownerOf(found, owner) !== owner) return;
     await deleteSandbox(sandboxes, found, context);
@@ -138,24 +123,15 @@ async function remove(context: HandlerContext, { name, namespace, owner }: Sandb
 }
 
 async function deleteSandbox(
-  sandboxes: ResourceClient<Sandbox>,
+  resource: ResourceClient<Sandbox>,
   from: Sandbox,
   { signal }: HandlerContext,
 ): Promise<void> {
   const { metadata } = from;
-  await sandboxes.delete(metadata, { uid: metadata.uid });
-  await follow({
-    resource: sandboxes,
-    from,
-    what: `the deletion of the sandbox ${metadata.name}`,
-    until: (seen) => seen === undefined,
-    timeoutMilliseconds: deletionMilliseconds,
-    signal,
-  });
-}
-
-function sandboxClient(client: KubeClient): ResourceClient<Sandbox> {
-  return client.of(sandboxKind);
+  await resource.delete(metadata, { uid: metadata.uid });
+  const wait = { timeoutMilliseconds: deletionMilliseconds, signal };
+  const what = `the deletion of the sandbox ${metadata.name}`;
+  await follow({ resource, from, what, until: (seen) => seen === undefined, ...wait });
 }
 
 const deletionMilliseconds = 120_000;
@@ -257,16 +233,8 @@ export type SandboxCloneInputs = z.infer<typeof SandboxCloneInputs>;
 
 /** A clone keeps its source: any other source requires a replacement. */
 const sandboxCloneDiff: DiffTable = {
-  name: "immutable",
-  namespace: "immutable",
-  from: "immutable",
-  ports: "immutable",
-  volumesOnRestore: "immutable",
-  lifetime: "mutable",
-  portsFollow: "ignored",
-  template: "ignored",
-  timeout: "ignored",
-  owner: "ignored",
+  immutable: ["name", "namespace", "from", "ports", "volumesOnRestore"],
+  mutable: ["lifetime"],
 };
 
 /** A clone also keeps the ports of its recipe when the recipe changes. */

@@ -1,5 +1,21 @@
 import { subscribe } from "node:diagnostics_channel";
 import { constants } from "node:http2";
+import { visible } from "../src/base/visible.ts";
+import type { HandlerContext, ResourceHandler, StackConfiguration } from "./handlers/handler.ts";
+import { withHints } from "./handlers/validate.ts";
+
+/** The provider of a resource, for Pulumi's process for dynamic resources. */
+export function providerOf(handler: (context: HandlerContext) => ResourceHandler) {
+  return (configuration: StackConfiguration): ResourceHandler => {
+    const signal = pulumiCancellation();
+    return withHints(handler({ configuration, environment: process.env, log: logToStdout, signal }));
+  };
+}
+
+/** Pulumi shows the standard output of this process to the user during an operation. */
+function logToStdout(line: string): void {
+  process.stdout.write(`${visible(line)}\n`);
+}
 
 /**
  * A signal that is aborted when Pulumi cancels the run: on Ctrl-C it calls `Cancel` of its process for dynamic resources, then
@@ -8,7 +24,7 @@ import { constants } from "node:http2";
  *
  * Call it once for each provider: it listens until the process ends.
  */
-export function pulumiCancellation(): AbortSignal {
+function pulumiCancellation(): AbortSignal {
   const canceled = new AbortController();
   subscribe("http2.server.stream.start", (message) => {
     const { headers } = message as { headers: Record<string, unknown> };
