@@ -6,19 +6,7 @@ export { GkeStoreIdentity, type GkeStoreIdentityArgs } from "./identity/gke-stor
 export { NamedSnapshot, type NamedSnapshotArgs } from "./named-snapshot.ts";
 export { type PlacementArgs } from "./placement.ts";
 export { type PodArgs } from "./sandbox-template.ts";
-export {
-  copy,
-  env,
-  run,
-  start,
-  user,
-  waitFor,
-  workdir,
-  type CommandOptions,
-  type CopyArgs,
-  type RecipeStepArgs,
-  type WaitForArgs,
-} from "./recipe.ts";
+export * from "./recipe.ts";
 export { RametRuntime, type RametRuntimeArgs } from "./ramet-runtime.ts";
 export { type AzureStore, type GcsStore, type RametStore, type S3Store } from "./ramet-store.ts";
 export {
@@ -37,8 +25,7 @@ export { SandboxSet, type SandboxSetArgs } from "./sandbox-set.ts";
 export { SandboxTemplate, type SandboxTemplateArgs } from "./sandbox-template.ts";
 export { SnapshotStack } from "./snapshot-stack.ts";
 export { type AksStackArgs } from "./snapshot-stack/aks.ts";
-export { type EksStackArgs } from "./snapshot-stack/eks.ts";
-export { type EksStackStore } from "./snapshot-stack/eks.ts";
+export { type EksStackArgs, type EksStackStore } from "./snapshot-stack/eks.ts";
 export { type GkeStackArgs, type GkeStackStore } from "./snapshot-stack/gke.ts";
 export { type SnapshotControllerArgs, type SnapshotStackArgs } from "./snapshot-stack/args.ts";
 export {

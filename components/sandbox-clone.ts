@@ -1,5 +1,6 @@
 import { dynamic, output, type CustomResourceOptions, type Input, type Output } from "@pulumi/pulumi";
 import { sandboxCloneProvider } from "../provider/dynamic-provider.ts";
+import { defined } from "../src/base/defined.ts";
 import { NamedSnapshot } from "./named-snapshot.ts";
 import { ownerOf, placementBeside, type PlacementArgs } from "./placement.ts";
 
@@ -42,7 +43,7 @@ export class SandboxClone extends dynamic.Resource {
     const props = {
       ...outputs,
       ...origin,
-      ...withoutUndefined(rest),
+      ...defined(rest),
       ...placementBeside(name, args, from),
       timeout,
       owner: ownerOf(name),
@@ -55,8 +56,4 @@ export class SandboxClone extends dynamic.Resource {
 /** Refers to the snapshot by name, which is resolved when the sandbox starts. A later version changes nothing. */
 function originOf({ name, ports, source }: NamedSnapshot) {
   return { from: name, ports, template: output(source).apply((found) => found?.["template"]) };
-}
-
-function withoutUndefined(values: object): object {
-  return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined));
 }

@@ -84,14 +84,14 @@ function podTemplate(args: PodArgs): Output<Record<string, unknown>> {
     ...(known.recorded !== undefined && { metadata: { annotations: { [annotations.image]: known.recorded } } }),
     spec: {
       containers: [
-        withoutUndefined({
+        defined({
           name: "sandbox",
           image: known.image,
           command: known.command ?? sleepForever,
           args: known.parameters,
           env: known.env && Object.entries(known.env).map(([name, value]) => ({ name, value })),
           ports: known.ports?.map((containerPort) => ({ containerPort })),
-          resources: known.resources && { limits: withoutUndefined(known.resources) },
+          resources: known.resources && { limits: defined(known.resources) },
         }),
       ],
     },
@@ -115,7 +115,3 @@ async function recordedAnnotation({
 }
 
 const sleepForever = ["sleep", "infinity"];
-
-function withoutUndefined(values: object): Record<string, unknown> {
-  return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined));
-}

@@ -1,7 +1,6 @@
 import type { UserAssignedIdentity } from "@pulumi/azure-native/managedidentity/index.js";
 import {
   type ComponentResourceOptions,
-  type CustomResource,
   type CustomResourceOptions,
   type Input,
   interpolate,
@@ -12,7 +11,13 @@ import { RametError } from "../../src/base/errors.ts";
 import { cloudPackage } from "../cloud-package.ts";
 import type { AzureStore, RametStore } from "../ramet-store.ts";
 import { runError } from "../run-error.ts";
-import { controllersAccount, StoreIdentity, type StoreIdentityArgs, whenStored } from "./store-identity.ts";
+import {
+  type CloudResources,
+  controllersAccount,
+  StoreIdentity,
+  type StoreIdentityArgs,
+  whenStored,
+} from "./store-identity.ts";
 
 export interface AksStoreIdentityArgs extends StoreIdentityArgs {
   /**
@@ -34,22 +39,21 @@ export interface AksStoreIdentityArgs extends StoreIdentityArgs {
 /** For AKS: a managed identity, usable only by Ramet's controllers, with access to an existing storage account. */
 export class AksStoreIdentity extends StoreIdentity<AksStoreIdentityArgs> {
   constructor(name: string, args: AksStoreIdentityArgs, opts: ComponentResourceOptions = {}) {
-    super("ramet:index:AksStoreIdentity", name, args, opts);
-  }
-
-  protected override make(name: string, args: AksStoreIdentityArgs, options: CustomResourceOptions) {
-    const subscriptionId = output(args.accountId).apply((id) => partsOf(id).subscriptionId);
-    return aksStoreRights(name, { ...args, subscriptionId, scope: args.accountId }, options);
-  }
-
-  protected override describeStore(
-    { accountId, container, prefix }: AksStoreIdentityArgs,
-    made: Promise<Record<string, CustomResource>>,
-  ): RametStore {
-    const account = output(accountId).apply((id) => partsOf(id).account);
-    return azureStore(defined({ account, container, prefix }), made);
+    super(aksIdentity, name, args, opts);
   }
 }
+
+const aksIdentity = {
+  type: "ramet:index:AksStoreIdentity",
+  create: (name: string, args: AksStoreIdentityArgs, options: CustomResourceOptions) => {
+    const subscriptionId = output(args.accountId).apply((id) => partsOf(id).subscriptionId);
+    return aksStoreRights(name, { ...args, subscriptionId, scope: args.accountId }, options);
+  },
+  storeOf: ({ accountId, container, prefix }: AksStoreIdentityArgs, created: Promise<CloudResources>) => {
+    const account = output(accountId).apply((id) => partsOf(id).account);
+    return azureStore(defined({ account, container, prefix }), created);
+  },
+};
 
 /** @throws RunError if the text is not the id of a storage account */
 function partsOf(id: string): { subscriptionId: string; account: string } {
@@ -72,7 +76,7 @@ export async function aksStoreRights(
   name: string,
   { resourceGroup: resourceGroupName, location, issuerUrl: issuer, subscriptionId, scope, tags = {} }: AksRights,
   options: CustomResourceOptions,
-): Promise<Record<string, CustomResource>> {
+): Promise<CloudResources> {
   const load = () => import("@pulumi/azure-native/managedidentity/index.js");
   const managedidentity = await cloudPackage("@pulumi/azure-native", load);
   const authorization = await cloudPackage(
@@ -115,7 +119,7 @@ const identityName = "UserAssignedIdentity/store";
 /** The store for the argument `store` of a `RametRuntime`. */
 export function azureStore(
   place: Pick<AzureStore, "account" | "container" | "prefix">,
-  made: Promise<Record<string, CustomResource>>,
+  made: Promise<CloudResources>,
 ): RametStore {
   const clientId = whenStored(made, (resources) => (resources[identityName] as UserAssignedIdentity).clientId);
   return { azure: { ...place, clientId } };

@@ -2,7 +2,6 @@ import type { Role } from "@pulumi/aws/iam/index.js";
 import {
   all,
   type ComponentResourceOptions,
-  type CustomResource,
   type CustomResourceOptions,
   type Input,
   interpolate,
@@ -16,7 +15,13 @@ import { RametError } from "../../src/base/errors.ts";
 import { cloudPackage } from "../cloud-package.ts";
 import type { RametStore, S3Store } from "../ramet-store.ts";
 import { runError, withRunError } from "../run-error.ts";
-import { controllersAccount, StoreIdentity, type StoreIdentityArgs, whenStored } from "./store-identity.ts";
+import {
+  type CloudResources,
+  controllersAccount,
+  StoreIdentity,
+  type StoreIdentityArgs,
+  whenStored,
+} from "./store-identity.ts";
 
 export interface EksStoreIdentityArgs extends EksIdentity, StoreIdentityArgs {
   /** The name of the cluster. */
@@ -41,23 +46,21 @@ export interface EksStoreIdentityArgs extends EksIdentity, StoreIdentityArgs {
 /** For EKS: an IAM role, usable only by Ramet's controllers, with access to an existing S3 bucket. */
 export class EksStoreIdentity extends StoreIdentity<EksStoreIdentityArgs> {
   constructor(name: string, args: EksStoreIdentityArgs, opts: ComponentResourceOptions = {}) {
-    super("ramet:index:EksStoreIdentity", name, args, opts);
+    super(eksIdentity, name, args, opts);
   }
+}
 
-  protected override make(name: string, args: EksStoreIdentityArgs, options: CustomResourceOptions) {
+const eksIdentity = {
+  type: "ramet:index:EksStoreIdentity",
+  create: (name: string, args: EksStoreIdentityArgs, options: CustomResourceOptions) => {
     checkIdentity(args);
     const { bucket, below } = validatedLocation(args);
     const bucketArn = interpolate`arn:${args.partition ?? "aws"}:s3:::${bucket}`;
     return eksStoreRights(name, { ...args, bucketArn, objectsArn: interpolate`${bucketArn}/${below}` }, options);
-  }
-
-  protected override describeStore(
-    { bucket, region, prefix, identity }: EksStoreIdentityArgs,
-    made: Promise<Record<string, CustomResource>>,
-  ): RametStore {
-    return s3Store(defined({ bucket, region, prefix }), identity, made);
-  }
-}
+  },
+  storeOf: ({ bucket, region, prefix, identity }: EksStoreIdentityArgs, created: Promise<CloudResources>) =>
+    s3Store(defined({ bucket, region, prefix }), identity, created),
+};
 
 /**
  * Validates bucket and prefix as parts of a store address. An invalid one could be a pattern that allows more.
@@ -89,7 +92,7 @@ export async function eksStoreRights(
   name: string,
   args: EksRights,
   options: CustomResourceOptions,
-): Promise<Record<string, CustomResource>> {
+): Promise<CloudResources> {
   const iam = await cloudPackage("@pulumi/aws", () => import("@pulumi/aws/iam/index.js"));
   const { clusterName, tags = {}, identity = "podIdentity" } = args;
   const role = new iam.Role(name, { assumeRolePolicy: trust(args, controllersAccount), tags }, options);
@@ -122,7 +125,7 @@ function storePolicy({ bucketArn, objectsArn: Resource, kmsKeyArn }: EksRights):
 export function s3Store(
   place: Pick<S3Store, "bucket" | "region" | "prefix">,
   identity: EksIdentity["identity"],
-  made: Promise<Record<string, CustomResource>>,
+  made: Promise<CloudResources>,
 ): RametStore {
   const known = whenStored(made, (resources) => all([output(place.bucket), (resources[roleName] as Role).arn]));
   const bucket = known.apply(([name]) => name);

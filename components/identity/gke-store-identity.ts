@@ -1,15 +1,15 @@
 import type { Account } from "@pulumi/gcp/serviceaccount/index.js";
-import {
-  type ComponentResourceOptions,
-  type CustomResource,
-  type CustomResourceOptions,
-  type Input,
-  interpolate,
-} from "@pulumi/pulumi";
+import { type ComponentResourceOptions, type CustomResourceOptions, type Input, interpolate } from "@pulumi/pulumi";
 import { defined } from "../../src/base/defined.ts";
 import { cloudPackage } from "../cloud-package.ts";
-import type { GcsStore, RametStore } from "../ramet-store.ts";
-import { controllersAccount, StoreIdentity, type StoreIdentityArgs, whenStored } from "./store-identity.ts";
+import type { GcsStore } from "../ramet-store.ts";
+import {
+  type CloudResources,
+  controllersAccount,
+  StoreIdentity,
+  type StoreIdentityArgs,
+  whenStored,
+} from "./store-identity.ts";
 
 export interface GkeStoreIdentityArgs extends StoreIdentityArgs {
   /** The name of an existing bucket. */
@@ -23,18 +23,8 @@ export interface GkeStoreIdentityArgs extends StoreIdentityArgs {
 /** For GKE: a Google service account that only Ramet's controllers impersonate, with access to an existing bucket. */
 export class GkeStoreIdentity extends StoreIdentity<GkeStoreIdentityArgs> {
   constructor(name: string, args: GkeStoreIdentityArgs, opts: ComponentResourceOptions = {}) {
-    super("ramet:index:GkeStoreIdentity", name, args, opts);
-  }
-
-  protected override make(name: string, args: GkeStoreIdentityArgs, options: CustomResourceOptions) {
-    return gkeStoreRights(name, args, options);
-  }
-
-  protected override describeStore(
-    { bucket, prefix }: GkeStoreIdentityArgs,
-    made: Promise<Record<string, CustomResource>>,
-  ): RametStore {
-    return gcsStore(defined({ bucket, prefix }), made);
+    const cloud = { type: "ramet:index:GkeStoreIdentity", create: gkeStoreRights, storeOf: gcsStore };
+    super(cloud, name, args, opts);
   }
 }
 
@@ -46,7 +36,7 @@ export async function gkeStoreRights(
   name: string,
   { project, bucket }: Pick<GkeStoreIdentityArgs, "project" | "bucket">,
   options: CustomResourceOptions,
-): Promise<Record<string, CustomResource>> {
+): Promise<CloudResources> {
   const storage = await cloudPackage("@pulumi/gcp", () => import("@pulumi/gcp/storage/index.js"));
   const iam = await cloudPackage("@pulumi/gcp", () => import("@pulumi/gcp/serviceaccount/index.js"));
   const account = new iam.Account(name, { project, displayName: "Ramet's controllers" }, options);
@@ -70,11 +60,7 @@ export async function gkeStoreRights(
 const accountName = "Account/store";
 
 /** The store for the argument `store` of a `RametRuntime`. */
-export function gcsStore(
-  place: Pick<GcsStore, "bucket" | "prefix">,
-  made: Promise<Record<string, CustomResource>>,
-): RametStore {
-  return {
-    gcs: { ...place, serviceAccount: whenStored(made, (resources) => (resources[accountName] as Account).email) },
-  };
+export function gcsStore({ bucket, prefix }: Pick<GcsStore, "bucket" | "prefix">, made: Promise<CloudResources>) {
+  const serviceAccount = whenStored(made, (resources) => (resources[accountName] as Account).email);
+  return { gcs: { bucket, ...defined({ prefix }), serviceAccount } };
 }

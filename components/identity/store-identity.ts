@@ -19,43 +19,53 @@ export interface StoreIdentityArgs {
   transform?: { cloud?: CloudTransform };
 }
 
-type Made = Record<string, CustomResource>;
+/** Resources of a cloud, by kind and name. */
+export type CloudResources = Record<string, CustomResource>;
+
+/** How a cloud gives the controllers access to a bucket. */
+interface CloudIdentity<Args> {
+  /** The type of the component. */
+  type: string;
+  create: (name: string, args: Args, options: CustomResourceOptions) => Promise<CloudResources>;
+  /** The store for the argument `store` of a `RametRuntime`. */
+  storeOf: (args: Args, created: Promise<CloudResources>) => RametStore;
+}
 
 /** The cloud resources that give Ramet's controllers access to an existing bucket. */
-export abstract class StoreIdentity<Args extends StoreIdentityArgs> extends ComponentResource<Made> {
+export abstract class StoreIdentity<Args extends StoreIdentityArgs> extends ComponentResource<CloudResources> {
   /**
    * The store with its identity, for the argument `store` of a `RametRuntime`. Known once all resources exist that the
    * controllers need.
    */
   declare readonly store: RametStore;
   /** The declared resources, by kind and name. */
-  declare readonly nodes: { objects: Promise<Record<string, CustomResource>> };
+  declare readonly nodes: { objects: Promise<CloudResources> };
 
-  /** A function cannot be part of the state, so `initialize` does not receive it. It is set after the first await there. */
+  // Functions cannot be part of the state, so `initialize` does not receive them. They are set after the first await there.
   readonly #transform: CloudTransform | undefined;
+  readonly #cloud: CloudIdentity<Args>;
 
-  constructor(type: string, name: string, { transform, ...args }: Args, opts: ComponentResourceOptions) {
-    super(type, name, { ...args, name }, opts);
+  protected constructor(cloud: CloudIdentity<Args>, name: string, args: Args, opts: ComponentResourceOptions) {
+    const { transform, ...inputs } = args;
+    super(cloud.type, name, { ...inputs, name }, opts);
     this.#transform = transform?.cloud;
+    this.#cloud = cloud;
     const objects = this.getData();
     this.nodes = { objects };
-    this.store = this.describeStore(args, objects);
+    this.store = cloud.storeOf(args, objects);
     this.registerOutputs({ store: this.store });
   }
 
-  protected override async initialize(args: Omit<Args, "transform"> & { name: string }): Promise<Made> {
+  protected override async initialize(args: Args & { name: string }): Promise<CloudResources> {
     await new Promise((resolve) => this.urn.apply(resolve));
-    return this.make(args.name, args, { parent: this, ...transformOptions(this.#transform) });
+    return this.#cloud.create(args.name, args, { parent: this, ...transformOptions(this.#transform) });
   }
-
-  protected abstract make(name: string, args: Omit<Args, "transform">, options: CustomResourceOptions): Promise<Made>;
-  protected abstract describeStore(args: Omit<Args, "transform">, made: Promise<Made>): RametStore;
 }
 
 /** A value of the store that is known once its identity, permissions and bucket exist. */
 export function whenStored<T>(
-  made: Promise<Record<string, CustomResource>>,
-  select: (resources: Record<string, CustomResource>) => Output<T>,
+  made: Promise<CloudResources>,
+  select: (resources: CloudResources) => Output<T>,
 ): Output<T> {
   return output(made).apply((resources) => {
     const ofStore = Object.keys(resources).filter((key) => key.includes("/store"));

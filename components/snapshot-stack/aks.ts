@@ -1,6 +1,7 @@
-import type { CustomResource, CustomResourceOptions, Input } from "@pulumi/pulumi";
+import type { CustomResourceOptions, Input } from "@pulumi/pulumi";
 import { cloudPackage } from "../cloud-package.ts";
 import { aksStoreRights, azureStore } from "../identity/aks-store-identity.ts";
+import type { CloudResources } from "../identity/store-identity.ts";
 import type { RametStore } from "../ramet-store.ts";
 
 /** Azure resources of a snapshot stack. AKS manages the CSI driver and the snapshot controller. */
@@ -26,9 +27,9 @@ const containerName = "checkpoints";
  */
 export async function aksResources(
   name: string,
-  { store }: AksStackArgs,
+  { aks: { store } = {} }: { aks?: AksStackArgs },
   options: CustomResourceOptions,
-): Promise<Record<string, CustomResource>> {
+): Promise<CloudResources> {
   if (store === undefined) return {};
   const storage = await cloudPackage("@pulumi/azure-native", () => import("@pulumi/azure-native/storage/index.js"));
   const lasting = { ...options, retainOnDelete: true };
@@ -58,6 +59,6 @@ export async function aksResources(
 }
 
 /** The store for the argument `store` of a `RametRuntime`. */
-export function aksStore({ store }: AksStackArgs, made: Promise<Record<string, CustomResource>>): RametStore {
+export function aksStore({ aks: { store } = {} }: { aks?: AksStackArgs }, made: Promise<CloudResources>): RametStore {
   return store === undefined ? {} : azureStore({ account: store.account, container: containerName }, made);
 }

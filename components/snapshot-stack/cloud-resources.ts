@@ -1,6 +1,8 @@
 import type { CustomResource, CustomResourceOptions } from "@pulumi/pulumi";
 import { RametError } from "../../src/base/errors.ts";
 import { installedMap } from "../../provider/handlers/snapshot-stack/observed-cluster.ts";
+import type { Cloud } from "../../provider/handlers/snapshot-stack/detect-cloud.ts";
+import type { CloudResources } from "../identity/store-identity.ts";
 import type { RametStore } from "../ramet-store.ts";
 import { runError } from "../run-error.ts";
 import type { Manifest } from "../../src/install/manifest.ts";
@@ -10,43 +12,38 @@ import { eksResources, type EksStackArgs, eksStore } from "./eks.ts";
 import { checkIdentity } from "../identity/eks-store-identity.ts";
 import { gkeResources, gkeStore } from "./gke.ts";
 
+interface Clouds {
+  resources: (name: string, request: CloudRequest, options: CustomResourceOptions) => Promise<CloudResources>;
+  store: (args: SnapshotStackArgs, made: Promise<CloudResources>) => RametStore;
+}
+
+interface CloudRequest {
+  args: SnapshotStackArgs;
+  addons: readonly string[];
+  before: readonly CustomResource[];
+}
+
+const clouds: Partial<Record<Cloud, Clouds>> = {
+  eks: {
+    resources: (name, { args, ...others }, options) => eksResources(name, { args: eksArgs(args), ...others }, options),
+    store: ({ eks = {} }, made) => eksStore(eks, made),
+  },
+  gke: { resources: (name, { args }, options) => gkeResources(name, args, options), store: gkeStore },
+  aks: { resources: (name, { args }, options) => aksResources(name, args, options), store: aksStore },
+};
+
 /** Declares the resources of the cloud. @throws RunError if an argument or the cloud's package is missing */
 export async function cloudResources(
   name: string,
-  { args, addons, before }: { args: SnapshotStackArgs; addons: readonly string[]; before: readonly CustomResource[] },
+  request: CloudRequest,
   options: CustomResourceOptions,
-): Promise<Record<string, CustomResource>> {
-  switch (args.cloud) {
-    case "eks":
-      return eksResources(name, { args: eksArgs(args), addons, before }, options);
-    case "gke":
-      return gkeResources(name, args.gke ?? {}, options);
-    case "aks":
-      return aksResources(name, args.aks ?? {}, options);
-    case "acs":
-    case "generic":
-    case "local":
-      return {};
-  }
+): Promise<CloudResources> {
+  return (await clouds[request.args.cloud]?.resources(name, request, options)) ?? {};
 }
 
 /** The store for the argument `store` of a `RametRuntime`. Empty if none is requested. */
-export function cloudStore(
-  { cloud, eks, gke = {}, aks = {} }: SnapshotStackArgs,
-  made: Promise<Record<string, CustomResource>>,
-): RametStore {
-  switch (cloud) {
-    case "eks":
-      return eks === undefined ? {} : eksStore(eks, made);
-    case "gke":
-      return gkeStore(gke, made);
-    case "aks":
-      return aksStore(aks, made);
-    case "acs":
-    case "generic":
-    case "local":
-      return {};
-  }
+export function cloudStore(args: SnapshotStackArgs, made: Promise<CloudResources>): RametStore {
+  return clouds[args.cloud]?.store(args, made) ?? {};
 }
 
 /** A ConfigMap that records which add-ons this stack installed, because add-ons cannot be annotated. */

@@ -12,6 +12,7 @@ import type { Bucket } from "@pulumi/aws/s3/index.js";
 import { defined } from "../../src/base/defined.ts";
 import { cloudPackage } from "../cloud-package.ts";
 import { policy, trust, type EksIdentity, eksStoreRights, s3Store } from "../identity/eks-store-identity.ts";
+import type { CloudResources } from "../identity/store-identity.ts";
 import type { RametStore } from "../ramet-store.ts";
 
 /** AWS resources of a snapshot stack. `identity` selects how the driver and the controllers get their roles. */
@@ -60,7 +61,7 @@ export async function eksResources(
   name: string,
   request: EksRequest,
   options: CustomResourceOptions,
-): Promise<Record<string, CustomResource>> {
+): Promise<CloudResources> {
   const { store, ...args } = request.args;
   const addons = await addonResources(name, request, options);
   return store === undefined ? addons : { ...addons, ...(await eksBucketResources(name, { ...args, store }, options)) };
@@ -70,7 +71,7 @@ async function addonResources(
   name: string,
   { args, addons, before }: EksRequest,
   options: CustomResourceOptions,
-): Promise<Record<string, CustomResource>> {
+): Promise<CloudResources> {
   const eks = await cloudPackage("@pulumi/aws", () => import("@pulumi/aws/eks/index.js"));
   const { clusterName, versions = {}, tags = {} } = args;
   const shared = {
@@ -182,7 +183,7 @@ async function eksBucketResources(
   name: string,
   { store, ...args }: EksBucketArgs,
   options: CustomResourceOptions,
-): Promise<Record<string, CustomResource>> {
+): Promise<CloudResources> {
   const s3 = await cloudPackage("@pulumi/aws", () => import("@pulumi/aws/s3/index.js"));
   const { kmsKeyArn } = store;
   const bucket = new s3.Bucket(`${name}-store`, { bucket: store.bucket, tags: args.tags ?? {} }, options);
@@ -230,7 +231,7 @@ const bucketName = "Bucket/store";
 /** The store for the argument `store` of a `RametRuntime`. */
 export function eksStore(
   { store, identity }: Pick<EksBucketArgs, "identity"> & { store?: EksStackStore },
-  made: Promise<Record<string, CustomResource>>,
+  made: Promise<CloudResources>,
 ): RametStore {
   if (store === undefined) return {};
   const region = output(made).apply((resources) => (resources[bucketName] as Bucket).region);

@@ -1,6 +1,7 @@
-import type { CustomResource, CustomResourceOptions, Input } from "@pulumi/pulumi";
+import type { CustomResourceOptions, Input } from "@pulumi/pulumi";
 import { cloudPackage } from "../cloud-package.ts";
 import { gcsStore, gkeStoreRights } from "../identity/gke-store-identity.ts";
+import type { CloudResources } from "../identity/store-identity.ts";
 import type { RametStore } from "../ramet-store.ts";
 
 /** Google Cloud resources of a snapshot stack. GKE manages the CSI driver and the snapshot controller. */
@@ -25,9 +26,9 @@ export interface GkeStackStore {
  */
 export async function gkeResources(
   name: string,
-  { store }: GkeStackArgs,
+  { gke: { store } = {} }: { gke?: GkeStackArgs },
   options: CustomResourceOptions,
-): Promise<Record<string, CustomResource>> {
+): Promise<CloudResources> {
   if (store === undefined) return {};
   const storage = await cloudPackage("@pulumi/gcp", () => import("@pulumi/gcp/storage/index.js"));
   const { bucket: bucketName, location, project, labels = {} } = store;
@@ -50,6 +51,6 @@ export async function gkeResources(
 }
 
 /** The store for the argument `store` of a `RametRuntime`. */
-export function gkeStore({ store }: GkeStackArgs, made: Promise<Record<string, CustomResource>>): RametStore {
+export function gkeStore({ gke: { store } = {} }: { gke?: GkeStackArgs }, made: Promise<CloudResources>): RametStore {
   return store === undefined ? {} : gcsStore({ bucket: store.bucket }, made);
 }
