@@ -6,7 +6,19 @@ export { GkeStoreIdentity, type GkeStoreIdentityArgs } from "./identity/gke-stor
 export { NamedSnapshot, type NamedSnapshotArgs } from "./named-snapshot.ts";
 export { type PlacementArgs } from "./placement.ts";
 export { type PodArgs } from "./sandbox-template.ts";
-export * from "./recipe.ts";
+export {
+  copy,
+  env,
+  run,
+  start,
+  user,
+  waitFor,
+  workdir,
+  type CommandOptions,
+  type CopyArgs,
+  type RecipeStepArgs,
+  type WaitForArgs,
+} from "./recipe.ts";
 export { RametRuntime, type RametRuntimeArgs } from "./ramet-runtime.ts";
 export { type AzureStore, type GcsStore, type RametStore, type S3Store } from "./ramet-store.ts";
 export {
