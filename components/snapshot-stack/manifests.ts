@@ -9,7 +9,7 @@ import { type SnapshotStackArgs, controllerNamespace } from "./args.ts";
 import type { Manifest } from "../../src/install/manifest.ts";
 import { controllerNames } from "../../provider/handlers/snapshot-stack/observed-cluster.ts";
 import { disruptionBudget, restrictedSecurityContext, spreadOverNodes } from "../../src/install/server-deployment.ts";
-import { rights, ruleOf } from "../../src/install/rights.ts";
+import { boundRole, rights } from "../../src/install/rights.ts";
 
 /** The CRDs that a plan declares. */
 export async function crdManifests(plan: StackPlan, annotations: Record<string, string>): Promise<Manifest[]> {
@@ -116,23 +116,12 @@ const labels = { "app.kubernetes.io/name": controllerName };
 const metricsPort = 8080;
 
 function roles({ namespace, annotations, groupSnapshots }: ControllerOptions): Manifest[] {
-  const apiGroup = "rbac.authorization.k8s.io";
-  const apiVersion = `${apiGroup}/v1`;
-  const subjects = [{ kind: "ServiceAccount", name: controllerName, namespace }];
-  const bound = (kind: string, name: string) => ({ roleRef: { apiGroup, kind, name }, subjects });
-  const everywhere = { name: names.clusterRole, annotations };
-  const here = { name: names.lease, namespace, annotations };
-  const rules = [...controllerRights, ...(groupSnapshots ? groupRights : [])].map(ruleOf);
+  const subject = { kind: "ServiceAccount", name: controllerName, namespace };
+  const everywhere = [...controllerRights, ...(groupSnapshots ? groupRights : [])];
+  const binding = { name: names.clusterRoleBinding, annotations };
   return [
-    { apiVersion, kind: "ClusterRole", metadata: everywhere, rules },
-    {
-      apiVersion,
-      kind: "ClusterRoleBinding",
-      metadata: { name: names.clusterRoleBinding, annotations },
-      ...bound("ClusterRole", everywhere.name),
-    },
-    { apiVersion, kind: "Role", metadata: here, rules: leaseRights.map(ruleOf) },
-    { apiVersion, kind: "RoleBinding", metadata: here, ...bound("Role", here.name) },
+    ...boundRole({ name: names.clusterRole, annotations }, everywhere, subject, binding),
+    ...boundRole({ name: names.lease, namespace, annotations }, leaseRights, subject),
   ];
 }
 

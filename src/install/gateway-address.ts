@@ -1,6 +1,7 @@
 import { gatewayAddress } from "../api/names/system-names.ts";
 import { defined } from "../base/defined.ts";
-import { type Manifest, publicConfigMap } from "./manifest.ts";
+import type { Manifest } from "./manifest.ts";
+import { publicConfigMap } from "./rights.ts";
 
 export interface GatewayAddress<Text = string> {
   /** Such as `https://gateway.example.org`. */

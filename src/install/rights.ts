@@ -73,21 +73,41 @@ export function roles(
   { everywhere, inSystem, inServed }: Rights,
   annotations?: Record<string, string>,
 ): Manifest[] {
-  const apiVersion = "rbac.authorization.k8s.io/v1";
-  const apiGroup = "rbac.authorization.k8s.io";
-  const subjects = [{ kind: "ServiceAccount", name, namespace }];
-  const clusterMetadata = defined({ name, annotations });
-  const bound = (kind: string) => ({ roleRef: { apiGroup, kind, name }, subjects });
-  const inNamespace = (metadata: { name: string; namespace: string }, rights: readonly Right[]): Manifest[] => [
-    { apiVersion, kind: "Role", metadata, rules: rights.map(ruleOf) },
-    { apiVersion, kind: "RoleBinding", metadata, ...bound("Role") },
-  ];
+  const subject = { kind: "ServiceAccount", name, namespace };
   return [
-    { apiVersion, kind: "ClusterRole", metadata: clusterMetadata, rules: everywhere.map(ruleOf) },
-    { apiVersion, kind: "ClusterRoleBinding", metadata: { name }, ...bound("ClusterRole") },
-    ...inNamespace({ name, namespace: systemNamespace }, inSystem),
+    ...boundRole(defined({ name, annotations }), everywhere, subject),
+    ...boundRole({ name, namespace: systemNamespace }, inSystem, subject),
     ...(inServed?.namespaces ?? []).flatMap((served) =>
-      inNamespace({ name, namespace: served }, inServed?.rights ?? []),
+      boundRole({ name, namespace: served }, inServed?.rights ?? [], subject),
     ),
+  ];
+}
+
+/**
+ * Returns a role and its binding: a Role, or a ClusterRole if the metadata has no namespace.
+ * @param binding metadata of the binding. @default those of the role, without the annotations of a ClusterRole
+ */
+export function boundRole(
+  metadata: Manifest["metadata"],
+  rights: readonly Right[],
+  subject: object,
+  binding: Manifest["metadata"] = metadata.namespace === undefined ? { name: metadata.name } : metadata,
+): Manifest[] {
+  const apiGroup = "rbac.authorization.k8s.io";
+  const kind = metadata.namespace === undefined ? "ClusterRole" : "Role";
+  const roleRef = { apiGroup, kind, name: metadata.name };
+  return [
+    { apiVersion: `${apiGroup}/v1`, kind, metadata, rules: rights.map(ruleOf) },
+    { apiVersion: `${apiGroup}/v1`, kind: `${kind}Binding`, metadata: binding, roleRef, subjects: [subject] },
+  ];
+}
+
+/** A ConfigMap in `ramet-system`, and the permission of all authenticated users to read it. */
+export function publicConfigMap(name: string, data: Record<string, unknown>): Manifest[] {
+  const metadata = { name, namespace: systemNamespace };
+  const everybody = { apiGroup: "rbac.authorization.k8s.io", kind: "Group", name: "system:authenticated" };
+  return [
+    { apiVersion: "v1", kind: "ConfigMap", metadata, data },
+    ...boundRole(metadata, rightsOnNames([name], { "configmaps: get": "read it" }), everybody),
   ];
 }
