@@ -16,69 +16,53 @@ export function classNameFor({ driver, name }: { driver: string; name?: string }
  * @throws RametError `InvalidArgument` naming the option
  */
 export function classParameters(driver: string, options: unknown): Record<string, string> {
-  const { schema, render } = known.get(driver) ?? unknownDriver;
+  const { schema } = known.get(driver) ?? { schema: AnyParameters };
   const result = schema.safeParse(options);
-  if (result.success) return render(result.data);
+  if (result.success) {
+    const given = Object.entries(result.data).filter(([, value]) => value !== undefined);
+    return Object.fromEntries(given.map(([key, value]) => [key, String(value)]));
+  }
   const why = result.error.issues.map(({ path, message }) => [...path.map(String), message].join(": ")).join("; ");
-  const supported = schema instanceof z.ZodObject ? `Supported options: ${Object.keys(schema.shape).join(", ")}` : "";
+  const shape = schema instanceof z.ZodPipe && schema.in instanceof z.ZodObject ? schema.in.shape : undefined;
   throw new RametError("InvalidArgument", `Invalid snapshot options for the driver ${driver}: ${why}`, {
-    ...(supported !== "" && { hint: supported }),
+    ...(shape && { hint: `Supported options: ${Object.keys(shape).join(", ")}` }),
   });
-}
-
-interface Known {
-  short?: string;
-  schema: z.ZodType;
-  render: (options: unknown) => Record<string, string>;
-}
-
-function driver<T extends z.ZodType>(short: string, schema: T, render: (options: z.infer<T>) => Rendered): Known {
-  return { short, schema, render: (options) => defined(render(schema.parse(options))) };
-}
-
-type Rendered = Record<string, string | number | boolean | undefined>;
-
-function defined(parameters: Rendered): Record<string, string> {
-  const given = Object.entries(parameters).filter(([, value]) => value !== undefined);
-  return Object.fromEntries(given.map(([key, value]) => [key, String(value)]));
 }
 
 const Tags = z.record(z.string().min(1), z.string());
 const Days = z.int().min(1).max(36_500);
+const AnyParameters = z.record(z.string(), z.string());
 
 /** https://github.com/kubernetes-sigs/aws-ebs-csi-driver/blob/master/docs/snapshot.md */
-const Ebs = z.strictObject({
-  tags: Tags.optional(),
-  fastRestoreZones: z.array(z.string()).min(1).optional(),
-  outpostArn: z.string().optional(),
-  lock: z
-    .strictObject({
-      mode: z.enum(["governance", "compliance"]),
-      days: Days.optional(),
-      until: z.iso.datetime().optional(),
-      coolOffHours: z.int().min(1).max(72).optional(),
-    })
-    .refine(({ days, until }) => (days === undefined) !== (until === undefined), "give either days or until")
-    .refine(({ mode, coolOffHours }) => mode === "compliance" || coolOffHours === undefined, {
-      message: "a lock of mode governance has no coolOffHours",
-    })
-    .optional(),
-});
-
-function ebsParameters({ tags = {}, fastRestoreZones, outpostArn, lock }: z.infer<typeof Ebs>): Rendered {
-  const numbered = Object.entries(tags).map(
-    ([key, value], at) => [`tagSpecification_${at + 1}`, `${key}=${value}`] as const,
-  );
-  return {
-    ...Object.fromEntries(numbered),
+const Ebs = z
+  .strictObject({
+    tags: Tags.default({}),
+    fastRestoreZones: z.array(z.string()).min(1).optional(),
+    outpostArn: z.string().optional(),
+    lock: z
+      .strictObject({
+        mode: z.enum(["governance", "compliance"]),
+        days: Days.optional(),
+        until: z.iso.datetime().optional(),
+        coolOffHours: z.int().min(1).max(72).optional(),
+      })
+      .refine(({ days, until }) => (days === undefined) !== (until === undefined), "give either days or until")
+      .refine(({ mode, coolOffHours }) => mode === "compliance" || coolOffHours === undefined, {
+        message: "a lock of mode governance has no coolOffHours",
+      })
+      .optional(),
+  })
+  .transform(({ tags, fastRestoreZones, outpostArn, lock }) => ({
+    ...Object.fromEntries(
+      Object.entries(tags).map(([key, value], at) => [`tagSpecification_${at + 1}`, `${key}=${value}`]),
+    ),
     outpostArn,
     fastSnapshotRestoreAvailabilityZones: fastRestoreZones?.join(","),
     lockMode: lock?.mode,
     lockDuration: lock?.days,
     lockExpirationDate: lock?.until,
     lockCoolOffPeriod: lock?.coolOffHours,
-  };
-}
+  }));
 
 /** https://github.com/kubernetes-sigs/gcp-compute-persistent-disk-csi-driver: unknown keys make each snapshot fail. */
 const Pd = z
@@ -91,17 +75,14 @@ const Pd = z
   })
   .refine(({ type, imageFamily }) => imageFamily === undefined || type === "images", {
     message: "only an image has an imageFamily: set type to images",
-  });
-
-function pdParameters({ storageLocation, type, imageFamily, labels, resourceTags }: z.infer<typeof Pd>): Rendered {
-  return {
+  })
+  .transform(({ storageLocation, type, imageFamily, labels, resourceTags }) => ({
     "storage-locations": storageLocation,
     "snapshot-type": type,
     "image-family": imageFamily,
     labels: pairs(labels),
     "resource-tags": pairs(resourceTags),
-  };
-}
+  }));
 
 /**
  * https://github.com/kubernetes-sigs/azuredisk-csi-driver/blob/master/docs/driver-parameters.md: unknown keys make each
@@ -119,38 +100,31 @@ const AzureDisk = z
   })
   .refine(({ incremental, subscriptionId }) => subscriptionId === undefined || incremental === false, {
     message: "an incremental snapshot stays in its disk's subscription: set incremental to false",
-  });
-
-function azureDiskParameters(options: z.infer<typeof AzureDisk>): Rendered {
-  const { incremental, resourceGroup, subscriptionId, location, tags, dataAccessAuthMode } = options;
-  return {
-    incremental,
-    resourceGroup,
-    location,
-    dataAccessAuthMode,
+  })
+  .transform(({ subscriptionId, tags, instantAccessMinutes, ...others }) => ({
+    ...others,
     subscriptionID: subscriptionId,
     tags: pairs(tags),
-    instantAccessDurationMinutes: options.instantAccessMinutes,
-  };
-}
+    instantAccessDurationMinutes: instantAccessMinutes,
+  }));
 
 /** The names are those of alibaba-cloud-csi-driver's disk plugin (`pkg/disk`). */
-const AlibabaDisk = z.strictObject({
-  retentionDays: Days.optional(),
-  resourceGroupId: z.string().optional(),
-  tags: Tags.optional(),
-});
-
-function alibabaDiskParameters({ retentionDays, resourceGroupId, tags = {} }: z.infer<typeof AlibabaDisk>): Rendered {
-  const named = Object.entries(tags).map(([key, value]) => [`snapshotTags/${key}`, value] as const);
-  return { retentionDays, resourceGroupId, ...Object.fromEntries(named) };
-}
+const AlibabaDisk = z
+  .strictObject({
+    retentionDays: Days.optional(),
+    resourceGroupId: z.string().optional(),
+    tags: Tags.default({}),
+  })
+  .transform(({ tags, ...others }) => ({
+    ...others,
+    ...Object.fromEntries(Object.entries(tags).map(([key, value]) => [`snapshotTags/${key}`, value])),
+  }));
 
 function pairs(tags: Record<string, string> | undefined): string | undefined {
   return (
     tags &&
     Object.entries(tags)
-      .map(([key, value]) => `${key}=${value}`)
+      .map((pair) => pair.join("="))
       .join(",")
   );
 }
@@ -163,13 +137,10 @@ export const driverNames = {
   alibabaDisk: "diskplugin.csi.alibabacloud.com",
 } as const;
 
-const known: ReadonlyMap<string, Known> = new Map([
-  [driverNames.ebs, driver("ebs", Ebs, ebsParameters)],
-  [driverNames.ebsAutoMode, driver("ebs-auto", Ebs, ebsParameters)],
-  [driverNames.pd, driver("pd", Pd, pdParameters)],
-  [driverNames.azureDisk, driver("azure-disk", AzureDisk, azureDiskParameters)],
-  [driverNames.alibabaDisk, driver("alibaba-disk", AlibabaDisk, alibabaDiskParameters)],
+const known: ReadonlyMap<string, { short: string; schema: z.ZodType<object> }> = new Map([
+  [driverNames.ebs, { short: "ebs", schema: Ebs }],
+  [driverNames.ebsAutoMode, { short: "ebs-auto", schema: Ebs }],
+  [driverNames.pd, { short: "pd", schema: Pd }],
+  [driverNames.azureDisk, { short: "azure-disk", schema: AzureDisk }],
+  [driverNames.alibabaDisk, { short: "alibaba-disk", schema: AlibabaDisk }],
 ]);
-
-const AnyParameters = z.record(z.string(), z.string());
-const unknownDriver: Known = { schema: AnyParameters, render: (options) => AnyParameters.parse(options) };
