@@ -39,7 +39,7 @@ export abstract class StoreIdentity<Args extends StoreIdentityArgs> extends Comp
    */
   declare readonly store: RametStore;
   /** The declared resources, by kind and name. */
-  declare readonly nodes: { objects: Promise<CloudResources> };
+  declare readonly nodes: { objects: Promise<Record<string, CustomResource>> };
 
   // Functions cannot be part of the state, so `initialize` does not receive them. They are set after the first await there.
   readonly #transform: CloudTransform | undefined;

@@ -39,15 +39,16 @@ export function delay(clock: Clock, milliseconds: number, signal?: AbortSignal):
       reject(canceled("Waiting", signal));
       return;
     }
-    const onAbort = (): void => {
-      cancel();
-      reject(canceled("Waiting", signal));
-    };
     const cancel = clock.schedule(milliseconds, () => {
-      signal?.removeEventListener("abort", onAbort);
+      stop?.();
       resolve();
     });
-    signal?.addEventListener("abort", onAbort, { once: true });
+    const stop =
+      signal &&
+      onAbort(signal, () => {
+        cancel();
+        reject(canceled("Waiting", signal));
+      });
   });
 }
 
@@ -56,13 +57,31 @@ export function canceled(what: string, signal?: AbortSignal): RametError {
   return new RametError("Canceled", `${what} was canceled by its caller`, { cause: signal?.reason });
 }
 
+/** Calls `run` when `signal` aborts, immediately if it has. @returns a function that cancels the call */
+export function onAbort(signal: AbortSignal, run: () => void): () => void {
+  if (signal.aborted) run();
+  signal.addEventListener("abort", run, { once: true });
+  return () => {
+    signal.removeEventListener("abort", run);
+  };
+}
+
+/** Resolves as `work` does, unless `signal` aborts first. @throws what `aborted` returns then */
+export async function unlessAborted<T>(work: Promise<T>, signal: AbortSignal, aborted: () => Error): Promise<T> {
+  const ended = Promise.withResolvers<never>();
+  const stop = onAbort(signal, () => {
+    ended.reject(aborted());
+  });
+  try {
+    return await Promise.race([work, ended.promise]);
+  } finally {
+    stop();
+  }
+}
+
 /** Resolves as soon as `signal` aborts. */
 export function untilAborted(signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
-    if (signal.aborted) resolve();
-    const onAbort = (): void => {
-      resolve();
-    };
-    signal.addEventListener("abort", onAbort, { once: true });
+    onAbort(signal, resolve);
   });
 }

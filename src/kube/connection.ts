@@ -1,4 +1,5 @@
 import { readFile } from "node:fs/promises";
+import { defined } from "../base/defined.ts";
 import { RametError, textOfError } from "../base/errors.ts";
 import type { Clock } from "../base/clock.ts";
 
@@ -41,7 +42,7 @@ export interface ExplicitConnection {
 export function explicitConnection({ server, ca, namespace, ...values }: ExplicitConnection): Connection {
   return {
     server,
-    ...(ca === undefined ? {} : { ca }),
+    ...defined({ ca }),
     namespace: namespace ?? "default",
     credentials: staticCredentials(values),
   };

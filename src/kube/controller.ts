@@ -1,6 +1,7 @@
 import { RametError } from "../base/errors.ts";
 import type { BackoffOptions } from "../base/backoff.ts";
-import type { Clock } from "../base/clock.ts";
+import { type Clock, onAbort } from "../base/clock.ts";
+import { defined } from "../base/defined.ts";
 import type { Informer } from "./informer.ts";
 import type { Liveness } from "./liveness.ts";
 import { silentLog, type Log } from "../base/log.ts";
@@ -78,14 +79,15 @@ export async function runController(
   signal: AbortSignal,
   onQueue?: (add: (key: string) => void) => void,
 ): Promise<void> {
-  const queue = newQueue(options);
+  const { clock, backoff, metrics, random } = options;
+  const queue = new WorkQueue({ clock, ...defined({ backoff, metrics, random }) });
   const add = (key: string): void => {
     queue.add(key);
   };
   const enqueue = (key: string, enqueueOptions?: EnqueueOptions): void => {
-    if (enqueueOptions !== undefined && enqueueOptions.afterMilliseconds > 0)
-      queue.addAfter(key, enqueueOptions.afterMilliseconds);
-    else queue.add(key, enqueueOptions?.isSatisfied);
+    const { afterMilliseconds = 0, isSatisfied } = enqueueOptions ?? {};
+    if (afterMilliseconds > 0) queue.addAfter(key, afterMilliseconds);
+    else queue.add(key, isSatisfied);
   };
   const stops = options.watches.map((watch) => watch.start(enqueue));
   try {
@@ -158,29 +160,18 @@ function livenessChecks({ name, liveness }: ControllerOptions, queue: WorkQueue)
   ];
 }
 
-function newQueue(options: ControllerOptions): WorkQueue {
-  const { clock, backoff, metrics, random } = options;
-  return new WorkQueue({
-    clock,
-    ...(backoff === undefined ? {} : { backoff }),
-    ...(metrics === undefined ? {} : { metrics }),
-    ...(random === undefined ? {} : { random }),
-  });
-}
-
 async function work(options: ControllerOptions, queue: WorkQueue, signal: AbortSignal): Promise<void> {
   const hard = new AbortController();
   const timeIsOver = Promise.withResolvers<undefined>();
   let cancelHard: () => void = () => undefined;
-  const onAbort = (): void => {
+  const drain = (): void => {
     void queue.shutDown();
     cancelHard = options.clock.schedule(options.drainMilliseconds ?? 4_000, () => {
       hard.abort(signal.reason);
       timeIsOver.resolve(undefined);
     });
   };
-  if (signal.aborted) onAbort();
-  signal.addEventListener("abort", onAbort, { once: true });
+  const stop = onAbort(signal, drain);
   const workers = Array.from({ length: options.concurrency ?? 4 }, async () => {
     for (let item = await queue.take(); item !== undefined; item = await queue.take()) {
       await reconcileOne(options, queue, item, hard.signal);
@@ -188,7 +179,7 @@ async function work(options: ControllerOptions, queue: WorkQueue, signal: AbortS
   });
   await Promise.race([Promise.all(workers), timeIsOver.promise]);
   cancelHard();
-  signal.removeEventListener("abort", onAbort);
+  stop();
 }
 
 async function reconcileOne(

@@ -1,5 +1,5 @@
 import { RametError } from "../base/errors.ts";
-import { canceled } from "../base/clock.ts";
+import { canceled, unlessAborted } from "../base/clock.ts";
 import { silentLog, type Log } from "../base/log.ts";
 import type { Liveness } from "./liveness.ts";
 import type { KubeObject } from "./object.ts";
@@ -116,22 +116,9 @@ export class Informer<T extends KubeObject> {
 
   /** Resolves after the first complete list. @throws RametError `Canceled` if `signal` is aborted first */
   async synced(signal?: AbortSignal): Promise<void> {
-    if (signal === undefined) {
-      await this.#firstList.promise;
-      return;
-    }
+    const listed = this.#firstList.promise;
     const what = `Waiting for the first list of ${this.resource.ref.plural}`;
-    const aborted = Promise.withResolvers<never>();
-    const onAbort = (): void => {
-      aborted.reject(canceled(what, signal));
-    };
-    if (signal.aborted) onAbort();
-    signal.addEventListener("abort", onAbort, { once: true });
-    try {
-      await Promise.race([this.#firstList.promise, aborted.promise]);
-    } finally {
-      signal.removeEventListener("abort", onAbort);
-    }
+    await (signal === undefined ? listed : unlessAborted(listed, signal, () => canceled(what, signal)));
   }
 
   /**

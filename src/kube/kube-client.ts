@@ -2,6 +2,7 @@ import * as z from "zod";
 import type { KindNames } from "../api/schema/kind.ts";
 import { backoffMilliseconds } from "../base/backoff.ts";
 import { type Clock, delay, systemClock } from "../base/clock.ts";
+import { defined } from "../base/defined.ts";
 import { RametError } from "../base/errors.ts";
 import type { Connection } from "./connection.ts";
 import { DataMap, type KubeObject, parseObject } from "./object.ts";
@@ -70,7 +71,7 @@ export class KubeClient implements ApiCaller {
     this.#renewable = connection.credentials.renewable;
     this.#transport = createTransport(connection, {
       userAgent: options.userAgent ?? "ramet",
-      ...(options.connections === undefined ? {} : { connections: options.connections }),
+      connections: options.connections,
       connectTimeoutMilliseconds: Math.min(this.#timeouts().headersTimeoutMilliseconds, longestConnectMilliseconds),
     });
   }
@@ -207,9 +208,7 @@ export class KubeClient implements ApiCaller {
       this.#options.onRequest?.({
         verb,
         resource,
-        ...(at.name === undefined ? {} : { name: at.name }),
-        ...(at.subresource === undefined ? {} : { subresource: at.subresource }),
-        ...(httpStatus === undefined ? {} : { httpStatus }),
+        ...defined({ name: at.name, subresource: at.subresource, httpStatus }),
         milliseconds: this.clock.monotonicMilliseconds() - started,
       });
     };
@@ -224,20 +223,15 @@ export class KubeClient implements ApiCaller {
   }
 
   #httpRequest(kind: "request" | "stream", request: ApiRequest, freshCredentials: boolean): HttpRequest {
-    const { headersTimeoutMilliseconds, bodyTimeoutMilliseconds } = this.#timeouts();
+    const { verb, resource, at, query, body, contentType = "application/json", signal } = request;
     return {
-      method: methods[request.verb],
-      path: pathOf(request.resource, request.at) + queryOf(request.query),
-      ...(request.body === undefined
-        ? {}
-        : {
-            body: JSON.stringify(request.body),
-            headers: { "content-type": request.contentType ?? "application/json" },
-          }),
-      signal: request.signal,
-      headersTimeoutMilliseconds,
+      method: methods[verb],
+      path: pathOf(resource, at) + queryOf(query),
+      ...(body !== undefined && { body: JSON.stringify(body), headers: { "content-type": contentType } }),
+      signal,
+      ...this.#timeouts(),
       // A watch may be silent for a long time. Its reader has its own deadline.
-      bodyTimeoutMilliseconds: kind === "stream" ? 0 : bodyTimeoutMilliseconds,
+      ...(kind === "stream" && { bodyTimeoutMilliseconds: 0 }),
       freshCredentials,
     };
   }

@@ -1,5 +1,6 @@
 import { readFile } from "node:fs/promises";
 import { resolve } from "node:path";
+import { defined } from "../base/defined.ts";
 import { RametError, textOfError } from "../base/errors.ts";
 import { systemClock, type Clock } from "../base/clock.ts";
 import {
@@ -53,11 +54,13 @@ export async function connectionFromKubeconfig(options: KubeconfigOptions): Prom
     server: cluster.server.replace(/\/+$/, ""),
     namespace: namespaceOf(context) ?? "default",
     credentials: await credentialsOf(user, { cluster, ca }, options.clock ?? systemClock),
-    ...(impersonate === undefined ? {} : { impersonate }),
-    ...(ca === undefined ? {} : { ca }),
-    ...(cluster["insecure-skip-tls-verify"] === true ? { insecureSkipTlsVerify: true } : {}),
-    ...(cluster["tls-server-name"] === undefined ? {} : { tlsServerName: cluster["tls-server-name"] }),
-    ...(cluster["proxy-url"] === undefined ? {} : { proxyUrl: cluster["proxy-url"] }),
+    ...defined({
+      impersonate,
+      ca,
+      insecureSkipTlsVerify: cluster["insecure-skip-tls-verify"],
+      tlsServerName: cluster["tls-server-name"],
+      proxyUrl: cluster["proxy-url"],
+    }),
   };
 }
 
@@ -101,7 +104,7 @@ function impersonationOf(user: KubeconfigUser, origin: string): Impersonation | 
   const { as, "as-uid": uid } = user;
   const groups = user["as-groups"] ?? [];
   const extra = user["as-user-extra"] ?? {};
-  if (as !== undefined && as !== "") return { user: as, groups, extra, ...(uid === undefined ? {} : { uid }) };
+  if (as !== undefined && as !== "") return { user: as, groups, extra, ...defined({ uid }) };
   if ((uid ?? "") === "" && groups.length === 0 && Object.keys(extra).length === 0) return undefined;
   throw new RametError(
     "InvalidArgument",
@@ -123,17 +126,14 @@ async function credentialsOf(
 ): Promise<Credentials> {
   const cert = await inlineOrFile(user["client-certificate-data"], user["client-certificate"], directory);
   const key = await inlineOrFile(user["client-key-data"], user["client-key"], directory);
-  const certificate: CredentialValues = {
-    ...(cert === undefined ? {} : { cert }),
-    ...(key === undefined ? {} : { key }),
-  };
+  const certificate: CredentialValues = defined({ cert, key });
   if (user.exec !== undefined && user.exec !== null) {
     return withCertificate(certificate, execCredentials(pluginOf(user.exec, directory, access)));
   }
   if (user.tokenFile !== undefined) {
     return withCertificate(certificate, tokenFileCredentials(resolve(directory, user.tokenFile), clock));
   }
-  return staticCredentials({ ...certificate, ...(user.token === undefined ? {} : { token: user.token }) });
+  return staticCredentials({ ...certificate, ...defined({ token: user.token }) });
 }
 
 /** Adds the user's own certificate to renewable credentials, which may bring a newer one. */
@@ -152,8 +152,8 @@ function pluginOf(exec: NonNullable<KubeconfigUser["exec"]>, directory: string, 
     command: command.includes("/") ? resolve(directory, command) : command,
     args: args ?? [],
     env: env ?? [],
-    ...(installHint === undefined ? {} : { installHint }),
-    ...(provideClusterInfo === true ? { cluster: execCluster(access) } : {}),
+    ...defined({ installHint }),
+    ...(provideClusterInfo === true && { cluster: execCluster(access) }),
   };
 }
 

@@ -41,23 +41,17 @@ export async function runWhileLeading(
 ): Promise<void> {
   const lease = new HeldLease(options);
   if (!(await lease.acquire(signal))) return;
-  const work = new AbortController();
-  const stopWork = (): void => {
-    work.abort(signal.reason);
-  };
-  if (signal.aborted) stopWork();
-  signal.addEventListener("abort", stopWork, { once: true });
+  const losing = new AbortController();
   const ended = new AbortController();
   const renewing = lease.keep(ended.signal).catch((thrown: unknown) => {
     const error = RametError.from(thrown);
     options.onLost?.(error);
-    work.abort(error);
+    losing.abort(error);
     return error;
   });
   try {
-    await lead(work.signal);
+    await lead(AbortSignal.any([signal, losing.signal]));
   } finally {
-    signal.removeEventListener("abort", stopWork);
     ended.abort();
     const lost = await renewing;
     if (lost === undefined) await lease.release();
@@ -259,14 +253,9 @@ class HeldLease {
   }
 
   #lost(why: string): RametError {
-    return new RametError(
-      "Unavailable",
-      `The lease ${this.#options.namespace}/${this.#options.name} was lost: ${why}`,
-      {
-        retryable: true,
-        hint: "Restart this process; it then waits for the lease",
-      },
-    );
+    const { namespace, name } = this.#options;
+    const hint = "Restart this process; it then waits for the lease";
+    return new RametError("Unavailable", `The lease ${namespace}/${name} was lost: ${why}`, { retryable: true, hint });
   }
 }
 

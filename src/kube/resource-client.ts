@@ -1,4 +1,5 @@
 import * as z from "zod";
+import { defined } from "../base/defined.ts";
 import { RametError, textOfError } from "../base/errors.ts";
 import { type KubeManifest, type KubeObject, type ObjectName, parseObject } from "./object.ts";
 import { apiVersionOf, type ResourcePath, type ResourceRef } from "./resource-ref.ts";
@@ -223,13 +224,11 @@ export class ResourceClient<T extends KubeObject> {
   /** Returns whether the object existed. @throws RametError `Conflict` if the precondition does not hold */
   async delete(at: ObjectName, options: DeleteOptions = {}): Promise<boolean> {
     const { uid, resourceVersion, propagationPolicy, gracePeriodSeconds } = options;
-    const preconditions = { ...(uid && { uid }), ...(resourceVersion && { resourceVersion }) };
+    const preconditions = defined({ uid, resourceVersion });
     const body = {
       apiVersion: "v1",
       kind: "DeleteOptions",
-      ...(Object.keys(preconditions).length === 0 ? {} : { preconditions }),
-      ...(propagationPolicy === undefined ? {} : { propagationPolicy }),
-      ...(gracePeriodSeconds === undefined ? {} : { gracePeriodSeconds }),
+      ...defined({ preconditions, propagationPolicy, gracePeriodSeconds }),
     };
     try {
       // Without a precondition, a repeat could delete a new object of the same name.

@@ -1,5 +1,6 @@
 import * as z from "zod";
 import type { ErrorCode } from "../base/error-codes.ts";
+import { defined } from "../base/defined.ts";
 import { RametError } from "../base/errors.ts";
 
 /** The API server's response to a request that it rejected. It is the `cause` of the error that is thrown. */
@@ -52,7 +53,7 @@ export function statusError(what: string, status: ApiStatus): RametError {
   return new RametError(code, `${what} failed: ${why}`, {
     retryable,
     cause: new ApiStatusError(status),
-    ...(hint === undefined ? {} : { hint }),
+    ...defined({ hint }),
   });
 }
 

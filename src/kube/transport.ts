@@ -1,5 +1,6 @@
 import { Agent, type Dispatcher, ProxyAgent } from "undici";
-import { canceled, type Clock } from "../base/clock.ts";
+import { canceled, type Clock, unlessAborted } from "../base/clock.ts";
+import { defined } from "../base/defined.ts";
 import { RametError } from "../base/errors.ts";
 import type { Connection, Impersonation, CredentialValues } from "./connection.ts";
 import type { ResourcePath, ResourceRef } from "./resource-ref.ts";
@@ -32,7 +33,7 @@ export interface Transport {
 export interface TransportOptions {
   userAgent: string;
   /** The limit of concurrent short requests; others wait. @default 32 */
-  connections?: number;
+  connections?: number | undefined;
   /** The time limit to open a connection. */
   connectTimeoutMilliseconds: number;
 }
@@ -58,7 +59,10 @@ export function createTransport(connection: Connection, options: TransportOption
       headersTimeout: request.headersTimeoutMilliseconds,
       bodyTimeout: request.bodyTimeoutMilliseconds,
     });
-    return request.signal === undefined ? answer : unlessAborted(answer, request.signal);
+    const { signal } = request;
+    // undici handles a signal only once it has a connection, for which a request may have to wait.
+    const aborted = (): Error => new Error("The request was aborted", { cause: signal?.reason });
+    return signal === undefined ? answer : unlessAborted(answer, signal, aborted);
   };
   return {
     request: (request) => send("requests", request),
@@ -86,20 +90,6 @@ function headerValue(text: string): string {
   return Buffer.from(text, "utf8").toString("latin1");
 }
 
-/** undici handles a signal only once it has a connection, for which a request may have to wait. */
-function unlessAborted(answer: Promise<HttpResponse>, signal: AbortSignal): Promise<HttpResponse> {
-  return new Promise((resolve, reject) => {
-    const onAbort = (): void => {
-      reject(new Error("The request was aborted", { cause: signal.reason }));
-    };
-    if (signal.aborted) onAbort();
-    signal.addEventListener("abort", onAbort, { once: true });
-    answer.then(resolve, reject).finally(() => {
-      signal.removeEventListener("abort", onAbort);
-    });
-  });
-}
-
 interface Pools {
   requests: Dispatcher;
   watches: Dispatcher;
@@ -111,32 +101,25 @@ function poolsByCertificate(
   { connections = 32, connectTimeoutMilliseconds }: TransportOptions,
 ) {
   let made: { cert: string | undefined; pools: Pools } | undefined;
-  const destroy = async (pools: Pools): Promise<void> => {
-    await Promise.all([pools.requests.destroy(), pools.watches.destroy()]);
-  };
   return {
-    of({ cert, key }: CredentialValues): Pools {
+    of({ token: _, ...certificate }: CredentialValues): Pools {
+      const { cert } = certificate;
       if (made?.cert === cert && made !== undefined) return made.pools;
       // Running requests may finish on the old connections; no new ones start there.
       if (made !== undefined) void made.pools.requests.close();
       made = {
         cert,
         pools: {
-          requests: dispatcher(connection, { cert, key }, { connections, connectTimeoutMilliseconds }),
-          watches: dispatcher(connection, { cert, key }, { connections: null, connectTimeoutMilliseconds }),
+          requests: dispatcher(connection, certificate, { connections, connectTimeoutMilliseconds }),
+          watches: dispatcher(connection, certificate, { connections: null, connectTimeoutMilliseconds }),
         },
       };
       return made.pools;
     },
     async close(): Promise<void> {
-      if (made !== undefined) await destroy(made.pools);
+      await Promise.all([made?.pools.requests.destroy(), made?.pools.watches.destroy()]);
     },
   };
-}
-
-interface ClientCertificate {
-  cert: string | undefined;
-  key: string | undefined;
 }
 
 interface PoolOptions {
@@ -147,14 +130,11 @@ interface PoolOptions {
 
 function dispatcher(
   connection: Connection,
-  certificate: ClientCertificate,
+  certificate: Pick<CredentialValues, "cert" | "key">,
   { connections, connectTimeoutMilliseconds }: PoolOptions,
 ): Dispatcher {
   const tls = {
-    ...(connection.ca === undefined ? {} : { ca: connection.ca }),
-    ...(certificate.cert === undefined ? {} : { cert: certificate.cert }),
-    ...(certificate.key === undefined ? {} : { key: certificate.key }),
-    ...(connection.tlsServerName === undefined ? {} : { servername: connection.tlsServerName }),
+    ...defined({ ca: connection.ca, servername: connection.tlsServerName, ...certificate }),
     rejectUnauthorized: connection.insecureSkipTlsVerify !== true,
     timeout: connectTimeoutMilliseconds,
   };

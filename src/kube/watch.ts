@@ -1,13 +1,11 @@
 import * as z from "zod";
 import { RametError } from "../base/errors.ts";
+import type { SelectOptions } from "./resource-client.ts";
 import type { ResourceRef } from "./resource-ref.ts";
 import { readStatusEvent, statusError } from "./status-error.ts";
 import { type ApiCaller, networkError } from "./transport.ts";
 
-export interface WatchOptions {
-  namespace?: string | undefined;
-  labelSelector?: string | undefined;
-  fieldSelector?: string | undefined;
+export interface WatchOptions extends Omit<SelectOptions, "signal"> {
   /** The version of a list, an object or a bookmark. */
   resourceVersion: string;
   /** The time after which the server ends the stream normally. */
@@ -18,8 +16,6 @@ export interface WatchOptions {
    */
   stallMilliseconds: number;
   signal: AbortSignal;
-  /** Called when the server has accepted the watch. */
-  onOpen?: () => void;
 }
 
 /**
@@ -34,13 +30,16 @@ export async function* watchResource(
   resource: ResourceRef,
   options: WatchOptions,
 ): AsyncGenerator<WatchEvent<unknown>> {
+  const broken = (code: "Timeout" | "Unavailable", why: string): RametError =>
+    new RametError(code, `watch ${resource.plural} failed: ${why}`, { retryable: true });
   const stall = new AbortController();
   const signal = AbortSignal.any([options.signal, stall.signal]);
   let cancelStall: () => void = () => undefined;
   const heard = (): void => {
     cancelStall();
     cancelStall = client.clock.schedule(options.stallMilliseconds, () => {
-      stall.abort(silence(resource, options.stallMilliseconds));
+      const seconds = Math.round(options.stallMilliseconds / 1000);
+      stall.abort(broken("Timeout", `the server sent nothing for ${seconds} s, not even a bookmark`));
     });
   };
   const started = client.clock.monotonicMilliseconds();
@@ -62,13 +61,14 @@ export async function* watchResource(
       repeatable: false,
       signal,
     });
-    options.onOpen?.();
     for await (const line of lines(body, heard)) {
       isEmpty = false;
-      yield parseWatchLine(resource.plural, line, (object) => object);
+      yield parseWatchLine(resource.plural, line);
     }
     // Watching again immediately would be a busy loop.
-    if (isEmpty && client.clock.monotonicMilliseconds() - started < shortWatchMilliseconds) throw endedAtOnce(resource);
+    if (isEmpty && client.clock.monotonicMilliseconds() - started < shortWatchMilliseconds) {
+      throw broken("Unavailable", "the server ended it immediately");
+    }
   } catch (error) {
     throw networkError(`watch ${resource.plural}`, error, signal);
   } finally {
@@ -95,23 +95,6 @@ async function* lines(body: AsyncIterable<unknown>, heard: () => void): AsyncGen
   if (rest !== "") yield rest;
 }
 
-function silence(resource: ResourceRef, milliseconds: number): RametError {
-  const seconds = Math.round(milliseconds / 1000);
-  return new RametError(
-    "Timeout",
-    `watch ${resource.plural} failed: the server sent nothing for ${seconds} s, not even a bookmark`,
-    {
-      retryable: true,
-    },
-  );
-}
-
-function endedAtOnce(resource: ResourceRef): RametError {
-  return new RametError("Unavailable", `watch ${resource.plural} failed: the server ended it immediately`, {
-    retryable: true,
-  });
-}
-
 /** One line of a watch. The object of a bookmark has only its resource version. */
 export type WatchEvent<T> =
   { type: "ADDED" | "MODIFIED" | "DELETED"; object: T } | { type: "BOOKMARK"; resourceVersion: string };
@@ -129,13 +112,13 @@ const Bookmark = z.looseObject({ metadata: z.looseObject({ resourceVersion: z.st
  * @throws RametError with the server's status for an `ERROR` event (see `isExpired`), and `Unavailable` for a line
  *   that is not an event, such as one that was truncated by a broken connection
  */
-function parseWatchLine<T>(what: string, line: string, parse: (value: unknown) => T): WatchEvent<T> {
+function parseWatchLine(what: string, line: string): WatchEvent<unknown> {
   const event = parseLine(what, line);
   if (event.type === "ERROR") throw statusError(`watch ${what}`, readStatusEvent(event.object));
   if (event.type === "BOOKMARK") {
     return { type: "BOOKMARK", resourceVersion: Bookmark.parse(event.object).metadata.resourceVersion };
   }
-  return { type: event.type, object: parse(event.object) };
+  return { type: event.type, object: event.object };
 }
 
 function parseLine(what: string, line: string): z.infer<typeof Line> {

@@ -4,7 +4,7 @@ import type { KubeClient } from "../kube-client.ts";
 import { ObjectMeta } from "../object.ts";
 import type { ResourceClient } from "../resource-client.ts";
 import { clusterRef, namespacedRef } from "../resource-ref.ts";
-import { SnapshotError } from "./snapshots.ts";
+import { SnapshotClass, SnapshotError } from "./snapshots.ts";
 
 /** The kinds of external-snapshotter v8.4 and later (client/apis/volumegroupsnapshot). */
 const group = "groupsnapshot.storage.k8s.io";
@@ -49,8 +49,7 @@ export const GroupSnapshotContent = z.looseObject({
 });
 export type GroupSnapshotContent = z.infer<typeof GroupSnapshotContent>;
 
-const GroupSnapshotClass = z.looseObject({ metadata: ObjectMeta, driver: z.string(), deletionPolicy: z.string() });
-export type GroupSnapshotClass = z.infer<typeof GroupSnapshotClass>;
+export type GroupSnapshotClass = SnapshotClass;
 
 /** The objects of groups, and their classes, in a version. */
 export function groupResources(version: (typeof versions)[number] = "v1") {
@@ -76,7 +75,7 @@ export interface GroupKinds {
 export async function groupKindsOf(client: KubeClient): Promise<GroupKinds | undefined> {
   for (const version of versions) {
     const refs = groupResources(version);
-    const classes = client.resource(refs.classes, (value) => GroupSnapshotClass.parse(value));
+    const classes = client.resource(refs.classes, (value) => SnapshotClass.parse(value));
     const listed = await classes.list().catch(undefinedIfMissing);
     if (listed === undefined) continue;
     return {

@@ -67,11 +67,7 @@ export const SnapshotContent = z.looseObject({
 });
 export type SnapshotContent = z.infer<typeof SnapshotContent>;
 
-export const SnapshotClass = z.looseObject({
-  metadata: ObjectMeta,
-  driver: z.string(),
-  deletionPolicy: z.string(),
-});
+export const SnapshotClass = z.looseObject({ metadata: ObjectMeta, driver: z.string(), deletionPolicy: z.string() });
 export type SnapshotClass = z.infer<typeof SnapshotClass>;
 
 export const snapshotResources = {
