@@ -76,3 +76,28 @@ export function admissionPolicy(policy: AdmissionPolicy): Manifest[] {
     },
   ];
 }
+
+interface PolicyTables extends Pick<AdmissionPolicy, "selectors" | "apiGroup" | "variables"> {
+  /** Operations and resources: `UPDATE pods`, `CREATE,UPDATE sandboxes,sandboxsets`. */
+  rule: string;
+  /** Expressions by name. */
+  conditions?: Readonly<Record<string, string>>;
+  /** Messages by the expressions that must be true. */
+  requires?: Readonly<Record<string, string>>;
+  validations?: readonly Validation[];
+}
+
+/** Returns the manifests of a policy that is written in tables. */
+export function policyOf(name: string, { rule, conditions, requires = {}, validations = [], ...policy }: PolicyTables) {
+  const [operations = [], resources = []] = rule.split(" ").map((words) => words.split(","));
+  const named = conditions && Object.entries(conditions).map(([key, expression]) => ({ name: key, expression }));
+  const required = Object.entries(requires).map(([expression, message]) => ({ expression, message }));
+  return admissionPolicy({
+    ...policy,
+    ...defined({ conditions: named }),
+    name,
+    operations,
+    resources,
+    validations: [...required, ...validations],
+  });
+}

@@ -1,5 +1,5 @@
 import { rametGroup } from "../api/schema/kind.ts";
-import { admissionPolicy } from "./admission-policy.ts";
+import { policyOf } from "./admission-policy.ts";
 import type { Manifest } from "./manifest.ts";
 
 /**
@@ -8,17 +8,12 @@ import type { Manifest } from "./manifest.ts";
  * account decides and not where the controllers work.
  */
 export function apiKeyPolicy(): Manifest[] {
-  return admissionPolicy({
-    name: "ramet-api-keys",
+  return policyOf("ramet-api-keys", {
     apiGroup: rametGroup,
-    operations: ["CREATE", "UPDATE"],
-    resources: ["apikeys"],
-    conditions: [
-      {
-        name: "account-or-digests-changed",
-        expression: `oldObject == null || ${changed("serviceAccountName")} || ${changed("digests")}`,
-      },
-    ],
+    rule: "CREATE,UPDATE apikeys",
+    conditions: {
+      "account-or-digests-changed": `oldObject == null || ${changed("serviceAccountName")} || ${changed("digests")}`,
+    },
     validations: [
       {
         expression: `authorizer.group("").resource("serviceaccounts").subresource("token").namespace(request.namespace).name(${account}).check("create").allowed()`,

@@ -12,7 +12,7 @@ import { keysOf, serverArguments } from "./setting-values.ts";
 import { besideSettings, type SettingKey } from "./settings.ts";
 import { recipePolicies } from "./template-policies.ts";
 import { restoreFromAnnotations } from "../api/names/labels.ts";
-import { admissionPolicy, type PolicyScope, selectedNamespaces } from "./admission-policy.ts";
+import { policyOf, type PolicyScope, selectedNamespaces } from "./admission-policy.ts";
 
 /** The settings of an installation beside other controllers. */
 export type BesideInstallOptions<Text = string, Count = number> = Pick<
@@ -67,22 +67,18 @@ const [own, theirs] = restoreFromAnnotations;
  */
 function restoreFromPolicy(scope: PolicyScope): Manifest[] {
   const asks = `(${annotation("object", own)} || ${annotation("object.spec.?template", own)})`;
-  return admissionPolicy({
-    name: "ramet-restore-from",
+  return policyOf("ramet-restore-from", {
     selectors: selectedNamespaces(scope),
     apiGroup: group,
-    operations: ["CREATE"],
-    resources: ["sandboxes"],
-    conditions: [
-      { name: "of-a-user", expression: "object.metadata.?ownerReferences.orValue([]).size() == 0" },
-      { name: "asks-for-a-clone", expression: asks },
-    ],
-    validations: [
-      {
-        expression: annotation("object", theirs),
-        message: `The controllers of this cluster ignore the annotation ${own}: create the clone with \`ramet sandbox create --from\`, or use ${theirs} with a checkpoint id`,
-      },
-    ],
+    rule: "CREATE sandboxes",
+    conditions: {
+      "of-a-user": "object.metadata.?ownerReferences.orValue([]).size() == 0",
+      "asks-for-a-clone": asks,
+    },
+    requires: {
+      [annotation("object", theirs)]:
+        `The controllers of this cluster ignore the annotation ${own}: create the clone with \`ramet sandbox create --from\`, or use ${theirs} with a checkpoint id`,
+    },
   });
 }
 

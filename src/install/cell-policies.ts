@@ -1,7 +1,7 @@
 import { labels } from "../api/names/labels.ts";
 import { group } from "../api/schema/kind.ts";
 import { importGuard } from "../api/volumes/import-guard.ts";
-import { admissionPolicy, mayCreateCells, type PolicyScope, selectedNamespaces } from "./admission-policy.ts";
+import { admissionPolicy, mayCreateCells, policyOf, type PolicyScope, selectedNamespaces } from "./admission-policy.ts";
 import { apiKeyPolicy } from "./api-key-policy.ts";
 import type { Manifest } from "./manifest.ts";
 import { credentialPolicies } from "./credential-policies.ts";
@@ -28,47 +28,33 @@ export function admissionPolicies(scope: PolicyScope = {}): Manifest[] {
 function cellPolicies(scope: PolicyScope): Manifest[] {
   const isCell = { objectSelector: { matchLabels: { [labels.cell]: "true" } } };
   return [
-    ...admissionPolicy({
-      name: "ramet-cell-containers",
+    ...policyOf("ramet-cell-containers", {
       selectors: isCell,
-      operations: ["UPDATE"],
-      resources: ["pods/ephemeralcontainers"],
-      validations: [
-        {
-          expression: "false",
-          message:
-            "This Pod runs a sandbox, so ephemeral containers are not allowed: run commands with `ramet sandbox exec`",
-        },
-      ],
+      rule: "UPDATE pods/ephemeralcontainers",
+      requires: {
+        false:
+          "This Pod runs a sandbox, so ephemeral containers are not allowed: run commands with `ramet sandbox exec`",
+      },
     }),
-    ...admissionPolicy({
-      name: "ramet-cell-labels",
+    ...policyOf("ramet-cell-labels", {
       selectors: isCell,
-      operations: ["UPDATE"],
-      resources: ["pods"],
-      validations: [
-        {
-          expression: `${cellLabel("object")}.orValue("") == "true"`,
-          message: `This Pod runs a sandbox, so its label ${labels.cell} cannot be removed`,
-        },
-      ],
+      rule: "UPDATE pods",
+      requires: {
+        [`${cellLabel("object")}.orValue("") == "true"`]: `This Pod runs a sandbox, so its label ${labels.cell} cannot be removed`,
+      },
     }),
-    ...admissionPolicy({
-      name: "ramet-cell-owners",
+    ...policyOf("ramet-cell-owners", {
       // Elsewhere, another controller creates the Pods of Sandboxes.
       selectors: selectedNamespaces(scope),
-      operations: ["CREATE", "UPDATE"],
-      resources: ["pods"],
-      conditions: [{ name: "claims-to-be-a-cell", expression: `${claimsLabel} || ${claimsOwner}` }],
-      validations: [
-        {
-          expression: mayCreateCells(),
-          message: `Only Ramet's controllers create Pods with the label ${labels.cell} or a Sandbox as their owner: create a Sandbox instead`,
-        },
-      ],
+      rule: "CREATE,UPDATE pods",
+      conditions: {
+        "claims-to-be-a-cell": `${claimsLabel} || ${claimsOwner}`,
+      },
+      requires: {
+        [mayCreateCells()]: `Only Ramet's controllers create Pods with the label ${labels.cell} or a Sandbox as their owner: create a Sandbox instead`,
+      },
     }),
-    ...admissionPolicy({
-      name: "ramet-exec",
+    ...policyOf("ramet-exec", {
       selectors: {
         namespaceSelector: {
           matchExpressions: [
@@ -77,44 +63,33 @@ function cellPolicies(scope: PolicyScope): Manifest[] {
           ],
         },
       },
-      operations: ["CONNECT"],
-      resources: entrances,
-      validations: [
-        {
-          expression: "false",
-          message: `This namespace has sandboxes, so exec, attach, port-forward and proxy are not allowed for its Pods: run commands in sandboxes with \`ramet sandbox exec\`, or let an administrator set the label ${labels.allowExec}=true on the namespace`,
-        },
-      ],
+      rule: `CONNECT ${entrances}`,
+      requires: {
+        false: `This namespace has sandboxes, so exec, attach, port-forward and proxy are not allowed for its Pods: run commands in sandboxes with \`ramet sandbox exec\`, or let an administrator set the label ${labels.allowExec}=true on the namespace`,
+      },
     }),
-    ...admissionPolicy({
-      name: "ramet-deny-exec",
+    ...policyOf("ramet-deny-exec", {
       selectors: { namespaceSelector: { matchLabels: { [labels.denyExec]: "true" } } },
-      operations: ["CONNECT"],
-      resources: entrances,
-      validations: [
-        {
-          expression: "false",
-          message: `The label ${labels.denyExec} of this namespace forbids exec, attach, port-forward and proxy: run commands in sandboxes with \`ramet sandbox exec\``,
-        },
-      ],
+      rule: `CONNECT ${entrances}`,
+      requires: {
+        false: `The label ${labels.denyExec} of this namespace forbids exec, attach, port-forward and proxy: run commands in sandboxes with \`ramet sandbox exec\``,
+      },
     }),
-    ...admissionPolicy({
-      name: "ramet-sandboxes-label",
+    ...policyOf("ramet-sandboxes-label", {
       selectors: { objectSelector: { matchLabels: { [labels.sandboxes]: "true" } } },
-      operations: ["UPDATE"],
-      resources: ["namespaces"],
-      conditions: [{ name: "label-changed", expression: `${isMarked("oldObject")} && !${isMarked("object")}` }],
-      validations: [
-        {
-          expression: mayCreateCells("object.metadata.name"),
-          message: `This namespace has sandboxes, so only an administrator can remove its label ${labels.sandboxes}`,
-        },
-      ],
+      rule: "UPDATE namespaces",
+      conditions: {
+        "label-changed": `${isMarked("oldObject")} && !${isMarked("object")}`,
+      },
+      requires: {
+        [mayCreateCells("object.metadata.name")]:
+          `This namespace has sandboxes, so only an administrator can remove its label ${labels.sandboxes}`,
+      },
     }),
   ];
 }
 
-const entrances = ["pods/exec", "pods/attach", "pods/portforward", "pods/proxy"];
+const entrances = "pods/exec,pods/attach,pods/portforward,pods/proxy";
 
 function cellLabel(pod: string): string {
   return `${pod}.metadata.?labels[?"${labels.cell}"]`;

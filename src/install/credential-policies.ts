@@ -1,13 +1,7 @@
 import { annotations } from "../api/names/labels.ts";
 import { clientCredentialsRight, internalGroup } from "../api/names/system-names.ts";
 import { group } from "../api/schema/kind.ts";
-import {
-  admissionPolicy,
-  mayCreateCells,
-  type PolicyScope,
-  selectedNamespaces,
-  type Validation,
-} from "./admission-policy.ts";
+import { mayCreateCells, policyOf, type PolicyScope, selectedNamespaces, type Validation } from "./admission-policy.ts";
 import type { Manifest } from "./manifest.ts";
 
 /**
@@ -16,19 +10,15 @@ import type { Manifest } from "./manifest.ts";
  */
 export function credentialPolicies(scope: PolicyScope): Manifest[] {
   const selectors = selectedNamespaces(scope);
-  const common = { selectors, apiGroup: group, operations: ["CREATE", "UPDATE"], resources: holders };
+  const common = { selectors, apiGroup: group, rule: `CREATE,UPDATE ${holders}` };
   return [
-    ...admissionPolicy({
+    ...policyOf("ramet-credential-references", {
       ...common,
-      name: "ramet-credential-references",
-      conditions: [
-        {
-          name: "credentials-changed",
-          // The template decides where values go, by its DNS servers for example.
-          expression: `oldObject == null || ${textsDiffer(annotations.credentials)} || (${textIn("object", annotations.credentials)} != "" && ${templateDiffers()})`,
-        },
-        { name: "not-a-controller", expression: `!${mayCreateCells()}` },
-      ],
+      conditions: {
+        // The template decides where values go, by its DNS servers for example.
+        "credentials-changed": `oldObject == null || ${textsDiffer(annotations.credentials)} || (${textIn("object", annotations.credentials)} != "" && ${templateDiffers()})`,
+        "not-a-controller": `!${mayCreateCells()}`,
+      },
       variables: [
         { name: "text", expression: textIn("object", annotations.credentials) },
         ...distinct("secrets", "secret", maxSecrets),
@@ -49,27 +39,20 @@ export function credentialPolicies(scope: PolicyScope): Manifest[] {
         tooMany("accounts", maxAccounts, "service accounts"),
       ],
     }),
-    ...admissionPolicy({
+    ...policyOf("ramet-sealed-credentials", {
       ...common,
-      name: "ramet-sealed-credentials",
-      conditions: [
-        {
-          name: "sealed-changed",
-          expression: `oldObject == null ? ${textIn("object", annotations.sealedCredentials)} != "" : (${textsDiffer(annotations.sealedCredentials)} || ${destinationsDiffer})`,
-        },
-      ],
-      validations: [
-        {
-          // Everyone can seal: only the client API may say what a client has requested.
-          expression: `${textIn("object", annotations.sealedCredentials)} == "" || authorizer.group("${internalGroup}").resource("${clientCredentialsRight}").namespace(request.namespace).check("create").allowed()`,
-          message: `Only the client API may set the annotation ${annotations.sealedCredentials}, and change the template and credentials of a sandbox that has it: use ${annotations.credentials} for others`,
-        },
-      ],
+      conditions: {
+        "sealed-changed": `oldObject == null ? ${textIn("object", annotations.sealedCredentials)} != "" : (${textsDiffer(annotations.sealedCredentials)} || ${destinationsDiffer})`,
+      },
+      requires: {
+        // Everyone can seal: only the client API may say what a client has requested.
+        [`${textIn("object", annotations.sealedCredentials)} == "" || authorizer.group("${internalGroup}").resource("${clientCredentialsRight}").namespace(request.namespace).check("create").allowed()`]: `Only the client API may set the annotation ${annotations.sealedCredentials}, and change the template and credentials of a sandbox that has it: use ${annotations.credentials} for others`,
+      },
     }),
   ];
 }
 
-const holders = ["sandboxes", "sandboxsets", "sandboxtemplates", "sandboxclaims"];
+const holders = "sandboxes,sandboxsets,sandboxtemplates,sandboxclaims";
 
 /** An authorization check costs 350,000 of the 10,000,000 that a policy may cost. */
 const maxSecrets = 16;

@@ -3,13 +3,7 @@ import { quotaExample, quotaItemPattern } from "../api/quota/namespace-quota.ts"
 import { annotations } from "../api/names/labels.ts";
 import { clientCredentialsRight, internalGroup, registrySecretPrefix } from "../api/names/system-names.ts";
 import { group, rametGroup } from "../api/schema/kind.ts";
-import {
-  admissionPolicy,
-  mayCreateCells,
-  type PolicyScope,
-  selectedNamespaces,
-  type Validation,
-} from "./admission-policy.ts";
+import { mayCreateCells, policyOf, type PolicyScope, selectedNamespaces, type Validation } from "./admission-policy.ts";
 import type { Manifest } from "./manifest.ts";
 
 /**
@@ -19,14 +13,14 @@ import type { Manifest } from "./manifest.ts";
 export function templatePolicies(scope: PolicyScope): Manifest[] {
   const selectors = selectedNamespaces(scope);
   return [
-    ...admissionPolicy({
-      name: "ramet-templates",
+    ...policyOf("ramet-templates", {
       selectors,
       apiGroup: group,
-      operations: written,
-      resources: withTemplate,
+      rule: `CREATE,UPDATE ${withTemplate}`,
       // Objects from before the policy, or from when the namespace allowed more, can be changed otherwise, and deleted.
-      conditions: [{ name: "template-changed", expression: changed("template") }],
+      conditions: {
+        "template-changed": changed("template"),
+      },
       variables: [
         { name: "template", expression: "object.?spec.?template.orValue({})" },
         { name: "allowed", expression: namesAllowedBy("namespaceObject") },
@@ -36,19 +30,14 @@ export function templatePolicies(scope: PolicyScope): Manifest[] {
         ...restrictedFields.map(fieldValidation),
       ],
     }),
-    ...admissionPolicy({
-      name: "ramet-template-annotations",
-      operations: written,
-      resources: ["namespaces"],
-      conditions: [
-        {
-          name: "annotation-changed",
-          expression: `oldObject == null || ${annotation("object")} != ${annotation("oldObject")}`,
-        },
-      ],
-      validations: [
-        { expression: `${namesAllowedBy("object")}.all(name, name in ${knownNames})`, message: unknownName },
-      ],
+    ...policyOf("ramet-template-annotations", {
+      rule: "CREATE,UPDATE namespaces",
+      conditions: {
+        "annotation-changed": `oldObject == null || ${annotation("object")} != ${annotation("oldObject")}`,
+      },
+      requires: {
+        [`${namesAllowedBy("object")}.all(name, name in ${knownNames})`]: unknownName,
+      },
     }),
     ...references("ramet-template-references", {
       apiGroup: group,
@@ -63,37 +52,27 @@ export function templatePolicies(scope: PolicyScope): Manifest[] {
 /** Returns the admission policies for named snapshots, and for the quotas of namespaces. */
 export function recipePolicies(scope: PolicyScope): Manifest[] {
   return [
-    ...admissionPolicy({
-      name: "ramet-quota-annotation",
-      operations: written,
-      resources: ["namespaces"],
-      conditions: [
-        { name: "annotation-changed", expression: `oldObject == null || ${quota("object")} != ${quota("oldObject")}` },
-      ],
+    ...policyOf("ramet-quota-annotation", {
+      rule: "CREATE,UPDATE namespaces",
+      conditions: {
+        "annotation-changed": `oldObject == null || ${quota("object")} != ${quota("oldObject")}`,
+      },
       variables: [{ name: "items", expression: namesIn(quota("object")) }],
-      validations: [
-        {
-          expression: `variables.items.all(item, item.matches(${JSON.stringify(quotaItemPattern)}))`,
-          message: `The annotation ${annotations.quota} of the namespace has an invalid item: write it as ${quotaExample}`,
-        },
-        {
-          expression:
-            'variables.items.all(item, variables.items.exists_one(other, other.split("=")[0] == item.split("=")[0]))',
-          message: `The annotation ${annotations.quota} of the namespace sets a limit twice`,
-        },
-      ],
+      requires: {
+        [`variables.items.all(item, item.matches(${JSON.stringify(quotaItemPattern)}))`]: `The annotation ${annotations.quota} of the namespace has an invalid item: write it as ${quotaExample}`,
+        'variables.items.all(item, variables.items.exists_one(other, other.split("=")[0] == item.split("=")[0]))': `The annotation ${annotations.quota} of the namespace sets a limit twice`,
+      },
     }),
     ...references("ramet-recipe-references", {
       apiGroup: rametGroup,
-      resources: ["namedsnapshots"],
+      resources: "namedsnapshots",
       field: "recipe",
       selectors: selectedNamespaces(scope),
     }),
   ];
 }
 
-const written = ["CREATE", "UPDATE"];
-const withTemplate = ["sandboxes", "sandboxsets", "sandboxtemplates"];
+const withTemplate = "sandboxes,sandboxsets,sandboxtemplates";
 
 /** Whether a field of the spec is new or changed. */
 function changed(field: string): string {
@@ -154,7 +133,7 @@ function list(values: readonly unknown[]): string {
 
 interface Referring {
   apiGroup: string;
-  resources: readonly string[];
+  resources: string;
   field: "template" | "recipe";
   selectors: ReturnType<typeof selectedNamespaces>;
 }
@@ -166,16 +145,14 @@ interface Referring {
  */
 function references(name: string, { apiGroup, resources, field, selectors }: Referring): Manifest[] {
   const secrets = field === "template" ? templateSecrets : recipeSecrets;
-  return admissionPolicy({
-    name,
+  return policyOf(name, {
     selectors,
     apiGroup,
-    operations: written,
-    resources,
-    conditions: [
-      { name: "references-changed", expression: changed(field) },
-      { name: "not-a-controller", expression: `!${mayCreateCells()}` },
-    ],
+    rule: `CREATE,UPDATE ${resources}`,
+    conditions: {
+      "references-changed": changed(field),
+      "not-a-controller": `!${mayCreateCells()}`,
+    },
     variables: [
       ...(field === "template"
         ? [
