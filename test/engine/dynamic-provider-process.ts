@@ -12,7 +12,7 @@ import { startPulumiProcess } from "./pulumi-process.ts";
 import { type Difference, InitError, type ResourceProvider } from "./resource-provider.ts";
 import type { Values } from "./values.ts";
 
-export interface DynamicProviderOptions {
+interface DynamicProviderOptions {
   /** The program's directory, from which the process resolves packages. */
   directory: string;
   project: string;
@@ -22,46 +22,23 @@ export interface DynamicProviderOptions {
   onLine: (line: string) => void;
 }
 
-/** Runs Pulumi's own process for dynamic resources and calls it. */
+type Client = InstanceType<typeof providerGrpc.ResourceProviderClient>;
+
+/** Runs Pulumi's own process for dynamic resources and calls it. It starts on the first call: many programs have no such resources. */
 export class DynamicProviderProcess implements ResourceProvider {
-  readonly #child: ChildProcess;
-  readonly #client: InstanceType<typeof providerGrpc.ResourceProviderClient>;
+  readonly #options: DynamicProviderOptions;
+  #started: Promise<{ child: ChildProcess; client: Client }> | undefined;
 
-  private constructor(child: ChildProcess, port: number) {
-    this.#child = child;
-    this.#client = new providerGrpc.ResourceProviderClient(`127.0.0.1:${port}`, credentials.createInsecure(), {
-      "grpc.max_receive_message_length": -1,
-      "grpc.max_send_message_length": -1,
-    });
-  }
-
-  static async start(options: DynamicProviderOptions): Promise<DynamicProviderProcess> {
-    const { directory, project, environment, configuration, onLine } = options;
-    const program = createRequire(join(directory, "package.json")).resolve("@pulumi/pulumi/cmd/dynamic-provider");
-    const { child, port } = await startPulumiProcess({
-      what: "the process for dynamic resources",
-      program: [program, "127.0.0.1:0"],
-      directory,
-      onLine,
-      environment: { ...environment, PULUMI_NODEJS_PROJECT: project, PULUMI_PROJECT: project },
-    });
-    const started = new DynamicProviderProcess(child, port);
-    const request = new provider.ConfigureRequest();
-    request.setArgs(struct.Struct.fromJavaScript({ ...configuration }));
-    await answer((done) => started.#client.configure(request, done));
-    return started;
-  }
-
-  get pid(): number {
-    return this.#child.pid ?? 0;
+  constructor(options: DynamicProviderOptions) {
+    this.#options = options;
   }
 
   async check(olds: Values, news: Values): Promise<Values> {
     const request = new provider.CheckRequest();
     request.setOlds(toStruct(olds));
     request.setNews(toStruct(news));
-    const response = await answer<InstanceType<typeof provider.CheckResponse>>((done) =>
-      this.#client.check(request, done),
+    const response = await this.#call<InstanceType<typeof provider.CheckResponse>>((client, done) =>
+      client.check(request, done),
     );
     const failures = response.getFailuresList().map((one) => `${one.getProperty()}: ${one.getReason()}`);
     if (failures.length > 0) throw new Error(failures.join("\n"));
@@ -73,8 +50,8 @@ export class DynamicProviderProcess implements ResourceProvider {
     request.setId(id);
     request.setOlds(toStruct(old.outputs));
     request.setNews(toStruct(news));
-    const response = await answer<InstanceType<typeof provider.DiffResponse>>((done) =>
-      this.#client.diff(request, done),
+    const response = await this.#call<InstanceType<typeof provider.DiffResponse>>((client, done) =>
+      client.diff(request, done),
     );
     const changes = response.getChanges() !== provider.DiffResponse.DiffChanges.DIFF_NONE;
     const replaces = response.getReplacesList();
@@ -84,8 +61,8 @@ export class DynamicProviderProcess implements ResourceProvider {
   async create(inputs: Values): Promise<{ id: string; outputs: Values }> {
     const request = new provider.CreateRequest();
     request.setProperties(toStruct(inputs));
-    const response = await answer<InstanceType<typeof provider.CreateResponse>>((done) =>
-      this.#client.create(request, done),
+    const response = await this.#call<InstanceType<typeof provider.CreateResponse>>((client, done) =>
+      client.create(request, done),
     );
     return { id: response.getId(), outputs: toValues(response.getProperties()) };
   }
@@ -95,8 +72,8 @@ export class DynamicProviderProcess implements ResourceProvider {
     request.setId(id);
     request.setOlds(toStruct(old));
     request.setNews(toStruct(news));
-    const response = await answer<InstanceType<typeof provider.UpdateResponse>>((done) =>
-      this.#client.update(request, done),
+    const response = await this.#call<InstanceType<typeof provider.UpdateResponse>>((client, done) =>
+      client.update(request, done),
     );
     return toValues(response.getProperties());
   }
@@ -105,8 +82,8 @@ export class DynamicProviderProcess implements ResourceProvider {
     const request = new provider.ReadRequest();
     request.setId(id);
     request.setProperties(toStruct(outputs));
-    const response = await answer<InstanceType<typeof provider.ReadResponse>>((done) =>
-      this.#client.read(request, done),
+    const response = await this.#call<InstanceType<typeof provider.ReadResponse>>((client, done) =>
+      client.read(request, done),
     );
     return response.getId() === "" ? undefined : toValues(response.getProperties());
   }
@@ -115,20 +92,57 @@ export class DynamicProviderProcess implements ResourceProvider {
     const request = new provider.DeleteRequest();
     request.setId(id);
     request.setProperties(toStruct(outputs));
-    await answer((done) => this.#client.delete(request, done));
+    await this.#call((client, done) => client.delete(request, done));
   }
 
   /** Cancels, as the engine does on Ctrl-C while operations are in progress. */
   async cancel(): Promise<void> {
-    await answer((done) => this.#client.cancel(new empty.Empty(), done));
+    if (this.#started !== undefined) await this.#call((client, done) => client.cancel(new empty.Empty(), done));
+  }
+
+  /** Kills the process in the middle of an operation. */
+  async kill(): Promise<void> {
+    (await this.#start()).child.kill("SIGKILL");
   }
 
   async stop(): Promise<void> {
-    this.#client.close();
-    if (this.#child.exitCode !== null || this.#child.signalCode !== null) return;
-    this.#child.kill("SIGTERM");
-    await once(this.#child, "exit");
+    // The caller of the first operation already received the error of a failed start.
+    const started = await this.#started?.catch(() => undefined);
+    if (started === undefined) return;
+    const { child, client } = started;
+    client.close();
+    if (child.exitCode !== null || child.signalCode !== null) return;
+    child.kill("SIGTERM");
+    await once(child, "exit");
   }
+
+  async #call<T>(call: (client: Client, done: Done<T>) => unknown): Promise<T> {
+    const { client } = await this.#start();
+    return answer((done) => call(client, done));
+  }
+
+  #start(): ReturnType<typeof startProvider> {
+    return (this.#started ??= startProvider(this.#options));
+  }
+}
+
+async function startProvider({ directory, project, environment, configuration, onLine }: DynamicProviderOptions) {
+  const program = createRequire(join(directory, "package.json")).resolve("@pulumi/pulumi/cmd/dynamic-provider");
+  const { child, port } = await startPulumiProcess({
+    what: "the process for dynamic resources",
+    program: [program, "127.0.0.1:0"],
+    directory,
+    onLine,
+    environment: { ...environment, PULUMI_NODEJS_PROJECT: project, PULUMI_PROJECT: project },
+  });
+  const client = new providerGrpc.ResourceProviderClient(`127.0.0.1:${port}`, credentials.createInsecure(), {
+    "grpc.max_receive_message_length": -1,
+    "grpc.max_send_message_length": -1,
+  });
+  const request = new provider.ConfigureRequest();
+  request.setArgs(struct.Struct.fromJavaScript({ ...configuration }));
+  await answer((done) => client.configure(request, done));
+  return { child, client };
 }
 
 type Done<T> = (error: ServiceError | null, response: T) => void;
@@ -160,59 +174,4 @@ function toStruct(values: Values): InstanceType<typeof struct.Struct> {
 
 function toValues(found: InstanceType<typeof struct.Struct> | undefined): Values {
   return found?.toJavaScript() ?? {};
-}
-
-/** Starts Pulumi's process for dynamic resources on the first call, because many programs have no such resources. */
-export class DynamicProviderOnDemand implements ResourceProvider {
-  readonly #options: DynamicProviderOptions;
-  #started: Promise<DynamicProviderProcess> | undefined;
-
-  constructor(options: DynamicProviderOptions) {
-    this.#options = options;
-  }
-
-  async check(olds: Values, news: Values): Promise<Values> {
-    return (await this.#process()).check(olds, news);
-  }
-
-  async diff(id: string, old: { outputs: Values }, news: Values): Promise<Difference> {
-    return (await this.#process()).diff(id, old, news);
-  }
-
-  async create(inputs: Values): Promise<{ id: string; outputs: Values }> {
-    return (await this.#process()).create(inputs);
-  }
-
-  async update(id: string, old: Values, news: Values): Promise<Values> {
-    return (await this.#process()).update(id, old, news);
-  }
-
-  async read(id: string, outputs: Values): Promise<Values | undefined> {
-    return (await this.#process()).read(id, outputs);
-  }
-
-  async delete(id: string, outputs: Values): Promise<void> {
-    return (await this.#process()).delete(id, outputs);
-  }
-
-  async cancel(): Promise<void> {
-    await (await this.#started)?.cancel();
-  }
-
-  /** Kills the process in the middle of an operation. */
-  async kill(): Promise<void> {
-    process.kill((await this.#process()).pid, "SIGKILL");
-  }
-
-  async stop(): Promise<void> {
-    // The caller of the first operation already received the error of a failed start.
-    await this.#started?.then(
-      (process) => process.stop(),
-      () => undefined,
-    );
-  }
-
-  #process(): Promise<DynamicProviderProcess> {
-    return (this.#started ??= DynamicProviderProcess.start(this.#options));
-  }
 }

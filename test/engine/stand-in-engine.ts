@@ -4,7 +4,7 @@ import { KubeClient } from "../../src/kube/kube-client.ts";
 import { connectionFromKubeconfig } from "../../src/kube/kubeconfig.ts";
 import { CloudResources } from "./cloud-resources.ts";
 import { Deployment } from "./deployment.ts";
-import { DynamicProviderOnDemand } from "./dynamic-provider-process.ts";
+import { DynamicProviderProcess } from "./dynamic-provider-process.ts";
 import { type Engine, type EngineOptions, renderSteps, type RunResult, upAfterPreview } from "./engine.ts";
 import { KubernetesResources } from "./kubernetes-resources.ts";
 import { serveMonitor } from "./monitor-server.ts";
@@ -122,7 +122,7 @@ export class StandInEngine implements Engine {
     };
     const state = new StateFile(this.statePath, passphrase);
     const client = new KubeClient(await connectionFromKubeconfig({ path: kubeconfig }));
-    const dynamic = new DynamicProviderOnDemand({
+    const dynamic = new DynamicProviderProcess({
       directory,
       project,
       configuration,

@@ -3,26 +3,31 @@ import { readFileSync, renameSync, writeFileSync } from "node:fs";
 import * as z from "zod";
 import type { Values } from "./values.ts";
 
+const AnyValues = z.record(z.string(), z.unknown());
+const Sealed = z.object({ ciphertext: z.string() });
+
 /** The recorded state of one resource. */
-export interface ResourceState {
-  urn: string;
-  type: string;
-  name: string;
-  custom: boolean;
-  id: string;
-  parent: string;
+const ResourceState = z.object({
+  urn: z.string(),
+  type: z.string(),
+  name: z.string(),
+  custom: z.boolean(),
+  id: z.string(),
+  parent: z.string(),
   /** URNs, without those of the parent's dependencies. */
-  dependencies: string[];
-  inputs: Values;
-  outputs: Values;
-  /** Properties of inputs and outputs that are secrets. */
-  secrets: string[];
-  retainOnDelete: boolean;
+  dependencies: z.array(z.string()),
+  inputs: AnyValues,
+  outputs: AnyValues,
+  /** Properties of inputs and outputs that are secrets. In the file, they are encrypted. */
+  secrets: z.array(z.string()),
+  retainOnDelete: z.boolean(),
   /** The reasons of a failed initialization. */
-  initErrors: string[];
+  initErrors: z.array(z.string()),
   /** Whether another resource has replaced it and it still has to be deleted. */
-  isReplaced?: boolean | undefined;
-}
+  isReplaced: z.boolean().optional(),
+});
+export type ResourceState = z.infer<typeof ResourceState>;
+const File = z.object({ resources: z.array(ResourceState) });
 
 /** The state of one stack in a file. Secrets are encrypted with a key derived from the passphrase. */
 export class StateFile {
@@ -75,7 +80,7 @@ export class StateFile {
     this.#save();
   }
 
-  #load(): Kept[] {
+  #load(): ResourceState[] {
     try {
       return File.parse(JSON.parse(readFileSync(this.#path, "utf8"))).resources;
     } catch (error) {
@@ -90,16 +95,12 @@ export class StateFile {
     renameSync(`${this.#path}.new`, this.#path);
   }
 
-  #seal(resource: ResourceState): Kept {
-    const seal = (values: Values): Values =>
-      mapped(values, resource.secrets, (value) => ({ ciphertext: this.#encrypt(JSON.stringify(value)) }));
-    return { ...resource, inputs: seal(resource.inputs), outputs: seal(resource.outputs) };
+  #seal(resource: ResourceState): ResourceState {
+    return withSecrets(resource, (value) => ({ ciphertext: this.#encrypt(JSON.stringify(value)) }));
   }
 
-  #open(kept: Kept): ResourceState {
-    const open = (values: Values): Values =>
-      mapped(values, kept.secrets, (value) => JSON.parse(this.#decrypt(Sealed.parse(value).ciphertext)) as unknown);
-    return { ...kept, inputs: open(kept.inputs), outputs: open(kept.outputs) };
+  #open(kept: ResourceState): ResourceState {
+    return withSecrets(kept, (value) => JSON.parse(this.#decrypt(Sealed.parse(value).ciphertext)) as unknown);
   }
 
   #encrypt(text: string): string {
@@ -117,28 +118,10 @@ export class StateFile {
   }
 }
 
-function mapped(values: Values, keys: readonly string[], map: (value: unknown) => unknown): Values {
-  return Object.fromEntries(
-    Object.entries(values).map(([key, value]) => [key, keys.includes(key) ? map(value) : value]),
-  );
+function withSecrets(resource: ResourceState, map: (value: unknown) => unknown): ResourceState {
+  const mapped = (values: Values): Values =>
+    Object.fromEntries(
+      Object.entries(values).map(([key, value]) => [key, resource.secrets.includes(key) ? map(value) : value]),
+    );
+  return { ...resource, inputs: mapped(resource.inputs), outputs: mapped(resource.outputs) };
 }
-
-const AnyValues = z.record(z.string(), z.unknown());
-const Sealed = z.object({ ciphertext: z.string() });
-const Kept = z.object({
-  urn: z.string(),
-  type: z.string(),
-  name: z.string(),
-  custom: z.boolean(),
-  id: z.string(),
-  parent: z.string(),
-  dependencies: z.array(z.string()),
-  inputs: AnyValues,
-  outputs: AnyValues,
-  secrets: z.array(z.string()),
-  retainOnDelete: z.boolean(),
-  initErrors: z.array(z.string()),
-  isReplaced: z.boolean().optional(),
-});
-type Kept = z.infer<typeof Kept>;
-const File = z.object({ resources: z.array(Kept) });

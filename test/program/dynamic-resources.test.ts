@@ -182,7 +182,7 @@ function killOnce(pattern: RegExp): void {
   world.onLine = (line) => {
     if (!pattern.test(line)) return;
     world.onLine = () => undefined;
-    world.kill();
+    void world.kill();
   };
 }
 

@@ -59,12 +59,12 @@ export class ProviderWorld {
       this.onLine(line);
     };
     const where = { directory: this.#home, project: "program" };
-    this.#started = await DynamicProviderProcess.start({ ...where, configuration, environment, onLine });
+    this.#started = new DynamicProviderProcess({ ...where, configuration, environment, onLine });
   }
 
   /** Kills the process as the out-of-memory killer does. */
-  kill(): void {
-    process.kill(this.#process.pid, "SIGKILL");
+  async kill(): Promise<void> {
+    await this.#process.kill();
   }
 
   /** Cancels, as the engine does when the user presses Ctrl-C. */

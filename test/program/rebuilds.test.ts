@@ -102,7 +102,7 @@ it("continues with a build with secrets whose first run was killed before the st
   const request = withSecret("one", "killed");
   const slow = { ...request, recipe: [...(request["recipe"] as object[]), { run: "sleep 2" }] };
   world.onLine = (line) => {
-    if (line.includes("Step 2 of 2")) world.kill();
+    if (line.includes("Step 2 of 2")) void world.kill();
   };
   await expect(world.up("namedSnapshot", slow)).rejects.toMatchObject(killed);
   world.onLine = () => undefined;
