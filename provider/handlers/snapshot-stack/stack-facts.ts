@@ -1,6 +1,5 @@
 import { detectCloud, type Cloud } from "./detect-cloud.ts";
 import type { Finding } from "../../../src/preflight/finding.ts";
-import type { ObservedController, ObservedCrd } from "../../../src/preflight/snapshot-objects.ts";
 import type { ObservedCluster } from "./observed-cluster.ts";
 
 /** The state of volume snapshots in a cluster, as a snapshot stack found it. */
@@ -32,8 +31,14 @@ export function summarize(observed: ObservedCluster, findings: readonly Finding[
   return {
     server: observed.server,
     cloud: { name: cloud, evidence },
-    crds: observed.crds.map(crdFacts),
-    controllers: observed.controllers.map(controllerFacts),
+    crds: observed.crds.map(({ name, served, stored, manager }) => ({ name, served, stored, manager })),
+    controllers: observed.controllers.map(({ namespace, name, image, isAvailable, manager, arguments: given }) => ({
+      namespacedName: `${namespace}/${name}`,
+      image,
+      featureGates: gatesIn(given),
+      isAvailable,
+      manager,
+    })),
     drivers: observed.drivers,
     classes: observed.classes.map(({ name, driver, deletionPolicy, isDefault, manager }) => ({
       name,
@@ -43,21 +48,6 @@ export function summarize(observed: ObservedCluster, findings: readonly Finding[
       manager,
     })),
     findings: findings.map(({ message, action = "" }) => ({ problem: message, hint: action })),
-  };
-}
-
-function crdFacts({ name, served, stored, manager }: ObservedCrd): SnapshotStackFacts["crds"][number] {
-  return { name, served, stored, manager };
-}
-
-function controllerFacts(observed: ObservedController): SnapshotStackFacts["controllers"][number] {
-  const { namespace, name, image, isAvailable, manager } = observed;
-  return {
-    namespacedName: `${namespace}/${name}`,
-    image,
-    featureGates: gatesIn(observed.arguments),
-    isAvailable,
-    manager,
   };
 }
 
