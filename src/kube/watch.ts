@@ -1,11 +1,13 @@
 import * as z from "zod";
 import { RametError } from "../base/errors.ts";
-import type { SelectOptions } from "./resource-client.ts";
 import type { ResourceRef } from "./resource-ref.ts";
 import { readStatusEvent, statusError } from "./status-error.ts";
 import { type ApiCaller, networkError } from "./transport.ts";
 
-export interface WatchOptions extends Omit<SelectOptions, "signal"> {
+export interface WatchOptions {
+  namespace?: string | undefined;
+  labelSelector?: string | undefined;
+  fieldSelector?: string | undefined;
   /** The version of a list, an object or a bookmark. */
   resourceVersion: string;
   /** The time after which the server ends the stream normally. */
