@@ -42,10 +42,6 @@ export function refusal(check: string, code: ErrorCode, message: string, action:
   return { ...checkNamed(check).error(message, action), code };
 }
 
-export function finding(check: string, level: "warning", message: string, action: string): Finding {
-  return checkNamed(check)[level](message, action);
-}
-
 export type Check = ReturnType<typeof checkNamed>;
 
 /** The start of the reason why something could not be read, if it is a missing right. */

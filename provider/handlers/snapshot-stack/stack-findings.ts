@@ -1,4 +1,4 @@
-import { type Finding, finding, refusal } from "../../../src/preflight/finding.ts";
+import { checkNamed, type Finding, refusal } from "../../../src/preflight/finding.ts";
 import { crdNames, type ObservedController, type ObservedCrd } from "../../../src/preflight/snapshot-objects.ts";
 import { controllerLease } from "./observed-cluster.ts";
 import { bringsController, installationHints, managedDrivers, type Situation } from "./stack-parts.ts";
@@ -16,7 +16,7 @@ export function* stackFindings(at: Situation): Generator<Finding> {
   for (const plural of at.observed.unread) {
     const message = `reading ${plural} is forbidden, so their state is unknown`;
     const action = `Grant "list" on ${plural} to the user that runs pulumi`;
-    yield { ...finding("rbac", "warning", message, action), code: "Forbidden" };
+    yield { ...checkNamed("rbac").warning(message, action), code: "Forbidden" };
   }
 }
 
@@ -61,7 +61,7 @@ function* driverFindings({
   const managed = managedDrivers[cloud];
   if (managed === undefined || drivers.includes(managed.name) || unread.includes("csidrivers")) return;
   if (classes.some(({ driver }) => driver === managed.name)) return;
-  yield finding("snapshot-drivers", "warning", `the driver ${managed.name} is not installed`, managed.hint);
+  yield checkNamed("snapshot-drivers").warning(`the driver ${managed.name} is not installed`, managed.hint);
 }
 
 /** Reports conflicts of requested and existing classes. */
@@ -93,7 +93,7 @@ function* classFindings({ request, observed }: Situation): Generator<Finding> {
     const message = `${driver} would have ${found.length} default classes (${names}), and snapshots without a class would fail`;
     yield classes.some((own) => found.includes(own))
       ? refusal("snapshot-classes", "Conflict", message, "Set only one default class for a driver")
-      : finding("snapshot-classes", "warning", message, keepOneDefault);
+      : checkNamed("snapshot-classes").warning(message, keepOneDefault);
   }
 }
 
@@ -124,7 +124,7 @@ function* controllerFindings(at: Situation): Generator<Finding> {
         : `${installationHints[request.cloud]}; if it is enabled, the cloud runs it outside the cluster`;
     const message =
       "no snapshot-controller is visible (neither a Deployment nor a lease); without one, snapshots wait forever";
-    yield finding("snapshot-controller", "warning", message, action);
+    yield checkNamed("snapshot-controller").warning(message, action);
   }
 }
 
@@ -135,7 +135,7 @@ function* sandboxFindings({ observed: { crds, hasSandboxController } }: Situatio
   const message = "no sandbox controller renews its lease; without one, checkpoints wait forever";
   const action =
     "Check in the ACS console that the component for agent sandboxes runs; ACS may run it outside the cluster";
-  yield finding("sandbox-controller", "warning", message, action);
+  yield checkNamed("sandbox-controller").warning(message, action);
 }
 
 function* deploymentFindings({ request, plan, observed }: Situation): Generator<Finding> {
@@ -144,12 +144,12 @@ function* deploymentFindings({ request, plan, observed }: Situation): Generator<
   if (first !== undefined && !observed.controllers.some(({ isAvailable }) => isAvailable)) {
     const message = `no Pod of the Deployment ${first.namespace}/${first.name} is available, so snapshots wait`;
     const action = `Find the cause with: kubectl describe pods --namespace ${first.namespace} --selector app.kubernetes.io/name=snapshot-controller`;
-    yield finding(check, "warning", message, action);
+    yield checkNamed(check).warning(message, action);
   }
   const others = observed.controllers.filter(({ declaredBy = "" }) => !request.owners.includes(declaredBy));
   for (const { namespace, name, manager } of plan.controller ? others : []) {
     const message = `the Deployment ${namespace}/${name} of ${manager} is a second snapshot-controller; two controllers conflict`;
-    yield finding(check, "warning", message, "Remove one of the two");
+    yield checkNamed(check).warning(message, "Remove one of the two");
   }
   const { groupSnapshots } = request;
   for (const one of plan.crds || groupSnapshots ? others : []) {

@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { type Finding, finding, listed, refusal } from "../../../src/preflight/finding.ts";
+import { checkNamed, type Finding, listed, refusal } from "../../../src/preflight/finding.ts";
 import { removedVersions, removeWebhook } from "../../../src/preflight/snapshot-checks.ts";
 import { crdNames } from "../../../src/preflight/snapshot-objects.ts";
 import { asText, removal } from "./observed-cluster.ts";
@@ -60,7 +60,7 @@ function conflict(message: string, action: string): Finding {
 }
 
 function warning(message: string, action: string): Finding {
-  return finding("snapshot-upgrade", "warning", message, action);
+  return checkNamed("snapshot-upgrade").warning(message, action);
 }
 
 /** The validation rules need Kubernetes 1.25. */
