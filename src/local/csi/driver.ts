@@ -58,12 +58,12 @@ async function serveStorage(options: CsiDriverOptions, storage: Storage, signal:
   const services = [
     { definition: Identity, methods: identityService(version) },
     { definition: Controller, methods: controllerService({ storage, nodeId, clock }) },
-    { definition: GroupController, methods: groupControllerService({ storage, clock }) },
-    { definition: Node, methods: nodeService({ storage, nodeId, mayMount }) },
+    { definition: GroupController, methods: groupControllerService(storage, clock) },
+    { definition: Node, methods: nodeService(storage, nodeId, mayMount) },
   ];
   const stop = await serveGrpc({ socket, services, clock, log });
   log.info({ driver: driverName, socket, nodeId }, "the driver accepts calls");
-  const unregister = kubelet && (await registerWithKubelet(kubelet, { endpoint: socket, clock, log }));
+  const unregister = kubelet && (await registerWithKubelet(kubelet, options));
   options.onReady?.();
   await untilAborted(signal);
   await unregister?.();
@@ -126,13 +126,6 @@ interface KubeletRegistration {
   protoPath: string;
 }
 
-interface RegistrationOptions {
-  /** The path of the driver's socket, which is the same for the kubelet. */
-  endpoint: string;
-  clock: Clock;
-  log: Log;
-}
-
 /**
  * Makes the driver known to a kubelet of this machine, as node-driver-registrar does: by a socket in its directory
  * `plugins_registry`, which the kubelet watches. The kubelet then asks the driver for its node, and writes a CSINode. It registers
@@ -141,7 +134,7 @@ interface RegistrationOptions {
  */
 function registerWithKubelet(
   { directory, protoPath }: KubeletRegistration,
-  { endpoint, clock, log }: RegistrationOptions,
+  { socket: endpoint, clock, log }: Pick<CsiDriverOptions, "socket" | "clock" | "log">,
 ): Promise<() => Promise<void>> {
   const methods = {
     // The versions are those of CSI: the kubelet accepts those that begin with 1 (pkg/volume/csi/csi_plugin.go).
@@ -164,17 +157,8 @@ function registerWithKubelet(
 
 const Status = z.object({ pluginRegistered: z.boolean(), error: z.string() });
 
-interface ServeOptions {
-  /** The path of a Unix socket. */
-  socket: string;
-  services: readonly ServedService[];
-  clock: Clock;
-  log: Log;
-}
-
-interface ServedService {
-  definition: ServiceDefinition;
-  methods: Record<string, Method>;
+interface ServeOptions extends Pick<CsiDriverOptions, "socket" | "clock" | "log"> {
+  services: readonly { definition: ServiceDefinition; methods: Record<string, Method> }[];
 }
 
 /** Serves gRPC on a Unix socket that only this user can open. Resolves when it accepts calls. @returns a function that stops it */

@@ -4,13 +4,14 @@ import { type RequestOf, requests } from "../requests.ts";
 import { idOf, type GroupRecord, type SnapshotRecord, type VolumeRecord } from "../storage/records.ts";
 import type { Storage } from "../storage/storage.ts";
 import { type Method, method } from "../unary.ts";
-import { checkParameters, timestamp, viewOfSnapshot } from "./snapshots.ts";
+import { timestamp, viewOfSnapshot } from "./snapshots.ts";
+import { checkParameters } from "./volumes.ts";
 
 /**
  * The GroupController service: snapshots of several volumes that exist all or not at all. The driver cannot stop programs that write
  * to the volumes, and copies one volume beside the other. The copies are of one moment only if nothing changes the volumes meanwhile.
  */
-export function groupControllerService({ storage, clock }: { storage: Storage; clock: Clock }): Record<string, Method> {
+export function groupControllerService(storage: Storage, clock: Clock): Record<string, Method> {
   const { groups, operations } = storage;
 
   const create = async ({ name, parameters, ...given }: RequestOf<"createGroup">): Promise<object> => {
@@ -42,8 +43,7 @@ export function groupControllerService({ storage, clock }: { storage: Storage; c
   };
 
   const get = async ({ groupSnapshotId, snapshotIds }: RequestOf<"group">): Promise<object> => {
-    const group = await groups.find(groupSnapshotId);
-    if (group === undefined) throw new RametError("NotFound", `The group ${groupSnapshotId} does not exist`);
+    const group = await groups.get(groupSnapshotId);
     checkMembers(group, snapshotIds);
     return viewOf(group, await membersOf(storage, group));
   };
@@ -61,7 +61,7 @@ export function groupControllerService({ storage, clock }: { storage: Storage; c
 /** Copies all volumes, and then records the group. If one copy fails, none remains. */
 async function createGroup(storage: Storage, group: GroupRecord): Promise<SnapshotRecord[]> {
   const { volumes, snapshots, groups } = storage;
-  const sources = await Promise.all(group.volumeIds.map((id) => getVolume(storage, id)));
+  const sources = await Promise.all(group.volumeIds.map((id) => volumes.get(id)));
   const members = sources.map((volume) => memberOf(group, volume));
   // A copy of an earlier attempt has another moment.
   for (const { id } of members) await snapshots.remove(id);
@@ -80,25 +80,14 @@ async function createGroup(storage: Storage, group: GroupRecord): Promise<Snapsh
   return members;
 }
 
-/** @throws RametError `NotFound` */
-async function getVolume({ volumes }: Storage, id: string): Promise<VolumeRecord> {
-  const volume = await volumes.find(id);
-  if (volume === undefined) throw new RametError("NotFound", `The volume ${id} does not exist`);
-  return volume;
-}
-
 function memberOf(group: GroupRecord, { id: volumeId, capacityBytes }: VolumeRecord): SnapshotRecord {
   const { createdAt, id: groupId } = group;
-  const id = memberId(group, volumeId);
-  return { format: 1, id, name: `${group.name} ${volumeId}`, createdAt, sizeBytes: capacityBytes, volumeId, groupId };
+  const name = `${group.name} ${volumeId}`;
+  return { format: 1, id: idOf("snapshot", name), name, createdAt, sizeBytes: capacityBytes, volumeId, groupId };
 }
 
-function memberId({ name }: GroupRecord, volumeId: string): string {
-  return idOf("snapshot", `${name} ${volumeId}`);
-}
-
-function memberIds(group: GroupRecord): string[] {
-  return group.volumeIds.map((volumeId) => memberId(group, volumeId));
+function memberIds({ name, volumeIds }: GroupRecord): string[] {
+  return volumeIds.map((volumeId) => idOf("snapshot", `${name} ${volumeId}`));
 }
 
 /** @throws RametError `NotFound` for a group whose removal was interrupted */

@@ -7,27 +7,16 @@ import type { Use, Storage } from "../storage/storage.ts";
 import type { VolumeRecord } from "../storage/records.ts";
 import { type Method, method } from "../unary.ts";
 
-export interface NodeOptions {
-  storage: Storage;
-  nodeId: string;
-  /** Whether this process may mount. */
-  mayMount: boolean;
-}
-
-/** The Node service. A volume is published as a bind mount of its directory, and needs no staging. */
-export function nodeService({ storage, nodeId, mayMount }: NodeOptions): Record<string, Method> {
+/**
+ * The Node service. A volume is published as a bind mount of its directory, and needs no staging.
+ * @param mayMount whether this process may mount
+ */
+export function nodeService(storage: Storage, nodeId: string, mayMount: boolean): Record<string, Method> {
   const { volumes, operations } = storage;
-
-  /** @throws RametError `NotFound` */
-  const get = async (id: string): Promise<VolumeRecord> => {
-    const volume = await volumes.find(id);
-    if (volume === undefined) throw new RametError("NotFound", `The volume ${id} does not exist`);
-    return volume;
-  };
 
   /** @throws RametError `NotFound` if the volume does not exist, or is not mounted at the path */
   const getAt = async (id: string, path: string): Promise<VolumeRecord> => {
-    const volume = await get(id);
+    const volume = await volumes.get(id);
     if (await isSameDirectory(path, volumes.dataOf(id))) return volume;
     throw new RametError("NotFound", `The volume ${id} is not mounted at ${path}`);
   };
@@ -36,8 +25,13 @@ export function nodeService({ storage, nodeId, mayMount }: NodeOptions): Record<
     const { volumeId, targetPath, volumeCapability, readonly } = request;
     checkCapabilities([volumeCapability]);
     await operations.run(mountsOf(volumeId), async () => {
-      await get(volumeId);
-      if (!mayMount) throw mayNotMount();
+      await volumes.get(volumeId);
+      if (!mayMount)
+        throw new RametError(
+          "HostUnsupported",
+          "Publishing the volume failed: the driver may not mount, it lacks CAP_SYS_ADMIN",
+          { hint: "Run the driver in a privileged container, or as root" },
+        );
       const data = volumes.dataOf(volumeId);
       const at = await mountPointsOf(data);
       if (at.includes(targetPath)) return;
@@ -90,16 +84,6 @@ function mountsOf(volumeId: string): Use {
 
 /** The mounts that an interrupted unpublication, or a publication by somebody else, can leave. */
 const mostMounts = 8;
-
-function mayNotMount(): RametError {
-  return new RametError(
-    "HostUnsupported",
-    "Publishing the volume failed: the driver may not mount, it lacks CAP_SYS_ADMIN",
-    {
-      hint: "Run the driver in a privileged container, or as root",
-    },
-  );
-}
 
 /** Returns the usage of the whole file system, because the file system sets no limit for a directory. */
 async function usageOf(path: string): Promise<object[]> {

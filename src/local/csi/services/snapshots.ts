@@ -3,7 +3,7 @@ import { RametError } from "../../../base/errors.ts";
 import { pageOf, type RequestOf, requests } from "../requests.ts";
 import { idOf, type SnapshotRecord } from "../storage/records.ts";
 import { type Method, method } from "../unary.ts";
-import type { ControllerOptions } from "./volumes.ts";
+import { checkParameters, type ControllerOptions } from "./volumes.ts";
 
 /** The methods of the Controller service for snapshots. */
 export function snapshotMethods({ storage, clock }: ControllerOptions): Record<string, Method> {
@@ -18,10 +18,8 @@ export function snapshotMethods({ storage, clock }: ControllerOptions): Record<s
         if (existing.volumeId === sourceVolumeId) return { snapshot: viewOfSnapshot(existing) };
         throw new RametError("AlreadyExists", `A snapshot with this name exists: it is of ${existing.volumeId}`);
       }
-      const volume = await volumes.find(sourceVolumeId);
-      if (volume === undefined) throw new RametError("NotFound", `The volume ${sourceVolumeId} does not exist`);
+      const { capacityBytes: sizeBytes, id: volumeId } = await volumes.get(sourceVolumeId);
       const createdAt = clock.now().toISOString();
-      const { capacityBytes: sizeBytes, id: volumeId } = volume;
       const snapshot: SnapshotRecord = { format: 1, id, name, createdAt, sizeBytes, volumeId };
       await snapshots.create(snapshot, (data) => storage.copy(volumes.dataOf(volumeId), data));
       return { snapshot: viewOfSnapshot(snapshot) };
@@ -51,24 +49,10 @@ export function snapshotMethods({ storage, clock }: ControllerOptions): Record<s
       return {};
     }),
     ListSnapshots: method(requests.listSnapshots, list),
-    GetSnapshot: method(requests.snapshot, async ({ snapshotId }) => {
-      const snapshot = await snapshots.find(snapshotId);
-      if (snapshot === undefined) throw new RametError("NotFound", `The snapshot ${snapshotId} does not exist`);
-      return { snapshot: viewOfSnapshot(snapshot) };
-    }),
+    GetSnapshot: method(requests.snapshot, async ({ snapshotId }) => ({
+      snapshot: viewOfSnapshot(await snapshots.get(snapshotId)),
+    })),
   };
-}
-
-/** The prefix of the parameters that csi-snapshotter adds to those of a class. */
-const sidecarPrefix = "csi.storage.k8s.io/";
-
-/** @param kind of the class. @throws RametError `InvalidArgument` */
-export function checkParameters(parameters: Record<string, string>, kind: string): void {
-  const parameter = Object.keys(parameters).find((key) => !key.startsWith(sidecarPrefix));
-  if (parameter === undefined) return;
-  throw new RametError("InvalidArgument", `The driver has no parameter ${parameter}`, {
-    hint: `Remove it from the ${kind}`,
-  });
 }
 
 /** A snapshot as CSI describes it. */

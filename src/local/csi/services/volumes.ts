@@ -18,13 +18,6 @@ export interface ControllerOptions {
 export function volumeMethods({ storage, nodeId, clock }: ControllerOptions): Record<string, Method> {
   const { volumes, operations } = storage;
 
-  /** @throws RametError `NotFound` */
-  const get = async (id: string): Promise<VolumeRecord> => {
-    const volume = await volumes.find(id);
-    if (volume === undefined) throw new RametError("NotFound", `The volume ${id} does not exist`);
-    return volume;
-  };
-
   const view = ({ id, capacityBytes, source }: VolumeRecord): object => ({
     volumeId: id,
     capacityBytes,
@@ -64,7 +57,7 @@ export function volumeMethods({ storage, nodeId, clock }: ControllerOptions): Re
   const expand = async ({ volumeId, capacityRange, volumeCapability }: RequestOf<"expandVolume">): Promise<object> => {
     if (volumeCapability) checkCapabilities([volumeCapability]);
     return operations.run({ changes: volumeId }, async () => {
-      const volume = await get(volumeId);
+      const volume = await volumes.get(volumeId);
       const capacityBytes = expandedCapacity(capacityRange, volume.capacityBytes);
       if (capacityBytes !== volume.capacityBytes) await volumes.update({ ...volume, capacityBytes });
       return { capacityBytes, nodeExpansionRequired: false };
@@ -79,7 +72,7 @@ export function volumeMethods({ storage, nodeId, clock }: ControllerOptions): Re
     }),
     ValidateVolumeCapabilities: method(requests.validateVolume, async (request) => {
       const { volumeId, volumeContext, volumeCapabilities, parameters, mutableParameters } = request;
-      await get(volumeId);
+      await volumes.get(volumeId);
       const why = volumeCapabilities.map(unsupported).find((text) => text !== undefined);
       if (why !== undefined) return { message: why };
       return { confirmed: { volumeContext, volumeCapabilities, parameters, mutableParameters } };
@@ -88,7 +81,9 @@ export function volumeMethods({ storage, nodeId, clock }: ControllerOptions): Re
       const { page, nextToken } = pageOf(await volumes.list(), request);
       return { entries: page.map((volume) => ({ volume: view(volume) })), nextToken };
     }),
-    ControllerGetVolume: method(requests.volume, async ({ volumeId }) => ({ volume: view(await get(volumeId)) })),
+    ControllerGetVolume: method(requests.volume, async ({ volumeId }) => ({
+      volume: view(await volumes.get(volumeId)),
+    })),
     GetCapacity: method(requests.getCapacity, async ({ volumeCapabilities, accessibleTopology }) => {
       const fits = volumeCapabilities.every((one) => unsupported(one) === undefined);
       if (!fits || (accessibleTopology && !isOnNode([accessibleTopology], nodeId))) return { availableCapacity: 0 };
@@ -114,13 +109,7 @@ async function makeEmpty(data: string): Promise<void> {
 
 function checkCreation(request: RequestOf<"createVolume">, nodeId: string): void {
   checkCapabilities(request.volumeCapabilities);
-  const [parameter] = [...Object.keys(request.parameters), ...Object.keys(request.mutableParameters)].filter(
-    (key) => !key.startsWith(sidecarPrefix),
-  );
-  if (parameter !== undefined)
-    throw new RametError("InvalidArgument", `The driver has no parameter ${parameter}`, {
-      hint: "Remove it from the StorageClass",
-    });
+  checkParameters({ ...request.parameters, ...request.mutableParameters }, "StorageClass");
   const { requisite = [] } = request.accessibilityRequirements ?? {};
   if (requisite.length > 0 && !isOnNode(requisite, nodeId))
     throw new RametError(
@@ -129,8 +118,17 @@ function checkCreation(request: RequestOf<"createVolume">, nodeId: string): void
     );
 }
 
-/** The prefix of the parameters that external-provisioner adds to those of a class. */
+/** The prefix of the parameters that external-provisioner and csi-snapshotter add to those of a class. */
 const sidecarPrefix = "csi.storage.k8s.io/";
+
+/** @param kind of the class. @throws RametError `InvalidArgument` */
+export function checkParameters(parameters: Record<string, string>, kind: string): void {
+  const parameter = Object.keys(parameters).find((key) => !key.startsWith(sidecarPrefix));
+  if (parameter === undefined) return;
+  throw new RametError("InvalidArgument", `The driver has no parameter ${parameter}`, {
+    hint: `Remove it from the ${kind}`,
+  });
+}
 
 function checkSame(existing: VolumeRecord, request: RequestOf<"createVolume">): void {
   const source = sourceOf(request);

@@ -3,7 +3,7 @@ import { mkdir, readdir, readFile, open, rename } from "node:fs/promises";
 import { join, dirname } from "node:path";
 import type * as z from "zod";
 import type { Log } from "../../../base/log.ts";
-import { errnoOf } from "../../../base/errors.ts";
+import { RametError, errnoOf } from "../../../base/errors.ts";
 import { dataPath, isId, type Kind } from "./records.ts";
 import type { Trees } from "./trees.ts";
 
@@ -54,6 +54,13 @@ export class Collection<R extends StoredRecord> {
       if (errnoOf(error) === "ENOENT") return undefined;
       throw new Error(`the record of ${id} cannot be read`, { cause: error });
     }
+  }
+
+  /** @throws RametError `NotFound` */
+  async get(id: string): Promise<R> {
+    const record = await this.find(id);
+    if (record !== undefined) return record;
+    throw new RametError("NotFound", `The ${this.#options.kind} ${id} does not exist`);
   }
 
   /** All records, the oldest first. One that cannot be read is logged and left out. */

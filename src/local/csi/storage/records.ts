@@ -4,25 +4,25 @@ import * as z from "zod";
 
 const Source = z.object({ kind: z.enum(["snapshot", "volume"]), id: z.string() });
 
-/** The record of a volume beside its data. */
-export const VolumeRecord = z.object({
+const fieldsOf = (kind: Kind) => ({
   format: z.literal(1),
-  id: z.string().refine((id) => isId("volume", id)),
+  id: z.string().refine((id) => isId(kind, id)),
   name: z.string(),
   createdAt: z.iso.datetime(),
+});
+
+/** The record of a volume beside its data. */
+export const VolumeRecord = z.object({
+  ...fieldsOf("volume"),
   capacityBytes: z.int().nonnegative(),
   /** The source of its first content. */
   source: Source.optional(),
 });
 export type VolumeRecord = z.infer<typeof VolumeRecord>;
 
-/** The record of a snapshot beside its data. */
+/** The record of a snapshot beside its data. It was created when the copy began: it has everything that was written before. */
 export const SnapshotRecord = z.object({
-  format: z.literal(1),
-  id: z.string().refine((id) => isId("snapshot", id)),
-  name: z.string(),
-  /** When the copy began: it has everything that was written before. */
-  createdAt: z.iso.datetime(),
+  ...fieldsOf("snapshot"),
   /** The capacity of its volume, which a new volume needs at least. */
   sizeBytes: z.int().nonnegative(),
   volumeId: z.string(),
@@ -31,13 +31,9 @@ export const SnapshotRecord = z.object({
 });
 export type SnapshotRecord = z.infer<typeof SnapshotRecord>;
 
-/** The record of a group of snapshots. It is written when all members exist. */
+/** The record of a group of snapshots, created when the copies began. It is written when all members exist. */
 export const GroupRecord = z.object({
-  format: z.literal(1),
-  id: z.string().refine((id) => isId("group", id)),
-  name: z.string(),
-  /** When the copies of all members began. */
-  createdAt: z.iso.datetime(),
+  ...fieldsOf("group"),
   /** Sorted. */
   volumeIds: z.array(z.string()),
 });

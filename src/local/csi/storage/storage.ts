@@ -33,13 +33,14 @@ export async function openStorage(
 ): Promise<Storage> {
   await mkdir(directory, { recursive: true, mode: 0o700 });
   const close = await lockDirectory(directory);
-  const volumes = new Collection({ directory, kind: "volume", schema: VolumeRecord, trees, log });
-  const snapshots = new Collection({ directory, kind: "snapshot", schema: SnapshotRecord, trees, log });
-  const groups = new Collection({ directory, kind: "group", schema: GroupRecord, trees, log });
+  const options = { directory, trees, log };
+  const volumes = new Collection({ ...options, kind: "volume", schema: VolumeRecord });
+  const snapshots = new Collection({ ...options, kind: "snapshot", schema: SnapshotRecord });
+  const groups = new Collection({ ...options, kind: "group", schema: GroupRecord });
   for (const collection of [volumes, snapshots, groups]) await collection.open();
   await removeMembersWithoutGroup(snapshots, groups, log);
   const copies = (await canShareBlocks(directory)) ? "reflink" : "full";
-  log.info({ directory, copies }, describe(copies));
+  log.info({ directory, copies }, meanings[copies]);
   const turns = new FairTurns(mostCopies);
   return {
     directory,
@@ -49,12 +50,10 @@ export async function openStorage(
     operations: new Operations(),
     close,
     volumeContext: { copies },
-    contentOf: async ({ kind, id }) => {
-      const found = kind === "volume" ? await volumes.find(id) : await snapshots.find(id);
-      if (found === undefined) throw new RametError("NotFound", `The ${kind} ${id} does not exist`);
-      const sizeBytes = "capacityBytes" in found ? found.capacityBytes : found.sizeBytes;
-      return { path: (kind === "volume" ? volumes : snapshots).dataOf(id), sizeBytes };
-    },
+    contentOf: async ({ kind, id }) =>
+      kind === "volume"
+        ? { path: volumes.dataOf(id), sizeBytes: (await volumes.get(id)).capacityBytes }
+        : { path: snapshots.dataOf(id), sizeBytes: (await snapshots.get(id)).sizeBytes },
     copy: (from, to) =>
       turns.run(
         "",
@@ -82,11 +81,10 @@ async function removeMembersWithoutGroup(
 /** More would only compete for the disk. */
 const mostCopies = 4;
 
-function describe(copies: "reflink" | "full"): string {
-  return copies === "reflink"
-    ? "snapshots and clones share the blocks of files with their sources"
-    : "snapshots and clones are full copies, because the file system cannot share blocks between files";
-}
+const meanings = {
+  reflink: "snapshots and clones share the blocks of files with their sources",
+  full: "snapshots and clones are full copies, because the file system cannot share blocks between files",
+};
 
 /**
  * Keeps other drivers out of a directory, in which they would remove what this one is making. The lock is the name of an abstract
