@@ -1,6 +1,3 @@
-import { chmodSync, mkdirSync, readdirSync } from "node:fs";
-import { rm } from "node:fs/promises";
-import { join } from "node:path";
 import { volumeClaims } from "../../api/pod/volume-claims.ts";
 import { RametError } from "../../base/errors.ts";
 import type { ReconcileResult } from "../../kube/controller.ts";
@@ -16,8 +13,6 @@ export interface ClaimsOptions {
   pods: Informer<NodePod>;
   /** Provisions volumes, and knows their directories. */
   volumes: { directoryOf(claim: Claim): Promise<string> };
-  /** The directory of the claims of earlier releases, each of which is a directory without a volume. */
-  directory: string;
 }
 
 /** Keeps a claim while a Pod uses it. On a cluster, the controller manager removes it. */
@@ -25,14 +20,9 @@ const protection = "kubernetes.io/pvc-protection";
 /** How often the owner of a claim is looked up. */
 const ownerCheckMilliseconds = 15_000;
 
-/**
- * Mounts PersistentVolumeClaims on the local node, and keeps those that a Pod uses. Claims that an earlier release bound without a
- * volume are directories, which exist as long as the claim.
- */
+/** Mounts PersistentVolumeClaims on the local node, and keeps those that a Pod uses. */
 export class Claims {
   readonly #options: ClaimsOptions;
-  /** UIDs of claims that the cache may not have yet. */
-  readonly #recent = new Set<string>();
 
   constructor(options: ClaimsOptions) {
     this.#options = options;
@@ -62,36 +52,19 @@ export class Claims {
         "Conflict",
         `${what}: its access mode is ReadWriteOncePod, and ${user.metadata.name} uses it`,
       );
-    if (!isDirectory(claim)) return this.#options.volumes.directoryOf(claim);
-    this.#recent.add(claim.metadata.uid);
-    const path = join(this.#options.directory, claim.metadata.uid);
-    mkdirSync(path, { recursive: true, mode: 0o777 });
-    // Regardless of the umask. The sandbox's user is any user, and only this cluster's user can enter the parent directory.
-    chmodSync(path, 0o777);
-    return path;
+    return this.#options.volumes.directoryOf(claim);
   }
 
   /** Releases a deleted claim that no Pod uses, and deletes one whose owner was deleted. */
   async reconcile(key: string): Promise<ReconcileResult> {
     const claim = this.#options.claims.store.get(key);
-    if (claim === undefined) return this.sweep();
-    this.#recent.delete(claim.metadata.uid);
+    if (claim === undefined) return;
     if (claim.metadata.deletionTimestamp !== undefined) return this.#release(claim);
     if (await this.#isOwnerGone(claim)) {
       await this.#resource.delete(claim.metadata, { uid: claim.metadata.uid });
       return;
     }
     return controllerOf(claim) === undefined ? undefined : { requeueAfterMilliseconds: ownerCheckMilliseconds };
-  }
-
-  /** Removes the directories of claims that no longer exist. */
-  async sweep(): Promise<void> {
-    const { directory, claims } = this.#options;
-    mkdirSync(directory, { recursive: true, mode: 0o700 });
-    for (const uid of readdirSync(directory)) {
-      const isKnown = claims.store.byUid(uid) !== undefined || this.#recent.has(uid);
-      if (!isKnown) await rm(join(directory, uid), { recursive: true, force: true });
-    }
   }
 
   /** The keys of the claims that a Pod mounts. */
@@ -132,11 +105,6 @@ export class Claims {
   get #resource() {
     return this.#options.claims.resource;
   }
-}
-
-/** Whether an earlier release bound the claim. */
-function isDirectory({ spec, status }: Claim): boolean {
-  return status?.phase === "Bound" && spec.volumeName === undefined;
 }
 
 function isExclusive({ spec }: Claim): boolean {

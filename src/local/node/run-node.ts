@@ -58,10 +58,7 @@ export async function runLocalNode(options: LocalNodeOptions, signal: AbortSigna
     resource: client.resource(coreResources.pods, (value) => NodePod.parse(value)),
     log,
   });
-  const claimInformer = new Informer({
-    resource: claimsIn(client),
-    log,
-  });
+  const claimInformer = new Informer({ resource: claimsIn(client), log });
   const volumes = new LocalVolumes({
     client,
     claims: claimInformer,
@@ -69,7 +66,7 @@ export async function runLocalNode(options: LocalNodeOptions, signal: AbortSigna
     directory: join(dir, "volumes"),
     log,
   });
-  const claims = new Claims({ client, claims: claimInformer, pods: informer, volumes, directory: join(dir, "claims") });
+  const claims = new Claims({ client, claims: claimInformer, pods: informer, volumes });
   const directory = join(dir, "pods");
   const { tools, cell, cellImage, earlierCells, environment } = options;
   const cells = new CellImages({ tools, cell, cellImage, earlier: earlierCells });
@@ -123,7 +120,7 @@ export async function runLocalNode(options: LocalNodeOptions, signal: AbortSigna
   };
   try {
     await Promise.all([
-      runController(claimController, signal, () => void claims.sweep()),
+      runController(claimController, signal),
       volumes.run(signal),
       runController(controller, signal, (add) => {
         pods.onChange(add);

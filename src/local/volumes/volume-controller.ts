@@ -36,16 +36,8 @@ export class VolumeController {
   constructor(options: VolumeControllerOptions) {
     const { client, log } = options;
     this.#options = options;
-    this.#volumes = new Informer({
-      resource: volumesIn(client),
-      log,
-    });
-    this.#events = new EventRecorder({
-      client,
-      reportingController: driverName,
-      reportingInstance: "local",
-      log,
-    });
+    this.#volumes = new Informer({ resource: volumesIn(client), log });
+    this.#events = new EventRecorder({ client, reportingController: driverName, reportingInstance: "local", log });
   }
 
   /** Runs until `signal` aborts. The informer of the claims is its owner's. */
@@ -120,8 +112,7 @@ export class VolumeController {
     const { volumeName, storageClassName } = claim.spec;
     const isBound = claim.status?.phase === "Bound";
     if (volumeName === undefined) {
-      // Bound without a volume: a directory of an earlier release. Without a class: a PersistentVolume that names the claim.
-      if (isBound) return;
+      // Without a class: a PersistentVolume that names the claim.
       if (storageClassName !== "") await this.#provision(claim);
       else await this.#bindNamed(claim);
       return;
