@@ -37,3 +37,13 @@ function at(value: unknown, path: readonly PropertyKey[]): object {
   const found = path.reduce<unknown>((object, key) => (object as Record<PropertyKey, unknown>)[key], value);
   return found as object;
 }
+
+/** The value of a JSON text. Undefined for no text, and for one that is not JSON or that the schema does not accept. */
+export function parsedJson<T extends z.ZodType>(schema: T, text: string | undefined): z.output<T> | undefined {
+  if (text === undefined) return undefined;
+  try {
+    return schema.parse(JSON.parse(text));
+  } catch {
+    return undefined;
+  }
+}

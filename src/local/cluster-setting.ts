@@ -1,8 +1,9 @@
-import { mkdir, readFile, rename, writeFile } from "node:fs/promises";
+import { mkdir, readFile } from "node:fs/promises";
 import { dirname } from "node:path";
 import * as z from "zod";
-import { RametError } from "../base/errors.ts";
+import { hasSystemCode, RametError } from "../base/errors.ts";
 import { defaultDomain } from "./cluster-domain.ts";
+import { replaceFile } from "./files.ts";
 
 /** The setting of the cluster's processes. `up` writes it to a file in the cluster's directory. */
 export const ClusterSetting = z.object({
@@ -51,8 +52,8 @@ export async function readSetting(path: string): Promise<ClusterSetting> {
   try {
     return ClusterSetting.parse(JSON.parse(await readFile(path, "utf8")));
   } catch (error) {
-    const missing = (error as NodeJS.ErrnoException).code === "ENOENT";
-    throw new RametError(missing ? "NotFound" : "InvalidArgument", `Reading the cluster's setting ${path} failed`, {
+    const code = hasSystemCode(error, "ENOENT") ? "NotFound" : "InvalidArgument";
+    throw new RametError(code, `Reading the cluster's setting ${path} failed`, {
       hint: "Run: ramet local up",
       cause: error,
     });
@@ -61,6 +62,5 @@ export async function readSetting(path: string): Promise<ClusterSetting> {
 
 export async function writeSetting(path: string, setting: ClusterSetting): Promise<void> {
   await mkdir(dirname(path), { recursive: true, mode: 0o700 });
-  await writeFile(`${path}.new`, JSON.stringify(setting, undefined, 2), { mode: 0o600 });
-  await rename(`${path}.new`, path);
+  await replaceFile(path, JSON.stringify(setting, undefined, 2));
 }

@@ -1,8 +1,8 @@
-import { readFileSync, renameSync, writeFileSync } from "node:fs";
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import * as z from "zod";
 import { clusterDirectory, dataDirectory, type ClusterDirectory } from "./cluster-directory.ts";
+import { readIfExistsSync, readJsonSync, replaceFileSync } from "./files.ts";
 import { isProcessRunning, ProcessIdentity } from "./process-identity.ts";
 
 export const partStates = ["waiting", "starting", "running", "restarting", "stopping", "stopped"] as const;
@@ -35,16 +35,11 @@ export type ClusterStatus = z.infer<typeof ClusterStatus>;
 
 /** The last written status. Undefined if it is missing or unreadable. */
 export function readStatus(path: string): ClusterStatus | undefined {
-  try {
-    return ClusterStatus.parse(JSON.parse(readFileSync(path, "utf8")));
-  } catch {
-    return undefined;
-  }
+  return readJsonSync(ClusterStatus, path);
 }
 
 export function writeStatus(path: string, status: ClusterStatus): void {
-  writeFileSync(`${path}.new`, JSON.stringify(status, undefined, 2), { mode: 0o600 });
-  renameSync(`${path}.new`, path);
+  replaceFileSync(path, JSON.stringify(status, undefined, 2));
 }
 
 /** Whether the status's supervisor is running. If not, it was killed. */
@@ -58,16 +53,11 @@ export function readyFilePath(directory: ClusterDirectory, part: string): string
 }
 
 export function writeReadyFile(path: string): void {
-  writeFileSync(`${path}.new`, String(process.pid));
-  renameSync(`${path}.new`, path);
+  replaceFileSync(path, String(process.pid));
 }
 
 export function isReadyFileOf(path: string, pid: number): boolean {
-  try {
-    return readFileSync(path, "utf8") === String(pid);
-  } catch {
-    return false;
-  }
+  return readIfExistsSync(path) === String(pid);
 }
 
 export interface LocalCluster {

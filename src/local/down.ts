@@ -1,8 +1,9 @@
-import { rm, stat, readdir } from "node:fs/promises";
+import { rm, readdir } from "node:fs/promises";
 import { delay, type Clock } from "../base/clock.ts";
 import { RametError } from "../base/errors.ts";
 import type { ClusterDirectory } from "./cluster-directory.ts";
 import { isSupervised, readStatus, writeStatus } from "./cluster-status.ts";
+import { exists } from "./files.ts";
 import { isProcessRunning, signalProcess, type ProcessIdentity } from "./process-identity.ts";
 import { withLock } from "./tools/lock.ts";
 import { sweepCgroups } from "../cell/cgroup/record.ts";
@@ -17,21 +18,15 @@ export interface DownOptions {
   purge: boolean;
 }
 
-export interface DownResult {
-  /** Whether a process was stopped. */
-  wasUp: boolean;
-}
-
 /** How long the supervisor may take to stop everything before it is killed. */
 const graceMilliseconds = 45_000;
 
-/** Stops all processes of a cluster. With `purge`, also removes its data. */
-export async function stopCluster({ directory, clock, signal, purge }: DownOptions): Promise<DownResult> {
-  const exists = await stat(directory.path).then(
-    () => true,
-    () => false,
-  );
-  if (!exists) return { wasUp: false };
+/**
+ * Stops all processes of a cluster. With `purge`, also removes its data.
+ * @returns whether a process was stopped
+ */
+export async function stopCluster({ directory, clock, signal, purge }: DownOptions): Promise<{ wasUp: boolean }> {
+  if (!(await exists(directory.path))) return { wasUp: false };
   const wasUp = await withLock(directory.lock, { clock, signal }, async () => {
     const status = readStatus(directory.status);
     const supervised = isSupervised(status);

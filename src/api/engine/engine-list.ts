@@ -1,4 +1,5 @@
 import * as z from "zod";
+import { parsedJson } from "../../base/tolerant-parse.ts";
 import { engineIdPattern } from "./engine-id.ts";
 
 /** The ConfigMap in `ramet-system` in which the controllers remember cell images by engine. Its keys are ids of engines. */
@@ -22,19 +23,10 @@ export type KnownEngine = z.infer<typeof KnownEngine>;
 export function parseEngineList(data: Readonly<Record<string, string>> | null | undefined): Map<string, KnownEngine> {
   return new Map(
     Object.entries(data ?? {}).flatMap(([id, text]): [string, KnownEngine][] => {
-      if (!engineIdPattern.test(id)) return [];
-      const parsed = KnownEngine.safeParse(json(text));
-      return parsed.success ? [[id, parsed.data]] : [];
+      const engine = engineIdPattern.test(id) ? parsedJson(KnownEngine, text) : undefined;
+      return engine === undefined ? [] : [[id, engine]];
     }),
   );
-}
-
-function json(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }
 
 /** Whether a Pod with the current cell image runs this engine. `unknown`: no cell with that image has been seen yet. */

@@ -1,4 +1,5 @@
 import * as z from "zod";
+import { parsedJson } from "../../base/tolerant-parse.ts";
 import { type KeyPower, systemNamespace } from "./system-names.ts";
 
 /** The ConfigMap with the requested rotations and their states. It holds no secret. */
@@ -38,15 +39,6 @@ export function rotationIn(
   return {
     request: data[rotationEntry(power, "request")],
     force: data[rotationEntry(power, "force")],
-    state: stateIn(data[rotationEntry(power, "state")]),
+    state: parsedJson(RotationState, data[rotationEntry(power, "state")]),
   };
-}
-
-function stateIn(text: string | undefined): RotationState | undefined {
-  if (text === undefined) return undefined;
-  try {
-    return RotationState.parse(JSON.parse(text));
-  } catch {
-    return undefined;
-  }
 }

@@ -1,4 +1,5 @@
 import * as z from "zod";
+import { parsedJson } from "../../base/tolerant-parse.ts";
 import { annotations } from "../names/labels.ts";
 import type { PodTemplateSpec } from "../schema/pod-template.ts";
 import { mainContainer } from "./container-spec.ts";
@@ -44,12 +45,8 @@ export function recordedImage(
 ): ResolvedImage | undefined {
   const text = metadata?.annotations?.[annotations.image];
   if (text === undefined || text.length > mostImageBytes) return undefined;
-  try {
-    const image = ResolvedImage.parse(JSON.parse(text));
-    return image.name === name ? image : undefined;
-  } catch {
-    return undefined;
-  }
+  const image = parsedJson(ResolvedImage, text);
+  return image?.name === name ? image : undefined;
 }
 
 /** The image that a template recorded for the container that becomes the sandbox. */

@@ -1,4 +1,5 @@
 import * as z from "zod";
+import { parsedJson } from "../../base/tolerant-parse.ts";
 import { annotations } from "../names/labels.ts";
 import type { Volume } from "../schema/pod-template.ts";
 
@@ -59,11 +60,5 @@ export function chosenClaims({
 }: {
   metadata: { annotations?: Record<string, string> | undefined };
 }): ReadonlyMap<string, string> {
-  const text = metadata.annotations?.[annotations.volumeClaims];
-  if (text === undefined) return new Map();
-  try {
-    return new Map(Object.entries(Chosen.parse(JSON.parse(text))));
-  } catch {
-    return new Map();
-  }
+  return new Map(Object.entries(parsedJson(Chosen, metadata.annotations?.[annotations.volumeClaims]) ?? {}));
 }

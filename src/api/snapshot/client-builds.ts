@@ -1,4 +1,5 @@
 import * as z from "zod";
+import { parsedJson } from "../../base/tolerant-parse.ts";
 import type { NamedSnapshot } from "../kinds/named-snapshot.ts";
 import { annotations } from "../names/labels.ts";
 import { tagPattern } from "./snapshot-tags.ts";
@@ -29,11 +30,7 @@ const ClientBuilds = z.array(ClientBuild);
 
 /** The latest builds that clients have requested, oldest first. An annotation that nobody can read has none. */
 export function clientBuildsOf({ metadata }: Pick<NamedSnapshot, "metadata">): ClientBuild[] {
-  try {
-    return ClientBuilds.parse(JSON.parse(metadata.annotations?.[annotations.clientBuilds] ?? "[]"));
-  } catch {
-    return [];
-  }
+  return parsedJson(ClientBuilds, metadata.annotations?.[annotations.clientBuilds]) ?? [];
 }
 
 /** Whether clients build the named snapshot, so that no other program declares its spec. */

@@ -1,4 +1,5 @@
 import * as z from "zod";
+import { parsedJson } from "../../base/tolerant-parse.ts";
 import type { NamedSnapshot } from "../kinds/named-snapshot.ts";
 import { annotations } from "../names/labels.ts";
 
@@ -12,11 +13,7 @@ const Tags = z.record(z.string().regex(tagPattern), z.int().min(1));
 
 /** The versions of a named snapshot by their tags. An annotation that nobody can read names none. */
 export function tagsOf({ metadata }: Pick<NamedSnapshot, "metadata">): Readonly<Record<string, number>> {
-  try {
-    return Tags.parse(JSON.parse(metadata.annotations?.[annotations.tags] ?? "{}"));
-  } catch {
-    return {};
-  }
+  return parsedJson(Tags, metadata.annotations?.[annotations.tags]) ?? {};
 }
 
 /** The annotation with these tags. */

@@ -4,6 +4,7 @@ import * as z from "zod";
 import { type CgroupPlan, commonDirectory } from "./plan.ts";
 import { type Clock, delay, systemClock } from "../../base/clock.ts";
 import { RametError, textOfError } from "../../base/errors.ts";
+import { parsedJson } from "../../base/tolerant-parse.ts";
 
 const CgroupRecord = z.object({ v: z.literal(1), remove: z.array(z.string()), removeIfEmpty: z.array(z.string()) });
 
@@ -23,7 +24,8 @@ export async function writeCgroupRecord(
 export async function sweepCgroups(directory: string): Promise<void> {
   const text = await readFile(recordFile(directory), "utf8").catch(() => undefined);
   if (text === undefined) return;
-  const record = parsed(text);
+  // A record that is incomplete after a crash of the machine: its groups no longer exist.
+  const record = parsedJson(CgroupRecord, text);
   await removeGroups((record?.remove ?? []).filter(isRametGroup));
   for (const directory of (record?.removeIfEmpty ?? []).filter(isRametGroup)) await removeIfEmpty(directory);
   await rm(recordFile(directory), { force: true });
@@ -31,15 +33,6 @@ export async function sweepCgroups(directory: string): Promise<void> {
 
 function recordFile(directory: string): string {
   return join(directory, "cgroups.json");
-}
-
-/** Returns undefined for a record that is incomplete after a crash of the machine: its groups no longer exist. */
-function parsed(text: string): z.infer<typeof CgroupRecord> | undefined {
-  try {
-    return CgroupRecord.parse(JSON.parse(text));
-  } catch {
-    return undefined;
-  }
 }
 
 function isRametGroup(directory: string): boolean {

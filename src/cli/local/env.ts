@@ -11,7 +11,7 @@ import { type Io, printLine, writeAll } from "../io.ts";
 import { acceptsDigest } from "../../api/keys/api-key-rules.ts";
 import { apiKeyDigest, newApiKey, readApiKey } from "../../api/keys/api-key-text.ts";
 import { apiKeyKind } from "../../api/kinds/api-key.ts";
-import { readIfExists, writePrivate } from "../../local/control-plane/pki.ts";
+import { readIfExists, replaceFile } from "../../local/files.ts";
 import { withLock } from "../../local/tools/lock.ts";
 import { createClientAccount } from "../key/api-key.ts";
 
@@ -127,7 +127,7 @@ async function localKey(io: Io, { clientKey }: ClusterDirectory, cluster: Cluste
       { apiVersion, kind, metadata: { namespace, name }, spec },
       { fieldManager: "ramet-cli", force: true, signal },
     );
-    await writePrivate(clientKey, `${text}\n`);
+    await replaceFile(clientKey, `${text}\n`);
     return text;
   });
 }

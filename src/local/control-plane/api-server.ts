@@ -1,9 +1,9 @@
 import { request } from "node:https";
 import { join } from "node:path";
-import { rename, writeFile } from "node:fs/promises";
 import { stringify } from "yaml";
 import { RametError } from "../../base/errors.ts";
 import type { Clock } from "../../base/clock.ts";
+import { replaceFile } from "../files.ts";
 import { startChild, type Child, waitUntilReady } from "./child.ts";
 import { etcdEndpoint } from "./etcd.ts";
 import type { KeyPairFiles, Pki } from "./pki.ts";
@@ -169,7 +169,5 @@ function kubeconfig({ name, server, ca, client }: KubeconfigOptions): string {
 
 /** Writes a kubeconfig atomically. Only the owner can read it. */
 export async function writeKubeconfig(path: string, options: KubeconfigOptions): Promise<void> {
-  const temporary = `${path}.${process.pid}.new`;
-  await writeFile(temporary, kubeconfig(options), { mode: 0o600 });
-  await rename(temporary, path);
+  await replaceFile(path, kubeconfig(options));
 }

@@ -3,7 +3,8 @@ import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { getCACertificates } from "node:tls";
 import type { KeyPair } from "./certificate.ts";
-import { bundle, readIfExists, unbundle, writePrivate, issueCertificate } from "./pki.ts";
+import { readIfExists, replaceFile } from "../files.ts";
+import { bundle, unbundle, issueCertificate } from "./pki.ts";
 
 /** The files with which the gateway of a local cluster serves TLS. Only the owner can read them. */
 export interface DomainCertificate {
@@ -29,12 +30,12 @@ export async function keepDomainCertificate(dir: string, domain: string, now: Da
   const files = domainCertificateFiles(dir, domain);
   await mkdir(join(dir, domain), { recursive: true, mode: 0o700 });
   const authority = await keepAuthority(join(dir, domain, "ca.pem"), domain, now);
-  await writePrivate(files.ca, authority.certificate);
-  await writePrivate(files.allCas, withTrusted(authority.certificate));
+  await replaceFile(files.ca, authority.certificate);
+  await replaceFile(files.allCas, withTrusted(authority.certificate));
   if (!(await isCurrent(files.bundle, authority, now))) {
     const hosts = [domain, `*.${domain}`];
     const request = { commonName: domain, hosts, use: "server" as const, now, validDays: validDays.server };
-    await writePrivate(files.bundle, bundle(await issueCertificate(request, authority)));
+    await replaceFile(files.bundle, bundle(await issueCertificate(request, authority)));
   }
   return files;
 }
@@ -52,7 +53,7 @@ async function keepAuthority(path: string, domain: string, now: Date): Promise<K
     now,
     validDays: validDays.authority,
   });
-  await writePrivate(path, bundle(authority));
+  await replaceFile(path, bundle(authority));
   return authority;
 }
 

@@ -1,6 +1,7 @@
 import { generateKeyPairSync } from "node:crypto";
-import { chmod, mkdir, readFile, rename, writeFile } from "node:fs/promises";
+import { chmod, mkdir } from "node:fs/promises";
 import { join } from "node:path";
+import { readIfExists, replaceFile } from "../files.ts";
 import type { CertificateRequest, KeyPair } from "./certificate.ts";
 
 /** A cluster's certificates. The authority and the service-account key are kept; the others are issued at each start. */
@@ -29,7 +30,7 @@ export async function openPki(dir: string, now: () => Date): Promise<Pki> {
   const authority = await keep(path("ca.pem"), async () =>
     bundle(await issueCertificate({ commonName: "ramet local", use: "authority", now: now(), validDays: 3650 })),
   ).then(unbundle);
-  await writePrivate(path("ca.crt"), authority.certificate);
+  await replaceFile(path("ca.crt"), authority.certificate);
   await keep(path("service-account.key"), serviceAccountKey);
   const issue: Pki["issue"] = (request) => issueCertificate({ ...request, now: now(), validDays: 365 }, authority);
   return {
@@ -40,8 +41,8 @@ export async function openPki(dir: string, now: () => Date): Promise<Pki> {
     issueTo: async (name, request) => {
       const pair = await issue(request);
       const files = { certificatePath: path(`${name}.crt`), keyPath: path(`${name}.key`) };
-      await writePrivate(files.certificatePath, pair.certificate);
-      await writePrivate(files.keyPath, pair.key);
+      await replaceFile(files.certificatePath, pair.certificate);
+      await replaceFile(files.keyPath, pair.key);
       return { ...pair, ...files };
     },
   };
@@ -62,25 +63,8 @@ async function keep(path: string, make: () => string | Promise<string>): Promise
   const known = await readIfExists(path);
   if (known !== undefined) return known;
   const text = await make();
-  await writePrivate(path, text);
+  await replaceFile(path, text);
   return text;
-}
-
-/** Writes a file that only the owner can read. Readers see all of it or nothing. */
-export async function writePrivate(path: string, text: string): Promise<void> {
-  const temporary = `${path}.${process.pid}.new`;
-  await writeFile(temporary, text, { mode: 0o600 });
-  await rename(temporary, path);
-}
-
-/** @returns undefined if the file does not exist */
-export async function readIfExists(path: string): Promise<string | undefined> {
-  try {
-    return await readFile(path, "utf8");
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === "ENOENT") return undefined;
-    throw error;
-  }
 }
 
 /** Certificate and key in one file: a crash cannot leave one without the other. */

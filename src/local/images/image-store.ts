@@ -1,10 +1,11 @@
 import { createHash } from "node:crypto";
-import { chmod, mkdir, mkdtemp, readdir, readFile, rename, rm, stat, symlink, writeFile } from "node:fs/promises";
+import { chmod, mkdir, mkdtemp, readdir, rename, rm, symlink } from "node:fs/promises";
 import { join } from "node:path";
 import * as z from "zod";
 import { type Clock, systemClock } from "../../base/clock.ts";
 import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
+import { exists, readIfExists, replaceFile, unlessMissing } from "../files.ts";
 import { withLock } from "../tools/lock.ts";
 import { ImageConfig } from "./oci-layout.ts";
 import { unpackImage } from "./unpack-image.ts";
@@ -72,14 +73,14 @@ export function openImageStore({ dir, progress, clock = systemClock }: ImageStor
   };
 
   const find: ImageStore["find"] = async (name) => {
-    const text = await readFile(recordPath(name), "utf8").catch(absent);
+    const text = await readIfExists(recordPath(name));
     if (text === undefined) return undefined;
     const record = Record.parse(JSON.parse(text));
     return { ...record, rootPath: rootPath(record.content) };
   };
 
   const list: ImageStore["list"] = async () => {
-    const files = (await readdir(names).catch(absent)) ?? [];
+    const files = (await readdir(names).catch(unlessMissing)) ?? [];
     const found = files
       .filter((file) => file.endsWith(".json"))
       .map((file) => find(decodeURIComponent(file.slice(0, -5))));
@@ -101,9 +102,10 @@ export function openImageStore({ dir, progress, clock = systemClock }: ImageStor
         await chmod(parcel, 0o755);
         await rename(parcel, join(target, ".."));
       }
-      const record = { name: canonicalImageName(name), ...unpacked, config: { ...unpacked.config, ...config } };
-      await writeRecord(recordPath(name), record);
-      return { ...Record.parse(record), rootPath: target };
+      const named = { name: canonicalImageName(name), ...unpacked, config: { ...unpacked.config, ...config } };
+      const record = Record.parse(named);
+      await replaceFile(recordPath(name), JSON.stringify(record, undefined, 2));
+      return { ...record, rootPath: target };
     } finally {
       await rm(staging, { recursive: true, force: true });
     }
@@ -162,12 +164,6 @@ function requireName(name: string): void {
   });
 }
 
-async function writeRecord(path: string, record: z.input<typeof Record>): Promise<void> {
-  const temporary = `${path}.new`;
-  await writeFile(temporary, JSON.stringify(Record.parse(record), undefined, 2));
-  await rename(temporary, path);
-}
-
 /** Moves the directory away before its users are counted, so that no user can be added meanwhile. */
 async function sweepRoot(path: string, dir: string): Promise<void> {
   if (await isHeld(path)) return;
@@ -181,7 +177,7 @@ async function sweepRoot(path: string, dir: string): Promise<void> {
 async function isHeld(path: string): Promise<boolean> {
   const users = join(path, "users");
   let held = false;
-  for (const link of (await readdir(users).catch(absent)) ?? []) {
+  for (const link of (await readdir(users).catch(unlessMissing)) ?? []) {
     if (await exists(join(users, link))) held = true;
     else await rm(join(users, link), { force: true });
   }
@@ -199,14 +195,6 @@ async function sweepStaging(dir: string): Promise<void> {
   for (const entry of await readdir(dir)) {
     if (entry.startsWith("staging-")) await rm(join(dir, entry), { recursive: true, force: true });
   }
-}
-
-function absent(error: unknown): undefined {
-  if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
-}
-
-async function exists(path: string): Promise<boolean> {
-  return (await stat(path).catch(absent)) !== undefined;
 }
 
 /**

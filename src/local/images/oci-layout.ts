@@ -1,12 +1,13 @@
 import { createHash } from "node:crypto";
 import { createReadStream, type Stats } from "node:fs";
-import { chmod, chown, lstat, mkdir, readdir, readFile, rename, rm, stat } from "node:fs/promises";
+import { chmod, chown, lstat, mkdir, readdir, readFile, rename, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { Transform } from "node:stream";
 import { createGunzip, createZstdDecompress } from "node:zlib";
 import * as z from "zod";
 import { directoryInside } from "../../base/directory-inside.ts";
 import { RametError } from "../../base/errors.ts";
+import { exists } from "../files.ts";
 import { isRoot, unpackTar } from "./unpack-tar.ts";
 
 /** How an image is started: fields of the OCI image configuration, in Kubernetes' spelling. */
@@ -23,10 +24,7 @@ export type ImageConfig = z.infer<typeof ImageConfig>;
 
 /** Whether a directory is an OCI image layout (image-spec, image-layout.md). */
 export async function isOciLayout(directory: string): Promise<boolean> {
-  return stat(join(directory, "oci-layout")).then(
-    (found) => found.isFile(),
-    () => false,
-  );
+  return exists(join(directory, "oci-layout"));
 }
 
 /**

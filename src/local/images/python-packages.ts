@@ -1,8 +1,9 @@
 import { createHash } from "node:crypto";
-import { mkdir, readdir, readFile, rename, rm, stat } from "node:fs/promises";
+import { mkdir, readdir, readFile, rename, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
+import { exists } from "../files.ts";
 import type { ProgressLine } from "../tools/progress.ts";
 import { runProgram } from "../tools/run-program.ts";
 
@@ -68,11 +69,4 @@ async function findPip(directory: string, line: ProgressLine, signal?: AbortSign
   await runProgram("dpkg-deb", ["-x", join(made, archive), join(directory, "pip")], options);
   await rm(made, { recursive: true, force: true });
   return { PYTHONPATH: join(directory, "pip", "usr", "lib", "python3", "dist-packages") };
-}
-
-async function exists(path: string): Promise<boolean> {
-  return stat(path).then(
-    () => true,
-    () => false,
-  );
 }

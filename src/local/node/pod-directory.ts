@@ -1,21 +1,11 @@
-import {
-  closeSync,
-  copyFileSync,
-  mkdirSync,
-  openSync,
-  readdirSync,
-  readFileSync,
-  renameSync,
-  rmSync,
-  statSync,
-  truncateSync,
-  writeFileSync,
-} from "node:fs";
+import { closeSync, copyFileSync, mkdirSync, openSync, readdirSync, rmSync, statSync, truncateSync } from "node:fs";
 import { rm } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import * as z from "zod";
 import { CellState } from "../../api/wire/cell-api.ts";
 import { sweepCgroups } from "../../cell/cgroup/record.ts";
+import { parsedJson } from "../../base/tolerant-parse.ts";
+import { readIfExistsSync, readJsonSync, replaceFileSync } from "../files.ts";
 import { ProcessIdentity } from "../process-identity.ts";
 
 /** The record of a Pod that the node needs after its own restart. */
@@ -68,26 +58,29 @@ export class PodDirectory {
 
   /** Synchronous, because a crash between the start of a process and this write leaves the process without a record. */
   writeRecord(record: PodRecord): void {
-    writeFileSync(join(this.path, "pod.json.new"), JSON.stringify(record), { mode: 0o600 });
-    renameSync(join(this.path, "pod.json.new"), join(this.path, "pod.json"));
+    replaceFileSync(this.#recordPath, JSON.stringify(record));
   }
 
   readRecord(): PodRecord | undefined {
-    return readJson(join(this.path, "pod.json"), PodRecord);
+    return readJsonSync(PodRecord, this.#recordPath);
   }
 
   /** For a process that is known to have ended. */
   removeRecord(): void {
-    rmSync(join(this.path, "pod.json"), { force: true });
+    rmSync(this.#recordPath, { force: true });
+  }
+
+  get #recordPath(): string {
+    return join(this.path, "pod.json");
   }
 
   readState(): CellState | undefined {
-    return readJson(this.stateFile, CellState);
+    return readJsonSync(CellState, this.stateFile);
   }
 
   /** The last error in the cell's log, for a process that ended before it had a state. */
   lastError(): { code: string; message: string } | undefined {
-    return readText(this.cellLog)
+    return readIfExistsSync(this.cellLog)
       ?.trimEnd()
       .split("\n")
       .slice(-20)
@@ -123,30 +116,7 @@ export function podDirectories(pods: string): string[] {
 const ErrorLine = z.object({ code: z.string(), message: z.string(), hint: z.string().optional() });
 
 function errorOfLine(line: string): { code: string; message: string } | undefined {
-  try {
-    const { code, message, hint } = ErrorLine.parse(JSON.parse(line));
-    return { code, message: hint === undefined || hint === "" ? message : `${message}. ${hint}` };
-  } catch {
-    return undefined;
-  }
-}
-
-function readJson<T extends z.ZodType>(path: string, schema: T): z.infer<T> | undefined {
-  const text = readText(path);
-  if (text === undefined) return undefined;
-  try {
-    return schema.parse(JSON.parse(text));
-  } catch {
-    // A crash of the machine may leave half of a file.
-    return undefined;
-  }
-}
-
-function readText(path: string): string | undefined {
-  try {
-    return readFileSync(path, "utf8");
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === "ENOENT") return undefined;
-    throw error;
-  }
+  const { code, message, hint = "" } = parsedJson(ErrorLine, line) ?? {};
+  if (code === undefined || message === undefined) return undefined;
+  return { code, message: hint === "" ? message : `${message}. ${hint}` };
 }

@@ -1,9 +1,10 @@
-import { readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { renameSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import * as z from "zod";
 import type { Container } from "../../api/schema/pod-template.ts";
 import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
+import { readJsonSync, replaceFileSync } from "../files.ts";
 import { observe } from "./observe.ts";
 import { PodDirectory } from "./pod-directory.ts";
 import { PodProcess } from "./pod-process.ts";
@@ -47,7 +48,7 @@ export class SideContainer {
     this.#options = options;
     this.directory = new PodDirectory(join(options.directory.path, "containers"), options.container.name);
     this.#delay = new RestartDelay(options.clock);
-    this.#record = readRecord(this.#recordPath) ?? { restartCount: 0 };
+    this.#record = readJsonSync(Record, this.#recordPath) ?? { restartCount: 0 };
     this.#adopt();
   }
 
@@ -254,21 +255,11 @@ export class SideContainer {
 
   #write(record: z.infer<typeof Record>): void {
     this.#record = record;
-    const path = this.#recordPath;
-    writeFileSync(`${path}.new`, JSON.stringify(record), { mode: 0o600 });
-    renameSync(`${path}.new`, path);
+    replaceFileSync(this.#recordPath, JSON.stringify(record));
   }
 
   get #recordPath(): string {
     return `${this.directory.path}.json`;
-  }
-}
-
-function readRecord(path: string): z.infer<typeof Record> | undefined {
-  try {
-    return Record.parse(JSON.parse(readFileSync(path, "utf8")));
-  } catch {
-    return undefined;
   }
 }
 

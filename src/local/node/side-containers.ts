@@ -1,7 +1,8 @@
-import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Container } from "../../api/schema/pod-template.ts";
 import { Container as ContainerSchema } from "../../api/schema/pod-template.ts";
+import { readIfExistsSync } from "../files.ts";
 import type { SideStatus } from "./pod-status.ts";
 import type { NodePod } from "./pod.ts";
 import { SideContainer, type SideKind } from "./side-container.ts";
@@ -39,7 +40,7 @@ export class SideContainers {
 
   /** The address that an earlier run of the node has chosen for the Pod. */
   static knownAddress(directory: string): string | undefined {
-    return existsSync(addressFile(directory)) ? readFileSync(addressFile(directory), "utf8") : undefined;
+    return readIfExistsSync(addressFile(directory));
   }
 
   /** Starts what may run now. Call it after every change. */

@@ -4,6 +4,7 @@ import { dirname } from "node:path";
 import * as z from "zod";
 import { RametError } from "../../base/errors.ts";
 import { delay, type Clock } from "../../base/clock.ts";
+import { unlessMissing } from "../files.ts";
 import { identifyProcess, isProcessRunning, ProcessIdentity } from "../process-identity.ts";
 
 export interface LockOptions {
@@ -62,8 +63,8 @@ async function obtain(path: string, mine: string, { clock, signal, onWait }: Loc
 async function breakLock(path: string, owner: Owner, clock: Clock): Promise<void> {
   const claim = `${path}.broken-${owner.nonce}`;
   if (await linked(path, claim)) {
-    if ((await readOwner(claim))?.nonce === owner.nonce) await remove(path);
-    await remove(claim);
+    if ((await readOwner(claim))?.nonce === owner.nonce) await unlink(path).catch(unlessMissing);
+    await unlink(claim).catch(unlessMissing);
     return;
   }
   // Another process holds the claim, or was killed while it held it.
@@ -71,7 +72,7 @@ async function breakLock(path: string, owner: Owner, clock: Clock): Promise<void
     (found) => found.ctimeMs,
     () => Infinity,
   );
-  if (clock.now().getTime() - claimedAt > 10_000) await remove(claim);
+  if (clock.now().getTime() - claimedAt > 10_000) await unlink(claim).catch(unlessMissing);
   else await delay(clock, 20);
 }
 
@@ -84,12 +85,6 @@ async function linked(from: string, to: string): Promise<boolean> {
     if (code === "EEXIST" || code === "ENOENT") return false;
     throw error;
   }
-}
-
-async function remove(path: string): Promise<void> {
-  await unlink(path).catch((error: unknown) => {
-    if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
-  });
 }
 
 async function readOwner(path: string): Promise<Owner | undefined> {

@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
-import { readdir, readFile, realpath, stat } from "node:fs/promises";
+import { readdir, readFile, realpath } from "node:fs/promises";
 import { dirname, join } from "node:path";
+import { exists } from "../files.ts";
 import { type GoBuild, packageRoot, type Tool } from "./tool.ts";
 
 export const toolNames = ["etcd", "kube-apiserver", "runsc", "ramet-guest", "ramet-link"] as const;
@@ -114,11 +115,7 @@ async function runscFits(printed: string, path: string): Promise<boolean> {
   const date = Number(/^runsc version (?:release-)?(\d{8})/m.exec(printed)?.[1] ?? 0);
   if (date < 20260831) return false;
   if (date < 20261001) return true;
-  const sentry = join(dirname(await realpath(path)), "gvisor-bin", "gvisor_sentry");
-  return stat(sentry).then(
-    (found) => found.isFile(),
-    () => false,
-  );
+  return exists(join(dirname(await realpath(path)), "gvisor-bin", "gvisor_sentry"));
 }
 
 /** Ramet's own programs, built from this package's sources. They are rebuilt when the sources or the build options change. */

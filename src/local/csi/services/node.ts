@@ -1,5 +1,6 @@
 import { mkdir, rmdir, statfs } from "node:fs/promises";
-import { RametError, errnoOf } from "../../../base/errors.ts";
+import { RametError } from "../../../base/errors.ts";
+import { unlessMissing } from "../../files.ts";
 import { checkCapabilities, topologyOf } from "../capabilities.ts";
 import { bindMount, isMountPoint, isSameDirectory, mountPointsOf, unmount } from "../node/mounts.ts";
 import { type RequestOf, requests } from "../requests.ts";
@@ -50,9 +51,7 @@ export function nodeService(storage: Storage, nodeId: string, mayMount: boolean)
   const unpublish = async ({ volumeId, targetPath }: RequestOf<"unpublish">): Promise<object> => {
     await operations.run(mountsOf(volumeId), async () => {
       for (let left = mostMounts; left > 0 && (await isMountPoint(targetPath)); left--) await unmount(targetPath);
-      await rmdir(targetPath).catch((error: unknown) => {
-        if (errnoOf(error) !== "ENOENT") throw error;
-      });
+      await rmdir(targetPath).catch(unlessMissing);
     });
     return {};
   };

@@ -4,6 +4,7 @@ import { join, dirname } from "node:path";
 import type * as z from "zod";
 import type { Log } from "../../../base/log.ts";
 import { RametError, errnoOf } from "../../../base/errors.ts";
+import { unlessMissing } from "../../files.ts";
 import { dataPath, isId, type Kind } from "./records.ts";
 import type { Trees } from "./trees.ts";
 
@@ -141,10 +142,6 @@ const recordName = "record.json";
 
 function byAge(a: StoredRecord, b: StoredRecord): number {
   return a.createdAt < b.createdAt ? -1 : a.createdAt > b.createdAt ? 1 : a.id < b.id ? -1 : 1;
-}
-
-function unlessMissing(error: unknown): void {
-  if (errnoOf(error) !== "ENOENT") throw error;
 }
 
 /** Replaces a file: after a crash it has the old or the new content. */
