@@ -1,6 +1,5 @@
 import { expect, it } from "vitest";
 import { cellEnvironment } from "./cell-environment.ts";
-import { directoryInside } from "./pod-view.ts";
 
 it("passes no variable of a Pod to the cell's process but its setting and the sandbox's own", () => {
   const cell = {
@@ -22,15 +21,13 @@ it("passes no variable of a Pod to the cell's process but its setting and the sa
     ["RAMET_ENGINE_BUILD", "{}"],
     ["GODEBUG", "execerrdot=0"],
   ]);
-  const environment = cellEnvironment({
+  const container = {
     variables,
     image: { rootPath: "/images/python", config: {}, digest: "sha256:1" } as never,
-    mounts: new Map(),
-    directory: directoryInside,
     ip: "127.64.0.1",
     tools: { runsc: "/tools/runsc", guest: "/tools/guest", link: "/tools/link" },
-    sharesVolumes: false,
-  });
+  };
+  const environment = cellEnvironment(container, new Map(), false);
   expect(environment).toMatchObject({ RAMET_ENV_TOKEN: "of the sandbox", RAMET_LINK: "/tools/link" });
   expect(Object.keys(environment).sort()).toEqual([
     "RAMET_CELL",

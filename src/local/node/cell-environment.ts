@@ -2,8 +2,8 @@ import * as z from "zod";
 import { CellConfig } from "../../api/wire/cell-api.ts";
 import { environmentPrefix } from "../../api/pod/container-spec.ts";
 import { RametError, textOfError } from "../../base/errors.ts";
-import type { NodeImage } from "./pod.ts";
-import type { PodDirectory } from "./pod-directory.ts";
+import { directoryInside } from "./pod-view.ts";
+import type { NodeImage, NodePod } from "./pod.ts";
 
 /** The programs that a cell needs on the node. */
 export interface CellTools {
@@ -12,45 +12,55 @@ export interface CellTools {
   link: string;
 }
 
-export interface CellEnvironmentOptions {
-  /** The resolved variables of the Pod's container. */
+/** A container on the node: its image, its resolved variables, and its place. */
+export interface PlacedContainer {
   variables: ReadonlyMap<string, string>;
   image: NodeImage;
-  /** The directories of the container's volume mounts as the cell sees them, by mount path. */
-  mounts: ReadonlyMap<string, string>;
-  /** The Pod's directory as the cell sees it. */
-  directory: PodDirectory;
   ip: string;
   tools: CellTools;
-  /** Whether other containers or later Pods read what the sandbox writes to its volumes. */
-  sharesVolumes: boolean;
 }
 
-/**
- * The cell's environment variables (src/cell/setting/cell-setting.ts). Only the sandbox's own variables come from the Pod, under
- * their prefix: another name, such as NODE_OPTIONS or LD_PRELOAD, would run code in the cell's process, outside of gVisor.
- */
-export function cellEnvironment(options: CellEnvironmentOptions): Record<string, string> {
-  const { variables, image, directory, ip, tools, mounts, sharesVolumes } = options;
+/** The variables of every cell (src/cell/setting/cell-setting.ts). */
+export function cellVariables({ image, ip, tools }: PlacedContainer): Record<string, string> {
   const { rootPath, config, digest } = image;
-  const cell = withDirectories(cellConfig(variables.get("RAMET_CELL")), mounts);
   return {
-    ...Object.fromEntries([...variables].filter(([name]) => name.startsWith(environmentPrefix))),
-    RAMET_CELL: JSON.stringify(cell),
+    RAMET_CELL_DIRECTORY: directoryInside.cell,
+    RAMET_CELL_STATE_FILE: directoryInside.stateFile,
     RAMET_ROOT_PATH: rootPath,
     RAMET_IMAGE_CONFIG: JSON.stringify({ ...config, digest }),
     RAMET_CELL_LISTEN: ip,
-    RAMET_CELL_DIRECTORY: directory.cell,
-    RAMET_CELL_STATE_FILE: directory.stateFile,
     RAMET_RUNSC: tools.runsc,
     RAMET_GUEST: tools.guest,
     RAMET_LINK: tools.link,
+  };
+}
+
+/**
+ * The variables of a sandbox's cell. Only the sandbox's own variables come from the Pod, under their prefix: another name, such as
+ * NODE_OPTIONS or LD_PRELOAD, would run code in the cell's process, outside of gVisor.
+ * @param mounts the directories of the container's volume mounts as the cell sees them, by mount path
+ * @param sharesVolumes whether other containers or later Pods read what the sandbox writes to its volumes
+ */
+export function cellEnvironment(
+  container: PlacedContainer,
+  mounts: ReadonlyMap<string, string>,
+  sharesVolumes: boolean,
+): Record<string, string> {
+  const { variables } = container;
+  return {
+    ...Object.fromEntries([...variables].filter(([name]) => name.startsWith(environmentPrefix))),
+    ...cellVariables(container),
+    RAMET_CELL: JSON.stringify(withDirectories(cellConfig(variables.get("RAMET_CELL")), mounts)),
     ...(sharesVolumes && { RAMET_CELL_SHARES_VOLUMES: "true" }),
   };
 }
 
-/** @throws RametError `InvalidArgument` */
-export function cellConfig(text: string | undefined): CellConfig {
+/** The setting of the Pod's sandbox. @throws RametError `InvalidArgument` */
+export function sandboxConfig(pod: NodePod): CellConfig {
+  return cellConfig(pod.spec.containers[0]?.env?.find(({ name }) => name === "RAMET_CELL")?.value);
+}
+
+function cellConfig(text: string | undefined): CellConfig {
   try {
     return CellConfig.parse(JSON.parse(text ?? ""));
   } catch (error) {

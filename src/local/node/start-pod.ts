@@ -2,19 +2,41 @@ import { createHash } from "node:crypto";
 import { once } from "node:events";
 import { createServer } from "node:net";
 import { cellPort } from "../../api/wire/cell-api.ts";
+import { mainContainer } from "../../api/pod/container-spec.ts";
 import type { Container, Volume } from "../../api/schema/pod-template.ts";
 import { RametError } from "../../base/errors.ts";
 import { signalProcess } from "../process-identity.ts";
+import type { Clock } from "../../base/clock.ts";
+import type { Claims } from "./claims.ts";
+import type { CellImages } from "./engine-bundles.ts";
 import { cellEnvironment } from "./cell-environment.ts";
 import { launchPod } from "./launch-pod.ts";
 import { PodDirectory } from "./pod-directory.ts";
 import { PodProcess } from "./pod-process.ts";
 import { podVariables } from "./pod-variables.ts";
-import { directoryInside, pathInside } from "./pod-view.ts";
+import { type MachineView, pathInside } from "./pod-view.ts";
 import { needsBinds, podVolumes, volumeBinds, volumeMounts } from "./pod-volumes.ts";
-import type { ImageSource, NodeImage, NodePod } from "./pod.ts";
+import type { ImageSource, NodeImage, NodePod, PodObjects } from "./pod.ts";
 import { hasSideContainers } from "./side-containers.ts";
-import type { PodStarterOptions } from "./pod-starter-options.ts";
+import type { SparePods } from "./spare-pods.ts";
+
+/** The dependencies with which a node starts the containers of Pods. */
+export interface PodStarterOptions {
+  /** The directory of all Pods' directories. */
+  pods: string;
+  images: ImageSource;
+  objects: PodObjects;
+  claims: Pick<Claims, "directoryOf">;
+  nodeName: string;
+  /** The node's address. */
+  hostIP: string;
+  cells: CellImages;
+  /** Environment variables of every cell, such as PATH. */
+  environment: Record<string, string>;
+  view: MachineView;
+  spares: SparePods;
+  clock: Clock;
+}
 
 /**
  * Starts the process of one Pod.
@@ -26,18 +48,17 @@ export async function startPod(
   { taken, onChange, ip: known }: { taken: ReadonlySet<string>; onChange: () => void; ip: string | undefined },
 ): Promise<PodProcess> {
   const { namespace, name, uid } = pod.metadata;
-  const [container] = pod.spec.containers;
-  if (container === undefined) throw new RametError("InvalidArgument", "spec.containers is empty");
+  const container = mainContainer(pod);
   const directory = new PodDirectory(options.pods, uid);
+  const { cells, objects, claims, hostIP, nodeName, clock, view, spares } = options;
   const [image, ip] = await Promise.all([podImage(options.images, pod, container), known ?? chooseAddress(uid, taken)]);
-  const { cells } = options;
   const programs = cells.programs(container.image);
   const build = await cells.build(programs);
   const hasBinds = needsBinds(pod, container);
+  // A spare runs the current cell, and what it sees of the machine is fixed.
   const canBeSpare = programs === cells.current && !hasBinds && !hasSideContainers(pod);
-  const spare = takeSpare(options, canBeSpare, { directory, namespace });
+  const spare = canBeSpare ? spares.take(directory, namespace) : undefined;
   directory.make();
-  const { objects, claims, hostIP, nodeName, clock } = options;
   const { tools, cell } = programs;
   try {
     await image.hold?.(directory.path);
@@ -50,17 +71,8 @@ export async function startPod(
     const environment = {
       ...options.environment,
       ...build,
-      ...cellEnvironment({
-        variables,
-        image,
-        mounts,
-        ip,
-        tools,
-        directory: directoryInside,
-        sharesVolumes: hasShared(pod),
-      }),
+      ...cellEnvironment({ variables, image, ip, tools }, mounts, hasShared(pod)),
     };
-    const { view } = options;
     const launched =
       spare ??
       (await launchPod({ link: tools.link, cell, environment, directory, namespace, binds, view, spare: false }));
@@ -72,15 +84,6 @@ export async function startPod(
     if (spare !== undefined) signalProcess(spare.process, "SIGKILL");
     throw error;
   }
-}
-
-/** A spare runs the current cell, and what it sees of the machine is fixed. */
-function takeSpare(
-  { spares }: PodStarterOptions,
-  isPossible: boolean,
-  { directory, namespace }: { directory: PodDirectory; namespace: string },
-) {
-  return isPossible ? spares.take(directory, namespace) : undefined;
 }
 
 /** Whether others read what the sandbox writes to its volumes: further containers, or later Pods that mount a claim. */
