@@ -46,8 +46,7 @@ export async function startApiServer(options: ApiServerOptions): Promise<Child> 
   await waitUntilReady(server, {
     what: "the API server",
     clock: options.clock,
-    timeoutMilliseconds: 60_000,
-    ...(signal === undefined ? {} : { signal }),
+    signal,
     ready: () => answersReady({ port, ca: pki.ca, cert: probe.certificate, key: probe.key }),
   });
   return server;
@@ -110,14 +109,7 @@ const withoutController = [
   "resource.k8s.io/v1",
 ];
 
-interface ProbeOptions {
-  port: number;
-  ca: string;
-  cert: string;
-  key: string;
-}
-
-function answersReady(options: ProbeOptions): Promise<boolean> {
+function answersReady(options: { port: number; ca: string; cert: string; key: string }): Promise<boolean> {
   return new Promise((resolve) => {
     const probe = request(
       { host: "127.0.0.1", path: "/readyz", timeout: 2000, agent: false, ...options },

@@ -110,9 +110,10 @@ interface ReadinessOptions {
   /** The program's name in messages, such as "the API server". */
   what: string;
   ready: () => Promise<boolean>;
-  timeoutMilliseconds: number;
+  /** @default a minute */
+  timeoutMilliseconds?: number;
   clock: Clock;
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
 }
 
 /**
@@ -120,15 +121,14 @@ interface ReadinessOptions {
  * throws an error with the last lines of its log.
  */
 export async function waitUntilReady(child: Child, options: ReadinessOptions): Promise<void> {
-  const { clock, signal, what } = options;
-  const deadline = clock.monotonicMilliseconds() + options.timeoutMilliseconds;
+  const { clock, signal, what, timeoutMilliseconds = 60_000 } = options;
+  const deadline = clock.monotonicMilliseconds() + timeoutMilliseconds;
   try {
     for (let pause = 5; !(await options.ready()); pause = Math.min(pause * 1.5, 25)) {
       if (signal?.aborted === true) throw canceled(`Starting ${what}`, signal);
       if (!child.running()) throw await failed(child, `ended with ${await child.ended}`, what);
-      if (clock.monotonicMilliseconds() > deadline) {
-        throw await failed(child, `not ready after ${options.timeoutMilliseconds / 1000} s`, what);
-      }
+      if (clock.monotonicMilliseconds() > deadline)
+        throw await failed(child, `not ready after ${timeoutMilliseconds / 1000} s`, what);
       await delay(clock, pause, signal);
     }
   } catch (error) {

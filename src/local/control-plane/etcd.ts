@@ -54,8 +54,7 @@ export async function startEtcd(options: EtcdOptions): Promise<Child> {
   await waitUntilReady(etcd, {
     what: "etcd",
     clock: options.clock,
-    timeoutMilliseconds: 60_000,
-    ...(options.signal === undefined ? {} : { signal: options.signal }),
+    signal: options.signal,
     ready: () => socketAccepts(join(options.dir, "etcd.sock:0")),
   });
   return etcd;

@@ -15,7 +15,7 @@ const setting = {
 
 function deniedRanges(more: Partial<ClusterSetting>): string[] {
   const directory = clusterDirectory("test", { XDG_DATA_HOME: "/nowhere" });
-  const args = controllerArguments({ directory, setting: ClusterSetting.parse({ ...setting, ...more }) }, 1);
+  const args = controllerArguments({ directory, setting: ClusterSetting.parse({ ...setting, ...more }) });
   return args.filter((_, at) => args[at - 1] === "--cluster-range");
 }
 

@@ -1,6 +1,7 @@
 import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Clock } from "../../base/clock.ts";
+import { defined } from "../../base/defined.ts";
 import { specialAddresses } from "../../base/special-addresses.ts";
 import type { ClusterDirectory, MeasuredPart } from "../cluster-directory.ts";
 import { isReadyFileOf, readyFilePath, type PartStatus } from "../cluster-status.ts";
@@ -9,19 +10,9 @@ import { portWasTaken, startApiServer, writeKubeconfig } from "../control-plane/
 import { type Child, startChild, freePort, waitUntilReady } from "../control-plane/child.ts";
 import { keepDomainCertificate } from "../control-plane/domain-certificate.ts";
 import { startEtcd } from "../control-plane/etcd.ts";
-import { openPki, type Pki } from "../control-plane/pki.ts";
+import { openPki } from "../control-plane/pki.ts";
 import { templateAliases, publishGateway } from "./seed-cluster.ts";
 import { Part } from "./part.ts";
-
-/** The processes of a cluster, in the order of their start. */
-export interface ClusterParts {
-  etcd: Part;
-  apiServer: Part;
-  node: Part;
-  controller: Part;
-  gateway: Part;
-  clientApi: Part;
-}
 
 export interface ClusterPartsOptions {
   directory: ClusterDirectory;
@@ -30,99 +21,65 @@ export interface ClusterPartsOptions {
   onChange: (status: PartStatus) => void;
 }
 
-export function clusterParts(options: ClusterPartsOptions): ClusterParts {
-  const { directory, setting, clock, onChange } = options;
-  const shared = { clock, onChange, longestPauseMilliseconds: setting.longestRestartPauseMilliseconds };
-  const gateway = new Part({
-    ...shared,
-    name: "gateway",
-    // It drains its connections, which a local cluster does not wait for.
-    graceMilliseconds: 1_000,
-    start: (signal) => startGateway(options, signal),
-  });
+/** The processes of a cluster. */
+export type ClusterParts = ReturnType<typeof clusterParts>;
+
+export function clusterParts(options: ClusterPartsOptions) {
+  const { directory, setting, clock } = options;
+  // It drains its connections, which a local cluster does not wait for.
+  const gateway = part(options, "gateway", 1_000, (signal) => startGateway(options, signal));
   return {
     gateway,
-    etcd: new Part({
-      ...shared,
-      name: "etcd",
-      graceMilliseconds: 5_000,
-      start: (signal) => startEtcd({ program: setting.tools.etcd, dir: directory.path, durable: true, clock, signal }),
-    }),
-    apiServer: new Part({
-      ...shared,
-      name: "api-server",
-      graceMilliseconds: 5_000,
-      start: (signal) => serveApi(options, signal),
-    }),
-    node: new Part({
-      ...shared,
-      name: "node",
-      // It stops its Pods first.
-      graceMilliseconds: 20_000,
-      start: (signal) => startNode(options, signal),
-    }),
-    controller: new Part({
-      ...shared,
-      name: "controller",
-      graceMilliseconds: 10_000,
-      start: (signal) => startController(options, signal),
-    }),
-    clientApi: new Part({
-      ...shared,
-      name: "client-api",
-      graceMilliseconds: 1_000,
-      start: async (signal) => {
-        const known = readPort(directory.clientApiPort);
-        const child = await startClientApi(options, signal);
-        // The gateway proxies requests to it.
-        if (readPort(directory.clientApiPort) !== known) gateway.restart();
-        return child;
-      },
+    etcd: part(options, "etcd", 5_000, (signal) =>
+      startEtcd({ program: setting.tools.etcd, dir: directory.path, durable: true, clock, signal }),
+    ),
+    apiServer: part(options, "api-server", 5_000, (signal) => serveApi(options, signal)),
+    // It stops its Pods first.
+    node: part(options, "node", 20_000, (signal) => startNode(options, signal)),
+    controller: part(options, "controller", 10_000, (signal) =>
+      startServer(options, "controller", controllerArguments(options), signal),
+    ),
+    clientApi: part(options, "client-api", 1_000, async (signal) => {
+      const known = readPort(directory.clientApiPort);
+      const child = await startClientApi(options, signal);
+      // The gateway proxies requests to it.
+      if (readPort(directory.clientApiPort) !== known) gateway.restart();
+      return child;
     }),
   };
+}
+
+/** @param graceMilliseconds between SIGTERM and SIGKILL */
+export function part(
+  { clock, onChange, setting }: ClusterPartsOptions,
+  name: string,
+  graceMilliseconds: number,
+  start: (signal: AbortSignal) => Promise<Child>,
+): Part {
+  const longestPauseMilliseconds = setting.longestRestartPauseMilliseconds;
+  return new Part({ name, clock, onChange, graceMilliseconds, start, longestPauseMilliseconds });
 }
 
 async function serveApi({ directory, setting, clock }: ClusterPartsOptions, signal: AbortSignal): Promise<Child> {
   const pki = await openPki(join(directory.path, "pki"), () => clock.now());
   const program = setting.tools["kube-apiserver"];
-  return keptPort(join(directory.path, "port"), async (port) => {
-    const child = await startApiServer({
-      program,
-      dir: directory.path,
-      port,
-      pki,
-      gogc: setting.apiServerGogc,
-      clock,
-      signal,
-    });
-    await writeClusterKubeconfig(directory, pki, port);
+  const { path: dir, name, kubeconfig } = directory;
+  return keptPort(join(dir, "port"), async (port) => {
+    const child = await startApiServer({ program, dir, port, pki, gogc: setting.apiServerGogc, clock, signal });
+    const client = await pki.issue({ commonName: "ramet-admin", organizations: ["system:masters"], use: "client" });
+    const names = { name: name === "default" ? "ramet" : `ramet-${name}`, server: `https://127.0.0.1:${port}` };
+    await writeKubeconfig(kubeconfig, { ...names, ca: pki.ca, client });
     return child;
   });
 }
 
-async function writeClusterKubeconfig(directory: ClusterDirectory, pki: Pki, port: number): Promise<void> {
-  const client = await pki.issue({ commonName: "ramet-admin", organizations: ["system:masters"], use: "client" });
-  const name = directory.name === "default" ? "ramet" : `ramet-${directory.name}`;
-  await writeKubeconfig(directory.kubeconfig, { name, server: `https://127.0.0.1:${port}`, ca: pki.ca, client });
-}
-
-async function startController(options: ClusterPartsOptions, signal: AbortSignal): Promise<Child> {
-  const port = await metricsPortOf(options, "controller");
-  const child = await startRamet(options, "controller", controllerArguments(options, port));
-  await untilReady(child, "the controller", options, { signal, ready: () => isReady(port) });
-  return child;
-}
-
-/** The command line of the controllers. A machine's private networks have devices that expect no hostile programs. */
-export function controllerArguments(
-  { directory, setting }: Pick<ClusterPartsOptions, "directory" | "setting">,
-  metricsPort: number,
-): string[] {
+/** The options of the controllers. A machine's private networks have devices that expect no hostile programs. */
+export function controllerArguments({
+  directory,
+  setting,
+}: Pick<ClusterPartsOptions, "directory" | "setting">): string[] {
   const denied = setting.allowPrivateNetworks ? [] : specialAddresses.private;
   return [
-    "controller",
-    "--kubeconfig",
-    directory.kubeconfig,
     "--store-directory",
     directory.store,
     "--cell-image",
@@ -131,8 +88,6 @@ export function controllerArguments(
     // The node has the images, and knows how each is started.
     "--no-image-lookup",
     "--import-volumes",
-    "--metrics-port",
-    String(metricsPort),
     "--cell-user-namespaces",
     "never",
     ...(setting.verifyRestores ? [] : ["--no-verify-restores"]),
@@ -147,45 +102,47 @@ async function startGateway(options: ClusterPartsOptions, signal: AbortSignal): 
   return keptPort(directory.gatewayPort, async (port) => {
     // The port changes if another program has taken it.
     await publishGateway(directory, port);
-    const metricsPort = await metricsPortOf(options, "gateway");
-    const ports = ["--port", String(port), "--metrics-port", String(metricsPort)];
     // It resumes paused sandboxes for traffic through the client API, which starts at the same time.
     const clientApi = ["--client-api", `http://127.0.0.1:${await reservedPort(directory.clientApiPort)}`];
-    const args = ["gateway", "--kubeconfig", directory.kubeconfig, ...ports, ...clientApi, ...tls];
-    const child = await startRamet(options, "gateway", args);
-    await untilReady(child, "the gateway", options, { signal, ready: () => isReady(metricsPort) });
-    return child;
+    return startServer(options, "gateway", ["--port", String(port), ...clientApi, ...tls], signal);
   });
 }
 
-async function startClientApi(options: ClusterPartsOptions, signal: AbortSignal): Promise<Child> {
-  const { directory } = options;
-  return keptPort(directory.clientApiPort, async (port) => {
-    const metricsPort = await metricsPortOf(options, "client-api");
-    const ports = ["--port", String(port), "--metrics-port", String(metricsPort)];
-    const args = ["client-api", "--kubeconfig", directory.kubeconfig, ...ports, ...templateAliases];
-    const child = await startRamet(options, "client-api", args);
-    await untilReady(child, "the client API", options, { signal, ready: () => isReady(metricsPort) });
-    return child;
-  });
+function startClientApi(options: ClusterPartsOptions, signal: AbortSignal): Promise<Child> {
+  return keptPort(options.directory.clientApiPort, (port) =>
+    startServer(options, "client-api", ["--port", String(port), ...templateAliases], signal),
+  );
 }
 
-/** A free port, which `ramet local status` shows. */
-async function metricsPortOf({ directory }: ClusterPartsOptions, part: MeasuredPart): Promise<number> {
-  const port = await freePort();
-  writeFileSync(directory.metricsPort(part), String(port), { mode: 0o600 });
-  return port;
+/** Starts a server of `ramet`, which is ready when it says so at its port for metrics. `ramet local status` shows that port. */
+async function startServer(
+  options: ClusterPartsOptions,
+  name: MeasuredPart,
+  args: readonly string[],
+  signal: AbortSignal,
+): Promise<Child> {
+  const { directory, clock } = options;
+  const port = String(await freePort());
+  writeFileSync(directory.metricsPort(name), port, { mode: 0o600 });
+  const shared = [name, "--kubeconfig", directory.kubeconfig, "--metrics-port", port];
+  const child = await startRamet(options, name, [...shared, ...args]);
+  await waitUntilReady(child, { what: `the ${titles[name]}`, clock, signal, ready: () => isReady(port) });
+  return child;
 }
+
+const titles: Record<MeasuredPart, string> = {
+  controller: "controller",
+  gateway: "gateway",
+  "client-api": "client API",
+};
 
 async function startNode(options: ClusterPartsOptions, signal: AbortSignal): Promise<Child> {
-  const { directory } = options;
+  const { directory, clock } = options;
   const readyFile = readyFilePath(directory, "node");
   rmSync(readyFile, { force: true });
   const child = await startRamet(options, "node", ["local", "node", "--name", directory.name]);
-  await untilReady(child, "the node", options, {
-    signal,
-    ready: () => Promise.resolve(isReadyFileOf(readyFile, child.pid)),
-  });
+  const ready = () => Promise.resolve(isReadyFileOf(readyFile, child.pid));
+  await waitUntilReady(child, { what: "the node", clock, signal, ready });
   return child;
 }
 
@@ -206,16 +163,7 @@ export function startRamet(
   });
 }
 
-export function untilReady(
-  child: Child,
-  what: string,
-  { clock }: ClusterPartsOptions,
-  options: { signal: AbortSignal; ready: () => Promise<boolean> },
-): Promise<void> {
-  return waitUntilReady(child, { what, clock, timeoutMilliseconds: 60_000, ...options });
-}
-
-async function isReady(port: number): Promise<boolean> {
+async function isReady(port: string): Promise<boolean> {
   try {
     return (await fetch(`http://127.0.0.1:${port}/readyz`)).status === 200;
   } catch {
@@ -225,12 +173,9 @@ async function isReady(port: number): Promise<boolean> {
 
 /** The variables of this process's environment that the parts need. */
 function inheritedEnvironment(directory: ClusterDirectory): Record<string, string> {
-  const names = ["XDG_DATA_HOME", "XDG_CACHE_HOME", "TZ", "TMPDIR"];
-  const values = names.flatMap((name) => {
-    const value = process.env[name];
-    return value === undefined ? [] : [[name, value] as const];
-  });
-  return { ...Object.fromEntries(values), NODE_COMPILE_CACHE: join(directory.path, "compile-cache") };
+  const { XDG_DATA_HOME, XDG_CACHE_HOME, TZ, TMPDIR } = process.env;
+  const NODE_COMPILE_CACHE = join(directory.path, "compile-cache");
+  return defined({ XDG_DATA_HOME, XDG_CACHE_HOME, TZ, TMPDIR, NODE_COMPILE_CACHE });
 }
 
 const maxTries = 5;

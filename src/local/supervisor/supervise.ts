@@ -9,16 +9,16 @@ import { admissionPolicies } from "../../install/cell-policies.ts";
 import { clientRole } from "../../install/client-role.ts";
 import { KubeClient } from "../../kube/kube-client.ts";
 import { connectionFromKubeconfig } from "../../kube/kubeconfig.ts";
-import { coreResources, refOf } from "../../kube/resource-ref.ts";
+import { refOf } from "../../kube/resource-ref.ts";
 import type { ClusterDirectory } from "../cluster-directory.ts";
 import { type ClusterStatus, type PartStatus, writeStatus } from "../cluster-status.ts";
-import { type ClusterSetting, readSetting } from "../cluster-setting.ts";
+import { readSetting } from "../cluster-setting.ts";
 import { keepDomainCertificate } from "../control-plane/domain-certificate.ts";
 import { identifyProcess } from "../process-identity.ts";
 import { applyManifest, seedVolumes, clusterTemplates } from "./seed-cluster.ts";
 import { packageRoot } from "../tools/tool.ts";
 import { snapshotCrds } from "../volumes/cluster-objects.ts";
-import { clusterParts, type ClusterParts, reservedPort } from "./parts.ts";
+import { clusterParts, type ClusterParts, type ClusterPartsOptions, reservedPort } from "./parts.ts";
 import { runVolumeParts, type VolumeParts, volumeParts } from "./volume-parts.ts";
 
 /**
@@ -34,15 +34,16 @@ export async function superviseCluster(directory: ClusterDirectory, signal: Abor
   const onChange = (part: PartStatus): void => {
     report.part(part);
   };
-  const parts = clusterParts({ directory, setting, clock, onChange });
-  const volumes = volumeParts({ directory, setting, clock, onChange });
+  const options = { directory, setting, clock, onChange };
+  const parts = clusterParts(options);
+  const volumes = volumeParts(options);
   process.on("SIGUSR2", () => {
     parts.controller.restart();
     parts.gateway.restart();
     parts.clientApi.restart();
   });
   const stopRenewing = new AbortController();
-  const renewing = renewDaily({ directory, setting, clock }, stopRenewing.signal);
+  const renewing = renewDaily(options, stopRenewing.signal);
   const failure = await bringUp(directory, parts, report, signal).catch((error: unknown) => RametError.from(error));
   const runningVolumes = failure === undefined ? runVolumes(directory, volumes, signal) : undefined;
   if (failure === undefined) await untilAborted(signal);
@@ -56,10 +57,7 @@ export async function superviseCluster(directory: ClusterDirectory, signal: Abor
 }
 
 /** A cluster can run for longer than a certificate is valid. The gateway makes the first one when it starts. */
-async function renewDaily(
-  { directory, setting, clock }: { directory: ClusterDirectory; setting: ClusterSetting; clock: Clock },
-  signal: AbortSignal,
-): Promise<void> {
+async function renewDaily({ directory, setting, clock }: ClusterPartsOptions, signal: AbortSignal): Promise<void> {
   for (;;) {
     await delay(clock, 86_400_000, signal).catch(() => undefined);
     if (signal.aborted) return;
@@ -96,7 +94,7 @@ async function runVolumes(directory: ClusterDirectory, parts: VolumeParts, signa
   const client = new KubeClient(await connectionFromKubeconfig({ path: directory.kubeconfig }));
   try {
     const hasSnapshots = (await snapshotCrds(packageRoot())) !== undefined;
-    await runVolumeParts({ client, parts, hasSnapshots }, signal);
+    await runVolumeParts(client, parts, hasSnapshots, signal);
   } catch (error) {
     if (!signal.aborted) process.stderr.write(`Running the volumes failed: ${RametError.from(error).describe()}\n`);
   } finally {
@@ -147,7 +145,7 @@ class Report {
 
 /** Creates the objects of a new cluster: the kinds, the admission policies, Ramet's namespace, and the templates of its images. */
 async function seedCluster(client: KubeClient, signal: AbortSignal): Promise<void> {
-  await Promise.all([installCrds(client, signal), makeNamespace(client, signal), installPolicies(client, signal)]);
+  await Promise.all([installCrds(client, signal), installObjects(client, signal)]);
   const templates = client.resource(refOf(sandboxTemplateKind));
   for (const template of clusterTemplates) {
     const { metadata } = template;
@@ -157,16 +155,11 @@ async function seedCluster(client: KubeClient, signal: AbortSignal): Promise<voi
 }
 
 /**
- * The policies of an installation and the role of users of the client API: the cluster's owner can give other users rights, as on
- * any other cluster.
+ * Ramet's namespace, the policies of an installation and the role of users of the client API: the cluster's owner can give other
+ * users rights, as on any other cluster.
  */
-async function installPolicies(client: KubeClient, signal: AbortSignal): Promise<void> {
-  const manifests = [...admissionPolicies(), clientRole()];
+async function installObjects(client: KubeClient, signal: AbortSignal): Promise<void> {
+  const namespace = { apiVersion: "v1", kind: "Namespace", metadata: { name: systemNamespace } };
+  const manifests = [namespace, ...admissionPolicies(), clientRole()];
   await Promise.all(manifests.map((manifest) => applyManifest(client, manifest, signal)));
-}
-
-async function makeNamespace(client: KubeClient, signal: AbortSignal): Promise<void> {
-  const manifest = { apiVersion: "v1", kind: "Namespace", metadata: { name: systemNamespace } };
-  const applied = { fieldManager: "ramet-local", force: true, signal };
-  await client.resource(coreResources.namespaces).apply(manifest, applied);
 }

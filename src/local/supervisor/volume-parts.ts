@@ -1,6 +1,6 @@
 import { mkdir } from "node:fs/promises";
 import { socketAccepts } from "../../base/socket-accepts.ts";
-import { type Child, startChild } from "../control-plane/child.ts";
+import { type Child, startChild, waitUntilReady } from "../control-plane/child.ts";
 import { localNodeName } from "../node/node-object.ts";
 import { acquirePinned } from "../tools/acquire-tools.ts";
 import {
@@ -10,8 +10,8 @@ import {
   type SnapshotProgramName,
   snapshotProgramNames,
 } from "../volumes/snapshot-programs.ts";
-import { Part } from "./part.ts";
-import { type ClusterPartsOptions, startRamet, untilReady } from "./parts.ts";
+import type { Part } from "./part.ts";
+import { type ClusterPartsOptions, part, startRamet } from "./parts.ts";
 import { backoffMilliseconds } from "../../base/backoff.ts";
 import { delay } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
@@ -31,34 +31,22 @@ export interface VolumeParts {
 }
 
 export function volumeParts(options: ClusterPartsOptions): VolumeParts {
-  const { setting, clock, onChange } = options;
-  const shared = { clock, onChange, longestPauseMilliseconds: setting.longestRestartPauseMilliseconds };
   return {
-    driver: new Part({
-      ...shared,
-      name: "csi-driver",
-      graceMilliseconds: 5_000,
-      start: (signal) => startDriver(options, signal),
-    }),
-    snapshots: snapshotProgramNames.map(
-      (name) =>
-        new Part({
-          ...shared,
-          name,
-          graceMilliseconds: 1_000,
-          start: (signal) => startSnapshotProgram(name, options, signal),
-        }),
+    driver: part(options, "csi-driver", 5_000, (signal) => startDriver(options, signal)),
+    snapshots: snapshotProgramNames.map((name) =>
+      part(options, name, 1_000, (signal) => startSnapshotProgram(name, options, signal)),
     ),
   };
 }
 
 async function startDriver(options: ClusterPartsOptions, signal: AbortSignal): Promise<Child> {
-  const { volumes } = options.directory;
+  const { directory, clock } = options;
+  const { volumes } = directory;
   await mkdir(volumes, { recursive: true, mode: 0o700 });
   const endpoint = ["--endpoint", `unix://${localDriverSocket}`];
   const args = ["csi-driver", ...endpoint, "--directory", volumes, "--node-id", localNodeName];
   const child = await startRamet(options, "csi-driver", args);
-  await untilReady(child, "the CSI driver", options, { signal, ready: () => socketAccepts(localDriverSocket) });
+  await waitUntilReady(child, { what: "the CSI driver", clock, signal, ready: () => socketAccepts(localDriverSocket) });
   return child;
 }
 
@@ -78,19 +66,15 @@ async function startSnapshotProgram(
   });
 }
 
-interface VolumePartsOptions {
-  client: KubeClient;
-  parts: VolumeParts;
-  /** Whether the cluster has the CRDs of VolumeSnapshots and VolumeGroupSnapshots. */
-  hasSnapshots: boolean;
-}
-
 /**
  * Starts the driver when the cluster has a claim or a volume, and the programs of external-snapshotter when it has a snapshot: few
  * clusters have any, and together they need as much memory as the controllers. Resolves when they run, or `signal` aborts.
+ * @param hasSnapshots whether the cluster has the CRDs of VolumeSnapshots and VolumeGroupSnapshots
  */
 export async function runVolumeParts(
-  { client, parts, hasSnapshots }: VolumePartsOptions,
+  client: KubeClient,
+  parts: VolumeParts,
+  hasSnapshots: boolean,
   signal: AbortSignal,
 ): Promise<void> {
   const { groups, contents } = groupResources();
