@@ -2,7 +2,7 @@ import * as z from "zod";
 import { Digest } from "../schema/digest.ts";
 import { defineKind, rametGroup } from "../schema/kind.ts";
 import { Time } from "../schema/metadata.ts";
-import { withRules } from "../schema/rules.ts";
+import { atomicList, int32, withRules } from "../schema/rules.ts";
 
 /** One value of the key. Only its digest is stored, so nobody can read the key out of the cluster. */
 const KeyDigest = z.object({
@@ -15,7 +15,7 @@ const KeyDigest = z.object({
 /** More than a rotation needs: the new value, and the previous ones until they expire. */
 export const mostDigests = 4;
 
-const KeyDigests = withRules(z.array(KeyDigest).min(1).max(mostDigests).meta({ "x-kubernetes-list-type": "atomic" }), [
+const KeyDigests = withRules(atomicList(KeyDigest).min(1).max(mostDigests), [
   {
     cel: "self.all(one, self.exists_one(other, other.digest == one.digest))",
     message: "digests must not list a digest twice",
@@ -38,7 +38,7 @@ const Bytes = z
     },
   });
 
-const count = (least: number) => z.int().min(least).max(1_000_000).meta({ format: "int32" }).optional();
+const count = (least: number) => int32.min(least).max(1_000_000).optional();
 
 const KeyLimits = z
   .object({

@@ -6,7 +6,7 @@ import { VolumeClaim } from "../pod/volume-claims.ts";
 import { defineKind } from "../schema/kind.ts";
 import { Conditions, Contents, openString, Time } from "../schema/metadata.ts";
 import { Problems } from "../schema/problem.ts";
-import { SchemalessObject, withRules } from "../schema/rules.ts";
+import { atomicList, SchemalessObject, withRules } from "../schema/rules.ts";
 import { ContentWord, mostContents, VolumeNames } from "./sandbox-parts.ts";
 import { consistencies, VolumeImport } from "./volume-import.ts";
 
@@ -22,16 +22,13 @@ export const withinQuota = "WithinQuota";
  */
 export const dataAvailable = "DataAvailable";
 
-const CheckpointContents = withRules(
-  z.array(ContentWord).max(mostContents).meta({ "x-kubernetes-list-type": "atomic" }),
-  [
-    {
-      cel: "!self.exists(content, content == 'memory') || self.exists(content, content == 'filesystem')",
-      message: "persistentContents must have filesystem if it has memory: [filesystem] or [memory, filesystem]",
-      holds: (contents) => !contents.includes("memory") || contents.includes("filesystem"),
-    },
-  ],
-).describe(
+const CheckpointContents = withRules(atomicList(ContentWord).max(mostContents), [
+  {
+    cel: "!self.exists(content, content == 'memory') || self.exists(content, content == 'filesystem')",
+    message: "persistentContents must have filesystem if it has memory: [filesystem] or [memory, filesystem]",
+    holds: (contents) => !contents.includes("memory") || contents.includes("filesystem"),
+  },
+]).describe(
   "What the checkpoint keeps: [filesystem] or [memory, filesystem], and volumes with either or alone. Other words select nothing. Default: the sandbox's persistentContents; if it has neither memory nor filesystem, both.",
 );
 
@@ -47,11 +44,9 @@ export type Consistency = z.infer<typeof RequestedConsistency>;
 const QuiesceFailure = z.enum(["Abort", "Continue"]);
 
 const QuiesceCommand = z.object({
-  command: z
-    .array(z.string().max(1024))
+  command: atomicList(z.string().max(1024))
     .min(1)
     .max(16)
-    .meta({ "x-kubernetes-list-type": "atomic" })
     .describe("The program and its arguments. It runs as the user of the sandbox's entrypoint."),
   timeoutSeconds: z.int().min(1).max(300).optional().describe("After this time the command is killed. Default 10."),
   onFailure: QuiesceFailure.optional().describe("Whether the checkpoint fails with the command. Default Abort."),
@@ -160,18 +155,11 @@ const Needs = z.object({
     .describe("The engine that memory needs: an id of the gVisor build and the guest build together."),
   guest: z.string().optional().describe("The digest of the guest that memory needs."),
   platform: z.string().describe("The gVisor platform."),
-  cpuFeatures: z
-    .array(z.string())
-    .meta({ "x-kubernetes-list-type": "atomic" })
-    .optional()
-    .describe("The CPU features that memory needs, as gVisor names them."),
+  cpuFeatures: atomicList(z.string()).optional().describe("The CPU features that memory needs, as gVisor names them."),
 });
 
 /** The contents of one part of a checkpoint: memory and files, or volumes. */
-export const PartContents = z
-  .array(z.enum(["memory", "filesystem", "volumes"]))
-  .min(1)
-  .meta({ "x-kubernetes-list-type": "atomic" });
+export const PartContents = atomicList(z.enum(["memory", "filesystem", "volumes"])).min(1);
 export type PartContents = z.infer<typeof PartContents>;
 
 /** The volume that a part of a checkpoint holds, and what a claim needs to get its data. */
@@ -185,7 +173,7 @@ export const CapturedVolume = z.object({
     .describe("The VolumeGroupSnapshot that captured it together with other volumes of its driver."),
   driver: z.string().describe("The CSI driver, which a claim's StorageClass must have too."),
   storageClassName: z.string().optional(),
-  accessModes: z.array(z.string()).meta({ "x-kubernetes-list-type": "atomic" }),
+  accessModes: atomicList(z.string()),
   volumeMode: z.string().optional(),
   imported: z
     .enum(["Kept", "Owned"])
@@ -224,11 +212,7 @@ export type GroupConsistency = z.infer<typeof GroupConsistency>;
 
 /** Ramet's additions to the status that OpenKruise Agents defines. Each field is written as soon as its value is known. */
 export const RametCheckpointStatus = z.object({
-  parts: z
-    .array(CheckpointPart)
-    .meta({ "x-kubernetes-list-type": "atomic" })
-    .optional()
-    .describe("The captured parts. The other fields are a summary of them."),
+  parts: atomicList(CheckpointPart).optional().describe("The captured parts. The other fields are a summary of them."),
   backend: z.string().optional(),
   contents: Contents.optional(),
   manifestDigest: Digest.optional().describe("SHA-256 of the manifest in the store, checked before a restore."),
@@ -240,14 +224,10 @@ export const RametCheckpointStatus = z.object({
   template: RestoreSpec.optional().describe("The fields behind templateDigest, used to name a difference."),
   image: z.string().optional(),
   imageDigest: z.string().optional(),
-  secrets: z
-    .array(z.string())
-    .meta({ "x-kubernetes-list-type": "atomic" })
+  secrets: atomicList(z.string())
     .optional()
     .describe("The Secrets of the namespace whose values the captured memory or files can contain."),
-  volumes: z
-    .array(VolumeClaim)
-    .meta({ "x-kubernetes-list-type": "atomic" })
+  volumes: atomicList(VolumeClaim)
     .optional()
     .describe("The volumes of the source whose data is not in the checkpoint, and their PersistentVolumeClaims."),
   consistency: z.enum(consistencies).optional(),

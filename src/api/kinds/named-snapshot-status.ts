@@ -1,6 +1,7 @@
 import * as z from "zod";
 import { Digest } from "../schema/digest.ts";
 import { Conditions, openString, Time } from "../schema/metadata.ts";
+import { atomicList, listBy } from "../schema/rules.ts";
 import { ObjectName, Problem, Problems } from "../schema/problem.ts";
 
 export const stepStates = ["Pending", "Running", "Succeeded", "Failed"] as const;
@@ -57,18 +58,14 @@ export const SnapshotVersion = z.object({
   sizeBytes: z.int().min(0).optional(),
   buildMilliseconds: milliseconds.optional().describe("From the start of the build to the end of the capture."),
   engine: z.string().optional().describe("The engine that its memory needs. Absent without memory."),
-  replaces: z
-    .array(z.int().min(1))
+  replaces: atomicList(z.int().min(1))
     .max(100)
-    .meta({ "x-kubernetes-list-type": "atomic" })
     .optional()
     .describe(
       "The versions with the same inputs and an earlier engine that it replaces. Their numbers still refer to it.",
     ),
   parent: z.string().optional().describe("The source: template/python, python@3, checkpoint/<id> or sandbox/a."),
-  secrets: z
-    .array(z.string())
-    .meta({ "x-kubernetes-list-type": "atomic" })
+  secrets: atomicList(z.string())
     .optional()
     .describe(
       "The Secrets whose values it can contain: those of its template, of its recipe and of its source. Every clone contains them.",
@@ -127,12 +124,8 @@ export const NamedSnapshotStatus = z.object({
   digest: Digest.optional().describe("The digest of the inputs of the current version."),
   checkpointId: z.string().optional().describe("The checkpoint id of the current version."),
   latestVersion: z.int().min(0).optional().describe("The highest version number ever used. Numbers are not reused."),
-  versions: z
-    .array(SnapshotVersion)
-    .meta({ "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["version"] })
-    .optional()
-    .describe("The kept versions, oldest first."),
-  steps: z.array(SnapshotStep).meta({ "x-kubernetes-list-type": "atomic" }).optional(),
+  versions: listBy("version", SnapshotVersion).optional().describe("The kept versions, oldest first."),
+  steps: atomicList(SnapshotStep).optional(),
   progress: z.string().optional().describe("Finished steps and all steps: 2/4."),
   build: SnapshotBuild.optional(),
   conditions: Conditions.optional(),

@@ -3,22 +3,19 @@ import { Digest } from "../schema/digest.ts";
 import { defineKind, rametGroup } from "../schema/kind.ts";
 import { NamedSnapshotStatus } from "./named-snapshot-status.ts";
 import { Recipe } from "../recipe/recipe.ts";
-import { type Rule, withRules } from "../schema/rules.ts";
+import { atomicList, exactlyOne, exclusive, int32, labelName, type Rule, withRules } from "../schema/rules.ts";
 import { allVolumes, VolumeNames } from "./sandbox-parts.ts";
 
 const Name = z.string().min(1).max(253);
-const Version = z.int().min(1).meta({ format: "int32" });
+const Version = int32.min(1);
 
 const SnapshotFrom = withRules(z.object({ name: Name, version: Version.optional(), digest: Digest.optional() }), [
-  {
-    cel: "!(has(self.version) && has(self.digest))",
-    message: "version and digest exclude each other: set one of them, or none to follow the current version",
-    fieldPath: ".digest",
-    holds: ({ version, digest }) => version === undefined || digest === undefined,
-  },
+  exclusive(
+    "version",
+    "digest",
+    "version and digest exclude each other: set one of them, or none to follow the current version",
+  ),
 ]);
-
-const sources = ["template", "snapshot", "sandbox", "checkpoint"] as const;
 
 /** The state before the first step. */
 export const SnapshotSource = withRules(
@@ -31,11 +28,10 @@ export const SnapshotSource = withRules(
     checkpoint: z.object({ id: Name }).optional().describe("A checkpoint, by its id."),
   }),
   [
-    {
-      cel: `${sources.map((source) => `(has(self.${source}) ? 1 : 0)`).join(" + ")} == 1`,
-      message: "from must name exactly one of template, snapshot, sandbox and checkpoint",
-      holds: (from) => sources.filter((source) => from[source] !== undefined).length === 1,
-    },
+    exactlyOne(
+      ["template", "snapshot", "sandbox", "checkpoint"],
+      "from must name exactly one of template, snapshot, sandbox and checkpoint",
+    ),
   ],
 );
 export type SnapshotSource = z.infer<typeof SnapshotSource>;
@@ -44,16 +40,13 @@ export type SnapshotSource = z.infer<typeof SnapshotSource>;
 export const versionContents = ["memory", "filesystem", "volumes"] as const;
 export type VersionContent = (typeof versionContents)[number];
 
-const SnapshotContents = withRules(
-  z.array(z.enum(versionContents)).max(versionContents.length).meta({ "x-kubernetes-list-type": "atomic" }),
-  [
-    {
-      cel: "self.exists_one(content, content == 'filesystem') && self.all(content, self.exists_one(other, other == content))",
-      message: "contents must have filesystem, and may have memory and volumes, each once",
-      holds: (contents) => contents.includes("filesystem") && new Set(contents).size === contents.length,
-    },
-  ],
-).describe(
+const SnapshotContents = withRules(atomicList(z.enum(versionContents)).max(versionContents.length), [
+  {
+    cel: "self.exists_one(content, content == 'filesystem') && self.all(content, self.exists_one(other, other == content))",
+    message: "contents must have filesystem, and may have memory and volumes, each once",
+    holds: (contents) => contents.includes("filesystem") && new Set(contents).size === contents.length,
+  },
+]).describe(
   "The contents of a version. Without memory, a clone boots from the file system. With volumes, it has the data of the builder's PersistentVolumeClaims.",
 );
 
@@ -76,11 +69,9 @@ const fields = z.object({
   volumes: VolumeNames.optional().describe(
     "The volumes of a version, by their names in the Pod of the builder; * is all that are PersistentVolumeClaims. Default with volumes in contents: all.",
   ),
-  keepVersions: z
-    .int()
+  keepVersions: int32
     .min(1)
     .max(100)
-    .meta({ format: "int32" })
     .default(5)
     .describe(
       "The number of versions to keep. Older versions are deleted unless a sandbox, set or named snapshot refers to them.",
@@ -108,12 +99,10 @@ export const NamedSnapshotSpec = withRules(fields, [namedVolumes]);
 export type NamedSnapshotSpec = z.infer<typeof NamedSnapshotSpec>;
 
 /** The names of builders, Checkpoints and cached steps start with it, and those of builders are host names. */
-const snapshotName: Rule<{ metadata: { name?: string | undefined } }> = {
-  cel: "self.metadata.name.size() <= 40 && self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",
-  message: "metadata.name must be a DNS label of at most 40 characters: the names of its build sandboxes start with it",
-  holds: ({ metadata: { name } }) =>
-    name === undefined || (name.length <= 40 && /^[a-z0-9]([-a-z0-9]*[a-z0-9])?$/.test(name)),
-};
+const snapshotName = labelName(
+  40,
+  "metadata.name must be a DNS label of at most 40 characters: the names of its build sandboxes start with it",
+);
 
 export const namedSnapshotKind = defineKind({
   group: rametGroup,

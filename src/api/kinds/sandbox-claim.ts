@@ -2,13 +2,12 @@ import * as z from "zod";
 import { goDurationPattern, parseDuration } from "../../base/duration.ts";
 import { defineKind } from "../schema/kind.ts";
 import { Conditions, openString, Time } from "../schema/metadata.ts";
-import { SchemalessObject, withRules } from "../schema/rules.ts";
+import { int32, listBy, SchemalessObject, withRules } from "../schema/rules.ts";
 import { Problems } from "../schema/problem.ts";
 import { Runtimes } from "./sandbox-parts.ts";
 
 export const sandboxClaimPhases = ["Claiming", "Completed"] as const;
 
-const int32 = z.int().meta({ format: "int32" });
 const StringMap = z.record(z.string(), z.string());
 
 /** A CSI volume to mount into the claimed sandbox. */
@@ -23,9 +22,7 @@ export const CsiMountConfig = z.object({
 
 export const SandboxClaimSpec = z.object({
   templateName: z.string().describe("A SandboxSet in the same namespace."),
-  replicas: withRules(int32.min(1).meta({ format: "int32" }), [
-    { cel: "self == oldSelf", message: "replicas is immutable" },
-  ]).default(1),
+  replicas: withRules(int32.min(1), [{ cel: "self == oldSelf", message: "replicas is immutable" }]).default(1),
   shutdownTime: Time.optional().describe("Copied to each claimed sandbox."),
   claimTimeout: atLeastOneSecond("claimTimeout")
     .default("1m")
@@ -47,14 +44,12 @@ export const SandboxClaimSpec = z.object({
     .describe(
       "Changes of a running sandbox. Not supported: a claim that requests one completes immediately with an alternative.",
     ),
-  dynamicVolumesMount: z
-    .array(CsiMountConfig)
+  dynamicVolumesMount: listBy("mountPath", CsiMountConfig)
     // The CRD expresses this by the key of the list.
     .refine(
       (mounts) => new Set(mounts.map(({ mountPath }) => mountPath)).size === mounts.length,
       "must not mount two volumes at one path",
     )
-    .meta({ "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["mountPath"] })
     .optional()
     .describe(
       "Volumes to mount into a running sandbox. Not supported: a claim that requests one completes immediately with an alternative.",

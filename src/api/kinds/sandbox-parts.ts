@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { type Rule, SchemalessList, SchemalessObject } from "../schema/rules.ts";
+import { atomicList, exclusive, labelName, type Rule, SchemalessList, SchemalessObject } from "../schema/rules.ts";
 
 export const PauseStrategy = z.object({
   type: z
@@ -20,14 +20,11 @@ export const ContentWord = z.string().min(1).max(63);
 export const mostContents = 16;
 
 /** The contents that a sandbox keeps over a pause. `podInfo`, the description of its Pod, is always kept. */
-export const PersistentContents = z
-  .array(ContentWord)
+const PersistentContents = atomicList(ContentWord)
   .max(mostContents)
-  .meta({ "x-kubernetes-list-type": "atomic" })
   .describe(
     "The contents to keep over a pause and, by default, in a checkpoint: memory, filesystem. With volumes, checkpoints contain the PersistentVolumeClaims too, which outlive a pause in any case.",
   );
-export type PersistentContents = z.infer<typeof PersistentContents>;
 
 /** Selects all volumes, together with contents that do not name them. */
 export const allVolumes = "*";
@@ -36,11 +33,7 @@ export const allVolumes = "*";
 export const mostVolumes = 64;
 
 /** The names of volumes in a Pod, or `*`. */
-export const VolumeNames = z
-  .array(z.string().min(1).max(63))
-  .min(1)
-  .max(mostVolumes)
-  .meta({ "x-kubernetes-list-type": "atomic" });
+export const VolumeNames = atomicList(z.string().min(1).max(63)).min(1).max(mostVolumes);
 
 /** The contents of the checkpoints of a sandbox that do not say what they contain. */
 export const contentFields = {
@@ -58,17 +51,15 @@ export const selectedVolumes: Rule<{ persistentContents?: readonly string[] | un
     volumes === undefined || persistentContents === undefined || persistentContents.includes("volumes"),
 };
 
-export const Runtimes = z
-  .array(z.object({ name: z.string() }))
-  .meta({ "x-kubernetes-list-type": "atomic" })
-  .describe("Accepted without effect, see the condition FieldsIgnored: csi, agent-runtime, traffic-proxy.");
+export const Runtimes = atomicList(z.object({ name: z.string() })).describe(
+  "Accepted without effect, see the condition FieldsIgnored: csi, agent-runtime, traffic-proxy.",
+);
 
-export const TemplateRef = z.object({
+const TemplateRef = z.object({
   name: z.string().describe("A SandboxTemplate in the same namespace."),
   kind: z.string().optional(),
   apiVersion: z.string().optional(),
 });
-export type TemplateRef = z.infer<typeof TemplateRef>;
 
 /** The Pod template of a sandbox, inline or by name. */
 export const templateFields = {
@@ -81,12 +72,11 @@ export const templateFields = {
   ),
 };
 
-export const oneTemplate: Rule<{ template?: unknown; templateRef?: unknown }> = {
-  cel: "!(has(self.template) && has(self.templateRef))",
-  message: "template and templateRef exclude each other: set only one of them",
-  fieldPath: ".templateRef",
-  holds: ({ template, templateRef }) => template === undefined || templateRef === undefined,
-};
+export const oneTemplate = exclusive(
+  "template",
+  "templateRef",
+  "template and templateRef exclude each other: set only one of them",
+);
 
 /** An integer or a percentage, as in Kubernetes rollouts. */
 export const IntOrPercent = z
@@ -94,10 +84,7 @@ export const IntOrPercent = z
   .meta({ crd: { "x-kubernetes-int-or-string": true, anyOf: [{ type: "integer" }, { type: "string" }] } });
 
 /** The Pod of a sandbox has its name, and the name of a Pod is its host name, so it must be a DNS label. */
-export const sandboxName: Rule<{ metadata: { name?: string | undefined } }> = {
-  cel: "self.metadata.name.size() <= 63 && self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",
-  message:
-    "metadata.name must be a DNS label (lower-case letters, digits and '-', at most 63 characters): it is also the name of the sandbox's Pod and its host name",
-  holds: ({ metadata: { name } }) =>
-    name === undefined || (name.length <= 63 && /^[a-z0-9]([-a-z0-9]*[a-z0-9])?$/.test(name)),
-};
+export const sandboxName = labelName(
+  63,
+  "metadata.name must be a DNS label (lower-case letters, digits and '-', at most 63 characters): it is also the name of the sandbox's Pod and its host name",
+);

@@ -1,7 +1,7 @@
 import * as z from "zod";
 import { defineKind } from "../schema/kind.ts";
 import { Conditions } from "../schema/metadata.ts";
-import { withRules } from "../schema/rules.ts";
+import { int32, withRules } from "../schema/rules.ts";
 import { Problems } from "../schema/problem.ts";
 import {
   contentFields,
@@ -13,12 +13,10 @@ import {
   templateFields,
 } from "./sandbox-parts.ts";
 
-const int32 = z.int().meta({ format: "int32" });
-
 export const SandboxSetSpec = withRules(
   z.object({
     // OpenKruise Agents rejects a negative number in a webhook.
-    replicas: int32.min(0).meta({ format: "int32" }).describe("The number of unclaimed sandboxes to keep ready."),
+    replicas: int32.min(0).describe("The number of unclaimed sandboxes to keep ready."),
     pauseStrategy: PauseStrategy.optional(),
     ...contentFields,
     runtimes: Runtimes.optional(),

@@ -1,7 +1,7 @@
 import * as z from "zod";
 import { defineKind } from "../schema/kind.ts";
 import { Conditions, openString, Time } from "../schema/metadata.ts";
-import { withRules } from "../schema/rules.ts";
+import { atomicList, int32, withRules } from "../schema/rules.ts";
 import { Problems } from "../schema/problem.ts";
 import {
   contentFields,
@@ -27,71 +27,39 @@ export const sandboxPhases = [
 export type SandboxPhase = (typeof sandboxPhases)[number];
 
 /**
- * Condition types and the reasons of each, as in OpenKruise Agents. For events that it does not have, such as a failed restore,
- * the reason is the code of the `RametError`.
+ * Condition types. They and their reasons are those of OpenKruise Agents, except the types that are Ramet's own. For events that it
+ * does not have, such as a failed restore, the reason is the code of the `RametError`.
  */
-export const sandboxConditions = {
+export type SandboxConditionType =
   /** A paused sandbox has it not: it is as requested. */
-  Ready: ["PodReady", "InplaceUpdating", "Upgrading", "StartContainerFailed", "PodCreateFailed", "ImageUnknown"],
+  | "Ready"
   /** Ramet's own: True if waiting does not make the sandbox ready, with the reason of `Ready`. Other kinds have it too. */
-  Stalled: [],
-  SandboxPaused: [
-    "Pending",
-    "ImageChanged",
-    "CheckpointCreating",
-    "CheckpointSucceeded",
-    "CheckpointFailed",
-    "SnapshotPauseSucceed",
-    "StopPauseSucceed",
-  ],
-  SandboxResumed: ["CreatePod", "ResumePod"],
-  InplaceUpdate: ["InplaceUpdating", "Succeeded", "Failed"],
-  Upgrading: [
-    "Resuming",
-    "ResumeSucceed",
-    "PreUpgrade",
-    "PreUpgradeFailed",
-    "Checkpointing",
-    "CheckpointFailed",
-    "UpgradePod",
-    "UpgradePodFailed",
-    "PostUpgrade",
-    "PostUpgradeFailed",
-    "Succeeded",
-  ],
+  | "Stalled"
+  | "SandboxPaused"
+  | "SandboxResumed"
   /** Ramet's own: whether all memory of a clone or a resumed sandbox is loaded. The sandbox responds before that. */
-  MemoryLoaded: ["Loading", "Loaded", "LoadFailed"],
+  | "MemoryLoaded"
   /** Ramet's own: whether the cell has the egress rules of the namespace, the template and the sandbox. */
-  EgressApplied: ["Applied"],
-  /** The cell has the credentials. */
-  CredentialsApplied: ["Applied"],
+  | "EgressApplied"
+  /** Ramet's own: whether the cell has the credentials. */
+  | "CredentialsApplied"
   /** Ramet's own: False if the registry could not be asked, for a sandbox whose template has a command. */
-  ImageResolved: [],
-  RuntimeInitialized: ["Pending", "Succeeded", "Failed"],
+  | "ImageResolved"
+  | "RuntimeInitialized"
   /** Ramet's own: False if parts of the template that inject envd were skipped, because the guest serves its interface. */
-  AgentRuntimeInjected: ["ReplacedByGuest"],
+  | "AgentRuntimeInjected"
   /** Ramet's own: True if fields of the sandbox, or of its template, have no effect. Other kinds have it too. */
-  FieldsIgnored: ["NotSupported", "ReplacedByGuest", "TemplateChanged", "SeveralReasons"],
+  | "FieldsIgnored"
   /** Ramet's own: the result of the last requested rollback. A refused rollback does not change the sandbox. */
-  RolledBack: ["Pending", "Restoring", "Succeeded"],
-  Recycling: [
-    "RecyclingStarted",
-    "RecyclingCompleted",
-    "RecyclingSucceeded",
-    "RecyclingFailed",
-    "RecyclingTimeout",
-    "RecyclingRejected",
-  ],
-} as const;
-export type SandboxConditionType = keyof typeof sandboxConditions;
+  | "RolledBack";
 
 const UpgradeAction = z.object({
   exec: z
     .object({
-      command: z.array(z.string()).meta({ "x-kubernetes-list-type": "atomic" }).optional(),
+      command: atomicList(z.string()).optional(),
     })
     .optional(),
-  timeoutSeconds: z.int().meta({ format: "int32" }).default(60),
+  timeoutSeconds: int32.default(60),
 });
 
 export const SandboxSpec = withRules(
@@ -140,14 +108,10 @@ const RametSandboxStatus = z.object({
     .optional()
     .describe("The public key with which the Pod's cell proves itself. Absent: the cell is of a version without one."),
   engine: z.string().optional().describe("The engine that runs the sandbox: its gVisor build and guest build."),
-  unsuitedNodes: z
-    .array(z.string())
-    .meta({ "x-kubernetes-list-type": "atomic" })
+  unsuitedNodes: atomicList(z.string())
     .optional()
     .describe("During a start: the nodes that were tried and whose CPU lacks a feature that the checkpoint needs."),
-  claims: z
-    .array(z.string())
-    .meta({ "x-kubernetes-list-type": "atomic" })
+  claims: atomicList(z.string())
     .optional()
     .describe("The PersistentVolumeClaims of the sandbox's last Pod that outlive it."),
   restoredFrom: z
@@ -192,7 +156,7 @@ export const SandboxStatus = z.object({
   nodeName: z.string().optional(),
   sandboxIp: z.string().optional(),
   updateRevision: z.string().optional().describe("The revision of the template from which the Pod was created."),
-  recycledCount: z.int().meta({ format: "int32" }).optional(),
+  recycledCount: int32.optional(),
   ramet: RametSandboxStatus.optional(),
 });
 export type SandboxStatus = z.infer<typeof SandboxStatus>;

@@ -1,5 +1,6 @@
 import * as z from "zod";
 import { Time } from "../schema/metadata.ts";
+import { atomicList, listBy } from "../schema/rules.ts";
 import { mostVolumes } from "./sandbox-parts.ts";
 
 /** How consistent the parts of a checkpoint are with each other. */
@@ -29,11 +30,9 @@ export const ImportedVolume = z.object({
     .max(253)
     .optional()
     .describe("The StorageClass of claims whose template names none, if it exists."),
-  accessModes: z
-    .array(z.enum(["ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod"]))
+  accessModes: atomicList(z.enum(["ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod"]))
     .min(1)
     .max(4)
-    .meta({ "x-kubernetes-list-type": "atomic" })
     .optional()
     .describe("The access modes of claims whose template names none. Default ReadWriteOnce."),
   consistency: z.enum(consistencies).optional().describe("How it was captured. Default crash."),
@@ -47,11 +46,9 @@ export type ImportedVolume = z.infer<typeof ImportedVolume>;
  */
 export const VolumeImport = z
   .object({
-    volumes: z
-      .array(ImportedVolume)
+    volumes: listBy("volume", ImportedVolume)
       .min(1)
       .max(mostVolumes)
-      .meta({ "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["volume"] })
       .describe("The snapshots, each with the volume that it is of."),
     takeOwnership: z
       .boolean()

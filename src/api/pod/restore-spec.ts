@@ -5,9 +5,10 @@ import { EmptyDir, type ContainerSpec } from "../wire/cell-api.ts";
 import { containerSpec } from "./container-spec.ts";
 import type { PodTemplateSpec } from "../schema/pod-template.ts";
 import { canonicalJson } from "../../base/canonical-json.ts";
+import { atomicList } from "../schema/rules.ts";
 import { digestOf } from "../schema/digest.ts";
 
-const StringList = z.array(z.string()).meta({ "x-kubernetes-list-type": "atomic" });
+const StringList = atomicList(z.string());
 
 /**
  * The fields that must be equal in the templates of a clone and its checkpoint. On a restore gVisor compares args, cwd, user,
@@ -22,9 +23,7 @@ export const RestoreSpec = z.object({
   user: z.object({ uid: z.int(), gid: z.int() }),
   readOnlyRoot: z.boolean(),
   /** Sorted by target. */
-  mounts: z
-    .array(z.object({ target: z.string(), readOnly: z.boolean(), emptyDir: EmptyDir.optional() }))
-    .meta({ "x-kubernetes-list-type": "atomic" }),
+  mounts: atomicList(z.object({ target: z.string(), readOnly: z.boolean(), emptyDir: EmptyDir.optional() })),
 });
 export type RestoreSpec = z.infer<typeof RestoreSpec>;
 

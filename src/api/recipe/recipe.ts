@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { type Rule, withRules } from "../schema/rules.ts";
+import { atomicList, exactlyOne, int32, onlyWith, type Rule, withRules } from "../schema/rules.ts";
 
 /** Has size limits because the API server bounds the cost of its rules by the largest possible value. */
 const EnvironmentVariables = withRules(
@@ -21,7 +21,7 @@ const UserName = z
   .regex(/^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}$/, "must be the name or number of a user of the image");
 
 /** Time limit of a step, at most one day. */
-const TimeLimitSeconds = z.int().min(1).max(86_400).meta({ format: "int32" });
+const TimeLimitSeconds = int32.min(1).max(86_400);
 
 /** Default time limit of a `waitFor` step. */
 export const waitTimeoutSeconds = 60;
@@ -34,11 +34,9 @@ export type Shell = z.infer<typeof Shell>;
 /** A condition in the sandbox to wait for. */
 export const WaitFor = withRules(
   z.object({
-    port: z
-      .int()
+    port: int32
       .min(1)
       .max(65_535)
-      .meta({ format: "int32" })
       .optional()
       .describe("Wait until this TCP port accepts connections from outside the sandbox."),
     file: z
@@ -54,17 +52,8 @@ export const WaitFor = withRules(
     ),
   }),
   [
-    {
-      cel: "(has(self.port) ? 1 : 0) + (has(self.file) ? 1 : 0) + (has(self.command) ? 1 : 0) == 1",
-      message: "waitFor must have exactly one of port, file and command",
-      holds: ({ port, file, command }) => [port, file, command].filter((one) => one !== undefined).length === 1,
-    },
-    {
-      cel: "has(self.command) || !has(self.shell)",
-      message: "shell is allowed only with command",
-      fieldPath: ".shell",
-      holds: ({ command, shell }) => command !== undefined || shell === undefined,
-    },
+    exactlyOne(["port", "file", "command"], "waitFor must have exactly one of port, file and command"),
+    onlyWith("shell", ["command"], "shell is allowed only with command"),
   ],
 );
 export type WaitFor = z.infer<typeof WaitFor>;
@@ -72,6 +61,11 @@ export type WaitFor = z.infer<typeof WaitFor>;
 /** One key of a ConfigMap or Secret of the same namespace. */
 const KeyRef = z.object({ name: z.string().min(1).max(253), key: z.string().min(1).max(253) });
 export type KeyRef = z.infer<typeof KeyRef>;
+
+const Sha256 = z
+  .string()
+  .regex(/^[0-9a-f]{64}$/, "must be 64 hex digits")
+  .optional();
 
 /** Default mode of a copied file. */
 export const copyMode = "0644";
@@ -97,16 +91,8 @@ export const CopyStep = withRules(
       .max(2048)
       .optional()
       .describe("The controller downloads the file from this URL. Its digest must match sha256."),
-    sha256: z
-      .string()
-      .regex(/^[0-9a-f]{64}$/, "must be 64 hex digits")
-      .optional()
-      .describe("The SHA-256 digest of the file at url, as 64 hex digits."),
-    tree: z
-      .string()
-      .regex(/^[0-9a-f]{64}$/, "must be 64 hex digits")
-      .optional()
-      .describe("The digest of a directory tree that was uploaded to the namespace."),
+    sha256: Sha256.describe("The SHA-256 digest of the file at url, as 64 hex digits."),
+    tree: Sha256.describe("The digest of a directory tree that was uploaded to the namespace."),
     treePath: z
       .string()
       .min(1)
@@ -123,18 +109,11 @@ export const CopyStep = withRules(
     ),
   }),
   [
-    {
-      cel: "(has(self.content) ? 1 : 0) + (has(self.configMapKeyRef) ? 1 : 0) + (has(self.secretKeyRef) ? 1 : 0) + (has(self.url) ? 1 : 0) + (has(self.tree) ? 1 : 0) == 1",
-      message: "copy must have exactly one of content, configMapKeyRef, secretKeyRef, url and tree",
-      holds: ({ content, configMapKeyRef, secretKeyRef, url, tree }) =>
-        [content, configMapKeyRef, secretKeyRef, url, tree].filter((source) => source !== undefined).length === 1,
-    },
-    {
-      cel: "has(self.tree) || !has(self.treePath)",
-      message: "treePath is allowed only with tree",
-      fieldPath: ".treePath",
-      holds: ({ tree, treePath }) => tree !== undefined || treePath === undefined,
-    },
+    exactlyOne(
+      ["content", "configMapKeyRef", "secretKeyRef", "url", "tree"],
+      "copy must have exactly one of content, configMapKeyRef, secretKeyRef, url and tree",
+    ),
+    onlyWith("treePath", ["tree"], "treePath is allowed only with tree"),
     {
       cel: "!has(self.treePath) || (!self.treePath.startsWith('/') && !self.treePath.split('/').exists(part, part == '..'))",
       message: "treePath must be a relative path inside the tree",
@@ -152,8 +131,7 @@ export const CopyStep = withRules(
 export type CopyStep = z.infer<typeof CopyStep>;
 
 /** The actions of steps. A step has exactly one; `env` and `user` can also accompany `run` and `start`. */
-export const stepActions = ["run", "copy", "env", "workdir", "user", "start", "waitFor"] as const;
-export type StepAction = (typeof stepActions)[number];
+export type StepAction = "run" | "copy" | "env" | "workdir" | "user" | "start" | "waitFor";
 
 const Directory = z.string().startsWith("/", "must be an absolute path").max(4096);
 const Command = z.string().min(1).max(16_384);
@@ -161,19 +139,7 @@ const Command = z.string().min(1).max(16_384);
 /** Default time of a `run` step. */
 export const runTimeoutSeconds = 600;
 
-interface StepFields {
-  run?: unknown;
-  copy?: unknown;
-  env?: unknown;
-  workdir?: unknown;
-  user?: unknown;
-  start?: unknown;
-  waitFor?: unknown;
-  cwd?: unknown;
-  shell?: unknown;
-  timeoutSeconds?: unknown;
-  mayEnd?: unknown;
-}
+type StepFields = { [Action in StepAction]?: unknown };
 
 const whole = ["run", "copy", "workdir", "start", "waitFor"] as const;
 const count = `(${whole.map((action) => `(has(self.${action}) ? 1 : 0)`).join(" + ")})`;
@@ -185,34 +151,6 @@ const oneAction: Rule<StepFields> = {
     const actions = whole.filter((action) => step[action] !== undefined).length;
     return actions === 1 || (actions === 0 && (step.env === undefined) !== (step.user === undefined));
   },
-};
-
-const cwdWithCommand: Rule<StepFields> = {
-  cel: "has(self.run) || has(self.start) || !has(self.cwd)",
-  message: "cwd is allowed only with run or start; to set the directory of later steps, use a workdir step",
-  fieldPath: ".cwd",
-  holds: ({ run, start, cwd }) => run !== undefined || start !== undefined || cwd === undefined,
-};
-
-const shellWithCommand: Rule<StepFields> = {
-  cel: "has(self.run) || has(self.start) || !has(self.shell)",
-  message: "shell is allowed only with run or start; for a wait, use waitFor.shell",
-  fieldPath: ".shell",
-  holds: ({ run, start, shell }) => run !== undefined || start !== undefined || shell === undefined,
-};
-
-const timeoutWithRun: Rule<StepFields> = {
-  cel: "has(self.run) || !has(self.timeoutSeconds)",
-  message: "timeoutSeconds is allowed only with run; to limit a wait, use waitFor.timeoutSeconds",
-  fieldPath: ".timeoutSeconds",
-  holds: ({ run, timeoutSeconds }) => run !== undefined || timeoutSeconds === undefined,
-};
-
-const mayEndWithStart: Rule<StepFields> = {
-  cel: "has(self.start) || !has(self.mayEnd)",
-  message: "mayEnd is allowed only with start",
-  fieldPath: ".mayEnd",
-  holds: ({ start, mayEnd }) => start !== undefined || mayEnd === undefined,
 };
 
 const environmentWithCommand: Rule<StepFields> = {
@@ -248,12 +186,27 @@ export const RecipeStep = withRules(
       `With run: time limit after which the command is killed and the step fails. Default ${runTimeoutSeconds}.`,
     ),
   }),
-  [oneAction, cwdWithCommand, shellWithCommand, timeoutWithRun, mayEndWithStart, environmentWithCommand],
+  [
+    oneAction,
+    onlyWith(
+      "cwd",
+      ["run", "start"],
+      "cwd is allowed only with run or start; to set the directory of later steps, use a workdir step",
+    ),
+    onlyWith("shell", ["run", "start"], "shell is allowed only with run or start; for a wait, use waitFor.shell"),
+    onlyWith(
+      "timeoutSeconds",
+      ["run"],
+      "timeoutSeconds is allowed only with run; to limit a wait, use waitFor.timeoutSeconds",
+    ),
+    onlyWith("mayEnd", ["start"], "mayEnd is allowed only with start"),
+    environmentWithCommand,
+  ],
 );
 export type RecipeStep = z.infer<typeof RecipeStep>;
 
 /** Ordered steps. Each starts from the state, including memory, that the previous one left. */
-export const Recipe = z.array(RecipeStep).max(100).meta({ "x-kubernetes-list-type": "atomic" });
+export const Recipe = atomicList(RecipeStep).max(100);
 
 /** The action of a step; `run` for a step with `run` and `env`. */
 export function actionOf(step: RecipeStep): StepAction {

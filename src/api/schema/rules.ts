@@ -28,6 +28,69 @@ function toCel({ cel, message, fieldPath }: Rule<never>): Record<string, string>
   return { rule: cel, message, ...(fieldPath === undefined ? {} : { fieldPath }) };
 }
 
+/** Exactly one of the fields must be set. */
+export function exactlyOne<Field extends string>(
+  fields: readonly Field[],
+  message: string,
+): Rule<{ [Key in Field]?: unknown }> {
+  return {
+    cel: `${fields.map((field) => `(has(self.${field}) ? 1 : 0)`).join(" + ")} == 1`,
+    message,
+    holds: (value) => fields.filter((field) => value[field] !== undefined).length === 1,
+  };
+}
+
+/** Two fields exclude each other. */
+export function exclusive<Field extends string>(
+  one: Field,
+  other: Field,
+  message: string,
+): Rule<{ [Key in Field]?: unknown }> {
+  return {
+    cel: `!(has(self.${one}) && has(self.${other}))`,
+    message,
+    fieldPath: `.${other}`,
+    holds: (value) => value[one] === undefined || value[other] === undefined,
+  };
+}
+
+/** A field is allowed only with one of the others. */
+export function onlyWith<Field extends string>(
+  field: Field,
+  others: readonly Field[],
+  message: string,
+): Rule<{ [Key in Field]?: unknown }> {
+  return {
+    cel: `${others.map((other) => `has(self.${other})`).join(" || ")} || !has(self.${field})`,
+    message,
+    fieldPath: `.${field}`,
+    holds: (value) => value[field] === undefined || others.some((other) => value[other] !== undefined),
+  };
+}
+
+/** The name of an object is a DNS label of limited length. */
+export function labelName(most: number, message: string): Rule<{ metadata: { name?: string | undefined } }> {
+  const pattern = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
+  return {
+    cel: `self.metadata.name.size() <= ${most} && self.metadata.name.matches('${pattern}')`,
+    message,
+    holds: ({ metadata: { name } }) => name === undefined || (name.length <= most && new RegExp(pattern).test(name)),
+  };
+}
+
+/** A list that the API server replaces as a whole. */
+export function atomicList<Item extends z.ZodType>(item: Item) {
+  return z.array(item).meta({ "x-kubernetes-list-type": "atomic" });
+}
+
+/** A list whose items a field identifies. */
+export function listBy<Item extends z.ZodType>(key: string, item: Item) {
+  return z.array(item).meta({ "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [key] });
+}
+
+/** Integers of Kubernetes' types with 32 bits. */
+export const int32 = z.int().meta({ format: "int32" });
+
 /**
  * A field for which OpenKruise Agents has no schema. The API server stores it without validation, so a controller must parse it and
  * report errors in a condition. It has `type: object` because CEL cannot access a field without a type.
