@@ -57,7 +57,16 @@ describe.each(kindNames)("%s", (kind) => {
     expect(partly.filter((path) => !(path in honoured(kind)))).toEqual([]);
   });
 
-  it.each(Object.entries({ ...honoured(kind), ...refused(kind) }))("%s is read in %s", (path, file) => {
+  /** Each field of the schema with the entry that is nearest above it. */
+  const read = schema.flatMap((leaf) => {
+    const entries = Object.entries(honoured(kind)).filter(([path]) => covers(path, leaf));
+    return entries
+      .sort(([a], [b]) => b.length - a.length)
+      .slice(0, 1)
+      .map(([, file]): [string, string] => [leaf, file]);
+  });
+
+  it.each([...read, ...Object.entries(refused(kind))])("%s is read in %s", (path, file) => {
     const text = readFileSync(new URL(`../../${file}`, import.meta.url), "utf8");
     const [name] = path.replaceAll("[]", "").split(".").slice(-1);
     expect(text).toMatch(new RegExp(`\\b${name ?? ""}\\b`));
