@@ -1,4 +1,5 @@
 import { injectsEnvd } from "../pod/agent-runtime.ts";
+import { Container } from "../schema/pod-template.ts";
 import { annotations } from "../names/labels.ts";
 import { apiVersion } from "../schema/kind.ts";
 
@@ -34,25 +35,7 @@ const guestInstead = "every sandbox has Ramet's guest, which serves the interfac
 const ownGateway = "Ramet's gateways find sandboxes and their tokens without it";
 const keptContents: readonly unknown[] = ["ip", "memory", "filesystem", "volumes", "podInfo"];
 /** The fields of the main container that the cell honours or refuses (cell-container.ts, container-spec.ts). */
-const containerFields = [
-  "name",
-  "image",
-  "imagePullPolicy",
-  "command",
-  "args",
-  "workingDir",
-  "env",
-  "envFrom",
-  "ports",
-  "resources",
-  "volumeMounts",
-  "volumeDevices",
-  "startupProbe",
-  "readinessProbe",
-  "livenessProbe",
-  "lifecycle",
-  "securityContext",
-];
+const containerFields: readonly string[] = Object.keys(Container.shape);
 const securityFields = ["runAsUser", "runAsGroup", "readOnlyRootFilesystem"];
 const hooks = ["postStart", "preStop"];
 /** Its value `false` requests something. */

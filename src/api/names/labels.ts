@@ -263,7 +263,7 @@ export function restoreFrom(sandbox: MaybeClone, template: unknown = sandbox.spe
 }
 
 /** The template has no schema in the API, so it can hold any value. */
-function templateAnnotations(template: unknown): Record<string, unknown> | undefined {
+export function templateAnnotations(template: unknown): Record<string, unknown> | undefined {
   return record(record(record(template)?.["metadata"])?.["annotations"]);
 }
 

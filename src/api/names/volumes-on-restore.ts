@@ -1,5 +1,5 @@
 import { RametError } from "../../base/errors.ts";
-import { annotations } from "./labels.ts";
+import { annotations, templateAnnotations } from "./labels.ts";
 
 /**
  * The volumes of a restored sandbox, if the checkpoint does not have the data of its source's PersistentVolumeClaims. `Empty`: new
@@ -18,17 +18,11 @@ export function volumesChoice(
   template?: unknown,
 ): VolumesOnRestore | undefined {
   const key = annotations.volumesOnRestore;
-  const text = metadata.annotations?.[key] ?? annotationOf(template, key);
+  const text = metadata.annotations?.[key] ?? templateAnnotations(template)?.[key];
   if (text === undefined || text === "") return undefined;
   const choice = volumesOnRestore.find((one) => one === text);
   if (choice !== undefined) return choice;
   throw new RametError("InvalidArgument", `The annotation ${key} is ${JSON.stringify(text)}, not Empty or Shared`, {
     hint: "Set it to Empty for new claims, or to Shared for the claims of the checkpoint's source",
   });
-}
-
-/** The template has no schema in the API, so it can hold any value. */
-function annotationOf(template: unknown, key: string): unknown {
-  const { metadata } = (template ?? {}) as { metadata?: { annotations?: Record<string, unknown> } | null };
-  return metadata?.annotations?.[key];
 }

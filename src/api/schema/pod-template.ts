@@ -53,19 +53,19 @@ export const Container = z.looseObject({
   env: z.array(EnvVar).optional(),
   envFrom: z.array(z.looseObject({ prefix: z.string().optional() })).optional(),
   ports: z.array(ContainerPort).optional(),
-  volumeMounts: z.array(VolumeMount).optional(),
-  volumeDevices: z.array(z.looseObject({})).optional(),
   resources: z
     .looseObject({
       limits: z.record(z.string(), Quantity).optional(),
       requests: z.record(z.string(), Quantity).optional(),
     })
     .optional(),
-  securityContext: SecurityContext.optional(),
+  volumeMounts: z.array(VolumeMount).optional(),
+  volumeDevices: z.array(z.looseObject({})).optional(),
   startupProbe: Handler.optional(),
   readinessProbe: Handler.optional(),
   livenessProbe: Handler.optional(),
   lifecycle: z.looseObject({ postStart: Handler.optional(), preStop: Handler.optional() }).optional(),
+  securityContext: SecurityContext.optional(),
 });
 export type Container = z.infer<typeof Container>;
 
@@ -107,7 +107,7 @@ export function parsePodTemplate(template: unknown, field = "spec.template"): Po
 }
 
 /** Go decoders treat null as absent, and generators write `creationTimestamp: null` and `resources: null`. */
-function withoutNulls(value: unknown): unknown {
+export function withoutNulls(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(withoutNulls);
   if (typeof value !== "object" || value === null) return value;
   return Object.fromEntries(

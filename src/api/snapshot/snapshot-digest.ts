@@ -3,6 +3,7 @@ import { digestOf } from "../schema/digest.ts";
 import { allVolumes } from "../kinds/sandbox-parts.ts";
 import type { RecipeStep } from "../recipe/recipe.ts";
 import type { VersionContent } from "../kinds/named-snapshot.ts";
+import { withoutNulls } from "../schema/pod-template.ts";
 import type { SandboxTemplateSpec } from "../kinds/sandbox-template.ts";
 
 export interface SnapshotDigest {
@@ -22,10 +23,12 @@ export function snapshotDigest({ from, recipe, copied, contents, volumes }: Snap
   // A step that was captured without the volumes cannot be continued with them.
   const isAll = volumes?.includes(allVolumes) ?? true;
   const withVolumes = contents.includes("volumes") && { volumes: isAll || [...new Set(volumes)].sort() };
-  const base = digestOf({ v: 1, from: plainSource(from), ...withVolumes });
+  // Generators write null for absent fields.
+  const base = digestOf({ v: 1, from: withoutNulls(from), ...withVolumes });
   const steps: string[] = [];
   for (const [index, step] of recipe.entries()) {
-    steps.push(digestOf({ v: 1, after: steps.at(-1) ?? base, step: plainStep(step, copied.get(index)) }));
+    const plain = withoutNulls({ ...step, ...defined({ copied: copied.get(index) }) });
+    steps.push(digestOf({ v: 1, after: steps.at(-1) ?? base, step: plain }));
   }
   return { digest: digestOf({ v: 1, after: steps.at(-1) ?? base, contents: [...contents].sort() }), base, steps };
 }
@@ -37,23 +40,6 @@ export function snapshotDigest({ from, recipe, copied, contents, volumes }: Snap
 export function unchangedSteps(before: readonly string[], after: readonly string[]): number {
   const first = after.findIndex((digest, index) => digest !== before[index]);
   return first < 0 ? after.length : first;
-}
-
-/** Generators write null for absent fields. */
-function plainSource(from: ResolvedSource): unknown {
-  return withoutNulls(from);
-}
-
-function plainStep(step: RecipeStep, copied: CopiedContent | undefined): unknown {
-  return withoutNulls({ ...step, ...defined({ copied }) });
-}
-
-function withoutNulls(value: unknown): unknown {
-  if (Array.isArray(value)) return value.map(withoutNulls);
-  if (typeof value !== "object" || value === null) return value;
-  return Object.fromEntries(
-    Object.entries(value).flatMap(([key, inner]) => (inner === null ? [] : [[key, withoutNulls(inner)]])),
-  );
 }
 
 /**
