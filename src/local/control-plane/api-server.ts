@@ -22,7 +22,7 @@ export interface ApiServerOptions {
   /** Go's `GOGC`: how much garbage may be in memory, in percent of what is in use. More saves CPU time. @default 75 */
   gogc?: number | undefined;
   clock: Clock;
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
 }
 
 /** Starts an API server. Resolves when `/readyz` responds with 200. */

@@ -12,7 +12,7 @@ export interface EtcdOptions {
   /** Whether a write is synced to disk before etcd responds. Without it a power failure can lose the whole database. */
   durable: boolean;
   clock: Clock;
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
 }
 
 /**

@@ -27,7 +27,7 @@ export interface CsiClientOptions {
   services: CsiServices;
   clock: Clock;
   /** Cancels the calls that run. */
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
 }
 
 /** A driver on this machine is back soon, or restarts immediately. */

@@ -1,7 +1,6 @@
 import { mkdir, mkdtemp, readdir, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { type Clock, systemClock } from "../../base/clock.ts";
-import { defined } from "../../base/defined.ts";
 import { withLock } from "../tools/lock.ts";
 import { progressLine, type ProgressLine } from "../tools/progress.ts";
 import { cacheDirectory } from "../tools/tool.ts";
@@ -10,11 +9,9 @@ import { type Image, openImageStore, type ImageStore } from "./image-store.ts";
 export interface BuildOptions {
   /** The store of the image. @default the one in Ramet's cache directory */
   store?: ImageStore;
-  /** Ramet's cache directory. */
-  cacheDir?: string;
-  progress?: (line: string) => void;
+  progress?: ((line: string) => void) | undefined;
   clock?: Clock;
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
 }
 
 /** The resources that a build can use. */
@@ -25,17 +22,12 @@ export interface ImageBuild {
   /** Removed after the build. */
   scratch: string;
   line: ProgressLine;
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
 }
 
 /** The directory of images in Ramet's cache directory. */
-export function imagesDirectory(cacheDir: string = cacheDirectory()): string {
-  return join(cacheDir, "images");
-}
-
-/** The store of the options, or the one in Ramet's cache directory. */
-export function storeOf({ store, cacheDir, clock = systemClock, progress }: BuildOptions): ImageStore {
-  return store ?? openImageStore({ dir: imagesDirectory(cacheDir), clock, ...defined({ progress }) });
+export function imagesDirectory(): string {
+  return join(cacheDirectory(), "images");
 }
 
 /**
@@ -50,24 +42,24 @@ export async function buildOnce(
   find: (store: ImageStore) => Promise<Image | undefined>,
   build: (parts: ImageBuild) => Promise<Image>,
 ): Promise<Image> {
-  const { signal, cacheDir = cacheDirectory(), clock = systemClock } = options;
-  const store = storeOf(options);
+  const { signal, clock = systemClock, progress = (): void => undefined } = options;
+  const { store = openImageStore({ dir: imagesDirectory(), clock, progress }) } = options;
   const known = await find(store);
   if (known !== undefined) return known;
-  const line = progressLine(`image ${name}`, options.progress ?? ((): void => undefined), clock);
-  const work = join(cacheDir, directory);
+  const line = progressLine(`image ${name}`, progress, clock);
+  const work = join(cacheDirectory(), directory);
   await mkdir(work, { recursive: true });
   const onWait = (pid: number): void => {
     line.doing(`waiting for process ${pid}, which is building it`);
   };
   try {
-    return await withLock(join(work, "lock"), defined({ clock, onWait, signal }), async () => {
+    return await withLock(join(work, "lock"), { clock, onWait, signal }, async () => {
       const meanwhile = await find(store);
       if (meanwhile !== undefined) return meanwhile;
       await removeInterrupted(work);
       const scratch = await mkdtemp(join(work, "making-"));
       try {
-        const image = await build(defined({ store, work, scratch, line, signal }));
+        const image = await build({ store, work, scratch, line, signal });
         line.done("built");
         return image;
       } finally {

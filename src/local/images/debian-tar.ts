@@ -1,7 +1,6 @@
 import { mkdir, readdir, readFile, rename, rm, stat } from "node:fs/promises";
 import { userInfo } from "node:os";
 import { delimiter, dirname, join } from "node:path";
-import { defined } from "../../base/defined.ts";
 import { isExecutable } from "../tools/find-installed.ts";
 import type { ProgressLine } from "../tools/progress.ts";
 import { runProgram } from "../tools/run-program.ts";
@@ -15,7 +14,7 @@ export interface DebianTarOptions {
   line: ProgressLine;
   /** Further arguments of mmdebstrap, such as `--include=git`. */
   more?: readonly string[];
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
 }
 
 /** Writes a tar of a Debian root filesystem with Python 3, built from the package archive that this machine's apt uses. */
@@ -27,7 +26,7 @@ export async function makeDebianTar({ path, work, line, more = [], signal }: Deb
   await runProgram(program, [...before, ...args], {
     what: "mmdebstrap",
     environment: { ...environment, TMPDIR: work, LC_ALL: "C.UTF-8" },
-    ...defined({ signal }),
+    signal,
   });
 }
 
@@ -86,47 +85,37 @@ function userName(): string | undefined {
 async function archiveSources(): Promise<string[]> {
   const candidates = ["/etc/apt/sources.list.d/debian.sources", "/etc/apt/sources.list"];
   for (const path of candidates) {
-    const size = await stat(path).then(
-      (found) => found.size,
-      () => 0,
-    );
-    if (size > 0) return [path];
+    if (((await stat(path).catch(() => undefined))?.size ?? 0) > 0) return [path];
   }
   return [];
-}
-
-/** How to run `mmdebstrap`. */
-interface MmdebstrapCommand {
-  program: string;
-  /** Arguments before mmdebstrap's own. */
-  before: string[];
-  environment: Record<string, string>;
 }
 
 /**
  * Finds the installed `mmdebstrap`, or unpacks its Debian package into `work`. It is a Perl script that needs apt, dpkg,
  * Perl's standard modules, Python, and the filter of its package on `PATH`.
+ * @returns the program, with its arguments before mmdebstrap's own
  */
-async function findMmdebstrap(work: string, line: ProgressLine, signal?: AbortSignal): Promise<MmdebstrapCommand> {
+async function findMmdebstrap(work: string, line: ProgressLine, signal?: AbortSignal) {
   const installed = "/usr/bin/mmdebstrap";
   if (await isExecutable(installed)) return { program: installed, before: [], environment: {} };
   const unpacked = join(work, "mmdebstrap");
   const script = join(unpacked, "usr", "bin", "mmdebstrap");
   if (!(await isExecutable(script))) {
     line.doing("unpacking mmdebstrap from its Debian package");
-    const directory = join(work, "making-mmdebstrap");
-    await mkdir(directory);
-    const options = signal === undefined ? {} : { signal };
-    await runProgram("apt-get", ["download", "mmdebstrap"], {
-      ...options,
-      cwd: directory,
-      what: "apt-get download mmdebstrap",
-    });
-    const [archive = "mmdebstrap.deb"] = await readdir(directory);
-    await runProgram("dpkg-deb", ["-x", join(directory, archive), join(directory, "root")], options);
-    await rename(join(directory, "root"), unpacked);
-    await rm(directory, { recursive: true, force: true });
+    await unpackDebianPackage("mmdebstrap", unpacked, signal);
   }
   const path = [dirname(script), process.env["PATH"] ?? "/usr/bin:/bin"].join(delimiter);
   return { program: "perl", before: [script], environment: { PATH: path } };
+}
+
+/** Downloads a package with the machine's apt, and unpacks it into a directory that does not exist. */
+export async function unpackDebianPackage(name: string, target: string, signal?: AbortSignal): Promise<void> {
+  const directory = join(dirname(target), `making-${name}`);
+  await rm(directory, { recursive: true, force: true });
+  await mkdir(directory, { recursive: true });
+  await runProgram("apt-get", ["download", name], { signal, cwd: directory, what: `apt-get download ${name}` });
+  const [archive = `${name}.deb`] = await readdir(directory);
+  await runProgram("dpkg-deb", ["-x", join(directory, archive), join(directory, "root")], { signal });
+  await rename(join(directory, "root"), target);
+  await rm(directory, { recursive: true, force: true });
 }

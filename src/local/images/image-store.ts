@@ -3,7 +3,6 @@ import { chmod, mkdir, mkdtemp, readdir, rename, rm, symlink } from "node:fs/pro
 import { join } from "node:path";
 import * as z from "zod";
 import { type Clock, systemClock } from "../../base/clock.ts";
-import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import { exists, readIfExists, replaceFile, unlessMissing } from "../files.ts";
 import { withLock } from "../tools/lock.ts";
@@ -14,14 +13,14 @@ export interface ImageStoreOptions {
   /** The store's directory. Created if missing. */
   dir: string;
   /** Receives progress and warning lines. */
-  progress?: (line: string) => void;
+  progress?: ((line: string) => void) | undefined;
   clock?: Clock;
 }
 
 export interface AddOptions {
   /** Overrides fields of the image's configuration. A root directory and a tar of one have none. */
   config?: Partial<ImageConfig>;
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
 }
 
 /** The unpacked images of the local node. */
@@ -69,7 +68,7 @@ export function openImageStore({ dir, progress, clock = systemClock }: ImageStor
     const onWait = (pid: number): void => {
       write(`Waiting for process ${pid}, which is changing the images`);
     };
-    return withLock(join(dir, "lock"), defined({ clock, onWait, signal }), work);
+    return withLock(join(dir, "lock"), { clock, onWait, signal }, work);
   };
 
   const find: ImageStore["find"] = async (name) => {
@@ -92,7 +91,7 @@ export function openImageStore({ dir, progress, clock = systemClock }: ImageStor
     const staging = await mkdtemp(join(dir, "staging-"));
     try {
       write(`Image ${name}: unpacking ${path}`);
-      const unpacked = await unpackImage(path, staging, defined({ write, signal }));
+      const unpacked = await unpackImage(path, staging, { write, signal });
       const target = rootPath(unpacked.content);
       if (!(await exists(target))) {
         const parcel = join(staging, "parcel");

@@ -1,7 +1,6 @@
 import { createHash } from "node:crypto";
 import { cp, mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import { runProgram } from "../tools/run-program.ts";
 import { packageRoot } from "../tools/tool.ts";
@@ -76,7 +75,7 @@ async function recipeDigest(python: Image): Promise<string> {
 async function make(python: Image, recipe: string, parts: ImageBuild): Promise<Image> {
   const { store, work, scratch, line, signal } = parts;
   const requirements = join(source(), "requirements.txt");
-  const packages = await downloadPythonPackages(defined({ requirements, directory: work, line, signal }));
+  const packages = await downloadPythonPackages({ requirements, directory: work, line, signal });
   line.doing("installing Python packages");
   const root = join(scratch, "root");
   await mkdir(root);
@@ -88,7 +87,7 @@ async function make(python: Image, recipe: string, parts: ImageBuild): Promise<I
   await rm(join(root, "build"), { recursive: true });
   await writeFile(join(root, recipeFile), recipe);
   line.doing("adding the image");
-  return store.add(interpreterImageName, root, defined({ config: interpreterConfig, signal }));
+  return store.add(interpreterImageName, root, { config: interpreterConfig, signal });
 }
 
 /** Runs a program in a root file system, as root of it. */
@@ -98,7 +97,7 @@ async function runInside(root: string, command: string[], signal?: AbortSignal):
   await runProgram(program, args, {
     what: "Installing the packages",
     environment: { PATH: "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", LC_ALL: "C.UTF-8" },
-    ...defined({ signal }),
+    signal,
   });
 }
 

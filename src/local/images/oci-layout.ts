@@ -1,8 +1,8 @@
 import { createHash } from "node:crypto";
-import { createReadStream, type Stats } from "node:fs";
+import { createReadStream } from "node:fs";
 import { chmod, chown, lstat, mkdir, readdir, readFile, rename, rm } from "node:fs/promises";
 import { join } from "node:path";
-import { Transform } from "node:stream";
+import { type Readable, Transform } from "node:stream";
 import { createGunzip, createZstdDecompress } from "node:zlib";
 import * as z from "zod";
 import { directoryInside } from "../../base/directory-inside.ts";
@@ -44,7 +44,7 @@ export async function unpackOciLayout(
     await rm(scratch, { recursive: true, force: true });
     await mkdir(scratch, { mode: 0o755 });
     await unpackLayer(layout, layer, scratch, signal);
-    await mergeLayer(scratch, root);
+    await mergeDirectory(scratch, root, root);
   }
   return {
     digest: manifest.config.digest,
@@ -112,30 +112,27 @@ async function unpackLayer(layout: string, layer: Descriptor, directory: string,
       done(null, chunk);
     },
   });
-  const compressed = createReadStream(blobPath(layout, layer))
-    .on("error", (error) => hashed.destroy(error))
-    .pipe(hashed);
-  if (layer.mediaType.endsWith("gzip")) await unpackTar(through(compressed, createGunzip()), directory, signal);
-  else if (layer.mediaType.endsWith("zstd"))
-    await unpackTar(through(compressed, createZstdDecompress()), directory, signal);
-  else await unpackTar(compressed, directory, signal);
+  const compressed = through(createReadStream(blobPath(layout, layer)), hashed);
+  const format = decompressors.find(([ending]) => layer.mediaType.endsWith(ending));
+  await unpackTar(format === undefined ? compressed : through(compressed, format[1]()), directory, signal);
   requireDigest(hash.digest("hex"), layer);
 }
 
-function through(input: Transform, decompress: Transform): Transform {
-  input.on("error", (error) => decompress.destroy(error));
-  return input.pipe(decompress);
+const decompressors = [
+  ["gzip", createGunzip],
+  ["zstd", createZstdDecompress],
+] as const;
+
+/** Pipes a stream through another one, which also ends with its errors. */
+export function through(input: Readable, output: Transform): Transform {
+  input.on("error", (error) => output.destroy(error));
+  return input.pipe(output);
 }
 
 function requireDigest(actual: string, { digest }: Descriptor): void {
   if (digest === `sha256:${actual}`) return;
-  throw new RametError(
-    "InvalidArgument",
-    `Reading the image failed: the content of blob ${digest} does not match its digest`,
-    {
-      hint: "Copy the image again",
-    },
-  );
+  const why = `the content of blob ${digest} does not match its digest`;
+  throw new RametError("InvalidArgument", `Reading the image failed: ${why}`, { hint: "Copy the image again" });
 }
 
 /**
@@ -143,13 +140,6 @@ function requireDigest(actual: string, { digest }: Descriptor): void {
  * NAME, `.wh..wh..opq` empties its directory, directories are merged, and any other entry replaces the existing one. A
  * symbolic link to a directory is kept: a layer's `lib/x` is written to the link's target, but never outside the root.
  */
-async function mergeLayer(layer: string, root: string): Promise<void> {
-  await mergeDirectory(layer, root, root);
-}
-
-const opaque = ".wh..wh..opq";
-const whiteout = ".wh.";
-
 async function mergeDirectory(layer: string, target: string, root: string): Promise<void> {
   const names = await readdir(layer);
   if (names.includes(opaque)) await empty(target);
@@ -179,18 +169,17 @@ async function mergeEntry(source: string, target: string, root: string): Promise
     await mkdir(target);
   }
   await mergeDirectory(source, target, root);
-  await copyOwnerAndMode(added, target);
+  if (isRoot()) await chown(target, added.uid, added.gid);
+  await chmod(target, added.mode & 0o7777);
 }
+
+const opaque = ".wh..wh..opq";
+const whiteout = ".wh.";
 
 function hiddenName(name: string): string {
   const hidden = name.slice(whiteout.length);
   if (hidden !== "" && hidden !== "." && hidden !== "..") return hidden;
   throw new RametError("InvalidArgument", `Reading the image failed: a layer has the invalid whiteout ${name}`);
-}
-
-async function copyOwnerAndMode(from: Stats, target: string): Promise<void> {
-  if (isRoot()) await chown(target, from.uid, from.gid);
-  await chmod(target, from.mode & 0o7777);
 }
 
 async function empty(directory: string): Promise<void> {

@@ -1,5 +1,4 @@
 import { join } from "node:path";
-import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import { buildOnce, type BuildOptions, type ImageBuild } from "./build-once.ts";
 import { makeDebianTar } from "./debian-tar.ts";
@@ -21,24 +20,15 @@ export async function ensurePythonImage(options: BuildOptions = {}): Promise<Ima
 
 async function make({ store, work, scratch, line, signal }: ImageBuild): Promise<Image> {
   const tar = join(scratch, "python.tar");
-  await makeDebianTar(defined({ path: tar, work, line, signal })).catch((error: unknown) => {
+  await makeDebianTar({ path: tar, work, line, signal }).catch((cause: unknown) => {
     signal?.throwIfAborted();
-    throw buildFailed(error);
+    throw new RametError("ImageNotFound", `Building the image python failed: ${RametError.from(cause).message}`, {
+      hint:
+        "Install mmdebstrap and configure apt with a Debian archive, or add any root filesystem with python3: " +
+        "ramet local image add python PATH (a root directory, a tar or an OCI layout)",
+      cause,
+    });
   });
-  return store.add(pythonImageName, tar, {
-    config: {
-      cmd: ["python3"],
-      env: ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8"],
-    },
-    ...defined({ signal }),
-  });
-}
-
-function buildFailed(cause: unknown): RametError {
-  return new RametError("ImageNotFound", `Building the image python failed: ${RametError.from(cause).message}`, {
-    hint:
-      "Install mmdebstrap and configure apt with a Debian archive, or add any root filesystem with python3: " +
-      "ramet local image add python PATH (a root directory, a tar or an OCI layout)",
-    cause,
-  });
+  const env = ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8"];
+  return store.add(pythonImageName, tar, { config: { cmd: ["python3"], env }, signal });
 }

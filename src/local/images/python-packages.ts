@@ -1,11 +1,11 @@
 import { createHash } from "node:crypto";
-import { mkdir, readdir, readFile, rename, rm } from "node:fs/promises";
+import { readFile, rename, rm } from "node:fs/promises";
 import { join } from "node:path";
-import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import { exists } from "../files.ts";
 import type { ProgressLine } from "../tools/progress.ts";
 import { runProgram } from "../tools/run-program.ts";
+import { unpackDebianPackage } from "./debian-tar.ts";
 
 export interface PackagesOptions {
   /** A requirements file with exact versions and digests. */
@@ -13,7 +13,7 @@ export interface PackagesOptions {
   /** The parent of the packages' directory, which is kept. */
   directory: string;
   line: ProgressLine;
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
 }
 
 /**
@@ -33,7 +33,7 @@ export async function downloadPythonPackages(options: PackagesOptions): Promise<
   await runProgram("python3", [...args, ...imagePython(), "--dest", made, "--requirement", requirements], {
     what: "pip download",
     environment: { PIP_DISABLE_PIP_VERSION_CHECK: "1", ...pip },
-    ...defined({ signal }),
+    signal,
   });
   await rename(made, target);
   return target;
@@ -53,20 +53,11 @@ function imagePython(): string[] {
 
 /** The environment in which `python3 -m pip` works. Unpacks pip from its Debian package if it is not installed. */
 async function findPip(directory: string, line: ProgressLine, signal?: AbortSignal): Promise<Record<string, string>> {
-  const options = signal === undefined ? {} : { signal };
-  const works = async (environment: Record<string, string>): Promise<boolean> =>
-    runProgram("python3", ["-m", "pip", "--version"], { ...options, environment }).then(
-      () => true,
-      () => false,
-    );
-  if (await works({})) return {};
+  const installed = await runProgram("python3", ["-m", "pip", "--version"], { signal }).catch(() => undefined);
+  if (installed !== undefined) return {};
   line.doing("unpacking pip from its Debian package");
-  const made = join(directory, "making-pip");
-  await mkdir(made, { recursive: true });
-  const what = "apt-get download python3-pip";
-  await runProgram("apt-get", ["download", "python3-pip"], { ...options, cwd: made, what });
-  const [archive = ""] = (await readdir(made)).filter((name) => name.endsWith(".deb"));
-  await runProgram("dpkg-deb", ["-x", join(made, archive), join(directory, "pip")], options);
-  await rm(made, { recursive: true, force: true });
-  return { PYTHONPATH: join(directory, "pip", "usr", "lib", "python3", "dist-packages") };
+  const unpacked = join(directory, "pip");
+  await rm(unpacked, { recursive: true, force: true });
+  await unpackDebianPackage("python3-pip", unpacked, signal);
+  return { PYTHONPATH: join(unpacked, "usr", "lib", "python3", "dist-packages") };
 }

@@ -4,7 +4,7 @@ import { lstat, mkdir, open, readdir, readFile, readlink, rename, rm, stat } fro
 import { join } from "node:path";
 import { createGunzip, createZstdDecompress } from "node:zlib";
 import { RametError } from "../../base/errors.ts";
-import { ImageConfig, isOciLayout, unpackOciLayout } from "./oci-layout.ts";
+import { ImageConfig, isOciLayout, through, unpackOciLayout } from "./oci-layout.ts";
 import { copyDirectory, isRoot, unpackTar } from "./unpack-tar.ts";
 
 export interface UnpackedImage {
@@ -19,7 +19,7 @@ export interface UnpackedImage {
 
 export interface UnpackOptions {
   write: (line: string) => void;
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
 }
 
 /** Unpacks a root directory, a tar of one, or an OCI layout into `staging`. The caller removes that directory. */
@@ -63,12 +63,8 @@ async function decompressed(path: string): Promise<NodeJS.ReadableStream> {
   const { buffer } = await file.read(Buffer.alloc(4), 0, 4, 0);
   await file.close();
   const raw = createReadStream(path);
-  const through = (stream: NodeJS.ReadWriteStream): NodeJS.ReadableStream => {
-    raw.on("error", (error) => stream.emit("error", error));
-    return raw.pipe(stream);
-  };
-  if (buffer.readUInt16BE() === 0x1f8b) return through(createGunzip());
-  if (buffer.readUInt32LE() === 0xfd2fb528) return through(createZstdDecompress());
+  if (buffer.readUInt16BE() === 0x1f8b) return through(raw, createGunzip());
+  if (buffer.readUInt32LE() === 0xfd2fb528) return through(raw, createZstdDecompress());
   return raw;
 }
 

@@ -1,5 +1,4 @@
 import { spawn } from "node:child_process";
-import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import { runProgram } from "../tools/run-program.ts";
 
@@ -13,34 +12,17 @@ import { runProgram } from "../tools/run-program.ts";
 export async function unpackTar(input: NodeJS.ReadableStream, directory: string, signal?: AbortSignal): Promise<void> {
   const owners = isRoot() ? ["--same-owner"] : ["--no-same-owner"];
   const excluded = ["dev", "proc", "sys"].flatMap((name) => [`--exclude=./${name}/*`, `--exclude=${name}/*`]);
-  await runProgram(
-    "tar",
-    [
-      "-x",
-      "-f",
-      "-",
-      "-C",
-      directory,
-      "--numeric-owner",
-      "-p",
-      "--delay-directory-restore",
-      ...owners,
-      "--anchored",
-      ...excluded,
-    ],
-    { input, what: "Unpacking the image", ...defined({ signal }) },
-  ).catch((error: unknown) => {
-    throw error instanceof RametError && error.code === "Internal" ? notUnpacked(error) : error;
+  const place = ["-x", "-f", "-", "-C", directory, "--numeric-owner", "-p", "--delay-directory-restore"];
+  const args = [...place, ...owners, "--anchored", ...excluded];
+  await runProgram("tar", args, { input, what: "Unpacking the image", signal }).catch((cause: unknown) => {
+    if (!(cause instanceof RametError) || cause.code !== "Internal") throw cause;
+    throw new RametError("InvalidArgument", cause.message, {
+      hint: "Pass a root directory, a tar of one (plain, gzip or Zstandard), or an OCI image layout",
+      cause,
+    });
   });
   // The owner must be able to read and remove everything.
   if (!isRoot()) await runProgram("chmod", ["-R", "u+rwX", directory]);
-}
-
-function notUnpacked(cause: RametError): RametError {
-  return new RametError("InvalidArgument", cause.message, {
-    hint: "Pass a root directory, a tar of one (plain, gzip or Zstandard), or an OCI image layout",
-    cause,
-  });
 }
 
 /** Copies a directory as `unpackTar` would unpack it, without other file systems that are mounted below it. */

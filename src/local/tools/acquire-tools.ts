@@ -2,22 +2,22 @@ import { readdir, readFile, readlink, rename, rm, stat, utimes } from "node:fs/p
 import { homedir } from "node:os";
 import { dirname, join } from "node:path";
 import { canceled, type Clock, systemClock } from "../../base/clock.ts";
-import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
-import { type Downloader, makeDownloader } from "./download.ts";
+import { FairTurns } from "../../base/fair-turns.ts";
+import { makeDownloader } from "./download.ts";
 import { findInstalled, isExecutable } from "./find-installed.ts";
 import { findGo } from "./go-build.ts";
 import { withLock } from "./lock.ts";
 import { type MakeOptions, makeTool } from "./make-tool.ts";
 import { pinnedTool, type ToolName } from "./pinned-tools.ts";
 import { progressLine } from "./progress.ts";
-import { cacheDirectory, limiter, type Limiter, type Tool } from "./tool.ts";
+import { cacheDirectory, type Tool } from "./tool.ts";
 
 export interface AcquireOptions<Name extends string> {
   names: readonly Name[];
   /** Receives a line for each step of each tool. */
   progress?: (line: string) => void;
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
   /** Ramet's cache directory. @default `ramet` in the user's cache directory */
   cacheDir?: string;
   /** Read for `PATH`, `KUBEBUILDER_ASSETS` and `XDG_CACHE_HOME`. @default this process's */
@@ -52,10 +52,10 @@ export async function acquirePinned<Name extends string>(
     downloader: makeDownloader(environment),
     findGo: options.findGo ?? (() => findGo(environment)),
     // Go uses all cores for one build; a second build uses the time in which the first downloads modules or links.
-    builds: limiter(2),
+    builds: new FairTurns(2),
     clock: options.clock ?? systemClock,
     write: options.progress ?? (() => undefined),
-    ...(signal === undefined ? {} : { signal }),
+    signal,
   };
   const failures: string[] = [];
   const acquired = await Promise.all(
@@ -74,16 +74,11 @@ export async function acquirePinned<Name extends string>(
   return Object.fromEntries(acquired) as Record<Name, string>;
 }
 
-interface Context {
+interface Context extends Omit<MakeOptions, "line"> {
   environment: NodeJS.ProcessEnv;
   directory: string;
-  downloader: Downloader;
-  builds: Limiter;
-  findGo: MakeOptions["findGo"];
-  goEnvironment: MakeOptions["goEnvironment"];
   clock: Clock;
   write: (line: string) => void;
-  signal?: AbortSignal;
 }
 
 async function acquire(tool: Tool, context: Context): Promise<string> {
@@ -92,7 +87,7 @@ async function acquire(tool: Tool, context: Context): Promise<string> {
   const parent = join(context.directory, tool.name);
   const path = join(parent, tool.version, tool.name);
   try {
-    const installed = await findInstalled(tool, { environment, onSkipped: (what) => { line.note(what); }, ...defined({ signal }) });
+    const installed = await findInstalled(tool, environment, line.note, signal);
     if (installed !== undefined) {
       line.done(`found in ${installed.where}: ${installed.path}`);
       return installed.path;
@@ -105,7 +100,7 @@ async function acquire(tool: Tool, context: Context): Promise<string> {
     const onWait = (pid: number): void => {
       line.doing(`waiting for process ${pid}, which is acquiring it`);
     };
-    await withLock(join(parent, `${tool.version}.lock`), defined({ clock, onWait, signal }), async () => {
+    await withLock(join(parent, `${tool.version}.lock`), { clock, onWait, signal }, async () => {
       // Another process may have made it meanwhile.
       if (await isExecutable(path)) {
         line.done("found in the cache");

@@ -13,7 +13,7 @@ import type { Release } from "./tool.ts";
 export interface DownloadOptions {
   /** Called as bytes arrive. `totalBytes` is undefined if the server does not send it. */
   onBytes: (bytes: number, totalBytes: number | undefined) => void;
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
 }
 
 /** Downloads official releases. Does not retry a host that was unreachable. */
@@ -43,7 +43,7 @@ export function makeDownloader(environment: NodeJS.ProcessEnv): Downloader {
     const known = unreachable.get(host);
     if (known !== undefined) throw new RametError("Unavailable", known);
     try {
-      const response = await fetch(url, { dispatcher, ...(signal === undefined ? {} : { signal }) });
+      const response = await fetch(url, { dispatcher, signal: signal ?? null });
       if (response.ok) return response;
       await response.body?.cancel();
       throw new RametError("Unavailable", `${url} responded with ${response.status}`);
@@ -104,7 +104,7 @@ type Archive = Exclude<Release["format"], { kind: "program" }>;
 
 async function unpack(archive: string, directory: string, format: Archive, signal?: AbortSignal): Promise<void> {
   const args = ["-x", "-C", directory, `--strip-components=${format.strip}`, "--no-same-owner"];
-  const options = { what: "Unpacking the release", ...(signal === undefined ? {} : { signal }) };
+  const options = { what: "Unpacking the release", signal };
   if (format.kind === "tar.gz") {
     await runProgram("tar", [...args, "-z", "-f", archive, ...format.members], options);
   } else {

@@ -3,27 +3,18 @@ import { delimiter, join } from "node:path";
 import { runProgram } from "./run-program.ts";
 import type { Tool } from "./tool.ts";
 
-export interface Found {
-  path: string;
-  /** Shown in the progress line. */
-  where: string;
-}
-
-export interface FindOptions {
-  environment: NodeJS.ProcessEnv;
-  /** Called for each program of that name with an unsuitable version. */
-  onSkipped: (what: string) => void;
-  signal?: AbortSignal;
-}
-
-/** Searches `PATH`, then `KUBEBUILDER_ASSETS`, for a suitable version. */
-export async function findInstalled(tool: Tool, options: FindOptions): Promise<Found | undefined> {
-  const { environment, onSkipped, signal } = options;
+/**
+ * Searches `PATH`, then `KUBEBUILDER_ASSETS`, for a suitable version.
+ * @param onSkipped called for each program of that name with an unsuitable version
+ */
+export async function findInstalled(
+  tool: Tool,
+  environment: NodeJS.ProcessEnv,
+  onSkipped: (what: string) => void,
+  signal: AbortSignal | undefined,
+): Promise<{ path: string; where: string } | undefined> {
   if (tool.fits === undefined) return undefined;
-  const directories = (environment["PATH"] ?? "")
-    .split(delimiter)
-    .filter((directory) => directory.startsWith("/"))
-    .map((directory) => ({ directory, where: "PATH" }));
+  const directories = pathOf(environment).map((directory) => ({ directory, where: "PATH" }));
   const assets = environment["KUBEBUILDER_ASSETS"];
   if (assets !== undefined) directories.push({ directory: assets, where: "KUBEBUILDER_ASSETS" });
   for (const { directory, where } of directories) {
@@ -34,6 +25,23 @@ export async function findInstalled(tool: Tool, options: FindOptions): Promise<F
     onSkipped(`skipped ${path}: unsuitable version (${printed.trim().split("\n")[0] ?? ""})`);
   }
   return undefined;
+}
+
+/** The path of a program in the directories of `PATH`, or in `more`. */
+export async function findOnPath(
+  program: string,
+  environment: NodeJS.ProcessEnv,
+  more: readonly string[] = [],
+): Promise<string | undefined> {
+  for (const directory of [...pathOf(environment), ...more]) {
+    const path = join(directory, program);
+    if (await isExecutable(path)) return path;
+  }
+  return undefined;
+}
+
+function pathOf({ PATH = "" }: NodeJS.ProcessEnv): string[] {
+  return PATH.split(delimiter).filter((directory) => directory.startsWith("/"));
 }
 
 export async function isExecutable(path: string): Promise<boolean> {

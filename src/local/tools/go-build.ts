@@ -2,37 +2,26 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import * as z from "zod";
-import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
-import { isExecutable } from "./find-installed.ts";
+import { findOnPath } from "./find-installed.ts";
 import { runProgram } from "./run-program.ts";
 import type { GoBuild } from "./tool.ts";
 
 /** Finds the `go` program in `PATH`, or in the directory of Go's installation instructions. */
-export async function findGo(environment: NodeJS.ProcessEnv): Promise<string | undefined> {
-  const directories = [...(environment["PATH"] ?? "").split(":").filter((directory) => directory !== ""), "/usr/local/go/bin"];
-  for (const directory of directories) {
-    const path = join(directory, "go");
-    if (await isExecutable(path)) return path;
-  }
-  return undefined;
+export function findGo(environment: NodeJS.ProcessEnv): Promise<string | undefined> {
+  return findOnPath("go", environment, ["/usr/local/go/bin"]);
 }
 
 interface BuildOptions {
   /** The result of `goEnvironment`. */
   environment: Record<string, string>;
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
 }
 
 /**
  * Builds one static program without cgo, from exactly the versions in the module's go.sum.
  */
-export async function goBuild(
-  go: string,
-  build: GoBuild,
-  output: string,
-  options: BuildOptions,
-): Promise<void> {
+export async function goBuild(go: string, build: GoBuild, output: string, options: BuildOptions): Promise<void> {
   const set = Object.entries(build.set).map(([symbol, value]) => `-X ${symbol}=${value}`);
   const args = ["build", "-trimpath", "-ldflags", ["-s", "-w", ...set].join(" "), "-o", output, build.package];
   try {
@@ -58,7 +47,7 @@ async function knownExperiment(
   if (experiment === undefined) return {};
   const variables = { GOEXPERIMENT: experiment };
   try {
-    await runProgram(go, ["env", "GOVERSION"], { environment: { ...environment, ...variables }, cwd: module, ...defined({ signal }) });
+    await runProgram(go, ["env", "GOVERSION"], { environment: { ...environment, ...variables }, cwd: module, signal });
     return variables;
   } catch (error) {
     if (RametError.from(error).code !== "Internal") throw error;

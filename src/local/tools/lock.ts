@@ -9,7 +9,7 @@ import { identifyProcess, isProcessRunning, ProcessIdentity } from "../process-i
 
 export interface LockOptions {
   clock: Clock;
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
   /** Called once if another process has the lock, with its process id. */
   onWait?: (pid: number) => void;
 }

@@ -8,13 +8,14 @@ import { join } from "node:path";
 import { zstdCompressSync } from "node:zlib";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { systemClock } from "../../base/clock.ts";
+import { FairTurns } from "../../base/fair-turns.ts";
 import { goEnvironment } from "./acquire-tools.ts";
 import { makeDownloader } from "./download.ts";
 import { findGo } from "./go-build.ts";
 import { type MakeOptions, makeTool } from "./make-tool.ts";
 import { progressLine } from "./progress.ts";
 import { runProgram } from "./run-program.ts";
-import { cacheDirectory, limiter, type Release, type Tool } from "./tool.ts";
+import { cacheDirectory, type Release, type Tool } from "./tool.ts";
 
 let dir: string;
 let lines: string[];
@@ -50,7 +51,7 @@ function options(overrides: Partial<MakeOptions> = {}): MakeOptions {
     findGo: () => Promise.resolve(go),
     downloader: makeDownloader({}),
     goEnvironment: { ...goEnvironment(cacheDirectory(), process.env), HOME: join(dir, "home") },
-    builds: limiter(1),
+    builds: new FairTurns(1),
     line: progressLine("hello", (line) => lines.push(line), systemClock),
     ...overrides,
   };

@@ -1,11 +1,11 @@
 import { mkdir, mkdtemp, readdir, rename, rm } from "node:fs/promises";
 import { join } from "node:path";
-import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
+import type { FairTurns } from "../../base/fair-turns.ts";
 import type { Downloader } from "./download.ts";
 import { goBuild } from "./go-build.ts";
 import type { ProgressLine } from "./progress.ts";
-import type { Limiter, Tool } from "./tool.ts";
+import type { Tool } from "./tool.ts";
 
 export interface MakeOptions {
   /** Path of the `go` program, if it is installed. */
@@ -14,9 +14,9 @@ export interface MakeOptions {
   /** Environment variables for `go`. */
   goEnvironment: Record<string, string>;
   /** Limits the number of concurrent builds. */
-  builds: Limiter;
+  builds: FairTurns;
   line: ProgressLine;
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
 }
 
 /**
@@ -63,20 +63,20 @@ async function download(tool: Tool, directory: string, options: MakeOptions): Pr
     onBytes: (bytes, total) => {
       line.detail(`${megabytes(bytes)}${total === undefined ? "" : ` of ${megabytes(total)}`} MB`);
     },
-    ...(signal === undefined ? {} : { signal }),
+    signal,
   });
   return "downloaded";
 }
 
 async function build(tool: Tool, directory: string, options: MakeOptions): Promise<string> {
-  const { line, signal } = options;
+  const { line, signal = new AbortController().signal } = options;
   const go = await options.findGo();
   if (go === undefined) throw new RametError("ToolMissing", "cannot build it: Go is not installed");
-  await options.builds(async () => {
+  const work = async (): Promise<void> => {
     line.doing(`building with Go, once (about ${tool.build.coldSeconds} s on two cores if nothing is cached)`);
-    const environment = options.goEnvironment;
-    await goBuild(go, tool.build, join(directory, tool.name), defined({ environment, signal }));
-  });
+    await goBuild(go, tool.build, join(directory, tool.name), { environment: options.goEnvironment, signal });
+  };
+  await options.builds.run("", work, signal);
   return "built";
 }
 

@@ -5,7 +5,7 @@ export interface ProgressLine {
   /** Reports the current step. */
   doing(what: string): void;
   /** Reports a fact. */
-  note(what: string): void;
+  note: (what: string) => void;
   /** Sets a detail of the repeated line, for example `40 of 104 MB`. */
   detail(text: string): void;
   /** Reports the result and the elapsed time. */

@@ -7,7 +7,7 @@ export interface RunOptions {
   /** Added to this process's environment. */
   environment?: Record<string, string>;
   /** Kills the program and its children. */
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
   /** The program's standard input. */
   input?: NodeJS.ReadableStream;
   /** Subject of the error message "... failed". @default the program's name */

@@ -1,7 +1,6 @@
 import { mkdir, rename, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { systemClock } from "../../../src/base/clock.ts";
-import { imagesDirectory } from "../../../src/local/images/build-once.ts";
 import { makeDebianTar } from "../../../src/local/images/debian-tar.ts";
 import { openImageStore } from "../../../src/local/images/image-store.ts";
 import { withLock } from "../../../src/local/tools/lock.ts";
@@ -23,7 +22,7 @@ const more = [
 /** Adds a stand-in of E2B's base image to the images of a cluster, under each of the names. Built once: about two minutes. */
 export async function addBaseImage(environment: NodeJS.ProcessEnv, names: readonly string[]): Promise<void> {
   const tar = await baseTar();
-  const store = openImageStore({ dir: imagesDirectory(cacheDirectory(environment)) });
+  const store = openImageStore({ dir: join(cacheDirectory(environment), "images") });
   const env = ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8"];
   for (const name of names) await store.add(name, tar, { config: { env, cmd: ["sleep", "infinity"] } });
 }
