@@ -1,3 +1,4 @@
+import { on } from "node:events";
 import { watch } from "node:fs";
 import { open, stat } from "node:fs/promises";
 import type { Writable } from "node:stream";
@@ -60,21 +61,16 @@ export async function sendPartLog(directory: ClusterDirectory, to: Writable, opt
   }
 }
 
-function onEachChange(path: string, act: () => Promise<void>, signal: AbortSignal): Promise<void> {
-  return new Promise((resolve, reject) => {
-    let acting = Promise.resolve();
-    const onChange = (): void => {
-      acting = acting.then(act);
-      acting.catch(reject);
-    };
-    const watcher = watch(path, onChange);
+async function onEachChange(path: string, act: () => Promise<void>, signal: AbortSignal): Promise<void> {
+  const watcher = watch(path);
+  try {
+    const changes = on(watcher, "change", { signal });
     // The file may have grown before the watch started.
-    onChange();
-    const stop = (): void => {
-      watcher.close();
-      acting.then(resolve, reject);
-    };
-    if (signal.aborted) stop();
-    else signal.addEventListener("abort", stop, { once: true });
-  });
+    await act();
+    for await (const _ of changes) await act();
+  } catch (error) {
+    if (!signal.aborted) throw error;
+  } finally {
+    watcher.close();
+  }
 }

@@ -1,4 +1,5 @@
 import { resolve, join, dirname } from "node:path";
+import { promisify } from "node:util";
 import { readFile, chmod, mkdir, rm } from "node:fs/promises";
 import * as z from "zod";
 import { Server, ServerCredentials, type ServiceDefinition, type UntypedServiceImplementation } from "@grpc/grpc-js";
@@ -13,7 +14,7 @@ import { requests } from "./requests.ts";
 import { type Method, method, grpcHandler } from "./unary.ts";
 import { snapshotMethods } from "./services/snapshots.ts";
 import { type ControllerOptions, volumeMethods } from "./services/volumes.ts";
-import { RametError } from "../../base/errors.ts";
+import { RametError, textOfError } from "../../base/errors.ts";
 import { socketAccepts } from "../../base/socket-accepts.ts";
 
 export interface CsiDriverOptions {
@@ -176,20 +177,14 @@ async function serveGrpc({ socket, services, clock, log }: ServeOptions): Promis
     for (const [method, handle] of Object.entries(methods)) handlers[method] = grpcHandler(method, handle, log);
     server.addService(definition, handlers);
   }
-  await new Promise<void>((resolve, reject) => {
-    server.bindAsync(`unix:${socket}`, ServerCredentials.createInsecure(), (error) => {
-      if (error === null) resolve();
-      else reject(new RametError("InvalidArgument", `Opening ${socket} failed: ${error.message}`, { cause: error }));
-    });
+  const bind = promisify(server.bindAsync.bind(server));
+  await bind(`unix:${socket}`, ServerCredentials.createInsecure()).catch((cause: unknown) => {
+    throw new RametError("InvalidArgument", `Opening ${socket} failed: ${textOfError(cause)}`, { cause });
   });
   await chmod(socket, 0o600);
   return async () => {
     const stopping = new AbortController();
-    const drained = new Promise<void>((resolve) => {
-      server.tryShutdown(() => {
-        resolve();
-      });
-    });
+    const drained = promisify(server.tryShutdown.bind(server))().catch(() => undefined);
     await Promise.race([drained, delay(clock, drainMilliseconds, stopping.signal).catch(() => undefined)]);
     stopping.abort();
     server.forceShutdown();

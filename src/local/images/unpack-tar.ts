@@ -1,5 +1,7 @@
 import { spawn } from "node:child_process";
-import { RametError } from "../../base/errors.ts";
+import { once } from "node:events";
+import { text } from "node:stream/consumers";
+import { RametError, textOfError } from "../../base/errors.ts";
 import { runProgram } from "../tools/run-program.ts";
 
 /**
@@ -30,16 +32,11 @@ export async function copyDirectory(source: string, target: string, signal?: Abo
   const excluded = ["./dev/*", "./proc/*", "./sys/*"].map((pattern) => `--exclude=${pattern}`);
   const args = ["-c", "-f", "-", "-C", source, "--numeric-owner", "--one-file-system", "--anchored", ...excluded, "."];
   const tar = spawn("tar", args, { stdio: ["ignore", "pipe", "pipe"] });
-  let stderr = "";
-  tar.stderr.setEncoding("utf8").on("data", (text: string) => (stderr += text));
-  const ended = new Promise<string | undefined>((resolve) => {
-    tar.once("error", (error) => {
-      resolve(error.message);
-    });
-    tar.once("close", (code) => {
-      resolve(code === 0 ? undefined : stderr.trim().split("\n").slice(-3).join("; "));
-    });
-  });
+  const printed = text(tar.stderr).catch(() => "");
+  const ended = once(tar, "close").then(
+    async ([code]) => (code === 0 ? undefined : (await printed).trim().split("\n").slice(-3).join("; ")),
+    textOfError,
+  );
   try {
     await unpackTar(tar.stdout, target, signal);
   } catch (error) {

@@ -77,13 +77,10 @@ export class PodProcess {
     const startedAt = options.clock.now().toISOString();
     const started = new PodProcess({ ...identity, process, startedAt }, options);
     options.directory.writeRecord(started.record);
-    const end = (exit: Omit<PodExit, "at">): void => {
-      started.#end(exit);
-    };
-    if (child.exitCode !== null || child.signalCode !== null) end(exitOf(child.exitCode, child.signalCode));
+    if (child.exitCode !== null || child.signalCode !== null) started.#end(exitOf(child.exitCode, child.signalCode));
     else
       child.once("exit", (code, signal) => {
-        end(exitOf(code, signal));
+        started.#end(exitOf(code, signal));
       });
     started.#watch();
     return started;
@@ -191,16 +188,13 @@ export class PodProcess {
   }
 
   #watch(): void {
-    const { directory } = this.#options;
-    const watcher = watch(directory.stateDirectory, () => {
+    const watcher = watch(this.directory.stateDirectory, () => {
       this.#read();
-    });
-    watcher.on("error", () => {
-      watcher.close();
     });
     this.#stopWatching = () => {
       watcher.close();
     };
+    watcher.on("error", this.#stopWatching);
     this.#read();
   }
 

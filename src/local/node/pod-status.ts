@@ -70,14 +70,10 @@ function sandboxStatus({ spec }: NodePod, observation: Observation, { ready, con
     ready: ready.status === "True",
     // A cell is never restarted in place (src/api/pod/cell-pod.ts).
     restartCount: 0,
-    started: isStarted(observation),
+    started: observation.kind === "running" && observation.probes?.started !== false,
     lastState: {},
     state: container,
   };
-}
-
-function isStarted(observation: Observation): boolean {
-  return observation.kind === "running" && observation.probes?.started !== false;
 }
 
 export type ContainerStatus = NonNullable<NodePodStatus["containerStatuses"]>[number];
@@ -93,18 +89,12 @@ interface Facts {
 
 function facts(observation: Observation): Facts {
   switch (observation.kind) {
-    case "waiting": {
-      const { reason, message } = observation;
-      return {
-        phase: "Pending",
-        ready: { status: "False", reason: "ContainersNotReady", message },
-        container: { waiting: { reason, message } },
-      };
-    }
+    case "waiting":
+      return { phase: "Pending", ready: notReady(observation.message), container: waiting(observation) };
     case "refused": {
       const { reason, message } = observation;
-      const container = { waiting: { reason, message } };
-      return { phase: "Failed", reason, message, ready: { status: "False", reason: "PodFailed", message }, container };
+      const ready = notReady(message, "PodFailed");
+      return { phase: "Failed", reason, message, ready, container: waiting(observation) };
     }
     case "running":
       return {
@@ -117,25 +107,32 @@ function facts(observation: Observation): Facts {
   }
 }
 
-function endFacts({ exitCode, reason, message, startedAt, finishedAt }: Observation & { kind: "ended" }): Facts {
+function waiting({ reason, message }: { reason: string; message: string }): ContainerState {
+  return { waiting: { reason, message } };
+}
+
+type Ended = Observation & { kind: "ended" };
+
+function endFacts(observation: Ended): Facts {
+  const { exitCode, reason, message } = observation;
   const succeeded = exitCode === 0;
-  const terminated = {
-    exitCode,
-    reason,
-    ...defined({ message }),
-    ...(startedAt !== undefined && { startedAt: seconds(new Date(startedAt)) }),
-    finishedAt: seconds(new Date(finishedAt)),
-  };
+  const why = message ?? `the container ended with exit code ${exitCode}`;
   return {
     phase: succeeded ? "Succeeded" : "Failed",
     ...(succeeded ? {} : { reason }),
     message,
-    ready: {
-      status: "False",
-      reason: succeeded ? "PodCompleted" : "PodFailed",
-      message: message ?? `the container ended with exit code ${exitCode}`,
-    },
-    container: { terminated },
+    ready: notReady(why, succeeded ? "PodCompleted" : "PodFailed"),
+    container: { terminated: terminated(observation) },
+  };
+}
+
+/** The state of a container that has ended. */
+export function terminated({ exitCode, reason, message, startedAt, finishedAt }: Ended) {
+  return {
+    exitCode,
+    reason,
+    ...defined({ message, startedAt: startedAt && seconds(new Date(startedAt)) }),
+    finishedAt: seconds(new Date(finishedAt)),
   };
 }
 
@@ -143,15 +140,14 @@ function endFacts({ exitCode, reason, message, startedAt, finishedAt }: Observat
 const startPhases: ReadonlySet<CellState["phase"]> = new Set(["preparing", "waiting", "booting", "restoring"]);
 
 function readiness(cell: CellState, probes: ProbeVerdict | undefined): Facts["ready"] {
-  if (cell.ready && probes?.ready === false)
-    return { status: "False", reason: "ContainersNotReady", message: probes.message ?? "a probe has not succeeded" };
+  if (cell.ready && probes?.ready === false) return notReady(probes.message ?? "a probe has not succeeded");
   if (cell.ready) {
     const message = ["the sandbox is ready", ...(probes?.message === undefined ? [] : [probes.message])].join("; ");
     return { status: "True", reason: "SandboxReady", message };
   }
   const message =
     cell.message ?? (startPhases.has(cell.phase) ? "the sandbox is starting" : `the sandbox is ${cell.phase}`);
-  return { status: "False", reason: "ContainersNotReady", message };
+  return notReady(message);
 }
 
 type DesiredCondition = Omit<Condition, "lastTransitionTime">;
@@ -198,8 +194,8 @@ function conditions(
   return [...own, ...all.filter((condition) => !own.includes(condition))];
 }
 
-function notReady(message: string): Facts["ready"] {
-  return { status: "False", reason: "ContainersNotReady", message };
+function notReady(message: string, reason = "ContainersNotReady"): Facts["ready"] {
+  return { status: "False", reason, message };
 }
 
 /** `metav1.Time` has no fractions. */

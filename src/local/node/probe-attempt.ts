@@ -1,3 +1,4 @@
+import { once } from "node:events";
 import { connect } from "node:net";
 import { Agent, request } from "undici";
 import * as z from "zod";
@@ -90,23 +91,14 @@ async function probeHttp(
   }
 }
 
-function probeTcp({ tcpSocket }: ProbeSpec, target: ProbeTarget, signal: AbortSignal): Promise<void> {
+async function probeTcp({ tcpSocket }: ProbeSpec, target: ProbeTarget, signal: AbortSignal): Promise<void> {
   const port = portNumber(tcpSocket?.port ?? 0, target.container);
-  return new Promise((resolve, reject) => {
-    const socket = connect({ host: target.ip, port });
-    const stop = (): void => {
-      socket.destroy(new Error("no response in time"));
-    };
-    signal.addEventListener("abort", stop, { once: true });
-    socket.once("connect", () => {
-      socket.destroy();
-      resolve();
-    });
-    socket.once("error", reject);
-    socket.once("close", () => {
-      signal.removeEventListener("abort", stop);
-    });
-  });
+  const socket = connect({ host: target.ip, port });
+  try {
+    await once(socket, "connect", { signal });
+  } finally {
+    socket.destroy();
+  }
 }
 
 function portNumber(port: number | string, { ports }: Container): number {

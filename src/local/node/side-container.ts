@@ -2,13 +2,12 @@ import { renameSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import * as z from "zod";
 import type { Container } from "../../api/schema/pod-template.ts";
-import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import { readJsonSync, replaceFileSync } from "../files.ts";
 import { observe } from "./observe.ts";
 import { PodDirectory } from "./pod-directory.ts";
 import { PodProcess } from "./pod-process.ts";
-import { seconds, type ContainerStatus, type Observation } from "./pod-status.ts";
+import { seconds, terminated, type ContainerStatus } from "./pod-status.ts";
 import { waitingFor } from "./pod.ts";
 import { RestartDelay } from "./restart-delay.ts";
 import { startSideContainer, type SideStart } from "./start-side-container.ts";
@@ -229,7 +228,8 @@ export class SideContainer {
     }
     const isRestarted = this.kind === "sidecar" && !this.#isStopped;
     const restartCount = this.#record.restartCount + (isRestarted ? 1 : 0);
-    this.#write({ restartCount, last: terminated(seen) });
+    const reason = seen.exitCode === 0 ? "Completed" : seen.reason;
+    this.#write({ restartCount, last: { ...terminated(seen), reason } });
     this.directory.removeRecord();
     if (isRestarted) this.#restart(process);
   }
@@ -265,20 +265,4 @@ export class SideContainer {
 
 function isKnownEnd({ exit, state }: PodProcess): boolean {
   return exit?.exitCode !== undefined || exit?.signal !== undefined || state?.phase === "stopped";
-}
-
-function terminated({
-  exitCode,
-  reason,
-  message,
-  startedAt,
-  finishedAt,
-}: Extract<Observation, { kind: "ended" }>): Terminated {
-  return {
-    exitCode,
-    reason: exitCode === 0 ? "Completed" : reason,
-    ...defined({ message }),
-    ...(startedAt !== undefined && { startedAt: seconds(new Date(startedAt)) }),
-    finishedAt: seconds(new Date(finishedAt)),
-  };
 }

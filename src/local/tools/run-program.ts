@@ -1,4 +1,5 @@
 import { spawn, type ChildProcess } from "node:child_process";
+import { text } from "node:stream/consumers";
 import { RametError } from "../../base/errors.ts";
 import { canceled } from "../../base/clock.ts";
 
@@ -35,13 +36,14 @@ export async function runProgram(program: string, args: string[], options: RunOp
     env: { ...process.env, ...options.environment },
     cwd: options.cwd,
   });
-  const printed = collect(child);
+  const printing = Promise.all([textOf(child.stdout), textOf(child.stderr)]);
   feed(child, options.input);
   const onAbort = (): void => {
     endGroup(child.pid);
   };
   signal?.addEventListener("abort", onAbort, { once: true });
   const failure = await ending(child);
+  const [stdout, stderr] = await printing;
   signal?.removeEventListener("abort", onAbort);
   if (wasAborted(signal)) throw canceled(what, signal);
   if (failure instanceof Error) {
@@ -49,15 +51,14 @@ export async function runProgram(program: string, args: string[], options: RunOp
       cause: failure,
     });
   }
-  if (failure !== undefined) throw new RametError("Internal", `${what} failed (${failure}): ${lastLines(printed)}`);
-  return printed;
+  if (failure === undefined) return { stdout, stderr };
+  const lines = (stderr.trim() === "" ? stdout : stderr).trim().split("\n");
+  throw new RametError("Internal", `${what} failed (${failure}): ${lines.slice(-8).join("\n")}`);
 }
 
-function collect(child: ChildProcess): RunResult {
-  const printed = { stdout: "", stderr: "" };
-  child.stdout?.setEncoding("utf8").on("data", (text: string) => (printed.stdout += text));
-  child.stderr?.setEncoding("utf8").on("data", (text: string) => (printed.stderr += text));
-  return printed;
+/** A program that cannot be started prints nothing. */
+async function textOf(stream: NodeJS.ReadableStream | null): Promise<string> {
+  return stream === null ? "" : text(stream).catch(() => "");
 }
 
 function feed(child: ChildProcess, input: NodeJS.ReadableStream | undefined): void {
@@ -89,9 +90,4 @@ function endGroup(pid: number | undefined): void {
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== "ESRCH") throw error;
   }
-}
-
-function lastLines({ stdout, stderr }: RunResult): string {
-  const text = stderr.trim() === "" ? stdout : stderr;
-  return text.trim().split("\n").slice(-8).join("\n");
 }

@@ -4,10 +4,10 @@ import { runProgram } from "../../../base/run-program.ts";
 
 /** Mounts the directory `source` at the existing directory `target`. */
 export async function bindMount(source: string, target: string, flags: readonly string[]): Promise<void> {
-  await mount(["--bind", "--", source, target]);
+  await run("mount", ["--bind", "--", source, target]);
   if (flags.length === 0) return;
   // The kernel takes the flags of a bind mount only in a second step.
-  await mount(["-o", ["remount", "bind", ...flags].join(","), "--", target]).catch(async (error: unknown) => {
+  await run("mount", ["-o", ["remount", "bind", ...flags].join(","), "--", target]).catch(async (error: unknown) => {
     await unmount(target);
     throw error;
   });
@@ -75,10 +75,6 @@ async function identityOf(path: string): Promise<string | undefined> {
     if (["ENOENT", "ENOTDIR"].includes(errnoOf(error) ?? "")) return undefined;
     throw error;
   }
-}
-
-function mount(args: readonly string[]): Promise<void> {
-  return run("mount", args);
 }
 
 async function run(program: string, args: readonly string[]): Promise<void> {

@@ -1,5 +1,6 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
+import { text } from "node:stream/consumers";
 import * as z from "zod";
 import { canceled } from "../../../base/clock.ts";
 
@@ -49,14 +50,13 @@ async function run(link: string, args: readonly string[], signal: AbortSignal): 
   };
   signal.addEventListener("abort", end, { once: true });
   try {
-    let text = "";
-    child.stdout.setEncoding("utf8").on("data", (part: string) => {
-      text += part;
-    });
-    const [code] = (await once(child, "close")) as [number | null];
-    if (code === 0) return JSON.parse(text);
+    const [[code], printed] = await Promise.all([
+      once(child, "close") as Promise<[number | null]>,
+      text(child.stdout).catch(() => ""),
+    ]);
+    if (code === 0) return JSON.parse(printed);
     if (code === null) throw canceled(`The ${args[0] ?? ""} of a volume`, signal);
-    const { message, errno } = Failure.parse(JSON.parse(text));
+    const { message, errno } = Failure.parse(JSON.parse(printed));
     throw Object.assign(new Error(message), errno !== undefined && { code: errno });
   } finally {
     signal.removeEventListener("abort", end);
