@@ -23,12 +23,11 @@ export type LogPart = (typeof logParts)[number];
 export interface SendLogOptions {
   part: LogPart;
   follow: boolean;
-  /** How much of the existing log is written first. @default 64 KiB */
-  tailBytes?: number;
   signal: AbortSignal;
 }
 
-const defaultTailBytes = 64 * 1024;
+/** How much of the existing log is written first. */
+const tailBytes = 64 * 1024;
 
 /** Writes the end of a part's log. With `follow`, also writes new lines until `signal` is aborted. */
 export async function sendPartLog(directory: ClusterDirectory, to: Writable, options: SendLogOptions): Promise<void> {
@@ -45,7 +44,7 @@ export async function sendPartLog(directory: ClusterDirectory, to: Writable, opt
   );
   const file = await open(path, "r");
   try {
-    let at = Math.max(0, size - (options.tailBytes ?? defaultTailBytes));
+    let at = Math.max(0, size - tailBytes);
     const send = async (): Promise<void> => {
       for (;;) {
         const { bytesRead, buffer } = await file.read(Buffer.alloc(65536), 0, 65536, at);

@@ -6,29 +6,21 @@ import type { Clock } from "../base/clock.ts";
 import { RametError } from "../base/errors.ts";
 import { runProgram } from "../base/run-program.ts";
 import { engineBuild } from "../cell/sandbox/engine-build.ts";
-import { defaultDomain } from "./cluster-domain.ts";
-import { type ClusterSetting, localCellImage } from "./cluster-setting.ts";
+import { ClusterSetting, localCellImage } from "./cluster-setting.ts";
 import { ensurePythonImage } from "./images/python-image.ts";
 import { acquireTools } from "./tools/acquire-tools.ts";
 import { toolNames } from "./tools/pinned-tools.ts";
 import { cacheDirectory, packageRoot } from "./tools/tool.ts";
 import { makeUserDirectory } from "./user-directory.ts";
 
-export interface PrepareOptions {
+type Settings = Pick<ClusterSetting, "defaultLimits" | "allowPrivateNetworks" | "verifyRestores" | "domain">;
+
+/** What the cluster is, with the defaults of `ClusterSetting`. */
+export interface PrepareOptions extends Partial<{ [Key in keyof Settings]: Settings[Key] | undefined }> {
   name: string;
   clock: Clock;
   signal: AbortSignal;
   progress: (line: string) => void;
-  /** The command of `ramet`. @default the one that runs this code */
-  program?: string[];
-  /** @default a share of the machine */
-  defaultLimits?: ClusterSetting["defaultLimits"];
-  /** @default false */
-  allowPrivateNetworks?: boolean;
-  /** @default false */
-  verifyRestores?: boolean;
-  /** @default `defaultDomain` */
-  domain?: string | undefined;
 }
 
 /**
@@ -36,26 +28,20 @@ export interface PrepareOptions {
  * time.
  * @throws RametError `ToolMissing`, `ImageNotFound`, `HostUnsupported`, `Forbidden`
  */
-export async function prepareCluster(options: PrepareOptions): Promise<ClusterSetting> {
-  const { name, clock, signal, progress } = options;
+export async function prepareCluster({ clock, signal, progress, ...given }: PrepareOptions): Promise<ClusterSetting> {
   await makeUserDirectory(cacheDirectory(), "XDG_CACHE_HOME");
   const tools = await acquireProbed({ clock, signal, progress });
   await ensurePythonImage({ clock, signal, progress });
-  const program = options.program ?? rametProgram();
-  const engine = engineId(await engineBuild({ runsc: tools.runsc, guest: tools["ramet-guest"] }));
-  return {
+  const cellEngine = engineId(await engineBuild({ runsc: tools.runsc, guest: tools["ramet-guest"] }));
+  return ClusterSetting.parse({
     v: 1,
-    name,
-    program,
-    cell: cellProgram(),
+    program: ownProgram("ramet.js", join("src", "cli", "main.ts")),
+    cell: ownProgram("cell.cjs", join("src", "cell", "main.ts")),
     tools,
-    cellImage: localCellImage(engine),
-    cellEngine: engine,
-    defaultLimits: options.defaultLimits ?? {},
-    allowPrivateNetworks: options.allowPrivateNetworks ?? false,
-    verifyRestores: options.verifyRestores ?? false,
-    domain: options.domain ?? defaultDomain,
-  };
+    cellImage: localCellImage(cellEngine),
+    cellEngine,
+    ...given,
+  });
 }
 
 /** Probes the machine before the other tools are built, which can take minutes. */
@@ -73,20 +59,12 @@ async function acquireProbed(
   return { ...(await acquireTools({ ...options, names: others })), ...probe };
 }
 
-/** The command of `ramet`: Node and the bundle or source file, whichever runs this code. */
-function rametProgram(): string[] {
-  return [process.execPath, ownFile("ramet.js", join("src", "cli", "main.ts"))];
-}
-
-/** The command of the cell: the bundle or source file, whichever runs this code. */
-function cellProgram(): string[] {
-  return [process.execPath, ownFile("cell.cjs", join("src", "cell", "main.ts"))];
-}
-
-function ownFile(bundle: string, source: string): string {
+/** The command of a program: Node and the bundle or source file, whichever runs this code. */
+function ownProgram(bundle: string, source: string): string[] {
   const root = packageRoot();
   const bundled = join(root, "dist", bundle);
-  return import.meta.dirname.startsWith(join(root, "dist") + sep) || isBundle(root) ? bundled : join(root, source);
+  const isBundled = import.meta.dirname.startsWith(join(root, "dist") + sep) || isBundle(root);
+  return [process.execPath, isBundled ? bundled : join(root, source)];
 }
 
 /** An installed package has no sources. */

@@ -6,7 +6,7 @@ import { VolumeClaim } from "../pod/volume-claims.ts";
 import { defineKind } from "../schema/kind.ts";
 import { Conditions, Contents, openString, Time } from "../schema/metadata.ts";
 import { Problems } from "../schema/problem.ts";
-import { atomicList, SchemalessObject, withRules } from "../schema/rules.ts";
+import { OptionalFlag, OptionalText, OptionalTexts, atomicList, SchemalessObject, withRules } from "../schema/rules.ts";
 import { ContentWord, mostContents, VolumeNames } from "./sandbox-parts.ts";
 import { consistencies, VolumeImport } from "./volume-import.ts";
 
@@ -70,12 +70,9 @@ export const CheckpointSpec = withRules(
     podName: z.string().min(1).optional().describe("The name of the sandbox's Pod. Set podName or sandboxName."),
     sandboxName: z.string().min(1).optional().describe("The name of the Sandbox. Set podName or sandboxName."),
     volumeImport: VolumeImport.optional(),
-    keepRunning: z
-      .boolean()
-      .optional()
-      .describe(
-        "Whether the sandbox continues after the capture. If false, the sandbox is stopped and its Pod becomes Succeeded. Default true.",
-      ),
+    keepRunning: OptionalFlag.describe(
+      "Whether the sandbox continues after the capture. If false, the sandbox is stopped and its Pod becomes Succeeded. Default true.",
+    ),
     persistentContents: CheckpointContents.optional(),
     volumes: CheckpointVolumes.optional(),
     consistency: RequestedConsistency.optional().describe(
@@ -90,12 +87,9 @@ export const CheckpointSpec = withRules(
       })
       .optional()
       .describe("Commands in the sandbox. After the end of a controller they run again, so they must be repeatable."),
-    requireAtomic: z
-      .boolean()
-      .optional()
-      .describe(
-        "Whether the checkpoint fails if it cannot be atomic. Otherwise status.ramet.consistencyNote says why it is not.",
-      ),
+    requireAtomic: OptionalFlag.describe(
+      "Whether the checkpoint fails if it cannot be atomic. Otherwise status.ramet.consistencyNote says why it is not.",
+    ),
     ttlAfterFinished: z
       .string()
       .regex(ttlPattern, "must be a duration like 30s, 30m, 30h or 30d")
@@ -149,13 +143,12 @@ export type CheckpointSpec = z.infer<typeof CheckpointSpec>;
 const Needs = z.object({
   architecture: z.string(),
   engine: z.string().describe("The gVisor build that captured it."),
-  engineId: z
-    .string()
-    .optional()
-    .describe("The engine that memory needs: an id of the gVisor build and the guest build together."),
+  engineId: OptionalText.describe(
+    "The engine that memory needs: an id of the gVisor build and the guest build together.",
+  ),
   guest: z.string().optional().describe("The digest of the guest that memory needs."),
   platform: z.string().describe("The gVisor platform."),
-  cpuFeatures: atomicList(z.string()).optional().describe("The CPU features that memory needs, as gVisor names them."),
+  cpuFeatures: OptionalTexts.describe("The CPU features that memory needs, as gVisor names them."),
 });
 
 /** The contents of one part of a checkpoint: memory and files, or volumes. */
@@ -167,10 +160,9 @@ export const CapturedVolume = z.object({
   volume: z.string().describe("The name of the volume in the source's Pod."),
   claim: z.string().describe("The PersistentVolumeClaim that the source mounted; imported, the name of the volume."),
   snapshot: z.string().describe("The VolumeSnapshot, in the namespace of the Checkpoint."),
-  groupSnapshot: z
-    .string()
-    .optional()
-    .describe("The VolumeGroupSnapshot that captured it together with other volumes of its driver."),
+  groupSnapshot: OptionalText.describe(
+    "The VolumeGroupSnapshot that captured it together with other volumes of its driver.",
+  ),
   driver: z.string().describe("The CSI driver, which a claim's StorageClass must have too."),
   storageClassName: z.string().optional(),
   accessModes: atomicList(z.string()),
@@ -224,24 +216,20 @@ export const RametCheckpointStatus = z.object({
   template: RestoreSpec.optional().describe("The fields behind templateDigest, used to name a difference."),
   image: z.string().optional(),
   imageDigest: z.string().optional(),
-  secrets: atomicList(z.string())
-    .optional()
-    .describe("The Secrets of the namespace whose values the captured memory or files can contain."),
+  secrets: OptionalTexts.describe(
+    "The Secrets of the namespace whose values the captured memory or files can contain.",
+  ),
   volumes: atomicList(VolumeClaim)
     .optional()
     .describe("The volumes of the source whose data is not in the checkpoint, and their PersistentVolumeClaims."),
   consistency: z.enum(consistencies).optional(),
-  consistencyNote: z
-    .string()
-    .optional()
-    .describe("Why the consistency is weaker than requested, or which command of quiesce has failed."),
+  consistencyNote: OptionalText.describe(
+    "Why the consistency is weaker than requested, or which command of quiesce has failed.",
+  ),
   groupConsistency: GroupConsistency.optional().describe(
     "How several volumes were captured. group: by one VolumeGroupSnapshot, and so at one moment as far as the CSI driver can do that. sequential: by several requests, one after another; only a pause or quiesced programs make them consistent with each other. Absent with less than two volumes.",
   ),
-  groupNote: z
-    .string()
-    .optional()
-    .describe("Why volumes of one CSI driver were captured one after another and not as a group."),
+  groupNote: OptionalText.describe("Why volumes of one CSI driver were captured one after another and not as a group."),
   engine: z.string().optional().describe("The engine that the memory needs. Absent without memory."),
   needs: Needs.optional().describe("What a node must have for a restore."),
   phases: z.record(z.string(), z.number()).optional().describe("Milliseconds by phase, in order."),

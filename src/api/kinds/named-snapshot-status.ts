@@ -1,7 +1,7 @@
 import * as z from "zod";
 import { Digest } from "../schema/digest.ts";
 import { Conditions, openString, Time } from "../schema/metadata.ts";
-import { atomicList, listBy } from "../schema/rules.ts";
+import { OptionalTexts, atomicList, listBy } from "../schema/rules.ts";
 import { ObjectName, Problem, Problems } from "../schema/problem.ts";
 
 export const stepStates = ["Pending", "Running", "Succeeded", "Failed"] as const;
@@ -65,11 +65,9 @@ export const SnapshotVersion = z.object({
       "The versions with the same inputs and an earlier engine that it replaces. Their numbers still refer to it.",
     ),
   parent: z.string().optional().describe("The source: template/python, python@3, checkpoint/<id> or sandbox/a."),
-  secrets: atomicList(z.string())
-    .optional()
-    .describe(
-      "The Secrets whose values it can contain: those of its template, of its recipe and of its source. Every clone contains them.",
-    ),
+  secrets: OptionalTexts.describe(
+    "The Secrets whose values it can contain: those of its template, of its recipe and of its source. Every clone contains them.",
+  ),
 });
 export type SnapshotVersion = z.infer<typeof SnapshotVersion>;
 

@@ -1,7 +1,7 @@
 import * as z from "zod";
 import { defineKind } from "../schema/kind.ts";
 import { Conditions, openString, Time } from "../schema/metadata.ts";
-import { atomicList, int32, withRules } from "../schema/rules.ts";
+import { OptionalFlag, OptionalText, OptionalTexts, int32, withRules } from "../schema/rules.ts";
 import { Problems } from "../schema/problem.ts";
 import {
   contentFields,
@@ -56,7 +56,7 @@ export type SandboxConditionType =
 const UpgradeAction = z.object({
   exec: z
     .object({
-      command: atomicList(z.string()).optional(),
+      command: OptionalTexts,
     })
     .optional(),
   timeoutSeconds: int32.default(60),
@@ -64,12 +64,9 @@ const UpgradeAction = z.object({
 
 export const SandboxSpec = withRules(
   z.object({
-    paused: z
-      .boolean()
-      .optional()
-      .describe(
-        "Whether to pause the sandbox. Set it to false to resume. A clone that is created with true is not started until then.",
-      ),
+    paused: OptionalFlag.describe(
+      "Whether to pause the sandbox. Set it to false to resume. A clone that is created with true is not started until then.",
+    ),
     pauseStrategy: PauseStrategy.optional(),
     ...contentFields,
     shutdownTime: Time.optional().describe("When the sandbox is deleted. A time in the past deletes it immediately."),
@@ -90,42 +87,32 @@ export type SandboxSpec = z.infer<typeof SandboxSpec>;
 const RametSandboxStatus = z.object({
   generation: z.int().min(0).optional().describe("How often the sandbox's memory has been given an identity."),
   bootMilliseconds: z.number().min(0).optional().describe("From the Pod's creation until the sandbox responded."),
-  initRequest: z
-    .string()
-    .optional()
-    .describe("The digest of the agents.kruise.io/init-runtime-request that the guest has."),
+  initRequest: OptionalText.describe("The digest of the agents.kruise.io/init-runtime-request that the guest has."),
   egress: z.string().optional().describe("The digest of the egress policy that the cell was last given."),
-  egressRequest: z
-    .string()
-    .optional()
-    .describe("The digest of the sandbox's own egress rules that are part of that policy. Absent: it has none."),
-  credentials: z
-    .string()
-    .optional()
-    .describe("The digest of the sandbox's own credentials that the cell has, or that are not valid."),
-  cellKey: z
-    .string()
-    .optional()
-    .describe("The public key with which the Pod's cell proves itself. Absent: the cell is of a version without one."),
+  egressRequest: OptionalText.describe(
+    "The digest of the sandbox's own egress rules that are part of that policy. Absent: it has none.",
+  ),
+  credentials: OptionalText.describe(
+    "The digest of the sandbox's own credentials that the cell has, or that are not valid.",
+  ),
+  cellKey: OptionalText.describe(
+    "The public key with which the Pod's cell proves itself. Absent: the cell is of a version without one.",
+  ),
   engine: z.string().optional().describe("The engine that runs the sandbox: its gVisor build and guest build."),
-  unsuitedNodes: atomicList(z.string())
-    .optional()
-    .describe("During a start: the nodes that were tried and whose CPU lacks a feature that the checkpoint needs."),
-  claims: atomicList(z.string())
-    .optional()
-    .describe("The PersistentVolumeClaims of the sandbox's last Pod that outlive it."),
-  restoredFrom: z
-    .string()
-    .optional()
-    .describe("The id of the checkpoint that this sandbox was cloned from, or was last rolled back to."),
+  unsuitedNodes: OptionalTexts.describe(
+    "During a start: the nodes that were tried and whose CPU lacks a feature that the checkpoint needs.",
+  ),
+  claims: OptionalTexts.describe("The PersistentVolumeClaims of the sandbox's last Pod that outlive it."),
+  restoredFrom: OptionalText.describe(
+    "The id of the checkpoint that this sandbox was cloned from, or was last rolled back to.",
+  ),
   rollback: z
     .object({
       request: z.string().describe("The digest of the two annotations that requested it."),
       checkpointId: z.string().optional().describe("During a rollback: the checkpoint that is being restored."),
-      onResume: z
-        .string()
-        .optional()
-        .describe("The checkpoint whose volumes the sandbox gets when it is resumed. The rollback is answered."),
+      onResume: OptionalText.describe(
+        "The checkpoint whose volumes the sandbox gets when it is resumed. The rollback is answered.",
+      ),
       replacedPodUid: z.string().optional().describe("During a rollback: the UID of the Pod that is being replaced."),
     })
     .optional()

@@ -1,6 +1,6 @@
 import * as z from "zod";
 import { Time } from "../schema/metadata.ts";
-import { atomicList, listBy } from "../schema/rules.ts";
+import { OptionalFlag, atomicList, listBy } from "../schema/rules.ts";
 import { mostVolumes } from "./sandbox-parts.ts";
 
 /** How consistent the parts of a checkpoint are with each other. */
@@ -50,12 +50,9 @@ export const VolumeImport = z
       .min(1)
       .max(mostVolumes)
       .describe("The snapshots, each with the volume that it is of."),
-    takeOwnership: z
-      .boolean()
-      .optional()
-      .describe(
-        "Whether the data is deleted with the last checkpoint of this cluster that has it. Default false: only data that this cluster has captured is.",
-      ),
+    takeOwnership: OptionalFlag.describe(
+      "Whether the data is deleted with the last checkpoint of this cluster that has it. Default false: only data that this cluster has captured is.",
+    ),
     templateRef: z
       .object({ name: z.string().min(1).max(253) })
       .optional()

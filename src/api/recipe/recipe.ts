@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { atomicList, exactlyOne, int32, onlyWith, type Rule, withRules } from "../schema/rules.ts";
+import { OptionalFlag, atomicList, exactlyOne, int32, onlyWith, type Rule, withRules } from "../schema/rules.ts";
 
 /** Has size limits because the API server bounds the cost of its rules by the largest possible value. */
 const EnvironmentVariables = withRules(
@@ -175,10 +175,9 @@ export const RecipeStep = withRules(
     start: Command.optional().describe(
       "A command line for /bin/sh that keeps running. Every clone has it in its memory.",
     ),
-    mayEnd: z
-      .boolean()
-      .optional()
-      .describe("With start: whether the command may end before the last step. Default: the build fails if it ends."),
+    mayEnd: OptionalFlag.describe(
+      "With start: whether the command may end before the last step. Default: the build fails if it ends.",
+    ),
     waitFor: WaitFor.optional(),
     cwd: Directory.optional().describe("With run or start: the working directory of that command."),
     shell: Shell.optional(),

@@ -88,6 +88,10 @@ export function listBy<Item extends z.ZodType>(key: string, item: Item) {
   return z.array(item).meta({ "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [key] });
 }
 
+export const OptionalText = z.string().optional();
+export const OptionalFlag = z.boolean().optional();
+export const OptionalTexts = atomicList(z.string()).optional();
+
 /** Integers of Kubernetes' types with 32 bits. */
 export const int32 = z.int().meta({ format: "int32" });
 
