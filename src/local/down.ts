@@ -4,7 +4,7 @@ import { RametError } from "../base/errors.ts";
 import type { ClusterDirectory } from "./cluster-directory.ts";
 import { isSupervised, readStatus, writeStatus } from "./cluster-status.ts";
 import { exists } from "./files.ts";
-import { isProcessRunning, signalProcess, type ProcessIdentity } from "./process-identity.ts";
+import { isProcessRunning, type ProcessIdentity, signalProcess, untilEnded } from "./process-identity.ts";
 import { withLock } from "./tools/lock.ts";
 import { sweepCgroups } from "../cell/cgroup/record.ts";
 import { PodDirectory } from "./node/pod-directory.ts";
@@ -86,8 +86,4 @@ async function removePods(pods: string): Promise<void> {
   const uids = await readdir(pods).catch(() => []);
   for (const uid of uids) await sweepCgroups(new PodDirectory(pods, uid).cell);
   await rm(pods, { recursive: true, force: true, maxRetries: 5, retryDelay: 20 });
-}
-
-async function untilEnded(process: ProcessIdentity, clock: Clock): Promise<void> {
-  while (isProcessRunning(process)) await delay(clock, 10);
 }

@@ -1,5 +1,6 @@
 import { readFileSync } from "node:fs";
 import * as z from "zod";
+import { type Clock, delay } from "../base/clock.ts";
 
 /**
  * Identifies one process even if its process id is reused: process id, start time (field 22 of `/proc/<pid>/stat`,
@@ -29,6 +30,13 @@ export function signalProcess(identity: ProcessIdentity, signal: NodeJS.Signals)
     throw error;
   }
 }
+
+/** Waits until a process has ended. */
+export async function untilEnded(identity: ProcessIdentity, clock: Clock, signal?: AbortSignal): Promise<void> {
+  while (isProcessRunning(identity)) await delay(clock, pollMilliseconds, signal);
+}
+
+const pollMilliseconds = 10;
 
 function startTime(pid: number): string | undefined {
   try {

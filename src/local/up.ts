@@ -6,7 +6,13 @@ import type { ClusterDirectory } from "./cluster-directory.ts";
 import { isSupervised, readStatus, type ClusterStatus } from "./cluster-status.ts";
 import { writeSetting, type ClusterSetting } from "./cluster-setting.ts";
 import { killOrphans } from "./down.ts";
-import { identifyProcess, isProcessRunning, signalProcess, type ProcessIdentity } from "./process-identity.ts";
+import {
+  identifyProcess,
+  isProcessRunning,
+  type ProcessIdentity,
+  signalProcess,
+  untilEnded,
+} from "./process-identity.ts";
 import { withLock } from "./tools/lock.ts";
 import { makeUserDirectory } from "./user-directory.ts";
 
@@ -43,6 +49,7 @@ export async function startCluster(options: UpOptions): Promise<UpResult> {
     if (isSupervised(known) && known.phase === "starting") {
       return { status: await untilUp(options, known.supervisor), already: true };
     }
+    // It is stopping.
     if (isSupervised(known)) await untilEnded(known.supervisor, clock, signal);
     await killOrphans(directory, { pods: false, clock });
     await writeSetting(directory.setting, setting);
@@ -108,11 +115,6 @@ function partReporter(progress: (line: string) => void = () => undefined): (stat
       progress(`${name} is running`);
     }
   };
-}
-
-/** Waits for a supervisor that is stopping. */
-async function untilEnded(supervisor: ProcessIdentity, clock: Clock, signal: AbortSignal): Promise<void> {
-  while (isProcessRunning(supervisor)) await delay(clock, pollMilliseconds, signal);
 }
 
 function failed(directory: ClusterDirectory, why: string): RametError {

@@ -40,16 +40,17 @@ export function ofTemplate(name: string, { path, ...field }: FoundField): FoundF
 
 function found({ namesValue, reason, why }: IgnoredField, at: string, value: unknown): FoundField {
   const isNamed = namesValue === true && typeof value === "string";
-  return { path: isNamed ? `${at} ${shortened(value)}` : at, reason, why };
+  return { path: isNamed ? `${at} ${printable(value, longestValue)}` : at, reason, why };
 }
 
 /** The API server limits neither the names of runtimes nor the texts of strategies. */
-function shortened(text: string): string {
-  const printable = text.replace(/[^\x20-\x7e]/g, "?");
-  return printable.length <= longestValue ? printable : `${printable.slice(0, longestValue)}…`;
-}
-
 const longestValue = 40;
+
+/** A text in a message: a template has no schema, so it can be long and have any characters. */
+export function printable(text: string, longest: number): string {
+  const shown = text.replace(/[^\x20-\x7e…]/g, "?");
+  return shown.length <= longest ? shown : `${shown.slice(0, longest)}…`;
+}
 
 /** Empty objects and lists request nothing. */
 function requests(value: unknown): boolean {

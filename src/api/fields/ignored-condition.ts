@@ -1,5 +1,5 @@
 import type { Condition } from "../schema/metadata.ts";
-import type { FoundField } from "./find-ignored.ts";
+import { type FoundField, printable } from "./find-ignored.ts";
 import type { IgnoredReason } from "./ignored-fields.ts";
 
 /** The type of the condition. Absent: every field of the object has an effect. */
@@ -28,7 +28,7 @@ export function describeIgnored(fields: readonly FoundField[]): string {
   const named = fields.slice(0, mostFields);
   const sentences = [...Map.groupBy(named, ({ why }) => why)].map(([why, group]) => {
     const verb = group.length === 1 ? "has" : "have";
-    return `${group.map(({ path }) => bounded(path)).join(", ")} ${verb} no effect: ${why}`;
+    return `${group.map(({ path }) => printable(path, longestPath)).join(", ")} ${verb} no effect: ${why}`;
   });
   const more = fields.length > named.length ? `, and ${fields.length - named.length} more fields` : "";
   const text = sentences.join(". ");
@@ -40,11 +40,5 @@ export function describeIgnored(fields: readonly FoundField[]): string {
 const mostFields = 10;
 /** As OpenKruise Agents limits the messages of its conditions. */
 const longestMessage = 1024;
-
-/** A key of a template can be long, and can have any characters. */
-function bounded(path: string): string {
-  const printable = path.replace(/[^\x20-\x7e…]/g, "?");
-  return printable.length <= longestPath ? printable : `${printable.slice(0, longestPath)}…`;
-}
 
 const longestPath = 120;

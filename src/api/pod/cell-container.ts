@@ -3,7 +3,7 @@ import { RametError } from "../../base/errors.ts";
 import type { Container, Handler, Volume } from "../schema/pod-template.ts";
 import { type CellConfig, cellPort } from "../wire/cell-api.ts";
 import type { ResolvedImage } from "./resolved-image.ts";
-import { type ProbeField, probeFields, tcpProbeThroughCell } from "./tcp-probe.ts";
+import { probeFields, tcpProbeThroughCell } from "./tcp-probe.ts";
 import { environmentPrefix, expandVariables, mountsPath, sortedMounts } from "./container-spec.ts";
 import { quantityToBytes, quantityToMillicores } from "../../base/quantity.ts";
 
@@ -48,8 +48,6 @@ export interface CellImageOptions {
   userNamespace?: boolean;
   /** The template's image, if its registry is known to the controllers. @default the node or nobody knows it */
   resolvedImage?: ResolvedImage | undefined;
-  /** Whether the cell image is the current one. An earlier cell answers no `tcpSocket` probes. @default false */
-  answersTcpProbes?: boolean;
 }
 
 /** The cell's container. It has the name of the main container, so that `kubectl logs` and metrics work as usual. */
@@ -74,7 +72,7 @@ export function cellContainer(container: Container, config: CellConfig, options:
       { name: rootVolume, mountPath: rootPath, readOnly: true },
     ],
     readinessProbe: cellReadiness,
-    ...probes(container, options),
+    ...probes(container),
     ...(lifecycle && {
       lifecycle: {
         ...(postStart && { postStart: startHook(container, postStart) }),
@@ -156,11 +154,12 @@ function startHook({ name }: Container, hook: Handler): Handler {
   );
 }
 
-function probes(container: Container, { answersTcpProbes = false }: CellImageOptions): Partial<Container> {
-  const found = (field: ProbeField, probe: Handler): Handler =>
-    inSandbox(answersTcpProbes ? tcpProbeThroughCell(field, probe, container) : probe);
+function probes(container: Container): Partial<Container> {
   return Object.fromEntries(
-    probeFields.flatMap((field) => (container[field] ? [[field, found(field, container[field])]] : [])),
+    probeFields.flatMap((field) => {
+      const probe = container[field];
+      return probe === undefined ? [] : [[field, inSandbox(tcpProbeThroughCell(field, probe, container))]];
+    }),
   );
 }
 

@@ -103,7 +103,7 @@ it("keeps the meaning of probes, hooks, resources, volumes and the grace period"
   );
   expect(main(made)).toMatchObject({
     resources: { limits: { memory: "1152Mi" }, requests: { memory: "1152Mi" } },
-    readinessProbe: { tcpSocket: { port: 8000 }, periodSeconds: 3 },
+    readinessProbe: { httpGet: { path: "/tcpz/8000", port: 49980 }, periodSeconds: 3 },
     livenessProbe: { exec: { command: ["ramet", "cell", "exec", "--", "true"] } },
     lifecycle: { postStart: { exec: { command: ["ramet", "cell", "exec", "--at-start", "--", "/start"] } } },
   });

@@ -102,7 +102,7 @@ export function cellPod(sandbox: PodOwner, template: PodTemplateSpec, options: C
 
 function cellConfig(sandbox: PodOwner, template: PodTemplateSpec, options: CellPodOptions): CellConfig {
   const { name, namespace, uid } = sandbox.metadata;
-  const probedPorts = options.answersTcpProbes === true ? tcpProbePorts(mainContainer(template)) : [];
+  const probedPorts = tcpProbePorts(mainContainer(template));
   return CellConfig.parse({
     v: 1,
     sandbox: { namespace, name, uid },

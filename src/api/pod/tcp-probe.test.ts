@@ -6,14 +6,13 @@ import { parseTcpProbePath, tcpProbeOf } from "./tcp-probe.ts";
 
 const owner = { metadata: { name: "a", namespace: "team", uid: "u-1" }, spec: {} };
 
-function cellOf(container: object, answersTcpProbes = true) {
+function cellOf(container: object) {
   const main = { name: "main", image: "python:3.12", ...container };
   const sidecar = { name: "side", image: "s", readinessProbe: { tcpSocket: { port: 9000 } } };
   const { spec } = cellPod(owner, parsePodTemplate({ spec: { containers: [main, sidecar] } }), {
     cellImage: "ramet/cell:1",
     publicKey: "key",
     start: "boot",
-    answersTcpProbes,
   });
   const [cell, other] = spec.containers;
   const config = CellConfig.parse(JSON.parse(cell?.env?.find(({ name }) => name === "RAMET_CELL")?.value ?? ""));
@@ -49,13 +48,6 @@ describe("a tcpSocket probe of the sandbox's container", () => {
     const { cell, config } = cellOf({ livenessProbe });
     expect(cell.livenessProbe).toEqual(livenessProbe);
     expect(config.tcpProbePorts).toBeUndefined();
-  });
-
-  it("is left to the kubelet in the cell image of an earlier engine, which cannot answer it", () => {
-    const readinessProbe = { tcpSocket: { port: 8000 } };
-    const { cell, config } = cellOf({ readinessProbe }, false);
-    expect(cell.readinessProbe).toEqual(readinessProbe);
-    expect(config).not.toHaveProperty("tcpProbePorts");
   });
 });
 

@@ -153,10 +153,8 @@ async function createPod(
 function restoredBy(source: RestoreSource | undefined, { engines }: SandboxDependencies) {
   const parts = source?.parts ?? [];
   const needing = parts.find(({ needs }) => needs !== undefined);
-  const cellImage = engines.imageFor(neededEngine(parts));
   return {
-    cellImage,
-    answersTcpProbes: cellImage === engines.cellImage,
+    cellImage: engines.imageFor(neededEngine(parts)),
     architecture: needing?.needs?.architecture,
     restoresMemory: parts.some(({ contents }) => contents.includes("memory")),
   };

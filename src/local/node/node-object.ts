@@ -2,6 +2,7 @@ import { cpus, hostname, release, totalmem } from "node:os";
 import { localNodeLabels } from "../../api/names/system-names.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import { microTime } from "../../kube/lease.ts";
+import { seconds } from "./pod-status.ts";
 import { coreResources } from "../../kube/resource-ref.ts";
 
 export const localNodeName = "ramet-local";
@@ -37,7 +38,7 @@ export async function writeNode(client: KubeClient, facts: NodeFacts, ready: Nod
   const applied = { fieldManager: "ramet-local-node", force: true };
   await nodes.apply(manifest, applied);
   await nodes.apply(
-    { ...manifest, ...nodeStatus(facts, ready, client.clock.now()) },
+    { ...manifest, status: nodeStatus(facts, ready, client.clock.now()) },
     { ...applied, subresource: "status" },
   );
 }
@@ -48,40 +49,30 @@ export interface NodeReadiness {
   message: string;
 }
 
-function nodeStatus({ ip, port, name }: NodeFacts, { ready, reason, message }: NodeReadiness, now: Date): object {
-  const time = now.toISOString().replace(/\.\d+Z$/, "Z");
+function nodeStatus({ ip, port, name }: NodeFacts, { ready, reason, message }: NodeReadiness, now: Date) {
+  const time = seconds(now);
   const capacity = { cpu: String(cpus().length), memory: `${Math.floor(totalmem() / 1024)}Ki`, pods: String(maxPods) };
+  const status = ready ? "True" : "False";
   return {
-    status: {
-      capacity,
-      allocatable: capacity,
-      addresses: [
-        { type: "InternalIP", address: ip },
-        { type: "Hostname", address: name },
-      ],
-      daemonEndpoints: { kubeletEndpoint: { Port: port } },
-      conditions: [
-        {
-          type: "Ready",
-          status: ready ? "True" : "False",
-          reason,
-          message,
-          lastHeartbeatTime: time,
-          lastTransitionTime: time,
-        },
-      ],
-      nodeInfo: {
-        architecture: architecture(),
-        operatingSystem: "linux",
-        osImage: `the machine ${hostname()}`,
-        kernelVersion: release(),
-        containerRuntimeVersion: "ramet://local",
-        kubeletVersion: "v1.36.3-ramet",
-        kubeProxyVersion: "",
-        machineID: "",
-        systemUUID: "",
-        bootID: "",
-      },
+    capacity,
+    allocatable: capacity,
+    addresses: [
+      { type: "InternalIP", address: ip },
+      { type: "Hostname", address: name },
+    ],
+    daemonEndpoints: { kubeletEndpoint: { Port: port } },
+    conditions: [{ type: "Ready", status, reason, message, lastHeartbeatTime: time, lastTransitionTime: time }],
+    nodeInfo: {
+      architecture: architecture(),
+      operatingSystem: "linux",
+      osImage: `the machine ${hostname()}`,
+      kernelVersion: release(),
+      containerRuntimeVersion: "ramet://local",
+      kubeletVersion: "v1.36.3-ramet",
+      kubeProxyVersion: "",
+      machineID: "",
+      systemUUID: "",
+      bootID: "",
     },
   };
 }
