@@ -11,10 +11,10 @@ import { observe, unreportedMilliseconds } from "./observe.ts";
 import { PodDirectory, podDirectories } from "./pod-directory.ts";
 import { PodProcess } from "./pod-process.ts";
 import { podStatus, type Observation } from "./pod-status.ts";
-import { awaitsNode, graceMilliseconds, hasEnded, type NodePod, waitingFor } from "./pod.ts";
+import { awaitsNode, graceMilliseconds, hasEnded, hasSideContainers, type NodePod, waitingFor } from "./pod.ts";
 import { chooseAddress, type PodStarterOptions, startPod } from "./start-pod.ts";
 import { sandboxConfig } from "./cell-environment.ts";
-import { hasSideContainers, SideContainers } from "./side-containers.ts";
+import { SideContainers } from "./side-containers.ts";
 import { killPod, podProcesses } from "./launch-pod.ts";
 import { unsupported } from "./unsupported.ts";
 

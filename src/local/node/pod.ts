@@ -25,6 +25,11 @@ export function hasEnded(pod: NodePod): boolean {
   return pod.status?.phase === "Succeeded" || pod.status?.phase === "Failed";
 }
 
+/** Whether a Pod has containers besides the sandbox's. */
+export function hasSideContainers({ spec }: NodePod): boolean {
+  return spec.containers.length > 1 || (spec.initContainers?.length ?? 0) > 0;
+}
+
 /** Why a container waits after its start has failed, as a kubelet reports it. */
 export function waitingFor(error: RametError, pullPolicy: string | undefined): { reason: string; message: string } {
   const message = error.hint === undefined ? error.message : `${error.message}. ${error.hint}`;

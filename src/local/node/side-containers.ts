@@ -4,17 +4,11 @@ import type { Container } from "../../api/schema/pod-template.ts";
 import { Container as ContainerSchema } from "../../api/schema/pod-template.ts";
 import { readIfExistsSync } from "../files.ts";
 import type { SideStatus } from "./pod-status.ts";
-import type { NodePod } from "./pod.ts";
 import { SideContainer, type SideKind } from "./side-container.ts";
 import type { SideStart } from "./start-side-container.ts";
 
 /** How far the containers of a Pod are that must run before its sandbox. */
 export type Initialization = { state: "running" } | { state: "done" } | { state: "failed"; message: string };
-
-/** Whether a Pod has containers besides the sandbox's. */
-export function hasSideContainers({ spec }: NodePod): boolean {
-  return spec.containers.length > 1 || (spec.initContainers?.length ?? 0) > 0;
-}
 
 /**
  * The containers of a Pod besides the sandbox's, in the order of a kubelet: init containers run one after another, a sidecar

@@ -16,8 +16,7 @@ import { PodProcess } from "./pod-process.ts";
 import { podVariables } from "./pod-variables.ts";
 import { type MachineView, pathInside } from "./pod-view.ts";
 import { needsBinds, podVolumes, volumeBinds, volumeMounts } from "./pod-volumes.ts";
-import type { ImageSource, NodeImage, NodePod, PodObjects } from "./pod.ts";
-import { hasSideContainers } from "./side-containers.ts";
+import { hasSideContainers, type ImageSource, type NodeImage, type NodePod, type PodObjects } from "./pod.ts";
 import type { SparePods } from "./spare-pods.ts";
 
 /** The dependencies with which a node starts the containers of Pods. */
