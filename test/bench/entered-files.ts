@@ -5,11 +5,14 @@ import { SourceMap, type SourceMapPayload } from "node:module";
 import { tmpdir } from "node:os";
 import { dirname, join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
-import { LocalCluster } from "./local-cluster.ts";
+import { Sandbox } from "e2b";
+import { sandboxSetKind } from "../../src/api/kinds/sandbox-set.ts";
+import { waitUntil } from "../../src/kube/wait-until.ts";
+import { LocalCluster, namespace } from "./local-cluster.ts";
 
 /**
- * Prints the source files whose functions run during one `ramet checkpoint create`: in the command, in the controllers and in
- * the cell. V8's precise coverage finds the functions, and source maps find their files. The command's start-up is not counted:
+ * Prints the source files whose functions run during one `ramet checkpoint create`, in the command, in the controllers and in the
+ * cell, and during one `Sandbox.create` of E2B's SDK from a stocked set, in the client API and in the controllers. V8's precise coverage finds the functions, and source maps find their files. The command's start-up is not counted:
  * its functions also run for `--help`. Other work of the controllers during that time is counted too.
  */
 async function main(): Promise<void> {
@@ -29,16 +32,51 @@ async function main(): Promise<void> {
     const cell = await coveredDuring(await cellOf(sandbox.metadata.uid), () =>
       cluster.createCheckpoint("fourth", "source"),
     );
-    print({ command: without(command, startUp), controller, cell });
+    print("checkpoint", { command: without(command, startUp), controller, cell });
+    print("Sandbox.create", await enteredByCreate(cluster, interrupted.signal));
   } finally {
     await cluster.down();
   }
 }
 
+/** Each create takes a ready sandbox of the set. The first one fills caches, and is not measured. */
+async function enteredByCreate(cluster: LocalCluster, signal: AbortSignal): Promise<Record<string, Entered>> {
+  const { client } = cluster.cluster;
+  const sets = client.of(sandboxSetKind);
+  const main = { name: "main", image: "python", command: ["sleep", "infinity"] };
+  const from = await sets.create({
+    apiVersion: sandboxSetKind.apiVersion,
+    kind: "SandboxSet",
+    metadata: { name: "stock", namespace },
+    spec: { replicas: 3, template: { spec: { containers: [main] } } },
+  });
+  const options = await cluster.clientOptions();
+  const create = async (): Promise<void> => {
+    await Sandbox.create("stock", options);
+  };
+  const filled = async (): Promise<void> => {
+    const until = (set?: typeof from): boolean => set?.status?.availableReplicas === 3;
+    await waitUntil({
+      resource: sets,
+      from: await sets.get(from.metadata),
+      until,
+      timeoutMilliseconds: 120_000,
+      signal,
+    });
+  };
+  await filled();
+  await create();
+  await filled();
+  const clientApi = await coveredDuring(cluster.part("client-api"), create);
+  await filled();
+  return { "client-api": clientApi, controller: await coveredDuring(cluster.part("controller"), create) };
+}
+
 /** Entered functions by source file: `line:column` of each. */
 type Entered = Map<string, Set<string>>;
 
-function print(processes: Record<string, Entered>): void {
+function print(what: string, processes: Record<string, Entered>): void {
+  console.log(`${what}:`);
   const all = new Set<string>();
   for (const [name, entered] of Object.entries(processes)) {
     const files = [...entered.keys()].sort();

@@ -91,8 +91,16 @@ export class LocalCluster {
   }
 
   /** The current process of a part. Undefined while it restarts. */
-  part(name: PartName): number | undefined {
+  part(name: PartName | "client-api"): number | undefined {
     return readStatus(this.directory.status)?.parts.find((part) => part.name === name)?.process?.pid;
+  }
+
+  /** The settings of E2B's SDK for this cluster. */
+  async clientOptions(): Promise<{ apiKey: string; apiUrl: string; sandboxUrl: string }> {
+    const args = ["local", "env", "--name", this.directory.name, "--mode", "addresses", "--output", "json"];
+    const printed = JSON.parse(await runRamet(this.#dataFolder, args)) as Record<string, string>;
+    const { E2B_API_KEY: apiKey = "", E2B_API_URL: apiUrl = "", E2B_SANDBOX_URL: sandboxUrl = "" } = printed;
+    return { apiKey, apiUrl, sandboxUrl };
   }
 
   /** Creates the object without waiting. */
@@ -183,16 +191,18 @@ async function startWith(
   await startCluster({ directory, setting: { ...prepared, program, cell, ...changes }, clock, signal, environment });
 }
 
-/** Runs the command as a user would, in its own session: the caller handles Ctrl-C and cleans up. */
-async function runRamet(dataDirectory: string, args: string[]): Promise<void> {
+/** Runs the command as a user would, in its own session: the caller handles Ctrl-C and cleans up. @returns what it prints */
+async function runRamet(dataDirectory: string, args: string[]): Promise<string> {
   const child = spawn(process.execPath, [ramet, ...args], {
     env: { ...process.env, XDG_DATA_HOME: dataDirectory },
     stdio: ["ignore", "pipe", "pipe"],
     detached: true,
   });
   const output: string[] = [];
-  for (const stream of [child.stdout, child.stderr])
-    stream.on("data", (chunk: Buffer) => output.push(chunk.toString()));
+  const errors: string[] = [];
+  child.stdout.on("data", (chunk: Buffer) => output.push(chunk.toString()));
+  child.stderr.on("data", (chunk: Buffer) => errors.push(chunk.toString()));
   const [code] = (await once(child, "close")) as [number | null];
-  if (code !== 0) throw new Error(`ramet ${args.join(" ")} ended with ${code}:\n${output.join("")}`);
+  if (code === 0) return output.join("");
+  throw new Error(`ramet ${args.join(" ")} ended with ${code}:\n${[...output, ...errors].join("")}`);
 }
