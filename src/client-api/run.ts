@@ -1,29 +1,21 @@
-import * as z from "zod";
-import { envdVersion } from "../api/wire/cell-api.ts";
-import { guestKeySecret, guestSecretEntry, systemNamespace } from "../api/names/system-names.ts";
 import { delay, untilAborted, type Clock } from "../base/clock.ts";
+import { defined } from "../base/defined.ts";
 import { RametError } from "../base/errors.ts";
+import { statusOf } from "../base/http.ts";
 import { type Log, silentLog } from "../base/log.ts";
-import { StaleOnErrorCache } from "../base/stale-on-error-cache.ts";
+import { isResumeProof, resumeProofHeader } from "../cell/client/resume-proof.ts";
 import type { KubeClient } from "../kube/kube-client.ts";
 import type { Liveness } from "../kube/liveness.ts";
-import { ObjectMeta } from "../kube/object.ts";
-import { coreResources } from "../kube/resource-ref.ts";
-import { agentTierDialect } from "./dialects/agenttier/dialect.ts";
-import { e2bDialect } from "./dialects/e2b/dialect.ts";
-import { Callers, RequestRates } from "./keys/callers.ts";
+import { agentTierDialect } from "./dialects/agenttier/routes.ts";
+import { e2bDialect } from "./dialects/e2b/routes.ts";
+import { Callers } from "./keys/callers.ts";
 import { clientApiMetrics, type ClientApiMetrics } from "./metrics.ts";
 import { serveClientApi, type Dialect } from "./server.ts";
 import { AutoResumes } from "./service/auto-resume.ts";
-import { guestAccess, portRequester } from "./service/guest-access.ts";
 import { ClientSecrets } from "./service/client-secrets.ts";
-import { clientInformers } from "./service/known-objects.ts";
-import { serviceParts } from "./service/parts.ts";
-import { RegistrySecrets } from "./service/registry-secrets.ts";
-import { sandboxReader } from "./service/read-sandbox.ts";
-import { statusOf } from "../base/http.ts";
-import { isResumeProof, resumeProofHeader } from "../cell/client/resume-proof.ts";
 import { uidOf } from "./service/find-sandbox.ts";
+import { Guests, guestSecretReader } from "./service/guests.ts";
+import { withService } from "./service/parts.ts";
 
 export interface RunClientApiOptions {
   client: KubeClient;
@@ -53,93 +45,37 @@ export interface RunClientApiOptions {
   signal: AbortSignal;
 }
 
-const defaultMaxLifeSeconds = 30 * 86_400;
-
 /**
  * Serves the APIs of clients until `signal` aborts. It keeps only caches, so any number of replicas can run.
  * @throws RametError `Unavailable` when the port cannot be opened
  */
 export async function runClientApi(options: RunClientApiOptions): Promise<void> {
-  const { client, port, address, domain, metrics = clientApiMetrics(), log = silentLog, signal } = options;
+  const { client, metrics = clientApiMetrics(), log = silentLog, signal } = options;
+  const { maxLifeSeconds = 30 * 86_400, shutdownDelayMilliseconds = 0, templateAliases, liveness } = options;
+  const { clock } = client;
   const watching = { log, namespaces: options.servedNamespaces };
-  const informers = clientInformers(client, watching);
   const callers = new Callers(client, watching);
-  const following = new AbortController();
-  const { sandboxes, checkpoints, templates, sets, snapshots } = informers;
-  const all = [sandboxes, checkpoints, templates, sets, snapshots, callers.informer];
-  const followed = all.map((informer) => informer.run(following.signal, options.liveness));
-  const service = serviceParts(client, informers, options.templateAliases ?? new Map());
+  const following = { others: [callers.informer], ...defined({ aliases: templateAliases, liveness }), signal };
   try {
-    await Promise.all(all.map((informer) => informer.synced(signal)));
-    const guestSecret = guestSecretReader(client);
-    const maxLifeSeconds = options.maxLifeSeconds ?? defaultMaxLifeSeconds;
-    const guests = { client, guestSecret, gateway: options.gateway };
-    const shared = {
-      service,
-      callers,
-      rates: new RequestRates(client.clock),
-      guestSecret,
-      guestOf: guestAccess(guests),
-      maxLifeSeconds,
-    };
-    const agentTier = agentTierDialect({ ...shared, requestPort: portRequester(guests) });
-    const e2b = e2bDialect({
-      ...shared,
-      readSandbox: sandboxReader(guests),
-      secrets: new ClientSecrets(client),
-      registrySecrets: new RegistrySecrets(client, guestSecret),
-      domain,
-      envdVersion,
+    await withService({ client, ...watching, ...following }, async (service) => {
+      const guests = new Guests(client, guestSecretReader(client), options.gateway);
+      const shared = { service, callers, guests, maxLifeSeconds };
+      const dialects = [
+        e2bDialect({ ...shared, secrets: new ClientSecrets(client), domain: options.domain }),
+        agentTierDialect(shared),
+        gatewayRoutes({ autoResumes: new AutoResumes(service, maxLifeSeconds), guestSecret: guests.secret, clock }),
+      ];
+      const server = await serveClientApi({ ...options, dialects, metrics, clock, log });
+      options.onReady?.(server.port);
+      await untilAborted(signal);
+      options.onEnding?.();
+      await delay(clock, shutdownDelayMilliseconds);
+      await server.close();
     });
-    const autoResumes = new AutoResumes(service, maxLifeSeconds);
-    const forGateways = gatewayRoutes({ autoResumes, guestSecret, clock: client.clock });
-    const { clock } = client;
-    const server = await serveClientApi({
-      port,
-      address,
-      dialects: [e2b, agentTier, forGateways],
-      metrics,
-      clock,
-      log,
-    });
-    options.onReady?.(server.port);
-    await untilAborted(signal);
-    options.onEnding?.();
-    await delay(client.clock, options.shutdownDelayMilliseconds ?? 0);
-    await server.close();
   } catch (error) {
     if (!signal.aborted) throw error;
-  } finally {
-    service.close();
-    following.abort();
-    await Promise.all(followed);
   }
 }
-
-/** Reads the secret of the guests' tokens when it is needed, and notices a changed one after a few seconds. */
-export function guestSecretReader(client: KubeClient): () => Promise<Buffer> {
-  const secrets = client.resource(coreResources.secrets, (value) => GuestKeySecret.parse(value));
-  const caching = { clock: client.clock, freshMilliseconds: 10_000, staleMilliseconds: 300_000 };
-  const cache = new StaleOnErrorCache<Buffer>({ ...caching, isRefusal: () => false });
-  const read = async (): Promise<Buffer> => {
-    try {
-      const { data } = await secrets.get({ namespace: systemNamespace, name: guestKeySecret });
-      return Buffer.from(data[guestSecretEntry], "base64");
-    } catch (cause) {
-      throw new RametError("Unavailable", "The secret from which access tokens are derived cannot be read", {
-        retryable: true,
-        hint: `Check that the controllers have created the Secret ${guestKeySecret} in ${systemNamespace}, and that the client API may get it`,
-        cause,
-      });
-    }
-  };
-  return () => cache.get("", read);
-}
-
-const GuestKeySecret = z.looseObject({
-  metadata: ObjectMeta,
-  data: z.looseObject({ [guestSecretEntry]: z.string().min(1) }),
-});
 
 interface GatewayRoutesOptions {
   autoResumes: AutoResumes;

@@ -63,3 +63,14 @@ export async function retryConflicts<T>(attempt: (number: number) => Promise<T>,
     }
   }
 }
+
+/** Creates an object, unless one of its name exists. */
+export async function createUnlessExists(
+  resource: ResourceClient<KubeObject>,
+  manifest: KubeManifest,
+  signal?: AbortSignal,
+): Promise<void> {
+  await resource.create(manifest, { signal }).catch((error: unknown) => {
+    if (RametError.from(error).code !== "AlreadyExists") throw error;
+  });
+}

@@ -12,6 +12,7 @@ import type { KubeManifest, KubeObject } from "../kube/object.ts";
 export interface Objects {
   sandboxes: Followed<Sandbox>;
   checkpoints: Followed<Checkpoint>;
+  snapshots: Followed<NamedSnapshot>;
 }
 
 /** The part of a kind's objects that a wait needs. */
@@ -31,9 +32,8 @@ export interface Followed<T extends KubeObject> extends Watched<T> {
   remove: (object: T, signal?: AbortSignal) => Promise<boolean>;
 }
 
-/** The kinds whose builds and stock the command line and Pulumi wait for. */
+/** With the sets, for whose stock the command line and Pulumi wait. */
 export interface AwaitedObjects extends Objects {
-  snapshots: Followed<NamedSnapshot>;
   sets: Followed<SandboxSet>;
 }
 

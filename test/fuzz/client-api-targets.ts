@@ -8,15 +8,13 @@ import { apiVersion } from "../../src/api/schema/kind.ts";
 import { systemClock } from "../../src/base/clock.ts";
 import { RametError } from "../../src/base/errors.ts";
 import { type Log, silentLog } from "../../src/base/log.ts";
-import type { E2bOptions } from "../../src/client-api/dialects/e2b/call.ts";
-import { e2bDialect } from "../../src/client-api/dialects/e2b/dialect.ts";
-import { e2bRoutes } from "../../src/client-api/dialects/e2b/routes.ts";
+import type { E2b } from "../../src/client-api/dialects/e2b/call.ts";
+import { e2bDialect, e2bRoutes } from "../../src/client-api/dialects/e2b/routes.ts";
 import type { Callers } from "../../src/client-api/keys/callers.ts";
 import { clientApiMetrics } from "../../src/client-api/metrics.ts";
 import { type ClientApiServer, serveClientApi } from "../../src/client-api/server.ts";
 import { ClientSecrets } from "../../src/client-api/service/client-secrets.ts";
 import { clientInformers } from "../../src/client-api/service/known-objects.ts";
-import { RegistrySecrets } from "../../src/client-api/service/registry-secrets.ts";
 import { serviceParts } from "../../src/client-api/service/parts.ts";
 import { explicitConnection } from "../../src/kube/connection.ts";
 import { KubeClient } from "../../src/kube/kube-client.ts";
@@ -53,19 +51,19 @@ async function openClientApi(): Promise<ClientApiWorld> {
   const service = serviceParts(client, informers, new Map());
   const problems: unknown[] = [];
   const caller = { namespace: "team-a", key: "team-a/agent", user: { user: "agent", groups: [] }, limits: noLimits };
-  const callers = { authenticate: () => Promise.resolve(caller), require: () => Promise.resolve() };
+  const callers = {
+    authenticate: () => Promise.resolve(caller),
+    rates: { take: () => 0 },
+    require: () => Promise.resolve(),
+  };
   const unreachable = () => Promise.reject(new RametError("Unavailable", "the sandbox is a stand-in"));
-  const guestSecret = () => Promise.resolve(Buffer.alloc(32));
-  const options: E2bOptions = {
+  const secret = () => Promise.resolve(Buffer.alloc(32));
+  const guests = { secret, guest: unreachable, request: unreachable, read: unreachable };
+  const options: E2b = {
     service,
     callers: callers as unknown as Callers,
-    rates: { take: () => 0 } as unknown as E2bOptions["rates"],
-    guestSecret,
-    guestOf: unreachable,
-    readSandbox: unreachable,
+    guests: guests as unknown as E2b["guests"],
     secrets: new ClientSecrets(client),
-    registrySecrets: new RegistrySecrets(client, guestSecret),
-    envdVersion: "0.6.13",
     maxLifeSeconds: 3600,
   };
   const server = await serveClientApi({

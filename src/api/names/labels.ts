@@ -1,3 +1,4 @@
+import type * as z from "zod";
 import { RametError } from "../../base/errors.ts";
 
 /** Annotations of OpenKruise Agents, ACS and Ramet that Ramet reads or writes. */
@@ -273,3 +274,17 @@ function record(value: unknown): Record<string, unknown> | undefined {
 
 /** Marks an object with the Pulumi resource and stack that declare it, so that no other resource declares the same object. */
 export const ownerAnnotation = "ramet.dev/pulumi-resource";
+
+/** Reads an annotation with JSON. Users can write it, so one that is not valid counts as absent. */
+export function jsonAnnotation<T>(
+  { metadata }: { metadata: { annotations?: Record<string, string> | undefined } },
+  name: string,
+  schema: z.ZodType<T>,
+): T | undefined {
+  const text = metadata.annotations?.[name];
+  try {
+    return text === undefined ? undefined : schema.parse(JSON.parse(text));
+  } catch {
+    return undefined;
+  }
+}

@@ -1,7 +1,6 @@
 import * as z from "zod";
-import { parsedJson } from "../../base/tolerant-parse.ts";
 import type { NamedSnapshot } from "../kinds/named-snapshot.ts";
-import { annotations } from "../names/labels.ts";
+import { annotations, jsonAnnotation } from "../names/labels.ts";
 import { tagPattern } from "./snapshot-tags.ts";
 
 /** One build that a client has requested. The named snapshot has one spec, so only the build that started last can be in progress. */
@@ -29,8 +28,8 @@ export type ClientBuild = z.infer<typeof ClientBuild>;
 const ClientBuilds = z.array(ClientBuild);
 
 /** The latest builds that clients have requested, oldest first. An annotation that nobody can read has none. */
-export function clientBuildsOf({ metadata }: Pick<NamedSnapshot, "metadata">): ClientBuild[] {
-  return parsedJson(ClientBuilds, metadata.annotations?.[annotations.clientBuilds]) ?? [];
+export function clientBuildsOf(snapshot: Pick<NamedSnapshot, "metadata">): ClientBuild[] {
+  return jsonAnnotation(snapshot, annotations.clientBuilds, ClientBuilds) ?? [];
 }
 
 /** Whether clients build the named snapshot, so that no other program declares its spec. */

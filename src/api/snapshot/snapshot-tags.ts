@@ -1,7 +1,6 @@
 import * as z from "zod";
-import { parsedJson } from "../../base/tolerant-parse.ts";
 import type { NamedSnapshot } from "../kinds/named-snapshot.ts";
-import { annotations } from "../names/labels.ts";
+import { annotations, jsonAnnotation } from "../names/labels.ts";
 
 /** A tag of a version, as in `python:stable`: a name that can move to another version. */
 export const tagPattern = /^[a-z0-9_.-]{1,128}$/;
@@ -12,8 +11,8 @@ export const defaultTag = "default";
 const Tags = z.record(z.string().regex(tagPattern), z.int().min(1));
 
 /** The versions of a named snapshot by their tags. An annotation that nobody can read names none. */
-export function tagsOf({ metadata }: Pick<NamedSnapshot, "metadata">): Readonly<Record<string, number>> {
-  return parsedJson(Tags, metadata.annotations?.[annotations.tags]) ?? {};
+export function tagsOf(snapshot: Pick<NamedSnapshot, "metadata">): Readonly<Record<string, number>> {
+  return jsonAnnotation(snapshot, annotations.tags, Tags) ?? {};
 }
 
 /** The annotation with these tags. */

@@ -152,7 +152,7 @@ describe("a sandbox", () => {
     expect({
       meaning: sandboxState(sandbox).is,
       waited: await answers("sandboxes", sandbox, wait),
-      e2b: isGone ? "404" : listedSandbox(sandbox, undefined, "0").state,
+      e2b: isGone ? "404" : listedSandbox({ known: { template: () => undefined } }, sandbox).state,
       agentTier: sandboxSummary(sandbox, state).status,
     }).toEqual({ meaning, waited: [waited, waited], e2b, agentTier });
   });

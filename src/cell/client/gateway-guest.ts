@@ -29,7 +29,7 @@ export interface GatewayOptions {
   /** Whether the API server reports the sandbox as ready, so that the gateway will find it in a moment. */
   isKnownReady: boolean;
   clock: Clock;
-  signal: AbortSignal;
+  signal?: AbortSignal | undefined;
 }
 
 export interface GatewayGuestOptions extends GatewayOptions {
@@ -148,7 +148,7 @@ async function dialGateway(
     return socket;
   } catch (error) {
     socket.on("error", () => undefined).destroy();
-    if (signal.aborted) throw error;
+    if (signal?.aborted === true) throw error;
     throw new RametError("Unavailable", `Cannot connect to the gateway ${url.origin}: ${whyOf(error)}`, {
       retryable: true,
       hint: "Check the address, which --gateway and RAMET_GATEWAY set, and that the gateway runs",

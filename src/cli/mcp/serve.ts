@@ -3,10 +3,10 @@ import { StdioServerTransport } from "@modelcontextprotocol/sdk/server/stdio.js"
 import { pino } from "pino";
 import { untilAborted } from "../../base/clock.ts";
 import { mcpHttpDialect } from "../../client-api/dialects/mcp/http-dialect.ts";
-import { Callers, RequestRates } from "../../client-api/keys/callers.ts";
+import { Callers } from "../../client-api/keys/callers.ts";
 import { clientApiMetrics, type ClientApiMetrics } from "../../client-api/metrics.ts";
-import { guestSecretReader } from "../../client-api/run.ts";
 import { serveClientApi } from "../../client-api/server.ts";
+import { guestSecretReader } from "../../client-api/service/guests.ts";
 import { withService } from "../../client-api/service/parts.ts";
 import { Cluster, type ClusterOptions, withCluster } from "../cluster/cluster.ts";
 import { type AccessFlags, gatewayWithoutToken, gatewayCredentials } from "../cluster/gateway-credentials.ts";
@@ -50,7 +50,6 @@ async function serve(io: Io, options: McpHttpOptions, context: ServerContext<Cli
     const dialect = mcpHttpDialect({
       service,
       callers,
-      rates: new RequestRates(client.clock),
       guestSecret: guestSecretReader(client),
       gateway: () => gatewayWithoutToken(io, cluster, options),
       hosts: [address, ...allowedHost],

@@ -45,9 +45,12 @@ export class Callers {
   readonly #accounts: StaleOnErrorCache<boolean>;
   #waiting = 0;
   readonly #decisions: StaleOnErrorCache<boolean>;
+  /** The requests of each key. */
+  readonly rates: RequestRates;
 
   constructor(client: KubeClient, options: { log: Log; namespaces?: readonly string[] | undefined }) {
     this.#client = client;
+    this.rates = new RequestRates(client.clock);
     const resource = client.of(apiKeyKind);
     this.#keys = new Informer({ resource, ...options });
     this.#byId = this.#keys.store.index(({ metadata: { namespace, name } }) => [apiKeyId({ namespace, name })]);

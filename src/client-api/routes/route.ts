@@ -1,22 +1,24 @@
+import { createHash } from "node:crypto";
 import type { FastifyReply, FastifyRequest } from "fastify";
-import type * as z from "zod";
+import * as z from "zod";
+import { RametError } from "../../base/errors.ts";
 import type { Caller, Need } from "../keys/callers.ts";
 
 export type Method = "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
 
 /** A route of a dialect. The table of them drives the server, the OpenAPI document and tests. */
 export interface Route<Env> extends RouteText {
+  method: Method;
+  /** `/sandboxes/:sandboxID`; `*` matches everything else, also slashes. */
+  path: string;
   body?: z.ZodType;
   query?: z.ZodType;
   headers?: z.ZodType;
   /** Parses a request by the schemas of the route, and answers it. @throws z.ZodError */
-  serve: (env: Env, call: Omit<Call, "body" | "query" | "headers">) => Promise<unknown>;
+  serve: (env: Env, call: Omit<Call, "body" | "query" | "headers" | "params">) => unknown;
 }
 
 interface RouteText {
-  method: Method;
-  /** `/sandboxes/:sandboxID`; `*` matches everything else, also slashes. */
-  path: string;
   /** The part of the path that `*` matches. */
   wildcard?: string;
   /** For the OpenAPI document. */
@@ -31,33 +33,35 @@ interface RouteText {
   bodyType?: string;
   /** The content type of the answer. @default JSON */
   answerType?: string;
-  /** The bodies of successful answers by their status. Null: there is none. */
+  /** The bodies of successful answers by their status, of which the first one is the default. Null: there is none. */
   answers: Readonly<Record<number, z.ZodType | null>>;
 }
 
 /** A request of an authenticated client, as its route has parsed it. */
-export interface Call<Body = unknown, Query = unknown, Headers = unknown> {
+export interface Call<
+  Body extends z.ZodType = z.ZodUnknown,
+  Query extends z.ZodType = z.ZodUnknown,
+  Headers = unknown,
+> {
   request: FastifyRequest;
   reply: FastifyReply;
   caller: Caller;
   /** Aborts when the client has closed the connection. */
   signal: AbortSignal;
-  body: Body;
-  query: Query;
+  /** The parameters of the path. */
+  params: Readonly<Record<string, string>>;
+  body: z.output<Body>;
+  query: z.output<Query>;
   headers: Headers;
 }
 
-export interface RouteSpec<
-  Env,
-  Body extends z.ZodType,
-  Query extends z.ZodType,
-  Headers extends z.ZodType,
-> extends RouteText {
+interface RouteSpec<Env, Body extends z.ZodType, Query extends z.ZodType, Headers extends z.ZodType> extends RouteText {
   /** A route without a schema ignores the body. */
   body?: Body;
   query?: Query;
   headers?: Headers;
-  handle: (env: Env, call: Call<z.output<Body>, z.output<Query>, z.output<Headers>>) => Promise<unknown>;
+  /** Returns the body of the answer, or sends the answer itself. */
+  handle: (env: Env, call: Call<Body, Query, z.output<Headers>>) => unknown;
 }
 
 /** Returns a function that makes routes whose handlers get `Env`. */
@@ -67,26 +71,70 @@ export function routesFor<Env>() {
     Query extends z.ZodType = z.ZodUnknown,
     Headers extends z.ZodType = z.ZodUnknown,
   >(
-    spec: RouteSpec<Env, Body, Query, Headers>,
-  ): Route<Env> => {
-    const { handle, ...rest } = spec;
-    const { body, query, headers } = rest;
-    return {
-      ...rest,
-      serve: (env, call) => {
-        const { request } = call;
-        return handle(env, {
-          ...call,
-          body: parsed(body, request.body),
-          query: parsed(query, request.query),
-          headers: parsed(headers, request.headers),
-        });
-      },
-    };
-  };
+    method: Method,
+    path: string,
+    { handle, ...spec }: RouteSpec<Env, Body, Query, Headers>,
+  ): Route<Env> => ({
+    ...spec,
+    method,
+    path,
+    serve: (env, call) => {
+      const { request, reply } = call;
+      void reply.code(Number(Object.keys(spec.answers)[0]));
+      return handle(env, {
+        ...call,
+        params: request.params as Record<string, string>,
+        body: parsed(spec.body, request.body),
+        query: parsed(spec.query, request.query),
+        headers: parsed(spec.headers, request.headers),
+      });
+    },
+  });
 }
 
 /** A handler without a schema knows nothing about the value. */
 function parsed<Schema extends z.ZodType>(schema: Schema | undefined, value: unknown): z.output<Schema> {
   return schema === undefined ? (undefined as z.output<Schema>) : schema.parse(value);
+}
+
+/** The route that returns the OpenAPI document of a dialect. */
+export function documentRoute(document: () => object): Route<unknown> {
+  return routesFor<unknown>()("GET", "/openapi.json", {
+    summary: "Returns this document.",
+    needs: "public",
+    answers: { 200: z.looseObject({}) },
+    handle: document,
+  });
+}
+
+/** Routes of the original API that Ramet does not have: what is not supported and what to do instead, and the routes. */
+export type Unsupported = Readonly<Record<string, readonly `${Method} ${string}`[]>>;
+
+/** They answer clients with a key, so that a client without one learns nothing. */
+export function unsupportedRoutes(unsupported: Unsupported): Route<unknown>[] {
+  return Object.entries(unsupported).flatMap(([why, routes]) =>
+    routes.map((text) => {
+      const [method, path] = text.split(" ") as [Method, string];
+      return routesFor<unknown>()(method, path, {
+        summary: "Not supported.",
+        needs: [],
+        unsupported: why,
+        answers: { 501: null },
+        handle: () => Promise.reject(new RametError("NotSupported", why)),
+      });
+    }),
+  );
+}
+
+/**
+ * The id of a request that can be repeated, in the form of a UUID; undefined without a key of the client.
+ * @param owner whose keys these are
+ */
+export function requestIdOf(owner: string, { headers }: FastifyRequest): string | undefined {
+  const [key = ""] = [headers["idempotency-key"]].flat();
+  if (key === "") return undefined;
+  const hex = createHash("sha256")
+    .update(JSON.stringify([owner, key]))
+    .digest("hex");
+  return hex.replace(/^(.{8})(.{4}).(.{3}).(.{3})(.{12}).*$/, "$1-$2-8$3-8$4-$5");
 }

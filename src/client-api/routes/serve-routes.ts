@@ -1,44 +1,50 @@
+import type { IncomingHttpHeaders } from "node:http";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import * as z from "zod";
 import { RametError } from "../../base/errors.ts";
-import type { Caller, Callers, RequestRates } from "../keys/callers.ts";
+import type { Caller, Callers } from "../keys/callers.ts";
 import type { Route } from "./route.ts";
 
-export interface Admission {
-  callers: Callers;
-  rates: RequestRates;
-}
-
 /** Serves routes to authenticated clients that have the rights which a route needs. */
-export function serveRoutes<Env>(
+export function serveRoutes<Env extends { callers: Callers }>(
   server: FastifyInstance,
   routes: readonly Route<Env>[],
   env: Env,
-  admission: Admission,
 ): void {
+  const [json = [], streams = []] = [false, true].map((isStream) =>
+    routes.filter(({ bodyType }) => (bodyType !== undefined) === isStream),
+  );
+  serveStreams(server, (instance) => {
+    for (const route of streams) serveRoute(instance, route, env);
+  });
+  for (const route of json) serveRoute(server, route, env);
+}
+
+/** Registers routes whose handlers read the body as a stream. */
+export function serveStreams(server: FastifyInstance, register: (streams: FastifyInstance) => void): void {
   void server.register((streams, _options, done) => {
     streams.removeAllContentTypeParsers();
     streams.addContentTypeParser("*", (_request, body, parsed) => {
       parsed(null, body);
     });
-    for (const route of routes) if (route.bodyType !== undefined) serveRoute(streams, route, env, admission);
+    register(streams);
     done();
   });
-  for (const route of routes) if (route.bodyType === undefined) serveRoute(server, route, env, admission);
 }
 
-function serveRoute<Env>(
+function serveRoute<Env extends { callers: Callers }>(
   server: FastifyInstance,
   { method, path: url, needs, bodyLimitBytes, serve }: Route<Env>,
   env: Env,
-  admission: Admission,
 ): void {
   server.route({
     method,
     url,
     ...(bodyLimitBytes !== undefined && { bodyLimit: bodyLimitBytes, config: { isUpload: true } }),
     handler: async (request, reply) => {
-      const caller = needs === "public" ? nobody : await admit(admission, request, reply);
-      if (needs !== "public") await admission.callers.require(caller, ...needs);
+      const { callers } = env;
+      const caller = needs === "public" ? nobody : await admit(callers, apiKeyIn(request.headers), reply);
+      if (needs !== "public") await callers.require(caller, ...needs);
       return serve(env, { request, reply, caller, signal: untilClosed(reply) });
     },
   });
@@ -53,17 +59,16 @@ const nobody: Caller = {
   limits: { sandboxes: 0, requestsPerSecond: 0, snapshotBytes: 0 },
 };
 
+export function apiKeyIn(headers: IncomingHttpHeaders): string | undefined {
+  return [headers["x-api-key"]].flat()[0] ?? /^Bearer (.+)$/i.exec(headers.authorization ?? "")?.[1];
+}
+
 /** @throws RametError `Unauthorized`; `TooManyRequests` above the limit of the key */
-export async function admit(
-  { callers, rates }: Admission,
-  { headers }: FastifyRequest,
-  reply: FastifyReply,
-): Promise<Caller> {
-  const bearer = /^Bearer (.+)$/i.exec(headers.authorization ?? "")?.[1];
-  const caller = await callers.authenticate([headers["x-api-key"]].flat()[0] ?? bearer);
-  const waitSeconds = rates.take(caller.key, caller.limits.requestsPerSecond);
+export async function admit(callers: Callers, apiKey: string | undefined, reply?: FastifyReply): Promise<Caller> {
+  const caller = await callers.authenticate(apiKey);
+  const waitSeconds = callers.rates.take(caller.key, caller.limits.requestsPerSecond);
   if (waitSeconds === 0) return caller;
-  void reply.header("retry-after", waitSeconds);
+  void reply?.header("retry-after", waitSeconds);
   throw new RametError("TooManyRequests", `The API key ${caller.key} may send fewer requests per second`, {
     retryable: true,
   });
@@ -76,4 +81,45 @@ export function untilClosed({ raw }: FastifyReply): AbortSignal {
     closed.abort();
   });
   return closed.signal;
+}
+
+/** The address at which the client has reached the server. Only the client itself uses it. */
+export function originOf({ headers, protocol, host }: FastifyRequest): string {
+  return `${headers["x-forwarded-proto"] === "https" ? "https" : protocol}://${host}`;
+}
+
+/** Answers errors and unknown paths in the form of a dialect. */
+export function answerErrors(
+  server: FastifyInstance,
+  errorAnswer: (thrown: unknown) => { status: number; body: object },
+): void {
+  const answer = (error: unknown, request: FastifyRequest, reply: FastifyReply): void => {
+    const { status, body } = errorAnswer(error);
+    if (status >= 500) request.log.error({ id: request.id, err: error }, "a request failed");
+    void reply.code(status).send(body);
+  };
+  server.setErrorHandler(answer);
+  server.setNotFoundHandler((request, reply) => {
+    const path = request.url.split("?")[0] ?? "";
+    const error = new RametError("NotFound", `There is no ${request.method} ${path.slice(0, 200)}`);
+    answer(error, request, reply);
+  });
+}
+
+/** The status of a request that the server could not read, such as 413; undefined for other errors. */
+export function unreadableStatus(thrown: unknown): number | undefined {
+  const { statusCode } = thrown as { statusCode?: unknown };
+  return typeof statusCode === "number" && statusCode >= 400 && statusCode < 500 ? statusCode : undefined;
+}
+
+/** The error of a request that was rejected. @param invalid begins the message about a request that its schema rejects */
+export function requestError(thrown: unknown, invalid: string): RametError {
+  if (thrown instanceof z.ZodError) return new RametError("InvalidArgument", `${invalid}: ${z.prettifyError(thrown)}`);
+  if (unreadableStatus(thrown) === undefined) return RametError.from(thrown);
+  return new RametError("InvalidArgument", `The server cannot read the request: ${RametError.from(thrown).message}`);
+}
+
+/** `message. hint` */
+export function messageWithHint({ message, hint }: RametError): string {
+  return hint === undefined ? message : `${message}. ${hint}`;
 }

@@ -3,9 +3,10 @@ import { annotations } from "../../api/names/labels.ts";
 import { parseDuration } from "../../base/duration.ts";
 import { RametError } from "../../base/errors.ts";
 import { pauseFailure } from "../../api/state/sandbox.ts";
+import type { Change } from "../../operations/objects.ts";
 import { resumeChange } from "../../operations/pause.ts";
 import { unknown } from "./find-sandbox.ts";
-import { currentState, untilPaused } from "./lifecycle.ts";
+import { changeNewest, currentState, untilPaused } from "./lifecycle.ts";
 import type { ServiceParts } from "./parts.ts";
 import { isForClients } from "./sandbox-state.ts";
 import { timersFor } from "./create-sandbox.ts";
@@ -47,52 +48,37 @@ export class AutoResumes {
   }
 
   async #resume(uid: string): Promise<boolean> {
-    let seen: string | undefined;
-    for (let attempt = 1; attempt <= mostAttempts; attempt++) {
-      const sandbox = await this.#newerThan(uid, seen);
-      const outcome = await this.#resumeOnce(sandbox);
-      if (outcome !== "changed") return outcome === "resumed";
-      seen = sandbox.metadata.resourceVersion;
-    }
-    throw new RametError("Conflict", `The sandbox ${uid} is being changed by others`, { retryable: true });
+    const found = await this.#find(uid);
+    const resumed = await changeNewest(this.#parts, found, (sandbox) => this.#change(sandbox)).catch(
+      (error: unknown) => {
+        throw RametError.from(error).code === "NotFound" ? unknown(uid) : error;
+      },
+    );
+    if (resumed !== undefined) return true;
+    if (currentState(this.#parts, found) !== "pausing") return false;
+    await this.#untilPaused(found);
+    return this.#resume(uid);
   }
 
   /** A gateway can know a sandbox before this server does. */
-  #newerThan(uid: string, seen: string | undefined): Promise<Sandbox> {
+  #find(uid: string): Promise<Sandbox> {
     const waiting = { what: "Waiting for the watch", timeoutMilliseconds: lagMilliseconds, signal: this.#never };
-    const isNew = (each: Sandbox | undefined) => (each?.metadata.resourceVersion === seen ? undefined : each);
-    return this.#parts.sandboxes.until(uid, isNew, waiting).catch((error: unknown) => {
-      if (RametError.from(error).code !== "Timeout") throw error;
-      throw seen === undefined
-        ? unknown(uid)
-        : new RametError("Conflict", `The sandbox ${uid} is being changed by others`, { retryable: true });
-    });
+    return this.#parts.sandboxes
+      .until(uid, (sandbox) => sandbox, waiting)
+      .catch((error: unknown) => {
+        throw RametError.from(error).code === "Timeout" ? unknown(uid) : error;
+      });
   }
 
-  async #resumeOnce(sandbox: Sandbox): Promise<"resumed" | "runs" | "changed"> {
-    const { uid } = sandbox.metadata;
+  /** Undefined: the sandbox is not paused. @throws RametError `NotFound` or `Forbidden` */
+  #change(sandbox: Sandbox): Change | undefined {
     checkAllowed(sandbox);
     const state = currentState(this.#parts, sandbox);
-    if (state === "killing" || state === "ended") throw unknown(uid);
-    if (state === "pausing") {
-      await this.#untilPaused(sandbox);
-      return this.#resumeOnce(this.#parts.sandboxes.current(uid) ?? sandbox);
-    }
-    if (state !== "paused") return "runs";
+    if (state === "killing" || state === "ended") throw unknown(sandbox.metadata.uid);
+    if (state !== "paused") return undefined;
     const end = new Date(this.#parts.clock.now().getTime() + this.#lifeOf(sandbox));
     // Never `kill`: the sandbox of someone who does not use this API must not be deleted because traffic has arrived.
-    const change = resumeChange(sandbox, timersFor("pause", end));
-    const { resourceVersion } = sandbox.metadata;
-    const guarded = { ...change, metadata: { ...change.metadata, resourceVersion } };
-    return this.#parts.objects.sandboxes.patch(sandbox, guarded).then(
-      () => "resumed" as const,
-      (error: unknown) => {
-        const { code } = RametError.from(error);
-        if (code === "NotFound") throw unknown(uid);
-        if (code !== "Conflict") throw error;
-        return "changed" as const;
-      },
-    );
+    return resumeChange(sandbox, timersFor("pause", end));
   }
 
   async #untilPaused(sandbox: Sandbox): Promise<void> {
@@ -118,9 +104,6 @@ export class AutoResumes {
     }
   }
 }
-
-/** Others than gateways write Sandboxes rarely. */
-const mostAttempts = 5;
 
 /** @throws RametError `NotFound` or `Forbidden` */
 function checkAllowed(sandbox: Sandbox): void {

@@ -89,13 +89,13 @@ async function untilCacheHas<T extends KubeObject>(
  * API server does not respond, they are made from the cache.
  * @throws RametError `NotFound` if it has been deleted
  */
-export async function readNewest(parts: NewestParts, known: Sandbox, signal: AbortSignal): Promise<void> {
+export async function readNewest(parts: NewestParts, known: Sandbox, signal?: AbortSignal): Promise<void> {
   const what = `Reading the sandbox ${known.metadata.name}`;
   const deadline = { clock: parts.clock, milliseconds: readMilliseconds, what, signal };
   await within(deadline, async (either) => {
     for (let tries = 0; tries < mostReads; tries++) if (await readOnce(parts, known, either)) return;
   }).catch((error: unknown) => {
-    if (signal.aborted || RametError.from(error).code === "NotFound") throw error;
+    if (signal?.aborted === true || RametError.from(error).code === "NotFound") throw error;
   });
 }
 

@@ -6,10 +6,10 @@ import { systemNamespace } from "../../api/names/system-names.ts";
 import { rametApiVersion } from "../../api/schema/kind.ts";
 import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
-import { StaleOnErrorCache } from "../../base/stale-on-error-cache.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import { coreResources } from "../../kube/resource-ref.ts";
 import type { ResourceClient } from "../../kube/resource-client.ts";
+import { systemReader } from "./system-reader.ts";
 
 export interface NewClientSecret {
   namespace: string;
@@ -22,13 +22,18 @@ export interface NewClientSecret {
 export class ClientSecrets {
   readonly #client: KubeClient;
   readonly #secrets: ResourceClient<ClientSecret>;
-  readonly #key: StaleOnErrorCache<CredentialKey["data"]>;
+  readonly #published: () => Promise<CredentialKey["data"]>;
 
   constructor(client: KubeClient) {
     this.#client = client;
     this.#secrets = client.of(clientSecretKind);
-    const caching = { clock: client.clock, freshMilliseconds: 10_000, staleMilliseconds: 300_000 };
-    this.#key = new StaleOnErrorCache({ ...caching, isRefusal: () => false });
+    this.#published = systemReader({
+      resource: client.resource(coreResources.configMaps, (value) => CredentialKey.parse(value)),
+      name: credentialKeyMap,
+      valueOf: ({ data }) => data,
+      failure: "The key with which secrets are sealed cannot be read",
+      hint: `Check that the controllers have created the ConfigMap ${credentialKeyMap} in ${systemNamespace}`,
+    });
   }
 
   /** The annotation with which a Sandbox requests these credentials. @throws RametError `Unavailable` */
@@ -108,22 +113,6 @@ export class ClientSecrets {
 
   async #publicKey(): Promise<string> {
     return (await this.#published()).publicKey;
-  }
-
-  #published(): Promise<CredentialKey["data"]> {
-    return this.#key.get("", async () => {
-      const at = { namespace: systemNamespace, name: credentialKeyMap };
-      const maps = this.#client.resource(coreResources.configMaps, (value) => CredentialKey.parse(value));
-      try {
-        return (await maps.get(at)).data;
-      } catch (cause) {
-        throw new RametError("Unavailable", "The key with which secrets are sealed cannot be read", {
-          retryable: true,
-          hint: `Check that the controllers have created the ConfigMap ${at.name} in ${at.namespace}`,
-          cause,
-        });
-      }
-    });
   }
 }
 

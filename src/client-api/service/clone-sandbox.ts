@@ -4,6 +4,7 @@ import { annotations, restoreFrom } from "../../api/names/labels.ts";
 import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import { failureOf } from "../../kube/reported-state.ts";
+import { snapshotResources } from "../../kube/volumes/snapshots.ts";
 import { untilCapturing } from "../../operations/capture.ts";
 import { untilSandboxKnown } from "./cache-lag.ts";
 import { inherited } from "./fork-sandbox.ts";
@@ -52,7 +53,8 @@ export async function startClone(parts: ServiceParts, source: Sandbox, create: C
 async function startCapture(parts: ServiceParts, source: Sandbox, create: CloneSandbox): Promise<Checkpoint> {
   const { owner, signal } = create;
   const { checkpoints } = parts.objects;
-  if (hasVolumes(source) && !(await parts.servesSnapshots(signal))) throw withoutSnapshots(source);
+  if (hasVolumes(source) && !(await parts.client.serves(snapshotResources.snapshots, signal)))
+    throw withoutSnapshots(source);
   const deadline = parts.clock.monotonicMilliseconds() + create.timeoutMilliseconds;
   for (;;) {
     await checkCloneable(parts, source, signal);

@@ -1,8 +1,7 @@
 import { hasVolumes, type Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations } from "../../api/names/labels.ts";
 import { defined } from "../../base/defined.ts";
-import type { RametError } from "../../base/errors.ts";
-import { fork } from "../../operations/fork.ts";
+import { type CloneResult, fork } from "../../operations/fork.ts";
 import { objectOf } from "../../operations/objects.ts";
 import { makeSandbox, type CreateSandbox } from "./create-sandbox.ts";
 import type { ServiceParts } from "./parts.ts";
@@ -14,19 +13,16 @@ export interface ForkSandbox extends Omit<CreateSandbox, "source" | "requestId" 
   requestIds: readonly string[];
 }
 
-/** One requested clone. They succeed or fail independently. */
-export type ForkResult = { sandbox: Sandbox } | { error: RametError };
-
 /**
- * Captures a running sandbox with its memory and its volumes once, and creates clones of it. The checkpoint expires after an hour: clones that are
- * ready no longer need it.
+ * Captures a running sandbox with its memory and its volumes once, and creates clones of it, which succeed or fail independently. The
+ * checkpoint expires after an hour: clones that are ready no longer need it.
  * @throws RametError the error of the capture
  */
 export async function forkSandbox(
   parts: ServiceParts,
   source: Sandbox,
   { requestIds, ...create }: ForkSandbox,
-): Promise<ForkResult[]> {
+): Promise<CloneResult[]> {
   const { owner, timeoutMilliseconds, signal } = create;
   const { namespace } = source.metadata;
   const settled = await fork(parts.objects, {
@@ -58,9 +54,7 @@ export async function forkSandbox(
     timeoutMilliseconds,
     signal,
   });
-  return objectOf(settled).clones.map((clone) =>
-    "object" in clone ? { sandbox: clone.object } : { error: clone.failure },
-  );
+  return objectOf(settled).clones;
 }
 
 /**

@@ -91,17 +91,32 @@ function pausePatch(sandbox: Sandbox, keepMemory: boolean): Change {
  * A failed pause leaves the sandbox as it was before. A change of its spec in the meantime is kept; what controllers and cells report
  * of the running sandbox is none.
  */
-async function undoPause({ sandboxes, objects, informers }: ServiceParts, paused: Sandbox): Promise<void> {
+async function undoPause(parts: ServiceParts, paused: Sandbox): Promise<void> {
   const { shutdownTime = null, pauseTime = null } = paused.spec;
-  const { metadata } = paused;
-  await retryConflicts(async (number) => {
-    const current = number > 1 ? await informers.sandboxes.resource.find(metadata) : sandboxes.current(metadata.uid);
-    if (current === undefined || pauseFailure(current) === undefined) return;
-    const change = resumeChange(current, { shutdownTime, pauseTime });
-    const { resourceVersion } = current.metadata;
-    const guarded = { ...change, metadata: { ...change.metadata, resourceVersion } };
-    await objects.sandboxes.patch(current, guarded);
-  }).catch(() => undefined);
+  await changeNewest(parts, paused, (current) =>
+    pauseFailure(current) === undefined ? undefined : resumeChange(current, { shutdownTime, pauseTime }),
+  ).catch(() => undefined);
+}
+
+/**
+ * Changes the newest known version of a sandbox, and again if somebody else has changed it in between.
+ * @param change returns undefined to change nothing
+ * @returns the changed sandbox; undefined if nothing was changed
+ */
+export function changeNewest(
+  parts: ServiceParts,
+  found: Sandbox,
+  change: (newest: Sandbox) => Change | undefined,
+  signal?: AbortSignal,
+): Promise<Sandbox | undefined> {
+  return retryConflicts(async (number) => {
+    if (number > 1) await readNewest(parts, found, signal);
+    const newest = parts.sandboxes.current(found.metadata.uid) ?? found;
+    const changes = change(newest);
+    if (changes === undefined) return undefined;
+    const { resourceVersion } = newest.metadata;
+    return parts.objects.sandboxes.patch(newest, { ...changes, metadata: { ...changes.metadata, resourceVersion } });
+  });
 }
 
 /**

@@ -11,7 +11,6 @@ import type { ClaimParts } from "../../operations/claim/claim-sandbox.ts";
 import { setModel } from "../../operations/claim/cold-sandbox.ts";
 import { Stock } from "../../operations/claim/stock.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
-import { snapshotResources } from "../../kube/volumes/snapshots.ts";
 import { Followers } from "../../kube/followers.ts";
 import { type KubeObject, keyOf } from "../../kube/object.ts";
 import { OwnWrites } from "../../kube/own-writes.ts";
@@ -35,8 +34,7 @@ export interface ServiceParts {
   claims: ClaimParts;
   /** Names that clients use for others: E2B's default template is `base`. */
   aliases: ReadonlyMap<string, string>;
-  /** Whether the cluster has VolumeSnapshots. */
-  servesSnapshots: (signal?: AbortSignal) => Promise<boolean>;
+  client: KubeClient;
   clock: Clock;
   close: () => void;
 }
@@ -58,6 +56,7 @@ export function serviceParts(
   const objects: Objects = {
     sandboxes: followed(informers.sandboxes.resource, sandboxes, writes),
     checkpoints: followed(informers.checkpoints.resource, checkpoints),
+    snapshots: followed(informers.snapshots.resource, snapshots),
   };
   const stock = new Stock({
     store: informers.sandboxes.store,
@@ -91,7 +90,7 @@ export function serviceParts(
     objects,
     claims,
     aliases,
-    servesSnapshots: (signal) => client.serves(snapshotResources.snapshots, signal),
+    client,
     clock,
     close,
   };

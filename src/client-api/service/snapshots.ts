@@ -9,11 +9,10 @@ import { objectNameOf } from "../../api/names/client-names.ts";
 import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import type { Followers } from "../../kube/followers.ts";
-import type { Informer } from "../../kube/informer.ts";
 import type { KubeObject } from "../../kube/object.ts";
-import { waitUntil } from "../../kube/wait-until.ts";
+import { awaitBuild } from "../../operations/await-build.ts";
 import { capture } from "../../operations/capture.ts";
-import type { Wait } from "../../operations/objects.ts";
+import { type Followed, objectOf, type Wait } from "../../operations/objects.ts";
 import { untilShownDeleted, untilSnapshotKnown } from "./cache-lag.ts";
 import { unknown } from "./find-sandbox.ts";
 import { untilCaptured, verifiedState } from "./lifecycle.ts";
@@ -36,8 +35,15 @@ export interface CreateSnapshot extends Wait {
 }
 
 /** A captured state from which clients create sandboxes: a checkpoint, or the current version of a named snapshot. */
-export type Snapshot =
-  { kind: "checkpoint"; id: string; checkpoint: Checkpoint } | { kind: "named"; name: string; snapshot: NamedSnapshot };
+export interface Snapshot {
+  /** The id of the checkpoint, or the name. */
+  id: string;
+  isNamed: boolean;
+  /** The current version of a name. */
+  version?: number;
+  /** RFC 3339. */
+  createdAt: string;
+}
 
 /**
  * Captures a running sandbox.
@@ -47,12 +53,19 @@ export type Snapshot =
 export async function createSnapshot(parts: ServiceParts, sandbox: Sandbox, create: CreateSnapshot): Promise<Snapshot> {
   await checkCapturable(parts, sandbox, create);
   const checkpoint = await capture(parts.objects, snapshotOf(sandbox, create), create);
-  const id = checkpoint.status?.checkpointId ?? "";
-  if (create.name === undefined) return { kind: "checkpoint", id, checkpoint };
-  const { name, tag } = create.name;
-  const snapshot = await nameCheckpoint(parts, { checkpoint, id, name, tag }, create);
+  if (create.name === undefined) return unnamed(checkpoint);
+  const snapshot = await nameCheckpoint(parts, { checkpoint, ...create.name }, create);
   await untilSnapshotKnown(parts, snapshot, create.signal);
-  return { kind: "named", name, snapshot };
+  return named(snapshot);
+}
+
+function unnamed({ metadata, status }: Checkpoint): Snapshot {
+  return { id: status?.checkpointId ?? "", isNamed: false, createdAt: metadata.creationTimestamp };
+}
+
+function named({ metadata, status }: NamedSnapshot): Snapshot {
+  const { name, creationTimestamp: createdAt } = metadata;
+  return { id: name, isNamed: true, createdAt, ...defined({ version: status?.version }) };
 }
 
 async function checkCapturable(parts: ServiceParts, sandbox: Sandbox, create: CreateSnapshot): Promise<void> {
@@ -92,40 +105,43 @@ export function snapshotOf(
 /** Makes a checkpoint the current version of a named snapshot, which is created if it does not exist. */
 async function nameCheckpoint(
   parts: ServiceParts,
-  { checkpoint, id, name, tag }: { checkpoint: Checkpoint; id: string; name: string; tag: string },
-  { owner, timeoutMilliseconds, signal }: CreateSnapshot,
+  { checkpoint, name, tag }: { checkpoint: Checkpoint; name: string; tag: string },
+  create: CreateSnapshot,
 ): Promise<NamedSnapshot> {
-  const { namespace, labels: own } = checkpoint.metadata;
-  const { informers, known } = parts;
-  const { resource } = informers.snapshots;
-  const existing = known.snapshot(`${namespace}/${name}`) ?? (await resource.find({ namespace, name }, { signal }));
+  const { snapshots } = parts.objects;
+  const { timeoutMilliseconds, signal } = create;
+  const written = await requestVersion(parts, { checkpoint, name }, create);
+  const built = objectOf(await awaitBuild(snapshots, written, { timeoutMilliseconds, signal }));
+  const parent = `checkpoint/${checkpoint.status?.checkpointId ?? ""}`;
+  const version = built.status?.versions?.find((each) => each.parent === parent)?.version;
+  if (version === undefined)
+    throw new RametError("Conflict", `Another version of the snapshot ${name} was requested before this one was built`);
+  await deleteSources(parts, built, (each) => each.metadata.uid === checkpoint.metadata.uid);
+  if (tag === defaultTag) return built;
+  return snapshots.patch(built, { metadata: { annotations: tagsAnnotation({ ...tagsOf(built), [tag]: version }) } });
+}
+
+async function requestVersion(
+  { informers, known, objects: { snapshots } }: ServiceParts,
+  { checkpoint: { metadata, status }, name }: { checkpoint: Checkpoint; name: string },
+  { owner, signal }: CreateSnapshot,
+): Promise<NamedSnapshot> {
+  const at = { namespace: metadata.namespace, name };
+  const existing =
+    known.snapshot(`${at.namespace}/${name}`) ?? (await informers.snapshots.resource.find(at, { signal }));
   refuseOtherSources(existing);
-  const contents = checkpoint.status?.ramet?.contents ?? ["memory", "filesystem"];
+  const spec = {
+    from: { checkpoint: { id: status?.checkpointId ?? "" } },
+    contents: status?.ramet?.contents ?? ["memory", "filesystem"],
+    deletionPolicy: "Delete",
+  };
   const marks = {
-    labels: { [labels.sourceUid]: own?.[labels.sourceUid] ?? "" },
+    labels: { [labels.sourceUid]: metadata.labels?.[labels.sourceUid] ?? "" },
     annotations: { [annotations.owner]: owner },
   };
-  const manifest = {
-    apiVersion: rametApiVersion,
-    kind: "NamedSnapshot",
-    metadata: { name, namespace, ...marks },
-    spec: { from: { checkpoint: { id } }, contents, deletionPolicy: "Delete" },
-  };
-  const written =
-    existing === undefined
-      ? await resource.create(manifest, { signal })
-      : await resource.mergePatch(
-          { namespace, name },
-          { metadata: { ...marks, uid: existing.metadata.uid }, spec: manifest.spec },
-          { signal },
-        );
-  const until = (snapshot: NamedSnapshot | undefined): boolean => isServed(snapshot, id);
-  const ready = await waitUntil({ resource, from: written, until, timeoutMilliseconds, signal });
-  const served = ready ?? written;
-  await deleteSources(parts, served, (each) => each.metadata.uid === checkpoint.metadata.uid);
-  if (tag === defaultTag || served.status?.version === undefined) return served;
-  const tags = tagsAnnotation({ ...tagsOf(served), [tag]: served.status.version });
-  return resource.mergePatch({ namespace, name }, { metadata: { uid: served.metadata.uid, annotations: tags } });
+  if (existing !== undefined) return snapshots.patch(existing, { metadata: marks, spec }, signal);
+  const manifest = { apiVersion: rametApiVersion, kind: "NamedSnapshot", metadata: { ...at, ...marks }, spec };
+  return snapshots.create(manifest, signal);
 }
 
 function refuseOtherSources(existing: NamedSnapshot | undefined): void {
@@ -136,31 +152,19 @@ function refuseOtherSources(existing: NamedSnapshot | undefined): void {
   });
 }
 
-/** Whether the current version was built from a checkpoint. @throws RametError if that failed */
-function isServed(snapshot: NamedSnapshot | undefined, checkpointId: string): boolean {
-  if (snapshot === undefined) throw new RametError("Conflict", "The named snapshot was deleted");
-  const { status, metadata } = snapshot;
-  const current = status?.versions?.find(({ version }) => version === status.version);
-  if (current?.parent === `checkpoint/${checkpointId}`) return true;
-  const failure = status?.observedGeneration === metadata.generation ? status?.build?.failure : undefined;
-  if (failure === undefined) return false;
-  throw new RametError("EngineFailed", `The snapshot ${metadata.name} was not built: ${failure.message}`);
-}
-
 /**
  * Deletes the checkpoints from which earlier versions of a named snapshot were built: each version has a checkpoint of its own. One
  * that cannot be deleted now is deleted with the next version.
  */
 async function deleteSources(
-  { informers, known }: ServiceParts,
+  { objects, known }: ServiceParts,
   { metadata: { namespace, name } }: NamedSnapshot,
   isNeeded: (checkpoint: Checkpoint) => boolean,
 ): Promise<void> {
   const sources = known
     .checkpointsIn(namespace)
     .filter((each) => each.metadata.labels?.[labels.sourceOf] === name && !isNeeded(each));
-  const { resource } = informers.checkpoints;
-  await Promise.all(sources.map(({ metadata }) => resource.delete(metadata, { uid: metadata.uid }).catch(() => false)));
+  await Promise.all(sources.map((each) => objects.checkpoints.remove(each).catch(() => false)));
 }
 
 /** All snapshots of a namespace that clients can use, newest first. @param sourceUid only those of this sandbox */
@@ -172,22 +176,14 @@ export function listSnapshots(
   const isListed = ({ metadata }: Checkpoint | NamedSnapshot): boolean =>
     metadata.deletionTimestamp === undefined &&
     (sourceUid === undefined || metadata.labels?.[labels.sourceUid] === sourceUid);
-  const named = known.snapshotsIn(namespace).filter((snapshot) => snapshot.status?.version !== undefined);
+  const withVersions = known.snapshotsIn(namespace).filter(({ status }) => status?.version !== undefined);
   const checkpoints = known
     .checkpointsIn(namespace)
     .filter(({ metadata, status }) => status?.phase === "Succeeded" && metadata.labels?.[labels.purpose] === undefined)
     .filter(({ metadata }) => metadata.labels?.[labels.sourceOf] === undefined);
-  const all: Snapshot[] = [
-    ...named.filter(isListed).map((snapshot) => ({ kind: "named" as const, name: snapshot.metadata.name, snapshot })),
-    ...checkpoints.filter(isListed).map((checkpoint) => ({
-      kind: "checkpoint" as const,
-      id: checkpoint.status?.checkpointId ?? "",
-      checkpoint,
-    })),
-  ];
-  return all
-    .filter((snapshot) => name === undefined || (snapshot.kind === "named" ? snapshot.name : snapshot.id) === name)
-    .toSorted((a, b) => createdAt(b).localeCompare(createdAt(a)) || idOf(a).localeCompare(idOf(b)));
+  return [...withVersions.filter(isListed).map(named), ...checkpoints.filter(isListed).map(unnamed)]
+    .filter(({ id }) => name === undefined || id === name)
+    .toSorted((a, b) => b.createdAt.localeCompare(a.createdAt) || a.id.localeCompare(b.id));
 }
 
 /** The size of all snapshots that a key has created, in bytes. */
@@ -195,22 +191,12 @@ export function snapshotBytesOf({ known }: Pick<ServiceParts, "known">, namespac
   const isOwn = ({ metadata }: Checkpoint | NamedSnapshot): boolean =>
     metadata.annotations?.[annotations.owner] === owner;
   // Each version of a named snapshot has a checkpoint of its own, which the controllers create.
-  const versions = known.snapshotsIn(namespace).filter(isOwn);
+  const snapshots = known.snapshotsIn(namespace).filter(isOwn);
   const checkpoints = known.checkpointsIn(namespace).filter(isOwn);
   return [
-    ...versions.flatMap(({ status }) => status?.versions?.map(({ sizeBytes = 0 }) => sizeBytes) ?? []),
-    ...checkpoints.map(({ status }) => status?.ramet?.sizeBytes ?? 0),
-  ].reduce((sum, size) => sum + size, 0);
-}
-
-/** RFC 3339. */
-export function createdAt(snapshot: Snapshot): string {
-  const { metadata } = snapshot.kind === "named" ? snapshot.snapshot : snapshot.checkpoint;
-  return metadata.creationTimestamp;
-}
-
-export function idOf(snapshot: Snapshot): string {
-  return snapshot.kind === "named" ? snapshot.name : snapshot.id;
+    ...snapshots.flatMap(({ status }) => status?.versions ?? []),
+    ...checkpoints.map(({ status }) => status?.ramet ?? {}),
+  ].reduce((sum, { sizeBytes = 0 }) => sum + sizeBytes, 0);
 }
 
 /**
@@ -223,10 +209,10 @@ export async function deleteSnapshot(
   text: string,
   signal: AbortSignal,
 ): Promise<void> {
-  const { informers, known } = parts;
+  const { known } = parts;
   const unbuilt = known.snapshot(`${namespace}/${objectNameOf(text.replace(`${namespace}/`, ""))}`);
   if (unbuilt !== undefined && unbuilt.status?.version === undefined) {
-    await remove(informers.snapshots, parts.snapshots, unbuilt, signal);
+    await remove(parts.objects.snapshots, parts.snapshots, unbuilt, signal);
     return;
   }
   const source = await currentSource({ ...parts, aliases: new Map() }, namespace, text, signal);
@@ -239,20 +225,20 @@ export async function deleteSnapshot(
   const snapshot = known.snapshot(`${namespace}/${reference.split("@")[0] ?? ""}`);
   const existed =
     snapshot === undefined
-      ? checkpoint !== undefined && (await remove(informers.checkpoints, parts.checkpoints, checkpoint, signal))
-      : await remove(informers.snapshots, parts.snapshots, snapshot, signal);
+      ? checkpoint !== undefined && (await remove(parts.objects.checkpoints, parts.checkpoints, checkpoint, signal))
+      : await remove(parts.objects.snapshots, parts.snapshots, snapshot, signal);
   if (!existed) throw new RametError("NotFound", `The snapshot ${text} does not exist`);
   if (snapshot !== undefined) await deleteSources(parts, snapshot, () => false);
 }
 
 /** Deletes an object, and shows that to the next request. @returns whether it existed */
 async function remove<T extends KubeObject>(
-  { resource }: Informer<T>,
+  objects: Followed<T>,
   followers: Followers<T>,
   object: T,
   signal: AbortSignal,
 ): Promise<boolean> {
-  const existed = await resource.delete(object.metadata, { uid: object.metadata.uid });
+  const existed = await objects.remove(object);
   await untilShownDeleted(followers, object, signal);
   return existed;
 }

@@ -7,6 +7,7 @@ import { parseSnapshotReference } from "../../api/snapshot/snapshot-reference.ts
 import { apiVersion } from "../../api/schema/kind.ts";
 import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
+import { createUnlessExists } from "../../kube/apply.ts";
 import type { ServiceParts } from "./parts.ts";
 import { currentSource } from "./source.ts";
 
@@ -107,11 +108,8 @@ async function ensureTemplate(
   const name = `${stem}-${shortDigestOf(spec)}`;
   if (parts.known.template(`${namespace}/${name}`) === undefined) {
     const metadata = { namespace, name, ...(owner && { ownerReferences: [owner] }) };
-    await parts.informers.templates.resource
-      .create({ apiVersion, kind: "SandboxTemplate", metadata, spec }, { signal })
-      .catch((error: unknown) => {
-        if (RametError.from(error).code !== "AlreadyExists") throw error;
-      });
+    const manifest = { apiVersion, kind: "SandboxTemplate", metadata, spec };
+    await createUnlessExists(parts.informers.templates.resource, manifest, signal);
   }
   return { template: { name } };
 }

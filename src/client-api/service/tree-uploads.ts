@@ -19,7 +19,7 @@ import type { GuestClient } from "../../cell/client/guest-client.ts";
 import { untilCaptured } from "../../operations/capture.ts";
 import { objectOf } from "../../operations/objects.ts";
 import { untilServing } from "./create-sandbox.ts";
-import type { GuestOf } from "./guest-access.ts";
+import type { Guests } from "./guests.ts";
 import type { ServiceParts } from "./parts.ts";
 import { findSource } from "./source.ts";
 
@@ -45,7 +45,7 @@ export function hasTree({ informers }: ServiceParts, namespace: string, digest: 
  * repeated upload changes nothing.
  * @throws RametError `InvalidArgument` for an archive that is not valid or too large
  */
-export async function uploadTree(parts: ServiceParts, guestOf: GuestOf, upload: TreeUpload): Promise<void> {
+export async function uploadTree(parts: ServiceParts, guests: Guests, upload: TreeUpload): Promise<void> {
   const { namespace, digest, owner, archive, signal } = upload;
   if (hasTree(parts, namespace, digest)) {
     // The client sees an error if nobody reads what it sends.
@@ -55,7 +55,7 @@ export async function uploadTree(parts: ServiceParts, guestOf: GuestOf, upload: 
   const carrier = await createCarrier(parts, upload);
   try {
     const options = { timeoutMilliseconds: startMilliseconds, signal, isNew: true };
-    const guest = await guestOf(await untilServing(parts, carrier, options), treeUser);
+    const guest = await guests.guest(await untilServing(parts, carrier, options), treeUser);
     const sha256 = await write(guest, archive, signal);
     await capture(parts, { carrier, digest, owner, sha256 }, signal);
   } finally {

@@ -7,7 +7,7 @@ import type { Sent } from "./sse.ts";
 export interface AgentProcess {
   /** The program and its arguments. */
   argv: readonly string[];
-  /** @default none: it reads the end of its input */
+  /** @default empty: it reads the end of its input */
   stdin?: Buffer;
   /** The name by which it is canceled. */
   tag: string;
@@ -48,15 +48,15 @@ type ProcessEnd = Extract<ProcessEvent, { type: "end" }>;
 
 async function* follow(
   guest: GuestClient,
-  { argv, stdin, tag, timeoutMilliseconds, signal }: AgentProcess,
+  { argv, stdin = Buffer.alloc(0), tag, timeoutMilliseconds, signal }: AgentProcess,
   lines: { stdout: Lines; stderr: Lines },
 ): AsyncGenerator<Sent, ProcessEnd> {
   const [command = "", ...args] = argv;
-  const start = { command, args, tag, stdin: stdin !== undefined, timeoutMilliseconds };
+  const start = { command, args, tag, stdin: stdin.length > 0, timeoutMilliseconds };
   for await (const event of guest.startProcess(start, signal)) {
     if (event.type === "end") return event;
     if (event.type === "start") {
-      if (stdin !== undefined) void sendAll(guest, event.pid, stdin);
+      if (start.stdin) void sendAll(guest, event.pid, stdin);
       continue;
     }
     const stream = event.stream === "stderr" ? "stderr" : "stdout";

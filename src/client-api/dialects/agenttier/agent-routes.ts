@@ -1,13 +1,13 @@
 import { randomUUID } from "node:crypto";
-import type { Readable } from "node:stream";
+import { Readable } from "node:stream";
 import * as z from "zod";
 import { parseDuration } from "../../../base/duration.ts";
 import { RametError } from "../../../base/errors.ts";
 import { readBody } from "../../../base/http.ts";
 import { needs } from "../../keys/needs.ts";
-import { agentConfigOf, configure } from "./configure.ts";
 import { runAgent } from "./agent-process.ts";
-import { type AgentTier, type AgentTierRoute, type Call, route } from "./call.ts";
+import { type AgentTierRoute, guestFor, route, sandboxOf } from "./call.ts";
+import { agentConfigOf, configure } from "./configure.ts";
 import { Cancel, Configure, Invoke } from "./schemas.ts";
 import { type Sent, sendEvents } from "./sse.ts";
 
@@ -20,9 +20,7 @@ const longestInvokeMilliseconds = 24 * 3_600_000;
 const Events = z.string().describe("Server-sent events.");
 
 export const agentRoutes: readonly AgentTierRoute[] = [
-  route({
-    method: "POST",
-    path: "/sandboxes/:id/configure",
+  route("POST", "/sandboxes/:id/configure", {
     summary:
       "Writes files, runs an installation and sets the entrypoint. Answers with the events log, error and result.",
     needs: [...needs.enter, ...needs.change],
@@ -31,26 +29,27 @@ export const agentRoutes: readonly AgentTierRoute[] = [
     answerType: "text/event-stream",
     answers: { 200: Events },
     handle: async (agentTier, call) => {
-      const guest = await agentTier.guestFor(call);
-      const events = configure(agentTier.service, await agentTier.sandboxOf(call), { ...call, guest });
-      return sendEvents(call.reply, events, agentTier.service.clock);
+      const { service } = agentTier;
+      const guest = await guestFor(agentTier, call);
+      const events = configure(service, await sandboxOf(agentTier, call), { ...call, guest });
+      return sendEvents(call.reply, events, service.clock);
     },
   }),
-  route({
-    method: "GET",
-    path: "/sandboxes/:id/configure/install-log",
+  route("GET", "/sandboxes/:id/configure/install-log", {
     summary: "Returns the end of what the last installation has printed.",
     needs: needs.read,
     answerType: "text/plain",
     answers: { 200: z.string() },
     handle: async (agentTier, call) => {
-      const { installLog } = configOf(await agentTier.sandboxOf(call), "NotFound");
-      return call.reply.type("text/plain; charset=utf-8").send(installLog);
+      const sandbox = await sandboxOf(agentTier, call);
+      const config = agentConfigOf(sandbox);
+      if (config === undefined)
+        throw new RametError("NotFound", `The sandbox ${sandbox.metadata.name} was not configured`);
+      void call.reply.type("text/plain; charset=utf-8");
+      return config.installLog;
     },
   }),
-  route({
-    method: "POST",
-    path: "/sandboxes/:id/invoke",
+  route("POST", "/sandboxes/:id/invoke", {
     summary: "Runs the entrypoint with the body as its input. Answers with the events start, log and exit.",
     needs: needs.enter,
     query: Invoke,
@@ -58,69 +57,54 @@ export const agentRoutes: readonly AgentTierRoute[] = [
     bodyType: "application/octet-stream",
     answerType: "text/event-stream",
     answers: { 200: Events },
-    handle: invoke,
+    handle: async (agentTier, call) => {
+      const { query, request, reply, signal } = call;
+      const { prompt = "" } = query;
+      const { clock } = agentTier.service;
+      const sandbox = await sandboxOf(agentTier, call);
+      const guest = await guestFor(agentTier, call);
+      const timeoutMilliseconds = timeoutOf(query.timeout);
+      const entrypoint = agentConfigOf(sandbox)?.entrypoint ?? [];
+      if (entrypoint.length === 0) {
+        void reply.code(424);
+        return { error: `The sandbox ${sandbox.metadata.name} has no entrypoint: configure it first` };
+      }
+      const body = (request.body as Readable | undefined) ?? Readable.from([]);
+      const input = await readBody(body, mostInputBytes, "The input", "OutOfRange");
+      const stdin = input.length > 0 ? input : Buffer.from(prompt);
+      const argv = prompt === "" ? entrypoint : [...entrypoint, `--prompt=${prompt}`];
+      const invokeId = randomUUID().replaceAll("-", "").slice(0, 24);
+      const run = { argv, stdin, tag: tagOf(invokeId), timeoutMilliseconds, signal };
+      async function* events(): AsyncGenerator<Sent> {
+        const startedAt = clock.monotonicMilliseconds();
+        yield { event: "start", data: { invokeId, startedAt: clock.now().getTime() } };
+        const { exitCode, reason } = yield* runAgent(guest, run);
+        const durationMs = Math.round(clock.monotonicMilliseconds() - startedAt);
+        yield { event: "exit", data: { invokeId, exitCode, durationMs, reason } };
+      }
+      return sendEvents(reply, events(), clock);
+    },
   }),
-  route({
-    method: "POST",
-    path: "/sandboxes/:id/invoke/cancel",
+  route("POST", "/sandboxes/:id/invoke/cancel", {
     summary: "Ends a running invocation.",
     needs: needs.enter,
     body: Cancel,
     answers: { 204: null },
     handle: async (agentTier, call) => {
       const { invokeId } = call.body;
-      const guest = await agentTier.guestFor(call);
+      const guest = await guestFor(agentTier, call);
       const tag = tagOf(invokeId);
       // A program that has ended accepts signals for a while.
       const running = await guest.listProcesses();
       if (!running.some((each) => each.tag === tag))
         throw new RametError("NotFound", `The invocation ${invokeId} does not run`);
       await guest.signal({ tag }, "SIGTERM");
-      return call.reply.code(204).send();
     },
   }),
 ];
 
-async function invoke(agentTier: AgentTier, call: Call<unknown, Invoke>): Promise<unknown> {
-  const { query, request, reply } = call;
-  const { prompt = "" } = query;
-  const sandbox = await agentTier.sandboxOf(call);
-  const guest = await agentTier.guestFor(call);
-  const timeoutMilliseconds = timeoutOf(query.timeout);
-  const entrypoint = agentConfigOf(sandbox)?.entrypoint ?? [];
-  if (entrypoint.length === 0) {
-    const error = `The sandbox ${sandbox.metadata.name} has no entrypoint: configure it first`;
-    return reply.code(424).send({ error });
-  }
-  const body = request.body as Readable | undefined;
-  const input = body === undefined ? undefined : await readBody(body, mostInputBytes, "The input", "OutOfRange");
-  const stdin = input !== undefined && input.length > 0 ? input : Buffer.from(prompt);
-  const run = {
-    argv: prompt === "" ? entrypoint : [...entrypoint, `--prompt=${prompt}`],
-    ...(stdin.length > 0 && { stdin }),
-    timeoutMilliseconds,
-    signal: call.signal,
-  };
-  const { clock } = agentTier.service;
-  const invokeId = randomUUID().replaceAll("-", "").slice(0, 24);
-  async function* events(): AsyncGenerator<Sent> {
-    const startedAt = clock.monotonicMilliseconds();
-    yield { event: "start", data: { invokeId, startedAt: clock.now().getTime() } };
-    const { exitCode, reason } = yield* runAgent(guest, { ...run, tag: tagOf(invokeId) });
-    const durationMs = Math.round(clock.monotonicMilliseconds() - startedAt);
-    yield { event: "exit", data: { invokeId, exitCode, durationMs, reason } };
-  }
-  return sendEvents(reply, events(), clock);
-}
-
 function tagOf(invokeId: string): string {
   return `invoke-${invokeId}`;
-}
-
-function configOf(sandbox: Parameters<typeof agentConfigOf>[0], code: "NotFound") {
-  const config = agentConfigOf(sandbox);
-  if (config !== undefined) return config;
-  throw new RametError(code, `The sandbox ${sandbox.metadata.name} was not configured`);
 }
 
 /** @throws RametError `InvalidArgument` */

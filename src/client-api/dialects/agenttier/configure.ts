@@ -7,7 +7,7 @@ import type { ServiceParts } from "../../service/parts.ts";
 import { type Ended, runAgent } from "./agent-process.ts";
 import type { Configure } from "./schemas.ts";
 import type { Sent } from "./sse.ts";
-import { annotations } from "../../../api/names/labels.ts";
+import { annotations, jsonAnnotation } from "../../../api/names/labels.ts";
 
 /** As in AgentTier. */
 const installMilliseconds = 15 * 60_000;
@@ -39,8 +39,9 @@ export async function* configure(
     const entrypoint = configuring.body.entrypoint ?? before?.entrypoint ?? [];
     const { exitCode, log } = installed;
     if (exitCode === 0) {
-      const config = { entrypoint, installHash: hash, configuredAt, installLog: log };
-      await objects.sandboxes.patch(sandbox, { metadata: { annotations: agentAnnotation(config) } });
+      const config: AgentConfig = { entrypoint, installHash: hash, configuredAt, installLog: log };
+      const noted = { [annotations.clientAgent]: JSON.stringify(config) };
+      await objects.sandboxes.patch(sandbox, { metadata: { annotations: noted } });
     }
     const result = { installCommandHash: hash, entrypoint, installExitCode: exitCode, skipped };
     yield { event: "result", data: { lastConfiguredAt: configuredAt, ...result } };
@@ -108,18 +109,9 @@ const AgentConfig = z.object({
 });
 type AgentConfig = z.infer<typeof AgentConfig>;
 
-/** Undefined for a sandbox that was not configured. Users can write the annotation, so it can hold anything. */
-export function agentConfigOf({ metadata }: Sandbox): AgentConfig | undefined {
-  const text = metadata.annotations?.[annotations.clientAgent];
-  try {
-    return text === undefined ? undefined : AgentConfig.parse(JSON.parse(text));
-  } catch {
-    return undefined;
-  }
-}
-
-function agentAnnotation(config: AgentConfig): Record<string, string> {
-  return { [annotations.clientAgent]: JSON.stringify(config) };
+/** Undefined for a sandbox that was not configured. */
+export function agentConfigOf(sandbox: Sandbox): AgentConfig | undefined {
+  return jsonAnnotation(sandbox, annotations.clientAgent, AgentConfig);
 }
 
 /** The digest of what an installation consists of, in whichever order its files are given. */

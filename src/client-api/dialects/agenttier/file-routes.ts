@@ -5,7 +5,7 @@ import { RametError } from "../../../base/errors.ts";
 import type { GuestClient } from "../../../cell/client/guest-client.ts";
 import { needs } from "../../keys/needs.ts";
 import { zipOf } from "./archive.ts";
-import { type AgentTierRoute, type Call, route } from "./call.ts";
+import { type AgentTierRoute, type Call, guestFor, route } from "./call.ts";
 
 /** The directory of a sandbox's work, in AgentTier that of its volume. */
 const workspace = "/workspace";
@@ -44,16 +44,14 @@ const Entries = z.object({
 const Bytes = z.string().describe("The bytes of the file.");
 
 export const fileRoutes: readonly AgentTierRoute[] = [
-  route({
-    method: "GET",
-    path: "/sandboxes/:id/files/",
+  route("GET", "/sandboxes/:id/files/", {
     summary: "Lists a directory.",
     needs: needs.enter,
     query: Directory,
     answers: { 200: Entries },
     handle: async (agentTier, call) => {
       const path = pathBelow(call.query.path);
-      const listed = await entriesOf(await agentTier.guestFor(call), path);
+      const listed = await entriesOf(await guestFor(agentTier, call), path);
       const entries = listed.map(({ name, size, type, permissions, modifiedTime }) => ({
         name,
         size,
@@ -64,47 +62,42 @@ export const fileRoutes: readonly AgentTierRoute[] = [
       return { path, entries };
     },
   }),
-  route({
-    method: "GET",
-    path: "/sandboxes/:id/files/*",
+  route("GET", "/sandboxes/:id/files/*", {
     summary: "Returns a file of at most 32 MiB.",
     needs: needs.enter,
     answerType: "application/octet-stream",
     answers: { 200: Bytes },
     handle: async (agentTier, call) => {
-      const path = pathOf(call);
-      const guest = await agentTier.guestFor(call);
+      const path = pathOf(call.params);
+      const guest = await guestFor(agentTier, call);
       const { type, size, name } = await guest.stat(path);
       if (type === "directory") throw new RametError("InvalidArgument", `${path} is a directory`);
       if (size > mostFileBytes) throw tooLarge(path);
       const content = await guest.readFile(path, call.signal);
       void call.reply.header("content-disposition", `attachment; filename*=UTF-8''${encodeURIComponent(name)}`);
-      return call.reply.type("application/octet-stream").send(content);
+      void call.reply.type("application/octet-stream");
+      return content;
     },
   }),
-  route({
-    method: "PUT",
-    path: "/sandboxes/:id/files/*",
+  route("PUT", "/sandboxes/:id/files/*", {
     summary: "Creates or replaces a file of at most 32 MiB, and creates its parent directories.",
     needs: needs.enter,
     bodyLimitBytes: mostFileBytes,
     bodyType: "application/octet-stream",
     answers: { 201: z.object({ path: z.string(), bytes: z.int() }) },
     handle: async (agentTier, call) => {
-      const path = pathOf(call);
+      const path = pathOf(call.params);
       if (Number(call.request.headers["content-length"] ?? 0) > mostFileBytes) throw tooLarge(path);
-      const guest = await agentTier.guestFor(call);
+      const guest = await guestFor(agentTier, call);
       const content = call.request.body as Readable | undefined;
       const counted = content && limited(content, path);
       await guest.writeFile(path, counted?.stream ?? Buffer.alloc(0), call.signal).catch((error: unknown) => {
         throw counted?.stream.errored ?? error;
       });
-      return call.reply.code(201).send({ path, bytes: counted?.bytes() ?? 0 });
+      return { path, bytes: counted?.bytes() ?? 0 };
     },
   }),
-  route({
-    method: "GET",
-    path: "/sandboxes/:id/archive",
+  route("GET", "/sandboxes/:id/archive", {
     summary: "Returns a directory below /workspace as a zip file of at most 5 GiB.",
     needs: needs.enter,
     query: Directory,
@@ -112,19 +105,19 @@ export const fileRoutes: readonly AgentTierRoute[] = [
     answers: { 200: z.string().describe("The bytes of the zip file.") },
     handle: async (agentTier, call) => {
       const path = pathBelow(call.query.path, workspace);
-      const guest = await agentTier.guestFor(call);
+      const guest = await guestFor(agentTier, call);
       const entries = await entriesOf(guest, path);
       const { clock } = agentTier.service;
       const stream = zipOf(guest, { path, entries, clock, signal: call.signal });
       void call.reply.header("content-disposition", `attachment; filename="workspace.zip"`);
-      return call.reply.type("application/zip").send(stream);
+      void call.reply.type("application/zip");
+      return stream;
     },
   }),
 ];
 
 /** The client sends the path of a file without its first slash. */
-function pathOf({ request }: Call): string {
-  const { "*": path = "" } = request.params as { "*"?: string };
+function pathOf({ "*": path = "" }: Call["params"]): string {
   return pathBelow(`/${path}`);
 }
 

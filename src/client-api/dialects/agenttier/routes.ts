@@ -1,55 +1,93 @@
 import * as z from "zod";
-import { documentRoute, unsupportedRoute } from "../../routes/common-routes.ts";
 import { openApiDocument } from "../../routes/openapi.ts";
+import { documentRoute, unsupportedRoutes } from "../../routes/route.ts";
+import { answerErrors, serveRoutes } from "../../routes/serve-routes.ts";
+import type { Dialect } from "../../server.ts";
 import { agentRoutes } from "./agent-routes.ts";
-import { type AgentTierRoute, route } from "./call.ts";
-import { ErrorBody } from "./errors.ts";
+import { type AgentTier, type AgentTierRoute, route } from "./call.ts";
+import { ErrorBody, errorAnswer } from "./errors.ts";
 import { fileRoutes } from "./file-routes.ts";
 import { portRoutes } from "./port-routes.ts";
-import { sandboxRoutes } from "./sandbox-table.ts";
+import { sandboxRoutes } from "./sandbox-routes.ts";
+import { servePreviews } from "./serve-previews.ts";
+import { serveTerminals } from "./serve-terminals.ts";
 import { templateRoutes } from "./template-routes.ts";
-import type { Method } from "../../routes/route.ts";
 
-const backups = "Backups are not supported: use `ramet checkpoint create` or a NamedSnapshot";
-const bulk = "Bulk requests are not supported: send one request for each sandbox";
-const sharing = "Sharing is not supported: give each user a key of the namespace";
-const templates = "Templates cannot be changed with a key: declare SandboxTemplates with kubectl or Pulumi";
-const keys = "Keys cannot be managed with a key: use `ramet key create`, `rotate` and `revoke`";
-const pools = "Warm pools cannot be changed with a key: declare SandboxSets with kubectl or Pulumi";
-const policies = "Policies cannot be managed with a key: set quotas and limits of the namespace";
-const administration = "The administration of a cluster is not supported: use kubectl";
-const webhooks = "Webhooks are not supported: watch the Sandboxes";
+/** The HTTP API of AgentTier, as far as its Python client and command line use it. */
+export function agentTierDialect(agentTier: AgentTier): Dialect {
+  return {
+    register: (server) => {
+      serveRoutes(server, healthRoutes, agentTier);
+      serveTerminals(server, agentTier);
+      void server.register(
+        (instance, _options, done) => {
+          answerErrors(instance, errorAnswer);
+          servePreviews(instance, agentTier);
+          serveRoutes(instance, agentTierRoutes, agentTier);
+          done();
+        },
+        { prefix },
+      );
+    },
+  };
+}
 
-/** Routes of AgentTier's API that Ramet does not have, and what to do instead. */
-const unsupported: readonly (readonly [methods: readonly Method[], path: string, why: string])[] = [
-  [["PATCH"], "/sandboxes/:id", "Changes of a sandbox are not supported: change the Sandbox with kubectl"],
-  [["POST"], "/sandboxes/bulk", bulk],
-  [["POST"], "/sandboxes/bulk-action", bulk],
-  [["GET", "POST"], "/sandboxes/:id/backups", backups],
-  [["POST"], "/sandboxes/:id/backups/:snapshot/restore", backups],
-  [["DELETE"], "/sandboxes/:id/backups/:snapshot", backups],
-  [["GET", "POST"], "/sandboxes/:id/share", sharing],
-  [["DELETE"], "/sandboxes/:id/share/:user", sharing],
-  [["POST"], "/sandboxes/:id/share-links", sharing],
-  [["POST"], "/templates", templates],
-  [["PUT", "DELETE"], "/templates/:name", templates],
-  [["GET", "PUT"], "/user/preferences", "Preferences are not supported"],
-  [["GET", "POST"], "/user/api-keys", keys],
-  [["DELETE"], "/user/api-keys/:key", keys],
-  [["GET"], "/warmpool/status", pools],
-  [["PUT"], "/warmpool/config", pools],
-  [["GET", "POST", "PUT", "DELETE"], "/governance/*", policies],
-  [["GET", "PUT"], "/cluster/*", administration],
-  [["GET"], "/audit/events", administration],
-  [["GET"], "/analytics/*", administration],
-  [["GET"], "/admin/*", administration],
-  [["GET", "POST"], "/webhooks", webhooks],
-  [["GET", "PUT", "PATCH", "DELETE"], "/webhooks/*", webhooks],
-];
-
-const unsupportedRoutes: readonly AgentTierRoute[] = unsupported.flatMap(([methods, path, why]) =>
-  methods.map((method) => unsupportedRoute(method, path, why)),
-);
+/** Routes of AgentTier's API that Ramet does not have, by what to do instead. */
+const unsupported = unsupportedRoutes({
+  "Changes of a sandbox are not supported: change the Sandbox with kubectl": ["PATCH /sandboxes/:id"],
+  "Bulk requests are not supported: send one request for each sandbox": [
+    "POST /sandboxes/bulk",
+    "POST /sandboxes/bulk-action",
+  ],
+  "Backups are not supported: use `ramet checkpoint create` or a NamedSnapshot": [
+    "GET /sandboxes/:id/backups",
+    "POST /sandboxes/:id/backups",
+    "POST /sandboxes/:id/backups/:snapshot/restore",
+    "DELETE /sandboxes/:id/backups/:snapshot",
+  ],
+  "Sharing is not supported: give each user a key of the namespace": [
+    "GET /sandboxes/:id/share",
+    "POST /sandboxes/:id/share",
+    "DELETE /sandboxes/:id/share/:user",
+    "POST /sandboxes/:id/share-links",
+  ],
+  "Templates cannot be changed with a key: declare SandboxTemplates with kubectl or Pulumi": [
+    "POST /templates",
+    "PUT /templates/:name",
+    "DELETE /templates/:name",
+  ],
+  "Preferences are not supported": ["GET /user/preferences", "PUT /user/preferences"],
+  "Keys cannot be managed with a key: use `ramet key create`, `rotate` and `revoke`": [
+    "GET /user/api-keys",
+    "POST /user/api-keys",
+    "DELETE /user/api-keys/:key",
+  ],
+  "Warm pools cannot be changed with a key: declare SandboxSets with kubectl or Pulumi": [
+    "GET /warmpool/status",
+    "PUT /warmpool/config",
+  ],
+  "Policies cannot be managed with a key: set quotas and limits of the namespace": [
+    "GET /governance/*",
+    "POST /governance/*",
+    "PUT /governance/*",
+    "DELETE /governance/*",
+  ],
+  "The administration of a cluster is not supported: use kubectl": [
+    "GET /cluster/*",
+    "PUT /cluster/*",
+    "GET /audit/events",
+    "GET /analytics/*",
+    "GET /admin/*",
+  ],
+  "Webhooks are not supported: watch the Sandboxes": [
+    "GET /webhooks",
+    "POST /webhooks",
+    "GET /webhooks/*",
+    "PUT /webhooks/*",
+    "PATCH /webhooks/*",
+    "DELETE /webhooks/*",
+  ],
+});
 
 const User = z
   .object({
@@ -60,30 +98,31 @@ const User = z
   })
   .meta({ id: "User" });
 
-const userRoutes: readonly AgentTierRoute[] = [
-  route({
-    method: "GET",
-    path: "/user/me",
-    summary: "Describes the caller.",
-    needs: [],
-    answers: { 200: User },
-    handle: (_agentTier, { caller: { user, key } }) =>
-      Promise.resolve({ sub: user.user, name: key, groups: [...(user.groups ?? [])], isAdmin: false }),
+const userRoute = route("GET", "/user/me", {
+  summary: "Describes the caller.",
+  needs: [],
+  answers: { 200: User },
+  handle: (_agentTier, { caller: { user, key } }) => ({
+    sub: user.user,
+    name: key,
+    groups: [...(user.groups ?? [])],
+    isAdmin: false,
   }),
-];
+});
 
 /** The path below which all routes are, but those of probes. */
-export const prefix = "/api/v1";
+const prefix = "/api/v1";
 
 /** For probes, which need no key. */
-export const healthRoutes: readonly AgentTierRoute[] = ["/healthz", "/readyz"].map((path) =>
-  route({
-    method: "GET",
-    path,
+const healthRoutes: readonly AgentTierRoute[] = ["/healthz", "/readyz"].map((path) =>
+  route("GET", path, {
     summary: "Reports that the server accepts requests.",
     needs: "public",
     answers: { 200: z.string() },
-    handle: async (_agentTier, { reply }) => reply.type("text/plain").send("ok"),
+    handle: (_agentTier, { reply }) => {
+      void reply.type("text/plain");
+      return "ok";
+    },
   }),
 );
 
@@ -95,8 +134,8 @@ export const agentTierRoutes: readonly AgentTierRoute[] = [
   ...portRoutes,
   ...agentRoutes,
   ...templateRoutes,
-  ...userRoutes,
-  ...unsupportedRoutes,
+  userRoute,
+  ...unsupported,
 ];
 
 /** The OpenAPI document of the dialect. */

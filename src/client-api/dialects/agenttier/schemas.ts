@@ -47,7 +47,6 @@ export const ListSandboxes = z.looseObject({
   namespace: z.string().max(63).optional(),
   status: z.string().max(63).optional(),
 });
-export type ListSandboxes = z.infer<typeof ListSandboxes>;
 
 /** A name that is empty is none. */
 export const Clone = z
@@ -56,13 +55,11 @@ export const Clone = z
     snapshotClass: z.string().max(253).optional(),
   })
   .nullish();
-export type Clone = z.infer<typeof Clone>;
 
 export const Exec = z.looseObject({
   command: z.string().min(1).max(1_000_000),
   timeout: z.int().min(1).max(3600).default(30).describe("Seconds. The command is killed after this time."),
 });
-export type Exec = z.infer<typeof Exec>;
 
 const Argv = z.array(z.string().max(131_072)).max(1000);
 const ConfigureFile = z
@@ -97,7 +94,6 @@ export const Invoke = z.looseObject({
   prompt: z.string().max(65_536).optional(),
   timeout: z.string().max(64).optional().describe("A duration such as 5m. The default is 30m."),
 });
-export type Invoke = z.infer<typeof Invoke>;
 
 export const Cancel = z.looseObject({
   invokeId: z.string().regex(/^[0-9a-f]{1,64}$/, "is not an id of an invocation"),

@@ -2,13 +2,12 @@ import type { IncomingHttpHeaders } from "node:http";
 import type { Readable } from "node:stream";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { defined } from "../../../base/defined.ts";
-import { admit, untilClosed } from "../../routes/serve-routes.ts";
+import { admit, apiKeyIn, serveStreams, untilClosed } from "../../routes/serve-routes.ts";
 import { needs } from "../../keys/needs.ts";
 import type { AgentTier } from "./call.ts";
 import { forwardedPort } from "./port-routes.ts";
 
 const methods = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"] as const;
-type Method = (typeof methods)[number];
 
 /** The limit of one request. Its body is a stream, so nothing of it is kept. */
 const mostBodyBytes = 1024 ** 3;
@@ -18,11 +17,7 @@ const mostBodyBytes = 1024 ** 3;
  * answers is the sandbox's.
  */
 export function servePreviews(server: FastifyInstance, agentTier: AgentTier): void {
-  void server.register((instance, _options, done) => {
-    instance.removeAllContentTypeParsers();
-    instance.addContentTypeParser("*", (_request, body, parsed) => {
-      parsed(null, body);
-    });
+  serveStreams(server, (instance) => {
     for (const url of ["/sandboxes/:id/preview/:port", "/sandboxes/:id/preview/:port/*"]) {
       instance.route({
         method: [...methods],
@@ -33,18 +28,19 @@ export function servePreviews(server: FastifyInstance, agentTier: AgentTier): vo
         handler: (request, reply) => preview(agentTier, request, reply),
       });
     }
-    done();
   });
 }
 
 async function preview(agentTier: AgentTier, request: FastifyRequest, reply: FastifyReply): Promise<unknown> {
-  const caller = await admit(agentTier, request, reply);
-  await agentTier.callers.require(caller, ...needs.enter);
+  const { callers, guests } = agentTier;
+  const caller = await admit(callers, apiKeyIn(request.headers), reply);
+  await callers.require(caller, ...needs.enter);
   const signal = untilClosed(reply);
-  const { sandbox, port } = await forwardedPort(agentTier, { request, caller, signal });
+  const params = request.params as Record<string, string>;
+  const { sandbox, port } = await forwardedPort(agentTier, { params, caller, signal });
   const body = request.body as Readable | undefined;
-  const answer = await agentTier.requestPort(sandbox, port, {
-    method: request.method as Method,
+  const answer = await guests.request(sandbox, port, {
+    method: request.method as (typeof methods)[number],
     path: request.url.replace(/^.*?\/preview\/\d+\/?/, "/"),
     headers: forSandbox(request.headers),
     ...defined({ body }),

@@ -4,25 +4,25 @@ import type { FastifyInstance } from "fastify";
 import { WebSocketServer } from "ws";
 import { RametError } from "../../../base/errors.ts";
 import { needs } from "../../keys/needs.ts";
-import { runningGuest, type AgentTierOptions } from "./call.ts";
+import { admit, apiKeyIn } from "../../routes/serve-routes.ts";
+import { type AgentTier, guestFor } from "./call.ts";
 import { errorAnswer } from "./errors.ts";
 import { serveTerminal } from "./terminal.ts";
-import { findSandboxByName } from "../../service/find-sandbox.ts";
 
 const mostMessageBytes = 1024 * 1024;
 const path = /^\/ws\/terminal\/([a-z0-9-]{1,63})$/;
 
 /** Serves terminals of sandboxes over WebSockets, at `/ws/terminal/<sandbox>`. Other WebSockets are refused. */
-export function serveTerminals(server: FastifyInstance, options: AgentTierOptions): void {
+export function serveTerminals(server: FastifyInstance, agentTier: AgentTier): void {
   const sockets = new WebSocketServer({ noServer: true, maxPayload: mostMessageBytes });
   server.server.on("upgrade", (request, connection, head) => {
     connection.on("error", () => {
       connection.destroy();
     });
-    admitted(options, request, connection).then(
+    admitted(agentTier, request, connection).then(
       (guest) => {
         sockets.handleUpgrade(request, connection, head, (socket) => {
-          void serveTerminal(socket, guest, options.service.clock);
+          void serveTerminal(socket, guest, agentTier.service.clock);
         });
       },
       (error: unknown) => {
@@ -38,26 +38,18 @@ export function serveTerminals(server: FastifyInstance, options: AgentTierOption
 }
 
 /** @throws RametError `NotFound`, `Unauthorized`, `Forbidden`, `TooManyRequests`, `Conflict` */
-async function admitted(
-  { callers, rates, service, guestOf }: AgentTierOptions,
-  request: IncomingMessage,
-  connection: Duplex,
-) {
+async function admitted(agentTier: AgentTier, request: IncomingMessage, connection: Duplex) {
   const { pathname, searchParams } = new URL(request.url ?? "/", "http://server");
-  const name = path.exec(pathname)?.[1];
-  if (name === undefined) throw new RametError("NotFound", "There is no WebSocket at this path");
-  const bearer = /^Bearer (.+)$/i.exec(request.headers.authorization ?? "")?.[1];
-  const given = [request.headers["x-api-key"]].flat()[0] ?? bearer ?? searchParams.get("token") ?? undefined;
-  const caller = await callers.authenticate(given);
-  if (rates.take(caller.key, caller.limits.requestsPerSecond) > 0)
-    throw new RametError("TooManyRequests", `The API key ${caller.key} may send fewer requests per second`);
+  const id = path.exec(pathname)?.[1];
+  if (id === undefined) throw new RametError("NotFound", "There is no WebSocket at this path");
+  const { callers } = agentTier;
+  const caller = await admit(callers, apiKeyIn(request.headers) ?? searchParams.get("token") ?? undefined);
   await callers.require(caller, ...needs.enter);
   const ending = new AbortController();
   connection.once("close", () => {
     ending.abort();
   });
-  const sandbox = await findSandboxByName(service, caller.namespace, name, ending.signal);
-  return runningGuest({ service, guestOf }, sandbox, ending.signal);
+  return guestFor(agentTier, { params: { id }, caller, signal: ending.signal });
 }
 
 /** In plain text, as AgentTier. */

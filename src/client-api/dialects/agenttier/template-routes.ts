@@ -29,9 +29,7 @@ const Template = z
   .meta({ id: "Template" });
 
 export const templateRoutes: readonly AgentTierRoute[] = [
-  route({
-    method: "GET",
-    path: "/templates",
+  route("GET", "/templates", {
     summary: "Lists the sets and templates of the namespace, but templates that were kept for checkpoints.",
     needs: templateNeeds.list,
     answers: { 200: z.object({ templates: z.array(Template) }) },
@@ -39,24 +37,21 @@ export const templateRoutes: readonly AgentTierRoute[] = [
       const templates = informers.templates.store.list().filter(({ metadata }) => metadata.namespace === namespace);
       const own = templates.filter(({ metadata }) => (metadata.ownerReferences ?? []).length === 0);
       const all = [...known.setsIn(namespace), ...own].map(templateView);
-      return Promise.resolve({ templates: all.toSorted((a, b) => a.name.localeCompare(b.name)) });
+      return { templates: all.toSorted((a, b) => a.name.localeCompare(b.name)) };
     },
   }),
-  route({
-    method: "GET",
-    path: "/templates/:name",
+  route("GET", "/templates/:name", {
     summary: "Describes a set or a template.",
     needs: templateNeeds.read,
     answers: { 200: Template },
-    handle: ({ service }, { request, caller: { namespace } }) => {
-      const { name = "" } = request.params as { name?: string };
+    handle: ({ service }, { params: { name = "" }, caller: { namespace } }) => {
       const source = findSource(service, namespace, name);
       const found =
         source.kind === "set"
           ? source.set
           : service.known.template(`${namespace}/${"name" in source ? source.name : ""}`);
       if (found === undefined) throw new RametError("NotFound", `The template ${name.slice(0, 80)} does not exist`);
-      return Promise.resolve(templateView(found));
+      return templateView(found);
     },
   }),
 ];

@@ -84,12 +84,10 @@ export const SecretInfo = z
     updatedAt: z.string(),
   })
   .meta({ id: "Secret" });
-export type SecretInfo = z.infer<typeof SecretInfo>;
 
 export const SnapshotInfo = z
   .object({ snapshotID: z.string(), names: z.array(z.string()).describe("Empty without a name.") })
   .meta({ id: "SnapshotInfo" });
-export type SnapshotInfo = z.infer<typeof SnapshotInfo>;
 
 export const SandboxMetric = z
   .object({
@@ -104,7 +102,6 @@ export const SandboxMetric = z
     diskTotal: z.int(),
   })
   .meta({ id: "SandboxMetric" });
-export type SandboxMetric = z.infer<typeof SandboxMetric>;
 
 export const LogEntry = z
   .object({
@@ -114,7 +111,6 @@ export const LogEntry = z
     fields: z.record(z.string(), z.string()),
   })
   .meta({ id: "SandboxLogEntry" });
-export type LogEntry = z.infer<typeof LogEntry>;
 
 export const Team = z
   .object({ teamID: z.string(), name: z.string(), apiKey: z.string(), isDefault: z.boolean() })

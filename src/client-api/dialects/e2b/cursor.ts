@@ -1,11 +1,5 @@
+import type { FastifyReply } from "fastify";
 import { RametError } from "../../../base/errors.ts";
-
-/** Pages of a list that is sorted by time and id, as E2B's clients read them. */
-export interface Page<T> {
-  items: T[];
-  /** For the header `X-Next-Token`. Absent on the last page. */
-  nextToken?: string;
-}
 
 interface Sorted {
   /** RFC 3339. */
@@ -13,22 +7,42 @@ interface Sorted {
   id: string;
 }
 
+interface Paging {
+  /** Infinity: all of them. */
+  limit: number;
+  nextToken?: string | undefined;
+  order: "asc" | "desc";
+}
+
 /**
- * Returns the page after a cursor.
- * @param sorted by time in this order, then by id
+ * Returns the page after a cursor, and the token of the next page if there is one. Items are sorted by time in this order, then by id.
  * @throws RametError `InvalidArgument` for a cursor of another list or order
  */
 export function pageOf<T>(
-  sorted: readonly T[],
+  all: readonly T[],
   keyOf: (item: T) => Sorted,
-  { limit, nextToken, order }: { limit: number; nextToken?: string | undefined; order: "asc" | "desc" },
-): Page<T> {
+  { limit, nextToken, order }: Paging,
+): { items: T[]; nextToken?: string } {
   const after = nextToken === undefined ? undefined : readCursor(nextToken, order);
-  const rest = after === undefined ? sorted : sorted.filter((item) => compare(keyOf(item), after, order) > 0);
+  const rest = all
+    .filter((item) => after === undefined || compare(keyOf(item), after, order) > 0)
+    .toSorted((a, b) => compare(keyOf(a), keyOf(b), order));
   const items = rest.slice(0, limit);
   const last = items.at(-1);
   if (last === undefined || rest.length <= limit) return { items };
   return { items, nextToken: writeCursor(keyOf(last), order) };
+}
+
+/** The items of a page for an answer, whose header gets the token of the next page. */
+export function pageFor<T>(
+  reply: FastifyReply,
+  all: readonly T[],
+  keyOf: (item: T) => Sorted,
+  paging: Paging,
+): readonly T[] {
+  const { items, nextToken } = pageOf(all, keyOf, paging);
+  if (nextToken !== undefined) void reply.header("x-next-token", nextToken);
+  return items;
 }
 
 /** Negative if `a` comes first. */

@@ -1,9 +1,7 @@
-import type { FastifyError } from "fastify";
-import * as z from "zod";
 import { defined } from "../../../base/defined.ts";
 import type { ErrorCode } from "../../../base/error-codes.ts";
-import { RametError } from "../../../base/errors.ts";
 import { statusOf } from "../../../base/http.ts";
+import { messageWithHint, requestError } from "../../routes/serve-routes.ts";
 import type { ErrorBody } from "./answers.ts";
 
 /** The statuses that E2B's clients expect, where they differ from those of other HTTP servers of Ramet. */
@@ -26,25 +24,9 @@ const codes: Partial<Record<ErrorCode, string>> = {
   SandboxNotReady: "sandbox_create_failed",
 };
 
-export interface ErrorAnswer {
-  status: number;
-  body: ErrorBody;
-}
-
 /** The answer to a failed request. Its `code` must be the status: the JavaScript SDK decides by it. */
-export function errorAnswer(thrown: unknown): ErrorAnswer {
-  const error = asRametError(thrown);
+export function errorAnswer(thrown: unknown): { status: number; body: ErrorBody } {
+  const error = requestError(thrown, "The request is not valid");
   const status = statuses[error.code] ?? statusOf(error.code);
-  const code = codes[error.code];
-  const message = error.hint === undefined ? error.message : `${error.message}. ${error.hint}`;
-  return { status, body: defined({ code: status, message, error_code: code }) };
-}
-
-function asRametError(thrown: unknown): RametError {
-  if (thrown instanceof z.ZodError)
-    return new RametError("InvalidArgument", `The request is not valid: ${z.prettifyError(thrown)}`);
-  const { statusCode, message } = thrown as Partial<FastifyError>;
-  if (statusCode !== undefined && statusCode >= 400 && statusCode < 500 && message !== undefined)
-    return new RametError("InvalidArgument", `The server cannot read the request: ${message}`);
-  return RametError.from(thrown);
+  return { status, body: defined({ code: status, message: messageWithHint(error), error_code: codes[error.code] }) };
 }

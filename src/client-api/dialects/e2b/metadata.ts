@@ -1,6 +1,6 @@
 import * as z from "zod";
 import type { Sandbox } from "../../../api/kinds/sandbox.ts";
-import { annotations } from "../../../api/names/labels.ts";
+import { annotations, jsonAnnotation } from "../../../api/names/labels.ts";
 import { RametError } from "../../../base/errors.ts";
 
 const Metadata = z.record(z.string(), z.string());
@@ -17,13 +17,9 @@ export function metadataAnnotation(metadata: Record<string, string> = {}): Recor
   return { [annotations.clientMetadata]: text };
 }
 
-/** The metadata of a sandbox. Users can write the annotation, so it can hold anything. */
-export function metadataOf({ metadata }: Sandbox): Record<string, string> {
-  try {
-    return Metadata.parse(JSON.parse(metadata.annotations?.[annotations.clientMetadata] ?? "{}"));
-  } catch {
-    return {};
-  }
+/** The metadata of a sandbox. */
+export function metadataOf(sandbox: Sandbox): Record<string, string> {
+  return jsonAnnotation(sandbox, annotations.clientMetadata, Metadata) ?? {};
 }
 
 /**

@@ -1,5 +1,6 @@
 import { expect, it } from "vitest";
-import { egressAnnotations } from "./network.ts";
+import type { Sandbox } from "../../../api/kinds/sandbox.ts";
+import { clientNetworkAnnotation, egressAnnotations, networkView, trafficAnnotations } from "./network.ts";
 
 const rulesOf = (network: Record<string, unknown>) => {
   const { "ramet.dev/egress": text } = egressAnnotations({ network });
@@ -36,4 +37,58 @@ it.each([
   [{ dnsServers: ["192.0.2.53"] }, "network.dnsServers is not supported"],
 ])("rejects %j, naming the field", (network, why) => {
   expect(() => rulesOf(network)).toThrow(why);
+});
+
+it("opens ports to everyone unless the client closes them", () => {
+  expect(trafficAnnotations({})).toEqual({ "ramet.dev/public-ports": "*" });
+  expect(trafficAnnotations({ allowPublicTraffic: false, httpsPorts: [8443, 8443, 443] })).toEqual({
+    "ramet.dev/https-ports": "8443,443",
+  });
+});
+
+it.each(["a b", "host\r\nX-Injected: 1", "${PORT", "host:port", "", "-", "a".repeat(300)])(
+  "accepts only a host name as the host of requests, not %j",
+  (maskRequestHost) => {
+    const annotations = () => trafficAnnotations({ maskRequestHost });
+    if (maskRequestHost === "") expect(annotations()).not.toHaveProperty(["ramet.dev/request-host"]);
+    else expect(annotations).toThrow("network.maskRequestHost is not a host name");
+  },
+);
+
+it("returns the settings that a client has sent, without values of credentials", () => {
+  const network = {
+    allowPublicTraffic: false,
+    allowOut: ["api.example.org"],
+    denyOut: ["0.0.0.0/0"],
+    maskRequestHost: "inner.example:${PORT}",
+    httpsPorts: [8443],
+    egressProxy: { address: "proxy.example:1080", username: "user", password: "s3cr3t" },
+    rules: { "api.example.org": [{ transform: { headers: { "X-Key": "s3cr3t" } } }] },
+  };
+  const request = { network, allow_internet_access: true };
+  const annotations = {
+    ...egressAnnotations(request),
+    ...trafficAnnotations(network),
+    ...clientNetworkAnnotation(request),
+  };
+  expect(JSON.stringify(annotations)).not.toContain("s3cr3t");
+  expect(networkView({ metadata: { annotations } } as unknown as Sandbox)).toEqual({
+    allowInternetAccess: true,
+    network: {
+      allowPublicTraffic: false,
+      allowOut: ["api.example.org", "proxy.example:1080"],
+      denyOut: ["0.0.0.0/0"],
+      maskRequestHost: "inner.example:${PORT}",
+      httpsPorts: [8443],
+      egressProxy: { address: "proxy.example:1080" },
+      rules: { "api.example.org": [{}] },
+    },
+  });
+});
+
+it("shows the settings of a sandbox whose annotations somebody has changed", () => {
+  const annotations = { "ramet.dev/client-network": "{", "ramet.dev/egress": "[]", "ramet.dev/https-ports": "x" };
+  expect(networkView({ metadata: { annotations } } as unknown as Sandbox)).toEqual({
+    network: { allowPublicTraffic: false },
+  });
 });

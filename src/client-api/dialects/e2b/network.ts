@@ -1,13 +1,51 @@
+import * as z from "zod";
 import { EgressRules, namesInside, parseEgressRule } from "../../../api/egress/egress-rules.ts";
-import { annotations } from "../../../api/names/labels.ts";
+import type { Sandbox } from "../../../api/kinds/sandbox.ts";
+import { annotations, jsonAnnotation } from "../../../api/names/labels.ts";
+import { requestHost } from "../../../api/names/request-host.ts";
+import { guestClientPort } from "../../../api/wire/cell-api.ts";
+import { defined } from "../../../base/defined.ts";
 import { RametError } from "../../../base/errors.ts";
-import type { Network, NewSandbox } from "./schemas.ts";
+import type { Caller } from "../../keys/callers.ts";
+import { needs } from "../../keys/needs.ts";
+import type { E2b } from "./call.ts";
+import { clientCredentials, usesSecrets } from "./credentials.ts";
+import { type Network, type NewSandbox, Tokens } from "./schemas.ts";
+
+type Requested = Pick<NewSandbox, "network" | "allow_internet_access">;
+
+/**
+ * The annotations that request the network of a client: egress rules, and credentials that only the controllers can read.
+ * @throws RametError `InvalidArgument`; `NotSupported`; `Forbidden` if a rule uses secrets, and the key may not read them
+ */
+export async function requestedNetwork(
+  { secrets, callers }: Pick<E2b, "secrets" | "callers">,
+  caller: Caller,
+  { tokens, ...request }: Requested & { tokens: Tokens },
+): Promise<Record<string, string>> {
+  const credentials = clientCredentials(request.network ?? {}, { account: caller.serviceAccount, tokens });
+  if (credentials !== undefined && usesSecrets(credentials)) await callers.require(caller, ...needs.readSecret);
+  return {
+    ...egressAnnotations(request),
+    ...clientNetworkAnnotation(request),
+    ...(Object.keys(tokens).length > 0 && { [annotations.clientTokens]: JSON.stringify(tokens) }),
+    ...(credentials && { [annotations.sealedCredentials]: await secrets.seal(caller.namespace, credentials) }),
+  };
+}
+
+/**
+ * Removes what a client has requested, but its tokens, which an update of the network cannot contain. The rules of the template, the
+ * namespace and the runtime still apply.
+ */
+export const noNetwork = { [annotations.egress]: null, [annotations.sealedCredentials]: null };
+
+/** The tokens that a client has registered for its sandbox. */
+export function clientTokens(sandbox: Sandbox): Tokens {
+  return jsonAnnotation(sandbox, annotations.clientTokens, Tokens) ?? {};
+}
 
 /** The request denies everything that `allowOut` does not name. */
 export const everything = "0.0.0.0/0";
-
-/** Fields of `network` that Ramet does not have. */
-const unsupported = ["dnsServers"] as const;
 
 /**
  * The annotations that request the egress rules of a client. In E2B, an allowed destination beats a denied one.
@@ -16,16 +54,13 @@ const unsupported = ["dnsServers"] as const;
 export function egressAnnotations({
   network = {},
   allow_internet_access: internet,
-}: Pick<NewSandbox, "network" | "allow_internet_access">): Record<string, string> {
-  const field = unsupported.find((name) => network[name] !== undefined && network[name] !== null);
-  if (field !== undefined) throw new RametError("NotSupported", `network.${field} is not supported`);
-  const { denyOut = [] } = network;
+}: Requested): Record<string, string> {
+  const { denyOut = [], dnsServers } = network;
+  if (dnsServers !== undefined && dnsServers !== null)
+    throw new RametError("NotSupported", "network.dnsServers is not supported");
   const rules = rulesOf(internet === false ? { ...network, denyOut: [...denyOut, everything] } : network);
   return rules === undefined ? {} : { [annotations.egress]: JSON.stringify(rules) };
 }
-
-/** Removes the rules of the client. Those of the template, the namespace and the runtime still apply. */
-export const noEgress = { [annotations.egress]: null };
 
 function rulesOf({ allowOut: named = [], denyOut = [], egressProxy }: Network): EgressRules | undefined {
   if (named.length + denyOut.length === 0) return undefined;
@@ -64,4 +99,83 @@ function parsed(rules: unknown): EgressRules {
   const { data, error } = EgressRules.safeParse(rules);
   if (data !== undefined) return data;
   throw new RametError("InvalidArgument", `network: ${error.issues[0]?.message ?? "it is not valid"}`);
+}
+
+/**
+ * The annotations with which gateways serve the ports of a client's sandbox.
+ * @throws RametError `InvalidArgument`, naming the field
+ */
+export function trafficAnnotations({
+  allowPublicTraffic,
+  maskRequestHost,
+  httpsPorts,
+}: Network): Record<string, string> {
+  const host = maskRequestHost ?? "";
+  if (host !== "" && requestHost(host, guestClientPort) === undefined) {
+    throw new RametError("InvalidArgument", "network.maskRequestHost is not a host name, optionally with a port", {
+      hint: "Write it as host.example.com or host.example.com:${PORT}",
+    });
+  }
+  const ports = [...new Set(httpsPorts ?? [])];
+  if (ports.includes(guestClientPort))
+    throw new RametError(
+      "InvalidArgument",
+      `network.httpsPorts contains ${guestClientPort}, which is not the sandbox's`,
+    );
+  return {
+    ...(allowPublicTraffic !== false && { [annotations.publicPorts]: "*" }),
+    ...(host !== "" && { [annotations.requestHost]: host }),
+    ...(ports.length > 0 && { [annotations.httpsPorts]: ports.join(",") }),
+  };
+}
+
+/** The network settings that clients get back, without those in other annotations. Values of credentials are not in it. */
+const ClientNetwork = z.object({
+  allowInternetAccess: z.boolean().optional(),
+  /** The address. */
+  egressProxy: z.string().optional(),
+  /** The domains. */
+  rules: z.array(z.string()).optional(),
+});
+
+/** The annotation with what a client gets back of its request. */
+export function clientNetworkAnnotation({
+  network = {},
+  allow_internet_access: allowInternetAccess,
+}: Requested): Record<string, string> {
+  const { egressProxy, rules } = network;
+  const noted: z.infer<typeof ClientNetwork> = {
+    ...defined({ allowInternetAccess }),
+    ...(egressProxy && { egressProxy: egressProxy.address }),
+    ...(rules && { rules: Object.keys(rules) }),
+  };
+  return { [annotations.clientNetwork]: JSON.stringify(noted) };
+}
+
+/** The network settings of a sandbox, as clients get them. */
+export function networkView(sandbox: Sandbox) {
+  const given = sandbox.metadata.annotations ?? {};
+  const noted = jsonAnnotation(sandbox, annotations.clientNetwork, ClientNetwork) ?? {};
+  const { allowInternetAccess, egressProxy, rules } = noted;
+  const host = given[annotations.requestHost];
+  const httpsPorts = (given[annotations.httpsPorts] ?? "").split(",").filter((port) => /^\s*\d{1,5}\s*$/.test(port));
+  return {
+    ...defined({ allowInternetAccess }),
+    network: {
+      ...egressView(jsonAnnotation(sandbox, annotations.egress, EgressRules)),
+      ...(rules && { rules: Object.fromEntries(rules.map((domain) => [domain, [{}]])) }),
+      ...(egressProxy !== undefined && { egressProxy: { address: egressProxy } }),
+      allowPublicTraffic: given[annotations.publicPorts]?.trim() === "*",
+      ...defined({ maskRequestHost: host }),
+      ...(httpsPorts.length > 0 && { httpsPorts: httpsPorts.map(Number) }),
+    },
+  };
+}
+
+/** In the words of E2B, which has no default: what is denied by default is the range of all addresses. */
+function egressView(rules: EgressRules | undefined): { allowOut?: string[]; denyOut?: string[] } {
+  if (rules === undefined) return {};
+  const { default: otherwise, allow, deny } = rules;
+  const denyOut = otherwise === "deny" ? [everything, ...deny] : deny;
+  return { ...(allow.length > 0 && { allowOut: allow }), ...(denyOut.length > 0 && { denyOut }) };
 }

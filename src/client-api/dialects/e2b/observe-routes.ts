@@ -1,52 +1,58 @@
 import * as z from "zod";
 import type { Sandbox } from "../../../api/kinds/sandbox.ts";
-import { findSandbox, sandboxIdOf } from "../../service/find-sandbox.ts";
-import { sandboxMetrics } from "../../service/sandbox-metrics.ts";
+import { guestClientPort, reportsPort } from "../../../api/wire/cell-api.ts";
 import { RametError } from "../../../base/errors.ts";
-import { LogEntry, SandboxMetric, Team } from "./answers.ts";
-import { type Call, type E2b, type E2bRoute, route } from "./call.ts";
 import { needs } from "../../keys/needs.ts";
+import { findSandbox, sandboxIdOf } from "../../service/find-sandbox.ts";
+import { currentState, servingStates } from "../../service/lifecycle.ts";
+import { LogEntry, SandboxMetric, Team } from "./answers.ts";
+import { type E2b, type E2bRoute, route, sandboxOf } from "./call.ts";
 import { ListMetrics, ReadLogs, ReadLogsV2, ReadMetrics } from "./schemas.ts";
-import { reportsPort } from "../../../api/wire/cell-api.ts";
-import { currentState } from "../../service/lifecycle.ts";
-import type { ServiceParts } from "../../service/parts.ts";
-import type { ReadSandbox } from "../../service/read-sandbox.ts";
+
+const readLogs = [...needs.read, ...needs.enter];
 
 /** The routes with which clients observe running sandboxes. */
 export const observeRoutes: readonly E2bRoute[] = [
-  route({
-    method: "GET",
-    path: "/teams",
+  route("GET", "/teams", {
     summary: "Names the namespace of the key, which is the only team that a key knows.",
     needs: [],
     answers: { 200: z.array(Team) },
     // The client knows its key.
-    handle: async (_e2b, { caller: { namespace }, reply }) =>
-      reply.send([{ teamID: namespace, name: namespace, apiKey: "", isDefault: true }]),
+    handle: (_e2b, { caller: { namespace } }) => [{ teamID: namespace, name: namespace, apiKey: "", isDefault: true }],
   }),
-  route({
-    method: "GET",
-    path: "/sandboxes/:sandboxID/metrics",
+  route("GET", "/sandboxes/:sandboxID/metrics", {
     summary: "Returns what a running sandbox uses now, as a list of one sample. There is no history.",
     needs: needs.read,
     query: ReadMetrics,
     answers: { 200: z.array(SandboxMetric) },
-    handle: metrics,
+    handle: async (e2b, call) => {
+      const { start = 0, end = Infinity } = call.query;
+      if (start > end) throw new RametError("InvalidArgument", "start is later than end");
+      const sample = await sampleOf(e2b, await sandboxOf(e2b, call), call.signal);
+      const isAsked = sample !== undefined && sample.timestampUnix >= start && sample.timestampUnix <= end;
+      return isAsked ? [sample] : [];
+    },
   }),
-  route({
-    method: "GET",
-    path: "/sandboxes/metrics",
+  route("GET", "/sandboxes/metrics", {
     summary: "Returns what several running sandboxes use now. Unknown ids are left out.",
     needs: needs.list,
     query: ListMetrics,
     answers: { 200: z.object({ sandboxes: z.record(z.string(), SandboxMetric) }) },
-    handle: metricsOfMany,
+    handle: async (e2b, { query, caller, signal }) => {
+      const samples = await Promise.all(
+        [...new Set(query.sandbox_ids)].map(async (id) => {
+          const sandbox = await findSandbox(e2b.service, caller.namespace, id, signal).catch(() => undefined);
+          // One that does not answer must not hide the others.
+          const sample = sandbox && (await sampleOf(e2b, sandbox, signal).catch(() => undefined));
+          return sandbox && sample && ([sandboxIdOf(sandbox), sample] as const);
+        }),
+      );
+      return { sandboxes: Object.fromEntries(samples.filter((sample) => sample !== undefined)) };
+    },
   }),
-  route({
-    method: "GET",
-    path: "/sandboxes/:sandboxID/logs",
+  route("GET", "/sandboxes/:sandboxID/logs", {
     summary: "Returns the output of the entrypoint of a running sandbox.",
-    needs: [...needs.read, ...needs.enter],
+    needs: readLogs,
     query: ReadLogs,
     answers: {
       200: z.object({
@@ -54,93 +60,79 @@ export const observeRoutes: readonly E2bRoute[] = [
         logEntries: z.array(LogEntry),
       }),
     },
-    handle: async ({ service, readSandbox, sandboxOf }, call) => {
-      const { start, limit } = call.query;
-      const lines = await sandboxLog(service, readSandbox, await sandboxOf(call), {
-        ...since(start),
-        signal: call.signal,
-      });
-      const logEntries = lines.slice(0, limit).map(entryOf);
-      return call.reply.send({
-        logs: logEntries.map(({ timestamp, message }) => ({ timestamp, line: message })),
-        logEntries,
-      });
+    handle: async (e2b, call) => {
+      const lines = await sandboxLog(e2b, await sandboxOf(e2b, call), call.query.start, call.signal);
+      const logEntries = lines.slice(0, call.query.limit).map(entryOf);
+      return { logs: logEntries.map(({ timestamp, message }) => ({ timestamp, line: message })), logEntries };
     },
   }),
-  route({
-    method: "GET",
-    path: "/v2/sandboxes/:sandboxID/logs",
+  route("GET", "/v2/sandboxes/:sandboxID/logs", {
     summary: "Returns the output of the entrypoint of a running sandbox, from a time on or before it.",
-    needs: [...needs.read, ...needs.enter],
+    needs: readLogs,
     query: ReadLogsV2,
     answers: { 200: z.object({ logs: z.array(LogEntry) }) },
-    handle: logs,
+    handle: async (e2b, call) => {
+      const { cursor, limit, direction, level, search = "" } = call.query;
+      const isForward = direction === "forward";
+      const lines = await sandboxLog(e2b, await sandboxOf(e2b, call), isForward ? cursor : undefined, call.signal);
+      // All output has the level `info`.
+      const isShown = level === undefined || level === "debug" || level === "info";
+      const matching = lines
+        .filter(({ text }) => isShown && text.includes(search))
+        .filter(({ time }) => isForward || cursor === undefined || time.getTime() <= cursor);
+      const asked = isForward ? matching.slice(0, limit) : matching.toReversed().slice(0, limit);
+      return { logs: asked.map(entryOf) };
+    },
   }),
 ];
 
-async function metrics(e2b: E2b, call: Call<unknown, ReadMetrics>): Promise<unknown> {
-  const { start = 0, end = Infinity } = call.query;
-  if (start > end) throw new RametError("InvalidArgument", "start is later than end");
-  const sandbox = await e2b.sandboxOf(call);
-  const sample = await sampleOf(e2b, sandbox, call.signal);
-  const isAsked = sample !== undefined && sample.timestampUnix >= start && sample.timestampUnix <= end;
-  return call.reply.send(isAsked ? [sample] : []);
-}
-
-async function metricsOfMany(e2b: E2b, call: Call<unknown, ListMetrics>): Promise<unknown> {
-  const { caller, signal } = call;
-  const samples = await Promise.all(
-    [...new Set(call.query.sandbox_ids)].map(async (id) => {
-      const sandbox = await findSandbox(e2b.service, caller.namespace, id, signal).catch(() => undefined);
-      // One that does not answer must not hide the others.
-      const sample = sandbox && (await sampleOf(e2b, sandbox, signal).catch(() => undefined));
-      return sandbox && sample && ([sandboxIdOf(sandbox), sample] as const);
-    }),
-  );
-  return call.reply.send({ sandboxes: Object.fromEntries(samples.filter((sample) => sample !== undefined)) });
-}
-
+/**
+ * Asks the guest of a running sandbox. Undefined: it is not running. A paused one stays paused.
+ * @throws RametError `Unavailable`
+ */
 async function sampleOf(
-  { service, readSandbox }: E2b,
+  { service, guests }: E2b,
   sandbox: Sandbox,
   signal: AbortSignal,
-): Promise<SandboxMetric | undefined> {
-  const found = await sandboxMetrics(service, readSandbox, sandbox, signal);
-  if (found === undefined) return undefined;
+): Promise<z.infer<typeof SandboxMetric> | undefined> {
+  if (!servingStates.includes(currentState(service, sandbox))) return undefined;
+  const request = { port: guestClientPort, path: "/metrics", limitBytes: 64 * 1024, signal };
+  const data = metricsIn(sandbox, await guests.read(sandbox, request));
+  const time = service.clock.now();
   return {
-    timestamp: found.time.toISOString(),
-    timestampUnix: Math.floor(found.time.getTime() / 1000),
-    cpuCount: found.cpuCount,
-    cpuUsedPct: found.cpuUsedPercent,
-    memUsed: found.memoryUsedBytes,
-    memTotal: found.memoryTotalBytes,
-    memCache: found.memoryCacheBytes,
-    diskUsed: found.diskUsedBytes,
-    diskTotal: found.diskTotalBytes,
+    timestamp: time.toISOString(),
+    timestampUnix: Math.floor(time.getTime() / 1000),
+    cpuCount: data.cpu_count,
+    cpuUsedPct: data.cpu_used_pct,
+    memUsed: data.mem_used,
+    memTotal: data.mem_total,
+    memCache: data.mem_cache,
+    diskUsed: data.disk_used,
+    diskTotal: data.disk_total,
   };
 }
 
-async function logs({ service, readSandbox, sandboxOf }: E2b, call: Call<unknown, ReadLogsV2>): Promise<unknown> {
-  const { cursor, limit, direction, level, search = "" } = call.query;
-  const isForward = direction === "forward";
-  const lines = await sandboxLog(service, readSandbox, await sandboxOf(call), {
-    ...(isForward && since(cursor)),
-    signal: call.signal,
-  });
-  // All output has the level `info`.
-  const isShown = level === undefined || level === "debug" || level === "info";
-  const matching = lines
-    .filter(({ text }) => isShown && text.includes(search))
-    .filter(({ time }) => isForward || cursor === undefined || time.getTime() <= cursor);
-  const asked = isForward ? matching.slice(0, limit) : matching.toReversed().slice(0, limit);
-  return call.reply.send({ logs: asked.map(entryOf) });
+const Bytes = z.int().min(0);
+const GuestMetrics = z.object({
+  cpu_count: z.int().min(0),
+  cpu_used_pct: z.number().min(0),
+  mem_used: Bytes,
+  mem_total: Bytes,
+  mem_cache: Bytes.default(0),
+  disk_used: Bytes.default(0),
+  disk_total: Bytes.default(0),
+});
+
+/** The guest can be replaced by root in the sandbox, so the text can be anything. */
+function metricsIn({ metadata: { name } }: Sandbox, text: string): z.infer<typeof GuestMetrics> {
+  try {
+    return GuestMetrics.parse(JSON.parse(text));
+  } catch (cause) {
+    throw new RametError("Unavailable", `The sandbox ${name} sent no valid metrics`, { cause });
+  }
 }
 
-function since(milliseconds: number | undefined): { since?: Date } {
-  return milliseconds === undefined ? {} : { since: new Date(milliseconds) };
-}
-
-function entryOf({ time, text }: LogLine): LogEntry {
+function entryOf({ time, text }: LogLine): z.infer<typeof LogEntry> {
   return { timestamp: time.toISOString(), level: "info", message: text, fields: {} };
 }
 
@@ -149,29 +141,23 @@ interface LogLine {
   text: string;
 }
 
-interface ReadLog {
-  /** Only lines from this time on. */
-  since?: Date;
-  signal: AbortSignal;
-}
-
 /**
  * Returns the last output of a running sandbox's entrypoint, oldest first. A sandbox that is not running has none, and a paused one
  * stays paused.
+ * @param since milliseconds since 1970, from which on there are lines. Undefined: all
  * @throws RametError `Unavailable`
  */
 async function sandboxLog(
-  parts: ServiceParts,
-  read: ReadSandbox,
+  { service, guests }: E2b,
   sandbox: Sandbox,
-  { since, signal }: ReadLog,
+  since: number | undefined,
+  signal: AbortSignal,
 ): Promise<LogLine[]> {
-  const state = currentState(parts, sandbox);
-  if (state !== "running" && state !== "snapshotting") return [];
+  if (!servingStates.includes(currentState(service, sandbox))) return [];
   const query = new URLSearchParams({ timestamps: "true", tailLines: String(mostLines) });
-  if (since !== undefined) query.set("sinceTime", since.toISOString());
+  if (since !== undefined) query.set("sinceTime", new Date(since).toISOString());
   const path = `/logs?${query.toString()}`;
-  const text = await read(sandbox, { port: reportsPort, path, limitBytes: mostBytes, signal });
+  const text = await guests.read(sandbox, { port: reportsPort, path, limitBytes: mostBytes, signal });
   return text.split("\n").flatMap(lineOf);
 }
 

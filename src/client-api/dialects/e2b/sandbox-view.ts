@@ -1,11 +1,12 @@
 import type { Sandbox } from "../../../api/kinds/sandbox.ts";
-import type { SandboxTemplate } from "../../../api/kinds/sandbox-template.ts";
 import { annotations, labels } from "../../../api/names/labels.ts";
 import { PodTemplateSpec } from "../../../api/schema/pod-template.ts";
 import { quantityToBytes, quantityToMillicores } from "../../../base/quantity.ts";
+import { envdVersion } from "../../../api/wire/cell-api.ts";
 import { findCondition } from "../../../kube/conditions.ts";
 import { sandboxIdOf } from "../../service/find-sandbox.ts";
 import { endOf, onTimeoutOf } from "../../service/lifecycle.ts";
+import type { KnownObjects } from "../../service/known-objects.ts";
 import type { ListedSandbox } from "./answers.ts";
 import { metadataOf } from "./metadata.ts";
 
@@ -16,24 +17,21 @@ export const clientId = "ramet";
 const never = "9999-12-31T23:59:59Z";
 
 /** Returns a sandbox as E2B's clients get it in lists. */
-export function listedSandbox(
-  sandbox: Sandbox,
-  template: SandboxTemplate | undefined,
-  envdVersion: string,
-): ListedSandbox {
-  const isPaused = sandbox.spec.paused === true;
+export function listedSandbox({ known }: { known: Pick<KnownObjects, "template"> }, sandbox: Sandbox): ListedSandbox {
+  const { name, namespace } = sandbox.metadata;
+  const { paused: isPaused = false, template, templateRef } = sandbox.spec;
   return {
     templateID: templateIdOf(sandbox),
     sandboxID: sandboxIdOf(sandbox),
     clientID: clientId,
     startedAt: startedAt(sandbox),
     endAt: isPaused ? pausedAt(sandbox) : (endOf(sandbox)?.toISOString() ?? never),
-    ...sizesOf(sandbox.spec.template ?? template?.spec.template),
-    state: isPaused ? ("paused" as const) : ("running" as const),
+    ...sizesOf(template ?? (templateRef && known.template(`${namespace}/${templateRef.name}`)?.spec.template)),
+    state: isPaused ? "paused" : "running",
     envdVersion,
     metadata: metadataOf(sandbox),
-    name: sandbox.metadata.name,
-    namespace: sandbox.metadata.namespace,
+    name,
+    namespace,
   };
 }
 
@@ -67,35 +65,23 @@ function pausedAt(sandbox: Sandbox): string {
   return findCondition(sandbox.status?.conditions, "SandboxPaused")?.lastTransitionTime ?? startedAt(sandbox);
 }
 
-/** The smallest values that clients accept, for a sandbox without limits. */
-const least = { cpuCount: 1, memoryMB: 128 };
-
-/** @param template a Pod template, which may not be valid */
+/**
+ * The sizes of a sandbox, at least the smallest ones that clients accept.
+ * @param template a Pod template, which may not be valid
+ */
 export function sizesOf(template: unknown) {
   const main = PodTemplateSpec.safeParse(template).data?.spec.containers[0];
   const { limits = {}, requests = {} } = main?.resources ?? {};
-  const mebibytes = (name: string): number => Math.floor(bytes(limits[name] ?? requests[name]) / 2 ** 20);
-  return {
-    cpuCount: Math.max(least.cpuCount, Math.ceil(cores(limits["cpu"] ?? requests["cpu"]))),
-    memoryMB: Math.max(least.memoryMB, mebibytes("memory")),
-    diskSizeMB: mebibytes("ephemeral-storage"),
+  const amount = (name: string, read: (quantity: string | number) => number): number => {
+    try {
+      return read(limits[name] ?? requests[name] ?? 0);
+    } catch {
+      return 0;
+    }
   };
-}
-
-type Quantity = string | number | undefined;
-
-function bytes(quantity: Quantity): number {
-  try {
-    return quantity === undefined ? 0 : quantityToBytes(quantity);
-  } catch {
-    return 0;
-  }
-}
-
-function cores(quantity: Quantity): number {
-  try {
-    return quantity === undefined ? 0 : quantityToMillicores(quantity) / 1000;
-  } catch {
-    return 0;
-  }
+  return {
+    cpuCount: Math.max(1, Math.ceil(amount("cpu", quantityToMillicores) / 1000)),
+    memoryMB: Math.max(128, Math.floor(amount("memory", quantityToBytes) / 2 ** 20)),
+    diskSizeMB: Math.floor(amount("ephemeral-storage", quantityToBytes) / 2 ** 20),
+  };
 }

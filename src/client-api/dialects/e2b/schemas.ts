@@ -73,21 +73,16 @@ export type NewSandbox = z.infer<typeof NewSandbox>;
 
 /** Fields that are left out are cleared. */
 export const NetworkUpdate = z.looseObject({ allow_internet_access: z.boolean().optional(), ...egressFields });
-export type NetworkUpdate = z.infer<typeof NetworkUpdate>;
 
 export const Connect = z.looseObject({ timeout: Seconds.optional(), memory: z.boolean().optional() }).nullish();
-export type Connect = z.infer<typeof Connect>;
 export const Resume = z.looseObject({ timeout: Seconds.optional(), autoPause: z.boolean().optional() }).nullish();
-export type Resume = z.infer<typeof Resume>;
 export const Timeout = z.looseObject({ timeout: Seconds });
 export const Refresh = z.looseObject({ duration: z.int().min(0).max(3600).optional() }).nullish();
 export const Pause = z.looseObject({ memory: z.boolean().optional() }).nullish();
 export const NewSnapshot = z
   .looseObject({ name: z.string().min(1).max(500).optional(), memory: z.boolean().optional() })
   .nullish();
-export type NewSnapshot = z.infer<typeof NewSnapshot>;
 export const Fork = z.looseObject({ timeout: Seconds.optional(), count: z.int().min(1).max(100).optional() }).nullish();
-export type Fork = z.infer<typeof Fork>;
 
 const Limit = z.coerce.number().int().min(1).max(100).default(100);
 const Cursor = z.string().max(500).optional();
@@ -107,7 +102,6 @@ export const ListSandboxes = z.looseObject({
   limit: Limit,
   nextToken: Cursor,
 });
-export type ListSandboxes = z.infer<typeof ListSandboxes>;
 
 export const ListSnapshots = z.looseObject({
   sandboxID: z.string().max(200).optional(),
@@ -116,12 +110,9 @@ export const ListSnapshots = z.looseObject({
   nextToken: Cursor,
 });
 
-export type ListSnapshots = z.infer<typeof ListSnapshots>;
-
 /** Seconds since 1970. */
 const UnixSeconds = z.coerce.number().int().min(0).max(8_640_000_000_000).optional();
 export const ReadMetrics = z.looseObject({ start: UnixSeconds, end: UnixSeconds });
-export type ReadMetrics = z.infer<typeof ReadMetrics>;
 
 /** Ids are joined by commas, or repeated. */
 const Ids = z
@@ -129,13 +120,11 @@ const Ids = z
   .transform((given) => [given].flat().flatMap((text) => text.split(",")))
   .pipe(z.array(z.string().min(1).max(200)).min(1).max(100));
 export const ListMetrics = z.looseObject({ sandbox_ids: Ids });
-export type ListMetrics = z.infer<typeof ListMetrics>;
 
 /** Milliseconds since 1970. */
 const UnixMilliseconds = z.coerce.number().int().min(0).max(8_640_000_000_000_000).optional();
 const LogLimit = z.coerce.number().int().min(0).max(1000).default(1000);
 export const ReadLogs = z.looseObject({ start: UnixMilliseconds, limit: LogLimit });
-export type ReadLogs = z.infer<typeof ReadLogs>;
 export const ReadLogsV2 = z.looseObject({
   cursor: UnixMilliseconds,
   limit: LogLimit,
@@ -143,7 +132,6 @@ export const ReadLogsV2 = z.looseObject({
   level: z.enum(["debug", "info", "warn", "error"]).optional(),
   search: z.string().max(256).optional(),
 });
-export type ReadLogsV2 = z.infer<typeof ReadLogsV2>;
 const SecretMetadata = z
   .record(z.string().min(1).max(128), z.string().max(1024))
   .refine((given) => Object.keys(given).length <= 32 && JSON.stringify(given).length <= 10_240, {
@@ -163,7 +151,6 @@ export const NewSecret = z.looseObject({
 });
 export const SecretUpdate = z.looseObject({ value: SecretValue, metadata: SecretMetadata.optional() });
 export const ListSecrets = z.looseObject({ limit: Limit, nextToken: Cursor });
-export type ListSecrets = z.infer<typeof ListSecrets>;
 
 /** Headers of OpenKruise's manager, which extend the creation of a snapshot. */
 export const SnapshotHeaders = z.looseObject({
@@ -172,4 +159,3 @@ export const SnapshotHeaders = z.looseObject({
   "x-e2b-kruise-snapshot-persistent-contents": z.string().max(100).optional(),
   "x-e2b-kruise-snapshot-wait-success-seconds": z.coerce.number().int().min(1).max(600).optional(),
 });
-export type SnapshotHeaders = z.infer<typeof SnapshotHeaders>;

@@ -1,48 +1,40 @@
 import type { Readable } from "node:stream";
 import { createHmac, timingSafeEqual } from "node:crypto";
-import type { FastifyInstance, FastifyRequest } from "fastify";
+import type { FastifyInstance } from "fastify";
 import * as z from "zod";
 import { treeLimits } from "../../../api/tree/tree-check.ts";
 import { RametError } from "../../../base/errors.ts";
 import { FairTurns } from "../../../base/fair-turns.ts";
 import { within } from "../../../base/within.ts";
-import { untilClosed } from "../../routes/serve-routes.ts";
+import { originOf, serveStreams, untilClosed } from "../../routes/serve-routes.ts";
 import { uploadTree, hasTree } from "../../service/tree-uploads.ts";
-import type { E2bOptions, Call, E2b } from "./call.ts";
+import type { Call, E2b } from "./call.ts";
 import { checkSnapshotLimit } from "../../service/key-limits.ts";
-import { readTemplate } from "../../service/template-builds.ts";
-import { existingName } from "./snapshot-name.ts";
+import type { UploadLinkAnswer } from "./template-answers.ts";
+import { templateOf } from "./template-view.ts";
 
 /**
  * Receives the files of COPY steps. It is not in the table of routes, because the body is a stream and the link is the only
  * credential.
  */
-export function serveUploads(
-  server: FastifyInstance,
-  { service, guestSecret, guestOf }: Pick<E2bOptions, "service" | "guestSecret" | "guestOf">,
-): void {
+export function serveUploads(server: FastifyInstance, { service, guests }: E2b): void {
   const { clock } = service;
   const turns = new FairTurns(mostUploads, () => mostUploadsOfNamespace);
-  void server.register((instance, _options, done) => {
-    instance.removeAllContentTypeParsers();
-    instance.addContentTypeParser("*", (_request, body, parsed) => {
-      parsed(null, body);
-    });
+  serveStreams(server, (instance) => {
     instance.put<{ Params: { link: string } }>(
       `${uploadPath}/:link`,
       { bodyLimit: treeLimits.bytes, config: { isUpload: true } },
       async (request, reply) => {
-        const link = readUploadLink(request.params.link, await guestSecret(), clock.now());
+        const link = readUploadLink(request.params.link, await guests.secret(), clock.now());
         const archive = request.body as Readable | undefined;
         if (archive === undefined) throw new RametError("InvalidArgument", "The upload has no content");
-        const upload = (signal: AbortSignal) => uploadTree(service, guestOf, { ...link, archive, signal });
+        const upload = (signal: AbortSignal) => uploadTree(service, guests, { ...link, archive, signal });
         const what = "The upload";
         const deadline = { clock, milliseconds: longestUploadMilliseconds, what, signal: untilClosed(reply) };
         await within(deadline, (signal) => turns.run(link.namespace, () => upload(signal), signal));
         return reply.code(200).send();
       },
     );
-    done();
   });
 }
 
@@ -94,24 +86,16 @@ function refused(why: string): RametError {
 }
 
 /** Returns a link for the files of a COPY step, unless the namespace has them. */
-export async function uploadLink(
-  { service, guestSecret }: E2b,
-  { request, reply, caller, signal }: Call,
-): Promise<unknown> {
-  const { namespace, key: owner } = caller;
-  const { templateID, ...parameters } = request.params as { templateID: string };
-  await readTemplate(service, { namespace, name: existingName(templateID, namespace).name, signal });
-  const { hash } = Parameters.parse(parameters);
-  if (hasTree(service, namespace, hash)) return reply.code(201).send({ present: true });
-  checkSnapshotLimit(service, caller);
+export async function uploadLink(e2b: E2b, call: Call): Promise<z.infer<typeof UploadLinkAnswer>> {
+  const { service, guests } = e2b;
+  const { namespace, key: owner } = call.caller;
+  await templateOf(e2b, call);
+  const { hash } = Parameters.parse(call.params);
+  if (hasTree(service, namespace, hash)) return { present: true };
+  checkSnapshotLimit(service, call.caller);
   const expiresAt = service.clock.now().getTime() + longestUploadMilliseconds;
-  const signed = signUploadLink({ namespace, digest: hash, owner, expiresAt }, await guestSecret());
-  return reply.code(201).send({ present: false, url: `${originOf(request)}${uploadPath}/${signed}` });
+  const signed = signUploadLink({ namespace, digest: hash, owner, expiresAt }, await guests.secret());
+  return { present: false, url: `${originOf(call.request)}${uploadPath}/${signed}` };
 }
 
 const Parameters = z.looseObject({ hash: z.string().regex(/^[0-9a-f]{64}$/, "must be 64 hex digits") });
-
-/** The address at which the client has reached the server. Only the client itself uses it. */
-function originOf({ headers, protocol, host }: FastifyRequest): string {
-  return `${headers["x-forwarded-proto"] === "https" ? "https" : protocol}://${host}`;
-}

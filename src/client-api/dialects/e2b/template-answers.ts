@@ -2,15 +2,24 @@ import * as z from "zod";
 
 /** The answers of the template builder that E2B's SDKs read. (Source: the OpenAPI document in the SDK 2.51.) */
 
+const Time = z.iso.datetime({ offset: true });
+
+const names = {
+  templateID: z.string(),
+  names: z.array(z.string()),
+  aliases: z.array(z.string()),
+  public: z.boolean(),
+};
+
+const sizes = {
+  cpuCount: z.int(),
+  memoryMB: z.int(),
+  diskSizeMB: z.int(),
+  envdVersion: z.string(),
+};
+
 export const RequestedTemplate = z
-  .object({
-    templateID: z.string(),
-    buildID: z.uuid(),
-    names: z.array(z.string()),
-    aliases: z.array(z.string()),
-    tags: z.array(z.string()),
-    public: z.boolean(),
-  })
+  .object({ ...names, buildID: z.uuid(), tags: z.array(z.string()) })
   .meta({ id: "RequestedTemplate" });
 
 export const UploadLinkAnswer = z
@@ -51,48 +60,34 @@ export const BuildInfo = z
 
 export const TemplateInfo = z
   .object({
-    templateID: z.string(),
+    ...names,
+    ...sizes,
     buildID: z.string(),
     buildStatus: status,
     buildCount: z.int(),
-    names: z.array(z.string()),
-    aliases: z.array(z.string()),
-    public: z.boolean(),
-    cpuCount: z.int(),
-    memoryMB: z.int(),
-    diskSizeMB: z.int(),
-    envdVersion: z.string(),
-    createdAt: z.iso.datetime({ offset: true }),
-    updatedAt: z.iso.datetime({ offset: true }),
+    createdAt: Time,
+    updatedAt: Time,
     createdBy: z.null(),
     lastSpawnedAt: z.null(),
     spawnCount: z.int(),
   })
   .meta({ id: "Template" });
 
-const Time = z.iso.datetime({ offset: true });
-
 export const TemplateBuild = z
   .object({
+    ...sizes,
     buildID: z.uuid(),
     status,
     createdAt: Time,
     updatedAt: Time,
     finishedAt: Time.optional(),
-    cpuCount: z.int(),
-    memoryMB: z.int(),
-    diskSizeMB: z.int(),
-    envdVersion: z.string(),
   })
   .meta({ id: "TemplateBuild" });
 export type TemplateBuild = z.infer<typeof TemplateBuild>;
 
 export const TemplateWithBuilds = z
   .object({
-    templateID: z.string(),
-    public: z.boolean(),
-    aliases: z.array(z.string()),
-    names: z.array(z.string()),
+    ...names,
     createdAt: Time,
     updatedAt: Time,
     lastSpawnedAt: z.null(),
@@ -106,6 +101,4 @@ export const BuildLogs = z.object({ logs: z.array(LogEntry) }).meta({ id: "Templ
 
 export const AliasInfo = z.object({ templateID: z.string(), public: z.boolean() }).meta({ id: "TemplateAlias" });
 export const AssignedTags = z.object({ buildID: z.uuid(), tags: z.array(z.string()) }).meta({ id: "AssignedTags" });
-export const TagInfo = z
-  .object({ tag: z.string(), buildID: z.uuid(), createdAt: z.iso.datetime({ offset: true }) })
-  .meta({ id: "TemplateTag" });
+export const TagInfo = z.object({ tag: z.string(), buildID: z.uuid(), createdAt: Time }).meta({ id: "TemplateTag" });

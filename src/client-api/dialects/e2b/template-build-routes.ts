@@ -1,122 +1,126 @@
-import { clientNameOf } from "../../../api/names/client-names.ts";
-import { defined } from "../../../base/defined.ts";
-import { RametError } from "../../../base/errors.ts";
-import { findBuild, readTemplate } from "../../service/template-builds.ts";
-import { type Call, type E2b, type E2bRoute, route } from "./call.ts";
-import { pageOf } from "./cursor.ts";
-import { needs } from "../../keys/needs.ts";
-import { existingName } from "./snapshot-name.ts";
-import { BuildLogs, TemplateWithBuilds, UpdatedTemplate, type TemplateBuild } from "./template-answers.ts";
-import {
-  BuildParameters,
-  ListTemplates,
-  ReadBuildLogs,
-  TemplateParameters,
-  UpdateTemplate,
-} from "./template-schemas.ts";
-import { logEntries, buildIdOf } from "./template-view.ts";
+import * as z from "zod";
 import type { NamedSnapshot } from "../../../api/kinds/named-snapshot.ts";
 import { clientBuildsOf } from "../../../api/snapshot/client-builds.ts";
-import { buildState, settled } from "../../service/template-build-state.ts";
+import { envdVersion } from "../../../api/wire/cell-api.ts";
+import { defined } from "../../../base/defined.ts";
+import { RametError } from "../../../base/errors.ts";
+import { findCondition } from "../../../kube/conditions.ts";
+import { needs } from "../../keys/needs.ts";
+import type { ServiceParts } from "../../service/parts.ts";
+import { buildState } from "../../service/template-build-state.ts";
+import { type E2bRoute, route } from "./call.ts";
+import { pageFor, pageOf } from "./cursor.ts";
 import { sizesOf } from "./sandbox-view.ts";
+import { type TemplateBuild, TemplateInfo, TemplateWithBuilds, UpdatedTemplate } from "./template-answers.ts";
+import { ListTemplates, UpdateTemplate } from "./template-schemas.ts";
+import { buildIdOf, templateNames, templateOf } from "./template-view.ts";
 
 const ofTemplate = "/templates/:templateID";
 
-/** The routes with which clients read a template and its builds. */
+/** The routes with which clients read templates and their builds. */
 export const templateBuildRoutes: readonly E2bRoute[] = [
-  route({
-    method: "GET",
-    path: ofTemplate,
+  route("GET", "/v2/templates", {
+    summary: "Lists the named snapshots page by page. The header X-Next-Token continues the list.",
+    needs: needs.listTemplates,
+    query: ListTemplates,
+    answers: { 200: z.array(TemplateInfo) },
+    handle: ({ service }, { caller, query, reply }) =>
+      pageFor(reply, service.known.snapshotsIn(caller.namespace), keyOf, { ...query, order: "desc" }).map((snapshot) =>
+        templateView(service, snapshot),
+      ),
+  }),
+  route("GET", "/templates", {
+    summary: "Lists all named snapshots.",
+    needs: needs.listTemplates,
+    answers: { 200: z.array(TemplateInfo) },
+    handle: ({ service }, { caller }) => {
+      const { items } = pageOf(service.known.snapshotsIn(caller.namespace), keyOf, { limit: Infinity, order: "desc" });
+      return items.map((snapshot) => templateView(service, snapshot));
+    },
+  }),
+  route("GET", ofTemplate, {
     summary: "Describes a named snapshot, with its builds page by page. The header X-Next-Token continues the list.",
     needs: needs.readTemplate,
     query: ListTemplates,
     answers: { 200: TemplateWithBuilds },
-    handle: get,
+    handle: async (e2b, call) => {
+      const snapshot = await templateOf(e2b, call);
+      const { metadata } = snapshot;
+      const { creationTimestamp: createdAt } = metadata;
+      const builds = templateBuilds(e2b.service, snapshot);
+      const keyOfBuild = (build: TemplateBuild) => ({ time: build.createdAt, id: build.buildID });
+      return {
+        ...templateNames(metadata),
+        createdAt,
+        updatedAt: builds[0]?.updatedAt ?? createdAt,
+        lastSpawnedAt: null,
+        spawnCount: 0,
+        builds: pageFor(call.reply, builds, keyOfBuild, { ...call.query, order: "desc" }),
+      };
+    },
   }),
-  ...([ofTemplate, `/v2${ofTemplate}`] as const).map((path) =>
-    route({
-      method: "PATCH",
-      path,
+  ...[ofTemplate, `/v2${ofTemplate}`].map((path) =>
+    route("PATCH", path, {
       summary: "Confirms that a template is not public. No template can be.",
       needs: needs.tagTemplate,
       body: UpdateTemplate,
       answers: { 200: UpdatedTemplate },
-      handle: update,
+      handle: async (e2b, call) => {
+        const { names } = templateNames((await templateOf(e2b, call)).metadata);
+        if (call.body.public !== true) return { names };
+        const message = "Public templates are not supported: a template belongs to its namespace";
+        throw new RametError("NotSupported", message, {
+          hint: "Declare the template in each namespace that needs it",
+        });
+      },
     }),
   ),
-  route({
-    method: "GET",
-    path: `${ofTemplate}/builds/:buildID/logs`,
-    summary: "Returns the log of a build, from a time on or before it.",
-    needs: needs.readTemplate,
-    query: ReadBuildLogs,
-    answers: { 200: BuildLogs },
-    handle: logs,
-  }),
 ];
 
-async function get(e2b: E2b, call: Call<unknown, ListTemplates>): Promise<unknown> {
-  const { query, caller, reply, signal } = call;
-  const { name } = existingName(TemplateParameters.parse(call.request.params).templateID, caller.namespace);
-  const snapshot = await readTemplate(e2b.service, { namespace: caller.namespace, name, signal });
-  const builds = templateBuilds(e2b, snapshot);
-  const keyOf = ({ createdAt, buildID }: (typeof builds)[number]) => ({ time: createdAt, id: buildID });
-  const page = pageOf(builds, keyOf, { ...query, order: "desc" });
-  if (page.nextToken !== undefined) void reply.header("x-next-token", page.nextToken);
-  const { namespace, creationTimestamp } = snapshot.metadata;
-  const shown = clientNameOf(name);
-  return reply.send({
-    templateID: shown,
-    public: false,
-    aliases: [shown],
-    names: [`${namespace}/${shown}`],
-    createdAt: creationTimestamp,
-    updatedAt: builds[0]?.updatedAt ?? creationTimestamp,
+function keyOf({ metadata }: NamedSnapshot) {
+  return { time: metadata.creationTimestamp, id: metadata.name };
+}
+
+/** A template in a list: a named snapshot, of any author. */
+function templateView(service: ServiceParts, snapshot: NamedSnapshot): z.infer<typeof TemplateInfo> {
+  const { metadata, status = {} } = snapshot;
+  const { latestVersion = 0, versions = [] } = status;
+  return {
+    ...templateNames(metadata),
+    ...latestBuild(snapshot, service.clock.now()),
+    ...sourceSizes(service, snapshot),
+    buildCount: latestVersion,
+    createdAt: metadata.creationTimestamp,
+    updatedAt: versions.at(-1)?.createdAt ?? metadata.creationTimestamp,
+    createdBy: null,
     lastSpawnedAt: null,
     spawnCount: 0,
-    builds: page.items,
-  });
+  };
 }
 
-async function update({ service }: E2b, call: Call<UpdateTemplate>): Promise<unknown> {
-  const { caller, signal } = call;
-  const { name } = existingName(TemplateParameters.parse(call.request.params).templateID, caller.namespace);
-  await readTemplate(service, { namespace: caller.namespace, name, signal });
-  if (call.body.public === true) {
-    throw new RametError("NotSupported", "Public templates are not supported: a template belongs to its namespace", {
-      hint: "Declare the template in each namespace that needs it",
-    });
-  }
-  return call.reply.send({ names: [`${caller.namespace}/${clientNameOf(name)}`] });
+function latestBuild(snapshot: NamedSnapshot, now: Date) {
+  const build = clientBuildsOf(snapshot).at(-1);
+  return build === undefined
+    ? { buildID: buildIdOf(snapshot, snapshot.status?.version ?? 0), buildStatus: statusOf(snapshot) }
+    : { buildID: build.id, buildStatus: buildState(snapshot, build, now).status };
 }
 
-async function logs({ service }: E2b, call: Call<unknown, ReadBuildLogs>): Promise<unknown> {
-  const { templateID, buildID } = BuildParameters.parse(call.request.params);
-  const { namespace } = call.caller;
-  const { name } = existingName(templateID, namespace);
-  const { snapshot, build } = await findBuild(service, { namespace, name, id: buildID, signal: call.signal });
-  const { cursor, limit, direction, level } = call.query;
-  const isForward = direction === "forward";
-  const matching = logEntries(snapshot, build).filter((entry) => {
-    const time = Date.parse(entry.timestamp);
-    const isInTime = cursor === undefined || (isForward ? time >= cursor : time <= cursor);
-    return isInTime && severities.indexOf(entry.level) >= severities.indexOf(level);
-  });
-  return call.reply.send({ logs: (isForward ? matching : matching.toReversed()).slice(0, limit) });
+function statusOf({ status }: NamedSnapshot): "building" | "ready" | "error" {
+  if (status?.version !== undefined) return "ready";
+  return findCondition(status?.conditions, "Building")?.status === "False" ? "error" : "building";
 }
 
-const severities = ["debug", "info", "warn", "error"];
+/** The sizes of the template from which a named snapshot is built. */
+function sourceSizes({ known }: ServiceParts, { metadata: { namespace }, spec: { from } }: NamedSnapshot) {
+  const template = from.template && known.template(`${namespace}/${from.template.name}`);
+  return { ...sizesOf(template?.spec.template), envdVersion };
+}
 
 /** The builds of a template, newest first: those that clients have requested, and those of the other versions. */
-function templateBuilds(
-  { service, envdVersion }: Pick<E2b, "service" | "envdVersion">,
-  given: NamedSnapshot,
-): TemplateBuild[] {
+function templateBuilds(service: ServiceParts, snapshot: NamedSnapshot): TemplateBuild[] {
   const now = service.clock.now();
-  const snapshot = settled(given, now);
-  const { metadata, spec, status } = snapshot;
-  const template = spec.from.template && service.known.template(`${metadata.namespace}/${spec.from.template.name}`);
-  const sizes = sizesOf(template?.spec.template);
+  const { status } = snapshot;
+  const sizes = sourceSizes(service, snapshot);
   const createdAt = new Map(status?.versions?.map((version) => [version.version, version.createdAt]));
   const requested = clientBuildsOf(snapshot).map((build): TemplateBuild => {
     const state = buildState(snapshot, build, now);
@@ -130,14 +134,13 @@ function templateBuilds(
       ...sizes,
       cpuCount: build.cpuCount ?? sizes.cpuCount,
       memoryMB: build.memoryMB ?? sizes.memoryMB,
-      envdVersion,
     };
   });
   const known = new Set(requested.map(({ buildID }) => buildID));
   const others = [...createdAt]
     .map(([version, time]): TemplateBuild => {
       const buildID = buildIdOf(snapshot, version);
-      return { buildID, status: "ready", createdAt: time, updatedAt: time, finishedAt: time, ...sizes, envdVersion };
+      return { buildID, status: "ready", createdAt: time, updatedAt: time, finishedAt: time, ...sizes };
     })
     .filter(({ buildID }) => !known.has(buildID));
   return [...requested, ...others].toSorted((a, b) => b.createdAt.localeCompare(a.createdAt));

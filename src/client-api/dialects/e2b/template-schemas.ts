@@ -19,7 +19,6 @@ export const RequestBuild = z.looseObject({
 });
 
 const Argument = z.string().max(65_536);
-export type RequestBuild = z.infer<typeof RequestBuild>;
 
 export const TemplateStep = z.looseObject({
   type: z.string().max(20),
@@ -34,7 +33,6 @@ export const FromImageRegistry = z.looseObject({
   username: z.string().min(1).max(1000).optional(),
   password: z.string().min(1).max(16_384).optional(),
 });
-export type FromImageRegistry = z.infer<typeof FromImageRegistry>;
 
 export const StartBuild = z.looseObject({
   fromImage: z.string().max(500).nullish(),
@@ -47,11 +45,7 @@ export const StartBuild = z.looseObject({
 });
 export type StartBuild = z.infer<typeof StartBuild>;
 
-export const BuildParameters = z.looseObject({ templateID: Name, buildID: z.string().max(64) });
-export const TemplateParameters = z.looseObject({ templateID: Name });
-
 export const UpdateTemplate = z.looseObject({ public: z.boolean().nullish() });
-export type UpdateTemplate = z.infer<typeof UpdateTemplate>;
 
 export const ReadBuildLogs = z.looseObject({
   /** Milliseconds since 1970. */
@@ -60,22 +54,17 @@ export const ReadBuildLogs = z.looseObject({
   direction: z.enum(["forward", "backward"]).default("forward"),
   level: z.enum(["debug", "info", "warn", "error"]).default("debug"),
 });
-export type ReadBuildLogs = z.infer<typeof ReadBuildLogs>;
 
 export const LogsQuery = z.looseObject({
   logsOffset: z.coerce.number().int().min(0).max(1_000_000_000).default(0),
   limit: z.coerce.number().int().min(0).max(100).default(100),
 });
-export type LogsQuery = z.infer<typeof LogsQuery>;
 
 export const ListTemplates = z.looseObject({
   limit: z.coerce.number().int().min(1).max(100).default(100),
   nextToken: z.string().max(500).optional(),
 });
-export type ListTemplates = z.infer<typeof ListTemplates>;
 
 export const AssignTags = z.looseObject({ target: Name, tags: Tags.min(1) });
-export type AssignTags = z.infer<typeof AssignTags>;
 
 export const RemoveTags = z.looseObject({ name: Name, tags: Tags.min(1) });
-export type RemoveTags = z.infer<typeof RemoveTags>;

@@ -5,8 +5,26 @@ import { clientNameOf } from "../../../api/names/client-names.ts";
 import { type ClientBuild, clientBuildsOf } from "../../../api/snapshot/client-builds.ts";
 import { defaultTag, tagsOf } from "../../../api/snapshot/snapshot-tags.ts";
 import { defined } from "../../../base/defined.ts";
+import { type BuildState, settled } from "../../service/template-build-state.ts";
+import { readTemplate } from "../../service/template-builds.ts";
+import type { Call, E2b } from "./call.ts";
+import { existingName } from "./snapshot-name.ts";
 import type { LogEntry } from "./template-answers.ts";
-import type { BuildState } from "../../service/template-build-state.ts";
+
+/** The template of a request, with the outcome of its last build. @throws RametError `NotFound` */
+export async function templateOf(
+  { service }: E2b,
+  { params: { templateID = "" }, caller: { namespace }, signal }: Pick<Call, "params" | "caller" | "signal">,
+): Promise<NamedSnapshot> {
+  const { name } = existingName(templateID, namespace);
+  return settled(await readTemplate(service, { namespace, name, signal }), service.clock.now());
+}
+
+/** The names of a template. None is public. */
+export function templateNames({ name, namespace }: { name: string; namespace: string }) {
+  const templateID = clientNameOf(name);
+  return { templateID, names: [`${namespace}/${templateID}`], aliases: [templateID], public: false };
+}
 
 /** Returns a build as E2B's clients get it. */
 export function buildView(
@@ -25,8 +43,7 @@ export function buildView(
     logs: [],
     ...(state.status === "error" && {
       reason: {
-        message: state.error,
-        ...defined({ step: state.step }),
+        ...defined({ message: state.error, step: state.step }),
         logEntries: entries.filter(({ step, level }) => step === state.step && level === "error"),
       },
     }),
@@ -40,40 +57,24 @@ export function buildView(
 export function logEntries({ status }: NamedSnapshot, build: ClientBuild): LogEntry[] {
   const { steps = [], build: current } = status ?? {};
   if (build.startedAt === undefined) return [];
-  if (current?.request !== build.id)
-    return wasKept(build) ? steps.map((step, index) => keptEntry(step, index, build)) : [];
-  const begun = steps.slice(0, beginOf(steps, "Pending"));
+  const entryOf = ({ cached, step }: SnapshotStep, index: number, time: number): LogEntry & { step: string } => {
+    const origin = build.origins?.[index] ?? "base";
+    const message = `${cached ? "CACHED " : ""}[${origin}] ${step}`;
+    return { timestamp: new Date(time).toISOString(), level: "info", message, step: origin };
+  };
+  if (current?.request !== build.id) {
+    const wasKept = build.outcome !== undefined && "version" in build.outcome;
+    const startedAt = Date.parse(build.startedAt);
+    return wasKept ? steps.map((step, index) => entryOf({ ...step, cached: true }, index, startedAt)) : [];
+  }
+  const firstPending = steps.findIndex(({ state }) => state === "Pending");
+  const begun = firstPending < 0 ? steps : steps.slice(0, firstPending);
   let time = Date.parse(current.startedAt);
   return begun.flatMap((step, index) => {
-    const first = entryOf(step, { index, time, build });
+    const first = entryOf(step, index, time);
     time += step.milliseconds ?? 0;
-    const { step: origin } = first;
-    return [first, ...outputOf(step, { timestamp: new Date(time).toISOString(), ...defined({ step: origin }) })];
+    return [first, ...outputOf(step, { timestamp: new Date(time).toISOString(), step: first.step })];
   });
-}
-
-/** Whether a kept version was made current, and nothing was built. */
-function wasKept({ outcome }: ClientBuild): boolean {
-  return outcome !== undefined && "version" in outcome;
-}
-
-function keptEntry(step: SnapshotStep, index: number, build: ClientBuild): LogEntry {
-  return entryOf({ ...step, cached: true }, { index, time: Date.parse(build.startedAt ?? ""), build });
-}
-
-function entryOf(
-  { cached, step }: SnapshotStep,
-  { index, time, build }: { index: number; time: number; build: ClientBuild },
-): LogEntry {
-  const origin = build.origins?.[index] ?? "base";
-  const message = `${cached ? "CACHED " : ""}[${origin}] ${step}`;
-  return { timestamp: new Date(time).toISOString(), level: "info", message, step: origin };
-}
-
-/** The index of the first step in a state; the number of steps if there is none. */
-function beginOf(steps: readonly SnapshotStep[], state: string): number {
-  const index = steps.findIndex((step) => step.state === state);
-  return index < 0 ? steps.length : index;
 }
 
 function outputOf({ output = "", error }: SnapshotStep, at: Pick<LogEntry, "timestamp" | "step">): LogEntry[] {

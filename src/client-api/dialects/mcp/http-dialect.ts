@@ -4,7 +4,8 @@ import type { ErrorCode } from "../../../base/error-codes.ts";
 import { RametError } from "../../../base/errors.ts";
 import { guestAccessToken } from "../../../cell/client/cell-token.ts";
 import { gatewayGuest, type GatewayCredentials } from "../../../cell/client/gateway-guest.ts";
-import type { Caller, Callers, RequestRates } from "../../keys/callers.ts";
+import type { Caller, Callers } from "../../keys/callers.ts";
+import { admit, apiKeyIn, messageWithHint, unreadableStatus } from "../../routes/serve-routes.ts";
 import type { Dialect } from "../../server.ts";
 import { sandboxIdOf } from "../../service/find-sandbox.ts";
 import type { Actor } from "./tool.ts";
@@ -12,7 +13,6 @@ import { mcpServer, type McpOptions } from "./mcp-server.ts";
 
 export interface McpHttpOptions extends Omit<McpOptions, "actor"> {
   callers: Callers;
-  rates: RequestRates;
   /** Reads the secret of the guests' tokens. */
   guestSecret: () => Promise<Buffer>;
   /** Finds the gateway, through which sandboxes are reached. */
@@ -52,7 +52,7 @@ async function answer(options: McpHttpOptions, request: FastifyRequest, reply: F
     throw new RametError("Forbidden", "The headers Host and Origin do not name this server", {
       hint: "Start it with --allowed-host for each name that its clients use",
     });
-  const caller = await admit(options, request, reply);
+  const caller = await admit(options.callers, apiKeyIn(request.headers), reply);
   const server = mcpServer({ ...options, actor: actorOf(options, caller) });
   const transport = new WebStandardStreamableHTTPServerTransport();
   reply.raw.once("close", () => void server.close());
@@ -63,22 +63,6 @@ async function answer(options: McpHttpOptions, request: FastifyRequest, reply: F
   );
   const web = new Request(`http://${host}${request.url}`, { method: "POST", headers });
   return reply.send(await transport.handleRequest(web, { parsedBody: request.body }));
-}
-
-/** @throws RametError `Unauthorized`; `TooManyRequests` above the limit of the key */
-async function admit(
-  { callers, rates }: McpHttpOptions,
-  { headers }: FastifyRequest,
-  reply: FastifyReply,
-): Promise<Caller> {
-  const bearer = /^Bearer (.+)$/i.exec(headers.authorization ?? "")?.[1];
-  const caller = await callers.authenticate(bearer ?? [headers["x-api-key"]].flat()[0]);
-  const waitSeconds = rates.take(caller.key, caller.limits.requestsPerSecond);
-  if (waitSeconds === 0) return caller;
-  void reply.header("retry-after", waitSeconds);
-  throw new RametError("TooManyRequests", `The API key ${caller.key} may send fewer requests per second`, {
-    retryable: true,
-  });
 }
 
 function actorOf({ callers, guestSecret, gateway, service }: McpHttpOptions, caller: Caller): Actor {
@@ -108,13 +92,13 @@ const statuses: Partial<Record<ErrorCode, number>> = {
 };
 
 function answerError(request: FastifyRequest, reply: FastifyReply, error: unknown): void {
-  const given = (error as { statusCode?: unknown }).statusCode;
-  const { code, message, hint } = RametError.from(error);
-  const status = statuses[code] ?? (typeof given === "number" && given >= 400 && given < 500 ? given : 500);
+  const known = RametError.from(error);
+  const { code } = known;
+  const status = statuses[code] ?? unreadableStatus(error) ?? 500;
   if (status >= 500) request.log.error({ id: request.id, err: error }, "a request failed");
   if (status === 401) void reply.header("www-authenticate", "Bearer");
-  const why = status >= 500 && code === "Internal" ? "The request failed" : message;
-  void reply.code(status).send(jsonRpcError(hint === undefined ? why : `${why}. ${hint}`));
+  const message = status >= 500 && code === "Internal" ? "The request failed" : messageWithHint(known);
+  void reply.code(status).send(jsonRpcError(message));
 }
 
 function jsonRpcError(message: string): object {

@@ -103,8 +103,8 @@ export function sandboxTools(parts: ToolParts): void {
       const results = await withinLimits(parts, count, (requestIds) =>
         forkSandbox(service, source, { ...given, requestIds }),
       );
-      const clones = results.flatMap((result) => ("sandbox" in result ? [sandboxView(parts, result.sandbox)] : []));
-      const errors = results.flatMap((result) => ("error" in result ? [result.error] : []));
+      const clones = results.flatMap((result) => ("object" in result ? [sandboxView(parts, result.object)] : []));
+      const errors = results.flatMap((result) => ("failure" in result ? [result.failure] : []));
       if (clones.length === 0 && errors[0] !== undefined) throw errors[0];
       return { json: { clones, ...(errors.length > 0 && { failed: errors.map((error) => error.describe()) }) } };
     },

@@ -1,7 +1,7 @@
 import * as z from "zod";
 import { defaultTag } from "../../../api/snapshot/snapshot-tags.ts";
 import { defined } from "../../../base/defined.ts";
-import { createdAt, createSnapshot, idOf, listSnapshots, type Snapshot } from "../../service/snapshots.ts";
+import { createSnapshot, listSnapshots, type Snapshot } from "../../service/snapshots.ts";
 import type { Sandbox } from "../../../api/kinds/sandbox.ts";
 import { RametError } from "../../../base/errors.ts";
 import { objectOf, type Wait } from "../../../operations/objects.ts";
@@ -71,9 +71,8 @@ export function snapshotTools(parts: ToolParts): void {
   });
 }
 
-function snapshotView(snapshot: Snapshot) {
-  const version = snapshot.kind === "named" ? snapshot.snapshot.status?.version : undefined;
-  return { snapshot: idOf(snapshot), created: createdAt(snapshot), ...defined({ version }) };
+function snapshotView({ id, createdAt, version }: Snapshot) {
+  return defined({ snapshot: id, created: createdAt, version });
 }
 
 interface RollBack extends Wait {

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { defaultCloneName } from "./sandbox-calls.ts";
+import { defaultCloneName } from "./sandbox-routes.ts";
 
 const now = new Date(1_780_023_662_000);
 
