@@ -63,7 +63,7 @@ export async function runClientApi(options: RunClientApiOptions): Promise<void> 
       const dialects = [
         e2bDialect({ ...shared, secrets: new ClientSecrets(client), domain: options.domain }),
         agentTierDialect(shared),
-        gatewayRoutes({ autoResumes: new AutoResumes(service, maxLifeSeconds), guestSecret: guests.secret, clock }),
+        gatewayRoutes(new AutoResumes(service, maxLifeSeconds), guests, clock),
       ];
       const server = await serveClientApi({ ...options, dialects, metrics, clock, log });
       options.onReady?.(server.port);
@@ -77,15 +77,8 @@ export async function runClientApi(options: RunClientApiOptions): Promise<void> 
   }
 }
 
-interface GatewayRoutesOptions {
-  autoResumes: AutoResumes;
-  /** Reads the secret of the guests' tokens. */
-  guestSecret: () => Promise<Buffer>;
-  clock: Clock;
-}
-
 /** The route by which gateways resume a sandbox for which traffic has arrived. Clients cannot use it. */
-function gatewayRoutes({ autoResumes, guestSecret, clock }: GatewayRoutesOptions): Dialect {
+function gatewayRoutes(autoResumes: AutoResumes, { secret }: Guests, clock: Clock): Dialect {
   return {
     register: (server) => {
       server.post("/internal/sandboxes/:uid/resume", async (request, reply) => {
@@ -93,7 +86,8 @@ function gatewayRoutes({ autoResumes, guestSecret, clock }: GatewayRoutesOptions
         const uid = uidOf(given);
         const proof = [request.headers[resumeProofHeader]].flat()[0] ?? "";
         try {
-          if (uid === undefined || !isResumeProof(proof, await guestSecret(), uid, clock)) throw notProven();
+          if (uid === undefined || !isResumeProof(proof, await secret(), uid, clock))
+            throw new RametError("Unauthorized", "Only gateways can send this request");
           return await reply.send({ resumed: await autoResumes.resume(uid) });
         } catch (error) {
           const { code, message, hint, retryable } = RametError.from(error);
@@ -104,8 +98,4 @@ function gatewayRoutes({ autoResumes, guestSecret, clock }: GatewayRoutesOptions
       });
     },
   };
-}
-
-function notProven(): RametError {
-  return new RametError("Unauthorized", "Only gateways can send this request");
 }

@@ -9,7 +9,7 @@ import { unknown } from "./find-sandbox.ts";
 import { changeNewest, currentState, untilPaused } from "./lifecycle.ts";
 import type { ServiceParts } from "./parts.ts";
 import { isForClients } from "./sandbox-state.ts";
-import { timersFor } from "./create-sandbox.ts";
+import { endAfter, timersFor } from "./create-sandbox.ts";
 
 /** The least time that a resume by traffic gives to sandboxes of E2B's clients. (Source: e2b-dev/infra at 54693ff3.) */
 export const leastAutoResumeSeconds = 300;
@@ -76,7 +76,7 @@ export class AutoResumes {
     const state = currentState(this.#parts, sandbox);
     if (state === "killing" || state === "ended") throw unknown(sandbox.metadata.uid);
     if (state !== "paused") return undefined;
-    const end = new Date(this.#parts.clock.now().getTime() + this.#lifeOf(sandbox));
+    const end = endAfter(this.#parts, this.#lifeOf(sandbox));
     // Never `kill`: the sandbox of someone who does not use this API must not be deleted because traffic has arrived.
     return resumeChange(sandbox, timersFor("pause", end));
   }

@@ -38,14 +38,12 @@ export async function awaitInCache<T>(
 }
 
 /** Waits for a moment until the cache has a sandbox, so that the next request finds it. */
-export async function untilSandboxKnown(
+export function untilSandboxKnown(
   { sandboxes }: Pick<ServiceParts, "sandboxes">,
   written: Sandbox,
   signal: AbortSignal,
 ): Promise<Sandbox> {
-  const { uid, name } = written.metadata;
-  const options = { what: `Looking for the sandbox ${name}`, timeoutMilliseconds: writtenMilliseconds, signal };
-  return sandboxes.until(uid, (sandbox) => sandbox, options).catch(() => written);
+  return sandboxes.until(written.metadata.uid, (sandbox) => sandbox, shown(written, signal)).catch(() => written);
 }
 
 /** Waits for a moment until the cache has the version, the tags and the builds of a named snapshot, which the next request may use. */
@@ -54,8 +52,14 @@ export async function untilSnapshotKnown(
   written: NamedSnapshot,
   signal: AbortSignal,
 ): Promise<void> {
-  const isKnown = (cached: NamedSnapshot | undefined): boolean => cached !== undefined && isShown(written, cached);
-  await untilCacheHas(snapshots, written, isKnown, signal);
+  const noted = [annotations.tags, annotations.clientBuilds] as const;
+  const { annotations: own } = written.metadata;
+  const isKnown = ({ metadata, status }: NamedSnapshot): boolean =>
+    noted.every((name) => own?.[name] === metadata.annotations?.[name]) &&
+    (status?.version ?? 0) >= (written.status?.version ?? 0);
+  await snapshots
+    .until(written.metadata.uid, (cached) => (cached && isKnown(cached)) || undefined, shown(written, signal))
+    .catch(unlessTimeout);
 }
 
 /** Waits for a moment until the cache shows that an object was deleted, so that the next request does not find it. */
@@ -64,24 +68,19 @@ export async function untilShownDeleted<T extends KubeObject>(
   deleted: T,
   signal: AbortSignal,
 ): Promise<void> {
-  const isDeleted = (cached: T | undefined): boolean =>
-    cached === undefined || cached.metadata.deletionTimestamp !== undefined;
-  await untilCacheHas(followers, deleted, isDeleted, signal);
+  const isDeleted = (cached: T | undefined) => cached?.metadata.deletionTimestamp !== undefined || cached === undefined;
+  await followers
+    .until(deleted.metadata.uid, (cached) => isDeleted(cached) || undefined, shown(deleted, signal))
+    .catch(unlessTimeout);
 }
 
-/** Waits for a moment. The write was successful in any case, and somebody else may have changed the object again. */
-async function untilCacheHas<T extends KubeObject>(
-  followers: Followers<T>,
-  { metadata: { uid, name } }: T,
-  isShown: (cached: T | undefined) => boolean,
-  signal: AbortSignal,
-): Promise<void> {
-  const options = { what: `Waiting for the cache to show ${name}`, timeoutMilliseconds: writtenMilliseconds, signal };
-  await followers
-    .until(uid, (cached) => isShown(cached) || undefined, options)
-    .catch((error: unknown) => {
-      if (RametError.from(error).code !== "Timeout") throw error;
-    });
+function shown({ metadata: { name } }: KubeObject, signal: AbortSignal) {
+  return { what: `Waiting for the cache to show ${name}`, timeoutMilliseconds: writtenMilliseconds, signal };
+}
+
+/** The write was successful in any case, and somebody else may have changed the object again. */
+export function unlessTimeout(error: unknown): void {
+  if (RametError.from(error).code !== "Timeout") throw error;
 }
 
 /**
@@ -115,10 +114,4 @@ async function readOnce(parts: NewestParts, known: Sandbox, signal: AbortSignal)
     return version() === before ? read : known;
   });
   return found !== known;
-}
-
-function isShown(written: NamedSnapshot, cached: NamedSnapshot): boolean {
-  const noted = [annotations.tags, annotations.clientBuilds] as const;
-  const isSame = noted.every((name) => written.metadata.annotations?.[name] === cached.metadata.annotations?.[name]);
-  return isSame && (cached.status?.version ?? 0) >= (written.status?.version ?? 0);
 }

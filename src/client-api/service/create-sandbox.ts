@@ -3,7 +3,7 @@ import { clientEnvironment } from "../../api/pod/client-environment.ts";
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import type { RequestSeal } from "../../api/names/init-request.ts";
-import { annotations, restoreFromAnnotations } from "../../api/names/labels.ts";
+import { annotations as annotationNames, restoreFromAnnotations } from "../../api/names/labels.ts";
 import { apiVersion } from "../../api/schema/kind.ts";
 import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
@@ -18,12 +18,11 @@ import { currentSource, findWarmSet, type Source } from "./source.ts";
 /** The end of a sandbox whose time is over. */
 export type OnTimeout = "kill" | "pause" | "pauseFiles";
 
-export interface CreateSandbox {
+/** What clients decide about each new sandbox. */
+export interface NewSandbox {
   namespace: string;
   /** Who creates it: the API key, as `<namespace>/<name>`. */
   owner: string;
-  /** The source that it is created from, as the client wrote it. */
-  source: string;
   /** A UUID. A repeat of the same request returns the sandbox of the first attempt. @default a new one */
   requestId?: string;
   onTimeout: OnTimeout;
@@ -31,13 +30,18 @@ export interface CreateSandbox {
   lifeMilliseconds: number;
   /** Further annotations of the Sandbox. */
   annotations: Record<string, string>;
+  signal: AbortSignal;
+}
+
+export interface CreateSandbox extends NewSandbox {
+  /** The source that it is created from, as the client wrote it. */
+  source: string;
   /** Environment variables of every command that starts in it. */
   environment?: Record<string, string>;
   /** Seals the variables before they are written. @default plain text, which the controllers seal */
   seal?: Pick<RequestSeal, "seal"> | undefined;
   /** How long to wait until it serves. */
   timeoutMilliseconds: number;
-  signal: AbortSignal;
 }
 
 /**
@@ -123,26 +127,38 @@ interface Requested {
   isServing: boolean;
 }
 
-function requestOf(create: CreateSandbox, { clock }: ServiceParts, { set, isServing }: Requested): ClaimRequest {
-  const { namespace, owner, source, requestId, onTimeout, lifeMilliseconds, timeoutMilliseconds } = create;
-  const { environment = {}, seal } = create;
+function requestOf(create: CreateSandbox, parts: ServiceParts, { set, isServing }: Requested): ClaimRequest {
+  const { namespace, source, timeoutMilliseconds, environment = {}, seal } = create;
   const needsCall = !isServing || Object.keys(environment).length > 0;
+  const annotations = { ...create.annotations, [annotationNames.clientTemplate]: source };
+  return {
+    ...claimOf(parts, { ...create, annotations }, set),
+    ...(needsCall && { environment: { ...environment, ...clientEnvironment(namespace, source) } }),
+    ...defined({ seal }),
+    timeoutMilliseconds,
+  };
+}
+
+/** The claim of a new sandbox. @param set the set, or the name of the sandbox or its beginning */
+export function claimOf(
+  parts: Pick<ServiceParts, "clock">,
+  { namespace, owner, requestId, onTimeout, lifeMilliseconds, annotations }: NewSandbox,
+  set: string,
+): ClaimRequest {
   return {
     namespace,
     set,
     owner,
     lock: requestId ?? randomUUID(),
-    annotations: {
-      ...create.annotations,
-      [annotations.clientTemplate]: source,
-      [annotations.onTimeout]: onTimeout,
-    },
-    ...(needsCall && { environment: { ...environment, ...clientEnvironment(namespace, source) } }),
-    ...defined({ seal }),
-    ...timersFor(onTimeout, new Date(clock.now().getTime() + lifeMilliseconds)),
+    annotations: { ...annotations, [annotationNames.onTimeout]: onTimeout },
+    ...timersFor(onTimeout, endAfter(parts, lifeMilliseconds)),
     createOnNoStock: true,
-    timeoutMilliseconds,
+    timeoutMilliseconds: 1,
   };
+}
+
+export function endAfter({ clock }: Pick<ServiceParts, "clock">, milliseconds: number): Date {
+  return new Date(clock.now().getTime() + milliseconds);
 }
 
 /** @throws RametError `Timeout`; the error of the sandbox if it ended; `Conflict` if it was deleted or paused */

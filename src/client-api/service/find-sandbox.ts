@@ -1,7 +1,7 @@
 import { clientSandboxId } from "../../api/pod/client-environment.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { RametError } from "../../base/errors.ts";
-import { lagMilliseconds, untilSandboxKnown } from "./cache-lag.ts";
+import { lagMilliseconds, unlessTimeout, untilSandboxKnown } from "./cache-lag.ts";
 import type { ServiceParts } from "./parts.ts";
 import { isForClients } from "./sandbox-state.ts";
 
@@ -46,12 +46,7 @@ async function lookUp(
     return cached && writes.latest(cached);
   }
   const options = { what: "Looking for the sandbox", timeoutMilliseconds: lagMilliseconds, signal };
-  return sandboxes
-    .until(uid, (sandbox) => sandbox, options)
-    .catch((error: unknown) => {
-      if (RametError.from(error).code === "Timeout") return undefined;
-      throw error;
-    });
+  return (await sandboxes.until(uid, (sandbox) => sandbox, options).catch(unlessTimeout)) ?? undefined;
 }
 
 /**

@@ -8,8 +8,8 @@ import { type Change, objectOf, type Wait } from "../../operations/objects.ts";
 import { describeProblem, reportedBy } from "../../api/state/problem.ts";
 import { retryConflicts } from "../../kube/apply.ts";
 import { resumeChange } from "../../operations/pause.ts";
-import { readNewest, untilShownDeleted } from "./cache-lag.ts";
-import { untilServing, type OnTimeout, timersFor } from "./create-sandbox.ts";
+import { readNewest, unlessTimeout, untilShownDeleted } from "./cache-lag.ts";
+import { endAfter, untilServing, type OnTimeout, timersFor } from "./create-sandbox.ts";
 import { unknown } from "./find-sandbox.ts";
 import type { ServiceParts } from "./parts.ts";
 import { type ClientState, isCapturing, stateOf } from "./sandbox-state.ts";
@@ -160,18 +160,18 @@ export async function connectSandbox(
 }
 
 /** Resumes a paused sandbox, which does not serve yet. */
-export async function requestResume(parts: ServiceParts, sandbox: Sandbox, lifeMilliseconds: number): Promise<Sandbox> {
+export function requestResume(parts: ServiceParts, sandbox: Sandbox, lifeMilliseconds: number): Promise<Sandbox> {
   const current = parts.sandboxes.current(sandbox.metadata.uid) ?? sandbox;
-  const end = new Date(parts.clock.now().getTime() + lifeMilliseconds);
-  return parts.objects.sandboxes.patch(current, resumeChange(current, timersFor(onTimeoutOf(current), end)));
+  const timers = timersFor(onTimeoutOf(current), endAfter(parts, lifeMilliseconds));
+  return parts.objects.sandboxes.patch(current, resumeChange(current, timers));
 }
 
 async function extend(parts: ServiceParts, sandbox: Sandbox, lifeMilliseconds: number): Promise<Sandbox> {
   const current = parts.sandboxes.current(sandbox.metadata.uid) ?? sandbox;
   const end = endOf(current);
-  const wanted = new Date(parts.clock.now().getTime() + lifeMilliseconds);
-  if (end === undefined || end >= wanted) return current;
-  return parts.objects.sandboxes.patch(current, { spec: timersFor(onTimeoutOf(current), wanted) });
+  const requested = endAfter(parts, lifeMilliseconds);
+  if (end === undefined || end >= requested) return current;
+  return parts.objects.sandboxes.patch(current, { spec: timersFor(onTimeoutOf(current), requested) });
 }
 
 /**
@@ -184,15 +184,18 @@ export async function setLife(
   sandbox: Sandbox,
   { lifeMilliseconds, extendOnly, signal }: { lifeMilliseconds: number; extendOnly: boolean; signal: AbortSignal },
 ): Promise<void> {
-  const { name } = sandbox.metadata;
-  const state = await verifiedState(parts, sandbox, signal);
-  if (state === "killing" || state === "ended") throw unknown(name);
-  if (state === "paused" || state === "pausing") throw new RametError("Conflict", `The sandbox ${name} is ${state}`);
+  checkNotPaused(sandbox, await verifiedState(parts, sandbox, signal));
   if (extendOnly) await extend(parts, sandbox, lifeMilliseconds);
   else {
-    const end = new Date(parts.clock.now().getTime() + lifeMilliseconds);
-    await parts.objects.sandboxes.patch(sandbox, { spec: timersFor(onTimeoutOf(sandbox), end) });
+    const timers = timersFor(onTimeoutOf(sandbox), endAfter(parts, lifeMilliseconds));
+    await parts.objects.sandboxes.patch(sandbox, { spec: timers });
   }
+}
+
+/** @throws RametError `NotFound` if it has ended; `Conflict` if it is paused */
+function checkNotPaused({ metadata: { name } }: Sandbox, state: ClientState): void {
+  if (state === "killing" || state === "ended") throw unknown(name);
+  if (state === "paused" || state === "pausing") throw new RametError("Conflict", `The sandbox ${name} is ${state}`);
 }
 
 /**
@@ -205,10 +208,7 @@ export async function setNetwork(
   sandbox: Sandbox,
   { requested, ...waiting }: Wait & { requested: Record<string, string | null> },
 ): Promise<void> {
-  const { name } = sandbox.metadata;
-  const state = await verifiedState(parts, sandbox, waiting.signal, ["starting", ...servingStates]);
-  if (state === "killing" || state === "ended") throw unknown(name);
-  if (state === "paused" || state === "pausing") throw new RametError("Conflict", `The sandbox ${name} is ${state}`);
+  checkNotPaused(sandbox, await verifiedState(parts, sandbox, waiting.signal, ["starting", ...servingStates]));
   const written = await parts.objects.sandboxes.patch(sandbox, { metadata: { annotations: requested } });
   const settled = objectOf(await awaitSandbox(parts.objects, written, waiting));
   const [refused] = unappliedRules(settled);
@@ -232,12 +232,8 @@ export async function killSandbox(
     throw unknown(name);
   }
   const options = { what: `Deleting the sandbox ${name}`, timeoutMilliseconds: killMilliseconds, signal };
-  await sandboxes
-    .until(uid, (current) => (current === undefined ? true : undefined), options)
-    .catch((error: unknown) => {
-      // Its programs take their time to end. Nothing brings it back.
-      if (RametError.from(error).code !== "Timeout") throw error;
-    });
+  // Its programs take their time to end. Nothing brings it back.
+  await sandboxes.until(uid, (current) => (current === undefined ? true : undefined), options).catch(unlessTimeout);
 }
 
 const killMilliseconds = 5_000;

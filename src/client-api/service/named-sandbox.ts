@@ -4,29 +4,18 @@ import { apiVersion } from "../../api/schema/kind.ts";
 import { RametError } from "../../base/errors.ts";
 import { createClaimed } from "../../operations/claim/claim-sandbox.ts";
 import type { NamedManifest } from "../../operations/claim/cold-sandbox.ts";
-import type { ClaimRequest } from "../../operations/claim/request.ts";
 import { untilSandboxKnown } from "./cache-lag.ts";
 import type { ServiceParts } from "./parts.ts";
 import type { Source } from "./source.ts";
 import { type Storage, withStorage } from "./storage.ts";
-import { type OnTimeout, timersFor } from "./create-sandbox.ts";
+import { claimOf, type NewSandbox } from "./create-sandbox.ts";
 
-export interface CreateNamed {
-  namespace: string;
+export interface CreateNamed extends NewSandbox {
   /** A DNS label. */
   name: string;
-  /** Who creates it: the API key, as `<namespace>/<name>`. */
-  owner: string;
-  /** A UUID. A repeat of the same request returns the sandbox of the first attempt. */
   requestId: string;
-  onTimeout: OnTimeout;
-  /** How long it lives from now on. */
-  lifeMilliseconds: number;
-  /** Further annotations of the Sandbox. */
-  annotations: Record<string, string>;
   /** A volume that the source does not have. */
   storage?: Storage | undefined;
-  signal: AbortSignal;
 }
 
 /**
@@ -35,24 +24,13 @@ export interface CreateNamed {
  * @throws RametError `AlreadyExists` if the name is taken; `NotSupported` for the storage of a checkpoint
  */
 export async function createNamed(parts: ServiceParts, create: CreateNamed, source: Source): Promise<Sandbox> {
-  const { namespace, name, owner, requestId, onTimeout, lifeMilliseconds } = create;
-  const request: ClaimRequest = {
-    namespace,
-    set: name,
-    name,
-    owner,
-    lock: requestId,
-    annotations: { ...create.annotations, [annotations.onTimeout]: onTimeout },
-    ...timersFor(onTimeout, new Date(parts.clock.now().getTime() + lifeMilliseconds)),
-    createOnNoStock: true,
-    timeoutMilliseconds: 1,
-  };
+  const { name, signal } = create;
   const model = await modelOf(parts, create, source);
+  const request = { ...claimOf(parts, create, name), name };
   const sandbox = await createClaimed(model, request, parts.claims).catch((error: unknown) => {
-    if (RametError.from(error).code === "Conflict") throw taken(name, error);
-    throw error;
+    throw RametError.from(error).code === "Conflict" ? taken(name, error) : error;
   });
-  return untilSandboxKnown(parts, sandbox, create.signal);
+  return untilSandboxKnown(parts, sandbox, signal);
 }
 
 /** Whether a request has created this sandbox. */

@@ -1,5 +1,3 @@
-import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
-import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { Log } from "../../base/log.ts";
@@ -16,41 +14,26 @@ import { type KubeObject, keyOf } from "../../kube/object.ts";
 import { OwnWrites } from "../../kube/own-writes.ts";
 import type { ResourceClient } from "../../kube/resource-client.ts";
 import type { Followed, Following, Objects } from "../../operations/objects.ts";
-import { type ClientInformers, clientInformers, type KnownObjects, knownObjects } from "./known-objects.ts";
+import { type ClientInformers, clientInformers, knownObjects } from "./known-objects.ts";
 
 /** The objects that the operations of the application service need; one per process. */
-export interface ServiceParts {
-  informers: ClientInformers;
-  known: KnownObjects;
-  /** Writes of this process to Sandboxes that the informer may not show yet. */
-  writes: OwnWrites<Sandbox>;
-  sandboxes: Followers<Sandbox>;
-  checkpoints: Followers<Checkpoint>;
-  snapshots: Followers<NamedSnapshot>;
-  /** The owners of sandboxes that requests of this server are creating, by the UUID of the request. */
-  creating: Map<string, string>;
-  /** For the operations that the command line has too. */
-  objects: Objects;
-  claims: ClaimParts;
-  /** Names that clients use for others: E2B's default template is `base`. */
-  aliases: ReadonlyMap<string, string>;
-  client: KubeClient;
-  clock: Clock;
-  close: () => void;
-}
+export type ServiceParts = ReturnType<typeof serviceParts>;
 
 /** Claims are one write each, and the API server has to serve the controllers too. */
 const claimsAtATime = 32;
 
+/** @param aliases names that clients use for others: E2B's default template is `base` */
 export function serviceParts(
   client: KubeClient,
   informers: ClientInformers,
-  aliases: ReadonlyMap<string, string>,
-): ServiceParts {
+  aliases: ReadonlyMap<string, string> = new Map(),
+) {
   const { clock, random } = client;
   const known = knownObjects(informers);
+  // The writes of this process to Sandboxes that the informer may not show yet.
   const writes = new OwnWrites(informers.sandboxes);
-  const sandboxes = new Followers(informers.sandboxes.store, clock, (cached) => writes.latest(cached));
+  const latest = (cached: Sandbox): Sandbox => writes.latest(cached);
+  const sandboxes = new Followers(informers.sandboxes.store, clock, latest);
   const checkpoints = new Followers(informers.checkpoints.store, clock);
   const snapshots = new Followers(informers.snapshots.store, clock);
   const objects: Objects = {
@@ -60,7 +43,7 @@ export function serviceParts(
   };
   const stock = new Stock({
     store: informers.sandboxes.store,
-    latest: (cached) => writes.latest(cached),
+    latest,
     revisionOf: (key) => known.set(key)?.status?.updateRevision,
     random,
   });
@@ -75,25 +58,13 @@ export function serviceParts(
     remember: (base, write) => writes.write(base, write),
     clock,
   };
+  // The owners of sandboxes that requests of this server are creating, by the UUID of the request.
+  const creating = new Map<string, string>();
   const close = (): void => {
     for (const part of [sandboxes, checkpoints, snapshots, stock]) part.close();
   };
-  const creating = new Map<string, string>();
-  return {
-    informers,
-    known,
-    creating,
-    writes,
-    sandboxes,
-    checkpoints,
-    snapshots,
-    objects,
-    claims,
-    aliases,
-    client,
-    clock,
-    close,
-  };
+  const followers = { sandboxes, checkpoints, snapshots };
+  return { client, clock, aliases, informers, known, writes, ...followers, objects, claims, creating, close };
 }
 
 export interface ServiceOptions {
@@ -113,12 +84,11 @@ export interface ServiceOptions {
  * @throws RametError that of the first list, such as `Forbidden`; `Canceled`
  */
 export async function withService(
-  { client, aliases = new Map(), others = [], liveness, signal, ...watching }: ServiceOptions,
+  { client, aliases, others = [], liveness, signal, ...watching }: ServiceOptions,
   use: (service: ServiceParts) => Promise<void>,
 ): Promise<void> {
   const informers = clientInformers(client, watching);
-  const { sandboxes, checkpoints, templates, sets, snapshots } = informers;
-  const all = [sandboxes, checkpoints, templates, sets, snapshots, ...others];
+  const all = [...Object.values(informers), ...others];
   const following = new AbortController();
   const followed = all.map((informer) => informer.run(following.signal, liveness));
   const service = serviceParts(client, informers, aliases);
