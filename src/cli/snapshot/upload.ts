@@ -1,23 +1,8 @@
-import { createHash } from "node:crypto";
-import { Readable } from "node:stream";
 import { create } from "tar";
-import { apiVersion } from "../../api/schema/kind.ts";
-import { labels } from "../../api/names/labels.ts";
-import { TreeCheck } from "../../api/tree/tree-check.ts";
-import {
-  treeArchive,
-  treeCheckpointName,
-  treeMetadata,
-  treePurpose,
-  treeUser,
-  uploadedTree,
-} from "../../api/tree/tree-upload.ts";
+import { treeArchive, treeCheckpointName, treeUser, uploadedTree } from "../../api/tree/tree-upload.ts";
 import { type DirectoryTree, readDirectoryTree } from "../../base/directory-tree.ts";
 import { RametError } from "../../base/errors.ts";
-import type { GuestClient } from "../../cell/client/guest-client.ts";
-import { awaitSandbox } from "../../operations/await-sandbox.ts";
-import { untilCaptured } from "../../operations/capture.ts";
-import { objectOf } from "../../operations/objects.ts";
+import { uploadTree as storeTree } from "../../operations/upload-tree.ts";
 import { type Cluster, type ClusterOptions, withCluster } from "../cluster/cluster.ts";
 import { clusterObjects } from "../cluster/objects.ts";
 import type { AccessFlags } from "../cluster/gateway-credentials.ts";
@@ -46,43 +31,29 @@ export async function uploadTree(io: Io, options: UploadTreeOptions): Promise<vo
 }
 
 async function store(io: Io, cluster: Cluster, tree: DirectoryTree, options: UploadTreeOptions): Promise<void> {
-  const { namespace, sandboxes, checkpoints } = cluster;
-  const { digest } = tree;
-  const objects = clusterObjects(io, cluster);
-  const wait = { timeoutMilliseconds: options.timeout, signal: io.signal };
-  const sandbox = await cluster.create(
-    sandboxes,
-    {
-      apiVersion,
-      kind: "Sandbox",
-      metadata: { namespace, generateName: "tree-", labels: { [labels.purpose]: treePurpose } },
-      spec: await sandboxSource(cluster, options, io.signal),
-    },
-    io.signal,
-  );
-  const { name, uid } = sandbox.metadata;
-  try {
-    objectOf(await awaitSandbox(objects, sandbox, { ...wait, isNew: true }));
-    const access = { sandbox: name, flags: options, user: treeUser };
-    const sha256 = await withGuest(io, cluster, access, (guest) => write(io, guest, tree));
-    const manifest = {
-      apiVersion,
-      kind: "Checkpoint",
-      metadata: treeMetadata({ namespace, digest, sha256 }),
-      spec: { sandboxName: name, persistentContents: ["filesystem"] },
-    };
-    const created = await cluster.create(checkpoints, manifest, io.signal);
-    objectOf(await untilCaptured(objects, created, wait));
-  } finally {
-    await sandboxes.delete({ namespace, name }, { uid }).catch(() => undefined);
-  }
+  const { namespace, checkpoints } = cluster;
+  const { signal, clock } = io;
+  await storeTree(clusterObjects(io, cluster), {
+    namespace,
+    digest: tree.digest,
+    source: { spec: await sandboxSource(cluster, options, signal) },
+    archive: archiveOf(tree),
+    write: ({ metadata: { name } }, content) =>
+      withGuest(io, cluster, { sandbox: name, flags: options, user: treeUser }, (guest) =>
+        guest.writeFile(treeArchive, content, signal),
+      ),
+    read: (at) => checkpoints.get(at, { signal }),
+    clock,
+    timeoutMilliseconds: options.timeout,
+    signal,
+  });
 }
 
-/** Writes the archive, whose modes are those that the digest covers. @returns its SHA-256 */
-async function write(io: Io, guest: GuestClient, { root, entries }: DirectoryTree): Promise<string> {
+/** The archive, whose modes are those that the digest covers. */
+function archiveOf({ root, entries }: DirectoryTree): AsyncIterable<Buffer> {
   if (entries.length === 0) throw new RametError("InvalidArgument", `Cannot upload ${root}: it is empty`);
   const executable = new Set(entries.filter((one) => one.type === "file" && one.executable).map(({ path }) => path));
-  const archive = create(
+  return create(
     {
       cwd: root,
       portable: true,
@@ -96,16 +67,4 @@ async function write(io: Io, guest: GuestClient, { root, entries }: DirectoryTre
     },
     entries.map(({ path }) => `./${path}`),
   );
-  const check = new TreeCheck();
-  const hash = createHash("sha256");
-  async function* checked(): AsyncGenerator<Buffer> {
-    for await (const chunk of archive) {
-      check.add(chunk);
-      hash.update(chunk);
-      yield chunk;
-    }
-    check.end();
-  }
-  await guest.writeFile(treeArchive, Readable.from(checked()), io.signal);
-  return hash.digest("hex");
 }
