@@ -94,7 +94,8 @@ export async function serveMcpStdio(io: Io, options: McpStdioOptions): Promise<n
 function userOf(io: Io, cluster: Cluster, flags: AccessFlags): Actor {
   return {
     namespace: cluster.namespace,
-    owner: "mcp",
+    key: "mcp",
+    limits: { sandboxes: Infinity, snapshotBytes: Infinity, requestsPerSecond: Infinity },
     require: () => Promise.resolve(),
     guest: async (sandbox, { user, signal }) =>
       gatewayGuest({

@@ -12,16 +12,22 @@ import {
 import { tagsAnnotation, tagsOf } from "../../api/snapshot/snapshot-tags.ts";
 import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
+import { retryConflicts } from "../../kube/apply.ts";
+import type { Change } from "../../operations/objects.ts";
 import { untilSnapshotKnown } from "./cache-lag.ts";
 import type { ServiceParts } from "./parts.ts";
 import { settled } from "./template-build-state.ts";
 
-export interface RequestedBuild extends Pick<ClientBuild, "tags" | "cpuCount" | "memoryMB"> {
+/** The named snapshot of a request. */
+interface Named {
   namespace: string;
   name: string;
+  signal: AbortSignal;
+}
+
+export interface RequestedBuild extends Named, Pick<ClientBuild, "tags" | "cpuCount" | "memoryMB"> {
   /** The API key whose limits its versions count for, if this is the first build. */
   owner: string;
-  signal: AbortSignal;
 }
 
 /**
@@ -31,7 +37,8 @@ export interface RequestedBuild extends Pick<ClientBuild, "tags" | "cpuCount" | 
  */
 export async function requestBuild(parts: ServiceParts, requested: RequestedBuild): Promise<string> {
   const { namespace, name, owner, tags, cpuCount, memoryMB, signal } = requested;
-  refuseSet(parts, namespace, name);
+  if (parts.known.set(`${namespace}/${name}`) !== undefined)
+    throw new RametError("AlreadyExists", `The name ${name} belongs to a SandboxSet`, { hint: "Choose another name" });
   const build: ClientBuild = {
     id: randomUUID(),
     requestedAt: parts.clock.now().toISOString(),
@@ -41,38 +48,25 @@ export async function requestBuild(parts: ServiceParts, requested: RequestedBuil
   const { resource } = parts.informers.snapshots;
   const existing = await resource.find({ namespace, name }, { signal });
   if (existing === undefined) {
-    await resource.create(
-      {
-        apiVersion: rametApiVersion,
-        kind: "NamedSnapshot",
-        metadata: { namespace, name, annotations: { ...clientBuildsAnnotation([build]), [annotations.owner]: owner } },
-        // The client says later what it is built from.
-        spec: { from: { template: { name: "not-started" } }, suspend: true, deletionPolicy: "Delete" },
-      },
-      { signal },
-    );
+    const noted = { ...clientBuildsAnnotation([build]), [annotations.owner]: owner };
+    const metadata = { namespace, name, annotations: noted };
+    // The client says later what it is built from.
+    const spec = { from: { template: { name: "not-started" } }, suspend: true, deletionPolicy: "Delete" };
+    await resource.create({ apiVersion: rametApiVersion, kind: "NamedSnapshot", metadata, spec }, { signal });
     return build.id;
   }
-  await change(parts, { namespace, name }, signal, (snapshot) => ({
+  await change(parts, { namespace, name, signal }, (snapshot) => ({
     metadata: { annotations: clientBuildsAnnotation([...clientBuildsOf(snapshot), build]) },
   }));
   return build.id;
 }
 
-function refuseSet({ known }: ServiceParts, namespace: string, name: string): void {
-  if (known.set(`${namespace}/${name}`) === undefined) return;
-  throw new RametError("AlreadyExists", `The name ${name} belongs to a SandboxSet`, { hint: "Choose another name" });
-}
-
-export interface StartedBuild {
-  namespace: string;
-  name: string;
+export interface StartedBuild extends Named {
   id: string;
   from: SnapshotSource;
   recipe: readonly RecipeStep[];
   /** For each step of the recipe, the step of the client. */
   origins: string[];
-  signal: AbortSignal;
 }
 
 /**
@@ -82,13 +76,14 @@ export interface StartedBuild {
 export async function startBuild(parts: ServiceParts, started: StartedBuild): Promise<void> {
   const { namespace, name, id, from, recipe, origins, signal } = started;
   const startedAt = parts.clock.now().toISOString();
-  await change(parts, { namespace, name }, signal, (current) => {
+  let hasEnded = false as boolean;
+  await change(parts, { namespace, name, signal }, (current) => {
     const snapshot = settled(current, parts.clock.now());
     const builds = clientBuildsOf(snapshot);
     const build = builds.find((each) => each.id === id);
     if (build === undefined) throw unknownBuild(name, id);
-    if (build.outcome !== undefined) throw new RametError("Conflict", `The build ${id} has ended`);
-    if (build.startedAt !== undefined) return undefined;
+    hasEnded = build.outcome !== undefined;
+    if (hasEnded || build.startedAt !== undefined) return undefined;
     // The build that started last is the last one.
     const others = builds.filter((each) => each !== build);
     return {
@@ -102,6 +97,7 @@ export async function startBuild(parts: ServiceParts, started: StartedBuild): Pr
       spec: { from: { ...noSource, ...from }, recipe, suspend: null },
     };
   });
+  if (hasEnded) throw new RametError("Conflict", `The build ${id} has ended`);
 }
 
 /** For a merge patch: the spec has exactly one source. */
@@ -113,7 +109,7 @@ const noSource = { template: null, snapshot: null, sandbox: null, checkpoint: nu
  */
 export async function findBuild(
   { informers, known, clock }: ServiceParts,
-  { namespace, name, id, signal }: { namespace: string; name: string; id: string; signal: AbortSignal },
+  { namespace, name, id, signal }: Named & { id: string },
 ): Promise<{ snapshot: NamedSnapshot; build: ClientBuild }> {
   const cached = known.snapshot(`${namespace}/${name}`);
   const inCache = cached && buildIn(cached, id, clock.now());
@@ -127,7 +123,7 @@ export async function findBuild(
 /** @throws RametError `NotFound` if no template of the namespace has the name */
 export async function readTemplate(
   { informers, known }: ServiceParts,
-  { namespace, name, signal }: { namespace: string; name: string; signal: AbortSignal },
+  { namespace, name, signal }: Named,
 ): Promise<NamedSnapshot> {
   const snapshot =
     known.snapshot(`${namespace}/${name}`) ??
@@ -149,7 +145,7 @@ function buildIn(
 export async function settle(parts: ServiceParts, snapshot: NamedSnapshot, signal: AbortSignal): Promise<void> {
   const now = parts.clock.now();
   if (settled(snapshot, now) === snapshot) return;
-  await change(parts, snapshot.metadata, signal, (current) => {
+  await change(parts, { ...snapshot.metadata, signal }, (current) => {
     const after = settled(current, now);
     if (after === current) return undefined;
     return {
@@ -167,56 +163,41 @@ export async function settle(parts: ServiceParts, snapshot: NamedSnapshot, signa
  */
 export async function changeTags(
   parts: ServiceParts,
-  { namespace, name, signal }: { namespace: string; name: string; signal: AbortSignal },
+  { namespace, name, signal }: Named,
   tags: (snapshot: NamedSnapshot) => Record<string, number>,
 ): Promise<NamedSnapshot> {
   const snapshot = await parts.informers.snapshots.resource.find({ namespace, name }, { signal });
   if (snapshot === undefined) throw unknownTemplate(name);
   await settle(parts, snapshot, signal);
-  return change(parts, { namespace, name, isForeignAllowed: true }, signal, (current) => ({
+  return change(parts, { namespace, name, signal, isForeignAllowed: true }, (current) => ({
     metadata: { annotations: tagsAnnotation(tags(current)) },
   }));
 }
 
 /**
  * Changes a named snapshot that clients build, and again if somebody else has changed it in between. Ends when the cache has it.
- * @param patch the merge patch; undefined changes nothing
+ * @param patch returns undefined to change nothing
  * @throws RametError `NotFound`; `AlreadyExists` if clients do not build it
  */
-async function change(
+function change(
   parts: ServiceParts,
-  { namespace, name, isForeignAllowed = false }: { namespace: string; name: string; isForeignAllowed?: boolean },
-  signal: AbortSignal,
-  patch: (snapshot: NamedSnapshot) => Patch | undefined,
+  { namespace, name, signal, isForeignAllowed = false }: Named & { isForeignAllowed?: boolean },
+  patch: (snapshot: NamedSnapshot) => Change | undefined,
 ): Promise<NamedSnapshot> {
-  const { resource } = parts.informers.snapshots;
-  for (let tries = 1; ; tries++) {
-    const snapshot = await resource.get({ namespace, name }, { signal });
-    if (!isForeignAllowed && !isBuiltByClients(snapshot)) throw declaredElsewhere(name);
-    const { uid, resourceVersion } = snapshot.metadata;
+  return retryConflicts(async () => {
+    const snapshot = await parts.informers.snapshots.resource.get({ namespace, name }, { signal });
+    if (!isForeignAllowed && !isBuiltByClients(snapshot)) {
+      throw new RametError("AlreadyExists", `The named snapshot ${name} is not built by clients`, {
+        hint: "Choose another name, or change it where it is declared: with Pulumi or kubectl",
+      });
+    }
     const changes = patch(snapshot);
     if (changes === undefined) return snapshot;
-    const guarded = { ...changes, metadata: { ...changes.metadata, uid, resourceVersion } };
-    try {
-      const written = await resource.mergePatch({ namespace, name }, guarded, { signal });
-      await untilSnapshotKnown(parts, written, signal);
-      return written;
-    } catch (error) {
-      if (RametError.from(error).code !== "Conflict" || tries >= mostTries) throw error;
-    }
-  }
-}
-
-interface Patch {
-  metadata: { annotations: Record<string, string> };
-  spec?: object;
-}
-
-const mostTries = 10;
-
-function declaredElsewhere(name: string): RametError {
-  return new RametError("AlreadyExists", `The named snapshot ${name} is not built by clients`, {
-    hint: "Choose another name, or change it where it is declared: with Pulumi or kubectl",
+    const { resourceVersion } = snapshot.metadata;
+    const guarded = { ...changes, metadata: { ...changes.metadata, resourceVersion } };
+    const written = await parts.objects.snapshots.patch(snapshot, guarded, signal);
+    await untilSnapshotKnown(parts, written, signal);
+    return written;
   });
 }
 

@@ -64,14 +64,11 @@ export function sourceOfImage(
  */
 export async function resized(
   parts: ServiceParts,
-  {
-    namespace,
-    source,
-    sizes,
-    signal,
-  }: { namespace: string; source: SnapshotSource; sizes: Sizes; signal: AbortSignal },
+  at: { namespace: string; signal: AbortSignal },
+  source: SnapshotSource,
+  sizes: Sizes,
 ): Promise<SnapshotSource> {
-  const found = source.template && parts.known.template(`${namespace}/${source.template.name}`);
+  const found = source.template && parts.known.template(`${at.namespace}/${source.template.name}`);
   const parsed = PodTemplateSpec.safeParse(found?.spec.template);
   const [main, ...others] = parsed.data?.spec.containers ?? [];
   if (found === undefined || parsed.data === undefined || main === undefined) {
@@ -88,7 +85,7 @@ export async function resized(
   const { data: template } = parsed;
   const containers = [{ ...main, resources }, ...others];
   const spec = { ...found.spec, template: { ...template, spec: { ...template.spec, containers } } };
-  return ensureTemplate(parts, { namespace, stem: "sized", spec, signal });
+  return ensureTemplate(parts, { ...at, stem: "sized", spec });
 }
 
 interface DerivedTemplate {
@@ -116,9 +113,6 @@ async function ensureTemplate(
 
 function resourcesOf({ cpuCount, memoryMB }: Sizes) {
   if (cpuCount === undefined && memoryMB === undefined) return undefined;
-  const limits = {
-    ...(cpuCount !== undefined && { cpu: String(cpuCount) }),
-    ...(memoryMB !== undefined && { memory: `${memoryMB}Mi` }),
-  };
+  const limits = defined({ cpu: cpuCount?.toString(), memory: memoryMB && `${memoryMB}Mi` });
   return { requests: limits, limits };
 }

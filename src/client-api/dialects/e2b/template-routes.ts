@@ -133,7 +133,7 @@ async function buildSource(
   if (login !== undefined)
     throw new RametError("InvalidArgument", "Credentials of a registry need the image of a registry in fromImage");
   const source = await sourceNamed(service, namespace, isBase ? "base" : template, signal);
-  return isUnsized(sizes) ? source : resized(service, { namespace, source, sizes, signal });
+  return isUnsized(sizes) ? source : resized(service, { namespace, signal }, source, sizes);
 }
 
 /** The SDKs always send sizes. Their defaults mean those of the template. */

@@ -4,7 +4,6 @@ import { annotations } from "../../../api/names/labels.ts";
 import { defined } from "../../../base/defined.ts";
 import { connectSandbox, currentState } from "../../service/lifecycle.ts";
 import { findSandbox, sandboxIdOf, uidOf } from "../../service/find-sandbox.ts";
-import { checkSnapshotLimit, withinSandboxLimit } from "../../service/key-limits.ts";
 import { needs } from "../../keys/needs.ts";
 import type { ToolParts } from "./tool.ts";
 
@@ -48,22 +47,4 @@ export function sandboxView({ service }: ToolParts, sandbox: Sandbox) {
     ...(endsAt !== undefined && { ends: endsAt, thenIs: spec.pauseTime === undefined ? "deleted" : "paused" }),
     ...(state === "ended" && status?.message !== undefined && { message: status.message }),
   };
-}
-
-/** Creates sandboxes. @throws RametError `QuotaExceeded` above the limits of the client's key */
-export function withinLimits<T>(
-  { service, actor }: ToolParts,
-  count: number,
-  create: (requestIds: readonly string[]) => Promise<T>,
-): Promise<T> {
-  const { owner: key, namespace, limits = noLimits } = actor;
-  return withinSandboxLimit(service, { key, namespace, limits }, create, { count });
-}
-
-const noLimits = { sandboxes: Infinity, snapshotBytes: Infinity, requestsPerSecond: Infinity };
-
-/** @throws RametError `QuotaExceeded` above the limits of the client's key */
-export function checkSnapshots({ service, actor }: ToolParts): void {
-  const { owner: key, namespace, limits } = actor;
-  if (limits !== undefined) checkSnapshotLimit(service, { key, namespace, limits });
 }

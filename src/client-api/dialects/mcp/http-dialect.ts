@@ -67,9 +67,7 @@ async function answer(options: McpHttpOptions, request: FastifyRequest, reply: F
 
 function actorOf({ callers, guestSecret, gateway, service }: McpHttpOptions, caller: Caller): Actor {
   return {
-    namespace: caller.namespace,
-    owner: caller.key,
-    limits: caller.limits,
+    ...caller,
     require: (...needs) => callers.require(caller, ...needs),
     guest: async (sandbox, { user, signal }) =>
       gatewayGuest({

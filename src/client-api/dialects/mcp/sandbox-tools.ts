@@ -2,18 +2,11 @@ import * as z from "zod";
 import { defined } from "../../../base/defined.ts";
 import { createSandbox } from "../../service/create-sandbox.ts";
 import { forkSandbox } from "../../service/fork-sandbox.ts";
+import { checkSnapshotLimit, withinSandboxLimit } from "../../service/key-limits.ts";
 import { killSandbox } from "../../service/lifecycle.ts";
 import { isForClients } from "../../service/sandbox-state.ts";
 import { needs } from "../../keys/needs.ts";
-import {
-  checkSnapshots,
-  runningSandbox,
-  SandboxName,
-  sandboxOf,
-  sandboxView,
-  waitMilliseconds,
-  withinLimits,
-} from "./find.ts";
+import { runningSandbox, SandboxName, sandboxOf, sandboxView, waitMilliseconds } from "./find.ts";
 import { addTool, type ToolParts } from "./tool.ts";
 
 const defaultLifeSeconds = 3600;
@@ -23,7 +16,7 @@ const mostListed = 200;
 /** Creates, lists, forks and deletes sandboxes. */
 export function sandboxTools(parts: ToolParts): void {
   const { service, actor, maxLifeSeconds } = parts;
-  const { namespace, owner } = actor;
+  const { namespace, key: owner } = actor;
   const life = {
     lifetime_seconds: z
       .number()
@@ -64,7 +57,7 @@ export function sandboxTools(parts: ToolParts): void {
         timeoutMilliseconds: waitMilliseconds,
         signal,
       };
-      const sandbox = await withinLimits(parts, 1, ([requestId = ""]) =>
+      const sandbox = await withinSandboxLimit(service, actor, ([requestId = ""]) =>
         createSandbox(service, { ...given, requestId }),
       );
       return { json: sandboxView(parts, sandbox) };
@@ -91,7 +84,7 @@ export function sandboxTools(parts: ToolParts): void {
     hints: { readOnlyHint: false, destructiveHint: false },
     needs: [...needs.create, ...needs.capture],
     call: async ({ sandbox: text, count, lifetime_seconds, when_over }, signal) => {
-      checkSnapshots(parts);
+      checkSnapshotLimit(service, actor);
       const source = await runningSandbox(parts, text, signal);
       const given = {
         owner,
@@ -100,9 +93,8 @@ export function sandboxTools(parts: ToolParts): void {
         timeoutMilliseconds: waitMilliseconds,
         signal,
       };
-      const results = await withinLimits(parts, count, (requestIds) =>
-        forkSandbox(service, source, { ...given, requestIds }),
-      );
+      const fork = (requestIds: readonly string[]) => forkSandbox(service, source, { ...given, requestIds });
+      const results = await withinSandboxLimit(service, actor, fork, { count });
       const clones = results.flatMap((result) => ("object" in result ? [sandboxView(parts, result.object)] : []));
       const errors = results.flatMap((result) => ("failure" in result ? [result.failure] : []));
       if (clones.length === 0 && errors[0] !== undefined) throw errors[0];

@@ -6,10 +6,11 @@ import type { Sandbox } from "../../../api/kinds/sandbox.ts";
 import { RametError } from "../../../base/errors.ts";
 import { objectOf, type Wait } from "../../../operations/objects.ts";
 import { requestRollback, untilRolledBack } from "../../../operations/roll-back.ts";
+import { checkSnapshotLimit } from "../../service/key-limits.ts";
 import type { ServiceParts } from "../../service/parts.ts";
 import { currentSource } from "../../service/source.ts";
 import { needs } from "../../keys/needs.ts";
-import { checkSnapshots, runningSandbox, SandboxName, sandboxView, waitMilliseconds } from "./find.ts";
+import { runningSandbox, SandboxName, sandboxView, waitMilliseconds } from "./find.ts";
 import { addTool, type ToolParts } from "./tool.ts";
 
 const mostListed = 200;
@@ -33,10 +34,10 @@ export function snapshotTools(parts: ToolParts): void {
     needs: needs.capture,
     call: async ({ sandbox: text, name }, signal) => {
       if (name !== undefined) await actor.require(...needs.nameSnapshot);
-      checkSnapshots(parts);
+      checkSnapshotLimit(service, actor);
       const sandbox = await runningSandbox(parts, text, signal);
       const snapshot = await createSnapshot(service, sandbox, {
-        owner: actor.owner,
+        owner: actor.key,
         ...(name !== undefined && { name: { name, tag: defaultTag } }),
         timeoutMilliseconds: waitMilliseconds,
         signal,

@@ -3,9 +3,8 @@ import type { CallToolResult, ToolAnnotations } from "@modelcontextprotocol/sdk/
 import type * as z from "zod";
 import { defined } from "../../../base/defined.ts";
 import { RametError } from "../../../base/errors.ts";
-import type { Need } from "../../keys/callers.ts";
+import type { Caller, Need } from "../../keys/callers.ts";
 import type { ServiceParts } from "../../service/parts.ts";
-import type { ApiKeyLimits } from "../../../api/keys/api-key-rules.ts";
 import type { Sandbox } from "../../../api/kinds/sandbox.ts";
 import type { GuestClient } from "../../../cell/client/guest-client.ts";
 
@@ -58,14 +57,11 @@ function failure(error: unknown): CallToolResult {
 }
 
 /** Who calls tools: the user of a kubeconfig, or a client with an API key. */
-export interface Actor {
-  namespace: string;
+export interface Actor extends Pick<Caller, "namespace" | "limits"> {
   /** Whom created sandboxes belong to, in the annotation `owner`. */
-  owner: string;
+  key: string;
   /** @throws RametError `Forbidden` */
   require(...needs: readonly Need[]): Promise<void>;
-  /** @default none */
-  limits?: ApiKeyLimits;
   /** A client of the sandbox's guest. @throws RametError such as `Forbidden` or `SandboxNotReady` */
   guest(sandbox: Sandbox, options: GuestOptions): Promise<GuestClient>;
 }
