@@ -91,3 +91,32 @@ export class Followers<T extends KubeObject> {
     });
   }
 }
+
+/**
+ * Resolves with the first result of `find` that is not undefined, now or after a change in one of the stores; with undefined if there is
+ * none in time.
+ */
+export function untilFound<R>(
+  stores: readonly Pick<ObjectStore<KubeObject>, "subscribe">[],
+  find: () => R | undefined,
+  { clock, milliseconds }: { clock: Clock; milliseconds: number },
+): Promise<R | undefined> {
+  const { promise, resolve, reject } = Promise.withResolvers<R | undefined>();
+  const check = (): void => {
+    try {
+      const found = find();
+      if (found !== undefined) resolve(found);
+    } catch (error) {
+      reject(RametError.from(error));
+    }
+  };
+  const unsubscribes = stores.map((store) => store.subscribe(check));
+  const cancel = clock.schedule(milliseconds, () => {
+    resolve(undefined);
+  });
+  check();
+  return promise.finally(() => {
+    cancel();
+    for (const unsubscribe of unsubscribes) unsubscribe();
+  });
+}

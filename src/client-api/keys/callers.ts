@@ -5,6 +5,7 @@ import { apiKeyDigest, apiKeyId, readApiKey } from "../../api/keys/api-key-text.
 import { RametError } from "../../base/errors.ts";
 import type { Log } from "../../base/log.ts";
 import { StaleOnErrorCache } from "../../base/stale-on-error-cache.ts";
+import { untilFound } from "../../kube/followers.ts";
 import { Informer } from "../../kube/informer.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import { coreResources } from "../../kube/resource-ref.ts";
@@ -16,7 +17,7 @@ export interface Caller {
   namespace: string;
   /** The key, as `<namespace>/<name>`. */
   key: string;
-  user: KubeUser;
+  user: { user: string; groups?: readonly string[] };
   /** The service account of the key. */
   serviceAccount: string;
   limits: ApiKeyLimits;
@@ -94,21 +95,10 @@ export class Callers {
   async #appearing(read: ReadKey): Promise<ApiKey | undefined> {
     if (this.#waiting >= mostWaiting) return undefined;
     this.#waiting++;
-    const { promise, resolve } = Promise.withResolvers<ApiKey | undefined>();
-    const unsubscribe = this.#keys.store.subscribe(() => {
-      const found = this.#find(read);
-      if (found !== undefined) resolve(found);
-    });
-    const cancel = this.#client.clock.schedule(lagMilliseconds, () => {
-      resolve(undefined);
-    });
-    try {
-      return await promise;
-    } finally {
-      cancel();
-      unsubscribe();
+    const lag = { clock: this.#client.clock, milliseconds: lagMilliseconds };
+    return untilFound([this.#keys.store], () => this.#find(read), lag).finally(() => {
       this.#waiting--;
-    }
+    });
   }
 
   #accepts({ metadata: { namespace, name, deletionTimestamp }, spec }: ApiKey, digits: string): boolean {
@@ -141,7 +131,7 @@ function unauthorized(why: string): RametError {
   });
 }
 
-function forbidden({ user }: KubeUser, { namespace, verb, resource, subresource, group }: ResourceAttributes) {
+function forbidden({ user }: Caller["user"], { namespace, verb, resource, subresource, group }: ResourceAttributes) {
   const what = subresource === undefined ? resource : `${resource}/${subresource}`;
   return new RametError("Forbidden", `${user} may not ${verb} ${what} in the namespace ${namespace ?? ""}`, {
     hint: `Grant the verb ${verb} on ${what} of the API group ${group} by a Role in that namespace`,
@@ -157,14 +147,6 @@ function unavailable(cause: unknown): never {
   });
 }
 
-/** A user, as the API server names them. */
-interface KubeUser {
-  user: string;
-  uid?: string | undefined;
-  groups?: readonly string[] | undefined;
-  extra?: Readonly<Record<string, readonly string[]>> | undefined;
-}
-
 /** A right of a user, in the words of RBAC. */
 interface ResourceAttributes {
   namespace?: string;
@@ -176,7 +158,11 @@ interface ResourceAttributes {
 }
 
 /** Asks the API server whether RBAC allows a user something. @throws RametError `Timeout` (retryable); that of the request */
-export async function isAllowed(client: KubeClient, user: KubeUser, attributes: ResourceAttributes): Promise<boolean> {
+export async function isAllowed(
+  client: KubeClient,
+  user: Caller["user"],
+  attributes: ResourceAttributes,
+): Promise<boolean> {
   const spec = { ...user, resourceAttributes: attributes };
   const { kind, group, version } = coreResources.subjectAccessReviews;
   const body = { apiVersion: `${group}/${version}`, kind, spec };

@@ -1,10 +1,9 @@
 import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations } from "../../api/names/labels.ts";
-import { delay } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
 import { within } from "../../base/within.ts";
-import type { Followers } from "../../kube/followers.ts";
+import { type Followers, untilFound } from "../../kube/followers.ts";
 import type { KubeObject } from "../../kube/object.ts";
 import type { ServiceParts } from "./parts.ts";
 
@@ -12,29 +11,28 @@ import type { ServiceParts } from "./parts.ts";
 export const lagMilliseconds = 200;
 /** How long an object is awaited that this server has written. */
 const writtenMilliseconds = 500;
-const retryMilliseconds = 25;
 /** How long the API server may take to answer before the cache is used instead. */
 const readMilliseconds = 1_000;
 
 /**
- * What `find` returns. Another replica may have written it a moment ago, so `find` is called again for a moment.
+ * Returns the result of `find`. Another replica may have written the object a moment ago, so an unknown one is awaited for a moment.
  * @throws RametError what `find` throws, at once unless it is `NotFound` or `CheckpointNotReady`
  */
 export async function awaitInCache<T>(
-  { clock }: Pick<ServiceParts, "clock">,
+  { clock, informers }: Pick<ServiceParts, "clock" | "informers">,
   find: () => T,
-  signal: AbortSignal,
 ): Promise<T> {
-  const deadline = clock.monotonicMilliseconds() + lagMilliseconds;
-  for (;;) {
+  const unlessUnknown = (): { found: T } | undefined => {
     try {
-      return find();
+      return { found: find() };
     } catch (error) {
-      const isUnknown = ["NotFound", "CheckpointNotReady"].includes(RametError.from(error).code);
-      if (!isUnknown || clock.monotonicMilliseconds() >= deadline) throw error;
+      if (["NotFound", "CheckpointNotReady"].includes(RametError.from(error).code)) return undefined;
+      throw error;
     }
-    await delay(clock, retryMilliseconds, signal);
-  }
+  };
+  const stores = Object.values(informers).map(({ store }) => store);
+  const known = await untilFound(stores, unlessUnknown, { clock, milliseconds: lagMilliseconds });
+  return known === undefined ? find() : known.found;
 }
 
 /** Waits for a moment until the cache has a sandbox, so that the next request finds it. */

@@ -1,4 +1,4 @@
-import type { Sandbox } from "../../api/kinds/sandbox.ts";
+import type { Sandbox, SandboxManifest } from "../../api/kinds/sandbox.ts";
 import { annotations, restoreFromAnnotations } from "../../api/names/labels.ts";
 import { apiVersion } from "../../api/schema/kind.ts";
 import { RametError } from "../../base/errors.ts";
@@ -7,8 +7,9 @@ import type { NamedManifest } from "../../operations/claim/cold-sandbox.ts";
 import { untilSandboxKnown } from "./cache-lag.ts";
 import type { ServiceParts } from "./parts.ts";
 import type { Source } from "./source.ts";
-import { type Storage, withStorage } from "./storage.ts";
 import { claimOf, type NewSandbox } from "./create-sandbox.ts";
+import { parsePodTemplate } from "../../api/schema/pod-template.ts";
+import { defined } from "../../base/defined.ts";
 
 export interface CreateNamed extends NewSandbox {
   /** A DNS label. */
@@ -75,4 +76,50 @@ async function modelOf(
   const model = await claims.model({ namespace, name: set });
   if (model === undefined) throw new RametError("NotFound", `The SandboxSet ${set} does not exist`);
   return storage === undefined ? model : { ...model, spec: withStorage(model.spec, storage) };
+}
+
+/** A volume of a sandbox, which is created and deleted with it. */
+export interface Storage {
+  /** A quantity, such as `10Gi`. */
+  size: string;
+  /** @default the default class of the cluster */
+  storageClass?: string | undefined;
+  mountPath: string;
+}
+
+type Spec = NonNullable<SandboxManifest["spec"]>;
+
+const volume = "workspace";
+
+/**
+ * Adds a claim to a sandbox, mounted in its first container.
+ * @throws RametError `InvalidArgument` if the template is not valid, or has a volume of that name or mount path already
+ */
+export function withStorage(
+  { template, volumeClaimTemplates = [], ...spec }: Spec,
+  { size, storageClass, mountPath }: Storage,
+): Spec {
+  const { spec: pod, ...others } = parsePodTemplate(template, "template");
+  const [main, ...sidecars] = pod.containers;
+  const mounts = main?.volumeMounts ?? [];
+  const names = [...(pod.volumes ?? []), ...mounts].map(({ name }) => name);
+  if (main === undefined || names.includes(volume) || mounts.some((mount) => mount.mountPath === mountPath)) {
+    throw new RametError("InvalidArgument", `storage: the template has a volume at ${mountPath} already`, {
+      hint: "Leave out storage, or set another mountPath",
+    });
+  }
+  const claim = {
+    metadata: { name: volume },
+    spec: {
+      accessModes: ["ReadWriteOnce"],
+      resources: { requests: { storage: size } },
+      ...defined({ storageClassName: storageClass }),
+    },
+  };
+  const mounted = { ...main, volumeMounts: [...mounts, { name: volume, mountPath }] };
+  return {
+    ...spec,
+    template: { ...others, spec: { ...pod, containers: [mounted, ...sidecars] } },
+    volumeClaimTemplates: [...volumeClaimTemplates, claim],
+  };
 }

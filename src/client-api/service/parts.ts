@@ -1,7 +1,7 @@
-import type { Sandbox } from "../../api/kinds/sandbox.ts";
+import { type Sandbox, sandboxKind } from "../../api/kinds/sandbox.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { Log } from "../../base/log.ts";
-import type { Informer } from "../../kube/informer.ts";
+import { Informer } from "../../kube/informer.ts";
 import type { Liveness } from "../../kube/liveness.ts";
 import { RametError } from "../../base/errors.ts";
 import { FairTurns } from "../../base/fair-turns.ts";
@@ -14,7 +14,10 @@ import { type KubeObject, keyOf } from "../../kube/object.ts";
 import { OwnWrites } from "../../kube/own-writes.ts";
 import type { ResourceClient } from "../../kube/resource-client.ts";
 import type { Followed, Following, Objects } from "../../operations/objects.ts";
-import { type ClientInformers, clientInformers, knownObjects } from "./known-objects.ts";
+import { checkpointKind } from "../../api/kinds/checkpoint.ts";
+import { namedSnapshotKind } from "../../api/kinds/named-snapshot.ts";
+import { sandboxSetKind } from "../../api/kinds/sandbox-set.ts";
+import { sandboxTemplateKind } from "../../api/kinds/sandbox-template.ts";
 
 /** The objects that the operations of the application service need; one per process. */
 export type ServiceParts = ReturnType<typeof serviceParts>;
@@ -142,4 +145,42 @@ async function follow<T extends KubeObject, R>(
     if (known.code !== "Timeout") throw known;
     throw new RametError("Timeout", `${known.message}: it is ${describe(last)}`, { cause: error });
   }
+}
+
+/** One informer for each kind that clients see. */
+type ClientInformers = ReturnType<typeof clientInformers>;
+
+export function clientInformers(client: KubeClient, options: { log: Log; namespaces?: readonly string[] | undefined }) {
+  return {
+    sandboxes: new Informer({ resource: client.of(sandboxKind), ...options }),
+    checkpoints: new Informer({ resource: client.of(checkpointKind), ...options }),
+    templates: new Informer({ resource: client.of(sandboxTemplateKind), ...options }),
+    sets: new Informer({ resource: client.of(sandboxSetKind), ...options }),
+    snapshots: new Informer({ resource: client.of(namedSnapshotKind), ...options }),
+  };
+}
+
+/** The objects of a namespace as the informers know them. They may lag behind the API server. */
+export type KnownObjects = ReturnType<typeof knownObjects>;
+
+function knownObjects({ sandboxes, checkpoints, templates, sets, snapshots }: ClientInformers) {
+  const byNamespace = ({ metadata }: { metadata: { namespace?: string | undefined } }) => [metadata.namespace ?? ""];
+  const checkpointsById = checkpoints.store.index(({ metadata, status }) =>
+    status?.checkpointId === undefined ? [] : [`${metadata.namespace}/${status.checkpointId}`],
+  );
+  const checkpointsBySource = checkpoints.store.index(({ metadata, spec }) => [
+    `${metadata.namespace}/${spec.sandboxName ?? spec.podName ?? ""}`,
+  ]);
+  return {
+    template: (key: string) => templates.store.get(key),
+    set: (key: string) => sets.store.get(key),
+    snapshot: (key: string) => snapshots.store.get(key),
+    checkpointById: (namespace: string, id: string) => checkpointsById(`${namespace}/${id}`)[0],
+    setsIn: sets.store.index(byNamespace),
+    sandboxesIn: sandboxes.store.index(byNamespace),
+    checkpointsIn: checkpoints.store.index(byNamespace),
+    snapshotsIn: snapshots.store.index(byNamespace),
+    /** Those that name this sandbox or its Pod. */
+    checkpointsOf: ({ metadata }: Sandbox) => checkpointsBySource(`${metadata.namespace}/${metadata.name}`),
+  };
 }

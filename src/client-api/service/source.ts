@@ -63,8 +63,7 @@ export async function currentSource(
 ): Promise<Source> {
   const [name = ""] = ownName(namespace, text).split(/[:@]/);
   const key = `${namespace}/${name}`;
-  if (parts.known.snapshot(key) === undefined)
-    return awaitInCache(parts, () => findSource(parts, namespace, text), signal);
+  if (parts.known.snapshot(key) === undefined) return awaitInCache(parts, () => findSource(parts, namespace, text));
   const current = await parts.informers.snapshots.resource.find({ namespace, name }, { signal });
   const snapshot = (each: string) => (each === key ? current : parts.known.snapshot(each));
   return findSource({ ...parts, known: { ...parts.known, snapshot } }, namespace, text);

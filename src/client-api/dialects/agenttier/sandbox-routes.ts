@@ -5,6 +5,7 @@ import { annotations } from "../../../api/names/labels.ts";
 import { defined } from "../../../base/defined.ts";
 import { parseDuration } from "../../../base/duration.ts";
 import { RametError } from "../../../base/errors.ts";
+import type { GuestClient, StartProcess } from "../../../cell/client/guest-client.ts";
 import type { Caller } from "../../keys/callers.ts";
 import { needs } from "../../keys/needs.ts";
 import { requestIdOf } from "../../routes/route.ts";
@@ -18,12 +19,10 @@ import {
   servingStates,
   verifiedState,
 } from "../../service/lifecycle.ts";
-import { createNamed, isOfRequest } from "../../service/named-sandbox.ts";
+import { createNamed, isOfRequest, type Storage } from "../../service/named-sandbox.ts";
 import { isForClients, stateOf } from "../../service/sandbox-state.ts";
 import { currentSource } from "../../service/source.ts";
-import type { Storage } from "../../service/storage.ts";
 import { type AgentTier, type AgentTierRoute, guestFor, route, sandboxOf } from "./call.ts";
-import { exec } from "./exec.ts";
 import { CreatedSandbox, Ran, sandboxSummary, SandboxSummary, StartedClone } from "./sandbox-view.ts";
 import { Clone, Exec, ListSandboxes, NewSandbox } from "./schemas.ts";
 
@@ -233,4 +232,50 @@ export function defaultCloneName(source: string, now: Date): string {
 
 function notIn({ metadata: { name } }: Sandbox, state: string, what: string): RametError {
   return new RametError("Conflict", `The sandbox ${name} is ${state}, so it cannot be ${what}`);
+}
+
+/** The limit of stdout and stderr together. */
+const mostOutputBytes = 32 * 1024 * 1024;
+
+/**
+ * Runs a command by the shell of a sandbox, and ends it when nobody waits for it any more.
+ * @throws RametError `Timeout`; `OutOfRange` if it prints too much
+ */
+async function exec(
+  guest: GuestClient,
+  { command, timeoutSeconds, signal }: { command: string; timeoutSeconds: number; signal: AbortSignal },
+): Promise<z.infer<typeof Ran>> {
+  const start: StartProcess = {
+    command: "/bin/sh",
+    args: ["-c", command],
+    timeoutMilliseconds: timeoutSeconds * 1000,
+  };
+  const output: Record<"stdout" | "stderr", Buffer[]> = { stdout: [], stderr: [] };
+  let bytes = 0;
+  let pid: number | undefined;
+  try {
+    for await (const event of guest.startProcess(start, signal)) {
+      if (event.type === "start") pid = event.pid;
+      else if (event.type === "end") {
+        return { stdout: textOf(output.stdout), stderr: textOf(output.stderr), exitCode: event.exitCode };
+      } else {
+        bytes += event.data.length;
+        if (bytes > mostOutputBytes)
+          throw new RametError("OutOfRange", `The command prints more than ${mostOutputBytes} bytes`, {
+            hint: "Redirect its output to a file",
+          });
+        output[event.stream === "stderr" ? "stderr" : "stdout"].push(event.data);
+      }
+    }
+  } catch (error) {
+    const known = RametError.from(error);
+    if (pid !== undefined && known.code !== "Timeout") await guest.signal({ pid }, "SIGKILL").catch(() => undefined);
+    if (known.code !== "Timeout") throw known;
+    throw new RametError("Timeout", `The command was killed after ${timeoutSeconds} s`, { cause: error });
+  }
+  throw new RametError("GuestUnreachable", "The connection ended before the command", { retryable: true });
+}
+
+function textOf(chunks: readonly Buffer[]): string {
+  return Buffer.concat(chunks).toString("utf8");
 }

@@ -13,6 +13,7 @@ export function sandboxSummary(sandbox: Sandbox, state: ClientState): SandboxSum
   const { name, namespace, creationTimestamp, annotations: noted = {} } = sandbox.metadata;
   const status = statusOf(sandbox, state);
   const owner = noted[annotations.owner];
+  const clonedFrom = noted[annotations.clonedFrom];
   const end = whyNeverServing(sandbox);
   const message = end === undefined ? describeReport(sandbox) : describeProblem(end);
   return {
@@ -24,7 +25,7 @@ export function sandboxSummary(sandbox: Sandbox, state: ClientState): SandboxSum
     ...(status === "Running" && { podName: name }),
     ...claimIn(sandbox),
     templateRef: templateOf(sandbox),
-    ...lineageOf(sandbox),
+    ...defined({ clonedFrom, cloneFromSnapshot: snapshotOf(sandbox) }),
     createdAt: creationTimestamp,
     ...(owner !== undefined && { createdBy: { displayName: owner } }),
     ...defined({ message }),
@@ -35,12 +36,6 @@ function claimIn({ metadata: { name }, spec }: Sandbox): Pick<SandboxSummary, "p
   const [claim] = spec.volumeClaimTemplates ?? [];
   const volume = (claim?.["metadata"] as { name?: unknown } | null | undefined)?.name;
   return typeof volume === "string" ? { pvcName: claimName(volume, name) } : {};
-}
-
-function lineageOf(sandbox: Sandbox): Pick<SandboxSummary, "clonedFrom" | "cloneFromSnapshot"> {
-  const clonedFrom = sandbox.metadata.annotations?.[annotations.clonedFrom];
-  const snapshot = snapshotOf(sandbox);
-  return defined({ clonedFrom, cloneFromSnapshot: snapshot });
 }
 
 /** The phase of AgentTier for a state. A sandbox is `Running` when it serves. */

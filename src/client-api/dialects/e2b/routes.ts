@@ -1,6 +1,6 @@
 import { answerErrors, serveRoutes } from "../../routes/serve-routes.ts";
 import { openApiDocument } from "../../routes/openapi.ts";
-import { documentRoute } from "../../routes/route.ts";
+import { documentRoute, unsupportedRoutes } from "../../routes/route.ts";
 import type { Dialect } from "../../server.ts";
 import { ErrorBody } from "./answers.ts";
 import { type E2b, type E2bRoute, route } from "./call.ts";
@@ -13,7 +13,6 @@ import { snapshotRoutes } from "./snapshot-routes.ts";
 import { templateRoutes } from "./template-routes.ts";
 import { templateBuildRoutes } from "./template-build-routes.ts";
 import { tagRoutes } from "./template-tag-routes.ts";
-import { unsupported } from "./unsupported.ts";
 
 /** The HTTP API of E2B, as far as its SDKs use it. */
 export function e2bDialect(e2b: E2b): Dialect {
@@ -25,6 +24,53 @@ export function e2bDialect(e2b: E2b): Dialect {
     },
   };
 }
+
+/** Routes of E2B's API that Ramet does not have, by what to do instead. */
+const unsupported = unsupportedRoutes({
+  "Metrics of teams are not supported: read those of the servers in Prometheus's format": [
+    "GET /teams/:teamID/metrics",
+    "GET /teams/:teamID/metrics/max",
+  ],
+  "Builds of Dockerfiles by earlier command lines are not supported: use Template.build of the SDKs": [
+    "POST /templates",
+    "POST /v2/templates",
+    "POST /templates/:templateID",
+    "POST /templates/:templateID/builds/:buildID",
+  ],
+  "Default templates are not supported: list all templates with /v2/templates": ["GET /default-templates"],
+  "This view of tags is not supported: list all tags with /templates/{templateID}/tags": [
+    "GET /templates/:templateID/tags/exists",
+    "GET /templates/:templateID/tags/count",
+    "GET /templates/:templateID/tags/groups",
+    "GET /templates/:templateID/tags/:tag/assignments",
+  ],
+  "Volumes are not supported: declare PersistentVolumeClaims in the SandboxTemplate": [
+    "GET /volumes",
+    "POST /volumes",
+    "GET /volumes/:volumeID",
+    "DELETE /volumes/:volumeID",
+  ],
+  "Nodes are not supported: list them with `kubectl get nodes`": [
+    "GET /nodes",
+    "GET /nodes/:nodeID",
+    "POST /nodes/:nodeID",
+  ],
+  "Keys cannot be managed with a key: use `ramet key create`, `rotate` and `revoke`": [
+    "GET /api-keys",
+    "POST /api-keys",
+    "PATCH /api-keys/:apiKeyID",
+    "DELETE /api-keys/:apiKeyID",
+    "POST /access-tokens",
+    "DELETE /access-tokens/:accessTokenID",
+  ],
+  "The administration of teams is not supported: a team is a namespace of Kubernetes": [
+    "GET /admin/sandboxes/running-counts",
+    "POST /admin/teams/:teamID/sandboxes/kill",
+    "POST /admin/teams/:teamID/builds/cancel",
+    "POST /admin/teams/:teamID/api-keys",
+    "DELETE /admin/teams/:teamID/api-keys/:apiKeyID",
+  ],
+});
 
 /** All routes of the dialect. The server, the OpenAPI document and the tests of rights follow from this table. */
 export const e2bRoutes: readonly E2bRoute[] = [

@@ -6,7 +6,7 @@ import { envdVersion } from "../../../api/wire/cell-api.ts";
 import { findCondition } from "../../../kube/conditions.ts";
 import { sandboxIdOf } from "../../service/find-sandbox.ts";
 import { endOf, onTimeoutOf } from "../../service/lifecycle.ts";
-import type { KnownObjects } from "../../service/known-objects.ts";
+import type { KnownObjects } from "../../service/parts.ts";
 import type { ListedSandbox } from "./answers.ts";
 import { metadataOf } from "./metadata.ts";
 

@@ -1,4 +1,5 @@
 import * as z from "zod";
+import { tagPattern } from "../../../api/snapshot/snapshot-tags.ts";
 
 /**
  * The requests of E2B's SDKs. (Source: the OpenAPI document of e2b-dev/E2B at b8029973, and the calls of the SDKs 2.0 to 2.63.)
@@ -84,42 +85,37 @@ export const NewSnapshot = z
   .nullish();
 export const Fork = z.looseObject({ timeout: Seconds.optional(), count: z.int().min(1).max(100).optional() }).nullish();
 
-const Limit = z.coerce.number().int().min(1).max(100).default(100);
-const Cursor = z.string().max(500).optional();
+/** A page of a list. */
+export const Page = z.looseObject({
+  limit: z.coerce.number().int().min(1).max(100).default(100),
+  nextToken: z.string().max(500).optional(),
+});
 
-/** States are joined by commas, or repeated. */
-const States = z
-  .union([z.string(), z.array(z.string())])
-  .transform((given) => [given].flat().flatMap((text) => text.split(",")))
-  .pipe(z.array(z.enum(["running", "paused"])));
+/** Values are joined by commas, or repeated. */
+const Words = z
+  .union([z.string().max(20_000), z.array(z.string().max(200)).max(100)])
+  .transform((given) => [given].flat().flatMap((text) => text.split(",")));
 
-export const ListSandboxes = z.looseObject({
-  state: States.default(["running", "paused"]),
+export const ListSandboxes = Page.extend({
+  state: Words.pipe(z.array(z.enum(["running", "paused"]))).default(["running", "paused"]),
   metadata: z.string().max(16_384).optional(),
   order: z.enum(["asc", "desc"]).default("desc"),
   startedAfter: z.iso.datetime({ offset: true }).optional(),
   template: z.string().max(500).optional(),
-  limit: Limit,
-  nextToken: Cursor,
 });
 
-export const ListSnapshots = z.looseObject({
+export const ListSnapshots = Page.extend({
   sandboxID: z.string().max(200).optional(),
   name: z.string().max(500).optional(),
-  limit: Limit,
-  nextToken: Cursor,
 });
 
 /** Seconds since 1970. */
 const UnixSeconds = z.coerce.number().int().min(0).max(8_640_000_000_000).optional();
 export const ReadMetrics = z.looseObject({ start: UnixSeconds, end: UnixSeconds });
 
-/** Ids are joined by commas, or repeated. */
-const Ids = z
-  .union([z.string().max(20_000), z.array(z.string().max(200)).max(100)])
-  .transform((given) => [given].flat().flatMap((text) => text.split(",")))
-  .pipe(z.array(z.string().min(1).max(200)).min(1).max(100));
-export const ListMetrics = z.looseObject({ sandbox_ids: Ids });
+export const ListMetrics = z.looseObject({
+  sandbox_ids: Words.pipe(z.array(z.string().min(1).max(200)).min(1).max(100)),
+});
 
 /** Milliseconds since 1970. */
 const UnixMilliseconds = z.coerce.number().int().min(0).max(8_640_000_000_000_000).optional();
@@ -150,7 +146,6 @@ export const NewSecret = z.looseObject({
   metadata: SecretMetadata.optional(),
 });
 export const SecretUpdate = z.looseObject({ value: SecretValue, metadata: SecretMetadata.optional() });
-export const ListSecrets = z.looseObject({ limit: Limit, nextToken: Cursor });
 
 /** Headers of OpenKruise's manager, which extend the creation of a snapshot. */
 export const SnapshotHeaders = z.looseObject({
@@ -159,3 +154,65 @@ export const SnapshotHeaders = z.looseObject({
   "x-e2b-kruise-snapshot-persistent-contents": z.string().max(100).optional(),
   "x-e2b-kruise-snapshot-wait-success-seconds": z.coerce.number().int().min(1).max(600).optional(),
 });
+
+/**
+ * The requests of the template builder of E2B's SDKs. (Source: the OpenAPI document of e2b-dev/E2B, and the calls of the SDK 2.51.)
+ */
+
+const Name = z.string().min(1).max(200);
+const Tags = z.array(z.string().toLowerCase().regex(tagPattern, "must be a tag")).max(50);
+
+export const RequestBuild = z.looseObject({
+  name: Name.optional(),
+  /** The same as `name`, from older SDKs. */
+  alias: Name.optional(),
+  tags: Tags.nullish(),
+  cpuCount: z.int().min(1).max(1024).nullish(),
+  memoryMB: z.int().min(128).max(16_777_216).nullish(),
+  minFreeDiskMb: z.int().nullish(),
+});
+
+const Argument = z.string().max(65_536);
+
+export const TemplateStep = z.looseObject({
+  type: z.string().max(20),
+  args: z.array(Argument).max(1000).default([]),
+  force: z.boolean().nullish(),
+  filesHash: z.string().max(200).nullish(),
+});
+export type TemplateStep = z.infer<typeof TemplateStep>;
+
+export const FromImageRegistry = z.looseObject({
+  type: z.string().max(20),
+  username: z.string().min(1).max(1000).optional(),
+  password: z.string().min(1).max(16_384).optional(),
+});
+
+export const StartBuild = z.looseObject({
+  fromImage: z.string().max(500).nullish(),
+  fromTemplate: z.string().max(500).nullish(),
+  fromImageRegistry: FromImageRegistry.nullish(),
+  startCmd: Argument.nullish(),
+  readyCmd: Argument.nullish(),
+  steps: z.array(TemplateStep).max(100).default([]),
+  force: z.boolean().nullish(),
+});
+export type StartBuild = z.infer<typeof StartBuild>;
+
+export const UpdateTemplate = z.looseObject({ public: z.boolean().nullish() });
+
+export const ReadBuildLogs = z.looseObject({
+  cursor: UnixMilliseconds,
+  limit: z.coerce.number().int().min(0).max(100).default(100),
+  direction: z.enum(["forward", "backward"]).default("forward"),
+  level: z.enum(["debug", "info", "warn", "error"]).default("debug"),
+});
+
+export const LogsQuery = z.looseObject({
+  logsOffset: z.coerce.number().int().min(0).max(1_000_000_000).default(0),
+  limit: z.coerce.number().int().min(0).max(100).default(100),
+});
+
+export const AssignTags = z.looseObject({ target: Name, tags: Tags.min(1) });
+
+export const RemoveTags = z.looseObject({ name: Name, tags: Tags.min(1) });

@@ -5,14 +5,14 @@ import { clientSecretId } from "../../service/client-secrets.ts";
 import { SecretInfo } from "./answers.ts";
 import { type E2bRoute, route } from "./call.ts";
 import { pageFor } from "./cursor.ts";
-import { ListSecrets, NewSecret, SecretUpdate } from "./schemas.ts";
+import { Page, NewSecret, SecretUpdate } from "./schemas.ts";
 
 /** Secrets that link adds to requests of sandboxes. No answer has a value. */
 export const secretRoutes: readonly E2bRoute[] = [
   route("GET", "/secrets", {
     summary: "Lists the secrets of the namespace, without their values.",
     needs: needs.listSecrets,
-    query: ListSecrets,
+    query: Page,
     answers: { 200: z.array(SecretInfo) },
     handle: async ({ secrets }, { query, caller, reply }) => {
       const keyOf = (secret: ClientSecret) => ({ time: secret.metadata.creationTimestamp, id: clientSecretId(secret) });

@@ -12,7 +12,7 @@ import { type E2bRoute, route } from "./call.ts";
 import { pageFor, pageOf } from "./cursor.ts";
 import { sizesOf } from "./sandbox-view.ts";
 import { type TemplateBuild, TemplateInfo, TemplateWithBuilds, UpdatedTemplate } from "./template-answers.ts";
-import { ListTemplates, UpdateTemplate } from "./template-schemas.ts";
+import { Page, UpdateTemplate } from "./schemas.ts";
 import { buildIdOf, templateNames, templateOf } from "./template-view.ts";
 
 const ofTemplate = "/templates/:templateID";
@@ -22,7 +22,7 @@ export const templateBuildRoutes: readonly E2bRoute[] = [
   route("GET", "/v2/templates", {
     summary: "Lists the named snapshots page by page. The header X-Next-Token continues the list.",
     needs: needs.listTemplates,
-    query: ListTemplates,
+    query: Page,
     answers: { 200: z.array(TemplateInfo) },
     handle: ({ service }, { caller, query, reply }) =>
       pageFor(reply, service.known.snapshotsIn(caller.namespace), keyOf, { ...query, order: "desc" }).map((snapshot) =>
@@ -41,7 +41,7 @@ export const templateBuildRoutes: readonly E2bRoute[] = [
   route("GET", ofTemplate, {
     summary: "Describes a named snapshot, with its builds page by page. The header X-Next-Token continues the list.",
     needs: needs.readTemplate,
-    query: ListTemplates,
+    query: Page,
     answers: { 200: TemplateWithBuilds },
     handle: async (e2b, call) => {
       const snapshot = await templateOf(e2b, call);

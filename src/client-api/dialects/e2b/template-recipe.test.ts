@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import { Recipe } from "../../../api/recipe/recipe.ts";
 import { readyCondition, templateRecipe } from "./template-recipe.ts";
-import { StartBuild } from "./template-schemas.ts";
+import { StartBuild } from "./schemas.ts";
 
 const translate = (build: object, id = "id") => templateRecipe(StartBuild.parse(build), id);
 const steps = (...all: [type: string, ...args: string[]][]) =>

@@ -1,7 +1,7 @@
 import { posix } from "node:path";
 import type { RecipeStep, WaitFor } from "../../../api/recipe/recipe.ts";
 import { RametError } from "../../../base/errors.ts";
-import type { StartBuild, TemplateStep } from "./template-schemas.ts";
+import type { StartBuild, TemplateStep } from "./schemas.ts";
 
 /** A recipe, and for each of its steps the step of the client that it belongs to, in the words of E2B. */
 export interface TemplateRecipe {

@@ -6,16 +6,15 @@ import type { ClientBuild } from "../../../api/snapshot/client-builds.ts";
 import { RametError } from "../../../base/errors.ts";
 import { needs } from "../../keys/needs.ts";
 import { checkSnapshotLimit } from "../../service/key-limits.ts";
-import { storeRegistryLogin } from "../../service/registry-secrets.ts";
+import { storeRegistryLogin, resized, sourceNamed, sourceOfImage } from "../../service/template-source.ts";
 import { buildState } from "../../service/template-build-state.ts";
 import { findBuild, requestBuild, settle, startBuild } from "../../service/template-builds.ts";
-import { resized, sourceNamed, sourceOfImage } from "../../service/template-source.ts";
 import { type Call, type E2b, type E2bRoute, route } from "./call.ts";
 import { uploadLink } from "./serve-uploads.ts";
 import { existingName, snapshotName } from "./snapshot-name.ts";
 import { BuildInfo, BuildLogs, RequestedTemplate, UploadLinkAnswer } from "./template-answers.ts";
 import { templateRecipe } from "./template-recipe.ts";
-import { type FromImageRegistry, LogsQuery, ReadBuildLogs, RequestBuild, StartBuild } from "./template-schemas.ts";
+import { type FromImageRegistry, LogsQuery, ReadBuildLogs, RequestBuild, StartBuild } from "./schemas.ts";
 import { buildView, logEntries, templateNames } from "./template-view.ts";
 
 const ofTemplate = "/templates/:templateID";

@@ -9,7 +9,7 @@ import { changeTags } from "../../service/template-builds.ts";
 import { type E2bRoute, route } from "./call.ts";
 import { existingName } from "./snapshot-name.ts";
 import { AliasInfo, AssignedTags, TagInfo } from "./template-answers.ts";
-import { AssignTags, RemoveTags } from "./template-schemas.ts";
+import { AssignTags, RemoveTags } from "./schemas.ts";
 import { buildIdOf, tagViews, templateOf } from "./template-view.ts";
 
 /** The names and tags of templates. */

@@ -4,7 +4,7 @@ import { defined } from "../../../base/defined.ts";
 import { createSnapshot, listSnapshots, type Snapshot } from "../../service/snapshots.ts";
 import type { Sandbox } from "../../../api/kinds/sandbox.ts";
 import { RametError } from "../../../base/errors.ts";
-import { objectOf, type Wait } from "../../../operations/objects.ts";
+import { objectOf } from "../../../operations/objects.ts";
 import { requestRollback, untilRolledBack } from "../../../operations/roll-back.ts";
 import { checkSnapshotLimit } from "../../service/key-limits.ts";
 import type { ServiceParts } from "../../service/parts.ts";
@@ -66,8 +66,7 @@ export function snapshotTools(parts: ToolParts): void {
     needs: needs.change,
     call: async ({ sandbox: text, snapshot }, signal) => {
       const sandbox = await runningSandbox(parts, text, signal);
-      const options = { to: snapshot, timeoutMilliseconds: waitMilliseconds, signal };
-      return { json: sandboxView(parts, await rollBackSandbox(service, sandbox, options)) };
+      return { json: sandboxView(parts, await rollBack(service, sandbox, snapshot, signal)) };
     },
   });
 }
@@ -76,23 +75,19 @@ function snapshotView({ id, createdAt, version }: Snapshot) {
   return defined({ snapshot: id, created: createdAt, version });
 }
 
-interface RollBack extends Wait {
-  /** The id of a checkpoint, or a named snapshot, as the client wrote it. */
-  to: string;
-}
-
 /**
- * Restores a checkpoint in a sandbox, in place, and waits until the sandbox has its state.
- * @throws RametError `NotFound` for an unknown checkpoint; `InvalidArgument` for a set or template; `Timeout`; the error of the
- *   rollback, after which the sandbox is unchanged unless the error says otherwise
+ * Restores a checkpoint or a named snapshot in a sandbox, in place, and waits until the sandbox has its state.
+ * @param to as the client wrote it
+ * @throws RametError `NotFound`; `InvalidArgument` for a set or template; `Timeout`; the error of the rollback, after which the sandbox
+ *   is unchanged unless the error says otherwise
  */
-async function rollBackSandbox(parts: ServiceParts, sandbox: Sandbox, { to, ...wait }: RollBack): Promise<Sandbox> {
+async function rollBack(parts: ServiceParts, sandbox: Sandbox, to: string, signal: AbortSignal): Promise<Sandbox> {
   const { name, namespace } = sandbox.metadata;
-  const source = await currentSource({ ...parts, aliases: new Map() }, namespace, to, wait.signal);
+  const source = await currentSource({ ...parts, aliases: new Map() }, namespace, to, signal);
   if (source.kind !== "checkpoint") {
     const what = `Cannot roll back the sandbox ${name}: ${to} is a ${source.kind}, which has no captured state`;
     throw new RametError("InvalidArgument", what, { hint: "Name a checkpoint or a named snapshot" });
   }
-  const requested = await requestRollback(parts.objects, sandbox, { to: source.reference }, wait.signal);
-  return objectOf(await untilRolledBack(parts.objects, requested, wait));
+  const requested = await requestRollback(parts.objects, sandbox, { to: source.reference }, signal);
+  return objectOf(await untilRolledBack(parts.objects, requested, { timeoutMilliseconds: waitMilliseconds, signal }));
 }
