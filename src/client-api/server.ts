@@ -59,17 +59,14 @@ export async function serveClientApi(options: ServerOptions): Promise<ClientApiS
   server.addContentTypeParser("*", { parseAs: "string" }, (_request, body, done) => {
     done(null, parseJson(String(body)));
   });
-  server.addHook("onRequest", (request, reply, next) => {
-    void reply.header("x-request-id", request.id);
-    next();
-  });
   let isClosing = false;
   server.addHook("onSend", (_request, reply, payload, next) => {
     // The connection would otherwise stay open for the next request, and the server would wait for that.
     if (isClosing) void reply.header("connection", "close");
     next(null, payload);
   });
-  server.addHook("onRequest", (request, _reply, next) => {
+  server.addHook("onRequest", (request, reply, next) => {
+    void reply.header("x-request-id", request.id);
     if (request.routeOptions.config.isUpload !== true) limitTime(request, clock);
     next();
   });

@@ -7,7 +7,7 @@ import type { Cluster } from "../../cli/cluster/cluster.ts";
 import { clusterObjects } from "../../cli/cluster/objects.ts";
 import { sandboxSummary } from "../../client-api/dialects/agenttier/sandbox-view.ts";
 import { listedSandbox } from "../../client-api/dialects/e2b/sandbox-view.ts";
-import { stateOf } from "../../client-api/service/sandbox-state.ts";
+import { stateOf } from "../../client-api/service/find-sandbox.ts";
 import type { KubeObject } from "../../kube/object.ts";
 import type { ResourceClient } from "../../kube/resource-client.ts";
 import { awaitBuild, settlingMilliseconds } from "../../operations/await-build.ts";

@@ -5,10 +5,9 @@ import { RametError } from "../../base/errors.ts";
 import { pauseFailure } from "../../api/state/sandbox.ts";
 import type { Change } from "../../operations/objects.ts";
 import { resumeChange } from "../../operations/pause.ts";
-import { unknown } from "./find-sandbox.ts";
+import { unknown, isForClients } from "./find-sandbox.ts";
 import { changeNewest, currentState, untilPaused } from "./lifecycle.ts";
 import type { ServiceParts } from "./parts.ts";
-import { isForClients } from "./sandbox-state.ts";
 import { endAfter, timersFor } from "./create-sandbox.ts";
 
 /** The least time that a resume by traffic gives to sandboxes of E2B's clients. (Source: e2b-dev/infra at 54693ff3.) */

@@ -1,9 +1,9 @@
 import { randomUUID } from "node:crypto";
 import { clientEnvironment } from "../../api/pod/client-environment.ts";
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
-import type { Sandbox } from "../../api/kinds/sandbox.ts";
+import type { Sandbox, SandboxManifest } from "../../api/kinds/sandbox.ts";
 import type { RequestSeal } from "../../api/names/init-request.ts";
-import { annotations as annotationNames, restoreFromAnnotations } from "../../api/names/labels.ts";
+import { annotations as annotationNames, restoreFromAnnotations, annotations } from "../../api/names/labels.ts";
 import { apiVersion } from "../../api/schema/kind.ts";
 import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
@@ -14,6 +14,8 @@ import { awaitSandbox, type SandboxWait } from "../../operations/await-sandbox.t
 import { objectOf } from "../../operations/objects.ts";
 import type { ServiceParts } from "./parts.ts";
 import { currentSource, findWarmSet, type Source } from "./source.ts";
+import { unlessTimeout, untilSandboxKnown } from "./cache-lag.ts";
+import { parsePodTemplate } from "../../api/schema/pod-template.ts";
 
 /** The end of a sandbox whose time is over. */
 export type OnTimeout = "kill" | "pause" | "pauseFiles";
@@ -67,16 +69,18 @@ export async function createSandbox(parts: ServiceParts, create: CreateSandbox):
 
 /** Claims or creates a sandbox, which may not serve yet. */
 export async function makeSandbox(parts: ServiceParts, create: CreateSandbox, source: Source): Promise<Sandbox> {
-  if (source.kind === "set")
-    return claim(parts, requestOf(create, parts, { set: source.set.metadata.name, isServing: true }), create);
-  if (source.kind === "template") {
-    return createCold(parts, create, { stem: source.name, own: {}, spec: { templateRef: { name: source.name } } });
+  const { namespace, signal } = create;
+  if (source.kind === "set") {
+    const request = requestOf(parts, create, source.set.metadata.name, { isServing: true });
+    return (await claimSandbox(request, parts.claims, signal)).sandbox;
   }
-  const { checkpoint, reference } = source;
+  const checkpoint = source.kind === "checkpoint" ? source.checkpoint : undefined;
   const warm = checkpoint && (await claimWarm(parts, create, checkpoint));
   if (warm !== undefined) return warm;
-  const stem = reference.split("@")[0] ?? reference;
-  return createCold(parts, create, { stem, own: { [restoreFromAnnotations[0]]: reference }, spec: {} });
+  const [stem = ""] = (source.kind === "template" ? source.name : source.reference).split("@");
+  const request = requestOf(parts, create, stem, { isServing: false });
+  validateClaimRequest(request);
+  return createClaimed(await modelOf(parts, { namespace, name: "" }, source), request, parts.claims);
 }
 
 /** Undefined: no set has a sandbox in which the checkpoint can be restored. */
@@ -92,42 +96,25 @@ async function claimWarm(
   const needed = checkpoint.status?.ramet?.engine;
   const fits = (sandbox: Sandbox): boolean => needed === undefined || sandbox.status?.ramet?.engine === needed;
   const request = {
-    ...requestOf(create, parts, { set: set.metadata.name, isServing: isRestored }),
+    ...requestOf(parts, create, set.metadata.name, { isServing: isRestored }),
     createOnNoStock: false,
     timeoutMilliseconds: 1,
     ...(!isRestored && { restoreFrom: id, fits }),
   };
-  return claim(parts, request, create).catch((error: unknown) => {
-    // Another client took the last one.
-    if (RametError.from(error).code === "Timeout") return undefined;
-    throw error;
-  });
+  // Without a result, another client took the last one.
+  return (await claimSandbox(request, parts.claims, create.signal).catch(unlessTimeout))?.sandbox;
 }
 
-async function claim(parts: ServiceParts, request: ClaimRequest, { signal }: CreateSandbox): Promise<Sandbox> {
-  return (await claimSandbox(request, parts.claims, signal)).sandbox;
-}
-
-/** Creates a sandbox in a new Pod. */
-function createCold(
+/**
+ * @param set the set, or the name from which that of a new sandbox is derived
+ * @param options.isServing whether it serves already, with the variables of its set. A request for others takes a call of its guest.
+ */
+function requestOf(
   parts: ServiceParts,
   create: CreateSandbox,
-  { stem, own, spec }: { stem: string; own: Record<string, string>; spec: NonNullable<NamedManifest["spec"]> },
-): Promise<Sandbox> {
-  const request = requestOf(create, parts, { set: stem, isServing: false });
-  validateClaimRequest(request);
-  const metadata = { name: "", namespace: create.namespace, annotations: own };
-  return createClaimed({ apiVersion, kind: "Sandbox", metadata, spec }, request, parts.claims);
-}
-
-interface Requested {
-  /** The set, or the name from which that of a new sandbox is derived. */
-  set: string;
-  /** Whether it serves already, with the variables of its set. A request for others takes a call of its guest. */
-  isServing: boolean;
-}
-
-function requestOf(create: CreateSandbox, parts: ServiceParts, { set, isServing }: Requested): ClaimRequest {
+  set: string,
+  { isServing }: { isServing: boolean },
+): ClaimRequest {
   const { namespace, source, timeoutMilliseconds, environment = {}, seal } = create;
   const needsCall = !isServing || Object.keys(environment).length > 0;
   const annotations = { ...create.annotations, [annotationNames.clientTemplate]: source };
@@ -174,4 +161,117 @@ export async function untilServing(
 export function timersFor(onTimeout: OnTimeout, at: Date): { shutdownTime: string } | { pauseTime: string } {
   const time = at.toISOString();
   return onTimeout === "kill" ? { shutdownTime: time } : { pauseTime: time };
+}
+
+export interface CreateNamed extends NewSandbox {
+  /** A DNS label. */
+  name: string;
+  requestId: string;
+  /** A volume that the source does not have. */
+  storage?: Storage | undefined;
+}
+
+/**
+ * Creates a sandbox with a name that the client chose, and does not wait until it serves. It gets a new Pod: the ready sandboxes of
+ * sets have names already.
+ * @throws RametError `AlreadyExists` if the name is taken; `NotSupported` for the storage of a checkpoint
+ */
+export async function createNamed(parts: ServiceParts, create: CreateNamed, source: Source): Promise<Sandbox> {
+  const { name, signal } = create;
+  const model = await modelOf(parts, create, source);
+  const request = { ...claimOf(parts, create, name), name };
+  const sandbox = await createClaimed(model, request, parts.claims).catch((error: unknown) => {
+    throw RametError.from(error).code === "Conflict" ? taken(name, error) : error;
+  });
+  return untilSandboxKnown(parts, sandbox, signal);
+}
+
+/** Whether a request has created this sandbox. */
+export function isOfRequest({ metadata }: Sandbox, requestId: string): boolean {
+  return metadata.annotations?.[annotations.lock] === requestId && metadata.deletionTimestamp === undefined;
+}
+
+/** @throws RametError `AlreadyExists` */
+export async function checkNameIsFree(
+  { informers }: ServiceParts,
+  { namespace, name, requestId, signal }: Pick<CreateNamed, "namespace" | "name" | "requestId" | "signal">,
+): Promise<Sandbox | undefined> {
+  const found = await informers.sandboxes.resource.find({ namespace, name }, { signal });
+  if (found !== undefined && !isOfRequest(found, requestId)) throw taken(name);
+  return found;
+}
+
+function taken(name: string, cause?: unknown): RametError {
+  return new RametError("AlreadyExists", `A sandbox with the name ${name} exists`, {
+    hint: "Choose another name, or delete that sandbox",
+    cause,
+  });
+}
+
+async function modelOf(
+  { claims, known }: ServiceParts,
+  { namespace, name, storage }: Pick<CreateNamed, "namespace" | "name" | "storage">,
+  source: Source,
+): Promise<NamedManifest> {
+  const own: NamedManifest = { apiVersion, kind: "Sandbox", metadata: { name, namespace }, spec: {} };
+  if (source.kind === "checkpoint") {
+    if (storage !== undefined)
+      throw new RametError("NotSupported", "storage is not supported for a sandbox that is created from a checkpoint");
+    return { ...own, metadata: { ...own.metadata, annotations: { [restoreFromAnnotations[0]]: source.reference } } };
+  }
+  if (source.kind === "template") {
+    if (storage === undefined) return { ...own, spec: { templateRef: { name: source.name } } };
+    const spec = known.template(`${namespace}/${source.name}`)?.spec;
+    return { ...own, spec: withStorage({ ...spec, templateRef: undefined }, storage) };
+  }
+  const { name: set } = source.set.metadata;
+  const model = await claims.model({ namespace, name: set });
+  if (model === undefined) throw new RametError("NotFound", `The SandboxSet ${set} does not exist`);
+  return storage === undefined ? model : { ...model, spec: withStorage(model.spec, storage) };
+}
+
+/** A volume of a sandbox, which is created and deleted with it. */
+export interface Storage {
+  /** A quantity, such as `10Gi`. */
+  size: string;
+  /** @default the default class of the cluster */
+  storageClass?: string | undefined;
+  mountPath: string;
+}
+
+type Spec = NonNullable<SandboxManifest["spec"]>;
+
+const volume = "workspace";
+
+/**
+ * Adds a claim to a sandbox, mounted in its first container.
+ * @throws RametError `InvalidArgument` if the template is not valid, or has a volume of that name or mount path already
+ */
+export function withStorage(
+  { template, volumeClaimTemplates = [], ...spec }: Spec,
+  { size, storageClass, mountPath }: Storage,
+): Spec {
+  const { spec: pod, ...others } = parsePodTemplate(template, "template");
+  const [main, ...sidecars] = pod.containers;
+  const mounts = main?.volumeMounts ?? [];
+  const names = [...(pod.volumes ?? []), ...mounts].map(({ name }) => name);
+  if (main === undefined || names.includes(volume) || mounts.some((mount) => mount.mountPath === mountPath)) {
+    throw new RametError("InvalidArgument", `storage: the template has a volume at ${mountPath} already`, {
+      hint: "Leave out storage, or set another mountPath",
+    });
+  }
+  const claim = {
+    metadata: { name: volume },
+    spec: {
+      accessModes: ["ReadWriteOnce"],
+      resources: { requests: { storage: size } },
+      ...defined({ storageClassName: storageClass }),
+    },
+  };
+  const mounted = { ...main, volumeMounts: [...mounts, { name: volume, mountPath }] };
+  return {
+    ...spec,
+    template: { ...others, spec: { ...pod, containers: [mounted, ...sidecars] } },
+    volumeClaimTemplates: [...volumeClaimTemplates, claim],
+  };
 }

@@ -10,9 +10,8 @@ import { retryConflicts } from "../../kube/apply.ts";
 import { resumeChange } from "../../operations/pause.ts";
 import { readNewest, unlessTimeout, untilShownDeleted } from "./cache-lag.ts";
 import { endAfter, untilServing, type OnTimeout, timersFor } from "./create-sandbox.ts";
-import { unknown } from "./find-sandbox.ts";
+import { unknown, type ClientState, isCapturing, stateOf } from "./find-sandbox.ts";
 import type { ServiceParts } from "./parts.ts";
-import { type ClientState, isCapturing, stateOf } from "./sandbox-state.ts";
 
 /** In these states a sandbox serves. */
 export const servingStates: readonly ClientState[] = ["running", "snapshotting"];

@@ -53,8 +53,9 @@ export async function claimSandbox(request: ClaimRequest, parts: ClaimParts, sig
     metrics?.claimed(claimed.kind, clock.monotonicMilliseconds() - startedAt);
     return claimed;
   } catch (thrown) {
-    const error =
-      late.signal.aborted && !signal.aborted && isCanceled(thrown) ? noStock(request) : RametError.from(thrown);
+    const known = RametError.from(thrown);
+    const isLate = late.signal.aborted && !signal.aborted && known.code === "Canceled";
+    const error = isLate ? noStock(request) : known;
     metrics?.failed(error.code);
     throw error;
   } finally {
@@ -80,13 +81,8 @@ async function tryCandidates(request: ClaimRequest, parts: ClaimParts, signal: A
   } finally {
     stock.passOn(`${namespace}/${set}`);
   }
-  throw new RametError(
-    "Conflict",
-    `Claiming from the set ${set} failed: others took each of ${mostConflicts} candidates`,
-    {
-      retryable: true,
-    },
-  );
+  const what = `Claiming from the set ${set} failed: others took each of ${mostConflicts} candidates`;
+  throw new RametError("Conflict", what, { retryable: true });
 }
 
 /** Joins the line first, then checks that the set exists: no sandbox is missed in between. */
@@ -120,12 +116,18 @@ async function tryOnce(
 }
 
 async function modelOf(request: ClaimRequest, { model }: ClaimParts): Promise<NamedManifest> {
-  const found = await model({ namespace: request.namespace, name: request.set });
-  if (found === undefined) throw noSet(request);
-  return found;
+  const { namespace, set } = request;
+  const found = await model({ namespace, name: set });
+  if (found !== undefined) return found;
+  throw new RametError("NotFound", `The SandboxSet ${set} does not exist in the namespace ${namespace}`, {
+    hint: `List the sets with: kubectl get sandboxsets -n ${namespace}`,
+  });
 }
 
-/** Undefined if another claimer was faster or the sandbox was deleted. */
+/**
+ * Undefined if another claimer was faster or the sandbox was deleted.
+ * @throws RametError the error of the write, also if its result cannot be read
+ */
 async function takeCandidate(
   candidate: Sandbox,
   request: ClaimRequest,
@@ -142,20 +144,12 @@ async function takeCandidate(
       stock.giveBack(candidate);
       throw error;
     }
-    return findTaken(candidate, request, { sandboxes, error });
+    // The response to the write was lost: the lock shows the owner.
+    const found = await sandboxes.find(candidate.metadata).catch(() => {
+      throw error;
+    });
+    return found?.metadata.uid === candidate.metadata.uid && hasLock(found, request.lock) ? found : undefined;
   }
-}
-
-/** The response to the write was lost: the lock shows the owner. @throws the original error if the sandbox cannot be read */
-async function findTaken(
-  candidate: Sandbox,
-  { lock }: ClaimRequest,
-  { sandboxes, error }: { sandboxes: ClaimParts["sandboxes"]; error: RametError },
-): Promise<Sandbox | undefined> {
-  const found = await sandboxes.find(candidate.metadata).catch(() => {
-    throw error;
-  });
-  return found?.metadata.uid === candidate.metadata.uid && hasLock(found, lock) ? found : undefined;
 }
 
 /**
@@ -185,16 +179,6 @@ export async function createClaimed(
 
 function hasLock({ metadata }: Sandbox, lock: string): boolean {
   return metadata.annotations?.[annotations.lock] === lock;
-}
-
-function isCanceled(thrown: unknown): boolean {
-  return RametError.from(thrown).code === "Canceled";
-}
-
-function noSet({ namespace, set }: ClaimRequest): RametError {
-  return new RametError("NotFound", `The SandboxSet ${set} does not exist in the namespace ${namespace}`, {
-    hint: `List the sets with: kubectl get sandboxsets -n ${namespace}`,
-  });
 }
 
 function noStock({ set, timeoutMilliseconds }: ClaimRequest): RametError {

@@ -83,9 +83,8 @@ function logOf(stream: "stdout" | "stderr", data: string): Sent {
   return { event: "log", data: { stream, data } };
 }
 
-function* remainders({ stdout, stderr }: { stdout: Lines; stderr: Lines }): Generator<Sent> {
-  for (const data of stdout.end()) yield logOf("stdout", data);
-  for (const data of stderr.end()) yield logOf("stderr", data);
+function* remainders(lines: { stdout: Lines; stderr: Lines }): Generator<Sent> {
+  for (const stream of ["stdout", "stderr"] as const) for (const data of lines[stream].end()) yield logOf(stream, data);
 }
 
 const longestLineCharacters = 65_536;

@@ -19,8 +19,8 @@ import {
   servingStates,
   verifiedState,
 } from "../../service/lifecycle.ts";
-import { createNamed, isOfRequest, type Storage } from "../../service/named-sandbox.ts";
-import { isForClients, stateOf } from "../../service/sandbox-state.ts";
+import { createNamed, isOfRequest, type Storage } from "../../service/create-sandbox.ts";
+import { isForClients, stateOf } from "../../service/find-sandbox.ts";
 import { currentSource } from "../../service/source.ts";
 import { type AgentTier, type AgentTierRoute, guestFor, route, sandboxOf } from "./call.ts";
 import { CreatedSandbox, Ran, sandboxSummary, SandboxSummary, StartedClone } from "./sandbox-view.ts";

@@ -7,8 +7,8 @@ import { needs } from "../../keys/needs.ts";
 import { requestIdOf } from "../../routes/route.ts";
 import { leastAutoResumeSeconds } from "../../service/auto-resume.ts";
 import { createSandbox, type OnTimeout } from "../../service/create-sandbox.ts";
-import { sandboxIdOf } from "../../service/find-sandbox.ts";
-import { forkSandbox } from "../../service/fork-sandbox.ts";
+import { sandboxIdOf, isForClients, stateOf } from "../../service/find-sandbox.ts";
+import { forkSandbox } from "../../service/clone-sandbox.ts";
 import { checkSnapshotLimit, withinSandboxLimit } from "../../service/key-limits.ts";
 import {
   connectSandbox,
@@ -19,7 +19,6 @@ import {
   setNetwork,
   verifiedState,
 } from "../../service/lifecycle.ts";
-import { isForClients, stateOf } from "../../service/sandbox-state.ts";
 import { ForkResult, ListedSandbox, SandboxAccess, SandboxDetail } from "./answers.ts";
 import { accessTo, type Call, type E2b, type E2bRoute, route, sandboxOf } from "./call.ts";
 import { pageFor } from "./cursor.ts";

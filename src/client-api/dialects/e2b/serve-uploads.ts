@@ -10,7 +10,7 @@ import { originOf, serveStreams, untilClosed } from "../../routes/serve-routes.t
 import { uploadTree, hasTree } from "../../service/tree-uploads.ts";
 import type { Call, E2b } from "./call.ts";
 import { checkSnapshotLimit } from "../../service/key-limits.ts";
-import type { UploadLinkAnswer } from "./template-answers.ts";
+import type { UploadLinkAnswer } from "./answers.ts";
 import { templateOf } from "./template-view.ts";
 
 /**

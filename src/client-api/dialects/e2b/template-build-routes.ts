@@ -11,7 +11,7 @@ import { buildState } from "../../service/template-build-state.ts";
 import { type E2bRoute, route } from "./call.ts";
 import { pageFor, pageOf } from "./cursor.ts";
 import { sizesOf } from "./sandbox-view.ts";
-import { type TemplateBuild, TemplateInfo, TemplateWithBuilds, UpdatedTemplate } from "./template-answers.ts";
+import { type TemplateBuild, TemplateInfo, TemplateWithBuilds, UpdatedTemplate } from "./answers.ts";
 import { Page, UpdateTemplate } from "./schemas.ts";
 import { buildIdOf, templateNames, templateOf } from "./template-view.ts";
 

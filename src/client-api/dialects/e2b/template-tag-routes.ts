@@ -8,7 +8,7 @@ import { currentSource } from "../../service/source.ts";
 import { changeTags } from "../../service/template-builds.ts";
 import { type E2bRoute, route } from "./call.ts";
 import { existingName } from "./snapshot-name.ts";
-import { AliasInfo, AssignedTags, TagInfo } from "./template-answers.ts";
+import { AliasInfo, AssignedTags, TagInfo } from "./answers.ts";
 import { AssignTags, RemoveTags } from "./schemas.ts";
 import { buildIdOf, tagViews, templateOf } from "./template-view.ts";
 

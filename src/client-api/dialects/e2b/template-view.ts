@@ -9,7 +9,7 @@ import { type BuildState, settled } from "../../service/template-build-state.ts"
 import { readTemplate } from "../../service/template-builds.ts";
 import type { Call, E2b } from "./call.ts";
 import { existingName } from "./snapshot-name.ts";
-import type { LogEntry } from "./template-answers.ts";
+import type { BuildLogEntry } from "./answers.ts";
 
 /** The template of a request, with the outcome of its last build. @throws RametError `NotFound` */
 export async function templateOf(
@@ -54,10 +54,10 @@ export function buildView(
  * The log of a build, from the steps in the status. A client asks for entries after those that it has, so entries are only added at
  * the end: those of a step follow when all steps before it have ended.
  */
-export function logEntries({ status }: NamedSnapshot, build: ClientBuild): LogEntry[] {
+export function logEntries({ status }: NamedSnapshot, build: ClientBuild): BuildLogEntry[] {
   const { steps = [], build: current } = status ?? {};
   if (build.startedAt === undefined) return [];
-  const entryOf = ({ cached, step }: SnapshotStep, index: number, time: number): LogEntry & { step: string } => {
+  const entryOf = ({ cached, step }: SnapshotStep, index: number, time: number): BuildLogEntry & { step: string } => {
     const origin = build.origins?.[index] ?? "base";
     const message = `${cached ? "CACHED " : ""}[${origin}] ${step}`;
     return { timestamp: new Date(time).toISOString(), level: "info", message, step: origin };
@@ -77,9 +77,12 @@ export function logEntries({ status }: NamedSnapshot, build: ClientBuild): LogEn
   });
 }
 
-function outputOf({ output = "", error }: SnapshotStep, at: Pick<LogEntry, "timestamp" | "step">): LogEntry[] {
+function outputOf(
+  { output = "", error }: SnapshotStep,
+  at: Pick<BuildLogEntry, "timestamp" | "step">,
+): BuildLogEntry[] {
   const lines = output.split("\n").filter((line) => line !== "");
-  const printed = lines.map((message): LogEntry => ({ ...at, level: "info", message }));
+  const printed = lines.map((message): BuildLogEntry => ({ ...at, level: "info", message }));
   return error === undefined ? printed : [...printed, { ...at, level: "error", message: error }];
 }
 

@@ -1,10 +1,10 @@
 import * as z from "zod";
 import { defined } from "../../../base/defined.ts";
 import { createSandbox } from "../../service/create-sandbox.ts";
-import { forkSandbox } from "../../service/fork-sandbox.ts";
+import { forkSandbox } from "../../service/clone-sandbox.ts";
 import { checkSnapshotLimit, withinSandboxLimit } from "../../service/key-limits.ts";
 import { killSandbox } from "../../service/lifecycle.ts";
-import { isForClients } from "../../service/sandbox-state.ts";
+import { isForClients } from "../../service/find-sandbox.ts";
 import { needs } from "../../keys/needs.ts";
 import { runningSandbox, SandboxName, sandboxOf, sandboxView, waitMilliseconds } from "./find.ts";
 import { addTool, type ToolParts } from "./tool.ts";

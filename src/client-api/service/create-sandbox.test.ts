@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { withStorage } from "./named-sandbox.ts";
+import { withStorage } from "./create-sandbox.ts";
 
 const template = {
   metadata: { labels: { a: "b" } },
