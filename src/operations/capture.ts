@@ -2,7 +2,7 @@ import type { Checkpoint, CheckpointManifest } from "../api/kinds/checkpoint.ts"
 import { checkpointState } from "../api/state/checkpoint.ts";
 import { RametError } from "../base/errors.ts";
 import { describeState, failureOf } from "../kube/reported-state.ts";
-import type { Objects, Settled, Wait, Watched } from "./objects.ts";
+import { objectOf, type Objects, type Settled, type Wait, type Watched } from "./objects.ts";
 
 /**
  * Captures a sandbox, and waits until the checkpoint has succeeded. One that fails, or that is not finished in time, is deleted: a
@@ -12,9 +12,7 @@ import type { Objects, Settled, Wait, Watched } from "./objects.ts";
 export async function capture(objects: Objects, manifest: CheckpointManifest, wait: Wait): Promise<Checkpoint> {
   const created = await objects.checkpoints.create(manifest, wait.signal);
   try {
-    const settled = await untilCaptured(objects, created, wait);
-    if ("object" in settled) return settled.object;
-    throw settled.failure;
+    return objectOf(await untilCaptured(objects, created, wait));
   } catch (error) {
     await objects.checkpoints.remove(created).catch(() => undefined);
     throw error;

@@ -41,7 +41,8 @@ type ReadKey = NonNullable<ReturnType<typeof readApiKey>>;
 /** Authenticates clients by their keys, and authorizes them as the service accounts of these keys. */
 export class Callers {
   readonly #client: KubeClient;
-  readonly #keys: Informer<ApiKey>;
+  /** Watches the keys: a revoked key is refused as soon as the watch reports it. */
+  readonly informer: Informer<ApiKey>;
   readonly #byId: (id: string) => ApiKey[];
   readonly #accounts: StaleOnErrorCache<boolean>;
   #waiting = 0;
@@ -53,16 +54,11 @@ export class Callers {
     this.#client = client;
     this.rates = new RequestRates(client.clock);
     const resource = client.of(apiKeyKind);
-    this.#keys = new Informer({ resource, ...options });
-    this.#byId = this.#keys.store.index(({ metadata: { namespace, name } }) => [apiKeyId({ namespace, name })]);
+    this.informer = new Informer({ resource, ...options });
+    this.#byId = this.informer.store.index(({ metadata: { namespace, name } }) => [apiKeyId({ namespace, name })]);
     const caching = { clock: client.clock, freshMilliseconds, staleMilliseconds };
     this.#accounts = new StaleOnErrorCache({ ...caching, isRefusal: (exists) => !exists });
     this.#decisions = new StaleOnErrorCache({ ...caching, isRefusal: (allowed) => !allowed });
-  }
-
-  /** Watches the keys: a revoked key is refused as soon as the watch reports it. */
-  get informer(): Informer<ApiKey> {
-    return this.#keys;
   }
 
   /**
@@ -96,7 +92,7 @@ export class Callers {
     if (this.#waiting >= mostWaiting) return undefined;
     this.#waiting++;
     const lag = { clock: this.#client.clock, milliseconds: lagMilliseconds };
-    return untilFound([this.#keys.store], () => this.#find(read), lag).finally(() => {
+    return untilFound([this.informer.store], () => this.#find(read), lag).finally(() => {
       this.#waiting--;
     });
   }
@@ -198,12 +194,8 @@ export class RequestRates {
     const waitMilliseconds = fullAt + cost - now - 1000;
     if (waitMilliseconds > 0.001) return Math.ceil(waitMilliseconds / 1000);
     this.#fullAt.set(key, fullAt + cost);
-    if (this.#fullAt.size > mostKeys) this.#forgetFull(now);
+    if (this.#fullAt.size > mostKeys) for (const [other, at] of this.#fullAt) if (at <= now) this.#fullAt.delete(other);
     return 0;
-  }
-
-  #forgetFull(now: number): void {
-    for (const [key, fullAt] of this.#fullAt) if (fullAt <= now) this.#fullAt.delete(key);
   }
 }
 

@@ -55,8 +55,12 @@ export async function startClone(parts: ServiceParts, source: Sandbox, create: C
 async function startCapture(parts: ServiceParts, source: Sandbox, create: CloneSandbox): Promise<Checkpoint> {
   const { owner, signal } = create;
   const { checkpoints } = parts.objects;
-  if (hasVolumes(source) && !(await parts.client.serves(snapshotResources.snapshots, signal)))
-    throw withoutSnapshots(source);
+  if (hasVolumes(source) && !(await parts.client.serves(snapshotResources.snapshots, signal))) {
+    const what = `The volumes of the sandbox ${source.metadata.name} cannot be captured: the cluster has no VolumeSnapshots`;
+    throw new RametError("NotSupported", what, {
+      hint: "Ask an administrator to install the snapshot stack, for example with SnapshotStack",
+    });
+  }
   const deadline = parts.clock.monotonicMilliseconds() + create.timeoutMilliseconds;
   for (;;) {
     await checkCloneable(parts, source, signal);
@@ -73,7 +77,7 @@ async function startCapture(parts: ServiceParts, source: Sandbox, create: CloneS
     try {
       const started = await untilCapturing(parts.objects, created, { timeoutMilliseconds, signal });
       if (started.status?.checkpointId !== undefined && started.status.phase !== "Failed") return started;
-      throw notStarted(started);
+      throw failureOf(`The checkpoint ${started.metadata.name} failed`, started, "EngineFailed");
     } catch (error) {
       await checkpoints.remove(created).catch(() => undefined);
       // Another capture was first.
@@ -105,18 +109,6 @@ export function contentsOfClone({ spec }: Pick<Sandbox, "spec">): CreateSnapshot
   if (spec.paused === true) return undefined;
   const own = spec.persistentContents ?? [];
   return own.includes("filesystem") && !own.includes("memory") ? ["filesystem"] : ["memory", "filesystem"];
-}
-
-function withoutSnapshots({ metadata }: Sandbox): RametError {
-  return new RametError(
-    "NotSupported",
-    `The volumes of the sandbox ${metadata.name} cannot be captured: the cluster has no VolumeSnapshots`,
-    { hint: "Ask an administrator to install the snapshot stack, for example with SnapshotStack" },
-  );
-}
-
-function notStarted(checkpoint: Checkpoint): RametError {
-  return failureOf(`The checkpoint ${checkpoint.metadata.name} failed`, checkpoint, "EngineFailed");
 }
 
 interface ForkSandbox extends Omit<CreateSandbox, "source" | "requestId" | "namespace" | "annotations"> {

@@ -26,30 +26,23 @@ export function uidOf(id: string): string | undefined {
  * @throws RametError `NotFound`, also for sandboxes of other namespaces and those that clients do not see
  */
 export async function findSandbox(
-  parts: ServiceParts,
-  namespace: string,
-  id: string,
-  signal: AbortSignal,
-): Promise<Sandbox> {
-  const found = await lookUp(parts, namespace, id, signal);
-  if (found === undefined || found.metadata.namespace !== namespace || !isForClients(found)) throw unknown(id);
-  return found;
-}
-
-async function lookUp(
   { informers, writes, sandboxes }: ServiceParts,
   namespace: string,
   id: string,
   signal: AbortSignal,
-): Promise<Sandbox | undefined> {
+): Promise<Sandbox> {
   const uid = uidOf(id);
-  if (uid === undefined) {
-    const name = id.startsWith(`${namespace}--`) ? id.slice(namespace.length + 2) : undefined;
-    const cached = name === undefined ? undefined : informers.sandboxes.store.get(`${namespace}/${name}`);
-    return cached && writes.latest(cached);
-  }
+  const prefix = `${namespace}--`;
+  const named = id.startsWith(prefix)
+    ? informers.sandboxes.store.get(`${namespace}/${id.slice(prefix.length)}`)
+    : undefined;
   const options = { what: "Looking for the sandbox", timeoutMilliseconds: lagMilliseconds, signal };
-  return (await sandboxes.until(uid, (sandbox) => sandbox, options).catch(unlessTimeout)) ?? undefined;
+  const found =
+    uid === undefined
+      ? named && writes.latest(named)
+      : await sandboxes.until(uid, (sandbox) => sandbox, options).catch(unlessTimeout);
+  if (found?.metadata.namespace === namespace && isForClients(found)) return found;
+  throw unknown(id);
 }
 
 /**

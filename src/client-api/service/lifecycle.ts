@@ -130,21 +130,16 @@ export async function untilPaused({ objects, sandboxes }: ServiceParts, sandbox:
   if ("failure" in settled && settled.failure.code !== "Conflict") throw settled.failure;
 }
 
-/** Whether the sandbox was resumed for the client, or ran already. */
-export interface Connected {
-  sandbox: Sandbox;
-  resumed: boolean;
-}
-
 /**
  * Lets a client use a sandbox for some time: resumes it if it is paused. The time of a running sandbox is only extended.
+ * @returns whether it was resumed for the client, too
  * @throws RametError `Conflict` if it is being deleted; `NotFound` if it has ended; `Timeout`
  */
 export async function connectSandbox(
   parts: ServiceParts,
   sandbox: Sandbox,
   { lifeMilliseconds, ...waiting }: Wait & { lifeMilliseconds: number },
-): Promise<Connected> {
+): Promise<{ sandbox: Sandbox; resumed: boolean }> {
   const { name } = sandbox.metadata;
   const state = await verifiedState(parts, sandbox, waiting.signal);
   if (state === "killing") throw new RametError("Conflict", `The sandbox ${name} is being deleted`);

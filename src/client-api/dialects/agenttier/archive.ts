@@ -4,6 +4,7 @@ import { ZipFile } from "yazl";
 import type { Clock } from "../../../base/clock.ts";
 import { defined } from "../../../base/defined.ts";
 import { RametError } from "../../../base/errors.ts";
+import { within } from "../../../base/within.ts";
 import type { GuestClient } from "../../../cell/client/guest-client.ts";
 import type { FileEntry } from "../../../cell/client/guest-wire.ts";
 
@@ -28,24 +29,18 @@ export function zipOf(guest: GuestClient, { path, entries, clock, signal }: Arch
   const zip = new ZipFile();
   const output = new PassThrough();
   zip.outputStream.pipe(output);
-  const ending = new AbortController();
-  const cancel = clock.schedule(longestMilliseconds, () => {
-    ending.abort();
-  });
   const budget: Budget = { bytes: mostBytes, entries: mostEntries };
   // A zip file reports the errors of its streams itself.
   zip.on("error", (error) => output.destroy(RametError.from(error)));
-  const adding = addAll({ guest, zip, budget, signal: AbortSignal.any([signal, ending.signal]) }, entries, path, "");
-  adding
-    .then(
-      () => {
-        zip.end();
-      },
-      (error: unknown) => {
-        output.destroy(RametError.from(error));
-      },
-    )
-    .finally(cancel);
+  const deadline = { clock, milliseconds: longestMilliseconds, what: "The archive", signal };
+  within(deadline, (either) => addAll({ guest, zip, budget, signal: either }, entries, path, "")).then(
+    () => {
+      zip.end();
+    },
+    (error: unknown) => {
+      output.destroy(RametError.from(error));
+    },
+  );
   return output;
 }
 
