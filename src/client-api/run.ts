@@ -10,18 +10,15 @@ import { agentTierDialect } from "./dialects/agenttier/routes.ts";
 import { e2bDialect } from "./dialects/e2b/routes.ts";
 import { Callers } from "./keys/callers.ts";
 import { clientApiMetrics, type ClientApiMetrics } from "./metrics.ts";
-import { serveClientApi, type Dialect } from "./server.ts";
+import { serveClientApi, type Dialect, type ServerOptions } from "./server.ts";
 import { AutoResumes } from "./service/auto-resume.ts";
 import { ClientSecrets } from "./service/client-secrets.ts";
 import { uidOf } from "./service/find-sandbox.ts";
 import { Guests, guestSecretReader } from "./service/guests.ts";
 import { withService } from "./service/parts.ts";
 
-export interface RunClientApiOptions {
+export interface RunClientApiOptions extends Pick<ServerOptions, "port" | "address"> {
   client: KubeClient;
-  /** 0 selects a free port. */
-  port: number;
-  address: string;
   /** The domain below which sandboxes have their host names. @default clients use their own setting */
   domain?: string | undefined;
   /** The origin of a gateway, through which the client API reaches sandboxes. @default the published address */

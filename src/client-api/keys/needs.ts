@@ -6,6 +6,11 @@ const onSandboxes = (verb: string): Need => ({ group, resource: "sandboxes", ver
 const onSecrets = (verb: string): Need => ({ group: rametGroup, resource: "clientsecrets", verb });
 const onCheckpoints = (verb: string): Need => ({ group, resource: "checkpoints", verb });
 const onSnapshots = (verb: string): Need => ({ group: rametGroup, resource: "namedsnapshots", verb });
+/** Sets and templates. */
+const onSources = (verb: string): Need[] => [
+  { group, resource: "sandboxtemplates", verb },
+  { group, resource: "sandboxsets", verb },
+];
 
 export const needs = {
   create: [onSandboxes("create")],
@@ -24,6 +29,8 @@ export const needs = {
   readTemplate: [onSnapshots("get")],
   listTemplates: [onSnapshots("list")],
   tagTemplate: [onSnapshots("patch")],
+  listSources: onSources("list"),
+  readSource: onSources("get"),
   createSecret: [onSecrets("create")],
   readSecret: [onSecrets("get")],
   listSecrets: [onSecrets("list")],

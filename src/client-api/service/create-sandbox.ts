@@ -54,12 +54,9 @@ export async function createSandbox(parts: ServiceParts, create: CreateSandbox):
   const source = await currentSource(parts, create.namespace, create.source, create.signal);
   const deadline = parts.clock.monotonicMilliseconds() + create.timeoutMilliseconds;
   const sandbox = await makeSandbox(parts, create, source);
+  const timeoutMilliseconds = Math.max(1, deadline - parts.clock.monotonicMilliseconds());
   try {
-    return await untilServing(parts, sandbox, {
-      timeoutMilliseconds: Math.max(1, deadline - parts.clock.monotonicMilliseconds()),
-      signal: create.signal,
-      isNew: true,
-    });
+    return await untilServing(parts, sandbox, { timeoutMilliseconds, signal: create.signal, isNew: true });
   } catch (error) {
     // What cannot be deleted now ends when its time is over.
     await parts.objects.sandboxes.remove(sandbox).catch(() => undefined);

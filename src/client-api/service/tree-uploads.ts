@@ -7,15 +7,11 @@ import type { Guests } from "./guests.ts";
 import type { ServiceParts } from "./parts.ts";
 import { findSource } from "./source.ts";
 
-export interface TreeUpload {
-  namespace: string;
-  /** Identifies the content: 64 hex digits. */
-  digest: string;
+export interface TreeUpload extends Pick<StoredTree, "namespace" | "digest" | "signal"> {
   /** The API key whose limits the tree counts for. */
   owner: string;
   /** An archive in the format of tar, with or without gzip. */
   archive: Readable;
-  signal: AbortSignal;
 }
 
 /** Whether the namespace has a tree. */

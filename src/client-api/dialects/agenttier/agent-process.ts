@@ -44,13 +44,11 @@ export async function* runAgent(guest: GuestClient, run: AgentProcess): AsyncGen
   }
 }
 
-type ProcessEnd = Extract<ProcessEvent, { type: "end" }>;
-
 async function* follow(
   guest: GuestClient,
   { argv, stdin = Buffer.alloc(0), tag, timeoutMilliseconds, signal }: AgentProcess,
   lines: { stdout: Lines; stderr: Lines },
-): AsyncGenerator<Sent, ProcessEnd> {
+): AsyncGenerator<Sent, Extract<ProcessEvent, { type: "end" }>> {
   const [command = "", ...args] = argv;
   const start = { command, args, tag, stdin: stdin.length > 0, timeoutMilliseconds };
   for await (const event of guest.startProcess(start, signal)) {

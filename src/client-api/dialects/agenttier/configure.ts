@@ -50,17 +50,14 @@ export async function* configure(
   }
 }
 
-interface Installed {
-  exitCode: number;
-  /** The end of what the installation has printed. */
-  log: string;
-}
-
-/** @throws RametError if a file cannot be written or the installation cannot run to its end */
+/**
+ * Returns the end of what the installation has printed, too.
+ * @throws RametError if a file cannot be written or the installation cannot run to its end
+ */
 async function* install(
   { guest, body: { files = [], installCommand = [] }, signal }: Configuring,
   progress: { phase: string },
-): AsyncGenerator<Sent, Installed> {
+): AsyncGenerator<Sent, { exitCode: number; log: string }> {
   for (const file of files) {
     yield note(`[configure] uploading ${file.path}`);
     await guest.writeFile(file.path, contentOf(file), signal);
@@ -76,7 +73,7 @@ async function* install(
   return { exitCode, log };
 }
 
-async function* withLog(running: AsyncGenerator<Sent, Ended>): AsyncGenerator<Sent, Ended & Pick<Installed, "log">> {
+async function* withLog(running: AsyncGenerator<Sent, Ended>): AsyncGenerator<Sent, Ended & { log: string }> {
   let log = "";
   try {
     let step = await running.next();

@@ -90,9 +90,9 @@ const shell = {
 /** Connects a WebSocket with a new shell of a sandbox, until either of them ends. */
 async function serveTerminal(socket: WebSocket, guest: GuestClient, clock: Clock): Promise<void> {
   const closed = new AbortController();
-  let opened: { pid: number; input: GuestInput } | undefined;
+  let opened: Session | undefined;
   // Messages before the shell has started, and after each other.
-  const started = Promise.withResolvers<{ pid: number; input: GuestInput } | undefined>();
+  const started = Promise.withResolvers<undefined>();
   let handled: Promise<unknown> = started.promise;
   socket.on("message", (data) => {
     handled = handled.then(() => handle(String(data as Buffer))).catch((error: unknown) => report(socket, error));
@@ -105,16 +105,16 @@ async function serveTerminal(socket: WebSocket, guest: GuestClient, clock: Clock
     socket.terminate();
   });
   const handle = async (text: string): Promise<void> => {
-    if (opened === undefined) return;
-    await apply(parsedMessage(text), { socket, guest, ...opened });
+    if (opened !== undefined) await apply(parsedMessage(text), opened);
   };
   const stopHeartbeat = heartbeat(socket, clock);
   const decoder = new StringDecoder("utf8");
   try {
     for await (const event of guest.startProcess(shell, closed.signal)) {
       if (event.type === "start") {
-        opened = { pid: event.pid, input: guest.openInput({ pid: event.pid }, "pty") };
-        started.resolve(opened);
+        const { pid } = event;
+        opened = { socket, guest, pid, input: guest.openInput({ pid }, "pty") };
+        started.resolve(undefined);
       } else if (event.type === "data")
         await send(socket, { type: "output", stream: "stdout", data: decoder.write(event.data) });
       else await send(socket, { type: "close", code: event.exitCode });

@@ -5,18 +5,9 @@ import { clusterTemplatePrefix } from "../../../api/names/system-names.ts";
 import { PodTemplateSpec } from "../../../api/schema/pod-template.ts";
 import { defined } from "../../../base/defined.ts";
 import { RametError } from "../../../base/errors.ts";
+import { needs } from "../../keys/needs.ts";
 import { findSource } from "../../service/source.ts";
 import { type AgentTierRoute, route } from "./call.ts";
-import { group } from "../../../api/schema/kind.ts";
-import type { Need } from "../../keys/callers.ts";
-
-const onTemplates = (verb: string): Need[] => [
-  { group, resource: "sandboxtemplates", verb },
-  { group, resource: "sandboxsets", verb },
-];
-
-/** The rights that the operations on templates need. Those on sandboxes need the same as in other dialects. */
-const templateNeeds = { list: onTemplates("list"), read: onTemplates("get") };
 
 const Template = z
   .object({
@@ -31,7 +22,7 @@ const Template = z
 export const templateRoutes: readonly AgentTierRoute[] = [
   route("GET", "/templates", {
     summary: "Lists the sets and templates of the namespace, but templates that were kept for checkpoints.",
-    needs: templateNeeds.list,
+    needs: needs.listSources,
     answers: { 200: z.object({ templates: z.array(Template) }) },
     handle: ({ service: { informers, known } }, { caller: { namespace } }) => {
       const templates = informers.templates.store.list().filter(({ metadata }) => metadata.namespace === namespace);
@@ -42,14 +33,12 @@ export const templateRoutes: readonly AgentTierRoute[] = [
   }),
   route("GET", "/templates/:name", {
     summary: "Describes a set or a template.",
-    needs: templateNeeds.read,
+    needs: needs.readSource,
     answers: { 200: Template },
     handle: ({ service }, { params: { name = "" }, caller: { namespace } }) => {
       const source = findSource(service, namespace, name);
-      const found =
-        source.kind === "set"
-          ? source.set
-          : service.known.template(`${namespace}/${"name" in source ? source.name : ""}`);
+      const template = source.kind === "template" ? source.name : "";
+      const found = source.kind === "set" ? source.set : service.known.template(`${namespace}/${template}`);
       if (found === undefined) throw new RametError("NotFound", `The template ${name.slice(0, 80)} does not exist`);
       return templateView(found);
     },
@@ -60,9 +49,7 @@ function templateView({ metadata, spec, kind }: SandboxTemplate | SandboxSet): z
   const image = PodTemplateSpec.safeParse(spec.template).data?.spec.containers[0]?.image;
   return {
     // As clients name the templates of a cluster.
-    name: metadata.name.startsWith(clusterTemplatePrefix)
-      ? metadata.name.slice(clusterTemplatePrefix.length)
-      : metadata.name,
+    name: metadata.name.replace(new RegExp(`^${clusterTemplatePrefix}`), ""),
     description:
       metadata.annotations?.["kubernetes.io/description"] ?? `${kind} of the namespace ${metadata.namespace}`,
     ...defined({ image }),

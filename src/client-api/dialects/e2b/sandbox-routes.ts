@@ -19,10 +19,9 @@ import {
   setNetwork,
   verifiedState,
 } from "../../service/lifecycle.ts";
-import { ForkResult, ListedSandbox, SandboxAccess, SandboxDetail } from "./answers.ts";
+import { ForkResult, ListedSandbox, SandboxAccess, SandboxDetail, errorAnswer } from "./answers.ts";
 import { accessTo, type Call, type E2b, type E2bRoute, route, sandboxOf } from "./call.ts";
 import { pageFor } from "./cursor.ts";
-import { errorAnswer } from "./errors.ts";
 import { metadataAnnotation, metadataFilter } from "./metadata.ts";
 import { clientTokens, networkView, noNetwork, requestedNetwork, trafficAnnotations } from "./network.ts";
 import { lifecycleOf, listedSandbox, startedAt, templateIdOf } from "./sandbox-view.ts";
