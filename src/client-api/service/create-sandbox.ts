@@ -10,7 +10,7 @@ import { RametError } from "../../base/errors.ts";
 import { claimSandbox, createClaimed } from "../../operations/claim/claim-sandbox.ts";
 import type { NamedManifest } from "../../operations/claim/cold-sandbox.ts";
 import { type ClaimRequest, validateClaimRequest } from "../../operations/claim/request.ts";
-import { awaitSandbox, type SandboxWait } from "../../operations/await-sandbox.ts";
+import { awaitSandbox } from "../../operations/await-sandbox.ts";
 import { objectOf } from "../../operations/objects.ts";
 import type { ServiceParts } from "./parts.ts";
 import { currentSource, findWarmSet, type Source } from "./source.ts";
@@ -56,7 +56,8 @@ export async function createSandbox(parts: ServiceParts, create: CreateSandbox):
   const sandbox = await makeSandbox(parts, create, source);
   const timeoutMilliseconds = Math.max(1, deadline - parts.clock.monotonicMilliseconds());
   try {
-    return await untilServing(parts, sandbox, { timeoutMilliseconds, signal: create.signal, isNew: true });
+    const wait = { timeoutMilliseconds, signal: create.signal, isNew: true };
+    return objectOf(await awaitSandbox(parts.objects, sandbox, wait));
   } catch (error) {
     // What cannot be deleted now ends when its time is over.
     await parts.objects.sandboxes.remove(sandbox).catch(() => undefined);
@@ -143,15 +144,6 @@ export function claimOf(
 
 export function endAfter({ clock }: Pick<ServiceParts, "clock">, milliseconds: number): Date {
   return new Date(clock.now().getTime() + milliseconds);
-}
-
-/** @throws RametError `Timeout`; the error of the sandbox if it ended; `Conflict` if it was deleted or paused */
-export async function untilServing(
-  { objects }: ServiceParts,
-  written: Sandbox,
-  wait: Omit<SandboxWait, "goal">,
-): Promise<Sandbox> {
-  return objectOf(await awaitSandbox(objects, written, wait));
 }
 
 /** The timers of a running sandbox, as fields of its spec. */

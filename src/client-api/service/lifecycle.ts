@@ -9,7 +9,7 @@ import { describeProblem, reportedBy } from "../../api/state/problem.ts";
 import { retryConflicts } from "../../kube/apply.ts";
 import { resumeChange } from "../../operations/pause.ts";
 import { readNewest, unlessTimeout, untilShownDeleted } from "./cache-lag.ts";
-import { endAfter, untilServing, type OnTimeout, timersFor } from "./create-sandbox.ts";
+import { endAfter, type OnTimeout, timersFor } from "./create-sandbox.ts";
 import { unknown, type ClientState, isCapturing, stateOf } from "./find-sandbox.ts";
 import type { ServiceParts } from "./parts.ts";
 
@@ -150,7 +150,7 @@ export async function connectSandbox(
   const written = resumed
     ? await requestResume(parts, sandbox, lifeMilliseconds)
     : await extend(parts, sandbox, lifeMilliseconds);
-  return { sandbox: await untilServing(parts, written, waiting), resumed };
+  return { sandbox: objectOf(await awaitSandbox(parts.objects, written, waiting)), resumed };
 }
 
 /** Resumes a paused sandbox, which does not serve yet. */
