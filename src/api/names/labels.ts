@@ -1,3 +1,4 @@
+import { parsedJson } from "../../base/tolerant-parse.ts";
 import type * as z from "zod";
 import { RametError } from "../../base/errors.ts";
 
@@ -281,10 +282,5 @@ export function jsonAnnotation<T>(
   name: string,
   schema: z.ZodType<T>,
 ): T | undefined {
-  const text = metadata.annotations?.[name];
-  try {
-    return text === undefined ? undefined : schema.parse(JSON.parse(text));
-  } catch {
-    return undefined;
-  }
+  return parsedJson(schema, metadata.annotations?.[name]);
 }
