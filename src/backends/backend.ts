@@ -107,7 +107,7 @@ export interface CaptureRequest {
   /** False: the sandbox stays paused afterwards and waits to be stopped. */
   keepRunning: boolean;
   /** The sandbox is paused by `SandboxHolds.hold` for this checkpoint. @throws RametError `Timeout` if the pause is over */
-  held?: boolean | undefined;
+  held?: true | undefined;
   /** The limit for the size of the data. A backend that learns the size before it publishes fails with `QuotaExceeded`. */
   maxBytes?: number | undefined;
   /** Ends the wait for a response. A sandbox that still runs completes the capture. */

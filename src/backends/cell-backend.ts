@@ -70,25 +70,13 @@ export function cellBackend(options: CellBackendOptions): Backend {
       // An earlier attempt may have completed after its controller stopped.
       const earlier = await published(name);
       if (earlier !== undefined) return earlier;
-      const deadline = {
-        clock,
-        milliseconds: grantMilliseconds,
-        what: "The checkpoint",
-        hint: captureHint,
-        signal: given,
-      };
-      const body = { grant, contents: Contents.parse(contents), keepRunning };
-      const request: CheckpointRequest = held === true ? { ...body, held } : body;
-      const take = (body: CheckpointRequest) =>
-        within(deadline, (signal) => cells.checkpoint(cellAddress(source), body, signal));
-      const result =
-        maxBytes === undefined
-          ? await take(request)
-          : await take({ ...request, maxBytes }).catch((error: unknown) => {
-              // A cell of an earlier version does not know the limit. The controllers compare the size again.
-              if (RametError.from(error).code !== "InvalidArgument") throw error;
-              return take(request);
-            });
+      const what = "The checkpoint";
+      const deadline = { clock, milliseconds: grantMilliseconds, what, hint: captureHint, signal: given };
+      // A cell of a release without the limit ignores it. The controllers compare the size again.
+      const captured = { grant, contents: Contents.parse(contents), keepRunning };
+      const body: CheckpointRequest = { ...captured, ...defined({ held, maxBytes }) };
+      const take = (signal: AbortSignal) => cells.checkpoint(cellAddress(source), body, signal);
+      const result = await within(deadline, take);
       const manifest = await store.manifest({ ...name, digest: result.manifestDigest });
       return captureOf(manifest, result.manifestDigest, result);
     },

@@ -2,9 +2,9 @@ import type { ErrorCode } from "./error-codes.ts";
 
 export interface RametErrorOptions {
   /** The next step of the reader: one imperative sentence without a full stop, because `describe` continues it. */
-  hint?: string;
+  hint?: string | undefined;
   /** Whether the same call may succeed later although nobody changes anything. @default false */
-  retryable?: boolean;
+  retryable?: boolean | undefined;
   cause?: unknown;
 }
 
@@ -40,6 +40,14 @@ export class RametError extends Error {
   describe(): string {
     return this.hint === undefined ? `${this.message} [${this.code}]` : `${this.message}. ${this.hint} [${this.code}]`;
   }
+}
+
+/** Handles a rejection: resolves with undefined for errors with one of these codes, and throws every other one. */
+export function unlessCode(...codes: ErrorCode[]): (error: unknown) => undefined {
+  return (error) => {
+    if (!codes.includes(RametError.from(error).code)) throw error;
+    return undefined;
+  };
 }
 
 /** The message of anything thrown, without the name of its class. */

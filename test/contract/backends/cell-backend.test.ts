@@ -160,6 +160,18 @@ it("stops calling a cell that does not respond in time", async () => {
   await server.stop();
 });
 
+it("does not capture again when a cell rejects a capture with a limit", async () => {
+  const source = await booted();
+  const cell = standIn(source);
+  cell.behaviour.captureError = new RametError("InvalidArgument", "cannot publish file: it is not a regular file");
+  const name = { namespace: "contract", checkpointId: "limited-1" };
+  const contents: Contents = ["memory", "filesystem"];
+  const capture = backend.capture({ source, name, contents, keepRunning: true, maxBytes: 1_000 });
+  await expect(capture).rejects.toMatchObject({ code: "InvalidArgument" });
+  expect(cell.calls.filter((operation) => operation === "checkpoint")).toHaveLength(1);
+  expect(await backend.has?.(name)).toBe(false);
+});
+
 it("throws a retryable Unavailable within seconds for a cell that does not accept the connection", async () => {
   const ip = `127.69.${addressBlock()}.2`;
   const script = `require("net").createServer().listen({ port: ${cellPort}, host: "${ip}", backlog: 1 }, () => console.log("listens"))`;
