@@ -11,3 +11,12 @@ export function canonicalJson(value: unknown): string {
     .map(([key, inner]) => `${JSON.stringify(key)}:${canonicalJson(inner)}`);
   return `{${members.join(",")}}`;
 }
+
+/** Parses a text of somebody else. Undefined for what is no JSON. */
+export function parsedJson(text = ""): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}

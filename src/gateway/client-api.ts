@@ -1,5 +1,6 @@
 import { Agent, errors } from "undici";
 import * as z from "zod";
+import { parsedJson } from "../base/canonical-json.ts";
 import { canceled } from "../base/clock.ts";
 import { textOfError, RametError } from "../base/errors.ts";
 import { readBody } from "../base/http.ts";
@@ -79,26 +80,13 @@ export class ClientApi {
 
 /** @throws RametError the client API's error, if it is for the client; otherwise `Unavailable` */
 function readResume(status: number, body: Buffer): boolean {
-  const answer = ResumeAnswer.safeParse(textOfJson(body.toString()));
+  const answer = ResumeAnswer.safeParse(parsedJson(body.toString()));
   if (answer.data !== undefined && "resumed" in answer.data) return answer.data.resumed;
   const { reason = `it answered ${status}`, message = "", hint } = answer.data ?? {};
   const code = passedOn.find((each) => each === reason);
-  if (code !== undefined) throw new RametError(code, message, hint === undefined ? {} : { hint });
-  throw new RametError(
-    "Unavailable",
-    `The client API did not resume the sandbox: ${message === "" ? reason : message}`,
-    {
-      retryable: true,
-    },
-  );
-}
-
-function textOfJson(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
+  if (code !== undefined) throw new RametError(code, message, { hint });
+  const why = `The client API did not resume the sandbox: ${message === "" ? reason : message}`;
+  throw new RametError("Unavailable", why, { retryable: true });
 }
 
 const answerLimit = [64 * 1024, "The answer of the client API", "Unavailable"] as const;

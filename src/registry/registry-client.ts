@@ -1,5 +1,6 @@
 import { createHash } from "node:crypto";
 import * as z from "zod";
+import { parsedJson } from "../base/canonical-json.ts";
 import { defined } from "../base/defined.ts";
 import { RametError } from "../base/errors.ts";
 import { readBody } from "../base/http.ts";
@@ -136,19 +137,16 @@ async function unsuccessful({ statusCode, body }: RegistryAnswer): Promise<Ramet
 const mostErrorBytes = 16 * 1024;
 
 function errorWords(text: string): string {
-  try {
-    const { errors } = JSON.parse(text) as { errors?: { code?: unknown; message?: unknown }[] };
-    const [first] = errors ?? [];
-    const words = [first?.code, first?.message].filter((word) => typeof word === "string");
-    // A condition and a terminal show it.
-    return words
-      .join(": ")
-      .replaceAll(/[^\x20-\x7e]/g, "?")
-      .slice(0, 200);
-  } catch {
-    return "";
-  }
+  const [first] = ErrorAnswer.safeParse(parsedJson(text)).data?.errors ?? [];
+  const words = [first?.code, first?.message].filter((word) => typeof word === "string");
+  // A condition and a terminal show it.
+  return words
+    .join(": ")
+    .replaceAll(/[^\x20-\x7e]/g, "?")
+    .slice(0, 200);
 }
+
+const ErrorAnswer = z.object({ errors: z.array(z.object({ code: z.unknown(), message: z.unknown() })) });
 
 function broken(cause: unknown): RametError {
   const why = cause instanceof Error ? cause.message : String(cause);

@@ -1,8 +1,10 @@
 import type { RametError } from "../base/errors.ts";
 import type { Grant } from "../api/wire/grant.ts";
-import type { CheckpointRef } from "./checkpoint-id.ts";
+import { checkedNamespace, checkedRef, type CheckpointRef } from "./checkpoint-id.ts";
 import type { Manifest } from "./manifest.ts";
+import { anotherCluster } from "./owner.ts";
 import type { PublishedCheckpoint } from "./sessions.ts";
+import { guarded } from "./store-error.ts";
 
 /**
  * The store as the controllers use it. Cells have no access to it: a cell receives a grant for one checkpoint and opens that
@@ -117,4 +119,48 @@ export interface StoreHealth {
   problem?: RametError;
   /** Absent if the driver cannot determine it. */
   freeBytes?: number;
+}
+
+/** The part of a store that differs between drivers. Its arguments are valid. */
+export interface StoreDriver extends Omit<CheckpointStore, "bind" | "has" | "scrub"> {
+  name: string;
+  /** Where the owner is recorded, for messages. */
+  ownerPath: string;
+  /** Records the owner, unless there is one. Of two clusters that try this at the same time, one succeeds. */
+  claim(cluster: string): Promise<void>;
+  scrub(options: ScrubOptions): Promise<ScrubReport>;
+}
+
+/** Makes a store of a driver: validates arguments, and converts errors of system calls. */
+export function storeOf(driver: StoreDriver): CheckpointStore {
+  const { name } = driver;
+  const ofStore = <T>(what: string, run: () => Promise<T>) => guarded(`${what} the store ${name}`, run);
+  const ofCheckpoint =
+    <R extends CheckpointRef, T>(what: string, run: (request: R) => Promise<T>) =>
+    (request: R) =>
+      guarded(`${what} checkpoint ${request.checkpointId}`, () => run({ ...request, ...checkedRef(request) }));
+  const find = ofCheckpoint("finding", (ref: CheckpointRef) => driver.find(ref));
+
+  async function bind(cluster: string): Promise<void> {
+    if ((await driver.owner()) === undefined) await driver.claim(cluster);
+    const owner = await driver.owner();
+    if (owner !== cluster) throw anotherCluster(name, { owner, cluster, path: driver.ownerPath });
+  }
+
+  return {
+    bind: (cluster) => ofStore("binding", () => bind(cluster)),
+    owner: () => ofStore("reading the owner of", () => driver.owner()),
+    grantWrite: ofCheckpoint("creating a write grant for", (request) => driver.grantWrite(request)),
+    grantRead: ofCheckpoint("creating a read grant for", (request) => driver.grantRead(request)),
+    manifest: ofCheckpoint("reading the manifest of", (request) => driver.manifest(request)),
+    find,
+    has: async (ref) => (await find(ref)) !== undefined,
+    remove: ofCheckpoint("removing", (ref) => driver.remove(ref)),
+    sweep: (options) => ofStore("sweeping", () => driver.sweep(options)),
+    scrub: (options = {}) => ofStore("scrubbing", () => driver.scrub(options)),
+    namespaces: () => ofStore("listing the namespaces of", () => driver.namespaces()),
+    usage: (namespace) =>
+      guarded(`measuring the usage of namespace ${namespace}`, () => driver.usage(checkedNamespace(namespace))),
+    probe: () => driver.probe(),
+  };
 }

@@ -2,6 +2,7 @@ import { createHash } from "node:crypto";
 import * as z from "zod";
 import { CapturedVolume } from "../../api/kinds/checkpoint.ts";
 import { annotations, labels } from "../../api/names/labels.ts";
+import { parsedJson } from "../../base/canonical-json.ts";
 import type { KubeManifest } from "../../kube/object.ts";
 import type { Snapshot } from "../../kube/volumes/snapshots.ts";
 import type { CheckpointName } from "../backend.ts";
@@ -56,8 +57,9 @@ export function snapshotManifest(name: CheckpointName, recorded: Recorded, class
 }
 
 /** The volume that a VolumeSnapshot captured; undefined if it is not one of this checkpoint, or if somebody has changed it. */
-export function capturedVolume(name: CheckpointName, { metadata, spec }: Snapshot): CapturedVolume | undefined {
-  const recorded = recordedIn(metadata.annotations?.[annotations.capturedVolume]);
+export function capturedVolume(name: CheckpointName, snapshot: Snapshot): CapturedVolume | undefined {
+  const { metadata, spec } = snapshot;
+  const recorded = recordedIn(snapshot);
   if (recorded === undefined || metadata.name !== snapshotName(name, recorded.claim)) return undefined;
   const { claimUid: _, ofVolumes: __, groupNote: ___, ...volume } = recorded;
   const { persistentVolumeClaimName: source } = spec?.source ?? {};
@@ -65,24 +67,15 @@ export function capturedVolume(name: CheckpointName, { metadata, spec }: Snapsho
 }
 
 /** How many volumes the checkpoint of a VolumeSnapshot has. */
-export function numberOfVolumes({ metadata }: Snapshot): number {
-  return recordedIn(metadata.annotations?.[annotations.capturedVolume])?.ofVolumes ?? 0;
+export function numberOfVolumes(snapshot: Snapshot): number {
+  return recordedIn(snapshot)?.ofVolumes ?? 0;
 }
 
 /** Why a VolumeSnapshot is no member of a group. */
-export function groupNoteOf({ metadata }: Snapshot): string | undefined {
-  return recordedIn(metadata.annotations?.[annotations.capturedVolume])?.groupNote;
+export function groupNoteOf(snapshot: Snapshot): string | undefined {
+  return recordedIn(snapshot)?.groupNote;
 }
 
-function recordedIn(text: string | undefined): Recorded | undefined {
-  return Recorded.safeParse(parsedJson(text)).data;
-}
-
-/** Undefined for what is no JSON. */
-export function parsedJson(text = ""): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
+function recordedIn({ metadata }: Snapshot): Recorded | undefined {
+  return Recorded.safeParse(parsedJson(metadata.annotations?.[annotations.capturedVolume])).data;
 }

@@ -1,7 +1,7 @@
 import type { CapturedVolume, CheckpointPart } from "../../api/kinds/checkpoint.ts";
 import { defined } from "../../base/defined.ts";
 import { quantityToBytes } from "../../base/quantity.ts";
-import { RametError } from "../../base/errors.ts";
+import { RametError, unlessCode } from "../../base/errors.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import type { GroupSnapshot } from "../../kube/volumes/group-snapshots.ts";
 import { type Snapshot, snapshotClassesIn, snapshotsIn } from "../../kube/volumes/snapshots.ts";
@@ -43,12 +43,22 @@ export interface CsiBackendOptions {
  * and one VolumeSnapshot for each other claim. The Checkpoint is the owner of record of the data, so each content keeps its data until `remove`. Part handles are those of the driver.
  */
 export function csiBackend(options: CsiBackendOptions): Backend {
-  const { client, namespaces, captureMilliseconds = 600_000, readyMilliseconds = 21_600_000 } = options;
-  const { beginMilliseconds = 10_000, importMilliseconds = 60_000 } = options;
-  const { sweepOlderThanMilliseconds: olderThanMilliseconds = 600_000 } = options;
+  const {
+    client,
+    namespaces,
+    captureMilliseconds = 600_000,
+    beginMilliseconds = 10_000,
+    readyMilliseconds = 21_600_000,
+    importMilliseconds = 60_000,
+    sweepOlderThanMilliseconds: olderThanMilliseconds = 600_000,
+  } = options;
   /** The sandboxes that are being captured, with the checkpoint of each. */
   const capturing = new Map<string, string>();
   const refusals = new Refusals(client);
+
+  /** A cluster without the kind has no VolumeSnapshots. */
+  const snapshotsIfServed = async (name: CheckpointName) =>
+    (await snapshotsOf(client, name).catch(unlessCode("NotFound"))) ?? [];
 
   async function capture({ name, source, signal }: CaptureRequest): Promise<Capture> {
     const volumes = await volumesToCapture(client, name.namespace, source.claims);
@@ -72,7 +82,7 @@ export function csiBackend(options: CsiBackendOptions): Backend {
     name: "csi",
     async probe() {
       const problem = await problemOf(client);
-      return problem === undefined ? { contents: [["volumes"]] } : { contents: [], problem };
+      return { contents: problem === undefined ? [["volumes"]] : [], ...defined({ problem }) };
     },
     async capture(request) {
       const { name, source } = request;
@@ -86,7 +96,7 @@ export function csiBackend(options: CsiBackendOptions): Backend {
       }
     },
     async whenReady(name) {
-      const snapshots = await snapshotsOf(client, name).catch(nothingIfMissing);
+      const snapshots = await snapshotsIfServed(name);
       const found = await findGroups(client, name);
       const missing = missingOf(snapshots, found?.groups);
       if (missing !== undefined) throw lost(name, missing);
@@ -106,9 +116,9 @@ export function csiBackend(options: CsiBackendOptions): Backend {
     importVolumes: (request) => importVolumes(client, request, { importMilliseconds, readyMilliseconds }),
     untilLoaded: () => Promise.resolve(),
     async remove(name) {
-      const snapshots = await snapshotsOf(client, name).catch(nothingIfMissing);
+      const snapshots = await snapshotsIfServed(name);
       await all([...snapshots.map((one) => removeSnapshot(client, one)), removeGroups(client, name)]);
-      await removeImports(client, name).catch(nothingIfMissing);
+      await removeImports(client, name).catch(unlessCode("NotFound"));
     },
     sweep: (liveness, signal) => sweepSnapshots({ client, namespaces, olderThanMilliseconds, liveness, signal }),
   };
@@ -133,14 +143,11 @@ async function createSnapshots(
   const snapshots = snapshotsIn(client);
   return all(
     manifests.map(async (manifest) => {
-      try {
-        const snapshot = await snapshots.create(manifest);
-        created.set(snapshot.metadata.uid, snapshot);
-        return snapshot;
-      } catch (error) {
-        if (RametError.from(error).code !== "AlreadyExists") throw error;
-      }
-      return usable(name, await snapshots.get({ namespace: name.namespace, name: manifest.metadata.name ?? "" }));
+      const made = await snapshots.create(manifest).catch(unlessCode("AlreadyExists"));
+      if (made === undefined)
+        return usable(name, await snapshots.get({ namespace: name.namespace, name: manifest.metadata.name ?? "" }));
+      created.set(made.metadata.uid, made);
+      return made;
     }),
   );
 }
@@ -196,12 +203,11 @@ function partOf({ snapshot, content, capturedAt, isReady, volume }: CapturedPart
 
 async function problemOf(client: KubeClient): Promise<RametError | undefined> {
   try {
-    const { items } = await snapshotClassesIn(client).list();
-    if (items.length > 0) return undefined;
-    return unsupported("no CSI driver has a VolumeSnapshotClass");
-  } catch (thrown) {
-    const error = RametError.from(thrown);
-    return error.code === "NotFound" ? unsupported("it has no VolumeSnapshots") : error;
+    const listed = await snapshotClassesIn(client).list().catch(unlessCode("NotFound"));
+    if (listed === undefined) return unsupported("it has no VolumeSnapshots");
+    return listed.items.length > 0 ? undefined : unsupported("no CSI driver has a VolumeSnapshotClass");
+  } catch (error) {
+    return RametError.from(error);
   }
 }
 
@@ -225,12 +231,6 @@ async function discard(
   for (const one of found) if (!("capturedAt" in stateOfSnapshot(one))) unneeded.set(one.metadata.uid, one);
   const removals = [...unneeded.values()].map((one) => removeSnapshot(client, one));
   await Promise.allSettled([...removals, discardGroups(client, name, created.groups)]);
-}
-
-/** A cluster without the kind has no VolumeSnapshots. @throws RametError every other one */
-function nothingIfMissing(thrown: unknown): Snapshot[] {
-  if (RametError.from(thrown).code === "NotFound") return [];
-  throw thrown;
 }
 
 function inProgress(sandbox: string, checkpointId: string): RametError {

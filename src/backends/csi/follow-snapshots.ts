@@ -1,6 +1,7 @@
 import { defined } from "../../base/defined.ts";
-import { RametError } from "../../base/errors.ts";
+import { RametError, unlessCode } from "../../base/errors.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
+import type { KubeObject } from "../../kube/object.ts";
 import { type Snapshot, type SnapshotContent, snapshotContentsIn, snapshotsIn } from "../../kube/volumes/snapshots.ts";
 import { waitUntil } from "../../kube/wait-until.ts";
 
@@ -40,23 +41,18 @@ export async function followSnapshot(
     if (last.state === "ready" || last.state === wanted) return true;
     return last.state === "blocked" || last.state === "deleted";
   };
-  const options = {
-    resource: snapshotsIn(client),
-    from,
-    until: isEnd,
-    requeueAfterMilliseconds: requeueMilliseconds,
-    timeoutMilliseconds,
-    ...defined({ signal }),
-  };
-  const found = await waitUntil(options).catch((error: unknown) => {
-    if (RametError.from(error).code !== "Timeout") throw error;
-    throw late(from, last, timeoutMilliseconds);
-  });
+  const resource = snapshotsIn(client);
+  const limits = { requeueAfterMilliseconds: requeueMilliseconds, timeoutMilliseconds, ...defined({ signal }) };
+  const found = await waitUntil({ resource, from, until: isEnd, ...limits })
+    .then((snapshot) => ({ snapshot }))
+    .catch(unlessCode("Timeout"));
   // `last` was changed by the callback.
   const end = last;
-  if (end.state === "blocked") throw notCaptured(from, end.error);
-  if (found === undefined || !("capturedAt" in end)) throw lost(from);
-  return verified(client, found, end);
+  if (found === undefined)
+    throw late(kind, from, { error: "error" in end ? end.error : undefined, timeoutMilliseconds });
+  if (end.state === "blocked") throw notCaptured(kind, from, end.error);
+  if (found.snapshot === undefined || !("capturedAt" in end)) throw lost(kind, from);
+  return verified(client, found.snapshot, end);
 }
 
 /** @throws RametError `CheckpointLost` if the content is missing or belongs to another VolumeSnapshot */
@@ -67,26 +63,33 @@ async function verified(
 ): Promise<CapturedSnapshot> {
   const content = await snapshotContentsIn(client).find({ name: contentName });
   if (content === undefined || !isBound(snapshot, content) || content.status?.snapshotHandle === undefined)
-    throw lost(snapshot, `its VolumeSnapshotContent ${contentName} does not belong to it, or has no data`);
+    throw lost(kind, snapshot, `its VolumeSnapshotContent ${contentName} does not belong to it, or has no data`);
   const { creationTime } = content.status;
   const exactly = creationTime === undefined ? capturedAt : new Date(creationTime / 1_000_000).toISOString();
   return { snapshot, content, capturedAt: exactly, isReady: state === "ready" };
 }
 
-function late(snapshot: Snapshot, state: SnapshotState, timeoutMilliseconds: number): RametError {
-  const seconds = Math.round(timeoutMilliseconds / 1000);
-  const error = "error" in state ? state.error : undefined;
-  return notCaptured(snapshot, `it was not taken within ${seconds} s; ${error ?? "no error was reported"}`);
+const kind = "VolumeSnapshot";
+type SnapshotKind = typeof kind | "VolumeGroupSnapshot";
+
+/** @param last the last error of the driver */
+export function late(
+  kind: SnapshotKind,
+  snapshot: KubeObject,
+  last: { error: string | undefined; timeoutMilliseconds: number },
+): RametError {
+  const seconds = Math.round(last.timeoutMilliseconds / 1000);
+  return notCaptured(kind, snapshot, `it was not taken within ${seconds} s; ${last.error ?? "no error was reported"}`);
 }
 
-function notCaptured({ metadata: { name, namespace } }: Snapshot, why: string): RametError {
-  return new RametError("VolumeNotCaptured", `The VolumeSnapshot ${name} cannot be taken: ${why}`, {
-    hint: `Ask for the cause with: ramet explain volumesnapshot/${name} -n ${namespace ?? "default"}`,
+function notCaptured(kind: SnapshotKind, { metadata: { name, namespace } }: KubeObject, why: string): RametError {
+  return new RametError("VolumeNotCaptured", `The ${kind} ${name} cannot be taken: ${why}`, {
+    hint: `Ask for the cause with: ramet explain ${kind.toLowerCase()}/${name} -n ${namespace ?? "default"}`,
   });
 }
 
-function lost({ metadata: { name } }: Snapshot, why = "it was deleted"): RametError {
-  return new RametError("CheckpointLost", `The VolumeSnapshot ${name} has no data: ${why}`, {
+export function lost(kind: SnapshotKind, { metadata: { name } }: KubeObject, why = "it was deleted"): RametError {
+  return new RametError("CheckpointLost", `The ${kind} ${name} has no data: ${why}`, {
     hint: "Delete the Checkpoint, and create another one",
   });
 }
@@ -99,10 +102,8 @@ export async function all<T>(promises: readonly Promise<T>[]): Promise<T[]> {
 
 /** How far a VolumeSnapshot is. The data is fixed when it is `captured`, and can be restored when it is `ready`. */
 type SnapshotState =
-  | {
-      state: "pending";
-      /** The last error of the driver or the controller, which repeat what failed. */ error?: string;
-    }
+  /** With the last error of the driver or the controller, which repeat what failed. */
+  | { state: "pending"; error?: string }
   /** It cannot succeed without a change of the cluster or of the claim. */
   | { state: "blocked"; error: string }
   | { state: "captured" | "ready"; capturedAt: string; contentName: string }

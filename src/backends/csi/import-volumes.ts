@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from "node:util";
 import type { CheckpointPart } from "../../api/kinds/checkpoint.ts";
 import type { ImportedVolume } from "../../api/kinds/volume-import.ts";
 import { annotations, labels } from "../../api/names/labels.ts";
-import { RametError } from "../../base/errors.ts";
+import { RametError, unlessCode } from "../../base/errors.ts";
 import { quantityToBytes } from "../../base/quantity.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import type { KubeManifest } from "../../kube/object.ts";
@@ -107,14 +107,11 @@ async function importVolume(
 }
 
 async function classesOf(client: KubeClient): Promise<SnapshotClass[]> {
-  try {
-    return (await snapshotClassesIn(client).list()).items;
-  } catch (error) {
-    if (RametError.from(error).code !== "NotFound") throw error;
-    throw new RametError("NotSupported", "Volumes cannot be imported in this cluster: it has no VolumeSnapshots", {
-      hint: "Install the snapshot stack with SnapshotStack",
-    });
-  }
+  const listed = await snapshotClassesIn(client).list().catch(unlessCode("NotFound"));
+  if (listed !== undefined) return listed.items;
+  throw new RametError("NotSupported", "Volumes cannot be imported in this cluster: it has no VolumeSnapshots", {
+    hint: "Install the snapshot stack with SnapshotStack",
+  });
 }
 
 /**
@@ -137,13 +134,12 @@ async function assertImportable(client: KubeClient, volume: ImportedVolume): Pro
 
 async function createContent(client: KubeClient, manifest: KubeManifest): Promise<SnapshotContent> {
   const contents = snapshotContentsIn(client);
-  try {
-    return await contents.create(manifest);
-  } catch (thrown) {
+  const creating = contents.create(manifest).catch((thrown: unknown) => {
     const error = RametError.from(thrown);
-    if (error.code === "Forbidden") throw disabled(error);
-    if (error.code !== "AlreadyExists") throw error;
-  }
+    throw error.code === "Forbidden" ? disabled(error) : error;
+  });
+  const created = await creating.catch(unlessCode("AlreadyExists"));
+  if (created !== undefined) return created;
   const found = await contents.get({ name: manifest.metadata.name ?? "" });
   if (isReleased(found)) throw beingRemoved("VolumeSnapshotContent", found);
   const wanted = manifest as unknown as Pick<SnapshotContent, "spec">;
@@ -154,11 +150,8 @@ async function createContent(client: KubeClient, manifest: KubeManifest): Promis
 
 async function createSnapshot(client: KubeClient, manifest: KubeManifest): Promise<Snapshot> {
   const snapshots = snapshotsIn(client);
-  try {
-    return await snapshots.create(manifest);
-  } catch (error) {
-    if (RametError.from(error).code !== "AlreadyExists") throw error;
-  }
+  const created = await snapshots.create(manifest).catch(unlessCode("AlreadyExists"));
+  if (created !== undefined) return created;
   const { namespace, name = "" } = manifest.metadata;
   const found = await snapshots.get({ namespace, name });
   if (found.metadata.deletionTimestamp !== undefined) throw beingRemoved("VolumeSnapshot", found);

@@ -1,6 +1,6 @@
 import { labels } from "../../api/names/labels.ts";
 import { defined } from "../../base/defined.ts";
-import { RametError } from "../../base/errors.ts";
+import { RametError, unlessCode } from "../../base/errors.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import type { KubeObject } from "../../kube/object.ts";
 import type { ResourceClient } from "../../kube/resource-client.ts";
@@ -74,12 +74,7 @@ export async function removeSnapshot(client: KubeClient, snapshot: Snapshot): Pr
   if (content !== undefined && isRamets(content))
     await setDeletionPolicy(client, content, await releaseData(client, content));
   const { metadata } = snapshot;
-  if (metadata.deletionTimestamp === undefined)
-    await snapshotsIn(client)
-      .delete(metadata, { uid: metadata.uid })
-      .catch((error: unknown) => {
-        if (RametError.from(error).code !== "NotFound") throw error;
-      });
+  if (metadata.deletionTimestamp === undefined) await snapshotsIn(client).delete(metadata, { uid: metadata.uid });
   await untilGone(snapshotsIn(client), snapshot);
   const late = await contentOf(client, snapshot);
   if (late !== undefined && isOrphaned(late)) await removeOrphan(client, late);
@@ -124,30 +119,37 @@ export async function removeOrphan(
 ): Promise<void> {
   const contents = snapshotContentsIn(client);
   const { metadata } = content;
-  const { uid } = metadata;
   const deletionPolicy = decided ?? (await releaseData(client, content));
-  try {
-    await contents.mergePatch(metadata, {
-      metadata: { uid, annotations: { [contentAnnotations.beingDeleted]: "yes" } },
-      spec: { deletionPolicy },
-    });
-    await contents.delete(metadata, { uid });
-    if (deletionPolicy === "Retain") await removeContentFinalizer(client, metadata);
-  } catch (error) {
-    if (RametError.from(error).code !== "NotFound") throw error;
-  }
+  const annotation = contentAnnotations.beingDeleted;
+  await deleteContent(contents, metadata, { annotation, deletionPolicy }).catch(unlessCode("NotFound"));
+  // The sidecar removes it too. There is none if the driver of an import does not run here, and without data nothing waits for it.
+  if (deletionPolicy === "Retain") await removeFinalizer(contents, metadata, volumeFinalizers.content, () => true);
 }
 
-/** The sidecar removes it too. There is none if the driver of an import does not run here, and without data nothing waits for it. */
-async function removeContentFinalizer(client: KubeClient, at: SnapshotContent["metadata"]): Promise<void> {
-  const contents = snapshotContentsIn(client);
-  const found = await contents.find(at);
-  if (found?.metadata.uid !== at.uid) return;
+/** Deletes a content as the snapshot-controller does. @param annotation the one that shows the sidecar the deletion */
+export async function deleteContent<T extends KubeObject>(
+  contents: ResourceClient<T>,
+  at: KubeObject["metadata"],
+  { annotation, deletionPolicy }: { annotation: string; deletionPolicy: "Delete" | "Retain" },
+): Promise<void> {
+  const { uid } = at;
+  await contents.mergePatch(at, { metadata: { uid, annotations: { [annotation]: "yes" } }, spec: { deletionPolicy } });
+  await contents.delete(at, { uid });
+}
+
+/** Removes a finalizer from an object that still exists, unless somebody else changes it meanwhile. */
+export async function removeFinalizer<T extends KubeObject>(
+  resource: ResourceClient<T>,
+  at: KubeObject["metadata"],
+  finalizer: string,
+  mayRemove: (found: T) => boolean,
+): Promise<void> {
+  const found = await resource.find(at);
+  if (found?.metadata.uid !== at.uid || !mayRemove(found)) return;
   const { uid, resourceVersion, finalizers = [] } = found.metadata;
-  const kept = finalizers.filter((one) => one !== volumeFinalizers.content);
-  await contents.mergePatch(at, { metadata: { uid, resourceVersion, finalizers: kept } }).catch((error: unknown) => {
-    if (RametError.from(error).code !== "Conflict") throw error;
-  });
+  const kept = finalizers.filter((one) => one !== finalizer);
+  const patch = { metadata: { uid, resourceVersion, finalizers: kept } };
+  await resource.mergePatch(at, patch).catch(unlessCode("NotFound", "Conflict"));
 }
 
 function stillThere(kind: string, { metadata: { name, finalizers = [] } }: KubeObject): RametError {

@@ -1,4 +1,4 @@
-import { RametError } from "../../base/errors.ts";
+import { RametError, unlessCode } from "../../base/errors.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import type { KubeObject } from "../../kube/object.ts";
 import type { CheckpointLiveness, CheckpointName } from "../backend.ts";
@@ -17,14 +17,13 @@ export interface SweepSnapshotsOptions {
 
 /** The next sweep continues a removal that takes longer. */
 export async function isRemoved(removal: Promise<void>): Promise<boolean> {
-  try {
-    await removal;
-    return true;
-  } catch (thrown) {
-    const error = RametError.from(thrown);
-    if (!error.retryable) throw error;
-    return false;
-  }
+  return removal.then(
+    () => true,
+    (error: unknown) => {
+      if (RametError.from(error).retryable) return false;
+      throw error;
+    },
+  );
 }
 
 export function isServed({ namespace }: CheckpointName, { namespaces }: SweepSnapshotsOptions): boolean {
@@ -52,7 +51,5 @@ export async function touch<T extends KubeObject>(
     .mergePatch(metadata, {
       metadata: { uid: metadata.uid, annotations: { [annotations.retry]: now.toISOString() } },
     })
-    .catch((error: unknown) => {
-      if (!["NotFound", "Conflict"].includes(RametError.from(error).code)) throw error;
-    });
+    .catch(unlessCode("NotFound", "Conflict"));
 }

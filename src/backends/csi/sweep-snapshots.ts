@@ -8,12 +8,8 @@ import { isImported } from "./imported-content.ts";
 import { isRamets, removeOrphan, removeSnapshot } from "./remove-snapshots.ts";
 import { touch, isOld, isRemoved, isServed, type SweepSnapshotsOptions } from "./sweep-rules.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
-import {
-  type GroupKinds,
-  groupKindsOf,
-  type GroupSnapshot,
-  type GroupSnapshotContent,
-} from "../../kube/volumes/group-snapshots.ts";
+import type { KubeObject } from "../../kube/object.ts";
+import { type GroupKinds, groupKindsOf, type GroupSnapshotContent } from "../../kube/volumes/group-snapshots.ts";
 import { claimsIn } from "../../kube/volumes/volumes.ts";
 import { checkpointsOnClaim, unlabelClaims } from "./groups/claim-labels.ts";
 import { releaseGroupData, removeGroup, removeGroupContent } from "./groups/remove-group.ts";
@@ -26,8 +22,7 @@ import { groupRecord } from "./groups/group-record.ts";
 export async function sweepSnapshots(options: SweepSnapshotsOptions): Promise<Swept> {
   const swept: Swept = { checkpoints: [], kept: [], orphans: 0, contents: 0, freedBytes: 0, foreign: [] };
   try {
-    for (const { name, snapshots } of await byCheckpoint(options))
-      await sweepCheckpoint(name, snapshots, { swept, ...options });
+    for (const snapshots of await byCheckpoint(options)) await sweepCheckpoint(snapshots, { swept, ...options });
     swept.orphans = await sweepContents(options);
     await sweepGroups(options, swept);
   } catch (thrown) {
@@ -37,33 +32,33 @@ export async function sweepSnapshots(options: SweepSnapshotsOptions): Promise<Sw
   return swept;
 }
 
-interface OfCheckpoint {
-  name: CheckpointName;
-  snapshots: Snapshot[];
-}
-
-async function byCheckpoint({ client, namespaces, signal }: SweepSnapshotsOptions): Promise<OfCheckpoint[]> {
-  const found = new Map<string, OfCheckpoint>();
+async function byCheckpoint({ client, namespaces, signal }: SweepSnapshotsOptions): Promise<Snapshot[][]> {
+  const found: Snapshot[] = [];
   for (const namespace of namespaces ?? [undefined]) {
     const { items } = await snapshotsIn(client).list({ namespace, labelSelector: labels.checkpointId, signal });
-    for (const snapshot of items) {
-      const { metadata } = snapshot;
-      const name = { namespace: metadata.namespace ?? "", checkpointId: metadata.labels?.[labels.checkpointId] ?? "" };
-      if (capturedVolume(name, snapshot) === undefined) continue;
-      const key = `${name.namespace}/${name.checkpointId}`;
-      const { snapshots } = found.get(key) ?? { snapshots: [] };
-      found.set(key, { name, snapshots: [...snapshots, snapshot] });
-    }
+    found.push(...items.filter((snapshot) => capturedVolume(labelledCheckpoint(snapshot), snapshot) !== undefined));
   }
-  return [...found.values()];
+  return [...Map.groupBy(found, (snapshot) => keyOf(labelledCheckpoint(snapshot))).values()];
 }
 
+/** The checkpoint that the label of a VolumeSnapshot or VolumeGroupSnapshot names. */
+function labelledCheckpoint({ metadata }: KubeObject): CheckpointName {
+  return { namespace: metadata.namespace ?? "", checkpointId: metadata.labels?.[labels.checkpointId] ?? "" };
+}
+
+function keyOf({ namespace, checkpointId }: CheckpointName): string {
+  return `${namespace}/${checkpointId}`;
+}
+
+/** @param snapshots all those of one checkpoint */
 async function sweepCheckpoint(
-  name: CheckpointName,
   snapshots: readonly Snapshot[],
   { client, liveness, swept, ...options }: SweepSnapshotsOptions & { swept: Swept },
 ): Promise<void> {
   let removed = 0;
+  const [first] = snapshots;
+  if (first === undefined) return;
+  const name = labelledCheckpoint(first);
   for (const snapshot of snapshots) {
     if (!isOld(client, snapshot, options) || (await liveness(name)) !== "absent") continue;
     removed += 1;
@@ -135,17 +130,13 @@ async function sweepObjects(
 ): Promise<void> {
   const { items } = await kinds.groups.list({ namespace, labelSelector: labels.checkpointId, signal });
   for (const group of items) {
-    const name = checkpointOfGroup(group);
+    const name = labelledCheckpoint(group);
     if (groupRecord(name, group) === undefined) continue;
     if (isOld(client, group, options) && (await liveness(name)) === "absent") {
       swept.checkpoints.push(name);
       await isRemoved(removeGroup(client, kinds, group));
     } else if (group.metadata.deletionTimestamp === undefined) swept.kept.push(name);
   }
-}
-
-function checkpointOfGroup({ metadata }: GroupSnapshot): CheckpointName {
-  return { namespace: metadata.namespace ?? "", checkpointId: metadata.labels?.[labels.checkpointId] ?? "" };
 }
 
 /** @returns how many contents were removed */
@@ -190,8 +181,6 @@ async function sweepLabels(
   { client, liveness, signal }: SweepSnapshotsOptions,
 ): Promise<void> {
   const { items } = await claimsIn(client).list({ namespace, signal });
-  const labelled = new Map(
-    items.flatMap(checkpointsOnClaim).map((name) => [`${name.namespace}/${name.checkpointId}`, name]),
-  );
+  const labelled = new Map(items.flatMap(checkpointsOnClaim).map((name) => [keyOf(name), name]));
   for (const name of labelled.values()) if ((await liveness(name)) !== "unfinished") await unlabelClaims(client, name);
 }

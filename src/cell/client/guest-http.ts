@@ -3,6 +3,7 @@ import { type ClientRequest, request as httpRequest, type IncomingMessage } from
 import type { Duplex, Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import * as z from "zod";
+import { parsedJson } from "../../base/canonical-json.ts";
 import { type Clock, systemClock } from "../../base/clock.ts";
 import { defined } from "../../base/defined.ts";
 import type { ErrorCode } from "../../base/error-codes.ts";
@@ -132,7 +133,7 @@ const GuestFailure = z.object({
 
 /** Converts an error response of the guest into a RametError. `what` names the operation. */
 export function guestError(what: string, status: number, body: string): RametError {
-  return guestFailure(what, parsed(body), status);
+  return guestFailure(what, parsedJson(body) ?? { message: body.slice(0, 200) }, status);
 }
 
 /** Converts an error that was already parsed, for example at the end of a stream. */
@@ -172,11 +173,3 @@ const codes = new Map<string, ErrorCode>([
   ["503", "Unavailable"],
   ["504", "Timeout"],
 ]);
-
-function parsed(body: string): unknown {
-  try {
-    return JSON.parse(body);
-  } catch {
-    return { message: body.slice(0, 200) };
-  }
-}

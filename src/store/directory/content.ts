@@ -7,7 +7,7 @@ import { contentDigest } from "../content-digest.ts";
 import { FileName, type ManifestFile } from "../manifest.ts";
 import type { Step } from "../sessions.ts";
 import { errnoOf } from "../../base/errors.ts";
-import { ifPresent, readSmallFile, statOf, unless, writeDurably } from "./durable.ts";
+import { ifPresent, readSmallFile, statOf, succeeds, unless, writeDurably } from "./durable.ts";
 import { type CheckpointLayout, contentPrefix, type Layout } from "./layout.ts";
 
 /**
@@ -22,7 +22,7 @@ export async function keepContent(layout: Layout, attempt: CheckpointLayout, fil
   await unless(mkdir(dirname(kept), { mode: 0o700 }), "EEXIST");
   // A sweep can remove unused content between the two links. Then this file becomes the content.
   for (;;) {
-    if ((await unless(link(stagedPath, kept).then(yes), "EEXIST")) === true) return false;
+    if (await succeeds(link(stagedPath, kept), "EEXIST")) return false;
     const shared = await adopt(layout.content(file.digest), attempt, file);
     if (shared !== undefined) return shared;
   }
@@ -35,7 +35,11 @@ async function adopt(kept: string, attempt: CheckpointLayout, file: ManifestFile
   try {
     await link(kept, candidate);
   } catch (error) {
-    return fromLinkFailure(error);
+    const code = errnoOf(error);
+    if (code === "ENOENT") return undefined;
+    // ext4 allows 65,000 links to a file. Beyond that, the checkpoint keeps its own copy.
+    if (code === "EMLINK") return false;
+    throw error;
   }
   try {
     if (await isIntact(candidate, file)) {
@@ -51,14 +55,6 @@ async function adopt(kept: string, attempt: CheckpointLayout, file: ManifestFile
     // Renaming a link onto another link of the same file does nothing, so the candidate can still exist.
     await rm(candidate, { force: true });
   }
-}
-
-function fromLinkFailure(error: unknown): false | undefined {
-  const code = errnoOf(error);
-  if (code === "ENOENT") return undefined;
-  // ext4 allows 65,000 links to a file. Beyond that, the checkpoint keeps its own copy.
-  if (code === "EMLINK") return false;
-  throw error;
 }
 
 async function isIntact(path: string, file: ManifestFile): Promise<boolean> {
@@ -82,7 +78,7 @@ export async function collectContent(layout: Layout, digest: string, step: Step)
   const stats = await statOf(kept);
   if (stats === undefined || stats.nlink > 1n) return 0;
   const candidate = layout.stagingEntry(contentPrefix, digest.slice("sha256:".length));
-  if ((await unless(rename(kept, candidate).then(yes), "ENOENT")) === undefined) return 0;
+  if (!(await succeeds(rename(kept, candidate), "ENOENT"))) return 0;
   await step("content-taken");
   return settleContent(layout, candidate, digest);
 }
@@ -95,10 +91,6 @@ export async function settleContent(layout: Layout, candidate: string, digest: s
   if (inUse) await ifPresent(unless(link(candidate, layout.content(digest)), "EEXIST", "EMLINK"));
   await rm(candidate, { force: true });
   return inUse ? 0 : Number(stats.size);
-}
-
-function yes(): true {
-  return true;
 }
 
 /**

@@ -59,3 +59,13 @@ export async function unless<T>(operation: Promise<T>, ...codes: string[]): Prom
     throw error;
   }
 }
+
+/** Returns false instead of failing with one of these codes. */
+export async function succeeds(operation: Promise<void>, ...codes: string[]): Promise<boolean> {
+  return (
+    (await unless(
+      operation.then(() => true),
+      ...codes,
+    )) ?? false
+  );
+}

@@ -91,11 +91,12 @@ function random(): string {
 
 /** Returns `StoreUnavailable` if the root is not usable. The operator may use a symbolic link as the root. */
 export async function rootProblem(root: string): Promise<RametError | undefined> {
+  const hint = "Create the directory, or mount the file system that contains it";
   try {
-    return (await stat(root)).isDirectory() ? undefined : unavailable(root, "it is not a directory");
+    return (await stat(root)).isDirectory() ? undefined : unusable(root, "it is not a directory", hint);
   } catch (error) {
     const errno = errnoOf(error);
-    return unavailable(root, errno === "ENOENT" ? "it does not exist" : (errno ?? textOfError(error)), error);
+    return unusable(root, errno === "ENOENT" ? "it does not exist" : (errno ?? textOfError(error)), hint, error);
   }
 }
 
@@ -104,9 +105,7 @@ export async function requireRoot(root: string): Promise<void> {
   if (problem !== undefined) throw problem;
 }
 
-function unavailable(root: string, why: string, cause?: unknown): RametError {
-  return new RametError("StoreUnavailable", `cannot use the store directory ${root}: ${why}`, {
-    hint: "Create the directory, or mount the file system that contains it",
-    cause,
-  });
+/** The error for a directory of the store that is missing, or is something else. */
+export function unusable(path: string, why: string, hint: string, cause?: unknown): RametError {
+  return new RametError("StoreUnavailable", `cannot use the store directory ${path}: ${why}`, { hint, cause });
 }

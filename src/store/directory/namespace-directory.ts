@@ -3,14 +3,13 @@ import { join } from "node:path";
 import * as z from "zod";
 import type { DirectoryGrant } from "../../api/wire/grant.ts";
 import { canonicalJson } from "../../base/canonical-json.ts";
-import { RametError } from "../../base/errors.ts";
 import { type CheckpointRef, NamespaceName } from "../checkpoint-id.ts";
 import { invalidGrant } from "../grant-check.ts";
 import { decodeManifest, digestOf, lost, type Manifest, parseManifest, sizeOf } from "../manifest.ts";
 import { ownerFile } from "../owner.ts";
 import type { PublishedCheckpoint, Step } from "../sessions.ts";
-import { readSmallFile, statOf, syncDirectories, unless, writeDurably, ifPresent } from "./durable.ts";
-import { doomedPrefix, type Layout, layoutOf, probePrefix, requireRoot } from "./layout.ts";
+import { ifPresent, readSmallFile, statOf, succeeds, syncDirectories, unless, writeDurably } from "./durable.ts";
+import { doomedPrefix, type Layout, layoutOf, probePrefix, requireRoot, unusable } from "./layout.ts";
 import type { Removal } from "../checkpoint-store.ts";
 import { collectContent } from "./content.ts";
 
@@ -48,12 +47,10 @@ export async function openNamespaceDirectory(grant: DirectoryGrant): Promise<Lay
   directories.catch(() => undefined);
   const namespace = await readMarker(layout);
   if (namespace === undefined) {
-    throw new RametError(
-      "StoreUnavailable",
-      `cannot use the store directory ${grant.path}: it is not the directory of a namespace`,
-      {
-        hint: "Check that the store is mounted at this path",
-      },
+    throw unusable(
+      grant.path,
+      "it is not the directory of a namespace",
+      "Check that the store is mounted at this path",
     );
   }
   if (namespace !== grant.namespace) throw invalidGrant(grant, `${grant.path} belongs to namespace ${namespace}`);
@@ -72,9 +69,7 @@ export async function requireDirectories(...paths: string[]): Promise<void> {
   for (const { path, stats } of all) {
     if (stats?.isDirectory() === true) continue;
     const why = stats === undefined ? "it is missing" : "it is not a directory";
-    throw new RametError("StoreUnavailable", `cannot use the store directory ${path}: ${why}`, {
-      hint: "Check that the store's directory exists and its file system is mounted",
-    });
+    throw unusable(path, why, "Check that the store's directory exists and its file system is mounted");
   }
 }
 
@@ -84,14 +79,8 @@ async function readMarker(layout: Layout): Promise<string | undefined> {
   try {
     return Marker.parse(JSON.parse(bytes.toString("utf8"))).namespace;
   } catch (error) {
-    throw new RametError(
-      "StoreUnavailable",
-      `cannot use the store directory ${layout.path}: namespace.json is not valid`,
-      {
-        hint: 'Restore the file: {"v":1,"namespace":"<name of the directory>"}',
-        cause: error,
-      },
-    );
+    const hint = 'Restore the file: {"v":1,"namespace":"<name of the directory>"}';
+    throw unusable(layout.path, "namespace.json is not valid", hint, error);
   }
 }
 
@@ -174,11 +163,7 @@ export async function removeCheckpoint(layout: Layout, ref: CheckpointRef, step:
 /** Renames a path so that it cannot be found any more and can be removed later. `undefined`: it does not exist. */
 export async function doom(layout: Layout, path: string): Promise<string | undefined> {
   const doomed = layout.stagingEntry(doomedPrefix);
-  const done = await unless(
-    rename(path, doomed).then(() => true),
-    "ENOENT",
-  );
-  return done === undefined ? undefined : doomed;
+  return (await succeeds(rename(path, doomed), "ENOENT")) ? doomed : undefined;
 }
 
 /** Removes an entry of `staging` without following links. @returns the number of freed bytes */

@@ -18,7 +18,7 @@ import {
   sameFingerprint,
   writeFingerprints,
 } from "./content.ts";
-import { unless } from "./durable.ts";
+import { succeeds } from "./durable.ts";
 import { doomedPrefix, type Layout, restorePrefix } from "./layout.ts";
 import { openNamespaceDirectory, publishedManifest } from "./namespace-directory.ts";
 
@@ -47,12 +47,13 @@ async function openHeld(
   options: OpenForReadOptions,
 ): Promise<ReadSession> {
   if (grant.manifestDigest === undefined) throw invalidGrant(grant, "it does not name a manifest");
-  const fingerprints = grant.verify === true ? {} : readFingerprints(layout.checkpoint(grant.checkpointId));
+  const fingerprints =
+    grant.verify === true ? Promise.resolve<Fingerprints>({}) : readFingerprints(layout.checkpoint(grant.checkpointId));
   const manifest = await publishedManifest(layout, grant, grant.manifestDigest);
   await options.onStep?.("manifest");
   await Promise.all(manifest.files.map((file) => holdFile(layout, held, grant, file)));
   await options.onStep?.("held");
-  const rehashed = await verifyImage(layout, held, manifest, { fingerprints, signal: options.signal });
+  const rehashed = await verifyImage(layout, held, manifest, { recorded: await fingerprints, signal: options.signal });
   return { manifest, imagePath: held.path, rehashed, release: () => held.release() };
 }
 
@@ -60,14 +61,7 @@ async function openHeld(
 async function holdFile(layout: Layout, held: HeldImage, grant: DirectoryGrant, file: ManifestFile): Promise<void> {
   const own = join(layout.checkpoint(grant.checkpointId).image, file.name);
   for (const source of [own, layout.content(file.digest)]) {
-    const done = await unless(
-      held.hold(source, file.name).then(() => true),
-      "ENOENT",
-      "ENOTDIR",
-      "ELOOP",
-      "EMLINK",
-    );
-    if (done === true) return;
+    if (await succeeds(held.hold(source, file.name), "ENOENT", "ENOTDIR", "ELOOP", "EMLINK")) return;
   }
   throw lost(grant, `its file ${file.name} is not in the store`);
 }
@@ -82,10 +76,8 @@ async function verifyImage(
   layout: Layout,
   held: HeldImage,
   manifest: Manifest,
-  { fingerprints, signal }: { fingerprints: Promise<Fingerprints> | Fingerprints; signal?: AbortSignal | undefined },
+  { recorded, signal }: { recorded: Fingerprints; signal: AbortSignal | undefined },
 ): Promise<string[]> {
-  const checkpoint = layout.checkpoint(manifest.checkpointId);
-  const recorded = await fingerprints;
   const found: Fingerprints = {};
   const rehashed: string[] = [];
   await Promise.all(
@@ -97,21 +89,20 @@ async function verifyImage(
   );
   if (rehashed.length > 0 && held.writable) {
     // The record only saves time, so a failure does not matter.
+    const checkpoint = layout.checkpoint(manifest.checkpointId);
     await writeFingerprints(checkpoint, layout.stagingEntry(doomedPrefix), found).catch(() => undefined);
   }
   return rehashed.sort();
 }
 
-interface FileToVerify {
-  file: ManifestFile;
-  recorded: Fingerprint | undefined;
-  signal: AbortSignal | undefined;
-}
-
 async function verifyFile(
   held: HeldImage,
   manifest: Manifest,
-  { file, recorded, signal }: FileToVerify,
+  {
+    file,
+    recorded,
+    signal,
+  }: { file: ManifestFile; recorded: Fingerprint | undefined; signal: AbortSignal | undefined },
 ): Promise<{ fingerprint: Fingerprint; rehashed: boolean }> {
   const handle = await held.open(file.name).catch((error: unknown) => {
     throw errnoOf(error) === "ELOOP" ? lost(manifest, `its file ${file.name} is a symbolic link`) : error;
@@ -147,13 +138,7 @@ interface HeldImage {
 /** Uses hard links in `staging`. They need no lock: a removal deletes only the checkpoint's own links. `undefined`: read-only. */
 async function holdByLinks(layout: Layout, checkpointId: string): Promise<HeldImage | undefined> {
   const path = layout.stagingEntry(restorePrefix, checkpointId);
-  const made = await unless(
-    mkdir(path, { mode: 0o700 }).then(() => true),
-    "EROFS",
-    "EACCES",
-    "EPERM",
-  );
-  if (made === undefined) return undefined;
+  if (!(await succeeds(mkdir(path, { mode: 0o700 }), "EROFS", "EACCES", "EPERM"))) return undefined;
   return {
     path,
     writable: true,

@@ -3,13 +3,14 @@ import { link, readdir, rm, statfs } from "node:fs/promises";
 import { join } from "node:path";
 import type { DirectoryGrant } from "../../api/wire/grant.ts";
 import { type Clock, systemClock } from "../../base/clock.ts";
+import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
-import { checkedNamespace, checkedRef, type CheckpointRef } from "../checkpoint-id.ts";
-import type { CheckpointStore, StoreHealth, StoreUsage } from "../checkpoint-store.ts";
+import type { CheckpointRef } from "../checkpoint-id.ts";
+import { type CheckpointStore, type StoreHealth, storeOf, type StoreUsage } from "../checkpoint-store.ts";
 import { expiryOf } from "../grant-check.ts";
-import { anotherCluster, decodeOwner, encodeOwner, ownerFile } from "../owner.ts";
-import type { PublishedCheckpoint, Step } from "../sessions.ts";
-import { guarded, spaceHint, storeError } from "../store-error.ts";
+import { decodeOwner, encodeOwner, ownerFile } from "../owner.ts";
+import type { Step } from "../sessions.ts";
+import { spaceHint, storeError } from "../store-error.ts";
 import { ifPresent, readSmallFile, statOf, syncDirectories, unless, writeDurably } from "./durable.ts";
 import { type Layout, layoutOf, probePrefix, requireRoot, rootProblem } from "./layout.ts";
 import {
@@ -44,76 +45,59 @@ export function directoryStore(options: DirectoryStoreOptions): CheckpointStore 
   const step: Step = async (name) => options.onStep?.(name);
   const cellPath = options.cellPath ?? ((namespace) => join(root, namespace));
 
-  function grantFor(ref: CheckpointRef, access: DirectoryGrant["access"], ttlMilliseconds: number): DirectoryGrant {
-    const { namespace, checkpointId } = ref;
+  function grantFor(
+    { namespace, checkpointId, ttlMilliseconds }: CheckpointRef & { ttlMilliseconds: number },
+    access: DirectoryGrant["access"],
+  ): DirectoryGrant {
     const expiresAt = expiryOf(clock, ttlMilliseconds);
     return { driver: "directory", access, namespace, checkpointId, path: cellPath(namespace), expiresAt };
   }
 
   /** Returns the directory of a namespace, or undefined. The first write grant creates it. */
   async function directoryOf(namespace: string): Promise<Layout | undefined> {
-    const layout = layoutOf(join(root, checkedNamespace(namespace)));
+    const layout = layoutOf(join(root, namespace));
     await requireRoot(root);
     if ((await namespaceOf(layout.path)) === undefined) return undefined;
     await requireDirectories(layout.path, layout.contentDirectory, layout.checkpoints, layout.staging);
     return layout;
   }
 
-  function find(request: CheckpointRef): Promise<PublishedCheckpoint | undefined> {
-    return guarded(`finding checkpoint ${request.checkpointId}`, async () => {
-      const ref = checkedRef(request);
+  return storeOf({
+    name: root,
+    ownerPath: join(root, ownerFile),
+    owner: () => ownerOf(root),
+    claim: (cluster) => claim(root, cluster),
+    grantWrite: async (request) => {
+      await requireRoot(root);
+      await makeNamespaceDirectory(root, join(root, request.namespace), request.namespace);
+      return grantFor(request, "write");
+    },
+    grantRead: (request) => {
+      const { manifestDigest } = request;
+      const verify = options.verifyRestores === true || undefined;
+      return Promise.resolve({ ...grantFor(request, "read"), manifestDigest, ...defined({ verify }) });
+    },
+    manifest: async ({ digest, ...ref }) => {
+      const layout = (await directoryOf(ref.namespace)) ?? layoutOf(join(root, ref.namespace));
+      return publishedManifest(layout, ref, digest);
+    },
+    find: async (ref) => {
       const layout = await directoryOf(ref.namespace);
       return layout && findPublished(layout, ref);
-    });
-  }
-
-  return {
-    bind: (cluster) => guarded(`binding the store ${root}`, () => bindStore(root, cluster)),
-    owner: () => guarded(`reading the owner of the store ${root}`, () => ownerOf(root)),
-    grantWrite: (request) =>
-      guarded(`creating a write grant for checkpoint ${request.checkpointId}`, async () => {
-        const ref = checkedRef(request);
-        await requireRoot(root);
-        await makeNamespaceDirectory(root, join(root, ref.namespace), ref.namespace);
-        return grantFor(ref, "write", request.ttlMilliseconds);
-      }),
-    grantRead: (request) =>
-      guarded(`creating a read grant for checkpoint ${request.checkpointId}`, () =>
-        Promise.resolve({
-          ...grantFor(checkedRef(request), "read", request.ttlMilliseconds),
-          manifestDigest: request.manifestDigest,
-          ...(options.verifyRestores === true && { verify: true as const }),
-        }),
-      ),
-    manifest: (request) =>
-      guarded(`reading the manifest of checkpoint ${request.checkpointId}`, async () => {
-        const ref = checkedRef(request);
-        const layout = (await directoryOf(ref.namespace)) ?? layoutOf(join(root, ref.namespace));
-        return publishedManifest(layout, ref, request.digest);
-      }),
-    find,
-    has: async (ref) => (await find(ref)) !== undefined,
-    remove: (request) =>
-      guarded(`removing checkpoint ${request.checkpointId}`, async () => {
-        const ref = checkedRef(request);
-        const layout = await directoryOf(ref.namespace);
-        return layout === undefined ? { removed: false, freedBytes: 0 } : removeCheckpoint(layout, ref, step);
-      }),
-    sweep: (request) =>
-      guarded(`sweeping the store ${root}`, () => sweepStore(root, request, { now: clock.now().getTime(), step })),
-    scrub: (request = {}) => guarded(`scrubbing the store ${root}`, () => scrubStore(root, request)),
-    usage: (namespace) =>
-      guarded(`measuring the usage of namespace ${namespace}`, async () => {
-        const layout = await directoryOf(namespace);
-        return layout === undefined ? noUsage : usageOf(layout);
-      }),
-    namespaces: () =>
-      guarded(`listing the namespaces of the store ${root}`, async () => {
-        const { found } = await namespacesIn(root);
-        return found.map(({ namespace }) => namespace).sort();
-      }),
+    },
+    remove: async (ref) => {
+      const layout = await directoryOf(ref.namespace);
+      return layout === undefined ? { removed: false, freedBytes: 0 } : removeCheckpoint(layout, ref, step);
+    },
+    sweep: (request) => sweepStore(root, request, { now: clock.now().getTime(), step }),
+    scrub: (request) => scrubStore(root, request),
+    usage: async (namespace) => {
+      const layout = await directoryOf(namespace);
+      return layout === undefined ? noUsage : usageOf(layout);
+    },
+    namespaces: async () => (await namespacesIn(root)).found.map(({ namespace }) => namespace).sort(),
     probe: () => probeStore(root, options.minimumFreeBytes ?? 256 << 20),
-  };
+  });
 }
 
 /** Returns the cluster that the store is bound to. */
@@ -123,13 +107,7 @@ async function ownerOf(root: string): Promise<string | undefined> {
   return bytes === undefined ? undefined : decodeOwner(bytes, `the store directory ${root}`);
 }
 
-/** Binds an unbound store. If two clusters try this at the same time, one of them fails. */
-async function bindStore(root: string, cluster: string): Promise<void> {
-  const owner = (await ownerOf(root)) ?? (await claim(root, cluster));
-  if (owner !== cluster) throw anotherCluster(root, { owner, cluster, path: join(root, ownerFile) });
-}
-
-async function claim(root: string, cluster: string): Promise<string | undefined> {
+async function claim(root: string, cluster: string): Promise<void> {
   const draft = join(root, `.store.${randomBytes(8).toString("hex")}`);
   try {
     await writeDurably(draft, encodeOwner(cluster));
@@ -138,7 +116,6 @@ async function claim(root: string, cluster: string): Promise<string | undefined>
     await rm(draft, { force: true });
   }
   await syncDirectories([root]);
-  return ownerOf(root);
 }
 
 /** Tests everything that a publication needs: free space, a durable write, a hard link. */

@@ -19,7 +19,7 @@ import {
 import type { OpenForWriteOptions, Publication, PublishedCheckpoint, Step, WriteSession } from "../sessions.ts";
 import { alreadyPublished, guarded, spaceHint } from "../store-error.ts";
 import { fingerprintOf, type Fingerprints, keepContent, sameFingerprint, writeFingerprints } from "./content.ts";
-import { statOf, syncDirectories, unless, writeDurably } from "./durable.ts";
+import { statOf, succeeds, syncDirectories, writeDurably } from "./durable.ts";
 import { checkpointLayout, type CheckpointLayout, type Layout } from "./layout.ts";
 import { findPublished, openNamespaceDirectory } from "./namespace-directory.ts";
 
@@ -107,8 +107,8 @@ async function publish(context: Attempt, draft: ManifestDraft): Promise<Publicat
 /** Publishes the checkpoint atomically. Retries only if a concurrent removal freed the id. */
 async function claimId({ layout, attempt, grant }: Attempt, published: PublishedCheckpoint): Promise<void> {
   for (let attempts = 3; attempts > 0; attempts -= 1) {
-    const renamed = rename(attempt.path, layout.checkpoint(grant.checkpointId).path).then(() => true);
-    if ((await unless(renamed, "ENOTEMPTY", "EEXIST")) === true) return;
+    const renamed = rename(attempt.path, layout.checkpoint(grant.checkpointId).path);
+    if (await succeeds(renamed, "ENOTEMPTY", "EEXIST")) return;
     const existing = await findPublished(layout, grant);
     if (existing === undefined) continue;
     if (existing.manifestDigest !== published.manifestDigest) throw alreadyPublished(grant, existing.manifestDigest);

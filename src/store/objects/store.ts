@@ -1,13 +1,12 @@
 import type { ObjectsReadGrant, ObjectsWriteGrant } from "../../api/wire/grant.ts";
 import { type Clock, systemClock } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
-import { checkedNamespace, checkedRef, type CheckpointRef } from "../checkpoint-id.ts";
-import type { CheckpointStore, StoreHealth, StoreUsage } from "../checkpoint-store.ts";
+import type { CheckpointRef } from "../checkpoint-id.ts";
+import { type CheckpointStore, type StoreHealth, storeOf, type StoreUsage } from "../checkpoint-store.ts";
 import { expiryOf } from "../grant-check.ts";
 import { parseManifest } from "../manifest.ts";
-import { anotherCluster, decodeOwner, encodeOwner, ownerFile } from "../owner.ts";
-import type { PublishedCheckpoint, Step } from "../sessions.ts";
-import { guarded } from "../store-error.ts";
+import { decodeOwner, encodeOwner, ownerFile } from "../owner.ts";
+import type { Step } from "../sessions.ts";
 import { type Bucket, readWhole } from "./bucket.ts";
 import { bytesOf, inventory, removeCheckpoint, separateFiles } from "./inventory.ts";
 import { fileKey, maximumFiles, newAttempt, newProbeKey, publicationKey } from "./layout.ts";
@@ -27,57 +26,40 @@ export function objectStore(options: ObjectStoreOptions): CheckpointStore {
   const { bucket, clock = systemClock } = options;
   const step: Step = async (name) => options.onStep?.(name);
 
-  const lifetimeOf = (ttlMilliseconds: number) => ({ ttlMilliseconds, expiresAt: expiryOf(clock, ttlMilliseconds) });
+  /** When a grant that is created now expires. */
+  const expiring = <R extends { ttlMilliseconds: number }>(request: R) => ({
+    ...request,
+    expiresAt: expiryOf(clock, request.ttlMilliseconds),
+  });
 
-  function find(request: CheckpointRef): Promise<PublishedCheckpoint | undefined> {
-    return guarded(`finding checkpoint ${request.checkpointId}`, async () => {
-      const ref = checkedRef(request);
+  return storeOf({
+    name: bucket.name,
+    ownerPath: `${bucket.name}/${ownerFile}`,
+    owner: async () => {
+      const bytes = await readWhole(bucket, ownerFile);
+      return bytes && decodeOwner(bytes, `the store ${bucket.name}`);
+    },
+    claim: async (cluster) => {
+      const bytes = encodeOwner(cluster);
+      if (await bucket.putIfAbsent(ownerFile, bytes)) await requireRefusal(bucket, ownerFile, bytes);
+    },
+    grantWrite: async (request) => grantToWrite(bucket, expiring(request)),
+    grantRead: async (request) => grantToRead(bucket, expiring(request)),
+    manifest: ({ digest, ...ref }) => publishedManifest(bucket, ref, digest),
+    find: async (ref) => {
       const publication = await findPublication(bucket, ref);
       return publication && publishedCheckpoint(publication, ref);
-    });
-  }
-
-  return {
-    bind: (cluster) => guarded(`binding the store ${bucket.name}`, () => bindStore(bucket, cluster)),
-    owner: () => guarded(`reading the owner of the store ${bucket.name}`, () => ownerOf(bucket)),
-    grantWrite: (request) =>
-      guarded(`creating a write grant for checkpoint ${request.checkpointId}`, async () =>
-        grantToWrite(bucket, checkedRef(request), lifetimeOf(request.ttlMilliseconds)),
-      ),
-    grantRead: (request) =>
-      guarded(`creating a read grant for checkpoint ${request.checkpointId}`, async () =>
-        grantToRead(
-          bucket,
-          { ...checkedRef(request), manifestDigest: request.manifestDigest },
-          lifetimeOf(request.ttlMilliseconds),
-        ),
-      ),
-    manifest: (request) =>
-      guarded(`reading the manifest of checkpoint ${request.checkpointId}`, async () =>
-        publishedManifest(bucket, checkedRef(request), request.digest),
-      ),
-    find,
-    has: async (ref) => (await find(ref)) !== undefined,
-    remove: (request) =>
-      guarded(`removing checkpoint ${request.checkpointId}`, async () =>
-        removeCheckpoint(bucket, checkedRef(request), step),
-      ),
-    sweep: (request) =>
-      guarded(`sweeping the store ${bucket.name}`, () =>
-        sweepStore(bucket, request, { now: clock.now().getTime(), step }),
-      ),
-    scrub: (request = {}) => guarded(`scrubbing the store ${bucket.name}`, () => scrubStore(bucket, request)),
-    usage: (namespace) =>
-      guarded(`measuring the usage of namespace ${namespace}`, async () =>
-        usageOf(bucket, checkedNamespace(namespace)),
-      ),
-    namespaces: () =>
-      guarded(`listing the namespaces of the store ${bucket.name}`, async () => {
-        const { checkpoints } = await inventory(bucket);
-        return [...new Set(checkpoints.map(({ ref }) => ref.namespace))].sort();
-      }),
+    },
+    remove: (ref) => removeCheckpoint(bucket, ref, step),
+    sweep: (request) => sweepStore(bucket, request, { now: clock.now().getTime(), step }),
+    scrub: (request) => scrubStore(bucket, request),
+    usage: (namespace) => usageOf(bucket, namespace),
+    namespaces: async () => {
+      const { checkpoints } = await inventory(bucket);
+      return [...new Set(checkpoints.map(({ ref }) => ref.namespace))].sort();
+    },
     probe: () => probeStore(bucket),
-  };
+  });
 }
 
 /** Measures the usage of a namespace. Nothing is shared in a bucket. */
@@ -111,24 +93,6 @@ async function probeStore(bucket: Bucket): Promise<StoreHealth> {
   }
 }
 
-/** Returns the cluster that the store is bound to. */
-async function ownerOf(bucket: Bucket): Promise<string | undefined> {
-  const bytes = await readWhole(bucket, ownerFile);
-  return bytes && decodeOwner(bytes, `the store ${bucket.name}`);
-}
-
-/** Binds an unbound store. If two clusters try this at the same time, one of them fails. */
-async function bindStore(bucket: Bucket, cluster: string): Promise<void> {
-  const owner = (await ownerOf(bucket)) ?? (await claim(bucket, cluster));
-  if (owner !== cluster) throw anotherCluster(bucket.name, { owner, cluster, path: `${bucket.name}/${ownerFile}` });
-}
-
-async function claim(bucket: Bucket, cluster: string): Promise<string | undefined> {
-  const bytes = encodeOwner(cluster);
-  if (await bucket.putIfAbsent(ownerFile, bytes)) await requireRefusal(bucket, ownerFile, bytes);
-  return ownerOf(bucket);
-}
-
 /**
  * Verifies that the store rejects a conditional PUT to an existing key. The driver depends on that, and some stores ignore the
  * condition. Writes the existing `bytes`, so nothing changes.
@@ -145,19 +109,15 @@ async function requireRefusal(bucket: Bucket, key: string, bytes: Uint8Array): P
   );
 }
 
-/** The lifetime of a grant: a duration for its signatures, and the resulting time for its reader. */
-interface Lifetime {
-  ttlMilliseconds: number;
-  /** Milliseconds since 1970. */
-  expiresAt: number;
-}
+/** A request for a grant: how long its signatures are valid, and until when, in milliseconds since 1970. */
+type Expiring = CheckpointRef & { ttlMilliseconds: number; expiresAt: number };
 
 /** Creates a grant for one new attempt. */
 export async function grantToWrite(
   bucket: Bucket,
-  ref: CheckpointRef,
-  { ttlMilliseconds, expiresAt }: Lifetime,
+  { namespace, checkpointId, ttlMilliseconds, expiresAt }: Expiring,
 ): Promise<ObjectsWriteGrant> {
+  const ref = { namespace, checkpointId };
   const attempt = newAttempt(expiresAt);
   const keys = Array.from({ length: maximumFiles }, (_, index) => fileKey(ref, attempt, index));
   const [publication, publish, files] = await Promise.all([
@@ -172,9 +132,9 @@ export async function grantToWrite(
 
 async function grantToRead(
   bucket: Bucket,
-  { manifestDigest, ...ref }: CheckpointRef & { manifestDigest: string },
-  { ttlMilliseconds, expiresAt }: Lifetime,
+  { namespace, checkpointId, ttlMilliseconds, expiresAt, manifestDigest }: Expiring & { manifestDigest: string },
 ): Promise<ObjectsReadGrant> {
+  const ref = { namespace, checkpointId };
   const [publication, files] = await Promise.all([
     bucket.signGet(publicationKey(ref), ttlMilliseconds),
     publishedKeys(bucket, ref).then((keys) => Promise.all(keys.map((key) => bucket.signGet(key, ttlMilliseconds)))),

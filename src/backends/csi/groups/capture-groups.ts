@@ -1,5 +1,5 @@
 import { defined } from "../../../base/defined.ts";
-import { RametError } from "../../../base/errors.ts";
+import { RametError, unlessCode } from "../../../base/errors.ts";
 import type { KubeClient } from "../../../kube/kube-client.ts";
 import { type GroupKinds, groupKindsOf, type GroupSnapshot } from "../../../kube/volumes/group-snapshots.ts";
 import type { CheckpointName } from "../../backend.ts";
@@ -136,10 +136,7 @@ async function createGroup(
   if ("problem" in chosen) return chosen.problem;
   await labelClaims(client, name, group);
   const manifest = groupManifest(name, { ...group, apiVersion: kinds.apiVersion, className: chosen.name });
-  const made = await kinds.groups.create(manifest).catch((error: unknown) => {
-    if (RametError.from(error).code !== "AlreadyExists") throw error;
-    return undefined;
-  });
+  const made = await kinds.groups.create(manifest).catch(unlessCode("AlreadyExists"));
   // A response that was lost: the request was repeated.
   if (made === undefined) return usable(name, await kinds.groups.get(at));
   created.set(made.metadata.uid, made);

@@ -1,5 +1,5 @@
 import { checkpointOfGroupLabel, groupLabel } from "../../../api/names/labels.ts";
-import { RametError } from "../../../base/errors.ts";
+import { unlessCode } from "../../../base/errors.ts";
 import type { KubeClient } from "../../../kube/kube-client.ts";
 import { type Claim, claimsIn } from "../../../kube/volumes/volumes.ts";
 import type { CheckpointName } from "../../backend.ts";
@@ -37,8 +37,6 @@ async function removeLabel(client: KubeClient, { metadata }: Claim, label: strin
   const { uid } = metadata;
   await claimsIn(client)
     .mergePatch(metadata, { metadata: { uid, labels: { [label]: null } } })
-    .catch((error: unknown) => {
-      // It was deleted, or replaced by another claim of the same name.
-      if (!["NotFound", "Conflict"].includes(RametError.from(error).code)) throw error;
-    });
+    // It was deleted, or replaced by another claim of the same name.
+    .catch(unlessCode("NotFound", "Conflict"));
 }

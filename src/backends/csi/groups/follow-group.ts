@@ -1,11 +1,11 @@
 import { defined } from "../../../base/defined.ts";
-import { RametError } from "../../../base/errors.ts";
+import { unlessCode } from "../../../base/errors.ts";
 import type { KubeClient } from "../../../kube/kube-client.ts";
 import type { GroupKinds, GroupSnapshot } from "../../../kube/volumes/group-snapshots.ts";
 import { waitUntil } from "../../../kube/wait-until.ts";
 import type { CheckpointName } from "../../backend.ts";
 import type { SnapshotOfVolume } from "../captured-volume.ts";
-import { all, type CapturedSnapshot, followSnapshot, type Wanted, printable } from "../follow-snapshots.ts";
+import { all, type CapturedSnapshot, followSnapshot, late, lost, printable, type Wanted } from "../follow-snapshots.ts";
 import { setDeletionPolicy } from "../remove-snapshots.ts";
 import { contentOfGroup, type FoundGroup, membersOf } from "./find-groups.ts";
 import { isHandled, setGroupPolicy } from "./remove-group.ts";
@@ -49,33 +49,33 @@ export async function followGroup(
     last = group;
     return endOf(group) !== undefined;
   };
-  const wait = (timeoutMilliseconds: number) =>
-    waitUntil({ resource: kinds.groups, from: last ?? from, until, timeoutMilliseconds, ...defined({ signal }) });
-  try {
-    await wait(beginMilliseconds).catch(async (error: unknown) => {
-      if (RametError.from(error).code !== "Timeout") throw error;
-      const content = await contentOfGroup(kinds, last ?? from);
-      if (content === undefined || !isHandled(content)) throw new NotBegun();
-      await wait(Math.max(0, captureMilliseconds - beginMilliseconds));
-    });
-  } catch (error) {
-    if (error instanceof NotBegun) return { refused: whyNotBegun(last, beginMilliseconds), ofDriver: true };
-    if (RametError.from(error).code !== "Timeout") throw error;
-    throw late(from, last, captureMilliseconds);
+  const hasEnded = async (timeoutMilliseconds: number): Promise<boolean> => {
+    const options = { resource: kinds.groups, from: last ?? from, until, timeoutMilliseconds, ...defined({ signal }) };
+    const ended = waitUntil(options).then(() => true);
+    return (await ended.catch(unlessCode("Timeout"))) ?? false;
+  };
+  if (!(await hasEnded(beginMilliseconds))) {
+    const content = await contentOfGroup(kinds, last);
+    if (content === undefined || !isHandled(content))
+      return { refused: whyNotBegun(last, beginMilliseconds), ofDriver: true };
+    if (!(await hasEnded(Math.max(0, captureMilliseconds - beginMilliseconds))))
+      throw late(kind, from, { error: errorOf(last), timeoutMilliseconds: captureMilliseconds });
   }
   const end = endOf(last);
-  if (end === undefined || end === "deleted") throw lost(from, "it was deleted");
+  if (end === undefined || end === "deleted") throw lost(kind, from);
   return end;
 }
 
-/** The end of the first wait: nobody has begun. */
-class NotBegun extends Error {}
+const kind = "VolumeGroupSnapshot";
+
+function errorOf(group: GroupSnapshot | undefined): string | undefined {
+  return printable(group?.status?.error?.message);
+}
 
 function endOf(group: GroupSnapshot | undefined): GroupEnd | "deleted" | undefined {
   if (group?.metadata.deletionTimestamp !== undefined || group === undefined) return "deleted";
-  const { creationTime, error } = group.status ?? {};
-  if (creationTime !== undefined) return { captured: group };
-  const message = printable(error?.message) ?? "";
+  if (group.status?.creationTime !== undefined) return { captured: group };
+  const message = errorOf(group) ?? "";
   const ofDriver = message.includes(unsupported);
   return ofDriver || message.includes(notTogether) ? { refused: message, ofDriver } : undefined;
 }
@@ -92,15 +92,15 @@ export async function keptMembers(
 ): Promise<CapturedMember[]> {
   const { group, record } = found;
   const content = await contentOfGroup(kinds, group);
-  if (content === undefined) throw lost(group, "it has no content that belongs to it");
+  if (content === undefined) throw lost(kind, group, "it has no content that belongs to it");
   const members = await membersOf(client, found);
   const missing = record.volumes.find(({ claim }) => members.every(({ volume }) => volume.claim !== claim));
-  if (missing !== undefined) throw lost(group, `it has no member for the claim ${missing.claim}`);
+  if (missing !== undefined) throw lost(kind, group, `it has no member for the claim ${missing.claim}`);
   const followed = members.map(async (member) => {
     const captured = await followSnapshot(client, member.snapshot, wanted);
     const { volumeGroupSnapshotHandle: handle } = captured.content.status ?? {};
     if (handle === undefined || handle !== content.status?.volumeGroupSnapshotHandle)
-      throw lost(group, `the VolumeSnapshot ${member.snapshot.metadata.name} is not one of its members`);
+      throw lost(kind, group, `the VolumeSnapshot ${member.snapshot.metadata.name} is not one of its members`);
     return { ...captured, volume: member.volume };
   });
   const captured = await all(followed);
@@ -121,33 +121,16 @@ export async function readyMembers(
   const times = { beginMilliseconds: timeoutMilliseconds, captureMilliseconds: timeoutMilliseconds, signal };
   const ready = groups.map(async ({ group, record }) => {
     const end = await followGroup(at.kinds, group, times);
-    if ("refused" in end) throw lost(group, end.refused);
+    if ("refused" in end) throw lost(kind, group, end.refused);
     return keptMembers(at, { group: end.captured, record }, wanted);
   });
   return (await all(ready)).flat();
 }
 
 function whyNotBegun(group: GroupSnapshot | undefined, milliseconds: number): string {
-  const error = printable(group?.status?.error?.message);
+  const error = errorOf(group);
   if (error !== undefined) return error;
   const isBound = group?.status?.boundVolumeGroupSnapshotContentName !== undefined;
   const who = isBound ? "the csi-snapshotter of the driver" : "the snapshot-controller";
   return `${who} did not begin within ${Math.round(milliseconds / 1000)} s`;
-}
-
-function late({ metadata }: GroupSnapshot, last: GroupSnapshot | undefined, milliseconds: number): RametError {
-  const { name, namespace = "default" } = metadata;
-  const why = printable(last?.status?.error?.message) ?? "no error was reported";
-  const seconds = Math.round(milliseconds / 1000);
-  return new RametError(
-    "VolumeNotCaptured",
-    `The VolumeGroupSnapshot ${name} cannot be taken: it was not taken within ${seconds} s; ${why}`,
-    { hint: `Ask for the cause with: ramet explain volumegroupsnapshot/${name} -n ${namespace}` },
-  );
-}
-
-function lost({ metadata: { name } }: GroupSnapshot, why: string): RametError {
-  return new RametError("CheckpointLost", `The VolumeGroupSnapshot ${name} has no data: ${why}`, {
-    hint: "Delete the Checkpoint, and create another one",
-  });
 }

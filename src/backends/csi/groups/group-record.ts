@@ -2,10 +2,11 @@ import { createHash } from "node:crypto";
 import * as z from "zod";
 import { CapturedVolume } from "../../../api/kinds/checkpoint.ts";
 import { annotations, groupLabel, labels } from "../../../api/names/labels.ts";
+import { parsedJson } from "../../../base/canonical-json.ts";
 import type { KubeManifest } from "../../../kube/object.ts";
 import type { GroupSnapshot } from "../../../kube/volumes/group-snapshots.ts";
 import type { CheckpointName } from "../../backend.ts";
-import { parsedJson, snapshotPrefix } from "../captured-volume.ts";
+import { snapshotPrefix } from "../captured-volume.ts";
 import type { CapturableVolume } from "../volumes-to-capture.ts";
 
 /** The record of the volumes in a VolumeGroupSnapshot. The snapshot-controller chooses the names of the members. */

@@ -1,4 +1,4 @@
-import { RametError } from "../../../base/errors.ts";
+import { unlessCode } from "../../../base/errors.ts";
 import type { KubeClient } from "../../../kube/kube-client.ts";
 import {
   groupContentAnnotations,
@@ -14,7 +14,15 @@ import {
   type GroupSnapshotContent,
 } from "../../../kube/volumes/group-snapshots.ts";
 import type { CheckpointName } from "../../backend.ts";
-import { contentOf, isOrphaned, removeOrphan, setDeletionPolicy, untilGone } from "../remove-snapshots.ts";
+import {
+  contentOf,
+  deleteContent,
+  isOrphaned,
+  removeFinalizer,
+  removeOrphan,
+  setDeletionPolicy,
+  untilGone,
+} from "../remove-snapshots.ts";
 import { touch } from "../sweep-rules.ts";
 import { unlabelClaims } from "./claim-labels.ts";
 import { allMembers, contentOfGroup, groupsOf } from "./find-groups.ts";
@@ -51,7 +59,9 @@ export function isHandled({ metadata, status }: GroupSnapshotContent): boolean {
  */
 export async function removeGroup(client: KubeClient, kinds: GroupKinds, group: GroupSnapshot): Promise<void> {
   const members = await allMembers(client, group);
-  const ofMembers = (await Promise.all(members.map((member) => contentOf(client, member)))).filter(isFound);
+  const ofMembers = (await Promise.all(members.map((member) => contentOf(client, member)))).filter(
+    (one) => one !== undefined,
+  );
   const content = await contentOfGroup(kinds, group);
   const policy = await releaseGroupData(client, content, ofMembers);
   for (const one of ofMembers) await setDeletionPolicy(client, one, policy);
@@ -71,10 +81,6 @@ export async function removeGroup(client: KubeClient, kinds: GroupKinds, group: 
   }
 }
 
-function isFound<T>(found: T | undefined): found is T {
-  return found !== undefined;
-}
-
 /**
  * Deletes the content of a group that is gone, with the data of its members unless it is shared. Without the annotation of the snapshot-controller, the
  * sidecar would keep both. If no sidecar has begun to capture it, nobody would take its finalizer away.
@@ -84,26 +90,10 @@ export async function removeGroupContent(
   { metadata }: GroupSnapshotContent,
   deletionPolicy: "Delete" | "Retain",
 ): Promise<void> {
-  const { uid } = metadata;
-  try {
-    await contents.mergePatch(metadata, {
-      metadata: { uid, annotations: { [groupContentAnnotations.beingDeleted]: "yes" } },
-      spec: { deletionPolicy },
-    });
-    await contents.delete(metadata, { uid });
-    const left = await contents.find(metadata);
-    if (left?.metadata.uid === uid && !isHandled(left)) await release({ contents }, left);
-  } catch (error) {
-    // After a conflict, a sidecar has begun, which deletes what it captures.
-    if (!["NotFound", "Conflict"].includes(RametError.from(error).code)) throw error;
-  }
-}
-
-/** @throws RametError `Conflict` if the sidecar begins meanwhile */
-async function release({ contents }: Pick<GroupKinds, "contents">, { metadata }: GroupSnapshotContent): Promise<void> {
-  const { resourceVersion, finalizers = [] } = metadata;
-  const kept = finalizers.filter((one) => one !== groupFinalizers.content);
-  await contents.mergePatch(metadata, { metadata: { resourceVersion, finalizers: kept } });
+  const annotation = groupContentAnnotations.beingDeleted;
+  await deleteContent(contents, metadata, { annotation, deletionPolicy }).catch(unlessCode("NotFound", "Conflict"));
+  // After a conflict, a sidecar has begun, which deletes what it captures.
+  await removeFinalizer(contents, metadata, groupFinalizers.content, (left) => !isHandled(left));
 }
 
 /**

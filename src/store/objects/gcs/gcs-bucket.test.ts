@@ -111,10 +111,8 @@ it("signs no request for longer than the keys of IAM last", async () => {
 it("finds the service account of a Pod on GKE once and signs by IAM", async () => {
   onGke(email);
   answers[signBlob] = signedByIam;
-  const grant = await grantToWrite(bucket(), ref, {
-    ttlMilliseconds: 10 * minutes,
-    expiresAt: Date.now() + 10 * minutes,
-  });
+  const lifetime = { ttlMilliseconds: 10 * minutes, expiresAt: Date.now() + 10 * minutes };
+  const grant = await grantToWrite(bucket(), { ...ref, ...lifetime });
   const requests = [grant.publication, grant.publish, ...grant.files];
   for (const { url } of requests) {
     expect(new URL(url).searchParams.get("X-Goog-Signature")).toBe(Buffer.from("by IAM").toString("hex"));
