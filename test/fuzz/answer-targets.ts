@@ -88,17 +88,13 @@ export const answerTargets = [
     check: async (bytes, { server, ip, client }) => {
       server.answer = bytes;
       const cell = { ip, sandboxUid: "uid" };
-      const { signal } = new AbortController();
       await Promise.all([
         codedLater(() => client.state(cell)),
         codedLater(() => client.cellKey(cell)),
         codedLater(() => client.state({ ...cell, cellKey: "a" })),
         codedLater(() => client.stop(cell, "test")),
         codedLater(async () => (await client.dial(cell, 80)).destroy()),
-        codedLater(async () => (await client.logs(cell, new URLSearchParams())).destroy()),
-        codedLater(async () => {
-          for await (const _ of client.events(cell, signal)) continue;
-        }),
+        codedLater(() => client.untilLoaded(cell)),
       ]);
     },
     close: ({ server, client }) => {

@@ -210,8 +210,7 @@ async function openCell(): Promise<CellWorld> {
 const bootBody = JSON.stringify({ identity });
 const cellRequests = [
   request("GET /v1/state", ["Host: cell", "Authorization: Bearer {state}"]),
-  request("GET /v1/logs?follow=false&tailLines=5", ["Host: cell", "Authorization: Bearer {logs}"]),
-  request("GET /v1/events", ["Host: cell", "Authorization: Bearer {events}"]),
+  request("GET /v1/loaded", ["Host: cell", "Authorization: Bearer {loaded}"]),
   request(
     "POST /v1/boot",
     ["Host: cell", "Authorization: Bearer {boot}", `Content-Length: ${bootBody.length}`],
@@ -231,7 +230,7 @@ const cellRequests = [
 /** Replaces `{boot}` by a token for that operation. */
 async function withTokens(bytes: Buffer): Promise<Buffer> {
   let text = bytes.toString("latin1");
-  for (const operation of ["state", "logs", "events", "boot", "egress", "ports"]) {
+  for (const operation of ["state", "loaded", "boot", "egress", "ports"]) {
     if (!text.includes(`{${operation}}`)) continue;
     const body = operation === "boot" ? { body: bootBody } : {};
     text = text.replaceAll(`{${operation}}`, await signCellToken(key, { sandboxUid: uid, operation, ...body }));

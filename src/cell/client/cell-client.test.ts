@@ -49,12 +49,6 @@ it.each([200, 500])("stops reading an answer with status %i that does not end", 
   await expect(client.state(cell)).rejects.toMatchObject({ code: "Internal" });
 });
 
-it("stops reading events in a line that does not end", async () => {
-  const client = await clientOf((_, response) => response.write(part.repeat(2)));
-  const events = client.events(cell, new AbortController().signal);
-  await expect(events.next()).rejects.toMatchObject({ code: "Internal" });
-});
-
 it("times out if an answer does not end", async () => {
   const clock = new ManualClock(new Date());
   const client = await clientOf((_, response) => response.writeHead(200).write("{"), clock);

@@ -1,6 +1,5 @@
 import { once } from "node:events";
 import { type ClientRequest, request as httpRequest, type IncomingMessage, type RequestOptions } from "node:http";
-import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import * as z from "zod";
 import {
@@ -55,17 +54,17 @@ const Failure = z.object({
 interface CellCall {
   operation: string;
   body?: unknown;
-  query?: URLSearchParams;
   signal?: AbortSignal | undefined;
   /** The time limit for the start of the response. @default none but the caller's signal */
   responseMilliseconds?: number;
 }
 
+type Operation<Body, Answer> = (cell: CellAddress, body: Body, signal?: AbortSignal) => Promise<Answer>;
+
 /** The limit of calls that do not wait for gVisor, and of reading the rest of any answer. */
 const responseMilliseconds = 10_000;
 /** Another Pod may have taken the address of a cell, so its answers are not trusted. */
 const answerLimitBytes = 1 << 20;
-/** Also of one line of a stream. */
 const errorLimitBytes = 64 << 10;
 
 /**
@@ -102,58 +101,23 @@ export class CellClient {
     return this.#agent.learnKey(cell, signal);
   }
 
-  state(cell: CellAddress, signal?: AbortSignal): Promise<CellState> {
-    return this.#call(cell, { operation: "state", answer: CellState, responseMilliseconds, signal });
-  }
-
-  boot(cell: CellAddress, body: BootRequest, signal?: AbortSignal): Promise<CellState> {
-    return this.#call(cell, { operation: "boot", body, answer: CellState, signal });
-  }
-
-  identity(cell: CellAddress, body: IdentityRequest, signal?: AbortSignal): Promise<CellState> {
-    return this.#call(cell, { operation: "identity", body, answer: CellState, signal });
-  }
-
-  /** Resolves when the policy is in effect, also for open connections. */
-  setEgress(cell: CellAddress, body: EgressRequest, signal?: AbortSignal): Promise<CellState> {
-    return this.#call(cell, { operation: "egress", body, answer: CellState, responseMilliseconds, signal });
-  }
-
-  /** Resolves when the credentials are in effect. */
-  setCredentials(cell: CellAddress, body: CredentialsRequest, signal?: AbortSignal): Promise<CellState> {
-    return this.#call(cell, { operation: "credentials", body, answer: CellState, responseMilliseconds, signal });
-  }
-
-  /** Replaces the keys whose tokens the cell accepts. */
-  setKeys(cell: CellAddress, body: KeysRequest, signal?: AbortSignal): Promise<CellState> {
-    return this.#call(cell, { operation: "keys", body, answer: CellState, responseMilliseconds, signal });
-  }
-
-  restore(cell: CellAddress, body: RestoreRequest, signal?: AbortSignal): Promise<RestoreResult> {
-    return this.#call(cell, { operation: "restore", body, answer: RestoreResult, signal });
-  }
-
-  restoreInPlace(cell: CellAddress, body: RestoreInPlaceCall, signal?: AbortSignal): Promise<RestoreResult> {
-    return this.#call(cell, { operation: "swap", body, answer: RestoreResult, signal });
-  }
-
+  readonly state = this.#question("state", { responseMilliseconds });
+  readonly boot: Operation<BootRequest, CellState> = this.#operation("boot", CellState);
+  readonly identity: Operation<IdentityRequest, CellState> = this.#operation("identity", CellState);
+  readonly restore: Operation<RestoreRequest, RestoreResult> = this.#operation("restore", RestoreResult);
+  readonly restoreInPlace: Operation<RestoreInPlaceCall, RestoreResult> = this.#operation("swap", RestoreResult);
+  readonly checkpoint: Operation<CheckpointRequest, CheckpointResult> = this.#operation("checkpoint", CheckpointResult);
   /** Resolves when all of a restored memory is loaded. */
-  untilLoaded(cell: CellAddress, signal?: AbortSignal): Promise<CellState> {
-    return this.#call(cell, { operation: "loaded", answer: CellState, signal });
-  }
-
-  checkpoint(cell: CellAddress, body: CheckpointRequest, signal?: AbortSignal): Promise<CheckpointResult> {
-    return this.#call(cell, { operation: "checkpoint", body, answer: CheckpointResult, signal });
-  }
-
+  readonly untilLoaded = this.#question("loaded");
+  /** Resolves when the policy is in effect, also for open connections. */
+  readonly setEgress: Operation<EgressRequest, CellState> = this.#quickOperation("egress", CellState);
+  /** Resolves when the credentials are in effect. */
+  readonly setCredentials: Operation<CredentialsRequest, CellState> = this.#quickOperation("credentials", CellState);
+  /** Replaces the keys whose tokens the cell accepts. */
+  readonly setKeys: Operation<KeysRequest, CellState> = this.#quickOperation("keys", CellState);
   /** Resolves when the sandbox is paused, and what its volumes have is on disk. @throws `NotFound` from a cell of an earlier release */
-  hold(cell: CellAddress, body: HoldRequest, signal?: AbortSignal): Promise<CellState> {
-    return this.#call(cell, { operation: "hold", body, answer: CellState, signal });
-  }
-
-  release(cell: CellAddress, body: ReleaseRequest, signal?: AbortSignal): Promise<ReleaseResult> {
-    return this.#call(cell, { operation: "release", body, answer: ReleaseResult, responseMilliseconds, signal });
-  }
+  readonly hold: Operation<HoldRequest, CellState> = this.#operation("hold", CellState);
+  readonly release: Operation<ReleaseRequest, ReleaseResult> = this.#quickOperation("release", ReleaseResult);
 
   /** Resolves when what the volumes of the sandbox have is on disk. @throws `NotFound` from a cell of an earlier release */
   sync(cell: CellAddress, signal?: AbortSignal): Promise<CellState> {
@@ -164,31 +128,12 @@ export class CellClient {
     return this.#call(cell, { operation: "stop", body: { reason }, answer: CellState, signal });
   }
 
-  /** Yields the current state and each change of it. Ends when the cell does. */
-  async *events(cell: CellAddress, signal: AbortSignal): AsyncGenerator<CellState> {
-    const response = await this.#send(cell, { operation: "events", responseMilliseconds, signal });
-    let rest = "";
-    try {
-      for await (const chunk of response as AsyncIterable<Buffer>) {
-        const lines = (rest + chunk.toString()).split("\n");
-        rest = lines.pop() ?? "";
-        if (rest.length > errorLimitBytes) throw tooLong(cell);
-        for (const line of lines) yield parsedAnswer(CellState, line, `a line of the cell at ${cell.ip}`);
-      }
-    } catch (error) {
-      throw unreachable(cell, error, signal);
-    }
-  }
-
-  /** The entrypoint's output as a text stream. `query` is that of `kubectl logs`. */
-  logs(cell: CellAddress, query: URLSearchParams, signal?: AbortSignal): Promise<IncomingMessage> {
-    return this.#send(cell, { operation: "logs", query, responseMilliseconds, signal });
-  }
-
   /** Opens a raw stream to a port inside the sandbox. */
   async dial(cell: CellAddress, port: number, signal?: AbortSignal): Promise<Duplex> {
     const token = await signCellToken(this.#key, { sandboxUid: cell.sandboxUid, operation: "ports" }, this.#clock);
-    const socket = await this.#connected(cell, signal);
+    const socket = await connectToCell(cell, this.#clock, signal).catch((error: unknown) => {
+      throw this.#reported(cell, unreachable(cell, error, signal));
+    });
     const request = httpRequest({
       createConnection: () => socket,
       host: cell.ip,
@@ -225,6 +170,21 @@ export class CellClient {
     this.#agent.destroy();
   }
 
+  #question(operation: string, limit: Pick<CellCall, "responseMilliseconds"> = {}) {
+    return (cell: CellAddress, signal?: AbortSignal) =>
+      this.#call(cell, { operation, answer: CellState, signal, ...limit });
+  }
+
+  #operation<T extends z.ZodType>(operation: string, answer: T, limit: Pick<CellCall, "responseMilliseconds"> = {}) {
+    return (cell: CellAddress, body: unknown, signal?: AbortSignal) =>
+      this.#call(cell, { operation, body, answer, signal, ...limit });
+  }
+
+  /** One that does not wait for gVisor. */
+  #quickOperation<T extends z.ZodType>(operation: string, answer: T) {
+    return this.#operation(operation, answer, { responseMilliseconds });
+  }
+
   async #call<T extends z.ZodType>(cell: CellAddress, call: CellCall & { answer: T }): Promise<z.infer<T>> {
     const response = await this.#send(cell, call);
     try {
@@ -240,7 +200,6 @@ export class CellClient {
     const { operation } = call;
     const body = call.body === undefined ? undefined : JSON.stringify(call.body);
     const token = await signCellToken(this.#key, { sandboxUid: cell.sandboxUid, operation, body }, this.#clock);
-    const query = call.query === undefined ? "" : `?${call.query.toString()}`;
     const connection: CellCallOptions = { peer: cell, callSignal: call.signal };
     const options: RequestOptions & CellCallOptions = {
       ...connection,
@@ -248,7 +207,7 @@ export class CellClient {
       method: body === undefined ? "GET" : "POST",
       host: cell.ip,
       port: cellPort,
-      path: `/v1/${operation}${query}`,
+      path: `/v1/${operation}`,
       headers: {
         authorization: `Bearer ${token}`,
         ...(body === undefined
@@ -272,14 +231,6 @@ export class CellClient {
     }
   }
 
-  async #connected(cell: CellAddress, signal: AbortSignal | undefined): Promise<Socket> {
-    try {
-      return await connectToCell(cell, this.#clock, signal);
-    } catch (error) {
-      throw this.#reported(cell, unreachable(cell, error, signal));
-    }
-  }
-
   #reported(cell: CellAddress, error: RametError): RametError {
     if (error.code === "CellNotProven") this.#onNotProven(cell, error);
     return error;
@@ -293,31 +244,23 @@ function ignoreLateErrors(request: ClientRequest): void {
 
 async function failure(response: IncomingMessage, clock: Clock): Promise<RametError> {
   const limits = { what: "the cell's error", limitBytes: errorLimitBytes, milliseconds: responseMilliseconds, clock };
-  const body = Failure.safeParse(JSON.parse((await readAnswer(response, limits)) || "{}"));
-  if (!body.success)
-    return new RametError("Unavailable", `the cell responded with status ${response.statusCode ?? 0}`, {
-      retryable: true,
-    });
-  const { code, message, hint, retryable } = body.data;
+  const { data } = Failure.safeParse(JSON.parse((await readAnswer(response, limits)) || "{}"));
+  const why = `the cell responded with status ${response.statusCode ?? 0}`;
+  if (data === undefined) return new RametError("Unavailable", why, { retryable: true });
+  const { code, message, hint, retryable } = data;
   const known: ErrorCode = Object.hasOwn(errorCodes, code) ? (code as ErrorCode) : "Internal";
-  return new RametError(known, message, { retryable: retryable ?? false, ...(hint === undefined ? {} : { hint }) });
+  return new RametError(known, message, { retryable, hint });
 }
 
 function unreachable(cell: CellAddress, error: unknown, signal: AbortSignal | undefined): RametError {
   if (error instanceof RametError) return error;
   if (signal?.aborted === true) {
-    return new RametError("Canceled", `the call to the cell at ${cell.ip} was aborted by the caller`, {
-      cause: error,
-    });
+    return new RametError("Canceled", `the call to the cell at ${cell.ip} was aborted by the caller`, { cause: error });
   }
   return new RametError("Unavailable", `cannot reach the cell at ${cell.ip}: ${RametError.from(error).message}`, {
     retryable: true,
     cause: error,
   });
-}
-
-function tooLong(cell: CellAddress): RametError {
-  return new RametError("Internal", `the cell at ${cell.ip} sent a line of more than ${errorLimitBytes} bytes`);
 }
 
 /** Fails a request with `Timeout` if its response has not started in time. */

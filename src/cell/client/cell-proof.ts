@@ -1,18 +1,11 @@
-import {
-  createPrivateKey,
-  createPublicKey,
-  generateKeyPairSync,
-  type KeyObject,
-  randomBytes,
-  sign,
-  verify,
-} from "node:crypto";
+import { createPrivateKey, createPublicKey, generateKeyPairSync, type KeyObject, randomBytes, sign, verify } from "node:crypto";
+import { on, once } from "node:events";
 import { Agent, type ClientRequestArgs } from "node:http";
 import { connect, type Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { cellPort } from "../../api/wire/cell-api.ts";
 import type { Clock } from "../../base/clock.ts";
-import { RametError } from "../../base/errors.ts";
+import { RametError, textOfError } from "../../base/errors.ts";
 
 /** The path and the headers with which a client asks a cell for a proof. The answer shows nothing but the public key. */
 export const proofPath = "/v1/proof";
@@ -174,7 +167,7 @@ async function withSocket<T>({ ip, clock, signal }: Opening, use: (socket: Socke
   const socket = connect({ host: ip, port: cellPort, noDelay: true });
   // Stays: until the request listens, an error must not count as unhandled.
   socket.on("error", () => undefined);
-  const abort = (): void => void socket.destroy();
+  const abort = (): void => void socket.destroy(new Error("the call was aborted"));
   signal?.addEventListener("abort", abort, { once: true });
   if (signal?.aborted === true) abort();
   try {
@@ -189,26 +182,17 @@ async function withSocket<T>({ ip, clock, signal }: Opening, use: (socket: Socke
   }
 }
 
-function connected(socket: Socket, ip: string, clock: Clock): Promise<void> {
-  return new Promise((resolve, reject) => {
-    const seconds = connectMilliseconds / 1000;
-    const cancel = clock.schedule(connectMilliseconds, () => {
-      reject(unavailable(ip, `no connection within ${seconds} s`));
-    });
-    socket
-      .once("connect", () => {
-        cancel();
-        resolve();
-      })
-      .once("error", (error) => {
-        cancel();
-        reject(unavailable(ip, error.message, error));
-      })
-      .once("close", () => {
-        cancel();
-        reject(unavailable(ip, "the connection was closed"));
-      });
+async function connected(socket: Socket, ip: string, clock: Clock): Promise<void> {
+  const cancel = clock.schedule(connectMilliseconds, () => {
+    socket.destroy(new Error(`no connection within ${connectMilliseconds / 1000} s`));
   });
+  try {
+    await once(socket, "connect");
+  } catch (error) {
+    throw unavailable(ip, textOfError(error), error);
+  } finally {
+    cancel();
+  }
 }
 
 /** Returns the key of the process at the other end, which has proven to have it for this sandbox. */
@@ -221,13 +205,9 @@ async function askForProof(socket: Socket, peer: CellPeer, clock: Clock): Promis
   // Earlier versions do not know the path.
   if (/^HTTP\/1\.1 404 /.test(head)) return undefined;
   if (key === undefined || proof === undefined) throw notProven(peer, "it gave no proof");
-  const isValid = verify(
-    null,
-    proofText(peer.sandboxUid, nonce),
-    publicKeyObject(peer, key),
-    Buffer.from(proof, "base64url"),
-  );
-  if (!isValid) throw notProven(peer, "its signature is wrong");
+  const text = proofText(peer.sandboxUid, nonce);
+  if (!verify(null, text, publicKeyObject(peer, key), Buffer.from(proof, "base64url")))
+    throw notProven(peer, "its signature is wrong");
   return key;
 }
 
@@ -240,35 +220,23 @@ function publicKeyObject(peer: CellPeer, x: string): KeyObject {
 }
 
 /** Reads the head of the response, which has no body if it is a proof. */
-function readHead(socket: Socket, peer: CellPeer, clock: Clock): Promise<string> {
-  return new Promise((resolve, reject) => {
-    let head = "";
-    const end = (settle: () => void): void => {
-      cancel();
-      socket.off("data", read).off("close", closed);
-      settle();
-    };
-    const fail = (error: RametError): void => {
-      end(() => {
-        reject(error);
-      });
-    };
-    const cancel = clock.schedule(proofMilliseconds, () => {
-      fail(unavailable(peer.ip, `no proof within ${proofMilliseconds / 1000} s`));
-    });
-    const read = (chunk: Buffer): void => {
-      head += chunk.toString("latin1");
-      if (head.includes("\r\n\r\n")) {
-        end(() => {
-          resolve(head);
-        });
-      } else if (head.length > proofLimitBytes) fail(notProven(peer, "its answer is too long"));
-    };
-    const closed = (): void => {
-      fail(unavailable(peer.ip, "the connection was closed"));
-    };
-    socket.on("data", read).once("close", closed);
+async function readHead(socket: Socket, peer: CellPeer, clock: Clock): Promise<string> {
+  let head = "";
+  const cancel = clock.schedule(proofMilliseconds, () => {
+    socket.destroy(new Error(`no proof within ${proofMilliseconds / 1000} s`));
   });
+  try {
+    for await (const [chunk] of on(socket, "data", { close: ["close"] }) as AsyncIterable<[Buffer]>) {
+      head += chunk.toString("latin1");
+      if (head.includes("\r\n\r\n")) return head;
+      if (head.length > proofLimitBytes) throw notProven(peer, "its answer is too long");
+    }
+  } catch (error) {
+    throw error instanceof RametError ? error : unavailable(peer.ip, textOfError(error), error);
+  } finally {
+    cancel();
+  }
+  throw unavailable(peer.ip, "the connection was closed");
 }
 
 function notProven({ ip, sandboxUid }: CellPeer, why: string): RametError {

@@ -42,10 +42,7 @@ async function answer(
     const { type, text } = render(await cell.egressReport());
     response.writeHead(200, { "content-type": type }).end(text);
   } catch (error) {
-    if (response.headersSent) return void response.destroy();
-    const { code, message, hint, retryable } = RametError.from(error);
-    response.writeHead(statusOf(code), { "content-type": "application/json" });
-    response.end(JSON.stringify({ code, message, hint, retryable }));
+    sendError(response, error);
   }
 }
 
@@ -79,4 +76,14 @@ function counter(name: string, help: string, values: Record<string, number>): st
   const label = name === "ramet_egress_bytes_total" ? "direction" : "result";
   const lines = Object.entries(values).map(([key, value]) => `${name}{${label}="${key}"} ${value}`);
   return [`# HELP ${name} ${help}`, `# TYPE ${name} counter`, ...lines];
+}
+
+export function sendJson(response: ServerResponse, status: number, value: unknown): void {
+  response.writeHead(status, { "content-type": "application/json" }).end(JSON.stringify(value));
+}
+
+export function sendError(response: ServerResponse, error: unknown): void {
+  if (response.headersSent) return void response.destroy();
+  const { code, message, hint, retryable } = RametError.from(error);
+  sendJson(response, statusOf(code), { code, message, hint, retryable });
 }

@@ -21,8 +21,7 @@ import { readBody, statusOf } from "../../base/http.ts";
 import { tolerantParse } from "../../base/tolerant-parse.ts";
 import { type CellProver, proofHeaders, proofPath } from "../client/cell-proof.ts";
 import type { Cell } from "../lifecycle/cell.ts";
-import { reports } from "./reports.ts";
-import { sendLog } from "./log-stream.ts";
+import { reports, sendError, sendJson } from "./reports.ts";
 import type { TcpProbes } from "./tcp-probes.ts";
 import type { TokenVerifier } from "./token-verifier.ts";
 
@@ -37,13 +36,6 @@ export interface CellServerOptions {
   responses?: OpenResponses;
   /** Writes a line to the cell's own log. @default nothing is written */
   report?: (message: string, detail: Record<string, unknown>) => void;
-}
-
-interface Call {
-  request: IncomingMessage;
-  response: ServerResponse;
-  url: URL;
-  body: Buffer;
 }
 
 const bodyLimitBytes = 1024 * 1024;
@@ -89,30 +81,26 @@ export function cellServer(options: CellServerOptions): Server {
 }
 
 /** Handlers by method and operation. The operation is the last part of the path, and is named in the token. */
-function routes({ cell, logPath, verifier, report }: CellServerOptions): Record<string, (call: Call) => unknown> {
+function routes({ cell, verifier, report }: CellServerOptions): Record<string, (body: Buffer) => unknown> {
   const parsed = <T extends z.ZodType>(schema: T, body: Buffer): z.infer<T> => parseBody(schema, body, report);
   return {
     "GET state": () => cell.state,
     "GET loaded": () => cell.untilLoaded(),
-    "GET events": ({ response }) => {
-      streamStates(cell, response);
-    },
-    "GET logs": ({ response, url }) => sendLog(logPath, url.searchParams, response),
-    "POST boot": ({ body }) => cell.boot(parsed(BootRequest, body).identity),
-    "POST identity": ({ body }) => cell.adopt(parsed(IdentityRequest, body).identity),
-    "POST keys": ({ body }) => {
+    "POST boot": (body) => cell.boot(parsed(BootRequest, body).identity),
+    "POST identity": (body) => cell.adopt(parsed(IdentityRequest, body).identity),
+    "POST keys": (body) => {
       verifier.replaceKeys(parsed(KeysRequest, body).keys);
       return cell.state;
     },
-    "POST egress": ({ body }) => cell.setEgress(parsed(EgressRequest, body).policy),
-    "POST credentials": ({ body }) => cell.setCredentials(parsed(CredentialsRequest, body).credentials),
-    "POST restore": ({ body }) => cell.restore(parsed(RestoreRequest, body)),
-    "POST swap": ({ body }) => cell.restoreInPlace(parsed(RestoreInPlaceCall, body)),
-    "POST checkpoint": ({ body }) => cell.checkpoint(parsed(CheckpointRequest, body)),
-    "POST hold": ({ body }) => cell.hold(parsed(HoldRequest, body)),
-    "POST release": ({ body }) => cell.release(parsed(ReleaseRequest, body)),
+    "POST egress": (body) => cell.setEgress(parsed(EgressRequest, body).policy),
+    "POST credentials": (body) => cell.setCredentials(parsed(CredentialsRequest, body).credentials),
+    "POST restore": (body) => cell.restore(parsed(RestoreRequest, body)),
+    "POST swap": (body) => cell.restoreInPlace(parsed(RestoreInPlaceCall, body)),
+    "POST checkpoint": (body) => cell.checkpoint(parsed(CheckpointRequest, body)),
+    "POST hold": (body) => cell.hold(parsed(HoldRequest, body)),
+    "POST release": (body) => cell.release(parsed(ReleaseRequest, body)),
     "POST sync": () => cell.sync(),
-    "POST stop": ({ body }) => cell.stop(parsed(StopRequest, body).reason),
+    "POST stop": (body) => cell.stop(parsed(StopRequest, body).reason),
   };
 }
 
@@ -138,8 +126,7 @@ async function answer(options: Guarded, request: IncomingMessage, response: Serv
       response.writeHead(204, { [proofHeaders.key]: options.prover.publicKey, [proofHeaders.proof]: proof }).end();
       return;
     }
-    const result = await perform(options, { request, response, url });
-    if (result !== undefined) sendJson(response, 200, result);
+    sendJson(response, 200, await perform(options, request, url));
   } catch (error) {
     sendError(response, error);
   }
@@ -157,7 +144,7 @@ const probes: Record<string, (cell: Cell) => boolean> = {
   "/readyz": (cell) => cell.state.ready,
 };
 
-async function perform(options: Guarded, { request, response, url }: Omit<Call, "body">): Promise<unknown> {
+async function perform(options: Guarded, request: IncomingMessage, url: URL): Promise<unknown> {
   const { method = "", headers } = request;
   const operation = /^\/v1\/([a-z]+)$/.exec(url.pathname)?.[1] ?? "";
   const handler = routes(options)[`${method} ${operation}`];
@@ -168,7 +155,7 @@ async function perform(options: Guarded, { request, response, url }: Omit<Call, 
     throw new RametError("InvalidArgument", `cell: the body is larger than ${bodyLimitBytes} bytes`);
   const body = await readBody(request, bodyLimitBytes, "cell: the body");
   token.requireBody(body);
-  return handler({ request, response, url, body });
+  return handler(body);
 }
 
 async function upgrade(
@@ -214,14 +201,6 @@ async function upgrade(
 
 const switched = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n";
 
-function streamStates(cell: Cell, response: ServerResponse): void {
-  response.writeHead(200, { "content-type": "application/x-ndjson" });
-  const send = (state: Cell["state"]): void => void response.write(`${JSON.stringify(state)}\n`);
-  send(cell.state);
-  const stop = cell.onChange(send);
-  response.on("close", stop);
-}
-
 /** Below these fields of a body an unknown field is refused: without it, the sandbox or its data would be less protected. */
 const closedFields = ["policy", "credentials", "keys", "grant"];
 
@@ -235,16 +214,6 @@ function parseBody<T extends z.ZodType>(schema: T, body: Buffer, report: CellSer
     const why = error instanceof z.ZodError ? z.prettifyError(error) : "not JSON";
     throw new RametError("InvalidArgument", `cell: invalid request body: ${why}`, { cause: error });
   }
-}
-
-function sendJson(response: ServerResponse, status: number, value: unknown): void {
-  response.writeHead(status, { "content-type": "application/json" }).end(JSON.stringify(value));
-}
-
-function sendError(response: ServerResponse, error: unknown): void {
-  if (response.headersSent) return void response.destroy();
-  const { code, message, hint, retryable } = RametError.from(error);
-  sendJson(response, statusOf(code), { code, message, hint, retryable });
 }
 
 /** The responses that servers have begun and not finished. */

@@ -19,7 +19,7 @@ type Claims = z.infer<typeof Claims>;
 const skewSeconds = 30;
 
 /** Operations whose tokens can be used again: they change nothing, or open a connection. */
-const repeatable: ReadonlySet<string> = new Set(["state", "loaded", "events", "logs", "ports"]);
+const repeatable: ReadonlySet<string> = new Set(["state", "loaded", "ports"]);
 
 export interface TokenVerifier {
   /** Accepts tokens of these keys and of no others from now on. @throws RametError `InvalidArgument` */

@@ -1,6 +1,7 @@
 import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import type { CellState, ContainerSpec } from "../../../src/api/wire/cell-api.ts";
+import { delay, systemClock } from "../../../src/base/clock.ts";
 import { cgroupLayout, controllers } from "../../../src/cell/cgroup/layout.ts";
 import type { Contents } from "../../../src/api/schema/metadata.ts";
 import { RametError } from "../../../src/base/errors.ts";
@@ -139,7 +140,10 @@ time.sleep(1000)`;
   async function lastState(cell: RunningCell): Promise<CellState | undefined> {
     let last: CellState | undefined;
     try {
-      for await (const state of cells.client.events(cell.address, AbortSignal.timeout(60_000))) last = state;
+      for (;;) {
+        last = await cells.client.state(cell.address, AbortSignal.timeout(60_000));
+        await delay(systemClock, 20);
+      }
     } catch {
       // The connection ends with the cell.
     }

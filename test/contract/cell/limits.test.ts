@@ -3,6 +3,7 @@ import { mkdir, readdir, readFile, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import type { CellState, CheckpointResult, ContainerSpec } from "../../../src/api/wire/cell-api.ts";
+import { delay, systemClock } from "../../../src/base/clock.ts";
 import { cgroupLayout } from "../../../src/cell/cgroup/layout.ts";
 import { sweepCgroups } from "../../../src/cell/cgroup/record.ts";
 import { directoryStore } from "../../../src/store/directory/store.ts";
@@ -63,7 +64,10 @@ describe.runIf(own.memory !== undefined && own.cpu !== undefined && own.pids !==
     async function lastState(cell: RunningCell): Promise<CellState | undefined> {
       let last: CellState | undefined;
       try {
-        for await (const state of cells.client.events(cell.address, AbortSignal.timeout(60_000))) last = state;
+        for (;;) {
+          last = await cells.client.state(cell.address, AbortSignal.timeout(60_000));
+          await delay(systemClock, 20);
+        }
       } catch {
         // The connection ends with the cell.
       }
