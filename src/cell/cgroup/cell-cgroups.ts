@@ -34,49 +34,29 @@ export interface MadeLeaves {
   unenforced?: string;
 }
 
-/** Creates the control groups for the sandboxes of one cell. */
-export class CellCgroups {
-  readonly #options: CellCgroupsOptions;
-  readonly #declared: string[];
-  /** Determined once: afterwards the cell itself may be in a leaf group. */
-  #plan: Promise<CgroupPlan> | undefined;
-
-  constructor(options: CellCgroupsOptions) {
-    this.#options = options;
-    const { memoryBytes, cpuMillis } = options.declared;
-    this.#declared = [...(memoryBytes === undefined ? [] : ["memory"]), ...(cpuMillis === undefined ? [] : ["cpu"])];
-  }
-
-  /** Returns no groups if none can be created here. In a Pod the kubelet's group still limits all processes together. */
-  async make(): Promise<MadeLeaves> {
-    const container = await ownLayout().then(
-      (layout) => ContainerMemory.of(layout),
-      () => undefined,
-    );
-    return { ...(await this.#makeLeaves()), ...defined({ container }) };
-  }
-
-  async #makeLeaves(): Promise<MadeLeaves> {
-    try {
-      const plan = await (this.#plan ??= this.#find());
-      await writeCgroupRecord(this.#options.directory, plan);
-      const leaves = await SandboxCgroup.make(plan);
-      const missing = plan.missing.filter((limit) => this.#declared.includes(limit));
-      if (missing.length === 0) return { leaves };
-      const why = "the kernel lacks the controller, or it is not delegated to the cell";
-      return { leaves, unenforced: sentence(missing, why) };
-    } catch (error) {
-      if (this.#declared.length === 0) return {};
-      return { unenforced: sentence(this.#declared, RametError.from(error).message) };
-    }
-  }
-
-  /** Also without any other limit, because a sandbox with any number of processes harms the machine. */
-  async #find(): Promise<CgroupPlan> {
-    return planFor(await findPlace(await ownLayout()), this.#options);
+/**
+ * Creates the control groups for the sandboxes of one cell. Returns no groups if none can be created here. In a Pod the kubelet's
+ * group still limits all processes together. Call it once: afterwards the cell itself may be in a leaf group.
+ */
+export async function makeLeaves(options: CellCgroupsOptions): Promise<MadeLeaves> {
+  const { memoryBytes, cpuMillis } = options.declared;
+  const declared = Object.keys(defined({ memory: memoryBytes, cpu: cpuMillis }));
+  const layout = await ownLayout().catch((error: unknown) => RametError.from(error));
+  if (layout instanceof RametError) return unenforced(declared, layout.message);
+  const container = ContainerMemory.of(layout);
+  try {
+    const plan = await planFor(await findPlace(layout), options);
+    await writeCgroupRecord(options.directory, plan);
+    const leaves = await SandboxCgroup.make(plan);
+    const missing = plan.missing.filter((limit) => declared.includes(limit));
+    const why = "the kernel lacks the controller, or it is not delegated to the cell";
+    return { leaves, ...defined({ container }), ...unenforced(missing, why) };
+  } catch (error) {
+    return { ...defined({ container }), ...unenforced(declared, RametError.from(error).message) };
   }
 }
 
+/** The process limit applies also without any other, because a sandbox with any number of processes harms the machine. */
 async function planFor(place: CgroupPlace, { uid, limits, processes }: CellCgroupsOptions): Promise<CgroupPlan> {
   const all = { ...limits, processes: processes ?? (await processLimit()) };
   return place.version === 1 ? planV1(place, { uid, limits: all }) : planV2(place, { uid, limits: all });
@@ -89,6 +69,7 @@ async function processLimit(): Promise<number> {
   return machine > 0 ? Math.min(defaultProcesses, Math.floor(machine / 4)) : defaultProcesses;
 }
 
-function sentence(limits: readonly string[], why: string): string {
-  return `resources.limits (${limits.join(", ")}) are not enforced by the cell: ${why}`;
+function unenforced(limits: readonly string[], why: string): Pick<MadeLeaves, "unenforced"> {
+  if (limits.length === 0) return {};
+  return { unenforced: `resources.limits (${limits.join(", ")}) are not enforced by the cell: ${why}` };
 }

@@ -1,12 +1,12 @@
 import { access, constants, readFile } from "node:fs/promises";
 import { dirname } from "node:path";
+import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import { runProgram } from "../../base/run-program.ts";
 import { cgroupLayout, type CgroupLayout } from "./layout.ts";
 import type { V1Place } from "./plan-v1.ts";
 import type { V2Place } from "./plan-v2.ts";
-import { cpuPeriodMicroseconds } from "./plan.ts";
-import type { GroupBounds } from "./share.ts";
+import { cpuPeriodMicroseconds, type GroupBounds } from "./plan.ts";
 
 /** Where the groups of a sandbox can be created. */
 export type CgroupPlace = ({ version: 1 } & V1Place) | ({ version: 2 } & V2Place);
@@ -18,7 +18,11 @@ export async function ownLayout(): Promise<CgroupLayout> {
   const [selfCgroup, mountInfo] = await Promise.all([text("/proc/self/cgroup"), text("/proc/self/mountinfo")]);
   const layout = cgroupLayout(selfCgroup ?? "", mountInfo ?? "");
   if (layout !== undefined) return layout;
-  throw new RametError("HostUnsupported", "creating control groups failed: no control group file system is mounted");
+  throw unusable("no control group file system is mounted");
+}
+
+function unusable(why: string): RametError {
+  return new RametError("HostUnsupported", `creating control groups failed: ${why}`);
 }
 
 /**
@@ -67,11 +71,8 @@ async function boundsOfV1({ memory, cpu, pids }: V1Place["own"]): Promise<GroupB
     text(`${cpu ?? ""}/cpu.cfs_period_us`).then(numberIn),
     text(`${pids ?? ""}/pids.max`).then(numberIn),
   ]);
-  return {
-    ...(memoryBytes === undefined || memoryBytes >= noLimitBytes ? {} : { memoryBytes }),
-    ...(quota === undefined ? {} : { cpuMillis: (quota * 1_000) / (period ?? cpuPeriodMicroseconds) }),
-    ...(processes === undefined ? {} : { processes }),
-  };
+  const hasLimit = memoryBytes !== undefined && memoryBytes < noLimitBytes;
+  return { memoryBytes: hasLimit ? memoryBytes : undefined, cpuMillis: cpuMillisOf(quota, period), processes };
 }
 
 async function filesOf({ own, mount }: CgroupLayout & { version: 2 }): Promise<V2Files> {
@@ -104,36 +105,26 @@ export function placeV2({ own, mount }: CgroupLayout & { version: 2 }, files: V2
   if (own !== mount) {
     // The limits of the cell's group would not apply to a group next to it.
     if (Object.keys(bounds).length > 0)
-      throw new RametError(
-        "HostUnsupported",
-        `creating control groups failed: the limits of the cell's group ${own} would not apply to groups next to it`,
-      );
+      throw unusable(`the limits of the cell's group ${own} would not apply to groups next to it`);
     return { kind: "machine", parent: dirname(own), controllers, bounds: {} };
   }
   // The root of the hierarchy has no type; the root of a container's namespace has one.
   if (files.type === undefined) return { kind: "machine", parent: own, controllers, bounds: {} };
   // A process of an outer PID namespace is listed as 0.
   if (files.processes?.split("\n").includes("0") === true)
-    throw new RametError(
-      "HostUnsupported",
-      "creating control groups failed: the cell shares its control group with other processes",
-    );
+    throw unusable("the cell shares its control group with other processes");
   return { kind: "pod", parent: own, controllers, bounds };
 }
 
 /** Each file holds `max` if there is no limit. `cpu.max` holds quota and period in microseconds. */
 function boundsOfV2({ memoryMax, cpuMax, pidsMax }: V2Files): GroupBounds {
-  const memoryBytes = numberIn(memoryMax);
-  const processes = numberIn(pidsMax);
   const [quota, period] = cpuMax?.trim().split(" ") ?? [];
-  const quotaMicroseconds = numberIn(quota);
-  return {
-    ...(memoryBytes === undefined ? {} : { memoryBytes }),
-    ...(processes === undefined ? {} : { processes }),
-    ...(quotaMicroseconds === undefined
-      ? {}
-      : { cpuMillis: (quotaMicroseconds * 1_000) / (numberIn(period) ?? cpuPeriodMicroseconds) }),
-  };
+  const cpuMillis = cpuMillisOf(numberIn(quota), numberIn(period));
+  return defined({ memoryBytes: numberIn(memoryMax), cpuMillis, processes: numberIn(pidsMax) });
+}
+
+function cpuMillisOf(quota: number | undefined, period = cpuPeriodMicroseconds): number | undefined {
+  return quota === undefined ? undefined : (quota * 1_000) / period;
 }
 
 function numberIn(text: string | undefined): number | undefined {

@@ -4,10 +4,15 @@ import {
   commonDirectory,
   cpuPeriodMicroseconds,
   cpuQuotaMicroseconds,
+  type GroupBounds,
+  make,
+  missingLimits,
   type SandboxLimits,
+  type Share,
+  shareOf,
   type Step,
+  write,
 } from "./plan.ts";
-import { type GroupBounds, type Share, shareOf } from "./share.ts";
 
 /** Where groups can be created in the hierarchies of version 1: below the cell's own groups. */
 export interface V1Place {
@@ -23,83 +28,64 @@ export interface V1Place {
  */
 export function planV1({ own, bounds }: V1Place, { uid, limits }: { uid: string; limits: SandboxLimits }): CgroupPlan {
   const share = shareOf(limits, bounds);
-  const leafGroups = controllers.flatMap((controller) => {
+  const groups = controllers.flatMap((controller) => {
     const parent = own[controller];
-    const set = parent === undefined ? undefined : settings(controller, share);
-    return parent === undefined || set === undefined
-      ? []
-      : [{ controller, base: `${parent}/${commonDirectory}/${uid}`, set }];
+    const base = `${parent ?? ""}/${commonDirectory}/${uid}`;
+    const set = settings(controller, `${base}/sandbox`, share);
+    return parent === undefined || set.length === 0 ? [] : [{ controller, base, set }];
   });
-  const baseOf = (controller: V1Controller): string | undefined =>
-    leafGroups.find((one) => one.controller === controller)?.base;
-  const [memory, cpu, pids] = [baseOf("memory"), baseOf("cpu"), baseOf("pids")];
-  const leaves = leafGroups.flatMap(({ controller, base }) =>
-    controller === "memory" ? [`${base}/sandbox`, `${base}/cut`] : [`${base}/sandbox`],
-  );
+  const [memory, cpu, pids] = controllers.map((name) => groups.find(({ controller }) => controller === name)?.base);
+  const quota = (microseconds: number) => write(`${cpu ?? ""}/sandbox/cpu.cfs_quota_us`, microseconds);
+  const cut = memory && `${memory}/cut`;
   return {
     steps: [
-      ...leafGroups.flatMap(({ base, set }): Step[] => [
-        { do: "make", directory: `${base}/sandbox` },
-        ...set.map(({ file, ...rest }): Step => ({ do: "write", file: `${base}/sandbox/${file}`, ...rest })),
-      ]),
-      ...(memory === undefined ? [] : [{ do: "make" as const, directory: `${memory}/cut` }]),
+      ...groups.flatMap(({ base, set }) => [make(`${base}/sandbox`), ...set]),
+      ...(cut === undefined ? [] : [make(cut)]),
     ],
     // A thread moves itself through `tasks` immediately; through `cgroup.procs` it waits for all threads (3 to 5 ms).
-    enter: leafGroups.map(({ base }) => `${base}/sandbox/tasks`),
-    ...(memory === undefined
-      ? {}
-      : {
-          aside: {
-            enter: `${memory}/cut/cgroup.procs`,
-            leave: `${memory}/sandbox/cgroup.procs`,
-            oomKills: `${memory}/cut/memory.oom_control`,
-          },
-        }),
-    ...cpuSteps(cpu, share),
-    remove: [...leaves, ...leafGroups.map(({ base }) => base)],
-    removeIfEmpty: leafGroups.map(({ base }) => base.slice(0, -uid.length - 1)),
-    ...(memory === undefined ? {} : { oomKills: `${memory}/sandbox/memory.oom_control` }),
-    mustPollForOom: memory !== undefined,
-    ...(pids === undefined ? {} : { refusedForks: `${pids}/sandbox/pids.events` }),
-    ...(memory === undefined || share.memory === undefined ? {} : { memory: share.memory }),
-    limits: { ...limits, processes: share.processes },
-    missing: [
-      ...(limits.memoryBytes !== undefined && memory === undefined ? ["memory"] : []),
-      ...(limits.cpuMillis !== undefined && cpu === undefined ? ["cpu"] : []),
+    enter: groups.map(({ base }) => `${base}/sandbox/tasks`),
+    aside: memory === undefined ? undefined : asideOf(memory),
+    cpu:
+      cpu === undefined || share.cpuMillis === undefined
+        ? undefined
+        : // -1: no limit.
+          { limit: [quota(cpuQuotaMicroseconds(share.cpuMillis))], lift: [quota(-1)] },
+    remove: [
+      ...groups.map(({ base }) => `${base}/sandbox`),
+      ...(cut === undefined ? [] : [cut]),
+      ...groups.map(({ base }) => base),
     ],
+    removeIfEmpty: groups.map(({ base }) => base.slice(0, -uid.length - 1)),
+    oomKills: memory && `${memory}/sandbox/memory.oom_control`,
+    mustPollForOom: memory !== undefined,
+    refusedForks: pids && `${pids}/sandbox/pids.events`,
+    memory: memory === undefined ? undefined : share.memory,
+    limits: { ...limits, processes: share.processes },
+    missing: missingLimits(limits, (name) => (name === "memory" ? memory : cpu) !== undefined),
   };
 }
 
-function cpuSteps(base: string | undefined, { cpuMillis }: Share): Pick<CgroupPlan, "cpu"> {
-  if (base === undefined || cpuMillis === undefined) return {};
-  return { cpu: { limit: [quota(base, cpuQuotaMicroseconds(cpuMillis))], lift: [quota(base, -1)] } };
+function asideOf(memory: string): CgroupPlan["aside"] {
+  return {
+    enter: `${memory}/cut/cgroup.procs`,
+    leave: `${memory}/sandbox/cgroup.procs`,
+    oomKills: `${memory}/cut/memory.oom_control`,
+  };
 }
 
-/** -1: no limit. */
-function quota(base: string, microseconds: number): Step {
-  return { do: "write", file: `${base}/sandbox/cpu.cfs_quota_us`, value: `${microseconds}` };
-}
-
-interface Setting {
-  file: string;
-  value: string;
-  optional?: true;
-}
-
-/** The settings of a controller's leaf group. Undefined if there is nothing to limit. */
-function settings(controller: V1Controller, { memory, cpuMillis, processes }: Share): Setting[] | undefined {
+/** The settings of a controller's leaf group. Empty if there is nothing to limit. */
+function settings(controller: V1Controller, leaf: string, { memory, cpuMillis, processes }: Share): Step[] {
   switch (controller) {
     case "memory":
-      if (memory === undefined) return undefined;
+      if (memory === undefined) return [];
       return [
-        { file: "memory.limit_in_bytes", value: `${memory.leafBytes}` },
+        write(`${leaf}/memory.limit_in_bytes`, memory.leafBytes),
         // Memory plus swap. Without it the limit only makes the machine swap.
-        { file: "memory.memsw.limit_in_bytes", value: `${memory.leafBytes}`, optional: true },
+        { do: "write", file: `${leaf}/memory.memsw.limit_in_bytes`, value: `${memory.leafBytes}`, optional: true },
       ];
     case "cpu":
-      if (cpuMillis === undefined) return undefined;
-      return [{ file: "cpu.cfs_period_us", value: `${cpuPeriodMicroseconds}` }];
+      return cpuMillis === undefined ? [] : [write(`${leaf}/cpu.cfs_period_us`, cpuPeriodMicroseconds)];
     case "pids":
-      return [{ file: "pids.max", value: `${processes}` }];
+      return [write(`${leaf}/pids.max`, processes)];
   }
 }

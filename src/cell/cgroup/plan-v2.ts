@@ -3,10 +3,15 @@ import {
   commonDirectory,
   cpuPeriodMicroseconds,
   cpuQuotaMicroseconds,
+  type GroupBounds,
+  make,
+  missingLimits,
   type SandboxLimits,
+  type Share,
+  shareOf,
   type Step,
+  write,
 } from "./plan.ts";
-import { type GroupBounds, type Share, shareOf } from "./share.ts";
 
 /** Where groups can be created in the unified hierarchy. */
 export interface V2Place {
@@ -27,37 +32,30 @@ export interface V2Place {
 export function planV2(place: V2Place, { uid, limits }: { uid: string; limits: SandboxLimits }): CgroupPlan {
   const { kind, parent } = place;
   const base = kind === "pod" ? parent : `${parent}/${commonDirectory}/${uid}`;
-  const share = enforceable(place, limits);
-  const { memory, cpuMillis, processes } = share;
-  const leaf = `${base}/sandbox`;
-  const cut = `${base}/cut`;
+  const [leaf, cut] = [`${base}/sandbox`, `${base}/cut`];
+  const { memory, cpuMillis, processes } = enforceable(place, limits);
+  const cpuMax = (quota: string | number) => [write(`${leaf}/cpu.max`, `${quota} ${cpuPeriodMicroseconds}`)];
   return {
     steps: [
       ...(kind === "pod" ? podSteps(base) : machineSteps(place, base)),
       ...delegateControllers(place, base),
       make(leaf),
-      ...settings(leaf, share),
+      ...(memory === undefined ? [] : memorySettings(leaf, memory.leafBytes)),
+      ...(processes === undefined ? [] : [write(`${leaf}/pids.max`, processes)]),
       make(cut),
     ],
     enter: [`${leaf}/cgroup.procs`],
     aside: { enter: `${cut}/cgroup.procs`, leave: `${leaf}/cgroup.procs`, oomKills: `${cut}/memory.events` },
-    ...(cpuMillis === undefined
-      ? {}
-      : {
-          cpu: {
-            limit: [write(`${leaf}/cpu.max`, `${cpuQuotaMicroseconds(cpuMillis)} ${cpuPeriodMicroseconds}`)],
-            lift: [write(`${leaf}/cpu.max`, `max ${cpuPeriodMicroseconds}`)],
-          },
-        }),
-    ...(kind === "pod"
-      ? { remove: [leaf, cut], removeIfEmpty: [] }
-      : { remove: [leaf, cut, base], removeIfEmpty: [`${parent}/${commonDirectory}`] }),
+    cpu: cpuMillis === undefined ? undefined : { limit: cpuMax(cpuQuotaMicroseconds(cpuMillis)), lift: cpuMax("max") },
+    remove: kind === "pod" ? [leaf, cut] : [leaf, cut, base],
+    removeIfEmpty: kind === "pod" ? [] : [`${parent}/${commonDirectory}`],
     // `memory.oom.group` kills the whole sandbox, which the cell notices without polling.
     mustPollForOom: false,
-    ...(memory === undefined ? {} : { memory, oomKills: `${leaf}/memory.events` }),
-    ...(processes === undefined ? {} : { refusedForks: `${leaf}/pids.events` }),
+    memory,
+    oomKills: memory && `${leaf}/memory.events`,
+    refusedForks: processes === undefined ? undefined : `${leaf}/pids.events`,
     limits: { ...limits, processes: processes ?? limits.processes },
-    missing: missing(place, limits),
+    missing: missingLimits(limits, (name) => place.controllers.includes(name)),
   };
 }
 
@@ -65,24 +63,10 @@ export function planV2(place: V2Place, { uid, limits }: { uid: string; limits: S
 function enforceable({ controllers, bounds }: V2Place, limits: SandboxLimits): Partial<Share> {
   const { memory, cpuMillis, processes } = shareOf(limits, bounds);
   return {
-    ...(memory !== undefined && controllers.includes("memory") && { memory }),
-    ...(cpuMillis !== undefined && controllers.includes("cpu") && { cpuMillis }),
+    ...(controllers.includes("memory") && { memory }),
+    ...(controllers.includes("cpu") && { cpuMillis }),
     ...(controllers.includes("pids") && { processes }),
   };
-}
-
-function missing({ controllers }: V2Place, { memoryBytes, cpuMillis }: SandboxLimits): string[] {
-  return [
-    ...(memoryBytes !== undefined && !controllers.includes("memory") ? ["memory"] : []),
-    ...(cpuMillis !== undefined && !controllers.includes("cpu") ? ["cpu"] : []),
-  ];
-}
-
-function settings(leaf: string, { memory, processes }: Partial<Share>): Step[] {
-  return [
-    ...(memory === undefined ? [] : memorySettings(leaf, memory.leafBytes)),
-    ...(processes === undefined ? [] : [write(`${leaf}/pids.max`, processes)]),
-  ];
 }
 
 /** Moves the processes that run in the container into the group `cell`. */
@@ -100,14 +84,6 @@ function delegateControllers({ controllers }: V2Place, directory: string): Step[
   return ["memory", "cpu", "pids"]
     .filter((name) => controllers.includes(name))
     .map((name) => write(`${directory}/cgroup.subtree_control`, `+${name}`));
-}
-
-function make(directory: string): Step {
-  return { do: "make", directory };
-}
-
-function write(file: string, value: string | number): Step {
-  return { do: "write", file, value: `${value}` };
 }
 
 function memorySettings(leaf: string, bytes: number): Step[] {

@@ -12,26 +12,41 @@ import {
   releaseResources,
   type SandboxResources,
 } from "./sandbox-resources.ts";
-import { SandboxSlots } from "./sandbox-slots.ts";
-import type { Sandbox, SandboxOrigin } from "./sandbox.ts";
+import { isMemory, Sandbox, type SandboxOptions, type SandboxOrigin } from "./sandbox.ts";
 
 export interface SandboxEnvironmentOptions {
   setting: CellSetting;
   early: EarlyEnvironment;
   log: EntrypointLog;
   clock: Clock;
-  /** Called when the network or the sandbox has ended unexpectedly. */
+  /** Called when the network or the current sandbox has ended unexpectedly. */
   onLost: (why: RametError) => void;
   /** Called when limits of the container cannot be enforced here. */
   onUnenforced: (why: string) => void;
 }
 
-/** The sandbox and what it needs on the host: network, root directory, control groups. */
+/** What has been prepared on the host. */
+interface Prepared {
+  resources: SandboxResources;
+  /** The options with which every sandbox of the cell is created. */
+  sandbox: SandboxOptions;
+}
+
+/**
+ * The sandboxes of one cell and what they need on the host. There is the current sandbox, one that waits to replace it, and one that
+ * was replaced.
+ */
 export class SandboxEnvironment {
   readonly #options: SandboxEnvironmentOptions;
   #link: Link | undefined;
-  #resources: SandboxResources | undefined;
-  #slots: SandboxSlots | undefined;
+  #prepared: Prepared | undefined;
+  #current: Sandbox | undefined;
+  /** Created; nothing runs in it. */
+  #waiting: Promise<Sandbox> | undefined;
+  /** Stopped, and not removed yet. */
+  #replaced: Sandbox | undefined;
+  /** The last operation. `remove` waits for it. */
+  #busy: Promise<unknown> = Promise.resolve();
 
   constructor(options: SandboxEnvironmentOptions) {
     this.#options = options;
@@ -39,9 +54,8 @@ export class SandboxEnvironment {
 
   /** @throws RametError `SandboxNotReady` before it has been started */
   get sandbox(): Sandbox {
-    const current = this.#slots?.current;
-    if (current === undefined) throw new RametError("SandboxNotReady", "the sandbox has not been started yet");
-    return current;
+    if (this.#current === undefined) throw new RametError("SandboxNotReady", "the sandbox has not been started yet");
+    return this.#current;
   }
 
   /** @throws RametError `SandboxNotReady` before `prepare` */
@@ -56,20 +70,19 @@ export class SandboxEnvironment {
 
   /** The limit that the sandbox has exceeded, if any. It is then the reason why the sandbox ended. */
   exceededLimit(): RametError | undefined {
-    return this.#slots?.current?.exceededLimit();
+    return this.#current?.exceededLimit();
   }
 
   /** Prepares network, root directory and control groups. No sandbox runs yet. */
   async prepare(): Promise<void> {
     const { setting, early, log, onLost, onUnenforced } = this.#options;
     const { config, container, paths, listen } = setting;
-    const { directory } = paths;
     const allocating = allocateResources(setting, early.layer);
     // It is awaited below; until then a failure must not count as unhandled.
     allocating.catch(() => undefined);
     const link = await startLink(early.link, {
       config: {
-        socket: linkSocket(directory),
+        socket: linkSocket(paths.directory),
         listen,
         ports: container.ports,
         egress: config.egress,
@@ -82,61 +95,119 @@ export class SandboxEnvironment {
       onLost(new RametError("SandboxLost", `the sandbox's network ended: ${why}`));
     });
     const [resources] = await Promise.all([allocating, link.prepare()]);
-    this.#resources = resources;
     const { root, cgroup } = resources;
+    const groups = { cgroup: cgroup.leaves, container: cgroup.container };
+    this.#prepared = {
+      resources,
+      sandbox: { setting, log, netnsPath: link.netnsPath, rootPath: root.path, ...groups },
+    };
     // A sandbox runs also where its limits cannot be enforced.
     if (cgroup.unenforced !== undefined) onUnenforced(cgroup.unenforced);
-    this.#slots = new SandboxSlots({
-      sandbox: {
-        setting,
-        log,
-        netnsPath: link.netnsPath,
-        rootPath: root.path,
-        cgroup: cgroup.leaves,
-        container: cgroup.container,
-      },
-      onLost,
-    });
   }
 
-  /** Starts the first sandbox. */
+  /** Starts the first sandbox. A memory goes into the waiting sandbox if there is one. */
   start(origin: SandboxOrigin): Promise<void> {
-    return this.#prepared.start(origin);
+    return this.#track(this.#start(origin));
   }
 
-  /** Creates a sandbox that waits to replace the running one. */
+  /** Creates the sandbox that waits to replace the running one. Creating it takes longer than the rest of a replacement. */
   async keepWaiting(): Promise<void> {
-    await this.#prepared.keepWaiting();
+    if (this.#waiting !== undefined) return;
+    const waiting = this.#track(Sandbox.createWaiting(this.#forSandbox));
+    this.#waiting = waiting;
+    // A replacement then creates it and reports the error.
+    waiting.catch(() => {
+      if (this.#waiting === waiting) this.#waiting = undefined;
+    });
+    await waiting;
   }
 
-  /** @see SandboxSlots.prepareReplacement */
+  /**
+   * Prepares the sandbox that replaces the current one, and returns the function that replaces it. The current sandbox keeps
+   * running until that function is called; after that it cannot be brought back.
+   */
   async prepareReplacement(origin: SandboxOrigin): Promise<() => Promise<void>> {
-    const replace = await this.#prepared.prepareReplacement(this.sandbox, origin);
-    return () => replace(() => this.network.prepare());
+    const old = this.sandbox;
+    const [next] = await this.#track(Promise.all([this.#next(origin), this.removeReplaced()]));
+    return () => this.#track(this.#replace(old, next, origin));
   }
 
   /** Applies the sandbox's CPU limit. Until then it shares the CPU of its Pod with the cell. */
   async limitCpu(): Promise<void> {
-    await this.#resources?.cgroup.leaves?.limitCpu();
+    await this.#prepared?.resources.cgroup.leaves?.limitCpu();
   }
 
   /** Lifts the sandbox's CPU limit while another sandbox replaces it. */
   async liftCpuLimit(): Promise<void> {
-    await this.#resources?.cgroup.leaves?.liftCpuLimit();
+    await this.#prepared?.resources.cgroup.leaves?.liftCpuLimit();
   }
 
+  /** Removes the replaced sandbox. This takes CPU: call it when the new sandbox responds. */
   async removeReplaced(): Promise<void> {
-    await this.#slots?.removeReplaced();
+    const old = this.#replaced;
+    this.#replaced = undefined;
+    await old?.destroy();
   }
 
   async remove(): Promise<void> {
-    await this.#slots?.remove();
-    if (this.#resources !== undefined) await releaseResources(this.#resources);
+    await this.#busy;
+    const waiting = await this.#waiting?.catch(() => undefined);
+    await Promise.all([this.#current?.destroy(), waiting?.destroy(), this.removeReplaced()]);
+    if (this.#prepared !== undefined) await releaseResources(this.#prepared.resources);
     await this.#link?.stop();
   }
 
-  get #prepared(): SandboxSlots {
-    if (this.#slots === undefined) throw new RametError("SandboxNotReady", "the sandbox is not prepared yet");
-    return this.#slots;
+  async #start(origin: SandboxOrigin): Promise<void> {
+    const waiting = isMemory(origin) ? await this.#takeWaiting(origin) : undefined;
+    if (waiting === undefined || !isMemory(origin)) {
+      this.#setCurrent(await Sandbox.start(this.#forSandbox, origin));
+      return;
+    }
+    this.#setCurrent(waiting);
+    await waiting.run(origin);
+  }
+
+  async #next(origin: SandboxOrigin): Promise<Sandbox> {
+    const waiting = await this.#takeWaiting(origin);
+    return waiting ?? Sandbox.create(this.#forSandbox, isMemory(origin) ? "image" : origin);
+  }
+
+  async #replace(old: Sandbox, next: Sandbox, origin: SandboxOrigin): Promise<void> {
+    this.#replaced = old;
+    await Promise.all([old.halt(), this.network.prepare()]);
+    this.#setCurrent(next);
+    await next.run(isMemory(origin) ? origin : undefined);
+  }
+
+  /**
+   * Returns the waiting sandbox if it still exists and fits the origin. It does not fit an origin with changed files, which
+   * are applied when a sandbox is created.
+   */
+  async #takeWaiting(origin: SandboxOrigin): Promise<Sandbox | undefined> {
+    if (origin !== "image" && !isMemory(origin)) return undefined;
+    const taken = this.#waiting;
+    this.#waiting = undefined;
+    const waiting = await taken?.catch(() => undefined);
+    if (waiting === undefined || (!waiting.hasEnded && (await waiting.engine.isRunning()))) return waiting;
+    await waiting.destroy();
+    return undefined;
+  }
+
+  #setCurrent(sandbox: Sandbox): void {
+    this.#current = sandbox;
+    void sandbox.untilLost().then(() => {
+      if (!sandbox.destroyed)
+        this.#options.onLost(new RametError("SandboxLost", "the sandbox's processes ended unexpectedly"));
+    });
+  }
+
+  #track<T>(work: Promise<T>): Promise<T> {
+    this.#busy = work.catch(() => undefined);
+    return work;
+  }
+
+  get #forSandbox(): SandboxOptions {
+    if (this.#prepared === undefined) throw new RametError("SandboxNotReady", "the sandbox is not prepared yet");
+    return this.#prepared.sandbox;
   }
 }

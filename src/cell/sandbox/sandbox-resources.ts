@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import { runProgram } from "../../base/run-program.ts";
-import { CellCgroups, type MadeLeaves } from "../cgroup/cell-cgroups.ts";
+import { makeLeaves, type MadeLeaves } from "../cgroup/cell-cgroups.ts";
 import type { CellSetting } from "../setting/cell-setting.ts";
 import { type SpawnedLink, spawnLink } from "../network/link.ts";
 
@@ -20,17 +20,9 @@ export interface SandboxResources {
  */
 export async function allocateResources(setting: CellSetting, layer: Promise<RootLayer>): Promise<SandboxResources> {
   const { config, container, paths, processes } = setting;
-  const { directory } = paths;
-  const cgroups = new CellCgroups(
-    defined({
-      uid: config.sandbox.uid,
-      directory,
-      limits: container.resources,
-      declared: config.container.resources,
-      processes,
-    }),
-  );
-  const [root, cgroup] = await Promise.all([mountRoot(config.rootPath, await layer), cgroups.make()]);
+  const [limits, declared] = [container.resources, config.container.resources];
+  const own = { uid: config.sandbox.uid, directory: paths.directory, limits, declared, ...defined({ processes }) };
+  const [root, cgroup] = await Promise.all([mountRoot(config.rootPath, await layer), makeLeaves(own)]);
   return { root, cgroup };
 }
 
