@@ -7,7 +7,7 @@ import type { KubeClient } from "../kube/kube-client.ts";
 import { coreResources, type ResourceRef } from "../kube/resource-ref.ts";
 import { within } from "../base/within.ts";
 import type { ClientOrigin } from "./client-origin.ts";
-import { Slots } from "./limits.ts";
+import { Slots, takeAll } from "./limits.ts";
 import type { GatewayMetrics } from "./metrics.ts";
 import { StaleOnErrorCache } from "../base/stale-on-error-cache.ts";
 import { expiryOf, tokenHint, type TokenVerifier } from "./token-verifier.ts";
@@ -65,13 +65,9 @@ export function apiServerAccess({ client, tokens, metrics }: AccessOptions): Acc
   const slots = { all: new Slots(reviewsAtATime), client: new Slots(reviewsOfOneClient) };
   /** Runs a review, unless too many of them wait for the API server. */
   const reviewing = async <T>(address: string, review: () => Promise<T>): Promise<T> => {
-    const releases = [slots.client.take(address), slots.all.take("")];
-    try {
-      if (releases.includes(undefined)) throw tooManyReviews(metrics);
-      return await review();
-    } finally {
-      for (const release of releases) release?.();
-    }
+    const release = takeAll([slots.client, address], [slots.all, ""]);
+    if (release === undefined) throw tooManyReviews(metrics);
+    return review().finally(release);
   };
   return {
     async check({ token, places, rights }, { address }) {

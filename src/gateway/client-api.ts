@@ -7,6 +7,7 @@ import { readBody } from "../base/http.ts";
 import type { Log } from "../base/log.ts";
 import { resumeProofHeader } from "../cell/client/resume-proof.ts";
 import type { Exchange } from "./exchange.ts";
+import { upgradeHint } from "./forward-upgrade.ts";
 import { forwardTo } from "./forward.ts";
 import { Refusal } from "./refusal.ts";
 
@@ -29,9 +30,7 @@ export class ClientApi {
   /** @returns the status of the response, once all of it was sent @throws RametError as `forward` */
   async proxy(exchange: Exchange): Promise<number> {
     if (exchange.request.headers.upgrade !== undefined) {
-      throw new RametError("InvalidArgument", "The client API accepts no protocol upgrades", {
-        hint: "Send the request without the header Upgrade; with Java's HttpClient, select Version.HTTP_1_1",
-      });
+      throw new RametError("InvalidArgument", "The client API accepts no protocol upgrades", { hint: upgradeHint });
     }
     const target = { dispatcher: this.#agent, origin: this.#origin, failure: (error: unknown) => this.#failure(error) };
     return forwardTo(target, exchange);

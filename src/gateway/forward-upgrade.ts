@@ -4,7 +4,7 @@ import { pipeline } from "node:stream/promises";
 import { RametError } from "../base/errors.ts";
 import type { ClientOrigin } from "./client-origin.ts";
 import { forwardedRequestHeaders, forwardedResponseHead, switchingHead } from "./forwarded-headers.ts";
-import { hostFor, type Route, type Upstreams } from "./upstreams.ts";
+import { hostFor, invalidResponse, type Route, type Upstreams } from "./upstreams.ts";
 
 export interface Upgrade {
   request: IncomingMessage;
@@ -27,9 +27,7 @@ export interface Upgrade {
 export async function forwardUpgrade(upstreams: Upstreams, route: Route, upgrade: Upgrade): Promise<number> {
   const { request, url, socket, head, response, origin } = upgrade;
   const { "content-length": length = "0", "transfer-encoding": encoding } = request.headers;
-  if (length !== "0" || encoding !== undefined) {
-    throw upgradeWithBody();
-  }
+  if (length !== "0" || encoding !== undefined) throw upgradeWithBody();
   const connection = await upstreams.dial(route);
   socket.once("close", () => connection.destroy());
   if (socket.destroyed) connection.destroy();
@@ -71,29 +69,18 @@ export async function forwardUpgrade(upstreams: Upstreams, route: Route, upgrade
       guarded(() => {
         const { status, headers } = forwardedResponseHead(answer.statusCode ?? 0, answer.rawHeaders);
         response.writeHead(status, headers);
-        pipeline(answer, response).then(
-          () => {
+        void pipeline(answer, response)
+          .catch(() => socket.destroy())
+          .then(() => {
             answered.resolve(status);
-          },
-          () => {
-            socket.destroy();
-            answered.resolve(status);
-          },
-        );
+          });
       });
     })
     .end();
   try {
     return await answered.promise;
   } catch (error) {
-    throw new RametError(
-      "SandboxUnreachable",
-      `The sandbox sent no valid response: ${RametError.from(error).message}`,
-      {
-        cause: error,
-        retryable: true,
-      },
-    );
+    throw invalidResponse(route, error);
   }
 }
 
@@ -116,9 +103,12 @@ export function destroyAtEnd(socket: Socket): () => void {
 
 export function upgradeWithBody(): RametError {
   return new RametError("InvalidArgument", "A request for a protocol upgrade cannot have a body", {
-    hint: "Send the request without the header Upgrade; with Java's HttpClient, select Version.HTTP_1_1",
+    hint: upgradeHint,
   });
 }
+
+export const upgradeHint =
+  "Send the request without the header Upgrade; with Java's HttpClient, select Version.HTTP_1_1";
 
 /** Proxies bytes in both directions until both sides are closed. Delivers everything that a side sent before it closed. */
 async function join(one: Socket, other: Socket): Promise<void> {

@@ -3,7 +3,7 @@ import { errors, type Dispatcher } from "undici";
 import { RametError } from "../base/errors.ts";
 import type { Exchange } from "./exchange.ts";
 import { forwardedRequestHeaders, forwardedResponseHead } from "./forwarded-headers.ts";
-import { hostFor, type Route, unreachable, type Upstreams } from "./upstreams.ts";
+import { hostFor, invalidResponse, type Route, unreachable, type Upstreams } from "./upstreams.ts";
 
 /** A server to which requests are proxied. */
 export interface Target {
@@ -160,14 +160,5 @@ function isBrokenConnection(error: unknown): boolean {
 const repeatable: ReadonlySet<string> = new Set(["GET", "HEAD", "OPTIONS"]);
 
 function failure(route: Route, error: unknown): RametError {
-  if (error instanceof RametError) return unreachable(route, error);
-  const why = error instanceof Error ? error.message : String(error);
-  return new RametError(
-    "SandboxUnreachable",
-    `The ${route.title} sent no valid response on port ${route.port}: ${why}`,
-    {
-      cause: error,
-      retryable: true,
-    },
-  );
+  return error instanceof RametError ? unreachable(route, error) : invalidResponse(route, error);
 }

@@ -43,6 +43,17 @@ export class Slots {
   }
 }
 
+/** Takes a slot for each key, or none. @returns the function that gives them back */
+export function takeAll(...wanted: [slots: Slots, key: string][]): (() => void) | undefined {
+  const releases = wanted.map(([slots, key]) => slots.take(key)).filter((release) => release !== undefined);
+  const giveBack = (): void => {
+    for (const release of releases) release();
+  };
+  if (releases.length === wanted.length) return giveBack;
+  giveBack();
+  return undefined;
+}
+
 /** The slots of requests and upgraded connections in progress. */
 export class ExchangeSlots {
   readonly #metrics: GatewayMetrics;

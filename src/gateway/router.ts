@@ -8,6 +8,7 @@ import type { ClientOrigin } from "./client-origin.ts";
 import type { Destination } from "./destination.ts";
 import type { ClientRequest, Exchange } from "./exchange.ts";
 import { type Found, findSandbox, isUid, sandboxTitle, uidOf } from "./find-sandbox.ts";
+import { upgradeHint } from "./forward-upgrade.ts";
 import { guestTokenHeader, tokenHeader } from "./forwarded-headers.ts";
 import { authorizeByOwnTokens, hasGuestToken } from "./own-tokens.ts";
 import { Refusal } from "./refusal.ts";
@@ -112,14 +113,9 @@ const healthPath = /^\/health(\?|$)/;
 
 function notReady({ sandboxId }: Destination, sandbox: RoutedSandbox): RametError {
   const { namespace, name } = sandbox.metadata;
-  return new RametError(
-    "SandboxNotReady",
-    `The ${sandboxTitle(sandboxId, sandbox)} is not ready: its phase is ${sandbox.phase}`,
-    {
-      ...(!isUid(sandboxId) && { hint: `Find out why with: ramet explain sandbox/${name} -n ${namespace}` }),
-      retryable: true,
-    },
-  );
+  const why = `The ${sandboxTitle(sandboxId, sandbox)} is not ready: its phase is ${sandbox.phase}`;
+  const hint = isUid(sandboxId) ? undefined : `Find out why with: ramet explain sandbox/${name} -n ${namespace}`;
+  return new RametError("SandboxNotReady", why, { hint, retryable: true });
 }
 
 interface Client {
@@ -216,19 +212,13 @@ function tokenOf({ headers }: ClientRequest): string | undefined {
 function checkGuestRequest({ url, headers }: Pick<ClientRequest, "url" | "headers">): void {
   if (isInternal(url)) {
     // As E2B does: the path does not exist at this address.
-    throw new Refusal(
-      "Forbidden",
-      "The gateway does not proxy this path: it is reserved for the sandbox's controller",
-      {
-        status: 404,
-      },
-    );
+    const what = "The gateway does not proxy this path: it is reserved for the sandbox's controller";
+    throw new Refusal("Forbidden", what, { status: 404 });
   }
   // After an upgrade, the gateway would not see the paths of further requests.
   if (headers.upgrade === undefined) return;
-  throw new Refusal("Forbidden", `The gateway does not proxy protocol upgrades to the port ${guestClientPort}`, {
-    hint: "Send the request without the header Upgrade; with Java's HttpClient, select Version.HTTP_1_1",
-  });
+  const what = `The gateway does not proxy protocol upgrades to the port ${guestClientPort}`;
+  throw new Refusal("Forbidden", what, { hint: upgradeHint });
 }
 
 /**

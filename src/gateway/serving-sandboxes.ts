@@ -1,9 +1,9 @@
 import { canceled, type Clock, delay } from "../base/clock.ts";
-import { RametError } from "../base/errors.ts";
+import { RametError, unlessCode } from "../base/errors.ts";
 import { Followers } from "../kube/followers.ts";
 import type { ObjectStore } from "../kube/store.ts";
 import type { ClientApi } from "./client-api.ts";
-import { Slots } from "./limits.ts";
+import { Slots, takeAll } from "./limits.ts";
 import type { GatewayMetrics } from "./metrics.ts";
 import { Refusal } from "./refusal.ts";
 import type { RoutedSandbox } from "./routed-sandbox.ts";
@@ -67,12 +67,8 @@ export class ServingSandboxes {
     if (!canResume || !isResumable(sandbox) || !(await mayResume())) {
       return this.#aMoment(uid, client, (current) => (current && isServing(current) ? current : undefined));
     }
-    const releases = this.#takeFor(sandbox);
-    try {
-      return await unlessAborted(this.#resumed(uid), client.signal);
-    } finally {
-      for (const release of releases) release();
-    }
+    const release = this.#takeFor(sandbox);
+    return unlessAborted(this.#resumed(uid), client.signal).finally(release);
   }
 
   close(): void {
@@ -86,26 +82,17 @@ export class ServingSandboxes {
     { address, signal }: WaitingClient,
     until: (sandbox: RoutedSandbox | undefined) => RoutedSandbox | undefined,
   ): Promise<RoutedSandbox | undefined> {
-    const releases = [this.#slots.client.take(address), this.#slots.all.take("moment")];
-    try {
-      if (releases.includes(undefined)) return undefined;
-      const waiting = { what: "Waiting for the sandbox", timeoutMilliseconds: momentMilliseconds, signal };
-      return await this.#followers.until(uid, until, waiting);
-    } catch (error) {
-      if (RametError.from(error).code === "Timeout") return undefined;
-      throw error;
-    } finally {
-      for (const release of releases) release?.();
-    }
+    const release = takeAll([this.#slots.client, address], [this.#slots.all, "moment"]);
+    if (release === undefined) return undefined;
+    const waiting = { what: "Waiting for the sandbox", timeoutMilliseconds: momentMilliseconds, signal };
+    return this.#followers.until(uid, until, waiting).catch(unlessCode("Timeout")).finally(release);
   }
 
   /** @throws RametError `Unavailable` */
-  #takeFor({ metadata: { namespace, uid } }: RoutedSandbox): (() => void)[] {
+  #takeFor({ metadata: { namespace, uid } }: RoutedSandbox): () => void {
     const { all, namespace: ofNamespace, sandbox } = this.#slots;
-    const taken = [all.take("resume"), ofNamespace.take(namespace), sandbox.take(uid)];
-    const releases = taken.filter((release) => release !== undefined);
-    if (releases.length === taken.length) return releases;
-    for (const release of releases) release();
+    const release = takeAll([all, "resume"], [ofNamespace, namespace], [sandbox, uid]);
+    if (release !== undefined) return release;
     this.#options.metrics.refused("waiting");
     throw new RametError("Unavailable", "Too many requests wait until the sandbox is resumed", { retryable: true });
   }

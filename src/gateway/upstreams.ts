@@ -4,7 +4,7 @@ import { connect, type TLSSocket } from "node:tls";
 import { Agent, type Dispatcher } from "undici";
 import { requestHost } from "../api/names/request-host.ts";
 import type { ErrorCode } from "../base/error-codes.ts";
-import { RametError } from "../base/errors.ts";
+import { RametError, textOfError } from "../base/errors.ts";
 import type { CellClient } from "../cell/client/cell-client.ts";
 import { isEntrance, type RoutedSandbox } from "./routed-sandbox.ts";
 import { type Clock, systemClock } from "../base/clock.ts";
@@ -43,15 +43,9 @@ export class Upstreams {
       bodyTimeout: 0,
       connect: ({ hostname, port, protocol }, done) => {
         const sandbox = byUid(hostname);
-        const dialled =
-          sandbox === undefined
-            ? Promise.reject(deleted(hostname))
-            : this.#connect(
-                sandbox,
-                port === "" ? (defaultPorts[protocol] ?? 80) : Number(port),
-                protocol === "https:",
-              );
-        dialled.then(
+        const number = port === "" ? (defaultPorts[protocol] ?? 80) : Number(port);
+        const dialled = sandbox && this.#connect(sandbox, number, protocol === "https:");
+        (dialled ?? Promise.reject(deleted(hostname))).then(
           (socket) => {
             done(null, socket);
           },
@@ -104,6 +98,12 @@ export function unreachable({ title, port }: Pick<Route, "title" | "port">, caus
     retryable: cause.code !== "Unauthorized",
     hint: hints[cause.code] ?? "Check that a program in the sandbox listens on this port",
   });
+}
+
+/** The error for a program whose response cannot be used. */
+export function invalidResponse({ title, port }: Pick<Route, "title" | "port">, cause: unknown): RametError {
+  const why = `The ${title} sent no valid response on port ${port}: ${textOfError(cause)}`;
+  return new RametError("SandboxUnreachable", why, { cause, retryable: true });
 }
 
 const hints: Partial<Record<ErrorCode, string>> = {

@@ -4,6 +4,7 @@ import type { EngineBuild } from "../../api/engine/engine.ts";
 import type { Clock } from "../../base/clock.ts";
 import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
+import { within } from "../../base/within.ts";
 import { type ManifestDraft, stagedBytes } from "../../store/manifest.ts";
 import { openForWrite } from "../../store/open.ts";
 import { scratchHint, spaceHint } from "../../store/store-error.ts";
@@ -65,18 +66,11 @@ async function captureAndPublish(request: CheckpointRequest, subject: CaptureSub
   let held = subject.held !== undefined;
   try {
     if (session.published !== undefined) throw alreadyPublished(request.grant.checkpointId);
-    const pages = await pageWritesFor(subject.sandbox.container, {
-      memory: request.contents.includes("memory"),
-      imagePath: session.stagingPath,
-    });
+    const memory = request.contents.includes("memory");
+    const pages = await pageWritesFor(subject.sandbox.container, { memory, imagePath: session.stagingPath });
     const before = subject.generation();
-    const captured = await capture(request, engine, {
-      path: session.stagingPath,
-      pages,
-      phases,
-      clock,
-      held: subject.held,
-    });
+    const into = { path: session.stagingPath, pages, phases, clock, held: subject.held };
+    const captured = await capture(request, engine, into);
     held = captured.held;
     await requireWithin(request, session.stagingPath);
     // If the identity has changed during the capture, a clone asks its guest for the generation.
@@ -157,18 +151,11 @@ function alreadyPublished(checkpointId: string): RametError {
 
 /** Asks the guest to flush its files. A checkpoint without that is usable too. */
 export async function quiesce({ guest, clock }: Pick<CaptureSubject, "guest" | "clock">): Promise<boolean> {
-  const over = new AbortController();
-  const cancel = clock.schedule(quiesceTimeoutMilliseconds, () => {
-    over.abort();
-  });
-  try {
-    await guest.quiesce(over.signal);
-    return true;
-  } catch {
-    return false;
-  } finally {
-    cancel();
-  }
+  const deadline = { clock, milliseconds: quiesceTimeoutMilliseconds, what: "Flushing the files" };
+  return within(deadline, (signal) => guest.quiesce(signal)).then(
+    () => true,
+    () => false,
+  );
 }
 
 async function manifestDraft(
@@ -183,7 +170,7 @@ async function manifestDraft(
     engine: { name: "gvisor", platform: "systrap", ...(await build()) },
     templateDigest: config.templateDigest,
     container: config.container,
-    image: { name: config.container.image, ...(image.digest === undefined ? {} : { digest: image.digest }) },
+    image: { name: config.container.image, ...defined({ digest: image.digest }) },
     consistency: contents.includes("memory") ? "atomic" : quiesced ? "quiesced" : "crash",
     ...defined({ generation }),
   };
@@ -211,9 +198,6 @@ function withSpaceHint(thrown: unknown, { grant }: CheckpointRequest): RametErro
 
 function withSourceState(error: unknown, isRunning: boolean): RametError {
   const { code, message, hint, retryable } = RametError.from(error);
-  return new RametError(code, isRunning ? `${message}; the sandbox keeps running` : message, {
-    retryable,
-    cause: error,
-    ...(hint === undefined ? {} : { hint }),
-  });
+  const what = isRunning ? `${message}; the sandbox keeps running` : message;
+  return new RametError(code, what, { hint, retryable, cause: error });
 }

@@ -1,7 +1,16 @@
 import type { IncomingMessage } from "node:http";
 import type { Readable } from "node:stream";
 import * as z from "zod";
-import { callGuest, type GuestDial, guestError, guestLimits, parsedAnswer, textOf } from "./guest-http.ts";
+import { defined } from "../../base/defined.ts";
+import {
+  callGuest,
+  type GuestCall,
+  type GuestDial,
+  guestError,
+  guestLimits,
+  parsedAnswer,
+  textOf,
+} from "./guest-http.ts";
 import { guestInput, type GuestInput } from "./guest-input.ts";
 import {
   type ProcessEvent,
@@ -60,7 +69,7 @@ export class GuestClient {
     this.#dial = dial;
     this.#callHeaders = callHeaders;
     this.#own = {
-      ...(accessToken === undefined ? {} : { "x-access-token": accessToken }),
+      ...defined({ "x-access-token": accessToken }),
       ...(user === undefined ? {} : { authorization: `Basic ${Buffer.from(`${user}:`).toString("base64")}` }),
     };
   }
@@ -73,22 +82,16 @@ export class GuestClient {
    *   if the connection is lost, for example by a restore
    */
   startProcess(start: StartProcess, signal?: AbortSignal): AsyncGenerator<ProcessEvent> {
-    const { pty, timeoutMilliseconds } = start;
+    const { command, args = [], environment = {}, workingDirectory, stdin = false, tag, pty } = start;
     const message = {
-      process: {
-        cmd: start.command,
-        args: start.args ?? [],
-        envs: start.environment ?? {},
-        ...(start.workingDirectory === undefined ? {} : { cwd: start.workingDirectory }),
-      },
-      stdin: start.stdin ?? false,
-      ...(start.tag === undefined ? {} : { tag: start.tag }),
-      ...(pty === undefined ? {} : { pty: { size: { cols: pty.columns, rows: pty.rows } } }),
+      process: { cmd: command, args, envs: environment, cwd: workingDirectory },
+      stdin,
+      tag,
+      pty: pty && { size: { cols: pty.columns, rows: pty.rows } },
     };
-    const timeout: Record<string, string> =
-      timeoutMilliseconds === undefined ? {} : { "connect-timeout-ms": `${Math.ceil(timeoutMilliseconds)}` };
-    const what = `running ${start.command}`;
-    return processEvents(what, () => this.#stream("Start", message, { headers: timeout, signal }), signal);
+    const timeout = start.timeoutMilliseconds;
+    const headers = defined({ "connect-timeout-ms": timeout === undefined ? undefined : `${Math.ceil(timeout)}` });
+    return processEvents(`running ${command}`, () => this.#stream("Start", message, { headers, signal }), signal);
   }
 
   /** Follows a running command: its buffered output, then new output, then its end. */
@@ -107,14 +110,11 @@ export class GuestClient {
     return guestInput({
       process,
       into,
-      call: async (body, signal) => {
-        const headers = { ...(await this.#headers()), "content-type": "application/connect+json" };
-        const path = "/process.Process/StreamInput";
-        return ok(
+      call: async (body, signal) =>
+        ok(
           "sending input to a command",
-          await callGuest(this.#dial, { method: "POST", path, headers, body, signal }),
-        );
-      },
+          await this.#post("/process.Process/StreamInput", "application/connect+json", { body, signal }),
+        ),
     });
   }
 
@@ -139,7 +139,7 @@ export class GuestClient {
     const { processes } = await this.#unary("listing commands", "process.Process/List", {}, ProcessListAnswer);
     return processes.map(({ pid, tag, config }) => ({
       pid,
-      ...(tag === undefined ? {} : { tag }),
+      ...defined({ tag }),
       command: config.cmd,
       args: config.args,
     }));
@@ -149,7 +149,7 @@ export class GuestClient {
   async readFile(path: string, signal?: AbortSignal): Promise<Readable> {
     const response = await callGuest(this.#dial, {
       method: "GET",
-      path: `/files?${new URLSearchParams({ path }).toString()}`,
+      path: pathOf(path),
       headers: await this.#headers(),
       signal,
       responseMilliseconds,
@@ -159,19 +159,14 @@ export class GuestClient {
 
   /** Writes a file in place, and creates its parent directories. */
   async writeFile(path: string, content: Buffer | Readable, signal?: AbortSignal): Promise<void> {
-    const response = await callGuest(this.#dial, {
-      method: "POST",
-      path: `/files?${new URLSearchParams({ path }).toString()}`,
-      headers: { ...(await this.#headers()), "content-type": "application/octet-stream" },
-      body: content,
-      signal,
-    });
+    const call = { body: content, signal };
+    const response = await this.#post(pathOf(path), "application/octet-stream", call);
     await textOf(await ok(`writing ${path}`, response), guestLimits.control);
   }
 
   async stat(path: string): Promise<FileEntry> {
-    return (await this.#unary(`reading the attributes of ${path}`, "filesystem.Filesystem/Stat", { path }, EntryAnswer))
-      .entry;
+    const what = `reading the attributes of ${path}`;
+    return (await this.#unary(what, "filesystem.Filesystem/Stat", { path }, EntryAnswer)).entry;
   }
 
   /** Lists a directory, and its subdirectories if `depth` is above 1. */
@@ -189,14 +184,18 @@ export class GuestClient {
     return { ...(await this.#callHeaders()), ...this.#own };
   }
 
+  async #post(
+    path: string,
+    contentType: string,
+    { headers, ...call }: Omit<GuestCall, "method" | "path">,
+  ): Promise<IncomingMessage> {
+    const all = { ...(await this.#headers()), ...headers, "content-type": contentType };
+    return callGuest(this.#dial, { method: "POST", path, headers: all, ...call });
+  }
+
   async #unary<T extends z.ZodType>(what: string, method: string, message: object, answer: T): Promise<z.infer<T>> {
-    const response = await callGuest(this.#dial, {
-      method: "POST",
-      path: `/${method}`,
-      headers: { ...(await this.#headers()), "content-type": "application/json" },
-      body: Buffer.from(JSON.stringify(message)),
-      responseMilliseconds,
-    });
+    const body = Buffer.from(JSON.stringify(message));
+    const response = await this.#post(`/${method}`, "application/json", { body, responseMilliseconds });
     const text = await textOf(await ok(what, response), guestLimits.list);
     return parsedAnswer(answer, text, `the guest's answer to ${what}`);
   }
@@ -204,18 +203,20 @@ export class GuestClient {
   async #stream(
     method: "Start" | "Connect",
     message: object,
-    { headers, signal }: { headers?: Record<string, string>; signal: AbortSignal | undefined },
+    call: Pick<GuestCall, "headers" | "signal">,
   ): Promise<IncomingMessage> {
-    const response = await callGuest(this.#dial, {
-      method: "POST",
-      path: `/process.Process/${method}`,
-      headers: { ...(await this.#headers()), ...headers, "content-type": "application/connect+json" },
-      body: envelope(message),
-      signal,
+    const body = envelope(message);
+    const response = await this.#post(`/process.Process/${method}`, "application/connect+json", {
+      ...call,
+      body,
       responseMilliseconds,
     });
     return ok(`process.Process/${method}`, response);
   }
+}
+
+function pathOf(path: string): string {
+  return `/files?${new URLSearchParams({ path }).toString()}`;
 }
 
 /** The time limit for the start of a response, except to an upload. */

@@ -1,7 +1,16 @@
 import * as z from "zod";
 import type { ContainerSpec, Identity } from "../../api/wire/cell-api.ts";
 import { type Clock, delay, systemClock } from "../../base/clock.ts";
-import { callGuest, type GuestDial, guestError, guestLimits, parsedAnswer, textOf } from "./guest-http.ts";
+import { defined } from "../../base/defined.ts";
+import {
+  callGuest,
+  type GuestCall,
+  type GuestDial,
+  guestError,
+  guestLimits,
+  parsedAnswer,
+  textOf,
+} from "./guest-http.ts";
 
 export const GuestHealth = z.object({
   pid: z.number().int(),
@@ -75,14 +84,12 @@ export class GuestControl {
    * @throws RametError `Conflict` if the guest has a later generation, or this generation with another identity
    */
   init(identity: GuestInit, signal?: AbortSignal): Promise<GuestInitResult> {
-    const call = {
-      method: "POST",
-      path: "/init",
-      body: identity,
-      signal,
-      responseMilliseconds: initMilliseconds,
-    } as const;
-    return this.#call("taking an identity", call, GuestInitResult);
+    const limits = { signal, responseMilliseconds: initMilliseconds };
+    return this.#call(
+      "taking an identity",
+      { method: "POST", path: "/init", body: identity, ...limits },
+      GuestInitResult,
+    );
   }
 
   /** Makes the programs of the sandbox trust a CA. @param roots PEM of the public CAs, for an image without any */
@@ -119,29 +126,18 @@ export class GuestControl {
   }
 
   async #call<T extends z.ZodType>(what: string, call: ControlCall, answer: T): Promise<z.infer<T>> {
-    const { body, ...rest } = call;
-    const response = await callGuest(
-      this.#dial,
-      {
-        ...rest,
-        ...(body === undefined
-          ? {}
-          : { body: Buffer.from(JSON.stringify(body)), headers: { "content-type": "application/json" } }),
-      },
-      this.#clock,
-    );
+    const { body: value, ...rest } = call;
+    const body = value === undefined ? undefined : Buffer.from(JSON.stringify(value));
+    const headers = body && { "content-type": "application/json" };
+    const response = await callGuest(this.#dial, { ...rest, ...defined({ body, headers }) }, this.#clock);
     const text = await textOf(response, guestLimits.control, this.#clock);
     if (response.statusCode !== 200) throw guestError(what, response.statusCode ?? 0, text);
     return parsedAnswer(answer, text, `the guest's answer to ${what}`);
   }
 }
 
-interface ControlCall {
-  method: "GET" | "POST";
-  path: string;
+interface ControlCall extends Omit<GuestCall, "headers" | "body"> {
   body?: unknown;
-  signal?: AbortSignal | undefined;
-  responseMilliseconds?: number;
 }
 
 const ExitAnswer = z.object({ exitCode: z.number().int() });

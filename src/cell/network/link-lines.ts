@@ -151,8 +151,7 @@ export type LinkDialAnswer = z.infer<typeof LinkDialAnswer>;
 export function linkError(fault: LinkFault): RametError {
   const code = isErrorCode(fault.code) ? fault.code : "Internal";
   const retryable = code === "Unavailable" || code === "SandboxNotReady";
-  const hint = fault.hint === undefined || fault.hint === "" ? {} : { hint: fault.hint };
-  return new RametError(code, fault.message, { retryable, ...hint });
+  return new RametError(code, fault.message, { retryable, hint: fault.hint === "" ? undefined : fault.hint });
 }
 
 function isErrorCode(code: string): code is ErrorCode {

@@ -38,44 +38,14 @@ export interface SpawnedLink {
   lines: LinkLines;
 }
 
-/** A running link: the network of one sandbox. */
-export interface Link {
-  readonly pid: number;
-  /** Path of the sandbox's network namespace, for the OCI spec. Valid while link runs. */
-  readonly netnsPath: string;
-  /** Restores the address and route of the sandbox's interface, which gVisor removes. Call it before a sandbox is created. */
-  prepare(): Promise<void>;
-  /** Opens or closes the network for ingress and egress. Closing it ends all connections but the cell's own. */
-  setGate(open: boolean): Promise<void>;
-  /** @throws RametError `InvalidArgument` that names the invalid rule. The previous policy then stays in effect. */
-  setEgress(policy: EgressPolicy): Promise<void>;
-  /**
-   * Replaces the credentials that link adds to requests.
-   * @param roots PEM of the certificates that link trusts at destinations
-   * @returns PEM of the CA that the sandbox must trust; undefined if TLS passes untouched
-   * @throws RametError `InvalidArgument`, which names no value
-   */
-  setCredentials(credentials: LinkCredentials, roots: string): Promise<string | undefined>;
-  /** Reports the traffic that the sandbox has sent since link started, and the refusals. */
-  report(): Promise<EgressReport>;
-  /**
-   * Opens a raw stream to a TCP port of the sandbox.
-   * @throws RametError `Unavailable` if nothing listens there, `SandboxNotReady` if the gate is closed, `Forbidden`
-   */
-  dial(port: number, options?: DialOptions): Promise<Duplex>;
-  /** Resolves with the reason when link has exited. */
-  readonly closed: Promise<string>;
-  /** Stops link, and with it the sandbox's network. Can be repeated. */
-  stop(): Promise<void>;
-}
-
 /**
  * Gives a process of link its configuration and waits until the sandbox's network is ready. The gate is closed at first.
  *
  * @throws RametError `ToolMissing`, `HostUnsupported` (the kernel or its settings reject an operation), `InvalidArgument`,
  *   `Conflict` (a declared port is in use), `Canceled`
  */
-export async function startLink({ child, lines }: SpawnedLink, { config, signal }: StartLinkOptions): Promise<Link> {
+export async function startLink(spawned: SpawnedLink, { config, signal }: StartLinkOptions): Promise<Link> {
+  const { child, lines } = spawned;
   const kill = (): void => {
     child.kill("SIGKILL");
   };
@@ -87,7 +57,7 @@ export async function startLink({ child, lines }: SpawnedLink, { config, signal 
   try {
     lines.write(wireConfig(config));
     const [netnsPath] = await Promise.all([lines.netns, lines.ready]);
-    return runningLink(child.pid ?? 0, netnsPath, lines, config.socket);
+    return new Link(spawned, netnsPath, config.socket);
   } catch (error) {
     kill();
     await lines.closed;
@@ -103,35 +73,70 @@ export function spawnLink({ binary, log }: SpawnLinkOptions): SpawnedLink {
   return { child, lines: new LinkLines(child, log) };
 }
 
-function runningLink(pid: number, netnsPath: string, lines: LinkLines, socket: string): Link {
-  return {
-    pid,
-    netnsPath,
-    prepare: async () => {
-      await lines.request({ op: "prepare" });
-    },
-    setGate: async (open) => {
-      await lines.request({ op: "gate", open });
-    },
-    setEgress: async (policy) => {
-      await lines.request({ op: "egress", policy });
-    },
-    setCredentials: async ({ tls, ...given }, roots) => {
-      const credentials = { ...given, ...(tls && { tls: { seed: tls.seed, roots } }) };
-      return (await lines.request({ op: "credentials", credentials })).certificate;
-    },
-    report: async () => {
-      const { report } = await lines.request({ op: "report" });
-      if (report === undefined) throw new RametError("Internal", "link sent no egress report");
-      return report;
-    },
-    dial: (port, dialOptions) => dialLink(socket, port, dialOptions),
-    closed: lines.closed,
-    stop: async () => {
-      lines.end();
-      await lines.closed;
-    },
-  };
+/** A running link: the network of one sandbox. */
+export class Link {
+  readonly pid: number;
+  /** Path of the sandbox's network namespace, for the OCI spec. Valid while link runs. */
+  readonly netnsPath: string;
+  /** Resolves with the reason when link has exited. */
+  readonly closed: Promise<string>;
+  readonly #lines: LinkLines;
+  readonly #socket: string;
+
+  constructor({ child, lines }: SpawnedLink, netnsPath: string, socket: string) {
+    this.pid = child.pid ?? 0;
+    this.netnsPath = netnsPath;
+    this.closed = lines.closed;
+    this.#lines = lines;
+    this.#socket = socket;
+  }
+
+  /** Restores the address and route of the sandbox's interface, which gVisor removes. Call it before a sandbox is created. */
+  async prepare(): Promise<void> {
+    await this.#lines.request({ op: "prepare" });
+  }
+
+  /** Opens or closes the network for ingress and egress. Closing it ends all connections but the cell's own. */
+  async setGate(open: boolean): Promise<void> {
+    await this.#lines.request({ op: "gate", open });
+  }
+
+  /** @throws RametError `InvalidArgument` that names the invalid rule. The previous policy then stays in effect. */
+  async setEgress(policy: EgressPolicy): Promise<void> {
+    await this.#lines.request({ op: "egress", policy });
+  }
+
+  /**
+   * Replaces the credentials that link adds to requests.
+   * @param roots PEM of the certificates that link trusts at destinations
+   * @returns PEM of the CA that the sandbox must trust; undefined if TLS passes untouched
+   * @throws RametError `InvalidArgument`, which names no value
+   */
+  async setCredentials({ tls, ...given }: LinkCredentials, roots: string): Promise<string | undefined> {
+    const credentials = { ...given, ...(tls && { tls: { seed: tls.seed, roots } }) };
+    return (await this.#lines.request({ op: "credentials", credentials })).certificate;
+  }
+
+  /** Reports the traffic that the sandbox has sent since link started, and the refusals. */
+  async report(): Promise<EgressReport> {
+    const { report } = await this.#lines.request({ op: "report" });
+    if (report === undefined) throw new RametError("Internal", "link sent no egress report");
+    return report;
+  }
+
+  /**
+   * Opens a raw stream to a TCP port of the sandbox.
+   * @throws RametError `Unavailable` if nothing listens there, `SandboxNotReady` if the gate is closed, `Forbidden`
+   */
+  dial(port: number, options?: DialOptions): Promise<Duplex> {
+    return dialLink(this.#socket, port, options);
+  }
+
+  /** Stops link, and with it the sandbox's network. Can be repeated. */
+  async stop(): Promise<void> {
+    this.#lines.end();
+    await this.#lines.closed;
+  }
 }
 
 function wireConfig(config: LinkConfig): object {

@@ -1,8 +1,7 @@
 import { constants, type ClientHttp2Stream, type IncomingHttpHeaders, type ServerHttp2Stream } from "node:http2";
-import { RametError } from "../../base/errors.ts";
 import type { Exchange } from "../exchange.ts";
 import { forwardedRequestHeaders, forwardedResponseHead } from "../forwarded-headers.ts";
-import { hostFor, type Route } from "../upstreams.ts";
+import { hostFor, invalidResponse, type Route } from "../upstreams.ts";
 import { headersOf } from "./exchange.ts";
 import type { Http2Upstreams } from "./upstreams.ts";
 
@@ -98,10 +97,10 @@ class Answer {
 
   constructor(upstream: ClientHttp2Stream) {
     let failed: Error | undefined;
-    this.#head = new Promise((resolve) => {
-      upstream.once("response", (headers, flags) => {
-        resolve([headers, flags]);
-      });
+    const { promise, resolve } = Promise.withResolvers<[IncomingHttpHeaders, number]>();
+    this.#head = promise;
+    upstream.once("response", (headers, flags) => {
+      resolve([headers, flags]);
     });
     // Node can report the trailers before a promise of the response has resolved.
     upstream.once("trailers", (trailers: IncomingHttpHeaders) => {
@@ -126,11 +125,7 @@ class Answer {
       // A gRPC response can be one block of headers, which must stay the only one.
       return { status, headers, isWhole: (flags & constants.NGHTTP2_FLAG_END_STREAM) !== 0 };
     } catch (error) {
-      throw new RametError(
-        "SandboxUnreachable",
-        `The ${route.title} sent no valid response on port ${route.port}: ${RametError.from(error).message}`,
-        { cause: error, retryable: true },
-      );
+      throw invalidResponse(route, error);
     }
   }
 }
