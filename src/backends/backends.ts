@@ -36,13 +36,10 @@ export class Backends {
     const backend = this.#byName.get(name);
     if (backend !== undefined) return backend;
     const known = [...this.#byName.keys()].join(", ");
-    throw new RametError(
-      "BackendMissing",
-      `no backend ${name} is installed here: the installed backends are ${known}`,
-      {
-        hint: `Install the backend ${name}, or use a checkpoint without it`,
-      },
-    );
+    const why = `no backend ${name} is installed here: the installed backends are ${known}`;
+    throw new RametError("BackendMissing", why, {
+      hint: `Install the backend ${name}, or use a checkpoint without it`,
+    });
   }
 
   /** Returns the backend that imports volumes. @throws RametError `NotSupported` if no backend does */

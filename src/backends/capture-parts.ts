@@ -79,7 +79,6 @@ interface Work {
 
 interface Captured {
   captured: { backend: Backend; capture: Capture }[];
-  /** The consistency that was kept. */
   kept: Consistency;
   /** Absent: the capture of memory and files reports it. */
   pausedMilliseconds?: number;
@@ -179,14 +178,9 @@ async function inOrder(plans: readonly PartPlan[], request: Request): Promise<Ca
 }
 
 function notAtomic({ name }: SandboxRef, cause: RametError): RametError {
-  return new RametError(
-    "NotAtomic",
-    `The sandbox ${name} was not captured, because it cannot be atomic: ${cause.message}`,
-    {
-      hint: cause.hint ?? "Leave out requireAtomic, or use volumes whose driver captures them faster",
-      cause,
-    },
-  );
+  const why = `The sandbox ${name} was not captured, because it cannot be atomic: ${cause.message}`;
+  const hint = cause.hint ?? "Leave out requireAtomic, or use volumes whose driver captures them faster";
+  return new RametError("NotAtomic", why, { hint, cause });
 }
 
 function selectedClaims({ name, claims }: SandboxRef, selection: VolumeSelection): readonly VolumeClaim[] {

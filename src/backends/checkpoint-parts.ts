@@ -1,8 +1,8 @@
 import type { CheckpointPart } from "../api/kinds/checkpoint.ts";
-import { RametError } from "../base/errors.ts";
+import { RametError, unlessCode } from "../base/errors.ts";
 import type { ClaimSpec } from "../kube/volumes/volumes.ts";
 import type { Phases } from "../base/phases.ts";
-import type { Capture, CheckpointName, CloneRequest } from "./backend.ts";
+import type { Backend, Capture, CheckpointName, CloneRequest } from "./backend.ts";
 import { type Backends, capturesVolumes } from "./backends.ts";
 import { checkpointRecord, type CheckpointRecord } from "./checkpoint-record.ts";
 import type { SandboxRef, Started } from "./runtime.ts";
@@ -15,22 +15,13 @@ import type { SandboxRef, Started } from "./runtime.ts";
 export async function findParts(backends: Backends, name: CheckpointName): Promise<CheckpointRecord> {
   const captures: Capture[] = [];
   for (const backend of backends.all()) {
-    const capture = await backend.whenReady(name).catch((thrown: unknown) => {
-      const error = RametError.from(thrown);
-      if (error.code !== "CheckpointLost") throw error;
-      return error;
-    });
-    if (!(capture instanceof RametError)) captures.push(capture);
+    const capture = await backend.whenReady(name).catch(unlessCode("CheckpointLost"));
+    if (capture !== undefined) captures.push(capture);
   }
   const record = recordOf(captures);
   if (startsSandbox(record.parts)) return record;
-  throw new RametError(
-    "CheckpointLost",
-    `cannot use checkpoint ${name.namespace}/${name.checkpointId}: no data of it exists`,
-    {
-      hint: "Delete the Checkpoint, and create another one",
-    },
-  );
+  const why = `cannot use checkpoint ${name.namespace}/${name.checkpointId}: no data of it exists`;
+  throw new RametError("CheckpointLost", why, { hint: "Delete the Checkpoint, and create another one" });
 }
 
 export function recordOf(captures: readonly Capture[]): CheckpointRecord {
@@ -72,11 +63,7 @@ type PartsRequest = Pick<CloneRequest, "target" | "environment" | "signal"> & { 
  */
 export async function cloneParts(backends: Backends, { source, ...request }: PartsRequest): Promise<Started> {
   const name = source.data ?? source.name;
-  const started: Started[] = [];
-  for (const { backend, part } of backends.forParts(source.parts)) {
-    started.push(await backend.clone({ ...request, name, part }));
-  }
-  return together(started);
+  return eachPart(backends, source, (backend, part) => backend.clone({ ...request, name, part }));
 }
 
 /**
@@ -88,14 +75,16 @@ export async function restorePartsInPlace(
   { source, ...rest }: PartsRequest & { request: string },
 ): Promise<Started> {
   const name = source.data ?? source.name;
-  const started: Started[] = [];
-  for (const { backend, part } of backends.forParts(source.parts)) {
-    started.push(await backend.restoreInPlace({ ...rest, name, part }));
-  }
-  return together(started);
+  return eachPart(backends, source, (backend, part) => backend.restoreInPlace({ ...rest, name, part }));
 }
 
-function together(all: readonly Started[]): Started {
+async function eachPart(
+  backends: Backends,
+  { parts }: RestoreSource,
+  start: (backend: Backend, part: CheckpointPart) => Promise<Started>,
+): Promise<Started> {
+  const all: Started[] = [];
+  for (const { backend, part } of backends.forParts(parts)) all.push(await start(backend, part));
   const phases = Object.assign({}, ...all.map((one) => one.phases)) as Phases;
   return Object.assign({}, ...all, { phases }) as Started;
 }

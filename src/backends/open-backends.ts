@@ -42,7 +42,6 @@ export interface OpenedBackends {
   runtime: SandboxRuntime;
   /** The keys of the controllers and of the gateways. Every sandbox Pod gets their public halves. */
   keys: ClusterKeys;
-  /** Closes idle connections. */
   close(): void;
 }
 

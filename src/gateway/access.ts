@@ -148,7 +148,6 @@ async function isAllowed(
   return AccessReview.parse(await review(client, coreResources.subjectAccessReviews, spec)).status.allowed;
 }
 
-/** The time limit of one review. */
 const reviewMilliseconds = 3_000;
 
 async function review(client: KubeClient, resource: ResourceRef, spec: object): Promise<unknown> {

@@ -14,22 +14,18 @@ export interface ClientRequest {
   hasBody: boolean;
   /** Starts reading the body. Destroying it does not end the response. */
   body(): Readable;
-  /** The stream of a request over HTTP/2. */
   stream?: ServerHttp2Stream;
 }
 
-/** The response to a client. */
 export interface ClientResponse {
   /** Takes the body after `writeHead`. It closes when the response was sent, or cannot be. */
   readonly body: Writable;
   readonly headersSent: boolean;
   /** Sends the head, at the latest in the next turn. @param headers alternating names and values @throws Error if they are invalid */
   writeHead(status: number, headers: readonly string[]): void;
-  /** Sends a response without a body. */
   endWithHead(status: number, headers: readonly string[]): void;
 }
 
-/** A request and its response. */
 export interface Exchange {
   request: ClientRequest;
   response: ClientResponse;

@@ -89,7 +89,6 @@ function unauthorized(message: string): Refusal {
   return new Refusal("Unauthorized", message, { isShort: true });
 }
 
-/** The outcome of a check. */
 type FileSignature = "valid" | "invalid" | "expired";
 
 /**

@@ -16,7 +16,6 @@ export interface RoutedSandbox {
   isPaused: boolean;
   /** Whether traffic resumes it, as far as its annotation says. The client API decides. */
   autoResume: boolean;
-  /** The IP address of its Pod. */
   ip?: string;
   /** The public key of its Pod's cell; absent: the cell is of a version without one. */
   cellKey?: string;

@@ -12,7 +12,6 @@ import { StaleOnErrorCache } from "../base/stale-on-error-cache.ts";
 
 /** The access tokens of sandboxes. All methods throw RametError `Unavailable` if the gateway cannot read the guests' secret. */
 export interface SandboxTokens {
-  /** The token of the guest. */
   guestTokenOf(sandboxUid: string): Promise<string>;
   /** The token for ports that are not public. */
   trafficTokenOf(sandboxUid: string): Promise<string>;

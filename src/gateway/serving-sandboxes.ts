@@ -9,7 +9,6 @@ import { Refusal } from "./refusal.ts";
 import type { RoutedSandbox } from "./routed-sandbox.ts";
 import type { SandboxTokens } from "./sandbox-tokens.ts";
 
-/** A client that waits for a sandbox. */
 export interface WaitingClient {
   address: string;
   /** Aborts when the client has left. */

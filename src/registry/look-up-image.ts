@@ -4,7 +4,6 @@ import { join } from "node:path";
 import * as z from "zod";
 import { mostImageBytes, ResolvedImage } from "../api/pod/resolved-image.ts";
 import { type Clock, systemClock } from "../base/clock.ts";
-import { defined } from "../base/defined.ts";
 import { RametError } from "../base/errors.ts";
 import { within } from "../base/within.ts";
 import {
@@ -155,11 +154,7 @@ function parse<T extends z.ZodType>(schema: T, content: unknown, what: string): 
 function explained(name: string, { host }: ImageAddress, error: unknown): RametError {
   const { code, message, hint, retryable } = RametError.from(error);
   const why = `Reading the image ${name} from ${host} failed: ${message}`;
-  return new RametError(code === "NotFound" ? "ImageNotFound" : code, why, {
-    retryable,
-    cause: error,
-    ...defined({ hint }),
-  });
+  return new RametError(code === "NotFound" ? "ImageNotFound" : code, why, { hint, retryable, cause: error });
 }
 
 export interface RecordOptions {

@@ -115,13 +115,8 @@ export interface ImageAddress extends ImageReference {
 export function imageAddress(name: string): ImageAddress {
   const reference = name.length > mostNameCharacters ? undefined : parseImageReference(name);
   if (reference === undefined) {
-    throw new RametError(
-      "InvalidArgument",
-      `${JSON.stringify(name.slice(0, mostNameCharacters))} is not an image name`,
-      {
-        hint: "Write it as registry.example/repository:tag",
-      },
-    );
+    const what = `${JSON.stringify(name.slice(0, mostNameCharacters))} is not an image name`;
+    throw new RametError("InvalidArgument", what, { hint: "Write it as registry.example/repository:tag" });
   }
   return { ...reference, ...registryPathOf(reference.repository) };
 }

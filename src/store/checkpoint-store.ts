@@ -45,7 +45,6 @@ export interface CheckpointStore {
 }
 
 export interface Removal {
-  /** Whether the checkpoint existed. */
   removed: boolean;
   /** Does not include content that a restore in progress uses. A later sweep frees that content. */
   freedBytes: number;
@@ -109,7 +108,6 @@ export interface StoreUsage {
   contents: number;
   /** The size of all published content. Shared content counts once. */
   contentBytes: number;
-  /** The space that sharing saves. */
   sharedBytes: number;
   /** The size of data that is being written or waits for a sweep. */
   stagingBytes: number;

@@ -21,13 +21,10 @@ export function wrongAccess(grant: Grant, access: Grant["access"]): RametError {
 }
 
 export function invalidGrant(grant: Grant, why: string): RametError {
-  return new RametError(
-    "GrantInvalid",
-    `the grant for checkpoint ${grant.namespace}/${grant.checkpointId} is not valid: ${why}`,
-    {
-      hint: "Repeat the operation, which creates a new grant; if that fails too, compare the clocks of the nodes",
-    },
-  );
+  const what = `the grant for checkpoint ${grant.namespace}/${grant.checkpointId} is not valid: ${why}`;
+  return new RametError("GrantInvalid", what, {
+    hint: "Repeat the operation, which creates a new grant; if that fails too, compare the clocks of the nodes",
+  });
 }
 
 /** Returns the expiry of a new grant in milliseconds since 1970. */

@@ -2,14 +2,12 @@ import type { Clock } from "../base/clock.ts";
 import type { Phases } from "../base/phases.ts";
 import type { Manifest, ManifestDraft } from "./manifest.ts";
 
-/** A checkpoint in the store. */
 export interface PublishedCheckpoint {
   manifestDigest: string;
   /** The total size of its files, including shared ones. */
   sizeBytes: number;
 }
 
-/** The result of a publication. */
 export interface Publication extends PublishedCheckpoint {
   /** The size of content that the store already had. */
   sharedBytes: number;
@@ -17,7 +15,6 @@ export interface Publication extends PublishedCheckpoint {
   phases: Phases;
 }
 
-/** Writes one checkpoint. */
 export interface WriteSession {
   /** An empty directory. gVisor writes the checkpoint's files into it. Only regular files are allowed. */
   readonly stagingPath: string;
@@ -34,7 +31,6 @@ export interface WriteSession {
   abandon(): Promise<void>;
 }
 
-/** Reads one checkpoint. */
 export interface ReadSession {
   readonly manifest: Manifest;
   /** A directory with the checkpoint's files. They remain readable even if the checkpoint is removed. */

@@ -18,7 +18,6 @@ export interface StoreAtOptions {
   verifyRestores?: boolean;
 }
 
-/** Opens the store at a location. */
 export async function storeAt(place: StorePlace, options: StoreAtOptions = {}): Promise<CheckpointStore> {
   if ("directory" in place) return directoryStore({ root: place.directory, ...options });
   return objectStore({ bucket: await bucketAt(place, options.clock ?? systemClock), ...options });

@@ -58,7 +58,6 @@ export function importedSnapshot(
   return { ...rest, metadata, spec: { volumeSnapshotClassName: className, source } };
 }
 
-/** Describes an imported volume for a restore. */
 export function describedVolume({ volume, driver, storageClassName, accessModes, volumeMode }: ImportedVolume) {
   return {
     volume,

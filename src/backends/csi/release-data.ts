@@ -41,7 +41,6 @@ export function mayDeleteData(content: SnapshotContent): boolean {
   return isReleased(content) && (ownsData(content) || content.spec.deletionPolicy === "Delete");
 }
 
-/** Whether two contents have the same snapshot of the driver. */
 export function hasSameData(a: SnapshotContent, b: SnapshotContent): boolean {
   const handle = handleOf(a);
   return handle !== undefined && a.spec.driver === b.spec.driver && handleOf(b) === handle;

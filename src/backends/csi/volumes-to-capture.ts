@@ -5,7 +5,6 @@ import type { KubeClient } from "../../kube/kube-client.ts";
 import { type Claim, claimsIn, type Volume, volumesIn } from "../../kube/volumes/volumes.ts";
 import type { VolumeToCapture } from "./captured-volume.ts";
 
-/** A claim whose volume can be captured. */
 export interface CapturableVolume extends VolumeToCapture {
   claimUid: string;
 }
@@ -60,8 +59,6 @@ function restoreNeeds({ spec }: Claim) {
 }
 
 function refused(code: "NotFound" | "NotSupported" | "Conflict", claim: string, why: string, hint?: string) {
-  return new RametError(code, `The PersistentVolumeClaim ${claim} cannot be captured: ${why}`, {
-    ...defined({ hint }),
-    ...(code === "Conflict" && { retryable: true }),
-  });
+  const what = `The PersistentVolumeClaim ${claim} cannot be captured: ${why}`;
+  return new RametError(code, what, { hint, retryable: code === "Conflict" });
 }

@@ -24,7 +24,6 @@ export interface CellCgroupsOptions {
 /** Kubernetes nodes limit a Pod to 1,024 to 16,384 processes; the smallest `pid_max` of a machine is 32,768. */
 const defaultProcesses = 8_192;
 
-/** The groups of one sandbox. */
 export interface MadeLeaves {
   /** Undefined if there is nothing to enforce, or no way to enforce it. */
   leaves?: SandboxCgroup;

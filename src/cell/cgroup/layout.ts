@@ -13,7 +13,6 @@ export type CgroupLayout =
       own: string;
     };
 
-/** The controllers that limit a sandbox. */
 export const controllers = ["memory", "cpu", "pids"] as const;
 export type V1Controller = (typeof controllers)[number];
 

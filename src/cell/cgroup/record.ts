@@ -47,7 +47,6 @@ export async function removeGroups(directories: readonly string[], clock: Clock 
   for (const directory of directories) await removeGroup(directory, clock);
 }
 
-/** Removes a shared group if it is empty. */
 export async function removeIfEmpty(directory: string): Promise<void> {
   await rmdir(directory).catch(() => undefined);
 }

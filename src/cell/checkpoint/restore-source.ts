@@ -20,7 +20,6 @@ export interface RestoreSource {
 }
 
 export interface RestoreSourceOptions {
-  /** The cell's directory. */
   directory: string;
   build: () => Promise<EngineBuild>;
   /** The digest of the image's configuration, if it is known. */
@@ -77,9 +76,7 @@ type Needing = Pick<Manifest, "checkpointId" | "contents" | "engine">;
 /** Returns an error for the first need of a checkpoint that this cell does not meet. Files need only the architecture. */
 export function unmetNeed({ checkpointId, contents, engine }: Needing, own: EngineBuild): RametError | undefined {
   const unmet = (need: string, has: string, hint: string, code: ErrorCode = "NeedNotMet"): RametError =>
-    new RametError(code, `restoring checkpoint ${checkpointId} failed: it needs ${need}, ${has}`, {
-      hint,
-    });
+    new RametError(code, `restoring checkpoint ${checkpointId} failed: it needs ${need}, ${has}`, { hint });
   if (engine.architecture !== own.architecture) {
     return unmet(
       `a node with architecture ${engine.architecture}`,
@@ -87,30 +84,29 @@ export function unmetNeed({ checkpointId, contents, engine }: Needing, own: Engi
       `Add to the clone's template the nodeSelector kubernetes.io/arch: ${engine.architecture}`,
     );
   }
-  if (contents.includes("memory") && engine.version !== own.version) {
+  if (!contents.includes("memory")) return undefined;
+  if (engine.version !== own.version) {
     return unmet(
       `gVisor ${engine.version}`,
       `but the cell has ${own.version}`,
       "Run the cell image that captured it, or capture it again with this one; a checkpoint of [filesystem] alone works with any build",
     );
   }
-  if (contents.includes("memory") && engine.guest !== undefined && engine.guest !== own.guest) {
+  if (engine.guest !== undefined && engine.guest !== own.guest) {
     return unmet(
       `guest ${short(engine.guest)}`,
       `but the cell has ${short(own.guest)}`,
       "Run the release of Ramet that captured it, or capture it again with this one; a checkpoint of [filesystem] alone works with any build",
     );
   }
-  const missing = contents.includes("memory") ? missingFeatures(engine.cpuFeatures, own.cpuFeatures) : [];
-  if (missing.length > 0) {
-    return unmet(
-      `the CPU feature${missing.length > 1 ? "s" : ""} ${missing.join(", ")}`,
-      `which the node's CPU does not have`,
-      "Schedule the clone on a node with a CPU like that of the node that captured it, or capture it again on this one; a checkpoint of [filesystem] alone works on any CPU",
-      "CpuFeaturesMissing",
-    );
-  }
-  return undefined;
+  const missing = missingFeatures(engine.cpuFeatures, own.cpuFeatures);
+  if (missing.length === 0) return undefined;
+  return unmet(
+    `the CPU feature${missing.length > 1 ? "s" : ""} ${missing.join(", ")}`,
+    `which the node's CPU does not have`,
+    "Schedule the clone on a node with a CPU like that of the node that captured it, or capture it again on this one; a checkpoint of [filesystem] alone works on any CPU",
+    "CpuFeaturesMissing",
+  );
 }
 
 /** Programs in memory have files of their image open, and gVisor opens the files of this one at the same paths. */

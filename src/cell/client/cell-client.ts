@@ -165,7 +165,6 @@ export class CellClient {
     }
   }
 
-  /** Closes the idle connections. */
   close(): void {
     this.#agent.destroy();
   }

@@ -39,7 +39,6 @@ export interface GuestClientOptions {
 /** The entrypoint's user. Ramet's guest accepts it; E2B's envd has no such name for it. */
 export const containerUser = "";
 
-/** Selects a command by its PID or its tag. */
 export type ProcessSelector = { pid: number } | { tag: string };
 
 export interface StartProcess {
@@ -118,7 +117,6 @@ export class GuestClient {
     });
   }
 
-  /** Closes the command's stdin. */
   async closeStdin(process: ProcessSelector): Promise<void> {
     await this.#unary("closing a command's input", "process.Process/CloseStdin", { process }, Empty);
   }
@@ -134,7 +132,6 @@ export class GuestClient {
     await this.#unary("resizing a terminal", "process.Process/Update", message, Empty);
   }
 
-  /** Lists the running commands. */
   async listProcesses(): Promise<{ pid: number; tag?: string; command: string; args: string[] }[]> {
     const { processes } = await this.#unary("listing commands", "process.Process/List", {}, ProcessListAnswer);
     return processes.map(({ pid, tag, config }) => ({

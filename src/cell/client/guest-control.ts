@@ -53,7 +53,6 @@ export interface GuestInit extends Identity {
   clone: boolean;
   /** RFC 3339. The guest warns if its clock differs too much. */
   now: string;
-  /** The time limit of each hook. */
   hookTimeoutMilliseconds: number;
 }
 

@@ -111,7 +111,6 @@ export class LinkLines {
   }
 }
 
-/** Parses a line of JSON. */
 export const JsonLine = z.string().transform((line, context): unknown => {
   try {
     return JSON.parse(line);
@@ -121,7 +120,6 @@ export const JsonLine = z.string().transform((line, context): unknown => {
   }
 });
 
-/** An error of link. */
 const LinkFault = z.object({ code: z.string(), message: z.string(), hint: z.string().optional() });
 type LinkFault = z.infer<typeof LinkFault>;
 

@@ -8,7 +8,6 @@ import { engineFailure } from "./engine-failure.ts";
 import { HeldCommand } from "./held-command.ts";
 
 export interface EngineOptions {
-  /** gVisor's `runsc`. */
   runsc: string;
   /** The cell's directory. It holds gVisor's state, the bundle and the log. */
   directory: string;
@@ -111,7 +110,6 @@ export class Engine {
     for (const command of await Promise.all(commands)) await command?.drop();
   }
 
-  /** Starts a created sandbox. */
   async start(): Promise<void> {
     await this.#run(["start", this.#options.id]);
   }

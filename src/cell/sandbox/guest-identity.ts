@@ -5,7 +5,6 @@ import type { GuestControl } from "../client/guest-control.ts";
 import { furthestGeneration, handover } from "./handover.ts";
 
 export interface GiveOptions {
-  /** Whether the sandbox is a clone. */
   clone: boolean;
   /** Wraps each call to the guest, for example to retry it. @default one attempt */
   via?: <T>(what: "guest" | "handover", call: () => Promise<T>) => Promise<T>;
@@ -34,7 +33,6 @@ export class GuestIdentity {
     return this.#identity?.accessToken;
   }
 
-  /** Whether the guest has confirmed this identity. */
   has(identity: Identity): boolean {
     return isDeepStrictEqual(identity, this.#identity);
   }

@@ -57,7 +57,6 @@ export class HeldCommand {
     }
   }
 
-  /** Kills the command. */
   async drop(): Promise<void> {
     if (!this.isRunning) return;
     const exit = once(this.#started.child, "exit");

@@ -111,9 +111,7 @@ export interface EarlyEnvironment {
 }
 
 interface EarlyEnvironmentOptions {
-  /** Path of `ramet-link`. */
   link: string;
-  /** The cell's directory. */
   directory: string;
   /** Receives the lines that link writes for the operator. */
   log: (line: string) => void;

@@ -54,7 +54,7 @@ export interface CellSetting {
  */
 export function cellSetting(environment: NodeJS.ProcessEnv): CellSetting {
   const { value: config, ignored } = parseConfig(environment["RAMET_CELL"]);
-  const image = parse("RAMET_IMAGE_CONFIG", ImageConfig, environment["RAMET_IMAGE_CONFIG"] ?? "{}");
+  const image = parseIfSet("RAMET_IMAGE_CONFIG", ImageConfig, environment) ?? ImageConfig.parse({});
   return {
     config: { ...config, rootPath: environment["RAMET_ROOT_PATH"] ?? config.rootPath },
     ignored,
@@ -63,25 +63,22 @@ export function cellSetting(environment: NodeJS.ProcessEnv): CellSetting {
     listen: environment["RAMET_CELL_LISTEN"] ?? "0.0.0.0",
     isSideContainer: environment["RAMET_CELL_SIDE_CONTAINER"] === "true",
     sharesVolumes: environment["RAMET_CELL_SHARES_VOLUMES"] === "true",
-    ...(environment["RAMET_ENGINE_BUILD"] === undefined
-      ? {}
-      : { engine: parse("RAMET_ENGINE_BUILD", EngineBuild, environment["RAMET_ENGINE_BUILD"]) }),
-    ...(environment["RAMET_SANDBOX_PROCESSES"] === undefined
-      ? {}
-      : { processes: parse("RAMET_SANDBOX_PROCESSES", ProcessLimit, environment["RAMET_SANDBOX_PROCESSES"]) }),
+    ...defined({
+      engine: parseIfSet("RAMET_ENGINE_BUILD", EngineBuild, environment),
+      processes: parseIfSet("RAMET_SANDBOX_PROCESSES", ProcessLimit, environment),
+    }),
     paths: cellPaths(environment),
   };
 }
 
 /** A spare knows them before it gets its setting. */
 export function cellPaths(environment: NodeJS.ProcessEnv): CellPaths {
-  const stateFile = environment["RAMET_CELL_STATE_FILE"];
   return {
     runsc: environment["RAMET_RUNSC"] ?? "/usr/local/bin/runsc",
     guest: environment["RAMET_GUEST"] ?? "/usr/local/bin/ramet-guest",
     link: environment["RAMET_LINK"] ?? "/usr/local/bin/ramet-link",
     directory: environment["RAMET_CELL_DIRECTORY"] ?? "/run/ramet/cell",
-    ...(stateFile === undefined ? {} : { stateFile }),
+    ...defined({ stateFile: environment["RAMET_CELL_STATE_FILE"] }),
   };
 }
 
@@ -102,7 +99,7 @@ function withImage(container: ContainerSpec, image: ImageConfig): ContainerSpec 
     args: container.args.length === 0 && noCommand ? image.cmd : container.args,
     env: [...inherited.filter(({ name }) => !named.has(name)), ...container.env],
     ...(container.userOfImage && image.user !== undefined && { user: image.user }),
-    ...(container.workingDir === undefined && image.workingDir !== "" ? { workingDir: image.workingDir } : {}),
+    ...defined({ workingDir: container.workingDir ?? (image.workingDir === "" ? undefined : image.workingDir) }),
   };
 }
 
@@ -129,14 +126,10 @@ function withResolved(container: ContainerSpec, environment: NodeJS.ProcessEnv):
 }
 
 function withDefaultLimits(container: ContainerSpec, environment: NodeJS.ProcessEnv): ContainerSpec {
-  const limit = (variable: string): number | undefined =>
-    environment[variable] === undefined ? undefined : parse(variable, PositiveInt, environment[variable]);
+  const limit = (variable: string) => parseIfSet(variable, PositiveInt, environment);
   const { memoryBytes = limit("RAMET_DEFAULT_MEMORY_BYTES"), cpuMillis = limit("RAMET_DEFAULT_CPU_MILLIS") } =
     container.resources;
-  return {
-    ...container,
-    resources: defined({ memoryBytes, cpuMillis }),
-  };
+  return { ...container, resources: defined({ memoryBytes, cpuMillis }) };
 }
 
 const PositiveInt = z.number().int().positive();
@@ -149,8 +142,13 @@ function parseConfig(text: string | undefined): { value: CellConfig; ignored: st
   return parsed("RAMET_CELL", text, (value) => tolerantParse(CellConfig, value, closedFields));
 }
 
-function parse<T extends z.ZodType>(variable: string, schema: T, text: string | undefined): z.infer<T> {
-  return parsed(variable, text, (value) => schema.parse(value));
+function parseIfSet<T extends z.ZodType>(
+  variable: string,
+  schema: T,
+  environment: NodeJS.ProcessEnv,
+): z.infer<T> | undefined {
+  const text = environment[variable];
+  return text === undefined ? undefined : parsed(variable, text, (value) => schema.parse(value));
 }
 
 function parsed<T>(variable: string, text: string | undefined, read: (value: unknown) => T): T {

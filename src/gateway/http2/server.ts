@@ -14,7 +14,6 @@ import type { Http2Request } from "./exchange.ts";
 export interface Http2ServerOptions {
   metrics: GatewayMetrics;
   clock: Clock;
-  /** Answers a request. */
   onRequest: (request: Http2Request, session: ServerHttp2Session) => void;
 }
 

@@ -118,7 +118,6 @@ export async function namespacesIn(root: string): Promise<Namespaces> {
 
 const maximumManifestBytes = 4 << 20;
 
-/** Finds the checkpoint that is published under an id. */
 export async function findPublished(layout: Layout, ref: CheckpointRef): Promise<PublishedCheckpoint | undefined> {
   const bytes = await manifestBytes(layout, ref);
   if (bytes === undefined) return undefined;

@@ -214,7 +214,6 @@ interface Remover {
   /** Removes an old entry of `staging`. `undefined`: it no longer exists. */
   orphan(layout: Layout, path: string, isDoomed: boolean): Promise<number | undefined>;
   checkpoint(layout: Layout, ref: CheckpointRef): Promise<Removal>;
-  /** Removes unused content. */
   content(layout: Layout, digest: string): Promise<number>;
   /** Removes or restores content that a crash left in `staging`. */
   stagedContent(layout: Layout, path: string, digest: string): Promise<number>;

@@ -62,7 +62,6 @@ export function encryptedStore(store: CheckpointStore, keys: EncryptionKeys): Ch
 const mostEnvelopes = 10_000;
 const keyBytes = 32;
 
-/** Encrypts a data key for one checkpoint of one namespace. */
 function sealed(dataKey: Buffer, { secret, key, bytes }: EncryptionKey, ref: CheckpointRef): Envelope {
   const wrapped = encryptBytes(namespaceKey(bytes, ref), dataKey, identityOf(ref)).toString("base64");
   return { algorithm: "AES-256-GCM", secret, key, wrapped };

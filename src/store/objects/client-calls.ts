@@ -9,14 +9,10 @@ export interface ClientCall {
   writes?: boolean;
 }
 
-/** Interprets the errors of one cloud's client. */
 export interface CloudErrors {
   refusalOf(error: unknown): Refusal;
-  /** Whether the controllers have no credentials. */
   hasNoCredentials(error: Error): boolean;
-  /** The hint for missing credentials. */
   identityHint: string;
-  /** The hint for missing permissions. */
   rightsHint: string;
 }
 

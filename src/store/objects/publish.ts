@@ -78,7 +78,6 @@ export function requireFits(grant: ObjectsWriteGrant, what: string, sizeBytes: n
 interface Upload {
   name: string;
   path: string;
-  /** The signed PUT of this file. */
   request: SignedRequest;
 }
 

@@ -16,7 +16,6 @@ import { kindOfRefusal, type Refusal, refusalError, describeRefusal } from "./re
 
 /** Without a byte for this long, the server or the network has failed. */
 const idleMilliseconds = 60_000;
-/** The time limit of one request. */
 export const requestMilliseconds = 600_000;
 const continueMilliseconds = 1_000;
 /** Each delay is random within ±50 %, so that many cells refused at the same time do not retry together. */

@@ -112,7 +112,6 @@ async function requireRefusal(bucket: Bucket, key: string, bytes: Uint8Array): P
 /** A request for a grant: how long its signatures are valid, and until when, in milliseconds since 1970. */
 type Expiring = CheckpointRef & { ttlMilliseconds: number; expiresAt: number };
 
-/** Creates a grant for one new attempt. */
 export async function grantToWrite(
   bucket: Bucket,
   { namespace, checkpointId, ttlMilliseconds, expiresAt }: Expiring,

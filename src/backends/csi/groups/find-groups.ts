@@ -12,7 +12,6 @@ import type { CheckpointName } from "../../backend.ts";
 import type { SnapshotOfVolume } from "../captured-volume.ts";
 import { type GroupRecord, groupRecord } from "./group-record.ts";
 
-/** A VolumeGroupSnapshot of a checkpoint. */
 export interface FoundGroup {
   group: GroupSnapshot;
   record: GroupRecord;

@@ -17,7 +17,6 @@ export type CapturedMember = CapturedSnapshot & SnapshotOfVolume;
 export type GroupEnd = { captured: GroupSnapshot } | GroupRefusal;
 
 export interface GroupRefusal {
-  /** Why. */
   refused: string;
   /** Whether other groups of the driver would end in the same way. */
   ofDriver: boolean;

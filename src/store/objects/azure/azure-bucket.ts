@@ -82,7 +82,6 @@ const options: StoragePipelineOptions = {
   retryOptions: { maxTries: 4, retryDelayInMs: 200, maxRetryDelayInMs: 5_000 },
 };
 
-/** Interprets the errors of Azure's client. */
 function azureErrors(account: string): CloudErrors {
   return {
     refusalOf: (error) =>

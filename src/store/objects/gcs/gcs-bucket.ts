@@ -141,7 +141,6 @@ function gcsCredentials(): GoogleAuth {
   return auth;
 }
 
-/** Interprets the errors of Cloud Storage at an endpoint. */
 function gcsErrors(store: string, endpoint: string): CloudErrors {
   const { origin } = new URL(endpoint);
   return {

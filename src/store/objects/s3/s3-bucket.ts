@@ -106,7 +106,6 @@ function clientConfig({ region, endpoint, pathStyle = endpoint !== undefined }: 
   };
 }
 
-/** Interprets the errors of S3's client. */
 function s3Errors(store: string): CloudErrors {
   return {
     refusalOf: (error) =>
