@@ -1,3 +1,4 @@
+// Text of registries is parsed only here: the code and the message of their errors.
 import { createHash } from "node:crypto";
 import * as z from "zod";
 import { parsedJson } from "../base/canonical-json.ts";

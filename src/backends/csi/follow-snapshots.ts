@@ -1,3 +1,4 @@
+// Text of external-snapshotter and of CSI drivers is parsed only here.
 import { defined } from "../../base/defined.ts";
 import { RametError, unlessCode } from "../../base/errors.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
@@ -120,6 +121,19 @@ const blocking = [
   "because it is being deleted",
   "cannot find CSI PersistentVolumeSource",
 ];
+
+/** As the sidecar reports that the driver has no groups, or cannot capture these volumes together (csi.proto). */
+const unsupported = "code = Unimplemented";
+const notTogether = "code = FailedPrecondition";
+
+/**
+ * Why nobody can capture a group, from the error of its sidecar; undefined for an error after which the sidecar repeats the request.
+ * `ofDriver`: other groups of the driver would end in the same way.
+ */
+export function groupRefusal(message: string): { refused: string; ofDriver: boolean } | undefined {
+  const ofDriver = message.includes(unsupported);
+  return ofDriver || message.includes(notTogether) ? { refused: message, ofDriver } : undefined;
+}
 
 /** The state of a VolumeSnapshot from its status. The content decides what is used, see {@link isBound}. */
 export function stateOfSnapshot({ metadata, status }: Snapshot): SnapshotState {

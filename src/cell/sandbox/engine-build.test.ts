@@ -2,7 +2,7 @@ import { mkdtemp, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, it } from "vitest";
-import { engineBuild } from "./engine-build.ts";
+import { engineBuild, engineFailure } from "./engine-build.ts";
 
 /** A program in the place of gVisor, whose `cpu-features` runs this script. */
 async function programs(cpuFeatures: string): Promise<{ runsc: string; guest: string }> {
@@ -26,5 +26,30 @@ it("fails if the features stay unknown, because memory would be restored on any 
   });
   await expect(engineBuild(await programs("true"))).rejects.toMatchObject({
     message: expect.stringMatching(/runsc cpu-features failed: it printed something else$/) as string,
+  });
+});
+
+const stack = `goroutine 1 [running]:
+gvisor.dev/gvisor/pkg/urpc.(*Client).Call(0xc000, {0x1, 0x2})
+\tgvisor.dev/gvisor@v0.0.0/pkg/urpc/urpc.go:472 +0x6b
+main.main()
+\trunsc/main.go:12 +0x17`;
+
+it("names a full disk and where it is, not the last line of a stack", () => {
+  const output = `checkpoint failed: write pages.img: no space left on device\n${stack}`;
+  const error = engineFailure({ command: "checkpoint", output, imagePath: "/store/default/staging/x" });
+  expect(error.code).toBe("StoreFull");
+  expect(error.message).toBe("gVisor checkpoint failed: no space left on device in /store/default/staging/x");
+  expect(error.hint).toContain("Delete checkpoints");
+});
+
+it.each([
+  [`restore failed: a mount is missing\n${stack}`, "gVisor restore failed: restore failed: a mount is missing"],
+  ["loading container: file does not exist\n", "gVisor restore failed: loading container: file does not exist"],
+  [stack, "gVisor restore failed: runsc/main.go:12 +0x17"],
+])("quotes the last line that is not part of a stack", (output, message) => {
+  expect(engineFailure({ command: "restore", output, imagePath: undefined })).toMatchObject({
+    code: "EngineFailed",
+    message,
   });
 });

@@ -4,7 +4,7 @@ import type { Readable } from "node:stream";
 import { RametError } from "../../base/errors.ts";
 import { type ProgramResult, runProgram } from "../../base/run-program.ts";
 import { inLeaves, type SandboxCgroup } from "../cgroup/sandbox-cgroup.ts";
-import { engineFailure } from "./engine-failure.ts";
+import { engineFailure } from "./engine-build.ts";
 import { HeldCommand } from "./held-command.ts";
 
 export interface EngineOptions {

@@ -1,3 +1,4 @@
+// Text of S3, and of the clouds with the same XML, is parsed only here: the code of an error response to a cell.
 import { once } from "node:events";
 import { type ClientRequest, request as httpRequest, type IncomingMessage } from "node:http";
 import { request as httpsRequest } from "node:https";

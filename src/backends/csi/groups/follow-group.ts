@@ -5,7 +5,16 @@ import type { GroupKinds, GroupSnapshot } from "../../../kube/volumes/group-snap
 import { waitUntil } from "../../../kube/wait-until.ts";
 import type { CheckpointName } from "../../backend.ts";
 import type { SnapshotOfVolume } from "../captured-volume.ts";
-import { all, type CapturedSnapshot, followSnapshot, late, lost, printable, type Wanted } from "../follow-snapshots.ts";
+import {
+  all,
+  type CapturedSnapshot,
+  followSnapshot,
+  groupRefusal,
+  late,
+  lost,
+  printable,
+  type Wanted,
+} from "../follow-snapshots.ts";
 import { setDeletionPolicy } from "../remove-snapshots.ts";
 import { contentOfGroup, type FoundGroup, membersOf } from "./find-groups.ts";
 import { isHandled, setGroupPolicy } from "./remove-group.ts";
@@ -14,13 +23,7 @@ import { isHandled, setGroupPolicy } from "./remove-group.ts";
 export type CapturedMember = CapturedSnapshot & SnapshotOfVolume;
 
 /** How a group ended: captured, or nobody can capture it as a group. */
-export type GroupEnd = { captured: GroupSnapshot } | GroupRefusal;
-
-export interface GroupRefusal {
-  refused: string;
-  /** Whether other groups of the driver would end in the same way. */
-  ofDriver: boolean;
-}
+type GroupEnd = { captured: GroupSnapshot } | NonNullable<ReturnType<typeof groupRefusal>>;
 
 export interface GroupTimes {
   /** How long the snapshot-controller and the sidecar may take until they begin. */
@@ -29,10 +32,6 @@ export interface GroupTimes {
   captureMilliseconds: number;
   signal: AbortSignal | undefined;
 }
-
-/** As the sidecar reports that the driver has no groups, or cannot capture these volumes together (csi.proto). */
-const unsupported = "code = Unimplemented";
-const notTogether = "code = FailedPrecondition";
 
 /**
  * Waits until a group is captured. Other errors of the driver are no end, because the sidecar repeats what failed.
@@ -74,9 +73,7 @@ function errorOf(group: GroupSnapshot | undefined): string | undefined {
 function endOf(group: GroupSnapshot | undefined): GroupEnd | "deleted" | undefined {
   if (group?.metadata.deletionTimestamp !== undefined || group === undefined) return "deleted";
   if (group.status?.creationTime !== undefined) return { captured: group };
-  const message = errorOf(group) ?? "";
-  const ofDriver = message.includes(unsupported);
-  return ofDriver || message.includes(notTogether) ? { refused: message, ofDriver } : undefined;
+  return groupRefusal(errorOf(group) ?? "");
 }
 
 /**

@@ -1,3 +1,4 @@
+// Text of Google's servers is parsed only here: the error responses of Cloud Storage, of IAM and of the token servers.
 import { gaxios, type GoogleAuth } from "google-auth-library";
 import { defined } from "../../../base/defined.ts";
 import { describeRefusal, type Refusal } from "../refusal.ts";

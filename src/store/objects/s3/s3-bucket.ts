@@ -1,3 +1,4 @@
+// Text of the AWS SDK is parsed only here: its error for missing credentials has no code.
 import {
   DeleteObjectCommand,
   GetObjectCommand,
