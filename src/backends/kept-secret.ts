@@ -1,5 +1,5 @@
 import type * as z from "zod";
-import { unlessCode } from "../base/errors.ts";
+import { RametError } from "../base/errors.ts";
 import { systemNamespace } from "../api/names/system-names.ts";
 import type { KubeClient } from "../kube/kube-client.ts";
 import type { KubeObject } from "../kube/object.ts";

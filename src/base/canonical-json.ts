@@ -13,7 +13,7 @@ export function canonicalJson(value: unknown): string {
 }
 
 /** Parses a text of somebody else. Undefined for what is no JSON. */
-export function parsedJson(text = ""): unknown {
+export function jsonValue(text = ""): unknown {
   try {
     return JSON.parse(text);
   } catch {

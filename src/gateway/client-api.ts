@@ -1,6 +1,6 @@
 import { Agent, errors } from "undici";
 import * as z from "zod";
-import { parsedJson } from "../base/canonical-json.ts";
+import { jsonValue } from "../base/canonical-json.ts";
 import { canceled } from "../base/clock.ts";
 import { textOfError, RametError } from "../base/errors.ts";
 import { readBody } from "../base/http.ts";
@@ -79,7 +79,7 @@ export class ClientApi {
 
 /** @throws RametError the client API's error, if it is for the client; otherwise `Unavailable` */
 function readResume(status: number, body: Buffer): boolean {
-  const answer = ResumeAnswer.safeParse(parsedJson(body.toString()));
+  const answer = ResumeAnswer.safeParse(jsonValue(body.toString()));
   if (answer.data !== undefined && "resumed" in answer.data) return answer.data.resumed;
   const { reason = `it answered ${status}`, message = "", hint } = answer.data ?? {};
   const code = passedOn.find((each) => each === reason);

@@ -1,7 +1,7 @@
 // Text of registries is parsed only here: the code and the message of their errors.
 import { createHash } from "node:crypto";
 import * as z from "zod";
-import { parsedJson } from "../base/canonical-json.ts";
+import { jsonValue } from "../base/canonical-json.ts";
 import { defined } from "../base/defined.ts";
 import { RametError } from "../base/errors.ts";
 import { readBody } from "../base/http.ts";
@@ -138,7 +138,7 @@ async function unsuccessful({ statusCode, body }: RegistryAnswer): Promise<Ramet
 const mostErrorBytes = 16 * 1024;
 
 function errorWords(text: string): string {
-  const [first] = ErrorAnswer.safeParse(parsedJson(text)).data?.errors ?? [];
+  const [first] = ErrorAnswer.safeParse(jsonValue(text)).data?.errors ?? [];
   const words = [first?.code, first?.message].filter((word) => typeof word === "string");
   // A condition and a terminal show it.
   return words

@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import * as z from "zod";
 import { CapturedVolume } from "../../api/kinds/checkpoint.ts";
 import { annotations, labels } from "../../api/names/labels.ts";
-import { parsedJson } from "../../base/canonical-json.ts";
+import { jsonValue } from "../../base/canonical-json.ts";
 import type { KubeManifest } from "../../kube/object.ts";
 import type { Snapshot } from "../../kube/volumes/snapshots.ts";
 import type { CheckpointName } from "../backend.ts";
@@ -77,5 +77,5 @@ export function groupNoteOf(snapshot: Snapshot): string | undefined {
 }
 
 function recordedIn({ metadata }: Snapshot): Recorded | undefined {
-  return Recorded.safeParse(parsedJson(metadata.annotations?.[annotations.capturedVolume])).data;
+  return Recorded.safeParse(jsonValue(metadata.annotations?.[annotations.capturedVolume])).data;
 }

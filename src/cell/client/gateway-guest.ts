@@ -4,7 +4,7 @@ import { connect as connectTcp, isIP, type Socket } from "node:net";
 import { connect as connectTls } from "node:tls";
 import * as z from "zod";
 import { guestClientPort, reportsPort } from "../../api/wire/cell-api.ts";
-import { parsedJson } from "../../base/canonical-json.ts";
+import { jsonValue } from "../../base/canonical-json.ts";
 import { type Clock, delay } from "../../base/clock.ts";
 import { defined } from "../../base/defined.ts";
 import { errorCodes, type ErrorCode } from "../../base/error-codes.ts";
@@ -108,7 +108,7 @@ async function get(
 async function refusalIn(response: IncomingMessage, { gateway, clock }: GatewayOptions): Promise<RametError> {
   const { statusCode = 0 } = response;
   const text = await textOf(response, guestLimits.error, clock);
-  const { success, data } = Refusal.safeParse(parsedJson(text));
+  const { success, data } = Refusal.safeParse(jsonValue(text));
   if (!success) {
     const what = `The gateway ${gateway.url.origin} does not answer as a gateway of Ramet: status ${statusCode}`;
     return new RametError("Unavailable", what, { hint: "Check the address, and the load balancer in front of it" });

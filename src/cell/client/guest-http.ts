@@ -3,7 +3,7 @@ import { type ClientRequest, request as httpRequest, type IncomingMessage } from
 import type { Duplex, Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import * as z from "zod";
-import { parsedJson } from "../../base/canonical-json.ts";
+import { jsonValue } from "../../base/canonical-json.ts";
 import { type Clock, systemClock } from "../../base/clock.ts";
 import { defined } from "../../base/defined.ts";
 import type { ErrorCode } from "../../base/error-codes.ts";
@@ -133,7 +133,7 @@ const GuestFailure = z.object({
 
 /** Converts an error response of the guest into a RametError. `what` names the operation. */
 export function guestError(what: string, status: number, body: string): RametError {
-  return guestFailure(what, parsedJson(body) ?? { message: body.slice(0, 200) }, status);
+  return guestFailure(what, jsonValue(body) ?? { message: body.slice(0, 200) }, status);
 }
 
 /** Converts an error that was already parsed, for example at the end of a stream. */

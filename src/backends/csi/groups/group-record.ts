@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import * as z from "zod";
 import { CapturedVolume } from "../../../api/kinds/checkpoint.ts";
 import { annotations, groupLabel, labels } from "../../../api/names/labels.ts";
-import { parsedJson } from "../../../base/canonical-json.ts";
+import { jsonValue } from "../../../base/canonical-json.ts";
 import type { KubeManifest } from "../../../kube/object.ts";
 import type { GroupSnapshot } from "../../../kube/volumes/group-snapshots.ts";
 import type { CheckpointName } from "../../backend.ts";
@@ -59,7 +59,7 @@ export function groupManifest(
 
 /** Reads the record of a group; undefined if it is not one of this checkpoint, or if somebody has changed it. */
 export function groupRecord(name: CheckpointName, { metadata }: GroupSnapshot): GroupRecord | undefined {
-  const { data } = GroupRecord.safeParse(parsedJson(metadata.annotations?.[annotations.capturedVolume]));
+  const { data } = GroupRecord.safeParse(jsonValue(metadata.annotations?.[annotations.capturedVolume]));
   return data !== undefined && metadata.name === groupName(name, data.driver) ? data : undefined;
 }
 
