@@ -93,6 +93,26 @@ func TestHookThatHangsIsKilled(t *testing.T) {
 	}
 }
 
+func TestHookEndsWithItsProcessAndItsOutputWithTheLastWriter(t *testing.T) {
+	g := startGuest(t)
+	writeHook(t, g, "10-late", "(sleep 0.4; echo late) & echo first")
+	writeHook(t, g, "20-daemon", "sleep 600 & echo started")
+	began := time.Now()
+	_, answer := g.init(map[string]any{"clone": true})
+	hooks, _ := answer["hooks"].([]any)
+	late, _ := hooks[0].(map[string]any)
+	daemon, _ := hooks[1].(map[string]any)
+	if late["output"] != "first\nlate\n" || late["outputOpen"] != nil {
+		t.Error(late)
+	}
+	if daemon["output"] != "started\n" || daemon["outputOpen"] != true || daemon["exitCode"] != 0.0 || daemon["timedOut"] != nil {
+		t.Error(daemon)
+	}
+	if took := time.Since(began); took > 4*time.Second {
+		t.Errorf("it took %s", took)
+	}
+}
+
 func TestCommandKeepsRunningWhenItsSandboxBecomesAClone(t *testing.T) {
 	g := startGuest(t)
 	g.init(nil)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"strings"
 	"testing"
@@ -237,15 +238,45 @@ func TestSignalReachesTheProcessGroup(t *testing.T) {
 	}
 }
 
-func TestCommandEndsWhileAChildKeepsItsOutputOpen(t *testing.T) {
+func TestOutputEndsWithItsLastWriter(t *testing.T) {
+	g := startGuest(t)
+	g.init(nil)
+	lines := "for i in $(seq 100); do echo line $i; done"
+	for script, want := range map[string]int{
+		`exec > >(while read -r l; do sleep 0.01; echo "late $l"; done) 2>&1; ` + lines: 100,
+		"exec > >(sleep 1.5; cat); " + lines:                                            100,
+		"(for i in $(seq 8); do sleep 0.4; echo late; done) & echo started":             9,
+		"setsid sh -c 'sleep 2; echo late; exec >&- 2>&-; sleep 600' & echo started":    2,
+	} {
+		stream := start(t, g.processes(), &processpb.StartRequest{
+			Process: &processpb.ProcessConfig{Cmd: "/bin/bash", Args: []string{"-c", script}}, Stdin: ptr(false),
+		})
+		got := collect(t, stream)
+		if seen := strings.Count(got.stdout, "\n"); seen != want || got.end.GetExitCode() != 0 || got.end.Error != nil {
+			t.Errorf("%s: %d of %d lines, end %v", script, seen, want, got.end)
+		}
+		if mark := stream.trailer().Get("Ramet-Output-Open"); mark != "" {
+			t.Errorf("%s: marked as open", script)
+		}
+	}
+}
+
+func TestOutputThatASilentChildKeepsOpenIsMarked(t *testing.T) {
 	g := startGuest(t)
 	g.init(nil)
 	began := time.Now()
-	got := runCommand(t, g.processes(), &processpb.StartRequest{
-		Process: &processpb.ProcessConfig{Cmd: "/bin/sh", Args: []string{"-c", "sleep 5 & echo started"}},
+	stream := start(t, g.processes(), &processpb.StartRequest{
+		Process: &processpb.ProcessConfig{Cmd: "/bin/sh", Args: []string{"-c", "(sleep 1; echo late; sleep 60) & echo started"}},
 	})
-	if got.stdout != "started\n" || time.Since(began) > 3*time.Second {
-		t.Errorf("stdout %q after %s", got.stdout, time.Since(began))
+	got := collect(t, stream)
+	if took := time.Since(began); got.stdout != "started\nlate\n" || took < 6*time.Second || took > 15*time.Second {
+		t.Errorf("stdout %q after %s", got.stdout, took)
+	}
+	if got.end.GetExitCode() != 0 || !got.end.GetExited() || !strings.Contains(got.end.GetError(), "keeps its output open") {
+		t.Errorf("end %v", got.end)
+	}
+	if mark := stream.trailer().Get("Ramet-Output-Open"); mark != "true" {
+		t.Errorf("mark %q", mark)
 	}
 }
 
@@ -333,6 +364,7 @@ type result struct {
 // follower reads a command's events.
 type follower struct {
 	receive func() (*processpb.ProcessEvent, bool, error)
+	trailer func() http.Header
 	started uint32
 	got     result
 }
@@ -341,7 +373,7 @@ func start(t *testing.T, client processpbconnect.ProcessClient, request *process
 	t.Helper()
 	stream, err := client.Start(t.Context(), connect.NewRequest(request))
 	must(t, err)
-	return &follower{receive: func() (*processpb.ProcessEvent, bool, error) {
+	return &follower{trailer: stream.ResponseTrailer, receive: func() (*processpb.ProcessEvent, bool, error) {
 		ok := stream.Receive()
 		return stream.Msg().GetEvent(), ok, stream.Err()
 	}}

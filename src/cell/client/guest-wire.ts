@@ -139,22 +139,30 @@ interface ProcessEnd {
   status: string;
   /** The size of the output that was discarded before this client connected. */
   missedBytes: number;
+  /** Whether a process that outlives the command keeps its output open. Its later output is lost. */
+  outputOpen: boolean;
 }
 
-/** Decodes a stream of Start or Connect. The end event comes last, when it is known whether output was missed. */
+/** Why output can be missing after the end of a command. */
+export const outputOpen =
+  "a process that the command started keeps it open; redirect the output of background processes";
+
+/** Decodes a stream of Start or Connect. The end event comes last, when it is known whether output is missing. */
 export async function* processEvents(
   what: string,
   open: () => Promise<IncomingMessage>,
   signal?: AbortSignal,
 ): AsyncGenerator<ProcessEvent> {
-  let end: Omit<ProcessEnd, "missedBytes"> | undefined;
+  let end: Omit<ProcessEnd, "missedBytes" | "outputOpen"> | undefined;
   const response = await open();
   try {
     for await (const message of envelopes(response)) {
       if (message.end) {
         const { error, metadata } = StreamEnd.parse(message.body);
         if (error !== undefined) throw guestFailure(what, error);
-        if (end !== undefined) yield { ...end, missedBytes: Number(metadata["ramet-missed-bytes"]?.[0] ?? 0) };
+        if (end === undefined) return;
+        const missedBytes = Number(metadata["ramet-missed-bytes"]?.[0] ?? 0);
+        yield { ...end, missedBytes, outputOpen: metadata["ramet-output-open"] !== undefined };
         return;
       }
       const { event } = ProcessAnswer.parse(message.body);

@@ -1,5 +1,6 @@
 import type { Readable } from "node:stream";
 import { RametError } from "../../base/errors.ts";
+import { outputOpen } from "../../cell/client/guest-wire.ts";
 import type { GuestClient, ProcessSelector, StartProcess } from "../../cell/client/guest-client.ts";
 import { type ClusterOptions, withCluster } from "../cluster/cluster.ts";
 import type { AccessFlags } from "../cluster/gateway-credentials.ts";
@@ -40,6 +41,7 @@ export async function runCommand(io: Io, guest: GuestClient, request: CommandToR
       } else {
         if (event.missedBytes > 0)
           printLine(io.stderr, `${event.missedBytes} bytes of output were lost: they came too fast`);
+        if (event.outputOpen) printLine(io.stderr, `Output is incomplete: ${outputOpen}`);
         return event.exitCode;
       }
     }

@@ -14,6 +14,10 @@ import (
 // hookOutputBytes is how much of the end of a hook's output is reported.
 const hookOutputBytes = 4 << 10
 
+// lateOutputTime is how long the sandbox waits for the output of processes that outlive a hook. It is short, because clients wait for
+// the hooks.
+const lateOutputTime = time.Second
+
 // HookRun is the result of one hook.
 type HookRun struct {
 	Path         string `json:"path"`
@@ -22,6 +26,8 @@ type HookRun struct {
 	ExitCode int    `json:"exitCode"`
 	TimedOut bool   `json:"timedOut,omitempty"`
 	Output   string `json:"output"`
+	// OutputOpen is true if a process that outlives the hook keeps its output open.
+	OutputOpen bool `json:"outputOpen,omitempty"`
 }
 
 // runHooks runs the programs of the hook directory sequentially, in lexical order.
@@ -62,25 +68,28 @@ func (s *Server) runHook(ctx context.Context, path string, request InitRequest, 
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	select {
-	case <-p.Ended():
+	case <-p.Exited():
 	case <-timer.C:
 		run.TimedOut = true
 		_ = p.Kill()
-		<-p.Ended()
+		<-p.Exited()
 	}
 	run.ExitCode = p.Exit().ShellCode()
-	run.Output = lastOutput(ctx, p)
+	ctx, cancel := context.WithTimeout(ctx, lateOutputTime)
+	defer cancel()
+	run.Output, run.OutputOpen = lastOutput(ctx, p)
 	return run
 }
 
-func lastOutput(ctx context.Context, p *process.Process) string {
+// lastOutput returns the end of the output, and whether the output was still open when ctx ended.
+func lastOutput(ctx context.Context, p *process.Process) (string, bool) {
 	reader := p.Output.Follow()
 	defer reader.Close()
 	var all []byte
 	for {
 		_, data, more, err := reader.Next(ctx)
 		if err != nil || !more {
-			return string(all)
+			return string(all), err != nil
 		}
 		all = append(all, data...)
 		all = all[max(0, len(all)-hookOutputBytes):]

@@ -1,6 +1,7 @@
 package envd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -20,6 +21,9 @@ const defaultKeepalive = 90 * time.Second
 
 // missedTrailer is the number of output bytes that were discarded before the caller read them.
 const missedTrailer = "ramet-missed-bytes"
+
+// openTrailer is set if a process that outlives the command keeps its output open.
+const openTrailer = "ramet-output-open"
 
 func (s *Server) processRoutes(mux *http.ServeMux) {
 	mux.Handle("POST /process.Process/List", rpc.Unary(s.list))
@@ -94,7 +98,13 @@ func follow(r *http.Request, p *process.Process, out *rpc.Sender[eventResponse])
 			if missed := reader.Missed(); missed > 0 {
 				out.SetTrailer(missedTrailer, strconv.FormatUint(missed, 10))
 			}
-			return event(processEvent{End: endOf(p.Exit())})
+			end := endOf(p.Exit())
+			if p.OutputOpen() {
+				out.SetTrailer(openTrailer, "true")
+				// Clients of E2B do not see the trailer.
+				end.Error = cmp.Or(end.Error, &outputOpen)
+			}
+			return event(processEvent{End: end})
 		}
 		if err != nil {
 			return err
@@ -270,6 +280,8 @@ func endOf(exit process.Exit) *endEvent {
 	}
 	return end
 }
+
+var outputOpen = "a process that the command started keeps its output open; what it writes later is not shown"
 
 func keepaliveOf(r *http.Request) time.Duration {
 	seconds, err := strconv.Atoi(r.Header.Get("Keepalive-Ping-Interval"))

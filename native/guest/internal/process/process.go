@@ -12,12 +12,11 @@ import (
 )
 
 const (
-	// drainQuiet is how long the output must be quiet after a command's exit, if a child of it keeps the pipes open. Then
-	// the output counts as complete. drainLimit is the limit for a child that keeps writing.
-	drainQuiet = 50 * time.Millisecond
-	drainLimit = time.Second
-	// drainBytes is more than the pipes can hold: further output is not from the command itself.
-	drainBytes = 256 << 10
+	// A command's output ends when its last writer has closed it. Processes that outlive the command, such as a server that was
+	// started with `&`, can keep it open for ever: the output also ends when nothing was written for quietTicks after the exit.
+	quietTicks = 50
+	// Ticks are counted because a ticker does not make up for the time in which the sandbox was paused.
+	quietTick = 100 * time.Millisecond
 )
 
 // Exit is the result of a command, with the fields of envd's end event.
@@ -51,6 +50,8 @@ type Process struct {
 	table  *Table
 	exited chan struct{}
 	ended  chan struct{}
+	// isOpen is set before ended is closed.
+	isOpen bool
 
 	// The table's lock guards these. After exited is closed, exit can be read without it.
 	reaped   bool
@@ -62,11 +63,18 @@ type Process struct {
 	pty   *os.File
 }
 
+// Exited is closed when the command's own process has exited.
+func (p *Process) Exited() <-chan struct{} { return p.exited }
+
 // Ended is closed when the command has ended and its output has been read.
 func (p *Process) Ended() <-chan struct{} { return p.ended }
 
-// Exit returns the result of the command. It is valid only after Ended.
+// Exit returns the result of the command. It is valid only after Exited.
 func (p *Process) Exit() Exit { return p.exit }
+
+// OutputOpen reports whether a process that outlives the command keeps its output open: what it writes later is not kept. It is valid
+// only after Ended.
+func (p *Process) OutputOpen() bool { return p.isOpen }
 
 // Kill kills the command's process group.
 func (p *Process) Kill() error { return p.Signal(syscall.SIGKILL) }
@@ -142,7 +150,7 @@ func (p *Process) run(s *streams) {
 	}()
 	go func() {
 		<-p.exited
-		p.drain(drained)
+		p.isOpen = p.isQuiet(drained)
 		p.Output.Close()
 		close(p.ended)
 		p.table.forget(p)
@@ -165,29 +173,28 @@ func (p *Process) pump(stream Stream, file *os.File) {
 	}
 }
 
-// drain waits for the end of the output or, if a child of the command keeps the streams open, until the output has been
-// quiet for drainQuiet. Time during which a reader blocks the output does not count.
-func (p *Process) drain(drained <-chan struct{}) {
-	tick := time.NewTicker(drainQuiet)
+// isQuiet waits for the end of the output and returns false, or returns true when the output has been quiet for quietTicks. Time
+// during which a reader blocks the output does not count.
+func (p *Process) isQuiet(drained <-chan struct{}) bool {
+	tick := time.NewTicker(quietTick)
 	defer tick.Stop()
-	atExit, _ := p.Output.progress()
-	seen := atExit
-	for ticks := time.Duration(0); ticks*drainQuiet < drainLimit; {
+	seen, _ := p.Output.progress()
+	for quiet := 0; quiet < quietTicks; {
 		select {
 		case <-drained:
-			return
+			return false
 		case <-tick.C:
 		}
 		total, blocked := p.Output.progress()
-		if blocked {
-			continue
-		}
-		if total == seen || total-atExit > drainBytes {
-			return
+		switch {
+		case total != seen:
+			quiet = 0
+		case !blocked:
+			quiet++
 		}
 		seen = total
-		ticks++
 	}
+	return true
 }
 
 func (p *Process) closeFiles(s *streams) {

@@ -2,6 +2,7 @@ import * as z from "zod";
 import { defined } from "../../../base/defined.ts";
 import { RametError } from "../../../base/errors.ts";
 import type { GuestClient, StartProcess } from "../../../cell/client/guest-client.ts";
+import { outputOpen as whyOpen } from "../../../cell/client/guest-wire.ts";
 import { needs } from "../../keys/needs.ts";
 import { runningSandbox, SandboxName } from "./find.ts";
 import { addTool, type ToolParts } from "./tool.ts";
@@ -46,6 +47,7 @@ interface Ran extends Record<string, unknown> {
   exitCode: number;
   stdout: string;
   stderr: string;
+  outputOpen?: true;
 }
 
 /** @throws RametError `Timeout` with the output until then */
@@ -61,7 +63,11 @@ async function run(
     for await (const event of guest.startProcess(start, signal)) {
       if (event.type === "start") pid = event.pid;
       else if (event.type === "data") outputs[event.stream === "stderr" ? "stderr" : "stdout"].add(event.data);
-      else return { exitCode: event.exitCode, stdout: String(outputs.stdout), stderr: String(outputs.stderr) };
+      else {
+        const { exitCode, outputOpen } = event;
+        const ran = { exitCode, stdout: String(outputs.stdout), stderr: String(outputs.stderr) };
+        return outputOpen ? { ...ran, outputOpen } : ran;
+      }
     }
   } catch (error) {
     const known = RametError.from(error);
@@ -83,9 +89,10 @@ async function kill(open: (signal: AbortSignal) => Promise<GuestClient>, pid: nu
   await guest.signal({ pid }, "SIGKILL");
 }
 
-function textOf({ exitCode, stdout, stderr }: Ran): string {
+function textOf({ exitCode, stdout, stderr, outputOpen }: Ran): string {
   const parts = [stdout, ...(stderr === "" ? [] : [`stderr:\n${stderr}`])];
   if (exitCode !== 0) parts.push(`exit code ${exitCode}`);
+  if (outputOpen) parts.push(`[output is incomplete: ${whyOpen}]`);
   return parts.filter((part) => part !== "").join("\n") || "exit code 0, without output";
 }
 

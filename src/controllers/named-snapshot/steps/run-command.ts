@@ -75,7 +75,10 @@ async function exitCodeOf(events: Events, log: LogTail): Promise<number> {
     // After a reconnect, the guest sends all kept output once more.
     if (event.type === "start") log.clear();
     else if (event.type === "data") log.add(event.data);
-    else return event.exitCode;
+    else {
+      if (event.outputOpen) log.add(Buffer.from("The output is incomplete: a process that the command started keeps it open\n"));
+      return event.exitCode;
+    }
   }
   throw new RametError("GuestUnreachable", "the connection ended before the command did", { retryable: true });
 }
