@@ -2,6 +2,7 @@ package envd
 
 import (
 	"crypto/rand"
+	"errors"
 	"net/http"
 	"path/filepath"
 	"sync"
@@ -10,11 +11,8 @@ import (
 	"ramet.dev/native/guest/internal/rpc"
 )
 
-const (
-	// maxWatchers and maxKeptEvents limit the memory of clients that stop polling.
-	maxWatchers   = 64
-	maxKeptEvents = 4096
-)
+// maxWatchers limits the memory of clients that stop polling.
+const maxWatchers = 64
 
 // watchers holds the polled watchers by id.
 type watchers struct {
@@ -25,9 +23,6 @@ type watchers struct {
 type polled struct {
 	watch   *watch
 	request *watchRequest
-
-	mu     sync.Mutex
-	events []*watchEvent
 }
 
 func newWatchers() *watchers { return &watchers{byID: map[string]*polled{}} }
@@ -44,19 +39,23 @@ func (s *Server) watchDir(r *http.Request, request *watchRequest, out *rpc.Sende
 	keepalive := time.NewTicker(keepaliveOf(r))
 	defer keepalive.Stop()
 	for {
-		var message watchResponse
+		events, err := w.take()
+		if err != nil {
+			return watchError(err)
+		}
+		for _, event := range events {
+			if err := out.Send(&watchResponse{Filesystem: withEntry(event, w.root, request.IncludeEntry)}); err != nil {
+				return err
+			}
+		}
 		select {
 		case <-r.Context().Done():
 			return r.Context().Err()
 		case <-keepalive.C:
-			message.Keepalive = &empty{}
-		case event, ok := <-w.events:
-			if !ok {
-				return rpc.Errorf(rpc.Internal, "watching %s: too many events; start a new watch", w.root)
-			}
-			message.Filesystem = withEntry(event, w.root, request.IncludeEntry)
+			err = out.Send(&watchResponse{Keepalive: &empty{}})
+		case <-w.changed:
 		}
-		if err := out.Send(&message); err != nil {
+		if err != nil {
 			return err
 		}
 	}
@@ -71,12 +70,10 @@ func (s *Server) createWatcher(r *http.Request, request *watchRequest) (*watcher
 	defer s.watchers.mu.Unlock()
 	if len(s.watchers.byID) == maxWatchers {
 		w.close()
-		return nil, rpc.Errorf(rpc.ResourceExhausted, "there are %d watchers: remove some", maxWatchers)
+		return nil, rpc.Errorf(rpc.FailedCondition, "there are %d watchers: remove some", maxWatchers)
 	}
 	id := rand.Text()
-	p := &polled{watch: w, request: request}
-	s.watchers.byID[id] = p
-	go p.collect()
+	s.watchers.byID[id] = &polled{watch: w, request: request}
 	return &watcherID{ID: id}, nil
 }
 
@@ -87,14 +84,15 @@ func (s *Server) getWatcherEvents(_ *http.Request, request *watcherID) (*watchEv
 	if !ok {
 		return nil, rpc.Errorf(rpc.NotFound, "there is no watcher %q", request.ID)
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	events := p.events
-	p.events = nil
-	if events == nil {
-		events = []*watchEvent{}
+	events, err := p.watch.take()
+	if err != nil {
+		return nil, watchError(err)
 	}
-	return &watchEvents{Events: events}, nil
+	response := &watchEvents{Events: []*watchEvent{}}
+	for _, event := range events {
+		response.Events = append(response.Events, withEntry(event, p.watch.root, p.request.IncludeEntry))
+	}
+	return response, nil
 }
 
 func (s *Server) removeWatcher(_ *http.Request, request *watcherID) (*empty, error) {
@@ -127,17 +125,13 @@ func (s *Server) openWatch(r *http.Request, request *watchRequest) (*watch, erro
 	return w, nil
 }
 
-// collect keeps the newest events until they are polled.
-func (p *polled) collect() {
-	for event := range p.watch.events {
-		event = withEntry(event, p.watch.root, p.request.IncludeEntry)
-		p.mu.Lock()
-		if len(p.events) == maxKeptEvents {
-			p.events = p.events[1:]
-		}
-		p.events = append(p.events, event)
-		p.mu.Unlock()
+// watchError returns the error that ended a watch.
+func watchError(err error) error {
+	var coded *rpc.Error
+	if errors.As(err, &coded) {
+		return err
 	}
+	return fileError("watching", err)
 }
 
 func withEntry(event *watchEvent, root string, wanted bool) *watchEvent {

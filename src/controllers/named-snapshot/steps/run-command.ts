@@ -76,7 +76,8 @@ async function exitCodeOf(events: Events, log: LogTail): Promise<number> {
     if (event.type === "start") log.clear();
     else if (event.type === "data") log.add(event.data);
     else {
-      if (event.outputOpen) log.add(Buffer.from("The output is incomplete: a process that the command started keeps it open\n"));
+      if (event.outputOpen)
+        log.add(Buffer.from("The output is incomplete: a process that the command started keeps it open\n"));
       return event.exitCode;
     }
   }
