@@ -102,6 +102,17 @@ func (c config) environment() []string {
 	return all
 }
 
+// makeCwd creates the working directory, as other container runtimes do.
+func (c config) makeCwd() error {
+	if c.Cwd == "" {
+		return nil
+	}
+	if err := os.MkdirAll(c.Cwd, 0o755); err != nil {
+		return fmt.Errorf("creating the working directory failed: %w", err)
+	}
+	return nil
+}
+
 // entrypoint returns the entrypoint's process. The container's environment takes precedence over the user's HOME.
 func (c config) entrypoint(state *identity.State, user users.User) process.Spec {
 	declared := map[string]string{}

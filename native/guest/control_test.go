@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"crypto/rand"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -188,6 +189,67 @@ func TestGuestReportsAMissingEntrypoint(t *testing.T) {
 	if g.command.ProcessState.ExitCode() != 127 || !strings.Contains(g.output.String(), "no-such-program") {
 		t.Error(g.command.ProcessState, g.output.String())
 	}
+}
+
+func TestMissingWorkingDirectoryIsCreated(t *testing.T) {
+	deep := filepath.Join(t.TempDir(), "srv", "deep")
+	g := startGuest(t, "--cwd", deep, "--", "/bin/sh", "-c", "pwd; sleep 5")
+	g.init(nil)
+	eventually(t, "the entrypoint runs", func() bool { return g.output.String() == deep+"\n" })
+	got := runCommand(t, g.processes(), &processpb.StartRequest{Process: &processpb.ProcessConfig{Cmd: "/bin/pwd"}})
+	if info, err := os.Stat(deep); got.stdout != deep+"\n" || err != nil || info.Mode().Perm() != 0o755 {
+		t.Error(got.stdout, info, err)
+	}
+}
+
+func TestControlPortReportsWhyTheEntrypointCannotStart(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	must(t, os.WriteFile(file, nil, 0o644))
+	for want, arguments := range map[string][]string{
+		`"exitCode":126,"message":"starting the entrypoint failed: creating the working directory failed: mkdir ` + file: {"--cwd", file + "/deep", "--", "/bin/true"},
+		`"exitCode":127,"message":"starting the entrypoint failed: stat /no/such/program`:                                {"--", "/no/such/program"},
+	} {
+		g := startGuest(t, arguments...)
+		response, err := http.Get(g.control + "/exit")
+		must(t, err)
+		body, _ := io.ReadAll(response.Body)
+		_ = response.Body.Close()
+		if !strings.Contains(string(body), want) {
+			t.Errorf("exit %s, want %s", body, want)
+		}
+	}
+}
+
+func TestVariablesWithWhichNothingCanStartAreRefused(t *testing.T) {
+	g := startGuest(t)
+	for want, variables := range map[string]map[string]string{
+		`the variable \"X\" has a NUL`:                          {"X": "a\x00b"},
+		`the name of the variable \"A=B\"`:                      {"A=B": "v"},
+		`the name of the variable \"\"`:                         {"": "v"},
+		`the variable \"BIG\" has 131069 bytes; 131067 are the`: {"BIG": strings.Repeat("x", 131069)},
+	} {
+		if status, answer := g.init(map[string]any{"environment": variables}); status != 400 || !strings.Contains(quoted(answer["message"]), want) {
+			t.Error(status, quoted(answer["message"]))
+		}
+		body, _ := json.Marshal(map[string]any{"envVars": variables})
+		if status, text := g.http("POST", "/init", bytes.NewReader(body)); status != 400 || !strings.Contains(text, want) {
+			t.Error(status, text)
+		}
+	}
+	largest := map[string]string{"BIG": strings.Repeat("x", 131067)}
+	if status, answer := g.init(map[string]any{"environment": largest}); status != 200 {
+		t.Error(status, answer)
+	}
+	got := runCommand(t, g.processes(), &processpb.StartRequest{Process: &processpb.ProcessConfig{
+		Cmd: "/bin/sh", Args: []string{"-c", "printf %s $BIG | wc -c"}}})
+	if strings.TrimSpace(got.stdout) != "131067" {
+		t.Errorf("the largest variable has %s bytes", got.stdout)
+	}
+}
+
+func quoted(value any) string {
+	text, _ := json.Marshal(value)
+	return string(text)
 }
 
 func TestGuestSurvivesMalformedRequests(t *testing.T) {

@@ -70,9 +70,13 @@ func run(config config) (int, error) {
 		return 2, fmt.Errorf("reading the control peer: %w", err)
 	}
 	go processes.Reap(context.Background())
+	madeCwd := config.makeCwd()
 	entrypoint := control.NoEntrypoint()
 	if len(config.Args) > 0 {
 		entrypoint = control.NewEntrypoint(func() (*process.Process, error) {
+			if madeCwd != nil {
+				return nil, madeCwd
+			}
 			return processes.Start(config.entrypoint(state, user))
 		})
 		time.AfterFunc(identityTimeout, entrypoint.Start)

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -171,11 +172,17 @@ func TestInvalidCommandIsRejectedWithAReason(t *testing.T) {
 	g := startGuest(t)
 	g.init(nil)
 	for want, config := range map[string]*processpb.ProcessConfig{
-		"no such file":      {Cmd: "/no/such/program"},
-		"in PATH":           {Cmd: "no-such-program"},
-		"permission denied": {Cmd: "/etc/passwd"},
-		"not a directory":   {Cmd: "/bin/true", Cwd: ptr("/no/such/directory")},
-		"has no command":    {},
+		"argument 2 has 131072 bytes; 131071 are the most": {Cmd: "/bin/echo", Args: []string{"a", strings.Repeat("x", 131072)}},
+		"the arguments have 2600":                          {Cmd: "/bin/echo", Args: slices.Repeat([]string{strings.Repeat("x", 130000)}, 20)},
+		"argument 1 has a NUL":                             {Cmd: "/bin/echo", Args: []string{"a\x00b"}},
+		"the command has a NUL":                            {Cmd: "echo\x00b"},
+		"the working directory has a NUL":                  {Cmd: "/bin/echo", Cwd: ptr("/tmp\x00x")},
+		`the variable "X" has a NUL`:                       {Cmd: "/bin/echo", Envs: map[string]string{"X": "a\x00b"}},
+		"no such file":                                     {Cmd: "/no/such/program"},
+		"in PATH":                                          {Cmd: "no-such-program"},
+		"permission denied":                                {Cmd: "/etc/passwd"},
+		"not a directory":                                  {Cmd: "/bin/true", Cwd: ptr("/no/such/directory")},
+		"has no command":                                   {},
 	} {
 		stream, err := g.processes().Start(t.Context(), connect.NewRequest(&processpb.StartRequest{Process: config}))
 		must(t, err)

@@ -104,9 +104,10 @@ function untilEnd(cell: Cell): Promise<number> {
 const terminationLog = "/dev/termination-log";
 const longestMessage = 4_096;
 
-/** Leaves why the sandbox failed for the kubelet, which shows it in the Pod's status after the cell has exited. */
-async function leaveMessage({ phase, message }: CellState): Promise<void> {
-  if (phase !== "failed" || message === undefined) return;
+/** Leaves why the sandbox ended for the kubelet, which shows it in the Pod's status after the cell has exited. */
+async function leaveMessage({ phase, exitCode, message }: CellState): Promise<void> {
+  const isExpected = phase !== "failed" && (exitCode ?? 0) === 0;
+  if (isExpected || message === undefined) return;
   await writeFile(terminationLog, message.slice(0, longestMessage), { flag: "r+" }).catch(() => undefined);
 }
 

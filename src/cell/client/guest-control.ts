@@ -104,10 +104,10 @@ export class GuestControl {
   }
 
   /**
-   * Waits until the entrypoint exits, and returns its exit code. Reconnects if the connection is lost. Returns undefined if
-   * the sandbox ends first (`ended`).
+   * Waits until the entrypoint exits, or cannot be started. Reconnects if the connection is lost. Returns undefined if the
+   * sandbox ends first (`ended`).
    */
-  async untilExit(ended: Promise<void>): Promise<number | undefined> {
+  async untilExit(ended: Promise<void>): Promise<EntrypointExit | undefined> {
     const over = new AbortController();
     void ended.then(() => {
       over.abort();
@@ -115,7 +115,7 @@ export class GuestControl {
     while (!over.signal.aborted) {
       try {
         const call = { method: "GET", path: "/exit", signal: over.signal } as const;
-        return (await this.#call("waiting for the entrypoint", call, ExitAnswer)).exitCode;
+        return await this.#call("waiting for the entrypoint", call, EntrypointExit);
       } catch {
         // The connection was lost, for example by a checkpoint. `ended` tells whether the sandbox has ended.
         await delay(this.#clock, betweenTriesMilliseconds, over.signal).catch(() => undefined);
@@ -139,4 +139,9 @@ interface ControlCall extends Omit<GuestCall, "headers" | "body"> {
   body?: unknown;
 }
 
-const ExitAnswer = z.object({ exitCode: z.number().int() });
+const EntrypointExit = z.object({
+  exitCode: z.number().int(),
+  /** Why it could not be started. */
+  message: z.string().optional(),
+});
+export type EntrypointExit = z.infer<typeof EntrypointExit>;

@@ -9,7 +9,7 @@ import type { SandboxEnvironment } from "../sandbox/sandbox-environment.ts";
 import type { CellSetting } from "../setting/cell-setting.ts";
 import type { States } from "./states.ts";
 import type { LinkCredentials } from "../../api/wire/cell-api.ts";
-import type { GuestControl } from "../client/guest-control.ts";
+import type { EntrypointExit, GuestControl } from "../client/guest-control.ts";
 import type { Link } from "../network/link.ts";
 
 export interface CellDependencies {
@@ -38,7 +38,7 @@ export interface CellCore {
   /** Moves the cell to `failed`, unless it is stopping or has failed already. */
   fail: (error: unknown) => void;
   /** Called when the entrypoint of the current sandbox has exited. */
-  onEntrypointExit: (exitCode: number) => void;
+  onEntrypointExit: (exit: EntrypointExit) => void;
 }
 
 /** Hands credentials to link, and keeps nothing of them but the certificate that the sandbox must trust. */

@@ -18,6 +18,7 @@ import type { EngineBuild } from "../../api/engine/engine.ts";
 import { RametError } from "../../base/errors.ts";
 import { PhaseClock } from "../../base/phases.ts";
 import { captureCheckpoint, type HeldPause } from "../checkpoint/capture.ts";
+import type { EntrypointExit } from "../client/guest-control.ts";
 import type { DialOptions } from "../network/link-dial.ts";
 import { engineBuild } from "../sandbox/engine-build.ts";
 import { GuestIdentity } from "../sandbox/guest-identity.ts";
@@ -90,8 +91,8 @@ export class Cell {
       fail: (error) => {
         this.#fail(error);
       },
-      onEntrypointExit: (exitCode) => {
-        void this.#entrypointExited(exitCode);
+      onEntrypointExit: (exit) => {
+        void this.#entrypointExited(exit);
       },
     };
     this.#hold = new Hold(this.#core);
@@ -329,10 +330,10 @@ export class Cell {
     return wasReplaced ? this.state : this.#states.set({ memory: "loaded" });
   }
 
-  async #entrypointExited(exitCode: number): Promise<void> {
+  async #entrypointExited({ exitCode, message }: EntrypointExit): Promise<void> {
     if (this.#stopping) return;
     this.#states.set({ exitCode });
-    await this.stop(`the entrypoint exited with code ${exitCode}`);
+    await this.stop(message ?? `the entrypoint exited with code ${exitCode}`);
   }
 
   #fail(error: unknown): void {

@@ -47,10 +47,10 @@ export async function openSandbox(
 /** When the entrypoint exits, the sandbox stops with its exit code, as a container does. */
 async function followEntrypoint(core: CellCore, guest: GuestControl): Promise<void> {
   const { sandbox } = core.environment;
-  const exitCode = await guest.untilExit(sandbox.ended);
-  if (exitCode === undefined || sandbox.destroyed) return;
+  const exit = await guest.untilExit(sandbox.ended);
+  if (exit === undefined || sandbox.destroyed) return;
   const exceeded = sandbox.exceededLimit();
-  if (exceeded === undefined) core.onEntrypointExit(exitCode);
+  if (exceeded === undefined) core.onEntrypointExit(exit);
   else core.fail(exceeded);
 }
 

@@ -177,9 +177,38 @@ it("applies an identity, runs hooks and reports the entrypoint's exit", async ()
   await expect(guest.control.init({ ...request, generation: 1 })).rejects.toMatchObject({ code: "Conflict" });
   expect(await readFile(`${guest.directory}/state/generation`, "utf8")).toBe("2\n");
   await guest.control.quiesce();
-  expect(await untilExit).toBe(9);
+  expect(await untilExit).toEqual({ exitCode: 9 });
   expect(await guest.control.health()).toMatchObject({ entrypoint: { state: "exited", exitCode: 9 } });
-  expect(await guest.control.untilExit(Promise.resolve())).toSatisfy((code) => code === 9 || code === undefined);
+  const last = await guest.control.untilExit(Promise.resolve());
+  expect(last?.exitCode).toSatisfy((code) => code === 9 || code === undefined);
+});
+
+it("reports why the entrypoint cannot start", async () => {
+  await using guest = await RunningGuest.start("/no/such/program");
+  const message = "starting the entrypoint failed: stat /no/such/program: no such file or directory";
+  const untilExit = guest.control.untilExit(new Promise(() => undefined));
+  expect(await untilExit).toEqual({ exitCode: 127, message });
+});
+
+it("marks output that a background process keeps open", async () => {
+  await using guest = await RunningGuest.start();
+  await guest.control.init(guest.identity());
+  const run = async (script: string) => {
+    const ends: ProcessEvent[] = [];
+    const events = guest.client().startProcess({ command: "/bin/sh", args: ["-c", script] });
+    const { stdout } = await collect(events, (event) => {
+      if (event.type === "end") ends.push(event);
+    });
+    return { stdout, ends };
+  };
+  expect(await run("(sleep 0.5; echo late) & echo early")).toMatchObject({
+    stdout: "early\nlate\n",
+    ends: [{ exitCode: 0, outputOpen: false }],
+  });
+  expect(await run("sleep 60 & echo early")).toMatchObject({
+    stdout: "early\n",
+    ends: [{ exitCode: 0, outputOpen: true }],
+  });
 });
 
 it("announces the version of envd that servers announce for it", async () => {

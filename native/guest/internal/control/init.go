@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"ramet.dev/native/guest/internal/identity"
+	"ramet.dev/native/guest/internal/process"
 )
 
 // InitRequest is the body of /init: the new identity of the sandbox.
@@ -80,7 +81,8 @@ func (w InitRequest) check() error {
 			return errors.New("hostname has an invalid character")
 		}
 	}
-	return nil
+	// Nothing could be started in the sandbox.
+	return process.CheckVariables(w.Environment)
 }
 
 func (w InitRequest) hookTimeout() time.Duration {

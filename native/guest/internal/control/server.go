@@ -67,9 +67,16 @@ func (s *Server) quiesce(w http.ResponseWriter, _ *http.Request) {
 func (s *Server) exit(w http.ResponseWriter, r *http.Request) {
 	select {
 	case <-s.Entrypoint.Ended():
-		reply(w, http.StatusOK, map[string]any{"exitCode": s.Entrypoint.ExitCode()})
+		status := s.Entrypoint.Status()
+		reply(w, http.StatusOK, exitReply{ExitCode: status.ExitCode, Message: status.Message})
 	case <-r.Context().Done():
 	}
+}
+
+type exitReply struct {
+	ExitCode *int `json:"exitCode"`
+	// Message is why the entrypoint could not be started.
+	Message string `json:"message,omitempty"`
 }
 
 // init continues when its caller disconnects: a repeated call returns the result.

@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"ramet.dev/native/guest/internal/identity"
+	"ramet.dev/native/guest/internal/process"
 )
 
 // init is envd's /init: a client with the token can change the environment and the defaults of new commands. Only the
@@ -20,6 +21,9 @@ func (s *Server) init(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(io.LimitReader(r.Body, 1<<20))
 	if err == nil && len(body) > 0 {
 		err = json.Unmarshal(body, &request)
+	}
+	if err == nil {
+		err = process.CheckVariables(request.EnvVars)
 	}
 	if err != nil {
 		fail(w, http.StatusBadRequest, "reading the request: "+err.Error())

@@ -202,6 +202,9 @@ func (s *Server) spec(r *http.Request, request *startRequest) (process.Spec, err
 	if config == nil || config.Cmd == "" {
 		return process.Spec{}, rpc.Errorf(rpc.InvalidArgument, "the request has no command")
 	}
+	if err := process.CheckVariables(config.Envs); err != nil {
+		return process.Spec{}, rpc.Errorf(rpc.InvalidArgument, "starting a command: %s", err)
+	}
 	account, err := s.rpcAccount(r)
 	if err != nil {
 		return process.Spec{}, err

@@ -35,6 +35,9 @@ type Spec struct {
 
 // Start starts a command as the leader of a new session.
 func (t *Table) Start(spec Spec) (*Process, error) {
+	if err := spec.check(); err != nil {
+		return nil, err
+	}
 	path, err := lookPath(spec)
 	if err != nil {
 		return nil, err
