@@ -33,7 +33,8 @@ type Spec struct {
 	Request any
 }
 
-// Start starts a command as the leader of a new session.
+// Start starts a command as the leader of a new process group, or of a new session if it gets a terminal. A group in the guest's own
+// session is not orphaned: gVisor ends an orphaned group with SIGHUP when one of its processes is stopped and another one exits.
 func (t *Table) Start(spec Spec) (*Process, error) {
 	if err := spec.check(); err != nil {
 		return nil, err
@@ -54,7 +55,9 @@ func (t *Table) Start(spec Spec) (*Process, error) {
 		Dir:   spec.Dir,
 		Env:   spec.Env,
 		Files: streams.childFiles(),
-		Sys:   &syscall.SysProcAttr{Setsid: true, Setctty: spec.PTY != nil, Credential: credential(spec.User)},
+		Sys: &syscall.SysProcAttr{
+			Setpgid: spec.PTY == nil, Setsid: spec.PTY != nil, Setctty: spec.PTY != nil, Credential: credential(spec.User),
+		},
 	}
 	t.mu.Lock()
 	pid, err := syscall.ForkExec(path, append([]string{spec.Command}, spec.Args...), attributes)

@@ -123,10 +123,34 @@ func (p *Pair) connect() error {
 			return fault.Kernel("Setting lo up", err)
 		}
 	}
+	if err := p.ownAddressOnLoopback(); err != nil {
+		return err
+	}
 	if err := p.Prepare(); err != nil {
 		return err
 	}
 	return awaitCarrier(gateway)
+}
+
+// ownAddressOnLoopback gives lo of the sandbox its address too. gVisor keeps a connection over a restore only if its address is on lo,
+// so a connection to the sandbox's own address would be reset. Without the route of the address, the node's kernel does not answer in
+// place of gVisor.
+func (p *Pair) ownAddressOnLoopback() error {
+	lo, err := p.sandbox.LinkByName("lo")
+	if err != nil {
+		return fault.Kernel("Finding lo of the sandbox", err)
+	}
+	own := &net.IPNet{IP: SandboxAddress.AsSlice(), Mask: net.CIDRMask(32, 32)}
+	if err := p.sandbox.AddrReplace(lo, &netlink.Addr{IPNet: own}); err != nil {
+		return fault.Kernel("Setting the address of lo in the sandbox", err)
+	}
+	route := &netlink.Route{
+		LinkIndex: lo.Attrs().Index, Dst: own, Type: unix.RTN_LOCAL, Table: unix.RT_TABLE_LOCAL, Scope: netlink.SCOPE_HOST,
+	}
+	if err := p.sandbox.RouteDel(route); err != nil {
+		return fault.Kernel("Removing the local route of lo in the sandbox", err)
+	}
+	return nil
 }
 
 // awaitCarrier waits until the gateway's end, which was set up first, has a carrier. Setting its peer up only schedules an
