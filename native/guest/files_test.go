@@ -306,3 +306,36 @@ func wantCode(t *testing.T, err error, code connect.Code) {
 		t.Errorf("got %v, want %s", err, code)
 	}
 }
+
+func TestDirectoryOfAnySizeIsListed(t *testing.T) {
+	g := startGuest(t)
+	g.init(nil)
+	dir := t.TempDir()
+	must(t, os.MkdirAll(dir+"/deep/deeper", 0o755))
+	for i := range 25_000 {
+		must(t, os.WriteFile(fmt.Sprintf("%s/deep/%05d", dir, i), nil, 0o644))
+	}
+	bothCodecs(t, func(t *testing.T, option connect.ClientOption) {
+		list := func(path string, depth uint32) []*filesystempb.EntryInfo {
+			listed, err := g.filesystem(option).ListDir(t.Context(), connect.NewRequest(&filesystempb.ListDirRequest{Path: path, Depth: depth}))
+			must(t, err)
+			return listed.Msg.GetEntries()
+		}
+		for depth, want := range map[uint32]int{1: 1, 2: 25_002} {
+			entries := list(dir, depth)
+			if len(entries) != want {
+				t.Fatalf("%d entries at depth %d", len(entries), depth)
+			}
+			last := entries[len(entries)-1]
+			if depth == 2 && (last.GetName() != "deeper" || last.GetType() != filesystempb.FileType_FILE_TYPE_DIRECTORY || last.GetOwner() == "") {
+				t.Error(last)
+			}
+		}
+		if none := list(dir+"/deep/deeper", 1); len(none) != 0 {
+			t.Error(none)
+		}
+	})
+	if _, high := g.residentKiB(); high > 48<<10 {
+		t.Errorf("the guest used %d KiB for it", high)
+	}
+}

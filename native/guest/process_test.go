@@ -106,6 +106,32 @@ func TestCommandReadsItsInput(t *testing.T) {
 	})
 }
 
+func TestLargeInputArrivesInOneCall(t *testing.T) {
+	g := startGuest(t)
+	g.init(nil)
+	bothCodecs(t, func(t *testing.T, option connect.ClientOption) {
+		client := g.processes(option)
+		stream := start(t, client, &processpb.StartRequest{
+			Process: &processpb.ProcessConfig{Cmd: "/bin/sh", Args: []string{"-c", "wc -c"}}, Stdin: ptr(true),
+		})
+		named := &processpb.ProcessSelector{Selector: &processpb.ProcessSelector_Pid{Pid: stream.pid(t)}}
+		send := func(bytes int) error {
+			input := &processpb.ProcessInput{Input: &processpb.ProcessInput_Stdin{Stdin: make([]byte, bytes)}}
+			_, err := client.SendInput(t.Context(), connect.NewRequest(&processpb.SendInputRequest{Process: named, Input: input}))
+			return err
+		}
+		must(t, send(6_000_000))
+		if err := send(17 << 20); connect.CodeOf(err) != connect.CodeInvalidArgument || !strings.Contains(err.Error(), "send it in parts") {
+			t.Errorf("too much input: %v", err)
+		}
+		_, err := client.CloseStdin(t.Context(), connect.NewRequest(&processpb.CloseStdinRequest{Process: named}))
+		must(t, err)
+		if got := collect(t, stream); strings.TrimSpace(got.stdout) != "6000000" {
+			t.Errorf("the command has read %q bytes", got.stdout)
+		}
+	})
+}
+
 func TestTerminalCanBeResized(t *testing.T) {
 	g := startGuest(t)
 	g.init(nil)

@@ -3,6 +3,7 @@ package envd
 import (
 	"errors"
 	"io/fs"
+	"iter"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -13,14 +14,11 @@ import (
 	"ramet.dev/native/guest/internal/users"
 )
 
-// maxEntries limits one listing, which is kept in memory.
-const maxEntries = 20_000
-
 func (s *Server) filesystemRoutes(mux *http.ServeMux) {
 	mux.Handle("POST /filesystem.Filesystem/Stat", rpc.Unary(s.stat))
 	mux.Handle("POST /filesystem.Filesystem/MakeDir", rpc.Unary(s.makeDir))
 	mux.Handle("POST /filesystem.Filesystem/Move", rpc.Unary(s.move))
-	mux.Handle("POST /filesystem.Filesystem/ListDir", rpc.Unary(s.listDir))
+	mux.Handle("POST /filesystem.Filesystem/ListDir", rpc.UnaryList("entries", s.listDir))
 	mux.Handle("POST /filesystem.Filesystem/Remove", rpc.Unary(s.remove))
 	mux.Handle("POST /filesystem.Filesystem/WatchDir", rpc.ServerStream(s.watchDir))
 	mux.Handle("POST /filesystem.Filesystem/CreateWatcher", rpc.Unary(s.createWatcher))
@@ -74,7 +72,7 @@ func (s *Server) move(r *http.Request, request *moveRequest) (*entryResponse, er
 	return entryAt(destination)
 }
 
-func (s *Server) listDir(r *http.Request, request *listDirRequest) (*listDirResponse, error) {
+func (s *Server) listDir(r *http.Request, request *listDirRequest) (iter.Seq2[*entryInfo, error], error) {
 	root, _, err := s.path(r, request.Path)
 	if err != nil {
 		return nil, err
@@ -86,9 +84,13 @@ func (s *Server) listDir(r *http.Request, request *listDirRequest) (*listDirResp
 	if !info.IsDir() {
 		return nil, rpc.Errorf(rpc.InvalidArgument, "listing %s: it is not a directory", root)
 	}
-	response := &listDirResponse{Entries: []*entryInfo{}}
-	err = walk(root, max(int(request.Depth), 1), &response.Entries)
-	return response, err
+	children, err := os.ReadDir(root)
+	if err != nil {
+		return nil, fileError("listing", err)
+	}
+	return func(yield func(*entryInfo, error) bool) {
+		walk(root, children, walking{depth: max(int(request.Depth), 1), owners: newOwners(), yield: yield})
+	}, nil
 }
 
 func (s *Server) remove(r *http.Request, request *pathRequest) (*empty, error) {
@@ -119,35 +121,59 @@ func (s *Server) givenPath(r *http.Request, path string) (string, users.User, er
 	return s.path(r, path)
 }
 
-func walk(dir string, depth int, entries *[]*entryInfo) error {
-	children, err := os.ReadDir(dir)
-	if err != nil {
-		return fileError("listing", err)
-	}
+type walking struct {
+	depth  int
+	owners owners
+	yield  func(*entryInfo, error) bool
+}
+
+// walk returns false when its caller wants no more.
+func walk(dir string, children []fs.DirEntry, w walking) bool {
 	for _, child := range children {
-		if len(*entries) == maxEntries {
-			return rpc.Errorf(rpc.ResourceExhausted, "listing %s: there are more than %d entries; list fewer levels", dir, maxEntries)
-		}
 		path := filepath.Join(dir, child.Name())
-		entry, err := describe(path)
+		entry, err := describe(path, w.owners)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		if err != nil {
-			return fileError("listing", err)
+		if !w.yield(entry, err) {
+			return false
 		}
-		*entries = append(*entries, entry)
-		if child.IsDir() && depth > 1 {
-			if err := walk(path, depth-1, entries); err != nil {
-				return err
-			}
+		if !child.IsDir() || w.depth == 1 {
+			continue
+		}
+		inside, err := os.ReadDir(path)
+		if err := unlessGone(err); err != nil && !w.yield(nil, err) {
+			return false
+		}
+		deeper := w
+		deeper.depth--
+		if !walk(path, inside, deeper) {
+			return false
 		}
 	}
-	return nil
+	return true
+}
+
+// owners looks the names of users and groups up once.
+type owners struct{ users, groups map[uint32]string }
+
+func newOwners() owners { return owners{users: map[uint32]string{}, groups: map[uint32]string{}} }
+
+func (o owners) of(stat *syscall.Stat_t) (owner, group string) {
+	return once(o.users, stat.Uid, users.Name), once(o.groups, stat.Gid, users.GroupName)
+}
+
+func once(known map[uint32]string, id uint32, look func(uint32) string) string {
+	name, ok := known[id]
+	if !ok {
+		name = look(id)
+		known[id] = name
+	}
+	return name
 }
 
 func entryAt(path string) (*entryResponse, error) {
-	entry, err := describe(path)
+	entry, err := describe(path, newOwners())
 	if err != nil {
 		return nil, fileError("reading the attributes of", err)
 	}
@@ -155,7 +181,7 @@ func entryAt(path string) (*entryResponse, error) {
 }
 
 // describe describes a symbolic link as envd does: its type and its mode are those of its target, and the rest is its own.
-func describe(path string) (*entryInfo, error) {
+func describe(path string, owners owners) (*entryInfo, error) {
 	info, err := os.Lstat(path)
 	if err != nil {
 		return nil, err
@@ -178,7 +204,7 @@ func describe(path string) (*entryInfo, error) {
 	entry.ModifiedTime = pb.TimestampOf(info.ModTime())
 	entry.Metadata = metadataOf(path)
 	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
-		entry.Owner, entry.Group = users.Name(stat.Uid), users.GroupName(stat.Gid)
+		entry.Owner, entry.Group = owners.of(stat)
 	}
 	return entry, nil
 }
@@ -207,8 +233,6 @@ func fileError(doing string, err error) error {
 		code = rpc.FailedCondition
 	case errors.Is(err, fs.ErrExist):
 		code = rpc.AlreadyExists
-	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		code = rpc.ResourceExhausted
 	case errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.EINVAL), errors.Is(err, syscall.ENAMETOOLONG):
 		code = rpc.InvalidArgument
 	}

@@ -136,7 +136,7 @@ func watchError(err error) error {
 
 func withEntry(event *watchEvent, root string, wanted bool) *watchEvent {
 	if wanted && event.Type != eventRemove && event.Type != eventRename {
-		if entry, err := describe(filepath.Join(root, event.Name)); err == nil {
+		if entry, err := describe(filepath.Join(root, event.Name), newOwners()); err == nil {
 			event.Entry = entry
 		}
 	}

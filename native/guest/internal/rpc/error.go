@@ -11,34 +11,32 @@ import (
 type Code string
 
 const (
-	Canceled          Code = "canceled"
-	Unknown           Code = "unknown"
-	InvalidArgument   Code = "invalid_argument"
-	DeadlineExceeded  Code = "deadline_exceeded"
-	NotFound          Code = "not_found"
-	AlreadyExists     Code = "already_exists"
-	PermissionDenied  Code = "permission_denied"
-	ResourceExhausted Code = "resource_exhausted"
-	FailedCondition   Code = "failed_precondition"
-	Unimplemented     Code = "unimplemented"
-	Internal          Code = "internal"
-	Unauthenticated   Code = "unauthenticated"
+	Canceled         Code = "canceled"
+	Unknown          Code = "unknown"
+	InvalidArgument  Code = "invalid_argument"
+	DeadlineExceeded Code = "deadline_exceeded"
+	NotFound         Code = "not_found"
+	AlreadyExists    Code = "already_exists"
+	PermissionDenied Code = "permission_denied"
+	FailedCondition  Code = "failed_precondition"
+	Unimplemented    Code = "unimplemented"
+	Internal         Code = "internal"
+	Unauthenticated  Code = "unauthenticated"
 )
 
 // httpStatus is the table of the Connect protocol (connectrpc.com/docs/protocol, "Error codes").
 var httpStatus = map[Code]int{
-	Canceled:          499,
-	Unknown:           http.StatusInternalServerError,
-	InvalidArgument:   http.StatusBadRequest,
-	DeadlineExceeded:  http.StatusGatewayTimeout,
-	NotFound:          http.StatusNotFound,
-	AlreadyExists:     http.StatusConflict,
-	PermissionDenied:  http.StatusForbidden,
-	ResourceExhausted: http.StatusTooManyRequests,
-	FailedCondition:   http.StatusBadRequest,
-	Unimplemented:     http.StatusNotImplemented,
-	Internal:          http.StatusInternalServerError,
-	Unauthenticated:   http.StatusUnauthorized,
+	Canceled:         499,
+	Unknown:          http.StatusInternalServerError,
+	InvalidArgument:  http.StatusBadRequest,
+	DeadlineExceeded: http.StatusGatewayTimeout,
+	NotFound:         http.StatusNotFound,
+	AlreadyExists:    http.StatusConflict,
+	PermissionDenied: http.StatusForbidden,
+	FailedCondition:  http.StatusBadRequest,
+	Unimplemented:    http.StatusNotImplemented,
+	Internal:         http.StatusInternalServerError,
+	Unauthenticated:  http.StatusUnauthorized,
 }
 
 // Error is the error that a caller receives.

@@ -129,7 +129,7 @@ func receive[Req any](r *http.Request, codec codec) (*Req, error) {
 	}
 	length := binary.BigEndian.Uint32(header[1:])
 	if length > maxMessageBytes {
-		return nil, Errorf(ResourceExhausted, "the message is larger than %d bytes", maxMessageBytes)
+		return nil, errTooLarge
 	}
 	if header[0]&^flagCompressed != 0 {
 		return nil, Errorf(InvalidArgument, "the stream has an envelope with unknown flags %#x", header[0])

@@ -3,20 +3,88 @@
 package rpc
 
 import (
+	"bufio"
 	"compress/gzip"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"io"
+	"iter"
 	"net/http"
 	"strconv"
 	"time"
 )
 
 // maxMessageBytes limits one message, so that a caller cannot exhaust the guest's memory. Files use HTTP, not RPC.
-const maxMessageBytes = 4 << 20
+const maxMessageBytes = 16 << 20
 
 // Unary serves a call with one request and one response.
 func Unary[Req, Res any](handle func(r *http.Request, request *Req) (*Res, error)) http.Handler {
+	return unary(func(w http.ResponseWriter, r *http.Request, codec codec, request *Req) error {
+		response, err := handle(r, request)
+		if err != nil {
+			return err
+		}
+		body, err := codec.marshal(response)
+		if err != nil {
+			return Errorf(Internal, "writing the response: %s", err)
+		}
+		w.Header().Set("Content-Type", "application/"+codec.name)
+		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+		_, _ = w.Write(body)
+		return nil
+	})
+}
+
+// UnaryList serves a call with one request and one response, whose only field, with the number 1, is a list of any length. It sends
+// each item when it is known. An error after the first one breaks the response off.
+func UnaryList[Req, Item any](field string, handle func(r *http.Request, request *Req) (iter.Seq2[*Item, error], error)) http.Handler {
+	return unary(func(w http.ResponseWriter, r *http.Request, codec codec, request *Req) error {
+		items, err := handle(r, request)
+		if err != nil {
+			return err
+		}
+		w.Header().Set("Content-Type", "application/"+codec.name)
+		out := bufio.NewWriterSize(w, 32<<10)
+		if err := writeList(out, codec, field, items); err != nil {
+			panic(http.ErrAbortHandler)
+		}
+		return nil
+	})
+}
+
+func writeList[Item any](out *bufio.Writer, codec codec, field string, items iter.Seq2[*Item, error]) error {
+	isJSON := codec.name == "json"
+	before := ""
+	if isJSON {
+		_, _ = out.WriteString(`{"` + field + `":[`)
+	}
+	for item, err := range items {
+		if err != nil {
+			return err
+		}
+		body, err := codec.marshal(item)
+		if err != nil {
+			return err
+		}
+		if !isJSON {
+			// The field's number and its type: bytes of this length.
+			before = string(binary.AppendUvarint([]byte{1<<3 | 2}, uint64(len(body))))
+		}
+		// An error of the writer is returned by Flush, and by every later call.
+		_, _ = out.WriteString(before)
+		if _, err := out.Write(body); err != nil {
+			return err
+		}
+		before = ","
+	}
+	if isJSON {
+		_, _ = out.WriteString("]}")
+	}
+	return out.Flush()
+}
+
+func unary[Req any](serve func(w http.ResponseWriter, r *http.Request, codec codec, request *Req) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		codec, ok := codecFor(r.Header.Get("Content-Type"), "application/")
 		if !ok {
@@ -35,19 +103,9 @@ func Unary[Req, Res any](handle func(r *http.Request, request *Req) (*Res, error
 			writeUnaryError(w, err)
 			return
 		}
-		response, err := handle(r, &request)
-		if err != nil {
+		if err := serve(w, r, codec, &request); err != nil {
 			writeUnaryError(w, err)
-			return
 		}
-		body, err := codec.marshal(response)
-		if err != nil {
-			writeUnaryError(w, Errorf(Internal, "writing the response: %s", err))
-			return
-		}
-		w.Header().Set("Content-Type", "application/"+codec.name)
-		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-		_, _ = w.Write(body)
 	})
 }
 
@@ -73,9 +131,12 @@ func readUnary(r *http.Request, codec codec, request any) error {
 	return decode(codec, data, request)
 }
 
+// errTooLarge has not the code resource_exhausted, which clients show as a limit of their rate.
+var errTooLarge = Errorf(InvalidArgument, "the message is larger than %d bytes: send it in parts, or as a file", maxMessageBytes)
+
 func decode(codec codec, data []byte, message any) error {
 	if len(data) > maxMessageBytes {
-		return Errorf(ResourceExhausted, "the message is larger than %d bytes", maxMessageBytes)
+		return errTooLarge
 	}
 	if err := codec.unmarshal(data, message); err != nil {
 		return Errorf(InvalidArgument, "reading the request: %s", err)
