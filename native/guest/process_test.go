@@ -11,6 +11,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -240,6 +241,45 @@ func TestDeadlineEndsTheCommandAndItsChildren(t *testing.T) {
 		t.Errorf("the stream ended with %v", stream.Err())
 	}
 	eventually(t, "the child has ended", func() bool { return !alive(child) })
+}
+
+// A stopped guest has the clock of a paused sandbox: it continues later than its timers.
+func TestPauseDoesNotCount(t *testing.T) {
+	g := startGuest(t)
+	g.init(nil)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	client := processpbconnect.NewProcessClient(&http.Client{Transport: limitedTo{"3000"}}, g.client)
+	stream, err := client.Start(ctx, connect.NewRequest(&processpb.StartRequest{
+		Process: &processpb.ProcessConfig{Cmd: "/bin/sh", Args: []string{"-c", "while :; do echo beat; sleep 0.1; done"}}, Stdin: ptr(false),
+	}))
+	must(t, err)
+	began := time.Now()
+	receiveFor := func(limit time.Duration) {
+		for until := time.Now().Add(limit); time.Now().Before(until); {
+			if !stream.Receive() {
+				t.Fatalf("the command ended after %s: %v", time.Since(began), stream.Err())
+			}
+		}
+	}
+	receiveFor(500 * time.Millisecond)
+	must(t, g.command.Process.Signal(syscall.SIGSTOP))
+	time.Sleep(4 * time.Second)
+	must(t, g.command.Process.Signal(syscall.SIGCONT))
+	receiveFor(1500 * time.Millisecond)
+	for stream.Receive() {
+	}
+	if took := time.Since(began); connect.CodeOf(stream.Err()) != connect.CodeDeadlineExceeded || took < 6*time.Second || took > 9*time.Second {
+		t.Errorf("the command ended after %s: %v", took, stream.Err())
+	}
+}
+
+// limitedTo adds the time limit of a call in milliseconds, without one of the client itself.
+type limitedTo struct{ milliseconds string }
+
+func (l limitedTo) RoundTrip(request *http.Request) (*http.Response, error) {
+	request.Header.Set("Connect-Timeout-Ms", l.milliseconds)
+	return withToken{"secret", ""}.RoundTrip(request)
 }
 
 func TestSignalReachesTheProcessGroup(t *testing.T) {

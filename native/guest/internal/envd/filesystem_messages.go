@@ -43,10 +43,6 @@ type entryResponse struct {
 	Entry *entryInfo `json:"entry" pb:"1"`
 }
 
-type listDirResponse struct {
-	Entries []*entryInfo `json:"entries" pb:"1"`
-}
-
 // watchRequest is the request of WatchDir and CreateWatcher.
 type watchRequest struct {
 	Path               string `json:"path" pb:"1"`

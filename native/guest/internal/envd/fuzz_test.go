@@ -135,6 +135,11 @@ func FuzzListing(f *testing.F) {
 	})
 }
 
+// listDirResponse is what rpc.UnaryList sends.
+type listDirResponse struct {
+	Entries []*entryInfo `json:"entries" pb:"1"`
+}
+
 // FuzzCalls sends calls to a server without commands and watchers, to the routes that change nothing then.
 func FuzzCalls(f *testing.F) {
 	paths := []string{

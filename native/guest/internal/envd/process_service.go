@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"ramet.dev/native/guest/internal/awake"
 	"ramet.dev/native/guest/internal/pb"
 	"ramet.dev/native/guest/internal/process"
 	"ramet.dev/native/guest/internal/rpc"
@@ -56,11 +57,11 @@ func (s *Server) start(r *http.Request, request *startRequest, out *rpc.Sender[e
 	if err != nil {
 		return rpc.Errorf(rpc.InvalidArgument, "starting a command: %s", err)
 	}
-	if deadline, ok := r.Context().Deadline(); ok {
-		timer := time.AfterFunc(time.Until(deadline), func() { _ = p.Kill() })
+	if limit, err := rpc.Timeout(r); err == nil && limit > 0 {
+		stop := awake.AfterFunc(limit, func() { _ = p.Kill() })
 		go func() {
 			<-p.Ended()
-			timer.Stop()
+			stop()
 		}()
 	}
 	return follow(r, p, out)
@@ -89,7 +90,7 @@ func follow(r *http.Request, p *process.Process, out *rpc.Sender[eventResponse])
 		stop()
 		switch {
 		case r.Context().Err() != nil:
-			return r.Context().Err()
+			return context.Cause(r.Context())
 		case err != nil:
 			err = event(processEvent{Keepalive: &empty{}})
 		case more:

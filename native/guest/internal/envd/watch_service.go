@@ -1,6 +1,7 @@
 package envd
 
 import (
+	"context"
 	"crypto/rand"
 	"errors"
 	"net/http"
@@ -50,7 +51,7 @@ func (s *Server) watchDir(r *http.Request, request *watchRequest, out *rpc.Sende
 		}
 		select {
 		case <-r.Context().Done():
-			return r.Context().Err()
+			return context.Cause(r.Context())
 		case <-keepalive.C:
 			err = out.Send(&watchResponse{Keepalive: &empty{}})
 		case <-w.changed:

@@ -132,7 +132,7 @@ func (p *Process) write(ctx context.Context, data []byte, to func() *os.File) er
 	defer stop()
 	_, err := file.Write(data)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return ctx.Err()
+		return context.Cause(ctx)
 	}
 	return err
 }

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"ramet.dev/native/guest/internal/awake"
 )
 
 const (
@@ -130,7 +132,7 @@ func (t *Table) signalLeader(p *Process, s syscall.Signal) error {
 func (t *Table) forget(p *Process) {
 	t.drop(p, p.hidden)
 	if !p.hidden {
-		time.AfterFunc(keptTime, func() { t.drop(p, true) })
+		awake.AfterFunc(keptTime, func() { t.drop(p, true) })
 	}
 }
 

@@ -13,6 +13,8 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+
+	"ramet.dev/native/guest/internal/awake"
 )
 
 // maxMessageBytes limits one message, so that a caller cannot exhaust the guest's memory. Files use HTTP, not RPC.
@@ -159,19 +161,25 @@ func decompressed(body io.Reader, encoding string) (io.Reader, error) {
 	}
 }
 
-// withTimeout sets the caller's deadline on the request's context.
+// withTimeout applies the caller's time limit to the request's context.
 func withTimeout(r *http.Request) (*http.Request, context.CancelFunc, error) {
+	timeout, err := Timeout(r)
+	if err != nil || timeout == 0 {
+		return r, func() {}, err
+	}
+	ctx, cancel := awake.WithTimeout(r.Context(), timeout)
+	return r.WithContext(ctx), cancel, nil
+}
+
+// Timeout returns the caller's time limit, or 0 if there is none. The time in which the sandbox is paused does not count.
+func Timeout(r *http.Request) (time.Duration, error) {
 	text := r.Header.Get("Connect-Timeout-Ms")
 	if text == "" {
-		return r, func() {}, nil
+		return 0, nil
 	}
 	milliseconds, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || milliseconds < 0 || len(text) > 10 {
-		return nil, nil, Errorf(InvalidArgument, "Connect-Timeout-Ms %q is not a number of milliseconds", text)
+		return 0, Errorf(InvalidArgument, "Connect-Timeout-Ms %q is not a number of milliseconds", text)
 	}
-	if milliseconds == 0 {
-		return r, func() {}, nil
-	}
-	ctx, cancel := context.WithTimeout(r.Context(), time.Duration(milliseconds)*time.Millisecond)
-	return r.WithContext(ctx), cancel, nil
+	return time.Duration(milliseconds) * time.Millisecond, nil
 }
