@@ -81,11 +81,19 @@ func run(config config) (int, error) {
 		})
 		time.AfterFunc(identityTimeout, entrypoint.Start)
 	}
+	ports := &control.Ports{}
+	// As PID 1, the guest has a network of its own.
+	if os.Getpid() == 1 {
+		ports.File = "/proc/sys/net/ipv4/ip_local_port_range"
+	}
+	if err := ports.Next(); err != nil {
+		fmt.Fprintln(os.Stderr, "ramet-guest: "+err.Error())
+	}
 	clients := newConnections()
 	loopback := &control.Loopback{Reserved: []int{config.ControlPort, config.ClientPort}}
 	controlServer := &control.Server{
 		Identity: state, Processes: processes, Entrypoint: entrypoint,
-		HookDir: config.HookDir, StateDir: config.StateDir, MarkDir: config.MarkDir, Loopback: loopback,
+		HookDir: config.HookDir, StateDir: config.StateDir, MarkDir: config.MarkDir, Ports: ports, Loopback: loopback,
 		DropClients: func() {
 			clients.drop()
 			loopback.Drop()

@@ -65,13 +65,16 @@ describe("commands in a real sandbox", () => {
       for await (const event of beats) events.push(event);
     })().catch(() => undefined);
     const shown = (of: RunningCell) => cells.output(of, "sleep 0.5; cat /tmp/127.0.0.1 /tmp/169.254.17.2");
+    const range = (of: RunningCell) => cells.output(of, "echo $(cat /proc/sys/net/ipv4/ip_local_port_range)");
     let generation = cell;
     for (const [number, keepRunning] of [true, false, true, true, true, false].entries()) {
       const checkpointId = `pair-${number}`;
+      const ports = await range(generation);
       const { manifestDigest } = await cells.checkpoint(generation, checkpointId, { keepRunning });
       // More than the rest of the time limit in all.
       await sleep(8_000);
       generation = await cells.clone({ name: checkpointId, container }, { checkpointId, manifestDigest });
+      expect(await range(generation)).not.toBe(ports);
       expect(await shown(generation), `generation ${number}`).toBe("open\nopen");
     }
     expect((await cells.guestOf(generation).listProcesses()).map(({ tag }) => tag)).toContain("limited");

@@ -120,6 +120,9 @@ func (s *Server) take(ctx context.Context, request InitRequest) (*Outcome, error
 			outcome.Warnings = append(outcome.Warnings, doing+": "+err.Error())
 		}
 	}
+	if request.Clone && s.Ports != nil {
+		warn("changing the local ports", s.Ports.Next())
+	}
 	warn("comparing the clock", checkClock(request.Now))
 	warn("setting the host name", setHostname(request.Hostname))
 	s.Identity.Take(request.identity())

@@ -30,6 +30,8 @@ type Server struct {
 	Bundles []string
 	// DropClients resets the connections of clients, which are useless after a restore.
 	DropClients func()
+	// Ports are the local ports of connections.
+	Ports *Ports
 	// Loopback serves link's connections to programs. They are connections of clients, too.
 	Loopback *Loopback
 
