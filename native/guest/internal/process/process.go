@@ -54,9 +54,10 @@ type Process struct {
 	isOpen bool
 
 	// The table's lock guards these. After exited is closed, exit can be read without it.
-	reaped   bool
-	finished bool
-	exit     Exit
+	reaped      bool
+	finished    bool
+	exit        Exit
+	stopKeeping func()
 
 	input sync.Mutex
 	stdin *os.File

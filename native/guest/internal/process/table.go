@@ -130,10 +130,13 @@ func (t *Table) signalLeader(p *Process, s syscall.Signal) error {
 
 // forget removes an ended command after keptTime, and the oldest ones earlier if there are more than keptProcesses.
 func (t *Table) forget(p *Process) {
-	t.drop(p, p.hidden)
 	if !p.hidden {
-		awake.AfterFunc(keptTime, func() { t.drop(p, true) })
+		stop := awake.AfterFunc(keptTime, func() { t.drop(p, true) })
+		t.mu.Lock()
+		p.stopKeeping = stop
+		t.mu.Unlock()
 	}
+	t.drop(p, p.hidden)
 }
 
 func (t *Table) drop(p *Process, now bool) {
@@ -147,14 +150,13 @@ func (t *Table) drop(p *Process, now bool) {
 		}
 	}
 	t.processes = slices.DeleteFunc(t.processes, func(other *Process) bool {
-		if now && other == p {
+		isDropped := now && other == p || other.finished && surplus > 0
+		if isDropped {
 			surplus--
-			return true
 		}
-		if other.finished && surplus > 0 {
-			surplus--
-			return true
+		if isDropped && other.stopKeeping != nil {
+			other.stopKeeping()
 		}
-		return false
+		return isDropped
 	})
 }
