@@ -46,7 +46,8 @@ export function guestInput({ process, into, call }: GuestInputOptions): GuestInp
       throwFailure();
       const message = { data: { input: { [into]: Buffer.from(data).toString("base64") } } };
       if (body.write(envelope(message))) return;
-      await roomIn(body);
+      // If the connection breaks, the response has the reason.
+      await roomIn(body).catch(() => answered);
       throwFailure();
     },
     async end() {

@@ -56,7 +56,7 @@ describe("commands in a real sandbox", () => {
     await cells.output(cell, "python3 /tmp/pair.py >/dev/null 2>&1 & sleep 1");
     const beats = cells.guestOf(cell).startProcess({
       command: "sh",
-      args: ["-c", "while :; do date +%s > /tmp/beat; sleep 0.1; done"],
+      args: ["-c", "while :; do date +%s > /tmp/beating; mv /tmp/beating /tmp/beat; sleep 0.1; done"],
       timeoutMilliseconds: 40_000,
       tag: "limited",
     });
