@@ -1,5 +1,8 @@
 import type { Checkpoint, CheckpointManifest } from "../api/kinds/checkpoint.ts";
 import type { Sandbox } from "../api/kinds/sandbox.ts";
+import { accessOf } from "../api/egress/effective-egress.ts";
+import { annotations } from "../api/names/labels.ts";
+import { defined } from "../base/defined.ts";
 import type { ErrorCode } from "../base/error-codes.ts";
 import { RametError } from "../base/errors.ts";
 import { awaitSandbox, type Goal } from "./await-sandbox.ts";
@@ -62,6 +65,26 @@ export async function fork(objects: Objects, request: Fork): Promise<Settled<For
   const results = await Promise.all(all.map((one) => follow(objects, one, request)));
   return { object: { checkpoint, clones: results } };
 }
+
+/**
+ * The annotations that a clone has of its source: its limits, which are who may reach its ports, and what it may reach.
+ * @param others further ones
+ */
+export function inherited({ metadata }: Sandbox, others: readonly string[] = []): Record<string, string> {
+  const limits = [
+    annotations.publicPorts,
+    annotations.requestHost,
+    annotations.httpsPorts,
+    annotations.http2Ports,
+    annotations.egress,
+  ];
+  const kept = Object.fromEntries([...limits, ...others].map((name) => [name, metadata.annotations?.[name]]));
+  const isOffline = accessOf(metadata).some(([, value]) => value !== undefined);
+  return defined({ ...kept, ...(isOffline && { [annotations.egress]: noEgress }) });
+}
+
+/** Other keys than those of Ramet cannot be set on a sandbox of a set. */
+const noEgress = JSON.stringify({ default: "deny" });
 
 export function clonesIn(results: readonly CloneResult[]): Sandbox[] {
   return results.flatMap((result) => ("object" in result ? [result.object] : []));

@@ -133,7 +133,7 @@ function levelsOf(holder: EgressHolder | undefined, path: string): Level[] {
 }
 
 /** OpenKruise Agents and ACS write `true` by default, so it requests nothing. */
-function accessOf(holder: EgressHolder | undefined) {
+export function accessOf(holder: EgressHolder | undefined) {
   const maps = ["annotations", "labels"] as const;
   return maps.map((map) => {
     const value = holder?.[map]?.[labels.allowInternetAccess];

@@ -7,6 +7,7 @@ import type { PodTemplateSpec } from "../schema/pod-template.ts";
 import { canonicalJson } from "../../base/canonical-json.ts";
 import { atomicList } from "../schema/rules.ts";
 import { digestOf } from "../schema/digest.ts";
+import { annotations, restoreFromAnnotations } from "../names/labels.ts";
 
 const StringList = atomicList(z.string());
 
@@ -64,4 +65,15 @@ export function templateRevision(template: unknown): string {
   const alphabet = "bcdfghjklmnpqrstvwxz2456789";
   const bytes = createHash("sha256").update(canonicalJson(template)).digest();
   return [...bytes.subarray(0, 9)].map((byte) => alphabet[byte % alphabet.length]).join("");
+}
+
+/**
+ * Removes the annotations about the origin: a clone of a clone is restored from its own checkpoint, not from the first one, and what
+ * was requested for the volumes of one says nothing about the other.
+ */
+export function withoutOrigin(template: PodTemplateSpec): PodTemplateSpec {
+  const kept = Object.entries(template.metadata?.annotations ?? {}).filter(
+    ([key]) => key !== annotations.volumesOnRestore && !(restoreFromAnnotations as readonly string[]).includes(key),
+  );
+  return { ...template, metadata: { ...template.metadata, annotations: Object.fromEntries(kept) } };
 }

@@ -2,6 +2,7 @@ import { allVolumes } from "../../api/kinds/sandbox-parts.ts";
 import { hasVolumes } from "../../api/kinds/sandbox.ts";
 import { restoreFromAnnotations } from "../../api/names/labels.ts";
 import { owningProject } from "../../kube/other-controllers.ts";
+import { inherited } from "../../operations/fork.ts";
 import { requestRollback, untilRolledBack } from "../../operations/roll-back.ts";
 import { checkpointReference, sandboxSource } from "./source.ts";
 import type { Cluster } from "../cluster/cluster.ts";
@@ -39,7 +40,7 @@ function ownPlatform(io: Io, cluster: Cluster): Platform {
         },
         isEarly: true,
         clone: (checkpointId) => ({
-          annotations: { ...volumesAnnotation(request), [restoreFrom]: checkpointId },
+          annotations: { ...inherited(source), ...volumesAnnotation(request), [restoreFrom]: checkpointId },
           spec: request.paused === true ? { paused: true } : {},
         }),
       }),

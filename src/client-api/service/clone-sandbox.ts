@@ -6,12 +6,13 @@ import { RametError } from "../../base/errors.ts";
 import { failureOf } from "../../kube/reported-state.ts";
 import { snapshotResources } from "../../kube/volumes/snapshots.ts";
 import { untilCapturing } from "../../operations/capture.ts";
+import { inherited } from "../../operations/fork.ts";
 import { untilSandboxKnown } from "./cache-lag.ts";
 import { servingStates, untilCaptured, verifiedState } from "./lifecycle.ts";
 import { checkNameIsFree, createNamed, type CreateNamed, makeSandbox, type CreateSandbox } from "./create-sandbox.ts";
 import type { ServiceParts } from "./parts.ts";
 import { type CreateSnapshot, snapshotOf } from "./snapshots.ts";
-import { type CloneResult, fork } from "../../operations/fork.ts";
+import { type CloneResult, fork, inherited } from "../../operations/fork.ts";
 import { objectOf } from "../../operations/objects.ts";
 import { hasWarmSet } from "./source.ts";
 
@@ -158,17 +159,4 @@ export async function forkSandbox(
     signal,
   });
   return objectOf(settled).clones;
-}
-
-/**
- * The annotations that a clone has of its source: its limits, which are who may reach its ports, and what it may reach.
- * @param others further ones
- */
-function inherited({ metadata }: Sandbox, others: readonly string[] = []): Record<string, string> {
-  const limits = [annotations.publicPorts, annotations.requestHost, annotations.httpsPorts, annotations.egress];
-  const kept = [...limits, ...others];
-  const found = kept.map((name) => [name, metadata.annotations?.[name]] as const);
-  return Object.fromEntries(
-    found.filter((entry): entry is readonly [(typeof entry)[0], string] => entry[1] !== undefined),
-  );
 }

@@ -3,7 +3,7 @@ import { clientEnvironment } from "../../api/pod/client-environment.ts";
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import type { Sandbox, SandboxManifest } from "../../api/kinds/sandbox.ts";
 import type { RequestSeal } from "../../api/names/init-request.ts";
-import { annotations as annotationNames, restoreFromAnnotations, annotations } from "../../api/names/labels.ts";
+import { annotations as annotationNames, annotations, labels, restoreFromAnnotations } from "../../api/names/labels.ts";
 import { apiVersion } from "../../api/schema/kind.ts";
 import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
@@ -90,14 +90,16 @@ async function claimWarm(
   const found = findWarmSet(parts, checkpoint);
   const id = checkpoint.status?.checkpointId;
   if (found === undefined || id === undefined) return undefined;
-  const { set, isRestored } = found;
+  const { set, hash, isRestored } = found;
   const needed = checkpoint.status?.ramet?.engine;
-  const fits = (sandbox: Sandbox): boolean => needed === undefined || sandbox.status?.ramet?.engine === needed;
+  const fits = ({ metadata, status }: Sandbox): boolean =>
+    metadata.labels?.[labels.templateHash] === hash &&
+    (isRestored || needed === undefined || status?.ramet?.engine === needed);
   const request = {
     ...requestOf(parts, create, set.metadata.name, { isServing: isRestored }),
-    createOnNoStock: false,
-    timeoutMilliseconds: 1,
-    ...(!isRestored && { restoreFrom: id, fits }),
+    fits,
+    onlyFitting: true,
+    ...(!isRestored && { restoreFrom: id }),
   };
   // Without a result, another client took the last one.
   return (await claimSandbox(request, parts.claims, create.signal).catch(unlessTimeout))?.sandbox;

@@ -1,14 +1,18 @@
 import { type Checkpoint, volumeParts } from "../../api/kinds/checkpoint.ts";
+import { type ContentFields, contentsByDefault } from "../../api/kinds/checkpoint-spec.ts";
 import { hasVolumes, type Sandbox } from "../../api/kinds/sandbox.ts";
 import type { SandboxSet } from "../../api/kinds/sandbox-set.ts";
+import type { SandboxTemplateSpec } from "../../api/kinds/sandbox-template.ts";
 import { clusterTemplatePrefix } from "../../api/names/system-names.ts";
-import { templateDigest } from "../../api/pod/restore-spec.ts";
+import { templateRevision, withoutOrigin } from "../../api/pod/restore-spec.ts";
 import { restoreFrom } from "../../api/names/labels.ts";
+import { isCloneable } from "../../api/state/checkpoint.ts";
 import { PodTemplateSpec } from "../../api/schema/pod-template.ts";
 import { resolveOrigin } from "../../api/snapshot/resolve-origin.ts";
 import { defaultTag, tagsOf } from "../../api/snapshot/snapshot-tags.ts";
 import { objectNameOf } from "../../api/names/client-names.ts";
 import { RametError } from "../../base/errors.ts";
+import { controllerOf } from "../../kube/object.ts";
 import { currentRevision } from "../../operations/claim/cold-sandbox.ts";
 import { awaitInCache } from "./cache-lag.ts";
 import type { ServiceParts } from "./parts.ts";
@@ -93,28 +97,27 @@ function ownName(namespace: string, text: string): string {
 /** A set whose sandboxes become the requested clone with the least work. */
 export interface WarmSet {
   set: SandboxSet;
+  /** The revision of those sandboxes. Others of the set were created from another template. */
+  hash: string;
   /** Whether its sandboxes were restored from the checkpoint already, so that a claim is enough. */
   isRestored: boolean;
 }
 
 /**
  * The set of the namespace in whose warm sandboxes a checkpoint can be restored in place: best one that was restored from it
- * already, else one with the same template. Only sets with ready sandboxes count.
+ * already. Its template must be equal to the checkpoint's in all fields, since a running Pod keeps its limits, Secrets and sidecars.
+ * Only sets with ready sandboxes count.
  */
 export function findWarmSet({ known }: ServiceParts, checkpoint: Checkpoint): WarmSet | undefined {
-  const { namespace } = checkpoint.metadata;
-  const needed = checkpoint.status?.ramet?.templateDigest;
-  const isInPlace = volumeParts(checkpoint.status?.ramet?.parts).length === 0;
-  const found = known.setsIn(namespace).flatMap((set): WarmSet[] => {
-    if ((set.status?.availableReplicas ?? 0) < 1) return [];
-    const template = templateOf(set, known);
-    if (template === undefined) return [];
-    const isRestored = restoreFrom({ metadata: {}, spec: {} }, template) === checkpoint.status?.checkpointId;
-    if (isRestored) return [{ set, isRestored }];
-    // A running Pod cannot get other volumes.
-    if (!isInPlace) return [];
-    const fits = needed !== undefined && digestOf(template) === needed && !startsWithProbes(checkpoint, template);
-    return fits ? [{ set, isRestored }] : [];
+  const kept = keptSpec(checkpoint, known);
+  if (kept === undefined || !isCloneable(checkpoint)) return undefined;
+  // A running Pod cannot get other volumes.
+  const isInPlace = volumeParts(checkpoint.status?.ramet?.parts).length === 0 && !startsWithProbes(checkpoint, kept);
+  const found = stockedSets(known, checkpoint.metadata.namespace).flatMap(({ set, hash, spec }): WarmSet[] => {
+    const isRestored = restoreFrom({ metadata: {}, spec: {} }, spec.template) === checkpoint.status?.checkpointId;
+    if (!isRestored && !isInPlace) return [];
+    const own = isRestored ? withTemplateOf(spec, kept) : spec;
+    return promisesOf(own) === promisesOf(kept) ? [{ set, hash, isRestored }] : [];
   });
   return found.find(({ isRestored }) => isRestored) ?? found[0];
 }
@@ -124,14 +127,57 @@ export function hasWarmSet({ known }: ServiceParts, sandbox: Sandbox): boolean {
   // The checkpoint will contain the volumes, which a running Pod cannot get.
   if (hasVolumes(sandbox)) return false;
   const { metadata, spec } = sandbox;
-  const { namespace } = metadata;
-  const named = spec.templateRef && known.template(`${namespace}/${spec.templateRef.name}`);
-  const template = spec.template ?? named?.spec.template;
-  const needed = template && digestOf(template);
+  const named = spec.templateRef && known.template(`${metadata.namespace}/${spec.templateRef.name}`)?.spec;
+  const { template, volumeClaimTemplates, pauseStrategy } = { ...named, ...spec };
+  const needed = promisesOf({ ...contentsByDefault(spec, named), template, volumeClaimTemplates, pauseStrategy });
+  return stockedSets(known, metadata.namespace).some((set) => promisesOf(set.spec) === needed);
+}
+
+/** The current revisions of the sets that have ready sandboxes. A set from which no sandbox can be created has none. */
+function stockedSets(known: ServiceParts["known"], namespace: string) {
   const stocked = known.setsIn(namespace).filter(({ status }) => (status?.availableReplicas ?? 0) > 0);
-  return stocked.some((set) => {
-    const own = templateOf(set, known);
-    return own !== undefined && (needed === undefined || digestOf(own) === needed);
+  return stocked.flatMap((set) => {
+    try {
+      return [{ set, ...currentRevision(set, known) }];
+    } catch {
+      return [];
+    }
+  });
+}
+
+/** The template that the controllers keep with a checkpoint, which has one of two names. */
+function keptSpec({ metadata, status }: Checkpoint, known: ServiceParts["known"]): SandboxTemplateSpec | undefined {
+  const names = [metadata.name, status?.checkpointId ?? `${metadata.name}-template`];
+  const templates = names.map((name) => known.template(`${metadata.namespace}/${name}`));
+  return templates.find((each) => each && controllerOf(each)?.uid === metadata.uid)?.spec;
+}
+
+/** What a template promises to its sandboxes. */
+type Promised = Omit<SandboxTemplateSpec, keyof ContentFields> & ContentFields;
+
+/** The spec of a set's sandboxes that have the template of their checkpoint, as sets without one have. */
+function withTemplateOf(spec: SandboxTemplateSpec, kept: SandboxTemplateSpec): Promised {
+  if (spec.template?.["spec"] !== undefined) return spec;
+  const [stored, own] = [kept, spec].map(({ template }) =>
+    PodTemplateSpec.shape.metadata.parse(template?.["metadata"]),
+  );
+  const labels = { ...stored?.labels, ...own?.labels };
+  const annotations = { ...stored?.annotations, ...own?.annotations };
+  const template = { ...kept.template, metadata: { ...stored, labels, annotations } };
+  return { ...kept, ...spec, ...contentsByDefault(spec, kept), template };
+}
+
+/** A digest of all promises; undefined for a template that is not valid. Runtimes are replaced by the guest. */
+function promisesOf({ template, runtimes: _, ...others }: Promised): string | undefined {
+  const parsed = PodTemplateSpec.safeParse(template).data;
+  if (parsed === undefined) return undefined;
+  const { metadata, ...rest } = withoutOrigin(parsed);
+  const given = Object.entries(others).filter(
+    ([, value]) => value !== undefined && !(Array.isArray(value) && value.length === 0),
+  );
+  return templateRevision({
+    ...Object.fromEntries(given),
+    template: { ...rest, metadata: { labels: {}, ...metadata } },
   });
 }
 
@@ -139,27 +185,8 @@ export function hasWarmSet({ known }: ServiceParts, sandbox: Sandbox): boolean {
  * Whether a ready sandbox would not be ready after the restore: without memory its program starts again, and the probes that
  * report when it can be used have succeeded already. A new Pod waits for them.
  */
-function startsWithProbes(checkpoint: Checkpoint, template: Record<string, unknown>): boolean {
+function startsWithProbes(checkpoint: Checkpoint, { template }: SandboxTemplateSpec): boolean {
   if (checkpoint.status?.ramet?.contents?.includes("memory") ?? true) return false;
   const main = PodTemplateSpec.safeParse(template).data?.spec.containers[0];
   return main?.startupProbe !== undefined || main?.readinessProbe !== undefined;
-}
-
-/** Undefined for a set from which no sandbox can be created. */
-function templateOf(set: SandboxSet, known: ServiceParts["known"]): Record<string, unknown> | undefined {
-  try {
-    return currentRevision(set, known).spec.template;
-  } catch {
-    return undefined;
-  }
-}
-
-function digestOf(template: Record<string, unknown>): string | undefined {
-  const parsed = PodTemplateSpec.safeParse(template);
-  if (parsed.data === undefined) return undefined;
-  try {
-    return templateDigest(parsed.data);
-  } catch {
-    return undefined;
-  }
 }

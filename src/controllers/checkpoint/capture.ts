@@ -1,7 +1,7 @@
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
-import { annotations, finalizers, labels, restoreFromAnnotations } from "../../api/names/labels.ts";
+import { annotations, finalizers, labels } from "../../api/names/labels.ts";
+import { withoutOrigin } from "../../api/pod/restore-spec.ts";
 import { apiVersion } from "../../api/schema/kind.ts";
-import type { PodTemplateSpec } from "../../api/schema/pod-template.ts";
 import { captureParts } from "../../backends/capture-parts.ts";
 import type { CheckpointRecord } from "../../backends/checkpoint-record.ts";
 import { sandboxRef } from "../../backends/runtime.ts";
@@ -183,7 +183,7 @@ export async function tryToKeepTemplate(
 function keptSpec({ source: { sandbox } }: CheckpointCapture, { cache }: CheckpointDependencies) {
   const resolved = resolveTemplate(sandbox, cache);
   if ("problem" in resolved) throw resolved.problem;
-  const { runtimes, pauseStrategy } = sandbox.spec;
+  const { runtimes, pauseStrategy = resolved.pauseStrategy } = sandbox.spec;
   const { persistentContents, volumes } = resolved.contents;
   return {
     template: withoutOrigin(resolved.template),
@@ -191,15 +191,4 @@ function keptSpec({ source: { sandbox } }: CheckpointCapture, { cache }: Checkpo
     ...(persistentContents !== undefined && persistentContents.length > 0 && { persistentContents }),
     ...defined({ volumes, runtimes, pauseStrategy }),
   };
-}
-
-/**
- * Removes the annotations about the origin: a clone of a clone is restored from its own checkpoint, not from the first one, and what
- * was requested for the volumes of one says nothing about the other.
- */
-export function withoutOrigin(template: PodTemplateSpec): PodTemplateSpec {
-  const kept = Object.entries(template.metadata?.annotations ?? {}).filter(
-    ([key]) => key !== annotations.volumesOnRestore && !(restoreFromAnnotations as readonly string[]).includes(key),
-  );
-  return { ...template, metadata: { ...template.metadata, annotations: Object.fromEntries(kept) } };
 }

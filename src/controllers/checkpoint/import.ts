@@ -1,12 +1,13 @@
 import { SandboxTemplateSpec } from "../../api/kinds/sandbox-template.ts";
 import type { VolumeImport } from "../../api/kinds/volume-import.ts";
 import { labels } from "../../api/names/labels.ts";
+import { withoutOrigin } from "../../api/pod/restore-spec.ts";
 import { parsePodTemplate } from "../../api/schema/pod-template.ts";
 import { recordOf } from "../../backends/checkpoint-parts.ts";
 import type { CheckpointRecord } from "../../backends/checkpoint-record.ts";
 import { RametError } from "../../base/errors.ts";
 import { keyOf } from "../../kube/object.ts";
-import { begin, keepTemplate, withoutOrigin } from "./capture.ts";
+import { begin, keepTemplate } from "./capture.ts";
 import { assertGuarded } from "./import-guard.ts";
 import type { CheckpointDependencies, CheckpointState } from "./state.ts";
 import { writeCreating } from "./status.ts";

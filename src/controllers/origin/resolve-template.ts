@@ -2,6 +2,7 @@ import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import { type ContentFields, contentsByDefault } from "../../api/kinds/checkpoint-spec.ts";
 import { RametError } from "../../base/errors.ts";
 import { parsePodTemplate, type PodTemplateSpec } from "../../api/schema/pod-template.ts";
+import type { PauseStrategy } from "../../api/kinds/sandbox-parts.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import type { SandboxTemplate } from "../../api/kinds/sandbox-template.ts";
 import type { Cache } from "../cluster/cache.ts";
@@ -12,7 +13,7 @@ export interface ResolvedTemplate {
   borrowed: boolean;
   /** `persistentContents` and `volumes` of the sandbox or else of its template. */
   contents: ContentFields;
-  pauseStrategy: string | undefined;
+  pauseStrategy: PauseStrategy | undefined;
   /** PersistentVolumeClaims to create for the sandbox, as in its spec or in the SandboxTemplate. */
   volumeClaims: Record<string, unknown>[];
 }
@@ -58,7 +59,7 @@ function fromObject(sandbox: TemplateOwner, { metadata, spec }: SandboxTemplate,
     template: parsePodTemplate(spec.template, `SandboxTemplate ${metadata.name}: spec.template`),
     borrowed,
     contents: contentsByDefault(sandbox.spec, spec),
-    pauseStrategy: spec.pauseStrategy?.type,
+    pauseStrategy: spec.pauseStrategy,
     volumeClaims: sandbox.spec.volumeClaimTemplates ?? spec.volumeClaimTemplates ?? [],
   };
 }

@@ -40,7 +40,7 @@ export async function applyAction(
   switch (action.do) {
     case "addFinalizer":
       return dependencies.sandboxWrites.write(sandbox, () =>
-        sandboxes.resource.addFinalizer(sandbox, finalizers.sandbox, patchWithFinalizer(action)),
+        sandboxes.resource.addFinalizer(sandbox, finalizers.sandbox, patchWithFinalizer(sandbox, action)),
       );
     case "removeFinalizer":
       // Nothing finds these claims again after the Sandbox.
@@ -87,9 +87,12 @@ function pauseManifest(
 }
 
 /** The changes that are written together with the finalizer. */
-function patchWithFinalizer({ borrowed, resolvedCheckpoint, claims }: Extract<SandboxAction, { do: "addFinalizer" }>) {
+function patchWithFinalizer(
+  sandbox: Sandbox,
+  { borrowed, resolvedCheckpoint, claims }: Extract<SandboxAction, { do: "addFinalizer" }>,
+) {
   return {
-    ...(borrowed && { spec: specOf(borrowed) }),
+    ...(borrowed && { spec: specOf(borrowed, sandbox) }),
     metadata: {
       annotations: {
         ...defined({ [annotations.resolvedCheckpoint]: resolvedCheckpoint }),
@@ -99,9 +102,14 @@ function patchWithFinalizer({ borrowed, resolvedCheckpoint, claims }: Extract<Sa
   };
 }
 
-/** The template that was stored with the checkpoint, as fields of the sandbox's spec. */
-function specOf({ template, volumeClaims }: ResolvedTemplate): object {
-  return { template, ...(volumeClaims.length > 0 && { volumeClaimTemplates: volumeClaims }) };
+/** What was stored with the checkpoint, as fields of the sandbox's spec. The sandbox's own pause strategy takes precedence. */
+function specOf({ template, volumeClaims, contents, ...stored }: ResolvedTemplate, { spec }: Sandbox): object {
+  const { pauseStrategy = stored.pauseStrategy } = spec;
+  return {
+    template,
+    ...(volumeClaims.length > 0 && { volumeClaimTemplates: volumeClaims }),
+    ...defined({ ...contents, pauseStrategy }),
+  };
 }
 
 async function createPod(

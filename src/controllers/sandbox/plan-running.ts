@@ -174,7 +174,7 @@ function planPausing(state: SandboxState): SandboxPlan {
 function planPauseStart(state: SandboxState): SandboxPlan {
   const { template, otherCheckpoint, sandbox } = state;
   const resolved = "problem" in template ? undefined : template;
-  const strategy = sandbox.spec.pauseStrategy?.type ?? resolved?.pauseStrategy;
+  const strategy = sandbox.spec.pauseStrategy?.type ?? resolved?.pauseStrategy?.type;
   if (strategy === "Stop") return paused(state, "Pending", "The Pod is deleted; its memory and files are not kept");
   if (otherCheckpoint !== undefined) {
     const message = `The pause waits for the checkpoint ${otherCheckpoint.metadata.name}, which is being taken`;

@@ -134,7 +134,7 @@ const states: fc.Arbitrary<SandboxState> = fc.record({
   stoppedBy: fc.constantFrom(undefined, "c"),
   template: fc.constantFrom(
     { template, borrowed: false, contents: {}, pauseStrategy: undefined, volumeClaims: [] },
-    { template, borrowed: false, contents: {}, pauseStrategy: "Stop", volumeClaims: [] },
+    { template, borrowed: false, contents: {}, pauseStrategy: { type: "Stop" as const }, volumeClaims: [] },
     { problem: error },
   ),
   origin: origins,
@@ -273,7 +273,7 @@ describe("planSandbox", () => {
         const plan = planSandbox(state);
         if (sandbox.status?.phase !== "Running" || plan.status?.phase !== "Paused") return;
         const phase = pauseCheckpoint?.status?.phase ?? "Terminating";
-        const stops = !("problem" in resolved) && resolved.pauseStrategy === "Stop" && phase === "Terminating";
+        const stops = !("problem" in resolved) && resolved.pauseStrategy?.type === "Stop" && phase === "Terminating";
         expect(stops || phase === "Succeeded").toBe(true);
       }),
     );

@@ -106,11 +106,12 @@ async function tryOnce(
   const held = parts.stock.heldBy(namespace, lock);
   if (held !== undefined) return { sandbox: held, kind: "hot" };
   const isCold = request.startsFrom !== undefined;
-  const candidate = isCold ? undefined : parts.stock.take(`${namespace}/${set}`, request.fits);
+  const candidate = isCold ? undefined : parts.stock.take(`${namespace}/${set}`, request.fits, request.onlyFitting);
   if (candidate !== undefined) {
     const sandbox = await takeCandidate(candidate, request, parts);
     return sandbox === undefined ? "conflict" : { sandbox, kind: "hot" };
   }
+  if (request.onlyFitting === true) throw noStock(request);
   if (!request.createOnNoStock && !isCold) return "nothing";
   return { sandbox: await createClaimed(await modelOf(request, parts), request, parts), kind: "cold" };
 }

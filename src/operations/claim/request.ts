@@ -30,6 +30,8 @@ export interface ClaimRequest {
   startsFrom?: string;
   /** Whether the memory to restore can be restored in place in a sandbox. Another one gets a new Pod. @default in all */
   fits?: ((sandbox: Sandbox) => boolean) | undefined;
+  /** Whether to fail with `Timeout` immediately if no ready sandbox fits. */
+  onlyFitting?: boolean;
   /** RFC 3339: when the sandbox is deleted. */
   shutdownTime?: string;
   /** RFC 3339: when the sandbox is paused. */

@@ -51,12 +51,13 @@ export class Stock {
   /**
    * Hands out the best candidate of a set. No other caller in this process gets the same version.
    * @param fits which sandboxes to prefer. Default: all fit
+   * @param onlyFitting whether others are not handed out
    */
-  take(setKey: string, fits: (sandbox: Sandbox) => boolean = () => true): Sandbox | undefined {
+  take(setKey: string, fits: (sandbox: Sandbox) => boolean = () => true, onlyFitting = false): Sandbox | undefined {
     const { revisionOf, random } = this.#options;
     const free = this.#free(setKey);
     const fitting = free.filter(fits);
-    const [best] = orderCandidates(fitting.length > 0 ? fitting : free, revisionOf(setKey), random());
+    const [best] = orderCandidates(onlyFitting || fitting.length > 0 ? fitting : free, revisionOf(setKey), random());
     if (best !== undefined) this.#given.set(best.metadata.uid, best.metadata.resourceVersion);
     return best;
   }
