@@ -8,7 +8,8 @@ import { Checkpoint } from "../api/kinds/checkpoint.ts";
 import { RametError } from "../base/errors.ts";
 import { cellBackend } from "../backends/cell-backend.ts";
 import { Backends } from "../backends/backends.ts";
-import type { CheckpointName } from "../backends/backend.ts";
+import { labels } from "../api/names/labels.ts";
+import type { Backend, CheckpointName } from "../backends/backend.ts";
 import { CellClient } from "../cell/client/cell-client.ts";
 import { cellCredentials, newCellCredentials } from "../backends/cell-keys.ts";
 import type { Log } from "../base/log.ts";
@@ -19,6 +20,18 @@ import type { DataFinding } from "./cluster/data-findings.ts";
 import { runSweeper } from "./sweep.ts";
 
 const hour = 3_600_000;
+
+/** A stand-in for the backend of volumes: it only tells of which checkpoints it has some. */
+function volumesBackend(kept: readonly string[]): Backend {
+  const swept = { checkpoints: [], orphans: 0, contents: 0, freedBytes: 0, foreign: [] };
+  const backend: Partial<Backend> = {
+    name: "csi",
+    fillClaim: () => Promise.reject(new RametError("Internal", "a stand-in")),
+    probe: () => Promise.resolve({ contents: [] }),
+    sweep: () => Promise.resolve({ ...swept, kept: kept.map((checkpointId) => ({ namespace: "t", checkpointId })) }),
+  };
+  return backend as Backend;
+}
 
 describe("sweeping the store", () => {
   let root: string;
@@ -32,13 +45,15 @@ describe("sweeping the store", () => {
   afterEach(() => rm(root, { recursive: true, force: true }));
 
   interface World {
+    /** A backend that captures volumes, and has those of these checkpoints. */
+    volumesOf?: readonly string[];
     objects: () => Promise<Checkpoint[]>;
     cached?: Checkpoint[];
     follows?: (namespace: string) => boolean;
   }
 
   /** The real store and backend, with these objects in the API and `cached` in the informer. */
-  function open({ objects, cached = [], follows = () => true }: World) {
+  function open({ objects, cached = [], follows = () => true, volumesOf }: World) {
     const clock = new ManualClock();
     const store = directoryStore({ root, clock: storeClock });
     const logged: string[] = [];
@@ -53,7 +68,10 @@ describe("sweeping the store", () => {
     };
     const credentials = cellCredentials(newCellCredentials());
     const cells = new CellClient(credentials.key);
-    const backends = new Backends([cellBackend({ cells, credentials, store })]);
+    const backends = new Backends([
+      cellBackend({ cells, credentials, store }),
+      ...(volumesOf ? [volumesBackend(volumesOf)] : []),
+    ]);
     const found: string[] = [];
     const findings = new Map<string, DataFinding>();
     const dataFindings = {
@@ -85,6 +103,17 @@ describe("sweeping the store", () => {
       spec: { podName: "a" },
       status: { phase, checkpointId, ramet: { manifestDigest: `sha256:${"0".repeat(64)}`, contents: ["filesystem"] } },
     });
+  /** A checkpoint of a paused sandbox: with memory and files of the pause, and a volume. */
+  const sharing = (checkpointId: string, dataOf: string) => {
+    const part = { handle: "h", cutAt: "2026-01-01T00:00:00Z", sizeBytes: 1, consistency: "crash" };
+    const parts = [
+      { ...part, backend: "csi", contents: ["volumes"] },
+      { ...part, backend: "cell", contents: ["memory", "filesystem"] },
+    ];
+    const { metadata, status, ...rest } = object(checkpointId);
+    const own = { ...metadata, labels: { [labels.dataOf]: dataOf } };
+    return Checkpoint.parse({ ...rest, metadata: own, status: { ...status, ramet: { parts } } });
+  };
   const id = (checkpointId: string) => ({ namespace: "t", checkpointId });
   const files = { "checkpoint.img": "x" };
 
@@ -137,6 +166,25 @@ describe("sweeping the store", () => {
     await rm(join(root, "t"), { recursive: true });
     expect(await next()).toEqual(["whole missing", "gone missing"]);
     expect(reports).toEqual(["1 missing", "StoreUnavailable", "1 missing", "2 missing"]);
+    end.abort();
+    await swept;
+  });
+
+  it("finds the volumes of a checkpoint that shares the files of a pause, whoever has captured them", async () => {
+    const cached = [object("pause"), sharing("own", "pause"), sharing("shared", "source"), sharing("lost", "pause")];
+    const volumesOf = ["own", "source"];
+    const { store, clock, sweep, end, found } = open({ objects: () => Promise.resolve([]), cached, volumesOf });
+    await publish({ store, clock: storeClock }, id("pause"), files);
+    await publish({ store, clock: storeClock }, id("source"), files);
+    const swept = sweep();
+    await expect.poll(() => clock.waits).toEqual([30_000]);
+    expect(found.toSorted()).toEqual([
+      "lost missing",
+      "own present",
+      "pause present",
+      "shared present",
+      "source present",
+    ]);
     end.abort();
     await swept;
   });

@@ -1,7 +1,7 @@
 import type { Checkpoint } from "../api/kinds/checkpoint.ts";
 import { storeCodes } from "../api/store/store-report.ts";
 import type { Backend, CheckpointLiveness, CheckpointName, Swept } from "../backends/backend.ts";
-import type { Backends } from "../backends/backends.ts";
+import { type Backends, capturesVolumes } from "../backends/backends.ts";
 import { partsOf } from "../backends/checkpoint-record.ts";
 import { type Clock, delay } from "../base/clock.ts";
 import { RametError } from "../base/errors.ts";
@@ -11,7 +11,7 @@ import type { SweepMetrics } from "./metrics.ts";
 import type { DataFindings } from "./cluster/data-findings.ts";
 import type { StoreReports } from "./cluster/store-reports.ts";
 import { isUnfinished } from "../api/state/checkpoint.ts";
-import { checkpointIdOf, dataIdOf, dataNameOf } from "./cluster/pause-checkpoint.ts";
+import { dataNameOf, ownDataNameOf } from "./cluster/pause-checkpoint.ts";
 
 export interface SweepingOptions {
   backends: Pick<Backends, "all">;
@@ -84,7 +84,7 @@ class Samples {
     const { backends, checkpoints, dataFindings } = this.#options;
     const all = backends.all().flatMap((backend) => {
       if (backend.has === undefined) return [];
-      return [...dataIn(backend, checkpoints.store.list())].map(([key, data]) => ({ key, data, backend }));
+      return [...dataIn(backend, checkpoints.store.list())].map(([key, [data]]) => ({ key, data, backend }));
     });
     const sample = all[this.#turn++ % Math.max(1, all.length)];
     if (sample === undefined) return false;
@@ -117,9 +117,12 @@ async function sweepOnce(options: SweepingOptions, signal: AbortSignal): Promise
   });
 }
 
+/** The name of a finding, under which data is, and the other one under which it can be. */
+type ExpectedData = [CheckpointName, CheckpointName?];
+
 interface SweepResult {
   /** The checkpoints whose data must be there. */
-  expected: ReadonlyMap<string, CheckpointName>;
+  expected: ReadonlyMap<string, ExpectedData>;
   /** Those whose data was found. Undefined: it was not swept. */
   kept?: readonly CheckpointName[];
   /** Why the store cannot be used. */
@@ -155,13 +158,19 @@ function ofStore(problem: RametError | undefined): RametError | undefined {
   return problem !== undefined && storeCodes.has(problem.code) ? problem : undefined;
 }
 
-/** The data that finished checkpoints have in a backend, each once. */
-function dataIn({ name }: Backend, checkpoints: readonly Checkpoint[]): Map<string, CheckpointName> {
+/**
+ * The data that finished checkpoints have in a backend, each once. A checkpoint of a paused sandbox shares memory and files with
+ * others; its volumes are its own, or shared too.
+ */
+function dataIn(backend: Backend, checkpoints: readonly Checkpoint[]): Map<string, ExpectedData> {
   const lasting = checkpoints.filter(({ metadata, status }) => {
     const parts = status?.phase === "Succeeded" ? (partsOf(status.ramet) ?? []) : [];
-    return metadata.deletionTimestamp === undefined && parts.some(({ backend }) => backend === name);
+    return metadata.deletionTimestamp === undefined && parts.some((part) => part.backend === backend.name);
   });
-  return new Map(lasting.map((one) => [keyOfData(dataNameOf(one)), dataNameOf(one)]));
+  const expected = lasting.map((one): ExpectedData =>
+    capturesVolumes(backend) ? [ownDataNameOf(one), dataNameOf(one)] : [dataNameOf(one)],
+  );
+  return new Map(expected.map((names) => [keyOfData(names[0]), names]));
 }
 
 /**
@@ -173,7 +182,11 @@ function compare(results: readonly SweepResult[], dataFindings: SweepingOptions[
   const present = new Map<string, CheckpointName>();
   for (const { expected, kept } of results) {
     const found = new Set(kept?.map(keyOfData));
-    for (const [key, name] of expected) if (kept !== undefined) (found.has(key) ? present : missing).set(key, name);
+    if (kept === undefined) continue;
+    for (const [key, names] of expected) {
+      const isFound = names.some((name) => name !== undefined && found.has(keyOfData(name)));
+      (isFound ? present : missing).set(key, names[0]);
+    }
   }
   const unknown = results.flatMap(({ expected, kept }) => (kept === undefined ? [...expected.keys()] : []));
   for (const key of [...missing.keys(), ...unknown]) present.delete(key);
@@ -218,10 +231,8 @@ export function livenessIn(
 
 /** The data of its own, and that which it shares with another checkpoint. A failed one needs none. */
 function dataOf(checkpoint: Checkpoint): CheckpointName[] {
-  const { metadata, status } = checkpoint;
-  const own = status?.checkpointId ?? checkpointIdOf(metadata);
-  const shared = status?.phase === "Failed" ? own : dataIdOf(checkpoint);
-  return [...new Set([own, shared])].map((checkpointId) => ({ namespace: metadata.namespace, checkpointId }));
+  const own = ownDataNameOf(checkpoint);
+  return checkpoint.status?.phase === "Failed" ? [own] : [own, dataNameOf(checkpoint)];
 }
 
 function keyOfData({ namespace, checkpointId }: CheckpointName): string {

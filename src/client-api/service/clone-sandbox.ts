@@ -6,7 +6,6 @@ import { RametError } from "../../base/errors.ts";
 import { failureOf } from "../../kube/reported-state.ts";
 import { snapshotResources } from "../../kube/volumes/snapshots.ts";
 import { untilCapturing } from "../../operations/capture.ts";
-import { inherited } from "../../operations/fork.ts";
 import { untilSandboxKnown } from "./cache-lag.ts";
 import { servingStates, untilCaptured, verifiedState } from "./lifecycle.ts";
 import { checkNameIsFree, createNamed, type CreateNamed, makeSandbox, type CreateSandbox } from "./create-sandbox.ts";

@@ -4,7 +4,7 @@ import { findParts, type PartsRemoval, removeParts } from "../../backends/checkp
 import { partsOf } from "../../backends/checkpoint-record.ts";
 import { sandboxRef } from "../../backends/runtime.ts";
 import { RametError } from "../../base/errors.ts";
-import { checkpointIdOf, dataNameOf } from "../cluster/pause-checkpoint.ts";
+import { dataNameOf, ownDataNameOf } from "../cluster/pause-checkpoint.ts";
 import { startCapture } from "./capture.ts";
 import { startImport } from "./import.ts";
 import { isShared, shareStored } from "./share-stored.ts";
@@ -70,8 +70,9 @@ async function removeData(
   // Nothing may be created after the removal.
   if (checkpoint.spec.volumeImport !== undefined) await captures.end(checkpoint);
   const statusWritten = writePhase(checkpoint, status, dependencies);
+  const names = namesToRemove(checkpoint, dependencies);
   await Promise.all([
-    removeParts(backends, { ...namesToRemove(checkpoint, dependencies), parts: partsOf(checkpoint.status?.ramet) }),
+    removeParts(backends, { ...names, parts: partsOf(checkpoint.status?.ramet) }),
     ...cache
       .templatesOwnedBy(uid)
       .map(({ metadata }) => informers.templates.resource.delete(metadata, { uid: metadata.uid })),
@@ -81,7 +82,7 @@ async function removeData(
   if (latest?.metadata.uid === uid) {
     await informers.checkpoints.resource.removeFinalizer(latest, finalizers.checkpoint);
   }
-  if (!isShared(checkpoint, dependencies)) dependencies.dataFindings.forget(dataNameOf(checkpoint));
+  for (const name of [...names.data, ...names.volumes]) dependencies.dataFindings.forget(name);
   forget(checkpoint, dependencies);
 }
 
@@ -90,9 +91,8 @@ function namesToRemove(
   checkpoint: Checkpoint,
   dependencies: CheckpointDependencies,
 ): Pick<PartsRemoval, "data" | "volumes"> {
-  const { metadata, status } = checkpoint;
   const data = dataNameOf(checkpoint);
-  const own = { namespace: metadata.namespace, checkpointId: status?.checkpointId ?? checkpointIdOf(metadata) };
+  const own = ownDataNameOf(checkpoint);
   const isOwn = own.checkpointId === data.checkpointId;
   if (isShared(checkpoint, dependencies)) return { data: [], volumes: isOwn ? [] : [own] };
   return { data: [data], volumes: isOwn ? [own] : [own, data] };

@@ -15,13 +15,7 @@ import { type SandboxRef, sandboxRef } from "../../backends/runtime.ts";
 import { RametError } from "../../base/errors.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import { controllerOf, keyOf } from "../../kube/object.ts";
-import {
-  capturedPodUid,
-  checkpointIdOf,
-  dataIdOf,
-  dataNameOf,
-  pauseCheckpointOf,
-} from "../cluster/pause-checkpoint.ts";
+import { capturedPodUid, checkpointIdOf, dataIdOf, pauseCheckpointOf } from "../cluster/pause-checkpoint.ts";
 import { endMessage, isEnded } from "../cluster/pod-facts.ts";
 import { claimsOfSandbox, keptVolumes } from "../volumes/restored-volumes.ts";
 import { resolveTemplate } from "../origin/resolve-template.ts";
@@ -49,7 +43,7 @@ export async function gather(
         : undefined,
     capture,
     ...outsideOf(checkpoint, { source, capture }, dependencies),
-    finding: dataFindings.get(dataNameOf(checkpoint)),
+    finding: dataFindings.of(checkpoint),
     now: clock.now(),
   };
 }

@@ -6,6 +6,7 @@ import { RametError } from "../../base/errors.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import { keyOf } from "../../kube/object.ts";
 import type { Cache } from "./cache.ts";
+import { dataNameOf, ownDataNameOf } from "./pause-checkpoint.ts";
 
 /**
  * The finding about a checkpoint's data. `missing` and `present`: a sweep of the store has not found or has found it. `damaged` and
@@ -18,11 +19,11 @@ export type DataFinding = { state: "missing" | "present" | "restored" } | { stat
  * the next sweep finds it again. Nothing is concluded from a store that cannot be read.
  */
 export class DataFindings {
-  readonly #cache: Pick<Cache, "checkpointsOfData">;
+  readonly #cache: Pick<Cache, "checkpointById" | "checkpointsOfData">;
   readonly #found = new Map<string, DataFinding>();
   readonly #listeners: ((key: string) => void)[] = [];
 
-  constructor(cache: Pick<Cache, "checkpointsOfData">) {
+  constructor(cache: Pick<Cache, "checkpointById" | "checkpointsOfData">) {
     this.#cache = cache;
   }
 
@@ -31,11 +32,18 @@ export class DataFindings {
     return this.#found.get(idOf(name));
   }
 
+  /** The finding about a checkpoint: the worse one of those about its data and about the volumes that only it has. */
+  of(checkpoint: Checkpoint): DataFinding | undefined {
+    const found = [this.get(dataNameOf(checkpoint)), this.get(ownDataNameOf(checkpoint))];
+    return found.find((one) => one !== undefined && !isGood(one)) ?? found.find((one) => one !== undefined);
+  }
+
   /** Good news counts only for a checkpoint about which there were bad ones, so that it costs nothing otherwise. */
   report(name: CheckpointName, finding: DataFinding): void {
-    const checkpoints = this.#cache.checkpointsOfData(name.namespace, name.checkpointId);
-    const isGood = finding.state === "present" || finding.state === "restored";
-    if (isGood && !this.#found.has(idOf(name)) && !checkpoints.some(isReported)) return;
+    const { namespace, checkpointId } = name;
+    const own = this.#cache.checkpointById(namespace, checkpointId) ?? [];
+    const checkpoints = [...new Set([...this.#cache.checkpointsOfData(namespace, checkpointId)].concat(own))];
+    if (isGood(finding) && !this.#found.has(idOf(name)) && !checkpoints.some(isReported)) return;
     this.#found.set(idOf(name), finding);
     for (const { metadata } of checkpoints) for (const listener of this.#listeners) listener(keyOf(metadata));
   }
@@ -69,6 +77,10 @@ export class DataFindings {
       if (RametError.from(problem).code === "CheckpointLost") this.report(name, { state: "missing" });
     }
   }
+}
+
+function isGood({ state }: DataFinding): boolean {
+  return state === "present" || state === "restored";
 }
 
 function isReported({ status }: Checkpoint): boolean {

@@ -62,6 +62,11 @@ export function dataIdOf({ metadata, status }: Checkpoint): string {
   return metadata.labels?.[labels.dataOf] ?? status?.checkpointId ?? checkpointIdOf(metadata);
 }
 
+/** Identifies what was captured for this checkpoint alone, such as the volumes of a paused sandbox. */
+export function ownDataNameOf({ metadata, status }: Checkpoint): CheckpointName {
+  return { namespace: metadata.namespace, checkpointId: status?.checkpointId ?? checkpointIdOf(metadata) };
+}
+
 /** Identifies a checkpoint's data to the backends. */
 export function dataNameOf(checkpoint: Checkpoint): CheckpointName {
   return { namespace: checkpoint.metadata.namespace, checkpointId: dataIdOf(checkpoint) };
