@@ -203,17 +203,20 @@ describe("a snapshot", () => {
     const first = await sandbox.createSnapshot({ name: "state" });
     await sandbox.files.write("/tmp/state", "second");
     const second = await sandbox.createSnapshot({ name: "state" });
-    expect(second).toEqual(first);
+    expect(second.snapshotId).not.toBe(first.snapshotId);
     const listed = await all(Sandbox.listSnapshots({ ...options, sandboxId: sandbox.sandboxId }));
     expect(listed.map(({ snapshotId }) => snapshotId).toSorted()).toEqual(
-      [unnamed.snapshotId, first.snapshotId].toSorted(),
+      [unnamed.snapshotId, first.snapshotId, second.snapshotId].toSorted(),
     );
     const clone = await create("state");
     expect(await clone.files.read("/tmp/state")).toBe("second");
+    const earlier = await create(first.snapshotId);
+    expect(await earlier.files.read("/tmp/state")).toBe("first");
     await sandbox.pause();
     await expect(sandbox.createSnapshot()).rejects.toThrow(SandboxNotFoundError);
     expect(await Sandbox.deleteSnapshot(first.snapshotId, options)).toBe(true);
-    for (const each of [sandbox, clone]) await each.kill();
+    expect(await Sandbox.deleteSnapshot(second.snapshotId, options)).toBe(true);
+    for (const each of [sandbox, clone, earlier]) await each.kill();
   });
 
   it("forks a sandbox into several at once", async () => {

@@ -95,11 +95,62 @@ describe("a snapshot", () => {
     "with a name is deleted by %s",
     async (form) => {
       const { snapshotID, names } = await snapshot(await create(), { name: "kept:v1" });
-      expect([snapshotID, names]).toEqual(["kept:default", ["kept"]]);
+      expect(snapshotID).toMatch(/^kept@sha256:[0-9a-f]{64}$/);
+      expect(names).toEqual(["kept", "kept:v1"]);
       expect(await world.call(key, "DELETE", `/templates/${form}`)).toMatchObject({ status: 204 });
       await expect.poll(() => listed()).not.toContain(snapshotID);
     },
   );
+
+  describe("with a name and tags", () => {
+    /** The named snapshot's version of the checkpoint from which a new sandbox is restored. */
+    async function originOf(templateID: string): Promise<string | undefined> {
+      const { json, status } = await world.call(key, "POST", "/sandboxes", { templateID, timeout: 60 });
+      if (status !== 201) return String(status);
+      const { sandboxID } = json as { sandboxID: string };
+      const { name } = (await world.call(key, "GET", `/sandboxes/${sandboxID}`)).json as { name: string };
+      const { status: shown } = await world.cluster.sandbox(`team-a/${name}`, () => true);
+      return shown?.ramet?.restoredFrom;
+    }
+
+    it("has an id that names it also after others with the name, and only it", async () => {
+      const sandboxID = await create();
+      const first = await snapshot(sandboxID, { name: "release:v1" });
+      const second = await snapshot(sandboxID, { name: "Release:V2" });
+      const third = await snapshot(sandboxID, { name: "release" });
+      expect([first, second, third].map(({ names }) => names)).toEqual([
+        ["release", "release:v1"],
+        ["release", "release:v2"],
+        ["release"],
+      ]);
+      const ids = [first, second, third].map(({ snapshotID }) => snapshotID);
+      const origins = await Promise.all(ids.map(originOf));
+      expect(new Set(origins).size).toBe(3);
+      expect(await originOf("RELEASE:v1")).toBe(origins[0]);
+      expect(await originOf("team-a/Release:v2")).toBe(origins[1]);
+      expect(await originOf("release")).toBe(origins[2]);
+      expect((await listed(`?sandboxID=${sandboxID}`)).toSorted()).toEqual(ids.toSorted());
+
+      const deleted = (id: string) => world.call(key, "DELETE", `/templates/${encodeURIComponent(id)}`);
+      expect(await deleted(ids[0]!)).toMatchObject({ status: 204 });
+      await expect.poll(() => originOf(ids[0]!)).toBe("404");
+      expect(await originOf("release:v1")).toBe("404");
+      expect(await originOf(ids[1]!)).toBe(origins[1]);
+      expect(await deleted(ids[2]!)).toMatchObject({ status: 204 });
+      await expect.poll(() => originOf("release")).toBe(origins[1]);
+      await expect.poll(() => originOf(ids[2]!)).toBe("404");
+
+      const fourth = await snapshot(sandboxID, { name: "release" });
+      expect(await originOf("release")).toBe(await originOf(fourth.snapshotID));
+      expect(await deleted(fourth.snapshotID)).toMatchObject({ status: 204 });
+      await expect.poll(() => originOf("release")).toBe(origins[1]);
+      expect(await deleted(ids[1]!)).toMatchObject({ status: 204 });
+      await expect.poll(() => originOf("release")).toBe("404");
+      const again = await snapshot(sandboxID, { name: "release" });
+      expect(ids).not.toContain(again.snapshotID);
+      expect(await Promise.all(ids.map(originOf))).toEqual(["404", "404", "404"]);
+    });
+  });
 
   it("is found by its source and its name, page by page", async () => {
     const sandboxID = await create();
@@ -121,7 +172,7 @@ describe("a snapshot", () => {
     }
     expect(pages).toEqual(await listed(bySource));
     for (const name of ["listed", "listed:default", "team-a/listed", "team-a%2Flisted%3Adefault"])
-      expect(await listed(`?name=${name}`)).toEqual(["listed:default"]);
+      expect(await listed(`?name=${name}`)).toEqual([second.snapshotID]);
     expect(await listed("?name=unknown")).toEqual([]);
     expect(await listed("?sandboxID=unknown")).toEqual([]);
   });

@@ -19,7 +19,7 @@ export function runClientApiProcess(io: Io, settings: Settings<"client-api">): P
       domain,
       gateway,
       servedNamespaces,
-      templateAliases: new Map(templateAliases.map((alias) => alias.split("=") as [string, string])),
+      templateAliases: new Map(templateAliases.map((alias) => alias.toLowerCase().split("=") as [string, string])),
       ...(maxTimeout !== undefined && { maxLifeSeconds: Math.floor(parseDuration(maxTimeout) / 1000) }),
     }),
   );

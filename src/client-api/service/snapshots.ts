@@ -1,11 +1,18 @@
 import type { Checkpoint, CheckpointManifest } from "../../api/kinds/checkpoint.ts";
 import { allVolumes } from "../../api/kinds/sandbox-parts.ts";
+import type { SnapshotVersion } from "../../api/kinds/named-snapshot-status.ts";
 import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations, labels } from "../../api/names/labels.ts";
 import { apiVersion, rametApiVersion } from "../../api/schema/kind.ts";
+import {
+  findVersion,
+  isPinnedReference,
+  parseSnapshotReference,
+  printSnapshotReference,
+} from "../../api/snapshot/snapshot-reference.ts";
 import { defaultTag, tagsAnnotation, tagsOf } from "../../api/snapshot/snapshot-tags.ts";
-import { objectNameOf } from "../../api/names/client-names.ts";
+import { parseClientName } from "../../api/names/client-names.ts";
 import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import type { Followers } from "../../kube/followers.ts";
@@ -34,15 +41,22 @@ export interface CreateSnapshot extends Wait {
   ttl?: string;
 }
 
-/** A captured state from which clients create sandboxes: a checkpoint, or the current version of a named snapshot. */
+/** A captured state from which clients create sandboxes: a checkpoint, or a version of a named snapshot. */
 export interface Snapshot {
-  /** The id of the checkpoint, or the name. */
+  /**
+   * The id of the checkpoint, or a reference to the version. It names this snapshot only, whatever a name refers to later: a named
+   * snapshot that is created again begins with version 1, so the reference has the digest.
+   */
   id: string;
-  isNamed: boolean;
-  /** The current version of a name. */
-  version?: number;
   /** RFC 3339. */
   createdAt: string;
+  named?: {
+    name: string;
+    version: number;
+    /** Whether the name alone refers to this version. */
+    isCurrent: boolean;
+    tags: readonly string[];
+  };
 }
 
 /**
@@ -56,16 +70,25 @@ export async function createSnapshot(parts: ServiceParts, sandbox: Sandbox, crea
   if (create.name === undefined) return unnamed(checkpoint);
   const snapshot = await nameCheckpoint(parts, { checkpoint, ...create.name }, create);
   await untilSnapshotKnown(parts, snapshot, create.signal);
-  return named(snapshot);
+  const version = snapshot.status?.versions?.find(builtFrom(checkpoint));
+  if (version === undefined)
+    throw new RametError("Conflict", `The version of the snapshot ${create.name.name} was deleted`);
+  return named(snapshot, version);
 }
 
 function unnamed({ metadata, status }: Checkpoint): Snapshot {
-  return { id: status?.checkpointId ?? "", isNamed: false, createdAt: metadata.creationTimestamp };
+  return { id: status?.checkpointId ?? "", createdAt: metadata.creationTimestamp };
 }
 
-function named({ metadata, status }: NamedSnapshot): Snapshot {
-  const { name, creationTimestamp: createdAt } = metadata;
-  return { id: name, isNamed: true, createdAt, ...defined({ version: status?.version }) };
+function named(snapshot: NamedSnapshot, { version, digest, createdAt }: SnapshotVersion): Snapshot {
+  const { name } = snapshot.metadata;
+  const tags = Object.entries(tagsOf(snapshot)).flatMap(([tag, each]) => (each === version ? [tag] : []));
+  const isCurrent = snapshot.status?.version === version;
+  return { id: printSnapshotReference({ name, digest }), createdAt, named: { name, version, isCurrent, tags } };
+}
+
+function builtFrom({ status }: Checkpoint): (version: SnapshotVersion) => boolean {
+  return ({ parent }) => parent === `checkpoint/${status?.checkpointId ?? ""}`;
 }
 
 async function checkCapturable(parts: ServiceParts, sandbox: Sandbox, create: CreateSnapshot): Promise<void> {
@@ -112,14 +135,16 @@ async function nameCheckpoint(
   const { timeoutMilliseconds, signal } = create;
   const written = await requestVersion(parts, { checkpoint, name }, create);
   const built = objectOf(await awaitBuild(snapshots, written, { timeoutMilliseconds, signal }));
-  const parent = `checkpoint/${checkpoint.status?.checkpointId ?? ""}`;
-  const version = built.status?.versions?.find((each) => each.parent === parent)?.version;
+  const version = built.status?.versions?.find(builtFrom(checkpoint))?.version;
   if (version === undefined)
     throw new RametError("Conflict", `Another version of the snapshot ${name} was requested before this one was built`);
   await deleteSources(parts, built, (each) => each.metadata.uid === checkpoint.metadata.uid);
   if (tag === defaultTag) return built;
   return snapshots.patch(built, { metadata: { annotations: tagsAnnotation({ ...tagsOf(built), [tag]: version }) } });
 }
+
+/** A client expects each id that it has got to name the same snapshot until it deletes that. */
+const mostVersions = 100;
 
 async function requestVersion(
   { informers, known, objects: { snapshots } }: ServiceParts,
@@ -133,13 +158,16 @@ async function requestVersion(
   const spec = {
     from: { checkpoint: { id: status?.checkpointId ?? "" } },
     contents: status?.ramet?.contents ?? ["memory", "filesystem"],
+    keepVersions: mostVersions,
     deletionPolicy: "Delete",
   };
   const marks = {
     labels: { [labels.sourceUid]: metadata.labels?.[labels.sourceUid] ?? "" },
     annotations: { [annotations.owner]: owner },
   };
-  if (existing !== undefined) return snapshots.patch(existing, { metadata: marks, spec }, signal);
+  // The deletion of the current version may have pinned an earlier one.
+  const change = { metadata: marks, spec: { ...spec, pinnedVersion: null } };
+  if (existing !== undefined) return snapshots.patch(existing, change, signal);
   const manifest = { apiVersion: rametApiVersion, kind: "NamedSnapshot", metadata: { ...at, ...marks }, spec };
   return snapshots.create(manifest, signal);
 }
@@ -173,17 +201,28 @@ export function listSnapshots(
   namespace: string,
   { sourceUid, name }: { sourceUid?: string | undefined; name?: string | undefined } = {},
 ): Snapshot[] {
-  const isListed = ({ metadata }: Checkpoint | NamedSnapshot): boolean =>
+  const isListed = ({ metadata }: Checkpoint): boolean =>
     metadata.deletionTimestamp === undefined &&
     (sourceUid === undefined || metadata.labels?.[labels.sourceUid] === sourceUid);
-  const withVersions = known.snapshotsIn(namespace).filter(({ status }) => status?.version !== undefined);
+  const isKept = ({ checkpointId }: SnapshotVersion): boolean => {
+    const checkpoint = known.checkpointById(namespace, checkpointId);
+    return checkpoint !== undefined && isListed(checkpoint);
+  };
+  const versions = known
+    .snapshotsIn(namespace)
+    .filter(({ metadata }) => metadata.deletionTimestamp === undefined)
+    .flatMap((snapshot) => {
+      const all = snapshot.status?.versions ?? [];
+      const replaced = new Set(all.flatMap(({ replaces = [] }) => replaces));
+      return all.filter((each) => isKept(each) && !replaced.has(each.version)).map((each) => named(snapshot, each));
+    });
   const checkpoints = known
     .checkpointsIn(namespace)
     .filter(({ metadata, status }) => status?.phase === "Succeeded" && metadata.labels?.[labels.purpose] === undefined)
     .filter(({ metadata }) => metadata.labels?.[labels.sourceOf] === undefined);
-  return [...withVersions.filter(isListed).map(named), ...checkpoints.filter(isListed).map(unnamed)]
-    .filter(({ id }) => name === undefined || id === name)
-    .toSorted((a, b) => b.createdAt.localeCompare(a.createdAt) || a.id.localeCompare(b.id));
+  return [...versions, ...checkpoints.filter(isListed).map(unnamed)]
+    .filter((each) => name === undefined || (each.named?.name ?? each.id) === name)
+    .toSorted((a, b) => Date.parse(b.createdAt) - Date.parse(a.createdAt) || a.id.localeCompare(b.id));
 }
 
 /** The size of all snapshots that a key has created, in bytes. */
@@ -200,7 +239,8 @@ export function snapshotBytesOf({ known }: Pick<ServiceParts, "known">, namespac
 }
 
 /**
- * Deletes a snapshot: a checkpoint, or a named snapshot with all of its versions. Clones are not affected.
+ * Deletes a snapshot: a checkpoint, one version of a named snapshot, or a named snapshot with all of its versions. Clones are not
+ * affected.
  * @throws RametError `NotFound`; `Forbidden` for a set or a template
  */
 export async function deleteSnapshot(
@@ -210,7 +250,7 @@ export async function deleteSnapshot(
   signal: AbortSignal,
 ): Promise<void> {
   const { known } = parts;
-  const unbuilt = known.snapshot(`${namespace}/${objectNameOf(text.replace(`${namespace}/`, ""))}`);
+  const unbuilt = known.snapshot(`${namespace}/${parseClientName(text, namespace).name}`);
   if (unbuilt !== undefined && unbuilt.status?.version === undefined) {
     await remove(parts.objects.snapshots, parts.snapshots, unbuilt, signal);
     return;
@@ -223,13 +263,49 @@ export async function deleteSnapshot(
   }
   const { reference, checkpoint } = source;
   const snapshot = known.snapshot(`${namespace}/${reference.split("@")[0] ?? ""}`);
-  const existed =
-    snapshot === undefined
-      ? checkpoint !== undefined && (await remove(parts.objects.checkpoints, parts.checkpoints, checkpoint, signal))
-      : await remove(parts.objects.snapshots, parts.snapshots, snapshot, signal);
+  const isWhole = snapshot !== undefined && !isOneOfMany(snapshot, reference);
+  if (snapshot !== undefined && !isWhole) await leaveVersion(parts, snapshot, reference, signal);
+  const existed = isWhole
+    ? await remove(parts.objects.snapshots, parts.snapshots, snapshot, signal)
+    : checkpoint !== undefined && (await remove(parts.objects.checkpoints, parts.checkpoints, checkpoint, signal));
   if (!existed) throw new RametError("NotFound", `The snapshot ${text} does not exist`);
-  if (snapshot !== undefined) await deleteSources(parts, snapshot, () => false);
+  if (isWhole) await deleteSources(parts, snapshot, () => false);
 }
+
+/** Whether a version is deleted alone. A build of a template continues after its earlier versions, so they are deleted together. */
+function isOneOfMany({ spec, status }: NamedSnapshot, reference: string): boolean {
+  const isCaptured = spec.from.checkpoint !== undefined && isPinnedReference(reference);
+  return isCaptured && (status?.versions ?? []).length > 1;
+}
+
+/** Removes the tags of a version, and lets its name refer to the version before, so that its checkpoint can be deleted. */
+async function leaveVersion(
+  parts: ServiceParts,
+  snapshot: NamedSnapshot,
+  reference: string,
+  signal: AbortSignal,
+): Promise<void> {
+  const { snapshots } = parts.objects;
+  const { status } = snapshot;
+  const { version } = findVersion(snapshot, parseSnapshotReference(reference));
+  const kept = Object.fromEntries(Object.entries(tagsOf(snapshot)).filter(([, each]) => each !== version));
+  const isCurrent = version === status?.version;
+  const pinnedVersion = status?.versions?.findLast((each) => each.version !== version)?.version;
+  const change = { metadata: { annotations: tagsAnnotation(kept) }, ...(isCurrent && { spec: { pinnedVersion } }) };
+  const written = await snapshots.patch(snapshot, change, signal);
+  if (!isCurrent) return;
+  await snapshots.follow(written, {
+    what: `the snapshot ${snapshot.metadata.name}`,
+    until: (current) => current?.status?.version !== version || undefined,
+    describe: (current) => `its version is ${current?.status?.version ?? "unknown"}`,
+    timeoutMilliseconds: pinMilliseconds,
+    signal,
+  });
+  // The newest source holds the data of the current version.
+  await deleteSources(parts, snapshot, () => false);
+}
+
+const pinMilliseconds = 10_000;
 
 /** Deletes an object, and shows that to the next request. @returns whether it existed */
 async function remove<T extends KubeObject>(

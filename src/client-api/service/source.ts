@@ -10,7 +10,7 @@ import { isCloneable } from "../../api/state/checkpoint.ts";
 import { PodTemplateSpec } from "../../api/schema/pod-template.ts";
 import { resolveOrigin } from "../../api/snapshot/resolve-origin.ts";
 import { defaultTag, tagsOf } from "../../api/snapshot/snapshot-tags.ts";
-import { objectNameOf } from "../../api/names/client-names.ts";
+import { parseClientName } from "../../api/names/client-names.ts";
 import { RametError } from "../../base/errors.ts";
 import { controllerOf } from "../../kube/object.ts";
 import { currentRevision } from "../../operations/claim/cold-sandbox.ts";
@@ -43,8 +43,11 @@ export function findSource(parts: Pick<ServiceParts, "known" | "aliases">, names
   }
   const template = [name, `${clusterTemplatePrefix}${name}`].find((each) => known.template(at(each)) !== undefined);
   if (template !== undefined) return { kind: "template", name: template };
-  const checkpoint = known.checkpointById(namespace, name);
-  if (checkpoint !== undefined && isKept(checkpoint)) return { kind: "checkpoint", reference: name, checkpoint };
+  // The ids of other controllers may have capitals.
+  for (const id of [name, text]) {
+    const checkpoint = known.checkpointById(namespace, id);
+    if (checkpoint !== undefined && isKept(checkpoint)) return { kind: "checkpoint", reference: id, checkpoint };
+  }
   const alias = aliases.get(name);
   if (alias !== undefined) return findSource({ known, aliases: new Map() }, namespace, alias);
   throw new RametError(
@@ -65,7 +68,7 @@ export async function currentSource(
   text: string,
   signal: AbortSignal,
 ): Promise<Source> {
-  const [name = ""] = ownName(namespace, text).split(/[:@]/);
+  const { name } = parseClientName(text, namespace);
   const key = `${namespace}/${name}`;
   if (parts.known.snapshot(key) === undefined) return awaitInCache(parts, () => findSource(parts, namespace, text));
   const current = await parts.informers.snapshots.resource.find({ namespace, name }, { signal });
@@ -80,18 +83,12 @@ function isKept({ metadata }: { metadata: { deletionTimestamp?: string | undefin
 
 /** Translates `team/name:tag` of other systems: without the own namespace, and with the version of the tag. */
 function referenceOf(known: ServiceParts["known"], namespace: string, text: string): string {
-  const own = ownName(namespace, text);
-  const [name = "", tag = defaultTag, ...others] = own.split(":");
-  // The digest of a version contains a colon too.
-  if (own.includes("@") || others.length > 0) return own;
+  const { name, tag = defaultTag, pin } = parseClientName(text, namespace);
+  if (pin !== undefined) return `${name}@${pin}`;
   if (tag === defaultTag) return name;
   const snapshot = known.snapshot(`${namespace}/${name}`);
   const version = snapshot && tagsOf(snapshot)[tag];
-  return version === undefined ? own : `${name}@${version}`;
-}
-
-function ownName(namespace: string, text: string): string {
-  return objectNameOf(text.startsWith(`${namespace}/`) ? text.slice(namespace.length + 1) : text);
+  return version === undefined ? `${name}:${tag}` : `${name}@${version}`;
 }
 
 /** A set whose sandboxes become the requested clone with the least work. */

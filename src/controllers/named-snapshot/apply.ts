@@ -116,6 +116,7 @@ export function captureCheckpoint(
         [labels.purpose]: of,
         [labels.snapshot]: name,
         [labels.snapshotUid]: uid,
+        ...defined({ [labels.sourceUid]: snapshot.metadata.labels?.[labels.sourceUid] }),
         ...(stepDigest !== undefined && { [labels.stepDigest]: digestLabel(stepDigest) }),
       },
       annotations: {

@@ -15,9 +15,12 @@ sandbox.files.write("/tmp/state", "first")
 first = sandbox.create_snapshot(name="python-state")
 sandbox.files.write("/tmp/state", "second")
 second = sandbox.create_snapshot(name="python-state")
-assert first.snapshot_id == second.snapshot_id, (first, second)
+assert first.snapshot_id != second.snapshot_id, (first, second)
 clone = Sandbox.create("python-state")
 assert clone.files.read("/tmp/state") == "second"
+earlier = Sandbox.create(first.snapshot_id)
+assert earlier.files.read("/tmp/state") == "first"
 assert Sandbox.delete_snapshot(first.snapshot_id) is True
-for each in (*forks, sandbox, clone):
+assert Sandbox.delete_snapshot(second.snapshot_id) is True
+for each in (*forks, sandbox, clone, earlier):
     each.kill()

@@ -1,21 +1,18 @@
 import { defaultTag, tagPattern } from "../../../api/snapshot/snapshot-tags.ts";
-import { objectNameOf } from "../../../api/names/client-names.ts";
+import { parseClientName } from "../../../api/names/client-names.ts";
 import { RametError } from "../../../base/errors.ts";
 
 /** Reads `[namespace/]name[:tag]`. @throws RametError `InvalidArgument` */
 export function snapshotName(text: string, namespace: string): { name: string; tag: string } {
-  const [, team = namespace, name = "", tag = defaultTag] =
-    /^(?:([^/]+)\/)?([^/:]+)(?::([^/:]+))?$/.exec(text.toLowerCase()) ?? [];
-  if (team !== namespace) {
+  const { name, tag = defaultTag, pin } = parseClientName(text, namespace);
+  if (name.includes("/"))
     throw new RametError("InvalidArgument", `The namespace of the name ${JSON.stringify(text)} is not ${namespace}`);
-  }
-  const object = objectNameOf(name);
   // Where both meet, two names would be one.
-  const isAmbiguous = /-_|_-|__/.test(name);
-  if (/^[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?$/.test(object) && !isAmbiguous && tagPattern.test(tag))
-    return { name: object, tag };
+  const isAmbiguous = /-_|_-|__/.test(text);
+  const isValid = /^[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?$/.test(name) && pin === undefined && tagPattern.test(tag);
+  if (isValid && !isAmbiguous) return { name, tag };
   throw new RametError("InvalidArgument", `${JSON.stringify(text)} is not a name of a snapshot`, {
-    hint: "Use at most 40 lower-case letters, digits, - and single _, and optionally :tag",
+    hint: "Use at most 40 letters, digits, - and single _, and optionally :tag",
   });
 }
 

@@ -1,6 +1,5 @@
 import * as z from "zod";
-import { clientNameOf, objectNameOf } from "../../../api/names/client-names.ts";
-import { defaultTag } from "../../../api/snapshot/snapshot-tags.ts";
+import { clientNameOf, parseClientName } from "../../../api/names/client-names.ts";
 import { defined } from "../../../base/defined.ts";
 import { RametError } from "../../../base/errors.ts";
 import { needs } from "../../keys/needs.ts";
@@ -55,11 +54,10 @@ export const snapshotRoutes: readonly E2bRoute[] = [
     answers: { 200: z.array(SnapshotInfo) },
     handle: ({ service }, { query, caller: { namespace }, reply }) => {
       const { sandboxID, name } = query;
-      const [own = ""] = (name ?? "").replace(`${namespace}/`, "").split(":");
       const found = listSnapshots(service, namespace, {
         // An id that cannot exist has no snapshots.
         ...(sandboxID !== undefined && { sourceUid: uidOf(sandboxID) ?? "none" }),
-        ...(name !== undefined && { name: objectNameOf(own) }),
+        ...(name !== undefined && { name: parseClientName(name, namespace).name }),
       });
       const keyOf = ({ createdAt, id }: Snapshot) => ({ time: createdAt, id });
       return pageFor(reply, found, keyOf, { ...query, order: "desc" }).map(viewOf);
@@ -87,8 +85,9 @@ function contentsOf(memory: boolean | undefined, header: string | undefined): Cr
   });
 }
 
-function viewOf({ id, isNamed }: Snapshot): z.infer<typeof SnapshotInfo> {
-  if (!isNamed) return { snapshotID: id, names: [] };
-  const name = clientNameOf(id);
-  return { snapshotID: `${name}:${defaultTag}`, names: [name] };
+function viewOf({ id, named }: Snapshot): z.infer<typeof SnapshotInfo> {
+  if (named === undefined) return { snapshotID: id, names: [] };
+  const name = clientNameOf(named.name);
+  const tags = named.tags.map((tag) => `${name}:${tag}`);
+  return { snapshotID: clientNameOf(id), names: [...(named.isCurrent ? [name] : []), ...tags] };
 }

@@ -1,6 +1,6 @@
 import * as z from "zod";
 import type { NamedSnapshot } from "../../../api/kinds/named-snapshot.ts";
-import { objectNameOf } from "../../../api/names/client-names.ts";
+import { clientNameOf, parseClientName } from "../../../api/names/client-names.ts";
 import { defaultTag, tagsOf } from "../../../api/snapshot/snapshot-tags.ts";
 import { RametError } from "../../../base/errors.ts";
 import { needs } from "../../keys/needs.ts";
@@ -20,16 +20,14 @@ export const tagRoutes: readonly E2bRoute[] = [
     answers: { 200: AliasInfo },
     handle: async (e2b, { params: { alias = "" }, caller, signal }) => {
       const { namespace } = caller;
-      const own = alias.startsWith(`${namespace}/`) ? alias.slice(namespace.length + 1) : alias;
-      const [name = ""] = own.split(":");
-      if (alias.includes(":")) {
-        const { tag } = existingName(alias, namespace);
+      const { name, tag } = parseClientName(alias, namespace);
+      if (tag !== undefined) {
         versionOf(await templateOf(e2b, { params: { templateID: alias }, caller, signal }), tag);
-      } else if (e2b.service.known.snapshot(`${namespace}/${objectNameOf(name)}`) === undefined) {
+      } else if (e2b.service.known.snapshot(`${namespace}/${name}`) === undefined) {
         // A set and a template can be the source of a sandbox too.
         await currentSource(e2b.service, namespace, alias, signal);
       }
-      return { templateID: name, public: false };
+      return { templateID: clientNameOf(name), public: false };
     },
   }),
   route("POST", "/templates/tags", {

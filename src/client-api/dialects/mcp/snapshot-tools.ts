@@ -71,8 +71,8 @@ export function snapshotTools(parts: ToolParts): void {
   });
 }
 
-function snapshotView({ id, createdAt, version }: Snapshot) {
-  return defined({ snapshot: id, created: createdAt, version });
+function snapshotView({ id, createdAt, named }: Snapshot) {
+  return defined({ snapshot: id, created: createdAt, version: named?.version });
 }
 
 /**
