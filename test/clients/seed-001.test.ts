@@ -33,7 +33,7 @@ describe("quick start", () => {
     expect(body).toEqual({
       name: "my-sandbox-fork",
       namespace: world.namespace,
-      snapshot: expect.stringMatching(/^my-sandbox-/) as unknown,
+      snapshot: expect.stringMatching(/^my-sandbox-snap-\d{10}$/) as unknown,
       clonedFrom: "my-sandbox",
       phase: "Pending",
       message: expect.stringContaining("Poll GET /api/v1/sandboxes/my-sandbox-fork") as unknown,
@@ -133,7 +133,8 @@ describe("lifecycle", () => {
     await call("DELETE", "/sandboxes/short");
     const name = String(body["snapshot"]);
     const resource = world.client.of(checkpointKind);
-    expect((await resource.get({ namespace: world.namespace, name })).status?.phase).toBe("Succeeded");
+    const kept = await resource.get({ namespace: world.namespace, name });
+    expect([kept.status?.phase, kept.spec.ttlAfterFinished]).toEqual(["Succeeded", undefined]);
     await resource.delete({ namespace: world.namespace, name });
     expect((await call("POST", "/sandboxes/of-short/exec", { command: "echo runs" })).body["stdout"]).toBe("runs\n");
   });

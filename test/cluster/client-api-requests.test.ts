@@ -152,6 +152,15 @@ describe("a snapshot", () => {
     });
   });
 
+  it("with a time that is not valid is refused, with the name of the header", async () => {
+    const sandboxID = await create();
+    const headers = { "x-e2b-kruise-snapshot-ttl": "soon" };
+    const { status, text } = await world.call(key, "POST", `/sandboxes/${sandboxID}/snapshots`, {}, headers);
+    expect([status, text]).toEqual([400, expect.stringContaining("x-e2b-kruise-snapshot-ttl")]);
+    expect(text).toContain("must be a duration like 30m");
+    expect(await listed(`?sandboxID=${sandboxID}`)).toEqual([]);
+  });
+
   it("is found by its source and its name, page by page", async () => {
     const sandboxID = await create();
     const first = await snapshot(sandboxID);

@@ -1,5 +1,5 @@
 import { once } from "node:events";
-import { mkdir, mkdtemp, readFile, readlink, rm, symlink, writeFile } from "node:fs/promises";
+import { chmod, mkdir, mkdtemp, readFile, readlink, rm, symlink, writeFile, stat } from "node:fs/promises";
 import { request } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -163,6 +163,23 @@ describe("files, ports and failed objects", () => {
     expect(await ramet("sandbox", "cp", "a:/copied", target)).toMatchObject({ exitCode: 0, stderr: "" });
     expect(await readFile(join(target, "source", "deep", "with space"), "utf8")).toBe("content");
     expect(await readlink(join(target, "link"))).toBe("deep/with space");
+  });
+
+  it("copies a file with its mode, into a sandbox and back", async () => {
+    const script = join(home, "run.sh");
+    await writeFile(script, "#!/bin/sh\necho ok\n", { mode: 0o755 });
+    for (const mode of [0o755, 0o640]) {
+      await chmod(script, mode);
+      expect(await ramet("sandbox", "cp", script, "a:/tmp/run.sh")).toMatchObject({
+        exitCode: 0,
+        stdout: "",
+        stderr: "",
+      });
+      expect(await cli.exec("a", "stat", "-c", "%a", "/tmp/run.sh")).toBe(mode.toString(8));
+    }
+    await cli.exec("a", "chmod", "4750", "/tmp/run.sh");
+    await ramet("sandbox", "cp", "a:/tmp/run.sh", join(home, "back.sh"));
+    expect((await stat(join(home, "back.sh"))).mode & 0o7777).toBe(0o750);
   });
 
   it("says which file does not exist, here or in the sandbox", async () => {

@@ -1,5 +1,5 @@
 import { createReadStream, createWriteStream } from "node:fs";
-import { rename, rm, stat, mkdir } from "node:fs/promises";
+import { chmod, rename, rm, stat, mkdir } from "node:fs/promises";
 import { basename, join, posix } from "node:path";
 import { type Readable, PassThrough, Writable } from "node:stream";
 import { pipeline } from "node:stream/promises";
@@ -60,10 +60,23 @@ async function upload(io: Io, guest: GuestClient, from: string, to: string): Pro
   if (!found.isFile()) throw noFile(from);
   const path = to.endsWith("/") ? posix.join(to, basename(from)) : to;
   await guest.writeFile(path, createReadStream(from), io.signal);
+  await setMode(io, guest, path, found.mode & permissionBits);
+}
+
+/** Without set-uid bits, as for the files of a directory. */
+const permissionBits = 0o777;
+
+/** The program `chmod` is only needed for another mode than that of a new file. */
+async function setMode(io: Io, guest: GuestClient, path: string, mode: number): Promise<void> {
+  if (((await guest.stat(path)).mode & permissionBits) === mode) return;
+  const command = ["chmod", mode.toString(8), path] as const;
+  const exitCode = await runCommand(io, guest, { command: [...command], terminal: undefined });
+  if (exitCode !== 0)
+    throw new RametError("Internal", `Cannot set the mode of ${path}: chmod exited with code ${exitCode}`);
 }
 
 async function download(io: Io, guest: GuestClient, from: string, to: string): Promise<void> {
-  const { type } = await guest.stat(from).catch((error: unknown) => {
+  const { type, mode } = await guest.stat(from).catch((error: unknown) => {
     throw RametError.from(error).code === "NotFound"
       ? new RametError("NotFound", `Cannot read ${from} in the sandbox: it does not exist`, { cause: error })
       : error;
@@ -82,14 +95,15 @@ async function download(io: Io, guest: GuestClient, from: string, to: string): P
     (found) => found.isDirectory(),
     () => false,
   );
-  await writeWhole(content, isDirectory ? join(to, posix.basename(from)) : to);
+  await writeWhole(content, isDirectory ? join(to, posix.basename(from)) : to, mode & permissionBits);
 }
 
 /** Writes to a temporary file first: an interrupted download leaves no partial file under the name. */
-async function writeWhole(content: Readable, path: string): Promise<void> {
+async function writeWhole(content: Readable, path: string, mode: number): Promise<void> {
   const part = `${path}.ramet-part`;
   try {
-    await pipeline(content, createWriteStream(part));
+    await pipeline(content, createWriteStream(part, { mode: 0o600 }));
+    await chmod(part, mode);
     await rename(part, path);
   } catch (error) {
     await rm(part, { force: true });

@@ -2,7 +2,7 @@ import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import { hasVolumes, type Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations, restoreFrom } from "../../api/names/labels.ts";
 import { defined } from "../../base/defined.ts";
-import { RametError } from "../../base/errors.ts";
+import { RametError, unlessCode } from "../../base/errors.ts";
 import { failureOf } from "../../kube/reported-state.ts";
 import { snapshotResources } from "../../kube/volumes/snapshots.ts";
 import { untilCapturing } from "../../operations/capture.ts";
@@ -28,7 +28,7 @@ export interface StartedClone {
 
 /**
  * Starts a clone of a running or paused sandbox: creates a checkpoint, and a sandbox that is restored from it as soon as the capture
- * has ended. The controllers do the rest, also if this process ends. The checkpoint is deleted an hour after it has finished.
+ * has ended. The controllers do the rest, also if this process ends. The checkpoint lives until somebody deletes it.
  * @throws RametError `InvalidArgument` if the source does not run and is not paused; `AlreadyExists` if the name is taken;
  *   `NotSupported` if its volumes cannot be captured; `Timeout` if the capture does not start; the error of the capture if it has failed
  *   by then
@@ -62,18 +62,22 @@ async function startCapture(parts: ServiceParts, source: Sandbox, create: CloneS
     });
   }
   const deadline = parts.clock.monotonicMilliseconds() + create.timeoutMilliseconds;
+  let seconds = Math.floor(parts.clock.now().getTime() / 1000);
   for (;;) {
     await checkCloneable(parts, source, signal);
     const contents = contentsOfClone(source);
     const manifest = snapshotOf(source, {
       owner,
-      ttl: "1h",
       volumes: hasVolumes(source),
       ...defined({ contents }),
     });
     const timeoutMilliseconds = Math.max(1, deadline - parts.clock.monotonicMilliseconds());
     await untilCaptured(parts, source, { timeoutMilliseconds, signal });
-    const created = await checkpoints.create(manifest, signal);
+    const name = `${source.metadata.name.slice(0, 50)}-snap-${seconds}`;
+    const named = { ...manifest, metadata: { ...manifest.metadata, name } };
+    const created = await checkpoints.create(named, signal).catch(unlessCode("AlreadyExists"));
+    seconds += 1;
+    if (created === undefined) continue;
     try {
       const started = await untilCapturing(parts.objects, created, { timeoutMilliseconds, signal });
       if (started.status?.checkpointId !== undefined && started.status.phase !== "Failed") return started;

@@ -36,7 +36,16 @@ it("reads an annotation that a user has broken as no metadata", () => {
     expect(metadataOf(sandboxWith({ "ramet.dev/client-metadata": text }))).toEqual({});
 });
 
-it.each(["a", "a=b=c", "", "%25E0%25A4%25A=1", "%"])("rejects the filter %j", (text) => {
+it("finds each sandbox by a filter without entries", () => {
+  expect(metadataFilter("")(sandboxWith({}))).toBe(true);
+});
+
+it("refuses mounts, which a running sandbox cannot get", () => {
+  const config = { "e2b.agents.kruise.io/csi-volume-config": '[{"pvName":"a","mountPath":"/a"}]' };
+  expect(() => metadataAnnotation(config)).toThrow("is not supported");
+});
+
+it.each(["a", "a=b=c", "%25E0%25A4%25A=1", "%"])("rejects the filter %j", (text) => {
   expect(() => metadataFilter(text)).toThrow("not key=value pairs");
 });
 

@@ -8,9 +8,13 @@ const Metadata = z.record(z.string(), z.string());
 /** All annotations of an object together may have 256 KiB. */
 const mostCharacters = 64 * 1024;
 
-/** The annotation with a client's metadata. @throws RametError `InvalidArgument` if it is too large */
+/** The annotation with a client's metadata. @throws RametError `InvalidArgument` if it is too large; `NotSupported` for mounts */
 export function metadataAnnotation(metadata: Record<string, string> = {}): Record<string, string> {
   if (Object.keys(metadata).length === 0) return {};
+  if ((metadata[annotations.csiVolumeConfig] ?? "") !== "")
+    throw new RametError("NotSupported", `metadata[${annotations.csiVolumeConfig}] is not supported`, {
+      hint: "Name the volumes in the template of the sandbox: its mounts are fixed when it starts",
+    });
   const text = JSON.stringify(metadata);
   if (text.length > mostCharacters)
     throw new RametError("InvalidArgument", `metadata has more than ${mostCharacters} characters`);
@@ -23,12 +27,14 @@ export function metadataOf(sandbox: Sandbox): Record<string, string> {
 }
 
 /**
- * Reads a filter: `key=value&key2=value2`, in which each key and value is percent-encoded, and then the whole again.
+ * Reads a filter: `key=value&key2=value2`, in which each key and value is percent-encoded, and then the whole again. An empty one fits
+ * all.
  * @throws RametError `InvalidArgument`
  */
 export function metadataFilter(text: string): (sandbox: Sandbox) => boolean {
   const pairs = decoded(text, text)
     .split("&")
+    .filter(() => text !== "")
     .map((pair) => {
       const [key = "", value, ...others] = pair.split("=");
       if (value === undefined || others.length > 0) throw invalidFilter(text);

@@ -1,3 +1,4 @@
+import { ttlPattern } from "../../../base/duration.ts";
 import * as z from "zod";
 import { tagPattern } from "../../../api/snapshot/snapshot-tags.ts";
 
@@ -97,7 +98,10 @@ const Words = z
   .transform((given) => [given].flat().flatMap((text) => text.split(",")));
 
 export const ListSandboxes = Page.extend({
-  state: Words.pipe(z.array(z.enum(["running", "paused"]))).default(["running", "paused"]),
+  // SDKs send an empty text for a filter without states.
+  state: Words.transform((given) => (given.every((text) => text === "") ? ["running", "paused"] : given))
+    .pipe(z.array(z.enum(["running", "paused"])))
+    .default(["running", "paused"]),
   metadata: z.string().max(16_384).optional(),
   order: z.enum(["asc", "desc"]).default("desc"),
   startedAfter: z.iso.datetime({ offset: true }).optional(),
@@ -150,7 +154,11 @@ export const SecretUpdate = z.looseObject({ value: SecretValue, metadata: Secret
 /** Headers of OpenKruise's manager, which extend the creation of a snapshot. */
 export const SnapshotHeaders = z.looseObject({
   "x-e2b-kruise-snapshot-keep-running": z.enum(["true", "false"]).optional(),
-  "x-e2b-kruise-snapshot-ttl": z.string().max(20).optional(),
+  "x-e2b-kruise-snapshot-ttl": z
+    .string()
+    .max(20)
+    .regex(ttlPattern, "must be a duration like 30m, 30h or 30d")
+    .optional(),
   "x-e2b-kruise-snapshot-persistent-contents": z.string().max(100).optional(),
   "x-e2b-kruise-snapshot-wait-success-seconds": z.coerce.number().int().min(1).max(600).optional(),
 });
