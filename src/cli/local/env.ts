@@ -1,4 +1,6 @@
 import { lookup } from "node:dns/promises";
+import { readFile } from "node:fs/promises";
+import { dirname, join } from "node:path";
 import { randomBytes } from "node:crypto";
 import { RametError } from "../../base/errors.ts";
 import { clusterDirectory, type ClusterDirectory, defaultClusterName } from "../../local/cluster-directory.ts";
@@ -50,11 +52,30 @@ export async function localEnv(io: Io, { name = defaultClusterName, output, mode
       }),
       AGENTTIER_API_KEY: key,
       AGENTTIER_API_URL: `http://127.0.0.1:${ports.clientApi}`,
-      NODE_EXTRA_CA_CERTS: ca,
-      SSL_CERT_FILE: allCas,
+      NODE_EXTRA_CA_CERTS: await withGiven(io.environment, "NODE_EXTRA_CA_CERTS", { ca, own: ca }),
+      SSL_CERT_FILE: await withGiven(io.environment, "SSL_CERT_FILE", { ca, own: allCas }),
     };
   });
   await writeAll(io.stdout, formatVariables(variables, output));
+}
+
+/**
+ * The file for a variable that can name one file only: the cluster's, or, if the user's environment names another one, for example for a
+ * proxy, a copy of that one with the cluster's authority.
+ * @param files the cluster's authority, and its file for this variable
+ */
+export async function withGiven(
+  environment: Io["environment"],
+  variable: string,
+  { ca, own }: { ca: string; own: string },
+): Promise<string> {
+  const given = environment[variable] ?? "";
+  const authorities = given === "" || given === own ? undefined : await readIfExists(given);
+  if (authorities === undefined) return own;
+  const authority = await readFile(ca, "utf8");
+  const both = join(dirname(ca), `${variable.toLowerCase()}.crt`);
+  await writePrivate(both, authorities.includes(authority) ? authorities : `${authorities.trimEnd()}\n${authority}`);
+  return both;
 }
 
 const namesHint =
