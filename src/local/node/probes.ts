@@ -31,7 +31,7 @@ type Kind = "startup" | "readiness" | "liveness";
 
 /**
  * Runs the probes of one Pod as a kubelet does: first the startup probe alone, then readiness and liveness, each after its
- * `initialDelaySeconds` and every `periodSeconds`. Delays count from the moment the sandbox first runs. Probes are suspended
+ * `initialDelaySeconds` and every `periodSeconds`, and more often until a sandbox is ready, so that it does not wait for a period. Delays count from the moment the sandbox first runs. Probes are suspended
  * while it is paused, is being checkpointed or stops.
  */
 export class PodProbes {
@@ -88,6 +88,7 @@ export class PodProbes {
       clock,
       spec,
       firstMilliseconds: Math.max(0, spec.initialDelaySeconds * 1000 - elapsed),
+      isEager: () => (kind === "startup" ? !this.#started : kind === "readiness" && !this.#ready),
       attempt: (signal) => this.#attempt(kind, spec, signal),
       // A probe that was sent before a pause does not count after it.
       counts: () => this.#canProbe,
@@ -156,6 +157,8 @@ interface RepeatOptions {
   clock: Clock;
   spec: ProbeSpec;
   firstMilliseconds: number;
+  /** Whether a success is awaited: further attempts are then made in each period. Their failures do not count. */
+  isEager: () => boolean;
   /** Resolves with undefined if this attempt does not count. */
   attempt: (signal: AbortSignal) => Promise<{ problem: string | undefined } | undefined>;
   counts: () => boolean;
@@ -163,13 +166,20 @@ interface RepeatOptions {
   settle: (problem: string | undefined) => boolean;
 }
 
-function repeat({ clock, spec, firstMilliseconds, attempt, counts, settle }: RepeatOptions): () => void {
+/** Between the first attempts in a period. The time doubles after each, up to a second. */
+const eagerMilliseconds = 100;
+
+function repeat({ clock, spec, firstMilliseconds, attempt, counts, settle, isEager }: RepeatOptions): () => void {
   const stopped = new AbortController();
   let successes = 0;
   let failures = 0;
+  let eager = eagerMilliseconds;
+  let periodEnds = -Infinity;
   let cancel = clock.schedule(firstMilliseconds, () => void turn());
   const turn = async (): Promise<void> => {
     const startedAt = clock.monotonicMilliseconds();
+    const isExtra = startedAt < periodEnds;
+    if (!isExtra) periodEnds = startedAt + spec.periodSeconds * 1000;
     const late = new AbortController();
     const cancelLate = clock.schedule(spec.timeoutSeconds * 1000, () => {
       late.abort();
@@ -177,14 +187,19 @@ function repeat({ clock, spec, firstMilliseconds, attempt, counts, settle }: Rep
     const result = await attempt(AbortSignal.any([stopped.signal, late.signal]));
     cancelLate();
     if (stopped.signal.aborted) return;
-    if (result !== undefined && counts()) {
+    const isResult = result !== undefined && (!isExtra || result.problem === undefined);
+    if (isResult && counts()) {
       successes = result.problem === undefined ? successes + 1 : 0;
       failures = result.problem === undefined ? 0 : failures + 1;
       const isSettled = successes >= spec.successThreshold || failures >= spec.failureThreshold;
       if (isSettled && !settle(result.problem)) return;
     }
-    const elapsed = clock.monotonicMilliseconds() - startedAt;
-    cancel = clock.schedule(Math.max(0, spec.periodSeconds * 1000 - elapsed), () => void turn());
+    cancel = clock.schedule(pause(periodEnds - clock.monotonicMilliseconds()), () => void turn());
+  };
+  const pause = (left: number): number => {
+    const wanted = isEager() ? Math.min(eager, left) : left;
+    eager = Math.min(2 * eager, 1000);
+    return Math.max(0, wanted);
   };
   return () => {
     stopped.abort();
