@@ -47,6 +47,11 @@ describe("checkpoint, clone, pause and resume", () => {
     expect(exitCode).toBe(0);
     const id = stdout.trim();
     expect(id).not.toContain("\n");
+    expect(await ramet(["checkpoint", "wait", "first"])).toMatchObject({ exitCode: 0, stdout });
+    const begun = await ramet(["checkpoint", "create", "a", "--name", "second", "--no-wait"]);
+    expect(begun.stdout).toMatch(/^second-[0-9a-f]{12}\n$/);
+    expect(await ramet(["checkpoint", "wait", "second"])).toMatchObject({ exitCode: 0, stdout: begun.stdout });
+    expect((await ramet(["checkpoint", "rm", "second"])).exitCode).toBe(0);
     expect(await ramet(["sandbox", "create", "--from", id, "--name", "b"])).toMatchObject({
       exitCode: 0,
       stdout: "b\n",

@@ -1,7 +1,15 @@
 import { type Command, Option } from "commander";
 import type { Consistency } from "../../api/kinds/checkpoint.ts";
 import { getCommand, listCommand, removeCommand } from "../object/commands.ts";
-import { commaList, truth, withClusterFlags, withExamples, withOutputFlag, withWaitFlags } from "../options.ts";
+import {
+  commaList,
+  truth,
+  withClusterFlags,
+  withExamples,
+  withOutputFlag,
+  withTimeoutFlag,
+  withWaitFlags,
+} from "../options.ts";
 import type { Act } from "../report-error.ts";
 
 /** `ramet checkpoint …`. */
@@ -32,7 +40,7 @@ export function checkpointCommands(checkpoint: Command, act: Act): void {
     .option("--keep-running <true|false>", "whether the sandbox keeps running afterwards (default: true)", truth)
     .option("--name <name>", "its name (default: generated)");
   withWaitFlags(create, "until it can be cloned");
-  withOutputFlag(create, "only the id, or with --no-wait the name");
+  withOutputFlag(create, "only the id");
   withClusterFlags(create).action(act(async () => (await import("./create.ts")).createCheckpoint, "sandbox"));
   withExamples(
     create,
@@ -41,11 +49,23 @@ export function checkpointCommands(checkpoint: Command, act: Act): void {
     "ramet checkpoint create a --contents memory,filesystem,volumes --consistency atomic",
     'ramet sandbox create --from "$(ramet checkpoint create a)"',
   );
+  waitCommand(checkpoint, act);
   exportCommand(checkpoint, act);
   importCommand(checkpoint, act);
   listCommand(checkpoint, "checkpoint", act);
   getCommand(checkpoint, "checkpoint", act);
   removeCommand(checkpoint, "checkpoint", act);
+}
+
+function waitCommand(checkpoint: Command, act: Act): void {
+  const command = checkpoint
+    .command("wait")
+    .description("Wait until a checkpoint can be cloned, and print its id.")
+    .argument("<name>", "its name or id");
+  withTimeoutFlag(command, { milliseconds: 60_000, shown: "60s" });
+  withOutputFlag(command, "only the id");
+  withExamples(command, "ramet checkpoint wait a", 'ramet checkpoint wait "$(ramet checkpoint create a --no-wait)"');
+  withClusterFlags(command).action(act(async () => (await import("./create.ts")).waitForCheckpoint, "name"));
 }
 
 function exportCommand(checkpoint: Command, act: Act): void {
@@ -75,7 +95,7 @@ function importCommand(checkpoint: Command, act: Act): void {
     )
     .option("--ttl <duration>", "delete it this long after it has finished, such as 30m, 12h or 30d (default: never)");
   withWaitFlags(command, "until it can be cloned");
-  withOutputFlag(command, "only the id, or with --no-wait the name");
+  withOutputFlag(command, "only the id");
   withExamples(
     command,
     "ramet checkpoint import -f a.yaml --name a --template python -n team-b",

@@ -1,4 +1,4 @@
-import type { Checkpoint, CheckpointManifest, Consistency } from "../../api/kinds/checkpoint.ts";
+import { Checkpoint, type CheckpointManifest, type Consistency } from "../../api/kinds/checkpoint.ts";
 import { apiVersion } from "../../api/schema/kind.ts";
 import { ttlPattern } from "../../base/duration.ts";
 import { defined } from "../../base/defined.ts";
@@ -8,6 +8,7 @@ import { type Cluster, type ClusterOptions, withCluster } from "../cluster/clust
 import { clusterObjects } from "../cluster/objects.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { type Io, writeAll } from "../io.ts";
+import { findObject } from "../object/user-kind.ts";
 import { checkName, naming, type WaitFlags } from "../options.ts";
 import { checkpointColumns } from "../object/columns.ts";
 import { type OutputFormat, renderObject } from "../output/render.ts";
@@ -32,8 +33,8 @@ export interface CreateCheckpointOptions extends ClusterOptions, WaitFlags {
 }
 
 /**
- * `ramet checkpoint create`: captures a sandbox. The last line of the output is the checkpoint's id, or with `--no-wait`
- * its name.
+ * `ramet checkpoint create`: captures a sandbox. The last line of the output is the checkpoint's id; with `--no-wait` its name, where
+ * the controllers choose the id later.
  */
 export async function createCheckpoint(io: Io, options: CreateCheckpointOptions): Promise<number> {
   check(options);
@@ -42,7 +43,25 @@ export async function createCheckpoint(io: Io, options: CreateCheckpointOptions)
     const platform = await platformOf(io, cluster);
     const created = await cluster.create(cluster.checkpoints, manifest(cluster, options, platform), io.signal);
     await platform.keep(created, source);
-    return reportCreated(io, cluster, created, options);
+    return reportCreated(io, cluster, withId(created, platform), options);
+  });
+}
+
+/** A new checkpoint with the id that it will have. */
+export function withId(created: Checkpoint, platform: Pick<Platform, "idOf">): Checkpoint {
+  return { ...created, status: { ...defined({ checkpointId: platform.idOf(created) }), ...created.status } };
+}
+
+export interface WaitOptions extends ClusterOptions, Pick<CreateCheckpointOptions, "timeout" | "output"> {
+  /** Its name or id. */
+  name: string;
+}
+
+/** `ramet checkpoint wait`: waits until a checkpoint can be cloned, and prints its id. */
+export async function waitForCheckpoint(io: Io, { name, ...options }: WaitOptions): Promise<number> {
+  return withCluster(io, options, async (cluster) => {
+    const found = Checkpoint.parse(await findObject(cluster, "checkpoint", name, io.signal));
+    return reportCreated(io, cluster, found, { ...options, wait: true });
   });
 }
 

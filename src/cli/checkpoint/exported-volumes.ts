@@ -11,7 +11,7 @@ import { type Io, printLine, writeAll } from "../io.ts";
 import { checkName, naming, type WaitFlags } from "../options.ts";
 import type { OutputFormat } from "../output/render.ts";
 import { platformOf } from "../platform/platform-of.ts";
-import { checkTtl, reportCreated } from "./create.ts";
+import { checkTtl, reportCreated, withId } from "./create.ts";
 import { findObject } from "../object/user-kind.ts";
 
 export interface ImportOptions extends ClusterOptions, WaitFlags {
@@ -33,10 +33,11 @@ export async function importCheckpoint(io: Io, options: ImportOptions): Promise<
   checkTtl(ttl);
   const exported = await read(io, options.file);
   return withCluster(io, options, async (cluster) => {
-    (await platformOf(io, cluster)).expectImport();
+    const platform = await platformOf(io, cluster);
+    platform.expectImport();
     const manifest = manifestOf(exported, cluster.namespace, options);
     const created = await cluster.create(cluster.checkpoints, manifest, io.signal);
-    return reportCreated(io, cluster, created, options);
+    return reportCreated(io, cluster, withId(created, platform), options);
   });
 }
 

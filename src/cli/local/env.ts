@@ -74,7 +74,7 @@ export async function withGiven(
   if (authorities === undefined) return own;
   const authority = await readFile(ca, "utf8");
   const both = join(dirname(ca), `${variable.toLowerCase()}.crt`);
-  await writePrivate(both, authorities.includes(authority) ? authorities : `${authorities.trimEnd()}\n${authority}`);
+  await replaceFile(both, authorities.includes(authority) ? authorities : `${authorities.trimEnd()}\n${authority}`);
   return both;
 }
 

@@ -32,6 +32,7 @@ export function kruisePlatform(io: Io, cluster: Cluster): Platform {
   return {
     newSandbox: (request) => newSandbox(cluster, request, io.signal),
     captureOf: (podName) => ({ podName }),
+    idOf: () => undefined,
     keep: async (checkpoint, source) => {
       const template = acsKeptTemplate(checkpoint, await templateOfSandbox(cluster, source, io.signal));
       await cluster.create(cluster.templates, template, io.signal);

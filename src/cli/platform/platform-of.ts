@@ -1,6 +1,7 @@
 import { allVolumes } from "../../api/kinds/sandbox-parts.ts";
 import { hasVolumes } from "../../api/kinds/sandbox.ts";
 import { restoreFromAnnotations } from "../../api/names/labels.ts";
+import { checkpointIdOf } from "../../controllers/cluster/pause-checkpoint.ts";
 import { owningProject } from "../../kube/other-controllers.ts";
 import { inherited } from "../../operations/fork.ts";
 import { requestRollback, untilRolledBack } from "../../operations/roll-back.ts";
@@ -30,6 +31,7 @@ function ownPlatform(io: Io, cluster: Cluster): Platform {
       },
     }),
     captureOf: (sandboxName) => ({ sandboxName }),
+    idOf: ({ metadata }) => checkpointIdOf(metadata),
     keep: () => Promise.resolve(),
     planFork: (source, request) =>
       Promise.resolve({

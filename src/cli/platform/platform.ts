@@ -46,6 +46,8 @@ export interface Platform {
   newSandbox: (request: CreateRequest) => Promise<NewSandbox>;
   /** The part of a Checkpoint's spec that names its source. */
   captureOf: (source: string) => CheckpointSpec;
+  /** The id of a new checkpoint. Undefined: the controllers choose it when they have started. */
+  idOf: (created: Checkpoint) => string | undefined;
   /** Keeps what clones of a new checkpoint need. */
   keep: (checkpoint: Checkpoint, source: Sandbox) => Promise<void>;
   /** @throws RametError `InvalidArgument` or `SandboxNotReady` if the controllers cannot fork it */

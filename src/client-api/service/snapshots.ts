@@ -255,13 +255,7 @@ export async function deleteSnapshot(
     await remove(parts.objects.snapshots, parts.snapshots, unbuilt, signal);
     return;
   }
-  const source = await currentSource({ ...parts, aliases: new Map() }, namespace, text, signal);
-  if (source.kind !== "checkpoint") {
-    throw new RametError("Forbidden", `${text} is a ${source.kind}, which clients cannot delete`, {
-      hint: "Delete it where it is declared: with Pulumi or kubectl",
-    });
-  }
-  const { reference, checkpoint } = source;
+  const { reference, checkpoint } = await deletable(parts, namespace, text, signal);
   const snapshot = known.snapshot(`${namespace}/${reference.split("@")[0] ?? ""}`);
   const isWhole = snapshot !== undefined && !isOneOfMany(snapshot, reference);
   if (snapshot !== undefined && !isWhole) await leaveVersion(parts, snapshot, reference, signal);
@@ -270,6 +264,14 @@ export async function deleteSnapshot(
     : checkpoint !== undefined && (await remove(parts.objects.checkpoints, parts.checkpoints, checkpoint, signal));
   if (!existed) throw new RametError("NotFound", `The snapshot ${text} does not exist`);
   if (isWhole) await deleteSources(parts, snapshot, () => false);
+}
+
+async function deletable(parts: ServiceParts, namespace: string, text: string, signal: AbortSignal) {
+  const source = await currentSource({ ...parts, aliases: new Map() }, namespace, text, signal);
+  if (source.kind === "checkpoint") return source;
+  throw new RametError("Forbidden", `${text} is a ${source.kind}, which clients cannot delete`, {
+    hint: "Delete it where it is declared: with Pulumi or kubectl",
+  });
 }
 
 /** Whether a version is deleted alone. A build of a template continues after its earlier versions, so they are deleted together. */
