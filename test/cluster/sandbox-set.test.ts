@@ -39,7 +39,7 @@ it("fills a set, reports it, and labels its sandboxes and its revision", async (
   const status = await pool.settled(3);
   expect(status).toMatchObject({
     updatedAvailableReplicas: 3,
-    selector: "agents.kruise.io/sandbox-pool=pool,agents.kruise.io/sandbox-claimed=false",
+    selector: "agents.kruise.io/sandbox-pool=pool",
     conditions: [
       { type: "Ready", status: "True", reason: "Available" },
       { type: "Updated", status: "True", reason: "AllUpdated" },
@@ -61,6 +61,12 @@ it("fills a set, reports it, and labels its sandboxes and its revision", async (
   expect(written.spec.template).toEqual(template());
   const scale = await cluster.seen.sets.resource.getSubresource(pool.at, "scale");
   expect(scale).toMatchObject({ spec: { replicas: 3 }, status: { replicas: 3, selector: status.selector } });
+  // An autoscaler finds the Pods of a set by this selector.
+  const { namespace } = pool.at;
+  const pods = await cluster.seen.pods.resource.list({ namespace, labelSelector: status.selector ?? "" });
+  expect(pods.items.map(({ metadata }) => metadata.name).toSorted()).toEqual(
+    pool.owned.map(({ metadata }) => metadata.name).toSorted(),
+  );
 });
 
 it("scales up and down to zero through the scale subresource", async () => {

@@ -16,7 +16,7 @@ import { limitedAffinity, type NodeLimits } from "./node-affinity.ts";
 
 /** The fields of a Sandbox from which its Pod is made. */
 export interface PodOwner {
-  metadata: { name: string; namespace: string; uid: string };
+  metadata: { name: string; namespace: string; uid: string; labels?: Record<string, string> | undefined };
   spec: { volumeClaimTemplates?: Record<string, unknown>[] | undefined };
 }
 
@@ -55,6 +55,8 @@ export function cellPod(sandbox: PodOwner, template: PodTemplateSpec, options: C
   const container = mainContainer(template);
   const run = withoutAgentRuntime(template);
   const config = cellConfig(sandbox, template, options);
+  // The scale subresource of a set selects its Pods by it.
+  const ofSet = defined({ [labels.sandboxPool]: sandbox.metadata.labels?.[labels.sandboxPool] });
   return {
     apiVersion: "v1",
     kind: "Pod",
@@ -63,6 +65,7 @@ export function cellPod(sandbox: PodOwner, template: PodTemplateSpec, options: C
       namespace,
       labels: {
         ...template.metadata?.labels,
+        ...ofSet,
         [labels.createdBy]: "sandbox",
         [labels.sandboxName]: name,
         [labels.podTemplateHash]: templateRevision(template),

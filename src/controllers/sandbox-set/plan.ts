@@ -133,7 +133,7 @@ function statusOf(state: SetState, pool: Pool): SetPlan["status"] {
     availableReplicas: pool.available,
     updatedReplicas: pool.updated,
     updatedAvailableReplicas: pool.updatedAvailable,
-    selector: `${labels.sandboxPool}=${name},${labels.sandboxClaimed}=false`,
+    selector: `${labels.sandboxPool}=${name}`,
     ...reported(state, pool),
   };
 }
