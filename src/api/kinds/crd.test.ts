@@ -10,3 +10,11 @@ function formatsIn(value: unknown): unknown[] {
   const own = "format" in value && typeof value.format === "string" ? [value.format] : [];
   return [...own, ...Object.values(value).flatMap(formatsIn)];
 }
+
+it("describes the spec and the status of each kind for kubectl explain", () => {
+  for (const { spec } of renderCrds()) {
+    const { properties } = spec.versions[0]?.schema.openAPIV3Schema as { properties: Record<string, object> };
+    const described = Object.entries(properties).filter(([field]) => field === "spec" || field === "status");
+    for (const [, schema] of described) expect(schema).toHaveProperty("description");
+  }
+});

@@ -92,12 +92,13 @@ export function renderCrd(source: CrdSource): CustomResourceDefinition {
 }
 
 /** A CRD may only declare the types of `apiVersion`, `kind` and `metadata`, which the API server owns. */
-function rootSchema({ manifest, status, description }: CrdSource): JsonSchema {
+function rootSchema({ kind, manifest, status, description }: CrdSource): JsonSchema {
   const schema = structuralSchema(manifest);
   const {
     apiVersion: _version,
     kind: _kind,
     metadata: _metadata,
+    spec,
     status: statusSchema,
     ...rest
   } = child(schema, "properties");
@@ -109,7 +110,10 @@ function rootSchema({ manifest, status, description }: CrdSource): JsonSchema {
       kind: { type: "string" },
       metadata: { type: "object" },
       ...rest,
-      ...(status && { status: statusSchema }),
+      spec: { description: `The requested state of the ${kind}.`, ...(spec as JsonSchema) },
+      ...(status && {
+        status: { description: "The state that the controllers have observed.", ...(statusSchema as JsonSchema) },
+      }),
     },
     required: ["spec"],
   };
