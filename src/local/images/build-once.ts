@@ -1,9 +1,11 @@
-import { mkdir, mkdtemp, readdir, rm } from "node:fs/promises";
+import { mkdir, mkdtemp, readdir, readFile, rm } from "node:fs/promises";
 import { join } from "node:path";
+import { isDeepStrictEqual } from "node:util";
 import { type Clock, systemClock } from "../../base/clock.ts";
 import { withLock } from "../tools/lock.ts";
 import { progressLine, type ProgressLine } from "../tools/progress.ts";
 import { cacheDirectory } from "../tools/tool.ts";
+import type { ImageConfig } from "./oci-layout.ts";
 import { type Image, openImageStore, type ImageStore } from "./image-store.ts";
 
 export interface BuildOptions {
@@ -30,21 +32,29 @@ export function imagesDirectory(): string {
   return join(cacheDirectory(), "images");
 }
 
-/**
- * Returns the image that `find` finds, or builds it. One process builds at a time; the others wait for it.
- *
- * @param name the name of the image, for progress lines
- * @param directory the build's directory in the cache
- */
+export interface ImageRecipe {
+  /** The name of the image. */
+  name: string;
+  /** The build's directory in the cache. */
+  directory: string;
+  /** The file of the image with the digest of its recipe. */
+  recipeFile: string;
+  /** The digest of what it is built from. */
+  recipe: string;
+  /** An image with this configuration and without the file was built by an earlier version. */
+  earlier?: ImageConfig;
+}
+
+/** Returns the image, or builds it if it is missing or its recipe has changed. One process builds at a time; the others wait for it. */
 export async function buildOnce(
-  { name, directory }: { name: string; directory: string },
+  recipe: ImageRecipe,
   options: BuildOptions,
-  find: (store: ImageStore) => Promise<Image | undefined>,
   build: (parts: ImageBuild) => Promise<Image>,
 ): Promise<Image> {
   const { signal, clock = systemClock, progress = (): void => undefined } = options;
   const { store = openImageStore({ dir: imagesDirectory(), clock, progress }) } = options;
-  const known = await find(store);
+  const { name, directory } = recipe;
+  const known = await builtFrom(store, recipe);
   if (known !== undefined) return known;
   const line = progressLine(`image ${name}`, progress, clock);
   const work = join(cacheDirectory(), directory);
@@ -54,7 +64,7 @@ export async function buildOnce(
   };
   try {
     return await withLock(join(work, "lock"), { clock, onWait, signal }, async () => {
-      const meanwhile = await find(store);
+      const meanwhile = await builtFrom(store, recipe);
       if (meanwhile !== undefined) return meanwhile;
       await removeInterrupted(work);
       const scratch = await mkdtemp(join(work, "making-"));
@@ -69,6 +79,16 @@ export async function buildOnce(
   } finally {
     line.stop();
   }
+}
+
+/** The image, if it was built from this recipe. One that a user has added under this name is kept. */
+async function builtFrom(store: ImageStore, wanted: ImageRecipe): Promise<Image | undefined> {
+  const image = await store.find(wanted.name);
+  if (image === undefined) return undefined;
+  const built = await readFile(join(image.rootPath, wanted.recipeFile), "utf8").catch(() => undefined);
+  const isCurrent =
+    built === undefined ? !isDeepStrictEqual(image.config, wanted.earlier) : built.trim() === wanted.recipe;
+  return isCurrent ? image : undefined;
 }
 
 async function removeInterrupted(work: string): Promise<void> {

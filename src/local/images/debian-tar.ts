@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import { mkdir, readdir, readFile, rename, rm, stat } from "node:fs/promises";
 import { userInfo } from "node:os";
 import { delimiter, dirname, join } from "node:path";
@@ -12,18 +13,39 @@ export interface DebianTarOptions {
   /** A working directory. mmdebstrap is unpacked into it if it is not installed. */
   work: string;
   line: ProgressLine;
-  /** Further arguments of mmdebstrap, such as `--include=git`. */
-  more?: readonly string[];
+  /** The recipe, which the image names in its file {@link recipeFile}. */
+  recipe: DebianRecipe;
   signal?: AbortSignal | undefined;
 }
 
-/** Writes a tar of a Debian root filesystem with Python 3, built from the package archive that this machine's apt uses. */
-export async function makeDebianTar({ path, work, line, more = [], signal }: DebianTarOptions): Promise<void> {
-  const { program, before, environment } = await findMmdebstrap(work, line, signal);
+/** How the tar is made: arguments of mmdebstrap, and their digest. */
+export interface DebianRecipe {
+  installs: boolean;
+  args: readonly string[];
+  digest: string;
+}
+
+/** The file of the image with the digest of its recipe. */
+export const recipeFile = join("usr", "share", "ramet", "recipe");
+
+/** Returns how a tar is made on this machine. */
+export async function debianRecipe(): Promise<DebianRecipe> {
   const installs = await canInstall();
-  line.doing(`building a Debian root filesystem with Python 3, once (about ${installs ? 70 : 20} s)`);
-  const args = [...common, ...(installs ? installed : extracted), ...more, suite, path, ...(await archiveSources())];
-  await runProgram(program, [...before, ...args], {
+  const args = [...common, ...(installs ? installed : extracted), suite];
+  const digest = `sha256:${createHash("sha256").update(JSON.stringify(args)).digest("hex")}`;
+  return { installs, args, digest };
+}
+
+/**
+ * Writes a tar of a Debian root filesystem with the programs and the user of E2B's template `base`, built from the package archive
+ * that this machine's apt uses.
+ */
+export async function makeDebianTar({ path, work, line, recipe, signal }: DebianTarOptions): Promise<void> {
+  const { program, before, environment } = await findMmdebstrap(work, line, signal);
+  const { installs, args, digest } = recipe;
+  line.doing(`building a Debian root filesystem with Python 3, once (about ${installs ? 120 : 40} s)`);
+  const named = hook(installs, `mkdir "$1/usr/share/ramet" && echo ${digest} >"$1/${recipeFile}"`);
+  await runProgram(program, [...before, ...args, named, path, ...(await archiveSources())], {
     what: "mmdebstrap",
     environment: { ...environment, TMPDIR: work, LC_ALL: "C.UTF-8" },
     signal,
@@ -43,8 +65,33 @@ const common = [
 ];
 const works = 'python3 -c "import http.server, json, socket"';
 
+/** Programs that agents call in a sandbox, as E2B's template `base` has them. */
+const programs = "ca-certificates,curl,git,procps,python3,python3-pip,python3-venv,sudo,unzip";
+
+/** The user of E2B's clients. It has no password, so `sudo` needs no shadow file. */
+const account = [
+  'echo "user:*:1000:1000::/home/user:/bin/bash" >>"$1/etc/passwd"',
+  'echo "user:x:1000:" >>"$1/etc/group"',
+  'cp -R "$1/etc/skel" "$1/home/user" && { chown -R 1000:1000 "$1/home/user" || true; }',
+  'echo "user ALL=(ALL:ALL) NOPASSWD: ALL" >"$1/etc/sudoers.d/user" && chmod 440 "$1/etc/sudoers.d/user"',
+  'ln -s python3 "$1/usr/bin/python"',
+  // `pip install` works without a virtual environment, as in the images of python.org.
+  'rm "$1"/usr/lib/python3*/EXTERNALLY-MANAGED',
+];
+
+/** Only the one that unpacks has no other. */
+function hook(installs: boolean, command: string): string {
+  return `--${installs ? "customize" : "extract"}-hook=${command}`;
+}
+
 /** Runs the packages' installation scripts, as root inside the root filesystem. */
-const installed = ["--variant=minbase", "--include=python3", `--customize-hook=chroot "$1" ${works}`];
+const installed = [
+  "--variant=minbase",
+  `--include=${programs}`,
+  ...[...account, `chroot "$1" ${works}`].map((command) => hook(true, command)),
+];
+
+const certificates = '"$1/etc/ssl/certs/ca-certificates.crt"';
 
 /**
  * Unpacks packages without running their scripts, for a user with a single user id, and creates the few files that the
@@ -53,13 +100,17 @@ const installed = ["--variant=minbase", "--include=python3", `--customize-hook=c
 const extracted = [
   "--mode=chrootless",
   "--variant=extract",
-  "--include=python3,base-files,base-passwd,bash,dash,coreutils,findutils,grep,gzip,hostname,libc-bin,libstdc++6,mawk,procps,sed,tar",
-  '--extract-hook=cp "$1/usr/share/base-passwd/passwd.master" "$1/etc/passwd"',
-  '--extract-hook=cp "$1/usr/share/base-passwd/group.master" "$1/etc/group"',
-  '--extract-hook=mkdir -p "$1/root" "$1/proc" "$1/sys" "$1/run" && chmod 1777 "$1/tmp"',
-  '--extract-hook=test -e "$1/bin/sh" || ln -s dash "$1/bin/sh"',
-  '--extract-hook=test -e "$1/usr/bin/awk" || ln -s mawk "$1/usr/bin/awk"',
-  `--extract-hook=! unshare --map-root-user true || unshare --map-root-user chroot "$1" ${works}`,
+  `--include=${programs},base-files,base-passwd,bash,dash,coreutils,findutils,grep,gzip,hostname,libc-bin,libstdc++6,mawk,sed,tar`,
+  ...[
+    'cp "$1/usr/share/base-passwd/passwd.master" "$1/etc/passwd"',
+    'cp "$1/usr/share/base-passwd/group.master" "$1/etc/group"',
+    'mkdir -p "$1/root" "$1/proc" "$1/sys" "$1/run" && chmod 1777 "$1/tmp"',
+    'test -e "$1/bin/sh" || ln -s dash "$1/bin/sh"',
+    'test -e "$1/usr/bin/awk" || ln -s mawk "$1/usr/bin/awk"',
+    `mkdir -p "$1/etc/ssl/certs" && cat "$1"/usr/share/ca-certificates/mozilla/*.crt >${certificates}`,
+    ...account,
+    `! unshare --map-root-user true || unshare --map-root-user chroot "$1" ${works}`,
+  ].map((command) => hook(false, command)),
 ];
 
 /** Whether mmdebstrap can install packages here: as root, with a subordinate range of user ids, or with fakechroot. */

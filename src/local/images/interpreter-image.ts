@@ -5,7 +5,7 @@ import { RametError } from "../../base/errors.ts";
 import { runProgram } from "../tools/run-program.ts";
 import { packageRoot } from "../tools/tool.ts";
 import { buildOnce, type BuildOptions, type ImageBuild } from "./build-once.ts";
-import type { Image, ImageStore } from "./image-store.ts";
+import type { Image } from "./image-store.ts";
 import type { ImageConfig } from "./oci-layout.ts";
 import { ensurePythonImage } from "./python-image.ts";
 import { downloadPythonPackages } from "./python-packages.ts";
@@ -35,29 +35,17 @@ export const interpreterConfig: Partial<ImageConfig> = {
 export async function ensureInterpreterImage(options: BuildOptions = {}): Promise<Image> {
   const python = await ensurePythonImage(options);
   const recipe = await recipeDigest(python);
-  const build = { name: interpreterImageName, directory: "code-interpreter" };
-  return buildOnce(
-    build,
-    options,
-    async (store) => builtFrom(store, recipe),
-    async (parts) =>
-      make(python, recipe, parts).catch((error: unknown) => {
-        parts.signal?.throwIfAborted();
-        throw buildFailed(error);
-      }),
+  const build = { name: interpreterImageName, directory: "code-interpreter", recipeFile, recipe };
+  return buildOnce(build, options, async (parts) =>
+    make(python, recipe, parts).catch((error: unknown) => {
+      parts.signal?.throwIfAborted();
+      throw buildFailed(error);
+    }),
   );
 }
 
 /** The file of the image with the digest of what it was built from. */
 const recipeFile = join("opt", "code-interpreter", "recipe");
-
-/** The image, if it was built from this recipe. One that a user has added under this name is kept. */
-async function builtFrom(store: ImageStore, recipe: string): Promise<Image | undefined> {
-  const image = await store.find(interpreterImageName);
-  if (image === undefined) return undefined;
-  const built = await readFile(join(image.rootPath, recipeFile), "utf8").catch(() => undefined);
-  return built === undefined || built === recipe ? image : undefined;
-}
 
 const source = (): string => join(packageRoot(), "images", "code-interpreter");
 
@@ -69,7 +57,7 @@ async function recipeDigest(python: Image): Promise<string> {
   for (const file of files.filter((path) => !path.endsWith(".pyc")).sort()) {
     hash.update(`\0${file.slice(source().length)}\0`).update(await readFile(file));
   }
-  return `sha256:${hash.digest("hex")}\n`;
+  return `sha256:${hash.digest("hex")}`;
 }
 
 async function make(python: Image, recipe: string, parts: ImageBuild): Promise<Image> {
