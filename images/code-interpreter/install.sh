@@ -1,17 +1,19 @@
 #!/bin/sh
-# Installs the code interpreter into the root file system that it runs in. Needs Debian's python3, and a directory with the
-# packages of requirements.txt. Uses no network.
-#   sh install.sh SOURCE PACKAGES
+# Installs the code interpreter into the root file system that it runs in. Needs Debian's python3, a file of requirements, and a
+# directory with its packages. With the packages of node/package.json, it also installs Node.js and its kernels. Uses no network.
+#   sh install.sh SOURCE REQUIREMENTS PACKAGES [NODE_MODULES]
 set -eu
 source=$1
-packages=$2
+requirements=$2
+packages=$3
+modules=${4-}
 target=/opt/code-interpreter
 
 python3 -m venv --without-pip "$target"
 # pip runs from its own package, which it also installs.
 pip() { "$target/bin/python" "$(echo "$packages"/pip-*.whl)/pip" "$@"; }
 pip install --isolated --quiet --no-index --find-links "$packages" --no-deps --require-hashes --no-cache-dir \
-  --requirement "$source/requirements.txt"
+  --requirement "$requirements"
 
 # Tests of packages are a fifth of the size.
 rm -rf "$target"/lib/python3*/site-packages/*/tests
@@ -21,6 +23,16 @@ cp -R "$source/code_interpreter" "$site/"
 rm -rf "$target/share/jupyter/kernels"
 mkdir -p "$target/share/jupyter"
 cp -R "$source/kernels" "$target/share/jupyter/kernels"
+cp "$source/serve.sh" "$target/bin/serve-code"
+
+if [ -n "$modules" ]; then
+  cp "$modules"/node-linux-*/bin/node "$target/bin/node"
+  mkdir -p "$target/lib/node_modules"
+  cp -R "$modules/npm" "$modules/acorn" "$target/lib/node_modules/"
+  for each in npm npx; do ln -s "../lib/node_modules/npm/bin/$each-cli.js" "$target/bin/$each"; done
+else
+  rm -r "$target/share/jupyter/kernels/javascript" "$target/share/jupyter/kernels/typescript"
+fi
 # `pip install` works for every user of the sandbox, and kernels find what it installs.
 chmod -R a+rwX "$target"
 # Commands of E2B's clients run in a login shell, which sets its own PATH.
@@ -38,3 +50,7 @@ grep -q '^user:' /etc/passwd || {
 }
 mkdir -p /home/user
 chown 1000:1000 /home/user 2>/dev/null || true
+[ ! -d /etc/sudoers.d ] || {
+  echo 'user ALL=(ALL:ALL) NOPASSWD: ALL' >/etc/sudoers.d/user
+  chmod 440 /etc/sudoers.d/user
+}

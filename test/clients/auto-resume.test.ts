@@ -65,8 +65,8 @@ http.server.ThreadingHTTPServer(("0.0.0.0", 8000), Handler).serve_forever()
 
 async function serving(more: object = {}): Promise<Sandbox> {
   const sandbox = await create(more);
-  await sandbox.files.write("/root/server.py", program);
-  await sandbox.commands.run("python3 /root/server.py", { background: true });
+  await sandbox.files.write("/home/user/server.py", program);
+  await sandbox.commands.run("python3 /home/user/server.py", { background: true });
   const token = sandbox.trafficAccessToken;
   await expect
     .poll(async () => (await ask(sandbox, token === undefined ? {} : { headers: { [trafficHeader]: token } })).status)
@@ -98,11 +98,11 @@ async function ask({ sandboxId }: Sandbox, question: Question = {}) {
 describe("a paused sandbox with autoResume", () => {
   it("is resumed with its memory by each kind of call, again and again", async () => {
     const sandbox = await serving();
-    await sandbox.files.write("/root/a", "text");
+    await sandbox.files.write("/home/user/a", "text");
     const before = Number((await ask(sandbox)).text);
     const calls = [
-      () => sandbox.files.read("/root/a"),
-      async () => (await sandbox.commands.run("cat /root/a")).stdout,
+      () => sandbox.files.read("/home/user/a"),
+      async () => (await sandbox.commands.run("cat /home/user/a")).stdout,
       async () => ((await ask(sandbox)).text === String(before + 1) ? "text" : "lost"),
     ];
     for (const call of calls) {
@@ -168,10 +168,10 @@ describe("a paused sandbox with autoResume", () => {
 
   it("is resumed by a request that arrives while it is being paused", async () => {
     const sandbox = await serving();
-    await sandbox.files.write("/root/a", "text");
+    await sandbox.files.write("/home/user/a", "text");
     const paused = sandbox.pause();
     await expect.poll(async () => (await objectOf(sandbox)).spec.paused).toBe(true);
-    expect(await sandbox.files.read("/root/a")).toBe("text");
+    expect(await sandbox.files.read("/home/user/a")).toBe("text");
     await paused;
     expect(await stateOf(sandbox)).toBe("running");
     await sandbox.kill();
@@ -209,8 +209,8 @@ describe("a paused sandbox with autoResume", () => {
     const refused: [Question, number][] = [
       [{}, 403],
       [{ headers: wrong }, 403],
-      [{ port: 49_983, path: "/files?path=/root/a" }, 401],
-      [{ port: 49_983, path: "/files?path=/root/a", headers: wrong }, 401],
+      [{ port: 49_983, path: "/files?path=/home/user/a" }, 401],
+      [{ port: 49_983, path: "/files?path=/home/user/a", headers: wrong }, 401],
       [{ port: 49_983, path: "/health" }, 502],
       [{ port: 49_999, path: "/execute", headers: wrong }, 401],
       [{ port: 49_981, path: "/logs" }, 401],
@@ -225,14 +225,14 @@ describe("a paused sandbox with autoResume", () => {
 
   it("is not resumed after a pause without its memory, until a client connects", async () => {
     const sandbox = await create();
-    await sandbox.files.write("/root/a", "text");
+    await sandbox.files.write("/home/user/a", "text");
     await sandbox.pause({ keepMemory: false });
     expect((await ask(sandbox)).status).toBe(403);
-    await expect(sandbox.files.read("/root/a")).rejects.toThrow("paused without its memory");
+    await expect(sandbox.files.read("/home/user/a")).rejects.toThrow("paused without its memory");
     await sandbox.connect();
-    expect(await sandbox.files.read("/root/a")).toBe("text");
+    expect(await sandbox.files.read("/home/user/a")).toBe("text");
     await sandbox.pause();
-    expect(await sandbox.files.read("/root/a")).toBe("text");
+    expect(await sandbox.files.read("/home/user/a")).toBe("text");
     await sandbox.kill();
   });
 });

@@ -52,6 +52,42 @@ describe("code in a sandbox", () => {
     await sandbox.kill();
   });
 
+  it("can be JavaScript and TypeScript", async () => {
+    const sandbox = await create(undefined, { envs: { GREETING: "hello" } });
+    expect((await sandbox.listCodeContexts()).map(({ language }: Context) => language)).toEqual([
+      "python",
+      "javascript",
+    ]);
+    const js = async (code: string, more: object = {}) => sandbox.runCode(code, { language: "js", ...more });
+    expect(await js("console.log('a'); console.error('b')")).toMatchObject({
+      logs: { stdout: ["a\n"], stderr: ["b\n"] },
+    });
+    await js("import { readFileSync } from 'fs'; const kept = typeof readFileSync");
+    expect((await js("const again = await Promise.resolve(kept); again")).text).toBe("function");
+    const variables = "`${process.env.GREETING} ${process.env.ONCE}`";
+    expect((await js(variables, { envs: { ONCE: "1" } })).text).toBe("hello 1");
+    expect((await js(variables)).text).toBe("hello undefined");
+    expect((await js("missing")).error).toMatchObject({ name: "ReferenceError", value: "missing is not defined" });
+    await expect(js("while (true) {}", { timeoutMs: 2_000 })).rejects.toThrow("timed out");
+    expect((await js("kept")).text).toBe("function");
+    expect((await js("process.exit(1)")).error?.name).toBe("ContextRestarting");
+    expect((await js("typeof kept")).text).toBe("undefined");
+    const typed = "enum Size { Large = 3 }\nconst size: number = Size.Large; size";
+    expect((await sandbox.runCode(typed, { language: "ts" })).text).toBe("3");
+    await sandbox.kill();
+  });
+
+  it("uses the programs and packages that agents expect", async () => {
+    const sandbox = await create();
+    const programs = "curl git node npm sudo ps unzip gcc make";
+    expect((await sandbox.commands.run(`command -v ${programs} | wc -l`)).stdout).toBe("9\n");
+    const packages =
+      "scipy, sklearn, seaborn, plotly, sympy, openpyxl, bs4, aiohttp, pytest, numpy, pandas, matplotlib";
+    const versions = "[each.__version__.rsplit('.', 1)[0] for each in (numpy, pandas, matplotlib)]";
+    expect((await sandbox.runCode(`import ${packages}\n${versions}`)).text).toBe("['2.3', '2.2', '3.10']");
+    await sandbox.kill();
+  });
+
   it("finds packages that commands install", async () => {
     const sandbox = await create();
     const directory = "$(python -c 'import sysconfig; print(sysconfig.get_path(\"purelib\"))')";
@@ -65,6 +101,26 @@ describe("code in a sandbox", () => {
     const sandbox = await create();
     await expect(sandbox.runCode("import time; time.sleep(300)", { timeoutMs: 2_000 })).rejects.toThrow("timed out");
     expect((await sandbox.runCode("'still here'")).text).toBe("still here");
+    await sandbox.kill();
+  });
+});
+
+describe("the end of a server", () => {
+  it("is an error of the SDK if the sandbox is killed", async () => {
+    const sandbox = await create();
+    const running = sandbox.runCode("import time; open('/tmp/started', 'w'); time.sleep(300)", { timeoutMs: 300_000 });
+    const ended = expect(running).rejects.toThrow();
+    await expect.poll(() => sandbox.files.exists("/tmp/started")).toBe(true);
+    await sandbox.kill();
+    await ended;
+  });
+
+  it("is followed by another server, as that of a service", async () => {
+    const sandbox = await create();
+    await sandbox.runCode("a = 1");
+    await sandbox.commands.run("pkill -9 -f 'python -m code_interpreter$'", { user: "root" });
+    await expect.poll(() => sandbox.runCode("'a' in globals()").then(({ text }) => text, String)).toBe("False");
+    await expect.poll(async () => (await sandbox.commands.run("pgrep -cf code_interpreter.kernel")).stdout).toBe("1\n");
     await sandbox.kill();
   });
 });
@@ -107,7 +163,9 @@ describe("a bad request", () => {
     expect(await send("/execute", "{}")).toBe("400 code must be a string");
     expect(await send("/execute", '{"code":"1","env_vars":{"A=B":"c"}}')).toMatch(/^400 env_vars: 'A=B'/);
     expect(await send("/execute", '{"code":"1","language":"../bash"}')).toMatch(/^400 language '..\/bash'/);
-    expect(await send("/execute", '{"code":"1","language":"cobol"}')).toMatch(/^400 .*it has bash, python$/);
+    expect(await send("/execute", '{"code":"1","language":"cobol"}')).toMatch(
+      /^400 .*it has bash, javascript, python, typescript$/,
+    );
     expect(await send("/execute", '{"code":"1","language":"bash","context_id":"a"}')).toMatch(/^400 Only one/);
     expect(await send("/execute", '{"code":"1","context_id":"a"}')).toBe("404 Context a not found");
     expect(await send("/contexts", '{"cwd":"/missing"}')).toBe("400 cwd /missing is not a directory");
@@ -174,13 +232,14 @@ describe("a running kernel", () => {
     for (const each of [source, clone]) await each.kill();
   });
 
-  it("has the same random numbers in all clones, and different identifiers", async () => {
+  it("has other random numbers and identifiers in each clone", async () => {
     const source = await create();
-    await source.runCode("import random, uuid; random.random()");
+    await source.runCode("import numpy, random, uuid; random.random()");
     const { snapshotId } = await source.createSnapshot();
     const clones = [await create(snapshotId), await create(snapshotId)];
     const texts = async (code: string) => Promise.all(clones.map(async (each) => (await each.runCode(code)).text));
-    expect(new Set(await texts("random.random()")).size).toBe(1);
+    expect(new Set(await texts("random.random()")).size).toBe(2);
+    expect(new Set(await texts("numpy.random.random()")).size).toBe(2);
     expect(new Set(await texts("str(uuid.uuid4())")).size).toBe(2);
     for (const each of [source, ...clones]) await each.kill();
   });

@@ -51,12 +51,12 @@ describe("the end of the time", () => {
     const sandbox = await create({ lifecycle, timeoutMs: 600_000 });
     expect((await sandbox.getInfo()).lifecycle).toEqual({ onTimeout: "pause", autoResume: false });
     for (const round of ["1", "2"]) {
-      await sandbox.files.write("/root/round", round);
+      await sandbox.files.write("/home/user/round", round);
       await sandbox.commands.run(`sleep 100${round}`, { background: true });
       await sandbox.setTimeout(1_000);
       await expect.poll(() => stateOf(sandbox)).toBe("paused");
       await sandbox.connect({ timeoutMs: 600_000 });
-      expect(await sandbox.files.read("/root/round")).toBe(round);
+      expect(await sandbox.files.read("/home/user/round")).toBe(round);
       expect(await commandsOf(sandbox)).not.toContain(`sleep 100${round}`);
     }
     // A pause by the client keeps the memory.

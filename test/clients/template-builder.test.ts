@@ -145,7 +145,7 @@ describe("files", () => {
       expect(logs.filter((line) => line.startsWith("Skipping upload"))).toHaveLength(4);
       expect(logs.filter((line) => line.startsWith("CACHED") && line.includes("copy"))).toHaveLength(4);
       const sandbox = await Sandbox.create("files", options);
-      const run = async (command: string) => (await sandbox.commands.run(command)).stdout.trim();
+      const run = async (command: string) => (await sandbox.commands.run(command, { user: "root" })).stdout.trim();
       expect(await run("cd /srv/app && ./link && cat lib/kept .hidden && stat -c %a lib lib/run.sh")).toBe(
         "ran\nkept\nhidden700\n755",
       );

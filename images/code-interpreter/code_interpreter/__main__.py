@@ -12,15 +12,18 @@ from tornado.httpserver import HTTPServer
 
 from .contexts import Contexts
 from .http_api import http_api
+from .kernel_process import end_orphans
 from .limits import MAX_BODY_BYTES, MAX_HEADER_BYTES, PORT
 
 
 async def serve() -> None:
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
     own_home_directory()
+    end_orphans()
     contexts = Contexts()
     # A port that accepts connections means that code can run.
     await contexts.default("python")
+    contexts.declare_default("javascript")
     server = HTTPServer(
         http_api(contexts),
         max_buffer_size=MAX_BODY_BYTES + MAX_HEADER_BYTES,

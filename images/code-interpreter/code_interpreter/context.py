@@ -24,6 +24,7 @@ class Context:
         self.cwd = cwd
         self._variables = variables
         self._generation: str | None = None
+        self._seeded: str | None = variables.generation()
         self._names: set[str] = set()
         self._kernel: KernelProcess | None = None
         self._running: dict[str, Execution] = {}
@@ -45,9 +46,9 @@ class Context:
             raise
         self._kernel, self._generation, self._names = kernel, None, set()
 
-    async def stop(self) -> None:
+    async def stop(self, broken: bool = False) -> None:
         kernel, self._kernel = self._kernel, None
-        self._end_all("ContextRestarting", "Context was restarted")
+        self._end_all(broken)
         if kernel is not None:
             await kernel.stop()
 
@@ -109,7 +110,7 @@ class Context:
         before, after = self.language.around(shared, env)
         if before:
             kernel.execute(before, silent=True, metadata={})
-        metadata = {"ramet": {"shared": shared, "env": env}}
+        metadata = {"ramet": {"shared": shared, "env": env, "reseed": self._is_clone()}}
         self._running[kernel.execute(code, silent=False, metadata=metadata)] = execution
         if after:
             kernel.execute(after, silent=True, metadata={})
@@ -127,6 +128,11 @@ class Context:
         self._generation, self._names = generation, set(found)
         return {**found, **{name: None for name in gone}}
 
+    def _is_clone(self) -> bool:
+        """Whether this is the kernel's first execution in a clone, which shares the state of random numbers with its siblings."""
+        before, self._seeded = self._seeded, self._variables.generation()
+        return before is not None and before != self._seeded
+
     def _on_output(self, message: Message) -> None:
         id = message["parent_header"].get("msg_id", "")
         execution = self._running.get(id)
@@ -143,12 +149,15 @@ class Context:
             return
         logging.warning("the kernel of context %s ended; the next execution starts another", self.id)
         self._kernel = None
-        self._end_all("ContextRestarting", "Context was restarted")
+        self._end_all()
         self._stopping = asyncio.create_task(kernel.stop())
 
-    def _end_all(self, name: str, value: str) -> None:
+    def _end_all(self, broken: bool = False) -> None:
         for execution in self._running.values():
-            execution.fail(name, value)
+            if broken:
+                execution.break_off()
+            else:
+                execution.fail("ContextRestarting", "Context was restarted")
         self._running.clear()
 
     def _interrupt(self) -> None:

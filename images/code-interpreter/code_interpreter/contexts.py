@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from pathlib import Path
 
@@ -32,13 +33,7 @@ class Contexts:
         return found
 
     async def create(self, request: ContextRequest) -> Context:
-        language = find_language(request.language)
-        cwd = request.cwd or home()
-        if not os.path.isdir(cwd):
-            raise RequestRefused(400, f"cwd {cwd} is not a directory")
-        if len(self._all) + self._starting >= MAX_CONTEXTS:
-            raise RequestRefused(429, f"the sandbox has {MAX_CONTEXTS} contexts already: remove one")
-        context = Context(language, cwd, self._variables)
+        context = self._new(request)
         self._starting += 1
         try:
             await context.start()
@@ -46,6 +41,21 @@ class Contexts:
             self._starting -= 1
         self._all[context.id] = context
         return context
+
+    def declare_default(self, language: str) -> None:
+        """A default context that is listed before anyone uses it: its kernel starts with its first execution."""
+        with contextlib.suppress(RequestRefused):
+            context = self._defaults[language] = self._new(ContextRequest(language))
+            self._all[context.id] = context
+
+    def _new(self, request: ContextRequest) -> Context:
+        language = find_language(request.language)
+        cwd = request.cwd or home()
+        if not os.path.isdir(cwd):
+            raise RequestRefused(400, f"cwd {cwd} is not a directory")
+        if len(self._all) + self._starting >= MAX_CONTEXTS:
+            raise RequestRefused(429, f"the sandbox has {MAX_CONTEXTS} contexts already: remove one")
+        return Context(language, cwd, self._variables)
 
     async def of(self, request: ExecuteRequest) -> Context:
         if request.context_id:
@@ -65,7 +75,8 @@ class Contexts:
         await context.remove()
 
     async def close(self) -> None:
-        await asyncio.gather(*(context.stop() for context in self.list()), return_exceptions=True)
+        """Executions break off instead of ending: their clients learn that the sandbox ended, and not only a context."""
+        await asyncio.gather(*(context.stop(broken=True) for context in self.list()), return_exceptions=True)
 
 
 def home() -> str:

@@ -19,6 +19,7 @@ class Execution:
         self._bytes = 0
         self._changed = asyncio.Event()
         self._on_overflow = on_overflow
+        self._broken = False
         self.ended = False
 
     def put(self, line: Line) -> None:
@@ -37,14 +38,25 @@ class Execution:
             self._append(json.dumps(error_line(name, value)).encode() + b"\n")
             self.end()
 
+    def break_off(self) -> None:
+        """The client's connection ends without the end of the answer."""
+        self._broken = self.ended = True
+        self._changed.set()
+
     def end(self) -> None:
         if not self.ended:
             self.ended = True
             self._append(json.dumps(END).encode() + b"\n")
 
     async def next(self, timeout: float) -> bytes | None:
-        """What there is to send; nothing at the end. @raise TimeoutError if nothing comes in time."""
+        """
+        What there is to send; nothing at the end.
+        @raise TimeoutError if nothing comes in time
+        @raise BrokenPipeError if the execution was broken off
+        """
         while not self._lines:
+            if self._broken:
+                raise BrokenPipeError
             if self.ended:
                 return None
             self._changed.clear()

@@ -93,6 +93,8 @@ class Execute(Handler):
                 await lines.aclose()
         except (asyncio.CancelledError, StreamClosedError):
             return  # The client has gone.
+        except BrokenPipeError:
+            self.detach().close()
         finally:
             self._running = None
 

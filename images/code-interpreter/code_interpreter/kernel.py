@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
+import random
+import sys
 from contextlib import contextmanager
 from typing import Any, Iterator
 
@@ -22,8 +24,17 @@ class InterpreterKernel(IPythonKernel):
     async def execute_request(self, stream: Any, ident: Any, parent: dict[str, Any]) -> None:
         variables = (parent.get("metadata") or {}).get("ramet") or {}
         _update(variables.get("shared", {}))
+        if variables.get("reseed"):
+            _reseed()
         with _environment(variables.get("env", {})):
             await super().execute_request(stream, ident, parent)
+
+
+def _reseed() -> None:
+    """Generators that a program has created keep their state: nothing knows them."""
+    random.seed()
+    if (numpy := sys.modules.get("numpy")) is not None:
+        numpy.random.seed()
 
 
 @contextmanager

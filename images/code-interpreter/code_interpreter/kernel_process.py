@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import os
 import shutil
+import signal
 import tempfile
 import threading
 from pathlib import Path
@@ -100,6 +103,19 @@ class KernelProcess:
                 return  # The socket was closed.
             except Exception:
                 logging.exception("a message of the kernel was not understood")
+
+
+def end_orphans() -> None:
+    """Ends the kernels of a server that was killed. Their command lines name a file in the directory."""
+    directory = _runtime_directory()
+    if directory is None:
+        return
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if f"{directory}/kernel-".encode() in (process / "cmdline").read_bytes():
+                os.kill(int(process.name), signal.SIGKILL)
+    for kernel in Path(directory).glob("kernel-*"):
+        shutil.rmtree(kernel, ignore_errors=True)
 
 
 def _ignore(_: Message) -> None:

@@ -21,10 +21,10 @@ class Language:
 
     def around(self, shared: Variables, env: dict[str, str]) -> tuple[str, str]:
         """
-        Code before and after an execution that sets the sandbox's variables, and those of this execution only. The Python
-        kernel gets them with the execution.
+        Code before and after an execution that sets the sandbox's variables, and those of this execution only. The kernels of
+        this image get them with the execution.
         """
-        if self.name == "python" or not (shared or env):
+        if self.name in ("python", "javascript", "typescript") or not (shared or env):
             return "", ""
         if self.name != "bash":
             raise RequestRefused(400, f"variables cannot be set for {self.name}")

@@ -90,7 +90,9 @@ function imageCommands(image: Command, act: Act): void {
   const build = image
     .command("build")
     .description("Build one of Ramet's images, if it is missing or its recipe has changed.")
-    .addArgument(new Argument("<name>", "which image").choices(["python", "code-interpreter"]))
+    .addArgument(
+      new Argument("<name>", "which image").choices(["python", "code-interpreter", "code-interpreter-small"]),
+    )
     .action(act(async () => (await import("./image.ts")).buildImage, "name"));
   withExamples(build, "ramet local image build code-interpreter");
   const remove = image

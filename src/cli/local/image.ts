@@ -3,7 +3,7 @@ import { join, resolve } from "node:path";
 import { RametError } from "../../base/errors.ts";
 import { openImageStore, type ImageStore } from "../../local/images/image-store.ts";
 import { imagesDirectory } from "../../local/images/build-once.ts";
-import { type interpreterImageName, ensureInterpreterImage } from "../../local/images/interpreter-image.ts";
+import { ensureInterpreterImage, type InterpreterImageName } from "../../local/images/interpreter-image.ts";
 import { ensurePythonImage, pythonImageName } from "../../local/images/python-image.ts";
 import { lineWriter, printLine, type Io } from "../io.ts";
 import { inOrder, table } from "../output/render.ts";
@@ -29,14 +29,13 @@ export async function addImage(io: Io, { name, path }: AddImageOptions): Promise
 }
 
 /** The images that Ramet can build. */
-export type BuiltImage = typeof pythonImageName | typeof interpreterImageName;
+export type BuiltImage = typeof pythonImageName | InterpreterImageName;
 
 /** `ramet local image build`: prints the image's digest. Builds nothing if the image is there and its recipe is the same. */
 export async function buildImage(io: Io, { name }: { name: BuiltImage }): Promise<void> {
   const store = images(io);
-  const ensure = name === pythonImageName ? ensurePythonImage : ensureInterpreterImage;
-  const progress = lineWriter(io.stderr);
-  const image = await ensure({ store, clock: io.clock, signal: io.signal, progress });
+  const options = { store, clock: io.clock, signal: io.signal, progress: lineWriter(io.stderr) };
+  const image = await (name === pythonImageName ? ensurePythonImage(options) : ensureInterpreterImage(options, name));
   await store.sweep();
   printLine(io.stdout, image.digest);
 }

@@ -66,7 +66,7 @@ const common = [
 const works = 'python3 -c "import http.server, json, socket"';
 
 /** Programs that agents call in a sandbox, as E2B's template `base` has them. */
-const programs = "ca-certificates,curl,git,procps,python3,python3-pip,python3-venv,sudo,unzip";
+const programs = "ca-certificates,curl,gcc,git,libc6-dev,make,procps,python3,python3-pip,python3-venv,sudo,unzip";
 
 /** The user of E2B's clients. It has no password, so `sudo` needs no shadow file. */
 const account = [
@@ -75,6 +75,8 @@ const account = [
   'cp -R "$1/etc/skel" "$1/home/user" && { chown -R 1000:1000 "$1/home/user" || true; }',
   'echo "user ALL=(ALL:ALL) NOPASSWD: ALL" >"$1/etc/sudoers.d/user" && chmod 440 "$1/etc/sudoers.d/user"',
   'ln -s python3 "$1/usr/bin/python"',
+  // The profile starts for each command. This program takes longer than the shell.
+  `sed -i 's/"$(id -u)"/"\${EUID:-$(id -u)}"/' "$1/etc/profile"`,
   // `pip install` works without a virtual environment, as in the images of python.org.
   'rm "$1"/usr/lib/python3*/EXTERNALLY-MANAGED',
 ];

@@ -11,12 +11,13 @@ import { ensurePythonImage } from "./python-image.ts";
 import { downloadPythonPackages } from "./python-packages.ts";
 import { copyDirectory, isRoot } from "./unpack-tar.ts";
 
-/** The name of the image for E2B's code-interpreter SDKs. */
-export const interpreterImageName = "code-interpreter";
+/** The names of the images for E2B's code-interpreter SDKs. The small one has fewer packages and no Node.js. */
+export const interpreterImageNames = ["code-interpreter", "code-interpreter-small"] as const;
+export type InterpreterImageName = (typeof interpreterImageNames)[number];
 
 /** The configuration of the image, as `images/code-interpreter/Dockerfile` has it. */
 export const interpreterConfig: Partial<ImageConfig> = {
-  cmd: ["/opt/code-interpreter/bin/python", "-m", "code_interpreter"],
+  cmd: ["sh", "/opt/code-interpreter/bin/serve-code"],
   env: [
     "PATH=/opt/code-interpreter/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     "LANG=C.UTF-8",
@@ -26,20 +27,23 @@ export const interpreterConfig: Partial<ImageConfig> = {
 };
 
 /**
- * Returns the image `code-interpreter`: the image `python`, with Jupyter kernels and the server of `images/code-interpreter`.
+ * Returns an image of the code interpreter: the image `python`, with Jupyter kernels and the server of `images/code-interpreter`.
  * Builds it if it is missing or its recipe has changed, with packages from the Python package index that this machine's pip
- * uses (a minute or two, and 70 MB).
+ * uses (150 MB, or 70 for the small one) and, for Node.js, from the npm registry of this machine (60 MB).
  *
  * @throws RametError `ImageNotFound` with instructions if it cannot be built
  */
-export async function ensureInterpreterImage(options: BuildOptions = {}): Promise<Image> {
+export async function ensureInterpreterImage(
+  options: BuildOptions = {},
+  name: InterpreterImageName = "code-interpreter",
+): Promise<Image> {
   const python = await ensurePythonImage(options);
   const recipe = await recipeDigest(python);
-  const build = { name: interpreterImageName, directory: "code-interpreter", recipeFile, recipe };
+  const build = { name, directory: name, recipeFile, recipe };
   return buildOnce(build, options, async (parts) =>
-    make(python, recipe, parts).catch((error: unknown) => {
+    make(python, build, parts).catch((error: unknown) => {
       parts.signal?.throwIfAborted();
-      throw buildFailed(error);
+      throw buildFailed(name, error);
     }),
   );
 }
@@ -60,22 +64,42 @@ async function recipeDigest(python: Image): Promise<string> {
   return `sha256:${hash.digest("hex")}`;
 }
 
-async function make(python: Image, recipe: string, parts: ImageBuild): Promise<Image> {
+async function make(
+  python: Image,
+  { name, recipe }: { name: InterpreterImageName; recipe: string },
+  parts: ImageBuild,
+): Promise<Image> {
   const { store, work, scratch, line, signal } = parts;
-  const requirements = join(source(), "requirements.txt");
+  const isSmall = name === "code-interpreter-small";
+  const file = `requirements${isSmall ? "-small" : ""}.txt`;
+  const requirements = join(source(), file);
   const packages = await downloadPythonPackages({ requirements, directory: work, line, signal });
-  line.doing("installing Python packages");
   const root = join(scratch, "root");
   await mkdir(root);
   await copyDirectory(python.rootPath, root, signal);
   await cp(source(), join(root, "build", "source"), { recursive: true });
   await cp(packages, join(root, "build", "packages"), { recursive: true });
-  const script = ["sh", "/build/source/install.sh", "/build/source", "/build/packages"];
+  const script = ["sh", "/build/source/install.sh", "/build/source", `/build/source/${file}`, "/build/packages"];
+  if (!isSmall) {
+    await installNode(join(root, "build", "source", "node"), parts);
+    script.push("/build/source/node/node_modules");
+  }
+  line.doing("installing the packages");
   await runInside(root, script, signal);
   await rm(join(root, "build"), { recursive: true });
   await writeFile(join(root, recipeFile), recipe);
   line.doing("adding the image");
-  return store.add(interpreterImageName, root, { config: interpreterConfig, signal });
+  return store.add(name, root, { config: interpreterConfig, signal });
+}
+
+/** Installs the packages of a directory's package-lock.json. None of their scripts runs. */
+async function installNode(directory: string, { line, signal }: ImageBuild): Promise<void> {
+  line.doing("downloading Node.js (60 MB)");
+  await runProgram("npm", ["ci", "--ignore-scripts", "--no-audit", "--no-fund"], {
+    cwd: directory,
+    what: "npm ci",
+    signal,
+  });
 }
 
 /** Runs a program in a root file system, as root of it. */
@@ -89,13 +113,13 @@ async function runInside(root: string, command: string[], signal?: AbortSignal):
   });
 }
 
-function buildFailed(cause: unknown): RametError {
+function buildFailed(name: string, cause: unknown): RametError {
   const { message, hint } = RametError.from(cause);
-  return new RametError("ImageNotFound", `Building the image ${interpreterImageName} failed: ${message}`, {
+  return new RametError("ImageNotFound", `Building the image ${name} failed: ${message}`, {
     hint:
       hint ??
       "Configure pip with a Python package index, or build images/code-interpreter/Dockerfile elsewhere and add it: " +
-        `ramet local image add ${interpreterImageName} PATH (an OCI layout)`,
+        `ramet local image add ${name} PATH (an OCI layout)`,
     cause,
   });
 }

@@ -26,7 +26,7 @@ export async function downloadPythonPackages(options: PackagesOptions): Promise<
   const target = join(directory, `packages-${key.update(process.arch).digest("hex").slice(0, 16)}`);
   if (await exists(target)) return target;
   const pip = await findPip(directory, line, signal);
-  line.doing("downloading Python packages (70 MB)");
+  line.doing("downloading Python packages");
   const made = join(directory, "making-packages");
   await rm(made, { recursive: true, force: true });
   const args = ["-m", "pip", "download", "--quiet", "--no-deps", "--require-hashes", "--only-binary=:all:"];
