@@ -16,7 +16,7 @@ pip install --isolated --quiet --no-index --find-links "$packages" --no-deps --r
   --requirement "$requirements"
 
 # Tests of packages are a fifth of the size.
-rm -rf "$target"/lib/python3*/site-packages/*/tests
+find "$target"/lib/python3*/site-packages -type d -name tests -prune -exec rm -rf {} +
 site=$("$target/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 cp -R "$source/code_interpreter" "$site/"
 "$target/bin/python" -m compileall -q "$site/code_interpreter"

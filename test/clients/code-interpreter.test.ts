@@ -85,6 +85,8 @@ describe("code in a sandbox", () => {
       "scipy, sklearn, seaborn, plotly, sympy, openpyxl, bs4, aiohttp, pytest, numpy, pandas, matplotlib";
     const versions = "[each.__version__.rsplit('.', 1)[0] for each in (numpy, pandas, matplotlib)]";
     expect((await sandbox.runCode(`import ${packages}\n${versions}`)).text).toBe("['2.3', '2.2', '3.10']");
+    const saved = await sandbox.runCode("from PIL import Image; Image.new('RGB', (2, 2)).save('/tmp/a.png')");
+    expect(saved.results.map(({ png }) => png !== undefined)).toEqual([true]);
     await sandbox.kill();
   });
 

@@ -14,12 +14,14 @@ from ipykernel.kernelapp import IPKernelApp
 from traitlets.config import Config
 
 from .display import add_formatters
+from .pillow import PillowFinder
 
 
 class InterpreterKernel(IPythonKernel):
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         add_formatters(self.shell.display_formatter)
+        sys.meta_path.insert(0, PillowFinder())  # type: ignore[arg-type]
 
     async def execute_request(self, stream: Any, ident: Any, parent: dict[str, Any]) -> None:
         variables = (parent.get("metadata") or {}).get("ramet") or {}
