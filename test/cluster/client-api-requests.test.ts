@@ -275,6 +275,7 @@ describe("a request that is not valid", () => {
     ["a name that is too long", "POST", "/sandboxes", { templateID: "a".repeat(501) }],
     ["numbers as variables", "POST", "/sandboxes", { templateID: "base", envVars: { A: 1 } }],
     ["a name that is no variable", "POST", "/sandboxes", { templateID: "base", envVars: { "A=B": "" } }],
+    ["a value that no variable can have", "POST", "/sandboxes", { templateID: "base", envVars: { A: "a\0b" } }],
   ])("with %s gets 400", async (_, method, path, body) => {
     const answer = await world.call(key, method, path, body);
     expect(answer).toMatchObject({ status: 400, json: { code: 400 } });

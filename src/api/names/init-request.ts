@@ -1,10 +1,17 @@
 import { createHash } from "node:crypto";
 import * as z from "zod";
 import { RametError } from "../../base/errors.ts";
+import { environmentProblem } from "../schema/rules.ts";
 import { annotations } from "./labels.ts";
 
 /** The part of `agents.kruise.io/init-runtime-request` that Ramet reads, in the format of OpenKruise Agents. */
-const InitRuntimeRequest = z.looseObject({ envVars: z.record(z.string(), z.string()).nullish() });
+const InitRuntimeRequest = z.looseObject({ envVars: z.record(z.string(), z.string()).nullish().check(areVariables) });
+
+function areVariables({ value, issues }: z.core.ParsePayload<Record<string, string> | null | undefined>): void {
+  const message = environmentProblem(value ?? {});
+  // The values are secrets, so the issue has none.
+  if (message !== undefined) issues.push({ code: "custom", message, input: undefined });
+}
 
 interface MaybeRequested {
   metadata: { namespace: string; annotations?: Record<string, string> | undefined };

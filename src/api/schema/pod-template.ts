@@ -1,5 +1,6 @@
 import * as z from "zod";
 import { RametError } from "../../base/errors.ts";
+import { variableProblem } from "./rules.ts";
 
 /**
  * The parts of Kubernetes' PodTemplateSpec that Ramet reads. Other fields pass through unchanged, so that a template for a newer
@@ -10,11 +11,16 @@ const StringMap = z.record(z.string(), z.string());
 const Quantity = z.union([z.string(), z.number()]);
 const Port = z.union([z.int(), z.string()]);
 
-const EnvVar = z.looseObject({
-  name: z.string().min(1),
-  value: z.string().optional(),
-  valueFrom: z.looseObject({}).optional(),
-});
+const EnvVar = z
+  .looseObject({
+    name: z.string().min(1),
+    value: z.string().optional(),
+    valueFrom: z.looseObject({}).optional(),
+  })
+  .check(({ value, issues }) => {
+    const message = variableProblem(value.name, value.value ?? "");
+    if (message !== undefined) issues.push({ code: "custom", message, input: undefined });
+  });
 
 const Handler = z.looseObject({
   exec: z.looseObject({ command: z.array(z.string()).optional() }).optional(),

@@ -110,3 +110,22 @@ export const SchemalessList = z.array(z.record(z.string(), z.unknown())).meta({
     "x-kubernetes-list-type": "atomic",
   },
 });
+
+/** The bytes of one variable of a process: with its `=` and its end, it is one string of 128 KiB (Linux, MAX_ARG_STRLEN). */
+const mostVariableBytes = (128 << 10) - 2;
+
+/** Why no process can have this variable. Undefined: it can. */
+export function variableProblem(name: string, value: string): string | undefined {
+  if (name === "" || /[=\0]/.test(name)) return `${JSON.stringify(name.slice(0, 80))} is not a valid variable name`;
+  if (value.includes("\0")) return `the value of ${name} contains a NUL byte`;
+  const bytes = Buffer.byteLength(name) + Buffer.byteLength(value);
+  if (bytes <= mostVariableBytes) return undefined;
+  return `${name} has ${bytes} bytes with its value; ${mostVariableBytes} are the most`;
+}
+
+/** The problem of the first variable that no process can have. */
+export function environmentProblem(environment: Readonly<Record<string, string>>): string | undefined {
+  return Object.entries(environment)
+    .map(([name, value]) => variableProblem(name, value))
+    .find((problem) => problem !== undefined);
+}

@@ -1,3 +1,4 @@
+import { environmentProblem } from "../../api/schema/rules.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { initRuntimeRequest, type RequestSeal } from "../../api/names/init-request.ts";
 import { annotations, labels, restoreFromAnnotations } from "../../api/names/labels.ts";
@@ -56,10 +57,8 @@ export function validateClaimRequest({ labels = {}, annotations = {}, environmen
       hint: "Choose a key that does not begin with agents.kruise.io/ or e2b.agents.kruise.io/",
     });
   }
-  const unnamed = Object.keys(environment).find((name) => name === "" || /[=\0]/.test(name));
-  if (unnamed !== undefined) {
-    throw new RametError("InvalidArgument", `envVars: ${JSON.stringify(unnamed)} is not a valid variable name`);
-  }
+  const problem = environmentProblem(environment);
+  if (problem !== undefined) throw new RametError("InvalidArgument", `envVars: ${problem}`);
 }
 
 function isReserved(key: string): boolean {
