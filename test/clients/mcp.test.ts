@@ -158,7 +158,8 @@ describe.each([
     expect(slow.json["error"]).toMatchObject({ code: "Timeout" });
     expect(slow.text).toContain("started");
     // A killed process is shown until its parent has taken its exit code.
-    const left = async () => (await call(client, "run_command", { sandbox, command: "pgrep sleep || echo none" })).text;
+    const left = async () =>
+      (await call(client, "run_command", { sandbox, command: "pgrep -fx 'sleep 600' || echo none" })).text;
     await expect.poll(left).toContain("none");
     await call(client, "kill_sandbox", { sandbox });
   });

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { guestClientPort } from "../../src/api/wire/cell-api.ts";
 import { CellClient } from "../../src/cell/client/cell-client.ts";
-import { GuestClient } from "../../src/cell/client/guest-client.ts";
+import { containerUser, GuestClient } from "../../src/cell/client/guest-client.ts";
 import { clusterCredentials } from "../../src/backends/cell-keys.ts";
 import { counterPort } from "../setup/counter.ts";
 import { slowTemplate } from "./counter.ts";
@@ -34,6 +34,7 @@ async function output(name: string, command: string): Promise<string> {
   const guest = new GuestClient({
     dial: () => cells.dial(address, guestClientPort),
     accessToken: credentials.guestToken(uid),
+    user: containerUser,
   });
   let text = "";
   for await (const event of guest.startProcess({ command: "sh", args: ["-c", command] })) {

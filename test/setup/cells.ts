@@ -4,7 +4,7 @@ import { guestClientPort, type CheckpointResult, type RestoreResult } from "../.
 import type { Contents } from "../../src/api/schema/metadata.ts";
 import type { Grant } from "../../src/api/wire/grant.ts";
 import type { CellClient } from "../../src/cell/client/cell-client.ts";
-import { GuestClient } from "../../src/cell/client/guest-client.ts";
+import { containerUser, GuestClient } from "../../src/cell/client/guest-client.ts";
 import type { CheckpointStore } from "../../src/store/checkpoint-store.ts";
 import { directoryStore } from "../../src/store/directory/store.ts";
 import { CellRig, type RunningCell, type StartCellOptions } from "./cell-rig.ts";
@@ -85,10 +85,11 @@ export class Cells {
     return cell;
   }
 
-  /** Returns a client for the commands and files of a sandbox. */
+  /** Returns a client for the commands and files of a sandbox, as the user of its container. */
   guestOf(cell: RunningCell): GuestClient {
     const { accessToken } = cell.identity;
-    return new GuestClient({ dial: () => this.client.dial(cell.address, guestClientPort), accessToken });
+    const dial = () => this.client.dial(cell.address, guestClientPort);
+    return new GuestClient({ dial, accessToken, user: containerUser });
   }
 
   /** Returns a script's output, whatever its exit code. */

@@ -70,6 +70,7 @@ describe("the guest in a real sandbox", () => {
       }
       return text;
     };
+    await cells.output(cell, "userdel --remove user");
     expect(await who()).toBe("root\n/root\n");
     await cells.output(cell, "useradd --create-home user");
     expect(await who()).toBe("user\n/home/user\n");
