@@ -65,17 +65,17 @@ try {
 async function run() {
   watchSources();
   if (!(await build())) throw new RametError("InvalidArgument", "Building src/ failed: no cluster was started");
-  const prepared = await prepareCluster({ name, clock, signal, progress: console.error, program });
+  const prepared = await prepareCluster({ name, clock, signal, progress: console.error });
   await rejectOtherProgram();
   try {
-    const setting = { ...prepared, cell };
+    const setting = { ...prepared, program, cell };
     const { already } = await startCluster({ directory, setting, clock, signal, progress: console.error });
     if (already) await restart();
     console.error(`The cluster ${name} is up. Use it with:`);
     console.log(`export KUBECONFIG=${directory.kubeconfig}`);
     console.error("A change below src/ restarts the controller and the gateway. Ctrl-C stops the cluster.");
     console.error("The controller's log follows.");
-    const log = sendPartLog(directory, process.stdout, { part: "controller", follow: true, tailBytes: 0, signal });
+    const log = sendPartLog(directory, process.stdout, { part: "controller", follow: true, signal });
     await Promise.all([log, restartOnChange()]);
   } finally {
     console.error(`Stopping the cluster ${name}`);

@@ -19,7 +19,7 @@ let client: KubeClient;
 let clock: ManualClock;
 let pods: ResourceClient<Pod>;
 
-async function connect(resource: typeof coreResources.pods  ) {
+async function connect(resource: typeof coreResources.pods) {
   server = new StandInServer(resource);
   await server.start();
   clock = new ManualClock();
