@@ -17,7 +17,7 @@ globalThis.require = createRequire(filename);
 const options = { filename, breakOnSigint: true, importModuleDynamically: constants.USE_MAIN_CONTEXT_DEFAULT_LOADER };
 
 for (const event of ["uncaughtException", "unhandledRejection"])
-  process.on(event, (error) => console.error("Uncaught", error));
+  process.on(event, (error) => process.stderr.write(`Uncaught ${inspect(error)}\n`));
 // Between executions, an interrupt has nothing to end.
 process.on("SIGINT", () => undefined);
 
@@ -64,7 +64,7 @@ async function finished(value) {
 
 function setVariables(values) {
   for (const [name, value] of Object.entries(values)) {
-    if (value === null) delete process.env[name];
+    if (value === null) Reflect.deleteProperty(process.env, name);
     else process.env[name] = value;
   }
 }
