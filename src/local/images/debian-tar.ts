@@ -28,12 +28,13 @@ export interface DebianRecipe {
 /** The file of the image with the digest of its recipe. */
 export const recipeFile = join("usr", "share", "ramet", "recipe");
 
-/** Returns how a tar is made on this machine. */
+/** Returns how a tar is made on this machine. The digest is the same on all machines. */
 export async function debianRecipe(): Promise<DebianRecipe> {
   const installs = await canInstall();
-  const args = [...common, ...(installs ? installed : extracted), suite];
-  const digest = `sha256:${createHash("sha256").update(JSON.stringify(args)).digest("hex")}`;
-  return { installs, args, digest };
+  const digest = `sha256:${createHash("sha256")
+    .update(JSON.stringify([common, installed, extracted, suite]))
+    .digest("hex")}`;
+  return { installs, args: [...common, ...(installs ? installed : extracted), suite], digest };
 }
 
 /**
@@ -72,7 +73,7 @@ const programs = "ca-certificates,curl,gcc,git,libc6-dev,make,procps,python3,pyt
 const account = [
   'echo "user:*:1000:1000::/home/user:/bin/bash" >>"$1/etc/passwd"',
   'echo "user:x:1000:" >>"$1/etc/group"',
-  'cp -R "$1/etc/skel" "$1/home/user" && { chown -R 1000:1000 "$1/home/user" || true; }',
+  'cp -R "$1/etc/skel" "$1/home/user" && { chown -R 1000:1000 "$1/home/user" 2>/dev/null || true; }',
   'echo "user ALL=(ALL:ALL) NOPASSWD: ALL" >"$1/etc/sudoers.d/user" && chmod 440 "$1/etc/sudoers.d/user"',
   'ln -s python3 "$1/usr/bin/python"',
   // The profile starts for each command. This program takes longer than the shell.
@@ -106,6 +107,7 @@ const extracted = [
   ...[
     'cp "$1/usr/share/base-passwd/passwd.master" "$1/etc/passwd"',
     'cp "$1/usr/share/base-passwd/group.master" "$1/etc/group"',
+    'cp "$1/usr/share/base-files/profile" "$1/etc/profile"',
     'mkdir -p "$1/root" "$1/proc" "$1/sys" "$1/run" && chmod 1777 "$1/tmp"',
     'test -e "$1/bin/sh" || ln -s dash "$1/bin/sh"',
     'test -e "$1/usr/bin/awk" || ln -s mawk "$1/usr/bin/awk"',
