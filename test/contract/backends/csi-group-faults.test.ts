@@ -113,7 +113,8 @@ async function everything(): Promise<string[]> {
 }
 
 async function expectNothingLeft(name: CheckpointName): Promise<void> {
-  await expect.poll(everything).toEqual([]);
+  // The sidecar repeats a deletion that has failed after longer and longer pauses.
+  await expect.poll(everything, { timeout: 90_000 }).toEqual([]);
   expect(await labelled(name)).toEqual([]);
   await expect(backend.whenReady(name)).rejects.toMatchObject({ code: "CheckpointLost" });
 }

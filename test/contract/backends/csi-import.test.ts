@@ -314,7 +314,7 @@ describe("the data of several contents", () => {
         expect(await read(name, outcome as Capture)).toBe("raced");
         await backend.remove(name);
       }
-      await expect.poll(() => hasData(part)).toBe(false);
+      await expect.poll(() => hasData(part), { timeout: 90_000 }).toBe(false);
     }
   });
 });
