@@ -157,7 +157,8 @@ describe("a controller that is killed", () => {
   });
 
   async function captureRuns(name: string): Promise<unknown> {
-    await seen.until("it is captured", () => made(name, "version").length > 0);
+    await seen.until("the second step runs", () => stepRuns(name, 1));
+    // A capture may be over when its Checkpoint is seen.
     return world.engineRuns("checkpoint");
   }
 

@@ -5,26 +5,17 @@ import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations, labels } from "../../api/names/labels.ts";
 import { apiVersion, rametApiVersion } from "../../api/schema/kind.ts";
-import {
-  findVersion,
-  isPinnedReference,
-  parseSnapshotReference,
-  printSnapshotReference,
-} from "../../api/snapshot/snapshot-reference.ts";
+import { printSnapshotReference } from "../../api/snapshot/snapshot-reference.ts";
 import { defaultTag, tagsAnnotation, tagsOf } from "../../api/snapshot/snapshot-tags.ts";
-import { parseClientName } from "../../api/names/client-names.ts";
 import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
-import type { Followers } from "../../kube/followers.ts";
-import type { KubeObject } from "../../kube/object.ts";
 import { awaitBuild } from "../../operations/await-build.ts";
 import { capture } from "../../operations/capture.ts";
-import { type Followed, objectOf, type Wait } from "../../operations/objects.ts";
-import { untilShownDeleted, untilSnapshotKnown } from "./cache-lag.ts";
+import { objectOf, type Wait } from "../../operations/objects.ts";
+import { untilSnapshotKnown } from "./cache-lag.ts";
 import { unknown } from "./find-sandbox.ts";
 import { untilCaptured, verifiedState } from "./lifecycle.ts";
 import type { ServiceParts } from "./parts.ts";
-import { currentSource } from "./source.ts";
 
 export interface CreateSnapshot extends Wait {
   /** Who creates it: the API key, as `<namespace>/<name>`. */
@@ -184,7 +175,7 @@ function refuseOtherSources(existing: NamedSnapshot | undefined): void {
  * Deletes the checkpoints from which earlier versions of a named snapshot were built: each version has a checkpoint of its own. One
  * that cannot be deleted now is deleted with the next version.
  */
-async function deleteSources(
+export async function deleteSources(
   { objects, known }: ServiceParts,
   { metadata: { namespace, name } }: NamedSnapshot,
   isNeeded: (checkpoint: Checkpoint) => boolean,
@@ -236,87 +227,4 @@ export function snapshotBytesOf({ known }: Pick<ServiceParts, "known">, namespac
     ...snapshots.flatMap(({ status }) => status?.versions ?? []),
     ...checkpoints.map(({ status }) => status?.ramet ?? {}),
   ].reduce((sum, { sizeBytes = 0 }) => sum + sizeBytes, 0);
-}
-
-/**
- * Deletes a snapshot: a checkpoint, one version of a named snapshot, or a named snapshot with all of its versions. Clones are not
- * affected.
- * @throws RametError `NotFound`; `Forbidden` for a set or a template
- */
-export async function deleteSnapshot(
-  parts: ServiceParts,
-  namespace: string,
-  text: string,
-  signal: AbortSignal,
-): Promise<void> {
-  const { known } = parts;
-  const unbuilt = known.snapshot(`${namespace}/${parseClientName(text, namespace).name}`);
-  if (unbuilt !== undefined && unbuilt.status?.version === undefined) {
-    await remove(parts.objects.snapshots, parts.snapshots, unbuilt, signal);
-    return;
-  }
-  const { reference, checkpoint } = await deletable(parts, namespace, text, signal);
-  const snapshot = known.snapshot(`${namespace}/${reference.split("@")[0] ?? ""}`);
-  const isWhole = snapshot !== undefined && !isOneOfMany(snapshot, reference);
-  if (snapshot !== undefined && !isWhole) await leaveVersion(parts, snapshot, reference, signal);
-  const existed = isWhole
-    ? await remove(parts.objects.snapshots, parts.snapshots, snapshot, signal)
-    : checkpoint !== undefined && (await remove(parts.objects.checkpoints, parts.checkpoints, checkpoint, signal));
-  if (!existed) throw new RametError("NotFound", `The snapshot ${text} does not exist`);
-  if (isWhole) await deleteSources(parts, snapshot, () => false);
-}
-
-async function deletable(parts: ServiceParts, namespace: string, text: string, signal: AbortSignal) {
-  const source = await currentSource({ ...parts, aliases: new Map() }, namespace, text, signal);
-  if (source.kind === "checkpoint") return source;
-  throw new RametError("Forbidden", `${text} is a ${source.kind}, which clients cannot delete`, {
-    hint: "Delete it where it is declared: with Pulumi or kubectl",
-  });
-}
-
-/** Whether a version is deleted alone. A build of a template continues after its earlier versions, so they are deleted together. */
-function isOneOfMany({ spec, status }: NamedSnapshot, reference: string): boolean {
-  const isCaptured = spec.from.checkpoint !== undefined && isPinnedReference(reference);
-  return isCaptured && (status?.versions ?? []).length > 1;
-}
-
-/** Removes the tags of a version, and lets its name refer to the version before, so that its checkpoint can be deleted. */
-async function leaveVersion(
-  parts: ServiceParts,
-  snapshot: NamedSnapshot,
-  reference: string,
-  signal: AbortSignal,
-): Promise<void> {
-  const { snapshots } = parts.objects;
-  const { status } = snapshot;
-  const { version } = findVersion(snapshot, parseSnapshotReference(reference));
-  const kept = Object.fromEntries(Object.entries(tagsOf(snapshot)).filter(([, each]) => each !== version));
-  const isCurrent = version === status?.version;
-  const pinnedVersion = status?.versions?.findLast((each) => each.version !== version)?.version;
-  const change = { metadata: { annotations: tagsAnnotation(kept) }, ...(isCurrent && { spec: { pinnedVersion } }) };
-  const written = await snapshots.patch(snapshot, change, signal);
-  if (!isCurrent) return;
-  await snapshots.follow(written, {
-    what: `the snapshot ${snapshot.metadata.name}`,
-    until: (current) => current?.status?.version !== version || undefined,
-    describe: (current) => `its version is ${current?.status?.version ?? "unknown"}`,
-    timeoutMilliseconds: pinMilliseconds,
-    signal,
-  });
-  // The newest source holds the data of the current version.
-  await deleteSources(parts, snapshot, () => false);
-}
-
-const pinMilliseconds = 10_000;
-
-/** Deletes an object, and shows that to the next request. @returns whether it existed */
-async function remove<T extends KubeObject>(
-  objects: Followed<T>,
-  followers: Followers<T>,
-  object: T,
-  signal: AbortSignal,
-): Promise<boolean> {
-  const existed = await objects.remove(object);
-  await untilShownDeleted(followers, object, signal);
-  return existed;
 }

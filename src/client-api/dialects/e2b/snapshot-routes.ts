@@ -4,14 +4,9 @@ import { defined } from "../../../base/defined.ts";
 import { RametError } from "../../../base/errors.ts";
 import { needs } from "../../keys/needs.ts";
 import { uidOf } from "../../service/find-sandbox.ts";
+import { deleteSnapshot } from "../../service/delete-snapshot.ts";
 import { checkSnapshotLimit } from "../../service/key-limits.ts";
-import {
-  createSnapshot,
-  type CreateSnapshot,
-  deleteSnapshot,
-  listSnapshots,
-  type Snapshot,
-} from "../../service/snapshots.ts";
+import { createSnapshot, type CreateSnapshot, listSnapshots, type Snapshot } from "../../service/snapshots.ts";
 import { SnapshotInfo } from "./answers.ts";
 import { type E2bRoute, route, sandboxOf } from "./call.ts";
 import { pageFor } from "./cursor.ts";
