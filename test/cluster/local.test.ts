@@ -161,7 +161,8 @@ describe("a cluster on this machine", () => {
     const port = readPort(cluster.directory.gatewayPort) ?? 0;
     // The cell has reported that nothing listens in the sandbox.
     const response = async () => (await ask({ port }, { id: "default--truth", port: 9000 }, { token })).text;
-    expect(await response()).toContain("nothing listens there");
+    // The API server knows the right a moment later.
+    await expect.poll(response).toContain("nothing listens there");
     const pid = cluster.pid("gateway");
     process.kill(pid, "SIGKILL");
     await expect.poll(() => response().catch(() => ""), { timeout: 60_000 }).toContain("nothing listens there");
