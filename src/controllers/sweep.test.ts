@@ -21,7 +21,7 @@ import { runSweeper } from "./sweep.ts";
 
 const hour = 3_600_000;
 
-/** A stand-in for the backend of volumes: it only tells of which checkpoints it has some. */
+/** A stand-in for the backend of volumes: it only reports the checkpoints of which it has some. */
 function volumesBackend(kept: readonly string[]): Backend {
   const swept = { checkpoints: [], orphans: 0, contents: 0, freedBytes: 0, foreign: [] };
   const backend: Partial<Backend> = {

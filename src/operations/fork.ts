@@ -67,7 +67,7 @@ export async function fork(objects: Objects, request: Fork): Promise<Settled<For
 }
 
 /**
- * The annotations that a clone has of its source: its limits, which are who may reach its ports, and what it may reach.
+ * The annotations that a clone takes from its source: they limit who can reach its ports, and what it can reach.
  * @param others further ones
  */
 export function inherited({ metadata }: Sandbox, others: readonly string[] = []): Record<string, string> {

@@ -6,6 +6,7 @@ import { completed, type Explanation, firstOf, type Found, type Rule } from "./e
 import { secondsSince, valueOf } from "./facts.ts";
 import {
   at,
+  beingDeleted,
   type ClaimFacts,
   hasFinalizer,
   heldBy,
@@ -21,7 +22,7 @@ export function explainVolumeClaim(facts: ClaimFacts): Explanation {
   const { claim, now } = facts;
   const { deletionTimestamp, creationTimestamp } = claim.metadata;
   const isDeleted = deletionTimestamp !== undefined;
-  const found = isDeleted ? (deletionRules(facts) ?? ongoing) : (rules(facts) ?? pending);
+  const found = isDeleted ? (deletionRules(facts) ?? beingDeleted) : (rules(facts) ?? pending);
   const retry = retriedBy(isDeleted ? "The controller" : "The provisioner", now);
   return {
     ...completed(found, { since: deletionTimestamp ?? creationTimestamp, retry }),
@@ -187,8 +188,6 @@ function bytesOf(quantity: string | number | undefined): number | undefined {
     return undefined;
   }
 }
-
-const ongoing: Found = { state: "waiting", reason: "Terminating", cause: "It is being deleted" };
 
 const deletionRules: Rule<ClaimFacts> = firstOf(
   leakingVolume,

@@ -116,6 +116,9 @@ export function isLate(since: string | undefined, now: Date): boolean {
 
 const deletionSeconds = 60;
 
+/** For a deletion that no rule explains. */
+export const beingDeleted: Found = { state: "waiting", reason: "Terminating", cause: "It is being deleted" };
+
 /** Recognizes an object whose deletion waits for the controller of this finalizer. */
 export function heldBy(finalizer: string | undefined): Found | undefined {
   if (finalizer === undefined) return undefined;

@@ -5,6 +5,7 @@ import { completed, type Explanation, firstOf, type Found, type Rule } from "./e
 import { secondsSince, valueOf } from "./facts.ts";
 import {
   at,
+  beingDeleted,
   contentFactsOf,
   controllerSign,
   hasFinalizer,
@@ -25,7 +26,7 @@ import { phaseOfSnapshot } from "./volume-phase.ts";
 export function explainVolumeSnapshot(facts: Facts): Explanation {
   const { metadata, status } = facts.snapshot;
   const isDeleted = metadata.deletionTimestamp !== undefined;
-  const found = isDeleted ? (deletionRules(facts) ?? ongoing) : (rules(facts) ?? inProgress(facts));
+  const found = isDeleted ? (deletionRules(facts) ?? beingDeleted) : (rules(facts) ?? inProgress(facts));
   const since = metadata.deletionTimestamp ?? status?.error?.time ?? metadata.creationTimestamp;
   return {
     ...completed(found, { since, retry: retriedBy("The snapshot-controller", facts.now) }),
@@ -238,8 +239,6 @@ function inProgress({ snapshot: { status } }: Facts): Found {
 function messageOf({ snapshot }: Facts): string {
   return snapshot.status?.error?.message ?? "";
 }
-
-const ongoing: Found = { state: "waiting", reason: "Terminating", cause: "It is being deleted" };
 
 const deletionRules: Rule<Facts> = firstOf(
   member,

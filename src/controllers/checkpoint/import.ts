@@ -46,7 +46,7 @@ async function imported(
   return recordOf([await backend.importVolumes({ name, volumes, takesOwnership: takeOwnership, signal })]);
 }
 
-/** Keeps a copy of the template, as a capture does. A user who may not read the Secrets of a template may use it nevertheless. */
+/** Keeps a copy of the template, as a capture does. A user without the right to read the Secrets of a template can still use it. */
 async function keepNamedTemplate(
   { checkpoint, checkpointId }: Import,
   template: string,
