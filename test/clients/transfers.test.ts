@@ -22,13 +22,13 @@ beforeAll(async () => {
   world = await ClientWorld.open();
   options = await world.connection();
   sandbox = await Sandbox.create("base", options);
-  await sandbox.files.write("/srv/server.py", server);
-  await sandbox.commands.run("exec python3 /srv/server.py", { background: true });
-  await sandbox.commands.run("until [ -e /srv/ready ]; do sleep 0.05; done");
+  await sandbox.files.write("/home/user/server.py", server);
+  await sandbox.commands.run("exec python3 /home/user/server.py", { background: true });
+  await sandbox.commands.run("until [ -e /home/user/ready ]; do sleep 0.05; done");
 });
 afterAll(() => world.close());
 
-/** A program that receives a body only after the file /srv/go exists, and that writes how much it has sent. */
+/** A program that receives a body only after the file /home/user/go exists, and that writes how much it has sent. */
 const server = `
 import hashlib, os, time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -37,8 +37,8 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_PUT(self):
-        open("/srv/asked", "w").close()
-        while not os.path.exists("/srv/go"):
+        open("/home/user/asked", "w").close()
+        while not os.path.exists("/home/user/go"):
             time.sleep(0.05)
         digest, left = hashlib.sha256(), int(self.headers["content-length"])
         while left > 0:
@@ -53,7 +53,7 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         for number in range(${blocks}):
             self.wfile.write(hashlib.sha256(str(number).encode()).digest() * ${block / 32})
-            open("/srv/sent", "w").write(str(number + 1))
+            open("/home/user/sent", "w").write(str(number + 1))
 
     def answer(self, body):
         self.send_response(200)
@@ -62,7 +62,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
 listening = ThreadingHTTPServer(("127.0.0.1", 8000), Handler)
-open("/srv/ready", "w").close()
+open("/home/user/ready", "w").close()
 listening.serve_forever()
 `;
 
@@ -83,7 +83,7 @@ function digestOf(chunks: Iterable<Buffer>): string {
 
 describe.each(protocols)("100 MiB over TLS and %s", (protocol) => {
   it("go to a program no faster than it reads", async () => {
-    await sandbox.commands.run("rm -f /srv/go /srv/asked");
+    await sandbox.commands.run("rm -f /home/user/go /home/user/asked");
     const isBounded = boundedGateway();
     const { body, response } = send(protocol, "PUT");
     let taken = 0;
@@ -96,23 +96,23 @@ describe.each(protocols)("100 MiB over TLS and %s", (protocol) => {
       })(),
     );
     const sent = pipeline(source, body);
-    await expect.poll(() => sandbox.files.exists("/srv/asked")).toBe(true);
+    await expect.poll(() => sandbox.files.exists("/home/user/asked")).toBe(true);
     await untilStill(() => Promise.resolve(taken));
     expect(taken).toBeLessThan(blocks);
-    await sandbox.files.write("/srv/go", "");
+    await sandbox.files.write("/home/user/go", "");
     await sent;
     expect(await text((await response).body)).toBe(contentDigest);
     isBounded();
   });
 
   it("come from a program no faster than the client reads", async () => {
-    await sandbox.commands.run("rm -f /srv/sent");
+    await sandbox.commands.run("rm -f /home/user/sent");
     const isBounded = boundedGateway();
     const { body, response } = send(protocol, "GET");
     body.end();
     const { body: received } = await response;
-    await expect.poll(() => sandbox.files.exists("/srv/sent")).toBe(true);
-    const sentBlocks = async (): Promise<number> => Number(await sandbox.files.read("/srv/sent"));
+    await expect.poll(() => sandbox.files.exists("/home/user/sent")).toBe(true);
+    const sentBlocks = async (): Promise<number> => Number(await sandbox.files.read("/home/user/sent"));
     await untilStill(sentBlocks);
     expect(await sentBlocks()).toBeLessThan(blocks);
     expect(digestOf([await buffer(received)])).toBe(contentDigest);
@@ -123,9 +123,9 @@ describe.each(protocols)("100 MiB over TLS and %s", (protocol) => {
 it("writes and reads a file of 100 MiB with the SDK", async () => {
   const isBounded = boundedGateway();
   const bytes = Buffer.concat([...content()]);
-  await sandbox.files.write("/srv/file", new Blob([bytes]));
-  expect((await sandbox.commands.run("sha256sum </srv/file")).stdout.split(" ")[0]).toBe(contentDigest);
-  const read = await sandbox.files.read("/srv/file", { format: "stream" });
+  await sandbox.files.write("/home/user/file", new Blob([bytes]));
+  expect((await sandbox.commands.run("sha256sum </home/user/file")).stdout.split(" ")[0]).toBe(contentDigest);
+  const read = await sandbox.files.read("/home/user/file", { format: "stream" });
   expect(digestOf([await buffer(read)])).toBe(contentDigest);
   isBounded();
 });
