@@ -1,47 +1,8 @@
-import { type Command, InvalidArgumentError, Option } from "commander";
+import { InvalidArgumentError } from "commander";
 import { annotations } from "../api/names/labels.ts";
-import { volumesOnRestore, type VolumesOnRestore } from "../api/names/volumes-on-restore.ts";
+import type { VolumesOnRestore } from "../api/names/volumes-on-restore.ts";
 import { parseDuration } from "../base/duration.ts";
 import { RametError } from "../base/errors.ts";
-
-/** Adds the options that select a cluster and a namespace. */
-export function withClusterFlags(command: Command): Command {
-  return command
-    .option("-n, --namespace <name>", "the namespace (default: the kubeconfig's)")
-    .option("--kubeconfig <file>", "the kubeconfig (default: $KUBECONFIG, ~/.kube/config, the local cluster's)")
-    .option("--context <name>", "the kubeconfig's context (default: the current one)");
-}
-
-/** Adds the flags of commands that enter a sandbox. */
-export function withAccessFlags(command: Command): Command {
-  return command
-    .option(
-      "--gateway <url>",
-      "the gateway's address (default: $RAMET_GATEWAY, else the address that the cluster publishes)",
-    )
-    .addOption(
-      new Option(
-        "--as-service-account <name>",
-        "request a token of this service account, NAME or NAMESPACE/NAME (default: $RAMET_AS_SERVICE_ACCOUNT)",
-      ).conflicts("tokenFile"),
-    )
-    .option("--token-file <file>", "a file with a token for the gateway (default: $RAMET_GATEWAY_TOKEN)")
-    .addOption(
-      new Option(
-        "--direct",
-        "for operators: connect to the sandbox's Pod with the Secrets of the controllers, without a gateway",
-      ).conflicts(["gateway", "tokenFile", "asServiceAccount"]),
-    );
-}
-
-/** @param table what `table` means here */
-export function withOutputFlag(command: Command, table = "a table"): Command {
-  return command.addOption(
-    new Option("-o, --output <format>", `the output format; table prints ${table}`)
-      .choices(["table", "json", "yaml", "name"])
-      .default("table"),
-  );
-}
 
 /** The options of commands that can wait for the result of their request. */
 export interface WaitFlags {
@@ -50,50 +11,13 @@ export interface WaitFlags {
   timeout: number;
 }
 
-/**
- * @param what the end of the wait
- * @param timeout the default timeout
- */
-export function withWaitFlags(
-  command: Command,
-  what: string,
-  timeout: { milliseconds: number; shown: string } = { milliseconds: 60_000, shown: "60s" },
-): Command {
-  command
-    .option("--wait", `wait ${what}`, true)
-    .option("--no-wait", "return once the cluster has accepted the request");
-  return withTimeoutFlag(command, timeout);
-}
-
 export interface VolumesFlag {
   volumes?: VolumesOnRestore;
-}
-
-/** Adds the flag for the volumes of sandboxes that are restored from a checkpoint without their data. */
-export function withVolumesFlag(command: Command): Command {
-  return command.addOption(
-    new Option(
-      "--volumes <choice>",
-      "the volumes that are PersistentVolumeClaims and that the checkpoint does not contain: Empty for new claims, Shared for the source's",
-    ).choices(volumesOnRestore),
-  );
 }
 
 /** The annotation that the flag sets. */
 export function volumesAnnotation({ volumes }: VolumesFlag): Record<string, string> {
   return volumes === undefined ? {} : { [annotations.volumesOnRestore]: volumes };
-}
-
-/** The timeout of commands that always wait. */
-export function withTimeoutFlag(command: Command, timeout = { milliseconds: 60_000, shown: "60s" }): Command {
-  return command.addOption(
-    new Option(
-      "--timeout <duration>",
-      "how long to wait, such as 90s or 2m; a number alone is seconds; 0 means forever",
-    )
-      .default(timeout.milliseconds, timeout.shown)
-      .argParser(timeoutMilliseconds),
-  );
 }
 
 /** A number without a unit is in seconds. `0` means no limit: `Infinity`. */
@@ -145,11 +69,6 @@ export function parsed<T>(parse: () => T): T {
   } catch (error) {
     throw new InvalidArgumentError(error instanceof Error ? error.message : String(error));
   }
-}
-
-/** Ends the command's help with an `Examples:` block of one command per line. */
-export function withExamples(command: Command, ...examples: [string, ...string[]]): Command {
-  return command.addHelpText("after", `\nExamples:\n${examples.map((example) => `  $ ${example}\n`).join("")}`);
 }
 
 /**

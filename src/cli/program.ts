@@ -1,4 +1,4 @@
-import { Command, CommanderError, Option } from "commander";
+import { type Command, CommanderError, Option } from "commander";
 import { RametError } from "../base/errors.ts";
 import { checkpointCommands } from "./checkpoint/commands.ts";
 import { claimCommands, setCommands } from "./set/commands.ts";
@@ -15,9 +15,9 @@ import { localCommands } from "./local/commands.ts";
 import { manifestsCommand } from "./manifests/command.ts";
 import { mcpCommand } from "./mcp/command.ts";
 import { objectCommands } from "./object/commands.ts";
-import { withExamples } from "./options.ts";
 import { packageVersion } from "./package-version.ts";
-import { type Act, reportError } from "./report-error.ts";
+import { type Act, RametCommand } from "./ramet-command.ts";
+import { reportError } from "./report-error.ts";
 import { serverCommands } from "./server/commands.ts";
 import { snapshotCommands } from "./snapshot/commands.ts";
 import { reportUsage } from "./usage-error.ts";
@@ -50,8 +50,8 @@ export async function runProgram(io: Io, args: readonly string[]): Promise<numbe
 }
 
 /** Defines all commands. Their implementations are loaded when they run. */
-export function buildProgram(io: Pick<Io, "stdout" | "stderr">, act: Act): Command {
-  const program = new Command("ramet")
+export function buildProgram(io: Pick<Io, "stdout" | "stderr">, act: Act): RametCommand {
+  const program = new RametCommand(act, "ramet")
     .description("Checkpoint, name and clone agent sandboxes on Kubernetes.")
     .exitOverride()
     // An option after a command is that command's: `ramet snapshot logs NAME --version 2`.
@@ -64,7 +64,7 @@ export function buildProgram(io: Pick<Io, "stdout" | "stderr">, act: Act): Comma
     .configureHelp({ showGlobalOptions: false })
     .showSuggestionAfterError()
     .addHelpText("after", programExamples);
-  addCommands(program, act);
+  for (const define of commands) define(program);
   answerVersion(program, () => {
     io.stdout.write(`${packageVersion()}\n`);
     throw new CommanderError(exitCodes.ok, "commander.version", "the version was printed");
@@ -73,71 +73,29 @@ export function buildProgram(io: Pick<Io, "stdout" | "stderr">, act: Act): Comma
 }
 
 /** In the order in which the help lists them. */
-function addCommands(program: Command, act: Act): void {
-  const group = (name: string, description: string, ...examples: [string, ...string[]]): Command =>
-    withExamples(program.command(name).description(description), ...examples);
-  const sandbox = group(
-    "sandbox",
-    "Create, enter and delete sandboxes.",
-    "ramet sandbox create --template python --name a",
-    "ramet sandbox exec a -- python3 -c 'print(1)'",
-    "ramet sandbox rm a",
-  );
-  sandboxCommands(sandbox.alias("sbx"), act);
-  // No alias `cp`, which people expect to copy files: that is `ramet sandbox cp`.
-  const checkpoint = group("checkpoint", "Capture sandboxes.", "ramet checkpoint create a", "ramet checkpoint ls");
-  checkpointCommands(checkpoint, act);
-  rollbackCommand(program, act);
-  forkCommand(program, act);
-  const set = group("set", "Keep sandboxes ready to claim.", "ramet set ls", "ramet set scale python 20");
-  setCommands(set.alias("sbs"), act);
-  const claim = group("claim", "Claim ready sandboxes of a set.", "ramet claim python", "ramet claim ls");
-  claimCommands(claim, act);
-  const snapshot = group(
-    "snapshot",
-    "Build, name and version snapshots.",
-    "ramet snapshot apply -f python-data.yaml",
-    "ramet snapshot history python-data",
-    "ramet snapshot rollback python-data",
-  );
-  snapshotCommands(snapshot.alias("nsnap"), act);
-  explainCommand(program, act);
-  doctorCommand(program, act);
-  gcCommand(program, act);
-  objectCommands(program, act);
-  const local = group(
-    "local",
-    "Run a cluster on this machine.",
-    "ramet local up",
-    "ramet local status",
-    "ramet local logs controller -f",
-    "ramet local down",
-  );
-  localCommands(local, act);
-  const store = group("store", "Inspect a checkpoint store.", "ramet store usage", "ramet store scrub");
-  storeCommands(store, act);
-  const key = group(
-    "key",
-    "Create, rotate and revoke API keys of clients.",
-    "ramet key create ci --service-account agents --create-service-account",
-    "ramet key ls",
-    "ramet key revoke ci",
-  );
-  keyCommands(key, act);
-  const keys = group(
-    "keys",
-    "Rotate the cluster's keys, which sign calls to cells.",
-    "ramet keys rotate gateways",
-    "ramet keys get",
-  );
-  keysCommands(keys, act);
-  manifestsCommand(program, act);
-  upgradeCommand(program, act);
-  serverCommands(program, act);
-  csiDriverCommand(program, act);
-  mcpCommand(program, act);
-  completionCommand(program, act);
-}
+const commands = [
+  sandboxCommands,
+  checkpointCommands,
+  rollbackCommand,
+  forkCommand,
+  setCommands,
+  claimCommands,
+  snapshotCommands,
+  explainCommand,
+  doctorCommand,
+  gcCommand,
+  objectCommands,
+  localCommands,
+  storeCommands,
+  keyCommands,
+  keysCommands,
+  manifestsCommand,
+  upgradeCommand,
+  serverCommands,
+  csiDriverCommand,
+  mcpCommand,
+  completionCommand,
+];
 
 const programExamples = `
 Examples:

@@ -34,12 +34,3 @@ function withVolumesHint(failure: RametError): RametError {
   const hint = failure.hint === undefined ? `Repeat ${repeat}` : `${failure.hint}, then repeat ${repeat}`;
   return new RametError(failure.code, failure.message, { hint, cause: failure });
 }
-
-/** Loads the implementation of a command when it is called, so that `--help` loads nothing. It returns its exit code; without one, 0. */
-type Load<Options> = () => Promise<(io: Io, options: Options) => Promise<number> | Promise<void>>;
-
-/** Wraps a command's implementation for commander. @param names the options that the command's arguments become, in their order */
-export type Act = <Options extends object>(
-  load: Load<Options>,
-  ...names: readonly (keyof Options & string)[]
-) => (...given: unknown[]) => Promise<void>;

@@ -1,29 +1,22 @@
-import { type Command, Option } from "commander";
+import { Option } from "commander";
 import { type Settings, type SettingsCommand, keysOf, setAt, settingOf } from "../install/setting-values.ts";
 import { besideSettings, type SettingKey } from "../install/settings.ts";
 import type { Io } from "./io.ts";
 import { parsed, wholeNumber } from "./options.ts";
-import type { Act } from "./report-error.ts";
-
-/** Adds the flags of a command's settings. */
-export function withSettings(command: Command, name: SettingsCommand): Command {
-  for (const key of keysOf(name)) command.addOption(optionOf(key, name));
-  return command;
-}
+import type { RametCommand } from "./ramet-command.ts";
 
 /** Defines a command whose flags are settings. */
 export function settingsCommand<Name extends SettingsCommand>(
-  program: Command,
+  program: RametCommand,
   name: Name,
-  act: Act,
   load: () => Promise<(io: Io, settings: Settings<Name>) => Promise<number> | Promise<void>>,
-): Command {
-  return withSettings(program.command(name), name).action(
-    act(async () => {
-      const run = await load();
-      return (io, values: Record<string, unknown>) => run(io, settingsFrom(name, values));
-    }),
-  );
+): RametCommand {
+  const command = program.command(name);
+  for (const key of keysOf(name)) command.addOption(optionOf(key, name));
+  return command.runs(async () => {
+    const run = await load();
+    return (io, values: Record<string, unknown>) => run(io, settingsFrom(name, values));
+  });
 }
 
 function optionOf(key: SettingKey, command: SettingsCommand): Option {

@@ -1,21 +1,19 @@
-import { type Command, Option } from "commander";
-import { withExamples } from "../options.ts";
-import type { Act } from "../report-error.ts";
+import { Option } from "commander";
+import type { RametCommand } from "../ramet-command.ts";
 import type { Shell } from "./scripts.ts";
 
 /** `ramet completion`, and the hidden command that its scripts call. */
-export function completionCommand(program: Command, act: Act): void {
-  const command = program
+export function completionCommand(program: RametCommand): void {
+  const completion = program
     .command("completion")
     .description("Print a script that completes commands, options and names in a shell.");
-  for (const [shell, example] of Object.entries(setup) as [Shell, string][]) {
-    const own = command.command(shell).description(`Print the script for ${shell}.`);
-    withExamples(own, example).action(
-      act(async () => {
-        const { printScript } = await import("./scripts.ts");
-        return (io) => printScript(io, shell);
-      }),
-    );
+  for (const [shell, example] of Object.entries(setup)) {
+    completion
+      .command(shell)
+      .description(`Print the script for ${shell}.`)
+      .examples(example)
+      .setOptionValue("shell", shell)
+      .runs(async () => (await import("./scripts.ts")).printScript);
   }
   program
     .command("__complete", { hidden: true })
@@ -23,12 +21,10 @@ export function completionCommand(program: Command, act: Act): void {
     .addOption(new Option("--kubeconfig <file>").hideHelp())
     .passThroughOptions()
     .allowUnknownOption()
-    .action(
-      act(async () => {
-        const { printCandidates } = await import("./candidates.ts");
-        return (io, { words }: { words: string[] }) => printCandidates(io, program, words);
-      }, "words"),
-    );
+    .runs(async () => {
+      const { printCandidates } = await import("./candidates.ts");
+      return (io, { words }: { words: string[] }) => printCandidates(io, program, words);
+    }, "words");
 }
 
 const setup: Readonly<Record<Shell, string>> = {

@@ -4,7 +4,7 @@ import { type Io, writeAll } from "../io.ts";
  * `ramet completion SHELL`. The scripts ask `ramet __complete` with the words up to the cursor, the last one being completed. If
  * nothing fits, the shell completes paths. After a candidate that ends with `/` or `:`, no space is added.
  */
-export async function printScript(io: Io, shell: Shell): Promise<void> {
+export async function printScript(io: Io, { shell }: { shell: Shell }): Promise<void> {
   await writeAll(io.stdout, scripts[shell]);
 }
 

@@ -1,37 +1,37 @@
-import { type Command, Option } from "commander";
+import { Option } from "commander";
 import { besideProjects } from "../../api/names/system-names.ts";
-import { timeoutMilliseconds, parsed, withClusterFlags, withExamples } from "../options.ts";
-import type { Act } from "../report-error.ts";
 import { checkEngine } from "../../install/setting.ts";
+import { parsed, timeoutMilliseconds } from "../options.ts";
+import type { RametCommand } from "../ramet-command.ts";
 
 /** `ramet doctor`. */
-export function doctorCommand(program: Command, act: Act): void {
-  const command = program
+export function doctorCommand(program: RametCommand): void {
+  program
     .command("doctor")
     .description("Check a cluster before or after an installation of Ramet. Exits with 1 if there is an error.")
-    .addOption(new Option("-o, --output <format>", "the output format").choices(["table", "json"]).default("table"))
+    .formats()
     .addOption(
       new Option("--timeout <duration>", "how long each read may take, such as 10s; what takes longer is unknown")
         .default(1_500, "1.5s")
         .argParser(timeoutMilliseconds),
     )
-    .addOption(
-      new Option(
-        "--beside <project>",
-        "check for an installation beside the controllers of this project (default: what is installed)",
-      ).choices(besideProjects),
-    );
-  command.option(
-    "--snapshot-handles <file>",
-    "find snapshots that the storage has and the cluster does not know; a handle a line, and its time if known",
-  );
-  withExamples(command, "ramet doctor", "ramet doctor -n team-a -o json", "ramet doctor --beside=openkruise");
-  withClusterFlags(command).action(act(async () => (await import("./check.ts")).checkWithDoctor));
+    .choice(
+      "--beside <project>",
+      "check for an installation beside the controllers of this project (default: what is installed)",
+      besideProjects,
+    )
+    .option(
+      "--snapshot-handles <file>",
+      "find snapshots that the storage has and the cluster does not know; a handle a line, and its time if known",
+    )
+    .clusterFlags()
+    .examples("ramet doctor", "ramet doctor -n team-a -o json", "ramet doctor --beside=openkruise")
+    .runs(async () => (await import("./check.ts")).checkWithDoctor);
 }
 
 /** `ramet upgrade --plan`. */
-export function upgradeCommand(program: Command, act: Act): void {
-  const upgrade = program
+export function upgradeCommand(program: RametCommand): void {
+  program
     .command("upgrade")
     .description("Show what an upgrade to another cell image does to snapshots, sets and sandboxes.")
     .requiredOption("--plan", "print what will happen, and change nothing; the upgrade itself is a new installation")
@@ -42,7 +42,8 @@ export function upgradeCommand(program: Command, act: Act): void {
       });
       return text;
     })
-    .addOption(new Option("-o, --output <format>", "the output format").choices(["table", "json"]).default("table"));
-  withClusterFlags(upgrade).action(act(async () => (await import("./print-upgrade-plan.ts")).printUpgradePlan));
-  withExamples(upgrade, "ramet upgrade --plan --cell-image registry.example/ramet-cell:2");
+    .formats()
+    .clusterFlags()
+    .examples("ramet upgrade --plan --cell-image registry.example/ramet-cell:2")
+    .runs(async () => (await import("./print-upgrade-plan.ts")).printUpgradePlan);
 }

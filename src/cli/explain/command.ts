@@ -1,10 +1,9 @@
-import { type Command, InvalidArgumentError, Option } from "commander";
+import { InvalidArgumentError } from "commander";
 import { RametError } from "../../base/errors.ts";
 import { kindHelp, kindName } from "../object/commands.ts";
 import type { UserKindName } from "../object/user-kind.ts";
-import { withClusterFlags, withExamples } from "../options.ts";
 import type { Io } from "../io.ts";
-import type { Act } from "../report-error.ts";
+import type { RametCommand } from "../ramet-command.ts";
 import type { ExplainOptions } from "./explain.ts";
 import { volumeKindNames, type VolumeKindName, volumeKindSpelled } from "./volume-kinds.ts";
 
@@ -16,24 +15,24 @@ interface Flags extends Omit<ExplainOptions, "objects"> {
 }
 
 /** `ramet explain`. */
-export function explainCommand(program: Command, act: Act): void {
-  const command = program
+export function explainCommand(program: RametCommand): void {
+  program
     .command("explain")
     .description("Explain why an object is in its state and what to do, or what an error code means.")
     .argument("<object...>", `KIND/NAME, where KIND is ${explainedKinds}, or an error code`, collectSubject)
-    .addOption(new Option("-o, --output <format>", "the output format").choices(["table", "json"]).default("table"));
-  command.option(
-    "--remove-orphaned-finalizer",
-    "remove the finalizer that external-provisioner 6.2 left on the VolumeSnapshot, after checking that no claim restores it",
-  );
-  withExamples(
-    command,
-    "ramet explain sandbox/a",
-    "ramet explain snapshot/python-data set/python -o json",
-    "ramet explain vs/before-upgrade pvc/data -n team-a",
-    "ramet explain StoreFull",
-  );
-  withClusterFlags(command).action(act(() => Promise.resolve(explain), "subjects"));
+    .formats()
+    .option(
+      "--remove-orphaned-finalizer",
+      "remove the finalizer that external-provisioner 6.2 left on the VolumeSnapshot, after checking that no claim restores it",
+    )
+    .clusterFlags()
+    .examples(
+      "ramet explain sandbox/a",
+      "ramet explain snapshot/python-data set/python -o json",
+      "ramet explain vs/before-upgrade pvc/data -n team-a",
+      "ramet explain StoreFull",
+    )
+    .runs(() => Promise.resolve(explain), "subjects");
 }
 
 async function explain(io: Io, { subjects, removeOrphanedFinalizer = false, ...options }: Flags): Promise<void> {

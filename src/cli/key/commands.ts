@@ -1,23 +1,23 @@
-import { type Command, Option, Argument, InvalidArgumentError } from "commander";
+import { Argument, InvalidArgumentError, Option } from "commander";
 import { parseDuration } from "../../base/duration.ts";
 import { apiKeyFormats } from "../../api/keys/api-key-text.ts";
-import { getCommand, listCommand } from "../object/commands.ts";
-import { parsed, wholeNumber, withClusterFlags, withExamples, withOutputFlag, withWaitFlags } from "../options.ts";
-import type { Act } from "../report-error.ts";
 import { type KeyPower, keyPowers } from "../../api/names/system-names.ts";
+import { getCommand, listCommand } from "../object/commands.ts";
+import { parsed, wholeNumber } from "../options.ts";
+import type { RametCommand } from "../ramet-command.ts";
 
 /** `ramet key …`: keys of the client API. `ramet keys` is about the cluster's own keys. */
-export function keyCommands(key: Command, act: Act): void {
-  key.addHelpText("after", "\nTo replace the keys with which the servers call sandboxes, use: ramet keys");
-  createCommand(key, act);
-  listCommand(key, "key", act);
-  getCommand(key, "key", act);
-  rotateCommand(key, act);
-  revokeCommand(key, act);
-}
-
-function createCommand(key: Command, act: Act): void {
-  const command = key
+export function keyCommands(program: RametCommand): void {
+  const key = program
+    .command("key")
+    .description("Create, rotate and revoke API keys of clients.")
+    .examples(
+      "ramet key create ci --service-account agents --create-service-account",
+      "ramet key ls",
+      "ramet key revoke ci",
+    )
+    .addHelpText("after", "\nTo replace the keys with which the servers call sandboxes, use: ramet keys");
+  const create = key
     .command("create")
     .description("Create an API key of a service account and print it. It is not stored and cannot be shown again.")
     .argument("<name>", "the name of the API key")
@@ -29,17 +29,17 @@ function createCommand(key: Command, act: Act): void {
     .option("--max-sandboxes <n>", "how many sandboxes of the key can exist at a time (default: no limit)", wholeNumber)
     .option("--max-requests-per-second <n>", "how many requests it can send (default: no limit)", wholeNumber)
     .option("--max-snapshot-bytes <quantity>", "the size of its snapshots, such as 20Gi (default: no limit)");
-  withExamples(
-    command,
-    "ramet key create ci --service-account agents",
-    "export E2B_API_KEY=$(ramet key create ci --service-account agents --create-service-account)",
-    "ramet key create ci --service-account agents --max-sandboxes 20 -o json",
-  );
-  withClusterFlags(withKeyFlags(command)).action(act(async () => (await import("./api-key.ts")).createKey, "name"));
-}
-
-function rotateCommand(key: Command, act: Act): void {
-  const command = key
+  withKeyFlags(create)
+    .clusterFlags()
+    .examples(
+      "ramet key create ci --service-account agents",
+      "export E2B_API_KEY=$(ramet key create ci --service-account agents --create-service-account)",
+      "ramet key create ci --service-account agents --max-sandboxes 20 -o json",
+    )
+    .runs(async () => (await import("./api-key.ts")).createKey, "name");
+  listCommand(key, "key");
+  getCommand(key, "key");
+  const rotate = key
     .command("rotate")
     .description("Give an API key a new value and print it. The previous value works until the grace period ends.")
     .argument("<name>", "the API key")
@@ -48,44 +48,47 @@ function rotateCommand(key: Command, act: Act): void {
         .default(3_600_000, "1h")
         .argParser((text) => parsed(() => parseDuration(text, "--grace"))),
     );
-  withExamples(command, "ramet key rotate ci", "ramet key rotate ci --grace 0 -o json");
-  withClusterFlags(withKeyFlags(command)).action(act(async () => (await import("./api-key.ts")).rotateKey, "name"));
-}
-
-function revokeCommand(key: Command, act: Act): void {
-  const command = key
+  withKeyFlags(rotate)
+    .clusterFlags()
+    .examples("ramet key rotate ci", "ramet key rotate ci --grace 0 -o json")
+    .runs(async () => (await import("./api-key.ts")).rotateKey, "name");
+  key
     .command("revoke")
     .alias("rm")
     .description("Delete one or more API keys. All their values stop working; sandboxes that they created are kept.")
     .argument("<name...>", "the API keys")
-    .option("--ignore-not-found", "ignore keys that do not exist");
-  withExamples(command, "ramet key revoke ci");
-  withClusterFlags(command).action(act(async () => (await import("./api-key.ts")).revokeKeys, "names"));
+    .option("--ignore-not-found", "ignore keys that do not exist")
+    .clusterFlags()
+    .examples("ramet key revoke ci")
+    .runs(async () => (await import("./api-key.ts")).revokeKeys, "names");
 }
 
-function withKeyFlags(command: Command): Command {
+function withKeyFlags(command: RametCommand): RametCommand {
   return command
-    .addOption(
-      new Option("--format <format>", "e2b and sandbox0: as their SDKs expect it; plain: 48 hexadecimal digits")
-        .choices(apiKeyFormats)
-        .default("e2b"),
+    .choice(
+      "--format <format>",
+      "e2b and sandbox0: as their SDKs expect it; plain: 48 hexadecimal digits",
+      apiKeyFormats,
+      "e2b",
     )
-    .addOption(
-      new Option("-o, --output <format>", "the output format; table prints only the key")
-        .choices(["table", "json"])
-        .default("table"),
-    );
+    .formats(["table", "json"], "the output format; table prints only the key");
 }
 
 /** `ramet keys`. */
-export function keysCommands(keys: Command, act: Act): void {
-  keys.addHelpText("after", "\nFor API keys of clients, use: ramet key");
-  const get = keys.command("get").description("Print when each key was rotated, and the rotations in progress.");
-  withOutputFlag(withClusterFlags(get), "one line for each key").action(
-    act(async () => (await import("./cluster-keys.ts")).getKeys),
-  );
-  withExamples(get, "ramet keys get", "ramet keys get -o json");
-  const rotate = keys
+export function keysCommands(program: RametCommand): void {
+  const keys = program
+    .command("keys")
+    .description("Rotate the cluster's keys, which sign calls to cells.")
+    .examples("ramet keys rotate gateways", "ramet keys get")
+    .addHelpText("after", "\nFor API keys of clients, use: ramet key");
+  keys
+    .command("get")
+    .description("Print when each key was rotated, and the rotations in progress.")
+    .clusterFlags()
+    .outputFlag("one line for each key")
+    .examples("ramet keys get", "ramet keys get -o json")
+    .runs(async () => (await import("./cluster-keys.ts")).getKeys);
+  keys
     .command("rotate")
     .description("Replace a key of the cluster while sandboxes run. Joins a rotation that is in progress.")
     .addArgument(
@@ -93,16 +96,16 @@ export function keysCommands(keys: Command, act: Act): void {
         .choices(keyPowers)
         .argParser(keyPower),
     )
-    .option("--force", "do not wait for cells that cannot be reached; nobody can call them any more");
-  withClusterFlags(rotate).action(act(async () => (await import("./cluster-keys.ts")).rotateKey, "power"));
-  withWaitFlags(rotate, "until the old key is no longer accepted", { milliseconds: 300_000, shown: "5m" });
-  withOutputFlag(rotate, "a line");
-  withExamples(
-    rotate,
-    "ramet keys rotate gateways             replace the key of the gateways",
-    "ramet keys rotate cells -o json        replace the key of the controllers, and print the state",
-    "ramet keys rotate cells --force        end the wait for cells that cannot be reached",
-  );
+    .option("--force", "do not wait for cells that cannot be reached; nobody can call them any more")
+    .clusterFlags()
+    .waitFlags("until the old key is no longer accepted", { milliseconds: 300_000, shown: "5m" })
+    .outputFlag("a line")
+    .examples(
+      "ramet keys rotate gateways             replace the key of the gateways",
+      "ramet keys rotate cells -o json        replace the key of the controllers, and print the state",
+      "ramet keys rotate cells --force        end the wait for cells that cannot be reached",
+    )
+    .runs(async () => (await import("./cluster-keys.ts")).rotateKey, "power");
 }
 
 function keyPower(text: string): KeyPower {

@@ -1,21 +1,24 @@
-import { Argument, type Command, Option } from "commander";
+import { Argument } from "commander";
 import { type ClusterDirectory, clusterDirectory, defaultClusterName } from "../../local/cluster-directory.ts";
 import { defaultDomain, parseDomain } from "../../local/cluster-domain.ts";
 import { logParts } from "../../local/log-files.ts";
-import { parsed, withExamples } from "../options.ts";
-import type { Act } from "../report-error.ts";
+import { parsed } from "../options.ts";
+import type { RametCommand } from "../ramet-command.ts";
 
 /** `ramet local …`. */
-export function localCommands(local: Command, act: Act): void {
-  upCommands(local, act);
-  lookCommands(local, act);
-  const image = local.command("image").description("Manage the images of sandboxes on this machine.");
-  imageCommands(withExamples(image, "ramet local image add tools ./rootfs", "ramet local image ls"), act);
-  partCommands(local, act);
+export function localCommands(program: RametCommand): void {
+  const local = program
+    .command("local")
+    .description("Run a cluster on this machine.")
+    .examples("ramet local up", "ramet local status", "ramet local logs controller -f", "ramet local down");
+  upCommands(local);
+  statusCommands(local);
+  imageCommands(local);
+  partCommands(local);
 }
 
-function upCommands(local: Command, act: Act): void {
-  withExamples(withName(local.command("up")), "ramet local up", "ramet local up --name test --default-memory 1Gi")
+function upCommands(local: RametCommand): void {
+  withName(local.command("up"))
     .description("Start a cluster on this machine. It runs in the background until `ramet local down`.")
     .option("--tune", "enable huge pages for shared memory, for the whole machine (root only)")
     .option(
@@ -30,98 +33,103 @@ function upCommands(local: Command, act: Act): void {
       (text: string) => parsed(() => parseDomain(text)),
     )
     .option("--allow-private-networks", "let sandboxes connect to private ranges, such as the local network")
-    .action(act(async () => (await import("./up.ts")).localUp));
-  withExamples(withName(local.command("down")), "ramet local down", "ramet local down --name test --purge")
+    .examples("ramet local up", "ramet local up --name test --default-memory 1Gi")
+    .runs(async () => (await import("./up.ts")).localUp);
+  withName(local.command("down"))
     .description("Stop the cluster and its sandboxes. The next `up` uses its data again.")
     .option("--purge", "also remove its data: objects, checkpoints and logs")
-    .action(act(async () => (await import("./up.ts")).localDown));
-  withExamples(local.command("setup"), "ramet local setup")
+    .examples("ramet local down", "ramet local down --name test --purge")
+    .runs(async () => (await import("./up.ts")).localDown);
+  local
+    .command("setup")
     .description("Download or build everything that `up` needs, without starting a cluster.")
-    .action(act(async () => (await import("./up.ts")).localSetup));
+    .examples("ramet local setup")
+    .runs(async () => (await import("./up.ts")).localSetup);
 }
 
-function lookCommands(local: Command, act: Act): void {
-  const env = withName(local.command("env"))
+function statusCommands(local: RametCommand): void {
+  withName(local.command("env"))
     .description(
       "Print the variables with which E2B's SDKs and AgentTier's client use the cluster: an API key, the addresses, the domain and its certificates. The first call creates the key.",
     )
-    .addOption(
-      new Option("-o, --output <format>", "commands of a shell, or JSON").choices(["sh", "fish", "json"]).default("sh"),
+    .formats(["sh", "fish", "json"], "commands of a shell, or JSON")
+    .choice(
+      "--mode <mode>",
+      "how clients reach the cluster; addresses needs no DNS, but has no signed URLs of files (default: domain, if its names resolve)",
+      ["domain", "addresses"],
     )
-    .addOption(
-      new Option(
-        "--mode <mode>",
-        "how clients reach the cluster; addresses needs no DNS, but has no signed URLs of files (default: domain, if its names resolve)",
-      ).choices(["domain", "addresses"]),
-    );
-  withExamples(env, 'eval "$(ramet local env)"', "ramet local env -o fish | source", "ramet local env -o json").action(
-    act(async () => (await import("./env.ts")).localEnv),
-  );
-  const list = local
+    .examples('eval "$(ramet local env)"', "ramet local env -o fish | source", "ramet local env -o json")
+    .runs(async () => (await import("./env.ts")).localEnv);
+  local
     .command("ls")
     .alias("list")
     .description("List your clusters on this machine.")
-    .addOption(new Option("-o, --output <format>", "what to print").choices(["table", "json"]).default("table"));
-  withExamples(list, "ramet local ls").action(act(async () => (await import("./status.ts")).listClusters));
-  withExamples(withName(local.command("status")), "ramet local status", "ramet local status --name test -o json")
+    .formats(["table", "json"], "what to print")
+    .examples("ramet local ls")
+    .runs(async () => (await import("./status.ts")).listClusters);
+  withName(local.command("status"))
     .description("Show the cluster's processes and tools. Exits with 1 if the cluster is not up.")
-    .addOption(new Option("-o, --output <format>", "what to print").choices(["table", "json"]).default("table"))
-    .action(act(async () => (await import("./status.ts")).localStatus));
-  const logs = withName(local.command("logs"))
+    .formats(["table", "json"], "what to print")
+    .examples("ramet local status", "ramet local status --name test -o json")
+    .runs(async () => (await import("./status.ts")).localStatus);
+  withName(local.command("logs"))
     .description("Print the end of the log of one of the cluster's processes.")
     .addArgument(new Argument("[part]", "whose log").choices(logParts).default("node"))
     .option("-f, --follow", "print new lines until Ctrl-C")
-    .action(act(async () => (await import("./up.ts")).localLogs, "part"));
-  withExamples(logs, "ramet local logs", "ramet local logs controller -f");
+    .examples("ramet local logs", "ramet local logs controller -f")
+    .runs(async () => (await import("./up.ts")).localLogs, "part");
 }
 
-function imageCommands(image: Command, act: Act): void {
-  const add = image
+function imageCommands(local: RametCommand): void {
+  const image = local
+    .command("image")
+    .description("Manage the images of sandboxes on this machine.")
+    .examples("ramet local image add tools ./rootfs", "ramet local image ls");
+  image
     .command("add")
     .description("Add or replace an image.")
     .argument("<name>", "its name in templates, such as python or registry.example/tools/python:3.12")
     .argument("<path>", "a root directory, a tar of one (plain, gzip or zstd), or an OCI image layout")
-    .action(act(async () => (await import("./image.ts")).addImage, "name", "path"));
-  withExamples(
-    add,
-    "ramet local image add tools ./rootfs",
-    "ramet local image add registry.example/tools/python:3.12 python.tar.gz",
-  );
-  const build = image
+    .examples(
+      "ramet local image add tools ./rootfs",
+      "ramet local image add registry.example/tools/python:3.12 python.tar.gz",
+    )
+    .runs(async () => (await import("./image.ts")).addImage, "name", "path");
+  image
     .command("build")
     .description("Build one of Ramet's images, if it is missing or its recipe has changed.")
     .addArgument(
       new Argument("<name>", "which image").choices(["python", "code-interpreter", "code-interpreter-small"]),
     )
-    .action(act(async () => (await import("./image.ts")).buildImage, "name"));
-  withExamples(build, "ramet local image build code-interpreter");
-  const remove = image
+    .examples("ramet local image build code-interpreter")
+    .runs(async () => (await import("./image.ts")).buildImage, "name");
+  image
     .command("rm")
     .description("Remove images. Existing sandboxes keep running; files are removed once no sandbox uses them.")
     .argument("<name...>", "names of images")
-    .action(act(async () => (await import("./image.ts")).removeImages, "names"));
-  withExamples(remove, "ramet local image rm tools");
-  withExamples(image.command("ls"), "ramet local image ls")
+    .examples("ramet local image rm tools")
+    .runs(async () => (await import("./image.ts")).removeImages, "names");
+  image
+    .command("ls")
     .description("List the images.")
-    .addOption(new Option("-o, --output <format>", "what to print").choices(["table", "json"]).default("table"))
-    .action(act(async () => (await import("./image.ts")).listImages));
+    .formats(["table", "json"], "what to print")
+    .examples("ramet local image ls")
+    .runs(async () => (await import("./image.ts")).listImages);
 }
 
 /** Hidden commands that `up` starts. They run until a signal arrives. */
-function partCommands(local: Command, act: Act): void {
+function partCommands(local: RametCommand): void {
   const part = (name: string, load: () => Promise<(of: ClusterDirectory, signal: AbortSignal) => Promise<void>>) =>
-    withName(local.command(name, { hidden: true })).action(
-      act(async () => {
-        const run = await load();
-        return async (io, options: { name: string }) => {
-          await run(clusterDirectory(options.name, io.environment), io.signal);
-        };
-      }),
-    );
+    withName(local.command(name, { hidden: true })).runs(async () => {
+      const run = await load();
+      return async (io, options: { name: string }) => {
+        await run(clusterDirectory(options.name, io.environment), io.signal);
+      };
+    });
   part("node", async () => (await import("../../local/node/node-process.ts")).runNodeProcess);
   part("supervise", async () => (await import("../../local/supervisor/supervise.ts")).superviseCluster);
 }
 
-function withName(command: Command): Command {
+function withName(command: RametCommand): RametCommand {
   return command.option("--name <name>", "the cluster's name; a machine can have several", defaultClusterName);
 }

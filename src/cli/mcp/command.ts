@@ -1,14 +1,16 @@
-import { type Command, Option } from "commander";
 import { parseDuration } from "../../base/duration.ts";
-import { parsed, portNumber, withAccessFlags, withClusterFlags } from "../options.ts";
-import type { Act } from "../report-error.ts";
+import { parsed, portNumber } from "../options.ts";
+import type { RametCommand } from "../ramet-command.ts";
 import type { McpHttpOptions, McpStdioOptions } from "./serve.ts";
 
 export type McpOptions = McpStdioOptions & McpHttpOptions & { http?: boolean };
 
 /** `ramet mcp`: tools for agents. */
-export function mcpCommand(program: Command, act: Act): void {
-  withClusterFlags(withAccessFlags(program.command("mcp")))
+export function mcpCommand(program: RametCommand): void {
+  program
+    .command("mcp")
+    .accessFlags()
+    .clusterFlags()
     .description(
       "Serve sandboxes to agents by the Model Context Protocol: over stdio with the rights of your kubeconfig, or over HTTP for clients with API keys.",
     )
@@ -24,19 +26,18 @@ export function mcpCommand(program: Command, act: Act): void {
       "the longest life of a sandbox that a client can request (default: 30d)",
       (text) => parsed(() => parseDuration(text)),
     )
-    .addOption(
-      new Option("--log-level <level>", "the lowest level to log, as JSON lines on stderr")
-        .choices(["debug", "info", "warn", "error"])
-        .default("warn"),
+    .choice(
+      "--log-level <level>",
+      "the lowest level to log, as JSON lines on stderr",
+      ["debug", "info", "warn", "error"],
+      "warn",
     )
-    .action(
-      act(async () => {
-        const { serveMcpHttp, serveMcpStdio } = await import("./serve.ts");
-        return (io, options: McpOptions) =>
-          options.http === true ? serveMcpHttp(io, options) : serveMcpStdio(io, options);
-      }),
-    )
-    .addHelpText("after", help);
+    .addHelpText("after", help)
+    .runs(async () => {
+      const { serveMcpHttp, serveMcpStdio } = await import("./serve.ts");
+      return (io, options: McpOptions) =>
+        options.http === true ? serveMcpHttp(io, options) : serveMcpStdio(io, options);
+    });
 }
 
 const help = `

@@ -1,23 +1,20 @@
-import { type Command, InvalidArgumentError } from "commander";
-import { withClusterFlags, withExamples, withOutputFlag, withWaitFlags } from "../options.ts";
-import type { Act } from "../report-error.ts";
+import { InvalidArgumentError } from "commander";
+import type { RametCommand } from "../ramet-command.ts";
 import type { GetOptions, ListOptions } from "./get.ts";
-import type { RemoveOptions } from "./remove.ts";
 import type { UserKindName } from "./user-kind.ts";
-import { canFail, type FailingKind } from "./failing-kinds.ts";
 
 /** `ramet get` and `ramet rm`, with the arguments that kubectl takes. */
-export function objectCommands(program: Command, act: Act): void {
-  const get = program
+export function objectCommands(program: RametCommand): void {
+  program
     .command("get")
     .description("Show the objects of a kind, sorted by namespace and name, or those with the given names.")
     .argument("<kind>", kindHelp, kindName)
     .argument("[name...]", "names, or ids of checkpoints (default: all)")
-    .option("-A, --all-namespaces", "include all namespaces");
-  withOutputFlag(get);
-  withExamples(get, "ramet get sandboxes -A", "ramet get template python -o yaml");
-  withClusterFlags(get).action(
-    act(
+    .option("-A, --all-namespaces", "include all namespaces")
+    .outputFlag()
+    .clusterFlags()
+    .examples("ramet get sandboxes -A", "ramet get template python -o yaml")
+    .runs(
       async () => {
         const { listObjects, getObjects } = await import("./get.ts");
         return (io, options: ListOptions & GetOptions) =>
@@ -25,17 +22,17 @@ export function objectCommands(program: Command, act: Act): void {
       },
       "kind",
       "names",
-    ),
-  );
-  const remove = program
+    );
+  program
     .command("rm")
     .description("Delete objects by name.")
     .argument("<kind>", kindHelp, kindName)
     .argument("<name...>", "names, or ids of checkpoints")
-    .option("--ignore-not-found", "ignore objects that do not exist");
-  withWaitFlags(remove, "until it is deleted");
-  withExamples(remove, "ramet rm sandbox a b", "ramet rm template python --ignore-not-found");
-  withClusterFlags(remove).action(act(async () => (await import("./remove.ts")).removeObjects, "kind", "names"));
+    .option("--ignore-not-found", "ignore objects that do not exist")
+    .waitFlags("until it is deleted")
+    .clusterFlags()
+    .examples("ramet rm sandbox a b", "ramet rm template python --ignore-not-found")
+    .runs(async () => (await import("./remove.ts")).removeObjects, "kind", "names");
 }
 
 export const kindHelp = "sandbox, checkpoint, template, set, claim, snapshot or key";
@@ -60,47 +57,39 @@ export function kindName(text: string): UserKindName {
 
 export function kindSpelled(text: string): UserKindName | undefined {
   const word = text.toLowerCase();
-  return (["sandbox", "checkpoint", "template", "set", "claim", "snapshot", "key"] as const).find((name) =>
-    spellings[name].includes(word),
-  );
+  return (Object.keys(spellings) as UserKindName[]).find((name) => spellings[name].includes(word));
 }
 
 /** Defines `ls` of a kind. */
-export function listCommand(parent: Command, kind: UserKindName, act: Act): void {
-  const command = parent
+export function listCommand(parent: RametCommand, kind: UserKindName): void {
+  parent
     .command("ls")
     .alias("list")
     .description(`List ${pluralOf(kind)}, sorted by namespace and name.`)
     .option("-A, --all-namespaces", "include all namespaces")
-    .option("-l, --selector <labels>", "a label selector, with kubectl's syntax");
-  withOutputFlag(command);
-  withExamples(command, `ramet ${kind} ls`, `ramet ${kind} ls -A -o name`);
-  withClusterFlags(command).action(
-    act(async () => {
-      const { listObjects } = await import("./get.ts");
-      return (io, options: Omit<ListOptions, "kind">) => listObjects(io, { ...options, kind });
-    }),
-  );
+    .option("-l, --selector <labels>", "a label selector, with kubectl's syntax")
+    .outputFlag()
+    .clusterFlags()
+    .examples(`ramet ${kind} ls`, `ramet ${kind} ls -A -o name`)
+    .setOptionValue("kind", kind)
+    .runs(async () => (await import("./get.ts")).listObjects);
 }
 
 /** Defines `get` of a kind. */
-export function getCommand(parent: Command, kind: UserKindName, act: Act): void {
-  const command = parent
+export function getCommand(parent: RametCommand, kind: UserKindName): void {
+  parent
     .command("get")
     .description(`Show one or more ${pluralOf(kind)}.`)
-    .argument("<name...>", kind === "checkpoint" ? "names or ids" : "names");
-  withOutputFlag(command);
-  withExamples(command, `ramet ${kind} get a b`, `ramet ${kind} get a -o yaml`);
-  withClusterFlags(command).action(
-    act(async () => {
-      const { getObjects } = await import("./get.ts");
-      return (io, options: Omit<GetOptions, "kind">) => getObjects(io, { ...options, kind });
-    }, "names"),
-  );
+    .argument("<name...>", kind === "checkpoint" ? "names or ids" : "names")
+    .outputFlag()
+    .clusterFlags()
+    .examples(`ramet ${kind} get a b`, `ramet ${kind} get a -o yaml`)
+    .setOptionValue("kind", kind)
+    .runs(async () => (await import("./get.ts")).getObjects, "names");
 }
 
 /** Defines `rm` of a kind. */
-export function removeCommand(parent: Command, kind: UserKindName, act: Act): void {
+export function removeCommand(parent: RametCommand, kind: UserKindName): void {
   const command = parent
     .command("rm")
     .alias("delete")
@@ -108,21 +97,29 @@ export function removeCommand(parent: Command, kind: UserKindName, act: Act): vo
     .argument("[name...]", kind === "checkpoint" ? "names or ids" : "names")
     .option("--ignore-not-found", "ignore objects that do not exist");
   if (canFail(kind)) command.option("--failed", failedHelp[kind]);
-  withWaitFlags(command, "until it is deleted");
-  const second = canFail(kind) ? `ramet ${kind} rm --failed` : `ramet ${kind} rm a --ignore-not-found`;
-  withExamples(command, `ramet ${kind} rm a b`, second);
-  withClusterFlags(command).action(
-    act(async () => {
-      const { removeObjects } = await import("./remove.ts");
-      return (io, options: Omit<RemoveOptions, "kind">) => removeObjects(io, { ...options, kind });
-    }, "names"),
-  );
+  command
+    .waitFlags("until it is deleted")
+    .clusterFlags()
+    .examples(
+      `ramet ${kind} rm a b`,
+      canFail(kind) ? `ramet ${kind} rm --failed` : `ramet ${kind} rm a --ignore-not-found`,
+    )
+    .setOptionValue("kind", kind)
+    .runs(async () => (await import("./remove.ts")).removeObjects, "names");
 }
 
 /** Returns the plural of a kind in a description. `ramet keys` is about other keys. */
 function pluralOf(kind: UserKindName): string {
   if (kind === "key") return "API keys";
   return kind === "sandbox" ? "sandboxes" : `${kind}s`;
+}
+
+/** The kinds whose objects can fail for good. */
+const failingKinds = ["sandbox", "checkpoint", "claim"] as const;
+export type FailingKind = (typeof failingKinds)[number];
+
+export function canFail(kind: UserKindName): kind is FailingKind {
+  return (failingKinds as readonly string[]).includes(kind);
 }
 
 const failedHelp: Readonly<Record<FailingKind, string>> = {

@@ -8,7 +8,7 @@ import { waitUntil } from "../../kube/wait-until.ts";
 import { type Cluster, type ClusterOptions, withCluster } from "../cluster/cluster.ts";
 import { type Io, printLine } from "../io.ts";
 import { requestStays, startProgress } from "../wait/follow.ts";
-import { canFail, type FailingKind } from "./failing-kinds.ts";
+import { canFail, type FailingKind } from "./commands.ts";
 import { findObject, type UserKindName, userKinds } from "./user-kind.ts";
 import { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import { SandboxClaim } from "../../api/kinds/sandbox-claim.ts";
