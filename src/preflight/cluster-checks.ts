@@ -1,8 +1,8 @@
-import { systemNamespace } from "../api/names/system-names.ts";
 import type { Problem } from "../api/schema/problem.ts";
-import type { ClusterFacts, RenewedLease, Seen } from "./cluster-facts.ts";
+import type { ClusterFacts, RenewedLease } from "./cluster-facts.ts";
 import { checkNamed, type Finding, listed } from "./finding.ts";
 import { checkSnapshots, checkVolumes } from "./snapshot-checks.ts";
+import type { Seen } from "./seen.ts";
 import { isAtLeast } from "./versions.ts";
 
 /** Checks the API server and what is installed in it. */
@@ -22,7 +22,7 @@ export function checkCluster(facts: ClusterFacts): Finding[] {
 
 function kubernetes({ version }: ClusterFacts): Finding {
   const check = checkNamed("kubernetes");
-  if ("unknown" in version) return check.unread(`The version of Kubernetes is`, version, "a user of the cluster");
+  if ("unknown" in version) return check.unread("The version of Kubernetes is", version);
   if (!isAtLeast(version.value, "1.33")) {
     return check.error(
       `Kubernetes ${version.value} has no image volumes, which cells need`,
@@ -40,12 +40,7 @@ function kubernetes({ version }: ClusterFacts): Finding {
 
 function others({ others: found }: ClusterFacts): Finding {
   const check = checkNamed("other-controllers");
-  if ("unknown" in found)
-    return check.unread(
-      `Whether another controller owns the same kinds is`,
-      found,
-      "a user who may list leases and Deployments, and read CRDs",
-    );
+  if ("unknown" in found) return check.unread("Whether another controller owns the same kinds is", found);
   if (found.value.length === 0) return check.ok("No other controller owns the same kinds");
   const signs = listed(found.value.map(({ name, sign }) => (name === undefined ? sign : `${sign} (${name})`)));
   return check.error(
@@ -56,12 +51,7 @@ function others({ others: found }: ClusterFacts): Finding {
 
 function podSecurity({ podSecurity: level, namespace }: ClusterFacts): Finding {
   const check = checkNamed("pod-security");
-  if ("unknown" in level)
-    return check.unread(
-      `The Pod Security level of the namespace ${namespace} is`,
-      level,
-      "a user who may read the namespace",
-    );
+  if ("unknown" in level) return check.unread(`The Pod Security level of the namespace ${namespace} is`, level);
   const { value } = level;
   if (value === null) {
     const action = `Correct --namespace, or run: kubectl create namespace ${namespace}`;
@@ -77,8 +67,7 @@ function podSecurity({ podSecurity: level, namespace }: ClusterFacts): Finding {
 
 /** Before an installation these are not problems. */
 function installation({ crds, controllers, nodes, now }: ClusterFacts): Finding[] {
-  if ("unknown" in crds)
-    return [checkNamed("installation").unread(`Whether Ramet is installed is`, crds, "a user who may read CRDs")];
+  if ("unknown" in crds) return [checkNamed("installation").unread("Whether Ramet is installed is", crds)];
   const { found, missing } = crds.value;
   if (found.length === 0) return [checkNamed("installation").ok("Ramet is not installed; nothing stands in its place")];
   const kinds =
@@ -98,8 +87,7 @@ function installation({ crds, controllers, nodes, now }: ClusterFacts): Finding[
 export function controllersFinding(controllers: Seen<RenewedLease | undefined>, now: Date, isLocal: boolean): Finding {
   const check = checkNamed("controllers");
   const action = "Find out why they do not run: kubectl get pods -A -l app.kubernetes.io/component=controller";
-  if ("unknown" in controllers)
-    return check.unread(`Whether the controllers run is`, controllers, "a user who may read leases in ramet-system");
+  if ("unknown" in controllers) return check.unread("Whether the controllers run is", controllers);
   const lease = controllers.value;
   if (lease === undefined) {
     return isLocal
@@ -125,7 +113,7 @@ export function clocks({ serverTime, nodeLeases, controllers, now }: ClusterFact
 
 function machineClock(serverTime: ClusterFacts["serverTime"], now: Date): Finding {
   const check = checkNamed("clock");
-  if ("unknown" in serverTime) return check.unread(`The API server's clock is`, serverTime, "a user of the cluster");
+  if ("unknown" in serverTime) return check.unread("The API server's clock is", serverTime);
   const { at, roundTripMilliseconds } = serverTime.value;
   // The header has whole seconds.
   const seconds = Math.max(0, Math.abs(at.getTime() - now.getTime()) / 1000 - 1 - roundTripMilliseconds / 1000);
@@ -139,8 +127,7 @@ function machineClock(serverTime: ClusterFacts["serverTime"], now: Date): Findin
 /** A component writes its own time into its Lease, and the API server adds the time of the write. */
 function nodeClocks(nodeLeases: ClusterFacts["nodeLeases"], controllers: ClusterFacts["controllers"]): Finding {
   const check = checkNamed("clock-skew");
-  if ("unknown" in nodeLeases)
-    return check.unread(`The clocks of the nodes are`, nodeLeases, "a user who may list leases in kube-node-lease");
+  if ("unknown" in nodeLeases) return check.unread("The clocks of the nodes are", nodeLeases);
   const leases = [
     ...nodeLeases.value,
     ...("value" in controllers && controllers.value?.holder ? [controllers.value] : []),
@@ -168,12 +155,7 @@ function nodeClocks(nodeLeases: ClusterFacts["nodeLeases"], controllers: Cluster
 /** Only the controllers and cells reach the store. The controllers check it every 10 minutes, and report what captures find. */
 function store({ store: report, now }: ClusterFacts): Finding {
   const check = checkNamed("store");
-  if ("unknown" in report)
-    return check.unread(
-      `Whether the store is reachable is`,
-      report,
-      `a user who may read ConfigMaps in ${systemNamespace}`,
-    );
+  if ("unknown" in report) return check.unread("Whether the store is reachable is", report);
   const { checkedAt, problem, captureProblem, dataMissing } = report.value ?? { checkedAt: "", dataMissing: 0 };
   if (problem !== undefined) return refusing(`The store cannot be used, as of ${checkedAt}`, problem);
   if (captureProblem !== undefined) return refusing("The last capture could not use the store", captureProblem);
@@ -199,7 +181,7 @@ function refusing(what: string, { code, cause, hint }: Problem): Finding {
 
 export function rights({ missingRights, namespace }: ClusterFacts): Finding {
   const check = checkNamed("rbac");
-  if ("unknown" in missingRights) return check.unread(`Your rights are`, missingRights, "a user of the cluster");
+  if ("unknown" in missingRights) return check.unread("Your rights are", missingRights);
   const missing = missingRights.value;
   const [first] = missing;
   if (first === undefined) return check.ok("You have the rights to install and use Ramet");

@@ -2,6 +2,7 @@ import * as z from "zod";
 import type { StoreReport } from "../api/store/store-report.ts";
 import { ObjectMeta } from "../kube/object.ts";
 import type { OtherController } from "../kube/other-controllers.ts";
+import type { Seen } from "./seen.ts";
 import type { ObservedCrd } from "./snapshot-objects.ts";
 
 /** The fields of a Node that are checked (Kubernetes API v1.36). */
@@ -123,9 +124,6 @@ export interface SnapshotClusterFacts {
   /** Undefined: the user gave no list. */
   stored: readonly StoredSnapshot[] | undefined;
 }
-
-/** A fact, or why it could not be read. */
-export type Seen<T> = { value: T } | { unknown: string };
 
 /** Everything that the checks look at. Reading it changes nothing. */
 export interface ClusterFacts {

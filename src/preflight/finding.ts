@@ -1,4 +1,5 @@
 import type { ErrorCode } from "../base/error-codes.ts";
+import type { Unread } from "./seen.ts";
 
 export const findingLevels = ["ok", "unknown", "warning", "error"] as const;
 
@@ -28,11 +29,11 @@ export function checkNamed(check: string) {
     unknown: finding("unknown"),
     warning: finding("warning"),
     error: finding("error"),
-    /** For what could not be read. @param allowed who can read it */
-    unread: (what: string, { unknown: why }: { unknown: string }, allowed: string): Finding => {
-      const isRefused = why.startsWith(notAllowed);
-      const action = isRefused ? `Run the checks as ${allowed}` : "Run the checks again with a longer --timeout";
-      return { check, level: "unknown", message: `${what} unknown: ${why}`, action };
+    /** For what could not be read. */
+    unread: (what: string, { unknown, refused }: Unread): Finding => {
+      const asWhom =
+        refused === undefined ? "again with a longer --timeout" : `as a user authorized to read ${refused}`;
+      return { check, level: "unknown", message: `${what} unknown: ${unknown}`, action: `Run the checks ${asWhom}` };
     },
   };
 }
@@ -43,9 +44,6 @@ export function refusal(check: string, code: ErrorCode, message: string, action:
 }
 
 export type Check = ReturnType<typeof checkNamed>;
-
-/** The start of the reason why something could not be read, if it is a missing right. */
-export const notAllowed = "you are not allowed";
 
 /** A list for a sentence: at most five, then how many more. */
 export function listed(names: readonly string[]): string {

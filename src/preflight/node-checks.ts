@@ -6,7 +6,7 @@ import { isAtLeast } from "./versions.ts";
 /** Checks what a node must have for cells. */
 export function checkNodes({ nodes }: Pick<ClusterFacts, "nodes">): Finding[] {
   if ("unknown" in nodes) {
-    return [checkNamed("nodes").unread(`The nodes are`, nodes, "a user who may list nodes")];
+    return [checkNamed("nodes").unread("The nodes are", nodes)];
   }
   const schedulable = nodes.value.filter(({ spec }) => spec.unschedulable !== true);
   if (schedulable.length === 0) {

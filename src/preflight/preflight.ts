@@ -27,17 +27,12 @@ function checkBeside(facts: ClusterFacts, project: string): Finding[] {
 function kubernetes({ version }: ClusterFacts): Finding {
   if ("value" in version)
     return checkNamed("kubernetes").ok(`Kubernetes ${version.value} runs the controllers; no cells run here`);
-  return checkNamed("kubernetes").unread("The version of Kubernetes is", version, "a user of the cluster");
+  return checkNamed("kubernetes").unread("The version of Kubernetes is", version);
 }
 
 function others({ others: found }: ClusterFacts, project: string): Finding {
   const check = checkNamed("other-controllers");
-  if ("unknown" in found)
-    return check.unread(
-      `Whether the controllers of ${project} run is`,
-      found,
-      "a user who may list leases and Deployments, and read CRDs",
-    );
+  if ("unknown" in found) return check.unread(`Whether the controllers of ${project} run is`, found);
   // A CRD alone runs nothing.
   const signs = listed(found.value.flatMap(({ name, sign }) => (name === undefined ? [] : `${sign} (${name})`)));
   if (signs !== "") return check.ok(`Another controller runs the sandboxes, as --beside expects: ${signs}`);
@@ -48,8 +43,7 @@ function others({ others: found }: ClusterFacts, project: string): Finding {
 }
 
 function installation({ crds, controllers, now }: ClusterFacts, project: string): Finding[] {
-  if ("unknown" in crds)
-    return [checkNamed("installation").unread("Whether Ramet is installed is", crds, "a user who may read CRDs")];
+  if ("unknown" in crds) return [checkNamed("installation").unread("Whether Ramet is installed is", crds)];
   const isOurs = (name: string): boolean => name.endsWith(`.${rametGroup}`);
   const theirs = crds.value.missing.filter((name) => !isOurs(name));
   const kinds =

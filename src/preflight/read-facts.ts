@@ -4,23 +4,14 @@ import { controllersLease, controllersMode, systemNamespace } from "../api/names
 import { parseStoreReport, type StoreReport, storeReportMap } from "../api/store/store-report.ts";
 import { allOf } from "../base/all-of.ts";
 import { defined } from "../base/defined.ts";
-import { RametError } from "../base/errors.ts";
-import { within } from "../base/within.ts";
 import type { KubeClient } from "../kube/kube-client.ts";
 import { LeaseObject } from "../kube/lease.ts";
 import { findOtherControllers, owningProject } from "../kube/other-controllers.ts";
 import { ObjectMeta } from "../kube/object.ts";
 import { coreResources } from "../kube/resource-ref.ts";
-import {
-  type ClusterFacts,
-  ClusterNode,
-  type RenewedLease,
-  type Right,
-  type Seen,
-  type StoredSnapshot,
-} from "./cluster-facts.ts";
-import { notAllowed } from "./finding.ts";
+import { type ClusterFacts, ClusterNode, type RenewedLease, type Right, type StoredSnapshot } from "./cluster-facts.ts";
 import { readSnapshots, readVolumeClasses } from "./read-snapshots.ts";
+import { see, type Seen } from "./seen.ts";
 
 export interface PreflightOptions {
   /** Where the user works. */
@@ -39,65 +30,49 @@ export async function readFacts(
   client: KubeClient,
   { namespace, beside, readMilliseconds = defaultReadMilliseconds, storedSnapshots, signal }: PreflightOptions,
 ): Promise<ClusterFacts> {
-  const see = <T>(what: string, read: (signal: AbortSignal) => Promise<T>): Promise<Seen<T>> =>
-    seen(client, { what, readMilliseconds, signal }, read);
+  const { clock } = client;
+  const seen = <T>(what: string, read: (signal: AbortSignal) => Promise<T>): Promise<Seen<T>> =>
+    see({ what, milliseconds: readMilliseconds, clock, signal }, read);
   const nodes = client.resource(coreResources.nodes, (value) => ClusterNode.parse(value));
   const leases = client.resource(coreResources.leases, (value) => LeaseObject.parse(value));
   const facts = await allOf({
-    beside: see(
+    beside: seen(
       `the ConfigMap ${controllersMode.configMap}`,
       async (inTime) => beside ?? owningProject(client, inTime),
     ),
-    version: see("the version", (inTime) => client.version(inTime)),
-    serverTime: see("the time", (inTime) => client.serverTime(inTime)),
-    nodes: see("nodes", async (inTime) => (await nodes.list({ signal: inTime, pageSize: mostNodes })).items),
-    nodeLeases: see("leases in kube-node-lease", async (inTime) =>
-      (await leases.list({ namespace: "kube-node-lease", signal: inTime })).items.flatMap(renewedLease),
+    version: seen("the version", (inTime) => client.version(inTime)),
+    serverTime: seen("the time", (inTime) => client.serverTime(inTime)),
+    nodes: seen("nodes", async (inTime) => (await nodes.list({ signal: inTime, pageSize: mostNodes })).items),
+    nodeLeases: seen("leases in kube-node-lease", async (inTime) =>
+      (await leases.list({ namespace: "kube-node-lease", signal: inTime })).items
+        .filter(({ spec }) => spec.renewTime != null)
+        .map(renewedLease),
     ),
-    controllers: see(`leases in ${systemNamespace}`, async (inTime) => {
+    controllers: seen(`leases in ${systemNamespace}`, async (inTime) => {
       const lease = await leases.find({ namespace: systemNamespace, name: controllersLease }, { signal: inTime });
-      return lease && (renewedLease(lease)[0] ?? releasedLease(lease));
+      return lease && renewedLease(lease);
     }),
-    crds: see("CRDs", (inTime) => readCrds(client, inTime)),
-    others: see("other controllers", async (inTime) => {
+    crds: seen("CRDs", (inTime) => readCrds(client, inTime)),
+    others: seen("leases, Deployments and CRDs of other controllers", async (inTime) => {
       const { others: found, unread } = await findOtherControllers(client, inTime);
       if (found.length === 0 && unread[0] !== undefined) throw unread[0];
       return found;
     }),
-    podSecurity: see("the namespace", (inTime) => readPodSecurity(client, namespace, inTime)),
-    store: see(`the ConfigMap ${storeReportMap.name}`, (inTime) => readStoreReport(client, inTime)),
-    missingRights: see("your rights", (inTime) => readMissingRights(client, namespace, inTime)),
-    volumeClasses: see("the classes of volumes", (inTime) => readVolumeClasses(client, inTime)),
-    snapshots: readSnapshots(client, { namespace, stored: storedSnapshots, see }),
+    podSecurity: seen("the namespace", (inTime) => readPodSecurity(client, namespace, inTime)),
+    store: seen(`the ConfigMap ${storeReportMap.name}`, (inTime) => readStoreReport(client, inTime)),
+    missingRights: seen("your rights", (inTime) => readMissingRights(client, namespace, inTime)),
+    volumeClasses: seen("the classes of volumes", (inTime) => readVolumeClasses(client, inTime)),
+    snapshots: readSnapshots(client, { namespace, stored: storedSnapshots, see: seen }),
   });
   // Without any response the cluster is unreachable, which is one error and not ten findings.
   if ("unknown" in facts.version && "unknown" in facts.serverTime) await client.version(signal);
-  return { now: client.clock.now(), namespace, ...facts };
+  return { now: clock.now(), namespace, ...facts };
 }
 
 const mostNodes = 500;
 
 /** Together with the start of the command, this leaves an answer within 2 s. */
 const defaultReadMilliseconds = 1_500;
-
-async function seen<T>(
-  client: KubeClient,
-  { what, readMilliseconds, signal }: { what: string; readMilliseconds: number; signal: AbortSignal | undefined },
-  read: (signal: AbortSignal) => Promise<T>,
-): Promise<Seen<T>> {
-  try {
-    return {
-      value: await within(
-        { clock: client.clock, milliseconds: readMilliseconds, what: `Reading ${what}`, signal },
-        read,
-      ),
-    };
-  } catch (thrown) {
-    if (signal?.aborted === true) throw thrown;
-    const { code, message } = RametError.from(thrown);
-    return { unknown: code === "Forbidden" ? `${notAllowed} to read ${what}` : message };
-  }
-}
 
 const DataMap = z.looseObject({ metadata: ObjectMeta, data: z.record(z.string(), z.string()).default({}) });
 
@@ -108,30 +83,17 @@ async function readStoreReport(client: KubeClient, signal: AbortSignal): Promise
 
 const ManagedFields = z.array(z.looseObject({ time: z.string().nullish() })).catch([]);
 
-function renewedLease({ metadata, spec }: LeaseObject): RenewedLease[] {
+/** A Lease without a time was never renewed, or its holder has released it. */
+function renewedLease({ metadata, spec }: LeaseObject): RenewedLease {
   const { holderIdentity, renewTime, leaseDurationSeconds } = spec;
-  if (renewTime == null) return [];
-  const times = ManagedFields.parse((metadata as { managedFields?: unknown }).managedFields).flatMap(
-    ({ time }) => time ?? [],
-  );
-  return [
-    {
-      name: metadata.name,
-      holder: holderIdentity ?? "",
-      renewTime,
-      durationSeconds: leaseDurationSeconds ?? 40,
-      writtenAt: times.sort().at(-1),
-    },
-  ];
-}
-
-function releasedLease({ metadata }: LeaseObject): RenewedLease {
+  const { managedFields } = metadata as { managedFields?: unknown };
+  const times = ManagedFields.parse(managedFields).flatMap(({ time }) => time ?? []);
   return {
     name: metadata.name,
-    holder: "",
-    renewTime: metadata.creationTimestamp ?? "",
-    durationSeconds: 15,
-    writtenAt: undefined,
+    holder: renewTime == null ? "" : (holderIdentity ?? ""),
+    renewTime: renewTime ?? metadata.creationTimestamp ?? "",
+    durationSeconds: leaseDurationSeconds ?? 40,
+    writtenAt: renewTime == null ? undefined : times.sort().at(-1),
   };
 }
 
@@ -180,40 +142,25 @@ async function readMissingRights(client: KubeClient, namespace: string, signal: 
   return answers.flat();
 }
 
-const admission = "admissionregistration.k8s.io";
-const rbac = "rbac.authorization.k8s.io";
-
 /** The rights to write an installation. */
-const installing: readonly Right[] = [
-  ["apiextensions.k8s.io", "customresourcedefinitions", false],
-  [rbac, "clusterroles", false],
-  [rbac, "clusterrolebindings", false],
-  [admission, "validatingadmissionpolicies", false],
-  ["apps", "deployments", true],
-].map(([group, resource, namespaced]) => ({
-  verb: "create",
-  group: group as string,
-  resource: resource as string,
-  namespaced: namespaced as boolean,
-  purpose: "install Ramet",
-}));
+const installing = [
+  { group: "apiextensions.k8s.io", resource: "customresourcedefinitions", namespaced: false },
+  { group: "rbac.authorization.k8s.io", resource: "clusterroles", namespaced: false },
+  { group: "rbac.authorization.k8s.io", resource: "clusterrolebindings", namespaced: false },
+  { group: "admissionregistration.k8s.io", resource: "validatingadmissionpolicies", namespaced: false },
+  { group: "apps", resource: "deployments", namespaced: true },
+].map((right): Right => ({ ...right, verb: "create", purpose: "install Ramet" }));
 
-/** The rights to use Ramet's kinds, and to read for explanations. */
-function using(): Right[] {
+/** The rights that are reviewed: to install, to use Ramet's kinds, and to read for explanations. */
+function reviewedRights(): Right[] {
   const kinds = crdNames().map(({ group, plural }): Right => {
     return { verb: "create", group, resource: plural, namespaced: true, purpose: "use Ramet" };
   });
-  const reads = (["pods", "events"] as const).map((resource): Right => ({
-    verb: "list",
-    group: resource === "events" ? "events.k8s.io" : "",
-    resource,
-    namespaced: true,
-    purpose: "explain states",
-  }));
-  return [...kinds, ...reads];
-}
-
-/** The rights that are reviewed. */
-function reviewedRights(): readonly Right[] {
-  return [...installing, ...using()];
+  const reading = { verb: "list", namespaced: true, purpose: "explain states" };
+  return [
+    ...installing,
+    ...kinds,
+    { ...reading, group: "", resource: "pods" },
+    { ...reading, group: "events.k8s.io", resource: "events" },
+  ];
 }

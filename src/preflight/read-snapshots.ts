@@ -4,7 +4,7 @@ import { RametError } from "../base/errors.ts";
 import type { KubeClient } from "../kube/kube-client.ts";
 import { keyOf, ObjectMeta } from "../kube/object.ts";
 import type { ListOptions } from "../kube/resource-client.ts";
-import { coreResources, type ResourceRef } from "../kube/resource-ref.ts";
+import { clusterRef, coreResources, namespacedRef, type ResourceRef } from "../kube/resource-ref.ts";
 import {
   type Snapshot,
   type SnapshotContent,
@@ -13,7 +13,6 @@ import {
   snapshotsIn,
 } from "../kube/volumes/snapshots.ts";
 import type {
-  Seen,
   SnapshotClusterFacts,
   SnapshotContentRecord,
   SnapshotControllerPod,
@@ -22,22 +21,14 @@ import type {
   VolumeClasses,
   VolumeQuota,
 } from "./cluster-facts.ts";
-
+import type { Seen } from "./seen.ts";
 import {
-  Crd,
   crdNames,
-  Deployment,
   Named,
-  observeClass,
-  observeController,
-  observeCrd,
-  type ObservedClass,
-  type ObservedController,
-  type ObservedCrd,
-  type ObservedWebhook,
-  observeWebhook,
-  SnapshotClass,
-  Webhooks,
+  ObservedClass,
+  ObservedController,
+  ObservedCrd,
+  ObservedWebhook,
 } from "./snapshot-objects.ts";
 import { storageClassesIn, volumeResources } from "../kube/volumes/volumes.ts";
 
@@ -71,27 +62,23 @@ export async function readCrds(
 ): Promise<ObservedCrd[]> {
   const crds = client.resource(coreResources.crds);
   const found = await Promise.all(names.map((name) => crds.find({ name }, { signal })));
-  return found.filter((crd) => crd !== undefined).map((crd) => observeCrd(Crd.parse(crd)));
+  return found.filter((crd) => crd !== undefined).map((crd) => ObservedCrd.parse(crd));
 }
 
 /** The snapshot-controllers with a visible Deployment. */
-export async function readControllers(client: KubeClient, signal: AbortSignal): Promise<ObservedController[]> {
-  return (await labelled(client, { ref: coreResources.deployments, schema: Deployment }, signal)).map(
-    observeController,
-  );
+export function readControllers(client: KubeClient, signal: AbortSignal): Promise<ObservedController[]> {
+  return labelled(client, { ref: coreResources.deployments, schema: ObservedController }, signal);
 }
 
 /** The names of the CSI drivers. */
 export async function readDrivers(client: KubeClient, signal: AbortSignal): Promise<string[]> {
-  return (await listed(client, { ref: volumeResources.drivers, schema: Named }, { signal }))
-    .map(({ metadata }) => metadata.name)
-    .sort();
+  const drivers = await listed(client, { ref: volumeResources.drivers, schema: Named }, { signal });
+  return drivers.map(({ metadata }) => metadata.name).sort();
 }
 
 /** @throws RametError `NotFound` if the cluster has no VolumeSnapshots */
-export async function readSnapshotClasses(client: KubeClient, signal: AbortSignal): Promise<ObservedClass[]> {
-  const classes = { ref: snapshotResources.classes, schema: SnapshotClass };
-  return (await listed(client, classes, { signal })).map(observeClass);
+export function readSnapshotClasses(client: KubeClient, signal: AbortSignal): Promise<ObservedClass[]> {
+  return listed(client, { ref: snapshotResources.classes, schema: ObservedClass }, { signal });
 }
 
 /** Reads the classes of both kinds. @throws RametError `Forbidden` */
@@ -113,8 +100,8 @@ export async function readVolumeClasses(client: KubeClient, signal: AbortSignal)
 
 /** The webhooks that validate snapshots. */
 export async function readWebhooks(client: KubeClient, signal: AbortSignal): Promise<ObservedWebhook[]> {
-  const found = await listed(client, { ref: validatingWebhooks, schema: Webhooks }, { signal });
-  return found.map(observeWebhook).filter((webhook) => webhook !== undefined);
+  const found = await listed(client, { ref: validatingWebhooks, schema: ObservedWebhook }, { signal });
+  return found.filter(({ validatesSnapshots }) => validatesSnapshots);
 }
 
 interface Listed<T> {
@@ -127,27 +114,18 @@ async function listed<T>(client: KubeClient, { ref, schema }: Listed<T>, options
 }
 
 /** The objects of snapshot-controllers, by the labels of upstream's charts and of its manifests before and since v7. */
-async function labelled<T extends { metadata: { namespace?: string | undefined; name: string } }>(
-  client: KubeClient,
-  from: Listed<T>,
-  signal: AbortSignal,
-): Promise<T[]> {
-  const lists = await Promise.all(
-    controllerLabels.map((labelSelector) => listed(client, from, { labelSelector, signal })),
-  );
-  return [...new Map(lists.flat().map((one) => [keyOf(one.metadata), one])).values()];
+async function labelled<T>(client: KubeClient, { ref, schema }: Listed<T>, signal: AbortSignal): Promise<T[]> {
+  const resource = client.resource(ref);
+  const lists = await Promise.all(controllerLabels.map((labelSelector) => resource.listRaw({ labelSelector, signal })));
+  const found = new Map(lists.flatMap(({ items }) => items).map((item) => [keyOf(Named.parse(item).metadata), item]));
+  return [...found.values()].map((item) => schema.parse(item));
 }
 
 const controllerLabels = ["app.kubernetes.io/name=snapshot-controller", "app=snapshot-controller"];
 
-const services: ResourceRef = { group: "", version: "v1", plural: "services", kind: "Service", namespaced: true };
-const validatingWebhooks: ResourceRef = {
-  group: "admissionregistration.k8s.io",
-  version: "v1",
-  plural: "validatingwebhookconfigurations",
-  kind: "ValidatingWebhookConfiguration",
-  namespaced: false,
-};
+const services = namespacedRef("v1", "Service");
+const resourceQuotas = namespacedRef("v1", "ResourceQuota");
+const validatingWebhooks = clusterRef("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration");
 
 async function readSnapshotCrds(client: KubeClient, signal: AbortSignal): Promise<SnapshotCrd[]> {
   const crds = await readCrds(client, [...crdNames.core, ...crdNames.group], signal);
@@ -230,8 +208,7 @@ const Quota = z.looseObject({
 
 /** Reads the limits of a namespace on volumes and snapshots. @throws RametError `Forbidden` */
 export async function readQuotas(client: KubeClient, namespace: string, signal: AbortSignal): Promise<VolumeQuota[]> {
-  const ref = { group: "", version: "v1", plural: "resourcequotas", kind: "ResourceQuota", namespaced: true };
-  const quotas = client.resource(ref, (value) => Quota.parse(value));
+  const quotas = client.resource(resourceQuotas, (value) => Quota.parse(value));
   const { items } = await quotas.list({ namespace, signal });
   return items.flatMap(({ metadata, status }) =>
     Object.entries(status.hard)

@@ -23,7 +23,7 @@ export function checkSnapshots(facts: Facts): Finding[] {
 
 function crdsFinding({ snapshots: { crds } }: Facts): Finding {
   const check = checkNamed("snapshot-crds");
-  if ("unknown" in crds) return check.unread("The CRDs of VolumeSnapshots are", crds, "a user who may read CRDs");
+  if ("unknown" in crds) return check.unread("The CRDs of VolumeSnapshots are", crds);
   const broken = crds.value.find(({ conversionService, hasService }) => conversionService !== undefined && !hasService);
   if (broken !== undefined) return brokenConversion(check, broken);
   const old = crds.value.find((crd) => removedVersions(crd).length > 0);
@@ -66,12 +66,7 @@ export function removeWebhook(crd: string): string {
 
 function controllerFinding({ snapshots: { controllers, contents } }: Facts): Finding {
   const check = checkNamed("snapshot-controller");
-  if ("unknown" in controllers)
-    return check.unread(
-      "Whether the snapshot-controller works is",
-      controllers,
-      "a user who may list Pods in all namespaces",
-    );
+  if ("unknown" in controllers) return check.unread("Whether the snapshot-controller works is", controllers);
   const [first] = controllers.value;
   if (first === undefined)
     return check.unknown(
@@ -103,12 +98,7 @@ function overloaded(check: Check, pod: SnapshotControllerPod, count: number): Fi
 /** The snapshot-controller never deletes a content whose VolumeSnapshot is absent, so that nobody loses data. */
 function contentsFinding({ snapshots: { contents }, now }: Facts): Finding {
   const check = checkNamed("snapshot-contents");
-  if ("unknown" in contents)
-    return check.unread(
-      "Whether snapshots are orphaned is",
-      contents,
-      "a user who may list VolumeSnapshots and VolumeSnapshotContents of the cluster",
-    );
+  if ("unknown" in contents) return check.unread("Whether snapshots are orphaned is", contents);
   const orphans = contents.value.filter(({ isOrphan }) => isOrphan);
   if (orphans.length === 0)
     return check.ok(`Each of ${contents.value.length} VolumeSnapshotContents has its VolumeSnapshot`);
@@ -126,12 +116,7 @@ function describe({ name, deletionPolicy, handle, createdAt, driver }: SnapshotC
 
 function quotaFinding({ snapshots: { quotas }, namespace }: Facts): Finding {
   const check = checkNamed("snapshot-quota");
-  if ("unknown" in quotas)
-    return check.unread(
-      `Whether quotas of ${namespace} allow more snapshots is`,
-      quotas,
-      "a user who may list ResourceQuotas",
-    );
+  if ("unknown" in quotas) return check.unread(`Whether quotas of ${namespace} allow more snapshots is`, quotas);
   const full = quotas.value.filter(isUsedUp);
   if (full.length === 0) return check.ok(`Quotas of ${namespace} allow more volumes and snapshots`);
   const names = listed(full.map(({ quota, resource, hard, used }) => `${quota} (${resource}: ${used} of ${hard})`));
@@ -149,8 +134,7 @@ export function isUsedUp({ hard, used }: VolumeQuota): boolean {
 function leaks({ snapshots: { stored, contents }, now }: Facts): Finding[] {
   const check = checkNamed("snapshot-leaks");
   if (stored === undefined) return [];
-  if ("unknown" in contents)
-    return [check.unread("Which snapshots the cluster knows is", contents, "an administrator")];
+  if ("unknown" in contents) return [check.unread("Which snapshots the cluster knows is", contents)];
   const known = new Set(contents.value.map(({ handle }) => handle));
   const leaked = stored.filter((one) => !known.has(one.handle) && !isFresh(one.createdAt, now));
   if (leaked.length === 0)
@@ -173,12 +157,7 @@ const graceMilliseconds = 3_600_000;
 /** Checks which classes claims and VolumeSnapshots without a class get. A sandbox without volumes needs none of this. */
 export function checkVolumes({ volumeClasses }: Pick<ClusterFacts, "volumeClasses">): Finding {
   const check = checkNamed("volumes");
-  if ("unknown" in volumeClasses)
-    return check.unread(
-      "The classes of volumes are",
-      volumeClasses,
-      "a user who may list StorageClasses and VolumeSnapshotClasses",
-    );
+  if ("unknown" in volumeClasses) return check.unread("The classes of volumes are", volumeClasses);
   const { storage, snapshots } = volumeClasses.value;
   const defaults = namesOf(storage.filter(({ isDefault }) => isDefault));
   if (defaults.length > 1)

@@ -24,7 +24,7 @@ export interface ObservedCluster {
   drivers: string[];
   classes: ObservedClass[];
   /** Webhooks that validate snapshots. */
-  webhooks: ObservedWebhook[];
+  webhooks: Pick<ObservedWebhook, "name" | "isUpstreams">[];
   /**
    * Existing objects that violate the validation rules of v8, if the stack's CRDs have no rules yet: `kind/name` or
    * `kind/namespace/name`.

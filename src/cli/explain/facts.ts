@@ -3,6 +3,7 @@ import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { ObjectMeta } from "../../kube/object.ts";
 import type { Explanation } from "./explanation.ts";
 import type { LeaseObject } from "../../kube/lease.ts";
+import type { Seen } from "../../preflight/seen.ts";
 
 const Text = z.string().nullish();
 
@@ -102,8 +103,8 @@ export function firstSeen(event: EventFacts): string {
   return event.deprecatedFirstTimestamp ?? lastSeen(event);
 }
 
-/** A value, or why it could not be read, so that nobody takes it for absent. */
-export type Read<T> = { value: T | undefined } | { unknown: string };
+/** A value that may be absent, or why it could not be read. */
+export type Read<T> = Seen<T | undefined>;
 
 export function valueOf<T>(read: Read<T>): T | undefined {
   return "value" in read ? read.value : undefined;

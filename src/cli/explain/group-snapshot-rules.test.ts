@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { now, metadata, failed } from "../../../test/setup/volume-samples.ts";
-import { explainGroup, GroupSnapshot } from "./group-snapshot-rules.ts";
+import { GroupSnapshot } from "../../kube/volumes/group-snapshots.ts";
+import { explainGroup } from "./group-snapshot-rules.ts";
 
 describe("a VolumeGroupSnapshot", () => {
   it.each([

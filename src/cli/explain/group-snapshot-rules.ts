@@ -1,6 +1,4 @@
-import * as z from "zod";
-import { ObjectMeta } from "../../kube/object.ts";
-import { SnapshotError } from "../../kube/volumes/snapshots.ts";
+import type { GroupSnapshot } from "../../kube/volumes/group-snapshots.ts";
 import type { VolumeQuota } from "../../preflight/cluster-facts.ts";
 import { isUsedUp } from "../../preflight/snapshot-checks.ts";
 import { silenceSeconds } from "./content-rules.ts";
@@ -10,21 +8,9 @@ import { type EventFacts, type Read, secondsSince, valueOf } from "./facts.ts";
 import { lastEventOf, phaseOfDeletion, retriedBy } from "./volume-facts.ts";
 import { phaseByStatus } from "./volume-phase.ts";
 
-/** The fields of a VolumeGroupSnapshot that explain its state (external-snapshotter v8.7). */
-export const GroupSnapshot = z.looseObject({
-  metadata: ObjectMeta,
-  status: z
-    .looseObject({
-      readyToUse: z.boolean().optional(),
-      creationTime: z.string().optional(),
-      error: SnapshotError.optional(),
-    })
-    .optional(),
-});
-
 export interface GroupFacts {
   now: Date;
-  group: z.infer<typeof GroupSnapshot>;
+  group: GroupSnapshot;
   /** Those of the group, the latest first. */
   events: Read<EventFacts[]>;
   /** The quotas of its namespace. */

@@ -1,10 +1,9 @@
-import { RametError } from "../../base/errors.ts";
-import { within } from "../../base/within.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import { LeaseObject } from "../../kube/lease.ts";
 import type { KubeObject } from "../../kube/object.ts";
 import type { ListOptions, ResourceClient } from "../../kube/resource-client.ts";
 import { coreResources } from "../../kube/resource-ref.ts";
+import { see } from "../../preflight/seen.ts";
 import type { Io } from "../io.ts";
 import { EventFacts, lastSeen, type Read } from "./facts.ts";
 
@@ -61,16 +60,9 @@ export class FactReader {
   async read<T>(what: string, call: (signal: AbortSignal) => Promise<T | undefined>): Promise<Read<T>> {
     const { clock, signal } = this.#io;
     const left = Math.max(1, this.#endsAt - clock.monotonicMilliseconds());
-    const deadline = { clock, milliseconds: Math.min(readMilliseconds, left), what: `Reading ${what}`, signal };
-    try {
-      return { value: await within(deadline, call) };
-    } catch (thrown) {
-      signal.throwIfAborted();
-      const error = RametError.from(thrown);
-      const unknown = error.code === "Forbidden" ? `you are not allowed to read ${what}` : error.message;
-      this.unknown.add(unknown);
-      return { unknown };
-    }
+    const read = await see({ what, clock, milliseconds: Math.min(readMilliseconds, left), signal }, call);
+    if ("unknown" in read) this.unknown.add(read.unknown);
+    return read;
   }
 }
 

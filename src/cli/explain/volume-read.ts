@@ -7,11 +7,12 @@ import {
   snapshotsIn,
 } from "../../kube/volumes/snapshots.ts";
 import { Claim, claimsIn, storageClassesIn, volumeResources, volumesIn } from "../../kube/volumes/volumes.ts";
+import { GroupSnapshot } from "../../kube/volumes/group-snapshots.ts";
 import { readQuotas } from "../../preflight/read-snapshots.ts";
 import { explainContent } from "./content-rules.ts";
 import type { Explanation } from "./explanation.ts";
 import { type EventFacts, type Read, valueOf } from "./facts.ts";
-import { explainGroup, GroupSnapshot } from "./group-snapshot-rules.ts";
+import { explainGroup } from "./group-snapshot-rules.ts";
 import { absent, type FactReader } from "./read.ts";
 import { explainVolumeClaim } from "./volume-claim-rules.ts";
 import {
