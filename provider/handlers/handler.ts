@@ -34,11 +34,9 @@ export interface StackConfiguration {
   get(key: string): string | undefined;
 }
 
-/** The dependencies of a handler. */
 export interface HandlerContext {
   configuration: StackConfiguration;
   environment: Readonly<Record<string, string | undefined>>;
-  /** Shows one line of progress to the user. */
   log: (line: string) => void;
   /** Aborted when the user cancels the run: waits end, and what they wait for continues in the cluster. */
   signal: AbortSignal;
@@ -47,7 +45,6 @@ export interface HandlerContext {
 /** The properties whose change replaces or updates a resource. Others belong to the state, and changing them does nothing. */
 export type DiffTable = Readonly<Record<"immutable" | "mutable", readonly string[]>>;
 
-/** The properties that differ. */
 export function changedProperties({ immutable, mutable }: DiffTable, olds: Values, news: Values): string[] {
   return [...immutable, ...mutable].filter((property) => differ(olds[property], news[property]));
 }
@@ -75,7 +72,6 @@ export function givenInputs(news: Values): Values {
 /** The result of `read` for an object that does not exist. */
 export const notFound = { id: "", props: {} };
 
-/** Logs progress of an object. */
 export function progressOf({ log }: Pick<HandlerContext, "log">, name: string): (line: string) => void {
   return (line) => {
     log(`${name}: ${line}`);

@@ -8,7 +8,6 @@ import { existingPaths, type KubeconfigSource, kubeconfigPaths } from "../../src
 import { connectionFromKubeconfig, namespaceFromKubeconfig } from "../../src/kube/kubeconfig.ts";
 import type { HandlerContext } from "./handler.ts";
 
-/** The settings that select a cluster. */
 export type ClusterEnvironment = Pick<HandlerContext, "configuration" | "environment">;
 
 /**

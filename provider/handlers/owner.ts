@@ -4,7 +4,6 @@ import { RametError } from "../../src/base/errors.ts";
 import type { KubeObject, ObjectName } from "../../src/kube/object.ts";
 import { apiStatusOf, type ApiStatus } from "../../src/kube/status-error.ts";
 
-/** The field manager of objects that programs declare. */
 const fieldManager = "ramet-pulumi";
 
 /**

@@ -57,7 +57,6 @@ function printed(path: readonly PropertyKey[]): string {
  */
 export const unknownValue = "04da6b54-80e4-46f7-96ec-b56ff0331ba9";
 
-/** Whether the value is unknown or contains an unknown value. */
 export function hasUnknown(value: unknown): boolean {
   if (value === unknownValue) return true;
   return typeof value === "object" && value !== null && Object.values(value).some(hasUnknown);

@@ -34,7 +34,6 @@ export function printLine(stream: Writable, line: string): void {
   stream.write(`${visible(line)}\n`);
 }
 
-/** A receiver of progress lines. */
 export function lineWriter(stream: Writable): (line: string) => void {
   return (line) => {
     printLine(stream, line);

@@ -4,7 +4,6 @@ import type { VolumesOnRestore } from "../api/names/volumes-on-restore.ts";
 import { parseDuration } from "../base/duration.ts";
 import { RametError } from "../base/errors.ts";
 
-/** The options of commands that can wait for the result of their request. */
 export interface WaitFlags {
   wait: boolean;
   /** Milliseconds; `Infinity` waits forever. */
@@ -15,7 +14,6 @@ export interface VolumesFlag {
   volumes?: VolumesOnRestore;
 }
 
-/** The annotation that the flag sets. */
 export function volumesAnnotation({ volumes }: VolumesFlag): Record<string, string> {
   return volumes === undefined ? {} : { [annotations.volumesOnRestore]: volumes };
 }
@@ -28,21 +26,18 @@ export function timeoutMilliseconds(text: string): number {
   return milliseconds === 0 ? Infinity : milliseconds;
 }
 
-/** Collects repeated `--env NAME=VALUE`. */
 export function collectVariable(text: string, before: Record<string, string> = {}): Record<string, string> {
   const at = text.indexOf("=");
   if (at < 1) throw new InvalidArgumentError("write it as NAME=VALUE");
   return { ...before, [text.slice(0, at)]: text.slice(at + 1) };
 }
 
-/** `true` or `false`. */
 export function truth(text: string): boolean {
   if (text === "true") return true;
   if (text === "false") return false;
   throw new InvalidArgumentError("it must be true or false");
 }
 
-/** A comma-separated list. */
 export function commaList(text: string): string[] {
   return text
     .split(",")

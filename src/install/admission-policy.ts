@@ -35,7 +35,6 @@ interface NamedExpression {
 }
 
 export interface Validation {
-  /** Must be true. */
   expression: string;
   message: string;
   /** Takes the place of `message`. */

@@ -28,7 +28,6 @@ export function parseBesideOptions(given: BesideInstallOptions): BesideInstallOp
   return parseFlags(besideKeys(), given) as BesideInstallOptions;
 }
 
-/** The settings of such an installation. */
 export function besideKeys() {
   const used = new Set<SettingKey>(besideSettings);
   return keysOf("manifests").filter((key) => used.has(key));

@@ -24,5 +24,4 @@ const besideRights: readonly Right[] = [
 /** Permissions in `ramet-system`: the lease only, as there are no keys. */
 const besideSystemRights: readonly Right[] = systemRights.filter(({ resources }) => resources?.includes("leases"));
 
-/** Permissions of controllers that work beside others. */
 export const rightsBeside: Rights = { everywhere: besideRights, inSystem: besideSystemRights };

@@ -8,7 +8,6 @@ export function clientApiRights(served?: readonly string[]): Rights {
   return { ...narrowed(clientApiClusterRights, served), inSystem: clientApiSystemRights };
 }
 
-/** Permissions of the client API in all namespaces. */
 export const clientApiClusterRights: readonly Right[] = [
   ...rights("served", {
     "sandboxes.agents.kruise.io: get list watch create patch delete":
@@ -30,7 +29,6 @@ export const clientApiClusterRights: readonly Right[] = [
   }),
 ];
 
-/** Permissions of the client API in `ramet-system`. */
 export const clientApiSystemRights: readonly Right[] = [
   ...rightsOnNames([credentialKeyMap], { "configmaps: get": "seal secrets of clients for the controllers" }),
   ...rightsOnNames([guestKeySecret], {

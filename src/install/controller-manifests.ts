@@ -27,9 +27,7 @@ interface ControllerServer {
 
 /** How the controllers' Pods get to the store. */
 interface StoreAccess {
-  /** Annotations of the service account. */
   identityAnnotations?: Record<string, string>;
-  /** Labels of the Pods. */
   identityLabels?: Record<string, string>;
   /** The Secret with environment variables for the store's client. */
   secret?: unknown;

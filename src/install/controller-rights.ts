@@ -81,7 +81,6 @@ export const clusterRights: readonly Right[] = [
   ...otherControllerRights("find other controllers of the same kinds, beside which the controllers do not work"),
 ];
 
-/** Permissions of the controllers where users may import volumes. */
 const importRights: readonly Right[] = [
   ...rights("cluster", {
     "volumesnapshotcontents.snapshot.storage.k8s.io: create":
@@ -112,7 +111,6 @@ export function otherControllerRights(why: string): Right[] {
   ];
 }
 
-/** Permissions of the controllers in `ramet-system`. */
 export const systemRights: readonly Right[] = [
   ...rights("served", {
     "leases.coordination.k8s.io: get create update": "elect a leader among the controllers by a lease",

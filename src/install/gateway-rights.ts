@@ -8,7 +8,6 @@ export function gatewayRights(exec: boolean, served?: readonly string[]): Rights
   return { ...narrowed(gatewayClusterRights, served), inSystem };
 }
 
-/** Permissions of the gateways in all namespaces. */
 export const gatewayClusterRights: readonly Right[] = [
   ...rights("served", {
     "sandboxes.agents.kruise.io: get list watch": "read the address and the readiness of sandboxes",
@@ -25,7 +24,6 @@ export const gatewayClusterRights: readonly Right[] = [
   }),
 ];
 
-/** Permissions of the gateways in `ramet-system`. */
 export const gatewaySystemRights: readonly Right[] = rightsOnNames([gatewayKeySecret], {
   "secrets: get": "read the key with which cells proxy to sandbox ports, and which allows nothing else",
 });

@@ -3,7 +3,6 @@ import { checkAlias, checkNetwork, checkOrigin, checkPort, list, number, off, on
 
 const shutdownDelayHelp = "how long to accept connections after SIGTERM, so that load balancers can remove it";
 
-/** The settings of the gateways and of the client API. */
 export const httpServerSettings = {
   "gateway.port": number("--port <port>", "the port for HTTP and WebSocket connections; 0 opens a free port", {
     check: checkPort,

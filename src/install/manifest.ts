@@ -1,6 +1,5 @@
 import { specialAddresses } from "../base/special-addresses.ts";
 
-/** A Kubernetes object to apply. */
 export interface Manifest {
   apiVersion: string;
   kind: string;

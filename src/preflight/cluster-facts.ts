@@ -46,7 +46,6 @@ export interface RenewedLease {
   writtenAt: string | undefined;
 }
 
-/** A right that is needed. */
 export interface Right {
   verb: string;
   group: string;
@@ -57,7 +56,6 @@ export interface Right {
   purpose: string;
 }
 
-/** A StorageClass or a VolumeSnapshotClass. */
 export interface VolumeClass {
   name: string;
   driver: string;
@@ -76,7 +74,6 @@ export interface SnapshotCrd extends Pick<ObservedCrd, "name" | "stored" | "conv
   hasService: boolean;
 }
 
-/** A Pod of the snapshot-controller. */
 export interface SnapshotControllerPod {
   /** `namespace/name`. */
   name: string;
@@ -113,7 +110,6 @@ export interface StoredSnapshot {
   createdAt: string | undefined;
 }
 
-/** The facts about VolumeSnapshots. */
 export interface SnapshotClusterFacts {
   /** Those that exist. Without any, the cluster has no VolumeSnapshots. */
   crds: Seen<SnapshotCrd[]>;

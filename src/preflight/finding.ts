@@ -19,7 +19,6 @@ export interface Finding {
   nodes?: readonly string[];
 }
 
-/** The findings that a check with this name can have. */
 export function checkNamed(check: string) {
   const finding = (level: Finding["level"]) => {
     return (message: string, action: string): Finding => ({ check, level, message, action });

@@ -70,7 +70,6 @@ export function readControllers(client: KubeClient, signal: AbortSignal): Promis
   return labelled(client, { ref: coreResources.deployments, schema: ObservedController }, signal);
 }
 
-/** The names of the CSI drivers. */
 export async function readDrivers(client: KubeClient, signal: AbortSignal): Promise<string[]> {
   const drivers = await listed(client, { ref: volumeResources.drivers, schema: Named }, { signal });
   return drivers.map(({ metadata }) => metadata.name).sort();
@@ -98,7 +97,6 @@ export async function readVolumeClasses(client: KubeClient, signal: AbortSignal)
   };
 }
 
-/** The webhooks that validate snapshots. */
 export async function readWebhooks(client: KubeClient, signal: AbortSignal): Promise<ObservedWebhook[]> {
   const found = await listed(client, { ref: validatingWebhooks, schema: ObservedWebhook }, { signal });
   return found.filter(({ validatesSnapshots }) => validatesSnapshots);

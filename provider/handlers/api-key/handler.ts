@@ -120,7 +120,6 @@ function digestOf({ namespace, name, key }: ApiKeyState): string {
   return apiKeyDigest({ namespace, name }, readApiKey(key)?.digits ?? "");
 }
 
-/** The inputs of an API key. */
 const ApiKeyInputs = z.looseObject({
   name: z.string().min(1).max(253),
   namespace: z.string().min(1),
@@ -135,7 +134,6 @@ const ApiKeyInputs = z.looseObject({
 });
 type ApiKeyInputs = z.infer<typeof ApiKeyInputs>;
 
-/** The state of an API key in a stack. */
 const ApiKeyState = ApiKeyInputs.extend({ key: z.string() });
 type ApiKeyState = z.infer<typeof ApiKeyState>;
 
@@ -151,9 +149,7 @@ const apiKeyDiff: DiffTable = {
 const declaredDigestAnnotation = "ramet.dev/pulumi-key-digest";
 
 interface Declared {
-  /** The digest of the program's key. */
   digest: string;
-  /** All digests of the object. */
   digests: ApiKeySpec["digests"];
   /** The object from which the digests were derived, if there was one. */
   found: ApiKey | undefined;

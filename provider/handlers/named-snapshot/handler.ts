@@ -29,7 +29,6 @@ import type { KubeClient } from "../../../src/kube/kube-client.ts";
 import type { ResourceClient } from "../../../src/kube/resource-client.ts";
 import { coreResources } from "../../../src/kube/resource-ref.ts";
 
-/** Manages named snapshots as resources of a program. */
 export function namedSnapshotHandler(context: HandlerContext): ResourceHandler {
   return {
     check: async (olds, news) => {

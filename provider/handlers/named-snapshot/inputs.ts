@@ -62,7 +62,6 @@ export const namedSnapshotDiff: DiffTable = {
   mutable: [...specProperties, "secrets", "volumesOnRestore", "digest"],
 };
 
-/** The manifest to apply. */
 export function manifestOf(inputs: Values): NamedSnapshotManifest {
   const spec = Object.fromEntries(
     specProperties.flatMap((property) => (inputs[property] == null ? [] : [[property, inputs[property]]])),

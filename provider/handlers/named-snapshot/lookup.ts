@@ -9,7 +9,6 @@ import { waitUntil } from "../../../src/kube/wait-until.ts";
 
 /** The facts that a preview reads from the cluster. */
 export interface SnapshotLookup {
-  /** The kept versions. */
   kept: readonly { version: number; digest: string }[];
   /** The digests of the steps that the last build has finished, also if it failed later. */
   built?: readonly string[];

@@ -18,7 +18,6 @@ import { withCluster } from "../open-cluster.ts";
 import { parseTimeSpan } from "../time-span.ts";
 import { checkInputs } from "../validate.ts";
 
-/** The state of a wait in a stack. */
 const ReadinessInputs = z.looseObject({
   kind: z.enum(["Sandbox", "SandboxSet"]),
   name: z.string(),

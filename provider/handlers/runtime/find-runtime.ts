@@ -33,7 +33,6 @@ export interface RuntimeFacts {
   sign?: string;
   /** The program that declares the controllers, if any. */
   declared?: Declared;
-  /** CRDs that do not exist. */
   missingCrds: string[];
   /** CRDs that lack something that this version needs. */
   otherCrds: string[];
@@ -148,7 +147,6 @@ function selectorOf(labels: Record<string, string>): string {
 
 const clusterRoles = clusterRef("rbac.authorization.k8s.io/v1", "ClusterRole");
 
-/** The lease of Ramet's controllers. */
 const leaseAt = { namespace: systemNamespace, name: controllersLease };
 
 /**
@@ -200,7 +198,6 @@ export async function problemsOfCluster(env: ClusterEnvironment): Promise<Findin
 }
 
 export interface UpgradeEffects {
-  /** The cell image of the running controllers. */
   before: string;
   /** As `ramet upgrade --plan` lists them. */
   steps: UpgradeStep[];

@@ -26,7 +26,6 @@ import { checkInputs } from "../validate.ts";
 import { annotations, restoreFromAnnotations, ownerAnnotation } from "../../../src/api/names/labels.ts";
 import { volumesOnRestore } from "../../../src/api/names/volumes-on-restore.ts";
 
-/** Manages clones as resources of a program. */
 export function sandboxCloneHandler(context: HandlerContext): ResourceHandler {
   return {
     check: async (olds, news) => {
@@ -205,7 +204,6 @@ export function observedLifetime(inputs: SandboxCloneInputs, { metadata, spec }:
 
 const Port = z.int().min(1).max(65_535);
 
-/** The state of a clone in a stack. */
 export const SandboxCloneInputs = z.looseObject({
   name: z
     .string()
@@ -244,7 +242,6 @@ export function diffSandboxClone(olds: Values, news: Values): DiffResult {
   return diffByTable(sandboxCloneDiff, olds, follows ? { ...news, ports: olds["ports"] } : news);
 }
 
-/** The manifest to apply. */
 function manifestOf(inputs: SandboxCloneInputs, spec: SandboxManifest["spec"]): SandboxManifest {
   const { name, namespace, from, owner, volumesOnRestore: volumes } = inputs;
   return {

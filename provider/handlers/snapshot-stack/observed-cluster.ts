@@ -20,7 +20,6 @@ export interface ObservedCluster {
   leases: Pick<HeldLease, "namespace" | "holder">[];
   /** Whether another sandbox controller than Ramet's renews its lease. */
   hasSandboxController: boolean;
-  /** The names of the CSI drivers. */
   drivers: string[];
   classes: ObservedClass[];
   /** Webhooks that validate snapshots. */
@@ -56,7 +55,6 @@ export interface Installed {
   addons: string[];
 }
 
-/** An empty cluster. */
 export const emptyCluster: ObservedCluster = {
   server: "",
   crds: [],
@@ -109,7 +107,6 @@ export function controllerObjects(namespace: string): { ref: ResourceRef; namesp
 
 const rbac = "rbac.authorization.k8s.io/v1";
 
-/** The command that deletes all objects. */
 export function removal(objects: readonly ObservedObject[]): string {
   const namespace = objects.find((one) => one.namespace !== undefined)?.namespace;
   return [

@@ -8,7 +8,6 @@ import type { ObservedCluster } from "./observed-cluster.ts";
 import { stackFindings } from "./stack-findings.ts";
 import { type DeclaredParts, type Part, partsOf, type StackRequest } from "./stack-parts.ts";
 
-/** The declarations of a program, and the findings. */
 export interface StackPlan extends DeclaredParts {
   findings: Finding[];
 }

@@ -4,22 +4,18 @@ import type { ObservedCluster } from "./observed-cluster.ts";
 
 /** The state of volume snapshots in a cluster, as a snapshot stack found it. */
 export interface SnapshotStackFacts {
-  /** The version of the API server. */
   server: string;
   /** The detected kind of cluster, and the evidence. */
   cloud: { name: Cloud; evidence: string };
-  /** The existing CRDs with their managers. */
   crds: { name: string; served: string[]; stored: string[]; manager: string }[];
   /** The controllers with a visible Deployment. A cloud may run one outside the cluster. */
   controllers: {
     namespacedName: string;
     image: string;
-    /** Feature gates in the controller's arguments. */
     featureGates: Record<string, boolean>;
     isAvailable: boolean;
     manager: string;
   }[];
-  /** The names of the CSI drivers. */
   drivers: string[];
   classes: { name: string; driver: string; deletionPolicy: string; isDefault: boolean; manager: string }[];
   /** Missing or conflicting parts, each with a hint. */

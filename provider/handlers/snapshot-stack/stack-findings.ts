@@ -4,7 +4,6 @@ import { controllerLease } from "./observed-cluster.ts";
 import { bringsController, installationHints, managedDrivers, type Situation } from "./stack-parts.ts";
 import { orphanFindings, upgradeFindings } from "./upgrade-findings.ts";
 
-/** Checks the cluster for the parts that a program declares. */
 export function* stackFindings(at: Situation): Generator<Finding> {
   yield* crdFindings(at);
   yield* upgradeFindings(at);
@@ -64,7 +63,6 @@ function* driverFindings({
   yield checkNamed("snapshot-drivers").warning(`the driver ${managed.name} is not installed`, managed.hint);
 }
 
-/** Reports conflicts of requested and existing classes. */
 function* classFindings({ request, observed }: Situation): Generator<Finding> {
   const { cloud, classes, owners, addons, driversMayCome } = request;
   const available = [...observed.drivers, ...addons.map(({ driver }) => driver)];

@@ -173,7 +173,6 @@ export const installationHints: Readonly<Record<Cloud, string>> = {
 
 export type StackMode = "auto" | "install" | "adopt";
 
-/** The snapshot stack that a program requests. */
 export interface StackRequest {
   cloud: Cloud;
   mode: StackMode;
@@ -189,7 +188,6 @@ export interface StackRequest {
   driversMayCome: boolean;
 }
 
-/** One VolumeSnapshotClass. */
 export interface SnapshotClassRequest {
   name: string;
   driver: string;
@@ -198,9 +196,7 @@ export interface SnapshotClassRequest {
 
 export interface AddonRequest {
   addon: string;
-  /** The CSI driver that the add-on installs. */
   driver?: string;
-  /** The DaemonSet that the add-on installs. */
   daemonSet?: string;
 }
 
@@ -209,7 +205,6 @@ export function bringsController({ driver, daemonSet }: AddonRequest): boolean {
   return driver === undefined && daemonSet === undefined;
 }
 
-/** The parts that a program declares. */
 export interface DeclaredParts {
   crds: boolean;
   groupCrds: boolean;

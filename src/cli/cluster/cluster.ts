@@ -16,7 +16,6 @@ import { apiStatusOf } from "../../kube/status-error.ts";
 import type { Io } from "../io.ts";
 import { kubeconfigSource } from "./kubeconfig-source.ts";
 
-/** The cluster and namespace of a command. */
 export interface ClusterOptions {
   kubeconfig?: string;
   context?: string;

@@ -10,9 +10,7 @@ import { coreResources } from "../../kube/resource-ref.ts";
 import type { Io } from "../io.ts";
 import type { Cluster } from "./cluster.ts";
 
-/** The flags of commands that enter sandboxes. */
 export interface AccessFlags {
-  /** The address of the gateway. */
   gateway?: string;
   /** A file with a token for the gateway. */
   tokenFile?: string;

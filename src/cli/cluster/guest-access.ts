@@ -23,7 +23,6 @@ import { findCondition } from "../../kube/conditions.ts";
 import { describeState } from "../../kube/reported-state.ts";
 
 export interface GuestAccess {
-  /** The name of the sandbox, in the cluster's namespace. */
   sandbox: string;
   flags: AccessFlags;
   /** The user who runs commands and owns files. @default the entrypoint's user */
@@ -76,7 +75,6 @@ export async function sandboxLog(
   return gatewayLog(await gatewayOptions(io, cluster, access, sandbox), query);
 }
 
-/** Opens connections to ports of a sandbox. */
 export interface PortAccess {
   /** A raw stream to the port; undefined: only HTTP passes, by `http`. */
   dial?: (port: number) => Promise<Duplex>;
@@ -183,7 +181,6 @@ export async function withCellGuest<T>(
 interface CellAccess {
   /** Opens a raw stream to a port of the sandbox. */
   dial: (port: number) => Promise<Duplex>;
-  /** The guest's token. */
   accessToken: string;
 }
 

@@ -13,7 +13,6 @@ export interface Position {
   candidates: readonly string[];
   /** The names of these fit too. */
   namesOf: readonly NameSource[];
-  /** The cluster that the words before select. */
   cluster: ClusterOptions;
   /** Precedes each candidate and each name: `--output=`, or `sandbox/` for `ramet explain`. */
   prefix: string;
@@ -44,7 +43,6 @@ function fitting(walk: Walk, last: string): Fitting {
 /** The meaning of the words before the last one. */
 interface Walk {
   command: Command;
-  /** The arguments of the command. */
   given: readonly string[];
   /** The option whose value comes next. */
   pending?: Option;
@@ -163,7 +161,6 @@ function argumentNumber({ registeredArguments: all }: Command, index: number) {
   return all[index] ?? (last?.variadic === true ? last : undefined);
 }
 
-/** `ramet set get NAME`. */
 function namesOfOwnKind(command: Command, argument: string): NameSource[] {
   const group = command.parent?.name();
   return argument === "name" ? userKindNames.filter((one) => one === group) : [];

@@ -57,5 +57,4 @@ complete -c ramet -k -f -a '(__ramet_complete)'
 `;
 
 const scripts = { bash, zsh, fish };
-/** The shells for which there is a script. */
 export type Shell = keyof typeof scripts;

@@ -1,6 +1,5 @@
 import type { RametCommand } from "../ramet-command.ts";
 
-/** `ramet csi-driver`. */
 export function csiDriverCommand(program: RametCommand): void {
   const driver = "--directory /var/lib/ramet/volumes --node-id node-1";
   const kubelet = "/var/lib/kubelet";

@@ -4,7 +4,6 @@ import { checkEngine } from "../../install/setting.ts";
 import { parsed, timeoutMilliseconds } from "../options.ts";
 import type { RametCommand } from "../ramet-command.ts";
 
-/** `ramet doctor`. */
 export function doctorCommand(program: RametCommand): void {
   program
     .command("doctor")
@@ -29,7 +28,6 @@ export function doctorCommand(program: RametCommand): void {
     .runs(async () => (await import("./check.ts")).checkWithDoctor);
 }
 
-/** `ramet upgrade --plan`. */
 export function upgradeCommand(program: RametCommand): void {
   program
     .command("upgrade")

@@ -21,7 +21,6 @@ export interface CheckpointFacts extends CommonFacts {
   source: Cause | undefined;
 }
 
-/** Explains the state of a checkpoint. Pure. */
 export function explainCheckpoint(facts: CheckpointFacts): Explanation {
   return completed(rules(facts) ?? underWay(facts));
 }

@@ -11,7 +11,6 @@ export interface ClaimFacts extends CommonFacts {
   set: Cause | undefined;
 }
 
-/** Explains the state of a claim. Pure. */
 export function explainClaim(facts: ClaimFacts): Explanation {
   const { claim } = facts;
   const isOver = claim.status?.phase === "Completed";

@@ -14,7 +14,6 @@ interface Flags extends Omit<ExplainOptions, "objects"> {
   removeOrphanedFinalizer?: boolean;
 }
 
-/** `ramet explain`. */
 export function explainCommand(program: RametCommand): void {
   program
     .command("explain")

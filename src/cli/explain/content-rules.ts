@@ -17,7 +17,6 @@ import {
 } from "./volume-facts.ts";
 import { phaseOfContent } from "./volume-phase.ts";
 
-/** Explains the state of a VolumeSnapshotContent. Pure. */
 export function explainContent(facts: ContentFacts): Explanation {
   const found = explainDeletion(facts) ?? unbound(facts) ?? explainProgress(facts);
   const { content, now } = facts;

@@ -27,7 +27,6 @@ export interface Explanation {
   lastEvent?: LastEvent | undefined;
 }
 
-/** The Event that was last observed of an object. */
 export interface LastEvent {
   reason: string;
   /** The text of a driver, limited and without control characters. */
@@ -36,7 +35,6 @@ export interface LastEvent {
   at: string;
 }
 
-/** The fields that one rule gives. */
 export type Found = Pick<Explanation, "cause"> & Partial<Explanation>;
 
 /** Recognizes one cause; undefined if it is another one. A pure function. */

@@ -140,7 +140,6 @@ export interface SandboxFacts extends CommonFacts {
   pod: Read<PodFacts>;
   /** Those of the sandbox and of its Pod, the latest first. */
   events: Read<EventFacts[]>;
-  /** The node of the Pod. */
   node: Read<NodeFacts>;
   /** The Lease that the node's kubelet renews. */
   nodeLease: Read<LeaseObject>;

@@ -13,7 +13,6 @@ export interface GroupFacts {
   group: GroupSnapshot;
   /** Those of the group, the latest first. */
   events: Read<EventFacts[]>;
-  /** The quotas of its namespace. */
   quotas: Read<VolumeQuota[]>;
 }
 

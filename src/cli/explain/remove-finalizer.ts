@@ -25,7 +25,6 @@ export async function removeFinalizer(
   });
 }
 
-/** A finalizer that was removed, and what was checked before. */
 interface RemovedFinalizer {
   finalizer: string;
   /** How many claims of the cluster were looked at. */

@@ -3,7 +3,6 @@ import { age } from "../output/render.ts";
 import { visible } from "../../base/visible.ts";
 import type { Explanation } from "./explanation.ts";
 
-/** One explained object. */
 export interface Explained {
   /** The kind's name on the command line. */
   kind: string;

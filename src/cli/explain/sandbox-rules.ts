@@ -19,7 +19,6 @@ import { type SandboxFacts, secondsSince } from "./facts.ts";
 import { explainPod } from "./pod-rules.ts";
 import { refusedPod } from "./admission-texts.ts";
 
-/** Explains the state of a sandbox. Pure. */
 export function explainSandbox(facts: SandboxFacts): Explanation {
   return completed(rules(facts) ?? healthy(facts));
 }

@@ -11,7 +11,6 @@ export interface SetFacts extends CommonFacts {
   member: Cause | undefined;
 }
 
-/** Explains the state of a set. Pure. */
 export function explainSet(facts: SetFacts): Explanation {
   return completed(unprocessed(facts.set, facts) ?? stateOf(facts));
 }

@@ -19,7 +19,6 @@ export interface SnapshotFacts extends CommonFacts {
   awaited: Cause | undefined;
 }
 
-/** Explains the state of a named snapshot. Pure. */
 export function explainSnapshot(facts: SnapshotFacts): Explanation {
   return completed(unprocessed(facts.snapshot, facts) ?? stateOf(facts));
 }

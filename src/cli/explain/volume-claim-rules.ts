@@ -17,7 +17,6 @@ import {
 } from "./volume-facts.ts";
 import { explainVolumeSnapshot } from "./volume-snapshot-rules.ts";
 
-/** Explains the state of a PersistentVolumeClaim. Pure. */
 export function explainVolumeClaim(facts: ClaimFacts): Explanation {
   const { claim, now } = facts;
   const { deletionTimestamp, creationTimestamp } = claim.metadata;
@@ -89,7 +88,6 @@ function otherDriver(facts: ClaimFacts): Found | undefined {
   };
 }
 
-/** The content of the snapshot that the claim restores. */
 function contentOf({ restored }: ClaimFacts) {
   return restored && valueOf(restored.content);
 }

@@ -22,7 +22,6 @@ export interface ContentFacts extends SnapshotPrograms {
   content: SnapshotContent;
   /** Those of the content, the latest first. */
   events: Read<EventFacts[]>;
-  /** The VolumeSnapshot to which it refers. */
   snapshot: Read<Snapshot>;
   classes: Read<SnapshotClass[]>;
 }
@@ -37,15 +36,11 @@ export interface VolumeSnapshotFacts extends SnapshotPrograms {
   content: Read<SnapshotContent>;
   contentEvents: Read<EventFacts[]>;
   classes: Read<SnapshotClass[]>;
-  /** The claim that it is a snapshot of. */
   source: Read<Claim>;
-  /** The PersistentVolume of that claim. */
   volume: Read<Volume>;
-  /** The claims of its namespace. */
   claims: Read<Claim[]>;
 }
 
-/** The facts about the content of a snapshot. */
 export function contentFactsOf(facts: VolumeSnapshotFacts, content: SnapshotContent): ContentFacts {
   return { ...facts, content, events: facts.contentEvents, snapshot: { value: facts.snapshot } };
 }
@@ -61,7 +56,6 @@ export interface ClaimFacts {
   restored: VolumeSnapshotFacts | undefined;
   /** The name of the snapshot that it restores. */
   restoredName: string | undefined;
-  /** The snapshots of its namespace. */
   snapshots: Read<Snapshot[]>;
 }
 

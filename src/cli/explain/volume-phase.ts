@@ -14,7 +14,6 @@ export type VolumePhase =
   | "Failing"
   | ReturnType<typeof phaseOfDeletion>;
 
-/** The phase of a VolumeSnapshot. Pure. */
 export function phaseOfSnapshot({ now, snapshot, content, events }: VolumeSnapshotFacts): VolumePhase {
   const { metadata, status } = snapshot;
   if (metadata.deletionTimestamp !== undefined) {
@@ -46,7 +45,6 @@ export function phaseByStatus(status: { error?: object | undefined; creationTime
   return status?.creationTime === undefined ? "Pending" : "Cut";
 }
 
-/** The phase of a VolumeSnapshotContent. Pure. */
 export function phaseOfContent(content: SnapshotContent, now: Date): VolumePhase {
   const { deletionTimestamp } = content.metadata;
   return deletionTimestamp === undefined ? phaseOfLivingContent(content) : phaseOfDeletion(deletionTimestamp, now);

@@ -2,7 +2,6 @@ import { coreResources, type ResourceRef } from "../../kube/resource-ref.ts";
 import { snapshotResources } from "../../kube/volumes/snapshots.ts";
 import type { VolumeKindName } from "./volume-kinds.ts";
 
-/** The API resource of each kind of volumes. */
 export const volumeKinds: Readonly<Record<VolumeKindName, ResourceRef>> = {
   volumesnapshot: snapshotResources.snapshots,
   volumesnapshotcontent: snapshotResources.contents,

@@ -22,7 +22,6 @@ import {
 } from "./volume-facts.ts";
 import { phaseOfSnapshot } from "./volume-phase.ts";
 
-/** Explains the state of a VolumeSnapshot. Pure. */
 export function explainVolumeSnapshot(facts: Facts): Explanation {
   const { metadata, status } = facts.snapshot;
   const isDeleted = metadata.deletionTimestamp !== undefined;
@@ -181,13 +180,11 @@ function sourceOf({ snapshot }: Facts): string {
   return snapshot.spec?.source.persistentVolumeClaimName ?? "";
 }
 
-/** The driver of the claim's volume. */
 function driverOf({ volume }: Facts, article: "The" | "the"): string {
   const driver = valueOf(volume)?.spec.csi?.driver;
   return driver === undefined ? `${article === "The" ? "Its" : "its"} driver` : `${article} driver ${recorded(driver)}`;
 }
 
-/** The classes of the driver, or all if it is not known. */
 function classesOf({ classes, volume }: Facts) {
   const driver = valueOf(volume)?.spec.csi?.driver;
   return (valueOf(classes) ?? []).filter((one) => driver === undefined || one.driver === driver);

@@ -21,7 +21,6 @@ export interface RotateOptions extends KeysOptions {
   timeout: number;
 }
 
-/** `ramet keys get`. */
 export async function getKeys(io: Io, options: KeysOptions): Promise<void> {
   return withCluster(io, options, async ({ client }) => {
     const data = await new RotationEntries(client).read(io.signal);

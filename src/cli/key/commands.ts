@@ -74,7 +74,6 @@ function withKeyFlags(command: RametCommand): RametCommand {
     .formats(["table", "json"], "the output format; table prints only the key");
 }
 
-/** `ramet keys`. */
 export function keysCommands(program: RametCommand): void {
   const keys = program
     .command("keys")

@@ -5,7 +5,6 @@ import { logParts } from "../../local/log-files.ts";
 import { parsed } from "../options.ts";
 import type { RametCommand } from "../ramet-command.ts";
 
-/** `ramet local …`. */
 export function localCommands(program: RametCommand): void {
   const local = program
     .command("local")

@@ -28,7 +28,6 @@ export async function addImage(io: Io, { name, path }: AddImageOptions): Promise
   printLine(io.stdout, image.digest);
 }
 
-/** The images that Ramet can build. */
 export type BuiltImage = typeof pythonImageName | InterpreterImageName;
 
 /** `ramet local image build`: prints the image's digest. Builds nothing if the image is there and its recipe is the same. */
@@ -70,7 +69,6 @@ export async function removeImages(io: Io, { names }: { names: readonly string[]
   await store.sweep();
 }
 
-/** `ramet local image ls`. */
 export async function listImages(io: Io, { output }: ListImagesOptions): Promise<void> {
   const found = inOrder(await images(io).list(), (image) => image);
   if (output === "json") printLine(io.stdout, JSON.stringify(found, undefined, 2));

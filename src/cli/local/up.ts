@@ -103,7 +103,6 @@ export interface LogsOptions {
   follow?: boolean;
 }
 
-/** `ramet local logs [part]`. */
 export async function localLogs(
   io: Io,
   { part, name = defaultClusterName, follow = false }: LogsOptions,

@@ -1,7 +1,6 @@
 import type { RametCommand } from "../ramet-command.ts";
 import { settingsCommand } from "../server-options.ts";
 
-/** `ramet manifests`. */
 export function manifestsCommand(program: RametCommand): void {
   settingsCommand(program, "manifests", async () => (await import("./manifests.ts")).printManifests)
     .description("Print the manifests that install the controllers and gateways, for kubectl apply and GitOps.")

@@ -57,7 +57,6 @@ function missingCellImage(): never {
   });
 }
 
-/** The rights of each server and of users, by the name of their roles. */
 type RightsByName = Partial<Record<string, Rights>>;
 
 const commonRights: RightsByName = { [clientRoleName]: { everywhere: clientRights, inSystem: [] } };

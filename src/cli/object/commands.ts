@@ -48,7 +48,6 @@ const spellings: Readonly<Record<UserKindName, readonly string[]>> = {
   key: ["key", "keys", "apikey", "apikeys", "ak"],
 };
 
-/** The kind with this spelling. @throws InvalidArgumentError */
 export function kindName(text: string): UserKindName {
   const found = kindSpelled(text);
   if (found === undefined) throw new InvalidArgumentError(`it must be ${kindHelp}`);
@@ -60,7 +59,6 @@ export function kindSpelled(text: string): UserKindName | undefined {
   return (Object.keys(spellings) as UserKindName[]).find((name) => spellings[name].includes(word));
 }
 
-/** Defines `ls` of a kind. */
 export function listCommand(parent: RametCommand, kind: UserKindName): void {
   parent
     .command("ls")
@@ -75,7 +73,6 @@ export function listCommand(parent: RametCommand, kind: UserKindName): void {
     .runs(async () => (await import("./get.ts")).listObjects);
 }
 
-/** Defines `get` of a kind. */
 export function getCommand(parent: RametCommand, kind: UserKindName): void {
   parent
     .command("get")
@@ -88,7 +85,6 @@ export function getCommand(parent: RametCommand, kind: UserKindName): void {
     .runs(async () => (await import("./get.ts")).getObjects, "names");
 }
 
-/** Defines `rm` of a kind. */
 export function removeCommand(parent: RametCommand, kind: UserKindName): void {
   const command = parent
     .command("rm")

@@ -20,7 +20,6 @@ import {
   templateColumns,
 } from "./columns.ts";
 
-/** A kind that users name on the command line. */
 export interface UserKind {
   kind: KindNames;
   columns: readonly Column[];

@@ -6,7 +6,6 @@ import { visible } from "../../base/visible.ts";
 export const outputFormats = ["table", "json", "yaml", "name"] as const;
 export type OutputFormat = (typeof outputFormats)[number];
 
-/** One column of a kind's table. */
 export interface Column {
   heading: string;
   cell: (object: KubeObject, now: Date) => string;

@@ -8,7 +8,6 @@ import { clusterTemplatePrefix } from "../../api/names/system-names.ts";
 import { requireNamespace } from "../object/get.ts";
 import { findObject } from "../object/user-kind.ts";
 
-/** The source of a new sandbox. */
 export interface SourceOptions {
   /** A SandboxTemplate of the namespace. Without one of that name, `python` selects the local cluster's `ramet-python`. It must exist. */
   template?: string;

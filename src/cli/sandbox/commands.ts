@@ -5,7 +5,6 @@ import type { RametCommand } from "../ramet-command.ts";
 import type { ExecOptions } from "./run-command.ts";
 import type { Forward } from "./port-forward.ts";
 
-/** `ramet sandbox …`. */
 export function sandboxCommands(program: RametCommand): void {
   const sandbox = program
     .command("sandbox")
@@ -144,7 +143,6 @@ function pauseCommands(sandbox: RametCommand): void {
   }
 }
 
-/** `ramet fork`. */
 export function forkCommand(program: RametCommand): void {
   program
     .command("fork")
@@ -167,7 +165,6 @@ clone failed. --timeout applies to the checkpoint, and then to the clones.`,
     .runs(async () => (await import("./fork.ts")).forkSandbox, "sandbox");
 }
 
-/** `ramet rollback`. */
 export function rollbackCommand(program: RametCommand): void {
   program
     .command("rollback")

@@ -10,7 +10,6 @@ import { reportFailure } from "../report-error.ts";
 
 export interface PauseOptions extends ClusterOptions, WaitFlags {
   name: string;
-  /** True pauses, false resumes. */
   paused: boolean;
 }
 

@@ -26,7 +26,6 @@ export interface Forward {
 export interface PortForwardOptions extends ClusterOptions, AccessFlags {
   name: string;
   ports: readonly Forward[];
-  /** The local address to listen on. */
   address: string;
 }
 

@@ -2,7 +2,6 @@ import { getCommand, listCommand, removeCommand } from "../object/commands.ts";
 import { collectVariable, wholeNumber } from "../options.ts";
 import type { RametCommand } from "../ramet-command.ts";
 
-/** `ramet set …`. */
 export function setCommands(program: RametCommand): void {
   const set = program
     .command("set")
@@ -23,7 +22,6 @@ export function setCommands(program: RametCommand): void {
   removeCommand(set, "set");
 }
 
-/** `ramet claim …`. */
 export function claimCommands(program: RametCommand): void {
   const claim = program
     .command("claim")

@@ -19,7 +19,6 @@ import { reportFailure } from "../report-error.ts";
 export interface ApplySnapshotsOptions extends ClusterOptions, WaitFlags {
   /** Paths; `-` reads stdin. */
   file: readonly string[];
-  /** Whether to keep the sandbox of a failed build for inspection. */
   keepOnFailure?: boolean;
 }
 

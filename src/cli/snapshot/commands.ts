@@ -4,7 +4,6 @@ import { wholeNumber } from "../options.ts";
 import type { RametCommand } from "../ramet-command.ts";
 import type { PinSnapshotOptions } from "./versions.ts";
 
-/** `ramet snapshot …`. */
 export function snapshotCommands(program: RametCommand): void {
   const snapshot = program
     .command("snapshot")

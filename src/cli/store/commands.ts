@@ -1,7 +1,6 @@
 import { wholeNumber } from "../options.ts";
 import type { RametCommand } from "../ramet-command.ts";
 
-/** `ramet store …`. */
 export function storeCommands(program: RametCommand): void {
   const store = program
     .command("store")
@@ -25,7 +24,6 @@ function withStoreFlags(command: RametCommand): RametCommand {
     .formats();
 }
 
-/** `ramet gc`. */
 export function gcCommand(program: RametCommand): void {
   program
     .command("gc")

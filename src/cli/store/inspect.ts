@@ -66,7 +66,6 @@ export interface StoreUsageOptions extends WhichStore {
   output: "table" | "json";
 }
 
-/** `ramet store usage`. */
 export async function storeUsage(io: Io, options: StoreUsageOptions): Promise<number> {
   const { store, root, namespaces } = await openStore(io, options);
   const rows: ({ namespace: string } & StoreUsage)[] = [];
