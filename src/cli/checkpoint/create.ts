@@ -39,9 +39,9 @@ export interface CreateCheckpointOptions extends ClusterOptions, WaitFlags {
 export async function createCheckpoint(io: Io, options: CreateCheckpointOptions): Promise<number> {
   check(options);
   return withCluster(io, options, async (cluster) => {
-    const source = await cluster.get(cluster.sandboxes, options.sandbox, io.signal);
+    const source = await cluster.get(cluster.sandboxes, options.sandbox);
     const platform = await platformOf(io, cluster);
-    const created = await cluster.create(cluster.checkpoints, manifest(cluster, options, platform), io.signal);
+    const created = await cluster.create(cluster.checkpoints, manifest(cluster, options, platform));
     await platform.keep(created, source);
     return reportCreated(io, cluster, withId(created, platform), options);
   });
@@ -60,7 +60,7 @@ export interface WaitOptions extends ClusterOptions, Pick<CreateCheckpointOption
 /** `ramet checkpoint wait`: waits until a checkpoint can be cloned, and prints its id. */
 export async function waitForCheckpoint(io: Io, { name, ...options }: WaitOptions): Promise<number> {
   return withCluster(io, options, async (cluster) => {
-    const found = Checkpoint.parse(await findObject(cluster, "checkpoint", name, io.signal));
+    const found = Checkpoint.parse(await findObject(cluster, "checkpoint", name));
     return reportCreated(io, cluster, found, { ...options, wait: true });
   });
 }

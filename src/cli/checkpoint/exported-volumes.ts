@@ -36,7 +36,7 @@ export async function importCheckpoint(io: Io, options: ImportOptions): Promise<
     const platform = await platformOf(io, cluster);
     platform.expectImport();
     const manifest = manifestOf(exported, cluster.namespace, options);
-    const created = await cluster.create(cluster.checkpoints, manifest, io.signal);
+    const created = await cluster.create(cluster.checkpoints, manifest);
     return reportCreated(io, cluster, withId(created, platform), options);
   });
 }
@@ -82,7 +82,7 @@ export interface ExportOptions extends ClusterOptions {
 /** `ramet checkpoint export`: prints what an import needs of the volumes of a checkpoint. */
 export async function exportCheckpoint(io: Io, { name, output, ...options }: ExportOptions): Promise<void> {
   return withCluster(io, options, async (cluster) => {
-    const checkpoint = Checkpoint.parse(await findObject(cluster, "checkpoint", name, io.signal));
+    const checkpoint = Checkpoint.parse(await findObject(cluster, "checkpoint", name));
     const exported = exportedVolumes(checkpoint);
     await writeAll(io.stdout, output === "json" ? `${JSON.stringify(exported, undefined, 2)}\n` : stringify(exported));
     const others = checkpoint.status?.ramet?.contents ?? [];

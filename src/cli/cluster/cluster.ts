@@ -22,6 +22,11 @@ export interface ClusterOptions {
   namespace?: string;
 }
 
+interface CommandContext {
+  signal?: AbortSignal;
+  credentials?: Credentials | undefined;
+}
+
 /** The cluster of a command, with the user's own permissions. */
 export class Cluster {
   readonly client: KubeClient;
@@ -35,11 +40,14 @@ export class Cluster {
   readonly apiKeys: ResourceClient<ApiKey>;
   /** The user's own credentials; absent if the user impersonates another one. */
   readonly credentials: Credentials | undefined;
+  /** Aborts when the command is interrupted. */
+  readonly signal: AbortSignal;
 
-  constructor(client: KubeClient, namespace: string, credentials?: Credentials) {
+  constructor(client: KubeClient, namespace: string, { signal, credentials }: CommandContext = {}) {
     this.client = client;
     this.namespace = namespace;
     this.credentials = credentials;
+    this.signal = signal ?? new AbortController().signal;
     this.sandboxes = client.of(sandboxKind);
     this.checkpoints = client.of(checkpointKind);
     this.templates = client.of(sandboxTemplateKind);
@@ -54,9 +62,9 @@ export class Cluster {
   }
 
   /** @throws RametError `NotFound`, with the command that lists the existing objects */
-  async get<T extends KubeObject>(resource: ResourceClient<T>, name: string, signal: AbortSignal): Promise<T> {
+  async get<T extends KubeObject>(resource: ResourceClient<T>, name: string): Promise<T> {
     try {
-      return await resource.get({ namespace: this.namespace, name }, { signal });
+      return await resource.get({ namespace: this.namespace, name }, { signal: this.signal });
     } catch (error) {
       if (!(error instanceof RametError) || error.code !== "NotFound" || isUnknownKind(error)) throw error;
       const noun = nounOf(resource.ref);
@@ -68,13 +76,9 @@ export class Cluster {
   }
 
   /** @throws RametError `AlreadyExists` */
-  async create<T extends KubeObject>(
-    resource: ResourceClient<T>,
-    object: KubeManifest,
-    signal: AbortSignal,
-  ): Promise<T> {
+  async create<T extends KubeObject>(resource: ResourceClient<T>, object: KubeManifest): Promise<T> {
     try {
-      return await resource.create(object, { signal });
+      return await resource.create(object, { signal: this.signal });
     } catch (error) {
       if (apiStatusOf(error)?.httpStatus === 404 && !isUnknownKind(error)) throw noNamespace(this.namespace, error);
       throw error instanceof RametError ? this.#notCreated(resource.ref, object.metadata.name ?? "", error) : error;
@@ -122,7 +126,7 @@ export async function withCluster<T>(
     connections: options.connections ?? 4,
   });
   const credentials = connection.impersonate === undefined ? connection.credentials : undefined;
-  const cluster = new Cluster(client, options.namespace ?? connection.namespace, credentials);
+  const cluster = new Cluster(client, options.namespace ?? connection.namespace, { signal: io.signal, credentials });
   try {
     return await use(cluster);
   } catch (error) {

@@ -28,7 +28,7 @@ export async function gatewayCredentials(io: Io, cluster: Cluster, flags: Access
   const given = givenAddress(io, flags);
   const tokenGiven = tokenOfFlags(io, cluster, flags);
   if (given !== undefined && tokenGiven !== undefined) return { url: parseUrl(given), token: tokenGiven };
-  const published = await readAddress(cluster, io.signal);
+  const published = await readAddress(cluster);
   const address = chosenAddress(given, published);
   const token = tokenGiven ?? (await tokenOfUser(io, cluster, published.serviceAccount));
   return { ...address, token };
@@ -44,7 +44,7 @@ export async function gatewayWithoutToken(
   flags: Pick<AccessFlags, "gateway">,
 ): Promise<GatewayCredentials> {
   const given = givenAddress(io, flags);
-  return chosenAddress(given, given === undefined ? await readAddress(cluster, io.signal) : {});
+  return chosenAddress(given, given === undefined ? await readAddress(cluster) : {});
 }
 
 function givenAddress(io: Io, { gateway }: Pick<AccessFlags, "gateway">): string | undefined {
@@ -78,8 +78,8 @@ interface PublishedAddress {
   problem?: RametError;
 }
 
-async function readAddress(cluster: Cluster, signal: AbortSignal): Promise<PublishedAddress> {
-  const maps = cluster.client.resource(coreResources.configMaps, (value) => AddressMap.parse(value));
+async function readAddress({ client, signal }: Cluster): Promise<PublishedAddress> {
+  const maps = client.resource(coreResources.configMaps, (value) => AddressMap.parse(value));
   try {
     const { data } = await maps.get({ namespace: systemNamespace, name: gatewayAddress.configMap }, { signal });
     return {
@@ -173,7 +173,7 @@ function requestedToken(io: Io, cluster: Cluster, account: string): TokenSource 
     const now = io.clock.monotonicMilliseconds();
     if (known === undefined || now - since > (tokenSeconds * 1000) / 2) {
       since = now;
-      known = requestToken(cluster, { namespace, name }, io.signal);
+      known = requestToken(cluster, { namespace, name });
       known.catch(() => (known = undefined));
     }
     return known;
@@ -181,9 +181,8 @@ function requestedToken(io: Io, cluster: Cluster, account: string): TokenSource 
 }
 
 async function requestToken(
-  { client }: Cluster,
+  { client, signal }: Cluster,
   account: { namespace: string; name: string },
-  signal: AbortSignal,
 ): Promise<string> {
   const spec = { audiences: [gatewayAudience], expirationSeconds: tokenSeconds };
   const body = { apiVersion: "authentication.k8s.io/v1", kind: "TokenRequest", metadata: {}, spec };

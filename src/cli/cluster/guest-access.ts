@@ -70,7 +70,7 @@ export async function sandboxLog(
   query: URLSearchParams,
 ): Promise<IncomingMessage | undefined> {
   if (access.flags.direct === true) return undefined;
-  const sandbox = await findSandbox(cluster, access.sandbox, false, access.signal ?? io.signal);
+  const sandbox = await findSandbox(cluster, access.sandbox, false);
   if (sandbox !== undefined && !isServing(sandbox)) return undefined;
   return gatewayLog(await gatewayOptions(io, cluster, access, sandbox), query);
 }
@@ -105,7 +105,7 @@ interface Ways<T> {
 
 async function enter<T>(io: Io, cluster: Cluster, access: GuestAccess, ways: Ways<T>): Promise<T> {
   const { sandbox: name, flags, signal = io.signal } = access;
-  const sandbox = await findSandbox(cluster, name, flags.direct === true, signal);
+  const sandbox = await findSandbox(cluster, name, flags.direct === true);
   if (sandbox !== undefined) checkReady(sandbox);
   if (flags.direct === true && sandbox !== undefined) return ways.directly(sandbox, signal);
   return ways.throughGateway(await gatewayOptions(io, cluster, access, sandbox));
@@ -123,14 +123,9 @@ async function gatewayOptions(
 }
 
 /** A user can enter sandboxes without the right to read them. The gateway then reports what is wrong. */
-async function findSandbox(
-  cluster: Cluster,
-  name: string,
-  isRequired: boolean,
-  signal: AbortSignal,
-): Promise<Sandbox | undefined> {
+async function findSandbox(cluster: Cluster, name: string, isRequired: boolean): Promise<Sandbox | undefined> {
   try {
-    return await cluster.get(cluster.sandboxes, name, signal);
+    return await cluster.get(cluster.sandboxes, name);
   } catch (error) {
     // A token for gateways only is none for the API server.
     const isRefused = ["Forbidden", "Unauthorized"].includes(RametError.from(error).code);

@@ -31,7 +31,7 @@ function followed<T extends KubeObject>(
   shown: Pick<FollowedRequest<T>, "noun" | "isNew" | "describeProgress">,
 ): Followed<T> {
   return {
-    create: (manifest) => cluster.create(resource, manifest, io.signal),
+    create: (manifest) => cluster.create(resource, manifest),
     patch: ({ metadata }, change) =>
       resource.mergePatch(
         metadata,

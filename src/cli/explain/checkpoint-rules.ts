@@ -10,6 +10,7 @@ import {
   type Found,
   nothingToDo,
   remedyIn,
+  reported,
   reportOf,
   type Rule,
 } from "./explanation.ts";
@@ -79,17 +80,16 @@ function terminating({ checkpoint, now }: CheckpointFacts): Found | undefined {
 function lost({ checkpoint: { status } }: CheckpointFacts): Found | undefined {
   const condition = findCondition(status?.conditions, dataAvailable);
   if (condition?.status !== "False") return undefined;
-  const described = reportOf(status, condition);
-  return {
-    cause: `It cannot be cloned: ${described.cause}`,
-    reason: condition.reason,
-    since: condition.lastTransitionTime,
+  const { reason } = condition;
+  return reported(status, condition, {
+    cause: `It cannot be cloned: ${reportOf(status, condition).cause}`,
+    reason,
     retry:
-      condition.reason === "DataMissing"
+      reason === "DataMissing"
         ? "The controllers look for the data every 10 minutes"
         : "None: each clone reads the data again",
-    action: remedyIn(described, "Delete the Checkpoint, and capture its source again"),
-  };
+    otherwise: "Delete the Checkpoint, and capture its source again",
+  });
 }
 
 function succeeded({ checkpoint }: CheckpointFacts): Found | undefined {

@@ -28,7 +28,7 @@ export async function explainObjects(io: Io, options: ExplainOptions): Promise<v
         const explanation = await explainVolume(reader, kind, object, now);
         return { kind, object, explanation, unknown: [...reader.unknown] };
       }
-      const object = await findObject(cluster, kind, name, io.signal);
+      const object = await findObject(cluster, kind, name);
       const explainer = new Explainer(cluster, reader, { now, controllers: await controllers });
       const explanation = await explainer.explain(kind, object);
       return { kind, object, explanation, unknown: [...reader.unknown] };

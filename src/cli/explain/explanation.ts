@@ -1,3 +1,4 @@
+import type { Condition } from "../../api/schema/metadata.ts";
 import type { Problem } from "../../api/schema/problem.ts";
 import { reportedBy, type WithProblems } from "../../api/state/problem.ts";
 import { type ErrorCode, errorCodes, isErrorCode } from "../../base/error-codes.ts";
@@ -64,6 +65,17 @@ export function reportOf(status: WithProblems | undefined, condition: ReportedTe
 }
 
 type ReportedText = Parameters<typeof reportedBy>[1];
+
+/** Explains a condition by its problem. @param otherwise the action if neither the problem nor its code names one */
+export function reported(
+  status: WithProblems | undefined,
+  condition: ReportedText & Pick<Condition, "lastTransitionTime">,
+  { otherwise, ...found }: Partial<Found> & { otherwise: string },
+): Found {
+  const problem = reportOf(status, condition);
+  const { cause, code: reason } = problem;
+  return { cause, reason, since: condition.lastTransitionTime, action: remedyIn(problem, otherwise), ...found };
+}
 
 /** The hint of a problem, else what its code means, else `otherwise`. */
 export function remedyIn({ hint, code }: Problem, otherwise: string): string {

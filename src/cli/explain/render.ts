@@ -21,21 +21,8 @@ export function renderExplained(all: readonly Explained[], output: "table" | "js
 
 function document({ kind, object, explanation, unknown }: Explained): object {
   const { name, namespace } = object.metadata;
-  const { state, cause, reason, since, lastEvent, retry, action, foundIn } = explanation;
-  return {
-    object: `${kind}/${name}`,
-    namespace,
-    phase: explanation.phase ?? phaseOf(object),
-    state,
-    cause,
-    reason,
-    since,
-    lastEvent,
-    retry,
-    action,
-    foundIn,
-    unknown,
-  };
+  const { phase = phaseOf(object), ...explained } = explanation;
+  return { object: `${kind}/${name}`, namespace, phase, ...explained, unknown };
 }
 
 /** A line each, because sentences do not fit into columns. */

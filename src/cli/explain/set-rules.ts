@@ -2,7 +2,7 @@ import type { SandboxSet } from "../../api/kinds/sandbox-set.ts";
 import type { Condition } from "../../api/schema/metadata.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import { unprocessed } from "./controller-rules.ts";
-import { completed, type Explanation, type Found, remedyIn, reportOf } from "./explanation.ts";
+import { completed, type Explanation, type Found, reported, reportOf } from "./explanation.ts";
 import { type Cause, type CommonFacts, foundIn, isProblem } from "./facts.ts";
 
 export interface SetFacts extends CommonFacts {
@@ -49,28 +49,18 @@ function full({ status, spec }: SandboxSet, since: string | undefined): Found {
 
 /** A spec that no sandbox can be created from. */
 function rejected({ status }: SandboxSet, ready: Condition): Found {
-  const problem = reportOf(status, ready);
-  return {
-    cause: problem.cause,
-    reason: problem.code,
-    since: ready.lastTransitionTime,
-    retry: "The controllers try again when the set or its template changes",
-    action: remedyIn(problem, "Correct the set's spec"),
-  };
+  const retry = "The controllers try again when the set or its template changes";
+  return reported(status, ready, { retry, otherwise: "Correct the set's spec" });
 }
 
 function failing({ status }: SandboxSet, ready: Condition, member: Cause | undefined): Found {
-  const problem = reportOf(status, ready);
-  const { cause, code, retryAt } = problem;
-  const otherwise = member?.explanation.action ?? "Correct the template so that its sandboxes keep running";
-  return {
+  const { cause, retryAt } = reportOf(status, ready);
+  return reported(status, ready, {
     cause: `Its sandboxes end before they are claimed, or cannot be created: ${cause}`,
-    reason: code,
-    since: ready.lastTransitionTime,
     retry: retryAt === undefined ? "An attempt is running" : `The next attempt is at ${retryAt}`,
-    action: remedyIn(problem, otherwise),
+    otherwise: member?.explanation.action ?? "Correct the template so that its sandboxes keep running",
     ...foundIn(member),
-  };
+  });
 }
 
 function filling({ spec, status }: SandboxSet, ready: Condition, member: Cause | undefined): Found {

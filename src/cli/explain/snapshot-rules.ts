@@ -7,7 +7,7 @@ import {
   type Explanation,
   type Found,
   nothingToDo,
-  remedyIn,
+  reported,
   reportOf,
   withoutStop,
 } from "./explanation.ts";
@@ -146,17 +146,13 @@ function retryOf({ status }: NamedSnapshot): string {
 /** The build ended, or cannot start because of its inputs. */
 function stopped({ snapshot, awaited }: SnapshotFacts, building: Condition): Found {
   const { name, namespace } = snapshot.metadata;
-  const { reason, lastTransitionTime } = building;
-  const problem = reportOf(snapshot.status, building);
+  const { reason } = building;
   const waitsForInput = reason === "InputMissing" || reason === "Cycle" || reason === "Deleting";
   const otherwise =
     awaited?.explanation.action ?? `Remove the cause, then run: ramet snapshot build ${name} -n ${namespace}`;
-  return {
+  return reported(snapshot.status, building, {
     state: waitsForInput ? "stuck" : "failed",
-    cause: problem.cause,
-    reason: problem.code,
-    since: lastTransitionTime,
     retry: waitsForInput ? "The controllers look again every 10 seconds" : retryOf(snapshot),
-    action: remedyIn(problem, otherwise),
-  };
+    otherwise,
+  });
 }

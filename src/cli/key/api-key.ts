@@ -32,8 +32,8 @@ export async function createKey(io: Io, options: CreateKeyOptions): Promise<void
     const { text, digest } = newApiKey({ namespace, name, format, random: randomBytes });
     const manifest = manifestOf(options, namespace, digest);
     if (options.createServiceAccount === true) await createClientAccount(io, cluster, serviceAccount);
-    else await requireAccount(cluster, serviceAccount, io.signal);
-    const key = await create(cluster, manifest, io.signal);
+    else await requireAccount(cluster, serviceAccount);
+    const key = await create(cluster, manifest);
     await printKey(io, { key, text, output });
   });
 }
@@ -60,9 +60,9 @@ const flags = {
   snapshotBytes: "--max-snapshot-bytes",
 };
 
-async function create(cluster: Cluster, manifest: ApiKeyManifest, signal: AbortSignal): Promise<ApiKey> {
+async function create(cluster: Cluster, manifest: ApiKeyManifest): Promise<ApiKey> {
   try {
-    return await cluster.apiKeys.create(manifest, { signal });
+    return await cluster.apiKeys.create(manifest, { signal: cluster.signal });
   } catch (cause) {
     const { name = "" } = manifest.metadata;
     if (RametError.from(cause).code !== "AlreadyExists") throw cause;
@@ -74,8 +74,8 @@ async function create(cluster: Cluster, manifest: ApiKeyManifest, signal: AbortS
 }
 
 /** A key of an account that does not exist has no rights, which is most likely a typing error. */
-async function requireAccount(cluster: Cluster, name: string, signal: AbortSignal): Promise<void> {
-  const { namespace } = cluster;
+async function requireAccount(cluster: Cluster, name: string): Promise<void> {
+  const { namespace, signal } = cluster;
   try {
     await cluster.client.resource(coreResources.serviceAccounts).get({ namespace, name }, { signal });
   } catch (cause) {
@@ -137,7 +137,7 @@ interface NewDigest {
 
 /** Somebody else can change the key meanwhile, or the response to the own change can be lost. */
 async function addDigest(io: Io, cluster: Cluster, { name, digest, grace }: NewDigest, attempts = 5): Promise<ApiKey> {
-  const { metadata, spec } = await cluster.get(cluster.apiKeys, name, io.signal);
+  const { metadata, spec } = await cluster.get(cluster.apiKeys, name);
   const { resourceVersion } = metadata;
   const digests = rotatedDigests(spec.digests, { digest, now: io.clock.now(), graceMilliseconds: grace });
   try {
@@ -168,7 +168,7 @@ export async function revokeKeys(io: Io, options: RevokeKeysOptions): Promise<vo
 }
 
 function find(io: Io, cluster: Cluster, name: string, ignoreNotFound: boolean): Promise<ApiKey | undefined> {
-  if (!ignoreNotFound) return cluster.get(cluster.apiKeys, name, io.signal);
+  if (!ignoreNotFound) return cluster.get(cluster.apiKeys, name);
   return cluster.apiKeys.find({ namespace: cluster.namespace, name }, { signal: io.signal });
 }
 

@@ -45,7 +45,7 @@ async function serve(io: Io, options: McpHttpOptions, context: ServerContext<Cli
   const { port, address, allowedHost = [], namespace } = options;
   const namespaces = namespace === undefined ? undefined : [namespace];
   const callers = new Callers(client, { log, namespaces });
-  const cluster = new Cluster(client, client.namespace);
+  const cluster = new Cluster(client, client.namespace, { signal: io.signal });
   await withService({ client, namespaces, others: [callers.informer], log, signal }, async (service) => {
     const dialect = mcpHttpDialect({
       service,

@@ -20,7 +20,7 @@ export async function getObjects(
   details: (objects: readonly KubeObject[]) => string = () => "",
 ): Promise<void> {
   return withCluster(io, options, async (cluster) => {
-    const objects = await Promise.all(options.names.map((name) => findObject(cluster, options.kind, name, io.signal)));
+    const objects = await Promise.all(options.names.map((name) => findObject(cluster, options.kind, name)));
     const { columns } = userKinds[options.kind];
     const rendering = { output: options.output, columns, now: io.clock.now() };
     const [first] = objects;
@@ -51,7 +51,7 @@ export async function listObjects(io: Io, options: ListOptions): Promise<void> {
       signal: io.signal,
     });
     if (items.length === 0 && options.output === "table") {
-      if (!everywhere) await requireNamespace(cluster, io.signal);
+      if (!everywhere) await requireNamespace(cluster);
       printLine(
         io.stderr,
         `No ${options.kind} ${everywhere ? "in any namespace" : `in namespace ${cluster.namespace}`}.`,
@@ -67,7 +67,7 @@ export async function listObjects(io: Io, options: ListOptions): Promise<void> {
 }
 
 /** A namespace that does not exist is most likely a typing error. @throws RametError `NotFound` */
-export async function requireNamespace({ client, namespace }: Cluster, signal: AbortSignal): Promise<void> {
+export async function requireNamespace({ client, namespace, signal }: Cluster): Promise<void> {
   const namespaces = client.resource(coreResources.namespaces);
   try {
     await namespaces.get({ name: namespace }, { signal });

@@ -56,7 +56,7 @@ async function findUnlessIgnored(
   name: string,
 ): Promise<KubeObject | undefined> {
   try {
-    return await findObject(cluster, options.kind, name, io.signal);
+    return await findObject(cluster, options.kind, name);
   } catch (error) {
     if (options.ignoreNotFound === true && error instanceof RametError && error.code === "NotFound") return undefined;
     throw error;

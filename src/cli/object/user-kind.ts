@@ -43,18 +43,13 @@ export const userKinds: Readonly<Record<UserKindName, UserKind>> = {
  *
  * @throws RametError `NotFound`
  */
-export async function findObject(
-  cluster: Cluster,
-  kindName: UserKindName,
-  name: string,
-  signal: AbortSignal,
-): Promise<KubeObject> {
+export async function findObject(cluster: Cluster, kindName: UserKindName, name: string): Promise<KubeObject> {
   const resource = cluster.raw(userKinds[kindName].kind);
   try {
-    return await cluster.get(resource, name, signal);
+    return await cluster.get(resource, name);
   } catch (error) {
     if (kindName !== "checkpoint" || !(error instanceof RametError) || error.code !== "NotFound") throw error;
-    const { items } = await resource.list({ namespace: cluster.namespace, signal });
+    const { items } = await resource.list({ namespace: cluster.namespace, signal: cluster.signal });
     const found = items.find((item) => Checkpoint.safeParse(item).data?.status?.checkpointId === name);
     if (found === undefined) throw error;
     return found;

@@ -30,14 +30,14 @@ import type {
  */
 export function kruisePlatform(io: Io, cluster: Cluster): Platform {
   return {
-    newSandbox: (request) => newSandbox(cluster, request, io.signal),
+    newSandbox: (request) => newSandbox(cluster, request),
     captureOf: (podName) => ({ podName }),
     idOf: () => undefined,
     keep: async (checkpoint, source) => {
-      const template = acsKeptTemplate(checkpoint, await templateOfSandbox(cluster, source, io.signal));
-      await cluster.create(cluster.templates, template, io.signal);
+      const template = acsKeptTemplate(checkpoint, await templateOfSandbox(cluster, source));
+      await cluster.create(cluster.templates, template);
     },
-    planFork: (source, request) => planFork(cluster, source, request, io.signal),
+    planFork: (source, request) => planFork(cluster, source, request),
     rollBack: (sandbox, request) => replaceByClone(io, cluster, sandbox, request),
     expectRestoreOnClaim: (from) => {
       throw new RametError(
@@ -54,12 +54,12 @@ export function kruisePlatform(io: Io, cluster: Cluster): Platform {
   };
 }
 
-async function newSandbox(cluster: Cluster, request: CreateRequest, signal: AbortSignal): Promise<NewSandbox> {
+async function newSandbox(cluster: Cluster, request: CreateRequest): Promise<NewSandbox> {
   refuseSharedVolumes(request);
   refusePaused(request);
   const { from, template, image, env = {} } = request;
   if (from === undefined) {
-    const spec = await sandboxSource(cluster, { ...request, writtenOut: true }, signal);
+    const spec = await sandboxSource(cluster, { ...request, writtenOut: true });
     return { annotations: {}, spec: acsCapturable(spec) };
   }
   // The restored spec must be the source's.
@@ -68,15 +68,10 @@ async function newSandbox(cluster: Cluster, request: CreateRequest, signal: Abor
       hint: "Leave out --template, --image and --env",
     });
   }
-  return cloneOf(cluster, from, signal);
+  return cloneOf(cluster, from);
 }
 
-async function planFork(
-  cluster: Cluster,
-  source: Sandbox,
-  request: ForkRequest,
-  signal: AbortSignal,
-): Promise<ForkPlan> {
+async function planFork(cluster: Cluster, source: Sandbox, request: ForkRequest): Promise<ForkPlan> {
   const { name } = source.metadata;
   if (sandboxState(source).is === "paused") {
     throw new RametError("SandboxNotReady", `Cannot fork the sandbox ${name}: it is paused`, {
@@ -85,7 +80,7 @@ async function planFork(
   }
   refuseSharedVolumes(request);
   refusePaused(request);
-  const template = await templateOfSandbox(cluster, source, signal);
+  const template = await templateOfSandbox(cluster, source);
   // They reject clones of an unfinished checkpoint.
   return { capture: { podName: name }, isEarly: false, clone: (checkpointId) => acsClone(template, checkpointId) };
 }
@@ -103,7 +98,7 @@ async function replaceByClone(io: Io, cluster: Cluster, sandbox: Sandbox, reques
       hint: "The sandbox is replaced by a clone, and can only be deleted when the clone is ready: leave out --no-wait",
     });
   }
-  const { annotations, spec } = await cloneOf(cluster, to, signal);
+  const { annotations, spec } = await cloneOf(cluster, to);
   const metadata = { generateName: generateName(name), namespace, annotations, labels };
   const objects = clusterObjects(io, cluster);
   const created = await objects.sandboxes.create({ apiVersion, kind: "Sandbox", metadata, spec });
@@ -134,17 +129,17 @@ function refusePaused({ paused }: { paused?: boolean }): void {
  * @param text a checkpoint's id or name, or a named snapshot with or without a version
  * @throws RametError `NotFound` without such a checkpoint, or if its template is not known; `CheckpointNotReady`
  */
-async function cloneOf(cluster: Cluster, text: string, signal: AbortSignal): Promise<NewSandbox> {
-  const found = await findObject(cluster, "checkpoint", await idOf(cluster, text, signal), signal);
+async function cloneOf(cluster: Cluster, text: string): Promise<NewSandbox> {
+  const found = await findObject(cluster, "checkpoint", await idOf(cluster, text));
   const checkpoint = Checkpoint.parse(found);
   const { checkpointId, message = "its capture has not ended" } = checkpoint.status ?? {};
   if (!isCloneable(checkpoint) || checkpointId === undefined) {
     throw new RametError("CheckpointNotReady", `The checkpoint ${text} cannot be cloned: ${message}`);
   }
-  return acsClone(await templateOf(cluster, checkpoint, signal), checkpointId);
+  return acsClone(await templateOf(cluster, checkpoint), checkpointId);
 }
 
-async function idOf({ snapshots, namespace }: Cluster, text: string, signal: AbortSignal): Promise<string> {
+async function idOf({ snapshots, namespace, signal }: Cluster, text: string): Promise<string> {
   const [name = ""] = text.split("@");
   const snapshot = await snapshots.find({ namespace, name }, { signal });
   if (snapshot === undefined) return text;
@@ -155,22 +150,18 @@ async function idOf({ snapshots, namespace }: Cluster, text: string, signal: Abo
 async function templateOf(
   cluster: Cluster,
   { metadata: { name, namespace }, spec }: Checkpoint,
-  signal: AbortSignal,
 ): Promise<SandboxTemplateSpec> {
-  const kept = await cluster.templates.find({ namespace, name }, { signal });
+  const read = { signal: cluster.signal };
+  const kept = await cluster.templates.find({ namespace, name }, read);
   if (kept !== undefined) return kept.spec;
-  const source = await cluster.sandboxes.find({ namespace, name: spec.podName ?? spec.sandboxName ?? "" }, { signal });
-  if (source !== undefined) return templateOfSandbox(cluster, source, signal);
+  const source = await cluster.sandboxes.find({ namespace, name: spec.podName ?? spec.sandboxName ?? "" }, read);
+  if (source !== undefined) return templateOfSandbox(cluster, source);
   throw new RametError("NotFound", `The checkpoint ${name} cannot be cloned: the template of its source is not known`, {
     hint: `Create the SandboxTemplate ${name} in the namespace ${namespace} with the template of the checkpoint's source`,
   });
 }
 
-async function templateOfSandbox(
-  { templates }: Cluster,
-  sandbox: Sandbox,
-  signal: AbortSignal,
-): Promise<SandboxTemplateSpec> {
+async function templateOfSandbox({ templates, signal }: Cluster, sandbox: Sandbox): Promise<SandboxTemplateSpec> {
   const { templateRef } = sandbox.spec;
   const at = { namespace: sandbox.metadata.namespace, name: templateRef?.name ?? "" };
   const named = templateRef && (await templates.get(at, { signal })).spec;

@@ -26,7 +26,7 @@ function ownPlatform(io: Io, cluster: Cluster): Platform {
     newSandbox: async (request) => ({
       annotations: request.from === undefined ? {} : { [restoreFrom]: request.from, ...volumesAnnotation(request) },
       spec: {
-        ...(await sandboxSource(cluster, request, io.signal)),
+        ...(await sandboxSource(cluster, request)),
         ...(request.paused === true && { paused: true }),
       },
     }),
@@ -47,7 +47,7 @@ function ownPlatform(io: Io, cluster: Cluster): Platform {
         }),
       }),
     rollBack: async (sandbox, { to: text, wait, timeoutMilliseconds, signal, ...flags }) => {
-      const to = await checkpointReference(cluster, text, signal);
+      const to = await checkpointReference(cluster, text);
       const objects = clusterObjects(io, cluster);
       const requested = await requestRollback(objects, sandbox, { to, others: volumesAnnotation(flags) }, signal);
       const settled = wait

@@ -26,37 +26,37 @@ type Spec = NonNullable<SandboxManifest["spec"]>;
  * The spec of a sandbox. It refers to the template by name, and contains a copy only if variables are added. A clone without
  * a template gets its source's from the controller.
  */
-export async function sandboxSource(cluster: Cluster, options: SourceOptions, signal: AbortSignal): Promise<Spec> {
+export async function sandboxSource(cluster: Cluster, options: SourceOptions): Promise<Spec> {
   const { template, image, from } = options;
   const environment = Object.entries(options.env ?? {});
   if (image !== undefined) {
     return { template: withEnvironment({ spec: { containers: [{ name: "sandbox", image }] } }, environment) };
   }
   if (template !== undefined) {
-    const found = await templateNamed(cluster, template, signal);
+    const found = await templateNamed(cluster, template);
     if (environment.length === 0 && options.writtenOut !== true) return { templateRef: { name: found.metadata.name } };
     return writtenOut(found, environment);
   }
   if (from === undefined || environment.length === 0) return {};
-  return writtenOut(await templateOfCheckpoint(cluster, from, signal), environment);
+  return writtenOut(await templateOfCheckpoint(cluster, from), environment);
 }
 
 /** The template of that name, or else the one that the local cluster provides. @throws RametError `NotFound` */
-async function templateNamed(cluster: Cluster, name: string, signal: AbortSignal): Promise<SandboxTemplate> {
-  const { templates, namespace } = cluster;
+async function templateNamed(cluster: Cluster, name: string): Promise<SandboxTemplate> {
+  const { templates, namespace, signal } = cluster;
   const own = await templates.find({ namespace, name }, { signal });
   const found = own ?? (await templates.find({ namespace, name: `${clusterTemplatePrefix}${name}` }, { signal }));
   if (found !== undefined) return found;
-  await requireNamespace(cluster, signal);
+  await requireNamespace(cluster);
   // A sandbox without its template would wait for somebody to create it.
-  return cluster.get(templates, name, signal);
+  return cluster.get(templates, name);
 }
 
 /** The controller stores the template of each checkpoint's source under the checkpoint's name. */
-async function templateOfCheckpoint(cluster: Cluster, id: string, signal: AbortSignal) {
-  const checkpoint = Checkpoint.parse(await findObject(cluster, "checkpoint", id, signal));
+async function templateOfCheckpoint(cluster: Cluster, id: string) {
+  const checkpoint = Checkpoint.parse(await findObject(cluster, "checkpoint", id));
   const { name, namespace } = checkpoint.metadata;
-  const template = await cluster.templates.find({ name, namespace }, { signal });
+  const template = await cluster.templates.find({ name, namespace }, { signal: cluster.signal });
   if (template !== undefined) return template;
   throw new RametError("InvalidArgument", `Cannot add --env: the template of the checkpoint ${id} is not kept`, {
     hint: "Add the template of its source: --template NAME",
@@ -89,9 +89,9 @@ function withEnvironment(template: PodTemplateSpec, environment: Variables): Pod
  *
  * @throws RametError `CheckpointNotReady` if the checkpoint has no id yet
  */
-export async function checkpointReference(cluster: Cluster, text: string, signal: AbortSignal): Promise<string> {
+export async function checkpointReference(cluster: Cluster, text: string): Promise<string> {
   try {
-    const checkpoint = Checkpoint.parse(await findObject(cluster, "checkpoint", text, signal));
+    const checkpoint = Checkpoint.parse(await findObject(cluster, "checkpoint", text));
     if (checkpoint.status?.checkpointId !== undefined) return checkpoint.status.checkpointId;
     throw new RametError(
       "CheckpointNotReady",

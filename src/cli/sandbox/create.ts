@@ -31,7 +31,7 @@ export async function createSandbox(io: Io, options: CreateSandboxOptions): Prom
       annotations,
     };
     const manifest: SandboxManifest = { apiVersion, kind: "Sandbox", metadata, spec };
-    const created = await cluster.create(cluster.sandboxes, manifest, io.signal);
+    const created = await cluster.create(cluster.sandboxes, manifest);
     const { name } = created.metadata;
     const settled = options.wait
       ? await awaitSandbox(clusterObjects(io, cluster, { areNew: true }), created, {

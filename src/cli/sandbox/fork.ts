@@ -35,7 +35,7 @@ export interface ForkOptions extends ClusterOptions, ForkRequest {
 export async function forkSandbox(io: Io, options: ForkOptions): Promise<number> {
   check(options);
   return withCluster(io, options, async (cluster) => {
-    const source = await cluster.get(cluster.sandboxes, options.sandbox, io.signal);
+    const source = await cluster.get(cluster.sandboxes, options.sandbox);
     const isPaused = source.status?.phase === "Paused";
     const plan = await (await platformOf(io, cluster)).planFork(source, options);
     const objects = clusterObjects(io, cluster);

@@ -37,7 +37,7 @@ export async function printLogs(io: Io, options: LogsOptions): Promise<number> {
       // Interrupting is how a user ends --follow.
       if (io.signal.aborted) return exitCodes.interrupted;
       // The connection ends with the sandbox.
-      if (log === undefined || (await isRunning(io, cluster, options.name))) throw interrupted(error);
+      if (log === undefined || (await isRunning(cluster, options.name))) throw interrupted(error);
     }
     return exitCodes.ok;
   });
@@ -59,7 +59,7 @@ async function podLog(
   options: LogsOptions,
   sinceMilliseconds: number | undefined,
 ): Promise<AsyncIterable<unknown>> {
-  const { name, namespace } = (await cluster.get(cluster.sandboxes, options.name, signal)).metadata;
+  const { name, namespace } = (await cluster.get(cluster.sandboxes, options.name)).metadata;
   const pods = cluster.client.resource(coreResources.pods, (value) => Pod.parse(value));
   const pod = await pods.get({ namespace, name }, { signal });
   return cluster.client.stream({
@@ -79,9 +79,9 @@ async function podLog(
 }
 
 /** A user without the right to read sandboxes is told that the connection ended. */
-async function isRunning({ signal }: Io, cluster: Cluster, name: string): Promise<boolean> {
+async function isRunning(cluster: Cluster, name: string): Promise<boolean> {
   try {
-    return isServing(await cluster.get(cluster.sandboxes, name, signal));
+    return isServing(await cluster.get(cluster.sandboxes, name));
   } catch (error) {
     return RametError.from(error).code !== "NotFound";
   }

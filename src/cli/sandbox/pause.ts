@@ -18,7 +18,7 @@ export async function pauseSandbox(io: Io, options: PauseOptions): Promise<numbe
   const { name, paused } = options;
   return withCluster(io, options, async (cluster) => {
     const objects = clusterObjects(io, cluster);
-    const found = await cluster.get(cluster.sandboxes, name, io.signal);
+    const found = await cluster.get(cluster.sandboxes, name);
     const sandbox = await objects.sandboxes.patch(found, paused ? { spec: { paused } } : resumeChange(found));
     if (!options.wait) {
       printLine(io.stdout, `sandbox ${name} is being ${paused ? "paused" : "resumed"}`);

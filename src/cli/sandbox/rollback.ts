@@ -19,7 +19,7 @@ export interface RollbackOptions extends ClusterOptions, VolumesFlag, WaitFlags 
 export async function rollBackSandbox(io: Io, options: RollbackOptions): Promise<number> {
   const { name, output } = options;
   return withCluster(io, options, async (cluster) => {
-    const sandbox = await cluster.get(cluster.sandboxes, name, io.signal);
+    const sandbox = await cluster.get(cluster.sandboxes, name);
     const platform = await platformOf(io, cluster);
     const { settled, sentence } = await platform.rollBack(sandbox, {
       ...options,

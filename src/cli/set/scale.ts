@@ -17,14 +17,14 @@ export interface ScaleSetOptions extends ClusterOptions, WaitFlags {
 export async function scaleSet(io: Io, options: ScaleSetOptions): Promise<number> {
   const { name, replicas } = options;
   return withCluster(io, options, async (cluster) => {
-    const found = await cluster.get(cluster.sets, name, io.signal);
+    const found = await cluster.get(cluster.sets, name);
     const scale = { subresource: "scale", signal: io.signal };
     await cluster.raw(sandboxSetKind).mergePatch(found.metadata, { spec: { replicas } }, scale);
     if (!options.wait) {
       printLine(io.stdout, `set ${name} is being scaled to ${replicas}`);
       return exitCodes.ok;
     }
-    const set = await cluster.get(cluster.sets, name, io.signal);
+    const set = await cluster.get(cluster.sets, name);
     const wait = { goal: "exact" as const, timeoutMilliseconds: options.timeout, signal: io.signal };
     const settled = await awaitSet(clusterObjects(io, cluster).sets, set, wait);
     if ("failure" in settled) return reportFailure(io, settled.failure);

@@ -38,7 +38,7 @@ export async function takeFromSet(io: Io, options: TakeOptions): Promise<number>
   return withCluster(io, options, async (cluster) => {
     if (options.from !== undefined) (await platformOf(io, cluster)).expectRestoreOnClaim(options.from);
     const claims = cluster.client.of(sandboxClaimKind);
-    const created = await cluster.create(claims, await manifest(cluster, options, io.signal), io.signal);
+    const created = await cluster.create(claims, await manifest(cluster, options));
     const claim = options.wait
       ? await untilCompleted(io, claims, { claim: created, timeoutMilliseconds: options.timeout })
       : created;
@@ -52,15 +52,14 @@ async function rendered(io: Io, cluster: Cluster, claim: SandboxClaim, { output,
   if (output === "json" || output === "yaml") {
     return renderObject(claim, { output, columns: claimColumns, now: io.clock.now() });
   }
-  const names = wait ? await claimedNames(cluster, claim, io.signal) : [claim.metadata.name];
+  const names = wait ? await claimedNames(cluster, claim) : [claim.metadata.name];
   return names.map((name) => `${name}\n`).join("");
 }
 
 /** Other controllers name the claimed sandboxes by a label only. */
 async function claimedNames(
-  { sandboxes }: Cluster,
+  { sandboxes, signal }: Cluster,
   { metadata: { name, namespace }, status }: SandboxClaim,
-  signal: AbortSignal,
 ): Promise<string[]> {
   if (status?.ramet?.sandboxes !== undefined) return status.ramet.sandboxes;
   const labelSelector = `${labels.claimName}=${name}`;
@@ -75,7 +74,7 @@ function check({ set, count, name, timeout }: TakeOptions): void {
   if (timeout < 1000) throw new RametError("InvalidArgument", "--timeout must be 1s or more, or 0 forever");
 }
 
-async function manifest(cluster: Cluster, options: TakeOptions, signal: AbortSignal) {
+async function manifest(cluster: Cluster, options: TakeOptions) {
   const { set, count, label, env, from, create, name, timeout } = options;
   return {
     apiVersion,
@@ -92,7 +91,7 @@ async function manifest(cluster: Cluster, options: TakeOptions, signal: AbortSig
       ...defined({ labels: label, envVars: env }),
       ...(from !== undefined && {
         annotations: {
-          [restoreFromAnnotations[0]]: await checkpointReference(cluster, from, signal),
+          [restoreFromAnnotations[0]]: await checkpointReference(cluster, from),
           ...volumesAnnotation(options),
         },
       }),

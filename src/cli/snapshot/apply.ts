@@ -68,7 +68,7 @@ export interface BuildSnapshotOptions extends ClusterOptions, WaitFlags {
 export async function buildSnapshot(io: Io, options: BuildSnapshotOptions): Promise<number> {
   const { name } = options;
   return withCluster(io, options, async (cluster) => {
-    const found = await cluster.get(cluster.snapshots, name, io.signal);
+    const found = await cluster.get(cluster.snapshots, name);
     refuseHeld(found);
     const request = io.clock.now().toISOString();
     const requested = {

@@ -26,7 +26,7 @@ export interface SnapshotLogsOptions extends ClusterOptions, AccessFlags {
 export async function snapshotLogs(io: Io, options: SnapshotLogsOptions): Promise<number> {
   const { name, step, version, follow = false } = options;
   return withCluster(io, options, async (cluster) => {
-    const snapshot = await cluster.get(cluster.snapshots, name, io.signal);
+    const snapshot = await cluster.get(cluster.snapshots, name);
     if (follow) return followBuild(io, cluster, { snapshot, step, access: options });
     const digest = digestOfBuild(snapshot, version);
     const logs = await keptLogs(cluster, { snapshot: name, digest }, io.signal);

@@ -12,7 +12,7 @@ import type { AccessFlags } from "../cluster/gateway-credentials.ts";
 import { withGuest } from "../cluster/guest-access.ts";
 import { type Io, isBrokenPipe, printLine, writeAll } from "../io.ts";
 
-export interface StepPrinterOptions {
+interface StepPrinterOptions {
   io: Io;
   cluster: Cluster;
   /** Prints only this step, counted from 1. */
@@ -45,39 +45,20 @@ export class StepPrinter {
   }
 
   async #print(snapshot: NamedSnapshot): Promise<void> {
+    const { step: asked } = this.#options;
     for (const [index, step] of (snapshot.status?.steps ?? []).entries()) {
       const id = idOf(snapshot, index);
-      const isAsked = this.#options.step === undefined || this.#options.step === index + 1;
-      if (!isAsked || step.cached || this.#printed.has(id)) continue;
-      if (await this.#printStep(snapshot, index, step)) this.#printed.add(id);
+      if ((asked !== undefined && asked !== index + 1) || step.cached || this.#printed.has(id)) continue;
+      if (step.state === "Succeeded" || step.state === "Failed") await this.#printKept(snapshot, index);
+      else if (step.state !== "Running" || !(await this.#printRunning(snapshot, index, step))) continue;
+      this.#printed.add(id);
     }
   }
 
-  /** Returns whether all output of the step is printed. */
-  async #printStep(snapshot: NamedSnapshot, index: number, step: SnapshotStep): Promise<boolean> {
-    if (step.state === "Succeeded" || step.state === "Failed") {
-      await this.#printKept(snapshot, index);
-      return true;
-    }
-    if (step.state !== "Running" || snapshot.spec.recipe[index]?.run === undefined) return false;
-    const { io, cluster, access, signal } = this.#options;
-    return printWhileRunning(io, cluster, {
-      snapshot,
-      access,
-      index,
-      digest: step.digest,
-      begin: () => {
-        this.#printHeading(index);
-      },
-      isRunning: () => this.#isRunning(idOf(snapshot, index), index),
-      signal,
-    });
-  }
-
-  async #printKept(snapshot: NamedSnapshot, index: number): Promise<void> {
+  async #printKept({ metadata, status }: NamedSnapshot, index: number): Promise<void> {
     const { io, cluster, signal } = this.#options;
-    const digest = snapshot.status?.build?.digest ?? "";
-    const log = (await keptLogs(cluster, { snapshot: snapshot.metadata.name, digest }, signal))[logKey(index)];
+    const logs = await keptLogs(cluster, { snapshot: metadata.name, digest: status?.build?.digest ?? "" }, signal);
+    const log = logs[logKey(index)];
     if (log === undefined) return;
     this.#printHeading(index);
     await writeAll(io.stdout, log);
@@ -87,81 +68,62 @@ export class StepPrinter {
     if (this.#options.step === undefined) printLine(this.#options.io.stderr, `--- step ${index + 1}`);
   }
 
+  /**
+   * Streams the output of a `run` step from its builder's guest until the step ends. Returns whether that was all of it: without
+   * permission to enter sandboxes, or if the connection breaks, the output is printed when the step has ended.
+   */
+  async #printRunning(snapshot: NamedSnapshot, index: number, { digest }: SnapshotStep): Promise<boolean> {
+    const build = snapshot.status?.build;
+    if (build === undefined || snapshot.spec.recipe[index]?.run === undefined) return false;
+    const { io, cluster, access: flags, signal } = this.#options;
+    const isRunning = (): boolean => this.#isRunning(idOf(snapshot, index), index);
+    const sandbox = builderName(snapshot.metadata.name, build);
+    try {
+      return await withGuest(io, cluster, { sandbox, flags, signal }, async (guest) => {
+        while (isRunning()) {
+          try {
+            return await this.#printEvents(guest.connect({ tag: stepTag(index, digest) }, signal), index);
+          } catch (error) {
+            // The status reports the step as running before it starts.
+            if (RametError.from(error).code !== "NotFound") throw error;
+            await delay(io.clock, pauseMilliseconds, signal);
+          }
+        }
+        return false;
+      });
+    } catch (thrown) {
+      if (signal.aborted || isBrokenPipe(thrown)) throw thrown;
+      const { message } = RametError.from(thrown);
+      if (isRunning()) printLine(io.stderr, `The output of step ${index + 1} is printed when it has ended: ${message}`);
+      return false;
+    }
+  }
+
+  /** Whether the step has not ended, in the latest known state. */
   #isRunning(id: string, index: number): boolean {
     const latest = this.#latest;
     return latest !== undefined && idOf(latest, index) === id && latest.status?.steps?.[index]?.state === "Running";
   }
+
+  async #printEvents(events: ReturnType<GuestClient["connect"]>, index: number): Promise<boolean> {
+    let hasBegun = false;
+    for await (const event of events) {
+      if (event.type === "end") return event.missedBytes === 0;
+      if (event.type !== "data") continue;
+      if (!hasBegun) this.#printHeading(index);
+      hasBegun = true;
+      await writeAll(this.#options.io.stdout, event.data);
+    }
+    return false;
+  }
 }
+
+const pauseMilliseconds = 100;
 
 /** Identifies a step of one attempt of one build: another attempt runs the step again. */
 function idOf({ status }: NamedSnapshot, index: number): string {
   return `${status?.build?.digest ?? ""}/${status?.build?.startedAt ?? ""}/${status?.build?.attempt ?? 0}/${index}`;
 }
-
-interface RunningStep {
-  snapshot: NamedSnapshot;
-  index: number;
-  /** The index of the step. */
-  digest: string;
-  access: AccessFlags;
-  /** Called before the first output. */
-  begin: () => void;
-  /** Whether the step has ended, in the latest known state. */
-  isRunning: () => boolean;
-  signal: AbortSignal;
-}
-
-/**
- * Streams the output of a `run` step from its builder's guest until the step ends. Returns whether that was all of it: without
- * permission to enter sandboxes, or if the connection breaks, the output is printed when the step has ended.
- */
-async function printWhileRunning(io: Io, cluster: Cluster, step: RunningStep): Promise<boolean> {
-  try {
-    return await follow(io, cluster, step);
-  } catch (thrown) {
-    if (step.signal.aborted || isBrokenPipe(thrown)) throw thrown;
-    const { message } = RametError.from(thrown);
-    if (step.isRunning()) {
-      printLine(io.stderr, `The output of step ${step.index + 1} is printed when it has ended: ${message}`);
-    }
-    return false;
-  }
-}
-
-async function follow(io: Io, cluster: Cluster, step: RunningStep): Promise<boolean> {
-  const { snapshot, signal } = step;
-  const build = snapshot.status?.build;
-  if (build === undefined) return false;
-  const sandbox = builderName(snapshot.metadata.name, build);
-  return withGuest(io, cluster, { sandbox, flags: step.access, signal }, async (guest) => {
-    while (step.isRunning()) {
-      try {
-        return await printAll(io, guest.connect({ tag: stepTag(step.index, step.digest) }, signal), step);
-      } catch (error) {
-        // The status reports the step as running before it starts.
-        if (RametError.from(error).code !== "NotFound") throw error;
-        await delay(io.clock, pauseMilliseconds, signal);
-      }
-    }
-    return false;
-  });
-}
-
-type Events = ReturnType<GuestClient["connect"]>;
-
-async function printAll(io: Io, events: Events, { begin }: RunningStep): Promise<boolean> {
-  let hasBegun = false;
-  for await (const event of events) {
-    if (event.type === "end") return event.missedBytes === 0;
-    if (event.type !== "data") continue;
-    if (!hasBegun) begin();
-    hasBegun = true;
-    await writeAll(io.stdout, event.data);
-  }
-  return false;
-}
-
-const pauseMilliseconds = 100;
 
 /** The duration of a build or a step, such as `0.3s`; empty if it is unknown. */
 export function seconds(milliseconds: number | undefined): string {

@@ -36,7 +36,7 @@ async function store(io: Io, cluster: Cluster, tree: DirectoryTree, options: Upl
   await storeTree(clusterObjects(io, cluster), {
     namespace,
     digest: tree.digest,
-    source: { spec: await sandboxSource(cluster, options, signal) },
+    source: { spec: await sandboxSource(cluster, options) },
     archive: archiveOf(tree),
     write: ({ metadata: { name } }, content) =>
       withGuest(io, cluster, { sandbox: name, flags: options, user: treeUser }, (guest) =>

@@ -21,7 +21,7 @@ export interface PinSnapshotOptions extends ClusterOptions {
 export async function pinSnapshot(io: Io, options: PinSnapshotOptions): Promise<void> {
   const { name, version } = options;
   return withCluster(io, options, async (cluster) => {
-    const found = await cluster.get(cluster.snapshots, name, io.signal);
+    const found = await cluster.get(cluster.snapshots, name);
     const pinnedVersion = version === "none" ? null : chosen(found, version);
     // Retry if the object was changed meanwhile.
     const { resourceVersion } = found.metadata;
@@ -59,7 +59,7 @@ export interface SnapshotHistoryOptions extends ClusterOptions {
 /** `ramet snapshot history`: lists the kept versions, newest first; `*` marks the current one. */
 export async function snapshotHistory(io: Io, options: SnapshotHistoryOptions): Promise<void> {
   return withCluster(io, options, async (cluster) => {
-    const { status } = await cluster.get(cluster.snapshots, options.name, io.signal);
+    const { status } = await cluster.get(cluster.snapshots, options.name);
     const now = io.clock.now();
     const rows = (status?.versions ?? []).toReversed().map((version) => rowOf(version, status?.version, now));
     const headings = ["VERSION", "DIGEST", "CHECKPOINT", "SIZE", "BUILD", "FROM", "SECRETS", "AGE"];
