@@ -1,5 +1,5 @@
 import { Option } from "commander";
-import { type Settings, type SettingsCommand, keysOf, setAt, settingOf } from "../install/setting-values.ts";
+import { type Settings, type SettingsCommand, keysOf, setAt, settingOf, wordsIn } from "../install/setting-values.ts";
 import { besideSettings, type SettingKey } from "../install/settings.ts";
 import type { Io } from "./io.ts";
 import { parsed, wholeNumber } from "./options.ts";
@@ -41,7 +41,7 @@ function checked<T>(text: string, check: ((text: string) => unknown) | undefined
 
 /** The attributes of flags without an effect there. */
 function withoutEffectBeside(command: SettingsCommand): string[] {
-  const used = new Set<SettingKey>(besideSettings);
+  const used = new Set<SettingKey>(wordsIn(besideSettings));
   return keysOf(command)
     .filter((key) => !used.has(key) && key !== "noClusterRanges")
     .map((key) => attributeOf(key, command));

@@ -8,7 +8,7 @@ import { type InstallOptions, parseFlags } from "./install-options.ts";
 import type { Manifest } from "./manifest.ts";
 import { publicConfigMap } from "./rights.ts";
 import { lastingManifests } from "./manifests.ts";
-import { keysOf, serverArguments } from "./setting-values.ts";
+import { keysOf, serverArguments, type Words, wordsIn } from "./setting-values.ts";
 import { besideSettings, type SettingKey } from "./settings.ts";
 import { recipePolicies } from "./template-policies.ts";
 import { restoreFromAnnotations } from "../api/names/labels.ts";
@@ -20,7 +20,7 @@ export type BesideInstallOptions<Text = string, Count = number> = Pick<
   | "annotations"
   | "namespaceRequirements"
   | "namespaceQuota"
-  | Extract<keyof InstallOptions, (typeof besideSettings)[number]>
+  | Extract<keyof InstallOptions, Words<(typeof besideSettings)[number]>>
 > & { beside: Text };
 
 /** Validates the flags of `ramet manifests --beside`. @throws RametError `InvalidArgument` */
@@ -29,7 +29,7 @@ export function parseBesideOptions(given: BesideInstallOptions): BesideInstallOp
 }
 
 export function besideKeys() {
-  const used = new Set<SettingKey>(besideSettings);
+  const used = new Set<SettingKey>(wordsIn(besideSettings));
   return keysOf("manifests").filter((key) => used.has(key));
 }
 

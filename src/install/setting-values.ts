@@ -4,7 +4,9 @@ import { commands, type SettingKey, settings } from "./settings.ts";
 export type SettingsCommand = keyof typeof commands;
 export type Server = Exclude<SettingsCommand, "manifests">;
 
-type Words<Lines extends string> = Lines extends `${infer First} ${infer Others}` ? First | Words<Others> : Lines;
+export type Words<Lines extends string> = Lines extends `${infer First} ${infer Others}`
+  ? First | Words<Others>
+  : Lines;
 /** The settings that a command takes. */
 export type KeyOf<Command extends SettingsCommand> = Words<(typeof commands)[Command][number]>;
 
@@ -49,7 +51,11 @@ type ValueOf<Key extends SettingKey, Text, Count> = (typeof settings)[Key] exten
 
 /** The settings that a command takes, in the order of its help. */
 export function keysOf<Command extends SettingsCommand>(command: Command): KeyOf<Command>[] {
-  return commands[command].flatMap((line) => line.split(" ")) as KeyOf<Command>[];
+  return wordsIn(commands[command]) as KeyOf<Command>[];
+}
+
+export function wordsIn<Lines extends string>(lines: readonly Lines[]): Words<Lines>[] {
+  return lines.flatMap((line) => line.split(" ")) as Words<Lines>[];
 }
 
 /** A setting with the flag that a command has for it. */

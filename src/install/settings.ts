@@ -290,23 +290,7 @@ export type SettingKey = keyof typeof settings;
 
 /** The settings that have an effect where other controllers run the sandboxes and store their checkpoints. */
 export const besideSettings = [
-  "metricsPort",
-  "metricsAddress",
-  "kubeconfig",
-  "context",
-  "logLevel",
-  "beside",
-  "leaderElect",
-  "installCrds",
-  "namespace",
-  "image",
-  "replicas",
-  "clusterRanges",
-  "namespaceSelector",
-  "namespaceQuota.builds",
-  "namespaceQuota.fetches",
-  "concurrency",
-  "metricsNamespace",
-  "metricsFromAllNamespaces",
-  "out",
-] as const satisfies readonly SettingKey[];
+  "metricsPort metricsAddress kubeconfig context logLevel beside leaderElect installCrds namespace image replicas",
+  "clusterRanges namespaceSelector namespaceQuota.builds namespaceQuota.fetches concurrency",
+  "metricsNamespace metricsFromAllNamespaces out",
+] as const;

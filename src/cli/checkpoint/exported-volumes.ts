@@ -1,6 +1,6 @@
 import { readFile } from "node:fs/promises";
 import { text as textOf } from "node:stream/consumers";
-import { parse, stringify } from "yaml";
+import { parse } from "yaml";
 import { type CheckpointManifest, Checkpoint } from "../../api/kinds/checkpoint.ts";
 import { apiVersion } from "../../api/schema/kind.ts";
 import { type ExportedVolumes, parseExportedVolumes, exportedVolumes } from "../../api/volumes/exported-volumes.ts";
@@ -9,7 +9,7 @@ import { RametError, whyUnreadable } from "../../base/errors.ts";
 import { type ClusterOptions, withCluster } from "../cluster/cluster.ts";
 import { type Io, printLine, writeAll } from "../io.ts";
 import { checkName, naming, type WaitFlags } from "../options.ts";
-import type { OutputFormat } from "../output/render.ts";
+import { documentOf, type OutputFormat } from "../output/render.ts";
 import { platformOf } from "../platform/platform-of.ts";
 import { checkTtl, reportCreated, withId } from "./create.ts";
 import { findObject } from "../object/user-kind.ts";
@@ -84,7 +84,7 @@ export async function exportCheckpoint(io: Io, { name, output, ...options }: Exp
   return withCluster(io, options, async (cluster) => {
     const checkpoint = Checkpoint.parse(await findObject(cluster, "checkpoint", name));
     const exported = exportedVolumes(checkpoint);
-    await writeAll(io.stdout, output === "json" ? `${JSON.stringify(exported, undefined, 2)}\n` : stringify(exported));
+    await writeAll(io.stdout, documentOf(exported, output));
     const others = checkpoint.status?.ramet?.contents ?? [];
     if (others.length > 0)
       printLine(io.stderr, `Not exported: ${others.join(" and ")}, which stay in the store of this cluster.`);

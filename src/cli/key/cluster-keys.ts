@@ -1,4 +1,3 @@
-import { stringify } from "yaml";
 import { rotationEntry, rotationIn, type RotationState } from "../../api/names/key-rotation.ts";
 import { type KeyPower, keyPowers } from "../../api/names/system-names.ts";
 import { RotationEntries } from "../../backends/rotation-entries.ts";
@@ -7,7 +6,7 @@ import { RametError } from "../../base/errors.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import { type ClusterOptions, withCluster } from "../cluster/cluster.ts";
 import { type Io, printLine, writeAll } from "../io.ts";
-import { table } from "../output/render.ts";
+import { documentOf, table } from "../output/render.ts";
 
 export interface KeysOptions extends ClusterOptions {
   output: "table" | "json" | "yaml" | "name";
@@ -117,8 +116,7 @@ function shown(power: KeyPower, data: Entries) {
 }
 
 async function print(io: Io, keys: ReturnType<typeof shown>[], { output }: KeysOptions): Promise<void> {
-  if (output === "json") await writeAll(io.stdout, `${JSON.stringify({ items: keys }, undefined, 2)}\n`);
-  else if (output === "yaml") await writeAll(io.stdout, stringify({ items: keys }));
+  if (output === "json" || output === "yaml") await writeAll(io.stdout, documentOf({ items: keys }, output));
   else if (output === "name") await writeAll(io.stdout, keys.map(({ key }) => `${key}\n`).join(""));
   else {
     const rows = keys.map((one) => [

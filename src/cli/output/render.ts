@@ -24,7 +24,7 @@ export interface RenderOptions {
 /** Objects as text: a table, a Kubernetes `List` in JSON or YAML, or names. */
 export function renderList(objects: readonly KubeObject[], options: RenderOptions): string {
   if (options.output === "json" || options.output === "yaml") {
-    return document({ apiVersion: "v1", kind: "List", items: objects.map(shown) }, options.output);
+    return documentOf({ apiVersion: "v1", kind: "List", items: objects.map(shown) }, options.output);
   }
   if (options.output === "name") return objects.map(({ metadata }) => `${metadata.name}\n`).join("");
   const namespace: Column = { heading: "NAMESPACE", cell: ({ metadata }) => metadata.namespace ?? "" };
@@ -39,7 +39,7 @@ export function renderList(objects: readonly KubeObject[], options: RenderOption
 /** One object as text; in JSON and YAML without a `List` around it. */
 export function renderObject(object: KubeObject, options: RenderOptions): string {
   return options.output === "json" || options.output === "yaml"
-    ? document(shown(object), options.output)
+    ? documentOf(shown(object), options.output)
     : renderList([object], options);
 }
 
@@ -49,7 +49,7 @@ function shown(object: KubeObject): unknown {
   return { ...object, metadata };
 }
 
-function document(value: unknown, output: "json" | "yaml"): string {
+export function documentOf(value: unknown, output: "json" | "yaml"): string {
   return output === "json" ? `${JSON.stringify(value, undefined, 2)}\n` : stringify(value);
 }
 

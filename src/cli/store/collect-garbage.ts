@@ -1,5 +1,3 @@
-import { stringify } from "yaml";
-import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import { sandboxClaimKind } from "../../api/kinds/sandbox-claim.ts";
 import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
@@ -16,7 +14,7 @@ import type { SweepReport, CheckpointStore } from "../../store/checkpoint-store.
 import { type Cluster, type ClusterOptions, withCluster } from "../cluster/cluster.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { type Io, printLine, writeAll } from "../io.ts";
-import { inOrder, size, table } from "../output/render.ts";
+import { documentOf, inOrder, size, table } from "../output/render.ts";
 import { coreResources } from "../../kube/resource-ref.ts";
 import { boundStore, storeAt } from "../../store/store-at.ts";
 import { isMissing, localStore, nameOfPlace, storePlace } from "./inspect.ts";
@@ -28,7 +26,7 @@ export interface CollectGarbageOptions extends ClusterOptions {
   stepCacheBytes?: number;
   /** The store's directory or address. @default the local cluster's, if that is the cluster */
   storePath?: string;
-  output: GarbageOutput;
+  output: "table" | "json" | "yaml";
 }
 
 /**
@@ -38,20 +36,23 @@ export interface CollectGarbageOptions extends ClusterOptions {
 export async function collectGarbage(io: Io, options: CollectGarbageOptions): Promise<number> {
   const { dryRun = false, allNamespaces = false, stepCacheBytes = defaultStepCacheBytes } = options;
   return withCluster(io, options, async (cluster) => {
-    const found = await openClusterStore(io, cluster, options);
+    const opened = await openClusterStore(io, cluster, options);
     const from = collectable(cluster);
     const namespace = allNamespaces ? undefined : cluster.namespace;
     const state = await readCollection(from, { namespace, stepCacheBytes, now: io.clock.now(), signal: io.signal });
     const collected: CollectedGarbage[] = [];
     for (const garbage of planCollection(state)) {
-      collected.push(dryRun ? asPlanned(garbage) : await remove(io, from, garbage));
+      collected.push({ ...garbage, outcome: await outcomeOf(io, from, garbage, dryRun) });
     }
-    const store = await sweepStore(io, cluster, found, { dryRun, namespace, checkpoints: state.checkpoints });
-    await printReport(
-      io,
-      { collected, store, where: namespace === undefined ? "any namespace" : `namespace ${namespace}` },
-      options,
-    );
+    const known = { store: { list: () => [...state.checkpoints] }, resource: cluster.checkpoints };
+    const store = await swept(io, opened, {
+      livenessOf: livenessIn(known, io.signal),
+      olderThanMilliseconds,
+      dryRun,
+      signal: io.signal,
+      ...defined({ namespace }),
+    });
+    await printReport(io, { collected, store }, { ...options, where: namespace });
     const hasFailed = collected.some(({ outcome }) => outcome === "failed") || ("failed" in store && store.failed);
     return hasFailed ? exitCodes.failed : exitCodes.ok;
   });
@@ -59,53 +60,67 @@ export async function collectGarbage(io: Io, options: CollectGarbageOptions): Pr
 
 async function printReport(
   io: Io,
-  { collected, store, where }: { collected: readonly CollectedGarbage[]; store: StoreOutcome; where: string },
-  { output, dryRun = false, allNamespaces = false }: CollectGarbageOptions,
+  { collected, store }: { collected: readonly CollectedGarbage[]; store: StoreOutcome },
+  { output, dryRun = false, where }: CollectGarbageOptions & { where: string | undefined },
 ): Promise<void> {
+  const items = inOrder(collected, (item) => item);
+  const counted = items.filter(({ outcome }) => outcome === (dryRun ? "planned" : "removed"));
+  const total = { objects: counted.length, bytes: counted.reduce((sum, { bytes = 0 }) => sum + bytes, 0) };
+  if (output !== "table") {
+    const shown = items.map(({ resourceVersion: _, ...item }) => item);
+    await writeAll(io.stdout, documentOf({ dryRun, items: shown, total, store }, output));
+    return;
+  }
+  if (items.length > 0) {
+    await writeAll(io.stdout, garbageTable(items, where === undefined));
+    const objects = counted.length === 1 ? "1 object" : `${counted.length} objects`;
+    printLine(io.stdout, `${dryRun ? "Would remove" : "Removed"} ${objects}, at most ${size(total.bytes)} of data.`);
+  }
   const lost = "why" in store ? undefined : describeStore(store, dryRun);
-  if (output !== "table" || collected.length > 0) {
-    await writeAll(io.stdout, renderGarbage(collected, { output, dryRun, store, withNamespace: allNamespaces }));
-  } else if (lost === undefined) printLine(io.stderr, `Nothing to delete in ${where}.`);
-  if (output !== "table") return;
   if (lost !== undefined) printLine(io.stdout, lost);
-  if ("why" in store) printLine(io.stderr, notLookedAt(store));
-  else if (store.foreign.length > 0) {
-    printLine(io.stderr, `Left alone in the store, because Ramet did not create it: ${store.foreign.join(", ")}`);
+  else if (items.length === 0)
+    printLine(io.stderr, `Nothing to delete in ${where === undefined ? "any namespace" : `namespace ${where}`}.`);
+  printStoreNote(io, store);
+}
+
+function printStoreNote({ stderr }: Io, store: StoreOutcome): void {
+  if ("why" in store) {
+    const which = store.failed ? "not swept completely" : "not swept";
+    const hint = store.failed ? "" : " (set --store-path to its directory)";
+    printLine(stderr, `The store was ${which}: ${store.why}${hint}`);
+  } else if (store.foreign.length > 0) {
+    printLine(stderr, `Left alone in the store, because Ramet did not create it: ${store.foreign.join(", ")}`);
   }
 }
 
-function notLookedAt({ why, failed }: { why: string; failed: boolean }): string {
-  if (failed) return `The store was not swept completely: ${why}`;
-  return `The store was not swept: ${why} (set --store-path to its directory)`;
-}
-
-function asPlanned(garbage: Garbage): CollectedGarbage {
-  return { ...garbage, outcome: garbage.dueAt === undefined ? "planned" : "due" };
-}
-
-async function remove(io: Io, from: Collectable, garbage: Garbage): Promise<CollectedGarbage> {
-  if (garbage.dueAt !== undefined) return { ...garbage, outcome: "due" };
+async function outcomeOf(
+  io: Io,
+  from: Collectable,
+  garbage: Garbage,
+  dryRun: boolean,
+): Promise<CollectedGarbage["outcome"]> {
+  if (garbage.dueAt !== undefined) return "due";
+  if (dryRun) return "planned";
   try {
     await collect(from, garbage, io.signal);
-    return { ...garbage, outcome: "removed" };
+    return "removed";
   } catch (thrown) {
     if (io.signal.aborted) throw thrown;
     const error = RametError.from(thrown);
     // It is used again, or another collector deleted it: the next run sees its new state.
-    if (error.code === "Conflict") return { ...garbage, outcome: "changed" };
+    if (error.code === "Conflict") return "changed";
     printLine(io.stderr, `${garbage.kind} ${garbage.namespace}/${garbage.name} was not deleted: ${error.describe()}`);
-    return { ...garbage, outcome: "failed" };
+    return "failed";
   }
 }
 
 function collectable({ client, templates, checkpoints, sandboxes, sets, snapshots }: Cluster): Collectable {
-  const claims = client.of(sandboxClaimKind);
-  return { templates, checkpoints, sandboxes, sets, snapshots, claims };
+  return { templates, checkpoints, sandboxes, sets, snapshots, claims: client.of(sandboxClaimKind) };
 }
 
 /** Describes in one sentence the data that was or would be removed from the store; undefined if nothing. */
 function describeStore(
-  { path, removedCheckpoints, removedContents, removedRests, freedBytes }: { path: string } & Swept,
+  { path, removedCheckpoints, removedContents, removedRests, freedBytes }: Swept,
   dryRun: boolean,
 ): string | undefined {
   const parts = [
@@ -122,88 +137,40 @@ function counted(count: number, one: string, many: string): string {
   return count === 1 ? `1 ${one}` : `${count} ${many}`;
 }
 
-type GarbageOutput = "table" | "json" | "yaml";
-
 /** `changed`: it has changed since it was read, and was kept. `due`: its own controller will delete it. */
 interface CollectedGarbage extends Garbage {
-  outcome: "planned" | "removed" | "changed" | "failed" | "due";
+  outcome: keyof typeof words;
 }
 
-interface RenderGarbageOptions {
-  output: GarbageOutput;
-  dryRun: boolean;
-  /** Only in JSON and YAML. */
-  store: StoreOutcome;
-  withNamespace: boolean;
+const words = { planned: "goes", removed: "removed", changed: "has changed", failed: "failed", due: "due" };
+
+function garbageTable(items: readonly CollectedGarbage[], withNamespace: boolean): string {
+  const rows = items.map(({ namespace, kind, name, bytes, outcome, why }) => [
+    ...(withNamespace ? [namespace] : []),
+    kind,
+    name,
+    size(bytes),
+    words[outcome],
+    why,
+  ]);
+  return table([...(withNamespace ? ["NAMESPACE"] : []), "KIND", "NAME", "SIZE", "OUTCOME", "WHY"], rows);
 }
 
-/** The objects, why each is deleted, and their total size. */
-function renderGarbage(
-  collected: readonly CollectedGarbage[],
-  { output, dryRun, store, withNamespace }: RenderGarbageOptions,
-): string {
-  const items = inOrder(collected, (item) => item);
-  const counted = items.filter(({ outcome }) => outcome === (dryRun ? "planned" : "removed"));
-  const total = { objects: counted.length, bytes: counted.reduce((sum, { bytes = 0 }) => sum + bytes, 0) };
-  if (output !== "table") {
-    const document = { dryRun, items: items.map(shown), total, store };
-    return output === "json" ? `${JSON.stringify(document, undefined, 2)}\n` : stringify(document);
-  }
-  const headings = ["KIND", "NAME", "SIZE", "OUTCOME", "WHY"];
-  const rows = items.map(({ kind, name, bytes, outcome, why }) => [kind, name, size(bytes), words[outcome], why]);
-  const lines = withNamespace
-    ? table(
-        ["NAMESPACE", ...headings],
-        rows.map((row, index) => [items[index]?.namespace ?? "", ...row]),
-      )
-    : table(headings, rows);
-  const objects = total.objects === 1 ? "1 object" : `${total.objects} objects`;
-  return `${lines}${dryRun ? "Would remove" : "Removed"} ${objects}, at most ${size(total.bytes)} of data.\n`;
-}
-
-const words: Readonly<Record<CollectedGarbage["outcome"], string>> = {
-  planned: "goes",
-  removed: "removed",
-  changed: "has changed",
-  failed: "failed",
-  due: "due",
-};
-
-function shown({ resourceVersion: _, ...item }: CollectedGarbage): object {
-  return item;
-}
-
-interface SweepStoreOptions {
-  dryRun: boolean;
-  /** @default all */
-  namespace: string | undefined;
-  /** As read from the API server. */
-  checkpoints: readonly Checkpoint[];
-}
+type Swept = { path: string } & Omit<SweepReport, "keptCheckpoints">;
 
 /** The data that was or would be removed from the store. `why`: it was not swept (`failed`: not completely). */
-type StoreOutcome = ({ path: string } & Swept) | { why: string; failed: boolean };
-
-type Swept = Omit<SweepReport, "keptCheckpoints">;
+type StoreOutcome = Swept | { why: string; failed: boolean };
 
 /** Sweeps the cluster's store as the leading controller does, or only reports what that would remove. */
-async function sweepStore(
+async function swept(
   io: Io,
-  cluster: Cluster,
-  found: ClusterStore,
-  { dryRun, namespace, checkpoints }: SweepStoreOptions,
+  opened: ClusterStore,
+  options: Parameters<CheckpointStore["sweep"]>[0],
 ): Promise<StoreOutcome> {
-  if ("why" in found) return { why: found.why, failed: false };
-  const known = { store: { list: () => [...checkpoints] }, resource: cluster.checkpoints };
+  if ("why" in opened) return { why: opened.why, failed: false };
   try {
-    const { keptCheckpoints: _, ...report } = await found.store.sweep({
-      livenessOf: livenessIn(known, io.signal),
-      olderThanMilliseconds,
-      dryRun,
-      signal: io.signal,
-      ...defined({ namespace }),
-    });
-    return { path: found.path, ...report };
+    const { keptCheckpoints: _, ...report } = await opened.store.sweep(options);
+    return { path: opened.path, ...report };
   } catch (thrown) {
     if (io.signal.aborted) throw thrown;
     return { why: RametError.from(thrown).describe(), failed: true };
