@@ -1,5 +1,7 @@
 import { Command, Option } from "commander";
 import { volumesOnRestore } from "../api/names/volumes-on-restore.ts";
+import type { Cluster, ClusterOptions } from "./cluster/cluster.ts";
+import { exitCodes } from "./exit-codes.ts";
 import type { Io } from "./io.ts";
 import { timeoutMilliseconds } from "./options.ts";
 
@@ -28,6 +30,22 @@ export class RametCommand extends Command {
   /** Sets the implementation. @param names the options that the command's arguments become, in their order */
   runs<Options extends object>(load: Load<Options>, ...names: readonly (keyof Options & string)[]): this {
     return this.action(this.#act(load, ...names));
+  }
+
+  /** Sets an implementation that uses the cluster which the options select. */
+  usesCluster<Options extends object>(
+    load: () => Promise<(io: Io, cluster: Cluster, options: Options) => Promise<number> | Promise<void>>,
+    ...names: readonly (keyof Options & string)[]
+  ): this {
+    return this.runs<Options & ClusterOptions>(
+      async () => {
+        const run = await load();
+        const { withCluster } = await import("./cluster/cluster.ts");
+        return (io, options) =>
+          withCluster(io, options, async (cluster) => (await run(io, cluster, options)) ?? exitCodes.ok);
+      },
+      ...names,
+    );
   }
 
   /** Adds an option with a fixed set of values. @param value the default */

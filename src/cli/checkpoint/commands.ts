@@ -50,7 +50,7 @@ export function checkpointCommands(program: RametCommand): void {
     .outputFlag("only the id")
     .clusterFlags()
     .examples("ramet checkpoint wait a", 'ramet checkpoint wait "$(ramet checkpoint create a --no-wait)"')
-    .runs(async () => (await import("./create.ts")).waitForCheckpoint, "name");
+    .usesCluster(async () => (await import("./create.ts")).waitForCheckpoint, "name");
   checkpoint
     .command("export")
     .description(
@@ -60,7 +60,7 @@ export function checkpointCommands(program: RametCommand): void {
     .formats(["yaml", "json"])
     .clusterFlags()
     .examples("ramet checkpoint export a > a.yaml", "ramet checkpoint export a -o json")
-    .runs(async () => (await import("./exported-volumes.ts")).exportCheckpoint, "name");
+    .usesCluster(async () => (await import("./exported-volumes.ts")).exportCheckpoint, "name");
   checkpoint
     .command("import")
     .description(

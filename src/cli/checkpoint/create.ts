@@ -52,17 +52,14 @@ export function withId(created: Checkpoint, platform: Pick<Platform, "idOf">): C
   return { ...created, status: { ...defined({ checkpointId: platform.idOf(created) }), ...created.status } };
 }
 
-export interface WaitOptions extends ClusterOptions, Pick<CreateCheckpointOptions, "timeout" | "output"> {
-  /** Its name or id. */
-  name: string;
-}
-
 /** `ramet checkpoint wait`: waits until a checkpoint can be cloned, and prints its id. */
-export async function waitForCheckpoint(io: Io, { name, ...options }: WaitOptions): Promise<number> {
-  return withCluster(io, options, async (cluster) => {
-    const found = Checkpoint.parse(await findObject(cluster, "checkpoint", name));
-    return reportCreated(io, cluster, found, { ...options, wait: true });
-  });
+export async function waitForCheckpoint(
+  io: Io,
+  cluster: Cluster,
+  { name, ...options }: Pick<CreateCheckpointOptions, "timeout" | "output"> & { name: string },
+): Promise<number> {
+  const found = Checkpoint.parse(await findObject(cluster, "checkpoint", name));
+  return reportCreated(io, cluster, found, { ...options, wait: true });
 }
 
 /** Waits for a new checkpoint if that is requested, and prints it. @returns the exit code */

@@ -6,7 +6,7 @@ import { apiVersion } from "../../api/schema/kind.ts";
 import { type ExportedVolumes, parseExportedVolumes, exportedVolumes } from "../../api/volumes/exported-volumes.ts";
 import { defined } from "../../base/defined.ts";
 import { RametError, whyUnreadable } from "../../base/errors.ts";
-import { type ClusterOptions, withCluster } from "../cluster/cluster.ts";
+import { type Cluster, type ClusterOptions, withCluster } from "../cluster/cluster.ts";
 import { type Io, printLine, writeAll } from "../io.ts";
 import { checkName, naming, type WaitFlags } from "../options.ts";
 import { documentOf, type OutputFormat } from "../output/render.ts";
@@ -73,20 +73,16 @@ function manifestOf(
   };
 }
 
-export interface ExportOptions extends ClusterOptions {
-  /** Its name or id. */
-  name: string;
-  output: "yaml" | "json";
-}
-
 /** `ramet checkpoint export`: prints what an import needs of the volumes of a checkpoint. */
-export async function exportCheckpoint(io: Io, { name, output, ...options }: ExportOptions): Promise<void> {
-  return withCluster(io, options, async (cluster) => {
-    const checkpoint = Checkpoint.parse(await findObject(cluster, "checkpoint", name));
-    const exported = exportedVolumes(checkpoint);
-    await writeAll(io.stdout, documentOf(exported, output));
-    const others = checkpoint.status?.ramet?.contents ?? [];
-    if (others.length > 0)
-      printLine(io.stderr, `Not exported: ${others.join(" and ")}, which stay in the store of this cluster.`);
-  });
+export async function exportCheckpoint(
+  io: Io,
+  cluster: Cluster,
+  { name, output }: { name: string; output: "yaml" | "json" },
+): Promise<void> {
+  const checkpoint = Checkpoint.parse(await findObject(cluster, "checkpoint", name));
+  const exported = exportedVolumes(checkpoint);
+  await writeAll(io.stdout, documentOf(exported, output));
+  const others = checkpoint.status?.ramet?.contents ?? [];
+  if (others.length > 0)
+    printLine(io.stderr, `Not exported: ${others.join(" and ")}, which stay in the store of this cluster.`);
 }

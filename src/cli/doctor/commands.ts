@@ -43,5 +43,5 @@ export function upgradeCommand(program: RametCommand): void {
     .formats()
     .clusterFlags()
     .examples("ramet upgrade --plan --cell-image registry.example/ramet-cell:2")
-    .runs(async () => (await import("./print-upgrade-plan.ts")).printUpgradePlan);
+    .usesCluster(async () => (await import("./print-upgrade-plan.ts")).printUpgradePlan);
 }

@@ -106,7 +106,7 @@ export async function printKey(
   );
 }
 
-export interface RotateKeyOptions extends ClusterOptions {
+export interface RotateKeyOptions {
   name: string;
   format: ApiKeyFormat;
   /** Milliseconds. */
@@ -115,18 +115,16 @@ export interface RotateKeyOptions extends ClusterOptions {
 }
 
 /** `ramet key rotate`: stdout has only the new value, as with `ramet key create`. */
-export async function rotateKey(io: Io, options: RotateKeyOptions): Promise<void> {
+export async function rotateKey(io: Io, cluster: Cluster, options: RotateKeyOptions): Promise<void> {
   const { name, format, output } = options;
-  return withCluster(io, options, async (cluster) => {
-    const { text, digest } = newApiKey({ namespace: cluster.namespace, name, format, random: randomBytes });
-    const key = await addDigest(io, cluster, { name, digest, grace: options.grace });
-    await printKey(io, { key, text, output });
-    const last = lastExpiry(key.spec.digests);
-    printLine(
-      io.stderr,
-      last === undefined ? "The previous value no longer works." : `The previous value works until ${last}.`,
-    );
-  });
+  const { text, digest } = newApiKey({ namespace: cluster.namespace, name, format, random: randomBytes });
+  const key = await addDigest(io, cluster, { name, digest, grace: options.grace });
+  await printKey(io, { key, text, output });
+  const last = lastExpiry(key.spec.digests);
+  printLine(
+    io.stderr,
+    last === undefined ? "The previous value no longer works." : `The previous value works until ${last}.`,
+  );
 }
 
 interface NewDigest {
@@ -149,22 +147,18 @@ async function addDigest(io: Io, cluster: Cluster, { name, digest, grace }: NewD
   }
 }
 
-export interface RevokeKeysOptions extends ClusterOptions {
-  names: readonly string[];
-  ignoreNotFound?: boolean;
-}
-
 /** `ramet key revoke`. Prints each revoked key. */
-export async function revokeKeys(io: Io, options: RevokeKeysOptions): Promise<void> {
-  return withCluster(io, options, async (cluster) => {
-    const { names, ignoreNotFound = false } = options;
-    const found = await Promise.all(names.map((name) => find(io, cluster, name, ignoreNotFound)));
-    const keys = found.filter((key) => key !== undefined);
-    for (const { metadata } of keys) {
-      await cluster.apiKeys.delete(metadata, { uid: metadata.uid, signal: io.signal });
-      printLine(io.stdout, `key ${metadata.name} revoked`);
-    }
-  });
+export async function revokeKeys(
+  io: Io,
+  cluster: Cluster,
+  { names, ignoreNotFound = false }: { names: readonly string[]; ignoreNotFound?: boolean },
+): Promise<void> {
+  const found = await Promise.all(names.map((name) => find(io, cluster, name, ignoreNotFound)));
+  const keys = found.filter((key) => key !== undefined);
+  for (const { metadata } of keys) {
+    await cluster.apiKeys.delete(metadata, { uid: metadata.uid, signal: io.signal });
+    printLine(io.stdout, `key ${metadata.name} revoked`);
+  }
 }
 
 function find(io: Io, cluster: Cluster, name: string, ignoreNotFound: boolean): Promise<ApiKey | undefined> {

@@ -4,11 +4,11 @@ import { RotationEntries } from "../../backends/rotation-entries.ts";
 import { delay } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
-import { type ClusterOptions, withCluster } from "../cluster/cluster.ts";
+import type { Cluster } from "../cluster/cluster.ts";
 import { type Io, printLine, writeAll } from "../io.ts";
 import { documentOf, table } from "../output/render.ts";
 
-export interface KeysOptions extends ClusterOptions {
+export interface KeysOptions {
   output: "table" | "json" | "yaml" | "name";
 }
 
@@ -20,15 +20,13 @@ export interface RotateOptions extends KeysOptions {
   timeout: number;
 }
 
-export async function getKeys(io: Io, options: KeysOptions): Promise<void> {
-  return withCluster(io, options, async ({ client }) => {
-    const data = await new RotationEntries(client).read(io.signal);
-    await print(
-      io,
-      keyPowers.map((power) => shown(power, data)),
-      options,
-    );
-  });
+export async function getKeys(io: Io, { client }: Cluster, options: KeysOptions): Promise<void> {
+  const data = await new RotationEntries(client).read(io.signal);
+  await print(
+    io,
+    keyPowers.map((power) => shown(power, data)),
+    options,
+  );
 }
 
 /**
@@ -36,16 +34,14 @@ export async function getKeys(io: Io, options: KeysOptions): Promise<void> {
  * command can be repeated.
  * @throws RametError `Timeout`, naming the cells that have not confirmed the keys
  */
-export async function rotateKey(io: Io, options: RotateOptions): Promise<void> {
+export async function rotateKey(io: Io, { client }: Cluster, options: RotateOptions): Promise<void> {
   const { power } = options;
-  return withCluster(io, options, async ({ client }) => {
-    const request = await requestRotation(io, client, power, options.force === true);
-    const wait = { power, request, timeout: options.timeout };
-    const end = options.wait
-      ? await untilDone(io, client, wait).catch((error: unknown) => stays(power, error))
-      : undefined;
-    await print(io, [shown(power, end ?? (await new RotationEntries(client).read(io.signal)))], options);
-  });
+  const request = await requestRotation(io, client, power, options.force === true);
+  const wait = { power, request, timeout: options.timeout };
+  const end = options.wait
+    ? await untilDone(io, client, wait).catch((error: unknown) => stays(power, error))
+    : undefined;
+  await print(io, [shown(power, end ?? (await new RotationEntries(client).read(io.signal)))], options);
 }
 
 /** Returns the id of the rotation, which is a new one unless one is in progress. */

@@ -51,7 +51,7 @@ export function keyCommands(program: RametCommand): void {
   withKeyFlags(rotate)
     .clusterFlags()
     .examples("ramet key rotate ci", "ramet key rotate ci --grace 0 -o json")
-    .runs(async () => (await import("./api-key.ts")).rotateKey, "name");
+    .usesCluster(async () => (await import("./api-key.ts")).rotateKey, "name");
   key
     .command("revoke")
     .alias("rm")
@@ -60,7 +60,7 @@ export function keyCommands(program: RametCommand): void {
     .option("--ignore-not-found", "ignore keys that do not exist")
     .clusterFlags()
     .examples("ramet key revoke ci")
-    .runs(async () => (await import("./api-key.ts")).revokeKeys, "names");
+    .usesCluster(async () => (await import("./api-key.ts")).revokeKeys, "names");
 }
 
 function withKeyFlags(command: RametCommand): RametCommand {
@@ -86,7 +86,7 @@ export function keysCommands(program: RametCommand): void {
     .clusterFlags()
     .outputFlag("one line for each key")
     .examples("ramet keys get", "ramet keys get -o json")
-    .runs(async () => (await import("./cluster-keys.ts")).getKeys);
+    .usesCluster(async () => (await import("./cluster-keys.ts")).getKeys);
   keys
     .command("rotate")
     .description("Replace a key of the cluster while sandboxes run. Joins a rotation that is in progress.")
@@ -104,7 +104,7 @@ export function keysCommands(program: RametCommand): void {
       "ramet keys rotate cells -o json        replace the key of the controllers, and print the state",
       "ramet keys rotate cells --force        end the wait for cells that cannot be reached",
     )
-    .runs(async () => (await import("./cluster-keys.ts")).rotateKey, "power");
+    .usesCluster(async () => (await import("./cluster-keys.ts")).rotateKey, "power");
 }
 
 function keyPower(text: string): KeyPower {

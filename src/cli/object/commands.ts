@@ -14,11 +14,11 @@ export function objectCommands(program: RametCommand): void {
     .outputFlag()
     .clusterFlags()
     .examples("ramet get sandboxes -A", "ramet get template python -o yaml")
-    .runs(
+    .usesCluster(
       async () => {
         const { listObjects, getObjects } = await import("./get.ts");
-        return (io, options: ListOptions & GetOptions) =>
-          options.names.length === 0 ? listObjects(io, options) : getObjects(io, options);
+        return (io, cluster, options: ListOptions & GetOptions) =>
+          options.names.length === 0 ? listObjects(io, cluster, options) : getObjects(io, cluster, options);
       },
       "kind",
       "names",
@@ -32,7 +32,7 @@ export function objectCommands(program: RametCommand): void {
     .waitFlags("until it is deleted")
     .clusterFlags()
     .examples("ramet rm sandbox a b", "ramet rm template python --ignore-not-found")
-    .runs(async () => (await import("./remove.ts")).removeObjects, "kind", "names");
+    .usesCluster(async () => (await import("./remove.ts")).removeObjects, "kind", "names");
 }
 
 export const kindHelp = "sandbox, checkpoint, template, set, claim, snapshot or key";
@@ -70,7 +70,7 @@ export function listCommand(parent: RametCommand, kind: UserKindName): void {
     .clusterFlags()
     .examples(`ramet ${kind} ls`, `ramet ${kind} ls -A -o name`)
     .setOptionValue("kind", kind)
-    .runs(async () => (await import("./get.ts")).listObjects);
+    .usesCluster(async () => (await import("./get.ts")).listObjects);
 }
 
 export function getCommand(parent: RametCommand, kind: UserKindName): void {
@@ -82,7 +82,7 @@ export function getCommand(parent: RametCommand, kind: UserKindName): void {
     .clusterFlags()
     .examples(`ramet ${kind} get a b`, `ramet ${kind} get a -o yaml`)
     .setOptionValue("kind", kind)
-    .runs(async () => (await import("./get.ts")).getObjects, "names");
+    .usesCluster(async () => (await import("./get.ts")).getObjects, "names");
 }
 
 export function removeCommand(parent: RametCommand, kind: UserKindName): void {
@@ -101,7 +101,7 @@ export function removeCommand(parent: RametCommand, kind: UserKindName): void {
       canFail(kind) ? `ramet ${kind} rm --failed` : `ramet ${kind} rm a --ignore-not-found`,
     )
     .setOptionValue("kind", kind)
-    .runs(async () => (await import("./remove.ts")).removeObjects, "names");
+    .usesCluster(async () => (await import("./remove.ts")).removeObjects, "names");
 }
 
 /** Returns the plural of a kind in a description. `ramet keys` is about other keys. */

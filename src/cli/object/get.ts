@@ -1,13 +1,13 @@
 import { RametError } from "../../base/errors.ts";
 import { coreResources } from "../../kube/resource-ref.ts";
 import type { KubeObject } from "../../kube/object.ts";
-import { type Cluster, type ClusterOptions, noNamespace, withCluster } from "../cluster/cluster.ts";
+import { type Cluster, noNamespace } from "../cluster/cluster.ts";
 import { type Io, printLine, writeAll } from "../io.ts";
 import { inOrder, type OutputFormat, renderList, renderObject } from "../output/render.ts";
 import { warnOfIgnored } from "./ignored-fields.ts";
 import { findObject, type UserKindName, userKinds } from "./user-kind.ts";
 
-export interface GetOptions extends ClusterOptions {
+export interface GetOptions {
   kind: UserKindName;
   names: readonly string[];
   output: OutputFormat;
@@ -16,23 +16,22 @@ export interface GetOptions extends ClusterOptions {
 /** `ramet sandbox get`, and `get` of every other kind. @param details follow the table */
 export async function getObjects(
   io: Io,
+  cluster: Cluster,
   options: GetOptions,
   details: (objects: readonly KubeObject[]) => string = () => "",
 ): Promise<void> {
-  return withCluster(io, options, async (cluster) => {
-    const objects = await Promise.all(options.names.map((name) => findObject(cluster, options.kind, name)));
-    const { columns } = userKinds[options.kind];
-    const rendering = { output: options.output, columns, now: io.clock.now() };
-    const [first] = objects;
-    const single = objects.length === 1 && first !== undefined;
-    await writeAll(io.stdout, single ? renderObject(first, rendering) : renderList(objects, rendering));
-    if (options.output !== "table") return;
-    await writeAll(io.stdout, details(objects));
-    warnOfIgnored(io, options.kind, objects);
-  });
+  const objects = await Promise.all(options.names.map((name) => findObject(cluster, options.kind, name)));
+  const { columns } = userKinds[options.kind];
+  const rendering = { output: options.output, columns, now: io.clock.now() };
+  const [first] = objects;
+  const single = objects.length === 1 && first !== undefined;
+  await writeAll(io.stdout, single ? renderObject(first, rendering) : renderList(objects, rendering));
+  if (options.output !== "table") return;
+  await writeAll(io.stdout, details(objects));
+  warnOfIgnored(io, options.kind, objects);
 }
 
-export interface ListOptions extends ClusterOptions {
+export interface ListOptions {
   kind: UserKindName;
   output: OutputFormat;
   allNamespaces?: boolean;
@@ -41,29 +40,27 @@ export interface ListOptions extends ClusterOptions {
 }
 
 /** `ramet sandbox ls`, and `ls` of every other kind: prints the objects by namespace and name. */
-export async function listObjects(io: Io, options: ListOptions): Promise<void> {
+export async function listObjects(io: Io, cluster: Cluster, options: ListOptions): Promise<void> {
   const { kind, columns } = userKinds[options.kind];
   const everywhere = options.allNamespaces === true;
-  return withCluster(io, options, async (cluster) => {
-    const { items } = await cluster.raw(kind).list({
-      namespace: everywhere ? undefined : cluster.namespace,
-      labelSelector: options.selector,
-      signal: io.signal,
-    });
-    if (items.length === 0 && options.output === "table") {
-      if (!everywhere) await requireNamespace(cluster);
-      printLine(
-        io.stderr,
-        `No ${options.kind} ${everywhere ? "in any namespace" : `in namespace ${cluster.namespace}`}.`,
-      );
-      return;
-    }
-    const { output } = options;
-    const width = io.terminal?.size().columns;
-    const rendering = { output, columns, now: io.clock.now(), withNamespace: everywhere, width };
-    const ordered = inOrder(items, ({ metadata }) => metadata);
-    await writeAll(io.stdout, renderList(ordered, rendering));
+  const { items } = await cluster.raw(kind).list({
+    namespace: everywhere ? undefined : cluster.namespace,
+    labelSelector: options.selector,
+    signal: io.signal,
   });
+  if (items.length === 0 && options.output === "table") {
+    if (!everywhere) await requireNamespace(cluster);
+    printLine(
+      io.stderr,
+      `No ${options.kind} ${everywhere ? "in any namespace" : `in namespace ${cluster.namespace}`}.`,
+    );
+    return;
+  }
+  const { output } = options;
+  const width = io.terminal?.size().columns;
+  const rendering = { output, columns, now: io.clock.now(), withNamespace: everywhere, width };
+  const ordered = inOrder(items, ({ metadata }) => metadata);
+  await writeAll(io.stdout, renderList(ordered, rendering));
 }
 
 /** A namespace that does not exist is most likely a typing error. @throws RametError `NotFound` */

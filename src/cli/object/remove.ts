@@ -5,7 +5,7 @@ import { hasEnded } from "../../api/state/sandbox.ts";
 import { RametError } from "../../base/errors.ts";
 import type { KubeObject } from "../../kube/object.ts";
 import { waitUntil } from "../../kube/wait-until.ts";
-import { type Cluster, type ClusterOptions, withCluster } from "../cluster/cluster.ts";
+import type { Cluster } from "../cluster/cluster.ts";
 import { type Io, printLine } from "../io.ts";
 import { requestStays, startProgress } from "../wait/follow.ts";
 import { canFail, type FailingKind } from "./commands.ts";
@@ -14,7 +14,7 @@ import { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import { SandboxClaim } from "../../api/kinds/sandbox-claim.ts";
 import { Sandbox } from "../../api/kinds/sandbox.ts";
 
-export interface RemoveOptions extends ClusterOptions, WaitFlags {
+export interface RemoveOptions extends WaitFlags {
   kind: UserKindName;
   names: readonly string[];
   /** Removes the objects of the namespace that have failed, instead of those with the names. */
@@ -24,11 +24,9 @@ export interface RemoveOptions extends ClusterOptions, WaitFlags {
 }
 
 /** `ramet sandbox rm`, and `rm` of every other kind. Prints each deleted object. */
-export async function removeObjects(io: Io, options: RemoveOptions): Promise<void> {
-  return withCluster(io, options, async (cluster) => {
-    const objects = await chosen(io, cluster, options);
-    await Promise.all(objects.map((object) => removeOne(io, cluster, options, object)));
-  });
+export async function removeObjects(io: Io, cluster: Cluster, options: RemoveOptions): Promise<void> {
+  const objects = await chosen(io, cluster, options);
+  await Promise.all(objects.map((object) => removeOne(io, cluster, options, object)));
 }
 
 /** @throws RametError `InvalidArgument` without names, or with names and `--failed` */

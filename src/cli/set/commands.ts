@@ -18,7 +18,7 @@ export function setCommands(program: RametCommand): void {
     .waitFlags("until that number is ready")
     .clusterFlags()
     .examples("ramet set scale python 20", "ramet set scale python 0 --no-wait")
-    .runs(async () => (await import("./scale.ts")).scaleSet, "name", "replicas");
+    .usesCluster(async () => (await import("./scale.ts")).scaleSet, "name", "replicas");
   removeCommand(set, "set");
 }
 

@@ -59,37 +59,35 @@ async function applyOne(
   return exitCodes.ok;
 }
 
-export interface BuildSnapshotOptions extends ClusterOptions, WaitFlags {
+export interface BuildSnapshotOptions extends WaitFlags {
   name: string;
   keepOnFailure?: boolean;
 }
 
 /** `ramet snapshot build`: retries a failed build and follows it. Steps that are already built are reused. */
-export async function buildSnapshot(io: Io, options: BuildSnapshotOptions): Promise<number> {
+export async function buildSnapshot(io: Io, cluster: Cluster, options: BuildSnapshotOptions): Promise<number> {
   const { name } = options;
-  return withCluster(io, options, async (cluster) => {
-    const found = await cluster.get(cluster.snapshots, name);
-    refuseHeld(found);
-    const request = io.clock.now().toISOString();
-    const requested = {
-      [annotations.buildRequest]: request,
-      [annotations.keepBuilder]: options.keepOnFailure === true ? "true" : null,
-    };
-    const asked = await cluster.snapshots.mergePatch(
-      found.metadata,
-      { metadata: { annotations: requested } },
-      { signal: io.signal },
-    );
-    if (!options.wait) {
-      printLine(io.stdout, `snapshot ${name} is requested`);
-      return exitCodes.ok;
-    }
-    const wait = { timeoutMilliseconds: options.timeout, signal: io.signal };
-    const settled = await awaitBuild(clusterObjects(io, cluster).snapshots, asked, { ...wait, request });
-    if ("failure" in settled) return reportFailure(io, settled.failure);
-    printLine(io.stdout, `snapshot ${name} is at version ${settled.object.status?.version ?? "none"}`);
+  const found = await cluster.get(cluster.snapshots, name);
+  refuseHeld(found);
+  const request = io.clock.now().toISOString();
+  const requested = {
+    [annotations.buildRequest]: request,
+    [annotations.keepBuilder]: options.keepOnFailure === true ? "true" : null,
+  };
+  const asked = await cluster.snapshots.mergePatch(
+    found.metadata,
+    { metadata: { annotations: requested } },
+    { signal: io.signal },
+  );
+  if (!options.wait) {
+    printLine(io.stdout, `snapshot ${name} is requested`);
     return exitCodes.ok;
-  });
+  }
+  const wait = { timeoutMilliseconds: options.timeout, signal: io.signal };
+  const settled = await awaitBuild(clusterObjects(io, cluster).snapshots, asked, { ...wait, request });
+  if ("failure" in settled) return reportFailure(io, settled.failure);
+  printLine(io.stdout, `snapshot ${name} is at version ${settled.object.status?.version ?? "none"}`);
+  return exitCodes.ok;
 }
 
 /** @throws RametError `Conflict` for a snapshot of which nothing is built */

@@ -2,7 +2,6 @@ import { Option } from "commander";
 import { listCommand, removeCommand } from "../object/commands.ts";
 import { wholeNumber } from "../options.ts";
 import type { RametCommand } from "../ramet-command.ts";
-import type { PinSnapshotOptions } from "./versions.ts";
 
 export function snapshotCommands(program: RametCommand): void {
   const snapshot = program
@@ -49,7 +48,7 @@ function buildCommands(snapshot: RametCommand): void {
     .waitFlags(untilCurrent, forever)
     .clusterFlags()
     .examples("ramet snapshot build python-data", "ramet snapshot build python-data --keep-on-failure")
-    .runs(async () => (await import("./apply.ts")).buildSnapshot, "name");
+    .usesCluster(async () => (await import("./apply.ts")).buildSnapshot, "name");
 }
 
 function versionCommands(snapshot: RametCommand): void {
@@ -60,14 +59,14 @@ function versionCommands(snapshot: RametCommand): void {
     .outputFlag()
     .clusterFlags()
     .examples("ramet snapshot get python-data", "ramet snapshot get python-data -o yaml")
-    .runs(async () => (await import("./versions.ts")).getSnapshots, "names");
+    .usesCluster(async () => (await import("./versions.ts")).getSnapshots, "names");
   snapshot
     .command("history")
     .description("List the kept versions, newest first; * marks the current one.")
     .argument("<name>", "the named snapshot")
     .clusterFlags()
     .examples("ramet snapshot history python-data")
-    .runs(async () => (await import("./versions.ts")).snapshotHistory, "name");
+    .usesCluster(async () => (await import("./versions.ts")).snapshotHistory, "name");
   snapshot
     .command("logs")
     .description("Print the output of a build's steps.")
@@ -80,7 +79,7 @@ function versionCommands(snapshot: RametCommand): void {
     .accessFlags()
     .clusterFlags()
     .examples("ramet snapshot logs python-data -f", "ramet snapshot logs python-data --version 7 --step 2")
-    .runs(async () => (await import("./logs.ts")).snapshotLogs, "name");
+    .usesCluster(async () => (await import("./logs.ts")).snapshotLogs, "name");
   snapshot
     .command("pin")
     .description("Pin a kept version: it is used, and nothing is built until unpin.")
@@ -88,7 +87,7 @@ function versionCommands(snapshot: RametCommand): void {
     .argument("<version>", "the version's number", wholeNumber)
     .clusterFlags()
     .examples("ramet snapshot pin python-data 7")
-    .runs(async () => (await import("./versions.ts")).pinSnapshot, "name", "version");
+    .usesCluster(async () => (await import("./versions.ts")).pinSnapshot, "name", "version");
   snapshot
     .command("unpin")
     .description("Remove the pin, and build the recipe again.")
@@ -96,7 +95,7 @@ function versionCommands(snapshot: RametCommand): void {
     .clusterFlags()
     .examples("ramet snapshot unpin python-data")
     .setOptionValue("version", "none")
-    .runs(async () => (await import("./versions.ts")).pinSnapshot, "name");
+    .usesCluster(async () => (await import("./versions.ts")).pinSnapshot, "name");
   snapshot
     .command("rollback")
     .description("Pin the version before the current one.")
@@ -104,10 +103,10 @@ function versionCommands(snapshot: RametCommand): void {
     .option("--to <version>", "pin this version instead (default: the one before)", wholeNumber)
     .clusterFlags()
     .examples("ramet snapshot rollback python-data", "ramet snapshot rollback python-data --to 5")
-    .runs(async () => {
+    .usesCluster(async () => {
       const { pinSnapshot } = await import("./versions.ts");
-      return (io, { to, ...options }: Omit<PinSnapshotOptions, "version"> & { to?: number }) =>
-        pinSnapshot(io, { ...options, version: to ?? "previous" });
+      return (io, cluster, { name, to }: { name: string; to?: number }) =>
+        pinSnapshot(io, cluster, { name, version: to ?? "previous" });
     }, "name");
   snapshot
     .command("upload")

@@ -4,7 +4,7 @@ import { logKey } from "../../controllers/named-snapshot/names.ts";
 import { snapshotState } from "../../api/state/named-snapshot.ts";
 import { waitUntil } from "../../kube/wait-until.ts";
 import { buildResult, stateOfBuild } from "../../operations/await-build.ts";
-import { type Cluster, type ClusterOptions, withCluster } from "../cluster/cluster.ts";
+import type { Cluster } from "../cluster/cluster.ts";
 import type { AccessFlags } from "../cluster/gateway-credentials.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { type Io, printLine, writeAll } from "../io.ts";
@@ -12,7 +12,7 @@ import { reportFailure } from "../report-error.ts";
 import { requestStays } from "../wait/follow.ts";
 import { keptLogs, StepPrinter } from "./step-printer.ts";
 
-export interface SnapshotLogsOptions extends ClusterOptions, AccessFlags {
+export interface SnapshotLogsOptions extends AccessFlags {
   name: string;
   /** Counted from 1. @default all */
   step?: number;
@@ -23,24 +23,22 @@ export interface SnapshotLogsOptions extends ClusterOptions, AccessFlags {
 }
 
 /** `ramet snapshot logs`: prints the output of a build's steps; only the end of long output is kept. */
-export async function snapshotLogs(io: Io, options: SnapshotLogsOptions): Promise<number> {
+export async function snapshotLogs(io: Io, cluster: Cluster, options: SnapshotLogsOptions): Promise<number> {
   const { name, step, version, follow = false } = options;
-  return withCluster(io, options, async (cluster) => {
-    const snapshot = await cluster.get(cluster.snapshots, name);
-    if (follow) return followBuild(io, cluster, { snapshot, step, access: options });
-    const digest = digestOfBuild(snapshot, version);
-    const logs = await keptLogs(cluster, { snapshot: name, digest }, io.signal);
-    const keys = Object.keys(logs)
-      .filter((key) => step === undefined || key === logKey(step - 1))
-      .sort();
-    if (version === undefined) noteOtherVersion(io, snapshot);
-    if (keys.length === 0) printLine(io.stderr, "The steps printed nothing.");
-    for (const key of keys) {
-      if (step === undefined) printLine(io.stderr, `--- step ${Number(/\d+/.exec(key)?.[0])}`);
-      await writeAll(io.stdout, logs[key] ?? "");
-    }
-    return exitCodes.ok;
-  });
+  const snapshot = await cluster.get(cluster.snapshots, name);
+  if (follow) return followBuild(io, cluster, { snapshot, step, access: options });
+  const digest = digestOfBuild(snapshot, version);
+  const logs = await keptLogs(cluster, { snapshot: name, digest }, io.signal);
+  const keys = Object.keys(logs)
+    .filter((key) => step === undefined || key === logKey(step - 1))
+    .sort();
+  if (version === undefined) noteOtherVersion(io, snapshot);
+  if (keys.length === 0) printLine(io.stderr, "The steps printed nothing.");
+  for (const key of keys) {
+    if (step === undefined) printLine(io.stderr, `--- step ${Number(/\d+/.exec(key)?.[0])}`);
+    await writeAll(io.stdout, logs[key] ?? "");
+  }
+  return exitCodes.ok;
 }
 
 function digestOfBuild({ metadata, status }: NamedSnapshot, version: number | undefined): string {

@@ -1,14 +1,14 @@
 import type { SnapshotVersion } from "../../api/kinds/named-snapshot-status.ts";
 import { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
 import { RametError } from "../../base/errors.ts";
-import { type ClusterOptions, withCluster } from "../cluster/cluster.ts";
+import type { Cluster } from "../cluster/cluster.ts";
 import { type Io, printLine, writeAll } from "../io.ts";
 import { age, size, table } from "../output/render.ts";
 import { seconds } from "./step-printer.ts";
 import type { KubeObject } from "../../kube/object.ts";
 import { getObjects, type GetOptions } from "../object/get.ts";
 
-export interface PinSnapshotOptions extends ClusterOptions {
+export interface PinSnapshotOptions {
   name: string;
   /** `previous`: the kept version before the current one. `none`: remove the pin. */
   version: number | "previous" | "none";
@@ -18,21 +18,19 @@ export interface PinSnapshotOptions extends ClusterOptions {
  * `ramet snapshot pin`, `unpin` and `rollback`: pins a kept version, so that it is current and nothing is built, or removes the
  * pin. Creates and deletes no checkpoint, so it takes effect immediately.
  */
-export async function pinSnapshot(io: Io, options: PinSnapshotOptions): Promise<void> {
+export async function pinSnapshot(io: Io, cluster: Cluster, options: PinSnapshotOptions): Promise<void> {
   const { name, version } = options;
-  return withCluster(io, options, async (cluster) => {
-    const found = await cluster.get(cluster.snapshots, name);
-    const pinnedVersion = version === "none" ? null : chosen(found, version);
-    // Retry if the object was changed meanwhile.
-    const { resourceVersion } = found.metadata;
-    const patch = { metadata: { resourceVersion }, spec: { pinnedVersion } };
-    await cluster.snapshots.mergePatch(found.metadata, patch, { signal: io.signal });
-    const message =
-      pinnedVersion === null
-        ? `snapshot ${name} builds its recipe again`
-        : `snapshot ${name} is pinned to version ${pinnedVersion}; nothing is built until: ramet snapshot unpin ${name}`;
-    printLine(io.stdout, message);
-  });
+  const found = await cluster.get(cluster.snapshots, name);
+  const pinnedVersion = version === "none" ? null : chosen(found, version);
+  // Retry if the object was changed meanwhile.
+  const { resourceVersion } = found.metadata;
+  const patch = { metadata: { resourceVersion }, spec: { pinnedVersion } };
+  await cluster.snapshots.mergePatch(found.metadata, patch, { signal: io.signal });
+  const message =
+    pinnedVersion === null
+      ? `snapshot ${name} builds its recipe again`
+      : `snapshot ${name} is pinned to version ${pinnedVersion}; nothing is built until: ramet snapshot unpin ${name}`;
+  printLine(io.stdout, message);
 }
 
 function chosen({ metadata, status }: NamedSnapshot, version: number | "previous"): number {
@@ -52,19 +50,13 @@ function chosen({ metadata, status }: NamedSnapshot, version: number | "previous
   });
 }
 
-export interface SnapshotHistoryOptions extends ClusterOptions {
-  name: string;
-}
-
 /** `ramet snapshot history`: lists the kept versions, newest first; `*` marks the current one. */
-export async function snapshotHistory(io: Io, options: SnapshotHistoryOptions): Promise<void> {
-  return withCluster(io, options, async (cluster) => {
-    const { status } = await cluster.get(cluster.snapshots, options.name);
-    const now = io.clock.now();
-    const rows = (status?.versions ?? []).toReversed().map((version) => rowOf(version, status?.version, now));
-    const headings = ["VERSION", "DIGEST", "CHECKPOINT", "SIZE", "BUILD", "FROM", "SECRETS", "AGE"];
-    await writeAll(io.stdout, table(headings, rows));
-  });
+export async function snapshotHistory(io: Io, cluster: Cluster, { name }: { name: string }): Promise<void> {
+  const { status } = await cluster.get(cluster.snapshots, name);
+  const now = io.clock.now();
+  const rows = (status?.versions ?? []).toReversed().map((version) => rowOf(version, status?.version, now));
+  const headings = ["VERSION", "DIGEST", "CHECKPOINT", "SIZE", "BUILD", "FROM", "SECRETS", "AGE"];
+  await writeAll(io.stdout, table(headings, rows));
 }
 
 function rowOf(one: SnapshotVersion, current: number | undefined, now: Date): string[] {
@@ -81,8 +73,8 @@ function rowOf(one: SnapshotVersion, current: number | undefined, now: Date): st
 }
 
 /** `ramet snapshot get`: `get` as of every kind, in a table followed by the steps of the latest build. */
-export function getSnapshots(io: Io, options: Omit<GetOptions, "kind">): Promise<void> {
-  return getObjects(io, { ...options, kind: "snapshot" }, stepsTable);
+export function getSnapshots(io: Io, cluster: Cluster, options: Omit<GetOptions, "kind">): Promise<void> {
+  return getObjects(io, cluster, { ...options, kind: "snapshot" }, stepsTable);
 }
 
 /** The steps of the latest build of each snapshot, with the snapshot's name if there are several. Empty without steps. */
