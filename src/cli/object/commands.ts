@@ -86,19 +86,20 @@ export function getCommand(parent: RametCommand, kind: UserKindName): void {
 }
 
 export function removeCommand(parent: RametCommand, kind: UserKindName): void {
+  const failed = failedHelp[kind];
   const command = parent
     .command("rm")
     .alias("delete")
     .description(`Delete one or more ${pluralOf(kind)}.${whatStays[kind] ?? ""}`)
     .argument("[name...]", kind === "checkpoint" ? "names or ids" : "names")
     .option("--ignore-not-found", "ignore objects that do not exist");
-  if (canFail(kind)) command.option("--failed", failedHelp[kind]);
+  if (failed !== undefined) command.option("--failed", failed);
   command
     .waitFlags("until it is deleted")
     .clusterFlags()
     .examples(
       `ramet ${kind} rm a b`,
-      canFail(kind) ? `ramet ${kind} rm --failed` : `ramet ${kind} rm a --ignore-not-found`,
+      failed === undefined ? `ramet ${kind} rm a --ignore-not-found` : `ramet ${kind} rm --failed`,
     )
     .setOptionValue("kind", kind)
     .usesCluster(async () => (await import("./remove.ts")).removeObjects, "names");
@@ -110,15 +111,8 @@ function pluralOf(kind: UserKindName): string {
   return kind === "sandbox" ? "sandboxes" : `${kind}s`;
 }
 
-/** The kinds whose objects can fail for good. */
-const failingKinds = ["sandbox", "checkpoint", "claim"] as const;
-export type FailingKind = (typeof failingKinds)[number];
-
-export function canFail(kind: UserKindName): kind is FailingKind {
-  return (failingKinds as readonly string[]).includes(kind);
-}
-
-const failedHelp: Readonly<Record<FailingKind, string>> = {
+/** For the kinds whose objects can fail for good. */
+const failedHelp: Partial<Record<UserKindName, string>> = {
   sandbox: "delete all sandboxes of the namespace that have failed or ended",
   checkpoint: "delete all checkpoints of the namespace that have failed",
   claim: "delete all claims of the namespace that ended without all their sandboxes",

@@ -8,7 +8,6 @@ import { waitUntil } from "../../kube/wait-until.ts";
 import type { Cluster } from "../cluster/cluster.ts";
 import { type Io, printLine } from "../io.ts";
 import { requestStays, startProgress } from "../wait/follow.ts";
-import { canFail, type FailingKind } from "./commands.ts";
 import { findObject, type UserKindName, userKinds } from "./user-kind.ts";
 import { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import { SandboxClaim } from "../../api/kinds/sandbox-claim.ts";
@@ -32,14 +31,15 @@ export async function removeObjects(io: Io, cluster: Cluster, options: RemoveOpt
 /** @throws RametError `InvalidArgument` without names, or with names and `--failed` */
 async function chosen(io: Io, cluster: Cluster, options: RemoveOptions): Promise<KubeObject[]> {
   const { names, kind, failed = false } = options;
+  const isFailed = failures[kind];
   if (failed === names.length > 0) {
     throw new RametError("InvalidArgument", failed ? "Cannot use both names and --failed" : `No ${kind} is named`, {
-      hint: `Name what to delete: ramet ${kind} rm NAME${canFail(kind) ? ", or use --failed" : ""}`,
+      hint: `Name what to delete: ramet ${kind} rm NAME${isFailed === undefined ? "" : ", or use --failed"}`,
     });
   }
   if (failed) {
     const { items } = await cluster.raw(userKinds[kind].kind).list({ namespace: cluster.namespace, signal: io.signal });
-    const found = canFail(kind) ? items.filter(failures[kind]) : [];
+    const found = isFailed === undefined ? [] : items.filter(isFailed);
     if (found.length === 0) printLine(io.stderr, `No ${kind} has failed in namespace ${cluster.namespace}.`);
     return found;
   }
@@ -90,7 +90,7 @@ async function removeOne(io: Io, cluster: Cluster, options: RemoveOptions, objec
 }
 
 /** Whether an object has failed for good, so that only its report is left. An object that cannot be read has not. */
-const failures: Readonly<Record<FailingKind, (object: KubeObject) => boolean>> = {
+const failures: Partial<Record<UserKindName, (object: KubeObject) => boolean>> = {
   sandbox: readable(Sandbox, hasEnded),
   checkpoint: readable(Checkpoint, hasFailed),
   claim: readable(
