@@ -6,6 +6,7 @@ import { type Log, silentLog } from "../base/log.ts";
 import { isResumeProof, resumeProofHeader } from "../cell/client/resume-proof.ts";
 import type { KubeClient } from "../kube/kube-client.ts";
 import type { Liveness } from "../kube/liveness.ts";
+import { guestSecretReader } from "../kube/system-reader.ts";
 import { agentTierDialect } from "./dialects/agenttier/routes.ts";
 import { e2bDialect } from "./dialects/e2b/routes.ts";
 import { Callers } from "./keys/callers.ts";
@@ -14,7 +15,7 @@ import { serveClientApi, type Dialect, type ServerOptions } from "./server.ts";
 import { AutoResumes } from "./service/auto-resume.ts";
 import { ClientSecrets } from "./service/client-secrets.ts";
 import { uidOf } from "./service/find-sandbox.ts";
-import { Guests, guestSecretReader } from "./service/guests.ts";
+import { Guests } from "./service/guests.ts";
 import { withService } from "./service/parts.ts";
 
 export interface RunClientApiOptions extends Pick<ServerOptions, "port" | "address"> {
@@ -55,7 +56,7 @@ export async function runClientApi(options: RunClientApiOptions): Promise<void> 
   const following = { others: [callers.informer], ...defined({ aliases: templateAliases, liveness }), signal };
   try {
     await withService({ client, ...watching, ...following }, async (service) => {
-      const guests = new Guests(client, guestSecretReader(client), options.gateway);
+      const guests = new Guests(client, guestSecretReader(client, "the client API"), options.gateway);
       const shared = { service, callers, guests, maxLifeSeconds };
       const dialects = [
         e2bDialect({ ...shared, secrets: new ClientSecrets(client), domain: options.domain }),

@@ -4,8 +4,8 @@ import { RametError } from "../base/errors.ts";
 import { group } from "../api/schema/kind.ts";
 import { gatewayAudience } from "../api/names/system-names.ts";
 import type { KubeClient } from "../kube/kube-client.ts";
-import { coreResources, type ResourceRef } from "../kube/resource-ref.ts";
-import { within } from "../base/within.ts";
+import { askForReview, isAllowed } from "../kube/access-review.ts";
+import { coreResources } from "../kube/resource-ref.ts";
 import type { ClientOrigin } from "./client-origin.ts";
 import { Slots, takeAll } from "./limits.ts";
 import type { GatewayMetrics } from "./metrics.ts";
@@ -86,7 +86,7 @@ export function apiServerAccess({ client, tokens, metrics }: AccessOptions): Acc
       const isGranted = async (right: SandboxRight): Promise<boolean> => {
         for (const at of places) {
           const key = JSON.stringify([caller, right, at.namespace, at.name]);
-          const decide = () => reviewing(address, () => isAllowed(client, caller, right, at));
+          const decide = () => reviewing(address, () => isGrantedBy(client, caller, right, at));
           if (!(await decisions.get(key, decide))) return false;
         }
         return true;
@@ -132,43 +132,29 @@ function digestOf(token: string): string {
 
 async function authenticate(client: KubeClient, token: string): Promise<Caller | undefined> {
   const spec = { token, audiences: [gatewayAudience] };
-  const { status } = TokenReview.parse(await review(client, coreResources.tokenReviews, spec));
+  const answer = await askForReview(client, coreResources.tokenReviews, spec).catch(reviewFailed);
+  const { status } = TokenReview.parse(answer);
   // An API server without support for audiences ignores them and accepts a token for the API server.
   return status.authenticated && status.audiences.includes(gatewayAudience) ? Caller.parse(status.user) : undefined;
 }
 
-async function isAllowed(
+function isGrantedBy(
   client: KubeClient,
-  { username, uid, groups, extra }: Caller,
+  { username, ...caller }: Caller,
   subresource: SandboxRight,
   { namespace, name }: Place,
 ): Promise<boolean> {
-  const resourceAttributes = { namespace, name, group, resource: "sandboxes", subresource, verb: "create" };
-  const spec = { user: username, uid, groups, extra, resourceAttributes };
-  return AccessReview.parse(await review(client, coreResources.subjectAccessReviews, spec)).status.allowed;
-}
-
-const reviewMilliseconds = 3_000;
-
-async function review(client: KubeClient, resource: ResourceRef, spec: object): Promise<unknown> {
-  const body = { apiVersion: `${resource.group}/${resource.version}`, kind: resource.kind, spec };
-  const deadline = { clock: client.clock, milliseconds: reviewMilliseconds, what: `The ${resource.kind}` };
-  try {
-    return await within(deadline, (signal) =>
-      // A review changes nothing, so the client may send it again.
-      client.request({ verb: "create", resource, at: {}, body, repeatable: true, signal }),
-    );
-  } catch (error) {
-    throw reviewFailure(RametError.from(error));
-  }
+  const attributes = { namespace, name, group, resource: "sandboxes", subresource, verb: "create" };
+  return isAllowed(client, { user: username, ...caller }, attributes).catch(reviewFailed);
 }
 
 /** The client must not see the API server's errors about the gateway's own rights. */
-function reviewFailure(cause: RametError): RametError {
-  if (cause.code !== "Timeout" && !cause.retryable) {
-    return new RametError("Internal", `The gateway cannot check access to the sandbox: ${cause.message}`, { cause });
+function reviewFailed(error: unknown): never {
+  const cause = RametError.from(error);
+  if (!cause.retryable) {
+    throw new RametError("Internal", `The gateway cannot check access to the sandbox: ${cause.message}`, { cause });
   }
-  return new RametError("Unavailable", `The API server did not review access to the sandbox: ${cause.message}`, {
+  throw new RametError("Unavailable", `The API server did not review access to the sandbox: ${cause.message}`, {
     cause,
     retryable: true,
   });
@@ -189,4 +175,3 @@ const TokenReview = z.object({
     user: z.unknown(),
   }),
 });
-const AccessReview = z.object({ status: z.object({ allowed: z.boolean() }) });

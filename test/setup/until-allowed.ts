@@ -1,6 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { KubeClient } from "../../src/kube/kube-client.ts";
-import { isAllowed } from "../../src/client-api/keys/callers.ts";
+import { isAllowed } from "../../src/kube/access-review.ts";
 
 /** A rule of a Role. */
 export interface RbacRule {

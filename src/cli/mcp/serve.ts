@@ -6,7 +6,7 @@ import { mcpHttpDialect } from "../../client-api/dialects/mcp/http-dialect.ts";
 import { Callers } from "../../client-api/keys/callers.ts";
 import { clientApiMetrics, type ClientApiMetrics } from "../../client-api/metrics.ts";
 import { serveClientApi } from "../../client-api/server.ts";
-import { guestSecretReader } from "../../client-api/service/guests.ts";
+import { guestSecretReader } from "../../kube/system-reader.ts";
 import { withService } from "../../client-api/service/parts.ts";
 import { Cluster, type ClusterOptions, withCluster } from "../cluster/cluster.ts";
 import { type AccessFlags, gatewayWithoutToken, gatewayCredentials } from "../cluster/gateway-credentials.ts";
@@ -50,7 +50,7 @@ async function serve(io: Io, options: McpHttpOptions, context: ServerContext<Cli
     const dialect = mcpHttpDialect({
       service,
       callers,
-      guestSecret: guestSecretReader(client),
+      guestSecret: guestSecretReader(client, "this user"),
       gateway: () => gatewayWithoutToken(io, cluster, options),
       hosts: [address, ...allowedHost],
       maxLifeSeconds: longestLifeSeconds(options.maxLifetime),

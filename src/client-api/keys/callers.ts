@@ -1,15 +1,14 @@
-import * as z from "zod";
 import { type ApiKey, apiKeyKind } from "../../api/kinds/api-key.ts";
 import { acceptsDigest, type ApiKeyLimits, limitsOfKey, userOfKey } from "../../api/keys/api-key-rules.ts";
 import { apiKeyDigest, apiKeyId, readApiKey } from "../../api/keys/api-key-text.ts";
 import { RametError } from "../../base/errors.ts";
 import type { Log } from "../../base/log.ts";
 import { StaleOnErrorCache } from "../../base/stale-on-error-cache.ts";
+import { isAllowed, type ResourceAttributes } from "../../kube/access-review.ts";
 import { untilFound } from "../../kube/followers.ts";
 import { Informer } from "../../kube/informer.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import { coreResources } from "../../kube/resource-ref.ts";
-import { within } from "../../base/within.ts";
 import type { Clock } from "../../base/clock.ts";
 
 /** A client with a valid key. */
@@ -142,38 +141,6 @@ function unavailable(cause: unknown): never {
     cause,
   });
 }
-
-/** A right of a user, in the words of RBAC. */
-interface ResourceAttributes {
-  namespace?: string;
-  name?: string;
-  group: string;
-  resource: string;
-  subresource?: string;
-  verb: string;
-}
-
-/** Asks the API server whether RBAC allows a user something. @throws RametError `Timeout` (retryable); that of the request */
-export async function isAllowed(
-  client: KubeClient,
-  user: Caller["user"],
-  attributes: ResourceAttributes,
-): Promise<boolean> {
-  const spec = { ...user, resourceAttributes: attributes };
-  const { kind, group, version } = coreResources.subjectAccessReviews;
-  const body = { apiVersion: `${group}/${version}`, kind, spec };
-  const deadline = { clock: client.clock, milliseconds: limitMilliseconds, what: `The ${kind}`, retryable: true };
-  const resource = coreResources.subjectAccessReviews;
-  const answer = await within(deadline, (signal) =>
-    // A review changes nothing, so the client may send it again.
-    client.request({ verb: "create", resource, at: {}, body, repeatable: true, signal }),
-  );
-  return AccessReview.parse(answer).status.allowed;
-}
-
-const limitMilliseconds = 3_000;
-
-const AccessReview = z.object({ status: z.object({ allowed: z.boolean() }) });
 
 /** Limits the requests of each key. A client can send the requests of one second at once. */
 export class RequestRates {

@@ -1,7 +1,7 @@
 import type { IncomingMessage } from "node:http";
 import * as z from "zod";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
-import { gatewayAddress, guestKeySecret, guestSecretEntry, systemNamespace } from "../../api/names/system-names.ts";
+import { gatewayAddress, systemNamespace } from "../../api/names/system-names.ts";
 import { guestClientPort } from "../../api/wire/cell-api.ts";
 import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
@@ -13,7 +13,6 @@ import { callGuest, type GuestCall } from "../../cell/client/guest-http.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import { ObjectMeta } from "../../kube/object.ts";
 import { coreResources } from "../../kube/resource-ref.ts";
-import { systemReader } from "./system-reader.ts";
 
 /** Reaches sandboxes through a gateway, because only gateways may open ports of sandboxes. */
 export class Guests {
@@ -121,18 +120,3 @@ async function firstBytes(body: AsyncIterable<unknown>, limitBytes: number): Pro
   return Buffer.concat(chunks).toString("utf8");
 }
 
-/** Reads the secret of the guests' tokens. */
-export function guestSecretReader(client: KubeClient): () => Promise<Buffer> {
-  return systemReader({
-    resource: client.resource(coreResources.secrets, (value) => GuestKeySecret.parse(value)),
-    name: guestKeySecret,
-    valueOf: ({ data }) => Buffer.from(data[guestSecretEntry], "base64"),
-    failure: "The secret from which access tokens are derived cannot be read",
-    hint: `Check that the controllers have created the Secret ${guestKeySecret} in ${systemNamespace}, and that the client API may get it`,
-  });
-}
-
-const GuestKeySecret = z.looseObject({
-  metadata: ObjectMeta,
-  data: z.looseObject({ [guestSecretEntry]: z.string().min(1) }),
-});
