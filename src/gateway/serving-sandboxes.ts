@@ -1,4 +1,4 @@
-import { canceled, type Clock, delay } from "../base/clock.ts";
+import { canceled, type Clock, delay, unlessAborted } from "../base/clock.ts";
 import { RametError, unlessCode } from "../base/errors.ts";
 import { Followers } from "../kube/followers.ts";
 import type { ObjectStore } from "../kube/store.ts";
@@ -67,7 +67,9 @@ export class ServingSandboxes {
       return this.#aMoment(uid, client, (current) => (current && isServing(current) ? current : undefined));
     }
     const release = this.#takeFor(sandbox);
-    return unlessAborted(this.#resumed(uid), client.signal).finally(release);
+    const { signal } = client;
+    const left = () => canceled("Waiting for the sandbox", signal);
+    return unlessAborted(this.#resumed(uid), signal, left).finally(release);
   }
 
   close(): void {
@@ -169,20 +171,6 @@ export function isServing({ isReady, ip, isPaused, autoResume }: RoutedSandbox):
 /** Whether the sandbox is paused, is being paused, or is being resumed. */
 function isResumable({ isPaused, phase }: RoutedSandbox): boolean {
   return isPaused || phase === "Resuming" || phase === "Paused";
-}
-
-async function unlessAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
-  const aborted = Promise.withResolvers<never>();
-  const onAbort = (): void => {
-    aborted.reject(canceled("Waiting for the sandbox", signal));
-  };
-  if (signal.aborted) onAbort();
-  signal.addEventListener("abort", onAbort, { once: true });
-  try {
-    return await Promise.race([work, aborted.promise]);
-  } finally {
-    signal.removeEventListener("abort", onAbort);
-  }
 }
 
 /** The status is E2B's for a sandbox that is in transition for too long. */

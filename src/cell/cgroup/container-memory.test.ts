@@ -37,9 +37,10 @@ describe.each([
     await files({ ...limits, [kills]: "oom_kill 2\n" });
     const memory = ContainerMemory.of(layout());
     expect(memory?.exceeded()).toBeUndefined();
+    expect(memory?.hasKilledOne).toBe(false);
     await files({ [kills]: "oom_kill 3\n" });
     expect(memory?.exceeded()).toMatchObject({ code: "OutOfMemory" });
-    await memory?.untilExceeded(new Promise(() => undefined));
+    expect(memory?.hasKilledOne).toBe(true);
   });
 });
 

@@ -1,12 +1,8 @@
 import { readFileSync } from "node:fs";
-import { type Clock, delay, systemClock } from "../../base/clock.ts";
 import type { RametError } from "../../base/errors.ts";
 import type { CgroupLayout } from "./layout.ts";
 import { noLimitBytes } from "./place.ts";
 import { outOfMemory } from "./plan.ts";
-
-/** How often the count of out-of-memory kills is read where the kernel sends no notification. */
-const pollMilliseconds = 250;
 
 /** The memory of the group that bounds the sandbox and its cell together: in a Pod that of the container. */
 export class ContainerMemory {
@@ -45,22 +41,13 @@ export class ContainerMemory {
 
   /** The error for a sandbox that was killed because of this limit. Synchronous: it is read when the sandbox ends. */
   exceeded(): RametError | undefined {
-    if (this.#kills() <= this.#killsBefore) return undefined;
+    if (!this.hasKilledOne) return undefined;
     return outOfMemory({ declaredBytes: this.limitBytes, leafBytes: this.limitBytes });
   }
 
-  /**
-   * Resolves when the kernel has killed a process because of this limit, for a sandbox without groups of its own: it can kill one
-   * of the sandbox's processes, and the rest would keep running.
-   * @param ended ends the polling
-   */
-  async untilExceeded(ended: Promise<void>, clock: Clock = systemClock): Promise<void> {
-    const over = new AbortController();
-    void ended.then(() => {
-      over.abort();
-    });
-    while (this.#kills() <= this.#killsBefore && !over.signal.aborted)
-      await delay(clock, pollMilliseconds, over.signal).catch(() => undefined);
+  /** Whether the kernel has killed a process because of this limit. */
+  get hasKilledOne(): boolean {
+    return this.#kills() > this.#killsBefore;
   }
 
   #kills(): number {

@@ -6,8 +6,6 @@ import { counted, numberIn } from "./container-memory.ts";
 import { type CgroupPlan, outOfMemory, type Step, tooManyProcesses } from "./plan.ts";
 import { removeGroups, removeIfEmpty } from "./record.ts";
 
-/** How often the count of out-of-memory kills is read where the kernel sends no notification. */
-const pollMilliseconds = 250;
 /** Another cell may remove the shared directory before a group is created in it; processes may fork while they are moved. */
 const attempts = 20;
 
@@ -16,7 +14,6 @@ export class SandboxCgroup {
   readonly #plan: CgroupPlan;
   readonly #clock: Clock;
   #moving: Promise<void> = Promise.resolve();
-  #removed = false;
   #cpuIsLimited = false;
 
   private constructor(plan: CgroupPlan, clock: Clock) {
@@ -59,20 +56,10 @@ export class SandboxCgroup {
     return used > memory.leafBytes / 4;
   }
 
-  /**
-   * Resolves when the kernel has killed a process of the sandbox because of its memory limit. In cgroup v1 it kills only one
-   * process, and the sandbox would keep running without it. In v2 it kills all of them, so this never resolves.
-   */
-  untilOutOfMemory(): Promise<void> {
+  /** Whether the kernel has killed a process because of the memory limit. Undefined where it kills the whole sandbox, as in cgroup v2. */
+  get hasKilledOne(): boolean | undefined {
     const { oomKills, mustPollForOom } = this.#plan;
-    return new Promise((resolve) => {
-      if (oomKills === undefined || !mustPollForOom) return;
-      const poll = (): void => {
-        if (counted(oomKills, "oom_kill") > 0) resolve();
-        else if (!this.#removed) this.#clock.schedule(pollMilliseconds, poll);
-      };
-      this.#clock.schedule(pollMilliseconds, poll);
-    });
+    return oomKills === undefined || !mustPollForOom ? undefined : counted(oomKills, "oom_kill") > 0;
   }
 
   /** Applies the CPU limit. Without it, gVisor takes ten times as long to start with a limit of a tenth of a CPU. */
@@ -109,7 +96,6 @@ export class SandboxCgroup {
   }
 
   async remove(): Promise<void> {
-    this.#removed = true;
     await this.#moving;
     await removeGroups(this.#plan.remove, this.#clock);
     for (const directory of this.#plan.removeIfEmpty) await removeIfEmpty(directory);

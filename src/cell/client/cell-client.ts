@@ -19,7 +19,7 @@ import {
   type RestoreRequest,
   RestoreResult,
 } from "../../api/wire/cell-api.ts";
-import { type Clock, systemClock } from "../../base/clock.ts";
+import { type Clock, onAbort, systemClock } from "../../base/clock.ts";
 import { defined } from "../../base/defined.ts";
 import { type ErrorCode, errorCodes } from "../../base/error-codes.ts";
 import { RametError } from "../../base/errors.ts";
@@ -142,9 +142,7 @@ export class CellClient {
       headers: { authorization: `Bearer ${token}`, connection: "Upgrade", upgrade: "tcp" },
     });
     limitResponse(this.#clock, request, { milliseconds: responseMilliseconds, what: `connecting to port ${port}` });
-    const abort = (): void => void request.destroy();
-    signal?.addEventListener("abort", abort, { once: true });
-    if (signal?.aborted === true) abort();
+    const stop = signal && onAbort(signal, () => request.destroy());
     const upgraded = once(request, "upgrade") as Promise<[IncomingMessage, Duplex, Buffer]>;
     const refused = once(request, "response") as Promise<[IncomingMessage]>;
     ignoreLateErrors(request);
@@ -161,7 +159,7 @@ export class CellClient {
       throw unreachable(cell, error, signal);
     } finally {
       // From here on the stream belongs to the caller.
-      signal?.removeEventListener("abort", abort);
+      stop?.();
     }
   }
 

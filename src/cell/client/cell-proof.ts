@@ -12,7 +12,7 @@ import { Agent, type ClientRequestArgs } from "node:http";
 import { connect, type Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { cellPort } from "../../api/wire/cell-api.ts";
-import type { Clock } from "../../base/clock.ts";
+import { type Clock, onAbort } from "../../base/clock.ts";
 import { RametError, textOfError } from "../../base/errors.ts";
 
 /** The path and the headers with which a client asks a cell for a proof. The answer shows nothing but the public key. */
@@ -175,9 +175,7 @@ async function withSocket<T>({ ip, clock, signal }: Opening, use: (socket: Socke
   const socket = connect({ host: ip, port: cellPort, noDelay: true });
   // Stays: until the request listens, an error must not count as unhandled.
   socket.on("error", () => undefined);
-  const abort = (): void => void socket.destroy(new Error("the call was aborted"));
-  signal?.addEventListener("abort", abort, { once: true });
-  if (signal?.aborted === true) abort();
+  const stop = signal && onAbort(signal, () => socket.destroy(new Error("the call was aborted")));
   try {
     await connected(socket, ip, clock);
     return await use(socket);
@@ -186,7 +184,7 @@ async function withSocket<T>({ ip, clock, signal }: Opening, use: (socket: Socke
     if (signal?.aborted !== true) throw error;
     throw new RametError("Canceled", `the call to the cell at ${ip} was aborted by the caller`, { cause: error });
   } finally {
-    signal?.removeEventListener("abort", abort);
+    stop?.();
   }
 }
 

@@ -1,6 +1,7 @@
 import { connect, type Socket } from "node:net";
 import { join } from "node:path";
 import type { Duplex } from "node:stream";
+import { onAbort } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
 import { JsonLine, LinkDialAnswer, linkError } from "./link-lines.ts";
 
@@ -24,8 +25,7 @@ export async function dialLink(path: string, port: number, options: DialOptions 
   const { control = false, signal } = options;
   if (signal?.aborted === true) throw canceled(port);
   const socket = connect({ path, allowHalfOpen: true });
-  const abort = () => socket.destroy(canceled(port));
-  signal?.addEventListener("abort", abort, { once: true });
+  const stop = signal && onAbort(signal, () => socket.destroy(canceled(port)));
   try {
     socket.write(`${JSON.stringify({ port, control })}\n`);
     const answer = JsonLine.pipe(LinkDialAnswer).parse(await firstLine(socket));
@@ -37,7 +37,7 @@ export async function dialLink(path: string, port: number, options: DialOptions 
     const why = error instanceof Error ? error.message : String(error);
     throw new RametError("Unavailable", `connecting to port ${port} of the sandbox failed: ${why}`, { cause: error });
   } finally {
-    signal?.removeEventListener("abort", abort);
+    stop?.();
   }
 }
 
@@ -46,32 +46,17 @@ const maxLineBytes = 4096;
 
 /** Reads up to the first line feed and leaves the rest in the stream. */
 async function firstLine(socket: Socket): Promise<string> {
-  const line = Promise.withResolvers<string>();
   let read = Buffer.alloc(0);
-  const take = () => {
-    for (let chunk = socket.read() as Buffer | null; chunk !== null; chunk = socket.read() as Buffer | null) {
-      read = Buffer.concat([read, chunk]);
-      const end = read.indexOf("\n");
-      if (end >= 0) {
-        // Returning the rest makes the stream readable again, before the promise can remove this listener.
-        socket.off("readable", take);
-        const rest = read.subarray(end + 1);
-        if (rest.length > 0) socket.unshift(rest);
-        line.resolve(read.toString("utf8", 0, end));
-        return;
-      }
-      if (read.length > maxLineBytes) line.reject(new Error("link sent no line"));
+  for await (const chunk of socket.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>) {
+    read = Buffer.concat([read, chunk]);
+    const end = read.indexOf("\n");
+    if (end >= 0) {
+      socket.unshift(read.subarray(end + 1));
+      return read.toString("utf8", 0, end);
     }
-  };
-  const end = () => {
-    line.reject(new Error("link closed the connection"));
-  };
-  socket.on("readable", take).once("end", end).once("error", line.reject).once("close", end);
-  try {
-    return await line.promise;
-  } finally {
-    socket.off("readable", take).off("end", end).off("error", line.reject).off("close", end);
+    if (read.length > maxLineBytes) throw new Error("link sent no line");
   }
+  throw new Error("link closed the connection");
 }
 
 function canceled(port: number): RametError {

@@ -1,6 +1,7 @@
 import { type ChildProcessWithoutNullStreams, spawn } from "node:child_process";
 import type { Duplex } from "node:stream";
 import type { EgressPolicy, EgressReport, LinkCredentials } from "../../api/wire/cell-api.ts";
+import { onAbort } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
 import { dialLink, type DialOptions } from "./link-dial.ts";
 import { LinkLines } from "./link-lines.ts";
@@ -46,15 +47,10 @@ export interface SpawnedLink {
  */
 export async function startLink(spawned: SpawnedLink, { config, signal }: StartLinkOptions): Promise<Link> {
   const { child, lines } = spawned;
-  const kill = (): void => {
-    child.kill("SIGKILL");
-  };
-  if (isAborted(signal)) {
-    kill();
-    throw canceled();
-  }
-  signal?.addEventListener("abort", kill, { once: true });
+  const kill = () => child.kill("SIGKILL");
+  const stop = signal && onAbort(signal, kill);
   try {
+    if (isAborted(signal)) throw canceled();
     lines.write(wireConfig(config));
     const [netnsPath] = await Promise.all([lines.netns, lines.ready]);
     return new Link(spawned, netnsPath, config.socket);
@@ -63,7 +59,7 @@ export async function startLink(spawned: SpawnedLink, { config, signal }: StartL
     await lines.closed;
     throw isAborted(signal) ? canceled() : RametError.from(error, "starting the sandbox's network failed");
   } finally {
-    signal?.removeEventListener("abort", kill);
+    stop?.();
   }
 }
 

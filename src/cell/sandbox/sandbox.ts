@@ -1,6 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { delay, systemClock } from "../../base/clock.ts";
 import type { RametError } from "../../base/errors.ts";
 import type { CellSetting } from "../setting/cell-setting.ts";
 import type { ContainerMemory } from "../cgroup/container-memory.ts";
@@ -113,10 +114,15 @@ export class Sandbox {
     await this.engine.dropEarly();
   }
 
-  /** Resolves when the sandbox has ended or has run out of memory. */
+  /**
+   * Resolves when the sandbox has ended or has run out of memory. The kernel can kill one of its processes without a notification, and
+   * the others would keep running.
+   */
   async untilLost(): Promise<void> {
-    const exceeded = this.#cgroup?.untilOutOfMemory() ?? this.container?.untilExceeded(this.ended);
-    await Promise.race([this.ended, ...(exceeded === undefined ? [] : [exceeded])]);
+    const limited = this.#cgroup ?? this.container;
+    if (limited?.hasKilledOne === undefined) return this.ended;
+    while (!this.#hasEnded && !limited.hasKilledOne)
+      await Promise.race([this.ended, delay(systemClock, pollMilliseconds)]);
   }
 
   /** The limit that the sandbox has exceeded, if any. It is then the reason why the sandbox ended. */
@@ -155,6 +161,9 @@ export class Sandbox {
     await this.engine.destroy();
   }
 }
+
+/** How often the count of out-of-memory kills is read where the kernel sends no notification. */
+const pollMilliseconds = 250;
 
 export function isMemory(origin: SandboxOrigin): origin is SavedMemory {
   return origin !== "image" && "imagePath" in origin;

@@ -6,7 +6,7 @@ import {
   type ServiceError,
   status,
 } from "@grpc/grpc-js";
-import type { Clock } from "../../base/clock.ts";
+import { type Clock, onAbort } from "../../base/clock.ts";
 import type { ErrorCode } from "../../base/error-codes.ts";
 import { RametError } from "../../base/errors.ts";
 import type { CsiServices } from "./protocol.ts";
@@ -48,15 +48,15 @@ export function csiClient({ socket, services, clock, signal }: CsiClientOptions)
         if (send === undefined) throw new RametError("Internal", `The driver has no method ${method}`);
         const deadline = new Date(clock.now().getTime() + callMilliseconds);
         const running = send(request, new Metadata({ waitForReady: true }), { deadline }, (error, response) => {
-          signal?.removeEventListener("abort", cancel);
+          stop?.();
           if (error === null) resolve(response);
           else reject(errorOf(method, error));
         });
-        const cancel = (): void => {
-          running.cancel();
-        };
-        if (signal?.aborted === true) cancel();
-        else signal?.addEventListener("abort", cancel, { once: true });
+        const stop =
+          signal &&
+          onAbort(signal, () => {
+            running.cancel();
+          });
       }),
     close: () => {
       for (const stub of stubs) stub.close();

@@ -1,6 +1,6 @@
 import { stat } from "node:fs/promises";
 import { join } from "node:path";
-import { type Clock, untilAborted } from "../../base/clock.ts";
+import { type Clock, onAbort, untilAborted } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
 import type { Log } from "../../base/log.ts";
 import { within } from "../../base/within.ts";
@@ -38,10 +38,9 @@ export class LocalVolumes {
 
   /** Runs until `signal` aborts, which also cancels calls of the driver. */
   async run(signal: AbortSignal): Promise<void> {
-    const stop = (): void => {
+    onAbort(signal, () => {
       this.#stopping.abort();
-    };
-    signal.addEventListener("abort", stop, { once: true });
+    });
     await this.#controller.run(signal);
   }
 

@@ -2,7 +2,7 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { text } from "node:stream/consumers";
 import * as z from "zod";
-import { canceled } from "../../../base/clock.ts";
+import { canceled, onAbort } from "../../../base/clock.ts";
 
 /** Copies and removes directories that sandboxes wrote to. */
 export interface Trees {
@@ -45,10 +45,7 @@ async function run(link: string, args: readonly string[], signal: AbortSignal): 
   // It ends with its standard input, and so with this process.
   const child = spawn(link, ["tree", ...args], { stdio: ["pipe", "pipe", "inherit"] });
   child.stdin.on("error", () => undefined);
-  const end = (): void => {
-    child.kill("SIGKILL");
-  };
-  signal.addEventListener("abort", end, { once: true });
+  const stop = onAbort(signal, () => child.kill("SIGKILL"));
   try {
     const [[code], printed] = await Promise.all([
       once(child, "close") as Promise<[number | null]>,
@@ -59,6 +56,6 @@ async function run(link: string, args: readonly string[], signal: AbortSignal): 
     const { message, errno } = Failure.parse(JSON.parse(printed));
     throw Object.assign(new Error(message), errno !== undefined && { code: errno });
   } finally {
-    signal.removeEventListener("abort", end);
+    stop();
   }
 }

@@ -1,7 +1,7 @@
 import { ContainerClient, RestError, type StoragePipelineOptions, StorageResponseFormat } from "@azure/storage-blob";
 import type { SignedRequest } from "../../../api/wire/grant.ts";
 import { type AzureLocation, nameOfStore } from "../../../api/store/store-address.ts";
-import { type Clock, systemClock } from "../../../base/clock.ts";
+import { type Clock, onAbort, systemClock } from "../../../base/clock.ts";
 import { within } from "../../../base/within.ts";
 import type { Bucket, StoredObject } from "../bucket.ts";
 import { clientCalls, type CloudErrors } from "../client-calls.ts";
@@ -122,7 +122,7 @@ export function silenceLimit({ clock, signal }: { clock: Clock; signal?: AbortSi
 
   const during = <T>(operation: () => Promise<T>): Promise<T> =>
     within(deadline, (expired) => {
-      expired.addEventListener("abort", () => {
+      onAbort(expired, () => {
         ended.abort();
       });
       return operation();
