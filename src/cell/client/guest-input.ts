@@ -1,7 +1,7 @@
-import { once } from "node:events";
 import type { IncomingMessage } from "node:http";
 import { PassThrough, type Readable } from "node:stream";
 import type { RametError } from "../../base/errors.ts";
+import { untilWritable } from "../../base/until-writable.ts";
 import { guestFailure, unreachable } from "./guest-http.ts";
 import { envelope, envelopes, StreamEnd } from "./guest-wire.ts";
 
@@ -47,7 +47,8 @@ export function guestInput({ process, into, call }: GuestInputOptions): GuestInp
       const message = { data: { input: { [into]: Buffer.from(data).toString("base64") } } };
       if (body.write(envelope(message))) return;
       // If the connection breaks, the response has the reason.
-      await roomIn(body).catch(() => answered);
+      await untilWritable(body);
+      if (body.destroyed) await answered;
       throwFailure();
     },
     async end() {
@@ -64,17 +65,6 @@ export function guestInput({ process, into, call }: GuestInputOptions): GuestInp
 
 /** Enough to have the next part ready when the guest has read one. */
 const bufferedBytes = 256 * 1024;
-
-/** Resolves when there is room, or when the stream is closed. */
-async function roomIn(body: PassThrough): Promise<void> {
-  const over = new AbortController();
-  const { signal } = over;
-  try {
-    await Promise.race([once(body, "drain", { signal }), once(body, "close", { signal })]);
-  } finally {
-    over.abort();
-  }
-}
 
 /** The response arrives when the guest has read all input, or earlier if the command accepts no more. */
 async function outcome(response: IncomingMessage): Promise<void> {

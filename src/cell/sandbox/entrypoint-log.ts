@@ -3,6 +3,7 @@ import { mkdir, stat } from "node:fs/promises";
 import { join } from "node:path";
 import type { Readable } from "node:stream";
 import { type Clock, delay } from "../../base/clock.ts";
+import { untilWritable } from "../../base/until-writable.ts";
 
 const rotateAtBytes = 10 * 1024 * 1024;
 /** A longer line is cut. */
@@ -51,7 +52,8 @@ export class EntrypointLog {
     const take = (chunk: Buffer): void => {
       const file = this.#write(stream, lines.take(chunk), chunk.length);
       const waits: Promise<void>[] = [];
-      if (file.writableNeedDrain) waits.push(untilDrained(file));
+      // A file that was rotated or has failed accepts nothing, and is closed.
+    if (file.writableNeedDrain) waits.push(untilWritable(file));
       if (this.#budgetBytes < 0) waits.push(delay(this.#clock, (-this.#budgetBytes / bytesPerSecond) * 1000));
       if (waits.length === 0) return;
       source.pause();
@@ -68,11 +70,7 @@ export class EntrypointLog {
   }
 
   async close(): Promise<void> {
-    await new Promise<void>((resolve) => {
-      this.#file.end(() => {
-        resolve();
-      });
-    });
+    await new Promise<void>((resolve) => this.#file.end(resolve));
   }
 
   /** Returns the file that the lines are written to. `readBytes` counts too, because most of a long line is not written. */
@@ -160,16 +158,4 @@ function bounded(line: string): string {
 
 function openFile(path: string): WriteStream {
   return createWriteStream(path, { flags: "a" }).on("error", () => undefined);
-}
-
-/** Resolves when the file accepts more. A file that was rotated or has failed accepts nothing, and is closed. */
-function untilDrained(file: WriteStream): Promise<void> {
-  return new Promise((resolve) => {
-    const done = (): void => {
-      file.off("drain", done).off("close", done);
-      resolve();
-    };
-    if (file.closed || !file.writableNeedDrain) done();
-    else file.on("drain", done).on("close", done);
-  });
 }

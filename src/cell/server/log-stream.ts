@@ -3,6 +3,7 @@ import { open } from "node:fs/promises";
 import type { ServerResponse } from "node:http";
 import * as z from "zod";
 import { RametError } from "../../base/errors.ts";
+import { untilWritable } from "../../base/until-writable.ts";
 
 const Query = z.object({
   follow: z.stringbool().default(false),
@@ -36,36 +37,28 @@ export async function sendLog(path: string, query: URLSearchParams, response: Se
     return;
   }
   // A client that reads slowly holds back the next read of the file, not lines in the cell's memory.
-  let sending: Promise<void> | undefined;
-  let hasChanged = false;
-  const sendNext = (): void => {
-    hasChanged = sending !== undefined;
-    sending ??= nextLines()
-      .then((next) => send(response, format(next)))
-      .catch(() => void response.destroy())
-      .finally(() => {
-        sending = undefined;
-        if (hasChanged && !response.destroyed) sendNext();
-      });
-  };
-  const watcher = watch(path, sendNext);
-  sendNext();
-  response.on("close", () => {
-    watcher.close();
-    void Promise.resolve(sending).then(() => file.close());
+  let change = Promise.withResolvers<unknown>();
+  const watcher = watch(path, () => {
+    change.resolve(undefined);
   });
+  response.once("close", () => {
+    change.resolve(undefined);
+  });
+  try {
+    while (!response.destroyed) {
+      change = Promise.withResolvers();
+      await send(response, format(await nextLines()));
+      await change.promise;
+    }
+  } finally {
+    watcher.close();
+    await file.close();
+  }
 }
 
 /** Resolves when the client has room for more or is gone. */
 async function send(response: ServerResponse, text: string): Promise<void> {
-  if (response.destroyed || response.write(text)) return;
-  await new Promise<void>((resolve) => {
-    const done = (): void => {
-      response.off("drain", done).off("close", done);
-      resolve();
-    };
-    response.on("drain", done).on("close", done);
-  });
+  if (!response.destroyed && !response.write(text)) await untilWritable(response);
 }
 
 async function readToEnd(file: Awaited<ReturnType<typeof open>>): Promise<string> {
