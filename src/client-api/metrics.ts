@@ -2,15 +2,10 @@ import { Counter, Histogram, Registry } from "prom-client";
 import type { RequestRecord } from "../kube/kube-client.ts";
 import { requestMetrics, secondsBuckets } from "../kube/metrics.ts";
 
-/** The Prometheus metrics of a client API. No metric has a label per key or sandbox, because there are too many. */
-export interface ClientApiMetrics {
-  registry: Registry;
-  /** For `KubeClientOptions.onRequest`. */
-  onRequest: (record: RequestRecord) => void;
-  answered(answer: { route: string; status: number; seconds: number }): void;
-}
+export type ClientApiMetrics = ReturnType<typeof clientApiMetrics>;
 
-export function clientApiMetrics(registry: Registry = new Registry()): ClientApiMetrics {
+/** The Prometheus metrics of a client API. No metric has a label per key or sandbox, because there are too many. */
+export function clientApiMetrics(registry: Registry = new Registry()) {
   const registers = [registry];
   const requests = new Counter({
     name: "ramet_client_api_requests_total",
@@ -27,8 +22,9 @@ export function clientApiMetrics(registry: Registry = new Registry()): ClientApi
   });
   return {
     registry,
+    /** For `KubeClientOptions.onRequest`. */
     onRequest: requestMetrics(registry),
-    answered: ({ route, status, seconds: duration }) => {
+    answered: (route: string, status: number, duration: number) => {
       requests.inc({ route, status });
       seconds.observe({ route }, duration);
     },

@@ -75,7 +75,7 @@ export async function serveClientApi(options: ServerOptions): Promise<ClientApiS
     const route = request.routeOptions.url ?? "unknown";
     const { method, id } = request;
     const { statusCode: status } = reply;
-    metrics.answered({ route: `${method} ${route}`, status, seconds: reply.elapsedTime / 1000 });
+    metrics.answered(`${method} ${route}`, status, reply.elapsedTime / 1000);
     log.info({ id, method, route, status, milliseconds: Math.round(reply.elapsedTime) }, "answered a request");
     next();
   });

@@ -3,34 +3,7 @@ import { RametError } from "../base/errors.ts";
 import { userDirectory } from "./user-directory.ts";
 
 /** The paths of one local cluster. All of its files are below `path`. */
-export interface ClusterDirectory {
-  name: string;
-  path: string;
-  kubeconfig: string;
-  /** The store's directory, with the data of checkpoints. */
-  store: string;
-  pods: string;
-  /** The volumes and snapshots of the CSI driver. */
-  volumes: string;
-  /** The cell's programs of each engine that a checkpoint may need. */
-  engines: string;
-  /** File with the gateway's port on 127.0.0.1. */
-  gatewayPort: string;
-  /** File with the client API's port on 127.0.0.1. */
-  clientApiPort: string;
-  /** Directory with the certificates for the domain of sandboxes. */
-  tls: string;
-  /** File with the API key of `ramet local env`. */
-  clientKey: string;
-  /** File with the setting of the cluster's processes; see `cluster-setting.ts`. */
-  setting: string;
-  status: string;
-  lock: string;
-  /** The log of a part, such as `etcd`. */
-  log(part: string): string;
-  /** File with the port on 127.0.0.1 on which a part serves its metrics. */
-  metricsPort(part: MeasuredPart): string;
-}
+export type ClusterDirectory = ReturnType<typeof clusterDirectory>;
 
 /** The parts that serve metrics. */
 export const measuredParts = ["controller", "gateway", "client-api"] as const;
@@ -43,10 +16,7 @@ export const defaultClusterName = "default";
  * directories). It may not exist yet.
  * @throws RametError `InvalidArgument` if the name is not a DNS label
  */
-export function clusterDirectory(
-  name: string,
-  environment: Readonly<Record<string, string | undefined>>,
-): ClusterDirectory {
+export function clusterDirectory(name: string, environment: Readonly<Record<string, string | undefined>>) {
   if (!/^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/.test(name)) {
     throw new RametError("InvalidArgument", `The cluster name "${name}" is invalid`, {
       hint: "Use at most 63 lower-case letters, digits and hyphens, with a letter or digit at both ends",
@@ -57,19 +27,27 @@ export function clusterDirectory(
     name,
     path,
     kubeconfig: join(path, "kubeconfig"),
+    /** The store's directory, with the data of checkpoints. */
     store: join(path, "store"),
     pods: join(path, "pods"),
+    /** The volumes and snapshots of the CSI driver. */
     volumes: join(path, "volumes"),
+    /** The cell's programs of each engine that a checkpoint may need. */
     engines: join(path, "engines"),
+    /** The files with the ports on 127.0.0.1. */
     gatewayPort: join(path, "gateway-port"),
     clientApiPort: join(path, "client-api-port"),
+    /** Directory with the certificates for the domain of sandboxes. */
     tls: join(path, "tls"),
+    /** File with the API key of `ramet local env`. */
     clientKey: join(path, "client-key"),
     setting: join(path, "setting.json"),
     status: join(path, "status.json"),
     lock: join(path, "up.lock"),
-    log: (part) => join(path, `${part}.log`),
-    metricsPort: (part) => join(path, `${part}.metrics-port`),
+    /** The log of a part, such as `etcd`. */
+    log: (part: string) => join(path, `${part}.log`),
+    /** File with the port on 127.0.0.1 on which a part serves its metrics. */
+    metricsPort: (part: MeasuredPart) => join(path, `${part}.metrics-port`),
   };
 }
 

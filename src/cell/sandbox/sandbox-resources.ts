@@ -9,16 +9,13 @@ import type { CellSetting } from "../setting/cell-setting.ts";
 import { type SpawnedLink, spawnLink } from "../network/link.ts";
 
 /** The root directory and the control groups in which the sandboxes of one cell run. */
-export interface SandboxResources {
-  root: RootDirectory;
-  cgroup: MadeLeaves;
-}
+export type SandboxResources = Awaited<ReturnType<typeof allocateResources>>;
 
 /**
  * @param layer of the root directory
  * @throws RametError `HostUnsupported`
  */
-export async function allocateResources(setting: CellSetting, layer: Promise<RootLayer>): Promise<SandboxResources> {
+export async function allocateResources(setting: CellSetting, layer: Promise<RootLayer>) {
   const { config, container, paths, processes } = setting;
   const [limits, declared] = [container.resources, config.container.resources];
   const own = { uid: config.sandbox.uid, directory: paths.directory, limits, declared, ...defined({ processes }) };
@@ -30,28 +27,15 @@ export async function releaseResources({ root, cgroup }: SandboxResources): Prom
   await Promise.all([cgroup.leaves?.remove(), root.remove()]);
 }
 
-/** The directory that becomes a sandbox's root. */
-export interface RootDirectory {
-  path: string;
-  /** Call it when the sandbox has ended. The mounts of a killed cell end with its mount namespace. */
-  remove(): Promise<void>;
-}
-
 const mountTimeoutMilliseconds = 10_000;
 
 /** The directories from which a sandbox's root is mounted. */
-export interface RootLayer {
-  /** The mount that has the other directories but `merged`. */
-  path: string;
-  upper: string;
-  work: string;
-  /** Where the root will be mounted. */
-  merged: string;
-}
+type RootLayer = Awaited<ReturnType<typeof mountLayer>>;
 
 /** Mounts the layer into which gVisor writes mount points. It depends on no image. @throws RametError `HostUnsupported` */
-export async function mountLayer(directory: string): Promise<RootLayer> {
+export async function mountLayer(directory: string) {
   const [path, merged] = [join(directory, "root", "layer"), join(directory, "root", "merged")];
+  // `path` is the mount that has the others but `merged`, where the root will be mounted.
   const layer = { path, upper: join(path, "upper"), work: join(path, "work"), merged };
   await Promise.all([path, merged].map((made) => mkdir(made, { recursive: true })));
   await mount(["-t", "tmpfs", "-o", "size=4m,mode=0755", "ramet", path]);
@@ -64,13 +48,14 @@ export async function mountLayer(directory: string): Promise<RootLayer> {
  * them in the layer, so that sandboxes can share a read-only image.
  * @throws RametError `HostUnsupported`
  */
-async function mountRoot(imagePath: string, { path: layer, upper, work, merged }: RootLayer): Promise<RootDirectory> {
+async function mountRoot(imagePath: string, { path: layer, upper, work, merged }: RootLayer) {
   const options = [`lowerdir=${escaped(imagePath)}`, `upperdir=${escaped(upper)}`, `workdir=${escaped(work)}`];
   // In a user namespace overlayfs must keep its metadata in user attributes.
   if (hasOneUserOnly()) options.push("userxattr");
   await mount(["-t", "overlay", "-o", options.join(","), "ramet", merged]);
   return {
     path: merged,
+    /** Call it when the sandbox has ended. The mounts of a killed cell end with its mount namespace. */
     remove: async () => {
       const args = ["-l", merged, layer];
       await runProgram({ program: "umount", args, timeoutMilliseconds: mountTimeoutMilliseconds });
@@ -105,10 +90,7 @@ export function hasOneUserOnly(): boolean {
 }
 
 /** The parts of a sandbox's environment that are the same for every sandbox. */
-export interface EarlyEnvironment {
-  link: SpawnedLink;
-  layer: Promise<RootLayer>;
-}
+export type EarlyEnvironment = ReturnType<typeof startEarly>;
 
 interface EarlyEnvironmentOptions {
   link: string;
@@ -121,7 +103,7 @@ interface EarlyEnvironmentOptions {
  * Starts what a sandbox needs and what does not depend on it, while the cell reads its setting. A failure is reported when the
  * sandbox's environment is prepared. Nothing of it outlives the cell: link ends with its input, and mounts with their namespace.
  */
-export function startEarly({ link, directory, log }: EarlyEnvironmentOptions): EarlyEnvironment {
+export function startEarly({ link, directory, log }: EarlyEnvironmentOptions) {
   const layer = mountLayer(directory);
   // It is awaited later; until then a failure must not count as unhandled.
   layer.catch(() => undefined);

@@ -18,21 +18,10 @@ export interface ChildOptions {
 }
 
 /** A started program. */
-export interface Child {
-  readonly pid: number;
-  /** Resolves when it ends, with for example `exit code 1` or `SIGKILL`. Never rejects. */
-  readonly ended: Promise<string>;
-  running(): boolean;
-  /** Sends SIGTERM, and SIGKILL after `graceMilliseconds`. Resolves when the program has ended. @default 5000 */
-  stop(graceMilliseconds?: number): Promise<void>;
-  /** Sends SIGKILL. Resolves when the program has ended. */
-  kill(): Promise<void>;
-  /** The last lines of its log, for an error message. */
-  lastLogLines(): Promise<string>;
-}
+export type Child = Awaited<ReturnType<typeof startChild>>;
 
 /** Starts a program that ends with this process, even if this process is killed (requires `setpriv`). */
-export async function startChild(options: ChildOptions): Promise<Child> {
+export async function startChild(options: ChildOptions) {
   const log = openSync(options.logPath, "a", 0o600);
   try {
     const [program, args] = dyingWithParent(options.program, options.args);
@@ -55,8 +44,10 @@ export async function startChild(options: ChildOptions): Promise<Child> {
     const running = (): boolean => child.exitCode === null && child.signalCode === null;
     return {
       pid: child.pid ?? 0,
+      /** Resolves when it ends, with for example `exit code 1` or `SIGKILL`. Never rejects. */
       ended,
       running,
+      /** Sends SIGTERM, and SIGKILL after the time. Resolves when the program has ended. */
       stop: async (graceMilliseconds = 5000) => {
         child.kill("SIGTERM");
         const grace = new AbortController();
@@ -68,10 +59,12 @@ export async function startChild(options: ChildOptions): Promise<Child> {
         grace.abort();
         await killed;
       },
+      /** Sends SIGKILL. Resolves when the program has ended. */
       kill: async () => {
         child.kill("SIGKILL");
         await ended;
       },
+      /** The last lines of its log, for an error message. */
       lastLogLines: () => lastLines(options.logPath),
     };
   } finally {

@@ -5,17 +5,7 @@ import { readIfExists, replaceFile } from "../files.ts";
 import type { CertificateRequest, KeyPair } from "./certificate.ts";
 
 /** A cluster's certificates. The authority and the service-account key are kept; the others are issued at each start. */
-export interface Pki {
-  /** The authority's certificate (PEM), and its file. */
-  ca: string;
-  caPath: string;
-  /** Issues a certificate for the API server or one of its clients. */
-  issue(request: Pick<CertificateRequest, "commonName" | "organizations" | "hosts" | "use">): Promise<KeyPair>;
-  /** Issues a certificate into `<name>.crt` and `<name>.key`, which only the owner can read. */
-  issueTo(name: string, request: Parameters<Pki["issue"]>[0]): Promise<KeyPairFiles>;
-  /** The key that signs service-account tokens. */
-  serviceAccountKeyPath: string;
-}
+export type Pki = Awaited<ReturnType<typeof openPki>>;
 
 export interface KeyPairFiles extends KeyPair {
   certificatePath: string;
@@ -23,7 +13,7 @@ export interface KeyPairFiles extends KeyPair {
 }
 
 /** Reads the certificates in `dir`, or creates them. */
-export async function openPki(dir: string, now: () => Date): Promise<Pki> {
+export async function openPki(dir: string, now: () => Date) {
   await mkdir(dir, { recursive: true, mode: 0o700 });
   await chmod(dir, 0o700);
   const path = (name: string): string => join(dir, name);
@@ -32,13 +22,18 @@ export async function openPki(dir: string, now: () => Date): Promise<Pki> {
   ).then(unbundle);
   await replaceFile(path("ca.crt"), authority.certificate);
   await keep(path("service-account.key"), serviceAccountKey);
-  const issue: Pki["issue"] = (request) => issueCertificate({ ...request, now: now(), validDays: 365 }, authority);
+  const issue = (request: Pick<CertificateRequest, "commonName" | "organizations" | "hosts" | "use">) =>
+    issueCertificate({ ...request, now: now(), validDays: 365 }, authority);
   return {
+    /** The authority's certificate (PEM), and its file. */
     ca: authority.certificate,
     caPath: path("ca.crt"),
+    /** The key that signs service-account tokens. */
     serviceAccountKeyPath: path("service-account.key"),
+    /** Issues a certificate for the API server or one of its clients. */
     issue,
-    issueTo: async (name, request) => {
+    /** Issues a certificate into `<name>.crt` and `<name>.key`, which only the owner can read. */
+    issueTo: async (name: string, request: Parameters<typeof issue>[0]): Promise<KeyPairFiles> => {
       const pair = await issue(request);
       const files = { certificatePath: path(`${name}.crt`), keyPath: path(`${name}.key`) };
       await replaceFile(files.certificatePath, pair.certificate);

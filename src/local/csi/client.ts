@@ -12,14 +12,7 @@ import { RametError } from "../../base/errors.ts";
 import type { CsiServices } from "./protocol.ts";
 
 /** A client of a driver's services. */
-export interface CsiClient {
-  /**
-   * Calls a method, such as `CreateVolume`. Waits for a driver that is starting.
-   * @throws RametError whose message has the name of the status
-   */
-  call(method: string, request?: object): Promise<unknown>;
-  close(): void;
-}
+export type CsiClient = ReturnType<typeof csiClient>;
 
 export interface CsiClientOptions {
   /** The path of the driver's Unix socket; it is opened with the first call. */
@@ -35,14 +28,18 @@ const reconnection = { "grpc.initial_reconnect_backoff_ms": 50, "grpc.max_reconn
 /** A copy may take long. The driver continues it, and refuses repeated requests until it has ended. */
 const callMilliseconds = 600_000;
 
-export function csiClient({ socket, services, clock, signal }: CsiClientOptions): CsiClient {
+export function csiClient({ socket, services, clock, signal }: CsiClientOptions) {
   const stubs = Object.values(services).map(
     (service) =>
       new (makeClientConstructor(service, "csi"))(`unix:${socket}`, credentials.createInsecure(), reconnection),
   );
   return {
-    call: (method, request = {}) =>
-      new Promise((resolve, reject) => {
+    /**
+     * Calls a method, such as `CreateVolume`. Waits for a driver that is starting.
+     * @throws RametError whose message has the name of the status
+     */
+    call: (method: string, request: object = {}) =>
+      new Promise<unknown>((resolve, reject) => {
         const stub = stubs.find((one) => method in one) as unknown as Stub | undefined;
         const send = stub?.[method]?.bind(stub);
         if (send === undefined) throw new RametError("Internal", `The driver has no method ${method}`);

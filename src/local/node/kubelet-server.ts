@@ -21,13 +21,8 @@ export interface KubeletServerOptions {
   clock: Clock;
 }
 
-export interface KubeletServer {
-  port: number;
-  close(): void;
-}
-
 /** Serves container logs, which the API server requests from a kubelet. Rejects other requests. */
-export async function startKubeletServer(options: KubeletServerOptions): Promise<KubeletServer> {
+export async function startKubeletServer(options: KubeletServerOptions) {
   const { ca, certificate, key, ip } = options;
   const server: Server = createServer(
     { ca, cert: certificate, key, requestCert: true, rejectUnauthorized: true },

@@ -162,11 +162,6 @@ export class PodProcess {
     if (before === undefined && graceMilliseconds > 0) void this.#askToEnd(graceMilliseconds);
   }
 
-  /** Whether it was asked to end. */
-  get isTerminating(): boolean {
-    return this.#deadline !== undefined;
-  }
-
   async #askToEnd(graceMilliseconds: number): Promise<void> {
     const { clock } = this.#options;
     this.#probes?.stop();

@@ -24,15 +24,12 @@ import { snapshotResources } from "../../kube/volumes/snapshots.ts";
 import { volumeResources } from "../../kube/volumes/volumes.ts";
 
 /** The processes that volumes need. `runVolumeParts` starts them. */
-export interface VolumeParts {
-  driver: Part;
-  /** The programs of external-snapshotter. */
-  snapshots: Part[];
-}
+export type VolumeParts = ReturnType<typeof volumeParts>;
 
-export function volumeParts(options: ClusterPartsOptions): VolumeParts {
+export function volumeParts(options: ClusterPartsOptions) {
   return {
     driver: part(options, "csi-driver", 5_000, (signal) => startDriver(options, signal)),
+    /** The programs of external-snapshotter. */
     snapshots: snapshotProgramNames.map((name) =>
       part(options, name, 1_000, (signal) => startSnapshotProgram(name, options, signal)),
     ),

@@ -8,15 +8,8 @@ import { defaultClassAnnotation } from "../../kube/volumes/snapshots.ts";
 /** The class of every claim that names none. */
 export const storageClassName = "ramet-local";
 
-export interface VolumeObjects {
-  driver: Manifest;
-  storageClass: Manifest;
-  snapshotClasses: Manifest[];
-  groupClass: Manifest;
-}
-
 /** The objects with which a cluster knows the driver: its CSIDriver, and its classes of volumes, snapshots and groups. */
-export function volumeObjects(): VolumeObjects {
+export function volumeObjects() {
   // The names that SnapshotStack gives to the classes of a driver.
   const nameFor = (purpose: string): string => `${driverName.replaceAll(".", "-")}-${purpose}`;
   const snapshotClass = (purpose: string, deletionPolicy: string, annotations = {}): Manifest => ({

@@ -4,27 +4,9 @@ import { join } from "node:path";
 import { RametError, textOfError, errnoOf } from "../../base/errors.ts";
 
 /** The paths in one namespace's directory; docs/reference/store.md shows them. */
-export interface Layout {
-  readonly path: string;
-  /** Contains the name of the namespace, so that a cell can verify it under any mount path. */
-  readonly marker: string;
-  readonly contentDirectory: string;
-  readonly checkpoints: string;
-  readonly staging: string;
-  /** The path of the content with this digest. */
-  content(digest: string): string;
-  checkpoint(id: string): CheckpointLayout;
-  /** A new path in `staging`. `kind` is a checkpoint id, or begins with `_`, which no id does. */
-  stagingEntry(kind: string, id?: string): string;
-}
-
+export type Layout = Readonly<ReturnType<typeof layoutOf>>;
 /** The paths of a checkpoint: `checkpoints/<id>` after publication, `staging/<id>.<random>` before. */
-export interface CheckpointLayout {
-  readonly path: string;
-  readonly manifest: string;
-  readonly fingerprints: string;
-  readonly image: string;
-}
+export type CheckpointLayout = Readonly<ReturnType<typeof checkpointLayout>>;
 
 /** The kind of an entry in `staging`, from its name. */
 export type StagingKind =
@@ -40,26 +22,29 @@ export const restorePrefix = "_restore";
 export const doomedPrefix = "_doomed";
 export const contentPrefix = "_content";
 
-export function layoutOf(path: string): Layout {
+export function layoutOf(path: string) {
   const contentDirectory = join(path, "content", "sha256");
   const checkpoints = join(path, "checkpoints");
   const staging = join(path, "staging");
   return {
     path,
+    /** Contains the name of the namespace, so that a cell can verify it under any mount path. */
     marker: join(path, "namespace.json"),
     contentDirectory,
     checkpoints,
     staging,
-    content: (digest) => {
+    /** The path of the content with this digest. */
+    content: (digest: string) => {
       const hex = digest.slice("sha256:".length);
       return join(contentDirectory, hex.slice(0, 2), hex);
     },
-    checkpoint: (id) => checkpointLayout(join(checkpoints, id)),
-    stagingEntry: (kind, id) => join(staging, [kind, ...(id === undefined ? [] : [id]), random()].join(".")),
+    checkpoint: (id: string) => checkpointLayout(join(checkpoints, id)),
+    /** A new path in `staging`. `kind` is a checkpoint id, or begins with `_`, which no id does. */
+    stagingEntry: (kind: string, id?: string) => join(staging, [kind, ...(id === undefined ? [] : [id]), random()].join(".")),
   };
 }
 
-export function checkpointLayout(path: string): CheckpointLayout {
+export function checkpointLayout(path: string) {
   return {
     path,
     manifest: join(path, "manifest.json"),

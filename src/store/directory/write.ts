@@ -129,22 +129,17 @@ async function requireSpace(layout: Layout, grant: DirectoryGrant, expectedBytes
   );
 }
 
-interface SealedImage {
-  files: ManifestFile[];
-  /** Reads the current fingerprints. Call it after equal content has been linked. */
-  fingerprints(): Promise<Fingerprints>;
-}
-
 /**
  * Hashes all files in parallel and makes them durable and read-only. The disk writes while the processor hashes.
  * @throws RametError `InvalidArgument` for an entry that is not a regular file
  */
-async function sealImage(imagePath: string, signal?: AbortSignal): Promise<SealedImage> {
+async function sealImage(imagePath: string, signal?: AbortSignal) {
   const names = await imageFiles(imagePath);
   const files = await Promise.all(names.map((name) => sealFile(imagePath, name, signal)));
   return {
     files,
-    fingerprints: async () => {
+    /** Reads the current fingerprints. Call it after equal content has been linked. */
+    fingerprints: async (): Promise<Fingerprints> => {
       const pairs = files.map(async ({ name }) => {
         const stats = await statOf(join(imagePath, name));
         if (stats === undefined) throw invalidFile(name, "it disappeared");

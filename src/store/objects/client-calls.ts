@@ -16,17 +16,9 @@ export interface CloudErrors {
   rightsHint: string;
 }
 
-export interface ClientCalls {
-  /** Runs `operation` and converts its errors. */
-  call: <T>(what: ClientCall, operation: () => Promise<T>) => Promise<T>;
-  /** Like `call`, but returns `undefined` for the refusal `expected`. */
-  callUnless: <T>(expected: RefusalKind, what: ClientCall, operation: () => Promise<T>) => Promise<T | undefined>;
-  /** Yields the chunks of a body and converts its errors. */
-  chunks: (what: ClientCall, body: AsyncIterable<Uint8Array>) => AsyncGenerator<Uint8Array>;
-}
-
 /** Wraps calls of a cloud's client. Does not convert the errors of aborted calls. */
-export function clientCalls(store: string, cloud: CloudErrors): ClientCalls {
+export function clientCalls(store: string, cloud: CloudErrors) {
+  /** Runs `operation` and converts its errors. */
   async function call<T>(what: ClientCall, operation: () => Promise<T>): Promise<T> {
     try {
       return await operation();
@@ -37,14 +29,16 @@ export function clientCalls(store: string, cloud: CloudErrors): ClientCalls {
 
   return {
     call,
-    callUnless: (expected, what, operation) =>
+    /** Like `call`, but returns `undefined` for the refusal `expected`. */
+    callUnless: <T>(expected: RefusalKind, what: ClientCall, operation: () => Promise<T>) =>
       call(what, () =>
         operation().catch((error: unknown) => {
           if (kindOfRefusal(cloud.refusalOf(error)) !== expected) throw error;
           return undefined;
         }),
       ),
-    async *chunks(what, body) {
+    /** Yields the chunks of a body and converts its errors. */
+    async *chunks(what: ClientCall, body: AsyncIterable<Uint8Array>) {
       try {
         yield* body;
       } catch (error) {

@@ -54,17 +54,11 @@ async function inventoryBelow(bucket: Bucket, prefix: string, signal?: AbortSign
   return { checkpoints: [...holdings.values()], ...found };
 }
 
-/** The files of an id, separated into those of the checkpoint and those of unpublished attempts. */
-export interface SeparatedFiles {
-  files: StoredObject[];
-  orphans: { attempt: string; files: StoredObject[] }[];
-}
-
 /**
- * Separates the files of an id. Normally there is one attempt, and its files are those of the checkpoint. If there are several,
+ * Separates the files of an id into those of the checkpoint and those of unpublished attempts. Normally there is one attempt, and its files are those of the checkpoint. If there are several,
  * the publication names the right one. If the publication is unreadable, no attempt counts as an orphan.
  */
-export async function separateFiles(bucket: Bucket, { ref, publication, attempts }: Holding): Promise<SeparatedFiles> {
+export async function separateFiles(bucket: Bucket, { ref, publication, attempts }: Holding) {
   const orphans = [...attempts].map(([attempt, files]) => ({ attempt, files }));
   if (publication === undefined) return { files: [], orphans };
   if (orphans.length <= 1) return { files: orphans[0]?.files ?? [], orphans: [] };

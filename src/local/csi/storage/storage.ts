@@ -10,27 +10,13 @@ import { GroupRecord, SnapshotRecord, VolumeRecord } from "./records.ts";
 import type { Trees } from "./trees.ts";
 
 /** The volumes and snapshots in a directory of this machine. */
-export interface Storage {
-  directory: string;
-  volumes: Collection<VolumeRecord>;
-  snapshots: Collection<SnapshotRecord>;
-  groups: Collection<GroupRecord>;
-  operations: Operations;
-  /** The facts that a volume's users can read about it. */
-  volumeContext: Record<string, string>;
-  /** @throws RametError `NotFound` */
-  contentOf(source: { kind: "snapshot" | "volume"; id: string }): Promise<{ path: string; sizeBytes: number }>;
-  /** Lets another driver use the directory. */
-  close(): void;
-  /** Copies a directory. Waits if many are being copied. */
-  copy(from: string, to: string): Promise<void>;
-}
+export type Storage = Awaited<ReturnType<typeof openStorage>>;
 
 /** Opens the directory, and removes what interrupted operations left. @throws RametError `Conflict` if another driver uses it */
 export async function openStorage(
   { directory, trees, log }: { directory: string; trees: Trees; log: Log },
   signal: AbortSignal,
-): Promise<Storage> {
+) {
   await mkdir(directory, { recursive: true, mode: 0o700 });
   const close = await lockDirectory(directory);
   const options = { directory, trees, log };
@@ -48,13 +34,17 @@ export async function openStorage(
     snapshots,
     groups,
     operations: new Operations(),
+    /** Lets another driver use the directory. */
     close,
+    /** The facts that a volume's users can read about it. */
     volumeContext: { copies },
-    contentOf: async ({ kind, id }) =>
+    /** @throws RametError `NotFound` */
+    contentOf: async ({ kind, id }: { kind: "snapshot" | "volume"; id: string }) =>
       kind === "volume"
         ? { path: volumes.dataOf(id), sizeBytes: (await volumes.get(id)).capacityBytes }
         : { path: snapshots.dataOf(id), sizeBytes: (await snapshots.get(id)).sizeBytes },
-    copy: (from, to) =>
+    /** Copies a directory. Waits if many are being copied. */
+    copy: (from: string, to: string) =>
       turns.run(
         "",
         async () => {

@@ -107,19 +107,11 @@ const credentialErrors = new Set([
 export const silenceMilliseconds = 60_000;
 
 /** Bounds the waits of a client that has no time limit: without it, a request that gets no response waits forever. */
-interface SilenceLimit {
-  /** The signal for the client: it aborts with the caller's signal, or when the cloud is silent for too long. */
-  signal: AbortSignal;
-  /** Waits for `operation`. @throws RametError `Timeout` when it takes too long */
-  during: <T>(operation: () => Promise<T>) => Promise<T>;
-  /** Yields the chunks of a body; each chunk has the full time. */
-  chunks: <T>(body: AsyncIterable<T>) => AsyncGenerator<T>;
-}
-
-export function silenceLimit({ clock, signal }: { clock: Clock; signal?: AbortSignal | undefined }): SilenceLimit {
+export function silenceLimit({ clock, signal }: { clock: Clock; signal?: AbortSignal | undefined }) {
   const ended = new AbortController();
   const deadline = { clock, milliseconds: silenceMilliseconds, what: "the request", signal };
 
+  /** Waits for `operation`. @throws RametError `Timeout` when it takes too long */
   const during = <T>(operation: () => Promise<T>): Promise<T> =>
     within(deadline, (expired) => {
       onAbort(expired, () => {
@@ -133,9 +125,11 @@ export function silenceLimit({ clock, signal }: { clock: Clock; signal?: AbortSi
     });
 
   return {
+    /** For the client: it aborts with the caller's signal, or when the cloud is silent for too long. */
     signal: signal === undefined ? ended.signal : AbortSignal.any([signal, ended.signal]),
     during,
-    async *chunks(body) {
+    /** Yields the chunks of a body; each chunk has the full time. */
+    async *chunks<T>(body: AsyncIterable<T>) {
       const chunks = body[Symbol.asyncIterator]();
       try {
         for (;;) {
