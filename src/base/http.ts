@@ -76,6 +76,19 @@ export async function openPort(server: Server, { port, address, hint }: OpenPort
   return (server.address() as AddressInfo).port;
 }
 
+/** The headers that are only for one connection: RFC 9110, section 7.6.1. */
+export const hopByHopHeaders: ReadonlySet<string> = new Set([
+  "connection",
+  "keep-alive",
+  "proxy-authenticate",
+  "proxy-authorization",
+  "proxy-connection",
+  "te",
+  "trailer",
+  "transfer-encoding",
+  "upgrade",
+]);
+
 const statuses: Partial<Record<ErrorCode, number>> = {
   InvalidArgument: 400,
   Unauthorized: 401,

@@ -1,5 +1,4 @@
 import { Counter, Histogram, Registry } from "prom-client";
-import type { RequestRecord } from "../kube/kube-client.ts";
 import { requestMetrics, secondsBuckets } from "../kube/metrics.ts";
 
 export type ClientApiMetrics = ReturnType<typeof clientApiMetrics>;

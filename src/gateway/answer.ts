@@ -34,7 +34,7 @@ export async function answer(gateway: AnswerOptions, given: Exchange, send: Send
   try {
     named = destinationOf(given.request);
     if (answersItself(gateway, given, named?.destination)) return;
-    releases.push(...clientSlots(gateway, given));
+    releases.push(takeForClient(gateway, given));
     if (named === undefined) {
       status = await clientApi?.proxy(given);
     } else {
@@ -78,15 +78,9 @@ function answersItself(
 }
 
 /** A connection of HTTP/1.1 has one request, and was counted when it was accepted, unless clients share it. */
-function clientSlots({ slots }: AnswerOptions, { request, origin }: Exchange): (() => void)[] {
-  const releases = request.stream === undefined ? [] : [slots.takeForStream()];
-  if (request.stream === undefined && !origin.isProxied) return releases;
-  try {
-    return [...releases, slots.takeForClient(origin.address)];
-  } catch (error) {
-    for (const release of releases) release();
-    throw error;
-  }
+function takeForClient({ slots }: AnswerOptions, { request, origin }: Exchange): () => void {
+  const isStream = request.stream !== undefined;
+  return isStream || origin.isProxied ? slots.takeForClient(origin.address, { isStream }) : () => undefined;
 }
 
 /** @returns the status; undefined if the response has begun, or the client has left */

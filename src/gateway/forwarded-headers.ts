@@ -1,22 +1,10 @@
 import { validateHeaderName, validateHeaderValue } from "node:http";
+import { hopByHopHeaders } from "../base/http.ts";
 import type { ClientOrigin } from "./client-origin.ts";
 import type { ClientRequest } from "./exchange.ts";
 
 /** The header for the gateway's token. `Authorization` stays available for the program in the sandbox. */
 export const tokenHeader = "ramet-access-token";
-
-/** Hop-by-hop headers: RFC 9110, section 7.6.1. */
-const hopByHopHeaders = new Set([
-  "connection",
-  "keep-alive",
-  "proxy-authenticate",
-  "proxy-authorization",
-  "proxy-connection",
-  "te",
-  "trailer",
-  "transfer-encoding",
-  "upgrade",
-]);
 
 /** The header for the token of the guest, as of envd. */
 export const guestTokenHeader = "x-access-token";

@@ -69,38 +69,43 @@ export class ExchangeSlots {
     };
   }
 
-  /** For a request over HTTP/2, of all clients. @returns the function that gives the slot back @throws RametError `Unavailable` */
-  takeForStream(): () => void {
-    return this.#take("overload", "", "All clients together");
-  }
-
-  /** For a client of HTTP/2 or behind a trusted proxy. @returns the function that gives the slot back @throws RametError `Unavailable` */
-  takeForClient(address: string): () => void {
-    return this.#take("client", address, "The client");
+  /**
+   * Takes the slots of a request: for HTTP/2, one of all clients; for HTTP/2 or behind a trusted proxy, one of the client.
+   * @returns the function that gives them back @throws RametError `Unavailable`
+   */
+  takeForClient(address: string, { isStream }: { isStream: boolean }): () => void {
+    const all: Wanted[] = isStream ? [["overload", "", "All clients together"]] : [];
+    return this.#take([...all, ["client", address, "The client"]]);
   }
 
   /** @returns the function that gives the slots back @throws RametError `Unavailable` */
   takeForSandbox({ namespace, uid }: { namespace: string; uid: string }, title: string): () => void {
-    const releaseNamespace = this.#take("namespace", namespace, `The namespace of the ${title}`);
-    try {
-      const releaseSandbox = this.#take("sandbox", uid, `The ${title}`);
-      return () => {
-        releaseSandbox();
-        releaseNamespace();
-      };
-    } catch (error) {
-      releaseNamespace();
-      throw error;
-    }
+    return this.#take([
+      ["namespace", namespace, `The namespace of the ${title}`],
+      ["sandbox", uid, `The ${title}`],
+    ]);
   }
 
-  #take(reason: "overload" | "client" | "namespace" | "sandbox", key: string, whose: string): () => void {
-    const release = this.#slots[reason].take(key);
-    if (release !== undefined) return release;
-    this.#metrics.refused(reason);
-    throw new RametError("Unavailable", `${whose} has too many connections through this gateway`, {
-      hint: "Close connections that you do not need, or repeat the request later",
-      retryable: true,
-    });
+  #take(wanted: readonly Wanted[]): () => void {
+    const releases: (() => void)[] = [];
+    const giveBack = (): void => {
+      for (const release of releases) release();
+    };
+    for (const [reason, key, whose] of wanted) {
+      const release = this.#slots[reason].take(key);
+      if (release !== undefined) {
+        releases.push(release);
+        continue;
+      }
+      giveBack();
+      this.#metrics.refused(reason);
+      throw new RametError("Unavailable", `${whose} has too many connections through this gateway`, {
+        hint: "Close connections that you do not need, or repeat the request later",
+        retryable: true,
+      });
+    }
+    return giveBack;
   }
 }
+
+type Wanted = [reason: "overload" | "client" | "namespace" | "sandbox", key: string, whose: string];

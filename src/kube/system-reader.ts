@@ -29,7 +29,9 @@ export function systemReader<T extends KubeObject, V>(options: SystemReaderOptio
   const read = async (): Promise<V> => {
     const deadline = { clock, milliseconds: 3_000, what: `Reading ${name}` };
     try {
-      return valueOf(await within(deadline, (signal) => resource.get({ namespace: systemNamespace, name }, { signal })));
+      return valueOf(
+        await within(deadline, (signal) => resource.get({ namespace: systemNamespace, name }, { signal })),
+      );
     } catch (cause) {
       throw new RametError("Unavailable", failure, { retryable: true, hint, cause });
     }

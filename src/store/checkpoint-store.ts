@@ -82,6 +82,11 @@ export interface SweepReport {
   foreign: string[];
 }
 
+export function newSweepReport(foreign: string[]): SweepReport {
+  const counts = { removedRests: 0, removedContents: 0, freedBytes: 0 };
+  return { removedCheckpoints: [], keptCheckpoints: [], ...counts, foreign };
+}
+
 export interface ScrubOptions {
   namespace?: string;
   signal?: AbortSignal;

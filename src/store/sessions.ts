@@ -56,9 +56,5 @@ interface OpenOptions {
   scratchPath?: string;
 }
 
-export interface OpenForWriteOptions extends OpenOptions {
-  /** The approximate size of the checkpoint. If the store has less space, opening fails with `StoreFull` before the capture. */
-  expectedBytes?: number;
-}
-
+export type OpenForWriteOptions = OpenOptions;
 export type OpenForReadOptions = OpenOptions;

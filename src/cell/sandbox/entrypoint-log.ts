@@ -53,7 +53,7 @@ export class EntrypointLog {
       const file = this.#write(stream, lines.take(chunk), chunk.length);
       const waits: Promise<void>[] = [];
       // A file that was rotated or has failed accepts nothing, and is closed.
-    if (file.writableNeedDrain) waits.push(untilWritable(file));
+      if (file.writableNeedDrain) waits.push(untilWritable(file));
       if (this.#budgetBytes < 0) waits.push(delay(this.#clock, (-this.#budgetBytes / bytesPerSecond) * 1000));
       if (waits.length === 0) return;
       source.pause();

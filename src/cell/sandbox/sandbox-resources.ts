@@ -4,9 +4,9 @@ import { join } from "node:path";
 import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import { runProgram } from "../../base/run-program.ts";
-import { makeLeaves, type MadeLeaves } from "../cgroup/cell-cgroups.ts";
+import { makeLeaves } from "../cgroup/cell-cgroups.ts";
 import type { CellSetting } from "../setting/cell-setting.ts";
-import { type SpawnedLink, spawnLink } from "../network/link.ts";
+import { spawnLink } from "../network/link.ts";
 
 /** The root directory and the control groups in which the sandboxes of one cell run. */
 export type SandboxResources = Awaited<ReturnType<typeof allocateResources>>;

@@ -45,7 +45,7 @@ export async function sendLog(path: string, query: URLSearchParams, response: Se
     change.resolve(undefined);
   });
   try {
-    while (!response.destroyed) {
+    while (!response.closed) {
       change = Promise.withResolvers();
       await send(response, format(await nextLines()));
       await change.promise;

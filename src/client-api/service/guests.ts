@@ -119,4 +119,3 @@ async function firstBytes(body: AsyncIterable<unknown>, limitBytes: number): Pro
   }
   return Buffer.concat(chunks).toString("utf8");
 }
-

@@ -1,5 +1,6 @@
 import { constants, type BigIntStats } from "node:fs";
-import { lstat, open } from "node:fs/promises";
+import { lstat, open, readdir } from "node:fs/promises";
+import { join } from "node:path";
 import { errnoOf } from "../../base/errors.ts";
 
 /** Makes directory entries durable. Runs in parallel, because a journaling file system then commits them together. */
@@ -43,6 +44,25 @@ export async function readSmallFile(path: string, maximumBytes: number): Promise
 /** Returns the status of a path without following links. `undefined`: the path does not exist. */
 export async function statOf(path: string): Promise<BigIntStats | undefined> {
   return ifPresent(lstat(path, { bigint: true }));
+}
+
+/** Returns the status of a path and of everything below it, without following links. What disappears meanwhile is left out. */
+export async function statusesBelow(path: string): Promise<BigIntStats[]> {
+  const stats = await statOf(path);
+  if (stats === undefined) return [];
+  if (!stats.isDirectory()) return [stats];
+  const names = (await ifPresent(readdir(path))) ?? [];
+  return [stats, ...(await Promise.all(names.map((name) => statusesBelow(join(path, name))))).flat()];
+}
+
+/** The same of the files below a path. */
+export async function filesBelow(path: string): Promise<BigIntStats[]> {
+  return (await statusesBelow(path)).filter((stats) => !stats.isDirectory());
+}
+
+/** The size of these files. */
+export function bytesOf(files: readonly BigIntStats[]): number {
+  return files.reduce((sum, { size }) => sum + Number(size), 0);
 }
 
 /** Returns `undefined` instead of failing with ENOENT. */

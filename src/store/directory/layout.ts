@@ -40,7 +40,8 @@ export function layoutOf(path: string) {
     },
     checkpoint: (id: string) => checkpointLayout(join(checkpoints, id)),
     /** A new path in `staging`. `kind` is a checkpoint id, or begins with `_`, which no id does. */
-    stagingEntry: (kind: string, id?: string) => join(staging, [kind, ...(id === undefined ? [] : [id]), random()].join(".")),
+    stagingEntry: (kind: string, id?: string) =>
+      join(staging, [kind, ...(id === undefined ? [] : [id]), random()].join(".")),
   };
 }
 

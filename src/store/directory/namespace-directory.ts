@@ -8,7 +8,16 @@ import { invalidGrant } from "../grant-check.ts";
 import { decodeManifest, digestOf, lost, type Manifest, parseManifest, sizeOf } from "../manifest.ts";
 import { ownerFile } from "../owner.ts";
 import type { PublishedCheckpoint, Step } from "../sessions.ts";
-import { ifPresent, readSmallFile, statOf, succeeds, syncDirectories, unless, writeDurably } from "./durable.ts";
+import {
+  bytesOf,
+  filesBelow,
+  readSmallFile,
+  statOf,
+  succeeds,
+  syncDirectories,
+  unless,
+  writeDurably,
+} from "./durable.ts";
 import { doomedPrefix, type Layout, layoutOf, probePrefix, requireRoot, unusable } from "./layout.ts";
 import type { Removal } from "../checkpoint-store.ts";
 import { collectContent } from "./content.ts";
@@ -167,16 +176,7 @@ export async function doom(layout: Layout, path: string): Promise<string | undef
 
 /** Removes an entry of `staging` without following links. @returns the number of freed bytes */
 export async function removeOrphan(path: string): Promise<number> {
-  const freedBytes = await unsharedBytes(path);
+  const freedBytes = bytesOf((await filesBelow(path)).filter(({ nlink }) => nlink === 1n));
   await rm(path, { recursive: true, force: true });
   return freedBytes;
-}
-
-async function unsharedBytes(path: string): Promise<number> {
-  const stats = await statOf(path);
-  if (stats === undefined) return 0;
-  if (!stats.isDirectory()) return stats.nlink === 1n ? Number(stats.size) : 0;
-  const names = (await ifPresent(readdir(path))) ?? [];
-  const sizes = await Promise.all(names.map((name) => unsharedBytes(join(path, name))));
-  return sizes.reduce((sum, size) => sum + size, 0);
 }

@@ -1,4 +1,5 @@
 import { randomBytes } from "node:crypto";
+import type { BigIntStats } from "node:fs";
 import { link, readdir, rm, statfs } from "node:fs/promises";
 import { join } from "node:path";
 import type { DirectoryGrant } from "../../api/wire/grant.ts";
@@ -11,7 +12,7 @@ import { expiryOf } from "../grant-check.ts";
 import { decodeOwner, encodeOwner, ownerFile } from "../owner.ts";
 import type { Step } from "../sessions.ts";
 import { spaceHint, storeError } from "../store-error.ts";
-import { ifPresent, readSmallFile, statOf, syncDirectories, unless, writeDurably } from "./durable.ts";
+import { bytesOf, filesBelow, ifPresent, readSmallFile, syncDirectories, unless, writeDurably } from "./durable.ts";
 import { type Layout, layoutOf, probePrefix, requireRoot, rootProblem } from "./layout.ts";
 import {
   findPublished,
@@ -160,40 +161,23 @@ const noUsage: StoreUsage = { checkpoints: 0, contents: 0, contentBytes: 0, shar
 
 /** Measures the usage of a namespace. Identifies files by inode, so that shared content counts once. */
 async function usageOf(layout: Layout): Promise<StoreUsage> {
-  const counted = new Set<bigint>();
   const checkpoints = (await ifPresent(readdir(layout.checkpoints))) ?? [];
-  const published = newTally();
-  for (const id of checkpoints) await count(layout.checkpoint(id).image, counted, published);
-  const other = newTally();
-  for (const path of [layout.staging, layout.contentDirectory]) await count(path, counted, other);
+  const counted = new Set<bigint>();
+  const count = async (paths: readonly string[]) => {
+    const [first, again] = [[] as BigIntStats[], [] as BigIntStats[]];
+    for (const file of (await Promise.all(paths.map(filesBelow))).flat()) {
+      (counted.has(file.ino) ? again : first).push(file);
+      counted.add(file.ino);
+    }
+    return { first, again };
+  };
+  const published = await count(checkpoints.map((id) => layout.checkpoint(id).image));
+  const other = await count([layout.staging, layout.contentDirectory]);
   return {
     checkpoints: checkpoints.length,
-    contents: published.files,
-    contentBytes: published.bytes,
-    sharedBytes: published.againBytes,
-    stagingBytes: other.bytes,
+    contents: published.first.length,
+    contentBytes: bytesOf(published.first),
+    sharedBytes: bytesOf(published.again),
+    stagingBytes: bytesOf(other.first),
   };
-}
-
-interface Tally {
-  /** Files that were counted for the first time. */
-  files: number;
-  bytes: number;
-  /** The size of files that had been counted before. */
-  againBytes: number;
-}
-
-const newTally = (): Tally => ({ files: 0, bytes: 0, againBytes: 0 });
-
-async function count(path: string, counted: Set<bigint>, tally: Tally): Promise<void> {
-  const stats = await statOf(path);
-  if (stats === undefined) return;
-  if (stats.isDirectory()) {
-    for (const name of (await ifPresent(readdir(path))) ?? []) await count(join(path, name), counted, tally);
-  } else if (counted.has(stats.ino)) tally.againBytes += Number(stats.size);
-  else {
-    counted.add(stats.ino);
-    tally.files++;
-    tally.bytes += Number(stats.size);
-  }
 }

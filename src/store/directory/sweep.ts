@@ -2,10 +2,10 @@ import type { BigIntStats } from "node:fs";
 import { readdir, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { CheckpointId, type CheckpointRef } from "../checkpoint-id.ts";
-import type { Removal, SweepOptions, SweepReport } from "../checkpoint-store.ts";
+import { newSweepReport, type Removal, type SweepOptions, type SweepReport } from "../checkpoint-store.ts";
 import type { Step } from "../sessions.ts";
 import { collectContent, settleContent } from "./content.ts";
-import { ifPresent, statOf } from "./durable.ts";
+import { bytesOf, filesBelow, ifPresent, statOf, statusesBelow } from "./durable.ts";
 import { type Layout, stagingKind } from "./layout.ts";
 import { namespacesIn, unverifiedManifest, doom, removeCheckpoint, removeOrphan } from "./namespace-directory.ts";
 
@@ -19,14 +19,7 @@ export async function sweepStore(
   { now, step }: SweepContext,
 ): Promise<SweepReport> {
   const { found, foreign, probes } = await namespacesIn(root);
-  const report: SweepReport = {
-    removedCheckpoints: [],
-    keptCheckpoints: [],
-    removedRests: 0,
-    removedContents: 0,
-    freedBytes: 0,
-    foreign,
-  };
+  const report = newSweepReport(foreign);
   const remover = options.dryRun === true ? dryRemover() : realRemover(step);
   const before = now - options.olderThanMilliseconds;
   if (options.namespace === undefined) await sweepProbes(probes, { options, report, before });
@@ -145,19 +138,7 @@ function count(report: SweepReport, freedBytes: number): void {
 
 /** Returns whether the entry and everything in it is older than the limit. */
 async function isOld({ before }: NamespaceSweep, path: string): Promise<boolean> {
-  return Number(await newestMilliseconds(path)) <= before;
-}
-
-async function newestMilliseconds(path: string): Promise<bigint> {
-  const stats = await statOf(path);
-  if (stats === undefined) return 0n;
-  let newest = stats.mtimeMs;
-  if (!stats.isDirectory()) return newest;
-  for (const name of (await ifPresent(readdir(path))) ?? []) {
-    const inside = await newestMilliseconds(join(path, name));
-    if (inside > newest) newest = inside;
-  }
-  return newest;
+  return (await statusesBelow(path)).every(({ mtimeMs }) => Number(mtimeMs) <= before);
 }
 
 /**
@@ -175,7 +156,7 @@ function dryRemover(): Remover {
     const files = await filesBelow(path);
     const freed = files.filter((file) => linksOf(file) === 1n);
     for (const file of files) unlink(file);
-    return freed.reduce((sum, { size }) => sum + Number(size), 0);
+    return bytesOf(freed);
   }
 
   async function unused(path: string): Promise<number> {
@@ -198,15 +179,6 @@ function dryRemover(): Remover {
     content: (layout, digest) => unused(layout.content(digest)),
     stagedContent: (_layout, path) => unused(path),
   };
-}
-
-/** Does not follow links. */
-async function filesBelow(path: string): Promise<BigIntStats[]> {
-  const stats = await statOf(path);
-  if (stats === undefined) return [];
-  if (!stats.isDirectory()) return [stats];
-  const names = (await ifPresent(readdir(path))) ?? [];
-  return (await Promise.all(names.map((name) => filesBelow(join(path, name))))).flat();
 }
 
 /** Removes what a sweep has found. Each method returns the number of freed bytes, which is 0 for content in use. */

@@ -1,9 +1,8 @@
 import { constants } from "node:fs";
-import { mkdir, open, rename, rm, statfs } from "node:fs/promises";
+import { mkdir, open, rename, rm } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import type { DirectoryGrant } from "../../api/wire/grant.ts";
 import { systemClock } from "../../base/clock.ts";
-import { RametError } from "../../base/errors.ts";
 import { phaseTimer } from "../../base/phases.ts";
 import { contentDigest } from "../content-digest.ts";
 import { checkGrant } from "../grant-check.ts";
@@ -17,7 +16,7 @@ import {
   sizeOf,
 } from "../manifest.ts";
 import type { OpenForWriteOptions, Publication, PublishedCheckpoint, Step, WriteSession } from "../sessions.ts";
-import { alreadyPublished, guarded, spaceHint } from "../store-error.ts";
+import { alreadyPublished, guarded } from "../store-error.ts";
 import { fingerprintOf, type Fingerprints, keepContent, sameFingerprint, writeFingerprints } from "./content.ts";
 import { statOf, succeeds, syncDirectories, writeDurably } from "./durable.ts";
 import { checkpointLayout, type CheckpointLayout, type Layout } from "./layout.ts";
@@ -33,7 +32,6 @@ export async function openDirectoryForWrite(
   checkGrant(grant, "write", clock);
   return guarded(what, async () => {
     const layout = await openNamespaceDirectory(grant);
-    await requireSpace(layout, grant, options.expectedBytes ?? 0);
     const attempt = checkpointLayout(layout.stagingEntry(grant.checkpointId));
     await mkdir(attempt.path, { mode: 0o700 });
     await mkdir(attempt.image, { mode: 0o700 });
@@ -116,17 +114,6 @@ async function claimId({ layout, attempt, grant }: Attempt, published: Published
     return;
   }
   throw alreadyPublished(grant, "of a concurrent attempt");
-}
-
-async function requireSpace(layout: Layout, grant: DirectoryGrant, expectedBytes: number): Promise<void> {
-  if (expectedBytes === 0) return;
-  const { bavail, bsize } = await statfs(layout.staging);
-  if (bavail * bsize >= expectedBytes) return;
-  throw new RametError(
-    "StoreFull",
-    `opening checkpoint ${grant.checkpointId} for writing failed: the store has ${bavail * bsize} bytes left, but needs about ${expectedBytes}`,
-    { hint: spaceHint },
-  );
 }
 
 /**

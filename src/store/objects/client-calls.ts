@@ -38,7 +38,7 @@ export function clientCalls(store: string, cloud: CloudErrors) {
         }),
       ),
     /** Yields the chunks of a body and converts its errors. */
-    async *chunks(what: ClientCall, body: AsyncIterable<Uint8Array>) {
+    async *chunks(this: void, what: ClientCall, body: AsyncIterable<Uint8Array>) {
       try {
         yield* body;
       } catch (error) {

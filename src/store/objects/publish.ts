@@ -66,11 +66,11 @@ export async function findPublished(
 }
 
 /** @throws RametError `CheckpointTooLarge` */
-export function requireFits(grant: ObjectsWriteGrant, what: string, sizeBytes: number): void {
+function requireFits(grant: ObjectsWriteGrant, name: string, sizeBytes: number): void {
   if (sizeBytes <= grant.largestFileBytes) return;
   throw new RametError(
     "CheckpointTooLarge",
-    `cannot write checkpoint ${grant.checkpointId}: ${what} has ${sizeBytes} bytes, but the store accepts files of at most ${grant.largestFileBytes} bytes`,
+    `cannot write checkpoint ${grant.checkpointId}: file ${name} has ${sizeBytes} bytes, but the store accepts files of at most ${grant.largestFileBytes} bytes`,
     { hint: "Give the sandbox less memory, or use a directory that all nodes mount as the store" },
   );
 }
@@ -87,7 +87,7 @@ async function uploadsOf({ grant, stagingPath }: Attempt): Promise<Upload[]> {
     const request = grant.files[index];
     if (request === undefined) throw tooManyFiles(names.length, grant.files.length);
     const path = join(stagingPath, name);
-    requireFits(grant, `file ${name}`, (await stat(path)).size);
+    requireFits(grant, name, (await stat(path)).size);
     return { name, path, request };
   });
   return Promise.all(uploads);
@@ -161,7 +161,6 @@ export async function openObjectsForWrite(
   const step: Step = async (name) => options.onStep?.(name);
   checkGrant(grant, "write", clock);
   if (!isPublicationUrl(grant.publish.url, grant)) throw invalidGrant(grant, "it is signed for another checkpoint");
-  requireFits(grant, "the checkpoint", options.expectedBytes ?? 0);
   return inCell(`opening checkpoint ${grant.checkpointId} for writing`, grant, async () => {
     const published = await findPublished(grant, { clock, signal: options.signal });
     const stagingPath = await mkdtemp(join(options.scratchPath ?? tmpdir(), "checkpoint-"));

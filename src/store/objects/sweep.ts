@@ -1,4 +1,4 @@
-import type { SweepOptions, SweepReport } from "../checkpoint-store.ts";
+import { newSweepReport, type SweepOptions, type SweepReport } from "../checkpoint-store.ts";
 import type { CheckpointRef } from "../checkpoint-id.ts";
 import type { Step } from "../sessions.ts";
 import type { Bucket, StoredObject } from "./bucket.ts";
@@ -19,14 +19,7 @@ export interface SweepContext {
  */
 export async function sweepStore(bucket: Bucket, options: SweepOptions, context: SweepContext): Promise<SweepReport> {
   const { checkpoints, probes, foreign } = await inventory(bucket, options.namespace, options.signal);
-  const report: SweepReport = {
-    removedCheckpoints: [],
-    keptCheckpoints: [],
-    removedRests: 0,
-    removedContents: 0,
-    freedBytes: 0,
-    foreign,
-  };
+  const report = newSweepReport(foreign);
   const sweep: Sweep = { bucket, options, report, ...context, before: context.now - options.olderThanMilliseconds };
   for (const holding of checkpoints) {
     options.signal?.throwIfAborted();

@@ -2,6 +2,7 @@ import type { IncomingHttpHeaders } from "node:http";
 import type { Readable } from "node:stream";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { defined } from "../../../base/defined.ts";
+import { hopByHopHeaders } from "../../../base/http.ts";
 import { admit, apiKeyIn, serveStreams, untilClosed } from "../../routes/serve-routes.ts";
 import { needs } from "../../keys/needs.ts";
 import type { AgentTier } from "./call.ts";
@@ -56,23 +57,13 @@ function forSandbox({ "x-api-key": key, authorization, ...headers }: IncomingHtt
   return endToEnd({ ...headers, ...(isForSandbox && { authorization }) }) as Record<string, string>;
 }
 
-const hopByHop = new Set([
-  "connection",
-  "expect",
-  "host",
-  "keep-alive",
-  "proxy-authenticate",
-  "proxy-authorization",
-  "te",
-  "trailer",
-  "transfer-encoding",
-  "upgrade",
-]);
+/** Headers that the server sets or has answered. */
+const ownHeaders: ReadonlySet<string> = new Set(["host", "expect"]);
 
 function endToEnd(headers: IncomingHttpHeaders): Record<string, string | string[]> {
   return Object.fromEntries(
     Object.entries(headers).flatMap(([name, value]) =>
-      hopByHop.has(name) || value === undefined ? [] : [[name, value]],
+      hopByHopHeaders.has(name) || ownHeaders.has(name) || value === undefined ? [] : [[name, value]],
     ),
   );
 }

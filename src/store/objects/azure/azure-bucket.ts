@@ -129,7 +129,7 @@ export function silenceLimit({ clock, signal }: { clock: Clock; signal?: AbortSi
     signal: signal === undefined ? ended.signal : AbortSignal.any([signal, ended.signal]),
     during,
     /** Yields the chunks of a body; each chunk has the full time. */
-    async *chunks<T>(body: AsyncIterable<T>) {
+    async *chunks<T>(this: void, body: AsyncIterable<T>) {
       const chunks = body[Symbol.asyncIterator]();
       try {
         for (;;) {
