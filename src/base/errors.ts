@@ -50,6 +50,14 @@ export function unlessCode(...codes: ErrorCode[]): (error: unknown) => undefined
   };
 }
 
+/** Whether a promise is fulfilled, where the reason of a rejection does not matter. */
+export function isFulfilled(work: Promise<unknown>): Promise<boolean> {
+  return work.then(
+    () => true,
+    () => false,
+  );
+}
+
 /** The message of anything thrown, without the name of its class. */
 export function textOfError(error: unknown): string {
   return error instanceof Error ? error.message : String(error);

@@ -6,7 +6,8 @@ import type { ClientRequest } from "./exchange.ts";
 import { type Found, isUid } from "./find-sandbox.ts";
 import { guestTokenHeader, trafficTokenHeader } from "./forwarded-headers.ts";
 import { Refusal } from "./refusal.ts";
-import { equalSecrets, type SandboxTokens } from "./sandbox-tokens.ts";
+import { equalSecrets } from "../base/secrets.ts";
+import type { SandboxTokens } from "./sandbox-tokens.ts";
 
 export interface OwnTokensOptions {
   tokens: SandboxTokens;

@@ -2,7 +2,7 @@ import { access, readFile } from "node:fs/promises";
 import { delimiter, dirname, join, resolve } from "node:path";
 import { parse } from "yaml";
 import * as z from "zod";
-import { RametError, textOfError } from "../base/errors.ts";
+import { RametError, textOfError, isFulfilled } from "../base/errors.ts";
 
 /** One or several kubeconfig files, or the text of one. Several files are merged as kubectl merges them. */
 export type KubeconfigSource = { path: string | readonly string[] } | { text: string };
@@ -28,10 +28,7 @@ export async function existingPaths(paths: readonly string[]): Promise<string[]>
 }
 
 function exists(path: string): Promise<boolean> {
-  return access(path).then(
-    () => true,
-    () => false,
-  );
+  return isFulfilled(access(path));
 }
 
 const User = z.looseObject({

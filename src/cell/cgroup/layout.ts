@@ -1,3 +1,5 @@
+import { type Mount, parseMounts } from "../../base/mount-table.ts";
+
 /** The directories of the cell's own control groups. */
 export type CgroupLayout =
   | {
@@ -21,7 +23,7 @@ export type V1Controller = (typeof controllers)[number];
  * counts as version 1 if that has any of the controllers. Returns undefined if the cell sees no control groups.
  */
 export function cgroupLayout(selfCgroup: string, mountInfo: string): CgroupLayout | undefined {
-  const mounts = visible(mountInfo.split("\n").flatMap(mountOfLine));
+  const mounts = visible(parseMounts(mountInfo));
   const lines = selfCgroup.split("\n").flatMap(membershipOfLine);
   return layoutV1(lines, mounts) ?? layoutV2(lines, mounts);
 }
@@ -48,35 +50,9 @@ function layoutV2(lines: readonly Membership[], mounts: readonly Mount[]): Cgrou
   return own === undefined ? undefined : { version: 2, mount: mount.target, own };
 }
 
-interface Mount {
-  /** The directory of the hierarchy that is mounted. */
-  root: string;
-  target: string;
-  isReadOnly: boolean;
-  type: string;
-  /** The file system's options. For version 1 they include its controllers. */
-  options: string[];
-}
-
 /** Without mounts that a later one at the same place hides. */
 function visible(mounts: readonly Mount[]): Mount[] {
   return mounts.filter(({ target }, index) => !mounts.slice(index + 1).some((later) => later.target === target));
-}
-
-function mountOfLine(line: string): Mount[] {
-  const [before, after] = line.split(" - ");
-  const [, , , root, target, flags] = before?.split(" ") ?? [];
-  const [type, , options] = after?.split(" ") ?? [];
-  if (root === undefined || target === undefined || type === undefined) return [];
-  return [
-    {
-      root: unescaped(root),
-      target: unescaped(target),
-      isReadOnly: flags?.split(",").includes("ro") === true,
-      type,
-      options: options?.split(",") ?? [],
-    },
-  ];
 }
 
 interface Membership {
@@ -98,9 +74,4 @@ function directoryOf({ root, target }: Mount, path: string): string | undefined 
   const prefix = root === "/" ? "" : root;
   if (path !== prefix && !path.startsWith(`${prefix}/`)) return undefined;
   return `${target}${path.slice(prefix.length)}`.replace(/\/$/, "");
-}
-
-/** In mountinfo, spaces and similar characters are octal escapes. */
-function unescaped(text: string): string {
-  return text.replace(/\\([0-7]{3})/g, (_, octal: string) => String.fromCharCode(Number.parseInt(octal, 8)));
 }

@@ -1,7 +1,7 @@
 import { access, constants, readFile } from "node:fs/promises";
 import { dirname } from "node:path";
 import { defined } from "../../base/defined.ts";
-import { RametError } from "../../base/errors.ts";
+import { RametError, isFulfilled } from "../../base/errors.ts";
 import { runProgram } from "../../base/run-program.ts";
 import { cgroupLayout, type CgroupLayout } from "./layout.ts";
 import type { V1Place } from "./plan-v1.ts";
@@ -50,10 +50,7 @@ async function makeWritable(mount: string): Promise<void> {
 }
 
 async function isWritable(directory: string): Promise<boolean> {
-  return access(directory, constants.W_OK).then(
-    () => true,
-    () => false,
-  );
+  return isFulfilled(access(directory, constants.W_OK));
 }
 
 /** Returns undefined if the file does not exist. The files of a group show its kind. */

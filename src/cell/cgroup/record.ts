@@ -3,7 +3,7 @@ import { join } from "node:path";
 import * as z from "zod";
 import { type CgroupPlan, commonDirectory } from "./plan.ts";
 import { type Clock, delay, systemClock } from "../../base/clock.ts";
-import { RametError, textOfError } from "../../base/errors.ts";
+import { RametError, textOfError, isFulfilled } from "../../base/errors.ts";
 import { parsedJson } from "../../base/tolerant-parse.ts";
 
 const CgroupRecord = z.object({ v: z.literal(1), remove: z.array(z.string()), removeIfEmpty: z.array(z.string()) });
@@ -72,16 +72,11 @@ async function removeGroup(directory: string, clock: Clock): Promise<void> {
 }
 
 async function killAll(directory: string): Promise<void> {
-  const killed = await writeFile(`${directory}/cgroup.kill`, "1", { flag: "r+" }).then(
-    () => true,
-    () => false,
-  );
+  const killed = await isFulfilled(writeFile(`${directory}/cgroup.kill`, "1", { flag: "r+" }));
   if (killed) return;
   const text = await readFile(`${directory}/cgroup.procs`, "utf8").catch(() => "");
-  for (const pid of text
-    .split("\n")
-    .map(Number)
-    .filter((one) => one > 1 && one !== process.pid)) {
+  const pids = text.split("\n").map(Number);
+  for (const pid of pids.filter((one) => one > 1 && one !== process.pid)) {
     try {
       process.kill(pid, "SIGKILL");
     } catch {

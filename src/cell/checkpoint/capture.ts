@@ -3,7 +3,7 @@ import type { CheckpointRequest, CheckpointResult } from "../../api/wire/cell-ap
 import type { EngineBuild } from "../../api/engine/engine.ts";
 import type { Clock } from "../../base/clock.ts";
 import { defined } from "../../base/defined.ts";
-import { RametError } from "../../base/errors.ts";
+import { RametError, isFulfilled } from "../../base/errors.ts";
 import { within } from "../../base/within.ts";
 import { type ManifestDraft, stagedBytes } from "../../store/manifest.ts";
 import { openForWrite } from "../../store/open.ts";
@@ -152,10 +152,7 @@ function alreadyPublished(checkpointId: string): RametError {
 /** Asks the guest to flush its files. A checkpoint without that is usable too. */
 export async function quiesce({ guest, clock }: Pick<CaptureSubject, "guest" | "clock">): Promise<boolean> {
   const deadline = { clock, milliseconds: quiesceTimeoutMilliseconds, what: "Flushing the files" };
-  return within(deadline, (signal) => guest.quiesce(signal)).then(
-    () => true,
-    () => false,
-  );
+  return isFulfilled(within(deadline, (signal) => guest.quiesce(signal)));
 }
 
 async function manifestDraft(
@@ -178,10 +175,7 @@ async function manifestDraft(
 
 /** Resumes the sandbox if it is paused. Returns whether it runs: it may have ended meanwhile. */
 async function resumeIfHeld({ engine, ended }: Sandbox, held: boolean): Promise<boolean> {
-  const resumed = await (held ? engine.resume() : Promise.resolve()).then(
-    () => true,
-    () => false,
-  );
+  const resumed = await isFulfilled(held ? engine.resume() : Promise.resolve());
   // One turn of the event loop, so that an end that has already happened is noticed.
   return Promise.race([ended.then(() => false), immediate(resumed)]);
 }

@@ -1,4 +1,5 @@
-import { createHash, createHmac, timingSafeEqual } from "node:crypto";
+import { createHmac } from "node:crypto";
+import { equalSecrets } from "../../base/secrets.ts";
 import type { Clock } from "../../base/clock.ts";
 
 /** The header with which a gateway proves to the client API that it is one. */
@@ -20,10 +21,7 @@ export function isResumeProof(given: string, guestSecret: Buffer, sandboxUid: st
   const [, seconds, mac] = /^(\d{1,12})\.([\w-]{43})$/.exec(given) ?? [];
   if (seconds === undefined || mac === undefined) return false;
   if (Math.abs(Number(seconds) - secondsOf(clock)) > toleranceSeconds) return false;
-  const [one, other] = [mac, macOf(guestSecret, sandboxUid, Number(seconds))].map((text) =>
-    createHash("sha256").update(text).digest(),
-  ) as [Buffer, Buffer];
-  return timingSafeEqual(one, other);
+  return equalSecrets(mac, macOf(guestSecret, sandboxUid, Number(seconds)));
 }
 
 function secondsOf(clock: Clock): number {

@@ -1,8 +1,8 @@
 // Text of gVisor is parsed only here: what `runsc` prints about itself, and why one of its commands has failed.
 import { createHash } from "node:crypto";
 import { readFile } from "node:fs/promises";
-import { arch } from "node:process";
 import type { EngineBuild } from "../../api/engine/engine.ts";
+import { goArchitecture } from "../../base/go-architecture.ts";
 import { RametError } from "../../base/errors.ts";
 import { runProgram } from "../../base/run-program.ts";
 import type { CellPaths } from "../setting/cell-setting.ts";
@@ -22,7 +22,7 @@ export async function engineBuild({ runsc, guest }: Pick<CellPaths, "runsc" | "g
   ]);
   return {
     version,
-    architecture: arch === "x64" ? "amd64" : arch,
+    architecture: goArchitecture,
     guest: `sha256:${createHash("sha256").update(bytes).digest("hex")}`,
     cpuFeatures: features.split(",").filter(Boolean),
   };

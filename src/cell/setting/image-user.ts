@@ -1,6 +1,7 @@
 import { constants } from "node:fs";
 import { open } from "node:fs/promises";
 import { join } from "node:path";
+import { goArchitecture } from "../../base/go-architecture.ts";
 import { directoryInside } from "../../base/directory-inside.ts";
 import { RametError } from "../../base/errors.ts";
 import type { CellSetting } from "./cell-setting.ts";
@@ -79,7 +80,7 @@ function unknown(image: NamedImage, what: string, name: string, file: string): R
 export async function withImageUser(setting: CellSetting): Promise<CellSetting> {
   const { config, container, image } = setting;
   const { userName, architecture } = image;
-  if (architecture !== undefined && architecture !== ownArchitecture) {
+  if (architecture !== undefined && architecture !== goArchitecture) {
     return { ...setting, problem: otherArchitecture(container.image, architecture) };
   }
   if (userName === undefined || container.userOfImage !== true) return setting;
@@ -91,12 +92,9 @@ export async function withImageUser(setting: CellSetting): Promise<CellSetting> 
   }
 }
 
-/** As in Go. */
-const ownArchitecture = process.arch === "x64" ? "amd64" : process.arch;
-
 function otherArchitecture(image: string, architecture: string): RametError {
-  const why = `The image ${image} is for ${architecture}, but this node is ${ownArchitecture}`;
+  const why = `The image ${image} is for ${architecture}, but this node is ${goArchitecture}`;
   return new RametError("NeedNotMet", why, {
-    hint: `Add to the template the nodeSelector kubernetes.io/arch: ${architecture}, or use an image for ${ownArchitecture}`,
+    hint: `Add to the template the nodeSelector kubernetes.io/arch: ${architecture}, or use an image for ${goArchitecture}`,
   });
 }

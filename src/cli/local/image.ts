@@ -1,6 +1,6 @@
 import { lstat } from "node:fs/promises";
 import { join, resolve } from "node:path";
-import { RametError } from "../../base/errors.ts";
+import { RametError, isFulfilled } from "../../base/errors.ts";
 import { openImageStore, type ImageStore } from "../../local/images/image-store.ts";
 import { imagesDirectory } from "../../local/images/build-once.ts";
 import { ensureInterpreterImage, type InterpreterImageName } from "../../local/images/interpreter-image.ts";
@@ -41,14 +41,7 @@ export async function buildImage(io: Io, { name }: { name: BuiltImage }): Promis
 
 /** A link is enough: its target is relative to the image's root. */
 async function hasShell(rootPath: string): Promise<boolean> {
-  const found = await Promise.all(
-    ["bin/sh", "usr/bin/sh"].map((path) =>
-      lstat(join(rootPath, path)).then(
-        () => true,
-        () => false,
-      ),
-    ),
-  );
+  const found = await Promise.all(["bin/sh", "usr/bin/sh"].map((path) => isFulfilled(lstat(join(rootPath, path)))));
   return found.includes(true);
 }
 

@@ -1,6 +1,7 @@
 import * as z from "zod";
 import { digestOf } from "../../api/schema/digest.ts";
 import type { ResolvedImage } from "../../api/pod/resolved-image.ts";
+import { goArchitecture } from "../../base/go-architecture.ts";
 import { backoffMilliseconds } from "../../base/backoff.ts";
 import type { Clock } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
@@ -105,7 +106,7 @@ export class ImageLookups {
   async #lookUp(request: PodImageRequest, signal: AbortSignal): Promise<ResolvedImage> {
     const { name, architecture } = request;
     const keyring = await this.#keyring(request);
-    return lookUpImage({ name, architecture, preferred: ownArchitecture, keyring, signal }, this.#options);
+    return lookUpImage({ name, architecture, preferred: goArchitecture, keyring, signal }, this.#options);
   }
 
   /** As a kubelet does: missing and malformed Secrets are skipped, and a service account counts if the Pod names no Secrets. */
@@ -139,9 +140,6 @@ interface Entry {
   /** Called when the running lookup has ended; undefined: none runs. */
   waiting?: (() => void)[];
 }
-
-/** As in Go. */
-const ownArchitecture = process.arch === "x64" ? "amd64" : process.arch;
 
 const mostLookups = 16;
 /** A registry can be slow on purpose. */

@@ -14,9 +14,10 @@ import {
   uploadedTree,
 } from "../../api/tree/tree-upload.ts";
 import { sandboxRef } from "../../backends/runtime.ts";
-import { delay } from "../../base/clock.ts";
+import { canceled, unlessAborted } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
 import { within } from "../../base/within.ts";
+import { untilFound } from "../../kube/followers.ts";
 import { hexOf } from "./names.ts";
 import type { SnapshotDependencies } from "./state.ts";
 import { hashed } from "./steps/fetch-content.ts";
@@ -77,18 +78,18 @@ async function untilReady(
   signal: AbortSignal,
 ): Promise<Sandbox> {
   const { uid, name } = created.metadata;
-  const deadline = clock.monotonicMilliseconds() + startMilliseconds;
-  for (;;) {
-    const sandbox = informers.sandboxes.store.byUid(uid);
-    const { message = "it is starting" } = sandbox?.status ?? {};
-    if (sandbox !== undefined && isServing(sandbox)) return sandbox;
-    if ((sandbox !== undefined && hasEnded(sandbox)) || clock.monotonicMilliseconds() > deadline) {
-      throw new RametError("Unavailable", `The sandbox ${name} with the uploaded tree did not start: ${message}`, {
-        retryable: true,
-      });
-    }
-    await delay(clock, pauseMilliseconds, signal);
-  }
+  const { store } = informers.sandboxes;
+  const settled = () => {
+    const sandbox = store.byUid(uid);
+    return sandbox && (isServing(sandbox) || hasEnded(sandbox)) ? sandbox : undefined;
+  };
+  const found = untilFound([store], settled, { clock, milliseconds: startMilliseconds });
+  const sandbox = await unlessAborted(found, signal, () => canceled("Waiting for the uploaded tree", signal));
+  if (sandbox !== undefined && isServing(sandbox)) return sandbox;
+  const { message = "it is starting" } = store.byUid(uid)?.status ?? {};
+  throw new RametError("Unavailable", `The sandbox ${name} with the uploaded tree did not start: ${message}`, {
+    retryable: true,
+  });
 }
 
 function larger(): RametError {
@@ -105,4 +106,3 @@ function notUploaded(namespace: string, digest: string): RametError {
 const copyMilliseconds = 600_000;
 const startMilliseconds = 180_000;
 const longestMilliseconds = 1_800_000;
-const pauseMilliseconds = 100;

@@ -46,7 +46,7 @@ export class Http2Clients {
 
   #follow(session: ServerHttp2Session): void {
     const { clock, metrics, onRequest } = this.#options;
-    const resets = new ResetLimit(clock);
+    const acceptReset = resetLimit(clock);
     const streams = new Set<ServerHttp2Stream>();
     let hasAsked = false;
     const endWhenIdle = (milliseconds: number): (() => void) =>
@@ -80,7 +80,7 @@ export class Http2Clients {
           guarded(session, () => {
             streams.delete(stream);
             if (streams.size === 0 && !session.destroyed) stopWaiting = endWhenIdle(idleMilliseconds);
-            if (session.destroyed || !isResetByClient(stream) || resets.accept()) return;
+            if (session.destroyed || !isResetByClient(stream) || acceptReset()) return;
             metrics.refused("resets");
             session.destroy(undefined, constants.NGHTTP2_ENHANCE_YOUR_CALM);
           });
@@ -140,24 +140,19 @@ function isResetByClient(stream: ServerHttp2Stream): boolean {
 const burst = 200;
 const perSecond = 20;
 
-/** Limits how often a client resets a request that it has sent: each costs the gateway and the sandbox more than the client. */
-export class ResetLimit {
-  readonly #clock: Clock;
-  #tokens = burst;
-  #at: number;
-
-  constructor(clock: Clock) {
-    this.#clock = clock;
-    this.#at = clock.monotonicMilliseconds();
-  }
-
-  /** @returns whether the client has reset no more than it may */
-  accept(): boolean {
-    const now = this.#clock.monotonicMilliseconds();
-    this.#tokens = Math.min(burst, this.#tokens + ((now - this.#at) / 1000) * perSecond);
-    this.#at = now;
-    if (this.#tokens < 1) return false;
-    this.#tokens--;
+/**
+ * Limits how often a client resets a request that it has sent: each costs the gateway and the sandbox more than the client.
+ * @returns counts a reset, and returns whether the client has reset no more than it may
+ */
+export function resetLimit(clock: Clock): () => boolean {
+  let tokens = burst;
+  let at = clock.monotonicMilliseconds();
+  return () => {
+    const now = clock.monotonicMilliseconds();
+    tokens = Math.min(burst, tokens + ((now - at) / 1000) * perSecond);
+    at = now;
+    if (tokens < 1) return false;
+    tokens--;
     return true;
-  }
+  };
 }

@@ -1,11 +1,9 @@
 import { mkdir, mkdtemp, readdir, readFile, rm } from "node:fs/promises";
 import { join } from "node:path";
-import { isDeepStrictEqual } from "node:util";
 import { type Clock, systemClock } from "../../base/clock.ts";
 import { withLock } from "../tools/lock.ts";
 import { progressLine, type ProgressLine } from "../tools/progress.ts";
 import { cacheDirectory } from "../tools/tool.ts";
-import type { ImageConfig } from "./oci-layout.ts";
 import { type Image, openImageStore, type ImageStore } from "./image-store.ts";
 
 export interface BuildOptions {
@@ -41,8 +39,6 @@ export interface ImageRecipe {
   recipeFile: string;
   /** The digest of what it is built from. */
   recipe: string;
-  /** An image with this configuration and without the file was built by an earlier version. */
-  earlier?: ImageConfig;
 }
 
 /** Returns the image, or builds it if it is missing or its recipe has changed. One process builds at a time; the others wait for it. */
@@ -86,9 +82,7 @@ async function builtFrom(store: ImageStore, wanted: ImageRecipe): Promise<Image 
   const image = await store.find(wanted.name);
   if (image === undefined) return undefined;
   const built = await readFile(join(image.rootPath, wanted.recipeFile), "utf8").catch(() => undefined);
-  const isCurrent =
-    built === undefined ? !isDeepStrictEqual(image.config, wanted.earlier) : built.trim() === wanted.recipe;
-  return isCurrent ? image : undefined;
+  return built === undefined || built.trim() === wanted.recipe ? image : undefined;
 }
 
 async function removeInterrupted(work: string): Promise<void> {

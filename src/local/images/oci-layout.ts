@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { type Readable, Transform } from "node:stream";
 import { createGunzip, createZstdDecompress } from "node:zlib";
 import * as z from "zod";
+import { goArchitecture } from "../../base/go-architecture.ts";
 import { directoryInside } from "../../base/directory-inside.ts";
 import { RametError } from "../../base/errors.ts";
 import { exists } from "../files.ts";
@@ -81,14 +82,17 @@ const Config = z.object({
 
 /** The manifest for this machine's architecture. An index may contain an index. */
 async function chooseManifest(layout: string, index: Index): Promise<Descriptor> {
-  const architecture = process.arch === "x64" ? "amd64" : process.arch;
   const fits = ({ platform }: Descriptor): boolean =>
-    platform === undefined || (platform.os === "linux" && platform.architecture === architecture);
+    platform === undefined || (platform.os === "linux" && platform.architecture === goArchitecture);
   const chosen = index.manifests.find(fits);
   if (chosen === undefined) {
-    throw new RametError("InvalidArgument", `Reading the image failed: it has no manifest for linux/${architecture}`, {
-      hint: "Copy the image for this architecture, for example with skopeo's --override-arch",
-    });
+    throw new RametError(
+      "InvalidArgument",
+      `Reading the image failed: it has no manifest for linux/${goArchitecture}`,
+      {
+        hint: "Copy the image for this architecture, for example with skopeo's --override-arch",
+      },
+    );
   }
   const isIndex = /image\.index|manifest\.list/.test(chosen.mediaType);
   return isIndex ? chooseManifest(layout, Index.parse(await readJson(layout, chosen))) : chosen;

@@ -21,7 +21,7 @@ const config = ImageConfig.parse({
  */
 export async function ensurePythonImage(options: BuildOptions = {}): Promise<Image> {
   const recipe = await debianRecipe();
-  const build = { name: pythonImageName, directory: "debian", recipeFile, recipe: recipe.digest, earlier: config };
+  const build = { name: pythonImageName, directory: "debian", recipeFile, recipe: recipe.digest };
   return buildOnce(build, options, async (parts) => make(recipe, parts));
 }
 

@@ -1,6 +1,7 @@
 import { open } from "node:fs/promises";
 import { RametError } from "../../base/errors.ts";
 import { type Clock, delay } from "../../base/clock.ts";
+import { within } from "../../base/within.ts";
 import type { GuestClient } from "../../cell/client/guest-client.ts";
 import { guestInContainer } from "../../cell/server/container-access.ts";
 
@@ -33,19 +34,13 @@ const lateMilliseconds = 1_000;
  */
 export async function execInContainer(request: ExecRequest): Promise<ExecResult> {
   const { timeoutMilliseconds, signal, clock } = request;
-  const late = new AbortController();
-  const cancel = clock.schedule(timeoutMilliseconds + lateMilliseconds, () => {
-    late.abort();
-  });
+  const milliseconds = timeoutMilliseconds + lateMilliseconds;
   // The path of the directory can be too long for a socket's.
   const directory = await open(request.cellDirectory);
   try {
-    return await run(request, `/proc/self/fd/${directory.fd}`, AbortSignal.any([signal, late.signal]));
-  } catch (error) {
-    if (late.signal.aborted) throw new RametError("Timeout", "the command did not end in time", { cause: error });
-    throw error;
+    const path = `/proc/self/fd/${directory.fd}`;
+    return await within({ clock, milliseconds, what: "the command", signal }, (either) => run(request, path, either));
   } finally {
-    cancel();
     await directory.close();
   }
 }

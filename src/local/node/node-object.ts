@@ -1,4 +1,5 @@
 import { cpus, hostname, release, totalmem } from "node:os";
+import { goArchitecture } from "../../base/go-architecture.ts";
 import { localNodeLabels } from "../../api/names/system-names.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import { microTime } from "../../kube/lease.ts";
@@ -30,7 +31,7 @@ export async function writeNode(client: KubeClient, facts: NodeFacts, ready: Nod
       labels: {
         "kubernetes.io/hostname": facts.name,
         "kubernetes.io/os": "linux",
-        "kubernetes.io/arch": architecture(),
+        "kubernetes.io/arch": goArchitecture,
         ...localNodeLabels,
       },
     },
@@ -63,7 +64,7 @@ function nodeStatus({ ip, port, name }: NodeFacts, { ready, reason, message }: N
     daemonEndpoints: { kubeletEndpoint: { Port: port } },
     conditions: [{ type: "Ready", status, reason, message, lastHeartbeatTime: time, lastTransitionTime: time }],
     nodeInfo: {
-      architecture: architecture(),
+      architecture: goArchitecture,
       operatingSystem: "linux",
       osImage: `the machine ${hostname()}`,
       kernelVersion: release(),
@@ -88,8 +89,4 @@ export async function renewNodeLease(client: KubeClient, name: string): Promise<
     },
     { fieldManager: "ramet-local-node", force: true },
   );
-}
-
-function architecture(): string {
-  return process.arch === "x64" ? "amd64" : process.arch;
 }

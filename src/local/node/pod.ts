@@ -73,31 +73,26 @@ interface ObjectRequest {
 }
 
 /** Reads the ConfigMaps and Secrets that Pods name. */
-export class PodObjects {
-  readonly #client: KubeClient;
+export type PodObjects = ReturnType<typeof podObjects>;
 
-  constructor(client: KubeClient) {
-    this.#client = client;
-  }
-
+export function podObjects(client: KubeClient) {
   /** The values by key. Undefined for a missing optional object. @throws RametError `NotFound` */
-  async read(kind: "configMaps" | "secrets", request: ObjectRequest): Promise<Map<string, Buffer> | undefined> {
+  const read = async (kind: "configMaps" | "secrets", request: ObjectRequest) => {
     const { namespace, name, optional } = request;
-    const resource = this.#client.resource(coreResources[kind], (value) => Keyed.parse(value));
+    const resource = client.resource(coreResources[kind], (value) => Keyed.parse(value));
     const found = await resource.find({ namespace, name });
     if (found === undefined && optional) return undefined;
-    if (found === undefined)
-      throw new RametError(
-        "NotFound",
-        `Starting the Pod failed: the ${coreResources[kind].kind} ${name} does not exist`,
-        {
-          hint: `Create it in namespace ${namespace}; the Pod then starts`,
-        },
-      );
+    if (found === undefined) {
+      const why = `the ${coreResources[kind].kind} ${name} does not exist`;
+      throw new RametError("NotFound", `Starting the Pod failed: ${why}`, {
+        hint: `Create it in namespace ${namespace}; the Pod then starts`,
+      });
+    }
     const base64 = (values: z.infer<typeof Data>): [string, Buffer][] =>
       Object.entries(values ?? {}).map(([key, value]) => [key, Buffer.from(value, "base64")]);
     if (kind === "secrets") return new Map(base64(found.data));
     const plain = Object.entries(found.data ?? {}).map(([key, value]): [string, Buffer] => [key, Buffer.from(value)]);
     return new Map([...plain, ...base64(found.binaryData)]);
-  }
+  };
+  return { read };
 }

@@ -4,6 +4,7 @@ import type { Clock } from "../../base/clock.ts";
 import { textOfError } from "../../base/errors.ts";
 import { type ProbeAttempt, attemptProbe, ProbeSpec, type ProbeTarget } from "./probe-attempt.ts";
 import { isCellProbe } from "./unsupported.ts";
+import { within } from "../../base/within.ts";
 
 /** The current result of a Pod's probes. */
 export interface ProbeVerdict {
@@ -180,12 +181,8 @@ function repeat({ clock, spec, firstMilliseconds, attempt, counts, settle, isEag
     const startedAt = clock.monotonicMilliseconds();
     const isExtra = startedAt < periodEnds;
     if (!isExtra) periodEnds = startedAt + spec.periodSeconds * 1000;
-    const late = new AbortController();
-    const cancelLate = clock.schedule(spec.timeoutSeconds * 1000, () => {
-      late.abort();
-    });
-    const result = await attempt(AbortSignal.any([stopped.signal, late.signal]));
-    cancelLate();
+    const deadline = { clock, milliseconds: spec.timeoutSeconds * 1000, what: "the probe", signal: stopped.signal };
+    const result = await within(deadline, attempt);
     if (stopped.signal.aborted) return;
     const isResult = result !== undefined && (!isExtra || result.problem === undefined);
     if (isResult && counts()) {

@@ -5,24 +5,18 @@ const maxMilliseconds = 300_000;
 /** After a run of this length the delays start again. */
 const resetMilliseconds = 2 * maxMilliseconds;
 
-/** The delays of a kubelet before it restarts a container: none, then 10 s, doubled to 5 min. */
-export class RestartDelay {
-  readonly #clock: Clock;
-  #next = 0;
-  #lastAt: number | undefined;
-
-  constructor(clock: Clock) {
-    this.#clock = clock;
-  }
-
-  /** The delay after a run of `ranMilliseconds`. */
-  next(ranMilliseconds: number): number {
-    const now = this.#clock.monotonicMilliseconds();
-    const isOld = this.#lastAt === undefined || now - this.#lastAt > resetMilliseconds;
-    if (isOld || ranMilliseconds > resetMilliseconds) this.#next = 0;
-    this.#lastAt = now;
-    const delay = this.#next;
-    this.#next = delay === 0 ? firstMilliseconds : Math.min(maxMilliseconds, delay * 2);
+/**
+ * The delays of a kubelet before it restarts a container: none, then 10 s, doubled to 5 min.
+ * @returns returns the delay after a run of `ranMilliseconds`
+ */
+export function restartDelays(clock: Clock): (ranMilliseconds: number) => number {
+  let next = 0;
+  let lastAt = -Infinity;
+  return (ranMilliseconds) => {
+    const now = clock.monotonicMilliseconds();
+    const delay = Math.max(now - lastAt, ranMilliseconds) > resetMilliseconds ? 0 : next;
+    lastAt = now;
+    next = delay === 0 ? firstMilliseconds : Math.min(maxMilliseconds, delay * 2);
     return delay;
-  }
+  };
 }

@@ -15,7 +15,7 @@ import { startKubeletServer } from "./kubelet-server.ts";
 import { heartbeatMilliseconds, localNodeName, renewNodeLease, writeNode } from "./node-object.ts";
 import { PodRunner } from "./pod-runner.ts";
 import type { MachineView } from "./pod-view.ts";
-import { type ImageSource, NodePod, PodObjects } from "./pod.ts";
+import { type ImageSource, NodePod, podObjects } from "./pod.ts";
 import { SparePods } from "./spare-pods.ts";
 
 const nodeIP = "127.0.0.1";
@@ -86,7 +86,7 @@ export async function runLocalNode(options: LocalNodeOptions, signal: AbortSigna
     nodeName: localNodeName,
     hostIP: nodeIP,
     informer,
-    objects: new PodObjects(client),
+    objects: podObjects(client),
     claims,
     clock,
   });

@@ -9,7 +9,7 @@ import { PodDirectory } from "./pod-directory.ts";
 import { PodProcess } from "./pod-process.ts";
 import { seconds, terminated, type ContainerStatus } from "./pod-status.ts";
 import { waitingFor } from "./pod.ts";
-import { RestartDelay } from "./restart-delay.ts";
+import { restartDelays } from "./restart-delay.ts";
 import { startSideContainer, type SideStart } from "./start-side-container.ts";
 
 /** `init` runs to its end before the next one starts, `sidecar` is restarted, `ordinary` runs beside the sandbox. */
@@ -34,7 +34,7 @@ export class SideContainer {
   readonly kind: SideKind;
   readonly directory: PodDirectory;
   readonly #options: SideStart;
-  readonly #delay: RestartDelay;
+  readonly #delay: ReturnType<typeof restartDelays>;
   #process: PodProcess | undefined;
   #record: z.infer<typeof Record>;
   #problem: { reason: string; message: string } | undefined;
@@ -46,7 +46,7 @@ export class SideContainer {
     this.kind = kind;
     this.#options = options;
     this.directory = new PodDirectory(join(options.directory.path, "containers"), options.container.name);
-    this.#delay = new RestartDelay(options.clock);
+    this.#delay = restartDelays(options.clock);
     this.#record = readJsonSync(Record, this.#recordPath) ?? { restartCount: 0 };
     this.#adopt();
   }
@@ -236,7 +236,7 @@ export class SideContainer {
 
   #restart({ exit, record }: PodProcess): void {
     const ranMilliseconds = exit === undefined ? 0 : exit.at.getTime() - Date.parse(record.startedAt);
-    const delayMilliseconds = this.#delay.next(ranMilliseconds);
+    const delayMilliseconds = this.#delay(ranMilliseconds);
     if (delayMilliseconds > 0) {
       const { name, namespace, uid } = this.#options.pod.metadata;
       const what = `restarting failed container=${this.container.name} pod=${name}_${namespace}(${uid})`;

@@ -2,6 +2,7 @@ import { access, constants } from "node:fs/promises";
 import { delimiter, join } from "node:path";
 import { runProgram } from "./run-program.ts";
 import type { Tool } from "./tool.ts";
+import { isFulfilled } from "../../base/errors.ts";
 
 /**
  * Searches `PATH`, then `KUBEBUILDER_ASSETS`, for a suitable version.
@@ -45,10 +46,7 @@ function pathOf({ PATH = "" }: NodeJS.ProcessEnv): string[] {
 }
 
 export async function isExecutable(path: string): Promise<boolean> {
-  return access(path, constants.X_OK).then(
-    () => true,
-    () => false,
-  );
+  return isFulfilled(access(path, constants.X_OK));
 }
 
 /** Empty if the program cannot print its version, which is then unsuitable. */

@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
 import { readdir, readFile, realpath } from "node:fs/promises";
 import { dirname, join } from "node:path";
+import { goArchitecture } from "../../base/go-architecture.ts";
 import { exists } from "../files.ts";
 import { type GoBuild, packageRoot, type Tool } from "./tool.ts";
 
@@ -26,7 +27,6 @@ export async function pinnedTool(name: ToolName): Promise<Tool> {
   }
 }
 
-const goArchitecture = process.arch === "x64" ? "amd64" : process.arch;
 const unameArchitecture = process.arch === "x64" ? "x86_64" : "aarch64";
 
 /** The digest for this machine. A checksum beside the download would not protect against a changed host. */

@@ -8,7 +8,7 @@ import type { Grant, SignedRequest } from "../../api/wire/grant.ts";
 import { backoffMilliseconds } from "../../base/backoff.ts";
 import { type Clock, delay } from "../../base/clock.ts";
 import { defined } from "../../base/defined.ts";
-import { RametError, errnoOf } from "../../base/errors.ts";
+import { RametError, errnoOf, isFulfilled } from "../../base/errors.ts";
 import { readBody } from "../../base/http.ts";
 import { within } from "../../base/within.ts";
 import { invalidGrant } from "../grant-check.ts";
@@ -115,10 +115,7 @@ async function startUpload(
   { upload, clock }: { upload: () => Readable; clock: Clock },
 ): Promise<void> {
   const done = new AbortController();
-  const silent = delay(clock, continueMilliseconds, done.signal).then(
-    () => true,
-    () => false,
-  );
+  const silent = isFulfilled(delay(clock, continueMilliseconds, done.signal));
   request.flushHeaders();
   const accepted = once(request, "continue").then(() => true);
   try {

@@ -2,7 +2,7 @@ import * as z from "zod";
 import type { Sandbox } from "../../../api/kinds/sandbox.ts";
 import { annotations } from "../../../api/names/labels.ts";
 import { defined } from "../../../base/defined.ts";
-import { RametError } from "../../../base/errors.ts";
+import { RametError, isFulfilled } from "../../../base/errors.ts";
 import { needs } from "../../keys/needs.ts";
 import { requestIdOf } from "../../routes/route.ts";
 import { leastAutoResumeSeconds } from "../../service/auto-resume.ts";
@@ -76,10 +76,7 @@ export const sandboxRoutes: readonly E2bRoute[] = [
       if (state === "killing" || state === "ended")
         throw new RametError("NotFound", `The sandbox ${sandboxIdOf(sandbox)} does not exist`);
       const { envdAccessToken, domain } = await accessTo(e2b, sandbox);
-      const canEnter = await e2b.callers.require(call.caller, ...needs.enter).then(
-        () => true,
-        () => false,
-      );
+      const canEnter = await isFulfilled(e2b.callers.require(call.caller, ...needs.enter));
       return {
         ...listedSandbox(e2b.service, sandbox),
         lifecycle: lifecycleOf(sandbox),

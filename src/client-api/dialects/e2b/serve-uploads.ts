@@ -1,9 +1,10 @@
 import type { Readable } from "node:stream";
-import { createHmac, timingSafeEqual } from "node:crypto";
+import { createHmac } from "node:crypto";
 import type { FastifyInstance } from "fastify";
 import * as z from "zod";
 import { treeLimits } from "../../../api/tree/tree-check.ts";
 import { RametError } from "../../../base/errors.ts";
+import { equalSecrets } from "../../../base/secrets.ts";
 import { FairTurns } from "../../../base/fair-turns.ts";
 import { within } from "../../../base/within.ts";
 import { originOf, serveStreams, untilClosed } from "../../routes/serve-routes.ts";
@@ -68,9 +69,7 @@ export function signUploadLink(link: UploadLink, secret: Buffer): string {
 /** @throws RametError `Unauthorized` */
 export function readUploadLink(text: string, secret: Buffer, now: Date): UploadLink {
   const [payload = "", given = ""] = text.split(".");
-  const expected = Buffer.from(signature(payload, secret));
-  const actual = Buffer.from(given);
-  if (actual.length !== expected.length || !timingSafeEqual(actual, expected)) throw refused("is not valid");
+  if (!equalSecrets(given, signature(payload, secret))) throw refused("is not valid");
   const link = UploadLink.parse(JSON.parse(Buffer.from(payload, "base64url").toString()));
   if (link.expiresAt <= now.getTime()) throw refused("has expired");
   return link;

@@ -1,5 +1,6 @@
 import { readFile, stat } from "node:fs/promises";
 import { RametError, errnoOf } from "../../../base/errors.ts";
+import { type Mount, parseMounts } from "../../../base/mount-table.ts";
 import { runProgram } from "../../../base/run-program.ts";
 
 /** Mounts the directory `source` at the existing directory `target`. */
@@ -29,42 +30,20 @@ export async function mountPointsOf(directory: string): Promise<string[]> {
   const mounts = parseMounts(await readFile("/proc/self/mountinfo", "utf8"));
   // The last of those at the longest path has the directory: it covers the others.
   const holder = mounts
-    .filter(({ at }) => directory === at || directory.startsWith(at === "/" ? "/" : `${at}/`))
+    .filter(({ target: at }) => directory === at || directory.startsWith(at === "/" ? "/" : `${at}/`))
     .reduce<Mount | undefined>(
-      (best, one) => (best !== undefined && best.at.length > one.at.length ? best : one),
+      (best, one) => (best !== undefined && best.target.length > one.target.length ? best : one),
       undefined,
     );
   if (holder === undefined) return [];
-  const below = directory.slice(holder.at === "/" ? 0 : holder.at.length);
+  const below = directory.slice(holder.target === "/" ? 0 : holder.target.length);
   const root = `${holder.root === "/" ? "" : holder.root}${below}`;
-  return mounts.filter((one) => one.device === holder.device && one.root === root).map(({ at }) => at);
+  return mounts.filter((one) => one.device === holder.device && one.root === root).map(({ target }) => target);
 }
 
 /** Whether something is mounted at exactly this path. */
 export async function isMountPoint(path: string): Promise<boolean> {
-  return parseMounts(await readFile("/proc/self/mountinfo", "utf8")).some(({ at }) => at === path);
-}
-
-interface Mount {
-  device: string;
-  /** The path within its file system. */
-  root: string;
-  at: string;
-}
-
-/** Parses proc_pid_mountinfo(5). */
-function parseMounts(text: string): Mount[] {
-  return text
-    .split("\n")
-    .filter((line) => line !== "")
-    .map((line) => {
-      const [, , device = "", root = "", at = ""] = line.split(" ");
-      return { device, root: unescaped(root), at: unescaped(at) };
-    });
-}
-
-function unescaped(path: string): string {
-  return path.replace(/\\([0-7]{3})/g, (_, octal: string) => String.fromCharCode(parseInt(octal, 8)));
+  return parseMounts(await readFile("/proc/self/mountinfo", "utf8")).some(({ target }) => target === path);
 }
 
 async function identityOf(path: string): Promise<string | undefined> {

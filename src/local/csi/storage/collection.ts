@@ -7,6 +7,7 @@ import { RametError, errnoOf } from "../../../base/errors.ts";
 import { unlessMissing } from "../../files.ts";
 import { dataPath, isId, type Kind } from "./records.ts";
 import type { Trees } from "./trees.ts";
+import { syncDirectories } from "../../../store/directory/durable.ts";
 
 export interface CollectionOptions<R extends StoredRecord> {
   /** The driver's directory. */
@@ -160,12 +161,5 @@ async function replaceFile(path: string, text: string): Promise<void> {
 /** Renames within one file system. When it returns, the rename survives a power failure. */
 async function renameDurably(from: string, to: string): Promise<void> {
   await rename(from, to);
-  for (const parent of new Set([dirname(from), dirname(to)])) {
-    const directory = await open(parent);
-    try {
-      await directory.sync();
-    } finally {
-      await directory.close();
-    }
-  }
+  await syncDirectories(new Set([dirname(from), dirname(to)]));
 }
