@@ -141,9 +141,9 @@ it("calls a cell that proves itself once for each connection, and learns its key
   await expect(client.state({ ...known, sandboxUid: "another" })).rejects.toMatchObject({ code: "CellNotProven" });
 });
 
-it("finds no key in a cell of a version without proofs", async () => {
+it("calls nothing that gives no proof", async () => {
   const client = await clientOf((_, response) => response.writeHead(404).end("{}"));
-  expect(await client.cellKey(cell)).toBeUndefined();
+  await expect(client.cellKey(cell)).rejects.toMatchObject({ code: "CellNotProven" });
   await expect(client.state({ ...cell, cellKey: "a" })).rejects.toMatchObject({ code: "CellNotProven" });
 });
 

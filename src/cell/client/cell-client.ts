@@ -93,11 +93,8 @@ export class CellClient {
     this.#key = key;
   }
 
-  /**
-   * Returns the key of the cell at this address; undefined if the cell is of a version without proofs. Trust it only after you
-   * have checked that the sandbox's Pod still has the address.
-   */
-  cellKey(cell: CellAddress, signal?: AbortSignal): Promise<string | undefined> {
+  /** Returns the key of the cell at this address. Trust it only after you have checked that the sandbox's Pod still has it. */
+  cellKey(cell: CellAddress, signal?: AbortSignal): Promise<string> {
     return this.#agent.learnKey(cell, signal);
   }
 

@@ -73,9 +73,8 @@ export async function connectToCell(peer: CellPeer, clock: Clock, signal?: Abort
   const { cellKey } = peer;
   return withSocket({ ip: peer.ip, clock, signal }, async (socket) => {
     if (cellKey === undefined) return socket;
-    const found = await askForProof(socket, peer, clock);
-    if (found === cellKey) return socket;
-    throw notProven(peer, found === undefined ? "it gave no proof" : "it has another key");
+    if ((await askForProof(socket, peer, clock)) === cellKey) return socket;
+    throw notProven(peer, "it has another key");
   });
 }
 
@@ -91,16 +90,15 @@ export class CellAgent extends Agent {
   }
 
   /**
-   * Returns the key of the cell at an address, or undefined if the cell is of a version that gives no proof. The caller must
-   * check that the address belongs to the sandbox's Pod, after this has returned. A request to this cell that follows shortly
-   * uses the same connection, on which the cell has proven to have the key.
+   * Returns the key of the cell at an address. The caller must check that the address belongs to the sandbox's Pod, after this
+   * has returned. A request to this cell that follows shortly uses the same connection, on which the cell has proven to have the
+   * key.
    * @throws RametError as `connectToCell`
    */
-  async learnKey(peer: CellPeer, signal?: AbortSignal): Promise<string | undefined> {
+  async learnKey(peer: CellPeer, signal?: AbortSignal): Promise<string> {
     return withSocket({ ip: peer.ip, clock: this.#clock, signal }, async (socket) => {
       const cellKey = await askForProof(socket, peer, this.#clock);
-      if (cellKey === undefined) socket.destroy();
-      else this.#keep(socket, { ...peer, cellKey });
+      this.#keep(socket, { ...peer, cellKey });
       return cellKey;
     });
   }
@@ -202,14 +200,12 @@ async function connected(socket: Socket, ip: string, clock: Clock): Promise<void
 }
 
 /** Returns the key of the process at the other end, which has proven to have it for this sandbox. */
-async function askForProof(socket: Socket, peer: CellPeer, clock: Clock): Promise<string | undefined> {
+async function askForProof(socket: Socket, peer: CellPeer, clock: Clock): Promise<string> {
   const nonce = randomBytes(24).toString("base64url");
   socket.write(`GET ${proofPath} HTTP/1.1\r\nHost: cell\r\n${proofHeaders.nonce}: ${nonce}\r\n\r\n`);
   const head = await readHead(socket, peer, clock);
   const header = (name: string) => new RegExp(`^${name}: ([\\w-]+)\r$`, "im").exec(head)?.[1];
   const [key, proof] = [header(proofHeaders.key), header(proofHeaders.proof)];
-  // Earlier versions do not know the path.
-  if (/^HTTP\/1\.1 404 /.test(head)) return undefined;
   if (key === undefined || proof === undefined) throw notProven(peer, "it gave no proof");
   const text = proofText(peer.sandboxUid, nonce);
   if (!verify(null, text, publicKeyObject(peer, key), Buffer.from(proof, "base64url")))

@@ -56,7 +56,7 @@ async function requestAccess(socketPath: string, signal: AbortSignal): Promise<A
 
 function whyUnreachable(error: unknown): string {
   const isMissing = error instanceof Error && "code" in error && error.code === "ENOENT";
-  return isMissing ? "it accepts no commands yet, or is of a release that does not" : textOfError(error);
+  return isMissing ? "it accepts no commands yet" : textOfError(error);
 }
 
 function accessSocket(directory: string): string {
