@@ -4,7 +4,6 @@ import { constants, type ServerHttp2Session } from "node:http2";
 import { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import type { TLSSocket } from "node:tls";
-import { delay } from "../base/clock.ts";
 import { RametError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { openPort } from "../base/http.ts";
@@ -101,16 +100,11 @@ export async function serveGateway(options: GatewayServerOptions): Promise<Gatew
       const closed = once(server, "close");
       server.close();
       http2.close();
-      const drained = new AbortController();
-      const forced = delay(clock, drainMilliseconds, drained.signal).then(
-        () => {
-          connections.closeAll();
-        },
-        () => undefined,
-      );
+      const cancelForce = clock.schedule(drainMilliseconds, () => {
+        connections.closeAll();
+      });
       await closed;
-      drained.abort();
-      await forced;
+      cancelForce();
       http2Upstreams.close();
       tls?.close();
     },

@@ -3,7 +3,7 @@ import { accessSync, closeSync, constants, openSync } from "node:fs";
 import { open } from "node:fs/promises";
 import { once } from "node:events";
 import { type AddressInfo, createServer } from "node:net";
-import { RametError } from "../../base/errors.ts";
+import { RametError, textOfError } from "../../base/errors.ts";
 import { delay, type Clock, canceled } from "../../base/clock.ts";
 
 export interface ChildOptions {
@@ -35,12 +35,11 @@ export async function startChild(options: ChildOptions) {
         resolve(signal ?? `exit code ${code ?? 0}`);
       });
     });
-    await new Promise<void>((resolve, reject) => {
-      child.once("spawn", resolve);
-      child.once("error", (cause) => {
-        reject(new RametError("ToolMissing", `Starting ${options.program} failed: ${cause.message}`, { cause }));
-      });
+    await once(child, "spawn").catch((cause: unknown) => {
+      throw new RametError("ToolMissing", `Starting ${options.program} failed: ${textOfError(cause)}`, { cause });
     });
+    // Later ones are of signals that could not be sent.
+    child.on("error", () => undefined);
     const running = (): boolean => child.exitCode === null && child.signalCode === null;
     return {
       pid: child.pid ?? 0,
@@ -50,14 +49,11 @@ export async function startChild(options: ChildOptions) {
       /** Sends SIGTERM, and SIGKILL after the time. Resolves when the program has ended. */
       stop: async (graceMilliseconds = 5000) => {
         child.kill("SIGTERM");
-        const grace = new AbortController();
-        const killed = delay(options.clock, graceMilliseconds, grace.signal).then(
-          () => child.kill("SIGKILL"),
-          () => false,
-        );
+        const cancelKill = options.clock.schedule(graceMilliseconds, () => {
+          child.kill("SIGKILL");
+        });
         await ended;
-        grace.abort();
-        await killed;
+        cancelKill();
       },
       /** Sends SIGKILL. Resolves when the program has ended. */
       kill: async () => {

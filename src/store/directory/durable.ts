@@ -1,5 +1,5 @@
 import { constants, type BigIntStats } from "node:fs";
-import { lstat, open, readdir } from "node:fs/promises";
+import { lstat, open, readdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { errnoOf } from "../../base/errors.ts";
 
@@ -19,13 +19,7 @@ async function syncDirectory(path: string): Promise<void> {
 
 /** Writes a new file durably. Its name is durable only after `syncDirectories`. */
 export async function writeDurably(path: string, bytes: Uint8Array): Promise<void> {
-  const file = await open(path, "wx", 0o400);
-  try {
-    await file.writeFile(bytes);
-    await file.sync();
-  } finally {
-    await file.close();
-  }
+  await writeFile(path, bytes, { flag: "wx", mode: 0o400, flush: true });
 }
 
 /** Reads a small file without following links. `undefined`: the file does not exist. */

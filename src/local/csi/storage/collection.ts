@@ -1,5 +1,5 @@
 import { randomBytes } from "node:crypto";
-import { mkdir, readdir, readFile, open, rename } from "node:fs/promises";
+import { mkdir, readdir, readFile, rename, writeFile } from "node:fs/promises";
 import { join, dirname } from "node:path";
 import type * as z from "zod";
 import type { Log } from "../../../base/log.ts";
@@ -148,13 +148,7 @@ function byAge(a: StoredRecord, b: StoredRecord): number {
 /** Replaces a file: after a crash it has the old or the new content. */
 async function replaceFile(path: string, text: string): Promise<void> {
   const next = `${path}.new`;
-  const file = await open(next, "w", 0o600);
-  try {
-    await file.writeFile(text);
-    await file.sync();
-  } finally {
-    await file.close();
-  }
+  await writeFile(next, text, { mode: 0o600, flush: true });
   await renameDurably(next, path);
 }
 
