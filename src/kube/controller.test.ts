@@ -108,6 +108,18 @@ describe("runController", () => {
     await eventually(() => results).toEqual(["requeue", "success"]);
   });
 
+  it("retries a key that failed at the requested time at the latest", async () => {
+    server.put("a");
+    let tries = 0;
+    const failure = new RametError("Unavailable", "not yet", { retryable: true });
+    start(() => Promise.resolve({ requeueAfterMilliseconds: 250, ...(++tries <= 3 && { failure }) }));
+    for (const pause of [100, 200, 250]) {
+      await eventually(() => clock.waits).toEqual([pause]);
+      clock.advance(pause);
+    }
+    await eventually(() => tries).toBe(4);
+  });
+
   it("delays or skips changes as the options of the watch say", async () => {
     server.put("a");
     const keys: string[] = [];

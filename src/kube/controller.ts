@@ -9,9 +9,12 @@ import { controllerOf, keyOf, type KubeObject } from "./object.ts";
 import type { Change } from "./store.ts";
 import { WorkQueue, type IsSatisfied, type QueueItem, type QueueMetrics } from "./work-queue.ts";
 
-/** Nothing, or when to reconcile the key again even if nothing changes. */
+/**
+ * Nothing, or when to reconcile the key again even if nothing changes. With a `failure`, the key is retried as after an error, and at
+ * that time at the latest.
+ */
 // eslint-disable-next-line @typescript-eslint/no-invalid-void-type -- most reconciles return nothing
-export type ReconcileResult = void | { requeueAfterMilliseconds?: number | undefined };
+export type ReconcileResult = void | { requeueAfterMilliseconds?: number | undefined; failure?: RametError };
 
 /** Reconciles the key again after the shortest of these times. Undefined: nothing is due. */
 export function soonest(...milliseconds: readonly (number | undefined)[]): { requeueAfterMilliseconds?: number } {
@@ -194,9 +197,10 @@ async function reconcileOne(
   const took = (): number => clock.monotonicMilliseconds() - started;
   try {
     const result = await options.reconcile(key, signal);
-    queue.forget(key);
-    const after = result === undefined ? undefined : result.requeueAfterMilliseconds;
+    const { requeueAfterMilliseconds: after, failure } = result ?? {};
     if (after !== undefined) queue.addAfter(key, after);
+    if (failure !== undefined) throw failure;
+    queue.forget(key);
     metrics?.reconciled(after === undefined ? "success" : "requeue", took());
   } catch (thrown) {
     metrics?.reconciled("error", took());

@@ -147,6 +147,7 @@ async function objectClaimer(world: ClaimWorld): Promise<StormClaimer> {
   const { clock, random } = client;
   const metrics = controllersMetrics(new Registry());
   const controller = sandboxClaimController({
+    client,
     informers,
     clock,
     random,

@@ -234,6 +234,56 @@ it("continues a claim after the controller restarts at any step, and never claim
   }
 });
 
+it("waits for slow starts while controllers restart, and creates no sandbox twice", async () => {
+  await inNewNamespace();
+  await create("SandboxSet", "set", { replicas: 0, template });
+  node.ignored.add(namespace);
+  const claims = ["a", "b", "c", "d"];
+  const status = (name: string) => cluster.seen.claims.store.get(at(name))?.status;
+  for (const name of claims) {
+    await create("SandboxClaim", name, { templateName: "set", waitReadyTimeout: "1s", claimTimeout: "5m" });
+  }
+  await expect.poll(() => sandboxes().length).toBe(claims.length);
+  await cluster.restartControllers();
+  const isSlow = (name: string) => status(name)?.message?.includes("after 1 s (spec.waitReadyTimeout)") === true;
+  await expect.poll(() => claims.filter(isSlow)).toEqual(claims);
+  const created = names(sandboxes());
+  await cluster.restartControllers();
+  await node.release(cluster.client, namespace);
+  for (const name of claims) expect(reasonOf(await completed(name))).toBe("AllReplicasClaimed");
+  expect(claims.flatMap((name) => status(name)?.ramet?.sandboxes ?? []).sort()).toEqual(created);
+  expect(names(sandboxes())).toEqual(created);
+});
+
+it("takes a ready sandbox of the set for one that is slow", async () => {
+  await inNewNamespace();
+  await create("SandboxSet", "set", { replicas: 0, template });
+  node.ignored.add(namespace);
+  await create("SandboxClaim", "c", { templateName: "set", waitReadyTimeout: "1s", claimTimeout: "5m" });
+  await expect.poll(() => sandboxes().length).toBe(1);
+  const [slow = ""] = names(sandboxes());
+  node.ignored.delete(namespace);
+  await cluster.seen.sets.resource.mergePatch({ namespace, name: "set" }, { spec: { replicas: 1 } });
+  const done = await completed("c");
+  expect(reasonOf(done)).toBe("AllReplicasClaimed");
+  expect(done.status?.ramet?.sandboxes).not.toContain(slow);
+  await cluster.untilDeleted("sandboxes", at(slow));
+});
+
+it("counts the time in which no controller ran", async () => {
+  await inNewNamespace();
+  await create("SandboxSet", "set", { replicas: 0, template });
+  await cluster.stopControllers();
+  await create("SandboxClaim", "c", { templateName: "set", createOnNoStock: false, claimTimeout: "3s" });
+  const { creationTimestamp } = (await cluster.seen.claims.resource.get({ namespace, name: "c" })).metadata;
+  const ageSeconds = (time: string | undefined) => (Date.parse(time ?? "") - Date.parse(creationTimestamp)) / 1000;
+  await expect.poll(() => ageSeconds(new Date().toISOString())).toBeGreaterThan(5);
+  await cluster.startControllers();
+  const { status } = await completed("c");
+  expect(reasonOf({ status } as SandboxClaim)).toBe("TimeoutReached");
+  expect(ageSeconds(status?.claimStartTime)).toBeLessThan(3);
+});
+
 it("deletes a completed claim after ttlAfterCompleted, and keeps its sandboxes", async () => {
   await inNewNamespace();
   await stockedSet(1);

@@ -54,6 +54,15 @@ export class StandInNode {
     };
   };
 
+  /** Starts the Pods of a namespace that was ignored. */
+  async release(client: KubeClient, namespace: string): Promise<void> {
+    this.ignored.delete(namespace);
+    const pods = client.resource(coreResources.pods, (value) => Pod.parse(value));
+    const { items } = await pods.list({ namespace });
+    const metadata = { annotations: { "test.ramet.dev/released": "true" } };
+    for (const pod of items) await pods.mergePatch(pod.metadata, { metadata });
+  }
+
   async #admit(client: KubeClient, pods: Informer<Pod>, pod: Pod): Promise<void> {
     const key = keyOf(pod.metadata);
     if (pod.metadata.deletionTimestamp !== undefined) {

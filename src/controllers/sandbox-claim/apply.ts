@@ -3,9 +3,8 @@ import { labels } from "../../api/names/labels.ts";
 import { RametError } from "../../base/errors.ts";
 import { claimSandbox } from "../../operations/claim/claim-sandbox.ts";
 import { keyOf } from "../../kube/object.ts";
-import { fitsReference, hasCapturedVolumes } from "../origin/set-origin.ts";
 import { claimRequest } from "./claim-progress.ts";
-import { attemptId } from "./gather.ts";
+import { attemptId, restorableRequest } from "./gather.ts";
 import { ordinalLock } from "./pursuit.ts";
 import type { ClaimAction, ClaimDependencies } from "./state.ts";
 
@@ -38,21 +37,10 @@ export async function applyAction(
   }
 }
 
-/** How a claim restores its checkpoint: in place in a sandbox of the set that fits, or in a new Pod, which can get volumes. */
-function restorableRequest(
-  request: ReturnType<typeof claimRequest>,
-  { cache, nodeCpus }: Pick<ClaimDependencies, "cache" | "nodeCpus">,
-) {
-  const { restoreFrom, namespace, ...others } = request;
-  if (restoreFrom === undefined) return request;
-  if (hasCapturedVolumes(namespace, restoreFrom, cache)) return { ...others, namespace, startsFrom: restoreFrom };
-  return { ...request, fits: fitsReference(namespace, restoreFrom, { cache, nodeCpus }) };
-}
-
 /** Claims in the background, so that claims that wait for a ready sandbox do not block the reconciles of others. */
 function startClaim(
   claim: SandboxClaim,
-  { ordinal, deadline }: Extract<ClaimAction, { do: "startClaim" }>,
+  { ordinal, deadline, onlyStock }: Extract<ClaimAction, { do: "startClaim" }>,
   { claimParts, attempts, pursuits, cache, nodeCpus, seal, clock, enqueue }: ClaimDependencies,
 ): void {
   const { uid } = claim.metadata;
@@ -62,7 +50,7 @@ function startClaim(
   const call = () => {
     const timeoutMilliseconds = Math.max(0, deadline.getTime() - clock.now().getTime());
     const own = restorableRequest(claimRequest(claim), { cache, nodeCpus });
-    const request = { ...own, seal, lock: ordinalLock(uid, ordinal), timeoutMilliseconds };
+    const request = { ...own, seal, lock: ordinalLock(uid, ordinal), timeoutMilliseconds, onlyFitting: onlyStock };
     return claimSandbox(request, claimParts, signal);
   };
   pursuit.ordinals.add(ordinal);

@@ -11,27 +11,33 @@ import { findCondition } from "../../kube/conditions.ts";
 import type { MemberProgress } from "./state.ts";
 
 /**
- * Whether a claimed sandbox is ready for use.
+ * Whether a claimed sandbox is ready for use. A slow one is waited for: it would be no faster if it were created again.
  * @param hasEgress whether its cell has the egress policy of its levels, which the claim's annotations are part of
+ * @param seenAt when this process first saw the claim: the time without a controller does not count
  */
 export function progressOf(
   sandbox: Sandbox,
-  hasEgress: boolean,
-  waitReadyMilliseconds: number,
-  now: Date,
+  { hasEgress, waitReadyMilliseconds, seenAt, now }: ProgressOptions,
 ): MemberProgress {
   const { metadata, status } = sandbox;
   const endedBecause = whyNeverServing(sandbox);
   if (endedBecause !== undefined) return { is: "failed", why: endedBecause };
   const missing = missingPart(sandbox) ?? (hasEgress ? undefined : "its egress rules are not in effect yet");
   if (missing === undefined) return { is: "ready" };
-  const since = new Date(metadata.annotations?.[annotations.claimTimestamp] ?? metadata.creationTimestamp);
-  const until = new Date(since.getTime() + waitReadyMilliseconds);
+  const claimedAt = Date.parse(metadata.annotations?.[annotations.claimTimestamp] ?? metadata.creationTimestamp);
+  const slowFrom = new Date(Math.max(claimedAt, seenAt.getTime()) + waitReadyMilliseconds);
   const report = reportOf(status);
   const why = report === undefined ? { code: "SandboxNotReady", cause: missing } : within(report, missing);
-  if (until > now) return { is: "waiting", until, why };
+  if (slowFrom > now) return { is: "waiting", slowFrom, why };
   const cause = `after ${waitReadyMilliseconds / 1000} s (spec.waitReadyTimeout) ${why.cause}`;
-  return { is: "failed", why: { ...why, cause } };
+  return { is: "waiting", slowFrom, why: { ...why, cause } };
+}
+
+interface ProgressOptions {
+  hasEgress: boolean;
+  waitReadyMilliseconds: number;
+  seenAt: Date;
+  now: Date;
 }
 
 function reportOf(status: Sandbox["status"]): Problem | undefined {

@@ -63,9 +63,7 @@ export async function reconcileClaim(key: string, dependencies: ClaimDependencie
   }
   const isOver = (plan.status ?? claim.status)?.phase === "Completed";
   if (isOver) forgetClaim(claim, dependencies);
-  // Requeues with backoff.
-  if (!isOver && state.error !== undefined) throw state.error;
-  return plan;
+  return { ...plan, ...(!isOver && defined({ failure: state.error })) };
 }
 
 /** Called before any await: from now on, a change of these sandboxes reconciles the claim. */
@@ -107,6 +105,7 @@ export function sandboxClaimController(parts: ClaimControllerParts): Controller 
     pursuits: new Map(),
     awaited: new Map(),
     slowStart: new SlowStart(clock),
+    serverClock: clockOfServer(parts),
     sandboxesOfClaim: informers.sandboxes.store.index(({ metadata }) => {
       const name = metadata.labels?.[labels.claimName];
       return name === undefined ? [] : [keyOf({ namespace: metadata.namespace, name })];
@@ -128,6 +127,19 @@ export function sandboxClaimController(parts: ClaimControllerParts): Controller 
       claimParts.stock.close();
       counted?.close();
     },
+  };
+}
+
+/** Asked once per process, when the first claim needs it. */
+function clockOfServer({
+  client,
+  clock,
+}: Pick<ClaimControllerParts, "client" | "clock">): () => Promise<number | undefined> {
+  let known: number | undefined;
+  return async () => {
+    const time = known === undefined ? await client.serverTime().catch(() => undefined) : undefined;
+    known ??= time && time.at.getTime() - clock.now().getTime();
+    return known;
   };
 }
 

@@ -10,12 +10,13 @@ import type { Problem } from "../../api/schema/problem.ts";
 import { problemOf, sentenceOf } from "../../api/state/problem.ts";
 import { RametError } from "../../base/errors.ts";
 import type { NamedManifest } from "../../operations/claim/cold-sandbox.ts";
-import { validateClaimRequest } from "../../operations/claim/request.ts";
+import { type ClaimRequest, validateClaimRequest } from "../../operations/claim/request.ts";
 import { keyOf } from "../../kube/object.ts";
 import { appliedEgress, desiredEgress, egressTemplate } from "../origin/egress.ts";
 import { resolveTemplate } from "../origin/resolve-template.ts";
 import { originOfText } from "../origin/origin.ts";
 import { inPlaceProblem, volumesOf } from "../volumes/restored-volumes.ts";
+import { fitsReference, hasCapturedVolumes } from "../origin/set-origin.ts";
 import { claimRequest, progressOf } from "./claim-progress.ts";
 import { ordinalLock, Pursuit } from "./pursuit.ts";
 import type { ClaimDependencies, ClaimEnd, ClaimState } from "./state.ts";
@@ -23,8 +24,8 @@ import type { ClaimDependencies, ClaimEnd, ClaimState } from "./state.ts";
 /** Reads the state for a plan from the cache. Asks the API server before it reports a set as missing. */
 export async function gather(claim: SandboxClaim, dependencies: ClaimDependencies): Promise<ClaimState> {
   const problem = await endEarly(claim, dependencies);
+  const pursuit = await pursuitOf(claim, dependencies);
   // No await from here to the plan: a sandbox that becomes ready meanwhile would be missed.
-  const pursuit = pursuitOf(claim, dependencies);
   const attempts = readAttempts(claim, pursuit, dependencies);
   const now = dependencies.clock.now();
   const bearers = [...attempts.sandboxes, ...shownSandboxes(claim, dependencies)];
@@ -33,7 +34,12 @@ export async function gather(claim: SandboxClaim, dependencies: ClaimDependencie
     .filter(({ metadata }) => metadata.labels?.[labels.reservedFailedSandbox] !== "true")
     .map((sandbox) => ({
       sandbox,
-      progress: progressOf(sandbox, hasEgress(sandbox, dependencies), waitReadyMilliseconds, now),
+      progress: progressOf(sandbox, {
+        hasEgress: hasEgress(sandbox, dependencies),
+        waitReadyMilliseconds,
+        seenAt: pursuit.seenAt,
+        now,
+      }),
     }));
   const delivered = new Set(claim.status?.ramet?.sandboxes);
   pursuit.noteFailed(
@@ -50,6 +56,7 @@ export async function gather(claim: SandboxClaim, dependencies: ClaimDependencie
     used: usedOrdinals(claim, bearers),
     error: attempts.error,
     pauseMilliseconds: pursuit.pauseMilliseconds,
+    stock: problem === undefined && claim.status?.phase !== "Completed" ? stockOf(claim, dependencies) : 0,
     startedAt: claimStartTime === undefined ? pursuit.since : new Date(claimStartTime),
     slowInMilliseconds: dependencies.slowStart.millisecondsLeft(claim.metadata.uid),
     now,
@@ -64,12 +71,44 @@ function hasEgress(sandbox: Sandbox, { cache, informers, podOptions }: ClaimDepe
   return appliedEgress(sandbox, pod) === digest;
 }
 
-function pursuitOf(claim: SandboxClaim, { pursuits, clock, random }: ClaimDependencies): Pursuit {
+/** The ready sandboxes of the set that this claim can take. */
+function stockOf(claim: SandboxClaim, dependencies: ClaimDependencies): number {
+  const { namespace, set, fits, startsFrom } = restorableRequest(claimRequest(claim), dependencies);
+  return startsFrom === undefined ? dependencies.claimParts.stock.count(`${namespace}/${set}`, fits) : 0;
+}
+
+/** How a claim restores its checkpoint: in place in a sandbox of the set that fits, or in a new Pod, which can get volumes. */
+export function restorableRequest(
+  request: ReturnType<typeof claimRequest>,
+  { cache, nodeCpus }: Pick<ClaimDependencies, "cache" | "nodeCpus">,
+): ReturnType<typeof claimRequest> & Pick<ClaimRequest, "fits" | "startsFrom"> {
+  const { restoreFrom, namespace, ...others } = request;
+  if (restoreFrom === undefined) return request;
+  if (hasCapturedVolumes(namespace, restoreFrom, cache)) return { ...others, namespace, startsFrom: restoreFrom };
+  return { ...request, fits: fitsReference(namespace, restoreFrom, { cache, nodeCpus }) };
+}
+
+async function pursuitOf(claim: SandboxClaim, dependencies: ClaimDependencies): Promise<Pursuit> {
+  const { pursuits, clock, random } = dependencies;
   const known = pursuits.get(claim.metadata.uid);
   if (known !== undefined) return known;
-  const pursuit = new Pursuit(clock, random);
+  const pursuit = new Pursuit(clock, random, await startOf(claim, dependencies));
   pursuits.set(claim.metadata.uid, pursuit);
   return pursuit;
+}
+
+/**
+ * When a claim without a status started. One that was created while no controller led started before this process saw it; the clock
+ * of the API server, which wrote that time, may be another than this process's.
+ */
+async function startOf({ metadata, status }: SandboxClaim, { clock, serverClock }: ClaimDependencies): Promise<Date> {
+  const seenAt = clock.now();
+  const createdAt = Date.parse(metadata.creationTimestamp) + 1_000;
+  const isNew = Math.abs(seenAt.getTime() - createdAt) < 1_500;
+  if (isNew || status?.claimStartTime !== undefined) return seenAt;
+  const aheadMilliseconds = await serverClock();
+  if (aheadMilliseconds === undefined) return seenAt;
+  return new Date(Math.min(seenAt.getTime(), createdAt - aheadMilliseconds));
 }
 
 export function attemptId(claimUid: string, ordinal: number): string {

@@ -19,7 +19,8 @@ const meta = (name: string) => ({
 
 const progresses = fc.constantFrom<MemberProgress>(
   { is: "ready" },
-  { is: "waiting", until: at(5), why: { code: "PodStarting", cause: "it is not ready" } },
+  { is: "waiting", slowFrom: at(5), why: { code: "PodStarting", cause: "it is not ready" } },
+  { is: "waiting", slowFrom: at(0), why: { code: "PodStarting", cause: "it is not ready" } },
   { is: "failed", why: { code: "Failed", cause: "it is Failed" } },
 );
 const members = fc.array(progresses, { maxLength: 6 }).map((all) =>
@@ -46,6 +47,7 @@ const states: fc.Arbitrary<ClaimState> = fc
     ),
     error: fc.option(fc.constant(new RametError("Forbidden", "no")), { nil: undefined }),
     pauseMilliseconds: fc.constantFrom(0, 500),
+    stock: fc.integer({ min: 0, max: 3 }),
     startedAt: fc.constantFrom(at(0), at(-59), at(-60), at(-600)),
     slowInMilliseconds: fc.constantFrom(0, 0.1, 500),
   })
@@ -68,6 +70,8 @@ const states: fc.Arbitrary<ClaimState> = fc
     now,
   }));
 const deliveredBefore = ({ claim }: ClaimState) => claim.status?.ramet?.sandboxes ?? [];
+const startsOf = (state: ClaimState) => planClaim(state).actions.filter((action) => action.do === "startClaim");
+const isWaiting = ({ progress }: ClaimState["members"][number]) => progress.is === "waiting";
 const isCompleted = ({ claim }: ClaimState) => claim.status?.phase === "Completed";
 
 describe("planClaim", () => {
@@ -80,21 +84,67 @@ describe("planClaim", () => {
     );
   });
 
-  it("never starts more attempts than sandboxes are missing, and never reuses an ordinal", () => {
+  it("never starts more attempts than sandboxes are missing or slow, and never reuses an ordinal", () => {
     fc.assert(
       fc.property(states, (state) => {
-        const starts = planClaim(state).actions.filter((action) => action.do === "startClaim");
+        const starts = startsOf(state);
         const before = deliveredBefore(state);
         const open = state.members.filter(({ sandbox }) => !before.includes(sandbox.metadata.name));
         const ready = open.filter(({ progress }) => progress.is === "ready");
         const waiting = open.filter(({ progress }) => progress.is === "waiting");
         const names = new Set([...before, ...ready.map(({ sandbox }) => sandbox.metadata.name)]);
-        const all = names.size + waiting.length + state.underWay.length + starts.length;
-        if (starts.length > 0) expect(all).toBeLessThanOrEqual(state.claim.spec.replicas);
+        const slow = waiting.filter(({ progress }) => progress.is === "waiting" && progress.slowFrom <= now);
+        const creating = starts.filter(({ onlyStock }) => !onlyStock);
+        const others = names.size + waiting.length + state.underWay.length;
+        if (creating.length > 0) expect(others + creating.length).toBeLessThanOrEqual(state.claim.spec.replicas);
+        if (starts.length > 0) {
+          expect(others + starts.length).toBeLessThanOrEqual(state.claim.spec.replicas + slow.length);
+        }
+        expect(starts.length - creating.length).toBeLessThanOrEqual(state.stock);
         const ordinals = starts.map((action) => action.ordinal);
         expect(new Set(ordinals).size).toBe(ordinals.length);
         expect(ordinals.some((ordinal) => state.used.has(ordinal) || state.underWay.includes(ordinal))).toBe(false);
         expect(starts.length + state.underWay.length).toBeLessThanOrEqual(Math.max(mostAtOnce, state.underWay.length));
+      }),
+    );
+  });
+
+  it("deletes no slow sandbox of a claim that continues", () => {
+    fc.assert(
+      fc.property(states, (state) => {
+        const plan = planClaim(state);
+        if (plan.status?.phase === "Completed") return;
+        const removed = plan.actions.flatMap((action) => (action.do === "deleteSandbox" ? [action.sandbox] : []));
+        const waiting = state.members.filter(isWaiting).map(({ sandbox }) => sandbox);
+        expect(removed.filter((sandbox) => waiting.includes(sandbox))).toEqual([]);
+      }),
+    );
+  });
+
+  it("limits how many sandboxes of one claim exist, however many fail", () => {
+    fc.assert(
+      fc.property(states, fc.integer({ min: 0, max: 300 }), (state, kept) => {
+        const used = new Set(Array.from({ length: state.used.size + kept }, (_, n) => 1_000 + n));
+        const starts = startsOf({ ...state, used });
+        if (starts.length === 0) return;
+        const all = used.size + state.underWay.length + starts.length;
+        expect(all).toBeLessThanOrEqual(2 * state.claim.spec.replicas + 2);
+      }),
+    );
+  });
+
+  it("ends at its time-out, whatever its sandboxes wait for", () => {
+    fc.assert(
+      fc.property(states, (state) => {
+        if (isCompleted(state)) return;
+        const deadline = state.startedAt.getTime() + 60_000;
+        const plan = planClaim(state);
+        if (deadline <= now.getTime()) {
+          const isOver = plan.status?.phase === "Completed";
+          expect(isOver || state.underWay.length > 0).toBe(true);
+        } else if (plan.status?.phase !== "Completed" && plan.requeueAfterMilliseconds !== undefined) {
+          expect(plan.requeueAfterMilliseconds).toBeLessThanOrEqual(deadline - now.getTime());
+        }
       }),
     );
   });
@@ -106,7 +156,7 @@ describe("planClaim", () => {
         if (status?.phase !== "Completed") return;
         expect(isCompleted(state)).toBe(false);
         const isWhole = (status.claimedReplicas ?? 0) >= state.claim.spec.replicas;
-        if (!isWhole) expect(state.underWay).toEqual([]);
+        expect(state.underWay).toEqual([]);
         expect(status.claimedReplicas ?? 0).toBeGreaterThanOrEqual(deliveredBefore(state).length);
         expect(status.ramet?.sandboxes ?? []).toHaveLength(status.claimedReplicas ?? 0);
         const reason = status.conditions?.find(({ type }) => type === "Completed")?.reason;
@@ -125,14 +175,10 @@ describe("planClaim", () => {
         );
         for (const { sandbox, progress } of state.members) {
           const { name } = sandbox.metadata;
-          const isDelivered = progress.is === "ready" || deliveredBefore(state).includes(name);
-          if (isDelivered) {
-            expect(removed).not.toContain(name);
-            continue;
-          }
-          const timedOut =
-            plan.status?.phase === "Completed" && (plan.status.claimedReplicas ?? 0) < state.claim.spec.replicas;
-          if (timedOut && progress.is === "waiting") expect(removed).toContain(name);
+          const isOver = plan.status?.phase === "Completed";
+          const delivered = plan.status?.ramet?.sandboxes ?? deliveredBefore(state);
+          if (delivered.includes(name)) expect(removed).not.toContain(name);
+          else if (isOver && progress.is !== "failed") expect(removed).toContain(name);
         }
         if (isCompleted(state)) expect(removed).toEqual([]);
       }),
@@ -142,7 +188,7 @@ describe("planClaim", () => {
   it("keeps and reports a delivered sandbox that is not ready when the claim times out", () => {
     const waiting: MemberProgress = {
       is: "waiting",
-      until: at(5),
+      slowFrom: at(5),
       why: { code: "PodStarting", cause: "it is not ready" },
     };
     const sandbox = (name: string) => Sandbox.parse({ apiVersion, kind: "Sandbox", metadata: meta(name), spec: {} });
@@ -164,6 +210,7 @@ describe("planClaim", () => {
       used: new Set([0, 1, 2]),
       error: undefined,
       pauseMilliseconds: 0,
+      stock: 0,
       startedAt: at(-60),
       slowInMilliseconds: 0,
       now,
@@ -176,6 +223,45 @@ describe("planClaim", () => {
     });
     expect(status?.message).toContain("2 of 3 claimed: timed out after 1m");
     expect(status?.message).toContain("the sandbox late is not available");
+  });
+
+  it("takes a ready sandbox for a slow one, and then removes the slow one", () => {
+    const slow: MemberProgress = {
+      is: "waiting",
+      slowFrom: at(0),
+      why: { code: "PodStarting", cause: "it is not ready" },
+    };
+    const sandbox = (name: string) => Sandbox.parse({ apiVersion, kind: "Sandbox", metadata: meta(name), spec: {} });
+    const metadata = { apiVersion, kind: "SandboxClaim", metadata: meta("c") };
+    const state: ClaimState = {
+      claim: SandboxClaim.parse({ ...metadata, spec: { templateName: "set" } }),
+      problem: undefined,
+      members: [{ sandbox: sandbox("slow"), progress: slow }],
+      underWay: [],
+      used: new Set([0]),
+      error: undefined,
+      pauseMilliseconds: 0,
+      stock: 0,
+      startedAt: now,
+      slowInMilliseconds: 0,
+      now,
+    };
+    expect(planClaim(state)).toMatchObject({ actions: [], requeueAfterMilliseconds: 5_000 });
+    expect(startsOf({ ...state, stock: 3 })).toMatchObject([{ ordinal: 1, onlyStock: true }]);
+    const ready = { sandbox: sandbox("ready"), progress: { is: "ready" as const } };
+    const replaced = planClaim({ ...state, members: [...state.members, ready] });
+    expect(replaced.actions).toEqual([{ do: "deleteSandbox", sandbox: sandbox("slow") }]);
+    expect(replaced.status?.ramet?.sandboxes).toEqual(["ready"]);
+  });
+
+  it("names the failed sandboxes if no more are created because of them", () => {
+    fc.assert(
+      fc.property(states, (state) => {
+        const used = new Set(Array.from({ length: 400 }, (_, n) => n));
+        const { status } = planClaim({ ...state, members: [], problem: undefined, error: undefined, used });
+        if (status?.phase === "Claiming") expect(status.message).toContain("400 sandboxes of the claim have failed");
+      }),
+    );
   });
 
   it("always makes progress: it acts, completes, waits for an attempt, or requeues", () => {
@@ -216,6 +302,7 @@ describe("planClaim", () => {
         used: new Set(),
         error: undefined,
         pauseMilliseconds: 0,
+        stock: 0,
         startedAt: now,
         slowInMilliseconds: 500,
         now,

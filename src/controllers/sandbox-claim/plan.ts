@@ -1,3 +1,4 @@
+import { labels } from "../../api/names/labels.ts";
 import { parseDuration } from "../../base/duration.ts";
 import type { SandboxClaim } from "../../api/kinds/sandbox-claim.ts";
 import type { Problem } from "../../api/schema/problem.ts";
@@ -15,9 +16,9 @@ export function planClaim(all: ClaimState): ClaimPlan {
   if (claim.metadata.deletionTimestamp !== undefined) return { actions: [{ do: "stopClaims" }] };
   if (claim.status?.phase === "Completed") return withStatus(state, planCompleted(claim, now));
   const delivered = deliveredNames(state);
-  if (delivered.length >= claim.spec.replicas) {
-    return finish(state, removalOfFailed(state), { reason: "AllReplicasClaimed", delivered });
-  }
+  // The end of an attempt reconciles the claim again.
+  const isSettled = state.underWay.length === 0;
+  if (isSettled && delivered.length >= claim.spec.replicas) return endWhole(state, delivered);
   const deadline = new Date(state.startedAt.getTime() + parseDuration(claim.spec.claimTimeout));
   if (state.problem !== undefined) return endEarly(state, { ...state.problem, delivered });
   if (deadline <= now) return endEarly(state, { reason: "TimeoutReached", delivered });
@@ -52,7 +53,20 @@ function withoutDelivered(state: ClaimState): ClaimState {
 /** A sandbox that was delivered counts forever, also if its user has deleted it since. */
 function deliveredNames({ claim, members }: ClaimState): string[] {
   const ready = members.filter(({ progress }) => progress.is === "ready").map(({ sandbox }) => sandbox.metadata.name);
-  return [...new Set([...(claim.status?.ramet?.sandboxes ?? []), ...ready])];
+  return [...new Set([...(claim.status?.ramet?.sandboxes ?? []), ...ready])].slice(0, claim.spec.replicas);
+}
+
+/** Removes the slow sandboxes that others have replaced, also if they are ready now. */
+function endWhole(state: ClaimState, delivered: string[]): ClaimPlan {
+  const replaced = waitingOf(state).map((member) => removal(state, member));
+  const spare = state.members
+    .filter(({ progress, sandbox }) => progress.is === "ready" && !delivered.includes(sandbox.metadata.name))
+    .map(({ sandbox }) => ({ do: "deleteSandbox", sandbox }) as const);
+  return finish(state, [...removalOfFailed(state), ...replaced, ...spare], { reason: "AllReplicasClaimed", delivered });
+}
+
+function waitingOf({ members }: ClaimState): Member[] {
+  return members.filter(({ progress }) => progress.is === "waiting");
 }
 
 /** Without a problem, its members say why. */
@@ -62,8 +76,8 @@ type End = Partial<ClaimEnd> & { reason: string; delivered: string[] };
 function endEarly(state: ClaimState, end: End): ClaimPlan {
   // A write may be in progress; its end reconciles the claim again.
   if (state.underWay.length > 0) return { actions: [{ do: "stopClaims" }] };
-  const late = state.members.filter(({ progress }) => progress.is === "waiting");
-  return finish(state, [...removalOfFailed(state), ...late.map((member) => removal(state, member))], end);
+  const late = waitingOf(state).map((member) => removal(state, member));
+  return finish(state, [...removalOfFailed(state), ...late], end);
 }
 
 function finish(state: ClaimState, actions: ClaimAction[], end: End): ClaimPlan {
@@ -77,21 +91,56 @@ function finish(state: ClaimState, actions: ClaimAction[], end: End): ClaimPlan 
 }
 
 function continueClaim(state: ClaimState, delivered: string[], deadline: Date): ClaimPlan {
-  const { claim, members, underWay, slowInMilliseconds } = state;
-  const waiting = members.filter(({ progress }) => progress.is === "waiting");
-  const mayStart = state.error === undefined && state.pauseMilliseconds === 0;
-  const missing = claim.spec.replicas - delivered.length - waiting.length - underWay.length;
-  const count = mayStart ? Math.max(0, Math.min(missing, mostAtOnce - underWay.length)) : 0;
-  const starts = freeOrdinals(state, count).map((ordinal) => ({ do: "startClaim", ordinal, deadline }) as const);
+  const { claim, slowInMilliseconds } = state;
+  const { missing, slow } = lacking(state, delivered);
+  const { create, replace } = startable(state, { missing, slow });
+  const starts = freeOrdinals(state, create + replace).map(
+    (ordinal, n) => ({ do: "startClaim", ordinal, deadline, onlyStock: n >= create }) as const,
+  );
   const isReported = slowInMilliseconds === 0 || claim.status?.phase !== undefined;
   return {
     actions: [...removalOfFailed(state), ...starts],
     ...(isReported && { status: claiming(state, delivered, causeOf(state)) }),
-    requeueAfterMilliseconds: millisecondsUntilNext(state.now, deadline, waiting, [
+    requeueAfterMilliseconds: millisecondsUntilNext(state, deadline, [
       missing > 0 ? state.pauseMilliseconds : 0,
+      slow > 0 ? stockMilliseconds : 0,
       isReported ? 0 : slowInMilliseconds,
     ]),
   };
+}
+
+interface Lacking {
+  /** Sandboxes that the claim has not tried to get. */
+  missing: number;
+  /** Slow ones for which it has not tried to get a ready one. */
+  slow: number;
+}
+
+function lacking({ claim, members, underWay, now }: ClaimState, delivered: string[]): Lacking {
+  const waiting = members.flatMap(({ progress }) => (progress.is === "waiting" ? [progress] : []));
+  const slow = waiting.filter(({ slowFrom }) => slowFrom <= now).length;
+  const missing = claim.spec.replicas - delivered.length - waiting.length - underWay.length;
+  return { missing: Math.max(0, missing), slow: slow - Math.max(0, -missing) };
+}
+
+/**
+ * How many attempts to start: those that create a sandbox if none is ready, and those that take a ready one for a slow one. As many
+ * sandboxes of the claim exist as it requests, and as many again that have failed or are replaced.
+ */
+function startable(state: ClaimState, { missing, slow }: Lacking): { create: number; replace: number } {
+  const { claim, used, underWay, stock, error, pauseMilliseconds } = state;
+  if (error !== undefined || pauseMilliseconds > 0) return { create: 0, replace: 0 };
+  const room = mostSandboxes(claim.spec.replicas) - used.size - underWay.length;
+  const most = Math.max(0, Math.min(room, mostAtOnce - underWay.length));
+  const create = Math.min(missing, most);
+  return { create, replace: Math.max(0, Math.min(slow, stock - create, most - create)) };
+}
+
+/** How often a claim with a slow sandbox looks for a ready one, which no watch reports to it. */
+const stockMilliseconds = 5_000;
+
+function mostSandboxes(replicas: number): number {
+  return 2 * replicas + 2;
 }
 
 function freeOrdinals({ used, underWay }: ClaimState, count: number): number[] {
@@ -114,20 +163,32 @@ function removal({ claim }: ClaimState, { sandbox }: Member): ClaimAction {
 }
 
 /** Why sandboxes are missing. Names one of them, as the cause is usually the same for all. */
-function causeOf({ members, error }: ClaimState): Problem | undefined {
-  const failed = members.find(({ progress }) => progress.is === "failed");
-  const waiting = members.find(({ progress }) => progress.is === "waiting");
-  const member = failed ?? waiting;
+function causeOf(state: ClaimState): Problem | undefined {
+  const { claim, members, used, error } = state;
+  const failed = members.filter(({ progress }) => progress.is === "failed");
+  // One that is being deleted was often deleted by this claim, for a cause that is not visible any more.
+  const existing = failed.find(({ sandbox }) => sandbox.metadata.deletionTimestamp === undefined);
+  const member = existing ?? waitingOf(state)[0] ?? failed[0];
   if (member !== undefined && member.progress.is !== "ready") {
     const { name } = member.sandbox.metadata;
     const object = { kind: "Sandbox", name };
     return { ...within(member.progress.why, `the sandbox ${name} is not available`), object };
   }
-  return error && problemOf(error);
+  if (error !== undefined) return problemOf(error);
+  return used.size < mostSandboxes(claim.spec.replicas) ? undefined : tooManyFailed(claim.metadata, used.size);
+}
+
+function tooManyFailed({ name, namespace }: SandboxClaim["metadata"], count: number): Problem {
+  return {
+    code: "SandboxNotReady",
+    cause: `${count} sandboxes of the claim have failed, and no others are created while these exist`,
+    hint: `See why they failed: kubectl get sandboxes -n ${namespace} -l ${labels.claimName}=${name}`,
+  };
 }
 
 /** @param pauses in milliseconds from `now`; 0 means no pause */
-function millisecondsUntilNext(now: Date, deadline: Date, waiting: Member[], pauses: number[]): number {
-  const times = [deadline, ...waiting.flatMap(({ progress }) => (progress.is === "waiting" ? [progress.until] : []))];
-  return Math.min(...times.map((time) => time.getTime() - now.getTime()), ...pauses.filter((pause) => pause > 0));
+function millisecondsUntilNext({ members, now }: ClaimState, deadline: Date, pauses: number[]): number {
+  const times = members.flatMap(({ progress }) => (progress.is === "waiting" ? [progress.slowFrom] : []));
+  const due = [deadline, ...times.filter((time) => time > now)];
+  return Math.min(...due.map((time) => time.getTime() - now.getTime()), ...pauses.filter((pause) => pause > 0));
 }

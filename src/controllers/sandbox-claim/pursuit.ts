@@ -4,8 +4,10 @@ import type { Clock } from "../../base/clock.ts";
 
 /** The record of one process about a claim that is not completed. */
 export class Pursuit {
-  /** When this process first saw the claim: its start, unless the status has an earlier one. */
+  /** The start of the claim, unless its status has an earlier one. */
   readonly since: Date;
+  /** When this process first saw the claim. */
+  readonly seenAt: Date;
   /** Ordinals with an attempt whose sandbox the cache does not show yet. */
   readonly ordinals = new Set<number>();
   /** Stops the wait for ready sandboxes. */
@@ -16,8 +18,9 @@ export class Pursuit {
   readonly #failed = new Set<string>();
   #notBefore = 0;
 
-  constructor(clock: Clock, random: () => number) {
-    this.since = clock.now();
+  constructor(clock: Clock, random: () => number, since: Date) {
+    this.since = since;
+    this.seenAt = clock.now();
     this.#clock = clock;
     this.#random = random;
   }

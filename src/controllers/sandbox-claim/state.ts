@@ -24,6 +24,8 @@ export interface ClaimState {
   error: RametError | undefined;
   /** Pause before a failed sandbox is replaced; 0: none. */
   pauseMilliseconds: number;
+  /** How many ready sandboxes of the set can replace slow ones. */
+  stock: number;
   startedAt: Date;
   /** Time until the claim counts as slow and its status reports what it waits for; 0: it does. */
   slowInMilliseconds: number;
@@ -37,8 +39,8 @@ export interface Member {
 
 export type MemberProgress =
   | { is: "ready" }
-  /** Not ready, or without its environment. */
-  | { is: "waiting"; until: Date; why: Problem }
+  /** Not ready, or without its environment. From `slowFrom` on, a ready sandbox of the set replaces it. */
+  | { is: "waiting"; slowFrom: Date; why: Problem }
   | { is: "failed"; why: Problem };
 
 /** Why a claim ends without its sandboxes. */
@@ -50,7 +52,8 @@ export interface ClaimEnd {
 }
 
 export type ClaimAction =
-  | { do: "startClaim"; ordinal: number; deadline: Date }
+  /** @property onlyStock whether to take a ready sandbox of the set or none */
+  | { do: "startClaim"; ordinal: number; deadline: Date; onlyStock: boolean }
   /** Stops the attempts that wait for a ready sandbox. A write that was sent is completed. */
   | { do: "stopClaims" }
   | { do: "deleteSandbox"; sandbox: Sandbox }
@@ -66,7 +69,7 @@ export interface ClaimPlan {
 }
 
 /** This controller does not call cells. */
-export type ClaimControllerParts = Omit<ClusterParts, "client"> &
+export type ClaimControllerParts = ClusterParts &
   Omit<ProcessParts, "log"> &
   Pick<DataParts, "backends"> &
   Pick<CellParts, "engines" | "nodeCpus" | "podOptions" | "seal">;
@@ -80,6 +83,8 @@ export interface ClaimDependencies extends ClaimControllerParts {
   /** Keys of claims, by the UID of a sandbox that they wait for. */
   awaited: Map<string, string>;
   slowStart: SlowStart;
+  /** How far the clock of the API server is ahead of this process's, in milliseconds; undefined: unknown. */
+  serverClock: () => Promise<number | undefined>;
   /** Sandboxes of a claim, by `namespace/claim`. */
   sandboxesOfClaim: (key: string) => ReturnType<ControllerParts["cache"]["sandboxesOfSet"]>;
   enqueue: (key: string) => void;

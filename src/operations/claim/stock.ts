@@ -62,6 +62,11 @@ export class Stock {
     return best;
   }
 
+  /** How many candidates of a set `take` could hand out. */
+  count(setKey: string, fits: (sandbox: Sandbox) => boolean = () => true): number {
+    return this.#free(setKey).filter(fits).length;
+  }
+
   /** Makes a version available again, because nothing was sent. */
   giveBack({ metadata }: Sandbox): void {
     if (this.#given.get(metadata.uid) !== metadata.resourceVersion) return;
