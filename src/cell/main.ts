@@ -4,7 +4,7 @@ import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import * as z from "zod";
-import { type CellConfig, cellPort, type CellState } from "../api/wire/cell-api.ts";
+import { type CellConfig, cellPort, type CellState, printFailedCell } from "../api/wire/cell-api.ts";
 import { delay, systemClock } from "../base/clock.ts";
 import { RametError } from "../base/errors.ts";
 import { cellProver } from "./client/cell-proof.ts";
@@ -100,15 +100,18 @@ function untilEnd(cell: Cell): Promise<number> {
   });
 }
 
-/** Where the kubelet looks for the last message of a container. It creates the file, and cuts longer messages. */
+/** Where the kubelet looks for the last message of a container. It creates the file, and cuts messages after 4096 bytes. */
 const terminationLog = "/dev/termination-log";
-const longestMessage = 4_096;
+const longestMessage = 3_000;
 
 /** Leaves why the sandbox ended for the kubelet, which shows it in the Pod's status after the cell has exited. */
-async function leaveMessage({ phase, exitCode, message }: CellState): Promise<void> {
+async function leaveMessage(state: CellState): Promise<void> {
+  const { phase, exitCode, message = "" } = state;
   const isExpected = phase !== "failed" && (exitCode ?? 0) === 0;
-  if (isExpected || message === undefined) return;
-  await writeFile(terminationLog, message.slice(0, longestMessage), { flag: "r+" }).catch(() => undefined);
+  if (isExpected || message === "") return;
+  const short = message.slice(0, longestMessage);
+  const text = phase === "failed" ? printFailedCell({ ...state, message: short }) : short;
+  await writeFile(terminationLog, text, { flag: "r+" }).catch(() => undefined);
 }
 
 /**

@@ -12,6 +12,7 @@ export function checkCluster(facts: ClusterFacts): Finding[] {
     others(facts),
     podSecurity(facts),
     ...installation(facts),
+    cellImage(facts),
     ...clocks(facts),
     store(facts),
     checkVolumes(facts),
@@ -62,6 +63,19 @@ function podSecurity({ podSecurity: level, namespace }: ClusterFacts): Finding {
   return check.error(
     `The namespace ${namespace} enforces the Pod Security level ${value}, which refuses cells`,
     `Let an administrator run: kubectl label namespace ${namespace} pod-security.kubernetes.io/enforce=privileged --overwrite`,
+  );
+}
+
+/** Sandboxes do not start, whatever their templates say. */
+function cellImage({ unpulledCells }: ClusterFacts): Finding {
+  const check = checkNamed("cell-image");
+  if ("unknown" in unpulledCells) return check.unread("Whether nodes can pull the cell image is", unpulledCells);
+  const [first] = unpulledCells.value;
+  if (first === undefined) return check.ok("No sandbox waits for the cell image");
+  const count = unpulledCells.value.length;
+  return check.error(
+    `Nodes cannot pull the cell image ${first.image}, which ${count} ${count === 1 ? "sandbox waits" : "sandboxes wait"} for: ${first.why}`,
+    "Push the image and give the nodes access to its registry, or install Ramet with the cell image of before",
   );
 }
 

@@ -68,6 +68,12 @@ export interface VolumeClasses {
   snapshots: VolumeClass[] | undefined;
 }
 
+/** A Pod whose node cannot pull the cell image, with the node's words. */
+export interface UnpulledCell {
+  image: string;
+  why: string;
+}
+
 /** A CRD of external-snapshotter. */
 export interface SnapshotCrd extends Pick<ObservedCrd, "name" | "stored" | "conversionService"> {
   /** Whether the service of its conversion webhook exists. */
@@ -140,6 +146,7 @@ export interface ClusterFacts {
   others: Seen<OtherController[]>;
   /** The Pod Security level that the namespace enforces; undefined: none; null: the namespace does not exist. */
   podSecurity: Seen<string | undefined | null>;
+  unpulledCells: Seen<UnpulledCell[]>;
   volumeClasses: Seen<VolumeClasses>;
   snapshots: SnapshotClusterFacts;
   /** The controllers' report about the store; undefined: nothing yet. */

@@ -123,9 +123,25 @@ function userNamespaces(nodes: readonly ClusterNode[]): Finding {
       : `${without.length} of ${nodes.length} nodes report no user namespaces: ${namesOf(without)}`;
   const warning = check.warning(
     `${what}; with the setting auto, cells run without hostUsers: false`,
-    "Use nodes with Linux 6.3 or later and containerd 2.0 or later, or leave the setting at never",
+    missingSupport(without),
   );
   return { ...warning, nodes: without.map(({ metadata }) => metadata.name) };
+}
+
+/**
+ * A Node reports the kernel and the CRI runtime, but not the OCI runtime. Where the two suffice, the OCI runtime is the cause:
+ * user namespaces need runc 1.2 or crun 1.9 (Kubernetes documentation, "Use a User Namespace With a Pod").
+ */
+function missingSupport(nodes: readonly ClusterNode[]): string {
+  const isEnough = nodes.every((node) => {
+    const { name, version } = runtimeOf(node);
+    const least = name === "containerd" ? "2.0" : "1.25";
+    return isAtLeast(node.status.nodeInfo.kernelVersion, "6.3") && isAtLeast(version, least);
+  });
+  if (isEnough) {
+    return "Upgrade runc to 1.2 or later (or crun to 1.9) on these nodes, whose kernel and container runtime suffice: runc --version shows it";
+  }
+  return "Use nodes with Linux 6.3 or later, containerd 2.0 or later and runc 1.2 or later, or leave the setting at never";
 }
 
 /** A memory image needs the features of the CPU on which it was captured. The API shows only what labels say. */

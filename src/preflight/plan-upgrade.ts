@@ -27,7 +27,7 @@ export interface UpgradeState {
 
 /** One thing that happens, or does not happen, because of an upgrade. */
 export interface UpgradeStep {
-  kind: "NamedSnapshot" | "SandboxSet" | "Sandbox" | "Checkpoint" | "Engine";
+  kind: "CellImage" | "NamedSnapshot" | "SandboxSet" | "Sandbox" | "Checkpoint" | "Engine";
   /** Absent for an engine. */
   namespace?: string;
   name: string;

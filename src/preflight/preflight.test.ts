@@ -46,6 +46,7 @@ const good: ClusterFacts = {
   podSecurity: { value: "privileged" },
   store: { value: { checkedAt: now.toISOString(), dataMissing: 0 } },
   missingRights: { value: [] },
+  unpulledCells: { value: [] },
   volumeClasses: { value: { storage: [], snapshots: undefined } },
   snapshots: {
     crds: { value: [] },
@@ -100,6 +101,22 @@ describe("an unsuitable cluster", () => {
     expect(found("container-runtime", facts)).toMatchObject({
       level,
       message: containing(level === "ok" ? "containerd" : "n"),
+    });
+  });
+
+  it("names runc if kernel and container runtime suffice for user namespaces", () => {
+    const without = (info: object) => nodes(node("n", { userNamespaces: false, info }));
+    const newer = without({ kernelVersion: "6.18", containerRuntimeVersion: "containerd://2.4.2" });
+    expect(found("user-namespaces", newer)?.action).toMatch(/^Upgrade runc to 1\.2 or later/);
+    const older = without({ kernelVersion: "5.15", containerRuntimeVersion: "containerd://2.4.2" });
+    expect(found("user-namespaces", older)?.action).toMatch(/^Use nodes with Linux 6\.3 or later/);
+  });
+
+  it("has nodes that cannot pull the cell image", () => {
+    const one = { image: "registry.example/cell:2", why: "Back-off pulling image: not found" };
+    expect(found("cell-image", { unpulledCells: { value: [one, one] } })).toMatchObject({
+      level: "error",
+      message: containing("cannot pull the cell image registry.example/cell:2, which 2 sandboxes wait for"),
     });
   });
 
@@ -289,6 +306,7 @@ it("never takes what cannot be read for good or for absent", () => {
     "podSecurity",
     "store",
     "missingRights",
+    "unpulledCells",
   ] as const;
   for (const key of keys) {
     const findings = findingsOf({ ...good, [key]: { unknown: "you are not allowed" } });

@@ -1,5 +1,7 @@
 import * as z from "zod";
 import { crdNames } from "../api/kinds/crd.ts";
+import { labels } from "../api/names/labels.ts";
+import { Pod, pullReasons } from "../api/schema/pod.ts";
 import { controllersLease, controllersMode, systemNamespace } from "../api/names/system-names.ts";
 import { parseStoreReport, type StoreReport, storeReportMap } from "../api/store/store-report.ts";
 import { allOf } from "../base/all-of.ts";
@@ -9,7 +11,14 @@ import { LeaseObject } from "../kube/lease.ts";
 import { findOtherControllers, owningProject } from "../kube/other-controllers.ts";
 import { ObjectMeta } from "../kube/object.ts";
 import { coreResources } from "../kube/resource-ref.ts";
-import { type ClusterFacts, ClusterNode, type RenewedLease, type Right, type StoredSnapshot } from "./cluster-facts.ts";
+import {
+  type ClusterFacts,
+  ClusterNode,
+  type RenewedLease,
+  type Right,
+  type StoredSnapshot,
+  type UnpulledCell,
+} from "./cluster-facts.ts";
 import { readSnapshots, readVolumeClasses } from "./read-snapshots.ts";
 import { see, type Seen } from "./seen.ts";
 
@@ -61,6 +70,7 @@ export async function readFacts(
     podSecurity: seen("the namespace", (inTime) => readPodSecurity(client, namespace, inTime)),
     store: seen(`the ConfigMap ${storeReportMap.name}`, (inTime) => readStoreReport(client, inTime)),
     missingRights: seen("your rights", (inTime) => readMissingRights(client, namespace, inTime)),
+    unpulledCells: seen("the Pods of sandboxes", (inTime) => readUnpulledCells(client, inTime)),
     volumeClasses: seen("the classes of volumes", (inTime) => readVolumeClasses(client, inTime)),
     snapshots: readSnapshots(client, { namespace, stored: storedSnapshots, see: seen }),
   });
@@ -112,6 +122,24 @@ async function readPodSecurity(
 ): Promise<string | undefined | null> {
   const namespace = await client.resource(coreResources.namespaces).find({ name }, { signal });
   return namespace === undefined ? null : namespace.metadata.labels?.["pod-security.kubernetes.io/enforce"];
+}
+
+/** The words of a pull name the image: a Pod also has the images of its template. */
+async function readUnpulledCells(client: KubeClient, signal: AbortSignal): Promise<UnpulledCell[]> {
+  const pods = client.resource(coreResources.pods, (value) => Pod.parse(value));
+  const { items } = await pods.list({
+    labelSelector: `${labels.cell}=true`,
+    fieldSelector: "status.phase=Pending",
+    signal,
+  });
+  return items.flatMap(({ spec, status }) => {
+    const image = spec.containers[0]?.image ?? "";
+    const waiting = status?.containerStatuses?.map(({ state }) => state?.waiting) ?? [];
+    return waiting.flatMap((one) => {
+      const { reason = "", message = "" } = one ?? {};
+      return pullReasons.has(reason) && message.includes(image) ? [{ image, why: message }] : [];
+    });
+  });
 }
 
 const Review = z.looseObject({ status: z.looseObject({ allowed: z.boolean() }) });

@@ -86,8 +86,12 @@ time.sleep(1000)`;
 
   it("says that a sandbox exceeded its memory limit", async () => {
     await world.ramet("sandbox", "create", "--template", "half", "--name", "hog");
-    await hold("hog", 600).catch(() => undefined);
+    const lost = await hold("hog", 600).then(() => "", String);
+    expect(lost).toContain("exceeded its memory limit of 512Mi");
+    expect(lost).toContain("[OutOfMemory]");
     await expect.poll(() => condition("hog"), long).toContain("exceeded its memory limit of 512Mi");
+    expect(await condition("hog", "reason")).toBe("OutOfMemory");
+    expect(await world.ramet("explain", "sandbox/hog").catch(String)).toContain("limits.memory");
     await world.ramet("sandbox", "rm", "hog");
   });
 

@@ -1,4 +1,5 @@
 import * as z from "zod";
+import { jsonValue } from "../../base/canonical-json.ts";
 import { Contents } from "../schema/metadata.ts";
 import { EngineBuild } from "../engine/engine.ts";
 import { Digest } from "../schema/digest.ts";
@@ -164,6 +165,8 @@ export const CellState = z.object({
   /** The reason if `phase` is `failed` or `stopped`. */
   message: z.string().optional(),
   code: z.string().optional(),
+  /** What to do about it, if known. */
+  hint: z.string().optional(),
   /** How many identities this sandbox's memory has had. 1 after the first boot. */
   generation: z.number().int().min(0),
   /** The build that restores checkpoints here, once the cell has determined it. */
@@ -182,6 +185,22 @@ export const CellState = z.object({
   ready: z.boolean(),
 });
 export type CellState = z.infer<typeof CellState>;
+
+/** Why a cell failed, as JSON in its container's termination message: a kubelet reports the same reason for all of them. */
+const FailedCell = z.object({
+  code: z.string().regex(/^[A-Za-z]{1,64}$/),
+  message: z.string(),
+  hint: z.string().optional(),
+});
+
+export function printFailedCell({ code, message, hint }: CellState): string {
+  return JSON.stringify({ code, message, hint });
+}
+
+/** Undefined for every other text. */
+export function parseFailedCell(text: string | undefined): z.infer<typeof FailedCell> | undefined {
+  return FailedCell.safeParse(jsonValue(text ?? "")).data;
+}
 
 /** Milliseconds by phase, in their order. */
 const Phases = z.record(z.string(), z.number());

@@ -15,6 +15,7 @@ import type {
   RestoreResult,
 } from "../../api/wire/cell-api.ts";
 import type { EngineBuild } from "../../api/engine/engine.ts";
+import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import { PhaseClock } from "../../base/phases.ts";
 import { captureCheckpoint, type HeldPause } from "../checkpoint/capture.ts";
@@ -338,8 +339,8 @@ export class Cell {
 
   #fail(error: unknown): void {
     if (this.#stopping || this.state.phase === "failed") return;
-    const { code, message } = this.#environment.exceededLimit() ?? RametError.from(error);
+    const { code, message, hint } = this.#environment.exceededLimit() ?? RametError.from(error);
     this.#core.report("cell failed", { code, message });
-    this.#states.set({ phase: "failed", ready: false, code, message });
+    this.#states.set({ phase: "failed", ready: false, code, message, ...defined({ hint }) });
   }
 }

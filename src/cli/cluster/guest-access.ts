@@ -1,7 +1,8 @@
 import type { IncomingMessage } from "node:http";
 import type { Duplex } from "node:stream";
-import { isServing, sandboxState } from "../../api/state/sandbox.ts";
+import { hasExited, isServing, sandboxState } from "../../api/state/sandbox.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
+import { delay } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
 import { group } from "../../api/schema/kind.ts";
 import {
@@ -20,7 +21,7 @@ import { cellKeySecret, guestKeySecret, systemNamespace } from "../../api/names/
 import { type CellCredentials, readClusterCredentials } from "../../backends/cell-keys.ts";
 import { CellClient } from "../../cell/client/cell-client.ts";
 import { findCondition } from "../../kube/conditions.ts";
-import { describeState } from "../../kube/reported-state.ts";
+import { describeState, failureOf } from "../../kube/reported-state.ts";
 
 export interface GuestAccess {
   sandbox: string;
@@ -106,9 +107,27 @@ interface Ways<T> {
 async function enter<T>(io: Io, cluster: Cluster, access: GuestAccess, ways: Ways<T>): Promise<T> {
   const { sandbox: name, flags, signal = io.signal } = access;
   const sandbox = await findSandbox(cluster, name, flags.direct === true);
-  if (sandbox !== undefined) checkReady(sandbox);
-  if (flags.direct === true && sandbox !== undefined) return ways.directly(sandbox, signal);
-  return ways.throughGateway(await gatewayOptions(io, cluster, access, sandbox));
+  if (sandbox === undefined) return ways.throughGateway(await gatewayOptions(io, cluster, access, undefined));
+  checkReady(sandbox);
+  try {
+    if (flags.direct === true) return await ways.directly(sandbox, signal);
+    return await ways.throughGateway(await gatewayOptions(io, cluster, access, sandbox));
+  } catch (error) {
+    throw await causeOfLoss(io, cluster, sandbox, RametError.from(error));
+  }
+}
+
+/** The connections of a sandbox that ends only break. Its status, which follows within seconds, has the cause. */
+async function causeOfLoss(io: Io, cluster: Cluster, { metadata }: Sandbox, error: RametError): Promise<RametError> {
+  if (error.code !== "GuestUnreachable") return error;
+  for (let tries = 0; tries < 10; tries++) {
+    const sandbox = await cluster.sandboxes.find(metadata, { signal: io.signal }).catch(() => undefined);
+    if (sandbox !== undefined && hasExited(sandbox)) {
+      return failureOf(`The sandbox ${metadata.name} has ended`, sandbox, "SandboxLost");
+    }
+    await delay(io.clock, 500, io.signal);
+  }
+  return error;
 }
 
 async function gatewayOptions(

@@ -1,4 +1,6 @@
-import { planUpgrade, readUpgrade } from "../../preflight/plan-upgrade.ts";
+import { RametError } from "../../base/errors.ts";
+import { planUpgrade, readUpgrade, type UpgradeStep } from "../../preflight/plan-upgrade.ts";
+import { recordImage } from "../../registry/look-up-image.ts";
 import type { Cluster } from "../cluster/cluster.ts";
 import { type Io, printLine, writeAll } from "../io.ts";
 import { inOrder, table } from "../output/render.ts";
@@ -12,7 +14,8 @@ export interface UpgradeOptions {
 /** `ramet upgrade --plan`: prints what an upgrade to a cell image does in all namespaces. Changes nothing. */
 export async function printUpgradePlan(io: Io, cluster: Cluster, options: UpgradeOptions): Promise<void> {
   const { cellImage, cellEngine, output } = options;
-  const planned = planUpgrade({ ...(await readUpgrade(cluster.client, io.signal)), cellImage, cellEngine });
+  const [state, missing] = await Promise.all([readUpgrade(cluster.client, io.signal), missingImage(io, cellImage)]);
+  const planned = [...missing, ...planUpgrade({ ...state, cellImage, cellEngine })];
   const steps = [...Map.groupBy(planned, ({ kind }) => kind).values()].flatMap((one) => inOrder(one, (step) => step));
   if (output === "json") {
     await writeAll(io.stdout, `${JSON.stringify({ cellImage, items: steps }, undefined, 2)}\n`);
@@ -27,5 +30,26 @@ export async function printUpgradePlan(io: Io, cluster: Cluster, options: Upgrad
       what,
     ]);
     await writeAll(io.stdout, table(["KIND", "NAMESPACE", "NAME", "ENGINE", "WHAT"], rows));
+  }
+}
+
+/** Asks the registry from this machine. Nodes can have other access, so only an image that does not exist is a part of the plan. */
+async function missingImage(io: Io, cellImage: string): Promise<UpgradeStep[]> {
+  try {
+    await recordImage(cellImage, {
+      architecture: process.arch === "x64" ? "amd64" : process.arch,
+      environment: io.environment,
+    });
+    return [];
+  } catch (thrown) {
+    const error = RametError.from(thrown);
+    if (error.code === "ImageNotFound") {
+      const what = `does not exist: new sandboxes would not start. ${error.message}`;
+      return [{ kind: "CellImage", name: cellImage, what }];
+    }
+    if (error.code !== "NeedNotMet") {
+      printLine(io.stderr, `Whether nodes can pull ${cellImage} is unknown: ${error.message}`);
+    }
+    return [];
   }
 }

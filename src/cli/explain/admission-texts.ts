@@ -58,8 +58,9 @@ const refusals: readonly Known[] = [
     pattern:
       /(?<why>(?:maximum|minimum) \S+ usage per (?:Pod|Container) is [^,]+, but (?:limit|request) is [^\s,.[]+|\S+ max limit to request ratio per \w+ is [^,]+)/,
     reason: "LimitRange",
-    cause: `A LimitRange of the namespace <namespace> refuses the Pod: <why>`,
-    action: "Change the template's resources to values that the LimitRange allows",
+    cause: `A LimitRange of the namespace <namespace> refuses the Pod: <why>. The Pod has what the cell needs on top of the template's resources: 128Mi of memory, and 100m of CPU with a limit of at least 1`,
+    action:
+      "Change the template's resources so that the LimitRange allows them with the cell's part, or annotate the template with ramet.dev/cell-overhead=none: the cell then takes its part from the sandbox",
   },
   {
     pattern: /ValidatingAdmissionPolicy '(?<policy>[^']+)' with binding '[^']+' denied request: (?<why>.*)$/s,

@@ -39,11 +39,7 @@ export function remedyOfScheduler(text: string): string {
 }
 
 // As containerd and the OCI distribution specification pass the registries' words on.
-const pullTexts: readonly Known[] = [
-  {
-    words: /no match for platform|exec format|does not match the specified platform/i,
-    remedy: "Use an image for the nodes' architecture: this one has none",
-  },
+const accountTexts: readonly Known[] = [
   {
     words: /toomanyrequests|429|rate limit/i,
     remedy: "Add imagePullSecrets to the template, or use a mirror: the registry limits anonymous pulls",
@@ -51,6 +47,13 @@ const pullTexts: readonly Known[] = [
   {
     words: /unauthorized|\b401\b|\b403\b|forbidden|authorization failed|authentication required|denied/i,
     remedy: "Check the image's name, and add imagePullSecrets with access to its repository to the template",
+  },
+];
+
+const nodeTexts: readonly Known[] = [
+  {
+    words: /no match for platform|exec format|does not match the specified platform/i,
+    remedy: "Use an image for the nodes' architecture: this one has none",
   },
   { words: /x509|certificate/i, remedy: "Let the nodes trust the registry's certificate authority" },
   { words: /no space left on device/i, remedy: "Free space in the node's image file system" },
@@ -62,12 +65,18 @@ const pullTexts: readonly Known[] = [
 ];
 
 export function remedyOfPull(text: string): string {
-  return remedyIn(text, pullTexts, "Correct the image in the template");
+  return remedyIn(text, [...accountTexts, ...nodeTexts], "Correct the image in the template");
 }
 
-/** The image that a pull names. */
+/** For the image of the cell, which no template names. */
+export function remedyOfCellPull(text: string): string {
+  const otherwise = "Let an administrator push the image, or install Ramet with a --cell-image that the nodes can pull";
+  return remedyIn(text, nodeTexts, otherwise);
+}
+
+/** The image that a pull names. One name can be the start of another. */
 export function imageIn(text: string, images: readonly string[]): string | undefined {
-  return images.find((image) => text.includes(image));
+  return images.toSorted((a, b) => b.length - a.length).find((image) => text.includes(image));
 }
 
 const setupTexts: readonly Known[] = [

@@ -10,7 +10,14 @@ import {
   valueOf,
   secondsSince,
 } from "./facts.ts";
-import { imageIn, remedyOfContainer, remedyOfPull, remedyOfScheduler, remedyOfSetup } from "./kubernetes-texts.ts";
+import {
+  imageIn,
+  remedyOfCellPull,
+  remedyOfContainer,
+  remedyOfPull,
+  remedyOfScheduler,
+  remedyOfSetup,
+} from "./kubernetes-texts.ts";
 import { silentNode } from "./node-rules.ts";
 import { probeFails } from "./probe-rules.ts";
 
@@ -71,8 +78,9 @@ function waitingFor(state: PodState, container: ContainerFacts, { reason, messag
 
 /** The image that could not be pulled is the one that the message names, as a Pod also has an image volume. */
 function unpulled({ pod, node }: PodState, container: ContainerFacts, { reason, message }: Waiting): Found {
+  const mounted = pod.spec.volumes.flatMap(({ image }) => (image === undefined ? [] : [image.reference]));
   const images = [
-    ...pod.spec.volumes.flatMap(({ image }) => (image === undefined ? [] : [image.reference])),
+    ...mounted,
     ...[...pod.spec.initContainers, ...pod.spec.containers].flatMap(({ image }) => image ?? []),
   ];
   const image = imageIn(message, images) ?? container.image ?? images[0] ?? "";
@@ -80,8 +88,13 @@ function unpulled({ pod, node }: PodState, container: ContainerFacts, { reason, 
   const again = isLocalNode(valueOf(node)?.metadata.labels)
     ? "The local node tries again every 2 seconds"
     : "The kubelet tries again after growing pauses of at most 5 minutes";
+  const why = `cannot be pulled: ${message === "" ? reason : message}`;
+  if (image === pod.spec.containers[0]?.image && !mounted.includes(image)) {
+    const cause = `The cell image ${image}, which belongs to the installation of Ramet, ${why}`;
+    return { cause, reason, retry: again, action: remedyOfCellPull(message) };
+  }
   return {
-    cause: `The image ${image} cannot be pulled: ${message === "" ? reason : message}`,
+    cause: `The image ${image} ${why}`,
     reason,
     retry: isFinal ? "None until the template changes" : again,
     action: remedyOfPull(message),

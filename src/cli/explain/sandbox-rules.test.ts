@@ -95,6 +95,56 @@ describe("a sandbox that works", () => {
     });
   });
 
+  const condition = (type: string, reason: string, message: string, status = "False") => {
+    return { type, status, reason, message, lastTransitionTime: since };
+  };
+  const ready = condition("Ready", "PodReady", "", "True");
+  const image = condition("ImageResolved", "Forbidden", "The image is not pinned: the registry is private");
+
+  it("is degraded by the condition that matters, not by the first that is False", () => {
+    const failure = {
+      code: "StoreFull",
+      cause: "The checkpoint a-pause failed: no space left",
+      hint: "Delete checkpoints",
+    };
+    const conditions = [
+      ready,
+      image,
+      condition("MemoryLoaded", "EngineFailed", "page 7"),
+      condition("SandboxPaused", "CheckpointFailed", "The checkpoint a-pause failed"),
+    ];
+    const status = { phase: "Running", conditions, ramet: { problems: { SandboxPaused: failure } } };
+    expect(explain({ sandbox: sandbox(status, { spec: { paused: true } }) })).toMatchObject({
+      state: "degraded",
+      cause: "It runs, because its pause failed: The checkpoint a-pause failed: no space left",
+      reason: "StoreFull",
+      retry: "None: a failed pause is not repeated",
+      action: "Delete checkpoints, then run: ramet sandbox resume a -n t && ramet sandbox pause a -n t",
+    });
+  });
+
+  it("is healthy with an image that only the nodes can read, and says so", () => {
+    expect(explain({ sandbox: sandbox({ phase: "Running", conditions: [ready, image] }) })).toMatchObject({
+      state: "healthy",
+      cause: "It is Running. The image is not pinned: the registry is private",
+    });
+  });
+
+  it("leaves a cell image that cannot be pulled to the administrator", () => {
+    const message = 'Back-off pulling image "registry.example/cell:2": not found';
+    const waiting = { reason: "ImagePullBackOff", message };
+    const spec = {
+      nodeName: "n",
+      containers: [{ name: "main", image: "registry.example/cell:2" }],
+      volumes: [{ name: "root", image: { reference: "registry.example/cell" } }],
+    };
+    const status = { phase: "Pending", containerStatuses: [{ name: "main", state: { waiting } }] };
+    expect(explain({ sandbox: notReady("x", "StartContainerFailed"), pod: pod(status, spec), node: node("True") })).toMatchObject({
+      cause: `The cell image registry.example/cell:2, which belongs to the installation of Ramet, cannot be pulled: ${message}`,
+      action: expect.stringContaining("Let an administrator push the image") as string,
+    });
+  });
+
   it("is paused because somebody asked for it", () => {
     const paused = sandbox({ phase: "Paused" }, { spec: { paused: true } });
     expect(explain({ sandbox: paused })).toMatchObject({
@@ -209,8 +259,8 @@ describe("a Pod that is refused", () => {
     [
       'pods "a" is forbidden: maximum memory usage per Container is 1Gi, but limit is 2Gi',
       "LimitRange",
-      "maximum memory usage per Container is 1Gi, but limit is 2Gi",
-      "resources",
+      "128Mi of memory",
+      "ramet.dev/cell-overhead=none",
     ],
     [
       "pods \"a\" is forbidden: ValidatingAdmissionPolicy 'no-root' with binding 'b' denied request: root is forbidden",

@@ -1,3 +1,4 @@
+import type { Condition } from "../../api/schema/metadata.ts";
 import { problemIn } from "../../api/state/problem.ts";
 import { sandboxState } from "../../api/state/sandbox.ts";
 import { isErrorCode } from "../../base/error-codes.ts";
@@ -14,6 +15,7 @@ import {
   remedyIn,
   reportOf,
   type Rule,
+  withoutStop,
 } from "./explanation.ts";
 import { type SandboxFacts, secondsSince } from "./facts.ts";
 import { explainPod } from "./pod-rules.ts";
@@ -95,12 +97,13 @@ function unready(facts: SandboxFacts): Found | undefined {
   };
 }
 
-/** It runs, but something that was requested has not happened. */
+/** It runs, but something that was requested has not happened. The condition that matters most counts, not the first. */
 function degraded({ sandbox }: SandboxFacts): Found | undefined {
-  const condition = sandbox.status?.conditions?.find(
-    ({ type, status, reason }) => status === "False" && !harmless.has(type) && !underWay.has(reason),
-  );
+  const [condition] = (sandbox.status?.conditions ?? [])
+    .filter(({ type, status, reason }) => status === "False" && !harmless.has(type) && !underWay.has(reason))
+    .toSorted((a, b) => rankOf(a.type) - rankOf(b.type));
   if (condition === undefined) return undefined;
+  if (condition.type === "SandboxPaused") return unpaused(sandbox, condition);
   const { hint, ...problem } = reportOf(sandbox.status, condition);
   return {
     state: "degraded",
@@ -112,8 +115,41 @@ function degraded({ sandbox }: SandboxFacts): Found | undefined {
   };
 }
 
-/** The conditions that need no remedy. `FieldsIgnored` also reports what `AgentRuntimeInjected` reports. */
-const harmless: ReadonlySet<string> = new Set(["SandboxResumed", "AgentRuntimeInjected"]);
+/** It still costs what it was to save, and nothing repeats the pause. */
+function unpaused({ metadata, status }: SandboxFacts["sandbox"], condition: Condition): Found {
+  const { cause, code, hint } = reportOf(status, condition);
+  const at = `${metadata.name} -n ${metadata.namespace}`;
+  const again = `ramet sandbox resume ${at} && ramet sandbox pause ${at}`;
+  return {
+    state: "degraded",
+    cause: `It runs, because its pause failed: ${cause}`,
+    reason: code,
+    since: condition.lastTransitionTime,
+    retry: "None: a failed pause is not repeated",
+    action: `${hint ?? "Correct what the cause names"}, then run: ${again}`,
+  };
+}
+
+function rankOf(type: string): number {
+  const rank = byWeight.indexOf(type);
+  return rank === -1 ? byWeight.length : rank;
+}
+
+/** What costs most if it is overlooked comes first. */
+const byWeight = [
+  "SandboxPaused",
+  "EgressApplied",
+  "CredentialsApplied",
+  "RolledBack",
+  "RuntimeInitialized",
+  "MemoryLoaded",
+];
+
+/**
+ * The conditions that need no remedy. `FieldsIgnored` also reports what `AgentRuntimeInjected` reports; `ImageResolved` reports an
+ * image that only the nodes can read, with which the sandbox works.
+ */
+const harmless: ReadonlySet<string> = new Set(["SandboxResumed", "AgentRuntimeInjected", "ImageResolved"]);
 const underWay: ReadonlySet<string> = new Set(["Loading", "Pending", "CheckpointCreating", "Restoring"]);
 
 const retries: Readonly<Record<string, string>> = {
@@ -128,9 +164,12 @@ const remedies: Readonly<Record<string, string>> = {
 };
 
 function healthy({ sandbox }: SandboxFacts): Found {
+  const image = findCondition(sandbox.status?.conditions, "ImageResolved");
+  const rest =
+    image?.status === "False" ? `. ${withoutStop(image.message)}` : ", and all its conditions are as requested";
   return {
     state: "healthy",
-    cause: `It is ${sandbox.status?.phase ?? "new"}, and all its conditions are as requested`,
+    cause: `It is ${sandbox.status?.phase ?? "new"}${rest}`,
     since: findCondition(sandbox.status?.conditions, "Ready")?.lastTransitionTime,
   };
 }

@@ -1,4 +1,6 @@
-import { cellPort } from "../../api/wire/cell-api.ts";
+import { cellPort, parseFailedCell } from "../../api/wire/cell-api.ts";
+import type { Problem } from "../../api/schema/problem.ts";
+import { defined } from "../../base/defined.ts";
 import type { Container } from "../../api/schema/pod-template.ts";
 import { type Pod, pullReasons } from "../../api/schema/pod.ts";
 
@@ -59,10 +61,20 @@ export function isEnded(pod: Pod): boolean {
   return pod.status?.phase === "Succeeded" || pod.status?.phase === "Failed";
 }
 
+/** Why a Pod has ended, as far as its cell and its node report it. */
+export function endProblem(pod: Pod): Problem {
+  const { hint } = failedCell(pod) ?? {};
+  return { code: endReason(pod), cause: endMessage(pod), ...defined({ hint }) };
+}
+
+function failedCell(pod: Pod): ReturnType<typeof parseFailedCell> {
+  return parseFailedCell(cellStatus(pod)?.state?.terminated?.message);
+}
+
 /** Why a Pod has ended: the message of the cell, if it left one. */
 export function endMessage(pod: Pod): string {
   const ended = cellStatus(pod)?.state?.terminated;
-  const own = ended?.message ?? pod.status?.message;
+  const own = failedCell(pod)?.message ?? ended?.message ?? pod.status?.message;
   if (own !== undefined && own.trim() !== "") return own.trim();
   const init = failedInit(pod);
   if (init !== undefined) return init;
@@ -81,9 +93,10 @@ function failedInit({ metadata, status }: Pod): string | undefined {
 }
 
 /** A condition reason for how a Pod has ended: that of Kubernetes' Ready condition, or the reason that the node reports. */
-export function endReason(pod: Pod): string {
+function endReason(pod: Pod): string {
   if (pod.status?.phase === "Succeeded") return "PodCompleted";
-  const reason = pod.status?.reason ?? cellStatus(pod)?.state?.terminated?.reason;
+  const code = failedCell(pod)?.code;
+  const reason = code ?? pod.status?.reason ?? cellStatus(pod)?.state?.terminated?.reason;
   // Runtimes report Error for every exit code other than 0.
   return reason === undefined || reason === "" || reason === "Error" ? "PodFailed" : reason;
 }

@@ -26,8 +26,17 @@ export function boundsOf({ replicas, scaleStrategy, updateStrategy }: SandboxSet
   }
   return {
     scale,
-    update: countOf(updateStrategy?.maxUnavailable ?? "20%", replicas, "spec.updateStrategy.maxUnavailable"),
+    update: countOf(
+      updateStrategy?.maxUnavailable ?? defaultUnavailable(replicas),
+      replicas,
+      "spec.updateStrategy.maxUnavailable",
+    ),
   };
+}
+
+/** A set of one is not left without a ready sandbox for a new one that may not start. */
+function defaultUnavailable(replicas: number): number | string {
+  return replicas === 1 ? 0 : "20%";
 }
 
 /**

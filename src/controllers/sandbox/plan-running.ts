@@ -165,7 +165,7 @@ function planPausing(state: SandboxState): SandboxPlan {
     const why = pauseCheckpoint.status?.message ?? "no reason given";
     const what = `The checkpoint ${name} failed, and the sandbox continues to run`;
     const problem = within(problemIn(pauseCheckpoint.status) ?? { code: "CheckpointFailed", cause: why }, what);
-    const message = `${what}: ${why}. Set spec.paused to false, then to true, to try again`;
+    const message = `${what}: ${why}. The pause is not repeated: set spec.paused to false, then to true, to try again`;
     return stillRunning(state, "CheckpointFailed", message, problem);
   }
   return paused(state, "CheckpointSucceeded", `The checkpoint ${name} has the sandbox's state`);

@@ -9,7 +9,7 @@ import type { RametSandboxStatus, SandboxConditionType, SandboxPhase, SandboxSta
 import type { Problem } from "../../api/schema/problem.ts";
 import { printProblem, problemOf, sentenceOf } from "../../api/state/problem.ts";
 import { type ConditionChange as AnyConditionChange, findCondition, report, stalled } from "../../kube/conditions.ts";
-import { declaresReadiness, endMessage, endReason, unreadyMessage } from "../cluster/pod-facts.ts";
+import { declaresReadiness, endProblem, unreadyMessage } from "../cluster/pod-facts.ts";
 import { lastingClaims } from "./gather-volumes.ts";
 import type { SandboxPlan, SandboxState, StartOutcome } from "./state.ts";
 
@@ -60,10 +60,10 @@ export function lost(state: SandboxState): SandboxStatus {
 /** For a Pod that has ended, successfully or not. */
 export function ended(state: SandboxState, pod: Pod): SandboxStatus {
   const phase = pod.status?.phase === "Succeeded" ? "Succeeded" : "Failed";
-  const message = endMessage(pod);
+  const problem = endProblem(pod);
   const { stoppedBy: name } = state;
   const object = name === undefined ? {} : { object: { kind: "Checkpoint", name } };
-  return final(state, phase, { message, problem: { code: endReason(pod), cause: message, ...object } });
+  return final(state, phase, { message: sentenceOf(problem), problem: { ...problem, ...object } });
 }
 
 /** Nothing is under way in a sandbox that has ended. */
