@@ -43,9 +43,16 @@ export async function createCheckpoint(io: Io, options: CreateCheckpointOptions)
     const platform = await platformOf(io, cluster);
     const created = await cluster.create(cluster.checkpoints, manifest(cluster, options, platform));
     await platform.keep(created, source);
-    return reportCreated(io, cluster, withId(created, platform), options);
+    const onFailure: OnFailure = async ({ code }) => {
+      if (!refusals.has(code)) return;
+      await cluster.checkpoints.delete(created.metadata, { uid: created.metadata.uid, signal: io.signal });
+    };
+    return reportCreated(io, cluster, withId(created, platform), { ...options, onFailure });
   });
 }
+
+/** Nothing was captured, and the sandbox is as before, so the failed object would only have to be removed. */
+const refusals: ReadonlySet<string> = new Set(["SandboxNotReady", "NotFound"]);
 
 /** A new checkpoint with the id that it will have. */
 export function withId(created: Checkpoint, platform: Pick<Platform, "idOf">): Checkpoint {
@@ -67,13 +74,16 @@ export async function reportCreated(
   io: Io,
   cluster: Cluster,
   created: Checkpoint,
-  options: Pick<CreateCheckpointOptions, "wait" | "timeout" | "output">,
+  options: Pick<CreateCheckpointOptions, "wait" | "timeout" | "output"> & { onFailure?: OnFailure },
 ): Promise<number> {
   const wait = { timeoutMilliseconds: options.timeout, signal: io.signal };
   const settled = options.wait
-    ? await untilCaptured(clusterObjects(io, cluster, { areNew: true }), created, wait)
+    ? await untilCaptured(clusterObjects(io, cluster, { areNew: true, output: options.output }), created, wait)
     : { object: created };
-  if ("failure" in settled) return reportFailure(io, settled.failure, options.output);
+  if ("failure" in settled) {
+    await options.onFailure?.(settled.failure);
+    return reportFailure(io, settled.failure, options.output);
+  }
   // As a table, only its id.
   const id = options.output === "table" ? settled.object.status?.checkpointId : undefined;
   const rendering = { output: options.output, columns: checkpointColumns, now: io.clock.now() };
@@ -82,6 +92,8 @@ export async function reportCreated(
   await writeAll(io.stdout, isDocument ? renderObject(settled.object, rendering) : plain);
   return exitCodes.ok;
 }
+
+type OnFailure = (failure: RametError) => Promise<void>;
 
 function check({ name, contents, ttl }: CreateCheckpointOptions): void {
   if (name !== undefined) checkName(name, "--name");

@@ -7,20 +7,30 @@ import type { ResourceClient } from "../../kube/resource-client.ts";
 import { describeBuild } from "../../operations/await-build.ts";
 import type { AwaitedObjects, Followed } from "../../operations/objects.ts";
 import type { Io } from "../io.ts";
-import { size } from "../output/render.ts";
+import { type OutputFormat, size } from "../output/render.ts";
 import { type FollowedRequest, followRequest } from "../wait/follow.ts";
 import type { Cluster } from "./cluster.ts";
 
 /**
  * The objects of a command, followed by watches, with progress lines.
- * @param areNew whether the command creates the followed objects, so that its user may not need them any more. Default: false
+ * @param shown.areNew whether the command creates the followed objects, so that its user may not need them any more. Default: false
+ * @param shown.output the output format of the command: progress is no part of a document. Default: a document
  */
-export function clusterObjects(io: Io, cluster: Cluster, { areNew: isNew = false } = {}): AwaitedObjects {
+export function clusterObjects(
+  io: Io,
+  cluster: Cluster,
+  { areNew: isNew = false, output = "json" }: { areNew?: boolean; output?: OutputFormat } = {},
+): AwaitedObjects {
+  const shown = { isNew, reportsSlow: output === "table" || output === "name" };
   return {
-    sandboxes: followed(io, cluster, cluster.sandboxes, { noun: "sandbox", isNew }),
-    checkpoints: followed(io, cluster, cluster.checkpoints, { noun: "checkpoint", isNew, describeProgress }),
-    snapshots: followed(io, cluster, cluster.snapshots, { noun: "snapshot", isNew, describeProgress: describeBuild }),
-    sets: followed(io, cluster, cluster.sets, { noun: "set", isNew }),
+    sandboxes: followed(io, cluster, cluster.sandboxes, { noun: "sandbox", ...shown }),
+    checkpoints: followed(io, cluster, cluster.checkpoints, { noun: "checkpoint", ...shown, describeProgress }),
+    snapshots: followed(io, cluster, cluster.snapshots, {
+      noun: "snapshot",
+      ...shown,
+      describeProgress: describeBuild,
+    }),
+    sets: followed(io, cluster, cluster.sets, { noun: "set", ...shown }),
   };
 }
 
@@ -28,7 +38,7 @@ function followed<T extends KubeObject>(
   io: Io,
   cluster: Cluster,
   resource: ResourceClient<T>,
-  shown: Pick<FollowedRequest<T>, "noun" | "isNew" | "describeProgress">,
+  shown: Pick<FollowedRequest<T>, "noun" | "isNew" | "describeProgress" | "reportsSlow">,
 ): Followed<T> {
   return {
     create: (manifest) => cluster.create(resource, manifest),

@@ -34,7 +34,7 @@ export async function createSandbox(io: Io, options: CreateSandboxOptions): Prom
     const created = await cluster.create(cluster.sandboxes, manifest);
     const { name } = created.metadata;
     const settled = options.wait
-      ? await awaitSandbox(clusterObjects(io, cluster, { areNew: true }), created, {
+      ? await awaitSandbox(clusterObjects(io, cluster, { areNew: true, output: options.output }), created, {
           goal: options.paused === true ? "paused" : "serving",
           isNew: true,
           timeoutMilliseconds: options.timeout,

@@ -1,4 +1,3 @@
-import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import type { KubeObject } from "../../kube/object.ts";
 import type { ResourceClient } from "../../kube/resource-client.ts";
@@ -25,6 +24,8 @@ export interface FollowedRequest<T extends KubeObject> {
   requeueAfterMilliseconds?: number;
   /** Whether this command has created the object, so that its user may not need it any more. */
   isNew?: boolean;
+  /** Whether to print the progress of a slow operation also where nobody watches it. @default false */
+  reportsSlow?: boolean;
 }
 
 /**
@@ -36,7 +37,7 @@ export async function followRequest<T extends KubeObject>(io: Io, request: Follo
   const { resource, from, noun, describe, timeoutMilliseconds, requeueAfterMilliseconds } = request;
   const { name, namespace = "" } = from.metadata;
   const { what = `the ${noun} ${name}`, describeProgress = describe } = request;
-  const progress = startProgress(io);
+  const progress = startProgress(io, request.reportsSlow);
   let last: T | undefined = from;
   try {
     return await waitUntil({
@@ -50,7 +51,7 @@ export async function followRequest<T extends KubeObject>(io: Io, request: Follo
         progress(`${noun} ${name}: ${describeProgress(object)}`);
       },
       timeoutMilliseconds,
-      ...defined({ requeueAfterMilliseconds }),
+      requeueAfterMilliseconds: Math.min(requeueAfterMilliseconds ?? Infinity, silentMilliseconds),
       signal: io.signal,
     });
   } catch (error) {
@@ -60,17 +61,21 @@ export async function followRequest<T extends KubeObject>(io: Io, request: Follo
   }
 }
 
+/** Where stderr is no terminal, a wait is reported only once it takes long. */
+const silentMilliseconds = 10_000;
+
 /**
- * Prints a line with the elapsed seconds at each change of the state. Prints nothing unless stderr is a terminal.
+ * Prints a line with the elapsed seconds at each change of the state. Unless stderr is a terminal, it prints nothing, or with
+ * `reportsSlow` only what happens after 10 s.
  */
-export function startProgress(io: Io): (state: string) => void {
+export function startProgress(io: Io, reportsSlow = false): (state: string) => void {
   const started = io.clock.monotonicMilliseconds();
   let last: string | undefined;
   return (state) => {
-    if (!io.progressIsSeen || state === last) return;
+    const elapsed = io.clock.monotonicMilliseconds() - started;
+    if (state === last || !(io.progressIsSeen || (reportsSlow && elapsed >= silentMilliseconds))) return;
     last = state;
-    const seconds = (io.clock.monotonicMilliseconds() - started) / 1000;
-    const line = `${seconds.toFixed(1).padStart(6)}s  ${state.replace(/\s+/g, " ")}`;
+    const line = `${(elapsed / 1000).toFixed(1).padStart(6)}s  ${state.replace(/\s+/g, " ")}`;
     // A problem is cut here, because the error at the end has all of it.
     printLine(io.stderr, clip(line, io.progressColumns?.() ?? Infinity));
   };
