@@ -189,11 +189,11 @@ type Resources = NonNullable<Container["resources"]>;
  * The resources that a cell needs on top of its sandbox, measured: 55 MiB of memory for the cell and link, 25 MiB for a `runsc` command, and up to
  * 30 MiB of buffers while a checkpoint is uploaded.
  */
-const overheadBytes = 128 * 1024 ** 2;
+export const overheadBytes = 128 * 1024 ** 2;
 /** While the sandbox uses all of its own CPU, its cell must respond. */
-const overheadMillis = 100;
+export const overheadMillis = 100;
 /** Starting a cell and its sandbox takes about one second of CPU: ten seconds with a limit of 100m. */
-const leastMillis = 1_000;
+export const leastMillis = 1_000;
 
 /**
  * Returns the resources of a cell's container: those of the template's container plus what the cell needs. The sandbox itself has

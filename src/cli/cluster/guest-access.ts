@@ -1,8 +1,7 @@
 import type { IncomingMessage } from "node:http";
 import type { Duplex } from "node:stream";
-import { hasExited, isServing, sandboxState } from "../../api/state/sandbox.ts";
+import { isServing, sandboxState } from "../../api/state/sandbox.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
-import { delay } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
 import { group } from "../../api/schema/kind.ts";
 import {
@@ -13,15 +12,17 @@ import {
   type Transport,
 } from "../../cell/client/gateway-guest.ts";
 import { GuestClient, containerUser } from "../../cell/client/guest-client.ts";
+import { causeOfLoss } from "../../operations/cause-of-loss.ts";
 import type { Io } from "../io.ts";
 import type { Cluster } from "./cluster.ts";
 import { type AccessFlags, gatewayCredentials } from "./gateway-credentials.ts";
+import { clusterObjects } from "./objects.ts";
 import { guestClientPort } from "../../api/wire/cell-api.ts";
 import { cellKeySecret, guestKeySecret, systemNamespace } from "../../api/names/system-names.ts";
 import { type CellCredentials, readClusterCredentials } from "../../backends/cell-keys.ts";
 import { CellClient } from "../../cell/client/cell-client.ts";
 import { findCondition } from "../../kube/conditions.ts";
-import { describeState, failureOf } from "../../kube/reported-state.ts";
+import { describeState } from "../../kube/reported-state.ts";
 
 export interface GuestAccess {
   sandbox: string;
@@ -36,7 +37,7 @@ export interface GuestAccess {
  * Runs `use` with a client of a sandbox's guest: through the gateway, where the user needs the verb `create` on
  * `sandboxes/exec`, or directly with the keys of the controllers if the user asks for that.
  *
- * @throws RametError `NotFound`, `SandboxNotReady`, `Forbidden`, `Unauthorized`, `Unavailable`
+ * @throws RametError `NotFound`, `SandboxNotReady`, `Forbidden`, `Unauthorized`, `Unavailable`; why the sandbox ended meanwhile
  */
 export async function withGuest<T>(
   io: Io,
@@ -113,21 +114,8 @@ async function enter<T>(io: Io, cluster: Cluster, access: GuestAccess, ways: Way
     if (flags.direct === true) return await ways.directly(sandbox, signal);
     return await ways.throughGateway(await gatewayOptions(io, cluster, access, sandbox));
   } catch (error) {
-    throw await causeOfLoss(io, cluster, sandbox, RametError.from(error));
+    throw await causeOfLoss(clusterObjects(io, cluster), sandbox, error, signal);
   }
-}
-
-/** The connections of a sandbox that ends only break. Its status, which follows within seconds, has the cause. */
-async function causeOfLoss(io: Io, cluster: Cluster, { metadata }: Sandbox, error: RametError): Promise<RametError> {
-  if (error.code !== "GuestUnreachable") return error;
-  for (let tries = 0; tries < 10; tries++) {
-    const sandbox = await cluster.sandboxes.find(metadata, { signal: io.signal }).catch(() => undefined);
-    if (sandbox !== undefined && hasExited(sandbox)) {
-      return failureOf(`The sandbox ${metadata.name} has ended`, sandbox, "SandboxLost");
-    }
-    await delay(io.clock, 500, io.signal);
-  }
-  return error;
 }
 
 async function gatewayOptions(

@@ -1,3 +1,5 @@
+import { leastMillis, overheadBytes, overheadMillis } from "../../api/pod/cell-container.ts";
+import { bytesToQuantity } from "../../base/quantity.ts";
 import type { Found } from "./explanation.ts";
 
 export interface Refusal {
@@ -58,7 +60,7 @@ const refusals: readonly Known[] = [
     pattern:
       /(?<why>(?:maximum|minimum) \S+ usage per (?:Pod|Container) is [^,]+, but (?:limit|request) is [^\s,.[]+|\S+ max limit to request ratio per \w+ is [^,]+)/,
     reason: "LimitRange",
-    cause: `A LimitRange of the namespace <namespace> refuses the Pod: <why>. The Pod has what the cell needs on top of the template's resources: 128Mi of memory, and 100m of CPU with a limit of at least 1`,
+    cause: `A LimitRange of the namespace <namespace> refuses the Pod: <why>. The Pod has what the cell needs on top of the template's resources: ${bytesToQuantity(overheadBytes)} of memory, and ${overheadMillis}m of CPU with a limit of at least ${leastMillis}m`,
     action:
       "Change the template's resources so that the LimitRange allows them with the cell's part, or annotate the template with ramet.dev/cell-overhead=none: the cell then takes its part from the sandbox",
   },

@@ -6,6 +6,7 @@ import { defined } from "../../../base/defined.ts";
 import { parseDuration } from "../../../base/duration.ts";
 import { RametError } from "../../../base/errors.ts";
 import type { GuestClient, StartProcess } from "../../../cell/client/guest-client.ts";
+import { causeOfLoss } from "../../../operations/cause-of-loss.ts";
 import type { Caller } from "../../keys/callers.ts";
 import { needs } from "../../keys/needs.ts";
 import { requestIdOf } from "../../routes/route.ts";
@@ -164,7 +165,11 @@ export const sandboxRoutes: readonly AgentTierRoute[] = [
     answers: { 200: Ran },
     handle: async (agentTier, call) => {
       const { command, timeout } = call.body;
-      return exec(await guestFor(agentTier, call), { command, timeoutSeconds: timeout, signal: call.signal });
+      const guest = await guestFor(agentTier, call);
+      const sandbox = await sandboxOf(agentTier, call);
+      return exec(guest, { command, timeoutSeconds: timeout, signal: call.signal }).catch(async (error: unknown) => {
+        throw await causeOfLoss(agentTier.service.objects, sandbox, error, call.signal);
+      });
     },
   }),
 ];

@@ -3,6 +3,7 @@ import { defined } from "../../../base/defined.ts";
 import { RametError } from "../../../base/errors.ts";
 import type { GuestClient, StartProcess } from "../../../cell/client/guest-client.ts";
 import { outputOpen as whyOpen } from "../../../cell/client/guest-wire.ts";
+import { causeOfLoss } from "../../../operations/cause-of-loss.ts";
 import { needs } from "../../keys/needs.ts";
 import { runningSandbox, SandboxName } from "./find.ts";
 import { addTool, type ToolParts } from "./tool.ts";
@@ -37,7 +38,9 @@ export function commandTool(parts: ToolParts): void {
         ...defined({ workingDirectory: cwd }),
         timeoutMilliseconds: timeout_seconds * 1000,
       };
-      const ran = await run(open, start, signal);
+      const ran = await run(open, start, signal).catch(async (error: unknown) => {
+        throw await causeOfLoss(parts.service.objects, sandbox, error, signal);
+      });
       return { json: ran, text: textOf(ran) };
     },
   });
