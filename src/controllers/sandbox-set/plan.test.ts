@@ -189,6 +189,23 @@ describe("planSet", () => {
     );
   });
 
+  it.each([1, 2, 5, 10])("keeps ready sandboxes of a set of %d by default while no new one starts", (replicas) => {
+    const all = Array.from({ length: replicas }, (_, n) =>
+      memberFrom({ kind: "available", old: true, ageSeconds: n }, n),
+    );
+    let members = all;
+    for (let step = 0; step < 10; step++) {
+      const { actions } = planSet(stateOf({ replicas }, members));
+      const retired = new Set(of(actions, "retire").map(({ sandbox }) => sandbox.metadata.name));
+      const fresh = Array.from({ length: created(actions) }, (_, n) =>
+        memberFrom({ kind: "starting", old: false, ageSeconds: 0 }, 100 * (step + 1) + n),
+      );
+      members = [...members.filter(({ sandbox }) => !retired.has(sandbox.metadata.name)), ...fresh];
+    }
+    const available = members.filter(({ state }) => state === "available").length;
+    expect(available).toBe(replicas === 1 ? 1 : replicas - Math.ceil(replicas / 5));
+  });
+
   it("deletes nothing until the cache shows all its own actions", () => {
     fc.assert(
       fc.property(world, (given) => {
