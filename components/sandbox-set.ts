@@ -22,7 +22,7 @@ export interface SandboxSetArgs extends PlacementArgs {
   from: SandboxTemplate | NamedSnapshot | { template: Input<string> } | Input<string>;
   /** Number of ready, unclaimed sandboxes. */
   replicas: Input<number>;
-  /** How many sandboxes may be unavailable while the set rolls: a number, or a percentage like `"20%"`. @default "20%" */
+  /** How many sandboxes may be unavailable while the set rolls: a number, or a percentage like `"20%"`. @default "20%"; 0 for a set of one */
   maxUnavailable?: Input<number | string>;
   /** How many sandboxes may start at the same time: a number or a percentage. @default all */
   maxStarting?: Input<number | string>;

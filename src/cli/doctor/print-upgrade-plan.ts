@@ -34,7 +34,7 @@ export async function printUpgradePlan(io: Io, cluster: Cluster, options: Upgrad
 }
 
 /** Asks the registry from this machine. Nodes can have other access, so only an image that does not exist is a part of the plan. */
-async function missingImage(io: Io, cellImage: string): Promise<UpgradeStep[]> {
+export async function missingImage(io: Io, cellImage: string): Promise<UpgradeStep[]> {
   try {
     await recordImage(cellImage, {
       architecture: process.arch === "x64" ? "amd64" : process.arch,
