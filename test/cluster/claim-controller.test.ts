@@ -255,6 +255,19 @@ it("waits for slow starts while controllers restart, and creates no sandbox twic
   expect(names(sandboxes())).toEqual(created);
 });
 
+it("delivers every claim of a series while controllers restart", async () => {
+  await inNewNamespace();
+  await stockedSet(4);
+  const claims = Array.from({ length: 20 }, (_, n) => `c${n}`);
+  const restarted = cluster.restartControllers();
+  for (const name of claims) await create("SandboxClaim", name, { templateName: "set", envVars: { B: "2" } });
+  await restarted;
+  const taken = await Promise.all(claims.map(completed));
+  expect(taken.map((one) => reasonOf(one))).toEqual(claims.map(() => "AllReplicasClaimed"));
+  expect(new Set(taken.flatMap(({ status }) => status?.ramet?.sandboxes ?? [])).size).toBe(claims.length);
+  expect(sandboxes(isClaimed)).toHaveLength(claims.length);
+});
+
 it("takes a ready sandbox of the set for one that is slow", async () => {
   await inNewNamespace();
   await create("SandboxSet", "set", { replicas: 0, template });

@@ -60,6 +60,39 @@ const findReady = () =>
     .find(({ status, metadata }) => status?.phase === "Running" && metadata.ownerReferences?.length === 1);
 const findClaim = (name: string) => cluster.seen.claims.store.get(`t/${name}`)?.status;
 
+it("waits for the slow starts of a set without stock while controllers restart", async () => {
+  await cluster.create({
+    apiVersion,
+    kind: "SandboxSet",
+    metadata: { name: "empty", namespace: "t" },
+    spec: { replicas: 0, template },
+  });
+  const claims = ["s0", "s1", "s2", "s3", "s4", "s5"];
+  for (const name of claims) {
+    // Every start takes longer than waitReadyTimeout.
+    const spec = { templateName: "empty", waitReadyTimeout: "1s", claimTimeout: "3m" };
+    await cluster.create({ apiVersion, kind: "SandboxClaim", metadata: { name, namespace: "t" }, spec });
+  }
+  const ofClaims = () =>
+    cluster.seen.sandboxes.store
+      .list()
+      .map(({ metadata }) => metadata)
+      .filter(({ labels = {} }) => claims.includes(labels["agents.kruise.io/claim-name"] ?? ""))
+      .map(({ uid }) => uid)
+      .sort();
+  await expect.poll(() => ofClaims().length, { timeout: 60_000 }).toBe(claims.length);
+  const created = ofClaims();
+  await cluster.restartControllers();
+  const delivered = () => claims.filter((name) => findClaim(name)?.ramet?.sandboxes?.length === 1);
+  await expect.poll(delivered, { timeout: 180_000 }).toEqual(claims);
+  expect(ofClaims()).toEqual(created);
+  for (const name of claims) {
+    const [sandbox = ""] = findClaim(name)?.ramet?.sandboxes ?? [];
+    expect(await output(sandbox, "echo $((6 * 7))")).toBe("42");
+    await cluster.seen.sandboxes.resource.delete({ namespace: "t", name: sandbox });
+  }
+}, 300_000);
+
 it("claims a ready sandbox that keeps running, and gives new commands the claim's variables", async () => {
   await cluster.create({
     apiVersion,

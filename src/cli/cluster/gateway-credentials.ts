@@ -99,7 +99,7 @@ const AddressMap = z.looseObject({ metadata: ObjectMeta, data: z.record(z.string
 function unknownAddress(cause: RametError | undefined): RametError {
   const message = "Cannot enter the sandbox: the cluster does not publish the address of its gateway";
   return new RametError("Unavailable", message, {
-    hint: "Set --gateway or RAMET_GATEWAY, or ask an administrator to publish it (`ramet manifests --gateway-url`); a local cluster publishes it after: ramet local down && ramet local up",
+    hint: "Set --gateway or RAMET_GATEWAY, such as http://127.0.0.1:8080 after: kubectl port-forward -n ramet-system service/ramet-gateway 8080:80; or ask an administrator to publish it (`ramet manifests --gateway-url`); a local cluster publishes it after: ramet local down && ramet local up",
     cause,
   });
 }

@@ -3,7 +3,7 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { expect, it } from "vitest";
 import { memoryIo } from "../../../test/setup/memory-io.ts";
-import { missingImage } from "./print-upgrade-plan.ts";
+import { missingImage, summary } from "./print-upgrade-plan.ts";
 
 async function answering(status: number, ask: (host: string) => Promise<void>): Promise<void> {
   const registry = createServer((_, response) => response.writeHead(status).end()).listen(0, "127.0.0.1");
@@ -14,6 +14,19 @@ async function answering(status: number, ask: (host: string) => Promise<void>): 
     registry.close();
   }
 }
+
+it("summarizes checkpoints that are treated alike, and nothing else", () => {
+  const step = (kind: "Checkpoint" | "Sandbox", name: string, namespace = "t") => {
+    return { kind, namespace, name, engine: "e", what: "keeps its engine" };
+  };
+  const steps = [step("Sandbox", "a"), step("Sandbox", "b"), step("Checkpoint", "c"), step("Checkpoint", "d")];
+  expect(summary([...steps, step("Checkpoint", "e", "u")]).map(({ name }) => name)).toEqual([
+    "a",
+    "b",
+    "2 checkpoints",
+    "e",
+  ]);
+});
 
 it("plans no upgrade to a cell image that its registry does not have without saying so", () =>
   answering(404, async (host) => {

@@ -22,7 +22,7 @@ export async function printUpgradePlan(io: Io, cluster: Cluster, options: Upgrad
   } else if (steps.length === 0) {
     printLine(io.stdout, "Nothing in the cluster depends on another engine.");
   } else {
-    const rows = steps.map(({ kind, namespace = "", name, engine = "", what }) => [
+    const rows = summary(steps).map(({ kind, namespace = "", name, engine = "", what }) => [
       kind,
       namespace,
       name,
@@ -31,6 +31,17 @@ export async function printUpgradePlan(io: Io, cluster: Cluster, options: Upgrad
     ]);
     await writeAll(io.stdout, table(["KIND", "NAMESPACE", "NAME", "ENGINE", "WHAT"], rows));
   }
+}
+
+/** Checkpoints of one namespace that an upgrade treats alike are one row of the table. A document has each of them. */
+export function summary(steps: readonly UpgradeStep[]): UpgradeStep[] {
+  const groups = Map.groupBy(steps, ({ kind, namespace, name, engine, what }) => {
+    return JSON.stringify([kind, namespace, engine, what, kind === "Checkpoint" ? "" : name]);
+  });
+  return [...groups.values()].flatMap((alike) => {
+    const [first] = alike;
+    return first === undefined || alike.length === 1 ? alike : [{ ...first, name: `${alike.length} checkpoints` }];
+  });
 }
 
 /** Asks the registry from this machine. Nodes can have other access, so only an image that does not exist is a part of the plan. */
