@@ -139,7 +139,9 @@ describe("a sandbox that works", () => {
       volumes: [{ name: "root", image: { reference: "registry.example/cell" } }],
     };
     const status = { phase: "Pending", containerStatuses: [{ name: "main", state: { waiting } }] };
-    expect(explain({ sandbox: notReady("x", "StartContainerFailed"), pod: pod(status, spec), node: node("True") })).toMatchObject({
+    expect(
+      explain({ sandbox: notReady("x", "StartContainerFailed"), pod: pod(status, spec), node: node("True") }),
+    ).toMatchObject({
       cause: `The cell image registry.example/cell:2, which belongs to the installation of Ramet, cannot be pulled: ${message}`,
       action: expect.stringContaining("Let an administrator push the image") as string,
     });

@@ -96,9 +96,10 @@ function failedInit({ metadata, status }: Pod): string | undefined {
 function endReason(pod: Pod): string {
   if (pod.status?.phase === "Succeeded") return "PodCompleted";
   const code = failedCell(pod)?.code;
-  const reason = code ?? pod.status?.reason ?? cellStatus(pod)?.state?.terminated?.reason;
+  if (code !== undefined) return code;
+  const reason = pod.status?.reason ?? cellStatus(pod)?.state?.terminated?.reason ?? "";
   // Runtimes report Error for every exit code other than 0.
-  return reason === undefined || reason === "" || reason === "Error" ? "PodFailed" : reason;
+  return reason === "" || reason === "Error" ? "PodFailed" : reason;
 }
 
 /** The problem that keeps a container from starting and lasts longer than a moment, such as an image that cannot be pulled. */
