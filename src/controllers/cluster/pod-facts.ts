@@ -68,12 +68,12 @@ export function endProblem(pod: Pod): Problem {
 }
 
 function failedCell(pod: Pod): ReturnType<typeof parseFailedCell> {
-  return parseFailedCell(cellStatus(pod)?.state?.terminated?.message);
+  return parseFailedCell(terminatedCell(pod)?.message);
 }
 
 /** Why a Pod has ended: the message of the cell, if it left one. */
 export function endMessage(pod: Pod): string {
-  const ended = cellStatus(pod)?.state?.terminated;
+  const ended = terminatedCell(pod);
   const own = failedCell(pod)?.message ?? ended?.message ?? pod.status?.message;
   if (own !== undefined && own.trim() !== "") return own.trim();
   const init = failedInit(pod);
@@ -97,7 +97,7 @@ function endReason(pod: Pod): string {
   if (pod.status?.phase === "Succeeded") return "PodCompleted";
   const code = failedCell(pod)?.code;
   if (code !== undefined) return code;
-  const reason = pod.status?.reason ?? cellStatus(pod)?.state?.terminated?.reason ?? "";
+  const reason = pod.status?.reason ?? terminatedCell(pod)?.reason ?? "";
   // Runtimes report Error for every exit code other than 0.
   return reason === "" || reason === "Error" ? "PodFailed" : reason;
 }
@@ -133,6 +133,10 @@ export function pullProblem({ status }: Pod): string | undefined {
 }
 
 const passing = new Set(["PodInitializing", "ContainerCreating"]);
+
+function terminatedCell(pod: Pod) {
+  return cellStatus(pod)?.state?.terminated;
+}
 
 function cellStatus(pod: Pod) {
   const name = pod.spec.containers[0]?.name;
