@@ -9,7 +9,7 @@ import { delay, systemClock } from "../base/clock.ts";
 import { RametError } from "../base/errors.ts";
 import { cellProver } from "./client/cell-proof.ts";
 import { Cell } from "./lifecycle/cell.ts";
-import { startEarly } from "./sandbox/sandbox-resources.ts";
+import { spawnLink } from "./network/link.ts";
 import { EntrypointLog } from "./sandbox/entrypoint-log.ts";
 import { serveAccess } from "./server/container-access.ts";
 import { OpenResponses, cellServer } from "./server/server.ts";
@@ -33,11 +33,11 @@ const clock = systemClock;
 async function main(): Promise<number> {
   const mode = process.env["RAMET_CELL_SETTING"];
   if (mode === "none") return 0;
-  const early = startEarly({ ...cellPaths(process.env), log: report });
+  const spawnedLink = spawnLink({ binary: cellPaths(process.env).link, log: report });
   const setting = await withImageUser(cellSetting(mode === "stdin" ? await readEnvironment() : process.env));
   const { config, paths, listen } = setting;
   const log = await EntrypointLog.open(join(paths.directory, "log"), clock);
-  const cell = new Cell({ setting, early, log, clock, report });
+  const cell = new Cell({ setting, spawnedLink, log, clock, report });
   const ended = untilEnd(cell);
   // Other processes prepare the sandbox while this one makes its server. A failure is in the cell's state.
   cell.start().catch(() => undefined);

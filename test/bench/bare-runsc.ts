@@ -15,7 +15,7 @@ import { memoryOf, type Memory } from "./memory.ts";
 import { workloadCommand, workloadPort } from "./workload.ts";
 
 /** The flags with which the cell calls `runsc`: bare means without Ramet, not with other settings. */
-const flags = [...engineFlags, "--overlay2=root:memory"];
+const flagsIn = (directory: string): string[] => [...engineFlags, `--overlay2=root:dir=${directory},size=10g`];
 
 export interface BareRunscOptions {
   runsc: string;
@@ -150,9 +150,13 @@ export class BareSandbox {
   async #runsc(...args: string[]): Promise<void> {
     const log = join(this.#bundle, "output");
     const output = openSync(log, "a");
-    const child = spawn(this.#options.runsc, [...flags, "--root", join(this.#options.directory, "runsc"), ...args], {
-      stdio: ["ignore", output, output],
-    });
+    const child = spawn(
+      this.#options.runsc,
+      [...flagsIn(this.#options.directory), "--root", join(this.#options.directory, "runsc"), ...args],
+      {
+        stdio: ["ignore", output, output],
+      },
+    );
     closeSync(output);
     const [code] = (await once(child, "exit")) as [number | null];
     if (code !== 0) throw new Error(`runsc ${args[0] ?? ""} ended with ${code}: ${await readFile(log, "utf8")}`);

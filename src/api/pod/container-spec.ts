@@ -60,6 +60,11 @@ export function containerSpec(template: PodTemplateSpec): ResolvedContainer {
     resources: {
       memoryBytes: limit(limits["memory"], quantityToBytes, `${at(container)}.resources.limits.memory`),
       cpuMillis: limit(limits["cpu"], quantityToMillicores, `${at(container)}.resources.limits.cpu`),
+      storageBytes: limit(
+        limits["ephemeral-storage"],
+        quantityToBytes,
+        `${at(container)}.resources.limits.ephemeral-storage`,
+      ),
     },
   };
   return { spec: ContainerSpec.parse(input), unresolvedEnvironment: unresolved };

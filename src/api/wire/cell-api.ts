@@ -49,6 +49,8 @@ export const ContainerSpec = z.strictObject({
     .strictObject({
       memoryBytes: z.number().int().positive().optional(),
       cpuMillis: z.number().int().positive().optional(),
+      /** The size of the writable layer. Undefined: the cell's default. */
+      storageBytes: z.number().int().positive().optional(),
     })
     .default({}),
 });
@@ -113,6 +115,8 @@ export const CellConfig = z.strictObject({
   start: z.enum(["boot", "wait"]),
   /** With `wait`: what will be restored. Memory is restored into a sandbox that the cell creates while it waits. */
   restores: z.literal("memory").optional(),
+  /** Keep the writable layer in memory instead of on disk. */
+  layerInMemory: z.literal(true).optional(),
   /** Keep a second, empty sandbox ready, so that a restore in place takes half the time. */
   keepsWaiting: z.literal(true).optional(),
   /** The time for the entrypoint to exit after SIGTERM: the Pod's terminationGracePeriodSeconds. */

@@ -2,8 +2,8 @@ import { constants } from "node:fs";
 import { open, rm, statfs } from "node:fs/promises";
 import { join } from "node:path";
 import { RametError } from "../../base/errors.ts";
-import type { ContainerMemory } from "../cgroup/container-memory.ts";
 import { inQuantity } from "../cgroup/plan.ts";
+import type { Sandbox } from "../sandbox/sandbox.ts";
 
 /** How gVisor writes the pages of a memory image: through the page cache, or past it. */
 export type PageWrites = "cached" | "direct";
@@ -13,10 +13,8 @@ export interface CaptureState {
   limitBytes: number | undefined;
   /** How much of it is in use and cannot be reclaimed. */
   usedBytes: number;
-  /** How much of that is the sandbox's memory and files: what the capture writes, at most. */
-  sandboxBytes: number;
-  /** Whether memory is captured, or only files. */
-  memory: boolean;
+  /** The sandbox's memory and files, as far as they are captured: what the capture writes, at most. */
+  writtenBytes: number;
   /** Whether the file system of the image accepts writes past the page cache. One in memory does not. */
   acceptsDirect: boolean;
 }
@@ -26,31 +24,28 @@ const reserveBytes = 48 * 1024 ** 2;
 
 /**
  * Decides how to write a capture. Pages in the page cache are charged to the container's limit, also after gVisor has left the
- * sandbox's own group, and near the limit the kernel kills the sandbox for them. For a capture of files only, gVisor reads each
- * file as a whole into its own memory (gVisor's pkg/sentry/fsimpl/tmpfs/tar.go), which no way of writing avoids.
+ * sandbox's own group, and near the limit the kernel kills the sandbox for them.
  * @returns the error if the capture would harm the sandbox
  */
 export function planCapture(state: CaptureState): PageWrites | RametError {
-  const { limitBytes, usedBytes, sandboxBytes, memory, acceptsDirect } = state;
+  const { limitBytes, usedBytes, writtenBytes, acceptsDirect } = state;
   if (limitBytes === undefined) return "cached";
   const roomBytes = limitBytes - usedBytes;
-  if (roomBytes >= sandboxBytes + reserveBytes) return "cached";
-  const canBeDirect = memory && acceptsDirect;
-  if (canBeDirect && roomBytes >= reserveBytes) return "direct";
-  const neededBytes = reserveBytes + (canBeDirect ? 0 : sandboxBytes);
+  if (roomBytes >= writtenBytes + reserveBytes) return "cached";
+  if (acceptsDirect && roomBytes >= reserveBytes) return "direct";
+  const neededBytes = reserveBytes + (acceptsDirect ? 0 : writtenBytes);
   const [room, needed, limit] = [roomBytes, neededBytes, limitBytes].map((bytes) => inQuantity(toMebibytes(bytes)));
   return new RametError(
     "CaptureRefused",
     `capturing the sandbox was refused: it can need ${needed} of memory, and ${room} of the container's ${limit} are free`,
-    { hint: `Raise the container's resources.limits.memory, ${alternative(memory, canBeDirect)}` },
+    {
+      hint: `Raise the container's resources.limits.memory, ${
+        acceptsDirect
+          ? "or free memory in the sandbox"
+          : "or keep the checkpoint's files on a disk instead of in memory"
+      }`,
+    },
   );
-}
-
-function alternative(memory: boolean, canBeDirect: boolean): string {
-  if (!memory) return "or capture memory too, which needs less";
-  return canBeDirect
-    ? "or free memory in the sandbox"
-    : "or keep the checkpoint's files on a disk instead of in memory";
 }
 
 function toMebibytes(bytes: number): number {
@@ -59,12 +54,13 @@ function toMebibytes(bytes: number): number {
 
 /** @throws RametError `CaptureRefused` if the capture would harm the sandbox */
 export async function pageWritesFor(
-  container: ContainerMemory | undefined,
+  sandbox: Pick<Sandbox, "container" | "writtenBytes">,
   { memory, imagePath }: { memory: boolean; imagePath: string },
 ): Promise<PageWrites> {
+  const { container } = sandbox;
   if (container === undefined) return "cached";
   const { limitBytes, usedBytes, sandboxBytes } = container;
-  const state = { limitBytes, usedBytes, sandboxBytes, memory };
+  const state = { limitBytes, usedBytes, writtenBytes: (memory ? sandboxBytes : 0) + (await sandbox.writtenBytes()) };
   if (planCapture({ ...state, acceptsDirect: false }) === "cached") return "cached";
   const decision = planCapture({ ...state, acceptsDirect: await acceptsDirect(imagePath) });
   if (decision instanceof RametError) throw decision;

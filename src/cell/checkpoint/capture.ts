@@ -67,7 +67,7 @@ async function captureAndPublish(request: CheckpointRequest, subject: CaptureSub
   try {
     if (session.published !== undefined) throw alreadyPublished(request.grant.checkpointId);
     const memory = request.contents.includes("memory");
-    const pages = await pageWritesFor(subject.sandbox.container, { memory, imagePath: session.stagingPath });
+    const pages = await pageWritesFor(subject.sandbox, { memory, imagePath: session.stagingPath });
     const before = subject.generation();
     const into = { path: session.stagingPath, pages, phases, clock, held: subject.held };
     const captured = await capture(request, engine, into);
@@ -125,13 +125,12 @@ async function capture(
   const start = held?.sinceMilliseconds ?? clock.monotonicMilliseconds();
   const cutAt = clock.now().toISOString();
   const memory = contents.includes("memory");
-  // gVisor pauses and resumes the sandbox for a checkpoint. It does not for a tar, and neither keeps the sandbox paused.
-  const mustPause = held === undefined && (!memory || !keepRunning);
+  // gVisor pauses and resumes the sandbox for a checkpoint, and does not keep it paused.
+  const mustPause = held === undefined && !keepRunning;
   const isPaused = mustPause || held !== undefined;
   if (mustPause) await phases.phase("pause", () => engine.pause());
   try {
-    if (memory) await phases.phase("engine", () => engine.checkpoint(path, pages));
-    else await phases.phase("engine", () => engine.saveFilesystem(`${path}/filesystem.tar`));
+    await phases.phase("engine", () => (memory ? engine.checkpoint(path, pages) : engine.saveFiles(path, pages)));
   } catch (error) {
     if (mustPause) await engine.resume().catch(() => undefined);
     throw error;

@@ -4,6 +4,7 @@ import type { ErrorCode } from "../../base/error-codes.ts";
 import { RametError } from "../../base/errors.ts";
 import { type Manifest, sizeOf } from "../../store/manifest.ts";
 import { openForRead } from "../../store/open.ts";
+import type { SavedFiles } from "../sandbox/engine.ts";
 import type { SandboxOrigin } from "../sandbox/sandbox.ts";
 
 /** A checkpoint that is open for one restore and can be restored here. */
@@ -54,7 +55,7 @@ export async function openRestoreSource(
   }
   if (!contents.includes("memory"))
     return {
-      origin: { filesystemTar: `${imagePath}/filesystem.tar` },
+      origin: savedFiles(manifest, imagePath),
       memory: undefined,
       generation: 0,
       cpuFeatures: undefined,
@@ -69,6 +70,13 @@ export async function openRestoreSource(
     cpuFeatures: engine.cpuFeatures,
     release,
   };
+}
+
+/** Releases before the writable layer was on disk captured files alone as one tar. */
+const tarName = "filesystem.tar";
+
+function savedFiles({ files }: Manifest, imagePath: string): SavedFiles {
+  return files.some(({ name }) => name === tarName) ? { tar: `${imagePath}/${tarName}` } : { filesPath: imagePath };
 }
 
 type Needing = Pick<Manifest, "checkpointId" | "contents" | "engine">;

@@ -2,7 +2,6 @@ import { rootCertificates } from "node:tls";
 import type { EngineBuild } from "../../api/engine/engine.ts";
 import type { Clock } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
-import type { EarlyEnvironment } from "../sandbox/sandbox-resources.ts";
 import type { EntrypointLog } from "../sandbox/entrypoint-log.ts";
 import type { GuestIdentity } from "../sandbox/guest-identity.ts";
 import type { SandboxEnvironment } from "../sandbox/sandbox-environment.ts";
@@ -10,11 +9,12 @@ import type { CellSetting } from "../setting/cell-setting.ts";
 import type { States } from "./states.ts";
 import type { LinkCredentials } from "../../api/wire/cell-api.ts";
 import type { EntrypointExit, GuestControl } from "../client/guest-control.ts";
-import type { Link } from "../network/link.ts";
+import type { Link, SpawnedLink } from "../network/link.ts";
 
 export interface CellDependencies {
   setting: CellSetting;
-  early: EarlyEnvironment;
+  /** Started while the cell read its setting. It ends with its input, so it does not outlive the cell. */
+  spawnedLink: SpawnedLink;
   log: EntrypointLog;
   clock: Clock;
   /** Logs for the operator. Never pass a secret. */

@@ -59,12 +59,12 @@ export class Cell {
   /** Why the entrypoint was asked to exit. After that the end of the sandbox is not a failure. */
   #terminating: string | undefined;
 
-  constructor({ setting, early, log, clock, report }: CellDependencies) {
+  constructor({ setting, spawnedLink, log, clock, report }: CellDependencies) {
     this.#setting = setting;
     this.#identity = new GuestIdentity(clock, setting.container.resources);
     this.#environment = new SandboxEnvironment({
       setting,
-      early,
+      spawnedLink,
       log,
       clock,
       onLost: (why) => {

@@ -13,11 +13,13 @@ export interface EngineOptions {
   directory: string;
   /** The container id. gVisor names its sockets after it, so it must be unique in the cell's network namespace. */
   id: string;
+  /** The size of the writable layer: the sandbox cannot write more files. */
+  layerBytes: number;
   /**
-   * Keeps files that the sandbox writes to its volumes in its memory, like those of its root. For machines on which all files
-   * must belong to one user. @default false
+   * A directory for the files that the sandbox writes to its root and to its volumes, each as a part of one hidden file. For
+   * machines on which all files must belong to one user. @default the root itself, and no overlay over volumes
    */
-  volumesInMemory?: boolean;
+  layersOfVolumes?: string | undefined;
   /** The leaf control groups in which the sandbox runs. Undefined where its resources are not limited. */
   cgroup?: SandboxCgroup | undefined;
   /** Whether the sandbox and its cell share a memory limit. @default false */
@@ -37,6 +39,9 @@ export interface SavedMemory {
   /** Load pages in the background, after the restore has returned. */
   background: boolean;
 }
+
+/** The changed files of a checkpoint without memory. A tar is in the spec: gVisor unpacks it before the first process starts. */
+export type SavedFiles = { filesPath: string } | { tar: string };
 
 const commandTimeoutMilliseconds = 120_000;
 
@@ -62,8 +67,8 @@ export class Engine {
   }
 
   /** Creates the sandbox and starts it. Its output streams end with the sandbox. */
-  run(spec: Record<string, unknown>): Promise<EngineOutput> {
-    return this.#make(["run", "--detach"], spec);
+  run(spec: Record<string, unknown>, files?: SavedFiles): Promise<EngineOutput> {
+    return this.#make(["run", "--detach", ...filesArguments(files)], spec);
   }
 
   /** Creates the sandbox and restores a checkpoint's memory into it. */
@@ -72,8 +77,8 @@ export class Engine {
   }
 
   /** Creates the sandbox. Nothing runs in it until `start` or `restore`. */
-  create(spec: Record<string, unknown>): Promise<EngineOutput> {
-    return this.#make(["create"], spec);
+  create(spec: Record<string, unknown>, files?: SavedFiles): Promise<EngineOutput> {
+    return this.#make(["create", ...filesArguments(files)], spec);
   }
 
   /** Creates the sandbox, and starts the command that restores a checkpoint into it early. */
@@ -164,9 +169,14 @@ export class Engine {
     await this.#writing(() => (pages === "direct" ? this.#run(direct) : this.#runEarly("checkpoint", imagePath)));
   }
 
-  /** Writes the changed files of the root filesystem as a tar, including deletions. */
-  async saveFilesystem(file: string): Promise<void> {
-    await this.#writing(() => this.#run(["tar", "rootfs-upper", "--file", file, this.#options.id]));
+  /**
+   * Writes the changed files of the root filesystem into `imagePath`, including deletions. A running sandbox is paused meanwhile
+   * and then resumes.
+   */
+  async saveFiles(imagePath: string, pages: "cached" | "direct" = "cached"): Promise<void> {
+    const direct = pages === "direct" ? ["--direct"] : [];
+    const args = ["fscheckpoint", ...direct, "--leave-running", "--image-path", imagePath, this.#options.id];
+    await this.#writing(() => this.#run(args));
   }
 
   /** Sends a signal to PID 1, the guest, which forwards it to the entrypoint. */
@@ -251,8 +261,9 @@ export class Engine {
   }
 
   #commandLine(args: readonly string[], { log, root }: { log: string; root: string }): string[] {
-    const overlay = this.#options.volumesInMemory === true ? "all:memory" : "root:memory";
-    return [...engineFlags, `--overlay2=${overlay}`, "--root", root, "--log", log, ...args];
+    const { layerBytes, layersOfVolumes } = this.#options;
+    const medium = layersOfVolumes === undefined ? "root:self" : `all:dir=${layersOfVolumes}`;
+    return [...engineFlags, `--overlay2=${medium},size=${layerBytes}`, "--root", root, "--log", log, ...args];
   }
 
   async #requireSuccess(command: string, { code, stderr }: ProgramResult, imagePath?: string): Promise<void> {
@@ -269,7 +280,7 @@ export class Engine {
 }
 
 function imagePathIn(args: readonly string[]): string | undefined {
-  const at = args.findIndex((arg) => arg === "--image-path" || arg === "--file");
+  const at = args.indexOf("--image-path");
   return at < 0 ? undefined : args[at + 1];
 }
 
@@ -278,13 +289,17 @@ async function link(path: string, target: string): Promise<void> {
   await symlink(target, path);
 }
 
+function filesArguments(files: SavedFiles | undefined): string[] {
+  return files === undefined || "tar" in files ? [] : ["--fs-restore-image-path", files.filesPath];
+}
+
 function restoreCommand({ imagePath, background }: SavedMemory): string[] {
   return ["restore", "--detach", ...(background ? ["--background"] : []), "--image-path", imagePath];
 }
 
 /**
- * The flags of every command. `--overlay2` adds where the writable layer is: in the sandbox's memory, so that a checkpoint holds
- * it. `--allow-suid` makes `sudo` work in agent images. The cell creates the control groups (src/cell/cgroup), in less than the
+ * The flags of every command. `--overlay2` adds where the writable layer is: in one hidden file, which a checkpoint holds
+ * too. `--allow-suid` makes `sudo` work in agent images. The cell creates the control groups (src/cell/cgroup), in less than the
  * 60 ms that gVisor takes to move itself through every controller of cgroup v1.
  *
  * gVisor only logs differences between the spec of a checkpoint and that of its clone, which the controllers compare and name. It

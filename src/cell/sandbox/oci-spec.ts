@@ -13,7 +13,7 @@ export interface OciSpecOptions {
   etcPath: string;
   netnsPath: string;
   /** A tar of changed files, which gVisor unpacks over the image before the first process starts. */
-  filesystemTar?: string;
+  filesystemTar?: string | undefined;
 }
 
 /**

@@ -3,20 +3,15 @@ import type { Clock } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
 import { GuestControl } from "../client/guest-control.ts";
 import { linkSocket } from "../network/link-dial.ts";
-import { type Link, startLink } from "../network/link.ts";
+import { type Link, type SpawnedLink, startLink } from "../network/link.ts";
 import type { CellSetting } from "../setting/cell-setting.ts";
 import type { EntrypointLog } from "./entrypoint-log.ts";
-import {
-  type EarlyEnvironment,
-  allocateResources,
-  releaseResources,
-  type SandboxResources,
-} from "./sandbox-resources.ts";
+import { allocateResources, releaseResources, type SandboxResources } from "./sandbox-resources.ts";
 import { isMemory, Sandbox, type SandboxOptions, type SandboxOrigin } from "./sandbox.ts";
 
 export interface SandboxEnvironmentOptions {
   setting: CellSetting;
-  early: EarlyEnvironment;
+  spawnedLink: SpawnedLink;
   log: EntrypointLog;
   clock: Clock;
   /** Called when the network or the current sandbox has ended unexpectedly. */
@@ -75,12 +70,12 @@ export class SandboxEnvironment {
 
   /** Prepares network, root directory and control groups. No sandbox runs yet. */
   async prepare(): Promise<void> {
-    const { setting, early, log, onLost, onUnenforced } = this.#options;
+    const { setting, spawnedLink, log, onLost, onUnenforced } = this.#options;
     const { config, container, paths, listen } = setting;
-    const allocating = allocateResources(setting, early.layer);
+    const allocating = allocateResources(setting);
     // It is awaited below; until then a failure must not count as unhandled.
     allocating.catch(() => undefined);
-    const link = await startLink(early.link, {
+    const link = await startLink(spawnedLink, {
       config: {
         socket: linkSocket(paths.directory),
         listen,
@@ -95,11 +90,11 @@ export class SandboxEnvironment {
       onLost(new RametError("SandboxLost", `the sandbox's network ended: ${why}`));
     });
     const [resources] = await Promise.all([allocating, link.prepare()]);
-    const { root, cgroup } = resources;
+    const { roots, cgroup } = resources;
     const groups = { cgroup: cgroup.leaves, container: cgroup.container };
     this.#prepared = {
       resources,
-      sandbox: { setting, log, netnsPath: link.netnsPath, rootPath: root.path, ...groups },
+      sandbox: { setting, log, netnsPath: link.netnsPath, roots, ...groups },
     };
     // A sandbox runs also where its limits cannot be enforced.
     if (cgroup.unenforced !== undefined) onUnenforced(cgroup.unenforced);

@@ -6,20 +6,20 @@ import type { RametError } from "../../base/errors.ts";
 import type { CellSetting } from "../setting/cell-setting.ts";
 import type { ContainerMemory } from "../cgroup/container-memory.ts";
 import type { SandboxCgroup } from "../cgroup/sandbox-cgroup.ts";
-import { Engine, type EngineOutput, type SavedMemory } from "./engine.ts";
+import { Engine, type EngineOutput, type SavedFiles, type SavedMemory } from "./engine.ts";
 import type { EntrypointLog } from "./entrypoint-log.ts";
-import { hasOneUserOnly } from "./sandbox-resources.ts";
+import { hasOneUserOnly, type RootDirectories, type RootDirectory } from "./root-directories.ts";
 import { ociSpec } from "./oci-spec.ts";
 
-/** The root filesystem of a new sandbox: its image, or its image with the changed files of a checkpoint (a tar). */
-export type SandboxFiles = "image" | { filesystemTar: string };
+/** The root filesystem of a new sandbox: its image, or its image with the changed files of a checkpoint. */
+export type SandboxFiles = "image" | SavedFiles;
 export type SandboxOrigin = SandboxFiles | SavedMemory;
 
 export interface SandboxOptions {
   setting: CellSetting;
   log: EntrypointLog;
   netnsPath: string;
-  rootPath: string;
+  roots: RootDirectories;
   /** The leaf control groups in which it runs. Undefined where its resources are not limited. */
   cgroup: SandboxCgroup | undefined;
   /** The memory that the sandbox shares with its cell, if that has a limit. */
@@ -33,14 +33,16 @@ export class Sandbox {
   readonly ended: Promise<void>;
   /** The memory that the sandbox shares with its cell, if that has a limit. */
   readonly container: ContainerMemory | undefined;
+  readonly #root: RootDirectory;
   readonly #cgroup: SandboxCgroup | undefined;
   readonly #isLimited: boolean;
   #hasEnded = false;
   #destroyed = false;
   #isHalted = false;
 
-  private constructor(parts: { engine: Engine; ended: Promise<void>; options: SandboxOptions }) {
+  private constructor(parts: { engine: Engine; root: RootDirectory; ended: Promise<void>; options: SandboxOptions }) {
     this.engine = parts.engine;
+    this.#root = parts.root;
     this.ended = parts.ended;
     const { cgroup, container, setting } = parts.options;
     this.#cgroup = cgroup;
@@ -53,55 +55,60 @@ export class Sandbox {
 
   /** Creates a sandbox and starts or restores it. Its guest has no identity yet. */
   static async start(options: SandboxOptions, origin: SandboxOrigin): Promise<Sandbox> {
-    if (!isMemory(origin)) return Sandbox.#make(options, origin, (engine, spec) => engine.run(spec));
-    return Sandbox.#make(options, "image", (engine, spec) => engine.runRestored(spec, origin));
+    if (isMemory(origin)) return Sandbox.#make(options, (engine, spec) => engine.runRestored(spec, origin));
+    const files = savedFiles(origin);
+    return Sandbox.#make(options, (engine, spec) => engine.run(spec, files), files);
   }
 
   /** Creates a sandbox in which nothing runs until `run`. */
   static async create(options: SandboxOptions, files: SandboxFiles): Promise<Sandbox> {
-    return Sandbox.#make(options, files, (engine, spec) => engine.create(spec));
+    const saved = savedFiles(files);
+    return Sandbox.#make(options, (engine, spec) => engine.create(spec, saved), saved);
   }
 
   /** Creates a sandbox that waits for a checkpoint, and starts the restore command early. */
   static async createWaiting(options: SandboxOptions): Promise<Sandbox> {
-    return Sandbox.#make(options, "image", (engine, spec) => engine.createWaiting(spec));
+    return Sandbox.#make(options, (engine, spec) => engine.createWaiting(spec));
   }
 
   static async #make(
     options: SandboxOptions,
-    files: SandboxFiles,
     command: (engine: Engine, spec: Record<string, unknown>) => Promise<EngineOutput>,
+    files?: SavedFiles,
   ): Promise<Sandbox> {
-    const { setting, log, netnsPath, rootPath, cgroup } = options;
+    const { setting, log, netnsPath, roots, cgroup } = options;
     const { config, container, paths } = setting;
     const etcPath = join(paths.directory, "etc");
     await mkdir(etcPath, { recursive: true });
     await writeFile(join(etcPath, "resolv.conf"), "nameserver 169.254.17.1\n");
+    const root = await roots.take();
     const engine = new Engine({
       runsc: paths.runsc,
       directory: paths.directory,
       id: containerId(config.sandbox.uid),
-      volumesInMemory: hasOneUserOnly() && !setting.sharesVolumes,
+      layerBytes: container.resources.storageBytes ?? defaultLayerBytes,
+      layersOfVolumes: hasOneUserOnly() && !setting.sharesVolumes ? paths.directory : undefined,
       cgroup,
       sharesMemory: options.container !== undefined,
     });
     const spec = ociSpec({
       container,
       hostname: config.sandbox.name,
-      rootPath,
+      rootPath: root.path,
       guestPath: paths.guest,
       etcPath,
       netnsPath,
-      ...(files !== "image" && files),
+      filesystemTar: files !== undefined && "tar" in files ? files.tar : undefined,
     });
-    const output = await command(engine, spec).catch((error: unknown) => {
+    const output = await command(engine, spec).catch(async (error: unknown) => {
+      await root.remove();
       throw cgroup?.exceededLimit() ?? options.container?.exceeded() ?? error;
     });
     const ended = Promise.all([
       log.follow(output.stdout, "stdout", output.early.stdout),
       log.follow(output.stderr, "stderr", output.early.stderr),
     ]).then(() => undefined);
-    return new Sandbox({ engine, ended, options });
+    return new Sandbox({ engine, root, ended, options });
   }
 
   /** Starts a created sandbox, or restores a checkpoint's memory into it. Its guest has no identity yet. */
@@ -128,6 +135,11 @@ export class Sandbox {
   /** The limit that the sandbox has exceeded, if any. It is then the reason why the sandbox ended. */
   exceededLimit(): RametError | undefined {
     return this.#cgroup?.exceededLimit() ?? this.container?.exceeded();
+  }
+
+  /** The bytes on disk of the files that the sandbox has written. */
+  writtenBytes(): Promise<number> {
+    return this.#root.writtenBytes();
   }
 
   /** Whether no process of the sandbox is left. */
@@ -159,11 +171,19 @@ export class Sandbox {
     if (this.#isHalted) await this.engine.halt("SIGKILL");
     this.#isHalted = false;
     await this.engine.destroy();
+    await this.#root.remove();
   }
 }
 
 /** How often the count of out-of-memory kills is read where the kernel sends no notification. */
 const pollMilliseconds = 250;
+
+/** Enough for the packages and repositories of most agents, and less than the disk of most nodes. */
+const defaultLayerBytes = 10 * 1024 ** 3;
+
+function savedFiles(files: SandboxFiles): SavedFiles | undefined {
+  return files === "image" ? undefined : files;
+}
 
 export function isMemory(origin: SandboxOrigin): origin is SavedMemory {
   return origin !== "image" && "imagePath" in origin;

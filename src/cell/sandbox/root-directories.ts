@@ -1,0 +1,117 @@
+import { readFileSync } from "node:fs";
+import { mkdir, readdir, rm, stat } from "node:fs/promises";
+import { join } from "node:path";
+import { RametError } from "../../base/errors.ts";
+import { runProgram } from "../../base/run-program.ts";
+
+/** The directory that becomes a sandbox's root. */
+export interface RootDirectory {
+  path: string;
+  /** The bytes on disk of the files that the sandbox has written. */
+  writtenBytes(): Promise<number>;
+  /** Call it when the sandbox has ended. The mounts of a killed cell end with its mount namespace. */
+  remove(): Promise<void>;
+}
+
+export interface RootDirectoriesOptions {
+  /** In which the roots are mounted. The kubelet counts its size, so that a Pod's limit of ephemeral storage applies. */
+  directory: string;
+  imagePath: string;
+  /** Keep what sandboxes write in memory. */
+  inMemory: boolean;
+}
+
+/**
+ * The root directories of one cell's sandboxes: each is an overlay over the template's image, so that sandboxes can share a
+ * read-only image. gVisor creates its mount points in the upper layer, and one hidden file with everything that the sandbox
+ * writes. Programs of another sandbox must not see that file, so each sandbox has a root of its own.
+ */
+export class RootDirectories {
+  readonly #options: RootDirectoriesOptions;
+  #next: Promise<RootDirectory> | undefined;
+  #count = 0;
+
+  constructor(options: RootDirectoriesOptions) {
+    this.#options = options;
+  }
+
+  /** Mounts the next root before it is needed. @throws RametError `HostUnsupported` */
+  async prepare(): Promise<void> {
+    this.#next ??= this.#mount();
+    await this.#next;
+  }
+
+  /** @throws RametError `HostUnsupported` */
+  take(): Promise<RootDirectory> {
+    const taken = this.#next ?? this.#mount();
+    this.#next = undefined;
+    return taken;
+  }
+
+  /** Removes a root that was not taken. */
+  async remove(): Promise<void> {
+    const left = await this.#next?.catch(() => undefined);
+    this.#next = undefined;
+    await left?.remove();
+  }
+
+  async #mount(): Promise<RootDirectory> {
+    const { directory, imagePath, inMemory } = this.#options;
+    const own = join(directory, String(this.#count++));
+    const [layer, merged] = [join(own, "layer"), join(own, "merged")];
+    const [upper, work] = [join(layer, "upper"), join(layer, "work")];
+    await Promise.all([layer, merged].map((made) => mkdir(made, { recursive: true })));
+    if (inMemory) await mount(["-t", "tmpfs", "-o", "mode=0755", "ramet", layer]);
+    await Promise.all([upper, work].map((made) => mkdir(made, { recursive: true })));
+    const options = [`lowerdir=${escaped(imagePath)}`, `upperdir=${escaped(upper)}`, `workdir=${escaped(work)}`];
+    // In a user namespace overlayfs must keep its metadata in user attributes.
+    if (hasOneUserOnly()) options.push("userxattr");
+    await mount(["-t", "overlay", "-o", options.join(","), "ramet", merged]);
+    return {
+      path: merged,
+      writtenBytes: () => writtenIn(upper),
+      remove: async () => {
+        const args = ["-l", merged, ...(inMemory ? [layer] : [])];
+        await runProgram({ program: "umount", args, timeoutMilliseconds: mountTimeoutMilliseconds });
+        await rm(own, { recursive: true, force: true }).catch(() => undefined);
+      },
+    };
+  }
+}
+
+/** gVisor's name for the file of a writable layer (runsc/boot/vfs.go, selfFilestorePrefix). */
+const layerFile = ".gvisor.filestore.";
+
+async function writtenIn(upper: string): Promise<number> {
+  const names = (await readdir(upper)).filter((name) => name.startsWith(layerFile));
+  const files = await Promise.all(names.map((name) => stat(join(upper, name))));
+  return files.reduce((sum, { blocks }) => sum + blocks * 512, 0);
+}
+
+const mountTimeoutMilliseconds = 10_000;
+
+async function mount(args: readonly string[]): Promise<void> {
+  const { code, stderr } = await runProgram({ program: "mount", args, timeoutMilliseconds: mountTimeoutMilliseconds });
+  if (code === 0) return;
+  throw new RametError("HostUnsupported", `mounting the sandbox's root failed: ${stderr.trim()}`, {
+    hint: "Use kernel 5.11 or newer with overlayfs; in a Pod, also the SYS_ADMIN capability and no default AppArmor profile",
+  });
+}
+
+/** Overlayfs separates directories by colons and options by commas. */
+function escaped(path: string): string {
+  return path.replace(/[\\:,]/g, "\\$&");
+}
+
+/**
+ * Whether the cell runs in a user namespace with a single user, which `ramet-link pod` creates for an unprivileged user
+ * (user_namespaces(7)). Every new file then belongs to that user on the host, and to root in the sandbox.
+ */
+export function hasOneUserOnly(): boolean {
+  try {
+    const extents = readFileSync("/proc/self/uid_map", "utf8").trim().split("\n");
+    return extents.length === 1 && extents[0]?.trim().split(/\s+/)[2] === "1";
+  } catch {
+    return false;
+  }
+}
