@@ -86,6 +86,8 @@ export const annotations = {
   sealedCredentials: "ramet.dev/sealed-credentials",
   /** On a Pod that runs a cell: the digest of the egress policy with which the cell starts. */
   egressDigest: "ramet.dev/egress-digest",
+  /** On a Pod template, `memory`: the files that the sandbox writes are in its memory instead of on disk. */
+  writableLayer: "ramet.dev/writable-layer",
   /** On a Pod template, `none`: the Pod has exactly the template's resources, and the cell takes its part from the sandbox. */
   cellOverhead: "ramet.dev/cell-overhead",
   /**

@@ -28,3 +28,10 @@ it("keeps other resources, claims, and a container without any", () => {
     claims: [{ name: "a" }],
   });
 });
+
+it("has room for one checkpoint in the limit of ephemeral storage, and requests what the template does", () => {
+  expect(cellResources({ limits: { memory: "512Mi", "ephemeral-storage": "10Gi" } })).toEqual({
+    requests: { memory: "640Mi", "ephemeral-storage": "10Gi" },
+    limits: { memory: "640Mi", "ephemeral-storage": `${20 * 1024 + 512 + 256}Mi` },
+  });
+});

@@ -12,6 +12,14 @@ export const rootPath = "/ramet/root";
 const rootVolume = "ramet-root";
 
 /**
+ * The cell's directory, with the files that its sandbox writes and with checkpoints on their way to or from a bucket. The kubelet
+ * counts an emptyDir.
+ */
+export const cellVolume: Volume = { name: "ramet-cell", emptyDir: {} };
+/** The default of `RAMET_CELL_DIRECTORY` (src/cell/setting/cell-setting.ts). */
+const cellDirectory = "/run/ramet/cell";
+
+/**
  * The cell's capabilities; all others are dropped. Without one of them no sandbox starts (docs/reference/cell.md). The sandbox
  * does not get them: gVisor has its own capabilities.
  */
@@ -70,6 +78,7 @@ export function cellContainer(container: Container, config: CellConfig, options:
         mountPath: `${mountsPath}/${index}`,
       })),
       { name: rootVolume, mountPath: rootPath, readOnly: true },
+      { name: cellVolume.name, mountPath: cellDirectory },
     ],
     readinessProbe: cellReadiness,
     ...probes(container),
@@ -190,6 +199,8 @@ type Resources = NonNullable<Container["resources"]>;
  * 30 MiB of buffers while a checkpoint is uploaded.
  */
 export const overheadBytes = 128 * 1024 ** 2;
+/** Logs, and what a file system needs for itself. */
+const overheadStorageBytes = 256 * 1024 ** 2;
 /** While the sandbox uses all of its own CPU, its cell must respond. */
 export const overheadMillis = 100;
 /** Starting a cell and its sandbox takes about one second of CPU: ten seconds with a limit of 100m. */
@@ -198,7 +209,8 @@ export const leastMillis = 1_000;
 /**
  * Returns the resources of a cell's container: those of the template's container plus what the cell needs. The sandbox itself has
  * the template's limits, in its own control groups. Memory is added to the request too, because the cell keeps it. CPU is not,
- * because the cell uses it only while it starts, captures or restores.
+ * because the cell uses it only while it starts, captures or restores. The limit of ephemeral storage, which bounds the files of
+ * the sandbox itself, has room for one checkpoint on its way to a bucket: the kubelet evicts a Pod that exceeds it.
  * @param limitsSandbox whether the cell can give the sandbox limits of its own. If not, those of the container bound the sandbox,
  *   and a small CPU limit is not raised, although the sandbox then starts slowly
  */
@@ -211,6 +223,12 @@ export function cellResources(resources: Resources, limitsSandbox = true): Resou
   if (limits["cpu"] !== undefined) {
     const least = limitsSandbox ? leastMillis : 0;
     limits["cpu"] = `${Math.max(quantityToMillicores(limits["cpu"]) + overheadMillis, least)}m`;
+  }
+  const storage = limits["ephemeral-storage"];
+  if (storage !== undefined) {
+    const memoryBytes = resources.limits?.["memory"] === undefined ? 0 : quantityToBytes(resources.limits["memory"]);
+    const checkpointBytes = quantityToBytes(storage) + memoryBytes;
+    limits["ephemeral-storage"] = bytesPlus(storage, checkpointBytes + overheadStorageBytes);
   }
   return {
     ...resources,

@@ -52,6 +52,7 @@ it("replaces the main container by the cell, and mounts the container's image as
   ]);
   expect(made.spec.volumes).toEqual([
     { name: "ramet-root", image: { reference: "python:3.12", pullPolicy: "Always" } },
+    { name: "ramet-cell", emptyDir: {} },
   ]);
   expect(main(made).volumeMounts).toContainEqual({ name: "ramet-root", mountPath: "/ramet/root", readOnly: true });
   expect(main(made).readinessProbe).toMatchObject({ httpGet: { path: "/readyz", port: 49980 } });
@@ -68,6 +69,25 @@ it("escapes the cell's configuration so that the kubelet's expansion leaves it u
     rootPath: "/ramet/root",
     sandbox: { namespace: "team", name: "a", uid: "u-1" },
   });
+});
+
+it("keeps the sandbox's files on disk, or in memory if the template says so, with the size of its limit", () => {
+  const template = (medium: string | undefined) =>
+    parsePodTemplate({
+      metadata: { annotations: medium === undefined ? {} : { "ramet.dev/writable-layer": medium } },
+      spec: {
+        containers: [{ name: "main", image: "a", resources: { limits: { "ephemeral-storage": "3Gi" } } }],
+      },
+    });
+  const config = (medium?: string) => {
+    const env = cellPod(owner, template(medium), options).spec.containers[0]?.env ?? [];
+    return CellConfig.parse(JSON.parse(env.find(({ name }) => name === "RAMET_CELL")?.value ?? ""));
+  };
+  expect(config().container.resources).toEqual({ storageBytes: 3 * 1024 ** 3 });
+  expect(config()).not.toHaveProperty("layerInMemory");
+  expect(config("disk")).not.toHaveProperty("layerInMemory");
+  expect(config("memory").layerInMemory).toBe(true);
+  expect(() => config("ram")).toThrow(/\[ramet.dev\/writable-layer\]: "ram" is not a medium; use disk or memory/);
 });
 
 it("prefixes the sandbox's variables so that the cell does not use them", () => {

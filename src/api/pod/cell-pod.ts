@@ -1,8 +1,9 @@
 import type * as z from "zod";
 import { defined } from "../../base/defined.ts";
+import { RametError } from "../../base/errors.ts";
 import { CellConfig, type KeySets } from "../wire/cell-api.ts";
 import { withoutAgentRuntime } from "./agent-runtime.ts";
-import { cellContainer, type CellImageOptions, imageVolume, rootPath } from "./cell-container.ts";
+import { cellContainer, type CellImageOptions, cellVolume, imageVolume, rootPath } from "./cell-container.ts";
 import { containerSpec, mainContainer } from "./container-spec.ts";
 import { egressDigest } from "../egress/effective-egress.ts";
 import { templateDigest, templateRevision } from "./restore-spec.ts";
@@ -98,6 +99,7 @@ export function cellPod(sandbox: PodOwner, template: PodTemplateSpec, options: C
       volumes: [
         ...withClaims(ownVolumes(sandbox, template), options.claims),
         imageVolume(container, options.resolvedImage),
+        cellVolume,
       ],
     },
   };
@@ -113,6 +115,7 @@ function cellConfig(sandbox: PodOwner, template: PodTemplateSpec, options: CellP
     rootPath,
     templateDigest: templateDigest(template),
     start: options.start,
+    ...(isLayerInMemory(template) && { layerInMemory: true as const }),
     ...(options.restoresMemory === true && { restores: "memory" as const }),
     ...(options.keepsWaiting === true && { keepsWaiting: true }),
     graceSeconds: template.spec.terminationGracePeriodSeconds,
@@ -126,6 +129,16 @@ function cellConfig(sandbox: PodOwner, template: PodTemplateSpec, options: CellP
       clusterRanges: options.clusterRanges,
     }),
   } satisfies z.input<typeof CellConfig>);
+}
+
+/** @throws RametError `InvalidArgument` */
+function isLayerInMemory({ metadata }: PodTemplateSpec): boolean {
+  const medium = metadata?.annotations?.[annotations.writableLayer] ?? "disk";
+  if (medium === "disk" || medium === "memory") return medium === "memory";
+  throw new RametError(
+    "InvalidArgument",
+    `spec.template.metadata.annotations[${annotations.writableLayer}]: ${JSON.stringify(medium)} is not a medium; use disk or memory`,
+  );
 }
 
 function hasOverhead({ metadata }: PodTemplateSpec): boolean {

@@ -127,9 +127,10 @@ function withResolved(container: ContainerSpec, environment: NodeJS.ProcessEnv):
 
 function withDefaultLimits(container: ContainerSpec, environment: NodeJS.ProcessEnv): ContainerSpec {
   const limit = (variable: string) => parseIfSet(variable, PositiveInt, environment);
+  const { resources } = container;
   const { memoryBytes = limit("RAMET_DEFAULT_MEMORY_BYTES"), cpuMillis = limit("RAMET_DEFAULT_CPU_MILLIS") } =
-    container.resources;
-  return { ...container, resources: defined({ memoryBytes, cpuMillis }) };
+    resources;
+  return { ...container, resources: { ...resources, ...defined({ memoryBytes, cpuMillis }) } };
 }
 
 const PositiveInt = z.number().int().positive();

@@ -152,7 +152,8 @@ export function originFrom(
   const captured = recorded?.template;
   const parts = partsOf(recorded);
   if (parts === undefined) return impossible(unrecorded(checkpointId));
-  const mismatch = captured && template && templateDifference(captured, restoreSpec(template));
+  const memory = parts.some(({ contents }) => contents.includes("memory"));
+  const mismatch = captured && template && templateDifference(captured, restoreSpec(template), memory);
   if (mismatch !== undefined) return impossible(mismatched(checkpointId, describeDifference(mismatch)));
   const missing = missingPart(parts, checkpointId, installed);
   if (missing !== undefined) return impossible(missing);
@@ -238,10 +239,16 @@ interface TemplateDifference {
   clone: string | number | boolean | undefined;
 }
 
-/** The first field in which a clone's template differs from its checkpoint's; undefined when it can be restored. */
-export function templateDifference(checkpoint: RestoreSpec, clone: RestoreSpec): TemplateDifference | undefined {
-  const before = fields(checkpoint);
-  const after = fields(clone);
+/**
+ * The first field in which a clone's template differs from its checkpoint's; undefined when it can be restored.
+ * @param memory whether memory is restored. Files alone start under any template with the same image and a writable root
+ */
+export function templateDifference(
+  checkpoint: RestoreSpec,
+  clone: RestoreSpec,
+  memory: boolean,
+): TemplateDifference | undefined {
+  const [before, after] = [checkpoint, clone].map(memory ? fields : fieldsOfFiles) as [Fields, Fields];
   const field = [...before.keys(), ...after.keys()].find((key) => before.get(key) !== after.get(key));
   return field === undefined ? undefined : { field, checkpoint: before.get(field), clone: after.get(field) };
 }
@@ -251,9 +258,19 @@ export function describeDifference({ field, checkpoint, clone }: TemplateDiffere
   return `${field} is ${shown(checkpoint)} in the checkpoint and ${shown(clone)} here`;
 }
 
+type Fields = Map<string, TemplateDifference["clone"]>;
+
+const container = "containers[0]";
+
+function fieldsOfFiles({ image, readOnlyRoot }: RestoreSpec): Fields {
+  return new Map<string, TemplateDifference["clone"]>([
+    [`${container}.image`, image],
+    [`${container}.securityContext.readOnlyRootFilesystem`, readOnlyRoot],
+  ]);
+}
+
 /** All compared values by their path in a Pod template, the most important first. */
-function fields(spec: RestoreSpec): Map<string, TemplateDifference["clone"]> {
-  const container = "containers[0]";
+function fields(spec: RestoreSpec): Fields {
   return new Map<string, TemplateDifference["clone"]>([
     [`${container}.image`, spec.image],
     ...spec.command.map((item, index) => [`${container}.command[${index}]`, item] as const),

@@ -25,7 +25,7 @@ it.each([
   ],
   [{ volumeMounts: [] }, 'containers[0].volumeMounts[/a].mountPath is "/a" in the checkpoint and not set here'],
 ])("names the difference in %j", (change, sentence) => {
-  const difference = templateDifference(spec({}), spec(change));
+  const difference = templateDifference(spec({}), spec(change), true);
   expect(difference && describeDifference(difference)).toBe(sentence);
 });
 
@@ -34,7 +34,7 @@ it("names an emptyDir that becomes another volume or changes its size", () => {
     restoreSpec(parsePodTemplate({ spec: { containers: [main], volumes: [{ name: "a", ...source }] } }));
   const own = withVolume({ emptyDir: {} });
   const named = [withVolume({ configMap: { name: "c" } }), withVolume({ emptyDir: { sizeLimit: 1 } })].map(
-    (clone) => templateDifference(own, clone)?.field,
+    (clone) => templateDifference(own, clone, true)?.field,
   );
   expect(named).toEqual([
     "the own emptyDir of containers[0].volumeMounts[/a]",
@@ -43,5 +43,14 @@ it("names an emptyDir that becomes another volume or changes its size", () => {
 });
 
 it("ignores fields that a restore does not compare", () => {
-  expect(templateDifference(spec({}), spec({ env: [{ name: "A", value: "1" }], name: "other" }))).toBeUndefined();
+  expect(templateDifference(spec({}), spec({ env: [{ name: "A", value: "1" }], name: "other" }), true)).toBeUndefined();
+});
+
+it("accepts files under any template with the same image and a writable root", () => {
+  const others = { args: ["-m", "pdb"], command: ["sh"], workingDir: "/srv", securityContext: { runAsUser: 7 } };
+  expect(templateDifference(spec({}), spec({ ...others, volumeMounts: [] }), false)).toBeUndefined();
+  expect(templateDifference(spec({}), spec({ image: "node:22" }), false)?.field).toBe("containers[0].image");
+  expect(templateDifference(spec({}), spec({ securityContext: { readOnlyRootFilesystem: true } }), false)?.field).toBe(
+    "containers[0].securityContext.readOnlyRootFilesystem",
+  );
 });

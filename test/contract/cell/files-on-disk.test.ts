@@ -1,0 +1,111 @@
+import { readFile } from "node:fs/promises";
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
+import type { ContainerSpec } from "../../../src/api/wire/cell-api.ts";
+import { cgroupLayout } from "../../../src/cell/cgroup/layout.ts";
+import type { RunningCell } from "../../setup/cell-rig.ts";
+import { Cells } from "../../setup/cells.ts";
+
+const mebibyte = 1024 ** 2;
+const layout = cgroupLayout(
+  await readFile("/proc/self/cgroup", "utf8"),
+  await readFile("/proc/self/mountinfo", "utf8"),
+);
+/** Whether this process can limit the memory of a cell: as root, with cgroup v1. */
+const own = layout?.version === 1 && process.getuid?.() === 0 ? layout.own : {};
+
+/** Writes so many MiB of random bytes to /data, in 16 files, and prints their digest. */
+const write = (mebibytes: number) => `import hashlib, os
+os.makedirs("/data", exist_ok=True)
+digest = hashlib.sha256()
+for number in range(16):
+  with open(f"/data/{number}", "wb") as file:
+    for _ in range(${mebibytes / 16}):
+      block = os.urandom(1 << 20)
+      digest.update(block)
+      file.write(block)
+print(digest.hexdigest())`;
+const read = `import hashlib
+digest = hashlib.sha256()
+for number in range(16):
+  with open(f"/data/{number}", "rb") as file:
+    while block := file.read(1 << 20): digest.update(block)
+print(digest.hexdigest())`;
+
+describe.runIf(own.memory !== undefined)("files of a sandbox with 256 MiB of memory", () => {
+  let cells: Cells;
+  const resources: ContainerSpec["resources"] = { memoryBytes: 256 * mebibyte, storageBytes: 900 * mebibyte };
+  const container = { command: ["sleep", "infinity"], resources };
+
+  beforeAll(async () => {
+    cells = await Cells.open();
+  });
+  afterAll(() => cells.close());
+
+  async function boot(name: string): Promise<RunningCell> {
+    const cell = await cells.boot({ name, container });
+    onTestFinished(() => {
+      cell.process.kill("SIGTERM");
+    });
+    return cell;
+  }
+
+  async function python(cell: RunningCell, program: string): Promise<string> {
+    let text = "";
+    for await (const event of cells.guestOf(cell).startProcess({ command: "python3", args: ["-c", program] }))
+      if (event.type === "data") text += event.data.toString();
+    return text.trim();
+  }
+
+  it("can be larger than its memory, and are in its clones with and without memory", async () => {
+    const cell = await boot("large");
+    const digest = await python(cell, write(640));
+    expect(digest).toHaveLength(64);
+    expect(await python(cell, read)).toBe(digest);
+    for (const contents of [["filesystem"] as const, ["memory", "filesystem"] as const]) {
+      const checkpointId = `large-${contents.length}`;
+      const { manifestDigest, sizeBytes, pausedMilliseconds, phases } = await cells.checkpoint(cell, checkpointId, {
+        contents: [...contents],
+      });
+      console.log(checkpointId, sizeBytes, pausedMilliseconds, phases);
+      expect(sizeBytes).toBeGreaterThan(640 * mebibyte);
+      const since = performance.now();
+      const clone = await cells.clone(
+        { name: `clone-${contents.length}`, container },
+        { checkpointId, manifestDigest, contents: [...contents] },
+      );
+      console.log("cloned", performance.now() - since);
+      expect(await python(clone, read)).toBe(digest);
+      clone.process.kill("SIGTERM");
+      expect(await python(cell, read)).toBe(digest);
+    }
+  });
+
+  it("are refused with ENOSPC when the layer is full, and the sandbox keeps running", async () => {
+    const cell = await boot("full");
+    expect(
+      await python(
+        cell,
+        `import os
+try:
+  with open("/data", "wb") as file:
+    while True: file.write(b"x" * (1 << 20))
+except OSError as error: print(error.strerror, os.stat("/data").st_size >> 20)`,
+      ),
+    ).toMatch(/^No space left on device 8\d\d$/);
+    expect(
+      await python(
+        cell,
+        `import os, shutil
+os.remove("/data")
+print(shutil.disk_usage("/").total >> 20)
+open("/more", "wb").write(b"x" * (100 << 20))
+print(os.stat("/more").st_size >> 20)`,
+      ),
+    ).toBe("900\n100");
+  });
+
+  it("are not seen by the sandbox that replaces it", async () => {
+    const cell = await boot("hidden");
+    expect(await python(cell, `import os; print([name for name in os.listdir("/") if "gvisor" in name])`)).toBe("[]");
+  });
+});
