@@ -90,6 +90,18 @@ it("keeps the sandbox's files on disk, or in memory if the template says so, wit
   expect(() => config("ram")).toThrow(/\[ramet.dev\/writable-layer\]: "ram" is not a medium; use disk or memory/);
 });
 
+it("refuses a container that would mount the cell's directory", () => {
+  const side = { name: "side", image: "s", volumeMounts: [{ name: "ramet-cell", mountPath: "/cell" }] };
+  for (const spec of [
+    { containers: [{ name: "main", image: "a" }, side] },
+    { containers: [{ name: "main", image: "a" }], initContainers: [side] },
+    { containers: [{ ...side, name: "main" }] },
+  ])
+    expect(() => cellPod(owner, parsePodTemplate({ spec }), options)).toThrow(
+      /a container has volumeMounts\[ramet-cell\], which is the cell's own volume/,
+    );
+});
+
 it("prefixes the sandbox's variables so that the cell does not use them", () => {
   const made = pod({
     env: [

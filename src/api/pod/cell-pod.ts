@@ -4,7 +4,7 @@ import { RametError } from "../../base/errors.ts";
 import { CellConfig, type KeySets } from "../wire/cell-api.ts";
 import { withoutAgentRuntime } from "./agent-runtime.ts";
 import { cellContainer, type CellImageOptions, cellVolume, imageVolume, rootPath } from "./cell-container.ts";
-import { containerSpec, mainContainer } from "./container-spec.ts";
+import { containerSpec, mainContainer, mountCount } from "./container-spec.ts";
 import { egressDigest } from "../egress/effective-egress.ts";
 import { templateDigest, templateRevision } from "./restore-spec.ts";
 import { apiVersion } from "../schema/kind.ts";
@@ -55,6 +55,7 @@ export function cellPod(sandbox: PodOwner, template: PodTemplateSpec, options: C
   const { name, namespace, uid } = sandbox.metadata;
   const container = mainContainer(template);
   const run = withoutAgentRuntime(template);
+  requireOtherVolumes(template);
   const config = cellConfig(sandbox, template, options);
   // The scale subresource of a set selects its Pods by it.
   const ofSet = defined({ [labels.sandboxPool]: sandbox.metadata.labels?.[labels.sandboxPool] });
@@ -129,6 +130,16 @@ function cellConfig(sandbox: PodOwner, template: PodTemplateSpec, options: CellP
       clusterRanges: options.clusterRanges,
     }),
   } satisfies z.input<typeof CellConfig>);
+}
+
+/**
+ * A container that could write to the cell's directory would have the cell's rights.
+ * @throws RametError `InvalidArgument`
+ */
+function requireOtherVolumes(template: PodTemplateSpec): void {
+  if (mountCount(template, cellVolume.name) === 0) return;
+  const what = `spec.template.spec: a container has volumeMounts[${cellVolume.name}], which is the cell's own volume`;
+  throw new RametError("InvalidArgument", what, { hint: "Mount a volume of the template" });
 }
 
 /** @throws RametError `InvalidArgument` */

@@ -165,7 +165,7 @@ function ownEmptyDir({ spec }: PodTemplateSpec, { name, readOnly }: VolumeMount)
 const Source = z.looseObject({ sizeLimit: z.union([z.string(), z.number()]).optional() });
 
 /** Counts the mounts in all containers of the Pod. A container can mount a volume any number of times. */
-function mountCount({ spec }: PodTemplateSpec, volumeName: string): number {
+export function mountCount({ spec }: PodTemplateSpec, volumeName: string): number {
   return [...spec.containers, ...(spec.initContainers ?? [])]
     .flatMap((container) => Mounts.parse(container).volumeMounts)
     .filter(({ name }) => name === volumeName).length;
