@@ -1,6 +1,7 @@
 import type { EngineBuild } from "../api/engine/engine.ts";
 import type { EgressPolicy, KeySets, LinkCredentials } from "../api/wire/cell-api.ts";
 import { type VolumeClaim, volumeClaims } from "../api/pod/volume-claims.ts";
+import type { Capacity } from "../api/kinds/sandbox-parts.ts";
 import type { Sandbox } from "../api/kinds/sandbox.ts";
 import type { Pod } from "../api/schema/pod.ts";
 import type { CellKey } from "../cell/client/cell-token.ts";
@@ -54,6 +55,8 @@ export interface Started {
   memory?: "loading" | "loaded";
   /** The build of the cell that started it. Absent: this part did not start it, or the cell did not report it. */
   engine?: EngineBuild;
+  /** Absent under the same conditions as `engine`. */
+  capacity?: Capacity;
   /** Milliseconds by phase, in order. */
   phases: Phases;
 }

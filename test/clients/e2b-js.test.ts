@@ -70,6 +70,11 @@ describe("a sandbox", () => {
       `E2B_TEMPLATE_ID=${template}`,
     ]);
     const [sample, ...others] = await sandbox.getMetrics();
+    const { cpuCount, memoryMB } = await sandbox.getInfo();
+    expect({ cpuCount, memoryMB }).toEqual({
+      cpuCount: sample?.cpuCount,
+      memoryMB: Math.floor((sample?.memTotal ?? 0) / 2 ** 20),
+    });
     expect(others).toEqual([]);
     expect(sample?.memTotal).toBeGreaterThan(0);
     expect(await sandbox.getMetrics({ end: new Date(0) })).toEqual([]);

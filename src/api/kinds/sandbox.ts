@@ -4,6 +4,7 @@ import { Conditions, openString, Time } from "../schema/metadata.ts";
 import { OptionalFlag, OptionalText, OptionalTexts, int32, withRules } from "../schema/rules.ts";
 import { Problems } from "../schema/problem.ts";
 import {
+  Capacity,
   contentFields,
   oneTemplate,
   PauseStrategy,
@@ -99,6 +100,9 @@ const RametSandboxStatus = z.object({
     "The public key with which the Pod's cell proves itself. Absent: the cell is of a version without one.",
   ),
   engine: z.string().optional().describe("The engine that runs the sandbox: its gVisor build and guest build."),
+  capacity: Capacity.optional().describe(
+    "The CPUs and the memory that the sandbox has: its limits, or without them those of its node.",
+  ),
   unsuitedNodes: OptionalTexts.describe(
     "During a start: the nodes that were tried and whose CPU lacks a feature that the checkpoint needs.",
   ),

@@ -2,6 +2,7 @@ import * as z from "zod";
 import { jsonValue } from "../../base/canonical-json.ts";
 import { Contents } from "../schema/metadata.ts";
 import { EngineBuild } from "../engine/engine.ts";
+import { Capacity } from "../kinds/sandbox-parts.ts";
 import { Digest } from "../schema/digest.ts";
 import { Grant } from "./grant.ts";
 
@@ -175,6 +176,8 @@ export const CellState = z.object({
   generation: z.number().int().min(0),
   /** The build that restores checkpoints here, once the cell has determined it. */
   engine: EngineBuild.optional(),
+  /** The CPUs and the memory that the sandbox has: its limits, or without them those of the machine. */
+  capacity: Capacity.optional(),
   /** The checkpoint whose capture is in progress. */
   checkpointing: z.string().optional(),
   /** The request of the restore in place that is in progress. */

@@ -22,7 +22,7 @@ import { captureCheckpoint, type HeldPause } from "../checkpoint/capture.ts";
 import type { EntrypointExit } from "../client/guest-control.ts";
 import type { DialOptions } from "../network/link-dial.ts";
 import { engineBuild } from "../sandbox/engine-build.ts";
-import { GuestIdentity } from "../sandbox/guest-identity.ts";
+import { capacityOf, GuestIdentity } from "../sandbox/guest-identity.ts";
 import { SandboxEnvironment } from "../sandbox/sandbox-environment.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 import type { CellSetting } from "../setting/cell-setting.ts";
@@ -61,7 +61,9 @@ export class Cell {
 
   constructor({ setting, spawnedLink, log, clock, report }: CellDependencies) {
     this.#setting = setting;
-    this.#identity = new GuestIdentity(clock, setting.container.resources);
+    const capacity = capacityOf(setting.container.resources);
+    this.#states.set({ capacity });
+    this.#identity = new GuestIdentity(clock, capacity);
     this.#environment = new SandboxEnvironment({
       setting,
       spawnedLink,

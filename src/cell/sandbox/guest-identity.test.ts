@@ -78,7 +78,7 @@ let identity: GuestIdentity;
 
 beforeEach(async () => {
   guest = await StandInGuest.open();
-  identity = new GuestIdentity(systemClock, {});
+  identity = new GuestIdentity(systemClock, { cpuMillis: 1000, memoryBytes: 2 ** 30 });
 });
 afterEach(() => guest.close());
 

@@ -1,4 +1,6 @@
+import { availableParallelism, totalmem } from "node:os";
 import { isDeepStrictEqual } from "node:util";
+import type { Capacity } from "../../api/kinds/sandbox-parts.ts";
 import type { ContainerSpec, Identity } from "../../api/wire/cell-api.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { GuestControl } from "../client/guest-control.ts";
@@ -13,14 +15,14 @@ export interface GiveOptions {
 /** The identity of the guest, and its generation: how many identities it has had. */
 export class GuestIdentity {
   readonly #clock: Clock;
-  readonly #limits: ContainerSpec["resources"];
+  readonly #capacity: Capacity;
   #identity: Identity | undefined;
   #generation: number | undefined;
 
-  /** @param limits of the sandbox, for the guest's metrics */
-  constructor(clock: Clock, limits: ContainerSpec["resources"]) {
+  /** @param capacity of the sandbox, for the guest's metrics */
+  constructor(clock: Clock, capacity: Capacity) {
     this.#clock = clock;
-    this.#limits = limits;
+    this.#capacity = capacity;
   }
 
   /** How many identities the guest has had. Undefined while it is getting one and until it has confirmed it. */
@@ -50,7 +52,7 @@ export class GuestIdentity {
     this.#identity = undefined;
     this.#generation = undefined;
     const generation = await via("handover", () =>
-      handover(guest, { identity, limits: this.#limits, clone, before, now: this.#clock.now() }),
+      handover(guest, { identity, limits: this.#capacity, clone, before, now: this.#clock.now() }),
     );
     this.#identity = identity;
     this.#generation = generation;
@@ -60,4 +62,9 @@ export class GuestIdentity {
 
 function once<T>(_what: string, call: () => Promise<T>): Promise<T> {
   return call();
+}
+
+/** A sandbox without limits can use the whole machine. */
+export function capacityOf({ cpuMillis, memoryBytes }: ContainerSpec["resources"]): Capacity {
+  return { cpuMillis: cpuMillis ?? availableParallelism() * 1000, memoryBytes: memoryBytes ?? totalmem() };
 }

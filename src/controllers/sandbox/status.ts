@@ -190,18 +190,19 @@ function imageProblem(text: string): { code: string; message: string } {
 
 const ImageProblem = z.object({ code: z.string().regex(/^[A-Za-z]{1,64}$/), message: z.string().max(2_000) });
 
-/** A restore in place keeps the cell, and with it the cell's key, its engine and the policy that the cell was given. */
+/** A restore in place keeps the cell, and with it the cell's key, its engine, its capacity and the policy that the cell was given. */
 function ofCell(
   { status }: SandboxState["sandbox"],
   pod: Pod,
   started: StartOutcome,
-): Pick<RametSandboxStatus, "egress" | "cellKey" | "engine"> {
+): Pick<RametSandboxStatus, "egress" | "cellKey" | "engine" | "capacity"> {
   const { podInfo, ramet } = status ?? {};
   const before = podInfo?.podUID === pod.metadata.uid ? (ramet ?? {}) : {};
   const { egress } = before;
   const cellKey = started.cellKey ?? before.cellKey;
   const engine = started.engine === undefined ? before.engine : engineId(started.engine);
-  return defined({ egress, cellKey, engine });
+  const capacity = started.capacity ?? before.capacity;
+  return defined({ egress, cellKey, engine, capacity });
 }
 
 function memoryConditions(memory: StartOutcome["memory"]): ConditionChange[] {

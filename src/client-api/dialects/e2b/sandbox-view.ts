@@ -20,6 +20,7 @@ const never = "9999-12-31T23:59:59Z";
 export function listedSandbox({ known }: { known: Pick<KnownObjects, "template"> }, sandbox: Sandbox): ListedSandbox {
   const { name, namespace } = sandbox.metadata;
   const { paused: isPaused = false, template, templateRef } = sandbox.spec;
+  const capacity = sandbox.status?.ramet?.capacity;
   return {
     templateID: templateIdOf(sandbox),
     sandboxID: sandboxIdOf(sandbox),
@@ -27,6 +28,10 @@ export function listedSandbox({ known }: { known: Pick<KnownObjects, "template">
     startedAt: startedAt(sandbox),
     endAt: isPaused ? pausedAt(sandbox) : (endOf(sandbox)?.toISOString() ?? never),
     ...sizesOf(template ?? (templateRef && known.template(`${namespace}/${templateRef.name}`)?.spec.template)),
+    ...(capacity !== undefined && {
+      cpuCount: Math.ceil(capacity.cpuMillis / 1000),
+      memoryMB: Math.floor(capacity.memoryBytes / 2 ** 20),
+    }),
     state: isPaused ? "paused" : "running",
     envdVersion,
     metadata: metadataOf(sandbox),
