@@ -1,3 +1,4 @@
+import * as z from "zod";
 import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import type { Container, Handler, Volume } from "../schema/pod-template.ts";
@@ -167,10 +168,34 @@ function probes(container: Container): Partial<Container> {
   return Object.fromEntries(
     probeFields.flatMap((field) => {
       const probe = container[field];
-      return probe === undefined ? [] : [[field, inSandbox(tcpProbeThroughCell(field, probe, container))]];
+      if (probe === undefined) return [];
+      const timed = field === "startupProbe" ? probedOften(probe) : probe;
+      return [[field, inSandbox(tcpProbeThroughCell(field, timed, container))]];
     }),
   );
 }
+
+/**
+ * Lets the node find out soon that a sandbox has started, and give up no earlier than the template says: a probe that succeeds is not
+ * repeated. A command is started as often as the template says, because it costs a process in the cell.
+ */
+function probedOften(probe: Handler): Handler {
+  const { periodSeconds, failureThreshold, timeoutSeconds } = ProbeTiming.parse(probe);
+  const often = Math.max(1, timeoutSeconds);
+  if (probe.exec !== undefined || often >= periodSeconds) return probe;
+  return {
+    ...probe,
+    periodSeconds: often,
+    failureThreshold: Math.ceil((failureThreshold * periodSeconds) / often),
+  };
+}
+
+/** With the defaults of Kubernetes. The API server reports other values that are not valid. */
+const ProbeTiming = z.object({
+  periodSeconds: z.int().positive().catch(10),
+  failureThreshold: z.int().positive().catch(3),
+  timeoutSeconds: z.int().positive().catch(1),
+});
 
 /** The inverse of `inSandbox`: the command that a probe or hook runs in the sandbox. */
 export function commandInSandbox(command: readonly string[]): { command: readonly string[]; atStart: boolean } {

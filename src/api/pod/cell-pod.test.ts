@@ -151,6 +151,21 @@ it("keeps the meaning of probes, hooks, resources, volumes and the grace period"
   ]);
 });
 
+const http = { path: "/health", port: 8000 };
+const slow = { periodSeconds: 10, timeoutSeconds: 3, failureThreshold: 4 };
+
+it.each([
+  ["as soon as the node can", { httpGet: http }, { periodSeconds: 1, failureThreshold: 30 }],
+  ["no more often than a probe takes", { httpGet: http, ...slow }, { periodSeconds: 3, failureThreshold: 14 }],
+  ["as often as the template says", { httpGet: http, periodSeconds: 1 }, { periodSeconds: 1 }],
+  ["with a command at the template's pace", { exec: { command: ["true"] }, ...slow }, slow],
+])(
+  "finds out by the startup probe that the sandbox runs %s, for as long as the template says",
+  (_, probe, expected) => {
+    expect(main(pod({ startupProbe: probe })).startupProbe).toMatchObject(expected);
+  },
+);
+
 it("refuses a postStart hook that sends a request to the sandbox, and keeps one to another host", () => {
   const hook = (httpGet: object) => ({ lifecycle: { postStart: { httpGet: { port: 80, ...httpGet } } } });
   expect(() => pod(hook({}))).toThrow(

@@ -28,7 +28,7 @@ describe("a tcpSocket probe of the sandbox's container", () => {
       livenessProbe: { tcpSocket: { port: 8000 }, timeoutSeconds: 5 },
     });
     expect(cell).toMatchObject({
-      startupProbe: { httpGet: { path: "/tcpz/8080", port: 49980 }, failureThreshold: 30 },
+      startupProbe: { httpGet: { path: "/tcpz/8080", port: 49980 }, periodSeconds: 1, failureThreshold: 300 },
       readinessProbe: { httpGet: { path: "/tcpz/8000", port: 49980 }, periodSeconds: 3 },
       livenessProbe: { httpGet: { path: "/tcpz/8000/live", port: 49980 }, timeoutSeconds: 5 },
     });
@@ -52,8 +52,9 @@ describe("a tcpSocket probe of the sandbox's container", () => {
 });
 
 it("leaves probes of other kinds and the cell's own probe as they are", () => {
-  const { cell, config } = cellOf({ startupProbe: { httpGet: { path: "/tcpz/80", port: 80 } } });
-  expect(cell.startupProbe).toEqual({ httpGet: { path: "/tcpz/80", port: 80 } });
+  const startupProbe = { httpGet: { path: "/tcpz/80", port: 80 }, periodSeconds: 1 };
+  const { cell, config } = cellOf({ startupProbe });
+  expect(cell.startupProbe).toEqual(startupProbe);
   expect(cell.readinessProbe).toMatchObject({ httpGet: { path: "/readyz", port: 49980 } });
   expect(config).not.toHaveProperty("tcpProbePorts");
   expect([tcpProbeOf(cell.startupProbe!), tcpProbeOf(cell.readinessProbe!)]).toEqual([undefined, undefined]);
