@@ -111,7 +111,7 @@ const states: Record<string, State> = {
       timeout: 204,
       refreshes: 204,
       network: [204],
-      snapshot: [409],
+      snapshot: [201],
       fork: 409,
       kill: 204,
     },

@@ -16,6 +16,8 @@ export const annotations = {
   runtimeAccessToken: "agents.kruise.io/runtime-access-token",
   /** On a Checkpoint: the Sandbox that it was captured from. */
   sandboxId: "agents.kruise.io/sandbox-id",
+  /** On a Checkpoint, `"true"`: it waits while another one of its sandbox is captured. Without it, it fails then. */
+  waitsTurn: "ramet.dev/waits-turn",
   /** On a Checkpoint: the UID of the captured Pod. Names are reused, UIDs are not. */
   podUid: "ramet.dev/pod-uid",
   /** On a NamedSnapshot: any text; a change requests another attempt of a failed build. */

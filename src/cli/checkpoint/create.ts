@@ -1,4 +1,5 @@
 import { Checkpoint, type CheckpointManifest, type Consistency } from "../../api/kinds/checkpoint.ts";
+import { annotations } from "../../api/names/labels.ts";
 import { apiVersion } from "../../api/schema/kind.ts";
 import { ttlPattern } from "../../base/duration.ts";
 import { defined } from "../../base/defined.ts";
@@ -125,7 +126,11 @@ function manifest(cluster: Cluster, options: CreateCheckpointOptions, platform: 
   return {
     apiVersion,
     kind: "Checkpoint",
-    metadata: { ...naming(name, sandbox), namespace: cluster.namespace },
+    metadata: {
+      ...naming(name, sandbox),
+      namespace: cluster.namespace,
+      annotations: { [annotations.waitsTurn]: "true" },
+    },
     spec: {
       ...platform.captureOf(sandbox),
       ...defined({

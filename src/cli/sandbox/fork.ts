@@ -1,5 +1,6 @@
 import type { Checkpoint, CheckpointManifest } from "../../api/kinds/checkpoint.ts";
 import type { SandboxManifest } from "../../api/kinds/sandbox.ts";
+import { annotations } from "../../api/names/labels.ts";
 import { apiVersion } from "../../api/schema/kind.ts";
 import { RametError } from "../../base/errors.ts";
 import type { KubeObject } from "../../kube/object.ts";
@@ -81,7 +82,11 @@ function captureManifest(
   return {
     apiVersion,
     kind: "Checkpoint",
-    metadata: { generateName: generateName(`${sandbox}-fork`), namespace: cluster.namespace },
+    metadata: {
+      generateName: generateName(`${sandbox}-fork`),
+      namespace: cluster.namespace,
+      annotations: { [annotations.waitsTurn]: "true" },
+    },
     spec: {
       ...plan.capture,
       ...(isPaused ? {} : { persistentContents: ["memory", "filesystem"] }),

@@ -7,7 +7,7 @@ import { failureOf } from "../../kube/reported-state.ts";
 import { snapshotResources } from "../../kube/volumes/snapshots.ts";
 import { untilCapturing } from "../../operations/capture.ts";
 import { untilSandboxKnown } from "./cache-lag.ts";
-import { servingStates, untilCaptured, verifiedState } from "./lifecycle.ts";
+import { servingStates, verifiedState } from "./lifecycle.ts";
 import { checkNameIsFree, createNamed, type CreateNamed, makeSandbox, type CreateSandbox } from "./create-sandbox.ts";
 import type { ServiceParts } from "./parts.ts";
 import { type CreateSnapshot, snapshotOf } from "./snapshots.ts";
@@ -51,9 +51,9 @@ export async function startClone(parts: ServiceParts, source: Sandbox, create: C
   }
 }
 
-/** Creates a checkpoint and waits until it has an id. A sandbox is captured once at a time, so others end first. */
+/** Creates a checkpoint and waits until it has an id, which it gets when the captures before it have ended. */
 async function startCapture(parts: ServiceParts, source: Sandbox, create: CloneSandbox): Promise<Checkpoint> {
-  const { owner, signal } = create;
+  const { owner, timeoutMilliseconds, signal } = create;
   const { checkpoints } = parts.objects;
   if (hasVolumes(source) && !(await parts.client.serves(snapshotResources.snapshots, signal))) {
     const what = `The volumes of the sandbox ${source.metadata.name} cannot be captured: the cluster has no VolumeSnapshots`;
@@ -61,32 +61,22 @@ async function startCapture(parts: ServiceParts, source: Sandbox, create: CloneS
       hint: "Ask an administrator to install the snapshot stack, for example with SnapshotStack",
     });
   }
-  const deadline = parts.clock.monotonicMilliseconds() + create.timeoutMilliseconds;
-  let seconds = Math.floor(parts.clock.now().getTime() / 1000);
-  for (;;) {
-    await checkCloneable(parts, source, signal);
-    const contents = contentsOfClone(source);
-    const manifest = snapshotOf(source, {
-      owner,
-      volumes: hasVolumes(source),
-      ...defined({ contents }),
-    });
-    const timeoutMilliseconds = Math.max(1, deadline - parts.clock.monotonicMilliseconds());
-    await untilCaptured(parts, source, { timeoutMilliseconds, signal });
+  await checkCloneable(parts, source, signal);
+  const contents = contentsOfClone(source);
+  const manifest = snapshotOf(source, { owner, volumes: hasVolumes(source), ...defined({ contents }) });
+  let created: Checkpoint | undefined;
+  for (let seconds = Math.floor(parts.clock.now().getTime() / 1000); created === undefined; seconds += 1) {
     const name = `${source.metadata.name.slice(0, 50)}-snap-${seconds}`;
     const named = { ...manifest, metadata: { ...manifest.metadata, name } };
-    const created = await checkpoints.create(named, signal).catch(unlessCode("AlreadyExists"));
-    seconds += 1;
-    if (created === undefined) continue;
-    try {
-      const started = await untilCapturing(parts.objects, created, { timeoutMilliseconds, signal });
-      if (started.status?.checkpointId !== undefined && started.status.phase !== "Failed") return started;
-      throw failureOf(`The checkpoint ${started.metadata.name} failed`, started, "EngineFailed");
-    } catch (error) {
-      await checkpoints.remove(created).catch(() => undefined);
-      // Another capture was first.
-      if (RametError.from(error).code !== "Conflict") throw error;
-    }
+    created = await checkpoints.create(named, signal).catch(unlessCode("AlreadyExists"));
+  }
+  try {
+    const started = await untilCapturing(parts.objects, created, { timeoutMilliseconds, signal });
+    if (started.status?.checkpointId !== undefined && started.status.phase !== "Failed") return started;
+    throw failureOf(`The checkpoint ${started.metadata.name} failed`, started, "EngineFailed");
+  } catch (error) {
+    await checkpoints.remove(created).catch(() => undefined);
+    throw error;
   }
 }
 

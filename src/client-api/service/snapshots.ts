@@ -14,7 +14,7 @@ import { capture } from "../../operations/capture.ts";
 import { objectOf, type Wait } from "../../operations/objects.ts";
 import { untilSnapshotKnown } from "./cache-lag.ts";
 import { unknown } from "./find-sandbox.ts";
-import { untilCaptured, verifiedState } from "./lifecycle.ts";
+import { verifiedState } from "./lifecycle.ts";
 import type { ServiceParts } from "./parts.ts";
 
 export interface CreateSnapshot extends Wait {
@@ -52,8 +52,8 @@ export interface Snapshot {
 
 /**
  * Captures a running sandbox.
- * @throws RametError `NotFound` if it is paused or has ended; `Conflict` if it is being deleted or paused, or while another capture
- *   is in progress, after that has ended; `Timeout`; the error of the capture
+ * @throws RametError `NotFound` if it is paused or has ended; `Conflict` if it is being deleted or paused; `Timeout`; the
+ *   error of the capture
  */
 export async function createSnapshot(parts: ServiceParts, sandbox: Sandbox, create: CreateSnapshot): Promise<Snapshot> {
   await checkCapturable(parts, sandbox, create);
@@ -88,9 +88,6 @@ async function checkCapturable(parts: ServiceParts, sandbox: Sandbox, create: Cr
   if (state === "paused" || state === "ended") throw unknown(name);
   if (state === "pausing") throw new RametError("Conflict", `The sandbox ${name} is being paused`);
   if (state === "killing") throw new RametError("Conflict", `The sandbox ${name} is being deleted`);
-  if (state !== "snapshotting") return;
-  await untilCaptured(parts, sandbox, create);
-  throw new RametError("Conflict", `Another snapshot of the sandbox ${name} was created at the same time`);
 }
 
 /** The Checkpoint of a sandbox that a client requests. */
@@ -105,7 +102,7 @@ export function snapshotOf(
       generateName: `${name.slice(0, 50)}-`,
       namespace,
       labels: defined({ [labels.sourceUid]: uid, [labels.sourceOf]: given?.name }),
-      annotations: { [annotations.owner]: owner },
+      annotations: { [annotations.owner]: owner, [annotations.waitsTurn]: "true" },
     },
     spec: {
       sandboxName: name,

@@ -21,7 +21,13 @@ export function checkpointWatches({ informers, cache, captures }: CheckpointDepe
     const checkpoint = checkpointUid === undefined ? undefined : cache.checkpointByUid(checkpointUid);
     return checkpoint === undefined ? [] : [keyOf(checkpoint.metadata)];
   };
-  return [watching(informers.checkpoints), watching(informers.pods, ofPod)];
+  /** The end of a capture is the turn of the next one. */
+  const withNext = (checkpoint: Checkpoint): string[] => {
+    const { metadata, spec } = checkpoint;
+    const others = cache.checkpointsOf(`${metadata.namespace}/${spec.sandboxName ?? spec.podName ?? ""}`);
+    return [checkpoint, ...others.filter(isUnfinished)].map((one) => keyOf(one.metadata));
+  };
+  return [watching(informers.checkpoints, withNext), watching(informers.pods, ofPod)];
 }
 
 /** Takes one checkpoint, deletes it when its TTL expires, and removes its data when it is deleted. */

@@ -1,9 +1,9 @@
 import { RametError } from "../../base/errors.ts";
-import { finalizers } from "../../api/names/labels.ts";
+import { annotations, finalizers } from "../../api/names/labels.ts";
 import type { CheckpointRecord } from "../../backends/checkpoint-record.ts";
 import { capturedPodUid } from "../cluster/pause-checkpoint.ts";
 import type { CheckpointAction, CheckpointPlan, CheckpointState, Source } from "./state.ts";
-import { failed, planData, succeeded, terminating, withIgnored } from "./status.ts";
+import { failed, planData, succeeded, terminating, waiting, withIgnored } from "./status.ts";
 
 /** Plans the next actions for a checkpoint; a pure function. For the rules see docs/reference/controllers.md. */
 export function planCheckpoint(state: CheckpointState): CheckpointPlan {
@@ -48,7 +48,7 @@ function planStart(state: CheckpointState): CheckpointPlan {
       ? { actions: [{ do: "findPublished", otherwise: source.problem }] }
       : failed(state, source.problem);
   }
-  if (earlierCapture !== undefined) return failed(state, tooMany(earlierCapture.metadata.name, spec.sandboxName));
+  if (earlierCapture !== undefined) return afterAnother(state, earlierCapture.metadata.name, spec.sandboxName);
   if ("problem" in quota) return failed(state, quota.problem);
   return { actions: [{ do: "startCapture", source, spec, maxBytes: quota.maxBytes }] };
 }
@@ -101,12 +101,10 @@ function planRemoval(state: CheckpointState): CheckpointPlan {
   };
 }
 
-function tooMany(first: string, sandbox: string): RametError {
-  return new RametError(
-    "Conflict",
-    `The checkpoint was not taken: ${first} of the sandbox ${sandbox} has not finished`,
-    {
-      hint: `Create another Checkpoint when ${first} has finished`,
-    },
-  );
+/** @param first the checkpoint that is captured before */
+function afterAnother(state: CheckpointState, first: string, sandbox: string): CheckpointPlan {
+  if (state.checkpoint.metadata.annotations?.[annotations.waitsTurn] === "true") return waiting(state, first);
+  const what = `The checkpoint was not taken: ${first} of the sandbox ${sandbox} has not finished`;
+  const hint = `Create another Checkpoint when ${first} has finished, or one with the annotation ${annotations.waitsTurn}: "true"`;
+  return failed(state, new RametError("Conflict", what, { hint }));
 }

@@ -58,6 +58,16 @@ export function notReady(reason: "Creating" | "Terminating"): ConditionChange {
   return { type: "Ready", status: "False", reason, message };
 }
 
+/** Another checkpoint of the sandbox is captured first. */
+export function waiting({ checkpoint, now }: CheckpointState, first: string): CheckpointPlan {
+  const status = { ...checkpoint.status, phase: "Pending" as const };
+  const message = `It is captured when ${first} has finished`;
+  return {
+    actions: [],
+    status: report(status, [{ type: "Ready", status: "False", reason: "Waiting", message }], { now }),
+  };
+}
+
 /** The capture is complete, and its data is in the store. */
 export function succeeded(state: CheckpointState, record: CheckpointRecord): CheckpointPlan {
   const { checkpoint, checkpointId, secrets, now } = state;
