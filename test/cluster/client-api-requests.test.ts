@@ -26,6 +26,16 @@ async function snapshot(sandboxID: string, body: object = {}): Promise<{ snapsho
   return answer.json as { snapshotID: string; names: string[] };
 }
 
+/** The named snapshot's version of the checkpoint from which a new sandbox is restored. */
+async function originOf(templateID: string): Promise<string | undefined> {
+  const { json, status } = await world.call(key, "POST", "/sandboxes", { templateID, timeout: 60 });
+  if (status !== 201) return String(status);
+  const { sandboxID } = json as { sandboxID: string };
+  const { name } = (await world.call(key, "GET", `/sandboxes/${sandboxID}`)).json as { name: string };
+  const { status: shown } = await world.cluster.sandbox(`team-a/${name}`, () => true);
+  return shown?.ramet?.restoredFrom;
+}
+
 async function listed(query = ""): Promise<string[]> {
   const { json } = await world.call(key, "GET", `/snapshots${query}`);
   return (json as { snapshotID: string }[]).map(({ snapshotID }) => snapshotID);
@@ -103,16 +113,6 @@ describe("a snapshot", () => {
   );
 
   describe("with a name and tags", () => {
-    /** The named snapshot's version of the checkpoint from which a new sandbox is restored. */
-    async function originOf(templateID: string): Promise<string | undefined> {
-      const { json, status } = await world.call(key, "POST", "/sandboxes", { templateID, timeout: 60 });
-      if (status !== 201) return String(status);
-      const { sandboxID } = json as { sandboxID: string };
-      const { name } = (await world.call(key, "GET", `/sandboxes/${sandboxID}`)).json as { name: string };
-      const { status: shown } = await world.cluster.sandbox(`team-a/${name}`, () => true);
-      return shown?.ramet?.restoredFrom;
-    }
-
     it("has an id that names it also after others with the name, and only it", async () => {
       const sandboxID = await create();
       const first = await snapshot(sandboxID, { name: "release:v1" });
@@ -150,6 +150,21 @@ describe("a snapshot", () => {
       expect(ids).not.toContain(again.snapshotID);
       expect(await Promise.all(ids.map(originOf))).toEqual(["404", "404", "404"]);
     });
+  });
+
+  it("with the name of others that are created concurrently has an id and a tag that name it only", async () => {
+    const sources = await Promise.all([create(), create()]);
+    const made = await Promise.all(
+      ["one", "two", "three", "four"].map((tag, at) => snapshot(sources[at % 2]!, { name: `shared:${tag}` })),
+    );
+    expect(new Set(made.map(({ snapshotID }) => snapshotID)).size).toBe(4);
+    for (const { names } of made) expect(names).toContainEqual(expect.stringMatching(/^shared:/));
+    const { json } = await world.call(key, "GET", "/templates/shared/tags");
+    const tags = (json as { tag: string }[]).map(({ tag }) => tag);
+    expect(tags).toEqual(expect.arrayContaining(["one", "two", "three", "four"]));
+    const origins = await Promise.all(made.map(({ snapshotID }) => originOf(snapshotID)));
+    expect(new Set(origins).size).toBe(4);
+    expect(await Promise.all(["one", "two", "three", "four"].map((tag) => originOf(`shared:${tag}`)))).toEqual(origins);
   });
 
   it("with a time that is not valid is refused, with the name of the header", async () => {

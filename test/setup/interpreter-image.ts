@@ -1,6 +1,9 @@
+import type { TestProject } from "vitest/node";
 import { ensureInterpreterImage } from "../../src/local/images/interpreter-image.ts";
+import { modulesOfChosenFiles } from "./tools.ts";
 
-/** Vitest's global setup of the suites that run code: builds the image once. */
-export async function setup(): Promise<void> {
-  await ensureInterpreterImage({ progress: console.log });
+/** Vitest's global setup of the suites that run code: builds the image once, if a chosen file uses it. */
+export async function setup(project: TestProject): Promise<void> {
+  const modules = modulesOfChosenFiles(project);
+  if (modules.has("clients/code-interpreter.test.ts")) await ensureInterpreterImage({ progress: console.log });
 }

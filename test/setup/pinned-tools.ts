@@ -23,8 +23,6 @@ interface Pinned {
   coldSeconds: number;
 }
 
-export const testToolNames = Object.keys(pinned) as TestToolName[];
-
 export function pinnedTestTool(name: TestToolName): Promise<Tool> {
   const { version, directory = ".", ...built }: Pinned = pinned[name];
   const module = join(import.meta.dirname, "..", "tools", directory);

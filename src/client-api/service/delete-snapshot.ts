@@ -42,7 +42,7 @@ export async function deleteSnapshot(
 
 async function removeWhole(parts: ServiceParts, snapshot: NamedSnapshot, signal: AbortSignal): Promise<boolean> {
   const existed = await remove(parts.objects.snapshots, parts.snapshots, snapshot, signal);
-  await deleteSources(parts, snapshot, () => false);
+  await deleteSources(parts, snapshot);
   return existed;
 }
 
@@ -111,7 +111,7 @@ async function leaveVersion(
     signal,
   });
   // The newest source holds the data of the current version.
-  await deleteSources(parts, snapshot, () => false);
+  await deleteSources(parts, snapshot);
 }
 
 const pinMilliseconds = 10_000;

@@ -6,9 +6,10 @@ import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations, labels } from "../../api/names/labels.ts";
 import { apiVersion, rametApiVersion } from "../../api/schema/kind.ts";
 import { printSnapshotReference } from "../../api/snapshot/snapshot-reference.ts";
-import { defaultTag, tagsAnnotation, tagsOf } from "../../api/snapshot/snapshot-tags.ts";
+import { defaultTag, tagsOf } from "../../api/snapshot/snapshot-tags.ts";
 import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
+import { retryConflicts } from "../../kube/apply.ts";
 import { awaitBuild } from "../../operations/await-build.ts";
 import { capture } from "../../operations/capture.ts";
 import { objectOf, type Wait } from "../../operations/objects.ts";
@@ -16,6 +17,7 @@ import { untilSnapshotKnown } from "./cache-lag.ts";
 import { unknown } from "./find-sandbox.ts";
 import { verifiedState } from "./lifecycle.ts";
 import type { ServiceParts } from "./parts.ts";
+import { changeTags } from "./template-builds.ts";
 
 export interface CreateSnapshot extends Wait {
   /** Who creates it: the API key, as `<namespace>/<name>`. */
@@ -119,16 +121,20 @@ async function nameCheckpoint(
   { checkpoint, name, tag }: { checkpoint: Checkpoint; name: string; tag: string },
   create: CreateSnapshot,
 ): Promise<NamedSnapshot> {
-  const { snapshots } = parts.objects;
-  const { timeoutMilliseconds, signal } = create;
-  const written = await requestVersion(parts, { checkpoint, name }, create);
-  const built = objectOf(await awaitBuild(snapshots, written, { timeoutMilliseconds, signal }));
-  const version = built.status?.versions?.find(builtFrom(checkpoint))?.version;
-  if (version === undefined)
-    throw new RametError("Conflict", `Another version of the snapshot ${name} was requested before this one was built`);
-  await deleteSources(parts, built, (each) => each.metadata.uid === checkpoint.metadata.uid);
-  if (tag === defaultTag) return built;
-  return snapshots.patch(built, { metadata: { annotations: tagsAnnotation({ ...tagsOf(built), [tag]: version }) } });
+  const { signal } = create;
+  const { namespace } = checkpoint.metadata;
+  const deadline = parts.clock.monotonicMilliseconds() + create.timeoutMilliseconds;
+  for (;;) {
+    const written = await retryConflicts(() => requestVersion(parts, { checkpoint, name }, create));
+    const timeoutMilliseconds = Math.max(1, deadline - parts.clock.monotonicMilliseconds());
+    const built = objectOf(await awaitBuild(parts.objects.snapshots, written, { timeoutMilliseconds, signal }));
+    const version = built.status?.versions?.find(builtFrom(checkpoint))?.version;
+    // Another request has replaced the source before this version was built. That version is built now.
+    if (version === undefined) continue;
+    await deleteSources(parts, built, checkpoint);
+    if (tag === defaultTag) return built;
+    return changeTags(parts, { namespace, name, signal }, (current) => ({ ...tagsOf(current), [tag]: version }));
+  }
 }
 
 /** A client expects each id that it has got to name the same snapshot until it deletes that. */
@@ -157,7 +163,11 @@ async function requestVersion(
   const change = { metadata: marks, spec: { ...spec, pinnedVersion: null } };
   if (existing !== undefined) return snapshots.patch(existing, change, signal);
   const manifest = { apiVersion: rametApiVersion, kind: "NamedSnapshot", metadata: { ...at, ...marks }, spec };
-  return snapshots.create(manifest, signal);
+  return snapshots.create(manifest, signal).catch((cause: unknown) => {
+    // Another request has created it since.
+    if (RametError.from(cause).code !== "AlreadyExists") throw cause;
+    throw new RametError("Conflict", `The named snapshot ${name} was created at the same time`, { cause });
+  });
 }
 
 function refuseOtherSources(existing: NamedSnapshot | undefined): void {
@@ -169,19 +179,26 @@ function refuseOtherSources(existing: NamedSnapshot | undefined): void {
 }
 
 /**
- * Deletes the checkpoints from which earlier versions of a named snapshot were built: each version has a checkpoint of its own. One
- * that cannot be deleted now is deleted with the next version.
+ * Deletes the checkpoints from which versions of a named snapshot were built: each version has a checkpoint of its own. One that
+ * cannot be deleted now is deleted with the next version. Those of requests that are about to build a version are kept.
+ * @param kept the one that holds the data of the current version
  */
 export async function deleteSources(
-  { objects, known }: ServiceParts,
-  { metadata: { namespace, name } }: NamedSnapshot,
-  isNeeded: (checkpoint: Checkpoint) => boolean,
+  { objects, known, clock }: ServiceParts,
+  { metadata: { namespace, name }, status }: NamedSnapshot,
+  kept?: Checkpoint,
 ): Promise<void> {
-  const sources = known
-    .checkpointsIn(namespace)
-    .filter((each) => each.metadata.labels?.[labels.sourceOf] === name && !isNeeded(each));
+  const isUnneeded = (source: Checkpoint): boolean => {
+    const { metadata } = source;
+    if (metadata.labels?.[labels.sourceOf] !== name || metadata.uid === kept?.metadata.uid) return false;
+    const isBuilt = status?.versions?.some(builtFrom(source)) ?? false;
+    return isBuilt || clock.now().getTime() - Date.parse(metadata.creationTimestamp) > longestRequestMilliseconds;
+  };
+  const sources = known.checkpointsIn(namespace).filter(isUnneeded);
   await Promise.all(sources.map((each) => objects.checkpoints.remove(each).catch(() => false)));
 }
+
+const longestRequestMilliseconds = 3_600_000;
 
 /** All snapshots of a namespace that clients can use, newest first. @param sourceUid only those of this sandbox */
 export function listSnapshots(

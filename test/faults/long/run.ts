@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { setup as acquireEverything } from "../../setup/tools.ts";
+import { acquireEverything } from "../../setup/tools.ts";
 import { setup as buildPackage } from "../../setup/built-package.ts";
 import { podFamily } from "../../bench/pod-family.ts";
 import { firstEntry } from "./ledger.ts";
