@@ -113,7 +113,10 @@ const healthPath = /^\/health(\?|$)/;
 
 function notReady({ sandboxId }: Destination, sandbox: RoutedSandbox): RametError {
   const { namespace, name } = sandbox.metadata;
-  const why = `The ${sandboxTitle(sandboxId, sandbox)} is not ready: its phase is ${sandbox.phase}`;
+  // E2B's SDKs recognize by "was not found" that a sandbox does not run, and does not start either.
+  const isOver = sandbox.isPaused || sandbox.hasEnded;
+  const state = isOver ? "was not found among those that run" : "is not ready";
+  const why = `The ${sandboxTitle(sandboxId, sandbox)} ${state}: its phase is ${sandbox.phase}`;
   const hint = isUid(sandboxId) ? undefined : `Find out why with: ramet explain sandbox/${name} -n ${namespace}`;
   return new RametError("SandboxNotReady", why, { hint, retryable: true });
 }

@@ -154,7 +154,7 @@ export class ServingSandboxes {
 
   #untilServing(uid: string, signal: AbortSignal): Promise<RoutedSandbox> {
     const check = (sandbox: RoutedSandbox | undefined): RoutedSandbox | undefined => {
-      if (sandbox === undefined) throw new RametError("NotFound", `The sandbox ${uid} was deleted`);
+      if (sandbox === undefined) throw new RametError("NotFound", `The sandbox ${uid} was not found: it was deleted`);
       if (sandbox.hasEnded)
         throw new RametError("SandboxNotReady", `The sandbox ${uid} was not resumed: its phase is ${sandbox.phase}`);
       return isServing(sandbox) ? sandbox : undefined;

@@ -113,7 +113,7 @@ const hints: Partial<Record<ErrorCode, string>> = {
 };
 
 function deleted(uid: string): RametError {
-  return new RametError("SandboxUnreachable", `The sandbox ${uid} was deleted`);
+  return new RametError("SandboxUnreachable", `The sandbox ${uid} was not found: it was deleted`);
 }
 
 /** Node passes the socket of an upgraded connection as a stream. */

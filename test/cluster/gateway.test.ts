@@ -297,6 +297,8 @@ it("reports a paused sandbox as not ready, and finds it after it was resumed in 
   await pause(true);
   await cluster.sandbox("t/web", ({ status }) => status?.phase === "Paused");
   await expect.poll(() => refusal(askWeb()), long).toEqual([502, "SandboxNotReady"]);
+  // E2B's SDKs decide by these words.
+  expect((await askWeb()).text).toContain("was not found among those that run: its phase is Paused");
   await pause(false);
   await cluster.sandbox("t/web", ({ status }) => status?.phase === "Running");
   await expect.poll(async () => (await askWeb({ path: "/disconnected" })).status, long).toBe(200);

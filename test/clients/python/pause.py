@@ -2,6 +2,7 @@
 
 from counter import count, start_counter
 from e2b import Sandbox, SandboxQuery, SandboxState
+from gone import ask_in_vain
 
 sandbox = Sandbox.create()
 start_counter(sandbox)
@@ -9,6 +10,7 @@ for turn in (1, 2, 3):
     count(sandbox, turn)
     sandbox.pause()
     assert sandbox.is_running() is False
+    ask_in_vain(sandbox)
     paused = Sandbox.list(query=SandboxQuery(state=[SandboxState.PAUSED])).next_items()
     assert sandbox.sandbox_id in [each.sandbox_id for each in paused], paused
     assert sandbox.get_info().state == SandboxState.PAUSED

@@ -2,6 +2,7 @@
 
 from counter import until
 from e2b import CommandExitException, NotFoundException, Sandbox, SandboxQuery
+from gone import ask_in_vain
 
 sandbox = Sandbox.create(envs={"GREETING": "hello"}, metadata={"owner": "a&b=c"})
 assert sandbox.is_running()
@@ -42,6 +43,7 @@ assert [each.sandbox_id for each in found] == [sandbox.sandbox_id], found
 assert sandbox.kill() is True
 until(lambda: sandbox.kill() is False)
 assert sandbox.is_running() is False
+ask_in_vain(sandbox)
 try:
     sandbox.get_info()
     raise AssertionError("a deleted sandbox was found")
