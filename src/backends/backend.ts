@@ -1,3 +1,4 @@
+import type { VolumeSnapshotRequest } from "../api/names/volume-snapshot-request.ts";
 import type { CheckpointPart, PartContents, RametCheckpointStatus } from "../api/kinds/checkpoint.ts";
 import type { ImportedVolume } from "../api/kinds/volume-import.ts";
 import type { RametError } from "../base/errors.ts";
@@ -104,6 +105,7 @@ export interface CaptureRequest {
   /** With the claims to capture. */
   source: SandboxRef;
   contents: PartContents;
+  volumeSnapshot?: VolumeSnapshotRequest | undefined;
   /** False: the sandbox stays paused afterwards and waits to be stopped. */
   keepRunning: boolean;
   /** The sandbox is paused by `SandboxHolds.hold` for this checkpoint. @throws RametError `Timeout` if the pause is over */

@@ -25,6 +25,7 @@ export const clientApiClusterRights: readonly Right[] = [
     "serviceaccounts: get": "refuse the keys of a service account that was deleted",
   }),
   ...rights("cluster", {
+    "volumesnapshotclasses.snapshot.storage.k8s.io: get": "refuse a class of snapshots that does not exist",
     "subjectaccessreviews.authorization.k8s.io: create": "check what the service account of a key may do",
   }),
 ];

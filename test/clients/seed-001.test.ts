@@ -4,6 +4,7 @@ import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import { type Checkpoint, checkpointKind } from "../../src/api/kinds/checkpoint.ts";
 import { sandboxKind } from "../../src/api/kinds/sandbox.ts";
 import { annotations, restoreFrom } from "../../src/api/names/labels.ts";
+import { snapshotClassesIn, snapshotsIn } from "../../src/kube/volumes/snapshots.ts";
 import { agentTierCommand } from "./agenttier-command.ts";
 import { ClientWorld } from "./client-world.ts";
 import { runPython } from "./python-client.ts";
@@ -73,7 +74,7 @@ describe("the body of the request", () => {
   it.each([
     ["a name that is no label", { name: "My_Sandbox" }, 400, "RFC 1123"],
     ["a taken name", { name: "my-sandbox-fork" }, 409, "my-sandbox-fork exists"],
-    ["a snapshot class", { snapshotClass: "other" }, 501, "snapshotClass"],
+    ["an unknown snapshot class", { snapshotClass: "other" }, 400, 'snapshotClass is "other"'],
     ["no JSON", "{", 400, "invalid request"],
   ])("is rejected with a reason: %s", async (_, given, status, reason) => {
     const before = (await checkpoints()).length;
@@ -137,6 +138,26 @@ describe("lifecycle", () => {
     expect([kept.status?.phase, kept.spec.ttlAfterFinished]).toEqual(["Succeeded", undefined]);
     await resource.delete({ namespace: world.namespace, name });
     expect((await call("POST", "/sandboxes/of-short/exec", { command: "echo runs" })).body["stdout"]).toBe("runs\n");
+  });
+});
+
+describe("a sandbox with a workspace", () => {
+  it("has a VolumeSnapshot with the name in the answer and the requested class, which kubectl deletes", async () => {
+    const storage = { size: "1Gi" };
+    await call("POST", "/sandboxes", { name: "stored", templateRef: { name: "python" }, storage });
+    await untilRunning("stored");
+    const { items } = await snapshotClassesIn(world.client).list();
+    const snapshotClass = items.find(({ deletionPolicy }) => deletionPolicy === "Delete")?.metadata.name;
+    const { status, body } = await call("POST", "/sandboxes/stored/clone", { name: "of-stored", snapshotClass });
+    expect([status, body["snapshot"]]).toEqual([202, expect.stringMatching(/^stored-snap-\d{10}$/)]);
+    await untilRunning("of-stored");
+    const at = { namespace: world.namespace, name: String(body["snapshot"]) };
+    const snapshots = snapshotsIn(world.client);
+    expect((await snapshots.get(at)).spec?.volumeSnapshotClassName).toBe(snapshotClass);
+    const { metadata } = await world.client.of(checkpointKind).get(at);
+    expect(metadata.ownerReferences).toMatchObject([{ kind: "VolumeSnapshot", name: at.name }]);
+    await snapshots.delete(at);
+    expect((await call("POST", "/sandboxes/of-stored/exec", { command: "echo runs" })).body["stdout"]).toBe("runs\n");
   });
 });
 

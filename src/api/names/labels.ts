@@ -18,6 +18,8 @@ export const annotations = {
   sandboxId: "agents.kruise.io/sandbox-id",
   /** On a Checkpoint, `"true"`: it waits while another one of its sandbox is captured. Without it, it fails then. */
   waitsTurn: "ramet.dev/waits-turn",
+  /** On a Checkpoint of one volume: the name and the class of its VolumeSnapshot, as JSON (volume-snapshot-request.ts). */
+  volumeSnapshot: "ramet.dev/volume-snapshot",
   /** On a Checkpoint: the UID of the captured Pod. Names are reused, UIDs are not. */
   podUid: "ramet.dev/pod-uid",
   /** On a NamedSnapshot: any text; a change requests another attempt of a failed build. */

@@ -18,6 +18,8 @@ export interface SnapshotOfVolume {
 
 /** The record of a volume in its VolumeSnapshot, so that its part can be described again after a crash. */
 const Recorded = CapturedVolume.omit({ snapshot: true, groupSnapshot: true }).extend({
+  /** The name of its VolumeSnapshot, if the Checkpoint requests one. */
+  name: z.string().optional(),
   /** Absent: the volume was imported. */
   claimUid: z.string().optional(),
   /** How many volumes the checkpoint has. */
@@ -48,7 +50,7 @@ export function snapshotManifest(name: CheckpointName, recorded: Recorded, class
     kind: "VolumeSnapshot",
     metadata: {
       namespace: name.namespace,
-      name: snapshotName(name, recorded.claim),
+      name: recorded.name ?? snapshotName(name, recorded.claim),
       labels: { [labels.checkpointId]: name.checkpointId },
       annotations: { [annotations.capturedVolume]: JSON.stringify(recorded) },
     },
@@ -60,8 +62,9 @@ export function snapshotManifest(name: CheckpointName, recorded: Recorded, class
 export function capturedVolume(name: CheckpointName, snapshot: Snapshot): CapturedVolume | undefined {
   const { metadata, spec } = snapshot;
   const recorded = recordedIn(snapshot);
-  if (recorded === undefined || metadata.name !== snapshotName(name, recorded.claim)) return undefined;
-  const { claimUid: _, ofVolumes: __, groupNote: ___, ...volume } = recorded;
+  if (recorded === undefined || metadata.name !== (recorded.name ?? snapshotName(name, recorded.claim)))
+    return undefined;
+  const { claimUid: _, ofVolumes: __, groupNote: ___, name: ____, ...volume } = recorded;
   const { persistentVolumeClaimName: source } = spec?.source ?? {};
   return source === undefined || source === recorded.claim ? { ...volume, snapshot: metadata.name } : undefined;
 }

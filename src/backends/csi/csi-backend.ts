@@ -1,4 +1,5 @@
 import type { CapturedVolume, CheckpointPart } from "../../api/kinds/checkpoint.ts";
+import type { VolumeSnapshotRequest } from "../../api/names/volume-snapshot-request.ts";
 import { defined } from "../../base/defined.ts";
 import { quantityToBytes } from "../../base/quantity.ts";
 import { RametError, unlessCode } from "../../base/errors.ts";
@@ -6,7 +7,7 @@ import type { KubeClient } from "../../kube/kube-client.ts";
 import type { GroupSnapshot } from "../../kube/volumes/group-snapshots.ts";
 import { type Snapshot, snapshotClassesIn, snapshotsIn } from "../../kube/volumes/snapshots.ts";
 import type { Backend, Capture, CaptureRequest, CheckpointName } from "../backend.ts";
-import { capturedVolume, numberOfVolumes, snapshotManifest } from "./captured-volume.ts";
+import { capturedVolume, checkpointOfSnapshot, numberOfVolumes, snapshotManifest } from "./captured-volume.ts";
 import { fillClaim } from "./fill-claim.ts";
 import { all, type CapturedSnapshot, followSnapshot, type Wanted, stateOfSnapshot } from "./follow-snapshots.ts";
 import { captureGroups, type CapturedGroups, discardGroups, Refusals } from "./groups/capture-groups.ts";
@@ -15,7 +16,7 @@ import { readyMembers } from "./groups/follow-group.ts";
 import { removeGroups } from "./groups/remove-group.ts";
 import { importVolumes, removeImports } from "./import-volumes.ts";
 import { removeSnapshot, setDeletionPolicy, snapshotsOf } from "./remove-snapshots.ts";
-import { checkpointClass } from "./snapshot-class.ts";
+import { checkpointClass, requestedClass } from "./snapshot-class.ts";
 import { sweepSnapshots } from "./sweep-snapshots.ts";
 import { type CapturableVolume, volumesToCapture } from "./volumes-to-capture.ts";
 
@@ -60,13 +61,17 @@ export function csiBackend(options: CsiBackendOptions): Backend {
   const snapshotsIfServed = async (name: CheckpointName) =>
     (await snapshotsOf(client, name).catch(unlessCode("NotFound"))) ?? [];
 
-  async function capture({ name, source, signal }: CaptureRequest): Promise<Capture> {
+  async function capture({ name, source, volumeSnapshot = {}, signal }: CaptureRequest): Promise<Capture> {
     const volumes = await volumesToCapture(client, name.namespace, source.claims);
     const created = { snapshots: new Map<string, Snapshot>(), groups: new Map<string, GroupSnapshot>() };
     try {
       const times = { beginMilliseconds, captureMilliseconds, signal };
-      const groups = await captureGroups({ client, name, volumes, created: created.groups, refusals, ...times });
-      const snapshots = await createSnapshots(client, name, { ...groups, volumes }, created.snapshots);
+      const { className } = volumeSnapshot;
+      const groups =
+        className === undefined
+          ? await captureGroups({ client, name, volumes, created: created.groups, refusals, ...times })
+          : { captured: [], left: volumes, note: `the VolumeSnapshotClass ${className} is requested` };
+      const snapshots = await createSnapshots(client, name, { ...groups, volumes, volumeSnapshot }, created.snapshots);
       const wanted = { state: "captured", timeoutMilliseconds: captureMilliseconds, signal } as const;
       const captured = await keptSnapshots(client, name, snapshots, wanted);
       const details = groups.note === undefined ? {} : { details: { groupNote: groups.note } };
@@ -131,15 +136,20 @@ export function csiBackend(options: CsiBackendOptions): Backend {
 async function createSnapshots(
   client: KubeClient,
   name: CheckpointName,
-  { volumes, left, note: groupNote }: Pick<CapturedGroups, "left" | "note"> & { volumes: readonly CapturableVolume[] },
+  { volumes, left, note: groupNote, volumeSnapshot }: SnapshotsToCreate,
   created: Map<string, Snapshot>,
 ): Promise<Snapshot[]> {
   if (left.length === 0) return [];
   const { items: classes } = await snapshotClassesIn(client).list();
-  const common = { ofVolumes: volumes.length, groupNote };
-  const manifests = left.map((one) =>
-    snapshotManifest(name, { ...one, ...common }, checkpointClass(one.driver, classes)),
-  );
+  const { className } = volumeSnapshot;
+  const common = {
+    ofVolumes: volumes.length,
+    groupNote,
+    ...(volumes.length === 1 && defined({ name: volumeSnapshot.name })),
+  };
+  const classOf = ({ driver }: CapturableVolume): string =>
+    className === undefined ? checkpointClass(driver, classes) : requestedClass(className, driver, classes);
+  const manifests = left.map((one) => snapshotManifest(name, { ...one, ...common }, classOf(one)));
   const snapshots = snapshotsIn(client);
   return all(
     manifests.map(async (manifest) => {
@@ -150,6 +160,11 @@ async function createSnapshots(
       return made;
     }),
   );
+}
+
+interface SnapshotsToCreate extends Pick<CapturedGroups, "left" | "note"> {
+  volumes: readonly CapturableVolume[];
+  volumeSnapshot: VolumeSnapshotRequest;
 }
 
 /** A VolumeSnapshot that an earlier attempt created. @throws RametError `AlreadyExists`; `Conflict` while it is deleted */
@@ -173,7 +188,13 @@ async function keptSnapshots(
   wanted: Wanted,
 ): Promise<CapturedPart[]> {
   const captured = await all(snapshots.map((one) => followSnapshot(client, one, wanted)));
-  await all(captured.map(({ content }) => setDeletionPolicy(client, content, "Retain")));
+  // The sweep finds the content of a VolumeSnapshot with a requested name by a label.
+  const isOwnName = ({ metadata }: Snapshot) => checkpointOfSnapshot(metadata.name) !== undefined;
+  await all(
+    captured.map(({ content, snapshot }) =>
+      setDeletionPolicy(client, content, "Retain", isOwnName(snapshot) ? undefined : name),
+    ),
+  );
   return captured.map((one) => ({ ...one, volume: capturedVolume(name, one.snapshot) }));
 }
 

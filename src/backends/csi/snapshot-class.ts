@@ -30,6 +30,14 @@ export function checkpointClass(driver: string, classes: readonly DriverClass[])
   });
 }
 
+/** The VolumeSnapshotClass that a Checkpoint requests. @throws RametError `InvalidArgument` if it is not one of the driver */
+export function requestedClass(name: string, driver: string, classes: readonly DriverClass[]): string {
+  const found = classes.find(({ metadata }) => metadata.name === name);
+  if (found?.driver === driver) return name;
+  const why = found === undefined ? "does not exist" : `is of the CSI driver ${found.driver}, not of ${driver}`;
+  throw new RametError("InvalidArgument", `The VolumeSnapshotClass ${name} ${why}`);
+}
+
 /** The VolumeGroupSnapshotClass for the checkpoints of a driver's volumes, chosen by the same rules, or why there is none. */
 export function groupClass(driver: string, classes: readonly DriverClass[]): { name: string } | { problem: string } {
   const [name, ...others] = preferred(driver, classes, defaultGroupClassAnnotation);

@@ -1,10 +1,11 @@
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import { hasVolumes, type Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations, restoreFrom } from "../../api/names/labels.ts";
+import type { VolumeSnapshotRequest } from "../../api/names/volume-snapshot-request.ts";
 import { defined } from "../../base/defined.ts";
 import { RametError, unlessCode } from "../../base/errors.ts";
 import { failureOf } from "../../kube/reported-state.ts";
-import { snapshotResources } from "../../kube/volumes/snapshots.ts";
+import { snapshotClassesIn, snapshotResources } from "../../kube/volumes/snapshots.ts";
 import { untilCapturing } from "../../operations/capture.ts";
 import { untilSandboxKnown } from "./cache-lag.ts";
 import { servingStates, verifiedState } from "./lifecycle.ts";
@@ -16,6 +17,8 @@ import { objectOf } from "../../operations/objects.ts";
 import { hasWarmSet } from "./source.ts";
 
 export interface CloneSandbox extends Omit<CreateNamed, "namespace" | "storage"> {
+  /** The VolumeSnapshotClass of the snapshots of its volumes. @default that of the cluster */
+  snapshotClass?: string | undefined;
   /** How long to wait until the capture starts. */
   timeoutMilliseconds: number;
 }
@@ -61,13 +64,16 @@ async function startCapture(parts: ServiceParts, source: Sandbox, create: CloneS
       hint: "Ask an administrator to install the snapshot stack, for example with SnapshotStack",
     });
   }
+  await checkSnapshotClass(parts, source, create);
   await checkCloneable(parts, source, signal);
   const contents = contentsOfClone(source);
   const manifest = snapshotOf(source, { owner, volumes: hasVolumes(source), ...defined({ contents }) });
   let created: Checkpoint | undefined;
   for (let seconds = Math.floor(parts.clock.now().getTime() / 1000); created === undefined; seconds += 1) {
     const name = `${source.metadata.name.slice(0, 50)}-snap-${seconds}`;
-    const named = { ...manifest, metadata: { ...manifest.metadata, name } };
+    const request = JSON.stringify({ name, className: create.snapshotClass } satisfies VolumeSnapshotRequest);
+    const own = { ...manifest.metadata.annotations, [annotations.volumeSnapshot]: request };
+    const named = { ...manifest, metadata: { ...manifest.metadata, name, annotations: own } };
     created = await checkpoints.create(named, signal).catch(unlessCode("AlreadyExists"));
   }
   try {
@@ -78,6 +84,20 @@ async function startCapture(parts: ServiceParts, source: Sandbox, create: CloneS
     await checkpoints.remove(created).catch(() => undefined);
     throw error;
   }
+}
+
+/** @throws RametError `InvalidArgument`, before anything exists */
+async function checkSnapshotClass(
+  { client }: ServiceParts,
+  source: Sandbox,
+  { snapshotClass: name, signal }: CloneSandbox,
+): Promise<void> {
+  if (name === undefined) return;
+  const what = `snapshotClass is ${JSON.stringify(name)}`;
+  if (!hasVolumes(source))
+    throw new RametError("InvalidArgument", `${what}, and the sandbox ${source.metadata.name} has no volumes`);
+  if ((await snapshotClassesIn(client).find({ name }, { signal })) === undefined)
+    throw new RametError("InvalidArgument", `${what}, and the cluster has no such VolumeSnapshotClass`);
 }
 
 /** The settings that a client has made in the source with its checkpointed files. */

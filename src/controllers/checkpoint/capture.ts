@@ -1,5 +1,6 @@
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
-import { annotations, finalizers, labels } from "../../api/names/labels.ts";
+import { annotations, finalizers, jsonAnnotation, labels } from "../../api/names/labels.ts";
+import { VolumeSnapshotRequest } from "../../api/names/volume-snapshot-request.ts";
 import { withoutOrigin } from "../../api/pod/restore-spec.ts";
 import { apiVersion } from "../../api/schema/kind.ts";
 import { captureParts } from "../../backends/capture-parts.ts";
@@ -9,6 +10,8 @@ import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import { controllerOf, keyOf } from "../../kube/object.ts";
 import { retryConflicts } from "../../kube/apply.ts";
+import { apiVersionOf } from "../../kube/resource-ref.ts";
+import { snapshotResources, snapshotsIn } from "../../kube/volumes/snapshots.ts";
 import { resolveTemplate } from "../origin/resolve-template.ts";
 import type { Occupied } from "./captures.ts";
 import { quiesceWith } from "./quiesce.ts";
@@ -103,16 +106,20 @@ async function takeCheckpoint(
 
 async function captureSource(
   { checkpoint, checkpointId, source, spec, maxBytes }: CheckpointCapture,
-  { backends, runtime, clock, usage, storeReports }: CheckpointDependencies,
+  dependencies: CheckpointDependencies,
   signal: AbortSignal,
 ): Promise<CheckpointRecord> {
+  const { backends, runtime, clock, usage, storeReports } = dependencies;
   const name = { namespace: checkpoint.metadata.namespace, checkpointId };
   const { sandboxName: _, ttlMilliseconds: __, quiesce: commands, ...requested } = spec;
   const target = sandboxRef(source.sandbox, source.pod);
   const quiesce = quiesceWith(commands, { guest: () => runtime.guest(target), clock, signal });
-  const request = { ...requested, source: target, name, quiesce, maxBytes, signal };
+  const volumeSnapshot = jsonAnnotation(checkpoint, annotations.volumeSnapshot, VolumeSnapshotRequest);
+  const request = { ...requested, source: target, name, quiesce, volumeSnapshot, maxBytes, signal };
   try {
     const record = await captureParts(backends, request);
+    const isNamed = record.parts.some(({ volume }) => volume?.snapshot === volumeSnapshot?.name);
+    if (volumeSnapshot?.name !== undefined && isNamed) await deleteWith(volumeSnapshot.name, checkpoint, dependencies);
     storeReports.captured(checkpoint);
     return record;
   } catch (thrown) {
@@ -120,6 +127,19 @@ async function captureSource(
     storeReports.captured(checkpoint, error);
     throw usage.explain(checkpoint, error);
   }
+}
+
+/** Lets the cluster's garbage collector delete a Checkpoint with its VolumeSnapshot, which a user deletes by the name. */
+async function deleteWith(
+  name: string,
+  { metadata }: Checkpoint,
+  { client, informers }: CheckpointDependencies,
+): Promise<void> {
+  const { snapshots } = snapshotResources;
+  const owner = await snapshotsIn(client).get({ namespace: metadata.namespace, name });
+  const reference = { apiVersion: apiVersionOf(snapshots), kind: snapshots.kind, name, uid: owner.metadata.uid };
+  const change = { metadata: { uid: metadata.uid, ownerReferences: [reference] } };
+  await informers.checkpoints.resource.mergePatch(metadata, change);
 }
 
 function marks({ checkpointId, source, spec }: CheckpointCapture) {

@@ -2,10 +2,11 @@ import { rename } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { csiBackend } from "../../../src/backends/csi/csi-backend.ts";
-import type { Backend } from "../../../src/backends/backend.ts";
+import type { VolumeSnapshotRequest } from "../../../src/api/names/volume-snapshot-request.ts";
+import type { Backend, CheckpointName } from "../../../src/backends/backend.ts";
 import type { SandboxRef } from "../../../src/backends/runtime.ts";
 import { groupKindsOf } from "../../../src/kube/volumes/group-snapshots.ts";
-import { snapshotsIn } from "../../../src/kube/volumes/snapshots.ts";
+import { snapshotClassesIn, snapshotContentsIn, snapshotsIn } from "../../../src/kube/volumes/snapshots.ts";
 import { makeNamespace } from "../../setup/namespace.ts";
 import { VolumeClaims } from "../../setup/volume-claims.ts";
 import { startVolumeCluster, type VolumeCluster } from "../../setup/volume-cluster.ts";
@@ -123,5 +124,40 @@ describe("two volumes of one driver", () => {
     const [group, ...others] = new Set(parts.map(({ volume }) => volume?.groupSnapshot));
     expect([group, ...others]).toEqual([expect.stringMatching(/^ramet-group-/)]);
     expect(new Set(parts.map(({ cutAt }) => cutAt)).size).toBe(1);
+  });
+});
+
+describe("a requested VolumeSnapshot", () => {
+  const name = { namespace, checkpointId: "requested" };
+  const capture = (source: SandboxRef, volumeSnapshot: VolumeSnapshotRequest) =>
+    backend.capture({ name, source, contents: ["volumes"], keepRunning: true, volumeSnapshot });
+
+  it("is refused with an unknown class, and nothing is created", async () => {
+    const source = await harnessOf(["data"]).source();
+    await expect(capture(source, { name: "a-snap-1", className: "none" })).rejects.toMatchObject({
+      code: "InvalidArgument",
+      message: "The VolumeSnapshotClass none does not exist",
+    });
+    expect(await snapshotsIn(cluster.client).find({ namespace, name: "a-snap-1" })).toBeUndefined();
+  });
+
+  it("has its name and its class, and leaves no data when a user deletes it and then the Checkpoint is gone", async () => {
+    const { items: classes } = await snapshotClassesIn(cluster.client).list();
+    const className = classes.find(({ deletionPolicy }) => deletionPolicy === "Delete")?.metadata.name ?? "";
+    const { parts } = await capture(await harnessOf(["data"]).source(), { name: "b-snap-1", className });
+    expect(parts.map(({ volume }) => volume?.snapshot)).toEqual(["b-snap-1"]);
+    await backend.whenReady(name);
+    const snapshots = snapshotsIn(cluster.client);
+    const made = await snapshots.get({ namespace, name: "b-snap-1" });
+    expect(made.spec?.volumeSnapshotClassName).toBe(className);
+
+    await snapshots.delete({ namespace, name: "b-snap-1" });
+    await expect.poll(() => snapshots.find({ namespace, name: "b-snap-1" })).toBeUndefined();
+    const sweeping = csiBackend({ client: cluster.client, sweepOlderThanMilliseconds: 0 });
+    const liveness = ({ checkpointId }: CheckpointName) =>
+      Promise.resolve(checkpointId === name.checkpointId ? ("absent" as const) : ("finished" as const));
+    await sweeping.sweep?.(liveness, new AbortController().signal);
+    const content = { name: made.status?.boundVolumeSnapshotContentName ?? "" };
+    await expect.poll(() => snapshotContentsIn(cluster.client).find(content)).toBeUndefined();
   });
 });

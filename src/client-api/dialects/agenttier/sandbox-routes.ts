@@ -136,7 +136,6 @@ export const sandboxRoutes: readonly AgentTierRoute[] = [
       const { service } = agentTier;
       const { request, caller, signal } = call;
       const { snapshotClass = "", name: requested } = call.body ?? {};
-      if (snapshotClass !== "") throw new RametError("NotSupported", "snapshotClass is not supported");
       checkSnapshotLimit(service, caller);
       const source = await sandboxOf(agentTier, call);
       const { name: clonedFrom, namespace } = source.metadata;
@@ -148,6 +147,7 @@ export const sandboxRoutes: readonly AgentTierRoute[] = [
         onTimeout: "pause" as const,
         lifeMilliseconds: lifeOf(agentTier, life),
         annotations: defined({ [annotations.clientLife]: life }),
+        snapshotClass: snapshotClass === "" ? undefined : snapshotClass,
         timeoutMilliseconds,
         signal,
       };
