@@ -50,6 +50,7 @@ export const promises: Record<string, readonly string[]> = {
     "test/cluster/egress.test.ts",
     "test/contract/cell/volumes.test.ts",
   ],
+  "12. Status is data: what a program must know is a field": ["test/contract/kstatus/kstatus.test.ts"],
   "13. Output, events and data arrive whole or end with an error": [
     "test/contract/guest/guest.test.ts",
     "test/contract/cell/guest-api.test.ts",

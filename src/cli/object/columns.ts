@@ -7,7 +7,7 @@ import { SandboxClaim } from "../../api/kinds/sandbox-claim.ts";
 import { SandboxSet } from "../../api/kinds/sandbox-set.ts";
 import { SandboxTemplate } from "../../api/kinds/sandbox-template.ts";
 import { Sandbox } from "../../api/kinds/sandbox.ts";
-import { restoreFromAnnotations } from "../../api/names/labels.ts";
+import { annotations, restoreFromAnnotations } from "../../api/names/labels.ts";
 import type { Condition } from "../../api/schema/metadata.ts";
 import { parsePodTemplate } from "../../api/schema/pod-template.ts";
 import { findCondition } from "../../kube/conditions.ts";
@@ -68,6 +68,8 @@ export const checkpointColumns: readonly Column[] = [
     SOURCE: sourceOf,
     CONTENTS: ({ spec, status }) => (status?.ramet?.contents ?? spec.persistentContents ?? []).join(","),
     SIZE: ({ status }) => size(status?.ramet?.sizeBytes),
+    // The API key of a client.
+    OWNER: ({ metadata }) => metadata.annotations?.[annotations.owner],
   }),
   ageColumn,
   ...columns(Checkpoint, { MESSAGE: (checkpoint) => lostData(checkpoint)?.message ?? messageOf(checkpoint) }),

@@ -1,3 +1,4 @@
+import { annotations } from "../../api/names/labels.ts";
 import { RametError } from "../../base/errors.ts";
 import { coreResources } from "../../kube/resource-ref.ts";
 import type { KubeObject } from "../../kube/object.ts";
@@ -59,7 +60,10 @@ export async function listObjects(io: Io, cluster: Cluster, options: ListOptions
   const { output } = options;
   const width = io.terminal?.size().columns;
   const rendering = { output, columns, now: io.clock.now(), withNamespace: everywhere, width };
-  const ordered = inOrder(items, ({ metadata }) => metadata);
+  // The snapshots of clients follow the user's own checkpoints, grouped by the key that created them.
+  const groupOf = ({ metadata }: KubeObject) =>
+    options.kind === "checkpoint" ? metadata.annotations?.[annotations.owner] : undefined;
+  const ordered = inOrder(items, (item) => ({ ...item.metadata, kind: groupOf(item) }));
   await writeAll(io.stdout, renderList(ordered, rendering));
 }
 

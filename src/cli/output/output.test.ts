@@ -93,6 +93,7 @@ describe("output", () => {
     const checkpoint = {
       ...base,
       kind: "Checkpoint",
+      metadata: { ...metadata, annotations: { "agents.kruise.io/owner": "team/k" } },
       spec: { sandboxName: "a" },
       status: {
         phase: "Succeeded",
@@ -101,8 +102,8 @@ describe("output", () => {
       },
     };
     expect(renderObject(checkpoint, { output: "table", columns: checkpointColumns, now })).toBe(
-      "NAME   STATUS      ID    SOURCE   CONTENTS            SIZE   AGE   MESSAGE\n" +
-        "a      Succeeded   a-1   a        memory,filesystem   4MiB   5m\n",
+      "NAME   STATUS      ID    SOURCE   CONTENTS            SIZE   OWNER    AGE   MESSAGE\n" +
+        "a      Succeeded   a-1   a        memory,filesystem   4MiB   team/k   5m\n",
     );
   });
 
