@@ -2,7 +2,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { defineConfig, type TestProjectInlineConfiguration } from "vitest/config";
 import { cacheDirectory } from "./src/local/tools/tool.ts";
-import { provingFiles } from "./test/promises.ts";
+import { caseFiles, provingFiles } from "./test/promises.ts";
 
 type TestOptions = NonNullable<TestProjectInlineConfiguration["test"]>;
 
@@ -13,14 +13,15 @@ const everywhere: TestOptions = {
   env: { NODE_COMPILE_CACHE: join(tmpdir(), "node-compile-cache") },
 };
 
-/** Which files with processes run: `promises` for those in test/promises.ts, `rest` for the others without unit tests. */
+/** Which files with processes run: `promises` and `cases` for those in test/promises.ts, `rest` for those without promises and unit tests. */
 const part = process.env["RAMET_TEST_PART"] ?? "all";
 
 /** The files of this part in directories below test/. */
 function filesBelow(...directories: string[]): Pick<TestOptions, "include" | "exclude"> {
   const include = directories.map((directory) => `test/${directory}/**/*.test.ts`);
   if (part === "all") return { include };
-  const proving = provingFiles.filter((path) => directories.some((directory) => path.startsWith(`test/${directory}/`)));
+  const listed = part === "cases" ? caseFiles : provingFiles;
+  const proving = listed.filter((path) => directories.some((directory) => path.startsWith(`test/${directory}/`)));
   return part === "rest" ? { include, exclude: proving } : { include: proving };
 }
 
@@ -52,7 +53,7 @@ export default defineConfig({
           name: "unit",
           /** A worker keeps the modules that it has loaded. Tests pass dependencies in, and modules have no state. */
           isolate: false,
-          include: part === "rest" ? [] : unitFiles,
+          include: part === "rest" || part === "cases" ? [] : unitFiles,
           maxWorkers: 2,
           testTimeout: 30_000,
           sequence: { groupOrder: 0 },

@@ -2,13 +2,14 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { expect, it } from "vitest";
 import { kinds } from "../src/api/kinds/crd.ts";
-import { promises, provingFiles, walks } from "./promises.ts";
+import { caseFiles, promises, provingFiles, walks } from "./promises.ts";
 
 const root = join(import.meta.dirname, "..");
 
 it("lists files that exist and are not unit tests", () => {
-  expect(provingFiles.filter((path) => !existsSync(join(root, path)))).toEqual([]);
-  expect(provingFiles.filter((path) => !/^test\/(contract|cluster|hostile|clients|program)\//.test(path))).toEqual([]);
+  const all = [...provingFiles, ...caseFiles];
+  expect(all.filter((path) => !existsSync(join(root, path)))).toEqual([]);
+  expect(all.filter((path) => !/^test\/(contract|cluster|hostile|clients|program)\//.test(path))).toEqual([]);
 });
 
 it("proves each promise by a file", () => {

@@ -102,7 +102,22 @@ export const walks: Record<string, readonly string[]> = {
   "machine without a new Node": ["test/contract/old-node.test.ts"],
 };
 
-/** All of these files. */
+/** Faults that users have met, with the files that prove the right value. `npm run test:cases` runs these and the tests of the guest. */
+export const cases: Record<string, readonly string[]> = {
+  "connections to 127.0.0.1 after a restore, a stopped child, late output, a missing working directory": [
+    "test/contract/cell/guest-commands.test.ts",
+    "test/contract/cell/loopback.test.ts",
+  ],
+  "modes of copied files": ["test/cluster/first-day.test.ts"],
+  "edges of files and commands": ["test/clients/e2b-js.test.ts", "test/clients/transfers.test.ts"],
+  "odd variables, filters without entries, names and tags of snapshots": ["test/cluster/client-api-requests.test.ts"],
+  "random numbers in clones": ["test/clients/code-interpreter.test.ts"],
+};
+
+/** The files of these cases. */
+export const caseFiles: readonly string[] = [...new Set(Object.values(cases).flat())];
+
+/** All files of promises and walks. */
 export const provingFiles: readonly string[] = [
   ...new Set([...Object.values(promises), ...Object.values(walks)].flat()),
 ];
