@@ -1,7 +1,7 @@
 import type { EngineBuild } from "../api/engine/engine.ts";
 import type { EgressPolicy, KeySets, LinkCredentials } from "../api/wire/cell-api.ts";
 import { type VolumeClaim, volumeClaims } from "../api/pod/volume-claims.ts";
-import type { Capacity } from "../api/kinds/sandbox-parts.ts";
+import type { Capacity } from "../api/schema/metadata.ts";
 import type { Sandbox } from "../api/kinds/sandbox.ts";
 import type { Pod } from "../api/schema/pod.ts";
 import type { CellKey } from "../cell/client/cell-token.ts";

@@ -51,10 +51,6 @@ export const selectedVolumes: Rule<{ persistentContents?: readonly string[] | un
     volumes === undefined || persistentContents === undefined || persistentContents.includes("volumes"),
 };
 
-/** The CPUs, in thousandths, and the memory of a sandbox. */
-export const Capacity = z.object({ cpuMillis: z.int().positive(), memoryBytes: z.int().positive() });
-export type Capacity = z.infer<typeof Capacity>;
-
 export const Runtimes = atomicList(z.object({ name: z.string() })).describe(
   "Accepted without effect, see the condition FieldsIgnored: csi, agent-runtime, traffic-proxy.",
 );

@@ -1,10 +1,9 @@
 import * as z from "zod";
 import { defineKind } from "../schema/kind.ts";
-import { Conditions, openString, Time } from "../schema/metadata.ts";
+import { Capacity, Conditions, openString, Time } from "../schema/metadata.ts";
 import { OptionalFlag, OptionalText, OptionalTexts, int32, withRules } from "../schema/rules.ts";
 import { Problems } from "../schema/problem.ts";
 import {
-  Capacity,
   contentFields,
   oneTemplate,
   PauseStrategy,

@@ -81,3 +81,7 @@ export const Contents = z
   .refine((list) => list.includes("filesystem"), "must be [filesystem] or [memory, filesystem]")
   .refine((list) => new Set(list).size === list.length, "must not list a content twice");
 export type Contents = z.infer<typeof Contents>;
+
+/** The CPUs, in thousandths, and the memory of a sandbox. */
+export const Capacity = z.object({ cpuMillis: z.int().positive(), memoryBytes: z.int().positive() });
+export type Capacity = z.infer<typeof Capacity>;

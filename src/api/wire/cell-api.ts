@@ -1,8 +1,7 @@
 import * as z from "zod";
+import { Capacity, Contents } from "../schema/metadata.ts";
 import { jsonValue } from "../../base/canonical-json.ts";
-import { Contents } from "../schema/metadata.ts";
 import { EngineBuild } from "../engine/engine.ts";
-import { Capacity } from "../kinds/sandbox-parts.ts";
 import { Digest } from "../schema/digest.ts";
 import { Grant } from "./grant.ts";
 

@@ -1,6 +1,6 @@
 import { availableParallelism, totalmem } from "node:os";
 import { isDeepStrictEqual } from "node:util";
-import type { Capacity } from "../../api/kinds/sandbox-parts.ts";
+import type { Capacity } from "../../api/schema/metadata.ts";
 import type { ContainerSpec, Identity } from "../../api/wire/cell-api.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { GuestControl } from "../client/guest-control.ts";
