@@ -3,23 +3,23 @@ import { join, relative } from "node:path";
 import * as z from "zod";
 import { isFile } from "./is-file.ts";
 import type { TestResult } from "./report.ts";
-import { install, packageOf, runShown, type SdkRun } from "./run-tests.ts";
+import { install, runShown, type SdkRun } from "./run-tests.ts";
 
 /** The version of pnpm with which the SDK's repository is installed. */
 const pnpm = "pnpm@10.34.5";
 
-/** Runs the tests of the SDK for JavaScript with its own test runner. Those that need a browser or another runtime are left out. */
+/** Runs the tests of the SDK for JavaScript with its own test runner. */
 export async function javascriptTests(run: SdkRun): Promise<TestResult[]> {
-  const directory = packageOf(run.checkout, "js-sdk");
+  const { directory, package: name, projects } = run.checkout.javascript;
   const vitest = join(directory, "node_modules", "vitest", "vitest.mjs");
   if (!(await isFile(vitest))) {
-    const options = ["--filter", "e2b", "--ignore-scripts", "--frozen-lockfile"];
-    await install(["npx", "--yes", pnpm, "install", ...options], run.checkout);
+    const options = ["--filter", name, "--ignore-scripts", "--frozen-lockfile"];
+    await install(["npx", "--yes", pnpm, "install", ...options], run.checkout.path);
   }
   const outputFile = join(run.output, "javascript.json");
-  const projects = ["unit", "template", "connectionConfig"].flatMap((name) => ["--project", name]);
+  const selected = projects.flatMap((project) => ["--project", project]);
   const reporters = ["--reporter=default", "--reporter=json", `--outputFile.json=${outputFile}`];
-  const options = ["run", ...projects, ...reporters, "--maxWorkers=2", ...run.files];
+  const options = ["run", ...selected, ...reporters, "--maxWorkers=2", ...run.files];
   const { environment, through } = run;
   await runShown([...through, process.execPath, vitest, ...options], { cwd: directory, environment });
   const { testResults } = Report.parse(JSON.parse(await readFile(outputFile, "utf8")));

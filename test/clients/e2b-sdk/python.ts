@@ -3,7 +3,7 @@ import { join } from "node:path";
 import * as z from "zod";
 import { isFile } from "./is-file.ts";
 import type { TestResult } from "./report.ts";
-import { install, packageOf, runShown, type SdkRun } from "./run-tests.ts";
+import { install, runShown, type SdkRun } from "./run-tests.ts";
 
 /** Besides the SDK's own dependencies. */
 const packages = [
@@ -13,11 +13,12 @@ const packages = [
   "pytest-asyncio>=1.3,<2",
   "pytest-timeout>=2.4,<3",
   "pytest-json-report>=1.5,<2",
+  "matplotlib>=3.8,<4",
 ];
 
 /** Runs the tests of the SDK for Python, synchronous and asynchronous. */
 export async function pythonTests(run: SdkRun): Promise<TestResult[]> {
-  const directory = packageOf(run.checkout, "python-sdk");
+  const { directory } = run.checkout.python;
   const venv = join(directory, ".venv");
   const python = join(venv, "bin", "python");
   const complete = join(venv, "complete");

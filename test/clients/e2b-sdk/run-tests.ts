@@ -1,9 +1,9 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { join } from "node:path";
+import type { Checkout } from "./checkout.ts";
 
 export interface SdkRun {
-  checkout: string;
+  checkout: Checkout;
   /** The beginning of the command, for names below `localhost`. */
   through: readonly string[];
   /** The variables of `ramet local env`. */
@@ -32,8 +32,4 @@ export async function runShown(
 export async function install(command: readonly string[], cwd: string): Promise<void> {
   const code = await runShown(command, { cwd });
   if (code !== 0) throw new Error(`${command.join(" ")} failed in ${cwd}: exit code ${code}`);
-}
-
-export function packageOf(checkout: string, name: string): string {
-  return join(checkout, "packages", name);
 }
