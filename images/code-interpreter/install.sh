@@ -1,6 +1,7 @@
 #!/bin/sh
 # Installs the code interpreter into the root file system that it runs in. Needs Debian's python3, a file of requirements, and a
-# directory with its packages. With the packages of node/package.json, it also installs Node.js and its kernels. Uses no network.
+# directory with its packages. With the packages of node/package.json, it also installs Node.js and its kernels; where R's IRkernel and
+# Java are installed, their kernels. Uses no network.
 #   sh install.sh SOURCE REQUIREMENTS PACKAGES [NODE_MODULES]
 set -eu
 source=$1
@@ -32,6 +33,15 @@ if [ -n "$modules" ]; then
   for each in npm npx; do ln -s "../lib/node_modules/npm/bin/$each-cli.js" "$target/bin/$each"; done
 else
   rm -r "$target/share/jupyter/kernels/javascript" "$target/share/jupyter/kernels/typescript"
+fi
+command -v Rscript >/dev/null || rm -r "$target/share/jupyter/kernels/r"
+if command -v java >/dev/null; then
+  home=$(dirname "$(dirname "$(readlink -f "$(command -v java)")")")
+  # Without /proc, Java does not find its own libraries.
+  LD_LIBRARY_PATH=$home/lib java -m jdk.compiler/com.sun.tools.javac.Main -Xlint:none -nowarn -d "$target/lib/java" \
+    "$source/java/JavaKernel.java"
+else
+  rm -r "$target/share/jupyter/kernels/java"
 fi
 # `pip install` works for every user of the sandbox, and kernels find what it installs.
 chmod -R a+rwX "$target"

@@ -12,17 +12,20 @@ from .execution import Execution
 from .kernel_process import KernelProcess, Message
 from .languages import Language
 from .limits import KEEPALIVE_SECONDS, MAX_EXECUTIONS
+from .memory import MemoryWatch
 from .output import Line, is_idle, lines_of
 from .requests import RequestRefused
 from .variables import SandboxVariables
 
 
 class Context:
-    def __init__(self, language: Language, cwd: str, variables: SandboxVariables) -> None:
+    def __init__(self, language: Language, cwd: str, variables: SandboxVariables, memory: MemoryWatch) -> None:
         self.id = str(uuid.uuid4())
         self.language = language
         self.cwd = cwd
         self._variables = variables
+        self._memory = memory
+        self._blamed: str | None = None
         self._generation: str | None = None
         self._seeded: str | None = variables.generation()
         self._names: set[str] = set()
@@ -34,6 +37,17 @@ class Context:
 
     def describe(self) -> Line:
         return {"id": self.id, "language": self.language.name, "cwd": self.cwd}
+
+    @property
+    def is_running(self) -> bool:
+        return len(self._running) > 0
+
+    @property
+    def kernel_pid(self) -> int | None:
+        return None if self._kernel is None else self._kernel.pid
+
+    def blame(self, reason: str) -> None:
+        self._blamed = reason
 
     async def start(self) -> None:
         kernel = KernelProcess(self.language.kernel, self.cwd, self._on_output)
@@ -83,8 +97,9 @@ class Context:
             await self._started()
             execution = await self._send(code, env, token)
             try:
-                async for text in _lines(execution):
-                    yield text
+                with self._memory.watching():
+                    async for text in _lines(execution):
+                        yield text
             except (asyncio.CancelledError, GeneratorExit):
                 if not execution.ended:
                     self._interrupt()
@@ -107,10 +122,12 @@ class Context:
         if kernel is None:
             raise RequestRefused(409, "the context was restarted")
         execution = Execution(self._interrupt)
-        before, after = self.language.around(shared, env)
+        self._blamed = None
+        reseed = self._is_clone()
+        before, after = self.language.around(shared, env, reseed)
         if before:
             kernel.execute(before, silent=True, metadata={})
-        metadata = {"ramet": {"shared": shared, "env": env, "reseed": self._is_clone()}}
+        metadata = {"ramet": {"shared": shared, "env": env, "reseed": reseed}}
         self._running[kernel.execute(code, silent=False, metadata=metadata)] = execution
         if after:
             kernel.execute(after, silent=True, metadata={})
@@ -156,6 +173,8 @@ class Context:
         for execution in self._running.values():
             if broken:
                 execution.break_off()
+            elif self._blamed is not None:
+                execution.fail("OutOfMemory", self._blamed)
             else:
                 execution.fail("ContextRestarting", "Context was restarted")
         self._running.clear()

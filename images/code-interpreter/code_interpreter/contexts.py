@@ -10,6 +10,7 @@ from pathlib import Path
 from .context import Context
 from .languages import find_language
 from .limits import MAX_CONTEXTS
+from .memory import MemoryWatch
 from .requests import DEFAULT_LANGUAGE, ContextRequest, ExecuteRequest, RequestRefused
 from .variables import SandboxVariables
 
@@ -17,6 +18,7 @@ from .variables import SandboxVariables
 class Contexts:
     def __init__(self) -> None:
         self._variables = SandboxVariables()
+        self._memory = MemoryWatch(self._variables, self.list)
         self._all: dict[str, Context] = {}
         #: For code without a context: one for each language.
         self._defaults: dict[str, Context] = {}
@@ -55,7 +57,7 @@ class Contexts:
             raise RequestRefused(400, f"cwd {cwd} is not a directory")
         if len(self._all) + self._starting >= MAX_CONTEXTS:
             raise RequestRefused(429, f"the sandbox has {MAX_CONTEXTS} contexts already: remove one")
-        return Context(language, cwd, self._variables)
+        return Context(language, cwd, self._variables, self._memory)
 
     async def of(self, request: ExecuteRequest) -> Context:
         if request.context_id:

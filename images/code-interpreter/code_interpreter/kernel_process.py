@@ -55,6 +55,11 @@ class KernelProcess:
             asyncio.create_task(self._read(client.shell_channel, _ignore)),
         ]
 
+    @property
+    def pid(self) -> int | None:
+        process = getattr(self._manager.provisioner, "process", None)
+        return None if process is None else int(process.pid)
+
     def execute(self, code: str, *, silent: bool, metadata: Message) -> str:
         """Sends code to the kernel, which runs it after what it got before. @return the message's id"""
         assert self._client is not None

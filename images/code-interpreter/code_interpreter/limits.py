@@ -1,4 +1,4 @@
-"""What one sandbox's clients can ask of the server. The sandbox itself bounds memory and processor time."""
+"""What one sandbox's clients can ask of the server."""
 
 PORT = 49999
 #: Of a request: the code and its variables.
@@ -16,3 +16,8 @@ KERNEL_START_SECONDS = 60.0
 #: Of the guest's answer with the sandbox's variables.
 MAX_VARIABLES_BYTES = 1 << 20
 VARIABLES_SECONDS = 5.0
+#: The part of the sandbox's memory limit at which a kernel is ended. gVisor's own memory counts too.
+MEMORY_RESERVE = 0.12
+#: A program does not fill memory faster.
+MAX_FILL_BYTES_PER_SECOND = 4 << 30
+LONGEST_MEMORY_PAUSE_SECONDS = 0.5

@@ -1,74 +1,40 @@
-"""The kernel for JavaScript and TypeScript: a Node.js process that runs node_kernel.mjs, behind the interface of Jupyter."""
+"""The kernel for JavaScript and TypeScript: a Node.js process that runs node_kernel.mjs."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import os
-import signal
 import socket
 import subprocess
 from pathlib import Path
 from typing import Any
 
 from ipykernel.kernelapp import IPKernelApp
-from ipykernel.kernelbase import Kernel
 
-#: Of one answer of the process: the text of a value or of an error.
-MAX_ANSWER_BYTES = 16 << 20
+from .program_kernel import MAX_ANSWER_BYTES, ProgramKernel
 
 
-class NodeKernel(Kernel):
-    implementation = "code_interpreter"
-    implementation_version = "1"
+class NodeKernel(ProgramKernel):
     banner = "Node.js"
     language_info = {"name": "javascript", "mimetype": "text/javascript", "file_extension": ".js"}
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        self._answers: asyncio.StreamReader | None = None
-        self._requests: asyncio.StreamWriter | None = None
         self._outputs: dict[str, int] = {}
-        self._variables: dict[str, Any] = {}
-        # An interrupt is sent to the process group: the Node.js process ends the execution.
-        signal.signal(signal.SIGINT, lambda *_: None)
-
-    def pre_handler_hook(self) -> None:
-        """The handler of SIGINT stays."""
-
-    def post_handler_hook(self) -> None:
-        """The handler of SIGINT stays."""
-
-    async def execute_request(self, stream: Any, ident: Any, parent: dict[str, Any]) -> None:
-        self._variables = (parent.get("metadata") or {}).get("ramet") or {}
-        await super().execute_request(stream, ident, parent)
 
     async def do_execute(self, code: str, silent: bool, *_: Any, **__: Any) -> dict[str, Any]:
-        if self._requests is None:
-            await self._start()
-        assert self._requests is not None and self._answers is not None
-        self._requests.write(json.dumps({"code": code, **self._variables}).encode() + b"\n")
-        text = await self._answers.readline()
-        if not text:
-            # As for a Python kernel, the context starts again.
-            os._exit(1)
-        answer = json.loads(text)
+        await self.send(json.dumps({"code": code, **self.variables}).encode())
+        answer = json.loads(await self.receive())
         for name, output in self._outputs.items():
             self._forward(name, output)
-        if not silent:
-            self._report(answer)
+        if not answer["ok"]:
+            self.put_error(answer["name"], answer["value"], answer["stack"])
+        elif answer.get("text") is not None:
+            self.put_result(answer["text"])
         return {"status": "ok" if answer["ok"] else "error", "execution_count": self.execution_count, **answer}
 
-    def _report(self, answer: dict[str, Any]) -> None:
-        if not answer["ok"]:
-            error = {"ename": answer["name"], "evalue": answer["value"], "traceback": [answer["stack"]]}
-            self.send_response(self.iopub_socket, "error", error)
-        elif answer.get("text") is not None:
-            content = {"data": {"text/plain": answer["text"]}, "metadata": {}, "execution_count": self.execution_count}
-            self.send_response(self.iopub_socket, "execute_result", content)
-
-    async def _start(self) -> None:
-        ours, theirs = socket.socketpair()
+    def launch(self, theirs: socket.socket) -> None:
         outputs = {name: os.pipe() for name in ("stdout", "stderr")}
         program = Path(__file__).with_name("node_kernel.mjs")
         subprocess.Popen(
@@ -78,13 +44,11 @@ class NodeKernel(Kernel):
             stderr=outputs["stderr"][1],
             pass_fds=[theirs.fileno()],
         )
-        theirs.close()
         for name, (output, end) in outputs.items():
             os.close(end)
             os.set_blocking(output, False)
             self._outputs[name] = output
             asyncio.get_running_loop().add_reader(output, self._forward, name, output)
-        self._answers, self._requests = await asyncio.open_connection(sock=ours, limit=MAX_ANSWER_BYTES)
 
     def _forward(self, name: str, output: int) -> None:
         """Node.js writes to pipes synchronously, so all output of an execution is here before its answer."""
@@ -99,7 +63,7 @@ class NodeKernel(Kernel):
         except BlockingIOError:
             pass
         if read:
-            self.send_response(self.iopub_socket, "stream", {"name": name, "text": read.decode("utf-8", "replace")})
+            self.put_output(name, read.decode("utf-8", "replace"))
 
 
 def main() -> None:

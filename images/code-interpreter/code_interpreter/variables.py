@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from pathlib import Path
+from typing import Any
 
 from tornado.httpclient import AsyncHTTPClient, HTTPRequest
 
 from .limits import MAX_VARIABLES_BYTES, VARIABLES_SECONDS
 
-_GUEST = "http://127.0.0.1:49983/envs"
+_GUEST = "http://127.0.0.1:49983"
 #: Rewritten with each new identity of the sandbox.
 _GENERATION = Path("/run/ramet/generation")
 
 
 class SandboxVariables:
+    def __init__(self) -> None:
+        #: The limit of the sandbox's memory, when it is known.
+        self.memory_bytes: int | None = None
+
     def generation(self) -> str:
         """Changes when the sandbox gets a new identity, and with it other variables."""
         try:
@@ -24,13 +30,18 @@ class SandboxVariables:
             return ""
 
     async def read(self, token: str | None) -> dict[str, str] | None:
-        """None if the guest does not serve them to this caller."""
+        """Reads the limit of memory too. None if the guest does not serve them to this caller."""
         headers = {} if token is None else {"X-Access-Token": token}
-        request = HTTPRequest(_GUEST, headers=headers, request_timeout=VARIABLES_SECONDS)
         client = AsyncHTTPClient(force_instance=True, max_body_size=MAX_VARIABLES_BYTES)
+
+        async def fetch(path: str) -> dict[str, Any]:
+            request = HTTPRequest(_GUEST + path, headers=headers, request_timeout=VARIABLES_SECONDS)
+            found: dict[str, Any] = json.loads((await client.fetch(request)).body)
+            return found
+
         try:
-            answer = await client.fetch(request)
-            found = json.loads(answer.body)
+            metrics, found = await asyncio.gather(fetch("/metrics"), fetch("/envs"))
+            self.memory_bytes = int(metrics["mem_total"])
             return {str(name): str(value) for name, value in found.items()}
         except Exception as error:  # Without them the code still runs.
             logging.warning("reading the sandbox's variables failed: %s", error)

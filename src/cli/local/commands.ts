@@ -98,7 +98,12 @@ function imageCommands(local: RametCommand): void {
     .command("build")
     .description("Build one of Ramet's images, if it is missing or its recipe has changed.")
     .addArgument(
-      new Argument("<name>", "which image").choices(["python", "code-interpreter", "code-interpreter-small"]),
+      new Argument("<name>", "which image").choices([
+        "python",
+        "code-interpreter",
+        "code-interpreter-small",
+        "code-interpreter-all",
+      ]),
     )
     .examples("ramet local image build code-interpreter")
     .runs(async () => (await import("./image.ts")).buildImage, "name");

@@ -2,6 +2,7 @@ import { createHash } from "node:crypto";
 import { mkdir, readdir, readFile, rename, rm, stat } from "node:fs/promises";
 import { userInfo } from "node:os";
 import { delimiter, dirname, join } from "node:path";
+import { RametError } from "../../base/errors.ts";
 import { isExecutable } from "../tools/find-installed.ts";
 import type { ProgressLine } from "../tools/progress.ts";
 import { runProgram } from "../tools/run-program.ts";
@@ -28,13 +29,24 @@ export interface DebianRecipe {
 /** The file of the image with the digest of its recipe. */
 export const recipeFile = join("usr", "share", "ramet", "recipe");
 
-/** Returns how a tar is made on this machine. The digest is the same on all machines. */
-export async function debianRecipe(): Promise<DebianRecipe> {
+/**
+ * Returns how a tar is made on this machine. The digest is the same on all machines.
+ *
+ * @param more packages whose scripts must run, besides the common ones
+ * @throws RametError `HostUnsupported` if there are any, and this machine can only unpack packages
+ */
+export async function debianRecipe(more: readonly string[] = []): Promise<DebianRecipe> {
   const installs = await canInstall();
+  if (!installs && more.length > 0) {
+    throw new RametError("HostUnsupported", "this user cannot install Debian packages", {
+      hint: "Run it as root, or install uidmap and give the user a range in /etc/subuid and /etc/subgid",
+    });
+  }
+  const additional = more.length === 0 ? [] : [`--include=${more.join(",")}`, ...forMore];
   const digest = `sha256:${createHash("sha256")
-    .update(JSON.stringify([common, installed, extracted, suite]))
+    .update(JSON.stringify([common, installed, extracted, suite, ...additional]))
     .digest("hex")}`;
-  return { installs, args: [...common, ...(installs ? installed : extracted), suite], digest };
+  return { installs, args: [...common, ...(installs ? [...installed, ...additional] : extracted), suite], digest };
 }
 
 /**
@@ -64,6 +76,15 @@ const common = [
   "--dpkgopt=path-include=/usr/share/doc/*/copyright",
   "--dpkgopt=path-exclude=/usr/share/locale/*",
 ];
+
+/** For languages. */
+const forMore = [
+  // Java's scripts fail without the directory of its manual pages.
+  '--essential-hook=mkdir -p "$1/usr/share/man/man1"',
+  // A third of a JDK: modules from which others build runtimes.
+  "--dpkgopt=path-exclude=/usr/lib/jvm/*/jmods/*",
+];
+
 const works = 'python3 -c "import http.server, json, socket"';
 
 /** Programs that agents call in a sandbox, as E2B's template `base` has them. */

@@ -1,4 +1,5 @@
 import { createHash } from "node:crypto";
+import { createReadStream } from "node:fs";
 import { cp, mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { RametError } from "../../base/errors.ts";
@@ -7,12 +8,16 @@ import { packageRoot } from "../tools/tool.ts";
 import { buildOnce, type BuildOptions, type ImageBuild } from "./build-once.ts";
 import type { Image } from "./image-store.ts";
 import type { ImageConfig } from "./oci-layout.ts";
+import { debianRecipe, makeDebianTar } from "./debian-tar.ts";
 import { ensurePythonImage } from "./python-image.ts";
 import { downloadPythonPackages } from "./python-packages.ts";
-import { copyDirectory, isRoot } from "./unpack-tar.ts";
+import { copyDirectory, isRoot, unpackTar } from "./unpack-tar.ts";
 
-/** The names of the images for E2B's code-interpreter SDKs. The small one has fewer packages and no Node.js. */
-export const interpreterImageNames = ["code-interpreter", "code-interpreter-small"] as const;
+/**
+ * The names of the images for E2B's code-interpreter SDKs. The small one has fewer packages and no Node.js; the last one has R and Java
+ * too.
+ */
+export const interpreterImageNames = ["code-interpreter", "code-interpreter-small", "code-interpreter-all"] as const;
 export type InterpreterImageName = (typeof interpreterImageNames)[number];
 
 /** The configuration of the image, as `images/code-interpreter/Dockerfile` has it. */
@@ -27,7 +32,7 @@ export const interpreterConfig: Partial<ImageConfig> = {
 };
 
 /**
- * Returns an image of the code interpreter: the image `python`, with Jupyter kernels and the server of `images/code-interpreter`.
+ * Returns an image of the code interpreter: the image `python`, or Debian with R and Java, with Jupyter kernels and the server of `images/code-interpreter`.
  * Builds it if it is missing or its recipe has changed, with packages from the Python package index that this machine's pip
  * uses (150 MB, or 70 for the small one) and, for Node.js, from the npm registry of this machine (60 MB).
  *
@@ -37,15 +42,38 @@ export async function ensureInterpreterImage(
   options: BuildOptions = {},
   name: InterpreterImageName = "code-interpreter",
 ): Promise<Image> {
-  const python = await ensurePythonImage(options);
-  const recipe = await recipeDigest(python);
-  const build = { name, directory: name, recipeFile, recipe };
+  const base =
+    name === "code-interpreter-all" ? await debianWithRAndJava() : imageBase(await ensurePythonImage(options));
+  const build = { name, directory: name, recipeFile, recipe: await recipeDigest(base) };
   return buildOnce(build, options, async (parts) =>
-    make(python, build, parts).catch((error: unknown) => {
+    make(base, build, parts).catch((error: unknown) => {
       parts.signal?.throwIfAborted();
       throw buildFailed(name, error);
     }),
   );
+}
+
+/** The root file system below the interpreter. */
+interface Base {
+  digest: string;
+  writeTo(root: string, parts: ImageBuild): Promise<void>;
+}
+
+function imageBase({ digest, rootPath }: Image): Base {
+  return { digest, writeTo: (root, { signal }) => copyDirectory(rootPath, root, signal) };
+}
+
+async function debianWithRAndJava(): Promise<Base> {
+  const recipe = await debianRecipe(["r-cran-irkernel", "openjdk-17-jdk-headless"]);
+  return {
+    digest: recipe.digest,
+    async writeTo(root, { work, scratch, line, signal }) {
+      const path = join(scratch, "base.tar");
+      await makeDebianTar({ path, work, line, recipe, signal });
+      await unpackTar(createReadStream(path), root, signal);
+      await rm(path);
+    },
+  };
 }
 
 /** The file of the image with the digest of what it was built from. */
@@ -54,8 +82,8 @@ const recipeFile = join("opt", "code-interpreter", "recipe");
 const source = (): string => join(packageRoot(), "images", "code-interpreter");
 
 /** Returns the digest of the files that are installed, and of the image below them. */
-async function recipeDigest(python: Image): Promise<string> {
-  const hash = createHash("sha256").update(JSON.stringify([python.digest, interpreterConfig]));
+async function recipeDigest({ digest }: Base): Promise<string> {
+  const hash = createHash("sha256").update(JSON.stringify([digest, interpreterConfig]));
   const entries = await readdir(source(), { recursive: true, withFileTypes: true });
   const files = entries.filter((entry) => entry.isFile()).map((entry) => join(entry.parentPath, entry.name));
   for (const file of files.filter((path) => !path.endsWith(".pyc")).sort()) {
@@ -65,7 +93,7 @@ async function recipeDigest(python: Image): Promise<string> {
 }
 
 async function make(
-  python: Image,
+  base: Base,
   { name, recipe }: { name: InterpreterImageName; recipe: string },
   parts: ImageBuild,
 ): Promise<Image> {
@@ -76,7 +104,7 @@ async function make(
   const packages = await downloadPythonPackages({ requirements, directory: work, line, signal });
   const root = join(scratch, "root");
   await mkdir(root);
-  await copyDirectory(python.rootPath, root, signal);
+  await base.writeTo(root, parts);
   await cp(source(), join(root, "build", "source"), { recursive: true });
   await cp(packages, join(root, "build", "packages"), { recursive: true });
   const script = ["sh", "/build/source/install.sh", "/build/source", `/build/source/${file}`, "/build/packages"];

@@ -24,7 +24,10 @@ export async function pythonTests(run: SdkRun): Promise<TestResult[]> {
   const complete = join(venv, "complete");
   if (!(await isFile(complete))) {
     await install(["python3", "-m", "venv", venv], directory);
-    await install([python, "-m", "pip", "install", "--quiet", ".", ...packages], directory);
+    await install(
+      [python, "-m", "pip", "install", "--quiet", ".", ...(await lockedSdk(directory)), ...packages],
+      directory,
+    );
     await install(["touch", complete], directory);
   }
   const outputFile = join(run.output, "python.json");
@@ -44,6 +47,13 @@ export async function pythonTests(run: SdkRun): Promise<TestResult[]> {
       return failed(nodeid, broken?.crash?.message ?? broken?.longrepr ?? outcome);
     }),
   ];
+}
+
+/** The version of `e2b` with which the SDK is developed. A newer one can have other internals. */
+async function lockedSdk(directory: string): Promise<string[]> {
+  const lock = await readFile(join(directory, "poetry.lock"), "utf8");
+  const version = /^name = "e2b"\nversion = "(.+)"$/m.exec(lock)?.[1];
+  return version === undefined ? [] : [`e2b==${version}`];
 }
 
 function failed(nodeid: string, message: string): TestResult {

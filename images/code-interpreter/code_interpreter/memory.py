@@ -1,0 +1,101 @@
+"""Ends the kernel that uses the memory up, before the limit ends the whole sandbox."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+from collections import defaultdict
+from pathlib import Path
+from typing import Callable, Iterable, Iterator, Protocol
+
+from .limits import LONGEST_MEMORY_PAUSE_SECONDS, MAX_FILL_BYTES_PER_SECOND, MEMORY_RESERVE
+from .variables import SandboxVariables
+
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+class KernelOwner(Protocol):
+    """A context."""
+
+    @property
+    def is_running(self) -> bool: ...
+
+    @property
+    def kernel_pid(self) -> int | None: ...
+
+    def blame(self, reason: str) -> None:
+        """Says why the kernel is about to end."""
+
+
+class MemoryWatch:
+    """
+    Looks at the memory of the sandbox while code runs, the more often the less is free. A limit of memory for each process (rlimit)
+    counts addresses that a program never uses, which runtimes reserve by the gigabyte.
+    """
+
+    def __init__(self, variables: SandboxVariables, owners: Callable[[], Iterable[KernelOwner]]) -> None:
+        self._variables = variables
+        self._owners = owners
+        self._running = 0
+        self._task: asyncio.Task[None] | None = None
+
+    @contextlib.contextmanager
+    def watching(self) -> Iterator[None]:
+        self._running += 1
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._watch())
+        try:
+            yield
+        finally:
+            self._running -= 1
+
+    async def _watch(self) -> None:
+        while self._running > 0:
+            limit, used = self._usage()
+            spare = limit - used - int(limit * MEMORY_RESERVE)
+            if spare < 0:
+                self._end_largest(limit, used)
+            await asyncio.sleep(min(max(spare / MAX_FILL_BYTES_PER_SECOND, 0.01), LONGEST_MEMORY_PAUSE_SECONDS))
+
+    def _usage(self) -> tuple[int, int]:
+        """The limit of the sandbox, and what all of its programs and files in memory use."""
+        found = {}
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            name, number = line.split()[:2]
+            found[name] = int(number) << 10
+        total = found["MemTotal:"]
+        return min(self._variables.memory_bytes or total, total), total - found["MemAvailable:"]
+
+    def _end_largest(self, limit: int, used: int) -> None:
+        """Ends the largest process of a kernel, first of kernels that run code."""
+        owners = {owner.kernel_pid: owner for owner in self._owners() if owner.kernel_pid is not None}
+        sizes = _sizes_by_session()
+        # The end of a small one would not help.
+        large = {pid: owner for pid, owner in owners.items() if sum(sizes[pid].values()) > limit * MEMORY_RESERVE}
+        if not large:
+            return
+        pid = max(large, key=lambda each: (large[each].is_running, sum(sizes[each].values())))
+        victim, size = max(sizes[pid].items(), key=lambda item: item[1])
+        reason = (
+            f"The process {victim} of this context was ended: the sandbox used {used >> 20} MiB of its limit of "
+            f"{limit >> 20} MiB, and the process {size >> 20} MiB"
+        )
+        logging.warning("out of memory: %s", reason)
+        large[pid].blame(reason)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(victim, signal.SIGKILL)
+
+
+def _sizes_by_session() -> dict[int, dict[int, int]]:
+    """The resident bytes of each process, by the process that leads its session. A kernel leads its own."""
+    sizes: dict[int, dict[int, int]] = defaultdict(dict)
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            # The name of the program, in parentheses, can have spaces.
+            session = int((process / "stat").read_text().rsplit(")", 1)[1].split()[3])
+            resident = int((process / "statm").read_text().split()[1])
+            sizes[session][int(process.name)] = resident * _PAGE_BYTES
+    return sizes
