@@ -1,5 +1,6 @@
 #!/bin/sh
 # The program of the image: runs the server, and starts it again if it was killed.
+. /etc/profile.d/code-interpreter.sh
 run() {
   /opt/code-interpreter/bin/python -m code_interpreter &
   server=$!

@@ -37,6 +37,13 @@ def _reseed() -> None:
     random.seed()
     if (numpy := sys.modules.get("numpy")) is not None:
         numpy.random.seed()
+    if (torch := sys.modules.get("torch")) is not None:
+        torch.seed()
+    if (ssl := sys.modules.get("ssl")) is not None:
+        # It also seeds OpenSSL's generators from the kernel of the system.
+        ssl.RAND_add(os.urandom(32), 32.0)
+    if (tempfile := sys.modules.get("tempfile")) is not None:
+        tempfile._name_sequence = None
 
 
 @contextmanager

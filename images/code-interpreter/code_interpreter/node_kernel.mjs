@@ -13,7 +13,8 @@ import { asScript } from "./node_script.mjs";
 const [, , descriptor, language] = process.argv;
 // `import` and `require` find packages of the working directory.
 const filename = join(process.cwd(), "code");
-globalThis.require = createRequire(filename);
+const require = createRequire(filename);
+globalThis.require = require;
 const options = { filename, breakOnSigint: true, importModuleDynamically: constants.USE_MAIN_CONTEXT_DEFAULT_LOADER };
 
 for (const event of ["uncaughtException", "unhandledRejection"])
@@ -23,7 +24,8 @@ process.on("SIGINT", () => undefined);
 
 const socket = new Socket({ fd: Number(descriptor) });
 for await (const line of createInterface({ input: socket })) {
-  const { code, shared = {}, env = {} } = JSON.parse(line);
+  const { code, shared = {}, env = {}, reseed = false } = JSON.parse(line);
+  if (reseed) require("/opt/code-interpreter/lib/reseed/reseed.cjs").reseed();
   setVariables(shared);
   const before = Object.fromEntries(Object.keys(env).map((name) => [name, process.env[name] ?? null]));
   setVariables(env);

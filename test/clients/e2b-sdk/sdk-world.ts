@@ -44,8 +44,9 @@ export async function openSdkWorld(through: readonly string[], kind: Checkout["k
 
 async function addImages(environment: NodeJS.ProcessEnv, kind: Checkout["kind"]): Promise<void> {
   const options = { progress: console.error };
-  const build = kind === "e2b" ? ensurePythonImage : ensureInterpreterImage;
-  const { rootPath, config } = await build(options);
+  const { rootPath, config } = await (kind === "e2b"
+    ? ensurePythonImage(options)
+    : ensureInterpreterImage(options, "code-interpreter-all"));
   const store = openImageStore({ dir: join(cacheDirectory(environment), "images") });
   const names = kind === "e2b" ? ["python", "ubuntu:22.04"] : ["code-interpreter"];
   for (const name of names) await store.add(name, rootPath, { config });
