@@ -21,3 +21,5 @@ MEMORY_RESERVE = 0.12
 #: A program does not fill memory faster.
 MAX_FILL_BYTES_PER_SECOND = 4 << 30
 LONGEST_MEMORY_PAUSE_SECONDS = 0.5
+#: A killed process frees its memory in this time.
+LONGEST_RELEASE_SECONDS = 2.0

@@ -7,11 +7,12 @@ import contextlib
 import logging
 import os
 import signal
+import time
 from collections import defaultdict
 from pathlib import Path
 from typing import Callable, Iterable, Iterator, Protocol
 
-from .limits import LONGEST_MEMORY_PAUSE_SECONDS, MAX_FILL_BYTES_PER_SECOND, MEMORY_RESERVE
+from .limits import LONGEST_MEMORY_PAUSE_SECONDS, LONGEST_RELEASE_SECONDS, MAX_FILL_BYTES_PER_SECOND, MEMORY_RESERVE
 from .variables import SandboxVariables
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -56,8 +57,8 @@ class MemoryWatch:
         while self._running > 0:
             limit, used = self._usage()
             spare = limit - used - int(limit * MEMORY_RESERVE)
-            if spare < 0:
-                self._end_largest(limit, used)
+            if spare < 0 and (victim := self._end_largest(limit, used)) is not None:
+                await _released(victim)
             await asyncio.sleep(min(max(spare / MAX_FILL_BYTES_PER_SECOND, 0.01), LONGEST_MEMORY_PAUSE_SECONDS))
 
     def _usage(self) -> tuple[int, int]:
@@ -69,14 +70,14 @@ class MemoryWatch:
         total = found["MemTotal:"]
         return min(self._variables.memory_bytes or total, total), total - found["MemAvailable:"]
 
-    def _end_largest(self, limit: int, used: int) -> None:
-        """Ends the largest process of a kernel, first of kernels that run code."""
+    def _end_largest(self, limit: int, used: int) -> int | None:
+        """Ends the largest process of a kernel, first of kernels that run code. @return its id"""
         owners = {owner.kernel_pid: owner for owner in self._owners() if owner.kernel_pid is not None}
         sizes = _sizes_by_session()
         # The end of a small one would not help.
         large = {pid: owner for pid, owner in owners.items() if sum(sizes[pid].values()) > limit * MEMORY_RESERVE}
         if not large:
-            return
+            return None
         pid = max(large, key=lambda each: (large[each].is_running, sum(sizes[each].values())))
         victim, size = max(sizes[pid].items(), key=lambda item: item[1])
         reason = (
@@ -87,6 +88,19 @@ class MemoryWatch:
         large[pid].blame(reason)
         with contextlib.suppress(ProcessLookupError):
             os.kill(victim, signal.SIGKILL)
+        return victim
+
+
+async def _released(process: int) -> None:
+    """Waits until the memory of a process that was killed is free: otherwise another one would be ended for it."""
+    deadline = time.monotonic() + LONGEST_RELEASE_SECONDS
+    with contextlib.suppress(OSError):
+        while _resident(process) > 0 and time.monotonic() < deadline:
+            await asyncio.sleep(0.02)
+
+
+def _resident(process: int) -> int:
+    return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * _PAGE_BYTES
 
 
 def _sizes_by_session() -> dict[int, dict[int, int]]:
@@ -96,6 +110,5 @@ def _sizes_by_session() -> dict[int, dict[int, int]]:
         with contextlib.suppress(OSError, ValueError, IndexError):
             # The name of the program, in parentheses, can have spaces.
             session = int((process / "stat").read_text().rsplit(")", 1)[1].split()[3])
-            resident = int((process / "statm").read_text().split()[1])
-            sizes[session][int(process.name)] = resident * _PAGE_BYTES
+            sizes[session][int(process.name)] = _resident(int(process.name))
     return sizes
