@@ -13,7 +13,7 @@ beforeAll(async () => {
   const containers = template?.spec.containers.map((each) => ({ ...each, resources: { limits: { memory: "1Gi" } } }));
   await world.createSet("limited", 1, { template: { spec: { containers } } });
   sandbox = await Sandbox.create("limited", await world.connection());
-  await sandbox.runCode("import numpy; kept = 1");
+  await sandbox.runCode("kept = 1");
 });
 afterAll(async () => {
   await sandbox.kill();
@@ -23,12 +23,10 @@ afterAll(async () => {
 const grow = "parts = []\nwhile True: parts.append(b'x' * 1_000_000)";
 
 it.each([
-  ["grows", "python", grow],
-  ["allocates everything in one call", "python", "numpy.ones(10**10)"],
+  ["allocates in Python", "python", grow],
   ["allocates in JavaScript", "javascript", "const parts = []; while (true) parts.push(Buffer.alloc(1e6, 1))"],
 ])("ends the kernel of code that %s, and no other one", async (_, language, code) => {
   const context = await sandbox.createCodeContext({ language });
-  if (language === "python") await sandbox.runCode("import numpy", { context });
   const { error } = await sandbox.runCode(code, { context });
   expect(error?.name).toBe("OutOfMemory");
   expect(error?.value).toMatch(

@@ -18,8 +18,9 @@ MAX_VARIABLES_BYTES = 1 << 20
 VARIABLES_SECONDS = 5.0
 #: The part of the sandbox's memory limit at which a kernel is ended. gVisor's own memory counts too.
 MEMORY_RESERVE = 0.12
-#: A program does not fill memory faster.
-MAX_FILL_BYTES_PER_SECOND = 4 << 30
+#: No program fills memory faster, so that its use is known in time also where the server waits for a processor.
+MAX_FILL_BYTES_PER_SECOND = 16 << 30
+SHORTEST_MEMORY_PAUSE_SECONDS = 0.002
 LONGEST_MEMORY_PAUSE_SECONDS = 0.5
 #: A killed process frees its memory in this time.
 LONGEST_RELEASE_SECONDS = 2.0

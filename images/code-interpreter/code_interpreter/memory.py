@@ -12,7 +12,13 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Callable, Iterable, Iterator, Protocol
 
-from .limits import LONGEST_MEMORY_PAUSE_SECONDS, LONGEST_RELEASE_SECONDS, MAX_FILL_BYTES_PER_SECOND, MEMORY_RESERVE
+from .limits import (
+    LONGEST_MEMORY_PAUSE_SECONDS,
+    LONGEST_RELEASE_SECONDS,
+    MAX_FILL_BYTES_PER_SECOND,
+    MEMORY_RESERVE,
+    SHORTEST_MEMORY_PAUSE_SECONDS,
+)
 from .variables import SandboxVariables
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -34,7 +40,7 @@ class KernelOwner(Protocol):
 class MemoryWatch:
     """
     Looks at the memory of the sandbox while code runs, the more often the less is free. A limit of memory for each process (rlimit)
-    counts addresses that a program never uses, which runtimes reserve by the gigabyte.
+    counts addresses that a program never uses, which runtimes reserve by the gigabyte; gVisor does not limit data (RLIMIT_DATA).
     """
 
     def __init__(self, variables: SandboxVariables, owners: Callable[[], Iterable[KernelOwner]]) -> None:
@@ -59,7 +65,8 @@ class MemoryWatch:
             spare = limit - used - int(limit * MEMORY_RESERVE)
             if spare < 0 and (victim := self._end_largest(limit, used)) is not None:
                 await _released(victim)
-            await asyncio.sleep(min(max(spare / MAX_FILL_BYTES_PER_SECOND, 0.01), LONGEST_MEMORY_PAUSE_SECONDS))
+            pause = max(spare / MAX_FILL_BYTES_PER_SECOND, SHORTEST_MEMORY_PAUSE_SECONDS)
+            await asyncio.sleep(min(pause, LONGEST_MEMORY_PAUSE_SECONDS))
 
     def _usage(self) -> tuple[int, int]:
         """The limit of the sandbox, and what all of its programs and files in memory use."""
