@@ -4,7 +4,7 @@ import { Digest } from "../schema/digest.ts";
 import { RestoreSpec } from "../pod/restore-spec.ts";
 import { VolumeClaim } from "../pod/volume-claims.ts";
 import { defineKind } from "../schema/kind.ts";
-import { Conditions, Contents, openString, Time } from "../schema/metadata.ts";
+import { Conditions, Contents, ObservedGeneration, openString, StatusMessage, Time } from "../schema/metadata.ts";
 import { Problems } from "../schema/problem.ts";
 import { OptionalFlag, OptionalText, OptionalTexts, atomicList, SchemalessObject, withRules } from "../schema/rules.ts";
 import { ContentWord, mostContents, VolumeNames } from "./sandbox-parts.ts";
@@ -141,7 +141,7 @@ export const CheckpointSpec = withRules(
 export type CheckpointSpec = z.infer<typeof CheckpointSpec>;
 
 const Needs = z.object({
-  architecture: z.string(),
+  architecture: z.string().describe("The architecture of the node's CPU, such as amd64."),
   engine: z.string().describe("The gVisor build that captured it."),
   engineId: OptionalText.describe(
     "The engine that memory needs: an id of the gVisor build and the guest build together.",
@@ -164,9 +164,9 @@ export const CapturedVolume = z.object({
     "The VolumeGroupSnapshot that captured it together with other volumes of its driver.",
   ),
   driver: z.string().describe("The CSI driver, which a claim's StorageClass must have too."),
-  storageClassName: z.string().optional(),
-  accessModes: atomicList(z.string()),
-  volumeMode: z.string().optional(),
+  storageClassName: z.string().optional().describe("The StorageClass of the source's claim."),
+  accessModes: atomicList(z.string()).describe("The access modes of the source's claim."),
+  volumeMode: z.string().optional().describe("Filesystem or Block."),
   imported: z
     .enum(["Kept", "Owned"])
     .optional()
@@ -180,14 +180,14 @@ export type CapturedVolume = z.infer<typeof CapturedVolume>;
 export const CheckpointPart = z.object({
   backend: z.string().describe("The backend that captured the part and restores it."),
   handle: z.string().describe("Identifies the part's data to its backend."),
-  contents: PartContents,
+  contents: PartContents.describe("What the part contains."),
   cutAt: Time.describe("When the content was captured."),
   readyAt: Time.optional().describe("When the data became durable."),
   sizeBytes: z
     .int()
     .min(0)
     .describe("The size of the data; of a volume, that of the smallest claim that can get its data."),
-  consistency: z.enum(consistencies),
+  consistency: z.enum(consistencies).describe("How consistent the content of the part is."),
   needs: Needs.optional().describe("What a node must have for a restore."),
   volume: CapturedVolume.optional().describe("Of a part that is a volume."),
 });
@@ -205,24 +205,24 @@ export type GroupConsistency = z.infer<typeof GroupConsistency>;
 /** Ramet's additions to the status that OpenKruise Agents defines. Each field is written as soon as its value is known. */
 export const RametCheckpointStatus = z.object({
   parts: atomicList(CheckpointPart).optional().describe("The captured parts. The other fields are a summary of them."),
-  backend: z.string().optional(),
-  contents: Contents.optional(),
+  backend: z.string().optional().describe("The backend that captured memory and files."),
+  contents: Contents.optional().describe("What the checkpoint contains, besides volumes."),
   manifestDigest: Digest.optional().describe("SHA-256 of the manifest in the store, checked before a restore."),
-  sizeBytes: z.int().min(0).optional(),
+  sizeBytes: z.int().min(0).optional().describe("The size of all parts."),
   cutAt: Time.optional().describe("The capture time."),
   readyAt: Time.optional().describe("When the data became durable."),
   pausedMilliseconds: z.number().min(0).optional().describe("How long the source was paused."),
   templateDigest: Digest.optional().describe("Digest of the template fields that a clone must share."),
   template: RestoreSpec.optional().describe("The fields behind templateDigest, used to name a difference."),
-  image: z.string().optional(),
-  imageDigest: z.string().optional(),
+  image: z.string().optional().describe("The image of the source."),
+  imageDigest: z.string().optional().describe("The digest of the image that the source ran."),
   secrets: OptionalTexts.describe(
     "The Secrets of the namespace whose values the captured memory or files can contain.",
   ),
   volumes: atomicList(VolumeClaim)
     .optional()
     .describe("The volumes of the source whose data is not in the checkpoint, and their PersistentVolumeClaims."),
-  consistency: z.enum(consistencies).optional(),
+  consistency: z.enum(consistencies).optional().describe("How consistent the parts are with each other."),
   consistencyNote: OptionalText.describe(
     "Why the consistency is weaker than requested, or which command of quiesce has failed.",
   ),
@@ -238,14 +238,14 @@ export const RametCheckpointStatus = z.object({
 export type RametCheckpointStatus = z.infer<typeof RametCheckpointStatus>;
 
 export const CheckpointStatus = z.object({
-  observedGeneration: z.int().optional(),
-  phase: openString(checkpointPhases).optional(),
-  message: z.string().optional(),
-  checkpointId: z.string().optional(),
-  completionTime: Time.optional(),
+  observedGeneration: ObservedGeneration,
+  phase: openString(checkpointPhases).optional().describe("Succeeded and Failed are final."),
+  message: StatusMessage,
+  checkpointId: z.string().optional().describe("The id that clones name in the annotation restore-from."),
+  completionTime: Time.optional().describe("When the checkpoint succeeded or failed."),
   conditions: Conditions.optional(),
-  podTemplateDelta: SchemalessObject.optional(),
-  ramet: RametCheckpointStatus.optional(),
+  podTemplateDelta: SchemalessObject.optional().describe("Written by other controllers only."),
+  ramet: RametCheckpointStatus.optional().describe("Fields that Ramet adds to the status of OpenKruise Agents."),
 });
 export type CheckpointStatus = z.infer<typeof CheckpointStatus>;
 

@@ -1,6 +1,6 @@
 import * as z from "zod";
 import { Digest } from "../schema/digest.ts";
-import { Conditions, openString, Time } from "../schema/metadata.ts";
+import { Conditions, ObservedGeneration, openString, Time } from "../schema/metadata.ts";
 import { OptionalTexts, atomicList, listBy } from "../schema/rules.ts";
 import { ObjectName, Problem, Problems } from "../schema/problem.ts";
 
@@ -50,12 +50,12 @@ const milliseconds = z.number().min(0);
 
 /** One version: immutable, and backed by a Checkpoint. */
 export const SnapshotVersion = z.object({
-  version: z.int().min(1),
+  version: z.int().min(1).describe("The number of the version."),
   digest: Digest.describe("The digest of its inputs."),
-  checkpointId: z.string(),
+  checkpointId: z.string().describe("The id of its Checkpoint."),
   checkpointName: z.string().describe("The name of its Checkpoint."),
-  createdAt: Time,
-  sizeBytes: z.int().min(0).optional(),
+  createdAt: Time.describe("When the version was ready."),
+  sizeBytes: z.int().min(0).optional().describe("The size of its Checkpoint."),
   buildMilliseconds: milliseconds.optional().describe("From the start of the build to the end of the capture."),
   engine: z.string().optional().describe("The engine that its memory needs. Absent without memory."),
   replaces: atomicList(z.int().min(1))
@@ -75,19 +75,19 @@ export type SnapshotVersion = z.infer<typeof SnapshotVersion>;
 export const SnapshotStep = z.object({
   digest: Digest.describe("The digest of this step and all steps before it."),
   step: z.string().describe("The step in one line."),
-  state: openString(stepStates),
+  state: openString(stepStates).describe("Pending, Running, Succeeded or Failed."),
   cached: z.boolean().describe("Whether its result was restored from the cache instead of run."),
-  milliseconds: milliseconds.optional(),
-  exitCode: z.int().optional(),
+  milliseconds: milliseconds.optional().describe("How long it ran."),
+  exitCode: z.int().optional().describe("The exit code of its command."),
   output: z.string().optional().describe("The last lines of its output."),
-  error: z.string().optional(),
+  error: z.string().optional().describe("Why it failed."),
 });
 export type SnapshotStep = z.infer<typeof SnapshotStep>;
 
 /** The running build, or the last one. */
 export const SnapshotBuild = z.object({
   digest: Digest.describe("The digest of its inputs."),
-  startedAt: Time,
+  startedAt: Time.describe("When the build started."),
   request: z.string().optional().describe("The value of the annotation ramet.dev/build-request that requested it."),
   attempt: z.int().min(1).describe("The number of the attempt. A lost builder is replaced, up to 3 attempts."),
   upgrade: z
@@ -99,33 +99,38 @@ export const SnapshotBuild = z.object({
     .describe("Set if the build only captures a version again with the current engine."),
   builderUid: z.string().optional().describe("The UID of the Sandbox in which the steps run."),
   interruptions: z
-    .object({ step: z.int().min(1), count: z.int().min(1), at: Time })
+    .object({
+      step: z.int().min(1).describe("The step, counted from 1."),
+      count: z.int().min(1).describe("How often it was interrupted."),
+      at: Time.describe("When it was last continued."),
+    })
     .optional()
     .describe("How often in a row the controllers stopped while this step ran, and when it was last continued."),
-  endedAt: Time.optional(),
+  endedAt: Time.optional().describe("When the build ended."),
   failure: z
     .object({
-      reason: z.string(),
-      message: z.string(),
+      reason: z.string().describe("The reason of the condition Building."),
+      message: z.string().describe("Why the build failed."),
       step: z.int().min(1).optional().describe("The failed step, counted from 1."),
       problem: Problem.optional().describe("The same for programs."),
     })
-    .optional(),
+    .optional()
+    .describe("Why the build failed. Absent: it runs or has succeeded."),
   waitsFor: ObjectName.optional().describe("The sandbox or the checkpoint that the build waits for now."),
 });
 export type SnapshotBuild = z.infer<typeof SnapshotBuild>;
 
 export const NamedSnapshotStatus = z.object({
-  observedGeneration: z.int().optional(),
-  message: z.string().optional(),
+  observedGeneration: ObservedGeneration,
+  message: z.string().optional().describe("The state of the named snapshot in one sentence."),
   version: z.int().min(1).optional().describe("The current version."),
   digest: Digest.optional().describe("The digest of the inputs of the current version."),
   checkpointId: z.string().optional().describe("The checkpoint id of the current version."),
   latestVersion: z.int().min(0).optional().describe("The highest version number ever used. Numbers are not reused."),
   versions: listBy("version", SnapshotVersion).optional().describe("The kept versions, oldest first."),
-  steps: atomicList(SnapshotStep).optional(),
+  steps: atomicList(SnapshotStep).optional().describe("The steps of the latest build."),
   progress: z.string().optional().describe("Finished steps and all steps: 2/4."),
-  build: SnapshotBuild.optional(),
+  build: SnapshotBuild.optional().describe("The running build, or the last one."),
   conditions: Conditions.optional(),
   problems: Problems,
 });

@@ -6,16 +6,23 @@ import { Recipe } from "../recipe/recipe.ts";
 import { atomicList, exactlyOne, exclusive, int32, labelName, type Rule, withRules } from "../schema/rules.ts";
 import { allVolumes, VolumeNames } from "./sandbox-parts.ts";
 
-const Name = z.string().min(1).max(253);
+const Name = z.string().min(1).max(253).describe("The name of the object, in the same namespace.");
 const Version = int32.min(1);
 
-const SnapshotFrom = withRules(z.object({ name: Name, version: Version.optional(), digest: Digest.optional() }), [
-  exclusive(
-    "version",
-    "digest",
-    "version and digest exclude each other: set one of them, or none to follow the current version",
-  ),
-]);
+const SnapshotFrom = withRules(
+  z.object({
+    name: Name,
+    version: Version.optional().describe("The version to use."),
+    digest: Digest.optional().describe("The digest of the version to use."),
+  }),
+  [
+    exclusive(
+      "version",
+      "digest",
+      "version and digest exclude each other: set one of them, or none to follow the current version",
+    ),
+  ],
+);
 
 /** The state before the first step. */
 export const SnapshotSource = withRules(
@@ -25,7 +32,10 @@ export const SnapshotSource = withRules(
       "Another named snapshot. Without version and digest, its current version is followed.",
     ),
     sandbox: z.object({ name: Name }).optional().describe("A running sandbox. It is captured once and keeps running."),
-    checkpoint: z.object({ id: Name }).optional().describe("A checkpoint, by its id."),
+    checkpoint: z
+      .object({ id: Name.describe("The id in its status.") })
+      .optional()
+      .describe("A checkpoint, by its id."),
   }),
   [
     exactlyOne(
@@ -63,8 +73,8 @@ export const stepCaches = ["EveryStep", "LastStep", "None"] as const;
 export const engineUpgrades = ["Auto", "Manual"] as const;
 
 const fields = z.object({
-  from: SnapshotSource,
-  recipe: Recipe.default([]),
+  from: SnapshotSource.describe("The state before the first step: exactly one of the fields."),
+  recipe: Recipe.default([]).describe("The steps that build a version, in order."),
   contents: SnapshotContents.default(["memory", "filesystem"]),
   volumes: VolumeNames.optional().describe(
     "The volumes of a version, by their names in the Pod of the builder; * is all that are PersistentVolumeClaims. Default with volumes in contents: all.",

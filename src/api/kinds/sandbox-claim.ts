@@ -1,7 +1,7 @@
 import * as z from "zod";
 import { goDurationPattern, parseDuration } from "../../base/duration.ts";
 import { defineKind } from "../schema/kind.ts";
-import { Conditions, openString, Time } from "../schema/metadata.ts";
+import { Conditions, ObservedGeneration, openString, StatusMessage, Time } from "../schema/metadata.ts";
 import { int32, listBy, SchemalessObject, withRules } from "../schema/rules.ts";
 import { Problems } from "../schema/problem.ts";
 import { Runtimes } from "./sandbox-parts.ts";
@@ -12,17 +12,19 @@ const StringMap = z.record(z.string(), z.string());
 
 /** A CSI volume to mount into the claimed sandbox. */
 export const CsiMountConfig = z.object({
-  mountID: z.string().optional(),
-  pvName: z.string(),
-  mountPath: z.string(),
-  subPath: z.string().optional(),
-  readOnly: z.boolean().optional(),
-  attributes: StringMap.optional(),
+  mountID: z.string().optional().describe("Identifies the mount."),
+  pvName: z.string().describe("The PersistentVolume to mount."),
+  mountPath: z.string().describe("Where it is mounted in the sandbox."),
+  subPath: z.string().optional().describe("The directory of the volume to mount. Default: all of it."),
+  readOnly: z.boolean().optional().describe("Whether the sandbox can only read it."),
+  attributes: StringMap.optional().describe("Attributes for the CSI driver."),
 });
 
 export const SandboxClaimSpec = z.object({
   templateName: z.string().describe("A SandboxSet in the same namespace."),
-  replicas: withRules(int32.min(1), [{ cel: "self == oldSelf", message: "replicas is immutable" }]).default(1),
+  replicas: withRules(int32.min(1), [{ cel: "self == oldSelf", message: "replicas is immutable" }])
+    .default(1)
+    .describe("The number of sandboxes to claim."),
   shutdownTime: Time.optional().describe("Copied to each claimed sandbox."),
   claimTimeout: atLeastOneSecond("claimTimeout")
     .default("1m")
@@ -32,13 +34,19 @@ export const SandboxClaimSpec = z.object({
     .regex(goDurationPattern, "must be a duration like 60m, or a negative one")
     .default("60m")
     .describe("How long a completed claim is kept before it is deleted. The sandboxes stay. Negative: forever."),
-  labels: StringMap.optional(),
-  annotations: StringMap.optional(),
-  envVars: StringMap.optional(),
+  labels: StringMap.optional().describe("Labels to add to each claimed sandbox."),
+  annotations: StringMap.optional().describe("Annotations to add to each claimed sandbox."),
+  envVars: StringMap.optional().describe("Environment variables of the commands in each claimed sandbox."),
   inplaceUpdate: z
     .object({
-      image: z.string().optional(),
-      resources: z.object({ requests: SchemalessObject.optional(), limits: SchemalessObject.optional() }).optional(),
+      image: z.string().optional().describe("The new image."),
+      resources: z
+        .object({
+          requests: SchemalessObject.optional().describe("The new requests."),
+          limits: SchemalessObject.optional().describe("The new limits."),
+        })
+        .optional()
+        .describe("The new resources."),
     })
     .optional()
     .describe(
@@ -55,20 +63,22 @@ export const SandboxClaimSpec = z.object({
       "Volumes to mount into a running sandbox. Not supported: a claim that requests one completes immediately with an alternative.",
     ),
   runtimes: Runtimes.optional(),
-  reserveFailedSandbox: z.boolean().optional(),
+  reserveFailedSandbox: z.boolean().optional().describe("Whether a sandbox that could not be claimed is kept."),
   createOnNoStock: z.boolean().default(true).describe("Whether to create a new sandbox if the set has no ready one."),
-  waitReadyTimeout: atLeastOneSecond("waitReadyTimeout").default("30s"),
-  skipInitRuntime: z.boolean().default(false),
+  waitReadyTimeout: atLeastOneSecond("waitReadyTimeout")
+    .default("30s")
+    .describe("How long a claimed sandbox may take to become ready."),
+  skipInitRuntime: z.boolean().default(false).describe("Whether the guest gets no variables and no token."),
 });
 export type SandboxClaimSpec = z.infer<typeof SandboxClaimSpec>;
 
 export const SandboxClaimStatus = z.object({
-  observedGeneration: z.int().optional(),
-  phase: openString(sandboxClaimPhases).optional(),
-  message: z.string().optional(),
-  claimedReplicas: int32.optional(),
-  claimStartTime: Time.optional(),
-  completionTime: Time.optional(),
+  observedGeneration: ObservedGeneration,
+  phase: openString(sandboxClaimPhases).optional().describe("Claiming or Completed."),
+  message: StatusMessage,
+  claimedReplicas: int32.optional().describe("The number of sandboxes claimed so far."),
+  claimStartTime: Time.optional().describe("When the claim started."),
+  completionTime: Time.optional().describe("When the claim completed."),
   conditions: Conditions.optional(),
   ramet: z
     .object({

@@ -1,13 +1,18 @@
 import * as z from "zod";
 import { atomicList, exclusive, labelName, type Rule, SchemalessList, SchemalessObject } from "../schema/rules.ts";
 
-export const PauseStrategy = z.object({
-  type: z
-    .enum(["Stop", "Hibernate"])
-    .optional()
-    .describe("Stop deletes the Pod and keeps only volumes; Hibernate keeps the contents in persistentContents."),
-  hibernateStrategy: z.object({ type: z.string().optional().describe("Snapshot.") }).optional(),
-});
+export const PauseStrategy = z
+  .object({
+    type: z
+      .enum(["Stop", "Hibernate"])
+      .optional()
+      .describe("Stop deletes the Pod and keeps only volumes; Hibernate keeps the contents in persistentContents."),
+    hibernateStrategy: z
+      .object({ type: z.string().optional().describe("Snapshot.") })
+      .optional()
+      .describe("How Hibernate keeps the contents."),
+  })
+  .describe("What a pause keeps, and whether the Pod is deleted. Default: Hibernate.");
 export type PauseStrategy = z.infer<typeof PauseStrategy>;
 
 /**
@@ -51,14 +56,14 @@ export const selectedVolumes: Rule<{ persistentContents?: readonly string[] | un
     volumes === undefined || persistentContents === undefined || persistentContents.includes("volumes"),
 };
 
-export const Runtimes = atomicList(z.object({ name: z.string() })).describe(
+export const Runtimes = atomicList(z.object({ name: z.string().describe("The name of the runtime.") })).describe(
   "Accepted without effect, see the condition FieldsIgnored: csi, agent-runtime, traffic-proxy.",
 );
 
 const TemplateRef = z.object({
   name: z.string().describe("A SandboxTemplate in the same namespace."),
-  kind: z.string().optional(),
-  apiVersion: z.string().optional(),
+  kind: z.string().optional().describe("SandboxTemplate."),
+  apiVersion: z.string().optional().describe("The API version of the kind."),
 });
 
 /** The Pod template of a sandbox, inline or by name. */

@@ -1,6 +1,6 @@
 import * as z from "zod";
 import { defineKind } from "../schema/kind.ts";
-import { Conditions } from "../schema/metadata.ts";
+import { Conditions, ObservedGeneration } from "../schema/metadata.ts";
 import { int32, withRules } from "../schema/rules.ts";
 import { Problems } from "../schema/problem.ts";
 import {
@@ -22,25 +22,34 @@ export const SandboxSetSpec = withRules(
     runtimes: Runtimes.optional(),
     ...templateFields,
     scaleStrategy: z
-      .object({ maxUnavailable: IntOrPercent.optional() })
+      .object({
+        maxUnavailable: IntOrPercent.optional().describe(
+          "The most sandboxes that are not ready, as a number or a share.",
+        ),
+      })
       .optional()
       .describe("Limits how many sandboxes start at the same time."),
-    updateStrategy: z.object({ maxUnavailable: IntOrPercent.optional() }).optional(),
+    updateStrategy: z
+      .object({
+        maxUnavailable: IntOrPercent.optional().describe("The most sandboxes that are replaced at the same time."),
+      })
+      .optional()
+      .describe("How sandboxes are replaced when the template changes."),
   }),
   [oneTemplate, selectedVolumes],
 );
 export type SandboxSetSpec = z.infer<typeof SandboxSetSpec>;
 
 export const SandboxSetStatus = z.object({
-  observedGeneration: z.int().optional(),
-  replicas: int32,
-  availableReplicas: int32,
-  updateRevision: z.string().optional(),
-  currentRevision: z.string().optional(),
-  updatedReplicas: int32.optional(),
-  updatedAvailableReplicas: int32.optional(),
+  observedGeneration: ObservedGeneration,
+  replicas: int32.describe("The number of unclaimed sandboxes."),
+  availableReplicas: int32.describe("The number of unclaimed sandboxes that are ready."),
+  updateRevision: z.string().optional().describe("The revision of the template as it is now."),
+  currentRevision: z.string().optional().describe("The revision of the template before the update."),
+  updatedReplicas: int32.optional().describe("The number of unclaimed sandboxes of updateRevision."),
+  updatedAvailableReplicas: int32.optional().describe("The number of those that are ready."),
   conditions: Conditions.optional(),
-  selector: z.string().optional(),
+  selector: z.string().optional().describe("The labels that select the set's Pods, for autoscalers."),
   ramet: z
     .object({ problems: Problems })
     .optional()

@@ -1,6 +1,6 @@
 import * as z from "zod";
 import { defineKind } from "../schema/kind.ts";
-import { Capacity, Conditions, openString, Time } from "../schema/metadata.ts";
+import { Capacity, Conditions, ObservedGeneration, openString, StatusMessage, Time } from "../schema/metadata.ts";
 import { OptionalFlag, OptionalText, OptionalTexts, int32, withRules } from "../schema/rules.ts";
 import { Problems } from "../schema/problem.ts";
 import {
@@ -56,10 +56,11 @@ export type SandboxConditionType =
 const UpgradeAction = z.object({
   exec: z
     .object({
-      command: OptionalTexts,
+      command: OptionalTexts.describe("The program and its arguments."),
     })
-    .optional(),
-  timeoutSeconds: int32.default(60),
+    .optional()
+    .describe("The command that runs in the sandbox."),
+  timeoutSeconds: int32.default(60).describe("After this time, the command is ended."),
 });
 
 export const SandboxSpec = withRules(
@@ -72,9 +73,20 @@ export const SandboxSpec = withRules(
     shutdownTime: Time.optional().describe("When the sandbox is deleted. A time in the past deletes it immediately."),
     pauseTime: Time.optional().describe("When the sandbox is paused."),
     runtimes: Runtimes.optional(),
-    lifecycle: z.object({ preUpgrade: UpgradeAction.optional(), postUpgrade: UpgradeAction.optional() }).optional(),
+    lifecycle: z
+      .object({
+        preUpgrade: UpgradeAction.optional().describe("Runs before the upgrade."),
+        postUpgrade: UpgradeAction.optional().describe("Runs after the upgrade."),
+      })
+      .optional()
+      .describe("Commands that run around an upgrade of the sandbox."),
     upgradePolicy: z
-      .object({ type: z.enum(["Recreate", "CheckpointRestore"]).optional() })
+      .object({
+        type: z
+          .enum(["Recreate", "CheckpointRestore"])
+          .optional()
+          .describe("Recreate starts the sandbox again; CheckpointRestore keeps its contents."),
+      })
       .optional()
       .describe("How to apply a changed template to a running sandbox. Default: not at all."),
     ...templateFields,
@@ -130,24 +142,25 @@ const RametSandboxStatus = z.object({
 export type RametSandboxStatus = z.infer<typeof RametSandboxStatus>;
 
 export const SandboxStatus = z.object({
-  observedGeneration: z.int().optional(),
-  phase: openString(sandboxPhases).optional(),
-  message: z.string().optional(),
+  observedGeneration: ObservedGeneration,
+  phase: openString(sandboxPhases).optional().describe("Where the sandbox is in its life."),
+  message: StatusMessage,
   conditions: Conditions.optional(),
   podInfo: z
     .object({
-      annotations: z.record(z.string(), z.string()).optional(),
-      labels: z.record(z.string(), z.string()).optional(),
-      nodeName: z.string().optional(),
-      podIP: z.string().optional(),
-      podUID: z.string().optional(),
+      annotations: z.record(z.string(), z.string()).optional().describe("Annotations of the Pod."),
+      labels: z.record(z.string(), z.string()).optional().describe("Labels of the Pod."),
+      nodeName: OptionalText.describe("The node that the Pod is on."),
+      podIP: OptionalText.describe("The address of the Pod."),
+      podUID: OptionalText.describe("The UID of the Pod."),
     })
-    .optional(),
-  nodeName: z.string().optional(),
-  sandboxIp: z.string().optional(),
+    .optional()
+    .describe("The sandbox's Pod."),
+  nodeName: OptionalText.describe("The node that the sandbox runs on."),
+  sandboxIp: OptionalText.describe("The address of the sandbox's Pod."),
   updateRevision: z.string().optional().describe("The revision of the template from which the Pod was created."),
-  recycledCount: int32.optional(),
-  ramet: RametSandboxStatus.optional(),
+  recycledCount: int32.optional().describe("How often the sandbox was returned to its set. Ramet does not recycle."),
+  ramet: RametSandboxStatus.optional().describe("Fields that Ramet adds to the status of OpenKruise Agents."),
 });
 export type SandboxStatus = z.infer<typeof SandboxStatus>;
 

@@ -54,7 +54,7 @@ export const VolumeImport = z
       "Whether the data is deleted with the last checkpoint of this cluster that has it. Default false: only data that this cluster has captured is.",
     ),
     templateRef: z
-      .object({ name: z.string().min(1).max(253) })
+      .object({ name: z.string().min(1).max(253).describe("The name of the SandboxTemplate.") })
       .optional()
       .describe(
         "A SandboxTemplate of the namespace, which is kept as that of the checkpoint's source. Without it, each clone needs its own.",

@@ -17,14 +17,21 @@ const StringList = atomicList(z.string());
  * another environment, host name and resources. The image must be equal because programs in memory have its files open.
  */
 export const RestoreSpec = z.object({
-  image: z.string(),
-  command: StringList,
-  args: StringList,
-  workingDir: z.string().optional(),
-  user: z.object({ uid: z.int(), gid: z.int() }),
-  readOnlyRoot: z.boolean(),
-  /** Sorted by target. */
-  mounts: atomicList(z.object({ target: z.string(), readOnly: z.boolean(), emptyDir: EmptyDir.optional() })),
+  image: z.string().describe("The image of the container."),
+  command: StringList.describe("The command of the container."),
+  args: StringList.describe("The arguments of the command."),
+  workingDir: z.string().optional().describe("The working directory."),
+  user: z
+    .object({ uid: z.int().describe("The user id."), gid: z.int().describe("The group id.") })
+    .describe("The user of the entrypoint."),
+  readOnlyRoot: z.boolean().describe("Whether the root file system is read-only."),
+  mounts: atomicList(
+    z.object({
+      target: z.string().describe("Where the volume is mounted."),
+      readOnly: z.boolean().describe("Whether the mount is read-only."),
+      emptyDir: EmptyDir.optional().describe("Set if the volume is an emptyDir."),
+    }),
+  ).describe("The mounts of the container, sorted by target."),
 });
 export type RestoreSpec = z.infer<typeof RestoreSpec>;
 

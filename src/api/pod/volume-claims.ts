@@ -4,7 +4,10 @@ import { annotations } from "../names/labels.ts";
 import type { Volume } from "../schema/pod-template.ts";
 
 /** A volume of a Pod and the PersistentVolumeClaim that it mounts. */
-export const VolumeClaim = z.object({ volume: z.string(), claim: z.string() });
+export const VolumeClaim = z.object({
+  volume: z.string().describe("The name of the volume in the Pod."),
+  claim: z.string().describe("The name of the PersistentVolumeClaim."),
+});
 export type VolumeClaim = z.infer<typeof VolumeClaim>;
 
 /** The name of a sandbox's PersistentVolumeClaim for one of its claim templates. */

@@ -59,7 +59,10 @@ export const WaitFor = withRules(
 export type WaitFor = z.infer<typeof WaitFor>;
 
 /** One key of a ConfigMap or Secret of the same namespace. */
-const KeyRef = z.object({ name: z.string().min(1).max(253), key: z.string().min(1).max(253) });
+const KeyRef = z.object({
+  name: z.string().min(1).max(253).describe("The name of the object."),
+  key: z.string().min(1).max(253).describe("The key in its data."),
+});
 export type KeyRef = z.infer<typeof KeyRef>;
 
 const Sha256 = z
@@ -164,7 +167,7 @@ const environmentWithCommand: Rule<StepFields> = {
 export const RecipeStep = withRules(
   z.object({
     run: Command.optional().describe("A command line for /bin/sh. It must exit with code 0."),
-    copy: CopyStep.optional(),
+    copy: CopyStep.optional().describe("Writes a file, or the files of a tree."),
     env: EnvironmentVariables.optional().describe(
       "Environment variables. With run or start: for that command. Alone: for all later steps.",
     ),
@@ -178,7 +181,9 @@ export const RecipeStep = withRules(
     mayEnd: OptionalFlag.describe(
       "With start: whether the command may end before the last step. Default: the build fails if it ends.",
     ),
-    waitFor: WaitFor.optional(),
+    waitFor: WaitFor.optional().describe(
+      "Waits until a port accepts connections, a file exists or a command succeeds.",
+    ),
     cwd: Directory.optional().describe("With run or start: the working directory of that command."),
     shell: Shell.optional(),
     timeoutSeconds: TimeLimitSeconds.optional().describe(

@@ -51,18 +51,25 @@ export type ManifestMeta = z.infer<typeof ManifestMeta>;
 
 /** metav1.Condition with the limits of the Kubernetes type. */
 export const Condition = z.object({
-  type: z.string().max(316),
-  status: z.enum(["True", "False", "Unknown"]),
-  reason: z.string().min(1).max(1024),
-  message: z.string().max(32768),
-  lastTransitionTime: Time,
-  observedGeneration: z.int().min(0).optional(),
+  type: z.string().max(316).describe("The type of the condition, in CamelCase."),
+  status: z.enum(["True", "False", "Unknown"]).describe("Whether the condition holds."),
+  reason: z.string().min(1).max(1024).describe("Why it has this status, in one CamelCase word for programs."),
+  message: z.string().max(32768).describe("The same for people, with the next step."),
+  lastTransitionTime: Time.describe("When the status last changed."),
+  observedGeneration: z.int().min(0).optional().describe("The generation of the spec that the condition is about."),
 });
 export type Condition = z.infer<typeof Condition>;
 
 export const Conditions = z
   .array(Condition)
-  .meta({ "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"] });
+  .meta({ "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"] })
+  .describe("What the controllers have observed, one condition of each type.");
+
+/** The field of every status that says how current it is. */
+export const ObservedGeneration = z.int().optional().describe("The generation of the spec that the status is about.");
+
+/** The field of a status with one sentence for people. */
+export const StatusMessage = z.string().optional().describe("Why the phase is what it is, in one sentence.");
 
 /**
  * Known values and any other string: another controller (ACS, a newer Ramet) may write a phase that this version does not know,

@@ -2,7 +2,10 @@ import * as z from "zod";
 import { Time } from "./metadata.ts";
 
 /** An object of the same namespace. */
-export const ObjectName = z.object({ kind: z.string(), name: z.string() });
+export const ObjectName = z.object({
+  kind: z.string().describe("The kind of the object."),
+  name: z.string().describe("The name of the object."),
+});
 export type ObjectName = z.infer<typeof ObjectName>;
 
 /** The report of a condition, for programs. Its message says the same to people. */

@@ -17,7 +17,9 @@ export const guestClientPort = 49983;
 export const codeInterpreterPort = 49999;
 
 /** `sizeLimitBytes` defaults to the free space of the node. */
-export const EmptyDir = z.strictObject({ sizeLimitBytes: z.number().int().positive().optional() });
+export const EmptyDir = z.strictObject({
+  sizeLimitBytes: z.number().int().positive().optional().describe("The most bytes that it can have."),
+});
 export type EmptyDir = z.infer<typeof EmptyDir>;
 
 /** The fields of a Pod's container that the cell runs as the sandbox. */
