@@ -11,8 +11,8 @@ export function waitForConditions(...conditions: string[]): Record<string, strin
 }
 
 /**
- * By default Pulumi's Kubernetes provider deletes in the foreground, which needs a garbage collector. The cluster on
- * one machine has none, and Ramet's controllers delete dependent objects themselves.
+ * By default Pulumi's Kubernetes provider deletes in the foreground. Ramet's controllers delete dependent objects themselves, in
+ * their order, so nothing needs to wait for a garbage collector.
  */
 export const deleteInBackground = { "pulumi.com/deletionPropagationPolicy": "background" };
 

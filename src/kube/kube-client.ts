@@ -43,6 +43,8 @@ export interface KubeClientOptions {
   userAgent?: string;
   /** The limit of concurrent short requests. @default 32 */
   connections?: number;
+  /** Reads only the metadata of objects (PartialObjectMetadata). @default false */
+  metadataOnly?: boolean;
   /** The time limit until a short request has the headers of its response. Connecting may take ten seconds of it. @default 30000 */
   requestTimeoutMilliseconds?: number;
 }
@@ -224,10 +226,12 @@ export class KubeClient implements ApiCaller {
 
   #httpRequest(kind: "request" | "stream", request: ApiRequest, freshCredentials: boolean): HttpRequest {
     const { verb, resource, at, query, body, contentType = "application/json", signal } = request;
+    const accept = this.#options.metadataOnly === true ? metadataTypes[verb] : undefined;
     return {
       method: methods[verb],
       path: pathOf(resource, at) + queryOf(query),
-      ...(body !== undefined && { body: JSON.stringify(body), headers: { "content-type": contentType } }),
+      headers: defined({ accept, "content-type": body === undefined ? undefined : contentType }),
+      ...(body !== undefined && { body: JSON.stringify(body) }),
       signal,
       ...this.#timeouts(),
       // A watch may be silent for a long time. Its reader has its own deadline.
@@ -248,6 +252,13 @@ export class KubeClient implements ApiCaller {
     return retryAfter === undefined ? own : Math.min(retryAfter, longestRetryAfterMilliseconds) + own;
   }
 }
+
+/** The media types of requests for metadata. */
+const metadataTypes: Partial<Record<Verb, string>> = {
+  get: "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
+  watch: "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
+  list: "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
+};
 
 const longestConnectMilliseconds = 10_000;
 const longestRetryAfterMilliseconds = 30_000;

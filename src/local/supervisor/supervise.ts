@@ -1,4 +1,5 @@
 import { mkdir } from "node:fs/promises";
+import { pino } from "pino";
 import { sandboxTemplateKind } from "../../api/kinds/sandbox-template.ts";
 import { systemNamespace } from "../../api/names/system-names.ts";
 import { type Clock, delay, systemClock, untilAborted } from "../../base/clock.ts";
@@ -14,6 +15,7 @@ import type { ClusterDirectory } from "../cluster-directory.ts";
 import { type ClusterStatus, type PartStatus, writeStatus } from "../cluster-status.ts";
 import { readSetting } from "../cluster-setting.ts";
 import { keepDomainCertificate } from "../control-plane/domain-certificate.ts";
+import { collectGarbage } from "../garbage-collector.ts";
 import { identifyProcess } from "../process-identity.ts";
 import { applyManifest, seedVolumes, clusterTemplates } from "./seed-cluster.ts";
 import { packageRoot } from "../tools/tool.ts";
@@ -45,11 +47,12 @@ export async function superviseCluster(directory: ClusterDirectory, signal: Abor
   const stopRenewing = new AbortController();
   const renewing = renewDaily(options, stopRenewing.signal);
   const failure = await bringUp(directory, parts, report, signal).catch((error: unknown) => RametError.from(error));
-  const runningVolumes = failure === undefined ? runVolumes(directory, volumes, signal) : undefined;
+  const background =
+    failure === undefined ? [runVolumes(directory, volumes, signal), runCollector(directory, signal)] : [];
   if (failure === undefined) await untilAborted(signal);
   report.phase("stopping");
   await bringDown(parts, volumes);
-  await runningVolumes;
+  await Promise.all(background);
   stopRenewing.abort();
   await renewing;
   if (failure === undefined || signal.aborted) report.phase("down");
@@ -100,6 +103,13 @@ async function runVolumes(directory: ClusterDirectory, parts: VolumeParts, signa
   } finally {
     await client.close();
   }
+}
+
+/** Its own connection, because it reads only metadata. The collector retries what fails. */
+async function runCollector({ kubeconfig }: ClusterDirectory, signal: AbortSignal): Promise<void> {
+  const client = new KubeClient(await connectionFromKubeconfig({ path: kubeconfig }), { metadataOnly: true });
+  await collectGarbage({ client, log: pino({ name: "garbage-collector" }, pino.destination(2)) }, signal);
+  await client.close();
 }
 
 /** Each part stops before the parts it needs: the node stops its Pods and reports that to the API server. */
