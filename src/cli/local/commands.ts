@@ -95,6 +95,13 @@ function imageCommands(local: RametCommand): void {
     )
     .runs(async () => (await import("./image.ts")).addImage, "name", "path");
   image
+    .command("tag")
+    .description("Give an image a further name, with its entrypoint, command, variables and user.")
+    .argument("<name>", "the image")
+    .argument("<further>", "its further name in templates")
+    .examples("ramet local image tag code-interpreter registry.example/code-interpreter:v1")
+    .runs(async () => (await import("./image.ts")).tagImage, "name", "further");
+  image
     .command("build")
     .description("Build one of Ramet's images, if it is missing or its recipe has changed.")
     .addArgument(

@@ -1,7 +1,7 @@
 import { lstat } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { RametError, isFulfilled } from "../../base/errors.ts";
-import { openImageStore, type ImageStore } from "../../local/images/image-store.ts";
+import { type Image, openImageStore, type ImageStore } from "../../local/images/image-store.ts";
 import { imagesDirectory } from "../../local/images/build-once.ts";
 import { ensureInterpreterImage, type InterpreterImageName } from "../../local/images/interpreter-image.ts";
 import { ensurePythonImage, pythonImageName } from "../../local/images/python-image.ts";
@@ -25,7 +25,22 @@ export async function addImage(io: Io, { name, path }: AddImageOptions): Promise
   if (!(await hasShell(image.rootPath))) {
     printLine(io.stderr, `warning: ${name} has no /bin/sh; check that ${path} is the root directory of an image`);
   }
+  if (startsNothing(image)) {
+    const why = "a directory or a tar says nothing about them";
+    const next = "set a command in each template, or add an OCI layout";
+    printLine(io.stderr, `warning: ${name} has no entrypoint and no command, because ${why}; ${next}`);
+  }
   printLine(io.stdout, image.digest);
+}
+
+/** Whether a template without a command starts no program. */
+function startsNothing({ config: { entrypoint, cmd } }: Image): boolean {
+  return entrypoint.length + cmd.length === 0;
+}
+
+/** `ramet local image tag`: prints the image's digest. */
+export async function tagImage(io: Io, { name, further }: { name: string; further: string }): Promise<void> {
+  printLine(io.stdout, (await images(io).tag(name, further)).digest);
 }
 
 export type BuiltImage = typeof pythonImageName | InterpreterImageName;
@@ -68,10 +83,14 @@ export async function listImages(io: Io, { output }: ListImagesOptions): Promise
   else
     io.stdout.write(
       table(
-        ["NAME", "DIGEST", "PATH"],
-        found.map((one) => [one.name, one.digest.slice(0, 19), one.rootPath]),
+        ["NAME", "DIGEST", "STARTS", "PATH"],
+        found.map((one) => [one.name, one.digest.slice(0, 19), startOf(one), one.rootPath]),
       ),
     );
+}
+
+function startOf({ config }: Image): string {
+  return [...config.entrypoint, ...config.cmd].join(" ") || "nothing";
 }
 
 function images(io: Io): ImageStore {

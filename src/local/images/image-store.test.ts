@@ -220,6 +220,38 @@ it("keeps the files of a removed image while they are in use", async () => {
   expect(await readdir(join(dir, "store", "roots"))).toEqual([]);
 });
 
+it("gives an image a further name with its configuration", async () => {
+  const built = await images.add("tools", await directory("root", { a: "1" }), { config: { cmd: ["serve"] } });
+  const tagged = await images.tag("tools", "registry.example/tools:v1");
+  expect(tagged).toEqual({ ...built, name: "registry.example/tools:v1" });
+  await images.remove("tools");
+  await images.sweep();
+  expect(await content((await images.get("registry.example/tools:v1")).rootPath)).toEqual({ a: "1" });
+  await expect(images.tag("tools", "other")).rejects.toMatchObject({ code: "ImageNotFound" });
+  await expect(images.tag("registry.example/tools:v1", "../evil")).rejects.toMatchObject({ code: "InvalidArgument" });
+});
+
+it("keeps the configuration of an image whose files are added under another name", async () => {
+  const built = await images.add("tools", await directory("root", { a: "1" }), { config: { cmd: ["serve"] } });
+  expect((await images.add("again", built.rootPath)).config.cmd).toEqual(["serve"]);
+});
+
+it("refuses the directory from which an image is built", async () => {
+  const source = await directory("code-interpreter", { Dockerfile: "FROM scratch" });
+  await expect(images.add("a", source)).rejects.toMatchObject({
+    code: "InvalidArgument",
+    hint: expect.stringContaining("ramet local image build code-interpreter") as string,
+  });
+});
+
+it("proposes to build an image that it has a recipe for, and to give it the missing name", async () => {
+  const hintOf = (name: string) => images.get(name).catch((error: unknown) => (error as { hint?: string }).hint);
+  expect(await hintOf("code-interpreter")).toBe("Build it with: ramet local image build code-interpreter");
+  expect(await hintOf("registry.example/acs/code-interpreter:v1.6")).toBe(
+    "Build it with: ramet local image build code-interpreter && ramet local image tag code-interpreter registry.example/acs/code-interpreter:v1.6",
+  );
+});
+
 it("supports concurrent additions, and removes files of an interrupted run", async () => {
   await mkdir(join(dir, "store", "staging-dead"), { recursive: true });
   const root = await directory("root", { a: "1" });

@@ -34,6 +34,8 @@ export interface ImageStore {
   get(name: string): Promise<Image>;
   find(name: string): Promise<Image | undefined>;
   list(): Promise<Image[]>;
+  /** Gives the image a further name, with the same files and configuration. @throws RametError `ImageNotFound` */
+  tag(name: string, further: string): Promise<Image>;
   /** Removes the name. `sweep` removes the files. @throws RametError `ImageNotFound` */
   remove(name: string): Promise<void>;
   /**
@@ -86,6 +88,12 @@ export function openImageStore({ dir, progress, clock = systemClock }: ImageStor
     return (await Promise.all(found)).filter((image) => image !== undefined);
   };
 
+  const put = async (name: string, image: Omit<z.input<typeof Record>, "name">): Promise<Image> => {
+    const record = Record.parse({ ...image, name: canonicalImageName(name) });
+    await replaceFile(recordPath(name), JSON.stringify(record, undefined, 2));
+    return { ...record, rootPath: rootPath(record.content) };
+  };
+
   const addLocked = async (name: string, path: string, { config, signal }: AddOptions): Promise<Image> => {
     await sweepStaging(dir);
     const staging = await mkdtemp(join(dir, "staging-"));
@@ -101,10 +109,9 @@ export function openImageStore({ dir, progress, clock = systemClock }: ImageStor
         await chmod(parcel, 0o755);
         await rename(parcel, join(target, ".."));
       }
-      const named = { name: canonicalImageName(name), ...unpacked, config: { ...unpacked.config, ...config } };
-      const record = Record.parse(named);
-      await replaceFile(recordPath(name), JSON.stringify(record, undefined, 2));
-      return { ...record, rootPath: target };
+      // The files of an image of this store are started as that image is.
+      const source = (await list()).find(({ rootPath }) => rootPath === path);
+      return await put(name, { ...unpacked, config: { ...(source ?? unpacked).config, ...config } });
     } finally {
       await rm(staging, { recursive: true, force: true });
     }
@@ -121,6 +128,14 @@ export function openImageStore({ dir, progress, clock = systemClock }: ImageStor
     add: async (name, path, options = {}) => {
       requireName(name);
       return locked(() => addLocked(name, path, options), options.signal);
+    },
+    tag: async (name, further) => {
+      requireName(further);
+      return locked(async () => {
+        const text = await readIfExists(recordPath(name));
+        if (text === undefined) throw imageNotFound(name);
+        return put(further, Record.parse(JSON.parse(text)));
+      });
     },
     remove: async (name) =>
       locked(async () => {
@@ -150,10 +165,20 @@ const Record = z.object({ name: z.string(), digest: z.string(), content: z.strin
 export function imageNotFound(name: string): RametError {
   return new RametError("ImageNotFound", `Getting the image ${name} failed: it is not on this machine`, {
     hint:
-      name === "code-interpreter"
-        ? "Build it with: ramet local image build code-interpreter"
-        : `Add it with: ramet local image add ${name} PATH (a root directory, a tar or an OCI layout)`,
+      builtHint(name) ?? `Add it with: ramet local image add ${name} PATH (a root directory, a tar or an OCI layout)`,
   });
+}
+
+/** The images that Ramet builds. In templates of other projects they have names like `registry.example/code-interpreter:v1`. */
+const builtNames = ["code-interpreter-small", "code-interpreter"];
+
+function builtHint(name: string): string | undefined {
+  const built = builtNames.find((one) => name.includes(one));
+  if (built === undefined) return undefined;
+  const build = `ramet local image build ${built}`;
+  return name === built
+    ? `Build it with: ${build}`
+    : `Build it with: ${build} && ramet local image tag ${built} ${name}`;
 }
 
 function requireName(name: string): void {

@@ -1,9 +1,10 @@
 import { createHash, type Hash } from "node:crypto";
 import { createReadStream } from "node:fs";
 import { lstat, mkdir, open, readdir, readFile, readlink, rename, rm, stat } from "node:fs/promises";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { createGunzip, createZstdDecompress } from "node:zlib";
 import { RametError } from "../../base/errors.ts";
+import { exists } from "../files.ts";
 import { ImageConfig, isOciLayout, through, unpackOciLayout } from "./oci-layout.ts";
 import { copyDirectory, isRoot, unpackTar } from "./unpack-tar.ts";
 
@@ -45,6 +46,7 @@ async function fill(path: string, root: string, staging: string, signal?: AbortS
   });
   if (found.isDirectory()) {
     if (await isOciLayout(path)) return path;
+    await requireNoSource(path);
     await copyDirectory(path, root, signal);
     return undefined;
   }
@@ -55,6 +57,17 @@ async function fill(path: string, root: string, staging: string, signal?: AbortS
   await rename(root, layout);
   await mkdir(root, { mode: 0o755 });
   return layout;
+}
+
+/** The directory from which an image is built has its files, but is none. */
+async function requireNoSource(path: string): Promise<void> {
+  if (!(await exists(join(path, "Dockerfile"))) || (await exists(join(path, "usr")))) return;
+  throw new RametError("InvalidArgument", `${path} is the source of an image and not its root file system`, {
+    hint:
+      basename(path) === "code-interpreter"
+        ? "Build it with: ramet local image build code-interpreter"
+        : "Build the Dockerfile first, for example with: docker buildx build --output type=oci,dest=image.tar PATH",
+  });
 }
 
 /** Decompresses Gzip and Zstandard, recognized by their first bytes. Other files are passed to tar unchanged. */
