@@ -2,6 +2,7 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtemp, readdir, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
+import { createInterface } from "node:readline";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { Cluster } from "../../src/cli/cluster/cluster.ts";
@@ -25,9 +26,12 @@ export class DemoCluster {
     return new DemoCluster(await mkdtemp(join(tmpdir(), "ramet-demo-")));
   }
 
-  /** Runs `ramet local up` and returns a client of the cluster. */
-  async up(signal: AbortSignal): Promise<Cluster> {
-    await this.#ramet(["local", "up", "--name", name], signal);
+  /**
+   * Runs `ramet local up` and returns a client of the cluster.
+   * @param onLine receives its progress: the first start on a machine builds tools for minutes
+   */
+  async up(signal: AbortSignal, onLine: (line: string) => void): Promise<Cluster> {
+    await this.#ramet(["local", "up", "--name", name], signal, onLine);
     const connection = await connectionFromKubeconfig({ path: this.kubeconfigPath });
     const client = new KubeClient(connection, { userAgent: "ramet-demo" });
     this.#cluster = new Cluster(client, "default");
@@ -52,7 +56,7 @@ export class DemoCluster {
   }
 
   /** Runs in a separate session, so that Ctrl-C reaches only the demo, which then cleans up. */
-  async #ramet(args: string[], signal?: AbortSignal): Promise<void> {
+  async #ramet(args: string[], signal?: AbortSignal, onLine: (line: string) => void = () => undefined): Promise<void> {
     signal?.throwIfAborted();
     const child = spawn(process.execPath, [ramet, ...args], {
       env: this.#environment,
@@ -62,10 +66,14 @@ export class DemoCluster {
     const interrupt = (): void => void child.kill("SIGINT");
     signal?.addEventListener("abort", interrupt, { once: true });
     const output: string[] = [];
-    for (const stream of [child.stdout, child.stderr])
-      stream.on("data", (chunk: Buffer) => output.push(chunk.toString()));
+    for (const stream of [child.stdout, child.stderr]) {
+      createInterface(stream).on("line", (line) => {
+        output.push(line);
+        onLine(line);
+      });
+    }
     const [code] = (await once(child, "close")) as [number | null];
-    if (code !== 0) throw new Error(`ramet ${args.join(" ")} ended with ${code}:\n${output.join("")}`);
+    if (code !== 0) throw new Error(`ramet ${args.join(" ")} ended with ${code}:\n${output.join("\n")}`);
   }
 }
 

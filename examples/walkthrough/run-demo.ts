@@ -27,7 +27,10 @@ export async function runDemo(walkThrough: (context: DemoContext) => Promise<voi
   try {
     let cluster: Cluster | undefined;
     await steps.step("Start a Kubernetes control plane, controllers and a node", async () => {
-      cluster = await demo.up(signal);
+      cluster = await demo.up(signal, (line) => {
+        // The lines about tools and images, but not those that say that one is there.
+        if (/^(image )?\S+ .*: /.test(line) && !line.includes(": found in ")) steps.note(line);
+      });
       return "etcd, API server, controller and node run as processes of this user";
     });
     if (cluster !== undefined) await walkThrough({ cluster, kubeconfigPath: demo.kubeconfigPath, steps, signal });

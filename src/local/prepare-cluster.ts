@@ -48,7 +48,7 @@ export async function prepareCluster({ clock, signal, progress, ...given }: Prep
 async function acquireProbed(
   options: Pick<PrepareOptions, "clock" | "signal" | "progress">,
 ): Promise<ClusterSetting["tools"]> {
-  const probe = await acquireTools({ ...options, names: ["ramet-link"] }).catch((error: unknown) => {
+  const probe = await acquireTools({ ...options, names: ["ramet-link"], all: toolNames }).catch((error: unknown) => {
     // The call below reports all missing tools together.
     if (RametError.from(error).code === "ToolMissing") return undefined;
     throw error;
@@ -56,7 +56,7 @@ async function acquireProbed(
   if (probe === undefined) return acquireTools({ ...options, names: toolNames });
   await probeHost(probe["ramet-link"]);
   const others = toolNames.filter((name) => name !== "ramet-link");
-  return { ...(await acquireTools({ ...options, names: others })), ...probe };
+  return { ...(await acquireTools({ ...options, names: others, all: toolNames })), ...probe };
 }
 
 /** The command of a program: Node and the bundle or source file, whichever runs this code. */

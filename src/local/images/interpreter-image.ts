@@ -99,6 +99,7 @@ async function make(
 ): Promise<Image> {
   const { store, work, scratch, line, signal } = parts;
   const isSmall = name === "code-interpreter-small";
+  line.note(`building it once (about ${isSmall ? 60 : 100} s)`);
   const file = `requirements${isSmall ? "-small" : ""}.txt`;
   const requirements = join(source(), file);
   const packages = await downloadPythonPackages({ requirements, directory: work, line, signal });

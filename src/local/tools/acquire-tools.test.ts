@@ -40,7 +40,7 @@ it("prefers a suitable program in PATH to one in KUBEBUILDER_ASSETS", async () =
   const server = await program("assets", "kube-apiserver", "Kubernetes v1.36.1");
   await program("assets", "etcd", "etcd Version: 3.6.12");
   expect(await acquire(["etcd", "kube-apiserver"])).toEqual({ etcd, "kube-apiserver": server });
-  expect(lines.join("\n")).toContain(`found in PATH: ${etcd}`);
+  expect(lines.join("\n")).toContain(`etcd 3.6.12 (tool 1 of 2): found in PATH: ${etcd}`);
 });
 
 it("skips and reports an unsuitable version", async () => {
@@ -48,6 +48,12 @@ it("skips and reports an unsuitable version", async () => {
   const fitting = await program("assets", "etcd", "etcd Version: 3.6.1");
   expect(await acquire(["etcd"])).toEqual({ etcd: fitting });
   expect(lines.join("\n")).toContain(`skipped ${old}`);
+});
+
+it("counts each tool among all that are acquired", async () => {
+  await program("bin", "etcd", "etcd Version: 3.6.9");
+  await acquire(["etcd"], { all: ["ramet-link", "etcd", "runsc"] });
+  expect(lines.join("\n")).toContain("etcd 3.6.12 (tool 2 of 3): found");
 });
 
 it.each([

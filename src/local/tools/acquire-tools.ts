@@ -15,6 +15,8 @@ import { cacheDirectory, type Tool } from "./tool.ts";
 
 export interface AcquireOptions<Name extends string> {
   names: readonly Name[];
+  /** The tools of which these are a part, for the share in each line: `2 of 9`. @default these */
+  all?: readonly string[];
   /** Receives a line for each step of each tool. */
   progress?: (line: string) => void;
   signal?: AbortSignal | undefined;
@@ -42,7 +44,7 @@ export async function acquirePinned<Name extends string>(
   pinned: (name: Name) => Promise<Tool>,
   options: AcquireOptions<Name>,
 ): Promise<Record<Name, string>> {
-  const { names, signal } = options;
+  const { names, signal, all = names } = options;
   const environment = options.environment ?? process.env;
   const cache = options.cacheDir ?? cacheDirectory(environment);
   const context: Context = {
@@ -61,7 +63,8 @@ export async function acquirePinned<Name extends string>(
   const acquired = await Promise.all(
     names.map(async (name) => {
       try {
-        return [name, await acquire(await pinned(name), context)] as const;
+        const share = `${all.indexOf(name) + 1} of ${all.length}`;
+        return [name, await acquire(await pinned(name), share, context)] as const;
       } catch (error) {
         failures.push(`${name}: ${RametError.from(error).message}`);
         return [name, ""] as const;
@@ -81,9 +84,10 @@ interface Context extends Omit<MakeOptions, "line"> {
   write: (line: string) => void;
 }
 
-async function acquire(tool: Tool, context: Context): Promise<string> {
+/** @param share the place of the tool among all that are acquired */
+async function acquire(tool: Tool, share: string, context: Context): Promise<string> {
   const { environment, clock, signal } = context;
-  const line = progressLine(`${tool.name} ${tool.version}`, context.write, clock);
+  const line = progressLine(`${tool.name} ${tool.version} (tool ${share})`, context.write, clock);
   const parent = join(context.directory, tool.name);
   const path = join(parent, tool.version, tool.name);
   try {
