@@ -35,7 +35,7 @@ export const errorCodes = {
   VolumeNotShareable:
     "The access mode of a PersistentVolumeClaim does not allow another Pod to mount it. Set `ramet.dev/volumes-on-restore` to `Empty`, or use a claim with another access mode.",
   VolumeNotCaptured:
-    "The VolumeSnapshot of a PersistentVolumeClaim was not taken. The sandbox keeps running, and nothing remains of the checkpoint. Correct what the message names: `ramet explain volumesnapshot/NAME` reports the cause.",
+    "The VolumeSnapshot of a PersistentVolumeClaim was not taken. The sandbox keeps running, and nothing remains of the checkpoint. Correct what the message names, then check the rest: `ramet doctor`.",
   VolumeNotImported:
     "A snapshot that a checkpoint imports cannot be used: its driver does not know it, or it is another one than the import describes. Nothing remains of the import, and the snapshot was not changed. Correct what the message names, and import again.",
   ImportsDisabled:

@@ -5,7 +5,7 @@ import { clusterDirectory, dataDirectory, type ClusterDirectory } from "./cluste
 import { readIfExistsSync, readJsonSync, replaceFileSync } from "./files.ts";
 import { isProcessRunning, ProcessIdentity } from "./process-identity.ts";
 
-export const partStates = ["waiting", "starting", "running", "restarting", "stopping", "stopped"] as const;
+export const partStates = ["preparing", "waiting", "starting", "running", "restarting", "stopping", "stopped"] as const;
 
 export const PartStatus = z.object({
   name: z.string(),
@@ -13,7 +13,9 @@ export const PartStatus = z.object({
   process: ProcessIdentity.optional(),
   /** Number of restarts since the cluster was started. */
   restarts: z.number().int().default(0),
-  /** How it ended last, or why its start failed. */
+  /** Since when its program is being built, if it is `preparing`. */
+  since: z.string().optional(),
+  /** How it ended last, or why its start failed; of one that is `preparing`, what is being done, or why that failed. */
   message: z.string().optional(),
 });
 export type PartStatus = z.infer<typeof PartStatus>;

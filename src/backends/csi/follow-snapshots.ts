@@ -4,6 +4,7 @@ import { RametError, unlessCode } from "../../base/errors.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 import type { KubeObject } from "../../kube/object.ts";
 import { type Snapshot, type SnapshotContent, snapshotContentsIn, snapshotsIn } from "../../kube/volumes/snapshots.ts";
+import { readPreparation, waitBesidesPreparation } from "../../kube/volumes/preparation.ts";
 import { waitUntil } from "../../kube/wait-until.ts";
 
 /** A VolumeSnapshot whose data is fixed. */
@@ -43,14 +44,18 @@ export async function followSnapshot(
     return last.state === "blocked" || last.state === "deleted";
   };
   const resource = snapshotsIn(client);
-  const limits = { requeueAfterMilliseconds: requeueMilliseconds, timeoutMilliseconds, ...defined({ signal }) };
-  const found = await waitUntil({ resource, from, until: isEnd, ...limits })
-    .then((snapshot) => ({ snapshot }))
-    .catch(unlessCode("Timeout"));
+  const limits = { requeueAfterMilliseconds: requeueMilliseconds, ...defined({ signal }) };
+  const found = await waitBesidesPreparation(client, timeoutMilliseconds, (milliseconds) =>
+    waitUntil({ resource, from, until: isEnd, timeoutMilliseconds: milliseconds, ...limits })
+      .then((snapshot) => ({ snapshot }))
+      .catch(unlessCode("Timeout")),
+  );
   // `last` was changed by the callback.
   const end = last;
-  if (found === undefined)
-    throw late(kind, from, { error: "error" in end ? end.error : undefined, timeoutMilliseconds });
+  if (found === undefined) {
+    const error = "error" in end ? end.error : (await readPreparation(client))?.failure;
+    throw late(kind, from, { error, timeoutMilliseconds });
+  }
   if (end.state === "blocked") throw notCaptured(kind, from, end.error);
   if (found.snapshot === undefined || !("capturedAt" in end)) throw lost(kind, from);
   return verified(client, found.snapshot, end);
@@ -83,9 +88,10 @@ export function late(
   return notCaptured(kind, snapshot, `it was not taken within ${seconds} s; ${last.error ?? "no error was reported"}`);
 }
 
-function notCaptured(kind: SnapshotKind, { metadata: { name, namespace } }: KubeObject, why: string): RametError {
+/** The snapshot is deleted with its failed checkpoint, so the hint does not name it. */
+function notCaptured(kind: SnapshotKind, { metadata: { name } }: KubeObject, why: string): RametError {
   return new RametError("VolumeNotCaptured", `The ${kind} ${name} cannot be taken: ${why}`, {
-    hint: `Ask for the cause with: ramet explain ${kind.toLowerCase()}/${name} -n ${namespace ?? "default"}`,
+    hint: "Check the snapshot-controller and the CSI driver with: ramet doctor; on a local cluster also: ramet local status",
   });
 }
 

@@ -12,7 +12,7 @@ import { readPort } from "../../local/supervisor/parts.ts";
 import { cacheDirectory, cachedToolVersion } from "../../local/tools/tool.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { printLine, type Io } from "../io.ts";
-import { table } from "../output/render.ts";
+import { age, table } from "../output/render.ts";
 
 export interface StatusOptions {
   name?: string;
@@ -34,7 +34,7 @@ export async function localStatus(io: Io, { name = defaultClusterName, output }:
     printLine(io.stdout, JSON.stringify(shown, undefined, 2));
   } else {
     printLine(io.stdout, `cluster ${name}: ${phase}${diedBecause(known, status)}`);
-    if (status !== undefined) io.stdout.write(`\n${partTable(status)}\n${toolTable(tools)}\n`);
+    if (status !== undefined) io.stdout.write(`\n${partTable(status, io.clock.now())}\n${toolTable(tools)}\n`);
     printLine(io.stdout, `kubeconfig   ${directory.kubeconfig}`);
     printUrls(io, urls);
     printLine(io.stdout, `data         ${directory.path}`);
@@ -111,15 +111,15 @@ function diedBecause(known: ClusterStatus | undefined, running: ClusterStatus | 
   return known.phase === "failed" ? ` (${known.message ?? "failed"})` : " (its supervisor was killed)";
 }
 
-function partTable({ parts }: ClusterStatus): string {
-  const rows = parts.map(({ name, state, process, restarts, message }) => [
+function partTable({ parts }: ClusterStatus, now: Date): string {
+  const rows = parts.map(({ name, state, since, process, restarts, message }) => [
     name,
-    state,
+    since === undefined ? state : `${state} for ${age(since, now)}`,
     process === undefined ? "" : String(process.pid),
     String(restarts),
     message ?? "",
   ]);
-  return table(["PART", "STATE", "PID", "RESTARTS", "LAST END"], rows);
+  return table(["PART", "STATE", "PID", "RESTARTS", "MESSAGE"], rows);
 }
 
 /** `ramet local ls`: lists the clusters of this user on this machine. */

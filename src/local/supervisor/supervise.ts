@@ -20,6 +20,7 @@ import { identifyProcess } from "../process-identity.ts";
 import { applyManifest, seedVolumes, clusterTemplates } from "./seed-cluster.ts";
 import { packageRoot } from "../tools/tool.ts";
 import { snapshotCrds } from "../volumes/cluster-objects.ts";
+import { prepareSnapshots } from "./prepare-snapshots.ts";
 import { clusterParts, type ClusterParts, type ClusterPartsOptions, reservedPort } from "./parts.ts";
 import { runVolumeParts, type VolumeParts, volumeParts } from "./volume-parts.ts";
 
@@ -48,7 +49,7 @@ export async function superviseCluster(directory: ClusterDirectory, signal: Abor
   const renewing = renewDaily(options, stopRenewing.signal);
   const failure = await bringUp(directory, parts, report, signal).catch((error: unknown) => RametError.from(error));
   const background =
-    failure === undefined ? [runVolumes(directory, volumes, signal), runCollector(directory, signal)] : [];
+    failure === undefined ? [runVolumes(options, volumes, signal), runCollector(directory, signal)] : [];
   if (failure === undefined) await untilAborted(signal);
   report.phase("stopping");
   await bringDown(parts, volumes);
@@ -93,11 +94,12 @@ async function bringUp(
 }
 
 /** Its own connection: that of the start is closed. */
-async function runVolumes(directory: ClusterDirectory, parts: VolumeParts, signal: AbortSignal): Promise<void> {
-  const client = new KubeClient(await connectionFromKubeconfig({ path: directory.kubeconfig }));
+async function runVolumes(options: ClusterPartsOptions, parts: VolumeParts, signal: AbortSignal): Promise<void> {
+  const client = new KubeClient(await connectionFromKubeconfig({ path: options.directory.kubeconfig }));
   try {
     const hasSnapshots = (await snapshotCrds(packageRoot())) !== undefined;
-    await runVolumeParts(client, parts, hasSnapshots, signal);
+    const prepared = hasSnapshots ? prepareSnapshots(client, options, signal) : Promise.resolve();
+    await Promise.all([prepared, runVolumeParts(client, parts, { hasSnapshots, prepared }, signal)]);
   } catch (error) {
     if (!signal.aborted) process.stderr.write(`Running the volumes failed: ${RametError.from(error).describe()}\n`);
   } finally {

@@ -66,24 +66,25 @@ async function startSnapshotProgram(
 /**
  * Starts the driver when the cluster has a claim or a volume, and the programs of external-snapshotter when it has a snapshot: few
  * clusters have any, and together they need as much memory as the controllers. Resolves when they run, or `signal` aborts.
- * @param hasSnapshots whether the cluster has the CRDs of VolumeSnapshots and VolumeGroupSnapshots
+ * @param options.hasSnapshots whether the cluster has the CRDs of VolumeSnapshots and VolumeGroupSnapshots
+ * @param options.prepared resolves when the programs of snapshots are built
  */
 export async function runVolumeParts(
   client: KubeClient,
   parts: VolumeParts,
-  hasSnapshots: boolean,
+  { hasSnapshots, prepared }: { hasSnapshots: boolean; prepared: Promise<void> },
   signal: AbortSignal,
 ): Promise<void> {
   const { groups, contents } = groupResources();
   const snapshots = [snapshotResources.snapshots, snapshotResources.contents, groups, contents];
   const ofSnapshots = hasSnapshots ? snapshots : [];
   const ofVolumes = [coreResources.persistentVolumeClaims, volumeResources.volumes, ...ofSnapshots];
-  const start = async (needing: ResourceRef[], started: Part[]): Promise<void> => {
+  const start = async (needing: ResourceRef[], started: Part[], after?: Promise<void>): Promise<void> => {
     if (needing.length === 0) return;
-    await untilAny(client, needing, signal);
+    await Promise.all([untilAny(client, needing, signal), after]);
     await Promise.all(started.map((part) => startUntilRunning(part, client, signal)));
   };
-  await Promise.all([start(ofVolumes, [parts.driver]), start(ofSnapshots, parts.snapshots)]);
+  await Promise.all([start(ofVolumes, [parts.driver]), start(ofSnapshots, parts.snapshots, prepared)]);
 }
 
 /** Resolves when an object of one of these kinds exists, or `signal` aborts. */

@@ -19,6 +19,8 @@ export interface AcquireOptions<Name extends string> {
   all?: readonly string[];
   /** Receives a line for each step of each tool. */
   progress?: (line: string) => void;
+  /** Whether builds give way to other programs of the machine. @default false */
+  lowPriority?: boolean;
   signal?: AbortSignal | undefined;
   /** Ramet's cache directory. @default `ramet` in the user's cache directory */
   cacheDir?: string;
@@ -57,6 +59,7 @@ export async function acquirePinned<Name extends string>(
     builds: new FairTurns(2),
     clock: options.clock ?? systemClock,
     write: options.progress ?? (() => undefined),
+    lowPriority: options.lowPriority,
     signal,
   };
   const failures: string[] = [];

@@ -16,6 +16,8 @@ interface BuildOptions {
   /** The result of `goEnvironment`. */
   environment: Record<string, string>;
   signal?: AbortSignal | undefined;
+  /** Whether other programs of the machine have priority. @default false */
+  lowPriority?: boolean | undefined;
 }
 
 /**
@@ -26,7 +28,8 @@ export async function goBuild(go: string, build: GoBuild, output: string, option
   const args = ["build", "-trimpath", "-ldflags", ["-s", "-w", ...set].join(" "), "-o", output, build.package];
   try {
     const environment = { ...options.environment, ...(await knownExperiment(go, build, options)) };
-    await runProgram(go, args, {
+    const [program, ...before] = options.lowPriority === true ? ["nice", "-n", "19", go] : [go];
+    await runProgram(program, [...before, ...args], {
       ...options,
       environment: { ...environment, GOPROXY: await goModuleSources(go, environment) },
       cwd: build.module,

@@ -16,6 +16,8 @@ export interface MakeOptions {
   /** Limits the number of concurrent builds. */
   builds: FairTurns;
   line: ProgressLine;
+  /** Whether builds give way to other programs of the machine. @default false */
+  lowPriority?: boolean | undefined;
   signal?: AbortSignal | undefined;
 }
 
@@ -74,7 +76,8 @@ async function build(tool: Tool, directory: string, options: MakeOptions): Promi
   if (go === undefined) throw new RametError("ToolMissing", "cannot build it: Go is not installed");
   const work = async (): Promise<void> => {
     line.doing(`building with Go, once (about ${tool.build.coldSeconds} s on two cores if nothing is cached)`);
-    await goBuild(go, tool.build, join(directory, tool.name), { environment: options.goEnvironment, signal });
+    const { goEnvironment: environment, lowPriority } = options;
+    await goBuild(go, tool.build, join(directory, tool.name), { environment, lowPriority, signal });
   };
   await options.builds.run("", work, signal);
   return "built";

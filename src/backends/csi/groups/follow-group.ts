@@ -2,6 +2,7 @@ import { defined } from "../../../base/defined.ts";
 import { unlessCode } from "../../../base/errors.ts";
 import type { KubeClient } from "../../../kube/kube-client.ts";
 import type { GroupKinds, GroupSnapshot } from "../../../kube/volumes/group-snapshots.ts";
+import { waitBesidesPreparation } from "../../../kube/volumes/preparation.ts";
 import { waitUntil } from "../../../kube/wait-until.ts";
 import type { CheckpointName } from "../../backend.ts";
 import type { SnapshotOfVolume } from "../captured-volume.ts";
@@ -47,10 +48,14 @@ export async function followGroup(
     last = group;
     return endOf(group) !== undefined;
   };
-  const hasEnded = async (timeoutMilliseconds: number): Promise<boolean> => {
-    const options = { resource: kinds.groups, from: last ?? from, until, timeoutMilliseconds, ...defined({ signal }) };
-    const ended = waitUntil(options).then(() => true);
-    return (await ended.catch(unlessCode("Timeout"))) ?? false;
+  const hasEnded = async (limitMilliseconds: number): Promise<boolean> => {
+    const options = { resource: kinds.groups, until, ...defined({ signal }) };
+    const ended = await waitBesidesPreparation(kinds.groups.client, limitMilliseconds, (timeoutMilliseconds) =>
+      waitUntil({ ...options, from: last ?? from, timeoutMilliseconds })
+        .then(() => true)
+        .catch(unlessCode("Timeout")),
+    );
+    return ended ?? false;
   };
   if (!(await hasEnded(beginMilliseconds))) {
     const content = await contentOfGroup(kinds, last);

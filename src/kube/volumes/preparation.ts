@@ -1,0 +1,52 @@
+import * as z from "zod";
+import { parsedJson } from "../../base/tolerant-parse.ts";
+import { type ObjectMeta, parseObject } from "../object.ts";
+import { ResourceClient } from "../resource-client.ts";
+import type { ApiCaller } from "../transport.ts";
+import { volumeResources } from "./volumes.ts";
+
+/** On the CSIDriver of a local cluster: since when it prepares the programs that take snapshots, which it builds once. */
+export const preparationAnnotation = "local.csi.ramet.dev/preparation";
+
+export const Preparation = z.object({
+  since: z.iso.datetime(),
+  /** When the programs were there. */
+  until: z.iso.datetime().optional(),
+  /** Why the last attempt failed. It is repeated. */
+  failure: z.string().optional(),
+});
+export type Preparation = z.infer<typeof Preparation>;
+
+export function preparationOf({ annotations }: Pick<ObjectMeta, "annotations">): Preparation | undefined {
+  return parsedJson(Preparation, annotations?.[preparationAnnotation]);
+}
+
+/** The preparation of this cluster, if it has one. A user who cannot read it has none. */
+export async function readPreparation(client: ApiCaller): Promise<Preparation | undefined> {
+  const drivers = new ResourceClient(client, volumeResources.drivers, parseObject);
+  const { items } = await drivers.list().catch(() => ({ items: [] }));
+  return items.map(({ metadata }) => preparationOf(metadata)).find((one) => one !== undefined);
+}
+
+/**
+ * Waits, and again for as long as the preparation took meanwhile: it is no part of the user's time.
+ * @param wait returns undefined after this time
+ */
+export async function waitBesidesPreparation<T>(
+  client: ApiCaller,
+  limitMilliseconds: number,
+  wait: (milliseconds: number) => Promise<T | undefined>,
+): Promise<T | undefined> {
+  const startedAt = client.clock.now().getTime();
+  for (let left = limitMilliseconds; left > 0;) {
+    const found = await wait(left);
+    if (found !== undefined) return found;
+    const preparation = await readPreparation(client);
+    if (preparation === undefined || preparation.failure !== undefined) return undefined;
+    const now = client.clock.now().getTime();
+    const until = preparation.until === undefined ? now : Date.parse(preparation.until);
+    const prepared = Math.max(0, until - Math.max(startedAt, Date.parse(preparation.since)));
+    left = limitMilliseconds - (now - startedAt - prepared);
+  }
+  return undefined;
+}
