@@ -51,7 +51,7 @@ export async function prepareSnapshots(
     };
     try {
       const shared = { all: snapshotProgramNames, lowPriority: true, clock, signal, progress };
-      await acquire(pinnedSnapshotProgram, { names: [name], ...shared });
+      await acquire(pinnedSnapshotProgram, { names: [name], ...shared }).finally(unschedule);
       if (isReported) onChange({ name, state: "waiting", restarts: 0 });
       next += 1;
     } catch (thrown) {
@@ -62,8 +62,6 @@ export async function prepareSnapshots(
       await report.failed(since, error.message);
       await delay(clock, backoffMilliseconds(backoff, failures, Math.random), signal).catch(() => undefined);
       failures += 1;
-    } finally {
-      unschedule();
     }
   }
   if (isReported && !wasAborted(signal)) await report.ended(since, clock.now().toISOString());
