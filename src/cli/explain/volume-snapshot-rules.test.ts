@@ -1,3 +1,5 @@
+import type { KubeObject } from "../../kube/object.ts";
+import { type Preparation, preparationAnnotation } from "../../kube/volumes/preparation.ts";
 import { describe, expect, it } from "vitest";
 import {
   early,
@@ -17,6 +19,12 @@ import { SnapshotClass } from "../../kube/volumes/snapshots.ts";
 import { Claim } from "../../kube/volumes/volumes.ts";
 import { restores, type VolumeSnapshotFacts } from "./volume-facts.ts";
 import { explainVolumeSnapshot } from "./volume-snapshot-rules.ts";
+
+/** The CSIDriver of a local cluster. */
+function preparing(preparation: Preparation): KubeObject {
+  const annotations = { [preparationAnnotation]: JSON.stringify(preparation) };
+  return { metadata: { name: "d", uid: "d", resourceVersion: "1", annotations } };
+}
 
 describe("a VolumeSnapshot", () => {
   const claim = (name: string, phase: string, source: object) =>
@@ -41,6 +49,21 @@ describe("a VolumeSnapshot", () => {
       { state: "waiting", reason: "Pending" },
     ],
     ["is processed by nobody", {}, { state: "stuck", reason: "SnapshotControllerSilent" }],
+    [
+      "waits for programs that the local cluster builds",
+      { driver: { value: preparing({ since: "2026-01-02T03:00:00Z" }) } },
+      { state: "waiting", reason: "Preparing", cause: containing("for "), action: containing("ramet local status") },
+    ],
+    [
+      "waits for programs that the local cluster cannot build",
+      { driver: { value: preparing({ since: "2026-01-02T03:00:00Z", failure: "Go is not installed" }) } },
+      { state: "stuck", reason: "PreparationFailed", cause: containing("Go is not installed") },
+    ],
+    [
+      "is processed by nobody although the programs are there",
+      { driver: { value: preparing({ since: "2026-01-02T03:00:00Z", until: "2026-01-02T03:01:00Z" }) } },
+      { state: "stuck", reason: "SnapshotControllerSilent" },
+    ],
     [
       "has a content of another snapshot",
       {
