@@ -1,5 +1,4 @@
 import { defaultClassAnnotation, volumeFinalizers } from "../../kube/volumes/snapshots.ts";
-import { preparationOf } from "../../kube/volumes/preparation.ts";
 import { explainDeletion, explainProgress, silenceSeconds } from "./content-rules.ts";
 import { type Block, blockIn, defaultsIn, explainDriverError, isInUse, isMisbound, recorded } from "./csi-texts.ts";
 import { completed, type Explanation, firstOf, type Found, type Rule } from "./explanation.ts";
@@ -21,6 +20,7 @@ import {
   touch,
   type VolumeSnapshotFacts as Facts,
 } from "./volume-facts.ts";
+import { preparing } from "./preparation-rule.ts";
 import { phaseOfSnapshot } from "./volume-phase.ts";
 
 export function explainVolumeSnapshot(facts: Facts): Explanation {
@@ -204,29 +204,6 @@ function ofContent(facts: Facts): Found | undefined {
   if (content === undefined) return undefined;
   const foundIn = `volumesnapshotcontent/${content.metadata.name}`;
   return { ...explainProgress(contentFactsOf(facts, content)), foundIn };
-}
-
-/** A local cluster builds the programs of snapshots once. That time does not count against the limit of a checkpoint. */
-function preparing({ driver, now }: Facts): Found | undefined {
-  const metadata = valueOf(driver)?.metadata;
-  const preparation = metadata && preparationOf(metadata);
-  if (preparation === undefined || preparation.until !== undefined) return undefined;
-  const { since, failure } = preparation;
-  const what = "The local cluster prepares the snapshot-controller and csi-snapshotter, which it builds once";
-  if (failure === undefined)
-    return {
-      state: "waiting",
-      reason: "Preparing",
-      cause: `${what}, for ${secondsSince(since, now)} s now`,
-      retry: "The snapshot is taken when they are there",
-      action: "See how far they are with: ramet local status",
-    };
-  return {
-    reason: "PreparationFailed",
-    cause: `${what}, and the last attempt failed: ${failure}`,
-    retry: "The preparation is repeated every few minutes",
-    action: "Install Go 1.26 or newer, or connect this machine to the internet; see the state with: ramet local status",
-  };
 }
 
 function silentController(facts: Facts): Found | undefined {
