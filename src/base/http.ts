@@ -1,7 +1,8 @@
 import { once } from "node:events";
-import type { IncomingMessage } from "node:http";
+import { type IncomingMessage, ServerResponse, STATUS_CODES } from "node:http";
 import type { AddressInfo, Server } from "node:net";
-import type { Clock } from "./clock.ts";
+import type { Duplex } from "node:stream";
+import { type Clock, systemClock } from "./clock.ts";
 import type { ErrorCode } from "./error-codes.ts";
 import { RametError } from "./errors.ts";
 
@@ -88,6 +89,71 @@ export const hopByHopHeaders: ReadonlySet<string> = new Set([
   "transfer-encoding",
   "upgrade",
 ]);
+
+/**
+ * Returns a class of responses after which a connection closes if the request was not read to its end, such as one that was refused
+ * by its headers. For the option `ServerResponse` of a server.
+ */
+export function closingResponse(clock: Clock = systemClock): typeof ServerResponse {
+  return class<Request extends IncomingMessage> extends ServerResponse<Request> {
+    override writeHead(...head: unknown[]): this {
+      const { req } = this;
+      const { headers, socket } = req;
+      const hasBody = headers["content-length"] !== undefined || headers["transfer-encoding"] !== undefined;
+      if (hasBody && !req.complete) {
+        this.shouldKeepAlive = false;
+        // Node closes the connection with the response, and a client that still sends would not see it.
+        const closeNow = socket.destroySoon.bind(socket);
+        socket.destroySoon = () => {
+          if (req.complete) {
+            closeNow();
+            return;
+          }
+          socket.end();
+          req.once("end", closeNow);
+          socket.once(
+            "close",
+            clock.schedule(closingMilliseconds, () => socket.destroy()),
+          );
+        };
+      }
+      return super.writeHead(...(head as Parameters<ServerResponse["writeHead"]>));
+    }
+  };
+}
+
+/** For how long the rest of a request is discarded, so that its client reads the response. */
+const closingMilliseconds = 2_000;
+
+interface WholeResponse {
+  status: number;
+  body: string;
+  /** @default application/json */
+  type?: string;
+}
+
+/** Writes a whole response, without Node's parser, and closes the connection after it. */
+export function endWith(stream: Duplex, { status, body, type = "application/json" }: WholeResponse): void {
+  if (!stream.writable) {
+    stream.destroy();
+    return;
+  }
+  const headers = [
+    `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ""}`,
+    `Content-Type: ${type}`,
+    "Cache-Control: no-store",
+    "Connection: close",
+    ...(status === 429 || status === 503 ? ["Retry-After: 1"] : []),
+    `Content-Length: ${Buffer.byteLength(body)}`,
+  ];
+  stream.on("error", () => stream.destroy());
+  // A client that does not close its side must not keep the connection.
+  void once(stream, "finish").then(
+    () => stream.destroy(),
+    () => stream.destroy(),
+  );
+  stream.end(`${headers.join("\r\n")}\r\n\r\n${body}`);
+}
 
 const statuses: Partial<Record<ErrorCode, number>> = {
   InvalidArgument: 400,

@@ -1,3 +1,4 @@
+import type { FastifyRequest } from "fastify";
 import { delay, untilAborted, type Clock } from "../base/clock.ts";
 import { defined } from "../base/defined.ts";
 import { RametError } from "../base/errors.ts";
@@ -79,21 +80,21 @@ export async function runClientApi(options: RunClientApiOptions): Promise<void> 
 function gatewayRoutes(autoResumes: AutoResumes, { secret }: Guests, clock: Clock): Dialect {
   return {
     register: (server) => {
-      server.post("/internal/sandboxes/:uid/resume", async (request, reply) => {
-        const { uid: given = "" } = request.params as { uid?: string };
-        const uid = uidOf(given);
-        const proof = [request.headers[resumeProofHeader]].flat()[0] ?? "";
-        try {
-          if (uid === undefined || !isResumeProof(proof, await secret(), uid, clock))
-            throw new RametError("Unauthorized", "Only gateways can send this request");
-          return await reply.send({ resumed: await autoResumes.resume(uid) });
-        } catch (error) {
-          const { code, message, hint, retryable } = RametError.from(error);
-          const status = statusOf(code);
-          if (status >= 500) request.log.error({ id: request.id, err: error }, "a sandbox was not resumed for traffic");
-          return reply.code(status).send({ code: status, reason: code, message, hint, retryable });
-        }
+      server.setErrorHandler((error, request, reply) => {
+        const { code, message, hint, retryable } = RametError.from(error);
+        const status = statusOf(code);
+        if (status >= 500) request.log.error({ id: request.id, err: error }, "a sandbox was not resumed for traffic");
+        return reply.code(status).send({ code: status, reason: code, message, hint, retryable });
       });
+      const uidIn = ({ params }: FastifyRequest) => uidOf((params as { uid: string }).uid) ?? "";
+      const access = async (request: FastifyRequest): Promise<void> => {
+        const proof = [request.headers[resumeProofHeader]].flat()[0] ?? "";
+        if (!isResumeProof(proof, await secret(), uidIn(request), clock))
+          throw new RametError("Unauthorized", "Only gateways can send this request");
+      };
+      server.post("/internal/sandboxes/:uid/resume", { config: { access } }, async (request, reply) =>
+        reply.send({ resumed: await autoResumes.resume(uidIn(request)) }),
+      );
     },
   };
 }

@@ -1,4 +1,6 @@
 import { randomUUID } from "node:crypto";
+import type { Server } from "node:http";
+import type { Socket } from "node:net";
 import {
   fastify,
   type FastifyBaseLogger,
@@ -9,8 +11,11 @@ import {
 } from "fastify";
 import type { Clock } from "../base/clock.ts";
 import { RametError } from "../base/errors.ts";
+import { closingResponse } from "../base/http.ts";
 import type { Log } from "../base/log.ts";
 import type { ClientApiMetrics } from "./metrics.ts";
+import { Slots, limitedAddress } from "../base/slots.ts";
+import { admitRequests } from "./routes/admission.ts";
 
 /** A part of the server that speaks the API of one client. */
 export interface Dialect {
@@ -48,7 +53,11 @@ export async function serveClientApi(options: ServerOptions): Promise<ClientApiS
     genReqId: ({ headers }) => requestIdOf(headers["x-request-id"]),
     // For uploads, which take as long as their clients need.
     requestTimeout: longestUploadMilliseconds,
-    http: { headersTimeout: longestRequestMilliseconds, connectionsCheckingInterval: 5_000 },
+    http: {
+      headersTimeout: longestRequestMilliseconds,
+      connectionsCheckingInterval: 5_000,
+      ServerResponse: closingResponse(clock),
+    },
     frameworkErrors: answerUnreadablePath,
     // Longer than load balancers keep idle connections (Google: 600 s), so that the load balancer closes them.
     keepAliveTimeout: 620_000,
@@ -67,9 +76,11 @@ export async function serveClientApi(options: ServerOptions): Promise<ClientApiS
   });
   server.addHook("onRequest", (request, reply, next) => {
     void reply.header("x-request-id", request.id);
-    if (request.routeOptions.config.isUpload !== true) limitTime(request, clock);
+    if (request.routeOptions.config.isLong !== true) limitTime(request, clock);
     next();
   });
+  admitRequests(server);
+  limitConnections(server.server);
   server.addHook("onResponse", (request, reply, next) => {
     // The pattern of the route: paths contain ids.
     const route = request.routeOptions.url ?? "unknown";
@@ -113,6 +124,19 @@ const longestUploadMilliseconds = 3_600_000;
 /** Longer than any operation of a client but uploads and streams. */
 const longestDrainMilliseconds = 60_000;
 
+/** As many of one client as a gateway has, because gateways are clients too. */
+const mostConnections = { all: 5_000, ofClient: 2_500 };
+
+function limitConnections(server: Server): void {
+  server.maxConnections = mostConnections.all;
+  const slots = new Slots(mostConnections.ofClient);
+  server.on("connection", (socket: Socket) => {
+    const release = slots.take(limitedAddress(socket.remoteAddress ?? "unknown"));
+    if (release === undefined) socket.destroy();
+    else socket.once("close", release);
+  });
+}
+
 /** A path that cannot be decoded, or with a part that is too long. The JavaScript SDK of E2B reads `code`. */
 function answerUnreadablePath({ message }: Error, _request: unknown, reply: FastifyReply): void {
   void reply.code(400).send({ code: 400, message: `The server cannot read the path: ${message.slice(0, 200)}` });
@@ -124,13 +148,6 @@ function limitTime({ raw }: FastifyRequest, clock: Clock): void {
   });
   raw.once("end", cancel);
   raw.once("close", cancel);
-}
-
-declare module "fastify" {
-  interface FastifyContextConfig {
-    /** Whether the body of a request is a file, which has other limits. */
-    isUpload?: boolean;
-  }
 }
 
 /** A request without a body, and a body that is not JSON, are validated by the schema of the route. */

@@ -1,13 +1,13 @@
 import { createHash } from "node:crypto";
 import * as z from "zod";
 import { RametError } from "../base/errors.ts";
+import { Slots, takeAll } from "../base/slots.ts";
 import { group } from "../api/schema/kind.ts";
 import { gatewayAudience } from "../api/names/system-names.ts";
 import type { KubeClient } from "../kube/kube-client.ts";
 import { askForReview, isAllowed } from "../kube/access-review.ts";
 import { coreResources } from "../kube/resource-ref.ts";
 import type { ClientOrigin } from "./client-origin.ts";
-import { Slots, takeAll } from "./limits.ts";
 import type { GatewayMetrics } from "./metrics.ts";
 import { StaleOnErrorCache } from "../base/stale-on-error-cache.ts";
 import { expiryOf, tokenHint, type TokenVerifier } from "./token-verifier.ts";

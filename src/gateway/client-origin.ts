@@ -1,5 +1,6 @@
 import type { IncomingHttpHeaders } from "node:http";
 import { BlockList, isIP, isIPv6 } from "node:net";
+import { limitedAddress } from "../base/slots.ts";
 
 /** Where a request comes from. */
 export interface ClientOrigin {
@@ -40,7 +41,7 @@ export function originReader(trusted: readonly string[]): OriginReader {
       ? [headers["x-forwarded-proto"]].flat()
       : [];
     const client = isProxied ? originalClient(given.join(",").split(","), isProxy) : undefined;
-    return { address: limitKey(client ?? peer), isProxied, forwardedFor: [...given, peer].join(", "), scheme };
+    return { address: limitedAddress(client ?? peer), isProxied, forwardedFor: [...given, peer].join(", "), scheme };
   };
 }
 
@@ -49,17 +50,4 @@ function originalClient(hops: readonly string[], isProxy: (address: string) => b
   const addresses = hops.map((hop) => hop.trim().replace(/^(\d+\.\d+\.\d+\.\d+):\d+$/, "$1"));
   const client = addresses.findLast((address) => !isProxy(address));
   return client !== undefined && isIP(client) !== 0 ? client : undefined;
-}
-
-function limitKey(address: string): string {
-  const [, mapped] = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(address) ?? [];
-  if (mapped !== undefined || !isIPv6(address)) return mapped ?? address;
-  const [before = "", after = ""] = (address.split("%")[0] ?? "").split("::");
-  const [first, last] = [before, after].map((part) => part.split(":").filter((group) => group !== "")) as [
-    string[],
-    string[],
-  ];
-  const zeros = address.includes("::") ? Array<string>(Math.max(0, 8 - first.length - last.length)).fill("0") : [];
-  const groups = [...first, ...zeros, ...last].slice(0, 4).map((group) => parseInt(group, 16).toString(16));
-  return `${groups.join(":")}::/64`;
 }

@@ -1,9 +1,9 @@
-import { once } from "node:events";
-import { type ServerResponse, STATUS_CODES } from "node:http";
+import type { ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import type { OriginReader } from "./client-origin.ts";
-import { type GatewayLimits, shedFrom, Slots } from "./limits.ts";
+import { Slots } from "../base/slots.ts";
+import { type GatewayLimits, shedFrom } from "./limits.ts";
 import type { GatewayMetrics, Refusal } from "./metrics.ts";
 
 export interface ConnectionOptions {
@@ -95,26 +95,3 @@ export class ClientConnections {
 
 /** A few bytes of the client become a request object each. Common clients do not pipeline. */
 const mostPipelined = 8;
-
-/** Writes a whole response, without Node's parser, and closes the connection after it. */
-export function endWith(stream: Duplex, status: number, body: string): void {
-  if (!stream.writable) {
-    stream.destroy();
-    return;
-  }
-  const headers = [
-    `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ""}`,
-    "Content-Type: application/json",
-    "Cache-Control: no-store",
-    "Connection: close",
-    ...(status === 503 ? ["Retry-After: 1"] : []),
-    `Content-Length: ${Buffer.byteLength(body)}`,
-  ];
-  stream.on("error", () => stream.destroy());
-  // A client that does not close its side must not keep the connection.
-  void once(stream, "finish").then(
-    () => stream.destroy(),
-    () => stream.destroy(),
-  );
-  stream.end(`${headers.join("\r\n")}\r\n\r\n${body}`);
-}

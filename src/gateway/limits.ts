@@ -1,4 +1,5 @@
 import { RametError } from "../base/errors.ts";
+import { Slots } from "../base/slots.ts";
 import type { GatewayMetrics } from "./metrics.ts";
 
 /** How many connections a gateway has at a time. A request in progress counts as one. */
@@ -20,39 +21,6 @@ export const defaultLimits: GatewayLimits = {
 
 /** A load balancer that gets 503 selects another gateway, while a connection that is closed looks like a failure. */
 export const shedFrom = 0.9;
-
-/** Counts what is in use for each key, up to a limit. */
-export class Slots {
-  readonly #limit: number;
-  readonly #used = new Map<string, number>();
-
-  constructor(limit: number) {
-    this.#limit = limit;
-  }
-
-  /** Takes a slot. @returns the function that gives it back, or undefined if the key has no free slot */
-  take(key: string): (() => void) | undefined {
-    const used = this.#used.get(key) ?? 0;
-    if (used >= this.#limit) return undefined;
-    this.#used.set(key, used + 1);
-    return () => {
-      const left = (this.#used.get(key) ?? 1) - 1;
-      if (left > 0) this.#used.set(key, left);
-      else this.#used.delete(key);
-    };
-  }
-}
-
-/** Takes a slot for each key, or none. @returns the function that gives them back */
-export function takeAll(...wanted: [slots: Slots, key: string][]): (() => void) | undefined {
-  const releases = wanted.map(([slots, key]) => slots.take(key)).filter((release) => release !== undefined);
-  const giveBack = (): void => {
-    for (const release of releases) release();
-  };
-  if (releases.length === wanted.length) return giveBack;
-  giveBack();
-  return undefined;
-}
 
 /** The slots of requests and upgraded connections in progress. */
 export class ExchangeSlots {

@@ -1,7 +1,7 @@
 import type { Duplex } from "node:stream";
 import type { ErrorCode } from "../base/error-codes.ts";
 import { RametError, type RametErrorOptions } from "../base/errors.ts";
-import { endWith } from "./connections.ts";
+import { endWith } from "../base/http.ts";
 import type { Destination } from "./destination.ts";
 import type { ClientRequest, ClientResponse } from "./exchange.ts";
 
@@ -64,7 +64,7 @@ export function refuse(
 
 /** The same on a connection without a response object. The connection closes after it. */
 export function refuseOn(stream: Duplex, error: RametError, status = statusOf(error)): void {
-  endWith(stream, status, bodyOf(error, status));
+  endWith(stream, { status, body: bodyOf(error, status) });
 }
 
 function statusOf(error: RametError): number {

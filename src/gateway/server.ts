@@ -6,7 +6,7 @@ import type { Duplex } from "node:stream";
 import type { TLSSocket } from "node:tls";
 import { RametError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
-import { openPort } from "../base/http.ts";
+import { closingResponse, openPort } from "../base/http.ts";
 import { answer, type AnswerOptions, programSpeaksHttp2 } from "./answer.ts";
 import { originReader, type OriginReader } from "./client-origin.ts";
 import { ClientConnections } from "./connections.ts";
@@ -161,7 +161,8 @@ type Guard = (stream: Duplex, run: () => Promise<void> | void) => void;
 
 function serveHttp1(gateway: Gateway, guarded: Guard): Server<typeof IgnorableRequest> {
   const { connections, metrics, originOf, upstreams } = gateway;
-  const server = createServer({ ...timeouts, IncomingMessage: IgnorableRequest });
+  const ServerResponse = closingResponse(gateway.clock);
+  const server = createServer({ ...timeouts, IncomingMessage: IgnorableRequest, ServerResponse });
   return server
     .on("drop", () => {
       metrics.refused("overload");

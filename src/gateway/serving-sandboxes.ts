@@ -3,7 +3,7 @@ import { RametError, unlessCode } from "../base/errors.ts";
 import { Followers } from "../kube/followers.ts";
 import type { ObjectStore } from "../kube/store.ts";
 import type { ClientApi } from "./client-api.ts";
-import { Slots, takeAll } from "./limits.ts";
+import { Slots, takeAll } from "../base/slots.ts";
 import type { GatewayMetrics } from "./metrics.ts";
 import { Refusal } from "./refusal.ts";
 import type { RoutedSandbox } from "./routed-sandbox.ts";

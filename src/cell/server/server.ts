@@ -17,7 +17,7 @@ import {
   RestoreInPlaceCall,
 } from "../../api/wire/cell-api.ts";
 import { RametError } from "../../base/errors.ts";
-import { readBody, statusOf } from "../../base/http.ts";
+import { closingResponse, endWith, readBody, statusOf } from "../../base/http.ts";
 import { tolerantParse } from "../../base/tolerant-parse.ts";
 import { type CellProver, proofHeaders, proofPath } from "../client/cell-proof.ts";
 import type { Cell } from "../lifecycle/cell.ts";
@@ -63,7 +63,7 @@ export function cellServer(options: CellServerOptions): Server {
   const strangers = new Set<Duplex>();
   const tunnels = new Set<Duplex>();
   const page = reports(options);
-  const server = createServer(limits, (request, response) => {
+  const server = createServer({ ...limits, ServerResponse: closingResponse() }, (request, response) => {
     response.on("error", () => response.destroy());
     void answer({ ...options, strangers }, request, response);
   });
@@ -192,10 +192,7 @@ async function upgrade(
     socket.pipe(inner);
   } catch (error) {
     const { code, message } = RametError.from(error);
-    const body = JSON.stringify({ code, message });
-    socket.end(
-      `HTTP/1.1 ${statusOf(code)} ${code}\r\nContent-Type: application/json\r\nContent-Length: ${Buffer.byteLength(body)}\r\nConnection: close\r\n\r\n${body}`,
-    );
+    endWith(socket, { status: statusOf(code), body: JSON.stringify({ code, message }) });
   }
 }
 

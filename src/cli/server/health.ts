@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { createServer, type ServerResponse } from "node:http";
 import type { Registry } from "prom-client";
 import type { Log } from "../../base/log.ts";
-import { openPort } from "../../base/http.ts";
+import { closingResponse, openPort } from "../../base/http.ts";
 import type { Liveness } from "../../kube/liveness.ts";
 
 export interface HealthOptions {
@@ -51,7 +51,7 @@ export async function serveHealth({ port, address, registry, liveness, log }: He
       response.writeHead(200, { "content-type": registry.contentType }).end(text);
     },
   };
-  const server = createServer((request, response) => {
+  const server = createServer({ ServerResponse: closingResponse() }, (request, response) => {
     const page = pages[(request.url ?? "").split("?")[0] ?? ""];
     if (page === undefined) response.writeHead(404).end(`not found; the paths are ${Object.keys(pages).join(", ")}\n`);
     else void respond(response, page, log);

@@ -27,8 +27,10 @@ interface RouteText {
   needs: readonly Need[] | "public";
   /** The unsupported feature, for a route that only answers that. */
   unsupported?: string;
-  /** The largest body. A request with one may take as long as an upload. @default 1 MiB */
+  /** The largest body. @default 1 MiB */
   bodyLimitBytes?: number;
+  /** Whether a request may take as long as an upload. @default it may take 20 s until its end */
+  isLong?: boolean;
   /** The content type of a body that the handler reads from `request.body`, as a stream. @default JSON */
   bodyType?: string;
   /** The content type of the answer. @default JSON */

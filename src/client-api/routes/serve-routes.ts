@@ -1,8 +1,9 @@
-import type { IncomingHttpHeaders } from "node:http";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import * as z from "zod";
+import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
-import type { Caller, Callers } from "../keys/callers.ts";
+import type { Callers } from "../keys/callers.ts";
+import { callerOf, withKey } from "./admission.ts";
 import type { Route } from "./route.ts";
 
 /** Serves routes to authenticated clients that have the rights which a route needs. */
@@ -34,43 +35,17 @@ export function serveStreams(server: FastifyInstance, register: (streams: Fastif
 
 function serveRoute<Env extends { callers: Callers }>(
   server: FastifyInstance,
-  { method, path: url, needs, bodyLimitBytes, serve }: Route<Env>,
+  { method, path: url, needs, bodyLimitBytes, isLong = false, serve }: Route<Env>,
   env: Env,
 ): void {
+  const access = needs === "public" ? needs : withKey(env.callers, ...needs);
   server.route({
     method,
     url,
-    ...(bodyLimitBytes !== undefined && { bodyLimit: bodyLimitBytes, config: { isUpload: true } }),
-    handler: async (request, reply) => {
-      const { callers } = env;
-      const caller = needs === "public" ? nobody : await admit(callers, apiKeyIn(request.headers), reply);
-      if (needs !== "public") await callers.require(caller, ...needs);
-      return serve(env, { request, reply, caller, signal: untilClosed(reply) });
-    },
-  });
-}
-
-/** Who calls a public route. */
-const nobody: Caller = {
-  namespace: "",
-  serviceAccount: "",
-  key: "",
-  user: { user: "system:anonymous", groups: ["system:unauthenticated"] },
-  limits: { sandboxes: 0, requestsPerSecond: 0, snapshotBytes: 0 },
-};
-
-export function apiKeyIn(headers: IncomingHttpHeaders): string | undefined {
-  return [headers["x-api-key"]].flat()[0] ?? /^Bearer (.+)$/i.exec(headers.authorization ?? "")?.[1];
-}
-
-/** @throws RametError `Unauthorized`; `TooManyRequests` above the limit of the key */
-export async function admit(callers: Callers, apiKey: string | undefined, reply?: FastifyReply): Promise<Caller> {
-  const caller = await callers.authenticate(apiKey);
-  const waitSeconds = callers.rates.take(caller.key, caller.limits.requestsPerSecond);
-  if (waitSeconds === 0) return caller;
-  void reply?.header("retry-after", waitSeconds);
-  throw new RametError("TooManyRequests", `The API key ${caller.key} may send fewer requests per second`, {
-    retryable: true,
+    ...defined({ bodyLimit: bodyLimitBytes }),
+    config: { access, isLong },
+    handler: async (request, reply) =>
+      await serve(env, { request, reply, caller: callerOf(request), signal: untilClosed(reply) }),
   });
 }
 

@@ -1,4 +1,4 @@
-import { statusOf } from "../../base/http.ts";
+import { closingResponse, endWith, statusOf } from "../../base/http.ts";
 import { once } from "node:events";
 import { createServer, type Server } from "node:https";
 import type { IncomingMessage, ServerResponse } from "node:http";
@@ -25,7 +25,14 @@ export interface KubeletServerOptions {
 export async function startKubeletServer(options: KubeletServerOptions) {
   const { ca, certificate, key, ip } = options;
   const server: Server = createServer(
-    { ca, cert: certificate, key, requestCert: true, rejectUnauthorized: true },
+    {
+      ca,
+      cert: certificate,
+      key,
+      requestCert: true,
+      rejectUnauthorized: true,
+      ServerResponse: closingResponse(options.clock),
+    },
     (request, response) => {
       answer(options, request, response).catch((error: unknown) => {
         sendError(response, error);
@@ -33,10 +40,7 @@ export async function startKubeletServer(options: KubeletServerOptions) {
     },
   );
   server.on("upgrade", (_request, socket) => {
-    const body = `${noStreams}\n`;
-    socket.end(
-      `HTTP/1.1 501 Not Implemented\r\nContent-Type: text/plain\r\nContent-Length: ${body.length}\r\nConnection: close\r\n\r\n${body}`,
-    );
+    endWith(socket, { status: 501, type: "text/plain", body: `${noStreams}\n` });
   });
   server.listen(0, ip);
   await once(server, "listening");

@@ -11,7 +11,8 @@ import { agentConfigOf, configure } from "./configure.ts";
 import { Cancel, Configure, Invoke } from "./schemas.ts";
 import { type Sent, sendEvents } from "./sse.ts";
 
-const configureBytes = 64 * 1024 * 1024;
+/** Larger files of an agent are uploaded before. */
+const configureBytes = 4 * 1024 * 1024;
 /** As in AgentTier. */
 const mostInputBytes = 16 * 1024 * 1024;
 const defaultInvokeMilliseconds = 30 * 60_000;
@@ -54,6 +55,7 @@ export const agentRoutes: readonly AgentTierRoute[] = [
     needs: needs.enter,
     query: Invoke,
     bodyLimitBytes: mostInputBytes,
+    isLong: true,
     bodyType: "application/octet-stream",
     answerType: "text/event-stream",
     answers: { 200: Events },

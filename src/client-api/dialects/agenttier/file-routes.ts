@@ -83,6 +83,7 @@ export const fileRoutes: readonly AgentTierRoute[] = [
     summary: "Creates or replaces a file of at most 32 MiB, and creates its parent directories.",
     needs: needs.enter,
     bodyLimitBytes: mostFileBytes,
+    isLong: true,
     bodyType: "application/octet-stream",
     answers: { 201: z.object({ path: z.string(), bytes: z.int() }) },
     handle: async (agentTier, call) => {

@@ -3,7 +3,8 @@ import type { Readable } from "node:stream";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { defined } from "../../../base/defined.ts";
 import { hopByHopHeaders } from "../../../base/http.ts";
-import { admit, apiKeyIn, serveStreams, untilClosed } from "../../routes/serve-routes.ts";
+import { callerOf, withKey } from "../../routes/admission.ts";
+import { serveStreams, untilClosed } from "../../routes/serve-routes.ts";
 import { needs } from "../../keys/needs.ts";
 import type { AgentTier } from "./call.ts";
 import { forwardedPort } from "./port-routes.ts";
@@ -25,7 +26,7 @@ export function servePreviews(server: FastifyInstance, agentTier: AgentTier): vo
         url,
         exposeHeadRoute: false,
         bodyLimit: mostBodyBytes,
-        config: { isUpload: true },
+        config: { access: withKey(agentTier.callers, ...needs.enter), isLong: true },
         handler: (request, reply) => preview(agentTier, request, reply),
       });
     }
@@ -33,9 +34,8 @@ export function servePreviews(server: FastifyInstance, agentTier: AgentTier): vo
 }
 
 async function preview(agentTier: AgentTier, request: FastifyRequest, reply: FastifyReply): Promise<unknown> {
-  const { callers, guests } = agentTier;
-  const caller = await admit(callers, apiKeyIn(request.headers), reply);
-  await callers.require(caller, ...needs.enter);
+  const { guests } = agentTier;
+  const caller = callerOf(request);
   const signal = untilClosed(reply);
   const params = request.params as Record<string, string>;
   const { sandbox, port } = await forwardedPort(agentTier, { params, caller, signal });

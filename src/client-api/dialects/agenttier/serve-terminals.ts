@@ -5,8 +5,9 @@ import type { FastifyInstance } from "fastify";
 import { WebSocketServer, type WebSocket } from "ws";
 import * as z from "zod";
 import { RametError } from "../../../base/errors.ts";
+import { endWith } from "../../../base/http.ts";
 import { needs } from "../../keys/needs.ts";
-import { admit, apiKeyIn } from "../../routes/serve-routes.ts";
+import { admit, apiKeyIn } from "../../routes/admission.ts";
 import { type AgentTier, guestFor } from "./call.ts";
 import { errorAnswer } from "./errors.ts";
 import type { Clock } from "../../../base/clock.ts";
@@ -59,13 +60,7 @@ async function admitted(agentTier: AgentTier, request: IncomingMessage, connecti
 /** In plain text, as AgentTier. */
 function refuse(connection: Duplex, error: unknown): void {
   const { status, body } = errorAnswer(error);
-  const text = `${body.error}\n`;
-  const head = [
-    "content-type: text/plain; charset=utf-8",
-    `content-length: ${Buffer.byteLength(text)}`,
-    "connection: close",
-  ];
-  connection.end(`HTTP/1.1 ${status} Refused\r\n${head.join("\r\n")}\r\n\r\n${text}`);
+  endWith(connection, { status, type: "text/plain; charset=utf-8", body: `${body.error}\n` });
 }
 
 /** Shorter than load balancers keep a silent connection. As in AgentTier. */

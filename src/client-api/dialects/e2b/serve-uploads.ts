@@ -1,6 +1,6 @@
 import type { Readable } from "node:stream";
 import { createHmac } from "node:crypto";
-import type { FastifyInstance } from "fastify";
+import type { FastifyInstance, FastifyRequest } from "fastify";
 import * as z from "zod";
 import { treeLimits } from "../../../api/tree/tree-check.ts";
 import { RametError } from "../../../base/errors.ts";
@@ -20,13 +20,18 @@ import { templateOf } from "./template-view.ts";
  */
 export function serveUploads(server: FastifyInstance, { service, guests }: E2b): void {
   const { clock } = service;
+  const linkOf = async (params: unknown) =>
+    readUploadLink((params as { link: string }).link, await guests.secret(), clock.now());
+  const access = async ({ params }: FastifyRequest): Promise<void> => {
+    await linkOf(params);
+  };
   const turns = new FairTurns(mostUploads, () => mostUploadsOfNamespace);
   serveStreams(server, (instance) => {
-    instance.put<{ Params: { link: string } }>(
+    instance.put(
       `${uploadPath}/:link`,
-      { bodyLimit: treeLimits.bytes, config: { isUpload: true } },
+      { bodyLimit: treeLimits.bytes, config: { access, isLong: true } },
       async (request, reply) => {
-        const link = readUploadLink(request.params.link, await guests.secret(), clock.now());
+        const link = await linkOf(request.params);
         const archive = request.body as Readable | undefined;
         if (archive === undefined) throw new RametError("InvalidArgument", "The upload has no content");
         const upload = (signal: AbortSignal) => uploadTree(service, guests, { ...link, archive, signal });

@@ -5,7 +5,8 @@ import { RametError } from "../../../base/errors.ts";
 import { guestAccessToken } from "../../../cell/client/cell-token.ts";
 import { gatewayGuest, type GatewayCredentials } from "../../../cell/client/gateway-guest.ts";
 import type { Caller, Callers } from "../../keys/callers.ts";
-import { admit, apiKeyIn, messageWithHint, unreadableStatus } from "../../routes/serve-routes.ts";
+import { type Access, callerOf, withKey } from "../../routes/admission.ts";
+import { messageWithHint, unreadableStatus } from "../../routes/serve-routes.ts";
 import type { Dialect } from "../../server.ts";
 import { sandboxIdOf } from "../../service/find-sandbox.ts";
 import type { Actor } from "./tool.ts";
@@ -34,10 +35,12 @@ export function mcpHttpDialect(options: McpHttpOptions): Dialect {
       server.setErrorHandler((error, request, reply) => {
         answerError(request, reply, error);
       });
-      server.post("/mcp", { bodyLimit: bodyLimitBytes }, (request, reply) => answer(options, request, reply));
+      const config = { access: accessOf(options) };
+      server.post("/mcp", { bodyLimit: bodyLimitBytes, config }, (request, reply) => answer(options, request, reply));
       server.route({
         method: ["GET", "DELETE"],
         url: "/mcp",
+        config,
         handler: (_request, reply) => {
           void reply.header("allow", "POST");
           return reply.code(405).send(jsonRpcError("This server has no sessions: send POST requests"));
@@ -47,13 +50,19 @@ export function mcpHttpDialect(options: McpHttpOptions): Dialect {
   };
 }
 
+function accessOf({ callers, hosts }: McpHttpOptions): Access {
+  const access = withKey(callers);
+  return async (request, reply) => {
+    if (!isForHosts(request.headers, hosts))
+      throw new RametError("Forbidden", "The headers Host and Origin do not name this server", {
+        hint: "Start it with --allowed-host for each name that its clients use",
+      });
+    await access(request, reply);
+  };
+}
+
 async function answer(options: McpHttpOptions, request: FastifyRequest, reply: FastifyReply): Promise<unknown> {
-  if (!isForHosts(request.headers, options.hosts))
-    throw new RametError("Forbidden", "The headers Host and Origin do not name this server", {
-      hint: "Start it with --allowed-host for each name that its clients use",
-    });
-  const caller = await admit(options.callers, apiKeyIn(request.headers), reply);
-  const server = mcpServer({ ...options, actor: actorOf(options, caller) });
+  const server = mcpServer({ ...options, actor: actorOf(options, callerOf(request)) });
   const transport = new WebStandardStreamableHTTPServerTransport();
   reply.raw.once("close", () => void server.close());
   await server.connect(transport);

@@ -1,0 +1,81 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import { RametError } from "../../base/errors.ts";
+import type { Caller, Callers, Need } from "../keys/callers.ts";
+
+/**
+ * Decides by the headers of a request whether its body is read. Everyone may send a request of a `public` route.
+ * @throws RametError such as `Unauthorized`, which is the answer
+ */
+export type Access = "public" | ((request: FastifyRequest, reply: FastifyReply) => Promise<void>);
+
+declare module "fastify" {
+  interface FastifyContextConfig {
+    access?: Access;
+    /** Whether a request may take as long as an upload. @default it may take 20 s until its end */
+    isLong?: boolean;
+  }
+  interface FastifyRequest {
+    /** Who has sent the request, unless its route is public. */
+    caller?: Caller;
+  }
+}
+
+/** Checks the access to every route before a body is read. A route that does not declare its access fails at the start. */
+export function admitRequests(server: FastifyInstance): void {
+  server.addHook("onRoute", ({ method, url, config }) => {
+    if (config?.access === undefined)
+      throw new RametError("Internal", `The route ${String(method)} ${url} does not declare its access`);
+  });
+  // Node would ask clients for the bodies of requests that are refused.
+  server.server.on("checkContinue", (request, response) => {
+    server.routing(request, response);
+  });
+  server.addHook("onRequest", (request, reply, next) => {
+    const { handler, config } = request.routeOptions;
+    const { access = "public" } = config;
+    const admitted = (): void => {
+      if (request.headers.expect !== undefined) reply.raw.writeContinue();
+      next();
+    };
+    if (request.is404) handler.call(server, request, reply);
+    else if (access === "public") admitted();
+    else access(request, reply).then(admitted, next);
+  });
+}
+
+/** The access of clients with a key whose service account has these rights. */
+export function withKey(callers: Callers, ...needs: readonly Need[]): Access & object {
+  return async (request, reply) => {
+    const caller = await admit(callers, apiKeyIn(request.headers), reply);
+    await callers.require(caller, ...needs);
+    request.caller = caller;
+  };
+}
+
+/** The client of a request that `withKey` has admitted; nobody for a public route. */
+export function callerOf({ caller = nobody }: FastifyRequest): Caller {
+  return caller;
+}
+
+const nobody: Caller = {
+  namespace: "",
+  serviceAccount: "",
+  key: "",
+  user: { user: "system:anonymous", groups: ["system:unauthenticated"] },
+  limits: { sandboxes: 0, requestsPerSecond: 0, snapshotBytes: 0 },
+};
+
+export function apiKeyIn(headers: FastifyRequest["headers"]): string | undefined {
+  return [headers["x-api-key"]].flat()[0] ?? /^Bearer (.+)$/i.exec(headers.authorization ?? "")?.[1];
+}
+
+/** @throws RametError `Unauthorized`; `TooManyRequests` above the limit of the key */
+export async function admit(callers: Callers, apiKey: string | undefined, reply?: FastifyReply): Promise<Caller> {
+  const caller = await callers.authenticate(apiKey);
+  const waitSeconds = callers.rates.take(caller.key, caller.limits.requestsPerSecond);
+  if (waitSeconds === 0) return caller;
+  void reply?.header("retry-after", waitSeconds);
+  throw new RametError("TooManyRequests", `The API key ${caller.key} may send fewer requests per second`, {
+    retryable: true,
+  });
+}
