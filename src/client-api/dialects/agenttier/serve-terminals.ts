@@ -86,11 +86,10 @@ const shell = {
 async function serveTerminal(socket: WebSocket, guest: GuestClient, clock: Clock): Promise<void> {
   const closed = new AbortController();
   let opened: Session | undefined;
-  // Messages before the shell has started, and after each other.
   const started = Promise.withResolvers<undefined>();
-  let handled: Promise<unknown> = started.promise;
-  socket.on("message", (data) => {
-    handled = handled.then(() => handle(String(data as Buffer))).catch((error: unknown) => report(socket, error));
+  handleInOrder(socket, async (text) => {
+    await started.promise;
+    if (opened !== undefined) await apply(parsedMessage(text), opened);
   });
   socket.once("close", () => {
     closed.abort();
@@ -99,9 +98,6 @@ async function serveTerminal(socket: WebSocket, guest: GuestClient, clock: Clock
   socket.on("error", () => {
     socket.terminate();
   });
-  const handle = async (text: string): Promise<void> => {
-    if (opened !== undefined) await apply(parsedMessage(text), opened);
-  };
   const stopHeartbeat = heartbeat(socket, clock);
   const decoder = new StringDecoder("utf8");
   try {
@@ -123,6 +119,35 @@ async function serveTerminal(socket: WebSocket, guest: GuestClient, clock: Clock
     socket.close();
   }
 }
+
+/**
+ * Handles the messages of a client one after another, and reads no more of them while some wait: a program that does not read its
+ * input holds back its user. Errors become messages.
+ */
+export function handleInOrder(socket: WebSocket, handle: (text: string) => Promise<void>): void {
+  let waitingBytes = 0;
+  let handled = Promise.resolve();
+  socket.on("message", (data) => {
+    const text = String(data);
+    const bytes = text.length + messageOverheadBytes;
+    waitingBytes += bytes;
+    if (waitingBytes > mostWaitingBytes) socket.terminate();
+    else if (waitingBytes > pausedFromBytes) socket.pause();
+    handled = handled
+      .then(() => handle(text))
+      .catch((error: unknown) => report(socket, error))
+      .finally(() => {
+        waitingBytes -= bytes;
+        if (waitingBytes <= pausedFromBytes) socket.resume();
+      });
+  });
+}
+
+/** What a message takes in memory besides its text. */
+const messageOverheadBytes = 256;
+const pausedFromBytes = 64 * 1024;
+/** More than a pause leaves: a message, and the small ones in the bytes that were read before it. */
+const mostWaitingBytes = 4 * mostMessageBytes;
 
 interface Session {
   socket: WebSocket;
@@ -168,7 +193,8 @@ function heartbeat(socket: WebSocket, clock: Clock): () => void {
   let cancel = (): void => undefined;
   const arm = (): void => {
     cancel = clock.schedule(heartbeatMilliseconds, () => {
-      if (!isAlive) {
+      // The answer of a client that is held back is not read either.
+      if (!isAlive && !socket.isPaused) {
         socket.terminate();
         return;
       }
