@@ -53,6 +53,7 @@ async function openClientApi(): Promise<ClientApiWorld> {
   const callers = {
     authenticate: () => Promise.resolve(caller),
     rates: { take: () => 0 },
+    endWhenRevoked: () => () => undefined,
     require: () => Promise.resolve(),
   };
   const unreachable = () => Promise.reject(new RametError("Unavailable", "the sandbox is a stand-in"));

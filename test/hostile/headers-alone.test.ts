@@ -99,6 +99,7 @@ const callers = {
   authenticate: (key: string | undefined) =>
     key === validKey ? Promise.resolve({ ...caller, limits }) : unauthorized(),
   rates: { take: () => 0 },
+  endWhenRevoked: () => () => undefined,
   require: () => Promise.resolve(),
 } as unknown as Callers;
 

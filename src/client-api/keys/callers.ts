@@ -1,5 +1,5 @@
 import { type ApiKey, apiKeyKind } from "../../api/kinds/api-key.ts";
-import { acceptsDigest, type ApiKeyLimits, limitsOfKey, userOfKey } from "../../api/keys/api-key-rules.ts";
+import { acceptsDigest, type ApiKeyLimits, limitsOfKey, unexpired, userOfKey } from "../../api/keys/api-key-rules.ts";
 import { apiKeyDigest, apiKeyId, readApiKey } from "../../api/keys/api-key-text.ts";
 import { RametError } from "../../base/errors.ts";
 import type { Log } from "../../base/log.ts";
@@ -48,6 +48,8 @@ export class Callers {
   readonly #decisions: StaleOnErrorCache<boolean>;
   /** The requests of each key. */
   readonly rates: RequestRates;
+  /** By key, the functions that end what is open if the key is no longer valid. */
+  readonly #open = new Map<string, Set<() => void>>();
 
   constructor(client: KubeClient, options: { log: Log; namespaces?: readonly string[] | undefined }) {
     this.#client = client;
@@ -55,6 +57,9 @@ export class Callers {
     const resource = client.of(apiKeyKind);
     this.informer = new Informer({ resource, ...options });
     this.#byId = this.informer.store.index(({ metadata: { namespace, name } }) => [apiKeyId({ namespace, name })]);
+    this.informer.store.subscribe(({ object: { metadata } }) => {
+      for (const endIfRevoked of this.#open.get(`${metadata.namespace}/${metadata.name}`) ?? []) endIfRevoked();
+    });
     const caching = { clock: client.clock, freshMilliseconds, staleMilliseconds };
     this.#accounts = new StaleOnErrorCache({ ...caching, isRefusal: (exists) => !exists });
     this.#decisions = new StaleOnErrorCache({ ...caching, isRefusal: (allowed) => !allowed });
@@ -79,6 +84,32 @@ export class Callers {
       user: userOfKey(key),
       serviceAccount: account.name,
       limits: limitsOfKey(key.spec),
+    };
+  }
+
+  /** The limits of a key, as `<namespace>/<name>`; undefined if it was revoked or has expired. */
+  limitsOf(key: string): ApiKeyLimits | undefined {
+    const found = this.informer.store.get(key);
+    if (found === undefined || found.metadata.deletionTimestamp !== undefined) return undefined;
+    return unexpired(found.spec.digests, this.#client.clock.now()).length > 0 ? limitsOfKey(found.spec) : undefined;
+  }
+
+  /**
+   * Calls `end` as soon as a key is revoked, also during what it has started.
+   * @param text the text of the key that a client has sent, which a rotation revokes. @default any valid text of the key
+   * @returns a function for the end of what the key has started
+   */
+  endWhenRevoked(key: string, end: () => void, text?: string): () => void {
+    const read = text === undefined ? undefined : readApiKey(text);
+    const endIfRevoked = (): void => {
+      const isValid = read === undefined ? this.limitsOf(key) !== undefined : this.#find(read) !== undefined;
+      if (!isValid) end();
+    };
+    const all = this.#open.get(key) ?? new Set();
+    this.#open.set(key, all.add(endIfRevoked));
+    return () => {
+      all.delete(endIfRevoked);
+      if (all.size === 0 && this.#open.get(key) === all) this.#open.delete(key);
     };
   }
 

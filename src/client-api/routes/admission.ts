@@ -49,7 +49,15 @@ export function withKey(callers: Callers, ...needs: readonly Need[]): Access & o
     const caller = await admit(callers, apiKeyIn(request.headers), reply);
     await callers.require(caller, ...needs);
     request.caller = caller;
+    endWithKey(callers, reply, caller.key, apiKeyIn(request.headers));
   };
+}
+
+/** Closes the connection of a request as soon as its key is revoked. @param text as for `endWhenRevoked` */
+export function endWithKey(callers: Callers, { raw }: FastifyReply, key: string, text?: string): void {
+  if (raw.destroyed) return;
+  const over = callers.endWhenRevoked(key, () => raw.destroy(), text);
+  raw.once("close", over);
 }
 
 /** The client of a request that `withKey` has admitted; nobody for a public route. */

@@ -3,13 +3,16 @@ import { createGunzip } from "node:zlib";
 import { annotations, restoreFromAnnotations } from "../../api/names/labels.ts";
 import { treeArchive, treeCheckpointName, treeUser, uploadedTree } from "../../api/tree/tree-upload.ts";
 import { type TreeUpload as StoredTree, uploadTree as storeTree } from "../../operations/upload-tree.ts";
+import type { ApiKeyLimits } from "../../api/keys/api-key-rules.ts";
+import { withinSandboxLimit } from "./key-limits.ts";
 import type { Guests } from "./guests.ts";
 import type { ServiceParts } from "./parts.ts";
 import { findSource } from "./source.ts";
 
 export interface TreeUpload extends Pick<StoredTree, "namespace" | "digest" | "signal"> {
-  /** The API key whose limits the tree counts for. */
+  /** The API key for whose limits the tree counts, and the sandbox that stores it. */
   owner: string;
+  limits: ApiKeyLimits;
   /** An archive in the format of tar, with or without gzip. */
   archive: Readable;
 }
@@ -25,25 +28,32 @@ export function hasTree({ informers }: ServiceParts, namespace: string, digest: 
  * @throws RametError `InvalidArgument` for an archive that is not valid or too large
  */
 export async function uploadTree(parts: ServiceParts, guests: Guests, upload: TreeUpload): Promise<void> {
-  const { namespace, digest, owner, archive, signal } = upload;
+  const { namespace, digest, owner, limits, archive, signal } = upload;
   const { informers, objects, clock } = parts;
   if (hasTree(parts, namespace, digest)) {
     // The client sees an error if nobody reads what it sends.
     for await (const _ of archive) signal.throwIfAborted();
     return;
   }
-  await storeTree(objects, {
-    namespace,
-    digest,
-    source: carrierSource(parts, namespace),
-    annotations: { [annotations.owner]: owner },
-    archive: decompressed(archive),
-    write: async (sandbox, content) => (await guests.guest(sandbox, treeUser)).writeFile(treeArchive, content, signal),
-    read: (at) => informers.checkpoints.resource.get(at, { signal }),
-    clock,
-    timeoutMilliseconds,
-    signal,
-  });
+  const source = carrierSource(parts, namespace);
+  await withinSandboxLimit(parts, { key: owner, namespace, limits }, ([requestId = ""]) =>
+    storeTree(objects, {
+      namespace,
+      digest,
+      source: {
+        ...source,
+        annotations: { ...source.annotations, [annotations.owner]: owner, [annotations.lock]: requestId },
+      },
+      annotations: { [annotations.owner]: owner },
+      archive: decompressed(archive),
+      write: async (sandbox, content) =>
+        (await guests.guest(sandbox, treeUser)).writeFile(treeArchive, content, signal),
+      read: (at) => informers.checkpoints.resource.get(at, { signal }),
+      clock,
+      timeoutMilliseconds,
+      signal,
+    }),
+  );
 }
 
 const timeoutMilliseconds = 600_000;

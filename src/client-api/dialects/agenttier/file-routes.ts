@@ -140,6 +140,8 @@ function limited(body: Readable, path: string): { stream: Transform; bytes: () =
       else done(null, chunk);
     },
   });
+  // A client can leave before the sandbox takes the content. An error that nobody awaits yet would end the process.
+  stream.on("error", () => undefined);
   body.once("error", (error) => stream.destroy(error));
   body.pipe(stream);
   return { stream, bytes: () => bytes };

@@ -48,8 +48,13 @@ async function admitted(agentTier: AgentTier, request: IncomingMessage, connecti
   const id = path.exec(pathname)?.[1];
   if (id === undefined) throw new RametError("NotFound", "There is no WebSocket at this path");
   const { callers } = agentTier;
-  const caller = await admit(callers, apiKeyIn(request.headers) ?? searchParams.get("token") ?? undefined);
+  const key = apiKeyIn(request.headers) ?? searchParams.get("token") ?? undefined;
+  const caller = await admit(callers, key);
   await callers.require(caller, ...needs.enter);
+  const end = (): void => {
+    connection.destroy();
+  };
+  connection.once("close", callers.endWhenRevoked(caller.key, end, key));
   const ending = new AbortController();
   connection.once("close", () => {
     ending.abort();

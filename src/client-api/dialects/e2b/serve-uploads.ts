@@ -1,12 +1,15 @@
 import type { Readable } from "node:stream";
 import { createHmac } from "node:crypto";
-import type { FastifyInstance, FastifyRequest } from "fastify";
+import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import * as z from "zod";
 import { treeLimits } from "../../../api/tree/tree-check.ts";
+import type { ApiKeyLimits } from "../../../api/keys/api-key-rules.ts";
 import { RametError } from "../../../base/errors.ts";
 import { equalSecrets } from "../../../base/secrets.ts";
 import { FairTurns } from "../../../base/fair-turns.ts";
+import { Slots } from "../../../base/slots.ts";
 import { within } from "../../../base/within.ts";
+import { endWithKey } from "../../routes/admission.ts";
 import { originOf, serveStreams, untilClosed } from "../../routes/serve-routes.ts";
 import { uploadTree, hasTree } from "../../service/tree-uploads.ts";
 import type { Call, E2b } from "./call.ts";
@@ -18,12 +21,24 @@ import { templateOf } from "./template-view.ts";
  * Receives the files of COPY steps. It is not in the table of routes, because the body is a stream and the link is the only
  * credential.
  */
-export function serveUploads(server: FastifyInstance, { service, guests }: E2b): void {
+export function serveUploads(server: FastifyInstance, { service, guests, callers }: E2b): void {
   const { clock } = service;
   const linkOf = async (params: unknown) =>
     readUploadLink((params as { link: string }).link, await guests.secret(), clock.now());
-  const access = async ({ params }: FastifyRequest): Promise<void> => {
-    await linkOf(params);
+  const limitsOf = ({ owner }: UploadLink): ApiKeyLimits => {
+    const limits = callers.limitsOf(owner);
+    if (limits === undefined) throw refused("is of an API key that was revoked");
+    return limits;
+  };
+  const uses = new Slots(1);
+  const access = async ({ params }: FastifyRequest, reply: FastifyReply): Promise<void> => {
+    const link = await linkOf(params);
+    limitsOf(link);
+    const release = uses.take(`${link.namespace}/${link.digest}`);
+    if (release === undefined)
+      throw new RametError("TooManyRequests", "Another upload of these files is in progress", { retryable: true });
+    reply.raw.once("close", release);
+    endWithKey(callers, reply, link.owner);
   };
   const turns = new FairTurns(mostUploads, () => mostUploadsOfNamespace);
   serveStreams(server, (instance) => {
@@ -34,7 +49,8 @@ export function serveUploads(server: FastifyInstance, { service, guests }: E2b):
         const link = await linkOf(request.params);
         const archive = request.body as Readable | undefined;
         if (archive === undefined) throw new RametError("InvalidArgument", "The upload has no content");
-        const upload = (signal: AbortSignal) => uploadTree(service, guests, { ...link, archive, signal });
+        const upload = (signal: AbortSignal) =>
+          uploadTree(service, guests, { ...link, limits: limitsOf(link), archive, signal });
         const what = "The upload";
         const deadline = { clock, milliseconds: longestUploadMilliseconds, what, signal: untilClosed(reply) };
         await within(deadline, (signal) => turns.run(link.namespace, () => upload(signal), signal));

@@ -1,0 +1,228 @@
+import { randomBytes } from "node:crypto";
+import { once } from "node:events";
+import { createServer, type Server } from "node:http";
+import { type AddressInfo, connect } from "node:net";
+import { afterAll, beforeAll, beforeEach, expect, it } from "vitest";
+import { ApiKey, apiKeyKind } from "../../src/api/kinds/api-key.ts";
+import { Sandbox } from "../../src/api/kinds/sandbox.ts";
+import { SandboxTemplate } from "../../src/api/kinds/sandbox-template.ts";
+import { newApiKey } from "../../src/api/keys/api-key-text.ts";
+import { annotations } from "../../src/api/names/labels.ts";
+import { apiVersion, rametApiVersion } from "../../src/api/schema/kind.ts";
+import { systemClock } from "../../src/base/clock.ts";
+import { silentLog } from "../../src/base/log.ts";
+import { agentTierDialect } from "../../src/client-api/dialects/agenttier/routes.ts";
+import { e2bDialect } from "../../src/client-api/dialects/e2b/routes.ts";
+import { signUploadLink, uploadPath } from "../../src/client-api/dialects/e2b/serve-uploads.ts";
+import { mcpHttpDialect } from "../../src/client-api/dialects/mcp/http-dialect.ts";
+import { Callers } from "../../src/client-api/keys/callers.ts";
+import { clientApiMetrics } from "../../src/client-api/metrics.ts";
+import { type ClientApiServer, serveClientApi } from "../../src/client-api/server.ts";
+import { clientInformers, serviceParts } from "../../src/client-api/service/parts.ts";
+import { explicitConnection } from "../../src/kube/connection.ts";
+import { KubeClient } from "../../src/kube/kube-client.ts";
+
+/**
+ * Everything of the client API that outlives a request. The API server and the sandbox are stand-ins: the first knows the service
+ * account and allows everything, the second never answers. The events of the watch of keys are those of a test.
+ */
+const at = { namespace: "team-a", name: "agent" };
+const secret = Buffer.alloc(32);
+const uid = "11111111-2222-4333-8444-555555555555";
+const metadata = { resourceVersion: "1", creationTimestamp: "2026-01-01T00:00:00Z", uid };
+
+let apiServer: Server;
+let client: KubeClient;
+let callers: Callers;
+let server: ClientApiServer;
+let close: () => void;
+let text: string;
+let key: ApiKey;
+
+beforeAll(async () => {
+  apiServer = createServer((request, response) => {
+    const isReview = request.url?.includes("subjectaccessreviews") === true;
+    const account = { apiVersion: "v1", kind: "ServiceAccount", metadata: { ...metadata, ...at } };
+    request.resume();
+    if (request.method === "POST" && !isReview) return;
+    response.writeHead(isReview ? 201 : 200, { "content-type": "application/json" });
+    response.end(JSON.stringify(isReview ? { status: { allowed: true } } : account));
+  });
+  apiServer.listen(0, "127.0.0.1");
+  await once(apiServer, "listening");
+  client = new KubeClient(
+    explicitConnection({ server: `http://127.0.0.1:${(apiServer.address() as AddressInfo).port}` }),
+  );
+  callers = new Callers(client, { log: silentLog });
+  const informers = clientInformers(client, { log: silentLog });
+  const spec = { template: { spec: { containers: [{ name: "main", image: "python" }] } } };
+  const status = { phase: "Running", conditions: [ready], sandboxIp: "127.0.0.1" };
+  informers.sandboxes.store.put(
+    Sandbox.parse({
+      apiVersion,
+      kind: "Sandbox",
+      metadata: { ...metadata, ...at, name: "dev", annotations: agent },
+      spec,
+      status,
+    }),
+  );
+  informers.templates.store.put(
+    SandboxTemplate.parse({
+      apiVersion,
+      kind: "SandboxTemplate",
+      metadata: { ...metadata, ...at, name: "base" },
+      spec,
+    }),
+  );
+  const service = serviceParts(client, informers, new Map());
+  ({ close } = service);
+  const never = () => new Promise<never>(() => undefined);
+  const silent = {
+    writeFile: never,
+    stat: never,
+    signal: () => Promise.resolve(),
+    startProcess: () => ({ [Symbol.asyncIterator]: () => ({ next: never }) }),
+  };
+  const guests = { secret: () => Promise.resolve(secret), guest: () => Promise.resolve(silent), request: never };
+  const shared = { service, callers, guests, secrets: {}, maxLifeSeconds: 60, hosts: [], version: "1" };
+  server = await serveClientApi({
+    port: 0,
+    address: "127.0.0.1",
+    dialects: [e2bDialect(shared as never), agentTierDialect(shared as never), mcpHttpDialect(shared as never)],
+    metrics: clientApiMetrics(),
+    clock: systemClock,
+    log: serverLog,
+  });
+});
+afterAll(async () => {
+  await server.close();
+  close();
+  await client.close();
+  apiServer.close();
+  apiServer.closeAllConnections();
+});
+
+const agent = {
+  [annotations.clientAgent]: JSON.stringify({ entrypoint: ["a"], installHash: "", configuredAt: "", installLog: "" }),
+};
+const ignore = (): void => undefined;
+const serverLog: typeof silentLog = Object.assign({}, silentLog, {
+  trace: ignore,
+  fatal: ignore,
+  child: () => serverLog,
+  level: "silent",
+});
+const ready = {
+  type: "Ready",
+  status: "True",
+  reason: "PodReady",
+  message: "",
+  lastTransitionTime: metadata.creationTimestamp,
+};
+
+beforeEach(() => {
+  const created = newApiKey({ ...at, format: "e2b", random: randomBytes });
+  ({ text } = created);
+  const spec = { serviceAccountName: at.name, digests: [{ digest: created.digest }] };
+  const keyMetadata = { ...metadata, ...at, uid: randomBytes(8).toString("hex") };
+  key = ApiKey.parse({ apiVersion: rametApiVersion, kind: apiKeyKind.kind, metadata: keyMetadata, spec });
+  callers.informer.store.put(key);
+});
+
+/** Revokes a key: deletes it, or replaces its text as a rotation without an overlap. */
+const revocations: Record<string, () => void> = {
+  deleted: () => {
+    callers.informer.store.remove(key, true);
+  },
+  rotated: () => {
+    const { digest } = newApiKey({ ...at, format: "e2b", random: randomBytes });
+    const changed = { ...key, metadata: { ...key.metadata, resourceVersion: "2" } };
+    callers.informer.store.put({ ...changed, spec: { ...key.spec, digests: [{ digest }] } });
+  },
+};
+
+interface Open {
+  line: string;
+  headers?: string[];
+  body?: string;
+}
+
+/** What a client has open when its key is revoked. */
+const outlasting: Record<string, () => Open> = {
+  "a request whose body arrives slowly": () => ({ line: "POST /sandboxes", body: "{" }),
+  "a file upload": () => ({ line: "PUT /api/v1/sandboxes/dev/files/tmp/a", body: "a" }),
+  "a file download": () => ({ line: "GET /api/v1/sandboxes/dev/files/tmp/a" }),
+  "the input of an agent": () => ({ line: "POST /api/v1/sandboxes/dev/invoke", body: "a" }),
+  "the output of an installation": () => {
+    const body = JSON.stringify({ installCommand: ["sleep", "inf"], entrypoint: ["a"] });
+    return { line: "POST /api/v1/sandboxes/dev/configure", headers: [`Content-Length: ${body.length}`], body };
+  },
+  "a command": () => {
+    const body = JSON.stringify({ command: "sleep inf" });
+    return { line: "POST /api/v1/sandboxes/dev/exec", headers: [`Content-Length: ${body.length}`], body };
+  },
+  "a terminal": () => {
+    const upgrade = ["Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13"];
+    return {
+      line: "GET /ws/terminal/dev",
+      headers: [...upgrade, `Sec-WebSocket-Key: ${randomBytes(16).toString("base64")}`],
+    };
+  },
+  "a call of MCP": () => ({ line: "POST /mcp", body: "{" }),
+};
+
+/** Sends a request that stays open. @returns the time of its end */
+async function openRequest({ line, headers = [], body = "" }: Open, withKey = true): Promise<number> {
+  const socket = connect(server.port, "127.0.0.1").on("error", ignore).resume();
+  const closed = new Promise<number>((resolve) => {
+    socket.once("close", () => {
+      resolve(performance.now());
+    });
+  });
+  const length =
+    headers.some((each) => each.startsWith("Content-Length")) || body === "" ? [] : ["Content-Length: 1000"];
+  const all = [
+    `${line} HTTP/1.1`,
+    "Host: localhost",
+    ...(withKey ? [`X-API-Key: ${text}`] : []),
+    ...length,
+    ...headers,
+  ];
+  socket.write(`${all.join("\r\n")}\r\n\r\n${body}`);
+  // It is open for a while before its key is revoked.
+  await new Promise((resolve) => systemClock.schedule(1_000, resolve as () => void));
+  expect(socket.closed || socket.readableEnded, line).toBe(false);
+  return closed;
+}
+
+it.each(Object.keys(revocations))("ends everything that a key has open within a second when it is %s", async (how) => {
+  const ends = Object.entries(outlasting).map(async ([name, open]) => [name, await openRequest(open())] as const);
+  await new Promise((resolve) => systemClock.schedule(2_000, resolve as () => void));
+  const revokedAt = performance.now();
+  revocations[how]?.();
+  for (const [name, endedAt] of await Promise.all(ends)) {
+    const milliseconds = endedAt - revokedAt;
+    expect([name, milliseconds > 0 && milliseconds < 1_000]).toEqual([name, true]);
+  }
+});
+
+it("ends an upload by a link with the key that has made it, and accepts the link no more", async () => {
+  const expiresAt = Date.now() + 60_000;
+  const link = signUploadLink(
+    { namespace: at.namespace, digest: "0".repeat(64), owner: "team-a/agent", expiresAt },
+    secret,
+  );
+  const line = `PUT ${uploadPath}/${link}`;
+  const put = async () => {
+    const answer = await fetch(`http://127.0.0.1:${server.port}${uploadPath}/${link}`, { method: "PUT", body: "a" });
+    return answer.status;
+  };
+  const upload = openRequest({ line, body: "a" }, false);
+  await new Promise((resolve) => systemClock.schedule(500, resolve as () => void));
+  expect(await put()).toBe(429);
+  await new Promise((resolve) => systemClock.schedule(1_500, resolve as () => void));
+  const revokedAt = performance.now();
+  revocations["deleted"]?.();
+  expect((await upload) - revokedAt).toBeLessThan(1_000);
+  expect(await put()).toBe(401);
+});
