@@ -72,13 +72,13 @@ export interface SandboxHolds {
   /**
    * Pauses a sandbox until its capture by this backend, or until `release`. It resumes without a call after the time, so that nobody can
    * leave it paused.
-   * @throws RametError `NotSupported` if its cell is of an earlier release; `SandboxNotReady`, `Conflict`, `Unavailable`, `Timeout`
+   * @throws RametError `SandboxNotReady`, `Conflict`, `Unavailable`, `Timeout`
    */
-  hold(request: HoldOfSandbox): Promise<void>;
+  hold(request: HoldOfSandbox): Promise<unknown>;
   /** Resumes the sandbox if it is still paused for this checkpoint. @returns how long it was paused */
   release(request: Omit<HoldOfSandbox, "milliseconds">): Promise<{ pausedMilliseconds?: number | undefined }>;
   /** Writes to disk what the running sandbox has written to its volumes. @throws RametError as `hold` */
-  sync(source: SandboxRef, signal?: AbortSignal): Promise<void>;
+  sync(source: SandboxRef, signal?: AbortSignal): Promise<unknown>;
 }
 
 export interface HoldOfSandbox {

@@ -99,7 +99,8 @@ async function capturedWith(wanted: Consistency, work: Work): Promise<Captured> 
     return await inOnePause(holds, work);
   } catch (thrown) {
     const error = RametError.from(thrown);
-    if (!cannotHold.has(error.code)) throw error;
+    // The cell has resumed the sandbox because the volumes took too long.
+    if (error.code !== "Timeout") throw error;
     if (requireAtomic) {
       await removeAll(plans, request.name).catch(() => undefined);
       throw notAtomic(request.source, error);
@@ -127,9 +128,6 @@ async function quiesced({ backends, plans, request, quiesce }: Work): Promise<Ca
   const isKept = notes.length === 0;
   return { captured, kept: isKept ? "quiesced" : "sync", ...(!isKept && { consistencyNote: notes.join("; ") }) };
 }
-
-/** The cell is too old, or it has resumed the sandbox because the volumes took too long. */
-const cannotHold = new Set(["NotSupported", "Timeout"]);
 
 /**
  * Captures all parts while the sandbox is paused. An earlier attempt that has captured memory and files had captured the volumes in

@@ -169,25 +169,10 @@ function needsOf({ engine, contents }: Manifest): NonNullable<CheckpointPart["ne
 /** Pauses sandboxes by their cells. */
 function cellHolds(cells: Pick<CellClient, "hold" | "release" | "sync">): SandboxHolds {
   return {
-    async hold({ name: { checkpointId }, source, milliseconds, signal }) {
-      await cells.hold(cellAddress(source), { checkpointId, milliseconds }, signal).catch(unsupported(source.name));
-    },
+    hold: ({ name: { checkpointId }, source, milliseconds, signal }) =>
+      cells.hold(cellAddress(source), { checkpointId, milliseconds }, signal),
     release: ({ name: { checkpointId }, source, signal }) =>
       cells.release(cellAddress(source), { checkpointId }, signal),
-    async sync(source, signal) {
-      await cells.sync(cellAddress(source), signal).catch(unsupported(source.name));
-    },
-  };
-}
-
-/** A cell of an earlier release does not know the operations. */
-function unsupported(sandbox: string): (thrown: unknown) => never {
-  return (thrown) => {
-    const error = RametError.from(thrown);
-    if (error.code !== "NotFound") throw error;
-    throw new RametError("NotSupported", `The cell of ${sandbox} is of a release that cannot flush or hold volumes`, {
-      hint: "Pause and resume the sandbox, which gives it a cell of this release, or use consistency crash",
-      cause: error,
-    });
+    sync: (source, signal) => cells.sync(cellAddress(source), signal),
   };
 }

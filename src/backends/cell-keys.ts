@@ -1,5 +1,4 @@
 import { randomBytes } from "node:crypto";
-import * as z from "zod";
 import {
   cellKeySecret,
   guestKeySecret,
@@ -7,24 +6,16 @@ import {
   privateKeyEntry,
   systemNamespace,
 } from "../api/names/system-names.ts";
-import { RametError } from "../base/errors.ts";
 import type { KubeClient } from "../kube/kube-client.ts";
-import { ObjectMeta } from "../kube/object.ts";
-import { coreResources } from "../kube/resource-ref.ts";
+import { type DataMap, secretBytes } from "../kube/object.ts";
 import { newCellKeyPem, cellKeyFromPem, guestAccessToken, type CellKey } from "../cell/client/cell-token.ts";
 import { keptSecret } from "./kept-secret.ts";
 
-/**
- * Reads what controllers need for this cluster's cells and guests. Creates the Secrets that do not exist.
- *
- * Earlier versions kept the guests' secret in the cell key's Secret. It is copied from there, so tokens stay the same.
- */
+/** Reads what controllers need for this cluster's cells and guests. Creates the Secrets that do not exist. */
 export async function clusterCredentials(client: KubeClient, signal?: AbortSignal): Promise<CellCredentials> {
-  const cells = { name: cellKeySecret, schema: CellKeySecret, make: newPrivateKey };
-  const cellKey = await keptSecret(client, cells, signal);
-  const make = () => ({ [guestSecretEntry]: cellKey.data[earlierGuestSecretEntry] ?? newGuestSecret() });
-  const guestKey = await keptSecret(client, { name: guestKeySecret, schema: GuestKeySecret, make }, signal);
-  return credentialsIn(cellKey, guestKey.data[guestSecretEntry]);
+  const cellKey = await keptSecret(client, { name: cellKeySecret, make: newPrivateKey }, signal);
+  const make = () => ({ [guestSecretEntry]: newGuestSecret() });
+  return credentialsIn(cellKey, await keptSecret(client, { name: guestKeySecret, make }, signal));
 }
 
 /**
@@ -32,20 +23,9 @@ export async function clusterCredentials(client: KubeClient, signal?: AbortSigna
  * @throws RametError `NotFound` before a controller has created them, `Forbidden`
  */
 export async function readClusterCredentials(client: KubeClient, signal?: AbortSignal): Promise<CellCredentials> {
-  const { secrets } = coreResources;
-  const [cellKey, guestKey] = await Promise.all([
-    client
-      .resource(secrets, (value) => CellKeySecret.parse(value))
-      .get({ namespace: systemNamespace, name: cellKeySecret }, { signal }),
-    client
-      .resource(secrets, (value) => GuestKeySecret.parse(value))
-      .find({ namespace: systemNamespace, name: guestKeySecret }, { signal }),
-  ]);
-  const guestSecret = guestKey?.data[guestSecretEntry] ?? cellKey.data[earlierGuestSecretEntry];
-  if (guestSecret === undefined) {
-    throw new RametError("NotFound", `The Secret ${guestKeySecret} in ${systemNamespace} does not exist`);
-  }
-  return credentialsIn(cellKey, guestSecret);
+  const read = (name: string) => client.secrets.get({ namespace: systemNamespace, name }, { signal });
+  const [cellKey, guestKey] = await Promise.all([read(cellKeySecret), read(guestKeySecret)]);
+  return credentialsIn(cellKey, guestKey);
 }
 
 /** The values of a Secret with a new key, base64. */
@@ -53,31 +33,13 @@ export function newPrivateKey(): Record<typeof privateKeyEntry, string> {
   return { [privateKeyEntry]: Buffer.from(newCellKeyPem()).toString("base64") };
 }
 
-/** Where versions before the guests' Secret kept its value. */
-const earlierGuestSecretEntry = "cluster-secret";
-
-/** A Secret with a private key: that of the cells, or that of the gateways. */
-export const PrivateKeySecret = z.looseObject({
-  metadata: ObjectMeta,
-  data: z.looseObject({ [privateKeyEntry]: z.string().min(1) }),
-});
-export type PrivateKeySecret = z.infer<typeof PrivateKeySecret>;
-
-const CellKeySecret = PrivateKeySecret.extend({
-  data: PrivateKeySecret.shape.data.extend({ [earlierGuestSecretEntry]: z.string().min(1).optional() }),
-});
-
-const GuestKeySecret = z.looseObject({
-  metadata: ObjectMeta,
-  data: z.looseObject({ [guestSecretEntry]: z.string().min(1) }),
-});
-
-/** Returns the key as PKCS #8 PEM. */
-export function privateKeyIn({ data }: PrivateKeySecret): string {
-  return Buffer.from(data[privateKeyEntry], "base64").toString("utf8");
+/** Returns the key of cells or of gateways, as PKCS #8 PEM. */
+export function privateKeyIn(secret: DataMap): string {
+  return secretBytes(secret, privateKeyEntry).toString("utf8");
 }
 
-function credentialsIn(cellKey: PrivateKeySecret, guestSecret: string): CellCredentials {
+function credentialsIn(cellKey: DataMap, guestKey: DataMap): CellCredentials {
+  const guestSecret = secretBytes(guestKey, guestSecretEntry).toString("base64");
   return cellCredentials({ privateKeyPem: privateKeyIn(cellKey), guestSecret });
 }
 

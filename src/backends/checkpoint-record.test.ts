@@ -62,11 +62,6 @@ describe("the record of a checkpoint", () => {
     expect(partsOf(record)).toEqual([volumes, files]);
   });
 
-  it("of an earlier release is read as its one part", () => {
-    const { parts: _, ...earlier } = checkpointRecord([files], {});
-    expect(partsOf(earlier)).toEqual([files]);
-  });
-
   it("has no parts where no data is recorded", () => {
     expect(partsOf(undefined)).toBeUndefined();
     expect(partsOf({ contents: ["filesystem"] })).toBeUndefined();

@@ -7,7 +7,7 @@ import type { CaptureDetails } from "./backend.ts";
 /** The part of `status.ramet` of a Checkpoint that stays once all parts are durable. */
 export type CheckpointRecord = Omit<RametCheckpointStatus, "parts"> & { parts: CheckpointPart[] };
 
-/** Describes a checkpoint by its parts. The fields beside `parts` are a summary of them, for people and for older readers. */
+/** Describes a checkpoint by its parts. The fields beside `parts` are a summary of them, for people. */
 export function checkpointRecord(parts: CheckpointPart[], details: CaptureDetails): CheckpointRecord {
   const main = parts.find(({ contents }) => contents.includes("filesystem")) ?? parts[0];
   const readyTimes = parts.flatMap(({ readyAt }) => readyAt ?? []).sort();
@@ -62,7 +62,7 @@ function summarizedNeeds({ cpuFeatures: _, ...needs }: NonNullable<CheckpointPar
   return needs;
 }
 
-/** The engine that a checkpoint's memory needs. Undefined: it has no memory, or its record is of an earlier release. */
+/** The engine that a checkpoint's memory needs. Undefined: it has no memory. */
 export function engineOfParts(parts: readonly CheckpointPart[]): string | undefined {
   return memoryPart(parts)?.needs?.engineId;
 }
@@ -71,23 +71,7 @@ export function memoryPart(parts: readonly CheckpointPart[]): CheckpointPart | u
   return parts.find(({ contents }) => contents.includes("memory"));
 }
 
-/**
- * The parts of a recorded checkpoint. A record of an earlier release has only the summary, which describes its one part.
- * Undefined: there is no record of any data.
- */
+/** The parts of a recorded checkpoint. Undefined: there is no record of any data. */
 export function partsOf(record: RametCheckpointStatus | undefined): CheckpointPart[] | undefined {
-  if (record === undefined) return undefined;
-  if (record.parts !== undefined && record.parts.length > 0) return record.parts;
-  const { manifestDigest: handle, contents } = record;
-  return handle === undefined || contents === undefined ? undefined : [{ ...summarized(record), handle, contents }];
-}
-
-function summarized({ backend, sizeBytes, cutAt, readyAt, consistency, needs }: RametCheckpointStatus) {
-  return {
-    backend: backend ?? "cell",
-    sizeBytes: sizeBytes ?? 0,
-    cutAt: cutAt ?? "",
-    consistency: consistency ?? "atomic",
-    ...defined({ readyAt, needs }),
-  };
+  return record?.parts?.length ? record.parts : undefined;
 }

@@ -10,8 +10,8 @@ import {
 import { cellKeyFromPem, type CellKey } from "../cell/client/cell-token.ts";
 import type { KubeClient } from "../kube/kube-client.ts";
 import type { ResourceClient } from "../kube/resource-client.ts";
-import { coreResources } from "../kube/resource-ref.ts";
-import { newPrivateKey, privateKeyIn, PrivateKeySecret } from "./cell-keys.ts";
+import type { DataMap } from "../kube/object.ts";
+import { newPrivateKey, privateKeyIn } from "./cell-keys.ts";
 import { immutableSecret, keptSecret } from "./kept-secret.ts";
 
 /**
@@ -20,22 +20,22 @@ import { immutableSecret, keptSecret } from "./kept-secret.ts";
  * to accept only it. Every step can be repeated, also by another process.
  */
 export class ClusterKeys {
-  readonly #secrets: ResourceClient<PrivateKeySecret>;
+  readonly #secrets: ResourceClient<DataMap>;
   readonly #keys: Record<KeyPower, Keys>;
 
-  private constructor(secrets: ResourceClient<PrivateKeySecret>, keys: Record<KeyPower, Keys>) {
+  private constructor(secrets: ResourceClient<DataMap>, keys: Record<KeyPower, Keys>) {
     this.#secrets = secrets;
     this.#keys = keys;
   }
 
   /** Reads the keys. Creates those that do not exist. */
   static async open(client: KubeClient, signal?: AbortSignal): Promise<ClusterKeys> {
-    const secrets = client.resource(coreResources.secrets, (value) => PrivateKeySecret.parse(value));
+    const { secrets } = client;
     const read = async (power: KeyPower): Promise<Keys> => {
       const next = await secrets.find(at(nextSecretOf(power)), { signal });
-      const make = () => (next === undefined ? newPrivateKey() : { [privateKeyEntry]: next.data[privateKeyEntry] });
+      const make = () => next?.data ?? newPrivateKey();
       // After a crash between the deletion and the creation of the first Secret, the next key is in the second one.
-      const current = await keptSecret(client, { name: keySecrets[power], schema: PrivateKeySecret, make }, signal);
+      const current = await keptSecret(client, { name: keySecrets[power], make }, signal);
       return { current: keyIn(current), next: next && keyIn(next) };
     };
     const [cells, gateways] = await Promise.all([read("cells"), read("gateways")]);
@@ -93,7 +93,7 @@ export class ClusterKeys {
     if (found === undefined || keyIn(found).publicKey !== publicKey) {
       // Its values are immutable.
       if (found !== undefined) await this.#secrets.delete(place, { uid: found.metadata.uid, signal });
-      await this.#secrets.create(secretOf(place, encodedPem), { signal });
+      await this.#secrets.create(immutableSecret(place, { [privateKeyEntry]: encodedPem }), { signal });
     }
     keys.current = keys.next;
   }
@@ -123,10 +123,7 @@ function at(name: string) {
   return { namespace: systemNamespace, name };
 }
 
-function secretOf(place: { namespace: string; name: string }, encodedPem: string) {
-  return immutableSecret(place, { [privateKeyEntry]: encodedPem });
-}
-
-function keyIn(secret: PrivateKeySecret): StoredKey {
-  return { ...cellKeyFromPem(privateKeyIn(secret)), encodedPem: secret.data[privateKeyEntry] };
+function keyIn(secret: DataMap): StoredKey {
+  const pem = privateKeyIn(secret);
+  return { ...cellKeyFromPem(pem), encodedPem: Buffer.from(pem).toString("base64") };
 }

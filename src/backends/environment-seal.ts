@@ -1,5 +1,4 @@
 import { randomBytes } from "node:crypto";
-import * as z from "zod";
 import { sealIdentity, credentialKeyMap, sealedBytes } from "../api/credentials/credential-seal.ts";
 import { publicSealForm, type RequestSeal } from "../api/names/init-request.ts";
 import { annotations } from "../api/names/labels.ts";
@@ -14,15 +13,14 @@ import {
 } from "../base/authenticated-encryption.ts";
 import { RametError } from "../base/errors.ts";
 import type { KubeClient } from "../kube/kube-client.ts";
-import { ObjectMeta } from "../kube/object.ts";
+import { secretBytes } from "../kube/object.ts";
 import { keptSecret } from "./kept-secret.ts";
 import { coreResources } from "../kube/resource-ref.ts";
 
 /** Reads the key with which this cluster's controllers seal requests. Creates the Secret if it does not exist. */
 export async function clusterEnvironmentKey(client: KubeClient, signal?: AbortSignal): Promise<Buffer> {
   const make = () => ({ [environmentKeyEntry]: randomBytes(keyBytes).toString("base64") });
-  const { data } = await keptSecret(client, { name: environmentKeySecret, schema: KeySecret, make }, signal);
-  return Buffer.from(data[environmentKeyEntry], "base64");
+  return secretBytes(await keptSecret(client, { name: environmentKeySecret, make }, signal), environmentKeyEntry);
 }
 
 const keyBytes = 32;
@@ -58,11 +56,6 @@ export function environmentSeal(key: Buffer): RequestSeal {
 
 /** Another form can follow, for example with the id of a key. */
 const form = "v1.";
-
-const KeySecret = z.looseObject({
-  metadata: ObjectMeta,
-  data: z.looseObject({ [environmentKeyEntry]: z.string().min(1) }),
-});
 
 /** The keys that only the controllers have: the key for texts that clients have sealed, and the seeds of the CAs of sandboxes. */
 export interface CredentialKeys {
@@ -101,7 +94,7 @@ export async function publishCredentialKey(client: KubeClient, { publicKey }: Cr
   await client
     .resource(coreResources.configMaps)
     .apply(
-      { apiVersion: "v1", kind: "ConfigMap", metadata, data: { publicKey, opensRequests: "true" } },
+      { apiVersion: "v1", kind: "ConfigMap", metadata, data: { publicKey } },
       { fieldManager: "ramet", force: true },
     );
 }

@@ -1,31 +1,24 @@
-import type * as z from "zod";
 import { RametError } from "../base/errors.ts";
 import { systemNamespace } from "../api/names/system-names.ts";
 import type { KubeClient } from "../kube/kube-client.ts";
-import type { KubeObject } from "../kube/object.ts";
+import type { DataMap } from "../kube/object.ts";
 import { coreResources } from "../kube/resource-ref.ts";
 
-/** A Secret of `ramet-system` that is created once and never changed. */
-export interface KeptSecret<T extends KubeObject> {
-  name: string;
-  schema: z.ZodType<T>;
-  /** The values of a new one, base64. */
-  make: () => Record<string, string>;
-}
-
-/** Reads a Secret. Creates it if it does not exist. */
-export async function keptSecret<T extends KubeObject>(
+/**
+ * Reads a Secret of `ramet-system` that is created once and never changed. Creates it if it does not exist.
+ * @param make the values of a new one, base64
+ */
+export async function keptSecret(
   client: KubeClient,
-  { name, schema, make }: KeptSecret<T>,
+  { name, make }: { name: string; make: () => Record<string, string> },
   signal?: AbortSignal,
-): Promise<T> {
+): Promise<DataMap> {
   const at = { namespace: systemNamespace, name };
-  const secrets = client.resource(coreResources.secrets, (value) => schema.parse(value));
-  const found = await secrets.find(at, { signal });
+  const found = await client.secrets.find(at, { signal });
   if (found !== undefined) return found;
   await createSystemNamespace(client, signal);
   // A changed key would cut the controllers off from running cells.
-  return secrets.ensure(immutableSecret(at, make()), { signal });
+  return client.secrets.ensure(immutableSecret(at, make()), { signal });
 }
 
 /** The manifest of a Secret whose values cannot change. @param data base64 */

@@ -1,4 +1,3 @@
-import * as z from "zod";
 import { Pod } from "../api/schema/pod.ts";
 import { delay } from "../base/clock.ts";
 import { RametError } from "../base/errors.ts";
@@ -19,7 +18,6 @@ import { cellRuntime } from "./cell-runtime.ts";
 import type { SandboxRuntime } from "./runtime.ts";
 import { annotations } from "../api/names/labels.ts";
 import { systemNamespace } from "../api/names/system-names.ts";
-import { ObjectMeta } from "../kube/object.ts";
 
 export interface OpenBackendsOptions {
   client: KubeClient;
@@ -131,12 +129,11 @@ const mostTries = 100;
  * @param defaultSecret the Secret for namespaces without an annotation, or `none`
  */
 function encryptionKeys(client: KubeClient, defaultSecret: string): EncryptionKeys {
-  const secrets = client.resource(coreResources.secrets, (value) => KeySecret.parse(value));
   const namespaces = client.resource(coreResources.namespaces);
 
   async function dataOf(secret: string): Promise<Record<string, string>> {
-    const found = await secrets.find({ namespace: systemNamespace, name: secret });
-    if (found?.data?.["current"] !== undefined) return found.data;
+    const found = await client.secrets.find({ namespace: systemNamespace, name: secret });
+    if (found?.data["current"] !== undefined) return found.data;
     const why = found === undefined ? "does not exist" : 'has no entry "current", so it is not one of keys';
     throw unavailable(`the Secret ${secret} in the namespace ${systemNamespace} ${why}`);
   }
@@ -165,8 +162,6 @@ function encryptionKeys(client: KubeClient, defaultSecret: string): EncryptionKe
     find: async ({ secret, key }) => keyOf(secret, key, await dataOf(secret)),
   };
 }
-
-const KeySecret = z.looseObject({ metadata: ObjectMeta, data: z.record(z.string(), z.string()).nullish() });
 
 function unavailable(why: string): RametError {
   return new RametError("KeyUnavailable", `The key for checkpoints cannot be used: ${why}`, {

@@ -1,12 +1,9 @@
-import * as z from "zod";
 import { renderCrds } from "../api/kinds/crd.ts";
-import { Condition } from "../api/schema/metadata.ts";
 import { RametError } from "../base/errors.ts";
 import { Applier } from "../kube/apply.ts";
 import { delay } from "../base/clock.ts";
 import { isConditionTrue } from "../kube/conditions.ts";
 import type { KubeClient } from "../kube/kube-client.ts";
-import { ObjectMeta } from "../kube/object.ts";
 import { crdOrigin, InstalledCrd, otherCrd, ownedByOthers } from "../kube/other-controllers.ts";
 import { coreResources } from "../kube/resource-ref.ts";
 
@@ -16,13 +13,13 @@ import { coreResources } from "../kube/resource-ref.ts";
  * @throws RametError `OtherController` for a CRD of another project that lacks something; nothing is written then
  */
 export async function installCrds(client: KubeClient, signal?: AbortSignal, groups?: readonly string[]): Promise<void> {
-  const crds = client.resource(coreResources.crds, (value) => CrdObject.parse(value));
+  const crds = client.resource(coreResources.crds, (value) => InstalledCrd.parse(value));
   const applier = new Applier("ramet-crds");
   const ours = renderCrds().filter(({ spec }) => groups?.includes(spec.group) ?? true);
   const rendered = await Promise.all(
     ours.map(async (crd) => {
       const found = await crds.find(crd.metadata, { signal });
-      return { crd, origin: found === undefined ? "ramet" : crdOrigin(InstalledCrd.parse(found)) };
+      return { crd, origin: found === undefined ? "ramet" : crdOrigin(found) };
     }),
   );
   const others = rendered.filter(({ origin }) => origin === "other").map(({ crd }) => otherCrd(crd.metadata.name));
@@ -50,17 +47,3 @@ function notServed(name: string): RametError {
     hint: `Check the conditions with: kubectl get crd ${name} -o yaml`,
   });
 }
-
-const CrdObject = z.looseObject({
-  apiVersion: z.string().optional(),
-  kind: z.string().optional(),
-  metadata: ObjectMeta,
-  status: z
-    .looseObject({
-      conditions: z
-        .array(Condition)
-        .nullish()
-        .transform((list) => list ?? []),
-    })
-    .optional(),
-});

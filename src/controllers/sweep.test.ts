@@ -95,13 +95,21 @@ describe("sweeping the store", () => {
       });
     return { found, reports, store, clock, sweep, logged, end, counted: () => metrics.registry.metrics() };
   }
+  const part = {
+    backend: "cell",
+    handle: `sha256:${"0".repeat(64)}`,
+    contents: ["filesystem"],
+    cutAt: "2030-01-01T00:00:00Z",
+    sizeBytes: 0,
+    consistency: "atomic",
+  };
   const object = (checkpointId: string, phase = "Succeeded") =>
     Checkpoint.parse({
       apiVersion: "agents.kruise.io/v1alpha1",
       kind: "Checkpoint",
       metadata: { name: checkpointId, namespace: "t", uid: checkpointId, resourceVersion: "1", creationTimestamp: "" },
       spec: { podName: "a" },
-      status: { phase, checkpointId, ramet: { manifestDigest: `sha256:${"0".repeat(64)}`, contents: ["filesystem"] } },
+      status: { phase, checkpointId, ramet: { parts: [part] } },
     });
   /** A checkpoint of a paused sandbox: with memory and files of the pause, and a volume. */
   const sharing = (checkpointId: string, dataOf: string) => {

@@ -1,4 +1,3 @@
-import * as z from "zod";
 import { gatewayKeySecret, privateKeyEntry, systemNamespace } from "../api/names/system-names.ts";
 import { delay } from "../base/clock.ts";
 import { RametError } from "../base/errors.ts";
@@ -7,8 +6,7 @@ import { within } from "../base/within.ts";
 import type { CellClient } from "../cell/client/cell-client.ts";
 import { type CellKey, cellKeyFromPem } from "../cell/client/cell-token.ts";
 import type { KubeClient } from "../kube/kube-client.ts";
-import { ObjectMeta } from "../kube/object.ts";
-import { coreResources } from "../kube/resource-ref.ts";
+import { secretBytes } from "../kube/object.ts";
 
 const at = { namespace: systemNamespace, name: gatewayKeySecret };
 const pauseMilliseconds = 250;
@@ -69,11 +67,6 @@ export function dialWithCurrentKey(
 }
 
 async function findKey(client: KubeClient, signal: AbortSignal): Promise<CellKey | undefined> {
-  const found = await client.resource(coreResources.secrets, (value) => KeySecret.parse(value)).find(at, { signal });
-  return found && cellKeyFromPem(Buffer.from(found.data[privateKeyEntry], "base64").toString("utf8"));
+  const found = await client.secrets.find(at, { signal });
+  return found && cellKeyFromPem(secretBytes(found, privateKeyEntry).toString("utf8"));
 }
-
-const KeySecret = z.looseObject({
-  metadata: ObjectMeta,
-  data: z.looseObject({ [privateKeyEntry]: z.string().min(1) }),
-});

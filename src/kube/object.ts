@@ -1,5 +1,6 @@
 import * as z from "zod";
 import { OwnerReference } from "../api/schema/metadata.ts";
+import { RametError } from "../base/errors.ts";
 
 /** The metadata that every object read from the API server has. */
 export const ObjectMeta = z.looseObject({
@@ -47,7 +48,7 @@ export interface ObjectName {
   name: string;
 }
 
-const AnyObject = z.looseObject({
+export const AnyObject = z.looseObject({
   apiVersion: z.string().optional(),
   kind: z.string().optional(),
   metadata: ObjectMeta,
@@ -62,6 +63,13 @@ export const DataMap = AnyObject.extend({
   binaryData: z.record(z.string(), z.string()).nullish(),
 });
 export type DataMap = z.infer<typeof DataMap>;
+
+/** The bytes of an entry of a Secret. @throws RametError `InvalidArgument` if it has none */
+export function secretBytes({ metadata, data }: DataMap, entry: string): Buffer {
+  const value = data[entry];
+  if (value) return Buffer.from(value, "base64");
+  throw new RametError("InvalidArgument", `The Secret ${keyOf(metadata)} has no entry ${entry}`);
+}
 
 /** Validates the fields of every object. Other fields pass through unchanged. */
 export function parseObject(value: unknown): KubeObject {

@@ -1,10 +1,11 @@
 import * as z from "zod";
-import { crdNames, type CustomResourceDefinition, crdMark, renderCrdNamed } from "../api/kinds/crd.ts";
+import { crdNames, crdMark, renderCrdNamed } from "../api/kinds/crd.ts";
 import { group } from "../api/schema/kind.ts";
+import { Condition } from "../api/schema/metadata.ts";
 import { RametError } from "../base/errors.ts";
 import type { KubeClient } from "./kube-client.ts";
 import { LeaseObject } from "./lease.ts";
-import { keyOf, type KubeObject, ObjectMeta } from "./object.ts";
+import { AnyObject, keyOf, type KubeObject } from "./object.ts";
 import type { ResourceClient } from "./resource-client.ts";
 import { coreResources } from "./resource-ref.ts";
 import { competingControllers, type KnownController } from "../api/names/other-controllers.ts";
@@ -49,18 +50,15 @@ export async function findOtherControllers(client: KubeClient, signal?: AbortSig
  * controllers own all kinds.
  */
 export async function owningProject(client: KubeClient, signal: AbortSignal): Promise<string | undefined> {
-  const maps = client.resource(coreResources.configMaps, (value) => ModeMap.parse(value));
   const at = { namespace: systemNamespace, name: controllersMode.configMap };
   try {
-    return (await maps.find(at, { signal }))?.data[controllersMode.beside];
+    return (await client.configMaps.find(at, { signal }))?.data[controllersMode.beside];
   } catch (error) {
     // The Role that allows everyone to read the ConfigMap is installed with it.
     if (RametError.from(error).code === "Forbidden") return undefined;
     throw error;
   }
 }
-
-const ModeMap = z.looseObject({ metadata: ObjectMeta, data: z.record(z.string(), z.string()).default({}) });
 
 /** An error that names what was found and the remedy. */
 export function ownedByOthers(what: string, others: readonly OtherController[]): RametError {
@@ -144,25 +142,12 @@ async function allowed(look: () => Promise<OtherController[]>): Promise<OtherCon
 /** Tolerates clocks that differ, and an API server that is slow to accept a renewal. */
 const leastValidMilliseconds = 60_000;
 
-const DeploymentObject = z.looseObject({
-  apiVersion: z.string().optional(),
-  kind: z.string().optional(),
-  metadata: ObjectMeta,
-  spec: z.looseObject({ replicas: z.number().optional() }),
-});
+const DeploymentObject = AnyObject.extend({ spec: z.looseObject({ replicas: z.number().optional() }) });
 
-/** The fields that are read of a CRD in the API server. */
-export const InstalledCrd = z.looseObject({
-  metadata: ObjectMeta,
-  spec: z.looseObject({
-    versions: z.array(
-      z.looseObject({
-        name: z.string(),
-        served: z.boolean(),
-        schema: z.looseObject({ openAPIV3Schema: z.looseObject({ description: z.string().optional() }) }).optional(),
-      }),
-    ),
-  }),
+/** A CRD in the API server. Its schemas are compared as they are. */
+export const InstalledCrd = AnyObject.extend({
+  spec: z.unknown(),
+  status: z.looseObject({ conditions: z.array(Condition).optional() }).optional(),
 });
 export type InstalledCrd = z.infer<typeof InstalledCrd>;
 
@@ -173,19 +158,8 @@ export type InstalledCrd = z.infer<typeof InstalledCrd>;
 type CrdOrigin = "ramet" | "compatible" | "other";
 
 export function crdOrigin(crd: InstalledCrd): CrdOrigin {
-  if (isMarked(crd)) return "ramet";
+  if (crd.metadata.annotations?.[crdMark] !== undefined) return "ramet";
   const rendered = renderCrdNamed(crd.metadata.name);
-  if (rendered === undefined || isOfEarlierRamet(crd, rendered)) return "ramet";
+  if (rendered === undefined) return "ramet";
   return covers(crd, { spec: rendered.spec }) ? "compatible" : "other";
-}
-
-function isMarked({ metadata }: InstalledCrd): boolean {
-  return metadata.annotations?.[crdMark] !== undefined;
-}
-
-/** Versions before the mark. Their schemas have the descriptions of Ramet, and no annotation of a generator. */
-function isOfEarlierRamet({ metadata, spec }: InstalledCrd, rendered: CustomResourceDefinition): boolean {
-  if (metadata.annotations?.["controller-gen.kubebuilder.io/version"] !== undefined) return false;
-  const ours = rendered.spec.versions[0]?.schema.openAPIV3Schema["description"];
-  return spec.versions.some(({ schema }) => schema?.openAPIV3Schema.description === ours);
 }

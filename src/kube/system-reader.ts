@@ -1,12 +1,10 @@
-import * as z from "zod";
 import { guestKeySecret, guestSecretEntry, systemNamespace } from "../api/names/system-names.ts";
 import { RametError } from "../base/errors.ts";
 import { StaleOnErrorCache } from "../base/stale-on-error-cache.ts";
 import { within } from "../base/within.ts";
 import type { KubeClient } from "./kube-client.ts";
-import { type KubeObject, ObjectMeta } from "./object.ts";
+import { type KubeObject, secretBytes } from "./object.ts";
 import type { ResourceClient } from "./resource-client.ts";
-import { coreResources } from "./resource-ref.ts";
 
 export interface SystemReaderOptions<T extends KubeObject, V> {
   resource: ResourceClient<T>;
@@ -42,15 +40,10 @@ export function systemReader<T extends KubeObject, V>(options: SystemReaderOptio
 /** Reads the secret from which the tokens of sandboxes are derived. @param reader the server in messages: `the gateway` */
 export function guestSecretReader(client: KubeClient, reader: string): () => Promise<Buffer> {
   return systemReader({
-    resource: client.resource(coreResources.secrets, (value) => GuestKeySecret.parse(value)),
+    resource: client.secrets,
     name: guestKeySecret,
-    valueOf: ({ data }) => Buffer.from(data[guestSecretEntry], "base64"),
+    valueOf: (secret) => secretBytes(secret, guestSecretEntry),
     failure: "The secret from which access tokens are derived cannot be read",
     hint: `Check that the controllers have created the Secret ${guestKeySecret} in ${systemNamespace}, and that ${reader} may get it`,
   });
 }
-
-const GuestKeySecret = z.looseObject({
-  metadata: ObjectMeta,
-  data: z.looseObject({ [guestSecretEntry]: z.string().min(1) }),
-});

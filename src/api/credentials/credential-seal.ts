@@ -10,8 +10,6 @@ export const CredentialKey = z.looseObject({
   metadata: ObjectMeta,
   data: z.looseObject({
     publicKey: z.string().regex(/^[\w-]{43}$/, "is not the base64url of 32 bytes"),
-    /** Absent: the controllers are of a version that cannot open requests which are sealed for this key. */
-    opensRequests: z.literal("true").optional().catch(undefined),
   }),
 });
 export type CredentialKey = z.infer<typeof CredentialKey>;

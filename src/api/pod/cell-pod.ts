@@ -98,7 +98,10 @@ export function cellPod(sandbox: PodOwner, template: PodTemplateSpec, options: C
         ...run.spec.containers.slice(1),
       ],
       volumes: [
-        ...withClaims(ownVolumes(sandbox, template), options.claims),
+        ...withClaims(
+          ownVolumes(sandbox.metadata.name, { template, volumeClaims: sandbox.spec.volumeClaimTemplates }),
+          options.claims,
+        ),
         imageVolume(container, options.resolvedImage),
         cellVolume,
       ],
@@ -162,8 +165,11 @@ function placement({ spec }: PodTemplateSpec, { node, avoided }: NodeLimits): ob
 }
 
 /** The volumes of a sandbox's Pod without those of the cell. */
-export function ownVolumes({ metadata, spec }: PodOwner, template: PodTemplateSpec): Volume[] {
-  return [...(template.spec.volumes ?? []), ...claimVolumes(spec.volumeClaimTemplates, metadata.name)];
+export function ownVolumes(
+  name: string,
+  { template, volumeClaims }: { template: PodTemplateSpec; volumeClaims: PodOwner["spec"]["volumeClaimTemplates"] },
+): Volume[] {
+  return [...(template.spec.volumes ?? []), ...claimVolumes(volumeClaims, name)];
 }
 
 function imageAnnotations({ resolvedImage, imageProblem }: CellPodOptions): Record<string, string> {

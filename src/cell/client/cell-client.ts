@@ -112,11 +112,11 @@ export class CellClient {
   readonly setCredentials: Operation<CredentialsRequest, CellState> = this.#quickOperation("credentials", CellState);
   /** Replaces the keys whose tokens the cell accepts. */
   readonly setKeys: Operation<KeysRequest, CellState> = this.#quickOperation("keys", CellState);
-  /** Resolves when the sandbox is paused, and what its volumes have is on disk. @throws `NotFound` from a cell of an earlier release */
+  /** Resolves when the sandbox is paused, and what its volumes have is on disk. */
   readonly hold: Operation<HoldRequest, CellState> = this.#operation("hold", CellState);
   readonly release: Operation<ReleaseRequest, ReleaseResult> = this.#quickOperation("release", ReleaseResult);
 
-  /** Resolves when what the volumes of the sandbox have is on disk. @throws `NotFound` from a cell of an earlier release */
+  /** Resolves when what the volumes of the sandbox have is on disk. */
   sync(cell: CellAddress, signal?: AbortSignal): Promise<CellState> {
     return this.#call(cell, { operation: "sync", body: {}, answer: CellState, signal });
   }

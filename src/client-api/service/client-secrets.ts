@@ -41,14 +41,9 @@ export class ClientSecrets {
     return sealFor(await this.#publicKey(), sealIdentity(namespace, "sandbox"), JSON.stringify(credentials));
   }
 
-  /**
-   * Seals the variables of sandboxes before they are written. Undefined: the controllers cannot open what this process seals, and
-   * seal plain text themselves.
-   * @throws RametError `Unavailable`
-   */
-  async requestSeal(): Promise<Pick<RequestSeal, "seal"> | undefined> {
-    const { publicKey, opensRequests } = await this.#published();
-    if (opensRequests === undefined) return undefined;
+  /** Seals the variables of sandboxes before they are written. @throws RametError `Unavailable` */
+  async requestSeal(): Promise<Pick<RequestSeal, "seal">> {
+    const publicKey = await this.#publicKey();
     return {
       seal: (namespace, request) =>
         `${publicSealForm}${sealFor(publicKey, sealIdentity(namespace, "request"), request)}`,

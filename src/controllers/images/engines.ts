@@ -202,7 +202,7 @@ export class Engines {
   }
 }
 
-/** The id of the engine that a checkpoint's memory needs. Undefined: it has no memory, or its record is of an earlier release. */
+/** The id of the engine that a checkpoint's memory needs. Undefined: it has no memory. */
 export function engineOfCheckpoint({ status }: Checkpoint): string | undefined {
   return engineOfParts(partsOf(status?.ramet) ?? []);
 }

@@ -166,9 +166,7 @@ export class KeyRotation {
       await this.#options.runtime.setKeys(sandboxRef(sandbox, pod), sets);
       return undefined;
     } catch (thrown) {
-      const error = RametError.from(thrown);
-      if (error.code !== "NotFound") return error.describe();
-      return "its cell is of a version that cannot change keys; pause and resume the sandbox, or delete it";
+      return RametError.from(thrown).describe();
     }
   }
 

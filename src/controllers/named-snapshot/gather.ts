@@ -6,7 +6,7 @@ import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations, labels } from "../../api/names/labels.ts";
 import { tagsOf } from "../../api/snapshot/snapshot-tags.ts";
-import { claimsOfSandbox, uncapturedVolumes } from "../volumes/restored-volumes.ts";
+import { claimsOfSandbox, volumesOf } from "../volumes/restored-volumes.ts";
 import { resolveTemplate } from "../origin/resolve-template.ts";
 import { secretsOfCheckpoint, secretsOfSandbox } from "../origin/secrets-in-memory.ts";
 import { copiedContents } from "./keyed-content.ts";
@@ -88,8 +88,7 @@ async function desiredVersionOf(
     secretsOfSandbox: (sandbox) => secretsOfSandbox(sandbox, cache),
     secretsOfCheckpoint: (checkpoint) => secretsOfCheckpoint(checkpoint, cache),
     volumesOfSandbox: (sandbox) => volumesOfSandbox(sandbox, dependencies),
-    volumesOfCheckpoint: (id) =>
-      uncapturedVolumes(cache.checkpointById(namespace, id), cache).map(({ volume }) => volume),
+    volumesOfCheckpoint: (id) => volumesOf(cache.checkpointById(namespace, id)).missing.map(({ volume }) => volume),
     copied: await copiedContents(dependencies.client, snapshot),
   });
   if ("problem" in desired || desired.origin.kind !== "checkpoint") return desired;

@@ -208,8 +208,7 @@ async function originProblem(
   const model = await claimParts.model({ namespace, name: set });
   const template = model && resolveTemplate(model, cache);
   const verdict = origin(template === undefined || "problem" in template ? undefined : template.template);
-  const error =
-    verdict.kind === "checkpoint" ? volumesProblem(claim, { checkpoint, model, template, cache }) : undefined;
+  const error = verdict.kind === "checkpoint" ? volumesProblem(claim, { checkpoint, model, template }) : undefined;
   const problem = verdict.kind === "impossible" ? verdict.error : error;
   return problem && endOf(problem);
 }
@@ -217,18 +216,20 @@ async function originProblem(
 /** A restore in place keeps the volumes of the sandbox. The model's claims have other names than the source's, as each sandbox's. */
 function volumesProblem(
   claim: SandboxClaim,
-  found: {
+  {
+    checkpoint,
+    model,
+    template,
+  }: {
     checkpoint: Checkpoint | undefined;
     model: NamedManifest | undefined;
     template: ReturnType<typeof resolveTemplate> | undefined;
-    cache: ClaimDependencies["cache"];
   },
 ): RametError | undefined {
-  const { checkpoint, model, template, cache } = found;
   if (model === undefined || template === undefined || "problem" in template) return undefined;
-  const owner = { metadata: { ...model.metadata, uid: "" }, spec: { volumeClaimTemplates: template.volumeClaims } };
-  const own = volumeClaims(ownVolumes(owner, template.template), model.metadata.name);
-  const volumes = volumesOf(checkpoint, cache);
+  const { name } = model.metadata;
+  const own = volumeClaims(ownVolumes(name, template), name);
+  const volumes = volumesOf(checkpoint);
   // A sandbox with a new Pod, which this claim then gets, checks its volumes itself.
   if (volumes.captured.length > 0) return undefined;
   try {

@@ -30,7 +30,7 @@ interface Start {
 export async function gatherVolumes(
   sandbox: Sandbox,
   { origin, template, checkpoint }: Start,
-  { cache, client }: SandboxDependencies,
+  { client }: Pick<SandboxDependencies, "client">,
 ): Promise<Pick<SandboxState, "origin" | "volumes">> {
   const recorded = recordedVolumes(sandbox);
   const { phase } = sandbox.status ?? {};
@@ -39,14 +39,13 @@ export async function gatherVolumes(
   const rollback = rollbackUnderWay(sandbox);
   if (origin.kind !== "checkpoint") return { origin, volumes: recorded };
   if (rollback !== undefined)
-    return { origin, volumes: volumesOfRollback(sandbox, recorded, { template, checkpoint, rollback, cache }) };
+    return { origin, volumes: volumesOfRollback(sandbox, recorded, { template, checkpoint, rollback }) };
   if (!isNew) return { origin, volumes: recorded };
-  const captured = { ...volumesOf(checkpoint, cache), id: origin.source.name.checkpointId };
+  const captured = { ...volumesOf(checkpoint), id: origin.source.name.checkpointId };
   try {
     const choice = volumesChoice(sandbox, template.template);
     const { name } = sandbox.metadata;
-    const owner = { metadata: sandbox.metadata, spec: { volumeClaimTemplates: template.volumeClaims } };
-    const volumes = restoredVolumes(captured, choice, { name, volumes: ownVolumes(owner, template.template) });
+    const volumes = restoredVolumes(captured, choice, { name, volumes: ownVolumes(name, template) });
     await assertUsable(sandbox, volumes, claimsIn(client));
     return { origin, volumes };
   } catch (thrown) {
@@ -60,17 +59,11 @@ export async function gatherVolumes(
 function volumesOfRollback(
   sandbox: Sandbox,
   before: RestoredVolumes,
-  {
-    template,
-    checkpoint,
-    rollback,
-    cache,
-  }: Omit<Start, "origin"> & { rollback: RollbackUnderWay } & Pick<SandboxDependencies, "cache">,
+  { template, checkpoint, rollback }: Omit<Start, "origin"> & { rollback: RollbackUnderWay },
 ): RestoredVolumes {
-  const owner = { metadata: sandbox.metadata, spec: { volumeClaimTemplates: template.volumeClaims } };
-  const volumes = ownVolumes(owner, template.template);
   const { name } = sandbox.metadata;
-  return rolledBackVolumes(volumesOf(checkpoint, cache), before, { name, volumes, request: rollback.request });
+  const clone = { name, volumes: ownVolumes(name, template), request: rollback.request };
+  return rolledBackVolumes(volumesOf(checkpoint), before, clone);
 }
 
 /** The volumes of a clone that has started before. */

@@ -9,14 +9,9 @@ import { failed, notReady } from "./status.ts";
 /** Whether the memory cannot be restored in this Pod, because the CPU of its node lacks a feature. */
 export function isRefusedByCpu({ start, origin, cpus }: SandboxState, pod: Pod): boolean {
   if (origin.kind !== "checkpoint" || pod.spec.nodeName === undefined) return false;
-  const isLacking = cpus.lacking.includes(pod.spec.nodeName);
-  if (start?.state === "failed") {
-    const { code } = start.error;
-    // The cells of earlier releases have one code for all needs.
-    return code === "CpuFeaturesMissing" || (code === "NeedNotMet" && isLacking);
-  }
+  if (start?.state === "failed") return start.error.code === "CpuFeaturesMissing";
   // Another controller process may have received the refusal.
-  return isLacking && isEnded(pod);
+  return cpus.lacking.includes(pod.spec.nodeName) && isEnded(pod);
 }
 
 /** More nodes are not tried: each is the start of a Pod. */

@@ -247,13 +247,6 @@ describe("a rollback", () => {
         } else expect(rolledBack(status)).toBeUndefined();
       }),
     );
-    const unknown = new RametError("NotFound", "cell: there is no POST /v1/swap");
-    const old = {
-      sandbox: sandbox({ phase: "Running" }),
-      pod: pod("old"),
-      restoreInPlace: { state: "failed", error: unknown },
-    } as const;
-    expect(planSandbox(stateOf(old)).status?.phase).toBe("Resuming");
   });
 
   it("replaces the Pod when the program starts again and has a probe that has succeeded already", () => {

@@ -164,15 +164,10 @@ function fitsInPlace(state: SandboxState, source: RestoreSource): boolean {
 
 function canRestoreInPlace({ sandbox, restoreInPlace, rollback }: SandboxState, { parts }: RestoreSource): boolean {
   const refusal = restoreInPlace?.state === "failed" ? restoreInPlace.error.code : undefined;
-  // The cells of earlier releases do not have the call.
-  if (refusal === "NotFound") return false;
   // A Pod on another node can have the features.
   if (refusal === "CpuFeaturesMissing" || rollback?.lacksCpu === true) return false;
   const needed = engineOfParts(parts);
-  const own = sandbox.status?.ramet?.engine;
-  if (needed === undefined || needed === own) return true;
-  // The status of a sandbox that an earlier release started does not have its engine: its cell compares, and stops nothing.
-  return own === undefined && refusal !== "NeedNotMet";
+  return needed === undefined || needed === sandbox.status?.ramet?.engine;
 }
 
 /**

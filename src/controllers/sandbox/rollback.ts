@@ -44,12 +44,12 @@ interface FoundCheckpoint extends Pick<SandboxState, "template" | "pod"> {
 async function volumesProblem(
   sandbox: Sandbox,
   { source, checkpoint, template, pod }: FoundCheckpoint,
-  { cache, backends }: SandboxDependencies,
+  { backends }: SandboxDependencies,
 ): Promise<RametError | undefined> {
   // Those of a paused sandbox have not changed since its pause.
   if (controllerOf(checkpoint)?.uid === sandbox.metadata.uid) return undefined;
   try {
-    const volumes = { ...volumesOf(checkpoint, cache), id: source.name.checkpointId };
+    const volumes = { ...volumesOf(checkpoint), id: source.name.checkpointId };
     const choice = volumesChoice(sandbox, "problem" in template ? undefined : template.template);
     const own = claimsOfSandbox(sandbox, template, pod);
     const problem = inPlaceProblem(volumes, choice, own);

@@ -21,27 +21,12 @@ export interface CheckpointVolumes {
 }
 
 /** @param checkpoint undefined: there is none, and nothing is missing */
-export function volumesOf(
-  checkpoint: Checkpoint | undefined,
-  cache: Pick<Cache, "templatesOwnedBy">,
-): CheckpointVolumes {
+export function volumesOf(checkpoint: Checkpoint | undefined): CheckpointVolumes {
   const { checkpointId: id = "", ramet } = checkpoint?.status ?? {};
-  return { id, missing: uncapturedVolumes(checkpoint, cache), captured: volumeParts(ramet?.parts) };
+  return { id, missing: ramet?.volumes ?? [], captured: volumeParts(ramet?.parts) };
 }
 
-/** The claims of a checkpoint's source whose data the checkpoint does not contain. */
-export function uncapturedVolumes(
-  checkpoint: Checkpoint | undefined,
-  cache: Pick<Cache, "templatesOwnedBy">,
-): VolumeClaim[] {
-  const { ramet } = checkpoint?.status ?? {};
-  if (checkpoint === undefined) return [];
-  if (ramet?.volumes !== undefined) return ramet.volumes;
-  const hasVolumes = ramet?.parts?.some(({ contents }) => contents.includes("volumes")) === true;
-  return hasVolumes ? [] : keptVolumes(checkpoint, cache);
-}
-
-/** The same for a checkpoint of an earlier release, by the template that was kept with it. */
+/** The claims of a checkpoint's source, by the template that is kept with the checkpoint. */
 export function keptVolumes(
   { metadata, spec: { sandboxName, podName = "" } }: Checkpoint,
   cache: Pick<Cache, "templatesOwnedBy">,
@@ -263,9 +248,8 @@ export function claimsOfSandbox(
   const { name } = sandbox.metadata;
   if (pod !== undefined) return volumeClaims(pod.spec.volumes ?? [], name);
   if ("problem" in template) return [];
-  const owner = { metadata: sandbox.metadata, spec: { volumeClaimTemplates: template.volumeClaims } };
   const chosen = chosenClaims(sandbox);
-  return volumeClaims(ownVolumes(owner, template.template), name).map(({ volume, claim }) => ({
+  return volumeClaims(ownVolumes(name, template), name).map(({ volume, claim }) => ({
     volume,
     claim: chosen.get(volume) ?? claim,
   }));
