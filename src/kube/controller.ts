@@ -7,7 +7,7 @@ import type { Liveness } from "./liveness.ts";
 import { silentLog, type Log } from "../base/log.ts";
 import { controllerOf, keyOf, type KubeObject } from "./object.ts";
 import type { Change } from "./store.ts";
-import { WorkQueue, type IsSatisfied, type QueueItem, type QueueMetrics } from "./work-queue.ts";
+import { WorkQueue, type QueueItem, type QueueMetrics } from "./work-queue.ts";
 
 /**
  * Nothing, or when to reconcile the key again even if nothing changes. With a `failure`, the key is retried as after an error, and at
@@ -25,21 +25,8 @@ export function soonest(...milliseconds: readonly (number | undefined)[]): { req
 /** An informer whose changes a controller gets; created by `watching`. */
 export interface ControllerWatch {
   /** Calls `enqueue` for the keys of each change. @returns a function that ends the calls */
-  start(enqueue: (key: string, enqueueOptions?: EnqueueOptions) => void): () => void;
+  start(enqueue: WorkQueue["add"]): () => void;
   synced(signal: AbortSignal): Promise<void>;
-}
-
-interface EnqueueOptions {
-  afterMilliseconds: number;
-  isSatisfied: IsSatisfied;
-}
-
-/** Which changes need no reconcile, or a delayed one. */
-export interface ReconcileFilter<T> {
-  /** The delay until a change is reconciled. @default 0 */
-  delayMilliseconds?: (change: Change<T>) => number;
-  /** Whether the object needs no work; called when no worker has its key. @default false */
-  isSatisfied?: (object: T) => boolean;
 }
 
 export interface ControllerMetrics extends QueueMetrics {
@@ -87,12 +74,11 @@ export async function runController(
   const add = (key: string): void => {
     queue.add(key);
   };
-  const enqueue = (key: string, enqueueOptions?: EnqueueOptions): void => {
-    const { afterMilliseconds = 0, isSatisfied } = enqueueOptions ?? {};
-    if (afterMilliseconds > 0) queue.addAfter(key, afterMilliseconds);
-    else queue.add(key, isSatisfied);
-  };
-  const stops = options.watches.map((watch) => watch.start(enqueue));
+  const stops = options.watches.map((watch) =>
+    watch.start((key, isSatisfied) => {
+      queue.add(key, isSatisfied);
+    }),
+  );
   try {
     await Promise.all(options.watches.map((watch) => watch.synced(signal)));
     stops.push(...livenessChecks(options, queue));
@@ -111,21 +97,18 @@ export async function runController(
  *
  * @param keysOf the keys to reconcile for an object; of an update, those of both the old and the new object.
  *   Default: the object's own key
+ * @param isSatisfied whether the object needs no work; called when no worker has its key. Default: it may
  */
 export function watching<T extends KubeObject>(
   informer: Informer<T>,
   keysOf: (object: T) => readonly string[] = ownKey,
-  filter: ReconcileFilter<T> = {},
+  isSatisfied: (object: T) => boolean = () => false,
 ): ControllerWatch {
   return {
     synced: (signal) => informer.synced(signal),
     start: (enqueue) =>
       informer.onChange((change) => {
-        const enqueueOptions = {
-          afterMilliseconds: filter.delayMilliseconds?.(change) ?? 0,
-          isSatisfied: () => filter.isSatisfied?.(change.object) ?? false,
-        };
-        for (const key of keysOfChange(change, keysOf)) enqueue(key, enqueueOptions);
+        for (const key of keysOfChange(change, keysOf)) enqueue(key, () => isSatisfied(change.object));
       }),
   };
 }

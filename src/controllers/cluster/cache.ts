@@ -2,9 +2,9 @@ import { volumeClaims } from "../../api/pod/volume-claims.ts";
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import { isStarting } from "../../api/state/sandbox.ts";
 import { RametError } from "../../base/errors.ts";
-import { labels, restoreFrom, type MaybeClone } from "../../api/names/labels.ts";
+import { restoreFrom, type MaybeClone } from "../../api/names/labels.ts";
 import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
-import { rollbackRequest, isRollbackPending } from "../../api/names/rollback-request.ts";
+import { rollbackRequest } from "../../api/names/rollback-request.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import type { SandboxSet } from "../../api/kinds/sandbox-set.ts";
 import type { SandboxTemplate } from "../../api/kinds/sandbox-template.ts";
@@ -66,12 +66,6 @@ export function createCache({ sandboxes, pods, checkpoints, templates, sets, sna
     snapshot: (key: string) => snapshots.store.get(key),
     /** Those that a set of this name owns, including an earlier set of the name. */
     sandboxesOfSet: sandboxes.store.index(setKeys),
-    /** Sandboxes that were claimed from a set with a checkpoint, which is not restored yet. */
-    clonesAwaitedOf: sandboxes.store.index((sandbox) => {
-      const { labels: own, namespace } = sandbox.metadata;
-      const set = own?.[labels.sandboxClaimed] === "true" ? own[labels.sandboxPool] : undefined;
-      return set !== undefined && isRollbackPending(sandbox) ? [`${namespace}/${set}`] : [];
-    }),
     templatesOfSet: templates.store.index(setKeys),
   };
 }

@@ -15,7 +15,6 @@ import { type Controller, type ControllerParts, RequeueSource } from "../cluster
 import { applyAction } from "./apply.ts";
 import type { SetDependencies } from "./dependencies.ts";
 import { gather } from "./gather.ts";
-import { reconcileDelayMilliseconds, setOfClone } from "./rollout-bounds.ts";
 import { setMetrics } from "./metrics.ts";
 import { NewSandboxes, overdueMilliseconds } from "./new-sandboxes.ts";
 import { planSet } from "./plan.ts";
@@ -23,13 +22,11 @@ import { memberOf } from "./pool.ts";
 import type { SetPlan, SetState } from "./state.ts";
 import { StatusPace } from "./status-pace.ts";
 
-export function setWatches({ informers, cache, clock }: SetDependencies): ControllerWatch[] {
+export function setWatches({ informers, cache }: SetDependencies): ControllerWatch[] {
   const owner = controllerKeys("SandboxSet", group);
   return [
     watching(informers.sets),
-    watching(informers.sandboxes, (sandbox) => [...owner(sandbox), ...setOfClone(sandbox, clock.now())], {
-      delayMilliseconds: (change) => reconcileDelayMilliseconds(change, clock.now()),
-    }),
+    watching(informers.sandboxes, owner),
     watching(informers.templates, (template) => [
       ...owner(template),
       ...cache.setsByTemplate(keyOf(template.metadata)).map(({ metadata }) => keyOf(metadata)),
@@ -63,14 +60,12 @@ export async function reconcileSet(
 
 /** Writes the status, or returns the milliseconds until it may be written. */
 async function writeStatus(
-  { set, givesWayMilliseconds }: SetState,
+  { set }: SetState,
   { status, transitions }: SetPlan,
   { statuses, statusPace, events }: SetDependencies,
 ): Promise<number> {
   const { uid } = set.metadata;
   const known = statuses.latest(set);
-  // A status write would take CPU time from the clone, too.
-  if (givesWayMilliseconds > 0) return givesWayMilliseconds;
   const milliseconds = statusPace.millisecondsUntil(uid, known.status, status);
   if (milliseconds > 0) return milliseconds;
   const written = await statuses.write(set, status);

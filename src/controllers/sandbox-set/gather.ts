@@ -13,18 +13,17 @@ import { templateOriginReferences } from "../origin/set-origin.ts";
 import type { SetDependencies } from "./dependencies.ts";
 import { backoffOf, nextFailures } from "./failures.ts";
 import { memberOf } from "./pool.ts";
-import { boundsOf, givesWayMilliseconds } from "./rollout-bounds.ts";
+import { boundsOf } from "./rollout-bounds.ts";
 import type { Member, SetState } from "./state.ts";
 
 /** Reads the state for a plan from the cache. Asks the API server for sandboxes that the cache should show by now. */
 export async function gather(set: SandboxSet, dependencies: SetDependencies): Promise<SetState> {
-  const { cache, sandboxWrites, newSandboxes, clock } = dependencies;
+  const { cache, newSandboxes, clock } = dependencies;
   const { uid } = set.metadata;
   await findOverdue(set, dependencies);
   const now = clock.now();
   const { revision, sameContent } = revisionOf(set, dependencies);
   const { members, deletionsUnseen } = membersOf(set, revision, dependencies);
-  const awaited = cache.clonesAwaitedOf(keyOf(set.metadata)).map((sandbox) => sandboxWrites.latest(sandbox));
   const hash = "problem" in revision ? undefined : revision.hash;
   return {
     set,
@@ -34,7 +33,6 @@ export async function gather(set: SandboxSet, dependencies: SetDependencies): Pr
     members,
     unseen: newSandboxes.of(uid),
     deletionsUnseen,
-    givesWayMilliseconds: givesWayMilliseconds(awaited, now),
     templates: cache.templatesOfSet(keyOf(set.metadata)).filter((template) => controllerOf(template)?.uid === uid),
     backoff: updateFailures(uid, hash, members, dependencies),
     ignored: ignoredFieldsOf(set, dependencies),

@@ -44,7 +44,6 @@ function stateOf(spec: Partial<SandboxSetSpec>, members: Member[], more: Partial
     unseen: [],
     deletionsUnseen: false,
     ignored: [],
-    givesWayMilliseconds: 0,
     templates: [],
     backoff: quietBackoff,
     now,
@@ -286,16 +285,6 @@ describe("after failures", () => {
     nextAt: new Date("2030-01-01T01:00:04Z"),
     message: "s0: it broke",
     ...more,
-  });
-
-  it("creates nothing while a clone is restored in a sandbox claimed from it, and requeues", () => {
-    fc.assert(
-      fc.property(world, (given) => {
-        const plan = planSet({ ...stateFrom(given), givesWayMilliseconds: 700 });
-        expect(plan.actions.map((action) => action.do)).not.toContain("create");
-        expect(plan.requeueAfterMilliseconds).toBeGreaterThanOrEqual(700);
-      }),
-    );
   });
 
   it("creates nothing during a pause, reports its end and cause, and requeues", () => {

@@ -11,17 +11,13 @@ import type { Member, SetAction, SetPlan, SetState } from "./state.ts";
 export function planSet(state: SetState): SetPlan {
   const pool = poolOf(state);
   const status = statusOf(state, pool);
+  const { waitMilliseconds } = state.backoff;
   return {
     actions: [...planTemplates(state), ...planRemovals(state), ...planPool(state, pool)],
     status,
     transitions: transitionsOf(state.set.status?.conditions, status.conditions ?? []),
-    ...requeue(state),
+    ...(waitMilliseconds > 0 && { requeueAfterMilliseconds: waitMilliseconds }),
   };
-}
-
-function requeue({ backoff, givesWayMilliseconds }: SetState): Pick<SetPlan, "requeueAfterMilliseconds"> {
-  const milliseconds = Math.max(backoff.waitMilliseconds, givesWayMilliseconds);
-  return milliseconds > 0 ? { requeueAfterMilliseconds: milliseconds } : {};
 }
 
 /** Deletes ended sandboxes, and those that an earlier controller locked for deletion. */
@@ -40,9 +36,8 @@ function planPool(state: SetState, pool: Pool): SetAction[] {
 }
 
 function planScaleUp(state: SetState, pool: Pool, missing: number): SetAction[] {
-  const { revision, bounds, backoff, givesWayMilliseconds } = state;
-  if ("problem" in revision || "problem" in bounds || backoff.waitMilliseconds > 0 || givesWayMilliseconds > 0)
-    return [];
+  const { revision, bounds, backoff } = state;
+  if ("problem" in revision || "problem" in bounds || backoff.waitMilliseconds > 0) return [];
   const count = Math.min(missing, bounds.scale - pool.creating, provenLimit(state, pool));
   return count > 0 ? [{ do: "create", count, revision }] : [];
 }

@@ -22,8 +22,6 @@ export interface SetState {
   unseen: Unseen[];
   /** Whether the cache does not show a deletion by this process yet. */
   deletionsUnseen: boolean;
-  /** How long the refill gives way to a clone in a sandbox claimed from this set. 0: not at all. */
-  givesWayMilliseconds: number;
   /** The SandboxTemplates written for revisions of this set. */
   templates: SandboxTemplate[];
   backoff: Backoff;

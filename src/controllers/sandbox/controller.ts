@@ -26,7 +26,7 @@ import { notReady, notStartable } from "./status.ts";
 /** The informers of the Sandbox controller, and the sandboxes that each change requeues. */
 export function sandboxWatches({ informers, cache, sandboxWrites }: SandboxDependencies): ControllerWatch[] {
   return [
-    watching(informers.sandboxes, ownKey, { isSatisfied: (sandbox) => sandboxWrites.isSettled(sandbox) }),
+    watching(informers.sandboxes, ownKey, (sandbox) => sandboxWrites.isSettled(sandbox)),
     watching(informers.namespaces, ({ metadata }) => cache.sandboxesIn(metadata.name).map(ownKeyOf)),
     watching(informers.pods, controllerKeys("Sandbox", group)),
     watching(informers.checkpoints, (checkpoint) => sandboxKeysOfCheckpoint(cache, checkpoint)),

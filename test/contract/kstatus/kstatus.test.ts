@@ -115,7 +115,6 @@ function set(more: Partial<SetState>): object {
     unseen: [],
     templates: [],
     ignored: [],
-    givesWayMilliseconds: 0,
     backoff: { inARow: 0, waitMilliseconds: 0, message: "", isConclusive: false },
     now,
     ...more,
