@@ -48,7 +48,6 @@ export interface CellCredentials {
   key: CellKey;
   /** The public half of the key, as in Pods: base64url of its 32 bytes. */
   publicKey: string;
-  /** The token that the guest of this sandbox requires from clients. */
   guestToken(sandboxUid: string): string;
 }
 

@@ -18,7 +18,6 @@ export interface CellRuntimeOptions {
   clock?: Clock;
 }
 
-/** Runs each sandbox in the cell of its Pod. */
 export function cellRuntime({ cells, credentials, findPod, clock = systemClock }: CellRuntimeOptions): SandboxRuntime {
   return {
     async identified(target, signal) {

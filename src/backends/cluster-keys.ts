@@ -57,7 +57,6 @@ export class ClusterKeys {
     return { controllers: accepted(cells), gateways: accepted(gateways) };
   }
 
-  /** The keys of new Pods. */
   get podKeys(): Pick<CellPodOptions, "publicKey" | "gatewayKey" | "keySets"> {
     const isRotating = this.stepOf("cells") === "adding" || this.stepOf("gateways") === "adding";
     return {

@@ -88,7 +88,6 @@ export function credentialKeys(secret: Buffer): CredentialKeys {
   };
 }
 
-/** Tells the client API for which key it seals. */
 export async function publishCredentialKey(client: KubeClient, { publicKey }: CredentialKeys): Promise<void> {
   const metadata = { namespace: systemNamespace, name: credentialKeyMap };
   await client

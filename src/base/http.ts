@@ -167,7 +167,6 @@ const statuses: Partial<Record<ErrorCode, number>> = {
   Unavailable: 503,
 };
 
-/** Returns the HTTP status of an error code. */
 export function statusOf(code: ErrorCode): number {
   return statuses[code] ?? 500;
 }

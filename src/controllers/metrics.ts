@@ -7,7 +7,6 @@ import { collectionMetrics } from "./collect/run-collector.ts";
 export type ControllersMetrics = ReturnType<typeof controllersMetrics>;
 export type SweepMetrics = ControllersMetrics["sweeps"];
 
-/** The Prometheus metrics of the controllers. */
 export function controllersMetrics(registry: Registry = new Registry()) {
   return {
     registry,

@@ -13,7 +13,6 @@ import type { KubeObject } from "../kube/object.ts";
 import type { Controller } from "./cluster/controller-parts.ts";
 import type { ControllersMetrics } from "./metrics.ts";
 
-/** The options of a process that runs controllers. */
 export interface ProcessOptions {
   client: KubeClient;
   /** Unique among the candidates. Absent: this is the only one, and it takes no lease. */

@@ -32,7 +32,6 @@ export class Informer<T extends KubeObject> {
   /** When each reflector made progress; empty while the informer does not run. */
   readonly #progress = new Map<string | undefined, number>();
 
-  /** Whether the informer follows the objects of a namespace. */
   readonly follows = (namespace: string): boolean => this.#options.namespaces?.includes(namespace) ?? true;
 
   constructor(options: InformerOptions<T>) {

@@ -30,7 +30,6 @@ export function readStatus(httpStatus: number, body: string, retryAfter?: string
   return statusOfBody(httpStatus, parseJson(body), body, retryAfter);
 }
 
-/** Reads the `Status` in an `ERROR` event of a watch. */
 export function readStatusEvent(object: unknown): ApiStatus {
   return statusOfBody(500, object, JSON.stringify(object));
 }

@@ -3,7 +3,6 @@ import type { Clock } from "../base/clock.ts";
 
 /** Receives the state of a queue. */
 export interface QueueMetrics {
-  /** The number of waiting keys. */
   depth(waiting: number): void;
   /** How long a key waited until a worker took it. */
   waited(milliseconds: number): void;
@@ -72,7 +71,6 @@ export class WorkQueue {
     return longest === undefined ? undefined : Math.max(longest, this.#lastProgressAt);
   }
 
-  /** The number of consecutive failures of a key. */
   failures(key: string): number {
     return this.#failures.get(key) ?? 0;
   }

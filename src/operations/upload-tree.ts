@@ -22,9 +22,7 @@ export interface TreeUpload extends Wait {
   annotations?: Record<string, string>;
   /** An archive in the format of tar, without compression. */
   archive: AsyncIterable<Buffer>;
-  /** Writes the archive into the sandbox. */
   write: (sandbox: Sandbox, archive: Readable) => Promise<void>;
-  /** Reads a Checkpoint that another upload of the tree has created. */
   read: (at: { namespace: string; name: string }) => Promise<Checkpoint>;
   clock: Clock;
 }

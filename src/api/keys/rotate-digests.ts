@@ -30,9 +30,7 @@ export function rotatedDigests(
     throw new RametError(
       "Conflict",
       `The key has ${previous.length} values that have not expired, and at most ${mostDigests}`,
-      {
-        hint: "Wait until one of them has expired, or revoke the key and create it again",
-      },
+      { hint: "Wait until one of them has expired, or revoke the key and create it again" },
     );
   }
   return [{ digest }, ...previous];

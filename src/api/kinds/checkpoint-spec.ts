@@ -9,7 +9,6 @@ export type VolumeSelection = "all" | "none" | readonly string[];
 
 /** The spec with its defaults filled in. */
 export interface ResolvedCheckpointSpec {
-  /** The name of the Sandbox and of its Pod. */
   sandboxName: string;
   keepRunning: boolean;
   /** Empty: only volumes. */

@@ -42,7 +42,6 @@ interface CrdSource extends KindNames {
 /** On a CRD: Ramet made it, and may change it. A CRD of another project with the same name is only read. */
 export const crdMark = "ramet.dev/crd";
 
-/** The CRDs of all kinds. */
 export function renderCrds(): CustomResourceDefinition[] {
   return kinds.map((kind) => renderCrd(kind));
 }

@@ -46,7 +46,6 @@ export const SnapshotSource = withRules(
 );
 export type SnapshotSource = z.infer<typeof SnapshotSource>;
 
-/** The contents that a version can have. */
 export const versionContents = ["memory", "filesystem", "volumes"] as const;
 export type VersionContent = (typeof versionContents)[number];
 

@@ -10,7 +10,6 @@ export const sandboxClaimPhases = ["Claiming", "Completed"] as const;
 
 const StringMap = z.record(z.string(), z.string());
 
-/** A CSI volume to mount into the claimed sandbox. */
 export const CsiMountConfig = z.object({
   mountID: z.string().optional().describe("Identifies the mount."),
   pvName: z.string().describe("The PersistentVolume to mount."),

@@ -8,12 +8,10 @@ export function objectNameOf(clientName: string): string {
   return clientName.replaceAll("_", "--");
 }
 
-/** The name that clients see of an object. */
 export function clientNameOf(objectName: string): string {
   return objectName.replaceAll("--", "_");
 }
 
-/** A name that a client uses, as the name of an object. */
 export interface ClientName {
   name: string;
   /** As in `python:stable`. */

@@ -1,5 +1,4 @@
 import { defined } from "../../base/defined.ts";
-/** The parts of an image name. */
 export interface ImageReference {
   /** Includes the registry host if there is one. */
   repository: string;

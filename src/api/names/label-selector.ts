@@ -1,6 +1,5 @@
 import { RametError } from "../../base/errors.ts";
 
-/** A requirement of a `LabelSelector` of Kubernetes. */
 export interface LabelRequirement {
   key: string;
   operator: "In" | "NotIn" | "Exists" | "DoesNotExist";

@@ -222,7 +222,6 @@ export function groupLabel(checkpointId: string): string {
   return `${groupLabelPrefix}${checkpointId}`;
 }
 
-/** The checkpoint of such a label. */
 export function checkpointOfGroupLabel(label: string): string | undefined {
   return label.startsWith(groupLabelPrefix) ? label.slice(groupLabelPrefix.length) : undefined;
 }

@@ -49,7 +49,6 @@ function agentRuntime({ spec }: PodTemplateSpec): AgentRuntime {
   return { containers, hasHook: containers.length > 0 && startsEnvd(spec.containers[0]) };
 }
 
-/** Whether a container of a template injects envd. */
 export function injectsEnvd(container: Readonly<Record<string, unknown>>): boolean {
   const { image, restartPolicy } = container;
   if (typeof image !== "string" || restartPolicy !== "Always") return false;

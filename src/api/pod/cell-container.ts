@@ -158,9 +158,7 @@ function startHook({ name }: Container, hook: Handler): Handler {
   throw new RametError(
     "InvalidArgument",
     `${field}: a sandbox accepts connections only after this hook has succeeded`,
-    {
-      hint: "Use exec with a command that sends the request from inside the sandbox",
-    },
+    { hint: "Use exec with a command that sends the request from inside the sandbox" },
   );
 }
 

@@ -32,9 +32,7 @@ export function containerSpec(template: PodTemplateSpec): ResolvedContainer {
     throw new RametError(
       "InvalidArgument",
       `${at(container)}.volumeDevices: a sandbox does not support block devices`,
-      {
-        hint: "Use a volume with a filesystem and volumeMounts",
-      },
+      { hint: "Use a volume with a filesystem and volumeMounts" },
     );
   }
   const { variables, unresolved } = environment(container);

@@ -40,7 +40,6 @@ export function restoreSpec(template: PodTemplateSpec): RestoreSpec {
   return comparedParts(containerSpec(template).spec);
 }
 
-/** Returns the fields of a container that a restore compares. */
 export function comparedParts(container: Omit<ContainerSpec, "env">): RestoreSpec {
   const { image, command, args, workingDir, user, readOnlyRoot, mounts } = container;
   return {

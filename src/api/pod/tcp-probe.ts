@@ -1,7 +1,6 @@
 import type { Container, Handler } from "../schema/pod-template.ts";
 import { cellPort } from "../wire/cell-api.ts";
 
-/** The probes of a container, by their field. */
 export const probeFields = ["startupProbe", "readinessProbe", "livenessProbe"] as const;
 export type ProbeField = (typeof probeFields)[number];
 
@@ -24,7 +23,6 @@ export function tcpProbeThroughCell(field: ProbeField, probe: Handler, container
   return { ...timing, httpGet: { path: pathOf({ port, isLiveness: field === "livenessProbe" }), port: cellPort } };
 }
 
-/** The ports that the cell connects to for the probes of a container. */
 export function tcpProbePorts(container: Container): number[] {
   const ports = probeFields.map((field) => container[field] && probedPort(container[field], container));
   return [...new Set(ports.filter((port) => port !== undefined))];

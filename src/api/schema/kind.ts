@@ -6,7 +6,6 @@ export const group = "agents.kruise.io";
 export const version = "v1alpha1";
 /** The API version of the kinds shared with OpenKruise Agents. */
 export const apiVersion = `${group}/${version}`;
-/** The group of Ramet's own kinds. */
 export const rametGroup = "ramet.dev";
 export const rametApiVersion = `${rametGroup}/${version}`;
 

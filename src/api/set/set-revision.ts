@@ -65,9 +65,7 @@ function podTemplate({ metadata, spec }: Pick<SandboxSet, "metadata" | "spec">, 
   throw new RametError(
     "NotFound",
     `The SandboxTemplate ${name} does not exist in the namespace ${metadata.namespace}`,
-    {
-      hint: `Create it, or list the existing ones with: kubectl get sandboxtemplates -n ${metadata.namespace}`,
-    },
+    { hint: `Create it, or list the existing ones with: kubectl get sandboxtemplates -n ${metadata.namespace}` },
   );
 }
 

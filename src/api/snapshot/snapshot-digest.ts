@@ -57,7 +57,6 @@ export interface SnapshotInputs {
 }
 
 export type ResolvedSource =
-  /** The spec of the SandboxTemplate. */
   | { template: SandboxTemplateSpec }
   /** The digest of the parent version. */
   | { snapshot: { digest: string } }

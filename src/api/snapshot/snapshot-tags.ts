@@ -15,7 +15,6 @@ export function tagsOf(snapshot: Pick<NamedSnapshot, "metadata">): Readonly<Reco
   return jsonAnnotation(snapshot, annotations.tags, Tags) ?? {};
 }
 
-/** The annotation with these tags. */
 export function tagsAnnotation(tags: Readonly<Record<string, number>>): Record<string, string> {
   return { [annotations.tags]: JSON.stringify(tags) };
 }

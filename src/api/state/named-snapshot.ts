@@ -18,7 +18,6 @@ export interface SnapshotState {
   message: string;
 }
 
-/** The fields of a named snapshot that its state depends on. */
 export interface SnapshotStatusOf {
   metadata: { generation?: number | undefined; deletionTimestamp?: string | undefined };
   status?: NamedSnapshotStatus | undefined;

@@ -53,7 +53,6 @@ function requireTls(
   });
 }
 
-/** A store in a container of Azure Blob Storage. */
 export const AzureLocation = z
   .strictObject({
     ...allowInsecure,

@@ -50,12 +50,10 @@ export type DirectoryGrant = z.infer<typeof DirectoryGrant>;
 export const SignedRequest = z.strictObject({ url: z.url(), headers: z.record(z.string(), z.string()) });
 export type SignedRequest = z.infer<typeof SignedRequest>;
 
-/** A grant to read a checkpoint from an object store. */
 export const ObjectsReadGrant = z.strictObject({
   driver: z.literal("objects"),
   access: z.literal("read"),
   ...scope,
-  /** The required digest of the manifest. */
   manifestDigest: Digest,
   /** GET of the publication. */
   publication: SignedRequest,

@@ -10,7 +10,6 @@ import type { CheckpointName } from "../backend.ts";
 /** A volume that is to be captured. Everything that a restore needs is known before the capture. */
 export type VolumeToCapture = Omit<CapturedVolume, "snapshot" | "groupSnapshot">;
 
-/** A VolumeSnapshot of a checkpoint, with the volume that it captures. */
 export interface SnapshotOfVolume {
   snapshot: Snapshot;
   volume: CapturedVolume;

@@ -98,7 +98,6 @@ function namesToRemove(
   return { data: [data], volumes: isOwn ? [own] : [own, data] };
 }
 
-/** Forgets a checkpoint that has ended. */
 export function forget(checkpoint: Checkpoint, { captures, usage }: CheckpointDependencies): void {
   captures.forget(checkpoint);
   usage.forget(checkpoint.metadata.uid);

@@ -6,7 +6,6 @@ import { type Attempt, Attempts } from "../cluster/attempts.ts";
 
 /** The Pod and the data that a checkpoint occupies when it starts. */
 export interface Occupied {
-  /** The UID of the Pod that is captured. */
   podUid?: string;
   /** The namespace and id of the stored data that the checkpoint is going to share. */
   data?: string;
@@ -31,7 +30,6 @@ export class Captures {
     return this.#calls.get(uid);
   }
 
-  /** The UID of the Checkpoint that captures a Pod. */
   ofPod(podUid: string): string | undefined {
     for (const [uid, occupied] of this.#occupied) if (occupied.podUid === podUid) return uid;
     return undefined;

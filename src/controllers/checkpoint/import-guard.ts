@@ -80,9 +80,7 @@ function notGuarded(why: string): RametError {
   return new RametError(
     "ImportNotGuarded",
     `No volumes are imported: the admission policy ${importGuard.name} ${why}`,
-    {
-      hint: "Apply the manifests of this release, then create another Checkpoint",
-    },
+    { hint: "Apply the manifests of this release, then create another Checkpoint" },
   );
 }
 

@@ -69,7 +69,6 @@ async function captureVolumes(
 /** Nothing runs in a paused sandbox. */
 const nothing: Quiesce = { before: () => Promise.resolve(undefined), after: () => Promise.resolve(undefined) };
 
-/** A record with the volumes beside the shared parts. */
 function withParts(record: CheckpointRecord, { parts }: CheckpointRecord): CheckpointRecord {
   return parts.length === 0 ? record : { ...checkpointRecord([...parts, ...record.parts], record) };
 }

@@ -217,7 +217,6 @@ function conditionOf(finding: DataFinding, known: Condition | undefined): Condit
   }
 }
 
-/** The condition of a checkpoint that has its data. */
 const cloneable: ConditionChange = {
   type: "Ready",
   status: "True",

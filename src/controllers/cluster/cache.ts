@@ -84,7 +84,6 @@ function sourceKey({ metadata, spec }: Checkpoint): string {
   return `${metadata.namespace}/${spec.sandboxName ?? spec.podName ?? ""}`;
 }
 
-/** The keys of sandboxes that a change of a Checkpoint concerns. */
 export function sandboxKeysOfCheckpoint(cache: Cache, checkpoint: Checkpoint): string[] {
   const { metadata, status } = checkpoint;
   const { namespace } = metadata;

@@ -58,7 +58,6 @@ export interface CellParts {
   /** Seals the variables that Sandboxes carry. */
   seal: RequestSeal;
   credentialKeys: CredentialKeys;
-  /** Options of every Pod that is created. */
   podOptions: Omit<CellPodOptions, "cellImage" | "start" | "egress" | "userNamespace" | PodKey> & {
     /** Decides for each Pod. @default what the template says */
     userNamespaceFor?: (template: PodTemplateSpec) => boolean;

@@ -24,7 +24,6 @@ export const sandboxResources = {
   snapshots: refOf(namedSnapshotKind),
 } as const;
 
-/** One informer for each resource, shared by all controllers of the process. */
 export interface Informers {
   sandboxes: Informer<Sandbox>;
   /** Pods that run a cell, and no others. */

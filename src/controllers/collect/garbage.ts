@@ -58,7 +58,6 @@ export function garbageOf(
 
 type Kept = Exclude<keyof CollectionState, "stepCacheBytes" | "now">;
 
-/** The resources that a collection reads and deletes from. */
 export type Collectable = { [Kind in Kept]: Pick<Informers[Kind]["resource"], "list" | "delete"> };
 
 interface ReadOptions {

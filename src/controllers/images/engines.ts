@@ -17,7 +17,6 @@ import type { Log } from "../../base/log.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
 
 export interface EnginesOptions {
-  /** The current cell image. */
   cellImage: string;
   /** The engine of the current cell image, if it is known in advance. */
   cellEngine?: string | undefined;
@@ -83,7 +82,6 @@ export class Engines {
     return new Engines(options, { entries: await read(signal), save, read });
   }
 
-  /** All known engines by id. */
   list(): ReadonlyMap<string, KnownEngine> {
     return this.#entries;
   }
@@ -106,7 +104,6 @@ export class Engines {
     return own === undefined ? this.stateOf(needed) === "missing" : own.name !== this.cellImage;
   }
 
-  /** Calls the listener after each change of the list. */
   onChange(listener: () => void): void {
     this.#listeners.push(listener);
   }
@@ -207,7 +204,6 @@ export function engineOfCheckpoint({ status }: Checkpoint): string | undefined {
   return engineOfParts(partsOf(status?.ramet) ?? []);
 }
 
-/** The engine that memory in these parts needs. */
 export function neededEngine(parts: readonly CheckpointPart[]): NeededEngine {
   return memoryPart(parts)?.needs ?? {};
 }

@@ -103,9 +103,7 @@ function withoutVolumes(): RametError {
   return new RametError(
     "NotSupported",
     "The controllers of OpenKruise Agents and ACS capture no PersistentVolumeClaims",
-    {
-      hint: "Remove volumes from spec.contents",
-    },
+    { hint: "Remove volumes from spec.contents" },
   );
 }
 

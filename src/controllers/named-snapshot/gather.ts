@@ -255,7 +255,6 @@ function isUpgraded({ checkpointId, conditions }: NamedSnapshotStatus, source: s
 /** The reasons of a parent that is going to have the current engine. */
 const upgrades: ReadonlySet<string> = new Set(["Upgrading", "UpgradeWaiting", "SourceUpgrading"]);
 
-/** The engine that a Checkpoint's memory needs. */
 function neededBy({ status }: Checkpoint): NeededEngine {
   return neededEngine(partsOf(status?.ramet) ?? []);
 }

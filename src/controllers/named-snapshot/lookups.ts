@@ -35,7 +35,6 @@ export function createLookups({ snapshots, checkpoints, sandboxes, sets }: Infor
     /** Sandboxes that name this snapshot, checkpoint id or version in an annotation, or were cloned from that id. */
     sandboxesFrom: (namespace: string, text: string) => byOrigin(`${namespace}/${text}`),
     setsFrom: (namespace: string, text: string) => setsByOrigin(`${namespace}/${text}`),
-    /** Sets that name this snapshot at any version. */
     setsNaming: (namespace: string, snapshot: string) => setsByName(`${namespace}/${snapshot}`),
     /** Snapshots of all namespaces that are being captured again after an upgrade. */
     upgrading: () => upgrading("true"),

@@ -176,7 +176,6 @@ function record(underWay: BuildUnderWay, index: number, step: SnapshotStep): Sna
   return recorded(underWay, index, step).plan;
 }
 
-/** A plan that records the state of a step, and the build with that state. */
 function recorded(underWay: BuildUnderWay, index: number, step: SnapshotStep) {
   const steps = (underWay.status.steps ?? []).with(index, step);
   const status = { ...underWay.status, steps, progress: progressOf(steps) };

@@ -116,9 +116,7 @@ function resolveSource({ spec: { from }, metadata: { namespace } }: NamedSnapsho
     throw new RametError(
       "NotFound",
       `The namespace ${namespace} has no checkpoint with the id ${id} that can be cloned`,
-      {
-        hint: `List the ids with: ramet checkpoint ls -n ${namespace}`,
-      },
+      { hint: `List the ids with: ramet checkpoint ls -n ${namespace}` },
     );
   }
   return {
@@ -146,9 +144,7 @@ function missing(kind: string, name: string, namespace: string): never {
   throw new RametError(
     "NotFound",
     `The source does not exist: there is no ${kind} ${name} in the namespace ${namespace}`,
-    {
-      hint: "Create it; the build then starts",
-    },
+    { hint: "Create it; the build then starts" },
   );
 }
 

@@ -18,11 +18,9 @@ import type { SnapshotMetrics } from "./metrics.ts";
 import type { FetchTurns } from "./steps/fetch-turns.ts";
 import type { StepOutcome } from "./steps/step.ts";
 
-/** The state from which a named snapshot is planned. */
 export interface SnapshotState {
   snapshot: NamedSnapshot;
   desired: DesiredVersion | { problem: RametError; reason: BuildingReason };
-  /** The Checkpoints of versions that can be cloned, by name. */
   cloneable: ReadonlyMap<string, Checkpoint>;
   /** The Checkpoint of the desired digest, in any phase. */
   versionCheckpoint: Checkpoint | undefined;
@@ -36,7 +34,6 @@ export interface SnapshotState {
   builder: Sandbox | undefined;
   /** Builders of earlier attempts and builds. */
   orphans: Sandbox[];
-  /** Checkpoints created for this snapshot. */
   made: Checkpoint[];
   /** The call that runs the next step. */
   attempt: Attempt<StepOutcome> | undefined;

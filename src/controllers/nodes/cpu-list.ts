@@ -1,7 +1,6 @@
 import { createHash } from "node:crypto";
 import * as z from "zod";
 
-/** The reports of cells about the CPU of a node. */
 export const NodeReport = z.object({
   /** The start of the machine for which it holds. */
   boot: z.string(),

@@ -112,9 +112,7 @@ async function resolveReference(
     throw new RametError(
       "NotFound",
       `The named snapshot ${reference.name} does not exist in the namespace ${namespace}`,
-      {
-        hint: `List the named snapshots with: ramet snapshot ls -n ${namespace}`,
-      },
+      { hint: `List the named snapshots with: ramet snapshot ls -n ${namespace}` },
     );
   }
   try {

@@ -14,7 +14,6 @@ export class Pursuit {
   readonly abort = new AbortController();
   readonly #clock: Clock;
   readonly #random: () => number;
-  /** UIDs of sandboxes that failed. */
   readonly #failed = new Set<string>();
   #notBefore = 0;
 

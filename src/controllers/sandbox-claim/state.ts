@@ -9,7 +9,6 @@ import type { Attempts, SlowStart } from "../cluster/attempts.ts";
 import type { CellParts, ClusterParts, ControllerParts, DataParts, ProcessParts } from "../cluster/controller-parts.ts";
 import type { Pursuit } from "./pursuit.ts";
 
-/** The state from which a claim is planned. */
 export interface ClaimState {
   claim: SandboxClaim;
   /** An invalid spec or a missing set, which waiting cannot fix. */
@@ -43,7 +42,6 @@ export type MemberProgress =
   | { is: "waiting"; slowFrom: Date; why: Problem }
   | { is: "failed"; why: Problem };
 
-/** Why a claim ends without its sandboxes. */
 export interface ClaimEnd {
   /** The reason of the condition `Completed`. */
   reason: string;

@@ -15,7 +15,6 @@ export interface Failures {
   problem?: Problem | undefined;
   /** Whether the last one ended a wait of minutes, so that it was no accident. */
   isConclusive: boolean;
-  /** UIDs of counted sandboxes. */
   counted: ReadonlySet<string>;
 }
 

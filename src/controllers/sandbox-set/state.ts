@@ -8,7 +8,6 @@ import type { Transition } from "../../kube/events.ts";
 import type { Bounds } from "./rollout-bounds.ts";
 import type { Backoff } from "./failures.ts";
 
-/** The state from which a set is planned. */
 export interface SetState {
   set: SandboxSet;
   /** The source of new sandboxes, or why none can be created. */

@@ -51,7 +51,6 @@ export class CellCalls {
     return this.#known.size;
   }
 
-  /** The calls for the Pod of a sandbox and its current requests. */
   of(sandbox: Sandbox, pod: Pod | undefined): CellCallStates {
     const known = this.#knownOf(sandbox);
     this.#setPod(known, pod?.metadata.uid);
@@ -165,10 +164,8 @@ export class CellCalls {
 const renewed = new Set<CellCallKind>(["egressCall", "credentialsCall"]);
 
 interface Known {
-  /** The sandbox's UID. */
   uid: string;
   podUid: string | undefined;
-  /** The request of each known call. */
   requests: Map<CellCallKind, string>;
 }
 

@@ -129,7 +129,6 @@ interface NewPodParts {
   checkpoint: Checkpoint | undefined;
 }
 
-/** The checkpoint from which a paused sandbox resumes. */
 function pausedIn(sandbox: Sandbox, { cache }: SandboxDependencies): Checkpoint | undefined {
   if (sandbox.status?.phase !== "Resuming") return undefined;
   return pauseCheckpointOf(sandbox, cache.checkpointsOwnedBy(sandbox.metadata.uid));

@@ -12,7 +12,6 @@ import type { Cache } from "../cluster/cache.ts";
 import type { ImageLookups, PodImageRequest } from "../images/image-lookups.ts";
 import type { Origin } from "../origin/origin.ts";
 
-/** The image of a Pod that is to be created. */
 export type PodImage =
   /** The node resolves the name, and knows how the image is started, or nobody does. */
   | { state: "unresolved" }

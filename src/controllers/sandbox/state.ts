@@ -20,7 +20,6 @@ import type { ResolvedTemplate } from "../origin/resolve-template.ts";
 import type { RestoredVolumes } from "../volumes/restored-volumes.ts";
 import type { PodImage } from "./pod-image.ts";
 
-/** The state from which one sandbox is planned. */
 export interface SandboxState extends CellCallStates {
   sandbox: Sandbox;
   /** The sandbox's own Pod. */
@@ -36,7 +35,6 @@ export interface SandboxState extends CellCallStates {
   volumes: RestoredVolumes;
   /** Claims of a sandbox without a Pod that were deleted. */
   lostClaims: string[];
-  /** The image of a new Pod. */
   image: PodImage;
   /** The requested rollback that has not been answered, its checkpoint, and whether the Pod's node lacks a CPU feature for it. */
   rollback: { request: RollbackRequest; origin: Origin; lacksCpu: boolean } | undefined;
@@ -46,7 +44,6 @@ export interface SandboxState extends CellCallStates {
   credentials: WantedCredentials;
   /** The checkpoint that has ended `pod`, because its `keepRunning` is false. */
   stoppedBy: string | undefined;
-  /** The checkpoint of the current pause. */
   pauseCheckpoint: Checkpoint | undefined;
   /** The checkpoint that will hold the paused sandbox after the requested rollback. */
   rolledBackPause: Checkpoint | undefined;
@@ -87,7 +84,6 @@ export interface StartOutcome extends Started {
   bootMilliseconds?: number;
   /** The public key of the cell. */
   cellKey?: string;
-  /** The checkpoint that the sandbox was restored from. */
   checkpointId?: string;
   /** The digest of the init-runtime-request that its environment came from. */
   initRequest?: string;

@@ -201,9 +201,7 @@ export function noSuchVolume(id: string, volume: string): RametError {
   return new RametError(
     "TemplateMismatch",
     `The sandbox cannot be restored from the checkpoint ${id}: its template has no volume ${volume} that is a PersistentVolumeClaim`,
-    {
-      hint: "Give the sandbox the template of the checkpoint's source, or omit spec.template to use that template",
-    },
+    { hint: "Give the sandbox the template of the checkpoint's source, or omit spec.template to use that template" },
   );
 }
 
@@ -223,9 +221,7 @@ function noCounterpart(volume: string, missing: readonly VolumeClaim[]): RametEr
   return new RametError(
     "InvalidArgument",
     `The volume ${volume} cannot be shared: the source has the volumes ${names}`,
-    {
-      hint: `Give the volume the name of the source's, or set ${key} to Empty`,
-    },
+    { hint: `Give the volume the name of the source's, or set ${key} to Empty` },
   );
 }
 

@@ -25,7 +25,6 @@ export async function unlabelClaims(client: KubeClient, { namespace, checkpointI
   await Promise.all(items.map((claim) => removeLabel(client, claim, label)));
 }
 
-/** The checkpoints for whose groups a claim is labelled. */
 export function checkpointsOnClaim({ metadata }: Claim): CheckpointName[] {
   return Object.keys(metadata.labels ?? {}).flatMap((label) => {
     const checkpointId = checkpointOfGroupLabel(label);
