@@ -147,7 +147,15 @@ const DeploymentObject = AnyObject.extend({ spec: z.looseObject({ replicas: z.nu
 /** A CRD in the API server. Its schemas are compared as they are. */
 export const InstalledCrd = AnyObject.extend({
   spec: z.unknown(),
-  status: z.looseObject({ conditions: z.array(Condition).optional() }).optional(),
+  // Null until the API server has looked at the CRD.
+  status: z
+    .looseObject({
+      conditions: z
+        .array(Condition)
+        .nullish()
+        .transform((list) => list ?? []),
+    })
+    .optional(),
 });
 export type InstalledCrd = z.infer<typeof InstalledCrd>;
 
