@@ -28,6 +28,7 @@ export default tseslint.config(
       },
     },
     rules: {
+      "@typescript-eslint/no-invalid-void-type": ["error", { allowAsThisParameter: true }],
       complexity: ["error", 12],
       "max-params": ["error", 4],
       "no-console": "error",

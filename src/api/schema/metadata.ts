@@ -90,5 +90,8 @@ export const Contents = z
 export type Contents = z.infer<typeof Contents>;
 
 /** The CPUs, in thousandths, and the memory of a sandbox. */
-export const Capacity = z.object({ cpuMillis: z.int().positive(), memoryBytes: z.int().positive() });
+export const Capacity = z.object({
+  cpuMillis: z.int().positive().describe("Thousandths of a CPU."),
+  memoryBytes: z.int().positive().describe("Bytes of memory."),
+});
 export type Capacity = z.infer<typeof Capacity>;

@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import { RametError } from "../../base/errors.ts";
-import { KubeClient } from "../../kube/kube-client.ts";
+import type { KubeClient } from "../../kube/kube-client.ts";
 import type { KubeManifest } from "../../kube/object.ts";
 import { ResourceClient } from "../../kube/resource-client.ts";
 import type { ResourceRef } from "../../kube/resource-ref.ts";

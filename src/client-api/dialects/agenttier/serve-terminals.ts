@@ -133,7 +133,8 @@ export function handleInOrder(socket: WebSocket, handle: (text: string) => Promi
   let waitingBytes = 0;
   let handled = Promise.resolve();
   socket.on("message", (data) => {
-    const text = String(data);
+    // Messages are Buffers, as the default binaryType of `ws` says.
+    const text = (data as Buffer).toString();
     const bytes = text.length + messageOverheadBytes;
     waitingBytes += bytes;
     if (waitingBytes > mostWaitingBytes) socket.terminate();
