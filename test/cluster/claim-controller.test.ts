@@ -275,6 +275,7 @@ it("takes a ready sandbox of the set for one that is slow", async () => {
   await create("SandboxClaim", "c", { templateName: "set", waitReadyTimeout: "1s", claimTimeout: "5m" });
   await expect.poll(() => sandboxes().length).toBe(1);
   const [slow = ""] = names(sandboxes());
+  node.ignored.add(`${namespace}/${slow}`);
   node.ignored.delete(namespace);
   await cluster.seen.sets.resource.mergePatch({ namespace, name: "set" }, { spec: { replicas: 1 } });
   const done = await completed("c");
