@@ -81,10 +81,10 @@ func run(config config) (int, error) {
 		})
 		time.AfterFunc(identityTimeout, entrypoint.Start)
 	}
-	ports := &control.Ports{}
-	// As PID 1, the guest has a network of its own.
+	ports, root := &control.Ports{}, ""
+	// As PID 1, the guest has a network and a root of its own.
 	if os.Getpid() == 1 {
-		ports.File = "/proc/sys/net/ipv4/ip_local_port_range"
+		ports.File, root = "/proc/sys/net/ipv4/ip_local_port_range", "/"
 	}
 	if err := ports.Next(); err != nil {
 		fmt.Fprintln(os.Stderr, "ramet-guest: "+err.Error())
@@ -93,7 +93,7 @@ func run(config config) (int, error) {
 	loopback := &control.Loopback{Reserved: []int{config.ControlPort, config.ClientPort}}
 	controlServer := &control.Server{
 		Identity: state, Processes: processes, Entrypoint: entrypoint,
-		HookDir: config.HookDir, StateDir: config.StateDir, MarkDir: config.MarkDir, Ports: ports, Loopback: loopback,
+		Root: root, HookDir: config.HookDir, StateDir: config.StateDir, MarkDir: config.MarkDir, Ports: ports, Loopback: loopback,
 		DropClients: func() {
 			clients.drop()
 			loopback.Drop()

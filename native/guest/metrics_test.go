@@ -29,7 +29,7 @@ func TestMetricsShowTheLimitsOfTheSandbox(t *testing.T) {
 		limits := map[string]any{"memoryBytes": 64 << 20, "cpuMillis": test.millis}
 		g.init(map[string]any{"generation": generation + 2, "clone": true, "limits": limits})
 		limited := readMetrics(t, g)
-		if limited["cpu_count"] != float64(test.cpus) || limited["mem_total"] != 64<<20 || limited["mem_total_mib"] != 64 || limited["disk_total"] > 64<<20 {
+		if limited["cpu_count"] != float64(test.cpus) || limited["mem_total"] != 64<<20 || limited["mem_total_mib"] != 64 || limited["disk_total"] != machine["disk_total"] {
 			t.Errorf("%d thousandths of a CPU: %v", test.millis, limited)
 		}
 	}

@@ -29,9 +29,9 @@ it("keeps other resources, claims, and a container without any", () => {
   });
 });
 
-it("has room for one checkpoint in the limit of ephemeral storage, and requests what the template does", () => {
+it("has room for one checkpoint, plain and encrypted, in the limit of ephemeral storage, and requests what the template does", () => {
   expect(cellResources({ limits: { memory: "512Mi", "ephemeral-storage": "10Gi" } })).toEqual({
     requests: { memory: "640Mi", "ephemeral-storage": "10Gi" },
-    limits: { memory: "640Mi", "ephemeral-storage": `${20 * 1024 + 512 + 256}Mi` },
+    limits: { memory: "640Mi", "ephemeral-storage": `${3 * 10 * 1024 + 2 * 512 + 256}Mi` },
   });
 });

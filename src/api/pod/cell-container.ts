@@ -233,7 +233,8 @@ export const leastMillis = 1_000;
  * Returns the resources of a cell's container: those of the template's container plus what the cell needs. The sandbox itself has
  * the template's limits, in its own control groups. Memory is added to the request too, because the cell keeps it. CPU is not,
  * because the cell uses it only while it starts, captures or restores. The limit of ephemeral storage, which bounds the files of
- * the sandbox itself, has room for one checkpoint on its way to a bucket: the kubelet evicts a Pod that exceeds it.
+ * the sandbox itself, has room for one checkpoint on its way to or from a bucket, plain and encrypted: the kubelet evicts a Pod that
+ * exceeds it.
  * @param limitsSandbox whether the cell can give the sandbox limits of its own. If not, those of the container bound the sandbox,
  *   and a small CPU limit is not raised, although the sandbox then starts slowly
  */
@@ -251,7 +252,7 @@ export function cellResources(resources: Resources, limitsSandbox = true): Resou
   if (storage !== undefined) {
     const memoryBytes = resources.limits?.["memory"] === undefined ? 0 : quantityToBytes(resources.limits["memory"]);
     const checkpointBytes = quantityToBytes(storage) + memoryBytes;
-    limits["ephemeral-storage"] = bytesPlus(storage, checkpointBytes + overheadStorageBytes);
+    limits["ephemeral-storage"] = bytesPlus(storage, 2 * checkpointBytes + overheadStorageBytes);
   }
   return {
     ...resources,

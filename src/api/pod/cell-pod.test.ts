@@ -96,9 +96,10 @@ it("refuses a container that would mount the cell's directory", () => {
     { containers: [{ name: "main", image: "a" }, side] },
     { containers: [{ name: "main", image: "a" }], initContainers: [side] },
     { containers: [{ ...side, name: "main" }] },
+    { containers: [{ name: "main", image: "a" }], volumes: [{ name: "ramet-cell", emptyDir: {} }] },
   ])
     expect(() => cellPod(owner, parsePodTemplate({ spec }), options)).toThrow(
-      /a container has volumeMounts\[ramet-cell\], which is the cell's own volume/,
+      "spec.template.spec: the volume ramet-cell is the cell's own",
     );
 });
 

@@ -140,9 +140,10 @@ function cellConfig(sandbox: PodOwner, template: PodTemplateSpec, options: CellP
  * @throws RametError `InvalidArgument`
  */
 function requireOtherVolumes(template: PodTemplateSpec): void {
-  if (mountCount(template, cellVolume.name) === 0) return;
-  const what = `spec.template.spec: a container has volumeMounts[${cellVolume.name}], which is the cell's own volume`;
-  throw new RametError("InvalidArgument", what, { hint: "Mount a volume of the template" });
+  const isNamed = template.spec.volumes?.some(({ name }) => name === cellVolume.name) === true;
+  if (!isNamed && mountCount(template, cellVolume.name) === 0) return;
+  const what = `spec.template.spec: the volume ${cellVolume.name} is the cell's own`;
+  throw new RametError("InvalidArgument", what, { hint: "Use a volume with another name" });
 }
 
 /** @throws RametError `InvalidArgument` */

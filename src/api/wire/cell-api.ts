@@ -58,6 +58,14 @@ export const ContainerSpec = z.strictObject({
 });
 export type ContainerSpec = z.infer<typeof ContainerSpec>;
 
+/** Enough for the packages and repositories of most agents, and less than the disk of most nodes. */
+export const defaultLayerBytes = 10 * 1024 ** 3;
+
+/** The size of a sandbox's writable layer. */
+export function layerBytesOf({ resources }: Pick<ContainerSpec, "resources">): number {
+  return resources.storageBytes ?? defaultLayerBytes;
+}
+
 const egressFields = {
   allow: z.array(z.string()).default([]),
   deny: z.array(z.string()).default([]),

@@ -10,8 +10,8 @@ import { openForWrite } from "../../store/open.ts";
 import { scratchHint, spaceHint } from "../../store/store-error.ts";
 import type { CellSetting } from "../setting/cell-setting.ts";
 import type { GuestControl } from "../client/guest-control.ts";
-import type { Engine } from "../sandbox/engine.ts";
-import { pageWritesFor, type PageWrites } from "./capture-room.ts";
+import type { Engine, ImageWrites } from "../sandbox/engine.ts";
+import { pageWritesFor } from "./capture-room.ts";
 import { PhaseClock } from "../../base/phases.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 
@@ -67,9 +67,13 @@ async function captureAndPublish(request: CheckpointRequest, subject: CaptureSub
   try {
     if (session.published !== undefined) throw alreadyPublished(request.grant.checkpointId);
     const memory = request.contents.includes("memory");
-    const pages = await pageWritesFor(subject.sandbox, { memory, imagePath: session.stagingPath });
+    if (!memory && subject.setting.container.readOnlyRoot) throw withoutFiles(request.grant.checkpointId);
+    const writes = {
+      pages: await pageWritesFor(subject.sandbox, { memory, imagePath: session.stagingPath }),
+      writtenBytes: await subject.sandbox.writtenBytes(),
+    };
     const before = subject.generation();
-    const into = { path: session.stagingPath, pages, phases, clock, held: subject.held };
+    const into = { path: session.stagingPath, writes, phases, clock, held: subject.held };
     const captured = await capture(request, engine, into);
     held = captured.held;
     await requireWithin(request, session.stagingPath);
@@ -110,7 +114,7 @@ interface Capture {
 
 interface CaptureInto {
   path: string;
-  pages: PageWrites;
+  writes: ImageWrites;
   phases: PhaseClock;
   clock: Clock;
   held: HeldPause | undefined;
@@ -120,7 +124,7 @@ interface CaptureInto {
 async function capture(
   { contents, keepRunning }: CheckpointRequest,
   engine: Engine,
-  { path, pages, phases, clock, held }: CaptureInto,
+  { path, writes, phases, clock, held }: CaptureInto,
 ): Promise<Capture> {
   const start = held?.sinceMilliseconds ?? clock.monotonicMilliseconds();
   const cutAt = clock.now().toISOString();
@@ -130,7 +134,7 @@ async function capture(
   const isPaused = mustPause || held !== undefined;
   if (mustPause) await phases.phase("pause", () => engine.pause());
   try {
-    await phases.phase("engine", () => (memory ? engine.checkpoint(path, pages) : engine.saveFiles(path, pages)));
+    await phases.phase("engine", () => (memory ? engine.checkpoint(path, writes) : engine.saveFiles(path, writes)));
   } catch (error) {
     if (mustPause) await engine.resume().catch(() => undefined);
     throw error;
@@ -146,6 +150,13 @@ async function capture(
 /** The controller checks the store before it repeats a call, so only an outdated call gets here. */
 function alreadyPublished(checkpointId: string): RametError {
   return new RametError("AlreadyExists", `capturing checkpoint ${checkpointId} failed: it is already in the store`);
+}
+
+function withoutFiles(checkpointId: string): RametError {
+  const why = "its root file system is read-only (securityContext.readOnlyRootFilesystem), so it has no changed files";
+  return new RametError("InvalidArgument", `capturing checkpoint ${checkpointId} failed: ${why}`, {
+    hint: "Capture memory too",
+  });
 }
 
 /** Asks the guest to flush its files. A checkpoint without that is usable too. */

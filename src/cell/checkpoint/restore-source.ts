@@ -1,4 +1,4 @@
-import type { CellState, RestoreRequest } from "../../api/wire/cell-api.ts";
+import { type CellState, layerBytesOf, type RestoreRequest } from "../../api/wire/cell-api.ts";
 import { type EngineBuild, missingFeatures } from "../../api/engine/engine.ts";
 import type { ErrorCode } from "../../base/error-codes.ts";
 import { RametError } from "../../base/errors.ts";
@@ -23,6 +23,8 @@ export interface RestoreSource {
 export interface RestoreSourceOptions {
   directory: string;
   build: () => Promise<EngineBuild>;
+  /** The size of the writable layer of this cell's sandboxes. */
+  layerBytes: number;
   /** The digest of the image's configuration, if it is known. */
   imageDigest: string | undefined;
   report: (message: string, detail?: Record<string, unknown>) => void;
@@ -34,7 +36,7 @@ const foregroundBytes = 32 * 2 ** 20;
 /** @throws RametError `NeedNotMet`, `CpuFeaturesMissing`, and those of `openForRead` */
 export async function openRestoreSource(
   { grant, contents }: RestoreRequest,
-  { directory, build, imageDigest, report }: RestoreSourceOptions,
+  { directory, build, layerBytes, imageDigest, report }: RestoreSourceOptions,
 ): Promise<RestoreSource> {
   const session = await openForRead(grant, { scratchPath: directory });
   const { manifest, imagePath } = session;
@@ -46,7 +48,7 @@ export async function openRestoreSource(
     });
   };
   const unmet = await build().then(
-    (own) => unmetNeed(manifest, own) ?? otherImage(manifest, imageDigest),
+    (own) => unmetNeed(manifest, own) ?? otherImage(manifest, imageDigest) ?? tooLarge(manifest, contents, layerBytes),
     (error: unknown) => RametError.from(error),
   );
   if (unmet !== undefined) {
@@ -127,6 +129,18 @@ export function otherImage(
   const why = `its memory needs the image ${image.name} as ${short(image.digest)}, but this one is ${short(digest)}`;
   return new RametError("NeedNotMet", `restoring checkpoint ${checkpointId} failed: ${why}`, {
     hint: "The image was replaced under its name: restore without a template of its own, or take another checkpoint",
+  });
+}
+
+/** Memory keeps the size of its layer, which must not exceed what this sandbox may write. Files alone must fit. */
+export function tooLarge(manifest: Manifest, contents: readonly string[], layerBytes: number): RametError | undefined {
+  const isMemory = contents.includes("memory");
+  const neededBytes = isMemory ? layerBytesOf(manifest.container) : sizeOf(manifest);
+  if (neededBytes <= layerBytes) return undefined;
+  const [needed, own] = [neededBytes, layerBytes].map((bytes) => `${Math.ceil(bytes / 2 ** 20)}Mi`);
+  const why = `it needs a writable layer of ${needed}, but the sandbox has ${own}`;
+  return new RametError("NeedNotMet", `restoring checkpoint ${manifest.checkpointId} failed: ${why}`, {
+    hint: "Raise the container's resources.limits.ephemeral-storage",
   });
 }
 

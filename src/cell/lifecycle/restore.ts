@@ -1,4 +1,9 @@
-import type { RestoreInPlaceCall, RestoreRequest, RestoreResult } from "../../api/wire/cell-api.ts";
+import {
+  layerBytesOf,
+  type RestoreInPlaceCall,
+  type RestoreRequest,
+  type RestoreResult,
+} from "../../api/wire/cell-api.ts";
 import { PhaseClock } from "../../base/phases.ts";
 import { openRestoreSource, type RestoreSource } from "../checkpoint/restore-source.ts";
 import type { CellCore } from "./cell-core.ts";
@@ -92,6 +97,7 @@ async function openClone(
 function openSource({ setting, report, engineBuild }: CellCore, request: RestoreRequest): Promise<RestoreSource> {
   return openRestoreSource(request, {
     directory: setting.paths.directory,
+    layerBytes: layerBytesOf(setting.container),
     imageDigest: setting.image.digest,
     report,
     build: engineBuild,

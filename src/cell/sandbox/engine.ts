@@ -43,7 +43,17 @@ export interface SavedMemory {
 /** The changed files of a checkpoint without memory. A tar is in the spec: gVisor unpacks it before the first process starts. */
 export type SavedFiles = { filesPath: string } | { tar: string };
 
+/** How a checkpoint is written. */
+export interface ImageWrites {
+  /** `direct`: without the page cache, which the container's memory limit has no room for. */
+  pages: "cached" | "direct";
+  /** What the sandbox has on disk, which extends the time limit. */
+  writtenBytes: number;
+}
+
 const commandTimeoutMilliseconds = 120_000;
+/** The slowest disk on which a checkpoint is completed. */
+const leastBytesPerMillisecond = 10 * 1024;
 
 /** Commands that can be started before they are needed: docs/decisions/0014. */
 export type EarlyCommand = "restore" | "checkpoint";
@@ -159,24 +169,24 @@ export class Engine {
     await this.#run(["resume", this.#options.id]);
   }
 
-  /**
-   * Writes memory and kernel state into `imagePath`. A running sandbox is paused meanwhile and then resumes.
-   * @param pages `direct`: writes the pages without the page cache, which the container's memory limit has no room for
-   */
-  async checkpoint(imagePath: string, pages: "cached" | "direct" = "cached"): Promise<void> {
+  /** Writes memory, kernel state and files into `imagePath`. A running sandbox is paused meanwhile and then resumes. */
+  async checkpoint(imagePath: string, { pages, writtenBytes }: ImageWrites): Promise<void> {
     if (pages === "direct") await this.dropEarly();
     const direct = ["checkpoint", "--direct", "--leave-running", "--image-path", imagePath, this.#options.id];
-    await this.#writing(() => (pages === "direct" ? this.#run(direct) : this.#runEarly("checkpoint", imagePath)));
+    const limit = timeFor(writtenBytes);
+    await this.#writing(() =>
+      pages === "direct" ? this.#run(direct, undefined, limit) : this.#runEarly("checkpoint", imagePath, limit),
+    );
   }
 
   /**
    * Writes the changed files of the root filesystem into `imagePath`, including deletions. A running sandbox is paused meanwhile
    * and then resumes.
    */
-  async saveFiles(imagePath: string, pages: "cached" | "direct" = "cached"): Promise<void> {
+  async saveFiles(imagePath: string, { pages, writtenBytes }: ImageWrites): Promise<void> {
     const direct = pages === "direct" ? ["--direct"] : [];
     const args = ["fscheckpoint", ...direct, "--leave-running", "--image-path", imagePath, this.#options.id];
-    await this.#writing(() => this.#run(args));
+    await this.#writing(() => this.#run(args, undefined, timeFor(writtenBytes)));
   }
 
   /** Sends a signal to PID 1, the guest, which forwards it to the entrypoint. */
@@ -215,16 +225,16 @@ export class Engine {
   }
 
   /** Releases the command if it was started early, else runs it. */
-  async #runEarly(command: EarlyCommand, imagePath: string): Promise<void> {
+  async #runEarly(command: EarlyCommand, imagePath: string, limit = commandTimeoutMilliseconds): Promise<void> {
     const held = await this.#early.get(command);
     this.#early.delete(command);
     if (held?.isRunning !== true) {
-      await this.#run(this.#earlyArgs(command, imagePath));
+      await this.#run(this.#earlyArgs(command, imagePath), undefined, limit);
       return;
     }
     const { root, image } = this.#earlyPaths(command);
     await Promise.all([link(root, this.#root), link(image, imagePath)]);
-    const { log, ...result } = await held.release(commandTimeoutMilliseconds);
+    const { log, ...result } = await held.release(limit);
     if (log !== "") await appendFile(this.#log, log);
     await rm(root, { force: true });
     await this.#requireSuccess(command, result, imagePath);
@@ -249,12 +259,16 @@ export class Engine {
     return { gate: `${path}.gate`, root: `${path}.state`, image: `${path}.image` };
   }
 
-  async #run(args: string[], enter?: readonly string[]): Promise<ProgramResult> {
+  async #run(
+    args: string[],
+    enter?: readonly string[],
+    timeoutMilliseconds = commandTimeoutMilliseconds,
+  ): Promise<ProgramResult> {
     const [command = ""] = args;
     const result = await runProgram({
       ...inLeaves(enter, this.#options.runsc, this.#commandLine(args, { log: this.#log, root: this.#root })),
       what: `gVisor ${command}`,
-      timeoutMilliseconds: commandTimeoutMilliseconds,
+      timeoutMilliseconds,
     });
     await this.#requireSuccess(command, result, imagePathIn(args));
     return result;
@@ -277,6 +291,10 @@ export class Engine {
     const text = await readFile(this.#log, "utf8").catch(() => "");
     return text.trim().split("\n").at(-1);
   }
+}
+
+function timeFor(bytes: number): number {
+  return commandTimeoutMilliseconds + bytes / leastBytesPerMillisecond;
 }
 
 function imagePathIn(args: readonly string[]): string | undefined {

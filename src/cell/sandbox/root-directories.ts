@@ -1,5 +1,5 @@
 import { readFileSync } from "node:fs";
-import { mkdir, readdir, rm, stat } from "node:fs/promises";
+import { chmod, chown, mkdir, readdir, rm, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { RametError } from "../../base/errors.ts";
 import { runProgram } from "../../base/run-program.ts";
@@ -7,9 +7,11 @@ import { runProgram } from "../../base/run-program.ts";
 /** The directory that becomes a sandbox's root. */
 export interface RootDirectory {
   path: string;
+  /** Hides what the sandbox has written from its other users. Call it when gVisor has created the file. */
+  protect(): Promise<void>;
   /** The bytes on disk of the files that the sandbox has written. */
   writtenBytes(): Promise<number>;
-  /** Call it when the sandbox has ended. The mounts of a killed cell end with its mount namespace. */
+  /** Call it when the sandbox has ended. It throws nothing: the mounts of a killed cell end with its mount namespace. */
   remove(): Promise<void>;
 }
 
@@ -56,36 +58,60 @@ export class RootDirectories {
   }
 
   async #mount(): Promise<RootDirectory> {
-    const { directory, imagePath, inMemory } = this.#options;
+    const { directory, inMemory } = this.#options;
     const own = join(directory, String(this.#count++));
     const [layer, merged] = [join(own, "layer"), join(own, "merged")];
     const [upper, work] = [join(layer, "upper"), join(layer, "work")];
     await Promise.all([layer, merged].map((made) => mkdir(made, { recursive: true })));
-    if (inMemory) await mount(["-t", "tmpfs", "-o", "mode=0755", "ramet", layer]);
+    const remove = (): Promise<void> => removeMounts(own, [merged, ...(inMemory ? [layer] : [])]);
+    try {
+      if (inMemory) await mount(["-t", "tmpfs", "-o", "mode=0755", "ramet", layer]);
+      await this.#mountOverlay({ upper, work, merged });
+    } catch (error) {
+      await remove();
+      throw error;
+    }
+    return { path: merged, protect: () => protectIn(merged), writtenBytes: () => writtenIn(upper), remove };
+  }
+
+  async #mountOverlay({ upper, work, merged }: { upper: string; work: string; merged: string }): Promise<void> {
+    const { imagePath } = this.#options;
     await Promise.all([upper, work].map((made) => mkdir(made, { recursive: true })));
+    // The root of the sandbox has the owner and the mode of this directory, whatever the kubelet gave to the volume.
+    await chown(upper, 0, 0);
+    await chmod(upper, 0o755);
     const options = [`lowerdir=${escaped(imagePath)}`, `upperdir=${escaped(upper)}`, `workdir=${escaped(work)}`];
     // In a user namespace overlayfs must keep its metadata in user attributes.
     if (hasOneUserOnly()) options.push("userxattr");
     await mount(["-t", "overlay", "-o", options.join(","), "ramet", merged]);
-    return {
-      path: merged,
-      writtenBytes: () => writtenIn(upper),
-      remove: async () => {
-        const args = ["-l", merged, ...(inMemory ? [layer] : [])];
-        await runProgram({ program: "umount", args, timeoutMilliseconds: mountTimeoutMilliseconds });
-        await rm(own, { recursive: true, force: true }).catch(() => undefined);
-      },
-    };
   }
 }
 
-/** gVisor's name for the file of a writable layer (runsc/boot/vfs.go, selfFilestorePrefix). */
+/** gVisor's name for the file of a writable layer (pkg/fsutil/fsutil.go). */
 const layerFile = ".gvisor.filestore.";
 
+async function layerFilesIn(directory: string): Promise<string[]> {
+  const names = await readdir(directory);
+  return names.filter((name) => name.startsWith(layerFile)).map((name) => join(directory, name));
+}
+
+async function protectIn(merged: string): Promise<void> {
+  await Promise.all((await layerFilesIn(merged)).map((file) => chmod(file, 0o600)));
+}
+
 async function writtenIn(upper: string): Promise<number> {
-  const names = (await readdir(upper)).filter((name) => name.startsWith(layerFile));
-  const files = await Promise.all(names.map((name) => stat(join(upper, name))));
+  const files = await Promise.all((await layerFilesIn(upper)).map((file) => stat(file)));
   return files.reduce((sum, { blocks }) => sum + blocks * 512, 0);
+}
+
+/** Removes the directory of a root only if nothing is mounted in it: the image is not to be walked. */
+async function removeMounts(own: string, mounted: readonly string[]): Promise<void> {
+  const options = { program: "umount", args: ["-l", ...mounted], timeoutMilliseconds: mountTimeoutMilliseconds };
+  const isUnmounted = await runProgram(options).then(
+    ({ code }) => code === 0,
+    () => false,
+  );
+  if (isUnmounted) await rm(own, { recursive: true, force: true }).catch(() => undefined);
 }
 
 const mountTimeoutMilliseconds = 10_000;

@@ -147,9 +147,11 @@ export class SandboxEnvironment {
   async remove(): Promise<void> {
     await this.#busy;
     const waiting = await this.#waiting?.catch(() => undefined);
-    await Promise.all([this.#current?.destroy(), waiting?.destroy(), this.removeReplaced()]);
+    const destroyed = await Promise.allSettled([this.#current?.destroy(), waiting?.destroy(), this.removeReplaced()]);
     if (this.#prepared !== undefined) await releaseResources(this.#prepared.resources);
     await this.#link?.stop();
+    const failure = destroyed.find(({ status }) => status === "rejected");
+    if (failure !== undefined) throw RametError.from((failure as PromiseRejectedResult).reason);
   }
 
   async #start(origin: SandboxOrigin): Promise<void> {

@@ -2,6 +2,7 @@ import { randomBytes } from "node:crypto";
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { delay, systemClock } from "../../base/clock.ts";
+import { layerBytesOf } from "../../api/wire/cell-api.ts";
 import type { RametError } from "../../base/errors.ts";
 import type { CellSetting } from "../setting/cell-setting.ts";
 import type { ContainerMemory } from "../cgroup/container-memory.ts";
@@ -86,7 +87,7 @@ export class Sandbox {
       runsc: paths.runsc,
       directory: paths.directory,
       id: containerId(config.sandbox.uid),
-      layerBytes: container.resources.storageBytes ?? defaultLayerBytes,
+      layerBytes: layerBytesOf(container),
       layersOfVolumes: hasOneUserOnly() && !setting.sharesVolumes ? paths.directory : undefined,
       cgroup,
       sharesMemory: options.container !== undefined,
@@ -104,6 +105,7 @@ export class Sandbox {
       await root.remove();
       throw cgroup?.exceededLimit() ?? options.container?.exceeded() ?? error;
     });
+    await root.protect();
     const ended = Promise.all([
       log.follow(output.stdout, "stdout", output.early.stdout),
       log.follow(output.stderr, "stderr", output.early.stderr),
@@ -177,9 +179,6 @@ export class Sandbox {
 
 /** How often the count of out-of-memory kills is read where the kernel sends no notification. */
 const pollMilliseconds = 250;
-
-/** Enough for the packages and repositories of most agents, and less than the disk of most nodes. */
-const defaultLayerBytes = 10 * 1024 ** 3;
 
 function savedFiles(files: SandboxFiles): SavedFiles | undefined {
   return files === "image" ? undefined : files;

@@ -36,10 +36,10 @@ describe("the guest in a real sandbox", () => {
   const metricsOf = (cell: RunningCell) => call(cell, "/metrics") as Promise<Record<string, number>>;
 
   it("shows the sandbox's limits and use in its metrics, and those of a clone", async () => {
-    const limits = { memoryBytes: 512 * mebibyte, cpuMillis: 1_500 };
+    const limits = { memoryBytes: 512 * mebibyte, cpuMillis: 1_500, storageBytes: 3 * 1024 * mebibyte };
     const cell = await boot("limited", limits);
     const idle = await metricsOf(cell);
-    expect(idle).toMatchObject({ cpu_count: 2, mem_total: limits.memoryBytes, disk_total: limits.memoryBytes });
+    expect(idle).toMatchObject({ cpu_count: 2, mem_total: limits.memoryBytes, disk_total: limits.storageBytes });
     expect(idle["mem_used"]).toBeLessThan(100 * mebibyte);
     expect(idle["disk_used"]).toBeLessThan(100 * mebibyte);
 

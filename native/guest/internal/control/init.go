@@ -123,6 +123,9 @@ func (s *Server) take(ctx context.Context, request InitRequest) (*Outcome, error
 	if request.Clone && s.Ports != nil {
 		warn("changing the local ports", s.Ports.Next())
 	}
+	if request.Clone && s.Root != "" {
+		warn("hiding the file of the writable layer", hideLayer(s.Root))
+	}
 	warn("comparing the clock", checkClock(request.Now))
 	warn("setting the host name", setHostname(request.Hostname))
 	s.Identity.Take(request.identity())

@@ -22,6 +22,8 @@ type Server struct {
 	Entrypoint *Entrypoint
 	// HookDir holds the programs that run when the sandbox is restored as a clone.
 	HookDir string
+	// Root is the root directory of the sandbox. Empty outside of one, in tests.
+	Root string
 	// StateDir receives the identity and the generation for programs in the sandbox.
 	StateDir string
 	// MarkDir receives the variables of E2B, of a sandbox that has them.

@@ -41,8 +41,7 @@ func (s *Server) metrics(w http.ResponseWriter, _ *http.Request) {
 	m.MemoryTotalMB, m.MemoryUsedMB = m.MemoryTotal>>20, m.MemoryUsed>>20
 	var disk syscall.Statfs_t
 	if syscall.Statfs("/", &disk) == nil {
-		// The files of the root directory are in the sandbox's memory, whose limit gVisor does not report as theirs.
-		m.DiskTotal = min(disk.Blocks*uint64(disk.Bsize), m.MemoryTotal)
+		m.DiskTotal = disk.Blocks * uint64(disk.Bsize)
 		m.DiskUsed = (disk.Blocks - disk.Bfree) * uint64(disk.Bsize)
 	}
 	reply(w, m)

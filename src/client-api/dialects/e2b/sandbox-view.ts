@@ -2,7 +2,7 @@ import type { Sandbox } from "../../../api/kinds/sandbox.ts";
 import { annotations, labels } from "../../../api/names/labels.ts";
 import { PodTemplateSpec } from "../../../api/schema/pod-template.ts";
 import { quantityToBytes, quantityToMillicores } from "../../../base/quantity.ts";
-import { envdVersion } from "../../../api/wire/cell-api.ts";
+import { defaultLayerBytes, envdVersion } from "../../../api/wire/cell-api.ts";
 import { findCondition } from "../../../kube/conditions.ts";
 import { sandboxIdOf } from "../../service/find-sandbox.ts";
 import { endOf, onTimeoutOf } from "../../service/lifecycle.ts";
@@ -87,6 +87,6 @@ export function sizesOf(template: unknown) {
   return {
     cpuCount: Math.max(1, Math.ceil(amount("cpu", quantityToMillicores) / 1000)),
     memoryMB: Math.max(128, Math.floor(amount("memory", quantityToBytes) / 2 ** 20)),
-    diskSizeMB: Math.floor(amount("ephemeral-storage", quantityToBytes) / 2 ** 20),
+    diskSizeMB: Math.floor((amount("ephemeral-storage", quantityToBytes) || defaultLayerBytes) / 2 ** 20),
   };
 }
