@@ -48,8 +48,8 @@ export async function serveClientApi(options: ServerOptions): Promise<ClientApiS
     loggerInstance: log as FastifyBaseLogger,
     logController: new LogController({ disableRequestLogging: true }),
     bodyLimit: bodyLimitBytes,
-    // Ids of snapshots are longer than fastify's default.
-    routerOptions: { maxParamLength: 500 },
+    // Ids of snapshots and links for uploads are longer than fastify's default.
+    routerOptions: { maxParamLength: 1_000 },
     genReqId: ({ headers }) => requestIdOf(headers["x-request-id"]),
     // For uploads, which take as long as their clients need.
     requestTimeout: longestUploadMilliseconds,
@@ -131,6 +131,8 @@ function limitConnections(server: Server): void {
   server.maxConnections = mostConnections.all;
   const slots = new Slots(mostConnections.ofClient);
   server.on("connection", (socket: Socket) => {
+    // Each request of a connection waits for its end, also the pipelined ones.
+    socket.setMaxListeners(0);
     const release = slots.take(limitedAddress(socket.remoteAddress ?? "unknown"));
     if (release === undefined) socket.destroy();
     else socket.once("close", release);

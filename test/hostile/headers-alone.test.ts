@@ -91,6 +91,7 @@ function unauthorized(): Promise<never> {
 const caller = {
   namespace: "team-a",
   key: "team-a/agent",
+  digest: "",
   serviceAccount: "agent",
   user: { user: "agent", groups: [] },
 };

@@ -1,8 +1,8 @@
 import { randomBytes } from "node:crypto";
 import { once } from "node:events";
 import { createServer, type Server } from "node:http";
-import { type AddressInfo, connect } from "node:net";
-import { afterAll, beforeAll, beforeEach, expect, it } from "vitest";
+import { type AddressInfo, connect, type Socket } from "node:net";
+import { afterAll, beforeAll, beforeEach, expect, it, onTestFinished } from "vitest";
 import { ApiKey, apiKeyKind } from "../../src/api/kinds/api-key.ts";
 import { Sandbox } from "../../src/api/kinds/sandbox.ts";
 import { SandboxTemplate } from "../../src/api/kinds/sandbox-template.ts";
@@ -37,6 +37,7 @@ let callers: Callers;
 let server: ClientApiServer;
 let close: () => void;
 let text: string;
+let digest: string;
 let key: ApiKey;
 
 beforeAll(async () => {
@@ -122,24 +123,35 @@ const ready = {
 
 beforeEach(() => {
   const created = newApiKey({ ...at, format: "e2b", random: randomBytes });
-  ({ text } = created);
-  const spec = { serviceAccountName: at.name, digests: [{ digest: created.digest }] };
+  ({ text, digest } = created);
+  const spec = { serviceAccountName: at.name, digests: [{ digest }] };
   const keyMetadata = { ...metadata, ...at, uid: randomBytes(8).toString("hex") };
   key = ApiKey.parse({ apiVersion: rametApiVersion, kind: apiKeyKind.kind, metadata: keyMetadata, spec });
   callers.informer.store.put(key);
 });
 
-/** Revokes a key: deletes it, or replaces its text as a rotation without an overlap. */
+/** Revokes a key: deletes it, or replaces its value as a rotation without or with an overlap. */
 const revocations: Record<string, () => void> = {
   deleted: () => {
     callers.informer.store.remove(key, true);
   },
   rotated: () => {
-    const { digest } = newApiKey({ ...at, format: "e2b", random: randomBytes });
-    const changed = { ...key, metadata: { ...key.metadata, resourceVersion: "2" } };
-    callers.informer.store.put({ ...changed, spec: { ...key.spec, digests: [{ digest }] } });
+    replaceValues([{ digest: anotherDigest() }]);
+  },
+  "rotated and expires": () => {
+    const expiresAt = new Date(Date.now() + 300).toISOString();
+    replaceValues([{ digest: anotherDigest() }, { digest, expiresAt }]);
   },
 };
+
+function anotherDigest(): string {
+  return newApiKey({ ...at, format: "e2b", random: randomBytes }).digest;
+}
+
+function replaceValues(digests: ApiKey["spec"]["digests"]): void {
+  const changed = { ...key, metadata: { ...key.metadata, resourceVersion: "2" } };
+  callers.informer.store.put({ ...changed, spec: { ...key.spec, digests } });
+}
 
 interface Open {
   line: string;
@@ -206,23 +218,69 @@ it.each(Object.keys(revocations))("ends everything that a key has open within a 
   }
 });
 
-it("ends an upload by a link with the key that has made it, and accepts the link no more", async () => {
+/** The path of a link for the files of a COPY step. */
+function linkOf(tree: string): string {
   const expiresAt = Date.now() + 60_000;
-  const link = signUploadLink(
-    { namespace: at.namespace, digest: "0".repeat(64), owner: "team-a/agent", expiresAt },
-    secret,
-  );
-  const line = `PUT ${uploadPath}/${link}`;
+  const link = {
+    namespace: at.namespace,
+    digest: tree.repeat(64),
+    owner: "team-a/agent",
+    ownerDigest: digest,
+    expiresAt,
+  };
+  return `${uploadPath}/${signUploadLink(link, secret)}`;
+}
+
+/** Asks whether an upload may begin. */
+function startUpload(path: string): { socket: Socket; received: () => string } {
+  let received = "";
+  const socket = connect(server.port, "127.0.0.1").on("error", ignore);
+  socket.on("data", (bytes: Buffer) => (received += bytes.toString("latin1")));
+  socket.write(`PUT ${path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\nExpect: 100-continue\r\n\r\n`);
+  onTestFinished(() => {
+    socket.destroy();
+  });
+  return { socket, received: () => received };
+}
+
+const begun = /^HTTP\/1\.1 100 /;
+
+it.each(Object.keys(revocations))("ends an upload by a link, and refuses the link, when its key is %s", async (how) => {
+  const link = linkOf("0");
   const put = async () => {
-    const answer = await fetch(`http://127.0.0.1:${server.port}${uploadPath}/${link}`, { method: "PUT", body: "a" });
+    const answer = await fetch(`http://127.0.0.1:${server.port}${link}`, { method: "PUT", body: "a" });
     return answer.status;
   };
-  const upload = openRequest({ line, body: "a" }, false);
-  await new Promise((resolve) => systemClock.schedule(500, resolve as () => void));
-  expect(await put()).toBe(429);
-  await new Promise((resolve) => systemClock.schedule(1_500, resolve as () => void));
+  const upload = openRequest({ line: `PUT ${link}`, body: "a" }, false);
+  await new Promise((resolve) => systemClock.schedule(2_000, resolve as () => void));
   const revokedAt = performance.now();
-  revocations["deleted"]?.();
+  revocations[how]?.();
   expect((await upload) - revokedAt).toBeLessThan(1_000);
   expect(await put()).toBe(401);
+});
+
+it("lets another upload of the same files wait until the first one is over", async () => {
+  const link = linkOf("1");
+  const first = startUpload(link);
+  await expect.poll(first.received).toMatch(begun);
+  const second = startUpload(link);
+  await new Promise((resolve) => systemClock.schedule(500, resolve as () => void));
+  expect(second.received()).toBe("");
+  const more = Array.from({ length: 15 }, () => startUpload(link));
+  await expect.poll(() => more.some(({ received }) => received().startsWith("HTTP/1.1 429 "))).toBe(true);
+  first.socket.destroy();
+  await expect.poll(second.received).toMatch(begun);
+});
+
+it("releases the upload of a pipelined request whose connection closes before its turn", async () => {
+  const link = linkOf("2");
+  const socket = connect(server.port, "127.0.0.1").on("error", ignore);
+  const unanswered = `GET /api/v1/sandboxes/dev/files/tmp/a HTTP/1.1\r\nHost: localhost\r\nX-API-Key: ${text}\r\n\r\n`;
+  socket.write(`${unanswered}PUT ${link} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\na`);
+  await new Promise((resolve) => systemClock.schedule(500, resolve as () => void));
+  const next = startUpload(link);
+  await new Promise((resolve) => systemClock.schedule(500, resolve as () => void));
+  expect(next.received()).toBe("");
+  socket.destroy();
+  await expect.poll(next.received).toMatch(begun);
 });

@@ -24,6 +24,14 @@ export function lastExpiry(digests: readonly KeyDigest[]): string | undefined {
   return ends.sort((a, b) => milliseconds(a) - milliseconds(b)).at(-1);
 }
 
+/** The time at which the value with this digest expires, in milliseconds since 1970. `Infinity`: never. */
+export function expiryOf({ digests }: Pick<ApiKeySpec, "digests">, digest: string): number {
+  const ends = digests
+    .filter((own) => own.digest === digest)
+    .map(({ expiresAt }) => (expiresAt === undefined ? Infinity : milliseconds(expiresAt)));
+  return Math.max(...ends);
+}
+
 /** A time that cannot be read has passed. */
 function isAfter(time: string, now: Date): boolean {
   return milliseconds(time) > now.getTime();

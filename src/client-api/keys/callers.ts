@@ -1,5 +1,5 @@
 import { type ApiKey, apiKeyKind } from "../../api/kinds/api-key.ts";
-import { acceptsDigest, type ApiKeyLimits, limitsOfKey, unexpired, userOfKey } from "../../api/keys/api-key-rules.ts";
+import { acceptsDigest, type ApiKeyLimits, expiryOf, limitsOfKey, userOfKey } from "../../api/keys/api-key-rules.ts";
 import { apiKeyDigest, apiKeyId, readApiKey } from "../../api/keys/api-key-text.ts";
 import { RametError } from "../../base/errors.ts";
 import type { Log } from "../../base/log.ts";
@@ -16,11 +16,16 @@ export interface Caller {
   namespace: string;
   /** The key, as `<namespace>/<name>`. */
   key: string;
+  /** The digest of the value of the key that the client has sent. */
+  digest: string;
   user: { user: string; groups?: readonly string[] };
   /** The service account of the key. */
   serviceAccount: string;
   limits: ApiKeyLimits;
 }
+
+/** One of the values of a key. A rotation makes the others expire. */
+export type KeyValue = Pick<Caller, "key" | "digest">;
 
 /** A right that a request needs in the key's namespace, in the words of RBAC. */
 export type Need = Omit<ResourceAttributes, "namespace">;
@@ -58,7 +63,7 @@ export class Callers {
     this.informer = new Informer({ resource, ...options });
     this.#byId = this.informer.store.index(({ metadata: { namespace, name } }) => [apiKeyId({ namespace, name })]);
     this.informer.store.subscribe(({ object: { metadata } }) => {
-      for (const endIfRevoked of this.#open.get(`${metadata.namespace}/${metadata.name}`) ?? []) endIfRevoked();
+      for (const check of this.#open.get(`${metadata.namespace}/${metadata.name}`) ?? []) check();
     });
     const caching = { clock: client.clock, freshMilliseconds, staleMilliseconds };
     this.#accounts = new StaleOnErrorCache({ ...caching, isRefusal: (exists) => !exists });
@@ -73,7 +78,7 @@ export class Callers {
     if (text === undefined || text === "") throw unauthorized("The request has no API key");
     const read = readApiKey(text);
     const key = read && (this.#find(read) ?? (await this.#appearing(read)));
-    if (key === undefined) throw unauthorized("The API key is not valid, or it was revoked");
+    if (read === undefined || key === undefined) throw unauthorized("The API key is not valid, or it was revoked");
     const { namespace, name } = key.metadata;
     const account = { namespace, name: key.spec.serviceAccountName };
     if (!(await this.#exists(account)))
@@ -81,40 +86,53 @@ export class Callers {
     return {
       namespace,
       key: `${namespace}/${name}`,
+      digest: apiKeyDigest({ namespace, name }, read.digits),
       user: userOfKey(key),
       serviceAccount: account.name,
       limits: limitsOfKey(key.spec),
     };
   }
 
-  /** The limits of a key, as `<namespace>/<name>`; undefined if it was revoked or has expired. */
-  limitsOf(key: string): ApiKeyLimits | undefined {
-    const found = this.informer.store.get(key);
-    if (found === undefined || found.metadata.deletionTimestamp !== undefined) return undefined;
-    return unexpired(found.spec.digests, this.#client.clock.now()).length > 0 ? limitsOfKey(found.spec) : undefined;
+  /** The limits of a key; undefined if this value of it was revoked or has expired. */
+  limitsOf(value: KeyValue): ApiKeyLimits | undefined {
+    const accepted = this.#accepted(value);
+    return accepted && limitsOfKey(accepted.spec);
   }
 
   /**
-   * Calls `end` as soon as a key is revoked, also during what it has started.
-   * @param text the text of the key that a client has sent, which a rotation revokes. @default any valid text of the key
-   * @returns a function for the end of what the key has started
+   * Calls `end` as soon as a value of a key is revoked or expires, immediately if that has happened since it was accepted.
+   * @returns a function for the end of what the value has started
    */
-  endWhenRevoked(key: string, end: () => void, text?: string): () => void {
-    const read = text === undefined ? undefined : readApiKey(text);
-    const endIfRevoked = (): void => {
-      const isValid = read === undefined ? this.limitsOf(key) !== undefined : this.#find(read) !== undefined;
-      if (!isValid) end();
+  endWhenRevoked(value: KeyValue, end: () => void): () => void {
+    const { clock } = this.#client;
+    let cancel = (): void => undefined;
+    const check = (): void => {
+      cancel();
+      const accepted = this.#accepted(value);
+      if (accepted === undefined) {
+        end();
+        return;
+      }
+      const left = expiryOf(accepted.spec, value.digest) - clock.now().getTime();
+      if (left < Infinity) cancel = clock.schedule(left, check);
     };
-    const all = this.#open.get(key) ?? new Set();
-    this.#open.set(key, all.add(endIfRevoked));
+    const all = this.#open.get(value.key) ?? new Set();
+    this.#open.set(value.key, all.add(check));
+    check();
     return () => {
-      all.delete(endIfRevoked);
-      if (all.size === 0 && this.#open.get(key) === all) this.#open.delete(key);
+      cancel();
+      all.delete(check);
+      if (all.size === 0 && this.#open.get(value.key) === all) this.#open.delete(value.key);
     };
   }
 
+  #accepted({ key, digest }: KeyValue): ApiKey | undefined {
+    const found = this.informer.store.get(key);
+    return found !== undefined && this.#accepts(found, digest) ? found : undefined;
+  }
+
   #find({ id, digits }: ReadKey): ApiKey | undefined {
-    return this.#byId(id).find((each) => this.#accepts(each, digits));
+    return this.#byId(id).find((each) => this.#accepts(each, apiKeyDigest(each.metadata, digits)));
   }
 
   /** A client may use a key before the watch has reported it. Only some requests wait, because strangers can send them too. */
@@ -127,9 +145,8 @@ export class Callers {
     });
   }
 
-  #accepts({ metadata: { namespace, name, deletionTimestamp }, spec }: ApiKey, digits: string): boolean {
-    if (deletionTimestamp !== undefined) return false;
-    return acceptsDigest(spec, apiKeyDigest({ namespace, name }, digits), this.#client.clock.now());
+  #accepts({ metadata: { deletionTimestamp }, spec }: ApiKey, digest: string): boolean {
+    return deletionTimestamp === undefined && acceptsDigest(spec, digest, this.#client.clock.now());
   }
 
   #exists(account: { namespace: string; name: string }): Promise<boolean> {

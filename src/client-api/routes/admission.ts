@@ -1,6 +1,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { RametError } from "../../base/errors.ts";
-import type { Caller, Callers, Need } from "../keys/callers.ts";
+import type { Caller, Callers, KeyValue, Need } from "../keys/callers.ts";
+import { whenOver } from "./request-end.ts";
 
 /**
  * Decides by the headers of a request whether its body is read. Everyone may send a request of a `public` route.
@@ -34,6 +35,8 @@ export function admitRequests(server: FastifyInstance): void {
     const { handler, config } = request.routeOptions;
     const { access = "public" } = config;
     const admitted = (): void => {
+      // The client has left, or its key was revoked meanwhile.
+      if (request.raw.socket.destroyed) return;
       if (request.headers.expect !== undefined) reply.raw.writeContinue();
       next();
     };
@@ -49,15 +52,15 @@ export function withKey(callers: Callers, ...needs: readonly Need[]): Access & o
     const caller = await admit(callers, apiKeyIn(request.headers), reply);
     await callers.require(caller, ...needs);
     request.caller = caller;
-    endWithKey(callers, reply, caller.key, apiKeyIn(request.headers));
+    endWithKey(callers, reply, caller);
   };
 }
 
-/** Closes the connection of a request as soon as its key is revoked. @param text as for `endWhenRevoked` */
-export function endWithKey(callers: Callers, { raw }: FastifyReply, key: string, text?: string): void {
-  if (raw.destroyed) return;
-  const over = callers.endWhenRevoked(key, () => raw.destroy(), text);
-  raw.once("close", over);
+/** Closes the connection of a request as soon as the value of its key is revoked or expires. */
+export function endWithKey(callers: Callers, reply: FastifyReply, value: KeyValue): void {
+  // Not the response: one that waits for the answers before it has no connection yet.
+  const over = callers.endWhenRevoked(value, () => reply.request.raw.socket.destroy());
+  whenOver(reply, over);
 }
 
 /** The client of a request that `withKey` has admitted; nobody for a public route. */
@@ -69,6 +72,7 @@ const nobody: Caller = {
   namespace: "",
   serviceAccount: "",
   key: "",
+  digest: "",
   user: { user: "system:anonymous", groups: ["system:unauthenticated"] },
   limits: { sandboxes: 0, requestsPerSecond: 0, snapshotBytes: 0 },
 };

@@ -4,6 +4,7 @@ import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import type { Callers } from "../keys/callers.ts";
 import { callerOf, withKey } from "./admission.ts";
+import { untilClosed } from "./request-end.ts";
 import type { Route } from "./route.ts";
 
 /** Serves routes to authenticated clients that have the rights which a route needs. */
@@ -47,15 +48,6 @@ function serveRoute<Env extends { callers: Callers }>(
     handler: async (request, reply) =>
       await serve(env, { request, reply, caller: callerOf(request), signal: untilClosed(reply) }),
   });
-}
-
-/** Also aborts after the answer, when nothing waits any more. */
-export function untilClosed({ raw }: FastifyReply): AbortSignal {
-  const closed = new AbortController();
-  raw.once("close", () => {
-    closed.abort();
-  });
-  return closed.signal;
 }
 
 /** The address at which the client has reached the server. Only the client itself uses it. */

@@ -10,7 +10,7 @@ import { needs } from "../../keys/needs.ts";
 import { admit, apiKeyIn } from "../../routes/admission.ts";
 import { type AgentTier, guestFor } from "./call.ts";
 import { errorAnswer } from "./errors.ts";
-import type { Clock } from "../../../base/clock.ts";
+import { canceled, type Clock } from "../../../base/clock.ts";
 import type { GuestClient } from "../../../cell/client/guest-client.ts";
 import type { GuestInput } from "../../../cell/client/guest-input.ts";
 
@@ -51,10 +51,12 @@ async function admitted(agentTier: AgentTier, request: IncomingMessage, connecti
   const key = apiKeyIn(request.headers) ?? searchParams.get("token") ?? undefined;
   const caller = await admit(callers, key);
   await callers.require(caller, ...needs.enter);
+  // It does not close a second time.
+  if (connection.destroyed) throw canceled("The terminal");
   const end = (): void => {
     connection.destroy();
   };
-  connection.once("close", callers.endWhenRevoked(caller.key, end, key));
+  connection.once("close", callers.endWhenRevoked(caller, end));
   const ending = new AbortController();
   connection.once("close", () => {
     ending.abort();

@@ -2,12 +2,18 @@ import { expect, it } from "vitest";
 import { readUploadLink, signUploadLink } from "./serve-uploads.ts";
 
 const secret = Buffer.from("secret");
-const link = { namespace: "a", digest: "0".repeat(64), owner: "a/key", expiresAt: 1000 };
+const link = { namespace: "a", digest: "0".repeat(64), owner: "a/key", ownerDigest: "sha256:0", expiresAt: 1000 };
 
 it("is read by whoever has the secret, until it expires", () => {
   const text = signUploadLink(link, secret);
   expect(readUploadLink(text, secret, new Date(999))).toEqual(link);
   expect(() => readUploadLink(text, secret, new Date(1000))).toThrow("has expired");
+});
+
+it("is refused if another version has signed it", () => {
+  const { ownerDigest: _, ...older } = link;
+  const text = signUploadLink(older as typeof link, secret);
+  expect(() => readUploadLink(text, secret, new Date(0))).toThrow("is not valid");
 });
 
 it("is refused after any change", () => {

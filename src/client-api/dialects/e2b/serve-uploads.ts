@@ -10,7 +10,9 @@ import { FairTurns } from "../../../base/fair-turns.ts";
 import { Slots } from "../../../base/slots.ts";
 import { within } from "../../../base/within.ts";
 import { endWithKey } from "../../routes/admission.ts";
-import { originOf, serveStreams, untilClosed } from "../../routes/serve-routes.ts";
+import { untilClosed, whenOver } from "../../routes/request-end.ts";
+import { originOf, serveStreams } from "../../routes/serve-routes.ts";
+import type { KeyValue } from "../../keys/callers.ts";
 import { uploadTree, hasTree } from "../../service/tree-uploads.ts";
 import type { Call, E2b } from "./call.ts";
 import { checkSnapshotLimit } from "../../service/key-limits.ts";
@@ -25,20 +27,23 @@ export function serveUploads(server: FastifyInstance, { service, guests, callers
   const { clock } = service;
   const linkOf = async (params: unknown) =>
     readUploadLink((params as { link: string }).link, await guests.secret(), clock.now());
-  const limitsOf = ({ owner }: UploadLink): ApiKeyLimits => {
-    const limits = callers.limitsOf(owner);
+  const limitsOf = (link: UploadLink): ApiKeyLimits => {
+    const limits = callers.limitsOf(ownerOf(link));
     if (limits === undefined) throw refused("is of an API key that was revoked");
     return limits;
   };
-  const uses = new Slots(1);
+  const places = new Slots(mostUploadsOfTree);
+  const turnsOfTree = new FairTurns(Infinity, () => 1);
   const access = async ({ params }: FastifyRequest, reply: FastifyReply): Promise<void> => {
     const link = await linkOf(params);
     limitsOf(link);
-    const release = uses.take(`${link.namespace}/${link.digest}`);
+    const tree = `${link.namespace}/${link.digest}`;
+    const release = places.take(tree);
     if (release === undefined)
-      throw new RametError("TooManyRequests", "Another upload of these files is in progress", { retryable: true });
-    reply.raw.once("close", release);
-    endWithKey(callers, reply, link.owner);
+      throw new RametError("TooManyRequests", "Other uploads of these files are in progress", { retryable: true });
+    whenOver(reply, release);
+    endWithKey(callers, reply, ownerOf(link));
+    await untilTurn(turnsOfTree, tree, reply);
   };
   const turns = new FairTurns(mostUploads, () => mostUploadsOfNamespace);
   serveStreams(server, (instance) => {
@@ -63,6 +68,21 @@ export function serveUploads(server: FastifyInstance, { service, guests, callers
 /** Each is a sandbox. */
 const mostUploads = 32;
 const mostUploadsOfNamespace = 8;
+/** Builds that copy the same files upload them at the same time. All but one wait, and then find the tree. */
+const mostUploadsOfTree = 16;
+
+/** Resolves when no other upload of a tree is in progress. The turn lasts until the request is over. */
+function untilTurn(turns: FairTurns, tree: string, reply: FastifyReply): Promise<void> {
+  return new Promise((begin, reject) => {
+    const work = (): Promise<void> => {
+      begin();
+      return new Promise((over) => {
+        whenOver(reply, over);
+      });
+    };
+    turns.run(tree, work, untilClosed(reply)).catch(reject);
+  });
+}
 
 /** Below it are the links. */
 export const uploadPath = "/templates/uploads";
@@ -76,10 +96,16 @@ const UploadLink = z.strictObject({
   digest: z.string().regex(/^[0-9a-f]{64}$/),
   /** The API key whose limits the tree counts for. */
   owner: z.string().min(1),
+  /** The digest of the value of that key with which the build was started. The link ends with it. */
+  ownerDigest: z.string().min(1),
   /** Milliseconds since 1970. */
   expiresAt: z.number(),
 });
 type UploadLink = z.infer<typeof UploadLink>;
+
+function ownerOf({ owner, ownerDigest }: UploadLink): KeyValue {
+  return { key: owner, digest: ownerDigest };
+}
 
 /** Signs a link. Every replica can check it, because they share the secret. */
 export function signUploadLink(link: UploadLink, secret: Buffer): string {
@@ -91,7 +117,9 @@ export function signUploadLink(link: UploadLink, secret: Buffer): string {
 export function readUploadLink(text: string, secret: Buffer, now: Date): UploadLink {
   const [payload = "", given = ""] = text.split(".");
   if (!equalSecrets(given, signature(payload, secret))) throw refused("is not valid");
-  const link = UploadLink.parse(JSON.parse(Buffer.from(payload, "base64url").toString()));
+  const { data: link } = UploadLink.safeParse(JSON.parse(Buffer.from(payload, "base64url").toString()));
+  // Another version has signed it.
+  if (link === undefined) throw refused("is not valid");
   if (link.expiresAt <= now.getTime()) throw refused("has expired");
   return link;
 }
@@ -108,13 +136,13 @@ function refused(why: string): RametError {
 /** Returns a link for the files of a COPY step, unless the namespace has them. */
 export async function uploadLink(e2b: E2b, call: Call): Promise<z.infer<typeof UploadLinkAnswer>> {
   const { service, guests } = e2b;
-  const { namespace, key: owner } = call.caller;
+  const { namespace, key: owner, digest: ownerDigest } = call.caller;
   await templateOf(e2b, call);
   const { hash } = Parameters.parse(call.params);
   if (hasTree(service, namespace, hash)) return { present: true };
   checkSnapshotLimit(service, call.caller);
   const expiresAt = service.clock.now().getTime() + longestUploadMilliseconds;
-  const signed = signUploadLink({ namespace, digest: hash, owner, expiresAt }, await guests.secret());
+  const signed = signUploadLink({ namespace, digest: hash, owner, ownerDigest, expiresAt }, await guests.secret());
   return { present: false, url: `${originOf(call.request)}${uploadPath}/${signed}` };
 }
 

@@ -6,6 +6,7 @@ import { guestAccessToken } from "../../../cell/client/cell-token.ts";
 import { gatewayGuest, type GatewayCredentials } from "../../../cell/client/gateway-guest.ts";
 import type { Caller, Callers } from "../../keys/callers.ts";
 import { type Access, callerOf, withKey } from "../../routes/admission.ts";
+import { whenOver } from "../../routes/request-end.ts";
 import { messageWithHint, unreadableStatus } from "../../routes/serve-routes.ts";
 import type { Dialect } from "../../server.ts";
 import { sandboxIdOf } from "../../service/find-sandbox.ts";
@@ -64,7 +65,7 @@ function accessOf({ callers, hosts }: McpHttpOptions): Access {
 async function answer(options: McpHttpOptions, request: FastifyRequest, reply: FastifyReply): Promise<unknown> {
   const server = mcpServer({ ...options, actor: actorOf(options, callerOf(request)) });
   const transport = new WebStandardStreamableHTTPServerTransport();
-  reply.raw.once("close", () => void server.close());
+  whenOver(reply, () => void server.close());
   await server.connect(transport);
   const { host = "" } = request.headers;
   const headers = Object.entries(request.headers).flatMap(([name, value]) =>
