@@ -1,6 +1,6 @@
 import { once } from "node:events";
 import { type IncomingMessage, ServerResponse, STATUS_CODES } from "node:http";
-import type { AddressInfo, Server } from "node:net";
+import type { AddressInfo, Server, Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { type Clock, systemClock } from "./clock.ts";
 import type { ErrorCode } from "./error-codes.ts";
@@ -111,10 +111,7 @@ export function closingResponse(clock: Clock = systemClock): typeof ServerRespon
           }
           socket.end();
           req.once("end", closeNow);
-          socket.once(
-            "close",
-            clock.schedule(closingMilliseconds, () => socket.destroy()),
-          );
+          socket.once("close", endIfSilent(socket, clock));
         };
       }
       return super.writeHead(...(head as Parameters<ServerResponse["writeHead"]>));
@@ -122,8 +119,26 @@ export function closingResponse(clock: Clock = systemClock): typeof ServerRespon
   };
 }
 
-/** For how long the rest of a request is discarded, so that its client reads the response. */
-const closingMilliseconds = 2_000;
+/** The rest of a request is discarded, so that its client reads the response: until it sends nothing for a while, or too much. */
+const silentMilliseconds = 5_000;
+const closingMilliseconds = 30_000;
+
+/** Ends a connection whose client sends nothing any more. @returns a function for its end */
+function endIfSilent(socket: Socket, clock: Clock): () => void {
+  const endsAt = clock.monotonicMilliseconds() + closingMilliseconds;
+  let cancel = (): void => undefined;
+  const arm = (): void => {
+    const { bytesRead } = socket;
+    cancel = clock.schedule(silentMilliseconds, () => {
+      if (socket.bytesRead === bytesRead || clock.monotonicMilliseconds() >= endsAt) socket.destroy();
+      else arm();
+    });
+  };
+  arm();
+  return () => {
+    cancel();
+  };
+}
 
 interface WholeResponse {
   status: number;
