@@ -31,6 +31,10 @@ it("does not count the time in which a local cluster prepares the programs of sn
   expect(await waitFor(5_000, running)).toBe(-1_680);
 });
 
+it("waits at most one hour longer for a preparation that does not end", async () => {
+  expect(await waitFor(10_000, () => ({ since: at(100) }))).toBe(-4_200);
+});
+
 it("counts the time without a preparation, and after one that failed", async () => {
   expect(await waitFor(5_000, () => undefined)).toBe(-600);
   expect(await waitFor(5_000, () => ({ since: at(-500), until: at(-100) }))).toBe(-600);

@@ -28,8 +28,11 @@ export async function readPreparation(client: ApiCaller): Promise<Preparation | 
   return items.map(({ metadata }) => preparationOf(metadata)).find((one) => one !== undefined);
 }
 
+/** A preparation whose end was never reported does not prolong a wait without limit. */
+const longestPreparationMilliseconds = 3_600_000;
+
 /**
- * Waits, and again for as long as the preparation took meanwhile: it is no part of the user's time.
+ * Waits, and then again for as long as the preparation took during the wait, at most one hour: it is no part of the user's time.
  * @param wait returns undefined after this time
  */
 export async function waitBesidesPreparation<T>(
@@ -45,7 +48,8 @@ export async function waitBesidesPreparation<T>(
     if (preparation === undefined || preparation.failure !== undefined) return undefined;
     const now = client.clock.now().getTime();
     const until = preparation.until === undefined ? now : Date.parse(preparation.until);
-    const prepared = Math.max(0, until - Math.max(startedAt, Date.parse(preparation.since)));
+    const during = until - Math.max(startedAt, Date.parse(preparation.since));
+    const prepared = Math.min(longestPreparationMilliseconds, Math.max(0, during));
     left = limitMilliseconds - (now - startedAt - prepared);
   }
   return undefined;

@@ -22,12 +22,17 @@ function scene() {
     kind: "CSIDriver",
     metadata: { name: "d", uid: "u", resourceVersion: "1", annotations },
   });
-  const request = ({ verb, body }: ApiRequest): Promise<unknown> => {
-    if (verb === "list") return Promise.resolve({ metadata: {}, items: [driver()] });
+  /** Delays the next patch. */
+  const slow: { patch?: Promise<unknown> | undefined } = {};
+  const request = async ({ verb, body }: ApiRequest): Promise<unknown> => {
+    if (verb === "list") return { metadata: {}, items: [driver()] };
+    const { patch } = slow;
+    slow.patch = undefined;
+    if (verb === "patch") await patch;
     if (verb === "patch")
       annotations = { ...(body as { metadata: { annotations: typeof annotations } }).metadata.annotations };
     else events.push((body as KubeManifest & { reason: string }).reason);
-    return Promise.resolve(driver());
+    return driver();
   };
   const caller = { namespace: "default", clock, random: () => 0, request };
   const client = {
@@ -56,7 +61,7 @@ function scene() {
   const onChange = (status: PartStatus): void => void states.push(status);
   const ended = prepareSnapshots(client, { clock, onChange, acquire: acquire as never }, stop.signal);
   const preparation = () => JSON.parse(annotations[preparationAnnotation] ?? "null") as Preparation | null;
-  return { clock, stop, states, events, running, ended, preparation };
+  return { clock, stop, slow, states, events, running, ended, preparation };
 }
 
 it("reports nothing about programs that are there", async () => {
@@ -70,7 +75,7 @@ it("reports nothing about programs that are there", async () => {
   expect(preparation()).toBeNull();
 });
 
-it("builds one program after another with low priority, and says so meanwhile", async () => {
+it("builds one program after another with low priority, and reports it", async () => {
   const { clock, running, ended, states, events, preparation } = scene();
   await expect.poll(() => running).toHaveLength(1);
   const since = clock.now().toISOString();
@@ -93,6 +98,23 @@ it("builds one program after another with low priority, and says so meanwhile", 
   ]);
   expect(states.at(-1)).toMatchObject({ name: "csi-snapshotter", state: "waiting" });
   expect(preparation()).toEqual({ since, until: clock.now().toISOString() });
+  expect(events).toEqual(["PreparingSnapshots", "SnapshotsPrepared"]);
+});
+
+it("reports the end after the start, however long that report takes", async () => {
+  const { clock, running, ended, events, preparation, slow } = scene();
+  await expect.poll(() => running).toHaveLength(1);
+  const patch = Promise.withResolvers<undefined>();
+  slow.patch = patch.promise;
+  clock.advance(1_000);
+  running[0]!.end.resolve(undefined);
+  await expect.poll(() => running).toHaveLength(2);
+  running[1]!.end.resolve(undefined);
+  setTimeout(() => {
+    patch.resolve(undefined);
+  }, 50);
+  await ended;
+  expect(preparation()).toHaveProperty("until");
   expect(events).toEqual(["PreparingSnapshots", "SnapshotsPrepared"]);
 });
 

@@ -15,14 +15,14 @@ export interface PrepareSnapshotsOptions extends Pick<ClusterPartsOptions, "cloc
   acquire?: typeof acquirePinned;
 }
 
-/** Programs that are in the cache are found within this time, and need no report. */
+/** Programs in the cache are found within this time, and need no report. */
 const unreportedMilliseconds = 1_000;
 const backoff = { baseMilliseconds: 5_000, maxMilliseconds: 300_000, jitter: 0.2 };
 
 /**
  * Builds the programs of VolumeSnapshots, one after another and with low priority, because the first snapshot of a machine would
- * otherwise wait for them. The status of the cluster and an annotation of its CSIDriver say so meanwhile. A failure is repeated.
- * Resolves when they are there, or `signal` aborts. A build that is killed with the cluster starts again with it.
+ * otherwise wait for them. The status of the cluster and an annotation of its CSIDriver report the build. A failed build is
+ * repeated. Resolves when all programs are available, or when `signal` aborts. A build that is killed with the cluster starts again with it.
  */
 export async function prepareSnapshots(
   client: KubeClient,
@@ -67,10 +67,11 @@ export async function prepareSnapshots(
   if (isReported && !wasAborted(signal)) await report.ended(since, clock.now().toISOString());
 }
 
-/** Writes the preparation to the CSIDriver, and Events about it. The preparation itself does not depend on them. */
+/** Writes the preparation to the CSIDriver, and Events about it, one after another: the last report remains. The preparation itself does not depend on them. */
 class PreparationReport {
   readonly #client: KubeClient;
   readonly #events: EventRecorder;
+  #last = Promise.resolve();
 
   constructor(client: KubeClient) {
     this.#client = client;
@@ -94,7 +95,12 @@ class PreparationReport {
     );
   }
 
-  async #write(preparation: Preparation, event: Omit<Transition, "action">): Promise<void> {
+  #write(preparation: Preparation, event: Omit<Transition, "action">): Promise<void> {
+    this.#last = this.#last.then(() => this.#writeNow(preparation, event));
+    return this.#last;
+  }
+
+  async #writeNow(preparation: Preparation, event: Omit<Transition, "action">): Promise<void> {
     const annotations = { [preparationAnnotation]: JSON.stringify(preparation) };
     try {
       const drivers = this.#client.resource(volumeResources.drivers);
