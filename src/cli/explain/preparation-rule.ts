@@ -15,8 +15,8 @@ export function preparing({ driver, now }: Pick<VolumeSnapshotFacts, "driver" | 
       state: "waiting",
       reason: "Preparing",
       cause: `${what}, for ${secondsSince(since, now)} s now`,
-      retry: "The snapshot is taken when they are there",
-      action: "See how far they are with: ramet local status",
+      retry: "The snapshot is taken when both programs are available",
+      action: "Follow the progress with: ramet local status",
     };
   return {
     reason: "PreparationFailed",

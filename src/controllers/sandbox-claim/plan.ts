@@ -124,8 +124,8 @@ function lacking({ claim, members, underWay, now }: ClaimState, delivered: strin
 }
 
 /**
- * How many attempts to start: those that create a sandbox if none is ready, and those that take a ready one for a slow one. As many
- * sandboxes of the claim exist as it requests, and as many again that have failed or are replaced.
+ * How many attempts to start: those that create a sandbox if none is ready, and those that take a ready one for a slow one. The
+ * number of existing sandboxes of the claim is limited, see {@link mostSandboxes}.
  */
 function startable(state: ClaimState, { missing, slow }: Lacking): { create: number; replace: number } {
   const { claim, used, underWay, stock, error, pauseMilliseconds } = state;
@@ -139,6 +139,7 @@ function startable(state: ClaimState, { missing, slow }: Lacking): { create: num
 /** How often a claim with a slow sandbox looks for a ready one, which no watch reports to it. */
 const stockMilliseconds = 5_000;
 
+/** Those that it requests, and as many that have failed or are replaced, with two to spare. */
 function mostSandboxes(replicas: number): number {
   return 2 * replicas + 2;
 }
