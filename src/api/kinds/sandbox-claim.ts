@@ -66,7 +66,7 @@ export const SandboxClaimSpec = z.object({
   createOnNoStock: z.boolean().default(true).describe("Whether to create a new sandbox if the set has no ready one."),
   waitReadyTimeout: atLeastOneSecond("waitReadyTimeout")
     .default("30s")
-    .describe("How long a claimed sandbox may take to become ready."),
+    .describe("How long a claimed sandbox may take to become ready before a ready one of the set replaces it."),
   skipInitRuntime: z.boolean().default(false).describe("Whether the guest gets no variables and no token."),
 });
 export type SandboxClaimSpec = z.infer<typeof SandboxClaimSpec>;

@@ -58,6 +58,7 @@ export async function gather(claim: SandboxClaim, dependencies: ClaimDependencie
     pauseMilliseconds: pursuit.pauseMilliseconds,
     stock: problem === undefined && claim.status?.phase !== "Completed" ? stockOf(claim, dependencies) : 0,
     startedAt: claimStartTime === undefined ? pursuit.since : new Date(claimStartTime),
+    seenAt: pursuit.seenAt,
     slowInMilliseconds: dependencies.slowStart.millisecondsLeft(claim.metadata.uid),
     now,
   };

@@ -21,8 +21,28 @@ export function planClaim(all: ClaimState): ClaimPlan {
   if (isSettled && delivered.length >= claim.spec.replicas) return endWhole(state, delivered);
   const deadline = new Date(state.startedAt.getTime() + parseDuration(claim.spec.claimTimeout));
   if (state.problem !== undefined) return endEarly(state, { ...state.problem, delivered });
-  if (deadline <= now) return endEarly(state, { reason: "TimeoutReached", delivered });
-  return continueClaim(state, delivered, deadline);
+  if (deadline > now) return continueClaim(state, delivered, deadline);
+  const last = deadline <= state.seenAt ? takeStock(state, delivered) : undefined;
+  return last ?? endEarly(state, { reason: "TimeoutReached", delivered });
+}
+
+/** How long a claim that timed out while no controller ran may still take ready sandboxes. */
+const graceMilliseconds = 5_000;
+
+/** Takes ready sandboxes for a claim that timed out before a controller saw it. */
+function takeStock(state: ClaimState, delivered: string[]): ClaimPlan | undefined {
+  const { stock, seenAt, now, underWay } = state;
+  const deadline = new Date(seenAt.getTime() + graceMilliseconds);
+  const canGetMore = stock > 0 || underWay.length > 0 || waitingOf(state).length > 0;
+  if (deadline <= now || state.error !== undefined || !canGetMore) return undefined;
+  const missing = Math.min(stock, lacking(state, delivered).missing);
+  const starts = freeOrdinals(state, startable(state, { missing, slow: 0 }).create).map(
+    (ordinal) => ({ do: "startClaim", ordinal, deadline, onlyStock: true }) as const,
+  );
+  return {
+    actions: [...removalOfFailed(state), ...starts],
+    requeueAfterMilliseconds: deadline.getTime() - now.getTime(),
+  };
 }
 
 /** Once more after the spec has changed. */
@@ -176,10 +196,12 @@ function causeOf(state: ClaimState): Problem | undefined {
     return { ...within(member.progress.why, `the sandbox ${name} is not available`), object };
   }
   if (error !== undefined) return problemOf(error);
-  return used.size < mostSandboxes(claim.spec.replicas) ? undefined : tooManyFailed(claim.metadata, used.size);
+  return used.size < mostSandboxes(claim.spec.replicas) ? undefined : tooManyFailed(state);
 }
 
-function tooManyFailed({ name, namespace }: SandboxClaim["metadata"], count: number): Problem {
+function tooManyFailed(state: ClaimState): Problem {
+  const { name, namespace } = state.claim.metadata;
+  const count = Math.max(1, state.used.size - deliveredNames(state).length);
   return {
     code: "SandboxNotReady",
     cause: `${count} sandboxes of the claim have failed, and no others are created while these exist`,

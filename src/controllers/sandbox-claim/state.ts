@@ -26,6 +26,8 @@ export interface ClaimState {
   /** How many ready sandboxes of the set can replace slow ones. */
   stock: number;
   startedAt: Date;
+  /** When this process first saw the claim. */
+  seenAt: Date;
   /** Time until the claim counts as slow and its status reports what it waits for; 0: it does. */
   slowInMilliseconds: number;
   now: Date;
