@@ -12,6 +12,7 @@ const stop = new AbortController();
 beforeAll(async () => {
   plane = await openControlPlane();
   client = new KubeClient(plane.connection);
+  await createEarly();
   const metadata = new KubeClient(plane.connection, { metadataOnly: true });
   collecting = collectGarbage({ client: metadata }, stop.signal).then(() => metadata.close());
 });
@@ -22,7 +23,7 @@ afterAll(async () => {
   await plane.stop();
 });
 
-const { configMaps } = coreResources;
+const { configMaps, leases, namespaces } = coreResources;
 const at = (name: string, namespace = "default") => ({ namespace, name });
 
 async function create(ref: ResourceRef, name: string, fields: object = {}, metadata: object = {}) {
@@ -51,6 +52,34 @@ const found = async (ref: ResourceRef, name: string, namespace?: string) =>
   client.resource(ref).find(at(name, namespace));
 const gone = (ref: ResourceRef, name: string) =>
   expect.poll(() => found(ref, name), { timeout: 60_000 }).toBeUndefined();
+
+const early = "early";
+const leaseIn = (namespace?: string) => found(leases, early, namespace);
+
+/** Deletions that begin before the collector follows the resources. It follows Leases after the core group. */
+async function createEarly(): Promise<void> {
+  await client.resource(namespaces).create({ apiVersion: "v1", kind: "Namespace", metadata: { name: early } });
+  await create(leases, early, {}, { namespace: early, finalizers: ["example.com/held"] });
+  await client.resource(namespaces).delete({ name: early });
+  const { metadata } = await create(configMaps, early);
+  const ownerReferences = [{ apiVersion: "v1", kind: "ConfigMap", name: early, uid: metadata.uid }];
+  await create(leases, early, {}, { ownerReferences });
+  await remove(configMaps, early, "Orphan");
+}
+
+it("empties a namespace whose deletion began before the collector, and then lets it go", async () => {
+  const deletedAt = async () => (await leaseIn(early))?.metadata.deletionTimestamp;
+  await expect.poll(deletedAt, { timeout: 20_000 }).toBeDefined();
+  expect(await client.resource(namespaces).find({ name: early })).toBeDefined();
+  await client.resource(leases).removeFinalizer((await leaseIn(early))!, "example.com/held");
+  await expect.poll(() => client.resource(namespaces).find({ name: early }), { timeout: 40_000 }).toBeUndefined();
+  expect(await leaseIn(early)).toBeUndefined();
+});
+
+it("keeps the dependents of an orphaning deletion that began before the collector", async () => {
+  await gone(configMaps, early);
+  expect((await leaseIn())?.metadata).not.toHaveProperty("ownerReferences");
+});
 
 it("keeps an object that another owner still has, and removes the reference", async () => {
   const owner = await create(configMaps, "first");
@@ -94,39 +123,68 @@ it("removes the owner references of what an orphaning deletion leaves", async ()
   expect((await found(configMaps, "left"))?.metadata.ownerReferences ?? []).toEqual([]);
 });
 
-it("collects objects of a kind that is defined later", async () => {
-  const ref = namespacedRef("example.com/v1", "Widget");
-  const versions = [
-    {
-      name: "v1",
-      served: true,
-      storage: true,
-      schema: { openAPIV3Schema: { type: "object", "x-kubernetes-preserve-unknown-fields": true } },
-    },
-  ];
-  const spec = {
-    group: "example.com",
-    names: { kind: "Widget", plural: "widgets" },
-    scope: "Namespaced",
-    versions,
-  };
+/** The versions of a CRD; the last one is stored. */
+function versionsOf(...versions: { name: string; served: boolean }[]): object[] {
+  const schema = { openAPIV3Schema: { type: "object", "x-kubernetes-preserve-unknown-fields": true } };
+  return versions.map((version, n) => ({ ...version, schema, storage: n === versions.length - 1 }));
+}
+
+async function define(ref: ResourceRef, versions = versionsOf({ name: ref.version, served: true })): Promise<void> {
+  const { group, kind, plural } = ref;
   await client.resource(coreResources.crds).create({
     apiVersion: "apiextensions.k8s.io/v1",
     kind: "CustomResourceDefinition",
-    metadata: { name: "widgets.example.com" },
-    spec,
+    metadata: { name: `${plural}.${group}` },
+    spec: { group, names: { kind, plural }, scope: "Namespaced", versions },
   });
-  await expect.poll(() => create(ref, "one").then(() => true, () => false), { timeout: 20_000 }).toBe(true); // prettier-ignore
+}
+
+/** Creates an object as soon as its kind is served. */
+const createServed = (ref: ResourceRef, name: string) =>
+  expect.poll(() => create(ref, name).then(() => true, () => false), { timeout: 20_000 }).toBe(true); // prettier-ignore
+
+it("collects objects of a kind that is defined later", async () => {
+  const ref = namespacedRef("example.com/v1", "Widget");
+  await define(ref);
+  await createServed(ref, "one");
   await owned("of-widget", ref, "one");
   await remove(ref, "one", "Foreground");
   await gone(ref, "one");
   await gone(configMaps, "of-widget");
 });
 
+it("collects garbage whose owner's kind is defined later, in a version that its group does not prefer", async () => {
+  const uid = "11111111-2222-4333-8444-555555555555";
+  const ownerReferences = [{ apiVersion: "example.com/v1alpha1", kind: "Gadget", name: "none", uid }];
+  await create(configMaps, "of-gadget", {}, { ownerReferences });
+  await define(namespacedRef("example.com/v1alpha1", "Gadget"));
+  await gone(configMaps, "of-gadget");
+});
+
+it("keeps the dependents of an owner whose kind loses a version", async () => {
+  const ref = namespacedRef("gizmos.example.com/v1", "Gizmo");
+  await define(ref, versionsOf({ name: "v2", served: true }, { name: "v1", served: true }));
+  await createServed({ ...ref, version: "v2" }, "first");
+  // The collector follows the preferred version: it deletes what the first one owned.
+  await owned("of-first", { ...ref, version: "v2" }, "first");
+  await remove(ref, "first", "Background");
+  await gone(configMaps, "of-first");
+  const spec = { versions: versionsOf({ name: "v2", served: false }, { name: "v1", served: true }) };
+  await client.resource(coreResources.crds).mergePatch({ name: "gizmos.gizmos.example.com" }, { spec });
+  await createServed(ref, "second");
+  await owned("of-second", ref, "second");
+  await create(configMaps, "last");
+  await owned("of-last", configMaps, "last");
+  await remove(configMaps, "last", "Background");
+  await gone(configMaps, "of-last");
+  expect(await found(configMaps, "of-second")).toBeDefined();
+  await remove(ref, "second", "Background");
+  await gone(configMaps, "of-second");
+});
+
 it("deletes a namespace with what is in it", async () => {
-  const namespaces = client.resource(coreResources.namespaces);
-  await namespaces.create({ apiVersion: "v1", kind: "Namespace", metadata: { name: "team" } });
+  await client.resource(namespaces).create({ apiVersion: "v1", kind: "Namespace", metadata: { name: "team" } });
   await create(configMaps, "inside", {}, { namespace: "team" });
-  await namespaces.delete({ name: "team" });
-  await expect.poll(() => namespaces.find({ name: "team" })).toBeUndefined();
+  await client.resource(namespaces).delete({ name: "team" });
+  await expect.poll(() => client.resource(namespaces).find({ name: "team" })).toBeUndefined();
 });
