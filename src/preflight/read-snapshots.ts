@@ -28,7 +28,8 @@ import {
   ObservedClass,
   ObservedController,
   ObservedCrd,
-  ObservedWebhook,
+  type ObservedWebhook,
+  WebhookOfSnapshots,
 } from "./snapshot-objects.ts";
 import { storageClassesIn, volumeResources } from "../kube/volumes/volumes.ts";
 
@@ -98,8 +99,8 @@ export async function readVolumeClasses(client: KubeClient, signal: AbortSignal)
 }
 
 export async function readWebhooks(client: KubeClient, signal: AbortSignal): Promise<ObservedWebhook[]> {
-  const found = await listed(client, { ref: validatingWebhooks, schema: ObservedWebhook }, { signal });
-  return found.filter(({ validatesSnapshots }) => validatesSnapshots);
+  const found = await listed(client, { ref: validatingWebhooks, schema: WebhookOfSnapshots }, { signal });
+  return found.filter((webhook) => webhook !== undefined);
 }
 
 interface Listed<T> {

@@ -97,21 +97,24 @@ const Webhook = z.looseObject({
   clientConfig: z.looseObject({ service: z.looseObject({ name: z.string() }).optional() }).optional(),
 });
 
-export const ObservedWebhook = Named.extend({ webhooks: z.array(Webhook).default([]) }).transform(
-  ({ metadata: { name }, webhooks }) => {
+/** A ValidatingWebhookConfiguration; undefined if it validates no snapshots. */
+export const WebhookOfSnapshots = Named.extend({ webhooks: z.array(Webhook).default([]) }).transform(
+  ({ metadata: { name }, webhooks }): ObservedWebhook | undefined => {
     const matching = webhooks.filter(({ rules }) =>
       rules.some(({ apiGroups }) => apiGroups.some((group) => group.endsWith("snapshot.storage.k8s.io"))),
     );
+    if (matching.length === 0) return undefined;
     const names = [name, ...matching.map(({ clientConfig }) => clientConfig?.service?.name ?? "")];
-    return {
-      name,
-      validatesSnapshots: matching.length > 0,
-      /** Whether it belongs to external-snapshotter, which has no webhook since v8.2. */
-      isUpstreams: names.some((each) => upstreamsWebhook.test(each)),
-    };
+    return { name, isUpstreams: names.some((each) => upstreamsWebhook.test(each)) };
   },
 );
-export type ObservedWebhook = z.infer<typeof ObservedWebhook>;
+
+/** A ValidatingWebhookConfiguration that validates snapshots. */
+export interface ObservedWebhook {
+  name: string;
+  /** Whether it belongs to external-snapshotter, which has no webhook since v8.2. */
+  isUpstreams: boolean;
+}
 
 const Service = z.looseObject({ namespace: z.string(), name: z.string() });
 const Conversion = z.looseObject({
