@@ -26,25 +26,6 @@ it("fails a second checkpoint of one Pod with the name of the first, which succe
   await world.taken("third", "a");
 });
 
-it("takes checkpoints of one Pod one after another if they wait for their turn", async () => {
-  await world.inNewNamespace();
-  await world.running("a");
-  const hold = gate();
-  world.node.cells.get(world.at("a"))!.behaviour.captureGate = hold.promise;
-  await world.create("Checkpoint", "first", { podName: "a" });
-  await world.checkpoint("first", inPhase("Creating"));
-  for (const name of ["second", "third"])
-    await world.create("Checkpoint", name, { sandboxName: "a" }, { "ramet.dev/waits-turn": "true" });
-  const { status } = await world.checkpoint("second", inPhase("Pending", "Failed"));
-  expect(status?.conditions).toMatchObject([{ type: "Ready", message: "It is captured when first has finished" }]);
-  hold.resolve(undefined);
-  const taken = await Promise.all(
-    ["first", "second", "third"].map((name) => world.checkpoint(name, inPhase("Succeeded", "Failed"))),
-  );
-  expect(taken.map((one) => one.status?.phase)).toEqual(["Succeeded", "Succeeded", "Succeeded"]);
-  expect(new Set(taken.map((one) => one.status?.checkpointId)).size).toBe(3);
-});
-
 it("fails a checkpoint of a sandbox that is not Ready", async () => {
   await world.inNewNamespace();
   world.node.ignored.add(world.at("a"));

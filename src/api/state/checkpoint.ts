@@ -1,5 +1,5 @@
 import type { Checkpoint } from "../kinds/checkpoint.ts";
-import { labels } from "../names/labels.ts";
+import { annotations, labels } from "../names/labels.ts";
 
 /**
  * What the status of a checkpoint means:
@@ -40,4 +40,24 @@ export function hasFailed(checkpoint: CheckpointStatusOf): boolean {
 
 export function isPauseCheckpoint({ metadata }: Pick<Checkpoint, "metadata">): boolean {
   return metadata.labels?.[labels.purpose] === "pause";
+}
+
+/** Whether its capture has begun. It then runs to its end, even if the Checkpoint is deleted. */
+export function hasBegun({ metadata, status }: Pick<Checkpoint, "metadata" | "status">): boolean {
+  return metadata.annotations?.[annotations.podUid] !== undefined || status?.phase === "Creating";
+}
+
+/** Whether it is being captured or is still going to be. One that was deleted before its capture began never is. */
+export function isOrWillBeCaptured(checkpoint: Checkpoint): boolean {
+  return isUnfinished(checkpoint) && (checkpoint.metadata.deletionTimestamp === undefined || hasBegun(checkpoint));
+}
+
+/** Whether it is captured after others instead of failing. */
+export function waitsTurn({ metadata }: Pick<Checkpoint, "metadata">): boolean {
+  return metadata.annotations?.[annotations.waitsTurn] === "true";
+}
+
+/** Whether a pause of its sandbox waits for it. A waiting one is captured after the pause, or there would be no limit. */
+export function delaysPause(checkpoint: Checkpoint): boolean {
+  return isOrWillBeCaptured(checkpoint) && (hasBegun(checkpoint) || !waitsTurn(checkpoint));
 }

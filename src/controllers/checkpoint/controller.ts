@@ -1,11 +1,12 @@
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
+import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import type { Pod } from "../../api/schema/pod.ts";
 import { type ControllerWatch, type ReconcileResult, watching } from "../../kube/controller.ts";
 import { keyOf } from "../../kube/object.ts";
 import { OwnWrites } from "../../kube/own-writes.ts";
 import { StatusWriter } from "../../kube/status-writer.ts";
 import { type Controller, type ControllerParts, RequeueSource } from "../cluster/controller-parts.ts";
-import { isUnfinished } from "../../api/state/checkpoint.ts";
+import { hasBegun, isUnfinished } from "../../api/state/checkpoint.ts";
 import { applyAction, forget } from "./apply.ts";
 import { Captures } from "./captures.ts";
 import { gather } from "./gather.ts";
@@ -14,7 +15,7 @@ import type { CheckpointDependencies } from "./state.ts";
 import { writeStatus } from "./status.ts";
 import { CheckpointUsage } from "./usage.ts";
 
-/** The changes that the Checkpoint controller watches: Checkpoints, and Pods while they are captured. */
+/** The changes that the Checkpoint controller watches: Checkpoints, Pods while they are captured, and Sandboxes that one waits for. */
 export function checkpointWatches({ informers, cache, captures }: CheckpointDependencies): ControllerWatch[] {
   const ofPod = ({ metadata }: Pod): string[] => {
     const checkpointUid = captures.ofPod(metadata.uid);
@@ -27,7 +28,16 @@ export function checkpointWatches({ informers, cache, captures }: CheckpointDepe
     const others = cache.checkpointsOf(`${metadata.namespace}/${spec.sandboxName ?? spec.podName ?? ""}`);
     return [checkpoint, ...others.filter(isUnfinished)].map((one) => keyOf(one.metadata));
   };
-  return [watching(informers.checkpoints, withNext), watching(informers.pods, ofPod)];
+  const waitingFor = ({ metadata }: Sandbox): string[] =>
+    cache
+      .checkpointsOf(keyOf(metadata))
+      .filter((one) => isUnfinished(one) && !hasBegun(one))
+      .map((one) => keyOf(one.metadata));
+  return [
+    watching(informers.checkpoints, withNext),
+    watching(informers.pods, ofPod),
+    watching(informers.sandboxes, waitingFor),
+  ];
 }
 
 /** Takes one checkpoint, deletes it when its TTL expires, and removes its data when it is deleted. */

@@ -1,4 +1,4 @@
-import { isCloneable, isUnfinished } from "../../api/state/checkpoint.ts";
+import { isCloneable, isPauseCheckpoint, isUnfinished } from "../../api/state/checkpoint.ts";
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import {
   contentsByDefault,
@@ -21,6 +21,7 @@ import { claimsOfSandbox, keptVolumes } from "../volumes/restored-volumes.ts";
 import { resolveTemplate } from "../origin/resolve-template.ts";
 import { secretsOfSandbox, secretsOfTemplate } from "../origin/secrets-in-memory.ts";
 import type { CheckpointDependencies, CheckpointState, Source } from "./state.ts";
+import { earlierOf } from "./turn.ts";
 
 /** Reads the state for a plan from the cache. Where that state would reject the checkpoint, also asks the API server. */
 export async function gather(
@@ -37,10 +38,7 @@ export async function gather(
     checkpointId: checkpoint.status?.checkpointId ?? checkpointIdOf(checkpoint.metadata),
     spec,
     source,
-    earlierCapture:
-      "pod" in source && capturedPodUid(checkpoint) === undefined
-        ? earlierCaptureOf(checkpoint, source.pod.metadata.uid, dependencies)
-        : undefined,
+    earlierCapture: earlierCaptureOf(checkpoint, source, dependencies),
     capture,
     ...outsideOf(checkpoint, { source, capture }, dependencies),
     finding: dataFindings.of(checkpoint),
@@ -107,7 +105,7 @@ async function findSource(
   const podUid = capturedPodUid(checkpoint);
   const sourceFrom = (sandbox: Sandbox | undefined, pod: Pod | undefined): Source =>
     podUid === undefined
-      ? (storedSource(sandbox, cache) ?? sourceOf(spec, sandbox, pod))
+      ? (storedSource(sandbox, cache) ?? sourceOf(spec, { sandbox, pod }, cache))
       : startedSource({ sandboxName: at.name, podUid }, sandbox, pod);
   const cached = sourceFrom(cache.sandbox(keyOf(at)), cache.pod(keyOf(at)));
   const capture = captures.get(uid);
@@ -120,31 +118,22 @@ async function findSource(
   return sourceFrom(sandbox, pod);
 }
 
-/**
- * Finds the unfinished checkpoint that comes before this one: a Pod is captured by one checkpoint at a time. A started capture
- * comes first, then the older Checkpoint; the UID decides between two of the same second.
- */
+/** The unfinished checkpoint that comes before this one: a Pod is captured by one checkpoint at a time. */
 function earlierCaptureOf(
   checkpoint: Checkpoint,
-  podUid: string,
+  source: Source,
   { cache, captures }: CheckpointDependencies,
 ): Checkpoint | undefined {
+  if (capturedPodUid(checkpoint) !== undefined || !("pod" in source || "problem" in source)) return undefined;
   const { uid, namespace } = checkpoint.metadata;
-  const capturingUid = captures.ofPod(podUid);
+  const { sandboxName, podName } = checkpoint.spec;
+  const key = `${namespace}/${sandboxName ?? podName ?? ""}`;
+  const pod = "pod" in source ? source.pod : cache.pod(key);
+  const capturingUid = pod && captures.ofPod(pod.metadata.uid);
   if (capturingUid === uid) return undefined;
   // The entry of a checkpoint that has just ended may still be known.
   const started = capturingUid === undefined ? undefined : cache.checkpointByUid(capturingUid);
-  if (started !== undefined && isUnfinished(started)) return started;
-  const { sandboxName, podName } = checkpoint.spec;
-  return cache
-    .checkpointsOf(`${namespace}/${sandboxName ?? podName ?? ""}`)
-    .find((other) => other.metadata.uid !== uid && isUnfinished(other) && isBefore(other, checkpoint));
-}
-
-function isBefore(a: Checkpoint, b: Checkpoint): boolean {
-  const rank = ({ metadata, status }: Checkpoint): string =>
-    `${status?.phase === "Creating" ? 0 : 1} ${metadata.creationTimestamp} ${metadata.uid}`;
-  return rank(a) < rank(b);
+  return started !== undefined && isUnfinished(started) ? started : earlierOf(checkpoint, cache.checkpointsOf(key));
 }
 
 /** A paused sandbox has no Pod, but its claims. */
@@ -173,8 +162,8 @@ function storedSource(sandbox: Sandbox | undefined, cache: CheckpointDependencie
  */
 function sourceOf(
   { sandboxName: name }: ResolvedCheckpointSpec,
-  sandbox: Sandbox | undefined,
-  pod: Pod | undefined,
+  { sandbox, pod }: { sandbox: Sandbox | undefined; pod: Pod | undefined },
+  cache: CheckpointDependencies["cache"],
 ): Source {
   if (pod === undefined || sandbox === undefined) {
     return problem("NotFound", `the namespace has no sandbox ${name} with a Pod`);
@@ -184,14 +173,24 @@ function sourceOf(
   }
   const state = stateOf(pod);
   if (state !== "Running") return problem("SandboxNotReady", `the Pod ${name} is ${state}, not Running`);
+  if (isHeldByPause(sandbox, pod, cache))
+    return { ...problem("SandboxNotReady", `the sandbox ${name} is being paused`), isTemporary: true };
   const ready = findCondition(sandbox.status?.conditions, "Ready");
   if (ready?.status !== "True" && !isPodReady(pod)) {
-    return problem(
-      "SandboxNotReady",
-      `the sandbox ${name} is not Ready: ${ready?.message ?? "it has not responded yet"}`,
-    );
+    const why = `the sandbox ${name} is not Ready: ${ready?.message ?? "it has not responded yet"}`;
+    return { ...problem("SandboxNotReady", why), isTemporary: true };
   }
   return { sandbox, pod };
+}
+
+/** Whether a pause has captured the Pod, which the status of the sandbox does not report yet. */
+function isHeldByPause(
+  { metadata, spec }: Sandbox,
+  pod: Pod,
+  { checkpointsOwnedBy }: CheckpointDependencies["cache"],
+): boolean {
+  const isOfPod = (one: Checkpoint) => isPauseCheckpoint(one) && capturedPodUid(one) === pod.metadata.uid;
+  return spec.paused === true && checkpointsOwnedBy(metadata.uid).some((one) => isOfPod(one) && isCloneable(one));
 }
 
 function stateOf({ metadata, status }: Pod): string {
@@ -224,6 +223,6 @@ function lost(why: string): RametError {
 
 const whenReady = "Create another Checkpoint when the sandbox is Ready";
 
-function problem(code: "NotFound" | "SandboxNotReady", why: string): Source {
+function problem(code: "NotFound" | "SandboxNotReady", why: string): { problem: RametError } {
   return { problem: new RametError(code, `The checkpoint was not taken: ${why}`, { hint: whenReady }) };
 }

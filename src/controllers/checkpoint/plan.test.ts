@@ -285,4 +285,30 @@ describe("planCheckpoint", () => {
       expect(doing(state)).toEqual(["findPublished"]);
     });
   });
+
+  describe("of a checkpoint that waits for its turn", () => {
+    const unready = new RametError("SandboxNotReady", "The checkpoint was not taken: the sandbox a is not Ready");
+    const isTemporary = true as const;
+    const marked = (mark: object): Checkpoint =>
+      Checkpoint.parse({ apiVersion, kind: "Checkpoint", metadata: meta("c", mark), spec: { podName: "a" } });
+    const waits = marked({ annotations: { "ramet.dev/waits-turn": "true" } });
+    const pauses = marked({ labels: { "ramet.dev/purpose": "pause" } });
+    const readySpecs = states.filter(({ spec }) => !("problem" in spec));
+    const phaseOf = (given: Partial<CheckpointState>) => {
+      const [base] = fc.sample(readySpecs, 1);
+      return planCheckpoint({ ...base!, capture: undefined, quota: {}, ...given }).status?.phase;
+    };
+
+    it.each([
+      ["while an earlier one explains an unready source", waits, { problem: unready }, earlierCapture, "Pending"],
+      ["while its source runs and is not ready", waits, { problem: unready, isTemporary }, undefined, "Pending"],
+      ["while an earlier capture holds a ready source", waits, source, earlierCapture, "Pending"],
+      ["as a pause, while an earlier capture holds it", pauses, source, earlierCapture, "Pending"],
+      ["not as a pause of an unready sandbox", pauses, { problem: unready, isTemporary }, undefined, "Failed"],
+      ["not for a source that does not exist", waits, { problem: lost }, undefined, "Failed"],
+      ["not without the annotation", marked({}), { problem: unready, isTemporary }, earlierCapture, "Failed"],
+    ] as const)("waits %s", (_, checkpoint, from, earlier, phase) => {
+      expect(phaseOf({ checkpoint, source: from, earlierCapture: earlier })).toBe(phase);
+    });
+  });
 });

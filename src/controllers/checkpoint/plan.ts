@@ -1,5 +1,7 @@
 import { RametError } from "../../base/errors.ts";
+import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import { annotations, finalizers } from "../../api/names/labels.ts";
+import { isPauseCheckpoint, waitsTurn } from "../../api/state/checkpoint.ts";
 import type { CheckpointRecord } from "../../backends/checkpoint-record.ts";
 import { capturedPodUid } from "../cluster/pause-checkpoint.ts";
 import type { CheckpointAction, CheckpointPlan, CheckpointState, Source } from "./state.ts";
@@ -33,7 +35,7 @@ function planCapture(state: CheckpointState): CheckpointPlan {
 }
 
 function planStart(state: CheckpointState): CheckpointPlan {
-  const { checkpoint, source, earlierCapture, spec, quota } = state;
+  const { source, earlierCapture, spec, quota } = state;
   if ("problem" in spec) return failed(state, spec.problem);
   if ("volumeImport" in source) {
     const { volumeImport } = source;
@@ -42,15 +44,24 @@ function planStart(state: CheckpointState): CheckpointPlan {
   if ("dataId" in source) {
     return "problem" in quota ? failed(state, quota.problem) : { actions: [{ do: "shareStored", source, spec }] };
   }
-  if ("problem" in source) {
-    const wasStarted = capturedPodUid(checkpoint) !== undefined;
-    return wasStarted
-      ? { actions: [{ do: "findPublished", otherwise: source.problem }] }
-      : failed(state, source.problem);
-  }
+  if ("problem" in source) return planUnavailable(state, source);
   if (earlierCapture !== undefined) return afterAnother(state, earlierCapture.metadata.name, spec.sandboxName);
   if ("problem" in quota) return failed(state, quota.problem);
   return { actions: [{ do: "startCapture", source, spec, maxBytes: quota.maxBytes }] };
+}
+
+/** Without a source, a checkpoint that waits for its turn waits while an earlier capture or a moment may explain that. */
+function planUnavailable(state: CheckpointState, source: Extract<Source, { problem: RametError }>): CheckpointPlan {
+  const { checkpoint, earlierCapture } = state;
+  if (capturedPodUid(checkpoint) !== undefined)
+    return { actions: [{ do: "findPublished", otherwise: source.problem }] };
+  if (earlierCapture !== undefined && followsOthers(checkpoint)) return waiting(state, earlierCapture.metadata.name);
+  return waitsTurn(checkpoint) && source.isTemporary === true ? waiting(state) : failed(state, source.problem);
+}
+
+/** A waiting checkpoint may begin before a pause is seen, so a pause waits too. */
+function followsOthers(checkpoint: Checkpoint): boolean {
+  return waitsTurn(checkpoint) || isPauseCheckpoint(checkpoint);
 }
 
 /** Removes data that exceeds the quota before the status says so: whatever fails, a repeat finds the data or takes it again. */
@@ -103,7 +114,7 @@ function planRemoval(state: CheckpointState): CheckpointPlan {
 
 /** @param first the checkpoint that is captured before */
 function afterAnother(state: CheckpointState, first: string, sandbox: string): CheckpointPlan {
-  if (state.checkpoint.metadata.annotations?.[annotations.waitsTurn] === "true") return waiting(state, first);
+  if (followsOthers(state.checkpoint)) return waiting(state, first);
   const what = `The checkpoint was not taken: ${first} of the sandbox ${sandbox} has not finished`;
   const hint = `Create another Checkpoint when ${first} has finished, or one with the annotation ${annotations.waitsTurn}: "true"`;
   return failed(state, new RametError("Conflict", what, { hint }));

@@ -37,9 +37,15 @@ export interface CheckpointState {
   now: Date;
 }
 
-/** The sandbox to capture, or why it cannot be captured. `hasEnded`: the cell can no longer respond or publish. */
+/**
+ * The sandbox to capture, or why it cannot be captured. `hasEnded`: the cell can no longer respond or publish. `isTemporary`: the Pod
+ * runs, and is not ready or is being paused.
+ */
 export type Source =
-  CapturableSource | StoredSource | { volumeImport: VolumeImport } | { problem: RametError; hasEnded?: true };
+  | CapturableSource
+  | StoredSource
+  | { volumeImport: VolumeImport }
+  | { problem: RametError; hasEnded?: true; isTemporary?: true };
 
 export interface CapturableSource {
   sandbox: Sandbox;

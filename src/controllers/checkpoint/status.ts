@@ -58,10 +58,10 @@ export function notReady(reason: "Creating" | "Terminating"): ConditionChange {
   return { type: "Ready", status: "False", reason, message };
 }
 
-/** Another checkpoint of the sandbox is captured first. */
-export function waiting({ checkpoint, now }: CheckpointState, first: string): CheckpointPlan {
+/** @param first the checkpoint of the sandbox that is captured before. @default none; the sandbox is not ready */
+export function waiting({ checkpoint, now }: CheckpointState, first?: string): CheckpointPlan {
   const status = { ...checkpoint.status, phase: "Pending" as const };
-  const message = `It is captured when ${first} has finished`;
+  const message = `It is captured when ${first === undefined ? "the sandbox is Ready" : `${first} has finished`}`;
   return {
     actions: [],
     status: report(status, [{ type: "Ready", status: "False", reason: "Waiting", message }], { now }),

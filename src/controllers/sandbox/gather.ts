@@ -10,7 +10,7 @@ import { controllerOf, keyOf } from "../../kube/object.ts";
 import { desiredEgress, type DesiredEgress, egressTemplate } from "../origin/egress.ts";
 import { type FoundOrigin, type Origin, originFrom, originOfText } from "../origin/origin.ts";
 import { isStarting } from "../../api/state/sandbox.ts";
-import { isPauseCheckpoint, isUnfinished } from "../../api/state/checkpoint.ts";
+import { delaysPause, isOrWillBeCaptured, isPauseCheckpoint } from "../../api/state/checkpoint.ts";
 import { capturedPodUid, pauseCheckpointOf } from "../cluster/pause-checkpoint.ts";
 import { pullProblem } from "../cluster/pod-facts.ts";
 import { anyNode } from "../nodes/plan-cpus.ts";
@@ -64,15 +64,19 @@ export async function gather(sandbox: Sandbox, dependencies: SandboxDependencies
     pauseCheckpoint,
     rolledBackPause: owned.find(isOfRollback),
     orphans: owned.filter((one) => one !== pauseCheckpoint && !isOfRollback(one)),
-    otherCheckpoint: cache
-      .checkpointsOf(keyOf(sandbox.metadata))
-      .find((one) => isUnfinished(one) && !isPauseCheckpoint(one)),
+    otherCheckpoint: otherCheckpoint(cache.checkpointsOf(keyOf(sandbox.metadata))),
     stoppedBy: stoppedBy(pod, cache.checkpointsOf(keyOf(sandbox.metadata))),
     ignored: gatherIgnored(sandbox, { template, pod }, dependencies),
     pullTimeoutInMilliseconds: gatherPull(sandbox, pod, image, dependencies),
     slowInMilliseconds: calls.slowInMilliseconds(sandbox),
     now: clock.now(),
   };
+}
+
+/** One that a pause waits for comes before the waiting ones. */
+export function otherCheckpoint(checkpoints: readonly Checkpoint[]): Checkpoint | undefined {
+  const others = checkpoints.filter((one) => isOrWillBeCaptured(one) && !isPauseCheckpoint(one));
+  return others.find(delaysPause) ?? others[0];
 }
 
 /** The checkpoint that has ended its source. A pause does not report one as an end. */

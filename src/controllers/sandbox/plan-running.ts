@@ -6,7 +6,7 @@ import type { Problem } from "../../api/schema/problem.ts";
 import { problemIn, within } from "../../api/state/problem.ts";
 import { defined } from "../../base/defined.ts";
 import { findCondition } from "../../kube/conditions.ts";
-import { checkpointState, isCloneable, isUnfinished } from "../../api/state/checkpoint.ts";
+import { checkpointState, delaysPause, isCloneable, isUnfinished } from "../../api/state/checkpoint.ts";
 import { cellRuns, cellStartedAt, declaresReadiness, isEnded, unreadyMessage } from "../cluster/pod-facts.ts";
 import { type SandboxAction, type SandboxPlan, type SandboxState, isAdoptionPending } from "./state.ts";
 import {
@@ -176,7 +176,7 @@ function planPauseStart(state: SandboxState): SandboxPlan {
   const resolved = "problem" in template ? undefined : template;
   const strategy = sandbox.spec.pauseStrategy?.type ?? resolved?.pauseStrategy?.type;
   if (strategy === "Stop") return paused(state, "Pending", "The Pod is deleted; its memory and files are not kept");
-  if (otherCheckpoint !== undefined) {
+  if (otherCheckpoint !== undefined && delaysPause(otherCheckpoint)) {
     const message = `The pause waits for the checkpoint ${otherCheckpoint.metadata.name}, which is being taken`;
     return stillRunning(state, "Pending", message);
   }
