@@ -1,7 +1,8 @@
-import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
+import type { Checkpoint, CheckpointManifest } from "../../api/kinds/checkpoint.ts";
 import { hasVolumes, type Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations, restoreFrom } from "../../api/names/labels.ts";
 import type { VolumeSnapshotRequest } from "../../api/names/volume-snapshot-request.ts";
+import type { Clock } from "../../base/clock.ts";
 import { defined } from "../../base/defined.ts";
 import { RametError, unlessCode } from "../../base/errors.ts";
 import { failureOf } from "../../kube/reported-state.ts";
@@ -13,7 +14,7 @@ import { checkNameIsFree, createNamed, type CreateNamed, makeSandbox, type Creat
 import type { ServiceParts } from "./parts.ts";
 import { type CreateSnapshot, snapshotOf } from "./snapshots.ts";
 import { type CloneResult, fork, inherited } from "../../operations/fork.ts";
-import { objectOf } from "../../operations/objects.ts";
+import { type Followed, objectOf } from "../../operations/objects.ts";
 import { hasWarmSet } from "./source.ts";
 
 export interface CloneSandbox extends Omit<CreateNamed, "namespace" | "storage"> {
@@ -68,14 +69,7 @@ async function startCapture(parts: ServiceParts, source: Sandbox, create: CloneS
   await checkCloneable(parts, source, signal);
   const contents = contentsOfClone(source);
   const manifest = snapshotOf(source, { owner, volumes: hasVolumes(source), ...defined({ contents }) });
-  let created: Checkpoint | undefined;
-  for (let seconds = Math.floor(parts.clock.now().getTime() / 1000); created === undefined; seconds += 1) {
-    const name = `${source.metadata.name.slice(0, 50)}-snap-${seconds}`;
-    const request = JSON.stringify({ name, className: create.snapshotClass } satisfies VolumeSnapshotRequest);
-    const own = { ...manifest.metadata.annotations, [annotations.volumeSnapshot]: request };
-    const named = { ...manifest, metadata: { ...manifest.metadata, name, annotations: own } };
-    created = await checkpoints.create(named, signal).catch(unlessCode("AlreadyExists"));
-  }
+  const created = await createCheckpoint(parts, manifest, { ...create, sandbox: source.metadata.name });
   try {
     const started = await untilCapturing(parts.objects, created, { timeoutMilliseconds, signal });
     if (started.status?.checkpointId !== undefined && started.status.phase !== "Failed") return started;
@@ -85,6 +79,28 @@ async function startCapture(parts: ServiceParts, source: Sandbox, create: CloneS
     throw error;
   }
 }
+
+/** Creates a checkpoint of the first free name. @throws RametError `Conflict` if many are taken */
+export async function createCheckpoint(
+  { objects, clock }: { objects: { checkpoints: Pick<Followed<Checkpoint>, "create"> }; clock: Clock },
+  manifest: CheckpointManifest,
+  { sandbox, snapshotClass, signal }: Pick<CloneSandbox, "snapshotClass" | "signal"> & { sandbox: string },
+): Promise<Checkpoint> {
+  const first = Math.floor(clock.now().getTime() / 1000);
+  for (let seconds = first; seconds < first + mostNames; seconds += 1) {
+    const name = `${sandbox.slice(0, 50)}-snap-${seconds}`;
+    const request = JSON.stringify({ name, className: snapshotClass } satisfies VolumeSnapshotRequest);
+    const own = { ...manifest.metadata.annotations, [annotations.volumeSnapshot]: request };
+    const named = { ...manifest, metadata: { ...manifest.metadata, name, annotations: own } };
+    const created = await objects.checkpoints.create(named, signal).catch(unlessCode("AlreadyExists"));
+    if (created !== undefined) return created;
+  }
+  const what = `The sandbox ${sandbox} was not cloned: ${mostNames} names for its checkpoint are taken`;
+  throw new RametError("Conflict", what, { hint: "Clone it again in a minute", retryable: true });
+}
+
+/** Each clone of the same second takes another name. */
+const mostNames = 30;
 
 /** @throws RametError `InvalidArgument`, before anything exists */
 async function checkSnapshotClass(

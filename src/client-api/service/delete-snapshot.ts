@@ -10,7 +10,7 @@ import type { KubeObject } from "../../kube/object.ts";
 import type { Followed } from "../../operations/objects.ts";
 import { untilShownDeleted } from "./cache-lag.ts";
 import type { ServiceParts } from "./parts.ts";
-import { deleteSources } from "./snapshots.ts";
+import { deleteAllSources, deleteSources } from "./snapshots.ts";
 import { currentSource } from "./source.ts";
 
 /**
@@ -27,7 +27,7 @@ export async function deleteSnapshot(
   const { known } = parts;
   const unbuilt = known.snapshot(`${namespace}/${parseClientName(text, namespace).name}`);
   if (unbuilt !== undefined && unbuilt.status?.version === undefined) {
-    await remove(parts.objects.snapshots, parts.snapshots, unbuilt, signal);
+    await removeWhole(parts, unbuilt, signal);
     return;
   }
   const { reference, checkpoint } = await deletable(parts, namespace, text, signal);
@@ -42,7 +42,7 @@ export async function deleteSnapshot(
 
 async function removeWhole(parts: ServiceParts, snapshot: NamedSnapshot, signal: AbortSignal): Promise<boolean> {
   const existed = await remove(parts.objects.snapshots, parts.snapshots, snapshot, signal);
-  await deleteSources(parts, snapshot);
+  await deleteAllSources(parts, snapshot);
   return existed;
 }
 

@@ -7,6 +7,7 @@ import { annotations, labels } from "../../api/names/labels.ts";
 import { apiVersion, rametApiVersion } from "../../api/schema/kind.ts";
 import { printSnapshotReference } from "../../api/snapshot/snapshot-reference.ts";
 import { defaultTag, tagsOf } from "../../api/snapshot/snapshot-tags.ts";
+import { snapshotState } from "../../api/state/named-snapshot.ts";
 import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import { retryConflicts } from "../../kube/apply.ts";
@@ -123,27 +124,58 @@ async function nameCheckpoint(
 ): Promise<NamedSnapshot> {
   const { signal } = create;
   const { namespace } = checkpoint.metadata;
+  const { built, version } = await untilVersion(parts, { checkpoint, name }, create).catch(async (error: unknown) => {
+    await parts.objects.checkpoints.remove(checkpoint).catch(() => undefined);
+    throw error;
+  });
+  await deleteSources(parts, built, checkpoint);
+  if (tag === defaultTag) return built;
+  return changeTags(parts, { namespace, name, signal }, (current) => ({ ...tagsOf(current), [tag]: version }));
+}
+
+/**
+ * Requests a version of a named snapshot until it is built.
+ * @throws RametError `Conflict` if the snapshot builds nothing; `Timeout`; the error of the build
+ */
+export async function untilVersion(
+  parts: VersionParts & Pick<ServiceParts, "clock">,
+  { checkpoint, name }: { checkpoint: Checkpoint; name: string },
+  create: Pick<CreateSnapshot, "owner" | keyof Wait>,
+): Promise<{ built: NamedSnapshot; version: number }> {
+  const { signal } = create;
   const deadline = parts.clock.monotonicMilliseconds() + create.timeoutMilliseconds;
   for (;;) {
     const written = await retryConflicts(() => requestVersion(parts, { checkpoint, name }, create));
-    const timeoutMilliseconds = Math.max(1, deadline - parts.clock.monotonicMilliseconds());
+    const timeoutMilliseconds = deadline - parts.clock.monotonicMilliseconds();
+    if (timeoutMilliseconds <= 0) throw notNamed("Timeout", name, "its version was not built in time");
     const built = objectOf(await awaitBuild(parts.objects.snapshots, written, { timeoutMilliseconds, signal }));
     const version = built.status?.versions?.find(builtFrom(checkpoint))?.version;
+    if (version !== undefined) return { built, version };
+    const isRequested = built.spec.from.checkpoint?.id === checkpoint.status?.checkpointId;
+    if (isRequested && snapshotState(built).is === "held")
+      throw notNamed("Conflict", name, "it is suspended or pinned, and builds nothing");
     // Another request has replaced the source before this version was built. That version is built now.
-    if (version === undefined) continue;
-    await deleteSources(parts, built, checkpoint);
-    if (tag === defaultTag) return built;
-    return changeTags(parts, { namespace, name, signal }, (current) => ({ ...tagsOf(current), [tag]: version }));
   }
+}
+
+function notNamed(code: "Conflict" | "Timeout", name: string, why: string): RametError {
+  const what = `The sandbox was not captured as a version of the snapshot ${name}: ${why}`;
+  return new RametError(code, what, code === "Conflict" ? { hint: "Let an administrator resume its builds" } : {});
 }
 
 /** A client expects each id that it has got to name the same snapshot until it deletes that. */
 const mostVersions = 100;
 
+interface VersionParts {
+  objects: Pick<ServiceParts["objects"], "snapshots">;
+  known: Pick<ServiceParts["known"], "snapshot">;
+  informers: { snapshots: { resource: Pick<ServiceParts["informers"]["snapshots"]["resource"], "find"> } };
+}
+
 async function requestVersion(
-  { informers, known, objects: { snapshots } }: ServiceParts,
+  { informers, known, objects: { snapshots } }: VersionParts,
   { checkpoint: { metadata, status }, name }: { checkpoint: Checkpoint; name: string },
-  { owner, signal }: CreateSnapshot,
+  { owner, signal }: Pick<CreateSnapshot, "owner" | "signal">,
 ): Promise<NamedSnapshot> {
   const at = { namespace: metadata.namespace, name };
   const existing =
@@ -184,17 +216,35 @@ function refuseOtherSources(existing: NamedSnapshot | undefined): void {
  * @param kept the one that holds the data of the current version
  */
 export async function deleteSources(
-  { objects, known, clock }: ServiceParts,
-  { metadata: { namespace, name }, status }: NamedSnapshot,
+  parts: SourceParts & Pick<ServiceParts, "clock">,
+  snapshot: NamedSnapshot,
   kept?: Checkpoint,
 ): Promise<void> {
   const isUnneeded = (source: Checkpoint): boolean => {
     const { metadata } = source;
-    if (metadata.labels?.[labels.sourceOf] !== name || metadata.uid === kept?.metadata.uid) return false;
-    const isBuilt = status?.versions?.some(builtFrom(source)) ?? false;
-    return isBuilt || clock.now().getTime() - Date.parse(metadata.creationTimestamp) > longestRequestMilliseconds;
+    if (metadata.uid === kept?.metadata.uid) return false;
+    const isBuilt = snapshot.status?.versions?.some(builtFrom(source)) ?? false;
+    return isBuilt || parts.clock.now().getTime() - Date.parse(metadata.creationTimestamp) > longestRequestMilliseconds;
   };
-  const sources = known.checkpointsIn(namespace).filter(isUnneeded);
+  await removeSources(parts, sourcesOf(parts, snapshot).filter(isUnneeded));
+}
+
+/** Deletes the sources of a snapshot that is deleted: no version is built from them any more. */
+export async function deleteAllSources(parts: SourceParts, snapshot: NamedSnapshot): Promise<void> {
+  await removeSources(parts, sourcesOf(parts, snapshot));
+}
+
+interface SourceParts {
+  objects: Pick<ServiceParts["objects"], "checkpoints">;
+  known: Pick<ServiceParts["known"], "checkpointsIn">;
+}
+
+function sourcesOf({ known }: SourceParts, { metadata }: NamedSnapshot): Checkpoint[] {
+  const { namespace, name } = metadata;
+  return known.checkpointsIn(namespace).filter((each) => each.metadata.labels?.[labels.sourceOf] === name);
+}
+
+async function removeSources({ objects }: SourceParts, sources: Checkpoint[]): Promise<void> {
   await Promise.all(sources.map((each) => objects.checkpoints.remove(each).catch(() => false)));
 }
 
