@@ -4,6 +4,7 @@ import { Snapshot } from "../../kube/volumes/snapshots.ts";
 import {
   capturedVolume,
   checkpointOfSnapshot,
+  hasRequestedName,
   numberOfVolumes,
   snapshotManifest,
   snapshotName,
@@ -45,4 +46,13 @@ it("gives each claim of each checkpoint a name, in which it finds the checkpoint
   );
   for (const one of ["ramet-c-1", "c-1-0123456789", "ramet-c-1-012345678", "ramet-c-1-0123456789-x"])
     expect(checkpointOfSnapshot(one)).toBeUndefined();
+});
+
+it("knows a requested name by its record, although it may look like one that has the checkpoint's id", () => {
+  expect(hasRequestedName(snapshot())).toBe(false);
+  const requested = { ...volume, claimUid: "u", ofVolumes: 1, name: "ramet-x-snap-1790000000" };
+  const { metadata, ...rest } = snapshotManifest(name, requested, "class");
+  const found = Snapshot.parse({ ...rest, metadata: { ...metadata, uid: "v", resourceVersion: "1" } });
+  expect(checkpointOfSnapshot(found.metadata.name)).toBe("x-snap");
+  expect(hasRequestedName(found)).toBe(true);
 });

@@ -68,6 +68,11 @@ export function capturedVolume(name: CheckpointName, snapshot: Snapshot): Captur
   return source === undefined || source === recorded.claim ? { ...volume, snapshot: metadata.name } : undefined;
 }
 
+/** Whether the Checkpoint has requested the name of its VolumeSnapshot, which then does not identify the Checkpoint. */
+export function hasRequestedName(snapshot: Snapshot): boolean {
+  return recordedIn(snapshot)?.name !== undefined;
+}
+
 /** How many volumes the checkpoint of a VolumeSnapshot has. */
 export function numberOfVolumes(snapshot: Snapshot): number {
   return recordedIn(snapshot)?.ofVolumes ?? 0;

@@ -7,7 +7,7 @@ import type { KubeClient } from "../../kube/kube-client.ts";
 import type { GroupSnapshot } from "../../kube/volumes/group-snapshots.ts";
 import { type Snapshot, snapshotClassesIn, snapshotsIn } from "../../kube/volumes/snapshots.ts";
 import type { Backend, Capture, CaptureRequest, CheckpointName } from "../backend.ts";
-import { capturedVolume, checkpointOfSnapshot, numberOfVolumes, snapshotManifest } from "./captured-volume.ts";
+import { capturedVolume, hasRequestedName, numberOfVolumes, snapshotManifest } from "./captured-volume.ts";
 import { fillClaim } from "./fill-claim.ts";
 import { all, type CapturedSnapshot, followSnapshot, type Wanted, stateOfSnapshot } from "./follow-snapshots.ts";
 import { captureGroups, type CapturedGroups, discardGroups, Refusals } from "./groups/capture-groups.ts";
@@ -189,10 +189,9 @@ async function keptSnapshots(
 ): Promise<CapturedPart[]> {
   const captured = await all(snapshots.map((one) => followSnapshot(client, one, wanted)));
   // The sweep finds the content of a VolumeSnapshot with a requested name by a label.
-  const isOwnName = ({ metadata }: Snapshot) => checkpointOfSnapshot(metadata.name) !== undefined;
   await all(
     captured.map(({ content, snapshot }) =>
-      setDeletionPolicy(client, content, "Retain", isOwnName(snapshot) ? undefined : name),
+      setDeletionPolicy(client, content, "Retain", hasRequestedName(snapshot) ? name : undefined),
     ),
   );
   return captured.map((one) => ({ ...one, volume: capturedVolume(name, one.snapshot) }));

@@ -114,12 +114,11 @@ async function captureSource(
   const { sandboxName: _, ttlMilliseconds: __, quiesce: commands, ...requested } = spec;
   const target = sandboxRef(source.sandbox, source.pod);
   const quiesce = quiesceWith(commands, { guest: () => runtime.guest(target), clock, signal });
-  const volumeSnapshot = jsonAnnotation(checkpoint, annotations.volumeSnapshot, VolumeSnapshotRequest);
+  const volumeSnapshot = volumeSnapshotOf(checkpoint);
   const request = { ...requested, source: target, name, quiesce, volumeSnapshot, maxBytes, signal };
   try {
     const record = await captureParts(backends, request);
-    const isNamed = record.parts.some(({ volume }) => volume?.snapshot === volumeSnapshot?.name);
-    if (volumeSnapshot?.name !== undefined && isNamed) await deleteWith(volumeSnapshot.name, checkpoint, dependencies);
+    await deleteWith(record, checkpoint, dependencies);
     storeReports.captured(checkpoint);
     return record;
   } catch (thrown) {
@@ -129,17 +128,36 @@ async function captureSource(
   }
 }
 
-/** Lets the cluster's garbage collector delete a Checkpoint with its VolumeSnapshot, which a user deletes by the name. */
-async function deleteWith(
-  name: string,
-  { metadata }: Checkpoint,
-  { client, informers }: CheckpointDependencies,
+/** How the VolumeSnapshots of a Checkpoint are made. @throws RametError `InvalidArgument` */
+export function volumeSnapshotOf(checkpoint: Checkpoint): VolumeSnapshotRequest | undefined {
+  return jsonAnnotation(checkpoint, annotations.volumeSnapshot, VolumeSnapshotRequest);
+}
+
+/**
+ * Lets the cluster's garbage collector delete a Checkpoint with the VolumeSnapshot that it names, which a user deletes by the name. The
+ * collector keeps it as long as another owner exists.
+ */
+export async function deleteWith(
+  { parts }: Pick<CheckpointRecord, "parts">,
+  checkpoint: Checkpoint,
+  { client, informers }: Pick<CheckpointDependencies, "client" | "informers">,
 ): Promise<void> {
+  const { metadata } = checkpoint;
+  const name = volumeSnapshotOf(checkpoint)?.name;
+  if (name === undefined || !parts.some(({ volume }) => volume?.snapshot === name)) return;
+  const { resource } = informers.checkpoints;
   const { snapshots } = snapshotResources;
-  const owner = await snapshotsIn(client).get({ namespace: metadata.namespace, name });
-  const reference = { apiVersion: apiVersionOf(snapshots), kind: snapshots.kind, name, uid: owner.metadata.uid };
-  const change = { metadata: { uid: metadata.uid, ownerReferences: [reference] } };
-  await informers.checkpoints.resource.mergePatch(metadata, change);
+  const { uid } = (await snapshotsIn(client).get({ namespace: metadata.namespace, name })).metadata;
+  const reference = { apiVersion: apiVersionOf(snapshots), kind: snapshots.kind, name, uid };
+  await retryConflicts(async () => {
+    const latest = await resource.find(metadata);
+    if (latest?.metadata.uid !== metadata.uid) return;
+    const { resourceVersion, ownerReferences = [] } = latest.metadata;
+    if (ownerReferences.some((owner) => owner.uid === uid)) return;
+    // A merge patch replaces the whole list.
+    const owners = [...ownerReferences, reference];
+    await resource.mergePatch(metadata, { metadata: { uid: metadata.uid, resourceVersion, ownerReferences: owners } });
+  });
 }
 
 function marks({ checkpointId, source, spec }: CheckpointCapture) {

@@ -7,7 +7,7 @@ import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
 import { checkpointState, isPauseCheckpoint } from "../../api/state/checkpoint.ts";
 import { dataIdOf } from "../cluster/pause-checkpoint.ts";
-import { begin, tryToKeepTemplate } from "./capture.ts";
+import { begin, deleteWith, tryToKeepTemplate, volumeSnapshotOf } from "./capture.ts";
 import type { CheckpointAction, CheckpointDependencies, CheckpointState, StoredSource } from "./state.ts";
 
 type SharedCapture = Pick<Extract<CheckpointAction, { do: "shareStored" }>, "source" | "spec">;
@@ -55,15 +55,23 @@ async function captureVolumes(
     source: { sandbox, sandboxName },
     spec,
   }: Pick<CheckpointState, "checkpoint" | "checkpointId"> & SharedCapture,
-  { backends }: CheckpointDependencies,
+  dependencies: CheckpointDependencies,
   signal: AbortSignal,
 ): Promise<CheckpointRecord | undefined> {
   if (spec.volumes === "none") return undefined;
   if (sandbox === undefined) throw new RametError("NotFound", `The sandbox ${sandboxName} does not exist any more`);
   const name = { namespace: checkpoint.metadata.namespace, checkpointId };
   const { volumes } = spec;
-  const request = { name, source: sandbox, contents: [], volumes, keepRunning: true, signal };
-  return captureParts(backends, { ...request, consistency: "crash", requireAtomic: false, quiesce: nothing });
+  const volumeSnapshot = volumeSnapshotOf(checkpoint);
+  const request = { name, source: sandbox, contents: [], volumes, keepRunning: true, volumeSnapshot, signal };
+  const captured = await captureParts(dependencies.backends, {
+    ...request,
+    consistency: "crash",
+    requireAtomic: false,
+    quiesce: nothing,
+  });
+  await deleteWith(captured, checkpoint, dependencies);
+  return captured;
 }
 
 /** Nothing runs in a paused sandbox. */
