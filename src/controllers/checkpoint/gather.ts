@@ -173,6 +173,12 @@ function sourceOf(
   }
   const state = stateOf(pod);
   if (state !== "Running") return problem("SandboxNotReady", `the Pod ${name} is ${state}, not Running`);
+  return temporaryProblem(sandbox, pod, cache) ?? { sandbox, pod };
+}
+
+/** Why a running Pod cannot be captured yet. */
+function temporaryProblem(sandbox: Sandbox, pod: Pod, cache: CheckpointDependencies["cache"]): Source | undefined {
+  const { name } = sandbox.metadata;
   if (isHeldByPause(sandbox, pod, cache))
     return { ...problem("SandboxNotReady", `the sandbox ${name} is being paused`), isTemporary: true };
   const ready = findCondition(sandbox.status?.conditions, "Ready");
@@ -180,7 +186,7 @@ function sourceOf(
     const why = `the sandbox ${name} is not Ready: ${ready?.message ?? "it has not responded yet"}`;
     return { ...problem("SandboxNotReady", why), isTemporary: true };
   }
-  return { sandbox, pod };
+  return undefined;
 }
 
 /** Whether a pause has captured the Pod, which the status of the sandbox does not report yet. */
