@@ -7,6 +7,8 @@ import { runProgram } from "../../base/run-program.ts";
 /** The directory that becomes a sandbox's root. */
 export interface RootDirectory {
   path: string;
+  /** The directory of the writable layer. */
+  layer: string;
   /** Hides what the sandbox has written from its other users. Call it when gVisor has created the file. */
   protect(): Promise<void>;
   /** The bytes on disk of the files that the sandbox has written. */
@@ -71,7 +73,7 @@ export class RootDirectories {
       await remove();
       throw error;
     }
-    return { path: merged, protect: () => protectIn(merged), writtenBytes: () => writtenIn(upper), remove };
+    return { path: merged, layer, protect: () => protectIn(merged), writtenBytes: () => writtenIn(upper), remove };
   }
 
   async #mountOverlay({ upper, work, merged }: { upper: string; work: string; merged: string }): Promise<void> {

@@ -88,7 +88,7 @@ export class Sandbox {
       directory: paths.directory,
       id: containerId(config.sandbox.uid),
       layerBytes: layerBytesOf(container),
-      layersOfVolumes: hasOneUserOnly() && !setting.sharesVolumes ? paths.directory : undefined,
+      layersOfVolumes: layersOfVolumes(setting, root),
       cgroup,
       sharesMemory: options.container !== undefined,
     });
@@ -179,6 +179,12 @@ export class Sandbox {
 
 /** How often the count of out-of-memory kills is read where the kernel sends no notification. */
 const pollMilliseconds = 250;
+
+/** Where all files must belong to one user, the layers of volumes and of the root are in one directory. */
+function layersOfVolumes({ config, paths, sharesVolumes }: CellSetting, root: RootDirectory): string | undefined {
+  if (!hasOneUserOnly() || sharesVolumes) return undefined;
+  return config.layerInMemory === true ? root.layer : paths.directory;
+}
 
 function savedFiles(files: SandboxFiles): SavedFiles | undefined {
   return files === "image" ? undefined : files;

@@ -76,7 +76,9 @@ async function build(tool: Tool, directory: string, options: MakeOptions): Promi
   if (go === undefined) throw new RametError("ToolMissing", "cannot build it: Go is not installed");
   const work = async (): Promise<void> => {
     line.doing(`building with Go, once (about ${tool.build.coldSeconds} s on two cores if nothing is cached)`);
-    const { goEnvironment: environment, lowPriority } = options;
+    const { goEnvironment, lowPriority } = options;
+    // A canceled build leaves its files.
+    const environment = { ...goEnvironment, GOTMPDIR: directory };
     await goBuild(go, tool.build, join(directory, tool.name), { environment, lowPriority, signal });
   };
   await options.builds.run("", work, signal);
