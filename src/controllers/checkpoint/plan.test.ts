@@ -296,7 +296,8 @@ describe("planCheckpoint", () => {
     const readySpecs = states.filter(({ spec }) => !("problem" in spec));
     const phaseOf = (given: Partial<CheckpointState>) => {
       const [base] = fc.sample(readySpecs, 1);
-      return planCheckpoint({ ...base!, capture: undefined, quota: {}, ...given }).status?.phase;
+      return planCheckpoint({ ...base!, capture: undefined, quota: {}, earlierCapture: undefined, ...given }).status
+        ?.phase;
     };
 
     it.each([
