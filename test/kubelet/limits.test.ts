@@ -71,15 +71,12 @@ time.sleep(1000)`;
     await world.ramet("sandbox", "rm", "near-clone");
   });
 
-  it("refuses a capture without room for it with the reason, and the sandbox keeps running", async () => {
+  it("captures files alone of a sandbox whose memory would not fit twice, and the sandbox keeps running", async () => {
     const limits = { limits: { memory: "512Mi" }, requests: { memory: "64Mi" } };
     await world.apply(template("exact", limits, { "ramet.dev/cell-overhead": "none" }));
     await world.ramet("sandbox", "create", "--template", "exact", "--name", "exact");
     await hold("exact", 300);
-    const failed = await world
-      .ramet("checkpoint", "create", "exact", "--contents", "filesystem")
-      .then(() => "", String);
-    expect(failed).toContain("capturing the sandbox was refused: it can need");
+    await world.ramet("checkpoint", "create", "exact", "--contents", "filesystem");
     expect(await world.inSandbox("exact", "echo $((6 * 7))")).toBe("42");
     await world.ramet("sandbox", "rm", "exact");
   });
