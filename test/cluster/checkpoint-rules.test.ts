@@ -13,10 +13,7 @@ afterAll(() => world.close());
 it("fails a second checkpoint of one Pod with the name of the first, which succeeds", async () => {
   await world.inNewNamespace();
   await world.running("a");
-  const hold = gate();
-  world.node.cells.get(world.at("a"))!.behaviour.captureGate = hold.promise;
-  await world.create("Checkpoint", "first", { podName: "a" });
-  await world.checkpoint("first", inPhase("Creating"));
+  const hold = await world.capturing("first", "a");
   await world.create("Checkpoint", "second", { sandboxName: "a" });
   const { status } = await world.checkpoint("second", inPhase("Failed", "Succeeded"));
   expect(status?.phase).toBe("Failed");
@@ -74,11 +71,8 @@ it("finishes a checkpoint that is deleted during its capture, and then deletes i
 it("resumes a checkpoint when the controllers restart during its capture", async () => {
   await world.inNewNamespace();
   await world.running("a");
-  const hold = gate();
   const cell = world.node.cells.get(world.at("a"))!;
-  cell.behaviour.captureGate = hold.promise;
-  await world.create("Checkpoint", "joined", { podName: "a" });
-  await world.checkpoint("joined", inPhase("Creating"));
+  const hold = await world.capturing("joined", "a");
   await world.cluster.restartControllers();
   hold.resolve(undefined);
   await world.checkpoint("joined", inPhase("Succeeded"));

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { gate, inPhase, reasonOf, RulesWorld } from "./rules-world.ts";
+import { inPhase, reasonOf, RulesWorld } from "./rules-world.ts";
 
 /** Tests the order of checkpoints and pauses of one sandbox on a real API server, with stand-in cells that a test can block. */
 const world = new RulesWorld();
@@ -11,10 +11,7 @@ const waitsTurn = { "ramet.dev/waits-turn": "true" };
 it("takes checkpoints of one Pod one after another if they wait for their turn", async () => {
   await world.inNewNamespace();
   await world.running("a");
-  const hold = gate();
-  world.node.cells.get(world.at("a"))!.behaviour.captureGate = hold.promise;
-  await world.create("Checkpoint", "first", { podName: "a" });
-  await world.checkpoint("first", inPhase("Creating"));
+  const hold = await world.capturing("first", "a");
   for (const name of ["second", "third"]) await world.create("Checkpoint", name, { sandboxName: "a" }, waitsTurn);
   const { status } = await world.checkpoint("second", inPhase("Pending", "Failed"));
   expect(status?.conditions).toMatchObject([{ type: "Ready", message: "It is captured when first has finished" }]);
@@ -29,10 +26,7 @@ it("takes checkpoints of one Pod one after another if they wait for their turn",
 it("passes over a waiting checkpoint that is deleted, and that a finalizer of somebody else keeps", async () => {
   await world.inNewNamespace();
   await world.running("a");
-  const hold = gate();
-  world.node.cells.get(world.at("a"))!.behaviour.captureGate = hold.promise;
-  await world.create("Checkpoint", "first", { podName: "a" });
-  await world.checkpoint("first", inPhase("Creating"));
+  const hold = await world.capturing("first", "a");
   await world.create("Checkpoint", "kept", { podName: "a" }, waitsTurn);
   await world.checkpoint("kept", inPhase("Pending"));
   await world.create("Checkpoint", "last", { podName: "a" }, waitsTurn);
@@ -52,11 +46,7 @@ it("passes over a waiting checkpoint that is deleted, and that a finalizer of so
 it("pauses after the capture that has begun, before checkpoints that wait, which then share the data of the pause", async () => {
   await world.inNewNamespace();
   await world.running("a");
-  const cell = world.node.cells.get(world.at("a"))!;
-  const hold = gate();
-  cell.behaviour.captureGate = hold.promise;
-  await world.create("Checkpoint", "first", { podName: "a" });
-  await world.checkpoint("first", inPhase("Creating"));
+  const hold = await world.capturing("first", "a");
   const queue = ["second", "third"];
   for (const name of queue) {
     await world.create("Checkpoint", name, { podName: "a" }, waitsTurn);

@@ -77,6 +77,15 @@ export class RulesWorld {
     return this.sandbox(name, inPhase("Running", "Failed"));
   }
 
+  /** Begins a capture of a sandbox as a Checkpoint. It ends when the returned gate is resolved. */
+  async capturing(name: string, source: string): Promise<PromiseWithResolvers<undefined>> {
+    const hold = gate();
+    this.node.cells.get(this.at(source))!.behaviour.captureGate = hold.promise;
+    await this.create("Checkpoint", name, { podName: source });
+    await this.checkpoint(name, inPhase("Creating"));
+    return hold;
+  }
+
   /** Captures a sandbox, and resolves to the id of the checkpoint. */
   async taken(name: string, source: string): Promise<string> {
     await this.create("Checkpoint", name, { podName: source });
