@@ -129,8 +129,8 @@ function valid(value: unknown, ref: CheckpointRef): Manifest {
   }
 }
 
-export function sizeOf(manifest: Manifest): number {
-  return manifest.files.reduce((sum, file) => sum + file.sizeBytes, 0);
+export function sizeOf({ files }: Pick<Manifest, "files">): number {
+  return files.reduce((sum, file) => sum + file.sizeBytes, 0);
 }
 
 export function digestOf(bytes: Uint8Array): string {

@@ -69,7 +69,7 @@ export function outOfMemory({ declaredBytes, leafBytes }: MemoryBound): RametErr
   return new RametError(
     "OutOfMemory",
     `the sandbox was killed: it exceeded its memory limit of ${inQuantity(declaredBytes)}${less}`,
-    { hint: "Raise the container's resources.limits.memory, or reduce its memory use; files that it writes count too" },
+    { hint: "Raise the container's resources.limits.memory, or reduce its memory use" },
   );
 }
 

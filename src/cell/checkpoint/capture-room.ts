@@ -2,8 +2,8 @@ import { constants } from "node:fs";
 import { open, rm, statfs } from "node:fs/promises";
 import { join } from "node:path";
 import { RametError } from "../../base/errors.ts";
+import type { ContainerMemory } from "../cgroup/container-memory.ts";
 import { inQuantity } from "../cgroup/plan.ts";
-import type { Sandbox } from "../sandbox/sandbox.ts";
 
 /** How gVisor writes the pages of a memory image: through the page cache, or past it. */
 export type PageWrites = "cached" | "direct";
@@ -54,13 +54,12 @@ function toMebibytes(bytes: number): number {
 
 /** @throws RametError `CaptureRefused` if the capture would harm the sandbox */
 export async function pageWritesFor(
-  sandbox: Pick<Sandbox, "container" | "writtenBytes">,
-  { memory, imagePath }: { memory: boolean; imagePath: string },
+  container: ContainerMemory | undefined,
+  { memory, writtenBytes, imagePath }: { memory: boolean; writtenBytes: number; imagePath: string },
 ): Promise<PageWrites> {
-  const { container } = sandbox;
   if (container === undefined) return "cached";
   const { limitBytes, usedBytes, sandboxBytes } = container;
-  const state = { limitBytes, usedBytes, writtenBytes: (memory ? sandboxBytes : 0) + (await sandbox.writtenBytes()) };
+  const state = { limitBytes, usedBytes, writtenBytes: (memory ? sandboxBytes : 0) + writtenBytes };
   if (planCapture({ ...state, acceptsDirect: false }) === "cached") return "cached";
   const decision = planCapture({ ...state, acceptsDirect: await acceptsDirect(imagePath) });
   if (decision instanceof RametError) throw decision;

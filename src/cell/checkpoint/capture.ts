@@ -68,10 +68,9 @@ async function captureAndPublish(request: CheckpointRequest, subject: CaptureSub
     if (session.published !== undefined) throw alreadyPublished(request.grant.checkpointId);
     const memory = request.contents.includes("memory");
     if (!memory && subject.setting.container.readOnlyRoot) throw withoutFiles(request.grant.checkpointId);
-    const writes = {
-      pages: await pageWritesFor(subject.sandbox, { memory, imagePath: session.stagingPath }),
-      writtenBytes: await subject.sandbox.writtenBytes(),
-    };
+    const writtenBytes = await subject.sandbox.writtenBytes();
+    const content = { memory, writtenBytes, imagePath: session.stagingPath };
+    const writes = { pages: await pageWritesFor(subject.sandbox.container, content), writtenBytes };
     const before = subject.generation();
     const into = { path: session.stagingPath, writes, phases, clock, held: subject.held };
     const captured = await capture(request, engine, into);

@@ -1,5 +1,6 @@
 import { expect, it } from "vitest";
-import { unmetNeed } from "./restore-source.ts";
+import { ContainerSpec } from "../../api/wire/cell-api.ts";
+import { tooLarge, unmetNeed } from "./restore-source.ts";
 
 const digestOf = (digit: string) => `sha256:${digit.repeat(64)}`;
 const own = { version: "20260905.0", architecture: "amd64", guest: digestOf("a") };
@@ -54,4 +55,24 @@ it("names the CPU features that the node lacks, and compares nothing that is unk
   expect(unmetNeed(needing, own)).toBeUndefined();
   expect(unmetNeed(memory, { ...own, cpuFeatures: ["sse2"] })).toBeUndefined();
   expect(unmetNeed({ ...files, engine: needing.engine }, { ...own, cpuFeatures: ["sse2"] })).toBeUndefined();
+});
+
+it("needs the layer of the memory, or room for the files, whatever else the clone has", () => {
+  const gibibyte = 1024 ** 3;
+  const container = { ...ContainerSpec.parse({ name: "main", image: "a" }), envNames: [] };
+  const sized = {
+    checkpointId: "c-1",
+    container,
+    files: [{ name: "pages.img", sizeBytes: 2 * gibibyte, digest: digestOf("c") }],
+  };
+  expect(tooLarge(sized, memory.contents, 10 * gibibyte)).toBeUndefined();
+  expect(tooLarge(sized, files.contents, 2 * gibibyte)).toBeUndefined();
+  expect(tooLarge(sized, memory.contents, 9 * gibibyte)).toMatchObject({
+    code: "NeedNotMet",
+    message: "restoring checkpoint c-1 failed: it needs a writable layer of 10Gi, but the sandbox has 9Gi",
+    hint: "Raise the container's resources.limits.ephemeral-storage",
+  });
+  expect(tooLarge(sized, files.contents, gibibyte)).toMatchObject({
+    message: "restoring checkpoint c-1 failed: it needs a writable layer of 2Gi, but the sandbox has 1Gi",
+  });
 });

@@ -4,6 +4,7 @@ import type { ErrorCode } from "../../base/error-codes.ts";
 import { RametError } from "../../base/errors.ts";
 import { type Manifest, sizeOf } from "../../store/manifest.ts";
 import { openForRead } from "../../store/open.ts";
+import { inQuantity } from "../cgroup/plan.ts";
 import type { SavedFiles } from "../sandbox/engine.ts";
 import type { SandboxOrigin } from "../sandbox/sandbox.ts";
 
@@ -132,12 +133,14 @@ export function otherImage(
   });
 }
 
+type Sized = Pick<Manifest, "checkpointId" | "container" | "files">;
+
 /** Memory keeps the size of its layer, which must not exceed what this sandbox may write. Files alone must fit. */
-export function tooLarge(manifest: Manifest, contents: readonly string[], layerBytes: number): RametError | undefined {
+export function tooLarge(manifest: Sized, contents: readonly string[], layerBytes: number): RametError | undefined {
   const isMemory = contents.includes("memory");
   const neededBytes = isMemory ? layerBytesOf(manifest.container) : sizeOf(manifest);
   if (neededBytes <= layerBytes) return undefined;
-  const [needed, own] = [neededBytes, layerBytes].map((bytes) => `${Math.ceil(bytes / 2 ** 20)}Mi`);
+  const [needed, own] = [neededBytes, layerBytes].map(inQuantity);
   const why = `it needs a writable layer of ${needed}, but the sandbox has ${own}`;
   return new RametError("NeedNotMet", `restoring checkpoint ${manifest.checkpointId} failed: ${why}`, {
     hint: "Raise the container's resources.limits.ephemeral-storage",
