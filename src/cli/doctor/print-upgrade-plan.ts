@@ -1,4 +1,5 @@
 import { RametError } from "../../base/errors.ts";
+import { goArchitecture } from "../../base/go-architecture.ts";
 import { planUpgrade, readUpgrade, type UpgradeStep } from "../../preflight/plan-upgrade.ts";
 import { recordImage } from "../../registry/look-up-image.ts";
 import type { Cluster } from "../cluster/cluster.ts";
@@ -48,7 +49,7 @@ export function summary(steps: readonly UpgradeStep[]): UpgradeStep[] {
 export async function missingImage(io: Io, cellImage: string): Promise<UpgradeStep[]> {
   try {
     await recordImage(cellImage, {
-      architecture: process.arch === "x64" ? "amd64" : process.arch,
+      architecture: goArchitecture,
       environment: io.environment,
     });
     return [];

@@ -17,6 +17,12 @@ export interface PartOptions {
   longestPauseMilliseconds?: number | undefined;
 }
 
+/** Waits before what the user may make possible meanwhile, such as by installing Go, is tried again. Returns early if `signal` aborts. */
+export async function pauseAfterFailure(clock: Clock, failures: number, signal: AbortSignal): Promise<void> {
+  const backoff = { baseMilliseconds: 5_000, maxMilliseconds: 300_000, jitter: 0.2 };
+  await delay(clock, backoffMilliseconds(backoff, failures, Math.random), signal).catch(() => undefined);
+}
+
 /** A process that has run this long is healthy: the back-off starts over. */
 const healthyAfterMilliseconds = 30_000;
 const restartBackoff = { baseMilliseconds: 100, jitter: 0.2 };

@@ -1,5 +1,3 @@
-import { backoffMilliseconds } from "../../base/backoff.ts";
-import { delay } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
 import { EventRecorder, type Transition } from "../../kube/events.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
@@ -8,6 +6,7 @@ import { volumeResources } from "../../kube/volumes/volumes.ts";
 import { driverName } from "../csi/protocol.ts";
 import { acquirePinned } from "../tools/acquire-tools.ts";
 import { pinnedSnapshotProgram, snapshotProgramNames } from "../volumes/snapshot-programs.ts";
+import { pauseAfterFailure } from "./part.ts";
 import type { ClusterPartsOptions } from "./parts.ts";
 
 /** What preparing needs of the options of the cluster's parts, and how it acquires a program. */
@@ -17,7 +16,6 @@ export interface PrepareSnapshotsOptions extends Pick<ClusterPartsOptions, "cloc
 
 /** Programs in the cache are found within this time, and need no report. */
 const unreportedMilliseconds = 1_000;
-const backoff = { baseMilliseconds: 5_000, maxMilliseconds: 300_000, jitter: 0.2 };
 
 /**
  * Builds the programs of VolumeSnapshots, one after another and with low priority, because the first snapshot of a machine would
@@ -60,7 +58,7 @@ export async function prepareSnapshots(
       message = error.describe();
       show();
       await report.failed(since, error.message);
-      await delay(clock, backoffMilliseconds(backoff, failures, Math.random), signal).catch(() => undefined);
+      await pauseAfterFailure(clock, failures, signal);
       failures += 1;
     }
   }

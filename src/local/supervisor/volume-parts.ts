@@ -10,10 +10,8 @@ import {
   type SnapshotProgramName,
   snapshotProgramNames,
 } from "../volumes/snapshot-programs.ts";
-import type { Part } from "./part.ts";
+import { type Part, pauseAfterFailure } from "./part.ts";
 import { type ClusterPartsOptions, part, startRamet } from "./parts.ts";
-import { backoffMilliseconds } from "../../base/backoff.ts";
-import { delay } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
 import { Informer } from "../../kube/informer.ts";
 import type { KubeClient } from "../../kube/kube-client.ts";
@@ -102,9 +100,7 @@ async function untilAny(client: KubeClient, needing: readonly ResourceRef[], sig
   );
 }
 
-const backoff = { baseMilliseconds: 5_000, maxMilliseconds: 300_000, jitter: 0.2 };
-
-/** The user may install Go meanwhile, or connect the machine. `ramet local status` shows why the start failed. */
+/** `ramet local status` shows why the start failed. */
 async function startUntilRunning(part: Part, { clock }: KubeClient, signal: AbortSignal): Promise<void> {
   for (let failures = 0; !signal.aborted; failures += 1) {
     try {
@@ -113,6 +109,6 @@ async function startUntilRunning(part: Part, { clock }: KubeClient, signal: Abor
     } catch (error) {
       process.stderr.write(`${RametError.from(error).describe()}\n`);
     }
-    await delay(clock, backoffMilliseconds(backoff, failures, Math.random), signal).catch(() => undefined);
+    await pauseAfterFailure(clock, failures, signal);
   }
 }
