@@ -80,13 +80,14 @@ describe("controllers that start", () => {
     );
   });
 
-  it("own CRDs without the mark that an earlier version of Ramet made", async () => {
+  it("work with CRDs without Ramet's mark that have every field, and do not change them", async () => {
     const crds = world.client.resource(coreResources.crds);
     const [first] = renderCrds();
-    await crds.mergePatch(first!.metadata, { metadata: { annotations: { "ramet.dev/crd": null } } });
+    const unmarked = await crds.mergePatch(first!.metadata, { metadata: { annotations: { "ramet.dev/crd": null } } });
     await world.start({ installCrds: true }).ready;
     const { metadata } = await crds.get(first!.metadata);
-    expect(metadata.annotations?.["ramet.dev/crd"]).toBe("true");
+    expect(metadata.annotations?.["ramet.dev/crd"]).toBeUndefined();
+    expect(metadata.generation).toBe(unmarked.metadata.generation);
   });
 });
 

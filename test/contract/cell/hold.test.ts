@@ -1,7 +1,7 @@
 import { mkdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import type { Contents } from "../../../src/api/schema/metadata.ts";
 import type { RunningCell } from "../../setup/cell-rig.ts";
 import { both, Cells } from "../../setup/cells.ts";
@@ -32,7 +32,9 @@ describe("a sandbox that is held for the capture of its volumes", () => {
   async function boot(name: string): Promise<RunningCell> {
     await mkdir(volume(name), { mode: 0o777 });
     const mounts = [{ source: volume(name), target: "/data", readOnly: false }];
-    return cells.boot({ name, container: { command: ["python3", "-c", counting], mounts } });
+    const cell = await cells.boot({ name, container: { command: ["python3", "-c", counting], mounts } });
+    await vi.waitFor(() => count(name), { timeout: 20_000 });
+    return cell;
   }
 
   const count = async (name = "source"): Promise<string> => readFile(join(volume(name), "count"), "utf8");
