@@ -22,9 +22,17 @@ export interface CollectionState {
 
 /**
  * `StepCache`: a captured step that no recipe has any more, above the budget. `UnusedTemplate`: a revision that its set has
- * marked as unneeded. `UnusedTree`: an uploaded directory tree that no recipe has. `OwnerGone`: its owner was deleted. `TimeToLive`: its own controller deletes it at `dueAt`.
+ * marked as unneeded. `UnusedTree`: an uploaded directory tree that no recipe has. `UnnamedSource`: a capture for a version that was
+ * never requested. `OwnerGone`: its owner was deleted. `TimeToLive`: its own controller deletes it at `dueAt`.
  */
-export const garbageKinds = ["StepCache", "UnusedTemplate", "UnusedTree", "OwnerGone", "TimeToLive"] as const;
+export const garbageKinds = [
+  "StepCache",
+  "UnusedTemplate",
+  "UnusedTree",
+  "UnnamedSource",
+  "OwnerGone",
+  "TimeToLive",
+] as const;
 export type GarbageKind = (typeof garbageKinds)[number];
 
 /** One object to delete, and why. */

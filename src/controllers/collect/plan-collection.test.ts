@@ -211,6 +211,27 @@ it("lists the ends of times to live, without deleting the objects", () => {
   ]);
 });
 
+it("deletes a capture whose version was not requested for an hour, and keeps the source of a snapshot", () => {
+  const source = (name: string, creationTimestamp: string) =>
+    Checkpoint.parse({
+      apiVersion: agents,
+      kind: "Checkpoint",
+      metadata: meta(name, { labels: { "ramet.dev/source-of": "py" }, creationTimestamp }),
+      spec: { sandboxName: "s" },
+      status: { phase: "Succeeded", checkpointId: name },
+    });
+  const checkpoints = [
+    source("left", "2026-01-31T22:00:00Z"),
+    source("named", "2026-01-31T22:00:00Z"),
+    source("new", "2026-01-31T23:30:00Z"),
+  ];
+  const from = { checkpoint: { id: "named" } };
+  const found = planCollection({ ...empty, checkpoints, snapshots: [snapshot("py", { spec: { from } })] });
+  expect(found.map(({ name, garbage, why }) => [name, garbage, why])).toEqual([
+    ["left", "UnnamedSource", "captured for a version of the snapshot py that does not exist"],
+  ]);
+});
+
 it("deletes a tree a day after its upload, unless a recipe of the namespace has it", () => {
   const tree = (name: string, more: object = {}) =>
     Checkpoint.parse({

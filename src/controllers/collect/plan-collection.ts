@@ -23,6 +23,7 @@ export function planCollection(state: CollectionState): Garbage[] {
     ...unneededStepCaches({ ...state, checkpoints }, references),
     ...unusedTemplates(state, references),
     ...unusedTrees({ ...state, checkpoints }, references),
+    ...unnamedSources({ ...state, checkpoints }, references),
     ...timeToLive(state),
   ];
   return [...Map.groupBy(all, ({ uid }) => uid).values()].flatMap((reasons) => reasons.slice(0, 1));
@@ -50,10 +51,8 @@ function unusedTrees({ checkpoints, snapshots, now }: CollectionState, reference
       ),
     ),
   );
-  return checkpoints
+  return olderThan(86_400_000, { checkpoints, now })
     .filter(({ metadata }) => metadata.labels?.[labels.purpose] === treePurpose)
-    .filter(({ metadata }) => metadata.deletionTimestamp === undefined)
-    .filter(({ metadata }) => now.getTime() - Date.parse(metadata.creationTimestamp) > newMilliseconds)
     .filter(({ metadata }) => !needed.has(`${metadata.namespace}/${metadata.annotations?.[annotations.tree] ?? ""}`))
     .filter((checkpoint) => !references.hasCheckpoint(checkpoint))
     .map((checkpoint) => {
@@ -62,7 +61,28 @@ function unusedTrees({ checkpoints, snapshots, now }: CollectionState, reference
     });
 }
 
-const newMilliseconds = 86_400_000;
+/**
+ * Captures for a version of a named snapshot whose request ended before the version was requested, for example with the process
+ * that served it. A request takes less than an hour.
+ */
+function unnamedSources(state: CollectionState, references: References): Garbage[] {
+  return olderThan(3_600_000, state)
+    .filter(({ metadata }) => metadata.labels?.[labels.sourceOf] !== undefined)
+    .filter((checkpoint) => !references.hasCheckpoint(checkpoint))
+    .map((checkpoint) => {
+      const why = `captured for a version of the snapshot ${checkpoint.metadata.labels?.[labels.sourceOf] ?? ""} that does not exist`;
+      return garbageOf(checkpoint, { garbage: "UnnamedSource", kind: "Checkpoint", why });
+    });
+}
+
+function olderThan(
+  milliseconds: number,
+  { checkpoints, now }: Pick<CollectionState, "checkpoints" | "now">,
+): Checkpoint[] {
+  const isOld = ({ metadata }: Checkpoint): boolean =>
+    now.getTime() - Date.parse(metadata.creationTimestamp) > milliseconds;
+  return checkpoints.filter((each) => each.metadata.deletionTimestamp === undefined && isOld(each));
+}
 
 /** Objects that their own controllers delete after their time to live: only reported. */
 function timeToLive({ checkpoints, claims }: CollectionState): Garbage[] {

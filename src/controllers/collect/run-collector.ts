@@ -127,7 +127,7 @@ export function collectionMetrics(registry: Registry) {
   const group = new MetricGroup(registry);
   const objects = group.counter({
     name: "ramet_garbage_collected_total",
-    help: "Objects deleted by the garbage collector, by cause: StepCache, UnusedTemplate, UnusedTree or OwnerGone.",
+    help: "Objects deleted by the garbage collector, by cause: StepCache, UnusedTemplate, UnusedTree, UnnamedSource or OwnerGone.",
     labelNames: ["garbage"],
   });
   const bytes = group.counter({
