@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"runtime/debug"
 
+	"ramet.dev/native/link/internal/layer"
 	"ramet.dev/native/link/internal/pod"
 	"ramet.dev/native/link/internal/tree"
 )
@@ -16,6 +17,7 @@ const usage = `usage:
   ramet-link net                       network of one sandbox: JSON lines on stdin and stdout
   ramet-link pod [flags] -- CMD ARG…   run CMD in namespaces of its own, as a Pod's sandbox would
   ramet-link tree …                    copies or removes a directory of a volume
+  ramet-link layer …                   unpacks the files of a named snapshot
   ramet-link probe                     what this machine allows, as JSON
 `
 
@@ -36,6 +38,8 @@ func main() {
 		os.Exit(pod.Main(os.Args[2:]))
 	case pod.InitName:
 		os.Exit(pod.Init())
+	case "layer":
+		os.Exit(layer.Main(os.Args[2:]))
 	case "tree":
 		os.Exit(tree.Main(os.Args[2:]))
 	case "probe":

@@ -4,15 +4,15 @@ import { join } from "node:path";
 import * as z from "zod";
 import { ContainerSpec } from "../api/wire/cell-api.ts";
 import { Digest } from "../api/schema/digest.ts";
-import { Envelope } from "../api/wire/grant.ts";
+import { Envelope, LayerRef } from "../api/wire/grant.ts";
 import { Contents } from "../api/schema/metadata.ts";
 import { canonicalJson } from "../base/canonical-json.ts";
 import { RametError, textOfError } from "../base/errors.ts";
 import { tolerantParse } from "../base/tolerant-parse.ts";
 import { CheckpointId, type CheckpointRef, NamespaceName } from "./checkpoint-id.ts";
 
-/** Version 2 is encrypted. Others have version 1, so that earlier releases can read them. */
-const manifestVersion = 2;
+/** Version 2 is encrypted, version 3 is a layer or needs layers. Others have version 1, so that earlier releases can read them. */
+const manifestVersion = 3;
 
 /** The name of a file in a checkpoint: one path component without characters that are special to a shell or a driver. */
 export const FileName = z
@@ -46,7 +46,7 @@ const Engine = z.object({
 
 /** The content of a checkpoint and the needs of its restore. A published manifest never changes. */
 export const Manifest = z.object({
-  v: z.literal([1, manifestVersion]),
+  v: z.literal([1, 2, manifestVersion]),
   namespace: NamespaceName,
   checkpointId: CheckpointId,
   contents: Contents,
@@ -64,6 +64,8 @@ export const Manifest = z.object({
   consistency: z.enum(["crash", "quiesced", "atomic"]),
   /** How many identities the captured memory has had. Absent if unknown. */
   generation: z.number().int().min(1).optional(),
+  /** The layers between the image and this checkpoint, in their order. */
+  layers: z.array(LayerRef).optional(),
   /** Absent: the content is not encrypted. The sizes and digests are those of the encrypted files. */
   encryption: Envelope.optional(),
 });
@@ -79,7 +81,7 @@ export function manifestFrom(ref: CheckpointRef, files: ManifestFile[], draft: M
   const { env, ...container } = draft.container;
   const result = Manifest.safeParse({
     ...draft,
-    v: draft.encryption === undefined ? 1 : manifestVersion,
+    v: versionOf(files, draft),
     ...ref,
     files: files.toSorted((a, b) => (a.name < b.name ? -1 : 1)),
     container: { ...container, envNames: env.map((variable) => variable.name).sort() },
@@ -89,6 +91,18 @@ export function manifestFrom(ref: CheckpointRef, files: ManifestFile[], draft: M
     "InvalidArgument",
     `the manifest of checkpoint ${ref.checkpointId} is not valid: ${issue(result.error)}`,
   );
+}
+
+/** The one file of a checkpoint that is a layer. */
+export const layerFile = "layer.tar";
+
+export function isLayer({ files }: Pick<Manifest, "files">): boolean {
+  return files.some(({ name }) => name === layerFile);
+}
+
+function versionOf(files: ManifestFile[], { layers, encryption }: ManifestDraft): Manifest["v"] {
+  if (isLayer({ files }) || layers !== undefined) return manifestVersion;
+  return encryption === undefined ? 1 : 2;
 }
 
 export function encodeManifest(manifest: Manifest): { bytes: Buffer; digest: string } {

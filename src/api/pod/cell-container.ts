@@ -64,6 +64,7 @@ export function cellContainer(container: Container, config: CellConfig, options:
   const { cellImage: image, seccompProfile, hasOverhead = true, userNamespace = false, resolvedImage } = options;
   const { name, resources, lifecycle } = container;
   const { postStart, preStop } = lifecycle ?? {};
+  const layerBytes = (config.layers ?? []).reduce((sum, { sizeBytes }) => sum + sizeBytes, 0);
   return {
     name,
     image,
@@ -72,7 +73,7 @@ export function cellContainer(container: Container, config: CellConfig, options:
       envFrom: container.envFrom?.map((source) => ({ ...source, prefix: environmentPrefix + (source.prefix ?? "") })),
     }),
     ports: [...(container.ports ?? []), { name: "ramet-cell", containerPort: cellPort, protocol: "TCP" }],
-    ...(resources && { resources: hasOverhead ? cellResources(resources, !userNamespace) : resources }),
+    ...(resources && { resources: hasOverhead ? cellResources(resources, !userNamespace, layerBytes) : resources }),
     volumeMounts: [
       ...sortedMounts(container).map((mount, index) => ({
         ...withSubPath(mount, config),
@@ -237,8 +238,9 @@ export const leastMillis = 1_000;
  * exceeds it.
  * @param limitsSandbox whether the cell can give the sandbox limits of its own. If not, those of the container bound the sandbox,
  *   and a small CPU limit is not raised, although the sandbox then starts slowly
+ * @param layerBytes the size of the layers that the cell unpacks, which it also downloads
  */
-export function cellResources(resources: Resources, limitsSandbox = true): Resources {
+export function cellResources(resources: Resources, limitsSandbox = true, layerBytes = 0): Resources {
   const limits = { ...resources.limits };
   // As the API server does. A raised limit must not become the request.
   const requests = { ...limits, ...resources.requests };
@@ -248,17 +250,18 @@ export function cellResources(resources: Resources, limitsSandbox = true): Resou
     const least = limitsSandbox ? leastMillis : 0;
     limits["cpu"] = `${Math.max(quantityToMillicores(limits["cpu"]) + overheadMillis, least)}m`;
   }
-  const storage = limits["ephemeral-storage"];
-  if (storage !== undefined) {
-    const memoryBytes = resources.limits?.["memory"] === undefined ? 0 : quantityToBytes(resources.limits["memory"]);
-    const checkpointBytes = quantityToBytes(storage) + memoryBytes;
-    limits["ephemeral-storage"] = bytesPlus(storage, 2 * checkpointBytes + overheadStorageBytes);
-  }
+  if (limits["ephemeral-storage"] !== undefined)
+    limits["ephemeral-storage"] = cellStorage(limits["ephemeral-storage"], resources.limits?.["memory"], layerBytes);
   return {
     ...resources,
     ...(resources.limits && { limits }),
     ...((resources.limits ?? resources.requests) && { requests }),
   };
+}
+
+function cellStorage(own: string | number, memory: string | number = 0, layerBytes = 0): string {
+  const checkpointBytes = quantityToBytes(own) + quantityToBytes(memory);
+  return bytesPlus(own, 2 * (checkpointBytes + layerBytes) + overheadStorageBytes);
 }
 
 function bytesPlus(quantity: string | number, more: number): string {

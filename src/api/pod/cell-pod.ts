@@ -1,6 +1,7 @@
 import type * as z from "zod";
 import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
+import type { LayerRef } from "../wire/grant.ts";
 import { CellConfig, type KeySets } from "../wire/cell-api.ts";
 import { withoutAgentRuntime } from "./agent-runtime.ts";
 import { cellContainer, type CellImageOptions, cellVolume, imageVolume, rootPath } from "./cell-container.ts";
@@ -32,6 +33,8 @@ export interface CellPodOptions extends CellImageOptions, NodeLimits {
   start: "boot" | "wait";
   /** Whether memory will be restored, and not only files. */
   restoresMemory?: boolean;
+  /** The layers of what will be restored. */
+  layers?: readonly LayerRef[];
   /** Whether a restore in place is likely. */
   keepsWaiting?: boolean;
   dns?: z.input<typeof CellConfig>["dns"];
@@ -121,6 +124,7 @@ function cellConfig(sandbox: PodOwner, template: PodTemplateSpec, options: CellP
     start: options.start,
     ...(isLayerInMemory(template) && { layerInMemory: true as const }),
     ...(options.restoresMemory === true && { restores: "memory" as const }),
+    ...(options.layers !== undefined && options.layers.length > 0 && { layers: [...options.layers] }),
     ...(options.keepsWaiting === true && { keepsWaiting: true }),
     graceSeconds: template.spec.terminationGracePeriodSeconds,
     ...(probedPorts.length > 0 && { tcpProbePorts: probedPorts }),

@@ -3,7 +3,7 @@ import { Capacity, Contents } from "../schema/metadata.ts";
 import { jsonValue } from "../../base/canonical-json.ts";
 import { EngineBuild } from "../engine/engine.ts";
 import { Digest } from "../schema/digest.ts";
-import { Grant } from "./grant.ts";
+import { Grant, LayerRef } from "./grant.ts";
 
 /** The cell's one HTTP port. */
 export const cellPort = 49980;
@@ -112,6 +112,9 @@ export const KeySets = z.strictObject({
 });
 export type KeySets = z.infer<typeof KeySets>;
 
+/** The most layers below the root of one sandbox. Overlayfs names them in one page of mount options. */
+const mostLayers = 16;
+
 /** The configuration of a cell: JSON in the environment variable `RAMET_CELL`. It holds no secret. */
 export const CellConfig = z.strictObject({
   v: z.literal(1),
@@ -125,6 +128,8 @@ export const CellConfig = z.strictObject({
   start: z.enum(["boot", "wait"]),
   /** With `wait`: what will be restored. Memory is restored into a sandbox that the cell creates while it waits. */
   restores: z.literal("memory").optional(),
+  /** The layers of what will be restored, if this is known: the cell creates its sandbox on those that the node has. */
+  layers: z.array(LayerRef).max(mostLayers).optional(),
   /** Keep the writable layer in memory instead of on disk. */
   layerInMemory: z.literal(true).optional(),
   /** Keep a second, empty sandbox ready, so that a restore in place takes half the time. */
@@ -260,7 +265,13 @@ export type LinkCredentials = z.infer<typeof LinkCredentials>;
 export const CredentialsRequest = z.strictObject({ credentials: LinkCredentials });
 export type CredentialsRequest = z.infer<typeof CredentialsRequest>;
 
-export const RestoreRequest = z.strictObject({ identity: Identity, grant: Grant, contents: Contents });
+export const RestoreRequest = z.strictObject({
+  identity: Identity,
+  grant: Grant,
+  contents: Contents,
+  /** Grants for the layers of the checkpoint, in their order: the first is directly above the image. */
+  layers: z.array(Grant).max(mostLayers).optional(),
+});
 export type RestoreRequest = z.infer<typeof RestoreRequest>;
 /**
  * Replaces the running sandbox by a checkpoint. `request` identifies the operation: repeating it returns the same result.
@@ -296,6 +307,8 @@ export const CheckpointRequest = z.strictObject({
   keepRunning: z.boolean(),
   /** The sandbox is paused by `hold` for this checkpoint, and is captured in that pause or not at all. */
   held: z.literal(true).optional(),
+  /** Capture the changed files as a layer, which sandboxes on one node share. Programs are not paused for it. */
+  asLayer: z.literal(true).optional(),
   /** The limit for the checkpoint's size. Nothing is published above it, and the sandbox keeps running. */
   maxBytes: z.number().int().min(0).optional(),
 });

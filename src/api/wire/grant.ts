@@ -12,6 +12,14 @@ export const Envelope = z.strictObject({
 });
 export type Envelope = z.infer<typeof Envelope>;
 
+/** A checkpoint whose files are a layer: what they are does not change, because the digest of its manifest names them. */
+export const LayerRef = z.strictObject({
+  checkpointId: z.string().min(1),
+  manifestDigest: Digest,
+  sizeBytes: z.number().int().min(0),
+});
+export type LayerRef = z.infer<typeof LayerRef>;
+
 /** How the content of a checkpoint is encrypted. The data key is a secret: never log it or put it into a message. */
 export const GrantEncryption = z.strictObject({
   /** Base64 of 32 bytes. */

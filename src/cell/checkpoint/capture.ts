@@ -10,7 +10,8 @@ import { openForWrite } from "../../store/open.ts";
 import { scratchHint, spaceHint } from "../../store/store-error.ts";
 import type { CellSetting } from "../setting/cell-setting.ts";
 import type { GuestControl } from "../client/guest-control.ts";
-import type { Engine, ImageWrites } from "../sandbox/engine.ts";
+import { captureLayer } from "../layers/capture-layer.ts";
+import type { ImageWrites } from "../sandbox/engine.ts";
 import { pageWritesFor } from "./capture-room.ts";
 import { PhaseClock } from "../../base/phases.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
@@ -57,7 +58,6 @@ export async function captureCheckpoint(
 async function captureAndPublish(request: CheckpointRequest, subject: CaptureSubject): Promise<CheckpointResult> {
   const phases = new PhaseClock();
   const { clock } = subject;
-  const { engine } = subject.sandbox;
   const [session, quiesced] = await Promise.all([
     phases.phase("store-open", () => openForWrite(request.grant, { scratchPath: subject.setting.paths.directory })),
     // A paused guest does not answer. Its files were flushed before the pause.
@@ -68,12 +68,8 @@ async function captureAndPublish(request: CheckpointRequest, subject: CaptureSub
     if (session.published !== undefined) throw alreadyPublished(request.grant.checkpointId);
     const memory = request.contents.includes("memory");
     if (!memory && subject.setting.container.readOnlyRoot) throw withoutFiles(request.grant.checkpointId);
-    const writtenBytes = await subject.sandbox.writtenBytes();
-    const content = { memory, writtenBytes, imagePath: session.stagingPath };
-    const writes = { pages: await pageWritesFor(subject.sandbox.container, content), writtenBytes };
     const before = subject.generation();
-    const into = { path: session.stagingPath, writes, phases, clock, held: subject.held };
-    const captured = await capture(request, engine, into);
+    const captured = await capture(request, subject, { path: session.stagingPath, phases });
     held = captured.held;
     await requireWithin(request, session.stagingPath);
     // If the identity has changed during the capture, a clone asks its guest for the generation.
@@ -113,17 +109,34 @@ interface Capture {
 
 interface CaptureInto {
   path: string;
-  writes: ImageWrites;
   phases: PhaseClock;
-  clock: Clock;
-  held: HeldPause | undefined;
+}
+
+async function capture(request: CheckpointRequest, subject: CaptureSubject, into: CaptureInto): Promise<Capture> {
+  const { sandbox } = subject;
+  if (request.asLayer === true) return captureFiles(request, subject, into);
+  const writtenBytes = await sandbox.writtenBytes();
+  const content = { memory: request.contents.includes("memory"), writtenBytes, imagePath: into.path };
+  const writes = { pages: await pageWritesFor(sandbox.container, content), writtenBytes };
+  return captureInPause(request, subject, { ...into, writes });
+}
+
+async function captureFiles(
+  { keepRunning, maxBytes }: CheckpointRequest,
+  subject: CaptureSubject,
+  { path, phases }: CaptureInto,
+): Promise<Capture> {
+  const cutAt = subject.clock.now().toISOString();
+  await phases.phase("layer", () => captureLayer(subject, path, maxBytes));
+  if (!keepRunning) await subject.sandbox.engine.pause();
+  return { cutAt, pausedMilliseconds: 0, held: !keepRunning };
 }
 
 /** Pauses the sandbox, captures it, and resumes it unless it is to be stopped. */
-async function capture(
+async function captureInPause(
   { contents, keepRunning }: CheckpointRequest,
-  engine: Engine,
-  { path, writes, phases, clock, held }: CaptureInto,
+  { sandbox: { engine }, clock, held }: CaptureSubject,
+  { path, writes, phases }: CaptureInto & { writes: ImageWrites },
 ): Promise<Capture> {
   const start = held?.sinceMilliseconds ?? clock.monotonicMilliseconds();
   const cutAt = clock.now().toISOString();
@@ -166,7 +179,7 @@ export async function quiesce({ guest, clock }: Pick<CaptureSubject, "guest" | "
 
 async function manifestDraft(
   { contents }: CheckpointRequest,
-  { setting, build }: CaptureSubject,
+  { sandbox, setting, build }: CaptureSubject,
   { cutAt, quiesced, generation }: { cutAt: string; quiesced: boolean; generation: number | undefined },
 ): Promise<ManifestDraft> {
   const { config, image } = setting;
@@ -178,6 +191,9 @@ async function manifestDraft(
     container: config.container,
     image: { name: config.container.image, ...defined({ digest: image.digest }) },
     consistency: contents.includes("memory") ? "atomic" : quiesced ? "quiesced" : "crash",
+    ...(sandbox.layers.length > 0 && {
+      layers: sandbox.layers.map(({ path: _, ...ref }) => ref),
+    }),
     ...defined({ generation }),
   };
 }

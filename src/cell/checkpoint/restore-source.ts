@@ -1,16 +1,21 @@
+import { isDeepStrictEqual } from "node:util";
 import { type CellState, layerBytesOf, type RestoreRequest } from "../../api/wire/cell-api.ts";
 import { type EngineBuild, missingFeatures } from "../../api/engine/engine.ts";
 import type { ErrorCode } from "../../base/error-codes.ts";
 import { RametError } from "../../base/errors.ts";
-import { type Manifest, sizeOf } from "../../store/manifest.ts";
+import type { Grant } from "../../api/wire/grant.ts";
+import { isLayer, type Manifest, sizeOf } from "../../store/manifest.ts";
 import { openForRead } from "../../store/open.ts";
+import type { ReadSession } from "../../store/sessions.ts";
 import { inQuantity } from "../cgroup/plan.ts";
 import type { SavedFiles } from "../sandbox/engine.ts";
-import type { SandboxOrigin } from "../sandbox/sandbox.ts";
+import { provideLayer } from "../layers/layer-cache.ts";
+import type { UnpackedLayer } from "../sandbox/sandbox.ts";
+import type { SandboxSource } from "../sandbox/sandbox-environment.ts";
+import type { CellPaths } from "../setting/cell-setting.ts";
 
 /** A checkpoint that is open for one restore and can be restored here. */
-export interface RestoreSource {
-  origin: SandboxOrigin;
+export interface RestoreSource extends SandboxSource {
   /** The state of its memory when the restore returns. Undefined if only files are restored. */
   memory: CellState["memory"];
   /** How many identities its memory has had, if recorded. 0 if only files are restored. */
@@ -22,7 +27,7 @@ export interface RestoreSource {
 }
 
 export interface RestoreSourceOptions {
-  directory: string;
+  paths: CellPaths;
   build: () => Promise<EngineBuild>;
   /** The size of the writable layer of this cell's sandboxes. */
   layerBytes: number;
@@ -36,10 +41,10 @@ const foregroundBytes = 32 * 2 ** 20;
 
 /** @throws RametError `NeedNotMet`, `CpuFeaturesMissing`, and those of `openForRead` */
 export async function openRestoreSource(
-  { grant, contents }: RestoreRequest,
-  { directory, build, layerBytes, imageDigest, report }: RestoreSourceOptions,
+  { grant, contents, layers: grants = [] }: RestoreRequest,
+  { paths, build, layerBytes, imageDigest, report }: RestoreSourceOptions,
 ): Promise<RestoreSource> {
-  const session = await openForRead(grant, { scratchPath: directory });
+  const session = await openForRead(grant, { scratchPath: paths.directory });
   const { manifest, imagePath } = session;
   const release = (): void => {
     session.release().catch((error: unknown) => {
@@ -56,9 +61,14 @@ export async function openRestoreSource(
     release();
     throw unmet;
   }
+  const layers = await unpackedLayers(session, grants, { grant, paths }).catch((error: unknown) => {
+    release();
+    throw error;
+  });
   if (!contents.includes("memory"))
     return {
-      origin: savedFiles(manifest, imagePath),
+      layers,
+      origin: isLayer(manifest) ? "image" : savedFiles(manifest, imagePath),
       memory: undefined,
       generation: 0,
       cpuFeatures: undefined,
@@ -67,12 +77,48 @@ export async function openRestoreSource(
   const background = sizeOf(manifest) > foregroundBytes;
   const { generation, engine } = manifest;
   return {
+    layers,
     origin: { imagePath, background },
     memory: background ? "loading" : "loaded",
     generation,
     cpuFeatures: engine.cpuFeatures,
     release,
   };
+}
+
+/**
+ * Unpacks the layers of a checkpoint, and the checkpoint itself if it is one, which is open already.
+ * @throws RametError `InvalidArgument` if the grants are not those of its layers; those of `provideLayer`
+ */
+async function unpackedLayers(
+  session: ReadSession,
+  grants: readonly Grant[],
+  { grant, paths }: { grant: Grant; paths: CellPaths },
+): Promise<UnpackedLayer[]> {
+  const { checkpointId, layers = [] } = session.manifest;
+  const given = grants.map(manifestDigestIn);
+  if (
+    !isDeepStrictEqual(
+      given,
+      layers.map(({ manifestDigest }) => manifestDigest),
+    )
+  ) {
+    const why = `it needs the layers ${layers.map((layer) => layer.checkpointId).join(", ")}`;
+    throw new RametError("InvalidArgument", `restoring checkpoint ${checkpointId} failed: ${why}`);
+  }
+  const below = layers.map((ref, index) => provideLayer(ref, paths, () => openLayer(grants[index], paths)));
+  if (!isLayer(session.manifest)) return Promise.all(below);
+  const own = { checkpointId, manifestDigest: manifestDigestIn(grant) ?? "", sizeBytes: sizeOf(session.manifest) };
+  return Promise.all([...below, provideLayer(own, paths, () => Promise.resolve(session))]);
+}
+
+function manifestDigestIn(grant: Grant): string | undefined {
+  return "manifestDigest" in grant ? grant.manifestDigest : undefined;
+}
+
+async function openLayer(grant: Grant | undefined, { directory }: CellPaths): Promise<ReadSession> {
+  if (grant === undefined) throw new RametError("Internal", "a layer has no grant");
+  return openForRead(grant, { scratchPath: directory });
 }
 
 /** Releases before the writable layer was on disk captured files alone as one tar. */
@@ -120,14 +166,19 @@ export function unmetNeed({ checkpointId, contents, engine }: Needing, own: Engi
   );
 }
 
-/** Programs in memory have files of their image open, and gVisor opens the files of this one at the same paths. */
+/**
+ * Programs in memory have files of their image open, and gVisor opens the files of this one at the same paths. A layer has what
+ * differs from its image.
+ */
 export function otherImage(
-  { checkpointId, contents, image }: Pick<Manifest, "checkpointId" | "contents" | "image">,
+  manifest: Pick<Manifest, "checkpointId" | "contents" | "image" | "files" | "layers">,
   digest: string | undefined,
 ): RametError | undefined {
-  if (!contents.includes("memory") || image.digest === undefined || digest === undefined) return undefined;
-  if (image.digest === digest) return undefined;
-  const why = `its memory needs the image ${image.name} as ${short(image.digest)}, but this one is ${short(digest)}`;
+  const { checkpointId, contents, image, layers } = manifest;
+  const isBound = contents.includes("memory") || layers !== undefined || isLayer(manifest);
+  if (!isBound || image.digest === undefined || digest === undefined || image.digest === digest) return undefined;
+  const what = contents.includes("memory") ? "memory" : "layer";
+  const why = `its ${what} needs the image ${image.name} as ${short(image.digest)}, but this one is ${short(digest)}`;
   return new RametError("NeedNotMet", `restoring checkpoint ${checkpointId} failed: ${why}`, {
     hint: "The image was replaced under its name: restore without a template of its own, or take another checkpoint",
   });
@@ -138,6 +189,7 @@ type Sized = Pick<Manifest, "checkpointId" | "container" | "files">;
 /** Memory keeps the size of its layer, which must not exceed what this sandbox may write. Files alone must fit. */
 export function tooLarge(manifest: Sized, contents: readonly string[], layerBytes: number): RametError | undefined {
   const isMemory = contents.includes("memory");
+  if (!isMemory && isLayer(manifest)) return undefined;
   const neededBytes = isMemory ? layerBytesOf(manifest.container) : sizeOf(manifest);
   if (neededBytes <= layerBytes) return undefined;
   const [needed, own] = [neededBytes, layerBytes].map(inQuantity);

@@ -1,7 +1,11 @@
+import { createWriteStream } from "node:fs";
+import { type Readable, Transform } from "node:stream";
+import { pipeline } from "node:stream/promises";
 import * as z from "zod";
 import type { ContainerSpec, Identity } from "../../api/wire/cell-api.ts";
 import { type Clock, delay, systemClock } from "../../base/clock.ts";
 import { defined } from "../../base/defined.ts";
+import { RametError } from "../../base/errors.ts";
 import {
   callGuest,
   type GuestCall,
@@ -104,6 +108,31 @@ export class GuestControl {
   }
 
   /**
+   * Writes a layer with what was changed in the root of the sandbox into a new file.
+   * @param base the root before the changes: records of `CTIME PATH\0`, with nanoseconds and paths without a leading slash
+   * @param limits `withTmp`: also what is in /tmp; `maxBytes`: the layer's largest size
+   * @throws RametError `QuotaExceeded`, `Internal` with the guest's reason, `GuestUnreachable`
+   */
+  async changes(base: Readable, path: string, { withTmp, maxBytes, signal }: ChangesLimits): Promise<ChangesResult> {
+    const call = {
+      method: "POST",
+      path: `/changes${withTmp ? "?with=tmp" : ""}`,
+      body: base,
+      signal,
+      headers: { "content-type": "application/octet-stream" },
+    } as const;
+    const response = await callGuest(this.#dial, call, this.#clock);
+    if (response.statusCode !== 200) {
+      const text = await textOf(response, guestLimits.control, this.#clock);
+      throw guestError("writing a layer", response.statusCode ?? 0, text);
+    }
+    await pipeline(response, atMost(maxBytes), createWriteStream(path, { flags: "wx", mode: 0o600 }), { signal });
+    const answer = parsedAnswer(ChangesResult, response.trailers["ramet-layer"] ?? "", "the guest's answer to a layer");
+    if (answer.message !== undefined) throw new RametError("Internal", `writing a layer failed: ${answer.message}`);
+    return answer;
+  }
+
+  /**
    * Waits until the entrypoint exits, or cannot be started. Reconnects if the connection is lost. Returns undefined if the
    * sandbox ends first (`ended`).
    */
@@ -133,6 +162,32 @@ export class GuestControl {
     if (response.statusCode !== 200) throw guestError(what, response.statusCode ?? 0, text);
     return parsedAnswer(answer, text, `the guest's answer to ${what}`);
   }
+}
+
+interface ChangesLimits {
+  withTmp: boolean;
+  maxBytes: number;
+  signal: AbortSignal;
+}
+
+const ChangesResult = z.object({
+  entries: z.number(),
+  bytes: z.number(),
+  /** Sockets and device nodes, which a layer does not have. */
+  skipped: z.number(),
+  message: z.string().optional(),
+});
+export type ChangesResult = z.infer<typeof ChangesResult>;
+
+function atMost(maxBytes: number): Transform {
+  let bytes = 0;
+  return new Transform({
+    transform: (chunk: Buffer, _, done) => {
+      bytes += chunk.length;
+      if (bytes <= maxBytes) done(null, chunk);
+      else done(new RametError("QuotaExceeded", `writing a layer failed: it has more than ${maxBytes} bytes`));
+    },
+  });
 }
 
 interface ControlCall extends Omit<GuestCall, "headers" | "body"> {

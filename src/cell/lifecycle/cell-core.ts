@@ -9,6 +9,7 @@ import type { CellSetting } from "../setting/cell-setting.ts";
 import type { States } from "./states.ts";
 import type { LinkCredentials } from "../../api/wire/cell-api.ts";
 import type { EntrypointExit, GuestControl } from "../client/guest-control.ts";
+import type { UnpackedLayer } from "../sandbox/sandbox.ts";
 import type { Link, SpawnedLink } from "../network/link.ts";
 
 export interface CellDependencies {
@@ -63,9 +64,16 @@ function publicRoots(): string {
   return rootCertificates.join("\n");
 }
 
-/** Creates the sandbox that waits for the next restore in place. A failure is logged: the cell works without it. */
-export function createWaiting({ environment, report }: Pick<CellCore, "environment" | "report">): void {
-  environment.keepWaiting().catch((error: unknown) => {
+/**
+ * Creates the sandbox that waits for a restore. A failure is logged: the cell works without it.
+ * @param layers those of what will be restored. Undefined: they are not known, and no sandbox is created
+ */
+export function createWaiting(
+  { environment, report }: Pick<CellCore, "environment" | "report">,
+  layers: readonly UnpackedLayer[] | undefined,
+): void {
+  if (layers === undefined) return;
+  environment.keepWaiting(layers).catch((error: unknown) => {
     report("creating the waiting sandbox failed", { message: RametError.from(error).message });
   });
 }

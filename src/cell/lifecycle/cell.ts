@@ -23,6 +23,7 @@ import type { EntrypointExit } from "../client/guest-control.ts";
 import type { DialOptions } from "../network/link-dial.ts";
 import { engineBuild } from "../sandbox/engine-build.ts";
 import { capacityOf, GuestIdentity } from "../sandbox/guest-identity.ts";
+import { cachedLayers } from "../layers/layer-cache.ts";
 import { SandboxEnvironment } from "../sandbox/sandbox-environment.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 import type { CellSetting } from "../setting/cell-setting.ts";
@@ -238,15 +239,15 @@ export class Cell {
   }
 
   async #prepare(): Promise<void> {
-    const { start, restores } = this.#setting.config;
+    const { start, restores, layers = [] } = this.#setting.config;
     try {
       if (this.#setting.problem !== undefined) throw this.#setting.problem;
       // The network takes longer.
       this.#engineBuild().catch(() => undefined);
       await this.#environment.prepare();
       this.#states.set({ phase: start === "wait" ? "waiting" : "booting" });
-      if (start === "boot") await this.#environment.start("image");
-      else if (restores === "memory") createWaiting(this.#core);
+      if (start === "boot") await this.#environment.start({ origin: "image", layers: [] });
+      else if (restores === "memory") createWaiting(this.#core, await cachedLayers(layers, this.#setting.paths));
     } catch (error) {
       this.#fail(error);
       throw error;
@@ -319,7 +320,7 @@ export class Cell {
 
   /** Creates the waiting sandbox once. After a restore in place there is no second one: that is rare. */
   #keepWaiting(): void {
-    if (this.#setting.config.keepsWaiting === true) createWaiting(this.#core);
+    if (this.#setting.config.keepsWaiting === true) createWaiting(this.#core, this.#environment.sandbox.layers);
   }
 
   /** @throws RametError from `runsc`. It does not mean that the sandbox has ended. */

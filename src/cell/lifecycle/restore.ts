@@ -26,7 +26,7 @@ export async function restore(
     ]);
     try {
       core.states.set({ phase: "restoring" });
-      await phases.phase("engine", () => core.environment.start(source.origin));
+      await phases.phase("engine", () => core.environment.start(source));
       return await openClone(core, request, { source, phases });
     } finally {
       // gVisor may still read pages in the background, through files that it has open.
@@ -48,7 +48,7 @@ export async function restoreInPlace(core: CellCore, request: RestoreInPlaceCall
   try {
     const source = await phases.phase("store", () => openSource(core, request));
     try {
-      const replace = await phases.phase("prepare", () => core.environment.prepareReplacement(source.origin));
+      const replace = await phases.phase("prepare", () => core.environment.prepareReplacement(source));
       return await replaceSandbox(core, request, { source, phases, replace });
     } finally {
       source.release();
@@ -96,7 +96,7 @@ async function openClone(
 
 function openSource({ setting, report, engineBuild }: CellCore, request: RestoreRequest): Promise<RestoreSource> {
   return openRestoreSource(request, {
-    directory: setting.paths.directory,
+    paths: setting.paths,
     layerBytes: layerBytesOf(setting.container),
     imageDigest: setting.image.digest,
     report,

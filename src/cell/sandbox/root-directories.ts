@@ -45,8 +45,12 @@ export class RootDirectories {
     await this.#next;
   }
 
-  /** @throws RametError `HostUnsupported` */
-  take(): Promise<RootDirectory> {
+  /**
+   * @param layers directories between the image and the writable layer, in their order
+   * @throws RametError `HostUnsupported`
+   */
+  take(layers: readonly string[] = []): Promise<RootDirectory> {
+    if (layers.length > 0) return this.#mount(layers);
     const taken = this.#next ?? this.#mount();
     this.#next = undefined;
     return taken;
@@ -59,7 +63,7 @@ export class RootDirectories {
     await left?.remove();
   }
 
-  async #mount(): Promise<RootDirectory> {
+  async #mount(layers: readonly string[] = []): Promise<RootDirectory> {
     const { directory, inMemory } = this.#options;
     const own = join(directory, String(this.#count++));
     const [layer, merged] = [join(own, "layer"), join(own, "merged")];
@@ -68,7 +72,7 @@ export class RootDirectories {
     const remove = (): Promise<void> => removeMounts(own, [merged, ...(inMemory ? [layer] : [])]);
     try {
       if (inMemory) await mount(["-t", "tmpfs", "-o", "mode=0755", "ramet", layer]);
-      await this.#mountOverlay({ upper, work, merged });
+      await this.#mountOverlay({ upper, work, merged, layers });
     } catch (error) {
       await remove();
       throw error;
@@ -76,21 +80,29 @@ export class RootDirectories {
     return { path: merged, layer, protect: () => protectIn(merged), writtenBytes: () => writtenIn(upper), remove };
   }
 
-  async #mountOverlay({ upper, work, merged }: { upper: string; work: string; merged: string }): Promise<void> {
-    const { imagePath } = this.#options;
+  async #mountOverlay({ upper, work, merged, layers }: Overlay): Promise<void> {
+    // The first one is the uppermost.
+    const lower = [...layers.toReversed(), this.#options.imagePath].map(escaped).join(":");
     await Promise.all([upper, work].map((made) => mkdir(made, { recursive: true })));
     // The root of the sandbox has the owner and the mode of this directory, whatever the kubelet gave to the volume.
     await chown(upper, 0, 0);
     await chmod(upper, 0o755);
-    const options = [`lowerdir=${escaped(imagePath)}`, `upperdir=${escaped(upper)}`, `workdir=${escaped(work)}`];
+    const options = [`lowerdir=${lower}`, `upperdir=${escaped(upper)}`, `workdir=${escaped(work)}`];
     // In a user namespace overlayfs must keep its metadata in user attributes.
     if (hasOneUserOnly()) options.push("userxattr");
     await mount(["-t", "overlay", "-o", options.join(","), "ramet", merged]);
   }
 }
 
+interface Overlay {
+  upper: string;
+  work: string;
+  merged: string;
+  layers: readonly string[];
+}
+
 /** gVisor's name for the file of a writable layer (pkg/fsutil/fsutil.go). */
-const layerFile = ".gvisor.filestore.";
+export const layerFile = ".gvisor.filestore.";
 
 async function layerFilesIn(directory: string): Promise<string[]> {
   const names = await readdir(directory);

@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from "node:util";
 import { guestControlPort } from "../../api/wire/cell-api.ts";
 import type { Clock } from "../../base/clock.ts";
 import { RametError } from "../../base/errors.ts";
@@ -7,7 +8,13 @@ import { type Link, type SpawnedLink, startLink } from "../network/link.ts";
 import type { CellSetting } from "../setting/cell-setting.ts";
 import type { EntrypointLog } from "./entrypoint-log.ts";
 import { allocateResources, releaseResources, type SandboxResources } from "./sandbox-resources.ts";
-import { isMemory, Sandbox, type SandboxOptions, type SandboxOrigin } from "./sandbox.ts";
+import { isMemory, Sandbox, type SandboxOptions, type SandboxOrigin, type UnpackedLayer } from "./sandbox.ts";
+
+/** What a sandbox starts from. */
+export interface SandboxSource {
+  origin: SandboxOrigin;
+  layers: readonly UnpackedLayer[];
+}
 
 export interface SandboxEnvironmentOptions {
   setting: CellSetting;
@@ -94,21 +101,21 @@ export class SandboxEnvironment {
     const groups = { cgroup: cgroup.leaves, container: cgroup.container };
     this.#prepared = {
       resources,
-      sandbox: { setting, log, netnsPath: link.netnsPath, roots, ...groups },
+      sandbox: { setting, log, netnsPath: link.netnsPath, roots, layers: [], ...groups },
     };
     // A sandbox runs also where its limits cannot be enforced.
     if (cgroup.unenforced !== undefined) onUnenforced(cgroup.unenforced);
   }
 
   /** Starts the first sandbox. A memory goes into the waiting sandbox if there is one. */
-  start(origin: SandboxOrigin): Promise<void> {
-    return this.#track(this.#start(origin));
+  start(source: SandboxSource): Promise<void> {
+    return this.#track(this.#start(source));
   }
 
   /** Creates the sandbox that waits to replace the running one. Creating it takes longer than the rest of a replacement. */
-  async keepWaiting(): Promise<void> {
+  async keepWaiting(layers: readonly UnpackedLayer[]): Promise<void> {
     if (this.#waiting !== undefined) return;
-    const waiting = this.#track(Sandbox.createWaiting(this.#forSandbox));
+    const waiting = this.#track(Sandbox.createWaiting({ ...this.#forSandbox, layers }));
     this.#waiting = waiting;
     // A replacement then creates it and reports the error.
     waiting.catch(() => {
@@ -121,10 +128,10 @@ export class SandboxEnvironment {
    * Prepares the sandbox that replaces the current one, and returns the function that replaces it. The current sandbox keeps
    * running until that function is called; after that it cannot be brought back.
    */
-  async prepareReplacement(origin: SandboxOrigin): Promise<() => Promise<void>> {
+  async prepareReplacement(source: SandboxSource): Promise<() => Promise<void>> {
     const old = this.sandbox;
-    const [next] = await this.#track(Promise.all([this.#next(origin), this.removeReplaced()]));
-    return () => this.#track(this.#replace(old, next, origin));
+    const [next] = await this.#track(Promise.all([this.#next(source), this.removeReplaced()]));
+    return () => this.#track(this.#replace(old, next, source.origin));
   }
 
   /** Applies the sandbox's CPU limit. Until then it shares the CPU of its Pod with the cell. */
@@ -154,19 +161,19 @@ export class SandboxEnvironment {
     if (failure !== undefined) throw RametError.from((failure as PromiseRejectedResult).reason);
   }
 
-  async #start(origin: SandboxOrigin): Promise<void> {
-    const waiting = isMemory(origin) ? await this.#takeWaiting(origin) : undefined;
+  async #start({ origin, layers }: SandboxSource): Promise<void> {
+    const waiting = isMemory(origin) ? await this.#takeWaiting({ origin, layers }) : undefined;
     if (waiting === undefined || !isMemory(origin)) {
-      this.#setCurrent(await Sandbox.start(this.#forSandbox, origin));
+      this.#setCurrent(await Sandbox.start({ ...this.#forSandbox, layers }, origin));
       return;
     }
     this.#setCurrent(waiting);
     await waiting.run(origin);
   }
 
-  async #next(origin: SandboxOrigin): Promise<Sandbox> {
-    const waiting = await this.#takeWaiting(origin);
-    return waiting ?? Sandbox.create(this.#forSandbox, isMemory(origin) ? "image" : origin);
+  async #next({ origin, layers }: SandboxSource): Promise<Sandbox> {
+    const waiting = await this.#takeWaiting({ origin, layers });
+    return waiting ?? Sandbox.create({ ...this.#forSandbox, layers }, isMemory(origin) ? "image" : origin);
   }
 
   async #replace(old: Sandbox, next: Sandbox, origin: SandboxOrigin): Promise<void> {
@@ -178,14 +185,16 @@ export class SandboxEnvironment {
 
   /**
    * Returns the waiting sandbox if it still exists and fits the origin. It does not fit an origin with changed files, which
-   * are applied when a sandbox is created.
+   * are applied when a sandbox is created, and other layers.
    */
-  async #takeWaiting(origin: SandboxOrigin): Promise<Sandbox | undefined> {
+  async #takeWaiting({ origin, layers }: SandboxSource): Promise<Sandbox | undefined> {
     if (origin !== "image" && !isMemory(origin)) return undefined;
     const taken = this.#waiting;
     this.#waiting = undefined;
     const waiting = await taken?.catch(() => undefined);
-    if (waiting === undefined || (!waiting.hasEnded && (await waiting.engine.isRunning()))) return waiting;
+    if (waiting === undefined) return undefined;
+    const isSame = isDeepStrictEqual(waiting.layers, layers);
+    if (isSame && !waiting.hasEnded && (await waiting.engine.isRunning())) return waiting;
     await waiting.destroy();
     return undefined;
   }

@@ -3,6 +3,7 @@ import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { delay, systemClock } from "../../base/clock.ts";
 import { layerBytesOf } from "../../api/wire/cell-api.ts";
+import type { LayerRef } from "../../api/wire/grant.ts";
 import type { RametError } from "../../base/errors.ts";
 import type { CellSetting } from "../setting/cell-setting.ts";
 import type { ContainerMemory } from "../cgroup/container-memory.ts";
@@ -16,8 +17,15 @@ import { ociSpec } from "./oci-spec.ts";
 export type SandboxFiles = "image" | SavedFiles;
 export type SandboxOrigin = SandboxFiles | SavedMemory;
 
+/** A layer that is unpacked on this node. */
+export interface UnpackedLayer extends LayerRef {
+  path: string;
+}
+
 export interface SandboxOptions {
   setting: CellSetting;
+  /** The layers between the image and what the sandbox writes, in their order. */
+  layers: readonly UnpackedLayer[];
   log: EntrypointLog;
   netnsPath: string;
   roots: RootDirectories;
@@ -34,6 +42,8 @@ export class Sandbox {
   readonly ended: Promise<void>;
   /** The memory that the sandbox shares with its cell, if that has a limit. */
   readonly container: ContainerMemory | undefined;
+  /** @see SandboxOptions.layers */
+  readonly layers: readonly UnpackedLayer[];
   readonly #root: RootDirectory;
   readonly #cgroup: SandboxCgroup | undefined;
   readonly #isLimited: boolean;
@@ -45,7 +55,8 @@ export class Sandbox {
     this.engine = parts.engine;
     this.#root = parts.root;
     this.ended = parts.ended;
-    const { cgroup, container, setting } = parts.options;
+    const { cgroup, container, setting, layers } = parts.options;
+    this.layers = layers;
     this.#cgroup = cgroup;
     this.container = container;
     this.#isLimited = setting.config.container.resources.memoryBytes !== undefined;
@@ -77,12 +88,12 @@ export class Sandbox {
     command: (engine: Engine, spec: Record<string, unknown>) => Promise<EngineOutput>,
     files?: SavedFiles,
   ): Promise<Sandbox> {
-    const { setting, log, netnsPath, roots, cgroup } = options;
+    const { setting, log, netnsPath, roots, cgroup, layers } = options;
     const { config, container, paths } = setting;
     const etcPath = join(paths.directory, "etc");
     await mkdir(etcPath, { recursive: true });
     await writeFile(join(etcPath, "resolv.conf"), "nameserver 169.254.17.1\n");
-    const root = await roots.take();
+    const root = await roots.take(layers.map(({ path }) => path));
     const engine = new Engine({
       runsc: paths.runsc,
       directory: paths.directory,
@@ -142,6 +153,11 @@ export class Sandbox {
   /** The bytes on disk of the files that the sandbox has written. */
   writtenBytes(): Promise<number> {
     return this.#root.writtenBytes();
+  }
+
+  /** The root directory on the host, without what the sandbox has written. */
+  get rootPath(): string {
+    return this.#root.path;
   }
 
   /** Whether no process of the sandbox is left. */

@@ -17,6 +17,8 @@ export interface CellPaths {
   link: string;
   /** The cell's directory: gVisor's state, sockets, logs. */
   directory: string;
+  /** The unpacked layers. Cells of one node can share them. */
+  layers: string;
   /** A file with the cell's current state as JSON, for the node that runs it. Replaced atomically on each change. */
   stateFile?: string;
 }
@@ -47,7 +49,7 @@ export interface CellSetting {
 /**
  * Reads a cell's setting from its environment variables: `RAMET_CELL` (CellConfig, from the Pod), `RAMET_IMAGE_CONFIG`
  * (ImageConfig, from the node or the controllers if known), `RAMET_ROOT_PATH` (the image's root on the node, if it differs from the Pod's
- * `rootPath`), `RAMET_ENGINE_BUILD`, `RAMET_CELL_LISTEN`, `RAMET_CELL_DIRECTORY`, `RAMET_CELL_STATE_FILE`, `RAMET_RUNSC`,
+ * `rootPath`), `RAMET_ENGINE_BUILD`, `RAMET_CELL_LISTEN`, `RAMET_CELL_DIRECTORY`, `RAMET_CELL_LAYERS`, `RAMET_CELL_STATE_FILE`, `RAMET_RUNSC`,
  * `RAMET_GUEST`, `RAMET_LINK`, `RAMET_SANDBOX_PROCESSES` (default: src/cell/cgroup/cell-cgroups.ts), and the limits of a container
  * that declares none, from the local node: `RAMET_DEFAULT_MEMORY_BYTES`, `RAMET_DEFAULT_CPU_MILLIS`. The local node also sets
  * `RAMET_CELL_SIDE_CONTAINER` and `RAMET_CELL_SHARES_VOLUMES`.
@@ -73,11 +75,13 @@ export function cellSetting(environment: NodeJS.ProcessEnv): CellSetting {
 
 /** A spare knows them before it gets its setting. */
 export function cellPaths(environment: NodeJS.ProcessEnv): CellPaths {
+  const directory = environment["RAMET_CELL_DIRECTORY"] ?? "/run/ramet/cell";
   return {
     runsc: environment["RAMET_RUNSC"] ?? "/usr/local/bin/runsc",
     guest: environment["RAMET_GUEST"] ?? "/usr/local/bin/ramet-guest",
     link: environment["RAMET_LINK"] ?? "/usr/local/bin/ramet-link",
-    directory: environment["RAMET_CELL_DIRECTORY"] ?? "/run/ramet/cell",
+    directory,
+    layers: environment["RAMET_CELL_LAYERS"] ?? `${directory}/layers`,
     ...defined({ stateFile: environment["RAMET_CELL_STATE_FILE"] }),
   };
 }

@@ -1,0 +1,100 @@
+// Package layer unpacks layers, which sandboxes have made, into directories that overlayfs combines with an image.
+package layer
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+const usage = `usage:
+  ramet-link layer FILE DIRECTORY    unpacks a layer into a new directory, unless the directory exists
+`
+
+// Main runs `ramet-link layer` and returns its exit code. It prints one line of JSON: what the layer has, or the error.
+// Processes that unpack the same layer at the same time wait for the first one.
+func Main(args []string) int {
+	if len(args) != 2 {
+		fmt.Fprint(os.Stderr, usage)
+		return 2
+	}
+	result, err := provide(args[0], args[1])
+	if err != nil {
+		_ = json.NewEncoder(os.Stdout).Encode(map[string]string{"message": err.Error()})
+		return 1
+	}
+	_ = json.NewEncoder(os.Stdout).Encode(result)
+	return 0
+}
+
+type result struct {
+	// Existed: another process had unpacked the layer.
+	Existed bool  `json:"existed"`
+	Entries int64 `json:"entries"`
+	// Skipped are device nodes, which no layer may bring to a node.
+	Skipped int64 `json:"skipped"`
+}
+
+func provide(file, directory string) (result, error) {
+	// The kernel releases the lock when the process ends, whatever ends it.
+	lock, err := os.OpenFile(directory+".lock", os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return result{}, err
+	}
+	defer func() { _ = lock.Close() }()
+	if err := flock(int(lock.Fd())); err != nil {
+		return result{}, fmt.Errorf("waiting for another process that unpacks the layer: %w", err)
+	}
+	if _, err := os.Lstat(directory); err == nil {
+		return result{Existed: true}, nil
+	}
+	draft := directory + ".draft"
+	if err := os.RemoveAll(draft); err != nil {
+		return result{}, err
+	}
+	if err := os.Mkdir(draft, 0o755); err != nil {
+		return result{}, err
+	}
+	found, err := unpack(file, draft)
+	if err != nil {
+		_ = os.RemoveAll(draft)
+		return result{}, err
+	}
+	if err := syncAll(draft); err != nil {
+		return result{}, err
+	}
+	if err := os.Rename(draft, directory); err != nil {
+		return result{}, err
+	}
+	return found, syncDirectory(filepath.Dir(directory))
+}
+
+func flock(fd int) error {
+	for {
+		if err := unix.Flock(fd, unix.LOCK_EX); err != unix.EINTR {
+			return err
+		}
+	}
+}
+
+// syncAll waits until the whole file system is on the disk: after a power failure an unpacked layer is complete or absent.
+func syncAll(directory string) error {
+	opened, err := os.Open(directory)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = opened.Close() }()
+	return unix.Syncfs(int(opened.Fd()))
+}
+
+func syncDirectory(directory string) error {
+	opened, err := os.Open(directory)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = opened.Close() }()
+	return opened.Sync()
+}

@@ -1,0 +1,81 @@
+import { access, mkdir, utimes } from "node:fs/promises";
+import { join } from "node:path";
+import * as z from "zod";
+import type { LayerRef } from "../../api/wire/grant.ts";
+import { jsonValue } from "../../base/canonical-json.ts";
+import { isFulfilled, RametError } from "../../base/errors.ts";
+import { runProgram } from "../../base/run-program.ts";
+import { layerFile } from "../../store/manifest.ts";
+import type { ReadSession } from "../../store/sessions.ts";
+import type { UnpackedLayer } from "../sandbox/sandbox.ts";
+import type { CellPaths } from "../setting/cell-setting.ts";
+
+/** The slowest disk on which a layer is unpacked. */
+const leastBytesPerMillisecond = 10 * 1024;
+const leastMilliseconds = 60_000;
+
+const Unpacked = z.union([z.object({ existed: z.boolean() }), z.object({ message: z.string() })]);
+
+/** The layers, if all of them are unpacked on this node. */
+export async function cachedLayers(
+  refs: readonly LayerRef[],
+  paths: Pick<CellPaths, "layers">,
+): Promise<UnpackedLayer[] | undefined> {
+  const layers = refs.map((ref) => ({ ...ref, path: layerPath(ref, paths) }));
+  const found = await Promise.all(layers.map(({ path }) => isFulfilled(access(path))));
+  return found.every(Boolean) ? layers : undefined;
+}
+
+/**
+ * Provides a layer on this node. Of several cells that need it at the same time, one unpacks it and the others wait.
+ * @param open opens the checkpoint of a layer that is not unpacked yet
+ * @throws RametError `CheckpointLost`, `StoreFull`; those of `open`
+ */
+export async function provideLayer(
+  ref: LayerRef,
+  { layers, link }: CellPaths,
+  open: () => Promise<Pick<ReadSession, "imagePath" | "release">>,
+): Promise<UnpackedLayer> {
+  const path = layerPath(ref, { layers });
+  // Layers that nothing uses for a while are removed. This one is used now.
+  if (await isFulfilled(touch(path))) return { ...ref, path };
+  await mkdir(layers, { recursive: true, mode: 0o700 });
+  const { imagePath, release } = await open();
+  try {
+    await unpack(ref, { link, file: join(imagePath, layerFile), path });
+  } finally {
+    await release();
+  }
+  return { ...ref, path };
+}
+
+/** Its name tells the node whether anything needs it, and that it has this content. */
+function layerPath({ checkpointId, manifestDigest }: LayerRef, { layers }: Pick<CellPaths, "layers">): string {
+  return join(layers, `${checkpointId}.${manifestDigest.slice("sha256:".length)}`);
+}
+
+async function touch(path: string): Promise<void> {
+  const now = new Date();
+  await utimes(`${path}.lock`, now, now);
+  await access(path);
+}
+
+async function unpack(
+  { sizeBytes }: LayerRef,
+  { link, file, path }: { link: string; file: string; path: string },
+): Promise<void> {
+  const { code, stdout, stderr } = await runProgram({
+    program: link,
+    args: ["layer", file, path],
+    what: "unpacking a layer",
+    timeoutMilliseconds: leastMilliseconds + sizeBytes / leastBytesPerMillisecond,
+  });
+  const answer = Unpacked.safeParse(jsonValue(stdout)).data;
+  if (code === 0 && answer !== undefined && "existed" in answer) return;
+  throw notUnpacked(answer !== undefined && "message" in answer ? answer.message : stderr.trim());
+}
+
+function notUnpacked(why: string): RametError {
+  const code = why.includes("no space left on device") ? "StoreFull" : "CheckpointLost";
+  return new RametError(code, `unpacking a layer failed: ${why}`);
+}
