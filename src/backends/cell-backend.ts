@@ -10,7 +10,7 @@ import { RametError } from "../base/errors.ts";
 import { type Deadline, within } from "../base/within.ts";
 import type { CellClient } from "../cell/client/cell-client.ts";
 import type { CheckpointStore } from "../store/checkpoint-store.ts";
-import { type Manifest, sizeOf } from "../store/manifest.ts";
+import { isLayer, type Manifest, sizeOf } from "../store/manifest.ts";
 import type { Backend, Capture, CheckpointName, CloneRequest, SandboxHolds } from "./backend.ts";
 import type { Started } from "./runtime.ts";
 import type { CellCredentials } from "./cell-keys.ts";
@@ -35,10 +35,11 @@ const loadMilliseconds = 3_600_000;
 export function cellBackend(options: CellBackendOptions): Backend {
   const { cells, credentials, store, grantMilliseconds = 600_000, clock = systemClock } = options;
 
-  /** A checkpoint in a bucket is downloaded first, which may take as long as its grant is valid. */
-  function restoreDeadline({ driver }: Grant): Deadline {
+  /** A checkpoint in a bucket is downloaded first, and layers are unpacked, which may take as long as their grants are valid. */
+  function restoreDeadline({ driver }: Grant, { layers }: CheckpointPart): Deadline {
     const deadline = startDeadline(clock, "The restore");
-    return driver === "objects" ? { ...deadline, milliseconds: grantMilliseconds } : deadline;
+    const isLong = driver === "objects" || layers !== undefined;
+    return isLong ? { ...deadline, milliseconds: grantMilliseconds } : deadline;
   }
 
   async function published(name: CheckpointName): Promise<Capture | undefined> {
@@ -51,8 +52,25 @@ export function cellBackend(options: CellBackendOptions): Backend {
   /** A grant to read the part, and the body of the request to the cell. */
   async function restoreRequest({ name, part, target, environment }: CloneRequest) {
     const { handle: manifestDigest } = part;
-    const grant = await store.grantRead({ ...name, manifestDigest, ttlMilliseconds: grantMilliseconds });
-    return { grant, identity: identityOf(target, environment, credentials), contents: Contents.parse(part.contents) };
+    const { namespace } = name;
+    const below = (part.layers ?? []).filter((layer) => layer.manifestDigest !== manifestDigest);
+    const [grant, ...layers] = await Promise.all(
+      [{ ...name, manifestDigest }, ...below].map((one) =>
+        store.grantRead({
+          namespace,
+          checkpointId: one.checkpointId,
+          manifestDigest: one.manifestDigest,
+          ttlMilliseconds: grantMilliseconds,
+        }),
+      ),
+    );
+    if (grant === undefined) throw new RametError("Internal", "a checkpoint has no grant");
+    return {
+      grant,
+      ...(layers.length > 0 && { layers }),
+      identity: identityOf(target, environment, credentials),
+      contents: Contents.parse(part.contents),
+    };
   }
 
   return {
@@ -65,7 +83,7 @@ export function cellBackend(options: CellBackendOptions): Backend {
       return { contents: problem.code === "StoreFull" ? contents : [], problem };
     },
     holds: cellHolds(cells),
-    async capture({ source, name, contents, keepRunning, held, maxBytes, signal: given }) {
+    async capture({ source, name, contents, keepRunning, held, asLayer, maxBytes, signal: given }) {
       const grant = await store.grantWrite({ ...name, ttlMilliseconds: grantMilliseconds });
       // An earlier attempt may have completed after its controller stopped.
       const earlier = await published(name);
@@ -74,7 +92,7 @@ export function cellBackend(options: CellBackendOptions): Backend {
       const deadline = { clock, milliseconds: grantMilliseconds, what, hint: captureHint, signal: given };
       // A cell of a release without the limit ignores it. The controllers compare the size again.
       const captured = { grant, contents: Contents.parse(contents), keepRunning };
-      const body: CheckpointRequest = { ...captured, ...defined({ held, maxBytes }) };
+      const body: CheckpointRequest = { ...captured, ...defined({ held, asLayer, maxBytes }) };
       const take = (signal: AbortSignal) => cells.checkpoint(cellAddress(source), body, signal);
       const result = await within(deadline, take);
       const manifest = await store.manifest({ ...name, digest: result.manifestDigest });
@@ -92,12 +110,14 @@ export function cellBackend(options: CellBackendOptions): Backend {
     async clone(request) {
       const body = await restoreRequest(request);
       const restore = (ended: AbortSignal) => cells.restore(cellAddress(request.target), body, ended);
-      return started(await within({ ...restoreDeadline(body.grant), signal: request.signal }, restore));
+      const result = await within({ ...restoreDeadline(body.grant, request.part), signal: request.signal }, restore);
+      return started(result, request.part);
     },
     async restoreInPlace({ request: id, ...request }) {
       const body = { ...(await restoreRequest(request)), request: id };
       const restore = (ended: AbortSignal) => cells.restoreInPlace(cellAddress(request.target), body, ended);
-      return started(await within({ ...restoreDeadline(body.grant), signal: request.signal }, restore));
+      const result = await within({ ...restoreDeadline(body.grant, request.part), signal: request.signal }, restore);
+      return started(result, request.part);
     },
     async untilLoaded(target, signal) {
       const deadline = { ...startDeadline(clock, "Loading the memory"), milliseconds: loadMilliseconds, signal };
@@ -116,8 +136,8 @@ export function cellBackend(options: CellBackendOptions): Backend {
   };
 }
 
-function started({ state, phases }: RestoreResult): Started {
-  return { ...startOf(state), phases };
+function started({ state, phases }: RestoreResult, { layers }: CheckpointPart): Started {
+  return { ...startOf(state), ...defined({ layers: layers?.map(({ checkpointId }) => checkpointId) }), phases };
 }
 
 const captureHint =
@@ -137,6 +157,7 @@ function captureOf(manifest: Manifest, manifestDigest: string, measured?: Checkp
         sizeBytes: sizeOf(manifest),
         consistency,
         needs: needsOf(manifest),
+        ...defined({ layers: layersOf(manifest, manifestDigest) }),
       },
     ],
     isDurable: true,
@@ -152,6 +173,12 @@ function captureOf(manifest: Manifest, manifestDigest: string, measured?: Checkp
       }),
     },
   };
+}
+
+function layersOf(manifest: Manifest, manifestDigest: string): CheckpointPart["layers"] {
+  const { checkpointId, layers } = manifest;
+  const own = { checkpointId, manifestDigest, sizeBytes: sizeOf(manifest) };
+  return isLayer(manifest) ? [...(layers ?? []), own] : layers;
 }
 
 /** Only memory is bound to an engine and a CPU. */

@@ -57,6 +57,8 @@ export interface Started {
   engine?: EngineBuild;
   /** Absent under the same conditions as `engine`. */
   capacity?: Capacity;
+  /** The ids of the checkpoints that hold the layers of its files. Absent: it has none. */
+  layers?: string[];
   /** Milliseconds by phase, in order. */
   phases: Phases;
 }

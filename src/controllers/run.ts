@@ -216,7 +216,9 @@ async function work(
     ...defined({ metrics }),
   });
   const seesAll = served === undefined;
-  const sweeping = { backends, checkpoints: informers.checkpoints, dataFindings, storeReports, clock, log };
+  const { store, resource, follows } = informers.checkpoints;
+  const checkpoints = { store, resource, ...defined({ follows }), sandboxes: informers.sandboxes.resource };
+  const sweeping = { backends, checkpoints, dataFindings, storeReports, clock, log };
   const { stepCacheBytes } = upkeep;
   const others = [
     () => runSweeper({ ...sweeping, ...defined({ metrics: metrics?.sweeps }), ...upkeep.sweeping }, signal),

@@ -65,6 +65,7 @@ describe("sweeping the store", () => {
       follows,
       store: { list: () => cached },
       resource: { list: async () => ({ items: await objects(), resourceVersion: "1" }) },
+      sandboxes: { list: () => Promise.resolve({ items: [], resourceVersion: "1" }) },
     };
     const credentials = cellCredentials(newCellCredentials());
     const cells = new CellClient(credentials.key);

@@ -1,4 +1,5 @@
 import type { Checkpoint } from "../api/kinds/checkpoint.ts";
+import type { Sandbox } from "../api/kinds/sandbox.ts";
 import { storeCodes } from "../api/store/store-report.ts";
 import type { Backend, CheckpointLiveness, CheckpointName, Swept } from "../backends/backend.ts";
 import { type Backends, capturesVolumes } from "../backends/backends.ts";
@@ -10,7 +11,7 @@ import type { Informer } from "../kube/informer.ts";
 import type { SweepMetrics } from "./metrics.ts";
 import type { DataFindings } from "./cluster/data-findings.ts";
 import type { StoreReports } from "./cluster/store-reports.ts";
-import { isUnfinished } from "../api/state/checkpoint.ts";
+import { isUnfinished, layerIdsOf } from "../api/state/checkpoint.ts";
 import { dataNameOf, ownDataNameOf } from "./cluster/pause-checkpoint.ts";
 
 export interface SweepingOptions {
@@ -33,6 +34,8 @@ export interface KnownCheckpoints {
   follows?: (namespace: string) => boolean;
   store: Pick<Informer<Checkpoint>["store"], "list">;
   resource: Pick<Informer<Checkpoint>["resource"], "list">;
+  /** The sandboxes: those that run need the layers of their files, also when no Checkpoint has them any more. */
+  sandboxes: Pick<Informer<Sandbox>["resource"], "list">;
 }
 
 /**
@@ -215,7 +218,7 @@ function report({ checkpoints, orphans, contents, freedBytes, foreign }: Swept, 
  * the API server. If the API server does not respond, the function throws and the sweep ends.
  */
 export function livenessIn(
-  { store, resource, follows = () => true }: KnownCheckpoints,
+  { store, resource, sandboxes, follows = () => true }: KnownCheckpoints,
   signal: AbortSignal,
 ): (name: CheckpointName) => Promise<CheckpointLiveness> {
   const known = new Map(store.list().flatMap((one) => dataOf(one).map((name) => [keyOfData(name), one] as const)));
@@ -224,15 +227,18 @@ export function livenessIn(
     if (!follows(namespace)) return "unfinished";
     const isIt = (one: Checkpoint): boolean => dataOf(one).some((data) => keyOfData(data) === keyOfData(name));
     const found = known.get(keyOfData(name)) ?? (await resource.list({ namespace, signal })).items.find(isIt);
-    if (found === undefined) return "absent";
-    return isUnfinished(found) ? "unfinished" : "finished";
+    if (found !== undefined) return isUnfinished(found) ? "unfinished" : "finished";
+    const running = (await sandboxes.list({ namespace, signal })).items;
+    return running.some(({ status }) => status?.ramet?.layers?.includes(name.checkpointId)) ? "finished" : "absent";
   };
 }
 
-/** The data of its own, and that which it shares with another checkpoint. A failed one needs none. */
+/** The data of its own, that which it shares with another checkpoint, and its layers. A failed one needs none. */
 function dataOf(checkpoint: Checkpoint): CheckpointName[] {
   const own = ownDataNameOf(checkpoint);
-  return checkpoint.status?.phase === "Failed" ? [own] : [own, dataNameOf(checkpoint)];
+  const { namespace } = own;
+  if (checkpoint.status?.phase === "Failed") return [own];
+  return [own, dataNameOf(checkpoint), ...layerIdsOf(checkpoint).map((checkpointId) => ({ namespace, checkpointId }))];
 }
 
 function keyOfData({ namespace, checkpointId }: CheckpointName): string {

@@ -29,6 +29,8 @@ export function clusterDirectory(name: string, environment: Readonly<Record<stri
     kubeconfig: join(path, "kubeconfig"),
     /** The store's directory, with the data of checkpoints. */
     store: join(path, "store"),
+    /** The unpacked layers of each namespace, which its sandboxes share. */
+    layers: join(path, "layers"),
     pods: join(path, "pods"),
     /** The volumes and snapshots of the CSI driver. */
     volumes: join(path, "volumes"),

@@ -1,3 +1,4 @@
+import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { systemClock } from "../../src/base/clock.ts";
 import { silentLog, type Log } from "../../src/base/log.ts";
@@ -30,6 +31,8 @@ export function realNode({
   return async ({ client, controlPlane, directory, signal }) => {
     const tools = await acquireTools({ names: ["runsc", "ramet-guest", "ramet-link"] });
     const rootPath = await pythonRootPath();
+    const layers = join(directory, "layers");
+    await mkdir(layers);
     const pki = await openPki(join(controlPlane.dir, "pki"), () => systemClock.now());
     const serving = await pki.issue({ commonName: localNodeName, use: "server", hosts: ["127.0.0.1"] });
     const own = { runsc: tools.runsc, guest: tools["ramet-guest"], link: tools["ramet-link"] };
@@ -52,7 +55,7 @@ export function realNode({
         cell: [...builtPrograms.cell],
         earlierCells: (image) => cells[image] && { tools: { ...own, ...cells[image] }, cell: [...builtPrograms.cell] },
         environment: { PATH: process.env["PATH"] ?? "", HOME: directory, NODE_NO_WARNINGS: "1", ...environment },
-        view: { hidden: [directory], shared: [], store: join(directory, "store") },
+        view: { hidden: [directory], shared: [], store: join(directory, "store"), layers },
         serving: { ca: pki.ca, ...serving },
         log,
         onReady: () => {

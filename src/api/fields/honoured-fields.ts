@@ -95,6 +95,7 @@ export const honouredFields = {
     "spec.suspend": "controllers/named-snapshot/plan.ts",
     "spec.stepCache": "controllers/named-snapshot/plan-steps.ts",
     "spec.engineUpgrade": "controllers/named-snapshot/engine-upgrade.ts",
+    "spec.layers": "controllers/named-snapshot/plan-steps.ts",
     "spec.pinnedVersion": "controllers/named-snapshot/plan.ts",
   },
   ApiKey: {

@@ -176,6 +176,15 @@ export const CapturedVolume = z.object({
 });
 export type CapturedVolume = z.infer<typeof CapturedVolume>;
 
+/** Layers of files that sandboxes share, by the checkpoints that hold them. */
+export const Layers = atomicList(
+  z.object({
+    checkpointId: z.string().describe("The id of the checkpoint that holds the layer."),
+    manifestDigest: Digest.describe("The digest of its manifest, which names its content."),
+    sizeBytes: z.int().min(0).describe("The size of the layer."),
+  }),
+);
+
 /** One captured piece of a checkpoint. */
 export const CheckpointPart = z.object({
   backend: z.string().describe("The backend that captured the part and restores it."),
@@ -190,8 +199,16 @@ export const CheckpointPart = z.object({
   consistency: z.enum(consistencies).describe("How consistent the content of the part is."),
   needs: Needs.optional().describe("What a node must have for a restore."),
   volume: CapturedVolume.optional().describe("Of a part that is a volume."),
+  layers: Layers.optional().describe(
+    "The layers of files between the image and this part, in their order. A part that is itself a layer is the last one.",
+  ),
 });
 export type CheckpointPart = z.infer<typeof CheckpointPart>;
+
+/** Whether the parts of a checkpoint include a layer, on which other sandboxes boot. */
+export function hasLayer(parts: readonly CheckpointPart[] = []): boolean {
+  return parts.some(({ handle, layers }) => layers?.at(-1)?.manifestDigest === handle);
+}
 
 /** The parts that are volumes, of which a clone gets new claims. The volumes of a Pod never change, so it needs a new one. */
 export function volumeParts(parts: readonly CheckpointPart[] = []): CheckpointPart[] {

@@ -98,6 +98,12 @@ export const SnapshotBuild = z.object({
     .optional()
     .describe("Set if the build only captures a version again with the current engine."),
   builderUid: z.string().optional().describe("The UID of the Sandbox in which the steps run."),
+  onLayers: z
+    .boolean()
+    .optional()
+    .describe(
+      "Whether the steps before the first start or waitFor are a layer, and a sandbox that booted on it runs the others.",
+    ),
   interruptions: z
     .object({
       step: z.int().min(1).describe("The step, counted from 1."),

@@ -94,6 +94,12 @@ const fields = z.object({
     .enum(stepCaches)
     .default("EveryStep")
     .describe("The steps after which the state is captured, so that a later build can start from it."),
+  layers: z
+    .boolean()
+    .optional()
+    .describe(
+      "Whether the steps before the first start or waitFor make a layer, which all clones on a node share: a clone takes the same time and memory, however many files it has. What these steps leave running ends, and the template's command starts again on their files. Needs a template without volume mounts as the source. Default false.",
+    ),
   engineUpgrade: z
     .enum(engineUpgrades)
     .default("Auto")

@@ -121,6 +121,7 @@ const RametSandboxStatus = z.object({
   restoredFrom: OptionalText.describe(
     "The id of the checkpoint that this sandbox was cloned from, or was last rolled back to.",
   ),
+  layers: OptionalTexts.describe("The ids of the checkpoints that hold the layers of files below the sandbox's own."),
   rollback: z
     .object({
       request: z.string().describe("The digest of the two annotations that requested it."),

@@ -18,6 +18,8 @@ export const annotations = {
   sandboxId: "agents.kruise.io/sandbox-id",
   /** On a Checkpoint, `"true"`: it waits while another one of its sandbox is captured. Without it, it fails then. */
   waitsTurn: "ramet.dev/waits-turn",
+  /** On a Checkpoint of files, `"true"`: they are captured as a layer, which the sandboxes of a node share. */
+  asLayer: "ramet.dev/as-layer",
   /** On a Checkpoint of one volume: the name and the class of its VolumeSnapshot, as JSON (volume-snapshot-request.ts). */
   volumeSnapshot: "ramet.dev/volume-snapshot",
   /** On a Checkpoint: the UID of the captured Pod. Names are reused, UIDs are not. */

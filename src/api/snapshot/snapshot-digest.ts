@@ -19,7 +19,7 @@ export interface SnapshotDigest {
  * The digest of the inputs of a named snapshot. A pure function: independent of the machine and the order of keys, and different
  * for any other input.
  */
-export function snapshotDigest({ from, recipe, copied, contents, volumes }: SnapshotInputs): SnapshotDigest {
+export function snapshotDigest({ from, recipe, copied, contents, volumes, layers }: SnapshotInputs): SnapshotDigest {
   // A step that was captured without the volumes cannot be continued with them.
   const isAll = volumes?.includes(allVolumes) ?? true;
   const withVolumes = contents.includes("volumes") && { volumes: isAll || [...new Set(volumes)].sort() };
@@ -30,7 +30,16 @@ export function snapshotDigest({ from, recipe, copied, contents, volumes }: Snap
     const plain = withoutNulls({ ...step, ...defined({ copied: copied.get(index) }) });
     steps.push(digestOf({ v: 1, after: steps.at(-1) ?? base, step: plain }));
   }
-  return { digest: digestOf({ v: 1, after: steps.at(-1) ?? base, contents: [...contents].sort() }), base, steps };
+  return {
+    digest: digestOf({
+      v: 1,
+      after: steps.at(-1) ?? base,
+      contents: [...contents].sort(),
+      ...(layers === true && { layers }),
+    }),
+    base,
+    steps,
+  };
 }
 
 /**
@@ -54,6 +63,8 @@ export interface SnapshotInputs {
   contents: readonly VersionContent[];
   /** The names of the volumes to capture. Undefined: all, if `contents` has them. */
   volumes?: readonly string[] | undefined;
+  /** Whether the files of the leading steps are layers. */
+  layers?: boolean | undefined;
 }
 
 export type ResolvedSource =

@@ -61,3 +61,9 @@ export function waitsTurn({ metadata }: Pick<Checkpoint, "metadata">): boolean {
 export function delaysPause(checkpoint: Checkpoint): boolean {
   return isOrWillBeCaptured(checkpoint) && (hasBegun(checkpoint) || !waitsTurn(checkpoint));
 }
+
+/** The ids of the layers that a restore of a checkpoint needs. */
+export function layerIdsOf({ status }: Pick<Checkpoint, "status">): string[] {
+  const ids = (status?.ramet?.parts ?? []).flatMap(({ layers = [] }) => layers.map((layer) => layer.checkpointId));
+  return [...new Set(ids)];
+}

@@ -44,7 +44,11 @@ export async function collectGarbage(io: Io, options: CollectGarbageOptions): Pr
     for (const garbage of planCollection(state)) {
       collected.push({ ...garbage, outcome: await outcomeOf(io, from, garbage, dryRun) });
     }
-    const known = { store: { list: () => [...state.checkpoints] }, resource: cluster.checkpoints };
+    const known = {
+      store: { list: () => [...state.checkpoints] },
+      resource: cluster.checkpoints,
+      sandboxes: cluster.sandboxes,
+    };
     const store = await swept(io, opened, {
       livenessOf: livenessIn(known, io.signal),
       olderThanMilliseconds,

@@ -115,7 +115,8 @@ async function captureSource(
   const target = sandboxRef(source.sandbox, source.pod);
   const quiesce = quiesceWith(commands, { guest: () => runtime.guest(target), clock, signal });
   const volumeSnapshot = volumeSnapshotOf(checkpoint);
-  const request = { ...requested, source: target, name, quiesce, volumeSnapshot, maxBytes, signal };
+  const asLayer = checkpoint.metadata.annotations?.[annotations.asLayer] === "true" || undefined;
+  const request = { ...requested, source: target, name, quiesce, volumeSnapshot, asLayer, maxBytes, signal };
   try {
     const record = await captureParts(backends, request);
     await deleteWith(record, checkpoint, dependencies);

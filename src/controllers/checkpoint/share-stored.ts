@@ -146,7 +146,7 @@ function assertContents(checkpoint: Checkpoint, { contents }: CheckpointRecord):
 
 const contentWords = ["memory", "filesystem"];
 
-/** Whether another Checkpoint needs the data of this one. */
+/** Whether another Checkpoint needs the data of this one, or a sandbox needs it as a layer. */
 export function isShared(
   checkpoint: Checkpoint,
   { cache, captures }: Pick<CheckpointDependencies, "cache" | "captures">,
@@ -155,5 +155,8 @@ export function isShared(
   const dataId = dataIdOf(checkpoint);
   const needs = (one: Checkpoint): boolean =>
     one.metadata.uid !== uid && one.metadata.deletionTimestamp === undefined && checkpointState(one) !== "failed";
-  return captures.shares(`${namespace}/${dataId}`, uid) || cache.checkpointsOfData(namespace, dataId).some(needs);
+  const isLayer = cache.usersOfLayer(namespace, dataId).some(({ metadata }) => metadata.uid !== uid);
+  return (
+    isLayer || captures.shares(`${namespace}/${dataId}`, uid) || cache.checkpointsOfData(namespace, dataId).some(needs)
+  );
 }

@@ -1,5 +1,6 @@
 import { volumeClaims } from "../../api/pod/volume-claims.ts";
 import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
+import { layerIdsOf } from "../../api/state/checkpoint.ts";
 import { isStarting } from "../../api/state/sandbox.ts";
 import { RametError } from "../../base/errors.ts";
 import { restoreFrom, type MaybeClone } from "../../api/names/labels.ts";
@@ -21,6 +22,8 @@ export function createCache({ sandboxes, pods, checkpoints, templates, sets, sna
   const byId = checkpoints.store.index(({ metadata, status }) =>
     status?.checkpointId === undefined ? [] : [`${metadata.namespace}/${status.checkpointId}`],
   );
+  const byLayer = checkpoints.store.index(keysOfLayers(layerIdsOf));
+  const sandboxesByLayer = sandboxes.store.index(keysOfLayers(({ status }: Sandbox) => status?.ramet?.layers ?? []));
   const byData = checkpoints.store.index((checkpoint) => [`${checkpoint.metadata.namespace}/${dataIdOf(checkpoint)}`]);
   const byOrigin = sandboxes.store.index((sandbox) => {
     const id = readableRestoreFrom(sandbox);
@@ -45,6 +48,11 @@ export function createCache({ sandboxes, pods, checkpoints, templates, sets, sna
     checkpointsOf: checkpoints.store.index((checkpoint) => [sourceKey(checkpoint)]),
     /** Those whose data is stored under this id. */
     checkpointsOfData: (namespace: string, dataId: string) => byData(`${namespace}/${dataId}`),
+    /** The Checkpoints and the sandboxes whose files begin with a layer that is stored under this id. */
+    usersOfLayer: (namespace: string, dataId: string) => [
+      ...byLayer(`${namespace}/${dataId}`),
+      ...sandboxesByLayer(`${namespace}/${dataId}`),
+    ],
     checkpointsOwnedBy: checkpoints.store.index(ownerUid),
     /** With those that are excluded: they take space. */
     checkpointsIn: (namespace: string) => [
@@ -68,6 +76,10 @@ export function createCache({ sandboxes, pods, checkpoints, templates, sets, sna
     sandboxesOfSet: sandboxes.store.index(setKeys),
     templatesOfSet: templates.store.index(setKeys),
   };
+}
+
+function keysOfLayers<T extends Checkpoint | Sandbox>(idsOf: (object: T) => readonly string[]) {
+  return (object: T): string[] => idsOf(object).map((id) => `${object.metadata.namespace}/${id}`);
 }
 
 function namespaceOf({ metadata }: { metadata: { namespace: string } }): string[] {

@@ -120,6 +120,7 @@ export function captureCheckpoint(
         ...(stepDigest !== undefined && { [labels.stepDigest]: digestLabel(stepDigest) }),
       },
       annotations: {
+        ...(of !== "source" && capture.asLayer && { [annotations.asLayer]: "true" }),
         ...(of === "version" && { [annotations.snapshotDigest]: capture.digest }),
         ...defined({ [annotations.stepDigest]: stepDigest }),
       },

@@ -45,9 +45,10 @@ function volumesOf({ spec: { volumes = [allVolumes] } }: NamedSnapshot): { volum
 /** Fields of a template that a named snapshot has itself, or that a build does not need. */
 const replaced = { persistentContents: [], volumes: [], pauseStrategy: {} };
 
-/** A step and a source are always captured with their memory, and with their volumes if the version has them. */
-export function contentsOf({ spec: { contents } }: NamedSnapshot, { of }: Capture): VersionContent[] {
-  if (of === "version") return [...contents];
+/** A step and a source are always captured with their memory, and with their volumes if the version has them. A layer is files. */
+export function contentsOf({ spec: { contents } }: NamedSnapshot, capture: Capture): VersionContent[] {
+  if (capture.of === "version") return [...contents];
+  if (capture.of === "step" && capture.asLayer) return ["filesystem"];
   return versionContents.filter((content) => content !== "volumes" || contents.includes(content));
 }
 
@@ -85,7 +86,8 @@ export function besideCloning({ cache, informers }: BesideCloningOptions): Cloni
     hasMemory: ({ spec }) => spec.persistentContents?.includes("memory") ?? true,
     // The other controllers apply them.
     ignoredIn: () => [],
-    refusal: ({ spec }) => (spec.contents.includes("volumes") ? withoutVolumes() : undefined),
+    refusal: ({ spec }) =>
+      spec.contents.includes("volumes") ? withoutVolumes() : spec.layers === true ? withoutLayers() : undefined,
     problemOf,
     keep: async (checkpoints) => {
       for (const checkpoint of checkpoints) {
@@ -105,6 +107,12 @@ function withoutVolumes(): RametError {
     "The controllers of OpenKruise Agents and ACS capture no PersistentVolumeClaims",
     { hint: "Remove volumes from spec.contents" },
   );
+}
+
+function withoutLayers(): RametError {
+  return new RametError("NotSupported", "The controllers of OpenKruise Agents and ACS make no layers of files", {
+    hint: "Remove spec.layers",
+  });
 }
 
 const stepTimeToLive = "7d";

@@ -1,6 +1,6 @@
 import { isCloneable } from "../../api/state/checkpoint.ts";
 import { hasEnded } from "../../api/state/sandbox.ts";
-import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
+import { type Checkpoint, hasLayer } from "../../api/kinds/checkpoint.ts";
 import type { SnapshotVersion, NamedSnapshotStatus } from "../../api/kinds/named-snapshot-status.ts";
 import type { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
@@ -139,7 +139,8 @@ function capturedSteps(
     digests.flatMap((digest): [string, Checkpoint][] => {
       const all = lookups
         .checkpointsOfStep(namespace, digestLabel(digest))
-        .filter((one) => isCloneable(one) && cloning.hasMemory(one) && cloning.problemOf(one) === undefined)
+        .filter((one) => isCloneable(one) && cloning.problemOf(one) === undefined)
+        .filter((one) => cloning.hasMemory(one) || (spec.layers === true && hasLayer(one.status?.ramet?.parts)))
         .filter(({ metadata }) => metadata.annotations?.[annotations.stepDigest] === digest);
       const found =
         all.find((one) => !engines.isEarlier(neededBy(one))) ??

@@ -209,7 +209,7 @@ function originOf(underWay: BuildUnderWay): Exclude<BuildOrigin, { kind: "sandbo
   return { plan: waiting(underWay, building(`Waiting for the Checkpoint ${name}`, { kind: "Checkpoint", name })) };
 }
 
-/** Creates a builder from the longest prefix of the recipe that was captured with its memory. */
+/** Creates a builder from the longest prefix of the recipe that was captured. */
 function create(underWay: BuildUnderWay, origin: Exclude<BuildOrigin, { kind: "sandbox" }>): SnapshotPlan {
   const { state, build, desired } = underWay;
   const name = builderName(state.snapshot.metadata.name, build);
@@ -239,7 +239,11 @@ function baseOf(
 function adopt(underWay: BuildUnderWay, builder: Sandbox): SnapshotPlan {
   const { state, desired, build, status } = underWay;
   const done = Number(builder.metadata.annotations?.[annotations.buildBaseSteps] ?? 0);
-  const steps = freshSteps(state, desired, done);
+  const before = status.steps ?? [];
+  // Those that became the layer have run in this build.
+  const steps = freshSteps(state, desired, done).map((step, index) =>
+    build.onLayers === true && index < done ? (before[index] ?? step) : step,
+  );
   const changes = { build: { ...build, builderUid: builder.metadata.uid }, steps, progress: progressOf(steps) };
   const message = `The sandbox ${builder.metadata.name} is running`;
   return { actions: [], status: withStatus(state, { ...status, ...changes }, starting(message)) };

@@ -1,13 +1,24 @@
+import { hasLayer } from "../../api/kinds/checkpoint.ts";
 import { hasFailed, isCloneable } from "../../api/state/checkpoint.ts";
 import { actionOf, describeStep } from "../../api/recipe/recipe.ts";
 import type { SnapshotStep } from "../../api/kinds/named-snapshot-status.ts";
 import type { Problem } from "../../api/schema/problem.ts";
-import { problemOf } from "../../api/state/problem.ts";
+import { annotations } from "../../api/names/labels.ts";
+import { problemIn, problemOf, within } from "../../api/state/problem.ts";
 import { defined } from "../../base/defined.ts";
 import type { RametError } from "../../base/errors.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { stepCheckpointName, versionCheckpointName } from "./names.ts";
-import { entrypointEnded, fail, lost, waiting, whereIn, type BuildUnderWay } from "./build-under-way.ts";
+import {
+  entrypointEnded,
+  fail,
+  lost,
+  retry,
+  starting,
+  waiting,
+  whereIn,
+  type BuildUnderWay,
+} from "./build-under-way.ts";
 import type { SnapshotAction, SnapshotPlan } from "./state.ts";
 import { progressOf, withStatus, type Building } from "./status.ts";
 import { lastLines, type StepOutcome } from "./steps/step.ts";
@@ -18,7 +29,8 @@ export function planSteps(underWay: BuildUnderWay, builder: Sandbox): SnapshotPl
   const steps = status.steps ?? [];
   const index = steps.findIndex((step) => step.state !== "Succeeded");
   const step = steps[index];
-  const captured = planStepCapture(underWay, builder, index < 0 ? steps.length : index);
+  const next = index < 0 ? steps.length : index;
+  const captured = planStepCapture(underWay, builder, next) ?? planLayers(underWay, builder, next);
   if (captured !== undefined) return captured;
   if (step === undefined) return captureVersion(underWay, builder);
   if (onlySets(underWay, index)) return record(underWay, index, { ...step, state: "Succeeded", milliseconds: 0 });
@@ -115,11 +127,18 @@ function broken(
 
 /** Captures the state after the step before `next`, unless that is done or not required. A failed capture only costs time. */
 function planStepCapture(underWay: BuildUnderWay, builder: Sandbox, next: number): SnapshotPlan | undefined {
-  const { state, status } = underWay;
   const last = next - 1;
-  const step = status.steps?.[last];
+  const step = underWay.status.steps?.[last];
   if (step === undefined || step.cached || !isCaptured(underWay, last)) return undefined;
+  return captureStep(underWay, builder, last);
+}
+
+/** Captures the state after a step. Undefined: it is captured, or that has failed. */
+function captureStep(underWay: BuildUnderWay, builder: Sandbox, index: number): SnapshotPlan | undefined {
+  const { state, status } = underWay;
   const { stepCheckpoint } = state;
+  const step = status.steps?.[index];
+  if (step === undefined) return undefined;
   if (
     state.captured.has(step.digest) ||
     (stepCheckpoint !== undefined && (isCloneable(stepCheckpoint) || hasFailed(stepCheckpoint)))
@@ -128,14 +147,78 @@ function planStepCapture(underWay: BuildUnderWay, builder: Sandbox, next: number
   const building: Building = {
     status: "True",
     reason: "CapturingStep",
-    message: `Capturing the state after step ${next} of ${status.steps?.length ?? 0}`,
+    message: `Capturing the state after step ${index + 1} of ${status.steps?.length ?? 0}`,
   };
   if (stepCheckpoint !== undefined) return waiting(underWay, building);
   const name = stepCheckpointName(state.snapshot.metadata.name, step.digest, engineOf(builder));
   return {
     ...waiting(underWay, building),
-    actions: [{ do: "capture", of: "step", name, sandboxName: builder.metadata.name, stepDigest: step.digest }],
+    actions: [
+      {
+        do: "capture",
+        of: "step",
+        name,
+        sandboxName: builder.metadata.name,
+        stepDigest: step.digest,
+        asLayer: makesLayer(underWay, builder, index),
+      },
+    ],
   };
+}
+
+/**
+ * After the last step whose files are a layer, continues in a sandbox that boots on it: what these steps have left in memory is in
+ * no clone.
+ */
+function planLayers(underWay: BuildUnderWay, builder: Sandbox, next: number): SnapshotPlan | undefined {
+  const { state, status, build } = underWay;
+  const last = next - 1;
+  const step = status.steps?.[last];
+  if (step === undefined || next !== layerSteps(underWay) || !makesLayer(underWay, builder, last)) return undefined;
+  const layer = state.captured.get(step.digest);
+  if (!hasLayer(layer?.status?.ramet?.parts)) {
+    return captureStep(underWay, builder, last) ?? layerFailed(underWay, step);
+  }
+  if (build.onLayers === true) return lost(underWay, { what: "began before a layer that has been deleted" });
+  const { builderUid: _, ...rest } = build;
+  const message = `Steps 1 to ${next} are a layer; starting a sandbox on it`;
+  return {
+    actions: [],
+    status: withStatus(state, { ...status, build: { ...rest, onLayers: true } }, starting(message)),
+  };
+}
+
+function layerFailed(underWay: BuildUnderWay, { step }: SnapshotStep): SnapshotPlan {
+  const { stepCheckpoint } = underWay.state;
+  const problem = problemIn(stepCheckpoint?.status) ?? { code: "CaptureFailed", cause: "its data is not there" };
+  const plan = retry(underWay, {
+    reason: "CaptureFailed",
+    problem: within(problem, `Capturing the files after ${step} as a layer failed`),
+  });
+  const { actions } = plan;
+  return stepCheckpoint === undefined
+    ? plan
+    : { ...plan, actions: [...actions, { do: "deleteCheckpoint", checkpoint: stepCheckpoint }] };
+}
+
+/** Whether the files after a step become a layer: nothing in memory is needed up to it, and the builder has only files. */
+function makesLayer(underWay: BuildUnderWay, builder: Sandbox, index: number): boolean {
+  const { spec } = underWay.state.snapshot;
+  if (spec.layers !== true || index >= layerSteps(underWay)) return false;
+  const begun = Number(builder.metadata.annotations?.[annotations.buildBaseSteps] ?? 0);
+  // It has booted on these steps, or has the memory of an earlier build.
+  if (begun > index) return false;
+  const base = underWay.state.captured.get(underWay.desired.digest.steps[begun - 1] ?? "");
+  return begun === 0 || hasLayer(base?.status?.ramet?.parts);
+}
+
+/** The number of leading steps that only change files. */
+function layerSteps({ state }: BuildUnderWay): number {
+  const { recipe } = state.snapshot.spec;
+  const first = recipe.findIndex((step) => ["start", "waitFor"].includes(actionOf(step)));
+  const files = first < 0 ? recipe : recipe.slice(0, first);
+  // Steps that change nothing have no state to capture.
+  return files.findLastIndex((step) => !setters.has(actionOf(step))) + 1;
 }
 
 function engineOf({ status }: Sandbox): string | undefined {
@@ -161,6 +244,7 @@ function captureVersion({ state, build, status, desired }: BuildUnderWay, builde
     sandboxName: builder.metadata.name,
     digest: build.digest,
     stepDigest: memory ? desired.digest.steps.at(-1) : undefined,
+    asLayer: !memory && state.snapshot.spec.layers === true,
   };
   const building: Building = { status: "True", reason: "CapturingVersion", message: "Capturing the version" };
   return { actions: [capture], status: withStatus(state, status, building) };
@@ -169,8 +253,10 @@ function captureVersion({ state, build, status, desired }: BuildUnderWay, builde
 /** Whether the step only affects later steps and changes nothing in the sandbox. */
 function onlySets({ state }: BuildUnderWay, index: number): boolean {
   const step = state.snapshot.spec.recipe[index];
-  return step !== undefined && ["env", "workdir", "user"].includes(actionOf(step));
+  return step !== undefined && setters.has(actionOf(step));
 }
+
+const setters: ReadonlySet<string> = new Set(["env", "workdir", "user"]);
 
 function record(underWay: BuildUnderWay, index: number, step: SnapshotStep): SnapshotPlan {
   return recorded(underWay, index, step).plan;

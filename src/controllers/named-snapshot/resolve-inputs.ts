@@ -6,6 +6,8 @@ import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations } from "../../api/names/labels.ts";
 import { volumesChoice } from "../../api/names/volumes-on-restore.ts";
 import type { RecipeStep } from "../../api/recipe/recipe.ts";
+import { parsePodTemplate } from "../../api/schema/pod-template.ts";
+import { restoreSpec } from "../../api/pod/restore-spec.ts";
 import { snapshotDigest, type CopiedContent, type ResolvedSource } from "../../api/snapshot/snapshot-digest.ts";
 import { findVersion, printSnapshotReference } from "../../api/snapshot/snapshot-reference.ts";
 import { defined } from "../../base/defined.ts";
@@ -42,6 +44,7 @@ export function resolveInputs(snapshot: NamedSnapshot, lookups: InputLookups): S
     const { source, inheritedSecrets = [], volumes, ...from } = resolveSource(snapshot, lookups);
     const left = volumesLeftOut(spec, volumes);
     if (left.length > 0 && volumesChoice(snapshot) === undefined) throw notChosen(left);
+    if (spec.layers === true) refuseLayers(spec, from.origin);
     if ("problem" in lookups.copied) throw lookups.copied.problem;
     const { copied } = lookups;
     const digest = snapshotDigest({
@@ -50,6 +53,7 @@ export function resolveInputs(snapshot: NamedSnapshot, lookups: InputLookups): S
       copied,
       contents: spec.contents,
       volumes: spec.volumes,
+      layers: spec.layers,
     });
     const secrets = [...new Set([...inheritedSecrets, ...secretsOf(spec.recipe)])];
     return { ...from, digest, copied, inheritedSecrets, secrets, ...(copied.size > 0 && requeue) };
@@ -57,6 +61,17 @@ export function resolveInputs(snapshot: NamedSnapshot, lookups: InputLookups): S
     const problem = RametError.from(error);
     return { reason: problem.code === "VolumesNotCaptured" ? problem.code : "InputMissing", problem };
   }
+}
+
+/** Programs of another source run already, and what a step writes to a volume is not in a layer. */
+function refuseLayers({ contents }: NamedSnapshot["spec"], origin: BuildOrigin): void {
+  const template = origin.kind === "template" ? origin.spec.template : undefined;
+  const mounts = template === undefined ? [] : restoreSpec(parsePodTemplate(template)).mounts;
+  if (origin.kind === "template" && mounts.length === 0 && !contents.includes("volumes")) return;
+  const why = origin.kind === "template" ? "the template mounts volumes" : "the source is no SandboxTemplate";
+  throw new RametError("NotSupported", `The files of the steps cannot be layers: ${why}`, {
+    hint: "Remove spec.layers, or build from a template without volume mounts",
+  });
 }
 
 /** ConfigMaps and Secrets have no informer. */

@@ -88,9 +88,9 @@ export type BuilderBase = { steps: number } & ({ template: SandboxTemplateSpec }
 /** The purpose of a Checkpoint. */
 export type Capture =
   | { of: "source" }
-  | { of: "step"; stepDigest: string }
+  | { of: "step"; stepDigest: string; asLayer: boolean }
   /** `stepDigest`: with memory, it is also the state after the last step. */
-  | { of: "version"; digest: string; stepDigest: string | undefined };
+  | { of: "version"; digest: string; stepDigest: string | undefined; asLayer: boolean };
 
 export type SnapshotAction =
   | { do: "addFinalizer" }

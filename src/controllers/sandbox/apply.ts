@@ -165,6 +165,7 @@ function restoredBy(source: RestoreSource | undefined, { engines }: SandboxDepen
     cellImage: engines.imageFor(neededEngine(parts)),
     architecture: needing?.needs?.architecture,
     restoresMemory: parts.some(({ contents }) => contents.includes("memory")),
+    layers: parts.flatMap(({ layers = [] }) => layers),
   };
 }
 

@@ -151,7 +151,7 @@ export function running(state: SandboxState, pod: Pod, started: StartOutcome): S
     ...placeOf(pod),
     ramet: {
       ...defined({ problems: status.ramet?.problems, generation, bootMilliseconds, initRequest, rollback }),
-      ...defined({ restoredFrom: resumed ? before : started.checkpointId }),
+      ...defined({ restoredFrom: resumed ? before : started.checkpointId, layers: started.layers }),
       ...ofCell(sandbox, pod, started),
       // Their names are compared with the existing ones before a resume.
       ...(claims.length > 0 && { claims }),

@@ -22,6 +22,8 @@ import { dropEngines, keepEngine, keptEngine } from "./engine-bundles.ts";
 import { openPki } from "../control-plane/pki.ts";
 import { openImageStore } from "../images/image-store.ts";
 import { getOrPullImage } from "../images/pull-image.ts";
+import { treesBy } from "../csi/storage/trees.ts";
+import { dropLayers } from "./layer-directories.ts";
 import { imagesDirectory } from "../images/build-once.ts";
 import { runProgram } from "../tools/run-program.ts";
 import { localDriverSocket } from "../volumes/snapshot-programs.ts";
@@ -44,10 +46,12 @@ export async function runNodeProcess(directory: ClusterDirectory, signal: AbortS
   const current = { tools: { runsc, guest, link }, cell: setting.cell };
   const { cellEngine } = setting;
   await mkdir(directory.engines, { recursive: true, mode: 0o700 });
+  await mkdir(directory.layers, { recursive: true, mode: 0o700 });
   if (cellEngine !== undefined) {
     await keepEngine(directory.engines, cellEngine, current);
     void dropUnneeded({ client, engines: directory.engines, current: cellEngine, log }, signal);
   }
+  void dropLayersAtTimes({ client, layers: directory.layers, link, log }, signal);
   const needed = [...Object.values(setting.tools), ...setting.cell, imagesDirectory()];
   await warmCompileCache(compileCache, link, setting.cell).catch((error: unknown) => {
     // Each cell then compiles its program.
@@ -75,6 +79,7 @@ export async function runNodeProcess(directory: ClusterDirectory, signal: AbortS
           hidden: [hiddenDirectory(directory.path, needed)],
           shared: [compileCache, directory.engines],
           store: directory.store,
+          layers: directory.layers,
         },
         serving: { ca: pki.ca, ...serving },
         log,
@@ -110,6 +115,24 @@ async function dropUnneeded(
       log.warn({ error: RametError.from(error).message }, "removing unneeded engines failed");
     }
     await delay(client.clock, dropMilliseconds, signal).catch(() => undefined);
+  }
+}
+
+/** Removes the unpacked layers of checkpoints that no longer exist. */
+async function dropLayersAtTimes(
+  { client, layers, link, log }: { client: KubeClient; layers: string; link: string; log: Log },
+  signal: AbortSignal,
+): Promise<void> {
+  const trees = treesBy(link, signal);
+  for (;;) {
+    await delay(client.clock, dropMilliseconds, signal).catch(() => undefined);
+    if (signal.aborted) return;
+    try {
+      const dropped = await dropLayers(layers, trees, client);
+      if (dropped.length > 0) log.info({ layers: dropped }, "removed layers that no checkpoint needs");
+    } catch (error) {
+      log.warn({ error: RametError.from(error).message }, "removing unneeded layers failed");
+    }
   }
 }
 

@@ -10,6 +10,8 @@ export interface MachineView {
   shared: readonly string[];
   /** The store's directory. A cell sees only its namespace's directory. */
   store: string;
+  /** The directory of the unpacked layers, of which a cell sees those of its namespace. */
+  layers: string;
 }
 
 /** The Pod's directory as its cell sees it. A short path, because paths of Unix sockets are limited to 107 bytes. */
@@ -48,7 +50,10 @@ export interface Bind {
 
 /** The flags of `ramet-link pod` for a cell. */
 export function viewFlags(view: MachineView, { directory, namespace, binds = [] }: CellView): string[] {
-  const store = namespace === undefined ? undefined : namespaceDirectory(view.store, namespace);
+  const own = [view.store, view.layers].flatMap((parent) => {
+    const path = namespace === undefined ? undefined : namespaceDirectory(parent, namespace);
+    return path === undefined ? [] : ["--bind", `${path}:${path}`];
+  });
   return [
     ...view.hidden.flatMap((path) => ["--hide", path]),
     // gVisor's sockets there are removed with the Pod.
@@ -57,7 +62,7 @@ export function viewFlags(view: MachineView, { directory, namespace, binds = [] 
     "--bind",
     `${directory.path}:${directoryInside.path}`,
     ...view.shared.flatMap((path) => ["--bind", `${path}:${path}:ro`]),
-    ...(store === undefined ? [] : ["--bind", `${store}:${store}`]),
+    ...own,
     ...binds.flatMap(bindFlags),
     ...resolverFlags(),
   ];

@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
 import { once } from "node:events";
 import { createServer } from "node:net";
+import { join } from "node:path";
 import { cellPort } from "../../api/wire/cell-api.ts";
 import { mainContainer } from "../../api/pod/container-spec.ts";
 import type { Container, Volume } from "../../api/schema/pod-template.ts";
@@ -71,6 +72,7 @@ export async function startPod(
       ...options.environment,
       ...build,
       ...cellEnvironment({ variables, image, ip, tools }, mounts, hasShared(pod)),
+      RAMET_CELL_LAYERS: join(view.layers, namespace),
     };
     const launched =
       spare ??

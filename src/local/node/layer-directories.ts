@@ -1,0 +1,51 @@
+import { readdir, rm, stat } from "node:fs/promises";
+import { join } from "node:path";
+import { checkpointKind } from "../../api/kinds/checkpoint.ts";
+import { sandboxKind } from "../../api/kinds/sandbox.ts";
+import { layerIdsOf } from "../../api/state/checkpoint.ts";
+import type { KubeClient } from "../../kube/kube-client.ts";
+import type { Trees } from "../csi/storage/trees.ts";
+
+/** A clone may have begun to use a layer of a checkpoint that was deleted since. */
+const youngMilliseconds = 3_600_000;
+
+/**
+ * Removes the unpacked layers that no checkpoint and no sandbox needs. Cells name them `<checkpoint id>.<digest>`, in a directory of
+ * their namespace, and renew the lock file of a layer with each use (src/cell/layers/layer-cache.ts).
+ * @returns the removed directories
+ */
+export async function dropLayers(
+  directory: string,
+  trees: Pick<Trees, "remove">,
+  client: KubeClient,
+): Promise<string[]> {
+  const needed = await neededLayers(client);
+  const dropped: string[] = [];
+  for (const namespace of await readdir(directory)) {
+    for (const name of await readdir(join(directory, namespace))) {
+      const path = join(directory, namespace, name);
+      const layer = name.replace(/\.(lock|draft)$/, "");
+      const id = layer.slice(0, layer.lastIndexOf("."));
+      if (needed.has(`${namespace}/${id}`) || (await isYoung(join(directory, namespace, layer), client))) continue;
+      if (name === layer || name.endsWith(".draft")) await trees.remove(path);
+      else await rm(path, { force: true });
+      dropped.push(path);
+    }
+  }
+  return dropped;
+}
+
+async function isYoung(layer: string, { clock }: KubeClient): Promise<boolean> {
+  const used = await stat(`${layer}.lock`).catch(() => undefined);
+  return used !== undefined && clock.now().getTime() - used.mtimeMs < youngMilliseconds;
+}
+
+async function neededLayers(client: KubeClient): Promise<Set<string>> {
+  const [checkpoints, sandboxes] = await Promise.all([client.of(checkpointKind).list(), client.of(sandboxKind).list()]);
+  return new Set([
+    ...checkpoints.items.flatMap((one) => layerIdsOf(one).map((id) => `${one.metadata.namespace}/${id}`)),
+    ...sandboxes.items.flatMap(({ metadata, status }) =>
+      (status?.ramet?.layers ?? []).map((id) => `${metadata.namespace}/${id}`),
+    ),
+  ]);
+}

@@ -1,0 +1,99 @@
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { hasLayer } from "../../src/api/kinds/checkpoint.ts";
+import { findCondition } from "../../src/kube/conditions.ts";
+import { openSnapshotWorld, type SnapshotWorld } from "./named-snapshot-world.ts";
+
+/** Named snapshots whose files are layers, with real cells and a directory as their store. */
+let world: SnapshotWorld;
+
+beforeAll(async () => {
+  world = await openSnapshotWorld();
+});
+afterAll(() => world.close());
+
+const from = { template: { name: "base" } };
+const mebibyte = 1024 ** 2;
+const checkpoints = () => world.cluster.seen.checkpoints.store.list();
+
+it("keeps the files of its steps in a layer below its clones, also after the layer's own object is deleted", async () => {
+  const recipe = [
+    // The process ends with the sandbox in which it was started.
+    {
+      run: "head -c 64M /dev/urandom > /opt/data; rm /usr/bin/env; echo left > /tmp/left; sleep 1000 > /dev/null 2>&1 &",
+    },
+    { env: { COLOR: "blue" } },
+    { run: "echo $COLOR > /opt/color" },
+    { start: "python3 -m http.server 8000 --directory /opt" },
+    { waitFor: { port: 8000 } },
+  ];
+  await world.apply("layered", { from, recipe, layers: true, stepCache: "LastStep" });
+  const { status } = await world.settled("layered");
+  expect(findCondition(status?.conditions, "Ready")?.status).toBe("True");
+  expect(status?.steps?.every(({ cached }) => !cached)).toBe(true);
+  const layer = checkpoints().find((one) => hasLayer(one.status?.ramet?.parts));
+  const id = layer?.status?.checkpointId ?? "";
+  const part = checkpoints().find(({ metadata }) => metadata.name === status?.versions?.[0]?.checkpointName)?.status
+    ?.ramet?.parts?.[0];
+  expect(part).toMatchObject({ contents: ["memory", "filesystem"], layers: [{ checkpointId: id }] });
+  expect(layer?.status?.ramet?.sizeBytes).toBeGreaterThan(64 * mebibyte);
+  // The files of the steps are not in the memory of the version.
+  expect(part?.sizeBytes).toBeLessThan(40 * mebibyte);
+
+  await world.clone("one", "layered");
+  expect(await world.read("one", "/opt/color")).toBe("blue\n");
+  expect(await world.read("one", "/tmp/left")).toBe("left\n");
+  await expect(world.read("one", "/usr/bin/env")).rejects.toMatchObject({ code: "NotFound" });
+  expect(await world.get("one")).toContain("data");
+  expect(world.cluster.seen.sandboxes.store.get("t/one")?.status?.ramet?.layers).toEqual([id]);
+
+  const at = layer!.metadata;
+  await world.cluster.seen.checkpoints.resource.delete(at);
+  await world.cluster.untilDeleted("checkpoints", `t/${at.name}`);
+  await world.write("one", "/opt/own", "of the clone");
+  await world.cluster.create({
+    apiVersion: "agents.kruise.io/v1alpha1",
+    kind: "Checkpoint",
+    metadata: { name: "of-one", namespace: "t" },
+    spec: { sandboxName: "one" },
+  });
+  const captured = () => world.cluster.seen.checkpoints.store.get("t/of-one");
+  await expect
+    .poll(captured, { timeout: 60_000 })
+    .toMatchObject({ status: { phase: "Succeeded", ramet: { parts: [{ layers: [{ checkpointId: id }] }] } } });
+  await world.clone("two", captured()?.status?.checkpointId ?? "");
+  expect(await world.read("two", "/opt/own")).toBe("of the clone");
+  expect(await world.read("two", "/opt/color")).toBe("blue\n");
+});
+
+it("builds on the layer of unchanged steps", async () => {
+  const run = { run: "echo one > /opt/one" };
+  await world.apply("first", { from, recipe: [run], layers: true });
+  await world.settled("first");
+  await world.apply("second", { from, recipe: [run, { run: "echo two > /opt/two" }], layers: true });
+  const { status } = await world.settled("second");
+  expect(status?.steps?.map(({ cached }) => cached)).toEqual([true, false]);
+  await world.clone("both", "second");
+  expect(await world.read("both", "/opt/one")).toBe("one\n");
+  expect(await world.read("both", "/opt/two")).toBe("two\n");
+  expect(world.cluster.seen.sandboxes.store.get("t/both")?.status?.ramet?.layers).toHaveLength(2);
+});
+
+it("has files alone as a layer", async () => {
+  await world.apply("files", {
+    from,
+    recipe: [{ run: "echo kept > /opt/kept" }],
+    contents: ["filesystem"],
+    layers: true,
+  });
+  await world.settled("files");
+  await world.clone("booted", "files");
+  expect(await world.read("booted", "/opt/kept")).toBe("kept\n");
+});
+
+it("is refused for a template that mounts a volume, which a layer does not have", async () => {
+  await world.template("mounts", "512Mi", { mountPath: "/data", sizeLimit: "16Mi" });
+  await world.apply("refused", { from: { template: { name: "mounts" } }, recipe: [{ run: "true" }], layers: true });
+  expect((await world.settled("refused")).status?.message).toMatch(
+    /The files of the steps cannot be layers: the template mounts volumes/,
+  );
+});
