@@ -38,6 +38,11 @@ export interface NamedSnapshotArgs extends PlacementArgs {
   /** After which steps the state is captured, so that a later build can start from there. @default "EveryStep" */
   stepCache?: Input<"EveryStep" | "LastStep" | "None">;
   /**
+   * Whether the steps before the first `start` or `waitFor` make a layer of files, which all clones on a node share. What these steps
+   * leave running ends. Needs a template without volume mounts as the source. @default false
+   */
+  layers?: Input<boolean>;
+  /**
    * The volumes of the sandboxes that build a version, if the source has PersistentVolumeClaims and `contents` lacks
    * `volumes`, or `volumes` lacks some of them. `Empty` for new claims, `Shared` for the claims of the source. Without it, such a snapshot is refused, also in a preview.
    * @default none

@@ -32,6 +32,15 @@ it("adds the ports of the snapshot it is built from, on which processes still li
   expect(ports(unknownValue)).toBe(unknownValue);
 });
 
+it("has another digest with layers, and the same one without them", () => {
+  const digest = (layers?: unknown) => checkNamedSnapshot({}, { ...requested, layers }).inputs["digest"];
+  expect(digest(true)).not.toBe(digest());
+  expect(digest(false)).toBe(digest());
+  expect(digest(unknownValue)).toBe(unknownValue);
+  const { failures } = checkNamedSnapshot({}, { ...requested, layers: "yes" });
+  expect(failures.map(({ property }) => property)).toEqual(["layers"]);
+});
+
 it("leaves the digest unknown while an input is unknown, and omits it if only the cluster knows it", () => {
   const open = checkNamedSnapshot({}, { ...requested, source: { template: unknownValue } });
   expect(open).toMatchObject({ failures: [], inputs: { digest: unknownValue } });

@@ -58,8 +58,8 @@ function withDigestKey(olds: Values, news: Values): Values {
   return { ...news, digestKey: typeof known === "string" && known !== "" ? known : newDigestKey() };
 }
 
-function isOpen({ source, recipe, secrets, contents, volumes }: Values): boolean {
-  return hasUnknown([source, recipe, secrets, contents, volumes]);
+function isOpen({ source, recipe, secrets, contents, volumes, layers }: Values): boolean {
+  return hasUnknown([source, recipe, secrets, contents, volumes, layers]);
 }
 
 /**
@@ -80,8 +80,8 @@ export function digestOfInputs(values: Values): SnapshotDigest | undefined {
   if (inputs?.source === undefined || hasUnknown([inputs.source, inputs.recipe, inputs.secrets])) return undefined;
   const copied = copiedContents(inputs);
   if (copied === undefined) return undefined;
-  const { recipe, contents, volumes } = inputs;
-  return snapshotDigest({ from: resolved(inputs.source), recipe, copied, contents, volumes });
+  const { recipe, contents, volumes, layers } = inputs;
+  return snapshotDigest({ from: resolved(inputs.source), recipe, copied, contents, volumes, layers });
 }
 
 /** Adds the API server's defaults. */

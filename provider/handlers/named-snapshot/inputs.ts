@@ -53,6 +53,7 @@ export const specProperties = [
   "keepVersions",
   "deletionPolicy",
   "stepCache",
+  "layers",
   "engineUpgrade",
 ] as const;
 

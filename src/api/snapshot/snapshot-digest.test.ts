@@ -125,6 +125,8 @@ it("changes with every other input", () => {
     { ...golden, contents: ["filesystem", "volumes"] },
     { ...golden, contents: ["filesystem", "volumes"], volumes: ["data"] },
     { ...golden, contents: ["filesystem", "volumes"], volumes: ["data", "logs"] },
+    { ...golden, layers: true },
+    { ...golden, contents: ["filesystem"], layers: true },
     { ...golden, copied: new Map([[2, { identity: "declared:y" }]]) },
     { ...golden, copied: new Map([[2, { sha256: "x" }]]) },
     { ...golden, from: { snapshot: { digest: "sha256:0" } } },
@@ -137,6 +139,12 @@ it("changes with every other input", () => {
   expect(new Set(digests).size).toBe(digests.length);
   const [first, otherContents] = [golden, changes[0]!].map((one) => snapshotDigest(one).steps);
   expect(otherContents).toEqual(first);
+});
+
+it("shares no step between named snapshots with and without layers", () => {
+  const [plain, layered] = [golden, { ...golden, layers: true }].map((one) => snapshotDigest(one).steps);
+  expect(unchangedSteps(plain!, layered!)).toBe(0);
+  expect(snapshotDigest({ ...golden, layers: false })).toEqual(snapshotDigest(golden));
 });
 
 it("is the same for the names of volumes in any order, and for all volumes in either way", () => {

@@ -24,22 +24,14 @@ export function snapshotDigest({ from, recipe, copied, contents, volumes, layers
   const isAll = volumes?.includes(allVolumes) ?? true;
   const withVolumes = contents.includes("volumes") && { volumes: isAll || [...new Set(volumes)].sort() };
   // Generators write null for absent fields.
-  const base = digestOf({ v: 1, from: withoutNulls(from), ...withVolumes });
+  // The memory after a step cannot become a layer.
+  const base = digestOf({ v: 1, from: withoutNulls(from), ...withVolumes, ...(layers === true && { layers }) });
   const steps: string[] = [];
   for (const [index, step] of recipe.entries()) {
     const plain = withoutNulls({ ...step, ...defined({ copied: copied.get(index) }) });
     steps.push(digestOf({ v: 1, after: steps.at(-1) ?? base, step: plain }));
   }
-  return {
-    digest: digestOf({
-      v: 1,
-      after: steps.at(-1) ?? base,
-      contents: [...contents].sort(),
-      ...(layers === true && { layers }),
-    }),
-    base,
-    steps,
-  };
+  return { digest: digestOf({ v: 1, after: steps.at(-1) ?? base, contents: [...contents].sort() }), base, steps };
 }
 
 /**

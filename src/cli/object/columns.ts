@@ -1,7 +1,7 @@
 import type * as z from "zod";
 import { lastExpiry, unexpired } from "../../api/keys/api-key-rules.ts";
 import { ApiKey } from "../../api/kinds/api-key.ts";
-import { Checkpoint, dataAvailable } from "../../api/kinds/checkpoint.ts";
+import { Checkpoint, dataAvailable, hasLayer } from "../../api/kinds/checkpoint.ts";
 import { NamedSnapshot } from "../../api/kinds/named-snapshot.ts";
 import { SandboxClaim } from "../../api/kinds/sandbox-claim.ts";
 import { SandboxSet } from "../../api/kinds/sandbox-set.ts";
@@ -66,7 +66,7 @@ export const checkpointColumns: readonly Column[] = [
   ...columns(Checkpoint, {
     ID: ({ status }) => status?.checkpointId,
     SOURCE: sourceOf,
-    CONTENTS: ({ spec, status }) => (status?.ramet?.contents ?? spec.persistentContents ?? []).join(","),
+    CONTENTS: contentsOf,
     SIZE: ({ status }) => size(status?.ramet?.sizeBytes),
     // The API key of a client.
     OWNER: ({ metadata }) => metadata.annotations?.[annotations.owner],
@@ -74,6 +74,13 @@ export const checkpointColumns: readonly Column[] = [
   ageColumn,
   ...columns(Checkpoint, { MESSAGE: (checkpoint) => lostData(checkpoint)?.message ?? messageOf(checkpoint) }),
 ];
+
+function contentsOf({ spec, status }: Checkpoint): string {
+  const { contents, parts = [] } = status?.ramet ?? {};
+  const names = (contents ?? spec.persistentContents ?? []).join(",");
+  if (hasLayer(parts)) return `${names} (layer)`;
+  return parts.some(({ layers }) => layers !== undefined) ? `${names} (on layers)` : names;
+}
 
 function lostData({ status }: Checkpoint): Condition | undefined {
   const condition = findCondition(status?.conditions, dataAvailable);

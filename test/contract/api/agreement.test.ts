@@ -116,6 +116,7 @@ const snapshot = fc.record(
     keepVersions: fc.constantFrom(0, 1, 101),
     deletionPolicy: fc.constantFrom("Retain", "Keep"),
     stepCache: fc.constantFrom("EveryStep", "Some"),
+    layers: fc.constantFrom(true, "yes"),
     engineUpgrade: fc.constantFrom("Auto", "Never"),
     pinnedVersion: fc.constantFrom(0, 1),
   },
