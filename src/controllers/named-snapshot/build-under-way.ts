@@ -1,7 +1,9 @@
+import { type Checkpoint, withinQuota } from "../../api/kinds/checkpoint.ts";
 import type { NamedSnapshotStatus, SnapshotBuild, SnapshotStep } from "../../api/kinds/named-snapshot-status.ts";
 import type { Problem } from "../../api/schema/problem.ts";
-import { printProblem, within } from "../../api/state/problem.ts";
+import { printProblem, problemIn, within } from "../../api/state/problem.ts";
 import { defined } from "../../base/defined.ts";
+import { findCondition } from "../../kube/conditions.ts";
 import { builderName } from "./names.ts";
 import type { SnapshotPlan, SnapshotState, DesiredVersion } from "./state.ts";
 import { withStatus, type Building } from "./status.ts";
@@ -46,6 +48,21 @@ export function retry(underWay: BuildUnderWay, failure: Failure): SnapshotPlan {
     status: withStatus(state, again, starting(`${message}; attempt ${build.attempt + 1} of ${mostAttempts}`)),
     transitions: [{ type: "Warning", reason, action: "Build", note: message }],
   };
+}
+
+/** A repeat would exceed the quota again, so the build waits for somebody who makes room. */
+export function captureFailed(underWay: BuildUnderWay, checkpoint: Checkpoint, what: string): SnapshotPlan {
+  const { name, namespace } = underWay.state.snapshot.metadata;
+  const { conditions, message: why = "" } = checkpoint.status ?? {};
+  const object = { kind: "Checkpoint", name: checkpoint.metadata.name };
+  const problem = within(problemIn(checkpoint.status) ?? { code: "CaptureFailed", cause: why, object }, what);
+  const { hint = "Make room" } = problem;
+  const again = `${hint}; then run: ramet snapshot build ${name} -n ${namespace}`;
+  const plan =
+    findCondition(conditions, withinQuota)?.status === "False"
+      ? fail(underWay, { reason: "QuotaExceeded", problem: { ...problem, hint: again } })
+      : retry(underWay, { reason: "CaptureFailed", problem });
+  return { ...plan, actions: [{ do: "deleteCheckpoint", checkpoint }] };
 }
 
 interface Failure {

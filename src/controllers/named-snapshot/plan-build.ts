@@ -1,22 +1,22 @@
 import { hasFailed, isCloneable } from "../../api/state/checkpoint.ts";
 import { buildFailures } from "../../api/state/named-snapshot.ts";
 import { isServing } from "../../api/state/sandbox.ts";
-import { type Checkpoint, withinQuota } from "../../api/kinds/checkpoint.ts";
+import type { Checkpoint } from "../../api/kinds/checkpoint.ts";
 import type { NamedSnapshotStatus, SnapshotBuild, SnapshotVersion } from "../../api/kinds/named-snapshot-status.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { annotations } from "../../api/names/labels.ts";
 import type { ObjectName, Problem } from "../../api/schema/problem.ts";
-import { problemIn, reportedBy, within } from "../../api/state/problem.ts";
+import { reportedBy, within } from "../../api/state/problem.ts";
 import { defined } from "../../base/defined.ts";
 import { findCondition } from "../../kube/conditions.ts";
 import { reportedProblem } from "../../kube/reported-state.ts";
 import {
   type BuilderEnd,
   type BuildUnderWay,
+  captureFailed,
   entrypointEnded,
   fail,
   lost,
-  retry,
   starting,
   waiting,
   whereIn,
@@ -265,21 +265,6 @@ function planCapture(underWay: BuildUnderWay, checkpoint: Checkpoint): SnapshotP
   const message = `Waiting for the Checkpoint ${metadata.name}`;
   const waitsFor = { kind: "Checkpoint", name: metadata.name };
   return waiting(underWay, { status: "True", reason: "CapturingVersion", message, waitsFor });
-}
-
-/** A repeat would exceed the quota again, so the build waits for somebody who makes room. */
-function captureFailed(underWay: BuildUnderWay, checkpoint: Checkpoint, what: string): SnapshotPlan {
-  const { name, namespace } = underWay.state.snapshot.metadata;
-  const { conditions, message: why = "" } = checkpoint.status ?? {};
-  const object = { kind: "Checkpoint", name: checkpoint.metadata.name };
-  const problem = within(problemIn(checkpoint.status) ?? { code: "CaptureFailed", cause: why, object }, what);
-  const { hint = "Make room" } = problem;
-  const again = `${hint}; then run: ramet snapshot build ${name} -n ${namespace}`;
-  const plan =
-    findCondition(conditions, withinQuota)?.status === "False"
-      ? fail(underWay, { reason: "QuotaExceeded", problem: { ...problem, hint: again } })
-      : retry(underWay, { reason: "CaptureFailed", problem });
-  return { ...plan, actions: [{ do: "deleteCheckpoint", checkpoint }] };
 }
 
 /** Another Checkpoint has the name. As the name contains a part of the digest, this is not a coincidence. */

@@ -1,15 +1,16 @@
 import { hasLayer } from "../../api/kinds/checkpoint.ts";
 import { hasFailed, isCloneable } from "../../api/state/checkpoint.ts";
-import { actionOf, describeStep } from "../../api/recipe/recipe.ts";
+import { actionOf, describeStep, type RecipeStep } from "../../api/recipe/recipe.ts";
 import type { SnapshotStep } from "../../api/kinds/named-snapshot-status.ts";
 import type { Problem } from "../../api/schema/problem.ts";
 import { annotations } from "../../api/names/labels.ts";
-import { problemIn, problemOf, within } from "../../api/state/problem.ts";
+import { problemOf } from "../../api/state/problem.ts";
 import { defined } from "../../base/defined.ts";
 import type { RametError } from "../../base/errors.ts";
 import type { Sandbox } from "../../api/kinds/sandbox.ts";
 import { stepCheckpointName, versionCheckpointName } from "./names.ts";
 import {
+  captureFailed,
   entrypointEnded,
   fail,
   lost,
@@ -190,15 +191,10 @@ function planLayers(underWay: BuildUnderWay, builder: Sandbox, next: number): Sn
 
 function layerFailed(underWay: BuildUnderWay, { step }: SnapshotStep): SnapshotPlan {
   const { stepCheckpoint } = underWay.state;
-  const problem = problemIn(stepCheckpoint?.status) ?? { code: "CaptureFailed", cause: "its data is not there" };
-  const plan = retry(underWay, {
-    reason: "CaptureFailed",
-    problem: within(problem, `Capturing the files after ${step} as a layer failed`),
-  });
-  const { actions } = plan;
+  const what = `Capturing the files after ${step} as a layer failed`;
   return stepCheckpoint === undefined
-    ? plan
-    : { ...plan, actions: [...actions, { do: "deleteCheckpoint", checkpoint: stepCheckpoint }] };
+    ? retry(underWay, { reason: "CaptureFailed", problem: { code: "CaptureFailed", cause: what } })
+    : captureFailed(underWay, stepCheckpoint, what);
 }
 
 /** Whether the files after a step become a layer: nothing in memory is needed up to it, and the builder has only files. */
@@ -215,10 +211,14 @@ function makesLayer(underWay: BuildUnderWay, builder: Sandbox, index: number): b
 /** The number of leading steps that only change files. */
 function layerSteps({ state }: BuildUnderWay): number {
   const { recipe } = state.snapshot.spec;
-  const first = recipe.findIndex((step) => ["start", "waitFor"].includes(actionOf(step)));
+  const first = recipe.findIndex(needsMemory);
   const files = first < 0 ? recipe : recipe.slice(0, first);
   // Steps that change nothing have no state to capture.
   return files.findLastIndex((step) => !setters.has(actionOf(step))) + 1;
+}
+
+function needsMemory(step: RecipeStep): boolean {
+  return ["start", "waitFor"].includes(actionOf(step));
 }
 
 function engineOf({ status }: Sandbox): string | undefined {
@@ -236,15 +236,18 @@ function isCaptured(underWay: BuildUnderWay, index: number): boolean {
 
 function captureVersion({ state, build, status, desired }: BuildUnderWay, builder: Sandbox): SnapshotPlan {
   const { name } = state.snapshot.metadata;
-  const memory = state.snapshot.spec.contents.includes("memory");
+  const { contents, layers, recipe } = state.snapshot.spec;
+  const memory = contents.includes("memory");
+  // A longer recipe must begin on the layer instead, or the files of its further steps would be no layer.
+  const endsInLayer = layers === true && !recipe.some(needsMemory);
   const capture: SnapshotAction = {
     do: "capture",
     of: "version",
     name: versionCheckpointName(name, build.digest, build.upgrade?.of),
     sandboxName: builder.metadata.name,
     digest: build.digest,
-    stepDigest: memory ? desired.digest.steps.at(-1) : undefined,
-    asLayer: !memory && state.snapshot.spec.layers === true,
+    stepDigest: memory && !endsInLayer ? desired.digest.steps.at(-1) : undefined,
+    asLayer: !memory && layers === true,
   };
   const building: Building = { status: "True", reason: "CapturingVersion", message: "Capturing the version" };
   return { actions: [capture], status: withStatus(state, status, building) };
