@@ -5,6 +5,7 @@ import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { ManualClock } from "../../test/setup/manual-clock.ts";
 import { publish, shiftedClock } from "../../test/contract/store/harness.ts";
 import { Checkpoint } from "../api/kinds/checkpoint.ts";
+import { Sandbox } from "../api/kinds/sandbox.ts";
 import { RametError } from "../base/errors.ts";
 import { cellBackend } from "../backends/cell-backend.ts";
 import { Backends } from "../backends/backends.ts";
@@ -17,7 +18,7 @@ import { openForWrite } from "../store/open.ts";
 import { directoryStore } from "../store/directory/store.ts";
 import { controllersMetrics } from "./metrics.ts";
 import type { DataFinding } from "./cluster/data-findings.ts";
-import { runSweeper } from "./sweep.ts";
+import { livenessIn, runSweeper } from "./sweep.ts";
 
 const hour = 3_600_000;
 
@@ -243,6 +244,37 @@ describe("sweeping the store", () => {
     await swept;
     expect(await store.has(id("cached"))).toBe(true);
     expect((await store.usage("t")).stagingBytes).toBeGreaterThan(0);
+  });
+
+  it("keeps a layer while a checkpoint or a sandbox refers to it", async () => {
+    const onLayer = (checkpointId: string, layer: string, phase?: string) => {
+      const { status, ...rest } = object(checkpointId, phase);
+      const layers = [{ checkpointId: layer, manifestDigest: part.handle }];
+      return Checkpoint.parse({ ...rest, status: { ...status, ramet: { parts: [{ ...part, layers }] } } });
+    };
+    const sandbox = Sandbox.parse({
+      apiVersion: "agents.kruise.io/v1alpha1",
+      kind: "Sandbox",
+      metadata: { name: "a", namespace: "t", uid: "a", resourceVersion: "1", creationTimestamp: "" },
+      spec: {},
+      status: { phase: "Running", ramet: { layers: ["of-sandbox"] } },
+    });
+    const none = { items: [], resourceVersion: "1" };
+    const liveness = livenessIn(
+      {
+        store: { list: () => [onLayer("clone", "of-checkpoint"), onLayer("failed", "of-failed", "Failed")] },
+        resource: { list: () => Promise.resolve(none) },
+        sandboxes: { list: () => Promise.resolve({ ...none, items: [sandbox] }) },
+      },
+      new AbortController().signal,
+    );
+    const layers = ["of-checkpoint", "of-sandbox", "of-failed", "of-none"];
+    expect(await Promise.all(layers.map((layer) => liveness(id(layer))))).toEqual([
+      "finished",
+      "finished",
+      "absent",
+      "absent",
+    ]);
   });
 
   it("keeps the data of namespaces that the controllers do not serve, without asking about them", async () => {

@@ -107,6 +107,26 @@ describe("output", () => {
     );
   });
 
+  it("marks a checkpoint that is a layer, and one on layers", () => {
+    const manifestDigest = `sha256:${"0".repeat(64)}`;
+    const shown = (handle: string) => {
+      const part = {
+        backend: "cell",
+        handle,
+        contents: ["filesystem"],
+        cutAt: "2030-01-01T00:00:00Z",
+        sizeBytes: 1,
+        consistency: "atomic",
+        layers: [{ checkpointId: "a-1", manifestDigest }],
+      };
+      const ramet = { contents: ["filesystem"], parts: [part] };
+      const checkpoint = { ...base, kind: "Checkpoint", metadata, spec: { sandboxName: "a" }, status: { ramet } };
+      return renderObject(checkpoint, { output: "table", columns: checkpointColumns, now });
+    };
+    expect(shown(manifestDigest)).toContain("filesystem (layer)");
+    expect(shown(`sha256:${"1".repeat(64)}`)).toContain("filesystem (on layers)");
+  });
+
   it("prints a Kubernetes List in JSON, an object in YAML, and names, all without managed fields", () => {
     const options = { columns: sandboxColumns, now };
     const list: unknown = JSON.parse(renderList([running], { ...options, output: "json" }));
