@@ -7,17 +7,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path"
 	"strconv"
 	"strings"
 )
 
-// Base holds the entries of the root before anything was changed: their paths, without a leading slash, with the times of their
-// last change (ctime) in nanoseconds. No program can set that time, and gVisor copies a file before it changes it, so an entry
-// with the same time is unchanged.
-type Base map[string]int64
+// Base holds the entries of the root before anything was changed: by their directory and their name, the times of their last
+// change (ctime) in nanoseconds. No program can set that time, and gVisor copies a file before it changes it, so an entry with the
+// same time is unchanged. The directory of an entry has no leading slash, and is empty for the root.
+type Base map[string]map[string]int64
 
 const (
 	mostEntries   = 4_000_000
+	mostBytes     = 512 << 20
 	longestRecord = 8 << 10
 )
 
@@ -25,7 +27,7 @@ const (
 func ReadBase(from io.Reader) (Base, error) {
 	base := Base{}
 	reader := bufio.NewReaderSize(from, 64<<10)
-	for {
+	for entries, bytes := 0, 0; ; entries++ {
 		record, err := reader.ReadSlice(0)
 		if err == io.EOF && len(record) == 0 {
 			return base, nil
@@ -33,14 +35,27 @@ func ReadBase(from io.Reader) (Base, error) {
 		if err != nil || len(record) > longestRecord {
 			return nil, errors.New("a record of the list is too long or has no end")
 		}
-		time, path, found := strings.Cut(string(record[:len(record)-1]), " ")
+		if bytes += len(record); bytes > mostBytes || entries == mostEntries {
+			return nil, fmt.Errorf("the list has more than %d entries or %d bytes", mostEntries, mostBytes)
+		}
+		time, name, found := strings.Cut(string(record[:len(record)-1]), " ")
 		changed, err := strconv.ParseInt(time, 10, 64)
-		if !found || err != nil || path == "" {
+		if !found || err != nil || !isBelowRoot(name) {
 			return nil, fmt.Errorf("a record of the list is invalid: %.80q", record)
 		}
-		if len(base) == mostEntries {
-			return nil, fmt.Errorf("the list has more than %d entries", mostEntries)
-		}
-		base[path] = changed
+		base.add(name, changed)
 	}
+}
+
+func (b Base) add(name string, changed int64) {
+	directory, entry := path.Split(name)
+	directory = strings.TrimSuffix(directory, "/")
+	if b[directory] == nil {
+		b[strings.Clone(directory)] = map[string]int64{}
+	}
+	b[directory][strings.Clone(entry)] = changed
+}
+
+func isBelowRoot(name string) bool {
+	return name != "" && path.Clean("/"+name) == "/"+name
 }

@@ -17,7 +17,7 @@ func MountsBelowRoot() ([]string, error) {
 	unescape := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
 	lines := bufio.NewScanner(file)
 	for lines.Scan() {
-		fields := strings.Fields(lines.Text())
+		fields := strings.Split(lines.Text(), " ")
 		if len(fields) < 5 || fields[4] == "/" {
 			continue
 		}

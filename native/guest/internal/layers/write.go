@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path"
 	"slices"
@@ -15,7 +16,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const whiteout = ".wh."
+const (
+	whiteout = ".wh."
+	// engineFiles begin the names of files that gVisor has in the root.
+	engineFiles = ".gvisor."
+	// longestName is the longest path that `ramet-link layer` unpacks.
+	longestName = 3800
+	// mostAttributes leaves room below the longest header that Go reads, 1 MiB.
+	mostAttributes = 512 << 10
+)
 
 // Options describe a root.
 type Options struct {
@@ -34,6 +43,8 @@ type Counts struct {
 	// Skipped are sockets, which end with their process, and device nodes.
 	Skipped int64 `json:"skipped"`
 }
+
+var errWhiteout = errors.New("a layer cannot have a file whose name begins with " + whiteout)
 
 type writer struct {
 	Counts
@@ -58,14 +69,10 @@ type directory struct {
 // Write writes the changes since base. Files that programs change meanwhile have their old or their new content.
 func Write(to io.Writer, base Base, options Options) (Counts, error) {
 	w := &writer{Options: options, base: base, out: tar.NewWriter(to), links: map[inode]string{}, buffer: make([]byte, 256<<10)}
-	var stat unix.Stat_t
-	if err := unix.Lstat(w.Root, &stat); err != nil {
+	if _, err := lstat(w.Root); err != nil {
 		return w.Counts, err
 	}
-	if err := w.walk(&directory{stat: stat, written: true}); err != nil {
-		return w.Counts, err
-	}
-	if err := w.deletions(); err != nil {
+	if err := w.walk(&directory{written: true}); err != nil {
 		return w.Counts, err
 	}
 	return w.Counts, w.out.Close()
@@ -74,32 +81,53 @@ func Write(to io.Writer, base Base, options Options) (Counts, error) {
 func (w *writer) at(name string) string { return path.Join(w.Root, name) }
 
 func (w *writer) walk(in *directory) error {
-	entries, err := os.ReadDir(w.at(in.name))
+	names, err := list(w.at(in.name))
 	if err != nil {
 		return ignoreGone(err)
 	}
-	for _, entry := range entries {
-		name := path.Join(in.name, entry.Name())
-		if slices.Contains(w.Mounts, name) || slices.Contains(w.Leave, name) {
+	deleted := w.base[in.name]
+	delete(w.base, in.name)
+	for _, each := range names {
+		name := path.Join(in.name, each)
+		if w.isApart(name) {
 			continue
 		}
-		if err := w.entry(in, name); err != nil {
-			return fmt.Errorf("writing %.200q failed: %w", name, err)
+		stat, err := lstat(w.at(name))
+		if err != nil {
+			if ignoreGone(err) == nil {
+				continue
+			}
+			return failed(name, err)
+		}
+		before, known := deleted[each]
+		delete(deleted, each)
+		if err := w.entry(in, name, stat, !known || before != stat.Ctim.Nano()); err != nil {
+			return err
 		}
 	}
-	return nil
+	return w.deletions(in, deleted)
 }
 
-func (w *writer) entry(in *directory, name string) error {
-	var stat unix.Stat_t
-	if err := unix.Lstat(w.at(name), &stat); err != nil {
-		return ignoreGone(err)
+// list returns the sorted names in a directory. A name that a program has moved meanwhile can be listed twice.
+func list(directory string) ([]string, error) {
+	opened, err := os.OpenFile(directory, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, err
 	}
-	before, known := w.base[name]
-	delete(w.base, name)
-	changed := !known || before != stat.Ctim.Nano()
+	defer func() { _ = opened.Close() }()
+	names, err := opened.Readdirnames(-1)
+	slices.Sort(names)
+	return slices.Compact(names), err
+}
+
+// isApart tells whether a path is one that is not a part of the layer.
+func (w *writer) isApart(name string) bool {
+	return slices.Contains(w.Mounts, name) || slices.Contains(w.Leave, name) || strings.HasPrefix(name, engineFiles)
+}
+
+func (w *writer) entry(in *directory, name string, stat *unix.Stat_t, changed bool) error {
 	if stat.Mode&unix.S_IFMT == unix.S_IFDIR {
-		this := &directory{name: name, stat: stat, parent: in}
+		this := &directory{name: name, stat: *stat, parent: in}
 		if changed {
 			if err := w.directory(this); err != nil {
 				return err
@@ -110,14 +138,16 @@ func (w *writer) entry(in *directory, name string) error {
 	if !changed {
 		return nil
 	}
-	if strings.HasPrefix(path.Base(name), whiteout) {
-		return fmt.Errorf("a layer cannot have a file whose name begins with %s", whiteout)
-	}
 	if err := w.directory(in); err != nil {
 		return err
 	}
-	return w.file(name, &stat)
+	if err := w.file(name, stat); err != nil {
+		return failed(name, err)
+	}
+	return nil
 }
+
+func failed(name string, err error) error { return fmt.Errorf("writing %.200q failed: %w", name, err) }
 
 // directory writes a directory and those above it, once.
 func (w *writer) directory(d *directory) error {
@@ -128,7 +158,11 @@ func (w *writer) directory(d *directory) error {
 		return err
 	}
 	d.written = true
-	return w.header(d.name, &d.stat, tar.Header{Typeflag: tar.TypeDir, Name: d.name + "/"})
+	err := w.header(&d.stat, tar.Header{Typeflag: tar.TypeDir, Name: d.name + "/", PAXRecords: w.attributesAt(d.name)})
+	if err != nil {
+		return failed(d.name, err)
+	}
+	return nil
 }
 
 func (w *writer) file(name string, stat *unix.Stat_t) error {
@@ -140,9 +174,9 @@ func (w *writer) file(name string, stat *unix.Stat_t) error {
 		if err != nil {
 			return ignoreGone(err)
 		}
-		return w.header(name, stat, tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: target})
+		return w.header(stat, tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: target})
 	case unix.S_IFIFO:
-		return w.header(name, stat, tar.Header{Typeflag: tar.TypeFifo, Name: name})
+		return w.header(stat, tar.Header{Typeflag: tar.TypeFifo, Name: name})
 	default:
 		w.Skipped++
 		return nil
@@ -150,23 +184,32 @@ func (w *writer) file(name string, stat *unix.Stat_t) error {
 }
 
 func (w *writer) regular(name string, stat *unix.Stat_t) error {
-	if stat.Nlink > 1 {
-		key := inode{uint64(stat.Dev), stat.Ino}
-		if first, known := w.links[key]; known {
-			return w.header(name, stat, tar.Header{Typeflag: tar.TypeLink, Name: name, Linkname: first})
-		}
-		w.links[key] = name
+	key := inode{uint64(stat.Dev), stat.Ino}
+	if first, known := w.links[key]; known && stat.Nlink > 1 {
+		return w.header(stat, tar.Header{Typeflag: tar.TypeLink, Name: name, Linkname: first})
 	}
-	fd, err := unix.Open(w.at(name), unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	file, err := os.OpenFile(w.at(name), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 	if err != nil {
 		return ignoreGone(err)
 	}
-	file := os.NewFile(uintptr(fd), name)
 	defer func() { _ = file.Close() }()
-	if err := w.header(name, stat, tar.Header{Typeflag: tar.TypeReg, Name: name, Size: stat.Size}); err != nil {
+	// A program can have replaced the file since it was listed.
+	fd := int(file.Fd())
+	if err := retried(func() error { return unix.Fstat(fd, stat) }); err != nil || stat.Mode&unix.S_IFMT != unix.S_IFREG {
 		return err
 	}
-	written, err := io.CopyBuffer(struct{ io.Writer }{w.out}, io.LimitReader(file, stat.Size), w.buffer)
+	attributes := w.attributes(
+		func(into []byte) (int, error) { return unix.Flistxattr(fd, into) },
+		func(attribute string, into []byte) (int, error) { return unix.Fgetxattr(fd, attribute, into) },
+	)
+	header := tar.Header{Typeflag: tar.TypeReg, Name: name, Size: stat.Size, PAXRecords: attributes}
+	if err := w.header(stat, header); err != nil {
+		return err
+	}
+	if stat.Nlink > 1 {
+		w.links[inode{uint64(stat.Dev), stat.Ino}] = name
+	}
+	written, err := io.CopyBuffer(struct{ io.Writer }{w.out}, struct{ io.Reader }{io.LimitReader(file, stat.Size)}, w.buffer)
 	if err != nil {
 		return err
 	}
@@ -183,53 +226,68 @@ func (zeros) Read(into []byte) (int, error) {
 	return len(into), nil
 }
 
-func (w *writer) header(name string, stat *unix.Stat_t, header tar.Header) error {
+func (w *writer) header(stat *unix.Stat_t, header tar.Header) error {
+	if strings.HasPrefix(path.Base(header.Name), whiteout) {
+		return errWhiteout
+	}
+	if len(header.Name) > longestName {
+		return fmt.Errorf("a layer cannot have a path of more than %d bytes", longestName)
+	}
+	attributes := 0
+	for _, value := range header.PAXRecords {
+		attributes += len(value)
+	}
+	if attributes > mostAttributes {
+		return fmt.Errorf("a layer cannot have a file with more than %d bytes of extended attributes", mostAttributes)
+	}
 	header.Format = tar.FormatPAX
 	header.Mode = int64(stat.Mode & 0o7777)
 	header.Uid, header.Gid = int(stat.Uid), int(stat.Gid)
-	header.ModTime = time.Unix(0, stat.Mtim.Nano())
-	if header.Typeflag != tar.TypeLink {
-		attributes, err := w.attributes(name)
-		if err != nil {
-			return ignoreGone(err)
-		}
-		header.PAXRecords = attributes
-	}
+	header.ModTime = time.Unix(stat.Mtim.Sec, stat.Mtim.Nsec)
 	w.Entries++
 	return w.out.WriteHeader(&header)
 }
 
-// attributes returns the extended attributes in the form of other tar programs.
-func (w *writer) attributes(name string) (map[string]string, error) {
-	length, err := unix.Llistxattr(w.at(name), w.buffer)
-	if errors.Is(err, unix.ENOTSUP) || length == 0 && err == nil {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
+func (w *writer) attributesAt(name string) map[string]string {
+	return w.attributes(
+		func(into []byte) (int, error) { return unix.Llistxattr(w.at(name), into) },
+		func(attribute string, into []byte) (int, error) { return unix.Lgetxattr(w.at(name), attribute, into) },
+	)
+}
+
+// attributes returns the extended attributes in the form of other tar programs. A tar has no attribute with a "=" in its name.
+func (w *writer) attributes(
+	list func(into []byte) (int, error), get func(attribute string, into []byte) (int, error),
+) map[string]string {
+	length, err := list(w.buffer)
+	if err != nil || length <= 0 {
+		return nil
 	}
 	records := map[string]string{}
 	for _, attribute := range strings.Split(strings.TrimSuffix(string(w.buffer[:length]), "\x00"), "\x00") {
-		size, err := unix.Lgetxattr(w.at(name), attribute, w.buffer)
-		if err == nil {
+		size, err := get(attribute, w.buffer)
+		if err == nil && !strings.Contains(attribute, "=") {
 			records["SCHILY.xattr."+attribute] = string(w.buffer[:size])
 		}
 	}
-	return records, nil
+	return records
 }
 
-// deletions writes what of the base no longer exists. What is below a deleted directory is deleted with it.
-func (w *writer) deletions() error {
-	names := make([]string, 0, len(w.base))
-	for name := range w.base {
-		if !w.isApart(name) && w.isDirectory(path.Dir(name)) {
-			names = append(names, name)
+// deletions writes the entries of a directory that no longer exist. What is below a deleted directory is deleted with it.
+func (w *writer) deletions(in *directory, deleted map[string]int64) error {
+	for _, each := range slices.Sorted(maps.Keys(deleted)) {
+		name := path.Join(in.name, each)
+		if w.isApart(name) {
+			continue
 		}
-	}
-	slices.Sort(names)
-	for _, name := range names {
+		if strings.HasPrefix(each, whiteout) {
+			return failed(name, errWhiteout)
+		}
+		if err := w.directory(in); err != nil {
+			return err
+		}
 		w.Entries++
-		header := tar.Header{Typeflag: tar.TypeReg, Name: path.Join(path.Dir(name), whiteout+path.Base(name)), Format: tar.FormatPAX}
+		header := tar.Header{Typeflag: tar.TypeReg, Name: path.Join(in.name, whiteout+each), Format: tar.FormatPAX}
 		if err := w.out.WriteHeader(&header); err != nil {
 			return err
 		}
@@ -237,19 +295,19 @@ func (w *writer) deletions() error {
 	return nil
 }
 
-// isApart tells whether a path is at or below one that was not walked.
-func (w *writer) isApart(name string) bool {
-	for at := name; at != "."; at = path.Dir(at) {
-		if slices.Contains(w.Mounts, at) || slices.Contains(w.Leave, at) {
-			return true
-		}
-	}
-	return false
+func lstat(path string) (*unix.Stat_t, error) {
+	var stat unix.Stat_t
+	err := retried(func() error { return unix.Lstat(path, &stat) })
+	return &stat, err
 }
 
-func (w *writer) isDirectory(name string) bool {
-	var stat unix.Stat_t
-	return unix.Lstat(w.at(name), &stat) == nil && stat.Mode&unix.S_IFMT == unix.S_IFDIR
+// retried repeats a system call that a signal has interrupted.
+func retried(call func() error) error {
+	for {
+		if err := call(); err != unix.EINTR {
+			return err
+		}
+	}
 }
 
 // ignoreGone drops the error of an entry that was removed or replaced since it was listed.

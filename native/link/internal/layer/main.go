@@ -3,11 +3,15 @@ package layer
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"ramet.dev/native/link/internal/tree"
 )
 
 const usage = `usage:
@@ -45,39 +49,37 @@ func provide(file, directory string) (result, error) {
 		return result{}, err
 	}
 	defer func() { _ = lock.Close() }()
-	if err := flock(int(lock.Fd())); err != nil {
+	if err := retried(func() error { return unix.Flock(int(lock.Fd()), unix.LOCK_EX) }); err != nil {
 		return result{}, fmt.Errorf("waiting for another process that unpacks the layer: %w", err)
 	}
-	if _, err := os.Lstat(directory); err == nil {
-		return result{Existed: true}, nil
+	if _, err := os.Lstat(directory); !errors.Is(err, fs.ErrNotExist) {
+		return result{Existed: err == nil}, err
 	}
+	// A process that was killed can have left its draft.
 	draft := directory + ".draft"
-	if err := os.RemoveAll(draft); err != nil {
+	if err := tree.Remove(draft); err != nil {
 		return result{}, err
 	}
-	if err := os.Mkdir(draft, 0o755); err != nil {
-		return result{}, err
+	found, err := unpackDraft(file, draft)
+	if err == nil {
+		err = os.Rename(draft, directory)
 	}
-	found, err := unpack(file, draft)
 	if err != nil {
-		_ = os.RemoveAll(draft)
-		return result{}, err
-	}
-	if err := syncAll(draft); err != nil {
-		return result{}, err
-	}
-	if err := os.Rename(draft, directory); err != nil {
+		_ = tree.Remove(draft)
 		return result{}, err
 	}
 	return found, syncDirectory(filepath.Dir(directory))
 }
 
-func flock(fd int) error {
-	for {
-		if err := unix.Flock(fd, unix.LOCK_EX); err != unix.EINTR {
-			return err
-		}
+func unpackDraft(file, draft string) (result, error) {
+	if err := os.Mkdir(draft, 0o755); err != nil {
+		return result{}, err
 	}
+	found, err := unpack(file, draft)
+	if err != nil {
+		return result{}, err
+	}
+	return found, syncAll(draft)
 }
 
 // syncAll waits until the whole file system is on the disk: after a power failure an unpacked layer is complete or absent.
@@ -87,7 +89,7 @@ func syncAll(directory string) error {
 		return err
 	}
 	defer func() { _ = opened.Close() }()
-	return unix.Syncfs(int(opened.Fd()))
+	return retried(func() error { return unix.Syncfs(int(opened.Fd())) })
 }
 
 func syncDirectory(directory string) error {

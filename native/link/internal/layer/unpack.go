@@ -2,33 +2,46 @@ package layer
 
 import (
 	"archive/tar"
+	"bufio"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
 
 const (
-	whiteout  = ".wh."
-	attribute = "SCHILY.xattr."
+	whiteout = ".wh."
+	// engineFiles begin the names of files that gVisor and the cell have in a sandbox's root.
+	engineFiles = ".gvisor."
 	// mostEntries bounds what a layer costs, whatever its size.
 	mostEntries = 4_000_000
+	// longestName leaves room for the path of the directory below PATH_MAX, so that other programs can remove the layer.
+	longestName = 3800
 )
 
-// An unpacker writes entries below one directory. A layer was made by a sandbox, so its names and links may lead anywhere:
-// os.Root lets none of them lead out of the directory.
+var errTwice = errors.New("the layer has this name twice, or its parent is no directory of the layer")
+
+// An unpacker writes entries below one directory. A layer was made by a sandbox, so its names and links may lead anywhere. Each
+// entry is new, and each parent is a directory that the layer has made: no link is followed and nothing is overwritten.
 type unpacker struct {
 	result
-	root *os.Root
-	// directories get their metadata last: it changes with each entry, and can forbid to write.
-	directories []*tar.Header
+	root int
+	// parent is the open directory of the last entry, whose name is parentName.
+	parent     int
+	parentName string
+	// directories get mode and times last: times change with each entry, and the mode can forbid to write.
+	directories []directory
 	buffer      []byte
+}
+
+type directory struct {
+	name     string
+	mode     uint32
+	modified unix.Timespec
 }
 
 func unpack(file, directory string) (result, error) {
@@ -37,13 +50,20 @@ func unpack(file, directory string) (result, error) {
 		return result{}, err
 	}
 	defer func() { _ = from.Close() }()
-	root, err := os.OpenRoot(directory)
+	return unpackFrom(from, directory)
+}
+
+func unpackFrom(from io.Reader, directory string) (result, error) {
+	root, err := retry(func() (int, error) {
+		return unix.Open(directory, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	})
 	if err != nil {
 		return result{}, err
 	}
-	defer func() { _ = root.Close() }()
-	u := &unpacker{root: root, buffer: make([]byte, 1<<20)}
-	reader := tar.NewReader(from)
+	defer func() { _ = unix.Close(root) }()
+	u := &unpacker{root: root, parent: root, parentName: ".", buffer: make([]byte, 1<<20)}
+	defer u.leaveParent()
+	reader := tar.NewReader(bufio.NewReaderSize(from, 1<<20))
 	for {
 		header, err := reader.Next()
 		if err == io.EOF {
@@ -62,149 +82,190 @@ func unpack(file, directory string) (result, error) {
 }
 
 func (u *unpacker) entry(header *tar.Header, content io.Reader) error {
-	name := path.Clean(header.Name)
-	if name == "." || path.IsAbs(name) || strings.HasPrefix(name, "../") || name == ".." {
-		return errors.New("its name leads out of the layer")
+	name, err := checked(header.Name)
+	if err != nil {
+		return err
 	}
 	header.Name = name
-	if base := path.Base(name); strings.HasPrefix(base, whiteout) {
-		return u.delete(path.Join(path.Dir(name), strings.TrimPrefix(base, whiteout)))
+	parent, err := u.parentOf(name)
+	if err != nil {
+		return err
+	}
+	base := path.Base(name)
+	if deleted, isWhiteout := strings.CutPrefix(base, whiteout); isWhiteout {
+		return u.delete(parent, deleted, header)
 	}
 	switch header.Typeflag {
 	case tar.TypeDir:
-		u.directories = append(u.directories, header)
-		if err := u.root.Mkdir(name, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-			return err
-		}
-		return nil
+		return u.directory(parent, base, header)
 	case tar.TypeReg:
-		return u.file(header, content)
+		return u.file(parent, base, header, content)
 	case tar.TypeSymlink:
-		if err := u.root.Symlink(header.Linkname, name); err != nil {
-			return err
-		}
-		return u.metadata(header)
+		return u.symlink(parent, base, header)
 	case tar.TypeLink:
-		return u.root.Link(path.Clean(header.Linkname), name)
+		return u.link(parent, base, header.Linkname)
 	case tar.TypeFifo:
-		if err := u.node(name, unix.S_IFIFO|0o600, 0); err != nil {
-			return err
-		}
-		return u.metadata(header)
-	default:
+		return u.fifo(parent, base, header)
+	case tar.TypeChar, tar.TypeBlock:
 		u.Skipped++
 		return nil
+	default:
+		return fmt.Errorf("its type %q is unsupported", header.Typeflag)
 	}
 }
 
-func (u *unpacker) file(header *tar.Header, content io.Reader) error {
-	file, err := u.root.OpenFile(header.Name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
+// checked returns the name of an entry relative to the layer.
+func checked(name string) (string, error) {
+	if len(name) > longestName {
+		return "", fmt.Errorf("its name has more than %d bytes", longestName)
 	}
-	defer func() { _ = file.Close() }()
-	if err := u.content(file, content); err != nil {
-		return err
+	for _, part := range strings.Split(strings.TrimSuffix(name, "/"), "/") {
+		if part == "" || part == "." || part == ".." {
+			return "", errors.New("its name is not a path below the layer")
+		}
 	}
-	if err := file.Truncate(header.Size); err != nil {
-		return err
+	if strings.HasPrefix(name, engineFiles) {
+		return "", fmt.Errorf("names that begin with %s are reserved", engineFiles)
 	}
-	return u.metadata(header)
+	return strings.TrimSuffix(name, "/"), nil
 }
 
-// content writes a file and leaves holes for blocks of zeros: a sparse file of a sandbox is one on the node.
-func (u *unpacker) content(file *os.File, content io.Reader) error {
-	for at := int64(0); ; {
-		length, err := io.ReadFull(content, u.buffer)
-		if block := u.buffer[:length]; length > 0 && !isZero(block) {
-			if _, err := file.WriteAt(block, at); err != nil {
-				return err
-			}
-		}
-		at += int64(length)
-		if err == io.EOF || err == io.ErrUnexpectedEOF {
-			return nil
-		}
-		if err != nil {
-			return err
+// parentOf returns the open directory of an entry.
+func (u *unpacker) parentOf(name string) (int, error) {
+	parent := path.Dir(name)
+	if parent == u.parentName {
+		return u.parent, nil
+	}
+	opened := u.root
+	if parent != "." {
+		var err error
+		if opened, err = u.open(parent); err != nil {
+			return -1, err
 		}
 	}
+	u.leaveParent()
+	u.parent, u.parentName = opened, parent
+	return opened, nil
 }
 
-func isZero(block []byte) bool {
-	for _, each := range block {
-		if each != 0 {
-			return false
-		}
+func (u *unpacker) leaveParent() {
+	if u.parent != u.root {
+		_ = unix.Close(u.parent)
 	}
-	return true
+	u.parent, u.parentName = u.root, "."
+}
+
+func (u *unpacker) open(directory string) (int, error) {
+	how := unix.OpenHow{
+		Flags:   unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV,
+	}
+	opened, err := retry(func() (int, error) { return unix.Openat2(u.root, directory, &how) })
+	if err == unix.ELOOP || err == unix.ENOTDIR || err == unix.ENOENT {
+		return -1, fmt.Errorf("the layer has no directory %.200q", directory)
+	}
+	return opened, err
 }
 
 // delete makes a whiteout of overlayfs: a character device with the number 0, for which no right is needed.
-func (u *unpacker) delete(name string) error { return u.node(name, unix.S_IFCHR, 0) }
-
-func (u *unpacker) node(name string, mode uint32, device int) error {
-	return u.inParent(name, func(parent int, base string) error { return unix.Mknodat(parent, base, mode, device) })
+func (u *unpacker) delete(parent int, name string, header *tar.Header) error {
+	if name == "" || name == "." || name == ".." || strings.HasPrefix(name, whiteout) || header.Typeflag != tar.TypeReg {
+		return fmt.Errorf("names that begin with %s are for deleted files", whiteout)
+	}
+	return once(retried(func() error { return unix.Mknodat(parent, name, unix.S_IFCHR, 0) }))
 }
 
-// inParent calls a function with the open directory of an entry. That directory is not reached through a link.
-func (u *unpacker) inParent(name string, do func(parent int, base string) error) error {
-	parent, err := u.root.Open(path.Dir(name))
+func (u *unpacker) directory(parent int, base string, header *tar.Header) error {
+	if err := once(retried(func() error { return unix.Mkdirat(parent, base, 0o700) })); err != nil {
+		return err
+	}
+	opened, err := u.open(header.Name)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = parent.Close() }()
-	return do(int(parent.Fd()), path.Base(name))
-}
-
-// metadata sets owner, attributes, mode and times, in the order in which none of them undoes another.
-func (u *unpacker) metadata(header *tar.Header) error {
-	isLink := header.Typeflag == tar.TypeSymlink
-	err := u.root.Lchown(header.Name, header.Uid, header.Gid)
-	// A user namespace with one user cannot express other owners: everything belongs to that user.
-	if err != nil && !errors.Is(err, unix.EINVAL) {
+	defer func() { _ = unix.Close(opened) }()
+	mode, err := setOwner(opened, "", header)
+	if err != nil {
 		return err
 	}
-	return u.inParent(header.Name, func(parent int, base string) error {
-		if err := setAttributes(parent, base, header.PAXRecords); err != nil {
+	u.directories = append(u.directories, directory{strings.Clone(header.Name), mode, timeOf(header)})
+	return setAttributes(opened, header.PAXRecords)
+}
+
+func (u *unpacker) symlink(parent int, base string, header *tar.Header) error {
+	if err := once(retried(func() error { return unix.Symlinkat(header.Linkname, parent, base) })); err != nil {
+		return err
+	}
+	if _, err := setOwner(parent, base, header); err != nil {
+		return err
+	}
+	return setTimes(parent, base, timeOf(header))
+}
+
+func (u *unpacker) fifo(parent int, base string, header *tar.Header) error {
+	if err := once(retried(func() error { return unix.Mknodat(parent, base, unix.S_IFIFO|0o600, 0) })); err != nil {
+		return err
+	}
+	mode, err := setOwner(parent, base, header)
+	if err != nil {
+		return err
+	}
+	// No link can be there: the layer has made this entry.
+	if err := retried(func() error { return unix.Fchmodat(parent, base, mode, 0) }); err != nil {
+		return err
+	}
+	return setTimes(parent, base, timeOf(header))
+}
+
+// link makes a hard link to a file of the layer. A link to another kind of entry could be to a whiteout.
+func (u *unpacker) link(parent int, base, target string) error {
+	name, err := checked(target)
+	if err != nil {
+		return fmt.Errorf("it is a link to %.200q: %w", target, err)
+	}
+	from := u.root
+	if directory := path.Dir(name); directory != "." {
+		if from, err = u.open(directory); err != nil {
 			return err
 		}
-		if !isLink {
-			if err := unix.Fchmodat(parent, base, uint32(header.Mode&0o7777), unix.AT_SYMLINK_NOFOLLOW); err != nil {
-				return err
-			}
-		}
-		return unix.UtimesNanoAt(parent, base, times(header.ModTime), unix.AT_SYMLINK_NOFOLLOW)
-	})
-}
-
-// setAttributes sets the extended attributes that the node supports. Overlayfs has attributes of its own, which no layer may set.
-func setAttributes(parent int, base string, records map[string]string) error {
-	for record, value := range records {
-		name, isAttribute := strings.CutPrefix(record, attribute)
-		if !isAttribute || strings.Contains(name, "overlay.") {
-			continue
-		}
-		at := fmt.Sprintf("/proc/self/fd/%d/%s", parent, base)
-		err := unix.Lsetxattr(at, name, []byte(value), 0)
-		if err != nil && !errors.Is(err, unix.ENOTSUP) && !errors.Is(err, unix.EPERM) {
-			return fmt.Errorf("setting the attribute %.80q: %w", name, err)
-		}
+		defer func() { _ = unix.Close(from) }()
 	}
-	return nil
+	var stat unix.Stat_t
+	if err := retried(func() error { return unix.Fstatat(from, path.Base(name), &stat, unix.AT_SYMLINK_NOFOLLOW) }); err != nil {
+		return fmt.Errorf("it is a link to %.200q: %w", target, err)
+	}
+	if stat.Mode&unix.S_IFMT != unix.S_IFREG {
+		return fmt.Errorf("it is a link to %.200q, which is no file", target)
+	}
+	return once(retried(func() error { return unix.Linkat(from, path.Base(name), parent, base, 0) }))
 }
 
-func times(modified time.Time) []unix.Timespec {
-	time := unix.NsecToTimespec(modified.UnixNano())
-	return []unix.Timespec{time, time}
-}
-
-// finish gives the directories their metadata, the deepest first.
+// finish gives the directories their modes and times, the deepest first.
 func (u *unpacker) finish() error {
 	for index := len(u.directories) - 1; index >= 0; index-- {
-		if err := u.metadata(u.directories[index]); err != nil {
-			return fmt.Errorf("unpacking %.200q: %w", u.directories[index].Name, err)
+		if err := u.finishDirectory(u.directories[index]); err != nil {
+			return fmt.Errorf("unpacking %.200q: %w", u.directories[index].name, err)
 		}
 	}
 	return nil
+}
+
+func (u *unpacker) finishDirectory(of directory) error {
+	opened, err := u.open(of.name)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(opened) }()
+	if err := retried(func() error { return unix.Fchmod(opened, of.mode) }); err != nil {
+		return err
+	}
+	return setTimes(opened, "", of.modified)
+}
+
+// once explains the error of an entry that exists.
+func once(err error) error {
+	if err == unix.EEXIST {
+		return errTwice
+	}
+	return err
 }

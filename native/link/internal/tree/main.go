@@ -27,7 +27,7 @@ func Main(args []string) int {
 	case len(args) == 3 && args[0] == "copy":
 		work = func() (any, error) { return copyTree(args[1], args[2], true) }
 	case len(args) == 2 && args[0] == "remove":
-		work = func() (any, error) { return struct{}{}, removeTree(args[1]) }
+		work = func() (any, error) { return struct{}{}, Remove(args[1]) }
 	default:
 		fmt.Fprint(os.Stderr, usage)
 		return 2

@@ -11,8 +11,8 @@ import (
 // mostOpen is how many levels are open while a tree is removed. What is deeper is moved up, so that no depth is too great.
 const mostOpen = 100
 
-// removeTree removes a directory. A missing one is no error.
-func removeTree(path string) error {
+// Remove removes a directory. A missing one is no error.
+func Remove(path string) error {
 	parent, err := unix.Open(filepath.Dir(path), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err == unix.ENOENT {
 		return nil

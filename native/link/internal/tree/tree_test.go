@@ -137,7 +137,7 @@ func TestNeitherACopyNorARemovalLeavesTheTree(t *testing.T) {
 			}
 		}
 	}
-	_ = removeTree(from)
+	_ = Remove(from)
 	done.Store(true)
 	<-stopped
 	if text, err := os.ReadFile(filepath.Join(outside, "secret")); err != nil || string(text) != "secret" {
@@ -181,9 +181,9 @@ func TestRemovalOfATreeThatIsDeeperThanAPath(t *testing.T) {
 	if result := copyAll(t, root, to); result.Entries != 1_501 {
 		t.Errorf("copied %+v", result)
 	}
-	must(t, removeTree(root))
-	must(t, removeTree(to))
-	must(t, removeTree(root))
+	must(t, Remove(root))
+	must(t, Remove(to))
+	must(t, Remove(root))
 	left, err := os.ReadDir(filepath.Dir(root))
 	must(t, err)
 	if len(left) != 0 {
