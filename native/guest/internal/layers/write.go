@@ -10,7 +10,6 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -171,6 +170,10 @@ func (w *writer) file(name string, stat *unix.Stat_t) error {
 		return w.regular(name, stat)
 	case unix.S_IFLNK:
 		target, err := os.Readlink(w.at(name))
+		if errors.Is(err, unix.EINVAL) {
+			// It is no link any more.
+			return nil
+		}
 		if err != nil {
 			return ignoreGone(err)
 		}
@@ -312,8 +315,10 @@ func retried(call func() error) error {
 
 // ignoreGone drops the error of an entry that was removed or replaced since it was listed.
 func ignoreGone(err error) error {
-	if errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.ELOOP) {
-		return nil
+	for _, gone := range []error{unix.ENOENT, unix.ENOTDIR, unix.ELOOP, unix.ENXIO, unix.ESTALE} {
+		if errors.Is(err, gone) {
+			return nil
+		}
 	}
 	return err
 }
