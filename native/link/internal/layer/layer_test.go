@@ -376,7 +376,7 @@ func TestZerosBecomeHoles(t *testing.T) {
 }
 
 func TestManySmallFilesLeaveNoDescriptorOpen(t *testing.T) {
-	const most = 100_000
+	const most = 10_000
 	entries := make([]entry, 0, most+most/1000)
 	for index := range most {
 		if index%1000 == 0 {
