@@ -301,7 +301,7 @@ func TestALayerIsUnpackedAsItWas(t *testing.T) {
 	}
 }
 
-// unpack uses the program of the node, which is in another module's internal package.
+// unpack runs the program of the node: this package cannot import the one that unpacks.
 func unpack(t *testing.T, layer []byte) string {
 	t.Helper()
 	base := t.TempDir()
