@@ -19,8 +19,8 @@ export interface AdmissionPolicy {
   validations: readonly Validation[];
 }
 
-/** The namespaces that the controllers serve. @default all */
-export type PolicyScope = Pick<InstallOptions<unknown, unknown>, "namespaceRequirements">;
+/** The namespaces that the controllers serve (default: all), and that of their service account (default: `ramet-system`). */
+export type PolicyScope = Partial<Pick<InstallOptions<unknown, unknown>, "namespaceRequirements" | "namespace">>;
 
 /** The selectors of a policy for objects of the namespaces that the controllers serve. */
 export function selectedNamespaces({

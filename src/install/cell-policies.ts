@@ -1,9 +1,10 @@
 import { labels } from "../api/names/labels.ts";
-import { group } from "../api/schema/kind.ts";
+import { group, rametGroup } from "../api/schema/kind.ts";
 import { importGuard } from "../api/volumes/import-guard.ts";
 import { admissionPolicy, mayCreateCells, policyOf, type PolicyScope, selectedNamespaces } from "./admission-policy.ts";
 import { apiKeyPolicy } from "./api-key-policy.ts";
 import type { Manifest } from "./manifest.ts";
+import { controllerPolicies } from "./controller-policies.ts";
 import { credentialPolicies } from "./credential-policies.ts";
 import { templatePolicies } from "./template-policies.ts";
 
@@ -14,6 +15,7 @@ export function admissionPolicies(scope: PolicyScope = {}): Manifest[] {
     ...templatePolicies(scope),
     ...credentialPolicies(scope),
     ...apiKeyPolicy(),
+    ...controllerPolicies(scope),
     // Without it, the controllers import no volumes.
     ...admissionPolicy(importGuard),
   ];
@@ -34,6 +36,16 @@ function cellPolicies(scope: PolicyScope): Manifest[] {
       requires: {
         false:
           "This Pod runs a sandbox, so ephemeral containers are not allowed: run commands with `ramet sandbox exec`",
+      },
+    }),
+    ...policyOf("ramet-cell-spec", {
+      selectors: isCell,
+      rule: "UPDATE pods,pods/resize",
+      conditions: {
+        "cell-changed": `object.spec != oldObject.spec || ${["labels", "annotations"].map(ownKeysDiffer).join(" || ")}`,
+      },
+      requires: {
+        [mayCreateCells()]: `This Pod runs a sandbox, so only Ramet's controllers change its spec, and its labels and annotations of ${rametGroup}: change the Sandbox instead`,
       },
     }),
     ...policyOf("ramet-cell-labels", {
@@ -97,6 +109,14 @@ function cellLabel(pod: string): string {
 
 function isMarked(namespace: string): string {
   return `(${namespace}.metadata.?labels[?"${labels.sandboxes}"].orValue("") == "true")`;
+}
+
+/** Another image would run with the rights of a cell, and the controllers rely on their annotations. */
+function ownKeysDiffer(field: string): string {
+  const [now, before] = ["object", "oldObject"].map((pod) => `${pod}.metadata.?${field}.orValue({})`);
+  const has = (one?: string, other?: string) =>
+    `${one}.all(key, !key.startsWith("${rametGroup}/") || key == "${labels.cell}" || ${other}[?key] == ${one}[?key])`;
+  return `!(${has(now, before)} && ${has(before, now)})`;
 }
 
 // Users and other controllers may change what else a cell's Pod has, such as its annotations.

@@ -21,7 +21,6 @@ export const clientApiClusterRights: readonly Right[] = [
     "clientsecrets.ramet.dev: get list create patch delete": "keep the secrets of clients, sealed for the controllers",
     "namedsnapshots.ramet.dev: get list watch create patch delete": "name snapshots for clients",
     "apikeys.ramet.dev: get list watch": "authenticate clients by the digests of their keys",
-    "secrets: create": "store the credentials of registries that clients build from, without the right to read them",
     "serviceaccounts: get": "refuse the keys of a service account that was deleted",
   }),
   ...rights("cluster", {

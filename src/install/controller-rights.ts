@@ -49,6 +49,8 @@ export const clusterRights: readonly Right[] = [
       "create PersistentVolumeClaims from the volumeClaimTemplates of a sandbox, share them with its clones, and delete them with the last of these; label those that are captured together, and find labels that are left",
     "secrets: get":
       "copy files from the Secrets that a recipe names, and read images and add headers to requests with the Secrets that a template or a sandbox names",
+    "secrets: create":
+      "store the logins of registries that clients build from; an admission policy refuses Secrets of other types and names",
     "serviceaccounts: get": "read which Secrets a service account names for image pulls",
     [`cells.${internalGroup}: create`]:
       "create Pods that run cells; the admission policies refuse such Pods from everyone without this right",

@@ -156,6 +156,10 @@ function references(name: string, { apiGroup, resources, field, selectors }: Ref
     variables: [
       ...(field === "template"
         ? [
+            {
+              name: "isClientApi",
+              expression: `authorizer.group("${internalGroup}").resource("${clientCredentialsRight}").namespace(request.namespace).check("create").allowed()`,
+            },
             { name: "pod", expression: "object.?spec.?template.?spec.orValue({})" },
             {
               name: "containers",
@@ -168,22 +172,17 @@ function references(name: string, { apiGroup, resources, field, selectors }: Ref
         : []),
       // CEL in Kubernetes cannot flatten lists, and names of Secrets have no comma.
       {
+        name: "readable",
+        expression: `[${secrets.join(", ")}].map(names, names.join(",")).join(",").split(",")`,
+      },
+      {
         name: "secrets0",
-        expression: `[${secrets.join(", ")}].map(names, names.join(",")).join(",").split(",").filter(name, name != "")`,
+        expression: `(variables.readable${field === "template" ? ` + ${pulledWith}` : ""}).filter(name, name != "")`,
       },
       ...Array.from({ length: maxSecrets }, (_, index) => ({
         name: `secrets${index + 1}`,
         expression: `variables.secrets${index}.filter(name, name != variables.secrets${index}[0])`,
       })),
-      ...(field === "template"
-        ? [
-            {
-              // The client API names Secrets that it has created, and cannot read.
-              name: "isClientApi",
-              expression: `authorizer.group("${internalGroup}").resource("${clientCredentialsRight}").namespace(request.namespace).check("create").allowed()`,
-            },
-          ]
-        : []),
       {
         name: "anySecret",
         expression: `authorizer.group("").resource("secrets").namespace(request.namespace).check("get").allowed()`,
@@ -203,11 +202,13 @@ function references(name: string, { apiGroup, resources, field, selectors }: Ref
 /** Two service accounts and the right to get any Secret are checked too, and who the client API is: 24 checks of 28. */
 const maxSecrets = 20;
 
-/** The names of Secrets in a template, as lists of texts of one or more names. `join` takes only what is declared as a text. */
+/**
+ * The names of Secrets that a sandbox of a template can read, as lists of texts of one or more names. `join` takes only what is
+ * declared as a text.
+ */
 const templateSecrets = [
   `variables.containers.map(c, ${listIn("c.?env")}.map(e, ${nameIn("e.?valueFrom.?secretKeyRef.?name")}).join(","))`,
   `variables.containers.map(c, ${listIn("c.?envFrom")}.map(e, ${nameIn("e.?secretRef.?name")}).join(","))`,
-  `${listIn("variables.pod.?imagePullSecrets")}.map(s, ${nameIn("s.?name")})`,
   `variables.volumes.map(v, ${listIn("v.?projected.?sources")}.map(s, ${nameIn("s.?secret.?name")}).join(","))`,
   ...[
     "secret.?secretName",
@@ -218,6 +219,8 @@ const templateSecrets = [
     ),
   ].map((path) => `variables.volumes.map(v, ${nameIn(`v.?${path}`)})`),
 ];
+
+const pulledWith = `${listIn("variables.pod.?imagePullSecrets")}.map(s, ${nameIn("s.?name")})`;
 
 const recipeSecrets = [`${listIn("object.?spec.?recipe")}.map(s, ${nameIn("s.?copy.?secretKeyRef.?name")})`];
 
@@ -237,7 +240,8 @@ function orIfNull(optional: string, otherwise: string): string {
 function secretValidation(index: number, field: string): Validation {
   const name = `variables.secrets${index}[0]`;
   const check = `authorizer.group("").resource("secrets").namespace(request.namespace).name(${name}).check("get").allowed()`;
-  const own = `(${name}.startsWith("${registrySecretPrefix}") && variables.isClientApi)`;
+  // The client API cannot read the Secrets that the controllers create for it, so its templates only pull images with them.
+  const own = `(${name}.startsWith("${registrySecretPrefix}") && !(${name} in variables.readable) && variables.isClientApi)`;
   return {
     expression: `variables.secrets${index}.size() == 0 || ${field === "template" ? `${own} || ` : ""}${check}`,
     message: `spec.${field} names a Secret that you cannot read`,

@@ -1,5 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { labels } from "../../src/api/names/labels.ts";
+import * as z from "zod";
+import { annotations, labels } from "../../src/api/names/labels.ts";
+import { defined } from "../../src/base/defined.ts";
 import { clusterRights } from "../../src/install/controller-rights.ts";
 import { ruleOf } from "../../src/install/rights.ts";
 import type { KubeClient } from "../../src/kube/kube-client.ts";
@@ -22,7 +24,15 @@ let editor: KubeClient;
 
 const editing = {
   apiGroups: [""],
-  resources: ["pods", "pods/exec", "pods/attach", "pods/portforward", "pods/proxy", "pods/ephemeralcontainers"],
+  resources: [
+    "pods",
+    "pods/exec",
+    "pods/attach",
+    "pods/portforward",
+    "pods/proxy",
+    "pods/ephemeralcontainers",
+    "pods/resize",
+  ],
   verbs: ["get", "create", "update", "patch", "delete"],
 };
 
@@ -42,7 +52,7 @@ beforeAll(async () => {
 });
 afterAll(() => cluster.close());
 
-const spec = { containers: [{ name: "main", image: "python" }] };
+const spec = { containers: [{ name: "main", image: "python", resources: { requests: { cpu: "100m" } } }] };
 const sandbox = (name: string) => objectOf("Sandbox", { name, namespace: "team" }, { template: { spec } });
 const volumeImport = { volumes: [{ volume: "data", driver: "ebs.csi.aws.com", snapshotHandle: "snap-of-others" }] };
 const anImport = objectOf("Checkpoint", { name: "probe", namespace: "team" }, { volumeImport });
@@ -116,6 +126,47 @@ describe("a cell's Pod", () => {
     expect(await refusal(pods(editor).mergePatch(at, { metadata: { labels: { [labels.cell]: null } } }))).toMatch(
       /cannot be removed/,
     );
+  });
+
+  it("keeps its spec, and what Ramet's controllers have noted", async () => {
+    const { image } = annotations;
+    // The API server reads the node before it lets a Pod be resized.
+    const size = { cpu: "4", memory: "4Gi" };
+    const status = { capacity: size, allocatable: size };
+    const node = { apiVersion: "v1", kind: "Node", metadata: { name: "stand-in" }, status };
+    await cluster.client.resource(coreResources.nodes).create(node);
+    const bigger = { requests: { cpu: "200m" } };
+    const found = z.looseObject({
+      spec: z.looseObject({
+        containers: z.array(z.looseObject({ resources: z.looseObject({}) })),
+        tolerations: z.array(z.unknown()),
+      }),
+    });
+    const { spec: cell } = found.parse(await pods(cluster.client).get(at));
+    const changes: [object, string?][] = [
+      [{ spec: { containers: cell.containers.map((one) => ({ ...one, image: "mine" })) } }],
+      [{ spec: { activeDeadlineSeconds: 1 } }],
+      [{ spec: { tolerations: [...cell.tolerations, { key: "mine", operator: "Exists" }] } }],
+      [
+        {
+          spec: { containers: cell.containers.map((one) => ({ ...one, resources: { ...one.resources, ...bigger } })) },
+        },
+        "resize",
+      ],
+      [{ metadata: { annotations: { [annotations.egressDigest]: "sha256:00" } } }],
+      [{ metadata: { annotations: { [annotations.image]: null } } }],
+      [{ metadata: { labels: { "ramet.dev/mine": "too" } } }],
+    ];
+    await pods(cluster.client).mergePatch(at, { metadata: { annotations: { [image]: "{}" } } });
+    for (const [change, subresource] of changes) {
+      const patch = pods(editor).mergePatch(at, change, defined({ subresource }));
+      expect([change, await refusal(patch)]).toEqual([
+        change,
+        expect.stringMatching(/only Ramet's controllers change/),
+      ]);
+    }
+    const before = await pods(cluster.client).get(at);
+    expect(before.metadata.annotations?.[image]).toBe("{}");
   });
 
   it("takes no ephemeral containers", async () => {

@@ -1,4 +1,5 @@
 import * as z from "zod";
+import { registrySecretPrefix } from "../names/system-names.ts";
 import { ObjectMeta } from "../schema/metadata.ts";
 import { sealBytes } from "../../base/authenticated-encryption.ts";
 
@@ -20,6 +21,21 @@ const form = "v1.";
 export function sealIdentity(namespace: string, use: "sandbox" | "secret" | "request"): string {
   return `${use}:${namespace}`;
 }
+
+/** The identity for which the login of a registry is sealed: it can be opened for the builds of one named snapshot only. */
+export function loginIdentity({ namespace, uid }: { namespace: string; uid: string }): string {
+  return `registry:${namespace}/${uid}`;
+}
+
+/** The login of a registry from which a client builds. The controllers make a Secret for image pulls of it. */
+export const RegistryLogin = z.strictObject({
+  secretName: z.string().regex(new RegExp(`^${registrySecretPrefix}[0-9a-f]{16}$`)),
+  /** As Docker's `config.json` names it. */
+  server: z.string().min(1).max(300),
+  username: z.string(),
+  password: z.string(),
+});
+export type RegistryLogin = z.infer<typeof RegistryLogin>;
 
 /** Seals a text that only the controllers can open. */
 export function sealFor(publicKey: string, identity: string, text: string): string {

@@ -37,6 +37,8 @@ export const annotations = {
   tags: "ramet.dev/tags",
   /** On a NamedSnapshot that clients build: their latest builds, as JSON (client-builds.ts). */
   clientBuilds: "ramet.dev/client-builds",
+  /** On such a NamedSnapshot: the login of its image's registry, sealed for the controllers, until they have made a Secret of it. */
+  registryLogin: "ramet.dev/registry-login",
   /** On the Checkpoint of an uploaded directory tree: the digest that identifies the tree, and the SHA-256 of its archive. */
   tree: "ramet.dev/tree",
   treeArchive: "ramet.dev/tree-archive",

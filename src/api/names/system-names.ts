@@ -111,5 +111,5 @@ export const controllersMode = {
 /** The projects beside whose controllers Ramet can work. ACS has the kinds of OpenKruise Agents. */
 export const besideProjects = ["openkruise"] as const;
 
-/** Begins the names of Secrets with credentials of registries, which only the client API creates. */
+/** Begins the names of Secrets with credentials of registries, which only the controllers create. */
 export const registrySecretPrefix = "ramet-registry-";

@@ -1,4 +1,11 @@
-import { credentialKeyMap, CredentialKey, sealFor, sealIdentity } from "../../api/credentials/credential-seal.ts";
+import {
+  credentialKeyMap,
+  CredentialKey,
+  loginIdentity,
+  type RegistryLogin,
+  sealFor,
+  sealIdentity,
+} from "../../api/credentials/credential-seal.ts";
 import type { ClientCredentials } from "../../api/credentials/credentials.ts";
 import { type ClientSecret, clientSecretKind, clientSecretName } from "../../api/kinds/client-secret.ts";
 import { publicSealForm, type RequestSeal } from "../../api/names/init-request.ts";
@@ -39,6 +46,11 @@ export class ClientSecrets {
   /** The annotation with which a Sandbox requests these credentials. @throws RametError `Unavailable` */
   async seal(namespace: string, credentials: ClientCredentials): Promise<string> {
     return sealFor(await this.#publicKey(), sealIdentity(namespace, "sandbox"), JSON.stringify(credentials));
+  }
+
+  /** The annotation with which a named snapshot requests a Secret for image pulls. @throws RametError `Unavailable` */
+  async sealLogin(snapshot: { namespace: string; uid: string }, login: RegistryLogin): Promise<string> {
+    return sealFor(await this.#publicKey(), loginIdentity(snapshot), JSON.stringify(login));
   }
 
   /** Seals the variables of sandboxes before they are written. @throws RametError `Unavailable` */

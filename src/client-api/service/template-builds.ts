@@ -64,6 +64,8 @@ export async function requestBuild(parts: ServiceParts, requested: RequestedBuil
 export interface StartedBuild extends Named {
   id: string;
   from: SnapshotSource;
+  /** The login of the image's registry, sealed for the controllers. */
+  registryLogin?: string | undefined;
   recipe: readonly RecipeStep[];
   /** For each step of the recipe, the step of the client. */
   origins: string[];
@@ -74,7 +76,7 @@ export interface StartedBuild extends Named {
  * @throws RametError `NotFound`; `Conflict` if the build has ended
  */
 export async function startBuild(parts: ServiceParts, started: StartedBuild): Promise<void> {
-  const { namespace, name, id, from, recipe, origins, signal } = started;
+  const { namespace, name, id, from, registryLogin, recipe, origins, signal } = started;
   const startedAt = parts.clock.now().toISOString();
   let hasEnded = false as boolean;
   await change(parts, { namespace, name, signal }, (current) => {
@@ -92,6 +94,7 @@ export async function startBuild(parts: ServiceParts, started: StartedBuild): Pr
           ...tagsAnnotation(tagsOf(snapshot)),
           ...clientBuildsAnnotation([...others, { ...build, origins, startedAt }]),
           [annotations.buildRequest]: id,
+          ...defined({ [annotations.registryLogin]: registryLogin }),
         },
       },
       spec: { from: { ...noSource, ...from }, recipe, suspend: null },

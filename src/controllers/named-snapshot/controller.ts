@@ -24,6 +24,7 @@ import { gather } from "./gather.ts";
 import { createLookups } from "./lookups.ts";
 import { snapshotMetrics } from "./metrics.ts";
 import { planSnapshot, planWaiting } from "./plan.ts";
+import { storeRegistryLogin } from "./registry-login.ts";
 import { FetchTurns } from "./steps/fetch-turns.ts";
 import { publicFetch } from "./steps/public-fetch.ts";
 import type { StepOutcome } from "./steps/step.ts";
@@ -68,7 +69,7 @@ export async function reconcileSnapshot(key: string, dependencies: SnapshotDepen
     [...builds.release(key), ...upgrades.release(key)].forEach(enqueue);
     return;
   }
-  const snapshot = ownWrites.latest(cached);
+  const snapshot = await storeRegistryLogin(ownWrites.latest(cached), dependencies);
   const state = await gather(snapshot, dependencies);
   await dependencies.cloning.keep(state.made);
   const plan = inTurn(state, dependencies);
@@ -130,7 +131,7 @@ type SnapshotParts = Omit<ClusterParts, "sandboxWrites"> &
   ProcessParts &
   Pick<DataParts, "quotas"> &
   Pick<CellParts, "engines" | "podOptions"> &
-  Pick<SnapshotDependencies, "runtime"> & { cloning?: SnapshotDependencies["cloning"] };
+  Pick<SnapshotDependencies, "runtime" | "credentialKeys"> & { cloning?: SnapshotDependencies["cloning"] };
 
 export function namedSnapshotController(parts: SnapshotParts): Controller {
   const { informers, clock, random, metrics } = parts;

@@ -6,6 +6,7 @@ import type { SandboxTemplateSpec } from "../../api/kinds/sandbox-template.ts";
 import type { Sandbox, SandboxManifest } from "../../api/kinds/sandbox.ts";
 import type { SnapshotDigest, CopiedContent } from "../../api/snapshot/snapshot-digest.ts";
 import type { RametError } from "../../base/errors.ts";
+import type { CredentialKeys } from "../../backends/environment-seal.ts";
 import type { Transition } from "../../kube/events.ts";
 import type { OwnWrites } from "../../kube/own-writes.ts";
 import type { StatusWriter } from "../../kube/status-writer.ts";
@@ -141,6 +142,8 @@ export interface SnapshotDependencies extends Pick<
   "client" | "informers" | "cache" | "engines" | "podOptions" | "events" | "clock" | "log"
 > {
   runtime: Pick<SandboxRuntime, "guest" | "acceptsConnections">;
+  /** Absent beside other controllers, where there is no client API. */
+  credentialKeys?: Pick<CredentialKeys, "open">;
   cloning: Cloning;
   lookups: Lookups;
   statuses: StatusWriter<NamedSnapshot>;

@@ -6,7 +6,7 @@ import type { ClientBuild } from "../../../api/snapshot/client-builds.ts";
 import { RametError } from "../../../base/errors.ts";
 import { needs } from "../../keys/needs.ts";
 import { checkSnapshotLimit } from "../../service/key-limits.ts";
-import { storeRegistryLogin, resized, sourceNamed, sourceOfImage } from "../../service/template-source.ts";
+import { registryLogin, resized, type Sizes, sourceNamed, sourceOfImage } from "../../service/template-source.ts";
 import { buildState } from "../../service/template-build-state.ts";
 import { findBuild, requestBuild, settle, startBuild } from "../../service/template-builds.ts";
 import { type Call, type E2b, type E2bRoute, route } from "./call.ts";
@@ -56,9 +56,9 @@ export const templateRoutes: readonly E2bRoute[] = [
       const { id } = found.build;
       const { namespace, name } = found.snapshot.metadata;
       const { recipe, origins } = templateRecipe(call.body, id);
-      const from = await buildSource(e2b, call, found);
+      const source = await buildSource(e2b, call, found);
       // What the API server would reject is the client's mistake.
-      const started = { namespace, name, id, from, recipe: Recipe.parse(recipe), origins, signal: call.signal };
+      const started = { namespace, name, id, ...source, recipe: Recipe.parse(recipe), origins, signal: call.signal };
       await startBuild(e2b.service, started);
     },
   }),
@@ -107,10 +107,11 @@ function buildOf(
  * @throws RametError `InvalidArgument`, `NotFound`; `NotSupported` with what to use instead
  */
 async function buildSource(
-  { service, guests }: E2b,
+  e2b: E2b,
   { caller: { namespace }, signal, body }: Call<typeof StartBuild>,
   { snapshot, build }: { snapshot: NamedSnapshot; build: ClientBuild },
-): Promise<SnapshotSource> {
+): Promise<Source> {
+  const { service } = e2b;
   const { fromImage, fromTemplate, fromImageRegistry } = body;
   const image = fromImage ?? "";
   const template = fromTemplate ?? "";
@@ -121,18 +122,29 @@ async function buildSource(
   const sizes = { cpuCount, memoryMB };
   // The SDKs' default image, which exists only at E2B.
   const isBase = /^e2bdev\/base(:latest)?$/.test(image);
-  if (image !== "" && !isBase) {
-    const { name, uid } = snapshot.metadata;
-    const owner = { apiVersion: rametApiVersion, kind: namedSnapshotKind.kind, name, uid };
-    const secret =
-      login && (await storeRegistryLogin(service.client, guests.secret, { namespace, image, ...login, owner, signal }));
-    const pullSecret = secret === undefined ? undefined : { name: secret, owner };
-    return sourceOfImage(service, namespace, { ...sizes, image, pullSecret }, signal);
-  }
+  if (image !== "" && !isBase) return imageSource(e2b, snapshot, { ...sizes, image, login, signal });
   if (login !== undefined)
     throw new RametError("InvalidArgument", "Credentials of a registry need the image of a registry in fromImage");
   const source = await sourceNamed(service, namespace, isBase ? "base" : template, signal);
-  return isUnsized(sizes) ? source : resized(service, { namespace, signal }, source, sizes);
+  return { from: isUnsized(sizes) ? source : await resized(service, { namespace, signal }, source, sizes) };
+}
+
+interface Source {
+  from: SnapshotSource;
+  /** The login of the image's registry, sealed for the controllers. */
+  registryLogin?: string | undefined;
+}
+
+async function imageSource(
+  { service, guests, secrets }: E2b,
+  { metadata: { namespace, name, uid } }: NamedSnapshot,
+  { login, signal, ...source }: Sizes & { image: string; login?: Login | undefined; signal: AbortSignal },
+): Promise<Source> {
+  const owner = { apiVersion: rametApiVersion, kind: namedSnapshotKind.kind, name, uid };
+  const named = login && registryLogin(await guests.secret(), owner, { image: source.image, ...login });
+  const pullSecret = named && { name: named.secretName, owner };
+  const from = await sourceOfImage(service, namespace, { ...source, pullSecret }, signal);
+  return { from, registryLogin: named && (await secrets.sealLogin({ namespace, uid }, named)) };
 }
 
 /** The SDKs always send sizes. Their defaults mean those of the template. */
@@ -140,10 +152,12 @@ function isUnsized({ cpuCount, memoryMB }: Pick<ClientBuild, "cpuCount" | "memor
   return (cpuCount === undefined || cpuCount === 2) && (memoryMB === undefined || memoryMB === 1024);
 }
 
-function loginOf({ type, username, password }: z.infer<typeof FromImageRegistry>): {
+interface Login {
   username: string;
   password: string;
-} {
+}
+
+function loginOf({ type, username, password }: z.infer<typeof FromImageRegistry>): Login {
   if (type !== "registry") {
     const hint = hints[type];
     throw new RametError("NotSupported", `Credentials of the type ${type} are not supported`, hint ? { hint } : {});
