@@ -6,6 +6,7 @@ import { randomBytes } from "node:crypto";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { sandboxTemplateKind } from "../../src/api/kinds/sandbox-template.ts";
 import { ClientWorld } from "./client-world.ts";
 
 /** The template builder of E2B's current JavaScript SDK, unmodified, over a real local cluster. */
@@ -125,6 +126,29 @@ describe("a recipe", () => {
   });
 });
 
+it("a template of an image is not built if a user has changed the SandboxTemplate that is named after its content", async () => {
+  const sizes = { cpuCount: 1, memoryMB: 512 };
+  const ofImage = (last: string) => Template().fromImage("python").runCmd(last);
+  await build(ofImage("true"), "sized", sizes);
+  const templates = world.client.of(sandboxTemplateKind);
+  const { items } = await templates.list({ namespace: world.namespace });
+  const own = items.find(({ spec }) => JSON.stringify(spec).includes('"memory":"512Mi"'))!;
+  const changed = { spec: { template: { metadata: { annotations: { mine: "too" } } } } };
+  await templates.mergePatch(own.metadata, changed);
+  await expect(build(ofImage("true && true"), "sized", sizes)).rejects.toThrow(
+    /has another content than its name says/,
+  );
+  await templates.delete(own.metadata);
+  await expect
+    .poll(() =>
+      build(ofImage("true && true"), "sized", sizes).then(
+        () => true,
+        () => false,
+      ),
+    )
+    .toBe(true);
+});
+
 describe("files", () => {
   it("are uploaded once, and copied with their modes, owners and links", async () => {
     const large = randomBytes(5_000_000);
@@ -154,6 +178,21 @@ describe("files", () => {
         "/data/renamed.txt\n/data/texts/a.txt\n/data/texts/b.txt\n/data/texts/below/b.txt\n600 nobody",
       );
       await sandbox.kill();
+    } finally {
+      await rm(directory, { recursive: true });
+    }
+  });
+
+  it("of one key are no input of another key's build, whatever digest they are uploaded under", async () => {
+    const directory = await contextDirectory(randomBytes(10));
+    const template = Template({ fileContextPath: directory }).fromImage("python").copy("a.txt", "/srv/");
+    const skipped = (logs: string[]) => logs.filter((line) => line.startsWith("Skipping upload"));
+    const other = await world.connection(world.namespace, "other");
+    try {
+      await build(template, "mine");
+      expect(skipped(await build(template, "mine"))).toHaveLength(1);
+      expect(skipped(await build(template, "theirs", other))).toEqual([]);
+      expect(skipped(await build(template, "theirs", other))).toHaveLength(1);
     } finally {
       await rm(directory, { recursive: true });
     }

@@ -1,15 +1,14 @@
 import { createHmac } from "node:crypto";
-import type { SandboxTemplateSpec } from "../../api/kinds/sandbox-template.ts";
+import { SandboxTemplateSpec } from "../../api/kinds/sandbox-template.ts";
 import type { RegistryLogin } from "../../api/credentials/credential-seal.ts";
 import type { SnapshotSource } from "../../api/kinds/named-snapshot.ts";
 import type { OwnerReference } from "../../api/schema/metadata.ts";
 import { PodTemplateSpec } from "../../api/schema/pod-template.ts";
-import { shortDigestOf } from "../../api/schema/digest.ts";
+import { digestOf, shortDigestOf } from "../../api/schema/digest.ts";
 import { parseSnapshotReference } from "../../api/snapshot/snapshot-reference.ts";
 import { apiVersion } from "../../api/schema/kind.ts";
 import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
-import { createUnlessExists } from "../../kube/apply.ts";
 import type { ServiceParts } from "./parts.ts";
 import { currentSource } from "./source.ts";
 import { parseImageReference, dockerHub, registryPathOf } from "../../api/names/image-reference.ts";
@@ -101,18 +100,26 @@ interface DerivedTemplate {
   signal: AbortSignal;
 }
 
-/** The name is that of its content, so it is the same for everyone and never changes. */
+/**
+ * The name is that of its content, so it is the same for everyone and never changes.
+ * @throws RametError `Conflict` if a user has created or changed one of this name
+ */
 async function ensureTemplate(
   parts: ServiceParts,
   { namespace, stem, spec, owner, signal }: DerivedTemplate,
 ): Promise<SnapshotSource> {
   const name = `${stem}-${shortDigestOf(spec)}`;
-  if (parts.known.template(`${namespace}/${name}`) === undefined) {
-    const metadata = { namespace, name, ...(owner && { ownerReferences: [owner] }) };
-    const manifest = { apiVersion, kind: "SandboxTemplate", metadata, spec };
-    await createUnlessExists(parts.informers.templates.resource, manifest, signal);
-  }
-  return { template: { name } };
+  const metadata = { namespace, name, ...(owner && { ownerReferences: [owner] }) };
+  const found =
+    parts.known.template(`${namespace}/${name}`) ??
+    (await parts.informers.templates.resource.ensure(
+      { apiVersion, kind: "SandboxTemplate", metadata, spec },
+      { signal },
+    ));
+  if (digestOf(found.spec) === digestOf(SandboxTemplateSpec.parse(spec))) return { template: { name } };
+  throw new RametError("Conflict", `The SandboxTemplate ${name} has another content than its name says`, {
+    hint: "Delete it, and start the build again",
+  });
 }
 
 function resourcesOf({ cpuCount, memoryMB }: Sizes) {

@@ -1,6 +1,8 @@
+import { createHash } from "node:crypto";
 import { Readable } from "node:stream";
 import { createGunzip } from "node:zlib";
 import { annotations, restoreFromAnnotations } from "../../api/names/labels.ts";
+import type { RecipeStep } from "../../api/recipe/recipe.ts";
 import { treeArchive, treeCheckpointName, treeUser, uploadedTree } from "../../api/tree/tree-upload.ts";
 import { type TreeUpload as StoredTree, uploadTree as storeTree } from "../../operations/upload-tree.ts";
 import type { ApiKeyLimits } from "../../api/keys/api-key-rules.ts";
@@ -15,6 +17,23 @@ export interface TreeUpload extends Pick<StoredTree, "namespace" | "digest" | "s
   limits: ApiKeyLimits;
   /** An archive in the format of tar, with or without gzip. */
   archive: Readable;
+}
+
+/**
+ * The digest under which a tree of an API key is stored. Clients report the digest of a tree themselves, so another key could store
+ * other files under it.
+ */
+export function treeOfKey(key: string, reported: string): string {
+  return createHash("sha256")
+    .update(JSON.stringify([key, reported]))
+    .digest("hex");
+}
+
+/** The recipe of a client, with the trees of its API key. */
+export function withTreesOf(key: string, recipe: readonly RecipeStep[]): RecipeStep[] {
+  return recipe.map((step) =>
+    step.copy?.tree === undefined ? step : { ...step, copy: { ...step.copy, tree: treeOfKey(key, step.copy.tree) } },
+  );
 }
 
 /** Whether the namespace has a tree. */

@@ -13,7 +13,7 @@ import { endWithKey } from "../../routes/admission.ts";
 import { untilClosed, whenOver } from "../../routes/request-end.ts";
 import { originOf, serveStreams } from "../../routes/serve-routes.ts";
 import type { KeyValue } from "../../keys/callers.ts";
-import { uploadTree, hasTree } from "../../service/tree-uploads.ts";
+import { hasTree, treeOfKey, uploadTree } from "../../service/tree-uploads.ts";
 import type { Call, E2b } from "./call.ts";
 import { checkSnapshotLimit } from "../../service/key-limits.ts";
 import type { UploadLinkAnswer } from "./answers.ts";
@@ -133,16 +133,17 @@ function refused(why: string): RametError {
   return new RametError("Unauthorized", `The upload link ${why}`, { hint: "Start the build again" });
 }
 
-/** Returns a link for the files of a COPY step, unless the namespace has them. */
+/** Returns a link for the files of a COPY step, unless the same API key has uploaded them. */
 export async function uploadLink(e2b: E2b, call: Call): Promise<z.infer<typeof UploadLinkAnswer>> {
   const { service, guests } = e2b;
   const { namespace, key: owner, digest: ownerDigest } = call.caller;
   await templateOf(e2b, call);
   const { hash } = Parameters.parse(call.params);
-  if (hasTree(service, namespace, hash)) return { present: true };
+  const digest = treeOfKey(owner, hash);
+  if (hasTree(service, namespace, digest)) return { present: true };
   checkSnapshotLimit(service, call.caller);
   const expiresAt = service.clock.now().getTime() + longestUploadMilliseconds;
-  const signed = signUploadLink({ namespace, digest: hash, owner, ownerDigest, expiresAt }, await guests.secret());
+  const signed = signUploadLink({ namespace, digest, owner, ownerDigest, expiresAt }, await guests.secret());
   return { present: false, url: `${originOf(call.request)}${uploadPath}/${signed}` };
 }
 

@@ -8,6 +8,7 @@ import { needs } from "../../keys/needs.ts";
 import { checkSnapshotLimit } from "../../service/key-limits.ts";
 import { registryLogin, resized, type Sizes, sourceNamed, sourceOfImage } from "../../service/template-source.ts";
 import { buildState } from "../../service/template-build-state.ts";
+import { withTreesOf } from "../../service/tree-uploads.ts";
 import { findBuild, requestBuild, settle, startBuild } from "../../service/template-builds.ts";
 import { type Call, type E2b, type E2bRoute, route } from "./call.ts";
 import { uploadLink } from "./serve-uploads.ts";
@@ -58,8 +59,8 @@ export const templateRoutes: readonly E2bRoute[] = [
       const { recipe, origins } = templateRecipe(call.body, id);
       const source = await buildSource(e2b, call, found);
       // What the API server would reject is the client's mistake.
-      const started = { namespace, name, id, ...source, recipe: Recipe.parse(recipe), origins, signal: call.signal };
-      await startBuild(e2b.service, started);
+      const own = withTreesOf(call.caller.key, Recipe.parse(recipe));
+      await startBuild(e2b.service, { namespace, name, id, ...source, recipe: own, origins, signal: call.signal });
     },
   }),
   route("GET", `${ofTemplate}/builds/:buildID/status`, {
