@@ -1,6 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { once } from "node:events";
 import { createServer, type Server } from "node:http";
+import { text as readText } from "node:stream/consumers";
 import { type AddressInfo, connect, type Socket } from "node:net";
 import { afterAll, beforeAll, beforeEach, expect, it, onTestFinished } from "vitest";
 import { ApiKey, apiKeyKind } from "../../src/api/kinds/api-key.ts";
@@ -31,6 +32,8 @@ const secret = Buffer.alloc(32);
 const uid = "11111111-2222-4333-8444-555555555555";
 const metadata = { resourceVersion: "1", creationTimestamp: "2026-01-01T00:00:00Z", uid };
 
+/** Service accounts that have lost their rights. */
+const dismissed: string[] = [];
 let apiServer: Server;
 let client: KubeClient;
 let callers: Callers;
@@ -44,10 +47,15 @@ beforeAll(async () => {
   apiServer = createServer((request, response) => {
     const isReview = request.url?.includes("subjectaccessreviews") === true;
     const account = { apiVersion: "v1", kind: "ServiceAccount", metadata: { ...metadata, ...at } };
-    request.resume();
-    if (request.method === "POST" && !isReview) return;
+    if (request.method === "POST" && !isReview) {
+      request.resume();
+      return;
+    }
     response.writeHead(isReview ? 201 : 200, { "content-type": "application/json" });
-    response.end(JSON.stringify(isReview ? { status: { allowed: true } } : account));
+    void readText(request).then((body) => {
+      const allowed = !dismissed.some((name) => body.includes(`:${name}"`));
+      response.end(JSON.stringify(isReview ? { status: { allowed } } : account));
+    });
   });
   apiServer.listen(0, "127.0.0.1");
   await once(apiServer, "listening");
@@ -283,4 +291,28 @@ it("releases the upload of a pipelined request whose connection closes before it
   expect(next.received()).toBe("");
   socket.destroy();
   await expect.poll(next.received).toMatch(begun);
+});
+
+it("ends what a key has open soon after its account has lost the rights, and refuses its upload links", async () => {
+  const account = `account-${randomBytes(4).toString("hex")}`;
+  callers.informer.store.put({
+    ...key,
+    metadata: { ...key.metadata, resourceVersion: "2" },
+    spec: { ...key.spec, serviceAccountName: account },
+  });
+  const link = linkOf("3");
+  const names = ["a file upload", "the input of an agent", "a command", "a terminal"];
+  const ends = names.map(async (name) => [name, await openRequest(outlasting[name]!())] as const);
+  ends.push(
+    openRequest({ line: `PUT ${link}`, body: "a" }, false).then((end) => ["an upload by a link", end] as const),
+  );
+  await new Promise((resolve) => systemClock.schedule(2_000, resolve as () => void));
+  const lostAt = performance.now();
+  dismissed.push(account);
+  for (const [name, endedAt] of await Promise.all(ends)) {
+    const milliseconds = endedAt - lostAt;
+    expect([name, milliseconds > 0 && milliseconds < 12_000]).toEqual([name, true]);
+  }
+  const answer = await fetch(`http://127.0.0.1:${server.port}${link}`, { method: "PUT", body: "a" });
+  expect(answer.status).toBe(403);
 });

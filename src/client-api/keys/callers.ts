@@ -79,6 +79,10 @@ export class Callers {
     const read = readApiKey(text);
     const key = read && (this.#find(read) ?? (await this.#appearing(read)));
     if (read === undefined || key === undefined) throw unauthorized("The API key is not valid, or it was revoked");
+    return this.#callerOf(key, apiKeyDigest(key.metadata, read.digits));
+  }
+
+  async #callerOf(key: ApiKey, digest: string): Promise<Caller> {
     const { namespace, name } = key.metadata;
     const account = { namespace, name: key.spec.serviceAccountName };
     if (!(await this.#exists(account)))
@@ -86,7 +90,7 @@ export class Callers {
     return {
       namespace,
       key: `${namespace}/${name}`,
-      digest: apiKeyDigest({ namespace, name }, read.digits),
+      digest,
       user: userOfKey(key),
       serviceAccount: account.name,
       limits: limitsOfKey(key.spec),
@@ -100,12 +104,21 @@ export class Callers {
   }
 
   /**
-   * Calls `end` as soon as a value of a key is revoked or expires, immediately if that has happened since it was accepted.
+   * Calls `end` as soon as a value of a key is revoked or expires, immediately if that has happened since it was accepted; and soon
+   * after its account has lost one of the rights.
    * @returns a function for the end of what the value has started
    */
-  endWhenRevoked(value: KeyValue, end: () => void): () => void {
+  endWhenRevoked(value: KeyValue, end: () => void, needs: readonly Need[] = []): () => void {
     const { clock } = this.#client;
     let cancel = (): void => undefined;
+    let cancelReview = (): void => undefined;
+    let isOver = false;
+    const review = (): void => {
+      if (needs.length === 0 || isOver) return;
+      cancelReview = clock.schedule(freshMilliseconds, () => {
+        this.requireStill(value, needs).then(review, end);
+      });
+    };
     const check = (): void => {
       cancel();
       const accepted = this.#accepted(value);
@@ -119,11 +132,24 @@ export class Callers {
     const all = this.#open.get(value.key) ?? new Set();
     this.#open.set(value.key, all.add(check));
     check();
+    review();
     return () => {
+      isOver = true;
       cancel();
+      cancelReview();
       all.delete(check);
       if (all.size === 0 && this.#open.get(value.key) === all) this.#open.delete(value.key);
     };
+  }
+
+  /**
+   * Requires that a value of a key is still valid, and that its account still has the rights.
+   * @throws RametError `Unauthorized`; `Forbidden`; `Unavailable` while the API server does not respond
+   */
+  async requireStill(value: KeyValue, needs: readonly Need[]): Promise<void> {
+    const key = this.#accepted(value);
+    if (key === undefined) throw unauthorized("The API key was revoked");
+    await this.require(await this.#callerOf(key, value.digest), ...needs);
   }
 
   #accepted({ key, digest }: KeyValue): ApiKey | undefined {

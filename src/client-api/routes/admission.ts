@@ -52,14 +52,14 @@ export function withKey(callers: Callers, ...needs: readonly Need[]): Access & o
     const caller = await admit(callers, apiKeyIn(request.headers), reply);
     await callers.require(caller, ...needs);
     request.caller = caller;
-    endWithKey(callers, reply, caller);
+    endWithKey(callers, reply, caller, needs);
   };
 }
 
-/** Closes the connection of a request as soon as the value of its key is revoked or expires. */
-export function endWithKey(callers: Callers, reply: FastifyReply, value: KeyValue): void {
+/** Closes the connection of a request as soon as the value of its key is revoked or expires, and soon after the rights are lost. */
+export function endWithKey(callers: Callers, reply: FastifyReply, value: KeyValue, needs: readonly Need[]): void {
   // Not the response: one that waits for the answers before it has no connection yet.
-  const over = callers.endWhenRevoked(value, () => reply.request.raw.socket.destroy());
+  const over = callers.endWhenRevoked(value, () => reply.request.raw.socket.destroy(), needs);
   whenOver(reply, over);
 }
 

@@ -56,7 +56,7 @@ async function admitted(agentTier: AgentTier, request: IncomingMessage, connecti
   const end = (): void => {
     connection.destroy();
   };
-  connection.once("close", callers.endWhenRevoked(caller, end));
+  connection.once("close", callers.endWhenRevoked(caller, end, needs.enter));
   const ending = new AbortController();
   connection.once("close", () => {
     ending.abort();

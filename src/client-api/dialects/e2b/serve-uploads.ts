@@ -9,6 +9,7 @@ import { equalSecrets } from "../../../base/secrets.ts";
 import { FairTurns } from "../../../base/fair-turns.ts";
 import { Slots } from "../../../base/slots.ts";
 import { within } from "../../../base/within.ts";
+import { needs } from "../../keys/needs.ts";
 import { endWithKey } from "../../routes/admission.ts";
 import { untilClosed, whenOver } from "../../routes/request-end.ts";
 import { originOf, serveStreams } from "../../routes/serve-routes.ts";
@@ -37,12 +38,13 @@ export function serveUploads(server: FastifyInstance, { service, guests, callers
   const access = async ({ params }: FastifyRequest, reply: FastifyReply): Promise<void> => {
     const link = await linkOf(params);
     limitsOf(link);
+    await callers.requireStill(ownerOf(link), needs.build);
     const tree = `${link.namespace}/${link.digest}`;
     const release = places.take(tree);
     if (release === undefined)
       throw new RametError("TooManyRequests", "Other uploads of these files are in progress", { retryable: true });
     whenOver(reply, release);
-    endWithKey(callers, reply, ownerOf(link));
+    endWithKey(callers, reply, ownerOf(link), needs.build);
     await untilTurn(turnsOfTree, tree, reply);
   };
   const turns = new FairTurns(mostUploads, () => mostUploadsOfNamespace);
