@@ -17,15 +17,40 @@ export async function readBody(
   what: string,
   tooLarge: ErrorCode = "InvalidArgument",
 ): Promise<Buffer> {
-  const chunks: Buffer[] = [];
-  let size = 0;
+  const collected = new CollectedBytes();
   for await (const chunk of body as AsyncIterable<Buffer>) {
-    size += chunk.length;
-    if (size > limitBytes) throw new RametError(tooLarge, `${what} is larger than ${limitBytes} bytes`);
-    chunks.push(chunk);
+    if (collected.size + chunk.length > limitBytes)
+      throw new RametError(tooLarge, `${what} is larger than ${limitBytes} bytes`);
+    collected.add(chunk);
   }
-  return Buffer.concat(chunks);
+  return Buffer.concat(collected.blocks());
 }
+
+/** Collects bytes in few blocks: each chunk of a sender of single bytes would take hundreds of bytes. */
+export class CollectedBytes {
+  readonly #full: Buffer[] = [];
+  #block = Buffer.alloc(0);
+  /** How many bytes of the block are used. */
+  #used = 0;
+  size = 0;
+
+  add(chunk: Buffer): void {
+    const copied = chunk.copy(this.#block, this.#used);
+    this.#used += copied;
+    this.size += chunk.length;
+    if (copied === chunk.length) return;
+    this.#full.push(this.#block);
+    const more = chunk.subarray(copied);
+    this.#block = Buffer.allocUnsafe(Math.max(more.length, Math.min(this.size, largestBlockBytes)));
+    this.#used = more.copy(this.#block);
+  }
+
+  blocks(): Buffer[] {
+    return [...this.#full, this.#block.subarray(0, this.#used)];
+  }
+}
+
+const largestBlockBytes = 64 * 1024;
 
 export interface AnswerLimits {
   /** Names the answer in errors: `the cell's answer`. */

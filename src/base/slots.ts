@@ -1,5 +1,12 @@
 import { isIPv6 } from "node:net";
 
+export interface Take {
+  /** How many slots are taken. @default 1 */
+  weight?: number;
+  /** The limit of this key. @default that of all keys */
+  limit?: number;
+}
+
 /** Counts what is in use for each key, up to a limit. */
 export class Slots {
   readonly #limit: number;
@@ -9,22 +16,22 @@ export class Slots {
     this.#limit = limit;
   }
 
-  /** Takes a slot. @returns the function that gives it back, or undefined if the key has no free slot */
-  take(key: string): (() => void) | undefined {
+  /** Takes slots. @returns the function that gives them back, or undefined if the key has too few free ones */
+  take(key: string, { weight = 1, limit = this.#limit }: Take = {}): (() => void) | undefined {
     const used = this.#used.get(key) ?? 0;
-    if (used >= this.#limit) return undefined;
-    this.#used.set(key, used + 1);
+    if (used + weight > limit) return undefined;
+    this.#used.set(key, used + weight);
     return () => {
-      const left = (this.#used.get(key) ?? 1) - 1;
+      const left = (this.#used.get(key) ?? weight) - weight;
       if (left > 0) this.#used.set(key, left);
       else this.#used.delete(key);
     };
   }
 }
 
-/** Takes a slot for each key, or none. @returns the function that gives them back */
-export function takeAll(...wanted: [slots: Slots, key: string][]): (() => void) | undefined {
-  const releases = wanted.map(([slots, key]) => slots.take(key)).filter((release) => release !== undefined);
+/** Takes slots of each key, or none. @returns the function that gives them back */
+export function takeAll(...wanted: [slots: Slots, key: string, take?: Take][]): (() => void) | undefined {
+  const releases = wanted.map(([slots, key, take]) => slots.take(key, take)).filter((release) => release !== undefined);
   const giveBack = (): void => {
     for (const release of releases) release();
   };

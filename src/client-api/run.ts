@@ -87,7 +87,7 @@ function gatewayRoutes(autoResumes: AutoResumes, { secret }: Guests, clock: Cloc
         return reply.code(status).send({ code: status, reason: code, message, hint, retryable });
       });
       const uidIn = ({ params }: FastifyRequest) => uidOf((params as { uid: string }).uid) ?? "";
-      const access = async (request: FastifyRequest): Promise<void> => {
+      const access = async (request: FastifyRequest): Promise<undefined> => {
         const proof = [request.headers[resumeProofHeader]].flat()[0] ?? "";
         if (!isResumeProof(proof, await secret(), uidIn(request), clock))
           throw new RametError("Unauthorized", "Only gateways can send this request");

@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
-import type { Server } from "node:http";
-import type { Socket } from "node:net";
+import type { Readable } from "node:stream";
 import {
+  errorCodes,
   fastify,
   type FastifyBaseLogger,
   type FastifyInstance,
@@ -11,11 +11,12 @@ import {
 } from "fastify";
 import type { Clock } from "../base/clock.ts";
 import { RametError } from "../base/errors.ts";
-import { closingResponse } from "../base/http.ts";
+import { closingResponse, readBody } from "../base/http.ts";
 import type { Log } from "../base/log.ts";
+import { Connections } from "./connections.ts";
 import type { ClientApiMetrics } from "./metrics.ts";
-import { Slots, limitedAddress } from "../base/slots.ts";
 import { admitRequests } from "./routes/admission.ts";
+import { ClientLimits } from "./routes/client-limits.ts";
 
 /** A part of the server that speaks the API of one client. */
 export interface Dialect {
@@ -65,13 +66,20 @@ export async function serveClientApi(options: ServerOptions): Promise<ClientApiS
   });
   server.removeContentTypeParser(["application/json", "text/plain"]);
   // Some clients send the content type of JSON without a body.
-  server.addContentTypeParser("*", { parseAs: "string" }, (_request, body, done) => {
-    done(null, parseJson(String(body)));
+  server.addContentTypeParser("*", parseBody);
+  const connections = new Connections(clock);
+  server.decorate("connections", connections);
+  server.decorate("limits", new ClientLimits());
+  server.server.on("connection", (socket) => {
+    // Each request of a connection waits for its end, also the pipelined ones.
+    socket.setMaxListeners(0);
+    connections.add(socket);
   });
   let isClosing = false;
-  server.addHook("onSend", (_request, reply, payload, next) => {
+  server.addHook("onSend", (request, reply, payload, next) => {
     // The connection would otherwise stay open for the next request, and the server would wait for that.
-    if (isClosing) void reply.header("connection", "close");
+    if (isClosing || connections.isStranger(request.raw.socket)) void reply.header("connection", "close");
+    if (busyStatuses.has(reply.statusCode) && !reply.hasHeader("retry-after")) void reply.header("retry-after", "1");
     next(null, payload);
   });
   server.addHook("onRequest", (request, reply, next) => {
@@ -80,7 +88,6 @@ export async function serveClientApi(options: ServerOptions): Promise<ClientApiS
     next();
   });
   admitRequests(server);
-  limitConnections(server.server);
   server.addHook("onResponse", (request, reply, next) => {
     // The pattern of the route: paths contain ids.
     const route = request.routeOptions.url ?? "unknown";
@@ -124,20 +131,8 @@ const longestUploadMilliseconds = 3_600_000;
 /** Longer than any operation of a client but uploads and streams. */
 const longestDrainMilliseconds = 60_000;
 
-/** As many of one client as a gateway has, because gateways are clients too. */
-const mostConnections = { all: 5_000, ofClient: 2_500 };
-
-function limitConnections(server: Server): void {
-  server.maxConnections = mostConnections.all;
-  const slots = new Slots(mostConnections.ofClient);
-  server.on("connection", (socket: Socket) => {
-    // Each request of a connection waits for its end, also the pipelined ones.
-    socket.setMaxListeners(0);
-    const release = slots.take(limitedAddress(socket.remoteAddress ?? "unknown"));
-    if (release === undefined) socket.destroy();
-    else socket.once("close", release);
-  });
-}
+/** Clients that get one of these repeat the request. */
+const busyStatuses: ReadonlySet<number> = new Set([429, 503]);
 
 /** A path that cannot be decoded, or with a part that is too long. The JavaScript SDK of E2B reads `code`. */
 function answerUnreadablePath({ message }: Error, _request: unknown, reply: FastifyReply): void {
@@ -151,6 +146,34 @@ function limitTime({ raw }: FastifyRequest, clock: Clock): void {
   raw.once("end", cancel);
   raw.once("close", cancel);
 }
+
+/** Collects a body and parses it as JSON. */
+async function parseBody(request: FastifyRequest, payload: Readable): Promise<unknown> {
+  const { bodyLimit } = request.routeOptions;
+  if (Number(request.headers["content-length"] ?? 0) > bodyLimit) throw new errorCodes.FST_ERR_CTP_BODY_TOO_LARGE();
+  // A connection whose body is too large still gets the answer.
+  const whole = payload.iterator({ destroyOnReturn: false });
+  const body = await readBody(whole, bodyLimit, "The body").catch((error: unknown) => {
+    if (error instanceof RametError) throw new errorCodes.FST_ERR_CTP_BODY_TOO_LARGE();
+    throw Object.assign(error as Error, { statusCode: 400 });
+  });
+  const text = body.toString();
+  request.held.hold(parsedBytes(text));
+  return parseJson(text);
+}
+
+/** About as much memory as the text takes once it is parsed: values that are objects or numbers take more than their characters. */
+function parsedBytes(text: string): number {
+  let values = 0;
+  for (let at = 0; at < text.length; at++) {
+    const character = text.charCodeAt(at);
+    if (character === comma || character === bracket || character === brace) values++;
+  }
+  return text.length + values * valueBytes;
+}
+
+const [comma = 0, bracket = 0, brace = 0] = [...",[{"].map((character) => character.charCodeAt(0));
+const valueBytes = 64;
 
 /** A request without a body, and a body that is not JSON, are validated by the schema of the route. */
 function parseJson(text: string): unknown {

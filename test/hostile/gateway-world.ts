@@ -7,7 +7,13 @@ import { join } from "node:path";
 import type { Duplex } from "node:stream";
 import { request } from "undici";
 import { cellPort } from "../../src/api/wire/cell-api.ts";
-import { gatewayKeySecret, privateKeyEntry, systemNamespace } from "../../src/api/names/system-names.ts";
+import {
+  gatewayKeySecret,
+  guestKeySecret,
+  guestSecretEntry,
+  privateKeyEntry,
+  systemNamespace,
+} from "../../src/api/names/system-names.ts";
 import { systemClock } from "../../src/base/clock.ts";
 import { newCellKeyPem } from "../../src/cell/client/cell-token.ts";
 import { sandboxResources } from "../../src/controllers/cluster/resources.ts";
@@ -77,14 +83,30 @@ export class GatewayWorld {
   }
 
   /** Starts a gateway process. @param environment variables of the process */
-  async startGateway(args: string[] = [], environment: Record<string, string> = {}): Promise<GatewayProcess> {
+  startGateway(args: string[] = [], environment: Record<string, string> = {}): Promise<GatewayProcess> {
+    return this.#startServer("gateway", args, environment);
+  }
+
+  /** Starts a process of the client API, which cannot reach the sandboxes. */
+  async startClientApi(args: string[] = []): Promise<GatewayProcess> {
+    const data = { [guestSecretEntry]: Buffer.alloc(32).toString("base64") };
+    const metadata = { name: guestKeySecret, namespace: systemNamespace };
+    await this.client.resource(coreResources.secrets).create({ apiVersion: "v1", kind: "Secret", metadata, data });
+    return this.#startServer("client-api", ["--gateway", "http://127.0.0.1:1", ...args], {});
+  }
+
+  async #startServer(
+    server: "gateway" | "client-api",
+    args: string[],
+    environment: Record<string, string>,
+  ): Promise<GatewayProcess> {
     const [port, metricsPort] = [await freePort(), await freePort()];
-    const logPath = join(this.#plane.dir, `gateway-${randomUUID()}.log`);
+    const logPath = join(this.#plane.dir, `${server}-${randomUUID()}.log`);
     const [program, ...before] = builtPrograms.part;
     const ports = ["--port", String(port), "--metrics-port", String(metricsPort)];
     const child = await startChild({
       program,
-      args: [...before, "gateway", "--kubeconfig", this.#plane.kubeconfigPath, ...ports, ...args],
+      args: [...before, server, "--kubeconfig", this.#plane.kubeconfigPath, ...ports, ...args],
       cwd: this.#plane.dir,
       environment,
       logPath,
@@ -95,7 +117,7 @@ export class GatewayWorld {
       await answer?.body.dump();
       return answer?.statusCode === 200;
     };
-    await waitUntilReady(child, { what: "the gateway", clock: systemClock, timeoutMilliseconds: 60_000, ready });
+    await waitUntilReady(child, { what: `the ${server}`, clock: systemClock, timeoutMilliseconds: 60_000, ready });
     return new GatewayProcess(child, { port, metricsPort, logPath });
   }
 
@@ -161,7 +183,7 @@ export class GatewayWorld {
   }
 }
 
-/** A running `ramet gateway`. */
+/** A running `ramet gateway` or `ramet client-api`. */
 export class GatewayProcess {
   readonly child: Child;
   readonly port: number;

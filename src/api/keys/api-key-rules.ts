@@ -57,15 +57,25 @@ export function userOfKey({ metadata: { namespace }, spec }: Pick<ApiKey, "metad
 export interface ApiKeyLimits {
   sandboxes: number;
   requestsPerSecond: number;
+  concurrentRequests: number;
+  bytesInFlight: number;
   snapshotBytes: number;
 }
 
+/** More than clients need that work, so one key cannot occupy the client API. */
+export const defaultKeyLimits = { requestsPerSecond: 500, concurrentRequests: 1_000, bytesInFlight: "64Mi" } as const;
+
 /** @throws RametError `InvalidArgument` for a quantity that the schema does not allow */
 export function limitsOfKey({ limits = {} }: Pick<ApiKeySpec, "limits">): ApiKeyLimits {
-  const { sandboxes = Infinity, requestsPerSecond = Infinity, snapshotBytes } = limits;
+  const { sandboxes = Infinity, snapshotBytes } = limits;
+  const { requestsPerSecond = defaultKeyLimits.requestsPerSecond } = limits;
+  const { concurrentRequests = defaultKeyLimits.concurrentRequests } = limits;
+  const { bytesInFlight = defaultKeyLimits.bytesInFlight } = limits;
   return {
     sandboxes,
     requestsPerSecond,
+    concurrentRequests,
+    bytesInFlight: quantityToBytes(bytesInFlight, "spec.limits.bytesInFlight"),
     snapshotBytes: snapshotBytes === undefined ? Infinity : quantityToBytes(snapshotBytes, "spec.limits.snapshotBytes"),
   };
 }

@@ -1,5 +1,6 @@
 import * as z from "zod";
 import { Digest } from "../schema/digest.ts";
+import { defaultKeyLimits } from "../keys/api-key-rules.ts";
 import { defineKind, rametGroup } from "../schema/kind.ts";
 import { Time } from "../schema/metadata.ts";
 import { atomicList, int32, withRules } from "../schema/rules.ts";
@@ -43,10 +44,18 @@ const count = (least: number) => int32.min(least).max(1_000_000).optional();
 const KeyLimits = z
   .object({
     sandboxes: count(0).describe("How many sandboxes that were created with the key can exist at the same time."),
-    requestsPerSecond: count(1).describe("How many requests per second the client API accepts from the key."),
+    requestsPerSecond: count(1).describe(
+      `How many requests per second the client API accepts from the key. Default: ${defaultKeyLimits.requestsPerSecond}.`,
+    ),
+    concurrentRequests: count(1).describe(
+      `How many requests and terminals of the key can be in progress. Default: ${defaultKeyLimits.concurrentRequests}.`,
+    ),
+    bytesInFlight: Bytes.optional().describe(
+      `How many bytes of bodies and collected answers the client API holds for the key. Default: ${defaultKeyLimits.bytesInFlight}.`,
+    ),
     snapshotBytes: Bytes.optional().describe("How many bytes the snapshots can have that were created with the key."),
   })
-  .describe("Limits of the key, besides the quota of its namespace. What is not set is not limited.");
+  .describe("Limits of the key, besides the quota of its namespace. Without a default, what is not set is not limited.");
 
 export const ApiKeySpec = z.object({
   serviceAccountName: z

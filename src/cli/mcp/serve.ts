@@ -1,6 +1,7 @@
 import { once } from "node:events";
 import { StdioServerTransport } from "@modelcontextprotocol/sdk/server/stdio.js";
 import { pino } from "pino";
+import { limitsOfKey } from "../../api/keys/api-key-rules.ts";
 import { untilAborted } from "../../base/clock.ts";
 import { mcpHttpDialect } from "../../client-api/dialects/mcp/http-dialect.ts";
 import { Callers } from "../../client-api/keys/callers.ts";
@@ -95,7 +96,7 @@ function userOf(io: Io, cluster: Cluster, flags: AccessFlags): Actor {
   return {
     namespace: cluster.namespace,
     key: "mcp",
-    limits: { sandboxes: Infinity, snapshotBytes: Infinity, requestsPerSecond: Infinity },
+    limits: limitsOfKey({}),
     require: () => Promise.resolve(),
     guest: async (sandbox, { user, signal }) =>
       gatewayGuest({

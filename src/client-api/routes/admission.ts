@@ -1,21 +1,32 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { RametError } from "../../base/errors.ts";
+import type { HeldBytes } from "../../base/byte-budget.ts";
 import type { Caller, Callers, KeyValue, Need } from "../keys/callers.ts";
+import type { Connections } from "../connections.ts";
+import type { ClientLimits, LimitedKey } from "./client-limits.ts";
 import { whenOver } from "./request-end.ts";
 
 /**
  * Decides by the headers of a request whether its body is read. Everyone may send a request of a `public` route.
- * @throws RametError such as `Unauthorized`, which is the answer
+ * @returns the API key for whose limits the request counts @throws RametError such as `Unauthorized`, which is the answer
  */
-export type Access = "public" | ((request: FastifyRequest, reply: FastifyReply) => Promise<void>);
+export type Access = "public" | ((request: FastifyRequest, reply: FastifyReply) => Promise<LimitedKey | undefined>);
 
 declare module "fastify" {
   interface FastifyContextConfig {
     access?: Access;
     /** Whether a request may take as long as an upload. @default it may take 20 s until its end */
     isLong?: boolean;
+    /** Whether only a small part of the body is held at a time. @default the whole body is */
+    isStreamed?: boolean;
+  }
+  interface FastifyInstance {
+    connections: Connections;
+    limits: ClientLimits;
   }
   interface FastifyRequest {
+    /** The bytes that the server holds for the request: its body, and what a handler adds. */
+    held: HeldBytes;
     /** Who has sent the request, unless its route is public. */
     caller?: Caller;
   }
@@ -34,17 +45,41 @@ export function admitRequests(server: FastifyInstance): void {
   server.addHook("onRequest", (request, reply, next) => {
     const { handler, config } = request.routeOptions;
     const { access = "public" } = config;
-    const admitted = (): void => {
+    const { socket } = request.raw;
+    server.connections.asked(socket);
+    const admitted = (key?: LimitedKey): void => {
       // The client has left, or its key was revoked meanwhile.
-      if (request.raw.socket.destroyed) return;
+      if (socket.destroyed) return;
+      const bytes = config.isStreamed === true ? Math.min(bodyBytes(request), streamBytes) : bodyBytes(request);
+      const { held, release } = server.limits.enter(socket, key, bytes);
+      request.held = held;
+      whenOver(reply, release);
       if (request.headers.expect !== undefined) reply.raw.writeContinue();
       next();
     };
+    const authenticated = (key: LimitedKey | undefined): void => {
+      server.connections.authenticated(socket);
+      admitted(key);
+    };
     if (request.is404) handler.call(server, request, reply);
-    else if (access === "public") admitted();
-    else access(request, reply).then(admitted, next);
+    else if (access !== "public") access(request, reply).then(authenticated).catch(next);
+    else
+      try {
+        admitted();
+      } catch (error) {
+        next(error as Error);
+      }
   });
 }
+
+/** The size of a body that was announced, or the largest one that is accepted. */
+function bodyBytes({ headers, routeOptions: { bodyLimit } }: FastifyRequest): number {
+  if (headers["transfer-encoding"] !== undefined) return bodyLimit;
+  return Math.min(Number(headers["content-length"] ?? 0), bodyLimit);
+}
+
+/** The buffers of a body that is passed on as it arrives. */
+const streamBytes = 256 * 1024;
 
 /** The access of clients with a key whose service account has these rights. */
 export function withKey(callers: Callers, ...needs: readonly Need[]): Access & object {
@@ -53,6 +88,7 @@ export function withKey(callers: Callers, ...needs: readonly Need[]): Access & o
     await callers.require(caller, ...needs);
     request.caller = caller;
     endWithKey(callers, reply, caller, needs);
+    return caller;
   };
 }
 
@@ -74,7 +110,7 @@ const nobody: Caller = {
   key: "",
   digest: "",
   user: { user: "system:anonymous", groups: ["system:unauthenticated"] },
-  limits: { sandboxes: 0, requestsPerSecond: 0, snapshotBytes: 0 },
+  limits: { sandboxes: 0, requestsPerSecond: 0, concurrentRequests: 0, bytesInFlight: 0, snapshotBytes: 0 },
 };
 
 export function apiKeyIn(headers: FastifyRequest["headers"]): string | undefined {

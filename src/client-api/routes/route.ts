@@ -31,6 +31,8 @@ interface RouteText {
   bodyLimitBytes?: number;
   /** Whether a request may take as long as an upload. @default it may take 20 s until its end */
   isLong?: boolean;
+  /** Whether the handler holds only a small part of the body at a time. @default it holds the body */
+  isStreamed?: boolean;
   /** The content type of a body that the handler reads from `request.body`, as a stream. @default JSON */
   bodyType?: string;
   /** The content type of the answer. @default JSON */

@@ -36,7 +36,7 @@ export function serveStreams(server: FastifyInstance, register: (streams: Fastif
 
 function serveRoute<Env extends { callers: Callers }>(
   server: FastifyInstance,
-  { method, path: url, needs, bodyLimitBytes, isLong = false, serve }: Route<Env>,
+  { method, path: url, needs, bodyLimitBytes, isLong = false, isStreamed = false, serve }: Route<Env>,
   env: Env,
 ): void {
   const access = needs === "public" ? needs : withKey(env.callers, ...needs);
@@ -44,7 +44,7 @@ function serveRoute<Env extends { callers: Callers }>(
     method,
     url,
     ...defined({ bodyLimit: bodyLimitBytes }),
-    config: { access, isLong },
+    config: { access, isLong, isStreamed },
     handler: async (request, reply) =>
       await serve(env, { request, reply, caller: callerOf(request), signal: untilClosed(reply) }),
   });

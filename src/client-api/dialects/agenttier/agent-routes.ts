@@ -73,6 +73,7 @@ export const agentRoutes: readonly AgentTierRoute[] = [
       }
       const body = (request.body as Readable | undefined) ?? Readable.from([]);
       const input = await readBody(body, mostInputBytes, "The input", "OutOfRange");
+      request.held.hold(input.length);
       const stdin = input.length > 0 ? input : Buffer.from(prompt);
       const argv = prompt === "" ? entrypoint : [...entrypoint, `--prompt=${prompt}`];
       const invokeId = randomUUID().replaceAll("-", "").slice(0, 24);

@@ -84,6 +84,7 @@ export const fileRoutes: readonly AgentTierRoute[] = [
     needs: needs.enter,
     bodyLimitBytes: mostFileBytes,
     isLong: true,
+    isStreamed: true,
     bodyType: "application/octet-stream",
     answers: { 201: z.object({ path: z.string(), bytes: z.int() }) },
     handle: async (agentTier, call) => {

@@ -1,10 +1,14 @@
 import { randomUUID } from "node:crypto";
+import { Readable } from "node:stream";
+import { StringDecoder } from "node:string_decoder";
 import * as z from "zod";
 import type { Sandbox } from "../../../api/kinds/sandbox.ts";
 import { annotations } from "../../../api/names/labels.ts";
+import type { HeldBytes } from "../../../base/byte-budget.ts";
 import { defined } from "../../../base/defined.ts";
 import { parseDuration } from "../../../base/duration.ts";
 import { RametError } from "../../../base/errors.ts";
+import { CollectedBytes } from "../../../base/http.ts";
 import type { GuestClient, StartProcess } from "../../../cell/client/guest-client.ts";
 import { causeOfLoss } from "../../../operations/cause-of-loss.ts";
 import type { Caller } from "../../keys/callers.ts";
@@ -165,11 +169,15 @@ export const sandboxRoutes: readonly AgentTierRoute[] = [
     answers: { 200: Ran },
     handle: async (agentTier, call) => {
       const { command, timeout } = call.body;
+      const { signal, request, reply } = call;
       const guest = await guestFor(agentTier, call);
       const sandbox = await sandboxOf(agentTier, call);
-      return exec(guest, { command, timeoutSeconds: timeout, signal: call.signal }).catch(async (error: unknown) => {
-        throw await causeOfLoss(agentTier.service.objects, sandbox, error, call.signal);
+      const running = { command, timeoutSeconds: timeout, held: request.held, signal };
+      const ran = await exec(guest, running).catch(async (error: unknown) => {
+        throw await causeOfLoss(agentTier.service.objects, sandbox, error, signal);
       });
+      void reply.type("application/json; charset=utf-8");
+      return Readable.from(jsonOf(ran));
     },
   }),
 ];
@@ -242,34 +250,42 @@ function notIn({ metadata: { name } }: Sandbox, state: string, what: string): Ra
 /** The limit of stdout and stderr together. */
 const mostOutputBytes = 32 * 1024 * 1024;
 
+interface Executing {
+  command: string;
+  timeoutSeconds: number;
+  /** Counts the output. */
+  held: HeldBytes;
+  signal: AbortSignal;
+}
+
+/** The output of a command, and its exit code. */
+interface Executed extends Record<"stdout" | "stderr", CollectedBytes> {
+  exitCode: number;
+}
+
 /**
  * Runs a command by the shell of a sandbox, and ends it when nobody waits for it any more.
- * @throws RametError `Timeout`; `OutOfRange` if it prints too much
+ * @throws RametError `Timeout`; `OutOfRange` if it prints too much; `TooManyRequests` and `Unavailable` if all commands do
  */
-async function exec(
-  guest: GuestClient,
-  { command, timeoutSeconds, signal }: { command: string; timeoutSeconds: number; signal: AbortSignal },
-): Promise<z.infer<typeof Ran>> {
+async function exec(guest: GuestClient, { command, timeoutSeconds, held, signal }: Executing): Promise<Executed> {
   const start: StartProcess = {
     command: "/bin/sh",
     args: ["-c", command],
     timeoutMilliseconds: timeoutSeconds * 1000,
   };
-  const output: Record<"stdout" | "stderr", Buffer[]> = { stdout: [], stderr: [] };
-  let bytes = 0;
+  const output = { stdout: new CollectedBytes(), stderr: new CollectedBytes() };
   let pid: number | undefined;
   try {
     for await (const event of guest.startProcess(start, signal)) {
       if (event.type === "start") pid = event.pid;
-      else if (event.type === "end") {
-        return { stdout: textOf(output.stdout), stderr: textOf(output.stderr), exitCode: event.exitCode };
-      } else {
-        bytes += event.data.length;
-        if (bytes > mostOutputBytes)
+      else if (event.type === "end") return { ...output, exitCode: event.exitCode };
+      else {
+        if (output.stdout.size + output.stderr.size + event.data.length > mostOutputBytes)
           throw new RametError("OutOfRange", `The command prints more than ${mostOutputBytes} bytes`, {
             hint: "Redirect its output to a file",
           });
-        output[event.stream === "stderr" ? "stderr" : "stdout"].push(event.data);
+        held.add(event.data.length);
+        output[event.stream === "stderr" ? "stderr" : "stdout"].add(event.data);
       }
     }
   } catch (error) {
@@ -281,6 +297,17 @@ async function exec(
   throw new RametError("GuestUnreachable", "The connection ended before the command", { retryable: true });
 }
 
-function textOf(chunks: readonly Buffer[]): string {
-  return Buffer.concat(chunks).toString("utf8");
+/** The answer in pieces: output of binary data is several times larger as JSON. */
+function* jsonOf({ stdout, stderr, exitCode }: Executed): Generator<string> {
+  for (const [name, output] of Object.entries({ stdout, stderr })) {
+    yield `${name === "stdout" ? "{" : ","}"${name}":"`;
+    const decoder = new StringDecoder("utf8");
+    for (const block of output.blocks()) yield inQuotes(decoder.write(block));
+    yield `${inQuotes(decoder.end())}"`;
+  }
+  yield `,"exitCode":${exitCode}}`;
+}
+
+function inQuotes(text: string): string {
+  return JSON.stringify(text).slice(1, -1);
 }

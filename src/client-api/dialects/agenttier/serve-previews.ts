@@ -27,7 +27,7 @@ export function servePreviews(server: FastifyInstance, agentTier: AgentTier): vo
         url,
         exposeHeadRoute: false,
         bodyLimit: mostBodyBytes,
-        config: { access: withKey(agentTier.callers, ...needs.enter), isLong: true },
+        config: { access: withKey(agentTier.callers, ...needs.enter), isLong: true, isStreamed: true },
         handler: (request, reply) => preview(agentTier, request, reply),
       });
     }

@@ -4,6 +4,7 @@ import { StringDecoder } from "node:string_decoder";
 import type { FastifyInstance } from "fastify";
 import { WebSocketServer, type WebSocket } from "ws";
 import * as z from "zod";
+import type { HeldBytes } from "../../../base/byte-budget.ts";
 import { RametError } from "../../../base/errors.ts";
 import { endWith } from "../../../base/http.ts";
 import { needs } from "../../keys/needs.ts";
@@ -24,10 +25,11 @@ export function serveTerminals(server: FastifyInstance, agentTier: AgentTier): v
     connection.on("error", () => {
       connection.destroy();
     });
-    admitted(agentTier, request, connection).then(
-      (guest) => {
+    admitted(server, agentTier, request).then(
+      ({ guest, held }) => {
         sockets.handleUpgrade(request, connection, head, (socket) => {
-          void serveTerminal(socket, guest, agentTier.service.clock);
+          const queued = countInput(socket, connection, held);
+          void serveTerminal(socket, { guest, clock: agentTier.service.clock, queued });
         });
       },
       (error: unknown) => {
@@ -43,7 +45,8 @@ export function serveTerminals(server: FastifyInstance, agentTier: AgentTier): v
 }
 
 /** @throws RametError `NotFound`, `Unauthorized`, `Forbidden`, `TooManyRequests`, `Conflict` */
-async function admitted(agentTier: AgentTier, request: IncomingMessage, connection: Duplex) {
+async function admitted(server: FastifyInstance, agentTier: AgentTier, request: IncomingMessage) {
+  const { socket: connection } = request;
   const { pathname, searchParams } = new URL(request.url ?? "/", "http://server");
   const id = path.exec(pathname)?.[1];
   if (id === undefined) throw new RametError("NotFound", "There is no WebSocket at this path");
@@ -57,11 +60,47 @@ async function admitted(agentTier: AgentTier, request: IncomingMessage, connecti
     connection.destroy();
   };
   connection.once("close", callers.endWhenRevoked(caller, end, needs.enter));
+  server.connections.authenticated(connection);
+  const { held, release } = server.limits.enter(connection, caller, terminalBytes);
+  connection.once("close", release);
   const ending = new AbortController();
   connection.once("close", () => {
     ending.abort();
   });
-  return guestFor(agentTier, { params: { id }, caller, signal: ending.signal });
+  const guest = await guestFor(agentTier, { params: { id }, caller, signal: ending.signal });
+  return { guest, held };
+}
+
+/** What a terminal takes besides the messages of its client. */
+const terminalBytes = 64 * 1024;
+
+/**
+ * Counts what a client has sent and the shell has not read, a message that has not ended, and answers that the client has not read.
+ * The connection ends when it is too much. @returns a function that gets the size of the queue
+ */
+function countInput(socket: WebSocket, connection: Duplex, held: HeldBytes): (queuedBytes: number) => void {
+  let [queuedBytes, begunBytes] = [0, 0];
+  const count = (): void => {
+    const { bufferedAmount } = socket;
+    try {
+      held.hold(terminalBytes + queuedBytes + begunBytes + bufferedAmount);
+    } catch {
+      socket.terminate();
+    }
+    // Each ping of a client gets an answer.
+    if (bufferedAmount > mostWaitingBytes) socket.terminate();
+  };
+  connection.on("data", (chunk: Buffer) => {
+    begunBytes += chunk.length;
+    count();
+  });
+  socket.on("message", () => {
+    begunBytes = 0;
+  });
+  return (bytes) => {
+    queuedBytes = bytes;
+    count();
+  };
 }
 
 /** In plain text, as AgentTier. */
@@ -89,15 +128,23 @@ const shell = {
   pty: { columns: 80, rows: 24 },
 };
 
+interface Terminal {
+  guest: GuestClient;
+  clock: Clock;
+  /** Gets the size of the queue of input. */
+  queued: (bytes: number) => void;
+}
+
 /** Connects a WebSocket with a new shell of a sandbox, until either of them ends. */
-async function serveTerminal(socket: WebSocket, guest: GuestClient, clock: Clock): Promise<void> {
+async function serveTerminal(socket: WebSocket, { guest, clock, queued }: Terminal): Promise<void> {
   const closed = new AbortController();
   let opened: Session | undefined;
   const started = Promise.withResolvers<undefined>();
-  handleInOrder(socket, async (text) => {
+  const handle = async (text: string): Promise<void> => {
     await started.promise;
     if (opened !== undefined) await apply(parsedMessage(text), opened);
-  });
+  };
+  handleInOrder(socket, handle, queued);
   socket.once("close", () => {
     closed.abort();
     started.resolve(undefined);
@@ -131,7 +178,11 @@ async function serveTerminal(socket: WebSocket, guest: GuestClient, clock: Clock
  * Handles the messages of a client one after another, and reads no more of them while some wait: a program that does not read its
  * input holds back its user. Errors become messages.
  */
-export function handleInOrder(socket: WebSocket, handle: (text: string) => Promise<void>): void {
+export function handleInOrder(
+  socket: WebSocket,
+  handle: (text: string) => Promise<void>,
+  queued: (bytes: number) => void = () => undefined,
+): void {
   let waitingBytes = 0;
   let handled = Promise.resolve();
   socket.on("message", (data) => {
@@ -141,11 +192,13 @@ export function handleInOrder(socket: WebSocket, handle: (text: string) => Promi
     waitingBytes += bytes;
     if (waitingBytes > mostWaitingBytes) socket.terminate();
     else if (waitingBytes > pausedFromBytes) socket.pause();
+    queued(waitingBytes);
     handled = handled
       .then(() => handle(text))
       .catch((error: unknown) => report(socket, error))
       .finally(() => {
         waitingBytes -= bytes;
+        queued(waitingBytes);
         if (waitingBytes <= pausedFromBytes) socket.resume();
       });
   });

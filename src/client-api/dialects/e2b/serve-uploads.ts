@@ -11,6 +11,7 @@ import { Slots } from "../../../base/slots.ts";
 import { within } from "../../../base/within.ts";
 import { needs } from "../../keys/needs.ts";
 import { endWithKey } from "../../routes/admission.ts";
+import type { LimitedKey } from "../../routes/client-limits.ts";
 import { untilClosed, whenOver } from "../../routes/request-end.ts";
 import { originOf, serveStreams } from "../../routes/serve-routes.ts";
 import type { KeyValue } from "../../keys/callers.ts";
@@ -35,9 +36,9 @@ export function serveUploads(server: FastifyInstance, { service, guests, callers
   };
   const places = new Slots(mostUploadsOfTree);
   const turnsOfTree = new FairTurns(Infinity, () => 1);
-  const access = async ({ params }: FastifyRequest, reply: FastifyReply): Promise<void> => {
+  const access = async ({ params }: FastifyRequest, reply: FastifyReply): Promise<LimitedKey> => {
     const link = await linkOf(params);
-    limitsOf(link);
+    const limits = limitsOf(link);
     await callers.requireStill(ownerOf(link), needs.build);
     const tree = `${link.namespace}/${link.digest}`;
     const release = places.take(tree);
@@ -46,12 +47,13 @@ export function serveUploads(server: FastifyInstance, { service, guests, callers
     whenOver(reply, release);
     endWithKey(callers, reply, ownerOf(link), needs.build);
     await untilTurn(turnsOfTree, tree, reply);
+    return { key: link.owner, limits };
   };
   const turns = new FairTurns(mostUploads, () => mostUploadsOfNamespace);
   serveStreams(server, (instance) => {
     instance.put(
       `${uploadPath}/:link`,
-      { bodyLimit: treeLimits.bytes, config: { access, isLong: true } },
+      { bodyLimit: treeLimits.bytes, config: { access, isLong: true, isStreamed: true } },
       async (request, reply) => {
         const link = await linkOf(request.params);
         const archive = request.body as Readable | undefined;

@@ -58,7 +58,7 @@ function accessOf({ callers, hosts }: McpHttpOptions): Access {
       throw new RametError("Forbidden", "The headers Host and Origin do not name this server", {
         hint: "Start it with --allowed-host for each name that its clients use",
       });
-    await access(request, reply);
+    return access(request, reply);
   };
 }
 
@@ -93,6 +93,7 @@ function actorOf({ callers, guestSecret, gateway, service }: McpHttpOptions, cal
 }
 
 const statuses: Partial<Record<ErrorCode, number>> = {
+  InvalidArgument: 400,
   Unauthorized: 401,
   Forbidden: 403,
   TooManyRequests: 429,

@@ -1,0 +1,42 @@
+import { expect, it } from "vitest";
+import { ByteBudget } from "./byte-budget.ts";
+
+const refusedAs = (code: string) => expect.objectContaining({ code }) as unknown;
+const key = { name: "team-a/ci", bytes: 60 };
+
+it("limits the bytes of a key, of an address and of all clients", () => {
+  const budget = new ByteBudget({ all: 200, ofAddress: 120 });
+  const hold = (address: string, name?: string) => (bytes: number) => {
+    const held = budget.open({ address, ...(name !== undefined && { key: { name, bytes: 60 } }) });
+    held.hold(bytes);
+    return held;
+  };
+  const first = hold("a", "k1")(50);
+  expect(() => hold("b", "k1")(20)).toThrow(refusedAs("TooManyRequests"));
+  hold("a", "k2")(60);
+  expect(() => hold("a")(20)).toThrow(refusedAs("TooManyRequests"));
+  hold("b")(80);
+  expect(() => hold("c")(20)).toThrow(refusedAs("Unavailable"));
+  first.end();
+  hold("b", "k1")(30);
+});
+
+it("keeps what it holds when more does not fit, and nothing after its end", () => {
+  const budget = new ByteBudget({ all: 100, ofAddress: 100 });
+  const [held, other] = [budget.open({ address: "a", key }), budget.open({ address: "a", key })];
+  held.hold(40);
+  expect(() => {
+    other.hold(30);
+  }).toThrow(refusedAs("TooManyRequests"));
+  held.add(10);
+  expect(() => {
+    held.hold(61);
+  }).toThrow(refusedAs("InvalidArgument"));
+  expect(() => {
+    other.hold(11);
+  }).toThrow();
+  held.end();
+  held.end();
+  held.hold(50);
+  other.hold(60);
+});

@@ -1,0 +1,181 @@
+import { connect, type Socket } from "node:net";
+import { readFile } from "node:fs/promises";
+import { setTimeout as delay } from "node:timers/promises";
+import { afterAll, beforeAll, beforeEach, expect, it } from "vitest";
+import { annotations } from "../../src/api/names/labels.ts";
+import { sandboxResources } from "../../src/controllers/cluster/resources.ts";
+import { allRights, createKey } from "../cluster/client-api-world.ts";
+import { type GatewayProcess, GatewayWorld, namespace } from "./gateway-world.ts";
+
+/**
+ * Clients with valid keys, and strangers, who want to fill the memory and the connections of the built client API. The sandbox is an
+ * object without a controller: its entrypoint never runs, because no body ends.
+ */
+const mebibyte = 1024 ** 2;
+const sandbox = "agent";
+
+let world: GatewayWorld;
+let server: GatewayProcess;
+let keys: string[];
+const open = new Set<Socket>();
+
+beforeAll(async () => {
+  world = await GatewayWorld.open();
+  await world.sandbox(sandbox, () => undefined);
+  const agent = { entrypoint: ["/bin/true"], installHash: "", configuredAt: "2030-01-01T00:00:00Z", installLog: "" };
+  const noted = { metadata: { annotations: { [annotations.clientAgent]: JSON.stringify(agent) } } };
+  await world.client.resource(sandboxResources.sandboxes).mergePatch({ namespace, name: sandbox }, noted);
+  keys = await Promise.all(
+    ["one", "two", "three", "honest"].map((name) => createKey(world.client, { namespace, name, rules: allRights })),
+  );
+  server = await world.startClientApi();
+});
+afterAll(async () => {
+  await server.child.kill();
+  await world.close();
+});
+beforeEach(() => {
+  for (const socket of open) socket.destroy();
+});
+
+interface Attack {
+  localAddress?: string;
+  head: string;
+  /** What is sent after the headers. */
+  body?: Buffer;
+  /** How often. @default 1 */
+  times?: number;
+}
+
+/** Sends a request, as far as the server reads it. @returns its status, once there is one */
+function send({ localAddress = "127.0.0.2", head, body, times = 1 }: Attack): { socket: Socket; received: () => string } {
+  const socket = connect({ port: server.port, host: "127.0.0.1", localAddress });
+  open.add(socket);
+  let received = "";
+  socket.on("error", () => undefined).once("close", () => open.delete(socket));
+  socket.on("data", (bytes: Buffer) => (received += bytes.toString("latin1")));
+  socket.write(head);
+  let left = body === undefined ? 0 : times;
+  const more = (): void => {
+    while (left > 0 && socket.writable) {
+      left--;
+      if (!socket.write(body ?? "")) {
+        socket.once("drain", more);
+        return;
+      }
+    }
+  };
+  more();
+  return { socket, received: () => received };
+}
+
+const head = (path: string, key: string | undefined, ...more: string[]): string =>
+  [
+    `POST ${path} HTTP/1.1`,
+    "Host: server",
+    ...(key === undefined ? [] : [`X-API-Key: ${key}`]),
+    "Content-Type: application/json",
+    ...more,
+    "",
+    "",
+  ].join("\r\n");
+
+const invoke = `/api/v1/sandboxes/${sandbox}/invoke`;
+
+async function memory(field: "VmRSS" | "VmHWM"): Promise<number> {
+  const status = await readFile(`/proc/${server.child.pid}/status`, "utf8");
+  return Number(new RegExp(`^${field}:\\s+(\\d+) kB$`, "m").exec(status)?.[1]) / 1024;
+}
+
+interface Seen {
+  /** MiB above the memory at rest. */
+  grownBy: number;
+  slowestHealthMilliseconds: number;
+  refused: number;
+}
+
+/** Runs a flood for a while, and asks for the health of the server meanwhile. */
+async function under(flood: readonly Attack[], milliseconds = 6_000): Promise<Seen> {
+  const atRest = await memory("VmRSS");
+  const requests = flood.map(send);
+  let peak = atRest;
+  let slowest = 0;
+  for (const end = performance.now() + milliseconds; performance.now() < end; await delay(50)) {
+    const before = performance.now();
+    const { status } = await fetch(`http://127.0.0.1:${server.port}/health`);
+    expect(status).toBe(204);
+    slowest = Math.max(slowest, performance.now() - before);
+    peak = Math.max(peak, await memory("VmRSS"));
+  }
+  const refused = requests.filter(({ received }) => {
+    if (!/^HTTP\/1\.1 (429|503) /.test(received())) return false;
+    expect(received()).toMatch(/\r\nretry-after: \d+\r\n/i);
+    return true;
+  });
+  return { grownBy: peak - atRest, slowestHealthMilliseconds: slowest, refused: refused.length };
+}
+
+const bounded = (least: number) => ({
+  grownBy: expect.toSatisfy((value: number) => value < 256, "less than 256 MiB") as unknown,
+  slowestHealthMilliseconds: expect.toSatisfy((value: number) => value < 1_000, "within a second") as unknown,
+  refused: expect.toSatisfy((value: number) => value >= least, `at least ${least}`) as unknown,
+});
+
+it("bounds the bodies of one key that declare 16 MiB and never end", async () => {
+  const declared = head(invoke, keys[0], `Content-Length: ${16 * mebibyte}`);
+  const body = Buffer.alloc(mebibyte, "a");
+  const seen = await under(Array.from({ length: 60 }, () => ({ head: declared, body, times: 15 })));
+  expect(seen).toEqual(bounded(50));
+});
+
+it("bounds the chunked bodies of several keys", async () => {
+  const body = Buffer.concat([Buffer.from("100000\r\n"), Buffer.alloc(mebibyte, "a"), Buffer.from("\r\n")]);
+  const flood = Array.from({ length: 60 }, (_, turn) => ({
+    localAddress: `127.0.0.${2 + (turn % 3)}`,
+    head: head(invoke, keys[turn % 3], "Transfer-Encoding: chunked"),
+    body,
+    times: 15,
+  }));
+  expect(await under(flood)).toEqual(bounded(45));
+});
+
+it("bounds bodies that arrive in single bytes", async () => {
+  const body = Buffer.from("1\r\na\r\n".repeat(mebibyte / 4));
+  const flood = Array.from({ length: 8 }, () => ({ head: head(invoke, keys[0], "Transfer-Encoding: chunked"), body }));
+  expect(await under(flood)).toEqual(bounded(4));
+});
+
+it("bounds bodies of JSON that are small and become many objects", async () => {
+  const text = `{"files":[${"{},".repeat(1_390_000)}{}]}`;
+  const flood = Array.from({ length: 12 }, () => ({
+    head: head(`/api/v1/sandboxes/${sandbox}/configure`, keys[0], `Content-Length: ${text.length}`),
+    body: Buffer.from(text),
+  }));
+  expect(await under(flood)).toEqual(bounded(0));
+});
+
+it("gives a key its full share again when its requests have ended", async () => {
+  const declared = head(invoke, keys[0], `Content-Length: ${16 * mebibyte}`);
+  const [first, second] = [send({ head: declared }), send({ head: declared.repeat(1) })];
+  await delay(500);
+  expect([first.received(), second.received()]).toEqual(["", ""]);
+});
+
+it("keeps strangers from occupying the connections of clients with keys", async () => {
+  const strangers = Array.from({ length: 5_200 }, (_, turn) => ({
+    localAddress: `127.0.0.${2 + (turn % 2)}`,
+    head: "GET /health HTTP/1.1\r\nHost:",
+  }));
+  const get = `GET /v2/sandboxes HTTP/1.1\r\nHost: server\r\nX-API-Key: ${keys[3] ?? ""}\r\n\r\n`;
+  const early = send({ head: get });
+  await expect.poll(early.received).toMatch(/^HTTP\/1\.1 200 /);
+  for (const stranger of strangers) send(stranger);
+  await delay(1_000);
+  const late = send({ localAddress: "127.0.0.5", head: get });
+  await expect.poll(late.received).toMatch(/^HTTP\/1\.1 200 /);
+  expect(early.socket.destroyed).toBe(false);
+  // The strangers leave soon, the clients stay.
+  await expect.poll(() => open.size, { timeout: 20_000 }).toBe(2);
+  late.socket.write(get);
+  await expect.poll(() => late.received().match(/HTTP\/1\.1 200 /g)?.length).toBe(2);
+});
