@@ -5,7 +5,7 @@ import { ownerOf, placementOf, type PlacementArgs } from "./placement.ts";
 export interface ApiKeyArgs extends PlacementArgs {
   /** The service account in the same namespace as which the requests of the key are authorized. */
   serviceAccountName: Input<string>;
-  /** The limits of the key. @default none */
+  /** The limits of the key. @default those of its fields */
   limits?: Input<ApiKeyLimitsArgs>;
   /** The form of the key: as the SDKs of E2B or Sandbox0 expect it, or 48 hexadecimal digits. @default "e2b" */
   format?: Input<"e2b" | "sandbox0" | "plain">;
@@ -15,12 +15,16 @@ export interface ApiKeyArgs extends PlacementArgs {
   grace?: Input<string>;
 }
 
-/** Limits of an API key, besides the quota of its namespace. A limit that is not set does not apply. */
+/** Limits of an API key, besides the quota of its namespace. A limit that is not set and has no default does not apply. */
 export interface ApiKeyLimitsArgs {
   /** How many sandboxes that were created with the key can exist at the same time. */
   sandboxes?: Input<number>;
-  /** How many requests per second the client API accepts from the key. */
+  /** How many requests per second the client API accepts from the key. @default 500 */
   requestsPerSecond?: Input<number>;
+  /** How many requests and terminals of the key can be in progress. @default 1000 */
+  concurrentRequests?: Input<number>;
+  /** How many bytes of bodies and collected answers the client API holds for the key, such as `"64Mi"`. @default "64Mi" */
+  bytesInFlight?: Input<string | number>;
   /** How many bytes the snapshots can have that were created with the key, such as `"20Gi"`. */
   snapshotBytes?: Input<string | number>;
 }

@@ -172,7 +172,7 @@ function parsedBytes(text: string): number {
   return text.length + values * valueBytes;
 }
 
-const [comma = 0, bracket = 0, brace = 0] = [...",[{"].map((character) => character.charCodeAt(0));
+const [comma, bracket, brace] = [0x2c, 0x5b, 0x7b];
 const valueBytes = 64;
 
 /** A request without a body, and a body that is not JSON, are validated by the schema of the route. */

@@ -101,10 +101,13 @@ describe("create", () => {
 
   it("stores the limits, and names the flag of an invalid one", async () => {
     const limits = ["--max-sandboxes", "0", "--max-requests-per-second", "50", "--max-snapshot-bytes", "1.5Gi"];
+    limits.push("--max-concurrent-requests", "9", "--max-bytes-in-flight", "128Mi");
     await key("create", "small", "--service-account", "agents", ...limits);
     expect((await stored("small")).spec.limits).toEqual({
       sandboxes: 0,
       requestsPerSecond: 50,
+      concurrentRequests: 9,
+      bytesInFlight: "128Mi",
       snapshotBytes: "1.5Gi",
     });
     const refused = (...flags: string[]) => key("create", "other", "--service-account", "agents", ...flags);
@@ -225,7 +228,8 @@ describe("ls, get and explain", () => {
   it("show the account, the state and the limits, and never the key", async () => {
     const { stdout } = await key("ls");
     expect(stdout).toMatch(/^NAME +SERVICE ACCOUNT +STATUS +LIMITS +AGE\n/);
-    expect(stdout).toMatch(/\nsmall +agents +Active +sandboxes=0,requestsPerSecond=50,snapshotBytes=1.5Gi +\d+s\n/);
+    const requests = "requestsPerSecond=50,concurrentRequests=9,bytesInFlight=128Mi";
+    expect(stdout).toMatch(new RegExp(`\nsmall +agents +Active +sandboxes=0,${requests},snapshotBytes=1.5Gi +\\d+s\n`));
     const yaml = parse((await key("get", "ci", "-o", "yaml")).stdout) as unknown;
     expect(yaml).toMatchObject({ kind: "ApiKey", spec: { serviceAccountName: "agents" } });
     expect((await ramet(["get", "apikey", "ci", "-o", "name"])).stdout).toBe("ci\n");

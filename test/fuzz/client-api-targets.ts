@@ -77,7 +77,13 @@ async function openClientApi(): Promise<ClientApiWorld> {
   return { server, apiServer, client, close: service.close, problems };
 }
 
-const noLimits = { sandboxes: Infinity, requestsPerSecond: Infinity, snapshotBytes: Infinity };
+const noLimits = {
+  sandboxes: Infinity,
+  requestsPerSecond: Infinity,
+  concurrentRequests: Infinity,
+  bytesInFlight: Infinity,
+  snapshotBytes: Infinity,
+};
 const metadata = { namespace: "team-a", resourceVersion: "1", creationTimestamp: "2026-01-01T00:00:00Z" };
 const aSandbox = Sandbox.parse({
   apiVersion,

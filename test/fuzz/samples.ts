@@ -114,7 +114,7 @@ export const apiKey = {
   spec: {
     serviceAccountName: "agents",
     digests: [{ digest }, { digest: digest.replace(/.$/, "f"), expiresAt: "2030-01-01T00:00:00Z" }],
-    limits: { sandboxes: 1, requestsPerSecond: 5, snapshotBytes: "1.5Gi" },
+    limits: { sandboxes: 1, requestsPerSecond: 5, concurrentRequests: 5, bytesInFlight: "1Mi", snapshotBytes: "1.5Gi" },
   },
 };
 

@@ -95,7 +95,13 @@ const caller = {
   serviceAccount: "agent",
   user: { user: "agent", groups: [] },
 };
-const limits = { sandboxes: Infinity, requestsPerSecond: Infinity, snapshotBytes: Infinity };
+const limits = {
+  sandboxes: Infinity,
+  requestsPerSecond: Infinity,
+  concurrentRequests: Infinity,
+  bytesInFlight: Infinity,
+  snapshotBytes: Infinity,
+};
 const callers = {
   authenticate: (key: string | undefined) =>
     key === validKey ? Promise.resolve({ ...caller, limits }) : unauthorized(),

@@ -1,3 +1,4 @@
+import { once } from "node:events";
 import { connect, type Socket } from "node:net";
 import { readFile } from "node:fs/promises";
 import { setTimeout as delay } from "node:timers/promises";
@@ -45,27 +46,31 @@ interface Attack {
   body?: Buffer;
   /** How often. @default 1 */
   times?: number;
+  /** The time between two. @default 0 */
+  pauseMilliseconds?: number;
 }
 
-/** Sends a request, as far as the server reads it. @returns its status, once there is one */
-function send({ localAddress = "127.0.0.2", head, body, times = 1 }: Attack): { socket: Socket; received: () => string } {
+interface Sent {
+  socket: Socket;
+  received: () => string;
+}
+
+/** Sends a request, as far as the server reads it. */
+function send({ localAddress = "127.0.0.2", head, body, times = 1, pauseMilliseconds = 0 }: Attack): Sent {
   const socket = connect({ port: server.port, host: "127.0.0.1", localAddress });
   open.add(socket);
   let received = "";
   socket.on("error", () => undefined).once("close", () => open.delete(socket));
   socket.on("data", (bytes: Buffer) => (received += bytes.toString("latin1")));
   socket.write(head);
-  let left = body === undefined ? 0 : times;
-  const more = (): void => {
-    while (left > 0 && socket.writable) {
-      left--;
-      if (!socket.write(body ?? "")) {
-        socket.once("drain", more);
-        return;
-      }
+  const sendBody = async (): Promise<void> => {
+    for (let turn = 0; turn < times && body !== undefined && socket.writable; turn++) {
+      if (!socket.write(body)) await once(socket, "drain");
+      await delay(pauseMilliseconds);
     }
   };
-  more();
+  // A connection that the server closes takes no more.
+  sendBody().catch(() => undefined);
   return { socket, received: () => received };
 }
 
@@ -100,7 +105,9 @@ async function under(flood: readonly Attack[], milliseconds = 6_000): Promise<Se
   const requests = flood.map(send);
   let peak = atRest;
   let slowest = 0;
-  for (const end = performance.now() + milliseconds; performance.now() < end; await delay(50)) {
+  const end = performance.now() + milliseconds;
+  while (performance.now() < end) {
+    await delay(50);
     const before = performance.now();
     const { status } = await fetch(`http://127.0.0.1:${server.port}/health`);
     expect(status).toBe(204);
@@ -140,8 +147,12 @@ it("bounds the chunked bodies of several keys", async () => {
 });
 
 it("bounds bodies that arrive in single bytes", async () => {
-  const body = Buffer.from("1\r\na\r\n".repeat(mebibyte / 4));
-  const flood = Array.from({ length: 8 }, () => ({ head: head(invoke, keys[0], "Transfer-Encoding: chunked"), body }));
+  const body = Buffer.from("1\r\na\r\n".repeat(mebibyte / 64));
+  const slow = { body, times: 16, pauseMilliseconds: 300 };
+  const flood = Array.from({ length: 8 }, () => ({
+    head: head(invoke, keys[0], "Transfer-Encoding: chunked"),
+    ...slow,
+  }));
   expect(await under(flood)).toEqual(bounded(4));
 });
 
@@ -154,11 +165,32 @@ it("bounds bodies of JSON that are small and become many objects", async () => {
   expect(await under(flood)).toEqual(bounded(0));
 });
 
-it("gives a key its full share again when its requests have ended", async () => {
+it("gives a key its share again when its requests have ended, and each key and address its own", async () => {
   const declared = head(invoke, keys[0], `Content-Length: ${16 * mebibyte}`);
-  const [first, second] = [send({ head: declared }), send({ head: declared.repeat(1) })];
+  const first = Array.from({ length: 4 }, () => send({ head: declared }));
   await delay(500);
-  expect([first.received(), second.received()]).toEqual(["", ""]);
+  const second = send({ head: declared });
+  const ofAnother = send({ head: head(invoke, keys[1], "Content-Length: 1"), body: Buffer.from("a") });
+  await expect.poll(second.received).toMatch(/^HTTP\/1\.1 429 [^]*\r\n\r\n\{"error":".*bytes in flight/);
+  await expect.poll(ofAnother.received).toMatch(/^HTTP\/1\.1 200 /);
+  expect(first.map(({ received }) => received())).toEqual(["", "", "", ""]);
+  first[0]?.socket.destroy();
+  const received = async (): Promise<string> => {
+    const third = send({ head: declared });
+    await delay(300);
+    return third.received();
+  };
+  await expect.poll(received).toBe("");
+});
+
+it("limits the requests of a key that are in progress", async () => {
+  const rules = allRights;
+  const key = await createKey(world.client, { namespace, name: "few", rules, limits: { concurrentRequests: 2 } });
+  const slow = head("/sandboxes", key, "Content-Length: 10");
+  const requests = Array.from({ length: 3 }, () => send({ head: slow }));
+  await expect.poll(() => requests.filter(({ received }) => received() !== "").length).toBe(1);
+  const [refused] = requests.filter(({ received }) => received() !== "");
+  expect(refused?.received()).toMatch(/\r\nretry-after: 1\r\n[^]*"code":429,.*too many requests in progress/i);
 });
 
 it("keeps strangers from occupying the connections of clients with keys", async () => {

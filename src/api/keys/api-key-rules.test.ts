@@ -47,10 +47,18 @@ it("accepts exactly the unexpired digests", () => {
 });
 
 it("limits nothing by default, and reads quantities", () => {
-  expect(limitsOfKey({})).toEqual({ sandboxes: Infinity, requestsPerSecond: Infinity, snapshotBytes: Infinity });
-  expect(limitsOfKey({ limits: { sandboxes: 0, snapshotBytes: "1.5Gi" } })).toEqual({
+  expect(limitsOfKey({})).toEqual({
+    sandboxes: Infinity,
+    requestsPerSecond: 500,
+    concurrentRequests: 1_000,
+    bytesInFlight: 64 * 2 ** 20,
+    snapshotBytes: Infinity,
+  });
+  expect(limitsOfKey({ limits: { sandboxes: 0, bytesInFlight: "1Mi", snapshotBytes: "1.5Gi" } })).toEqual({
     sandboxes: 0,
-    requestsPerSecond: Infinity,
+    requestsPerSecond: 500,
+    concurrentRequests: 1_000,
+    bytesInFlight: 2 ** 20,
     snapshotBytes: 1.5 * 2 ** 30,
   });
   expect(limitsOfKey({ limits: { snapshotBytes: 7 } }).snapshotBytes).toBe(7);

@@ -55,7 +55,9 @@ const KeyLimits = z
     ),
     snapshotBytes: Bytes.optional().describe("How many bytes the snapshots can have that were created with the key."),
   })
-  .describe("Limits of the key, besides the quota of its namespace. Without a default, what is not set is not limited.");
+  .describe(
+    "Limits of the key, besides the quota of its namespace. Without a default, what is not set is not limited.",
+  );
 
 export const ApiKeySpec = z.object({
   serviceAccountName: z

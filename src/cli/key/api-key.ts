@@ -18,6 +18,8 @@ export interface CreateKeyOptions extends ClusterOptions {
   format: ApiKeyFormat;
   maxSandboxes?: number;
   maxRequestsPerSecond?: number;
+  maxConcurrentRequests?: number;
+  maxBytesInFlight?: string;
   maxSnapshotBytes?: string;
   output: KeyOutput;
 }
@@ -42,8 +44,9 @@ export async function createKey(io: Io, options: CreateKeyOptions): Promise<void
 function manifestOf(options: CreateKeyOptions, namespace: string, digest: string): ApiKeyManifest {
   const { name, serviceAccount: serviceAccountName } = options;
   const { maxSandboxes: sandboxes, maxRequestsPerSecond: requestsPerSecond } = options;
+  const { maxConcurrentRequests: concurrentRequests, maxBytesInFlight: bytesInFlight } = options;
   const { maxSnapshotBytes: snapshotBytes } = options;
-  const limits = defined({ sandboxes, requestsPerSecond, snapshotBytes });
+  const limits = defined({ sandboxes, requestsPerSecond, concurrentRequests, bytesInFlight, snapshotBytes });
   const { apiVersion, kind } = apiKeyKind;
   const spec = { serviceAccountName, digests: [{ digest }], ...(Object.keys(limits).length > 0 && { limits }) };
   const { data, error } = ApiKeyManifest.safeParse({ apiVersion, kind, metadata: { name, namespace }, spec });
@@ -57,6 +60,8 @@ function manifestOf(options: CreateKeyOptions, namespace: string, digest: string
 const flags = {
   sandboxes: "--max-sandboxes",
   requestsPerSecond: "--max-requests-per-second",
+  concurrentRequests: "--max-concurrent-requests",
+  bytesInFlight: "--max-bytes-in-flight",
   snapshotBytes: "--max-snapshot-bytes",
 };
 

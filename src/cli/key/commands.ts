@@ -1,5 +1,6 @@
 import { Argument, InvalidArgumentError, Option } from "commander";
 import { parseDuration } from "../../base/duration.ts";
+import { defaultKeyLimits } from "../../api/keys/api-key-rules.ts";
 import { apiKeyFormats } from "../../api/keys/api-key-text.ts";
 import { type KeyPower, keyPowers } from "../../api/names/system-names.ts";
 import { getCommand, listCommand } from "../object/commands.ts";
@@ -27,7 +28,20 @@ export function keyCommands(program: RametCommand): void {
       "create the service account if it is missing, and bind it to the ClusterRole ramet-client in this namespace",
     )
     .option("--max-sandboxes <n>", "how many sandboxes of the key can exist at a time (default: no limit)", wholeNumber)
-    .option("--max-requests-per-second <n>", "how many requests it can send (default: no limit)", wholeNumber)
+    .option(
+      "--max-requests-per-second <n>",
+      `how many requests it can send ${orDefault("requestsPerSecond")}`,
+      wholeNumber,
+    )
+    .option(
+      "--max-concurrent-requests <n>",
+      `how many requests can be in progress ${orDefault("concurrentRequests")}`,
+      wholeNumber,
+    )
+    .option(
+      "--max-bytes-in-flight <quantity>",
+      `how much the client API holds for it at a time ${orDefault("bytesInFlight")}`,
+    )
     .option("--max-snapshot-bytes <quantity>", "the size of its snapshots, such as 20Gi (default: no limit)");
   withKeyFlags(create)
     .clusterFlags()
@@ -61,6 +75,10 @@ export function keyCommands(program: RametCommand): void {
     .clusterFlags()
     .examples("ramet key revoke ci")
     .usesCluster(async () => (await import("./api-key.ts")).revokeKeys, "names");
+}
+
+function orDefault(limit: keyof typeof defaultKeyLimits): string {
+  return `(default: ${defaultKeyLimits[limit]})`;
 }
 
 function withKeyFlags(command: RametCommand): RametCommand {

@@ -3,7 +3,7 @@ import { annotations } from "../../api/names/labels.ts";
 import { RametError } from "../../base/errors.ts";
 import type { Caller } from "../keys/callers.ts";
 import type { ServiceParts } from "./parts.ts";
-import { snapshotBytesOf } from "./snapshots.ts";
+import { snapshotSizesOf } from "./snapshots.ts";
 
 type Limited = Pick<Caller, "key" | "namespace" | "limits">;
 
@@ -45,11 +45,34 @@ export async function withinSandboxLimit<T>(
   }
 }
 
-/** The size of a snapshot is known afterwards, so the last one can exceed the limit. @throws RametError `QuotaExceeded` */
-export function checkSnapshotLimit(parts: ServiceParts, { key, namespace, limits }: Limited): void {
+type SnapshotParts = Pick<ServiceParts, "known" | "capturing">;
+
+/**
+ * The size of a snapshot is known afterwards, so the last one can exceed the limit. A capture in progress counts as much as the
+ * largest snapshot of the key.
+ * @throws RametError `QuotaExceeded`
+ */
+export function checkSnapshotLimit({ known, capturing }: SnapshotParts, { key, namespace, limits }: Limited): void {
   if (limits.snapshotBytes === Infinity) return;
-  const used = snapshotBytesOf(parts, namespace, key);
-  if (used < limits.snapshotBytes) return;
-  const message = `The snapshots of the API key ${key} have ${used} bytes, and may have ${limits.snapshotBytes}`;
+  const { sizes, unfinished } = snapshotSizesOf({ known }, namespace, key);
+  const waiting = unfinished + [...capturing].filter(({ owner }) => owner === key).length;
+  const used = sizes.reduce((sum, size) => sum + size, 0);
+  const expected = waiting * (sizes.length === 0 ? firstSnapshotBytes : Math.max(...sizes));
+  if (used + expected < limits.snapshotBytes) return;
+  const more = waiting === 0 ? "" : `, ${waiting} more are being captured`;
+  const message = `The snapshots of the API key ${key} have ${used} bytes${more}, and may have ${limits.snapshotBytes}`;
   throw new RametError("QuotaExceeded", message, { hint: "Delete snapshots that nobody needs" });
 }
+
+/** Checks the limit before a capture, which counts from now on. @throws RametError `QuotaExceeded` */
+export function takeSnapshot(parts: SnapshotParts & Pick<ServiceParts, "clock">, caller: Limited): void {
+  checkSnapshotLimit(parts, caller);
+  const capture = { owner: caller.key };
+  parts.capturing.add(capture);
+  parts.clock.schedule(untilShownMilliseconds, () => parts.capturing.delete(capture));
+}
+
+/** A key whose first captures are in progress has no sizes yet. */
+const firstSnapshotBytes = 1024 ** 3;
+/** The informer shows a capture sooner. */
+const untilShownMilliseconds = 1_000;

@@ -63,11 +63,26 @@ export function serviceParts(
   };
   // The owners of sandboxes that requests of this server are creating, by the UUID of the request.
   const creating = new Map<string, string>();
+  // Captures that the informer may not show yet.
+  const capturing = new Set<{ owner: string }>();
   const close = (): void => {
     for (const part of [sandboxes, checkpoints, snapshots, stock]) part.close();
   };
   const followers = { sandboxes, checkpoints, snapshots };
-  return { client, clock, aliases, informers, known, writes, ...followers, objects, claims, creating, close };
+  return {
+    client,
+    clock,
+    aliases,
+    informers,
+    known,
+    writes,
+    ...followers,
+    objects,
+    claims,
+    creating,
+    capturing,
+    close,
+  };
 }
 
 export interface ServiceOptions {

@@ -7,6 +7,7 @@ import { annotations, labels } from "../../api/names/labels.ts";
 import { apiVersion, rametApiVersion } from "../../api/schema/kind.ts";
 import { printSnapshotReference } from "../../api/snapshot/snapshot-reference.ts";
 import { defaultTag, tagsOf } from "../../api/snapshot/snapshot-tags.ts";
+import { isUnfinished } from "../../api/state/checkpoint.ts";
 import { snapshotState } from "../../api/state/named-snapshot.ts";
 import { defined } from "../../base/defined.ts";
 import { RametError } from "../../base/errors.ts";
@@ -280,15 +281,20 @@ export function listSnapshots(
     .toSorted((a, b) => Date.parse(b.createdAt) - Date.parse(a.createdAt) || a.id.localeCompare(b.id));
 }
 
-/** The size of all snapshots that a key has created, in bytes. */
-export function snapshotBytesOf({ known }: Pick<ServiceParts, "known">, namespace: string, owner: string): number {
+/** The sizes of all snapshots that a key has created, in bytes, and how many of its captures have not ended. */
+export function snapshotSizesOf(
+  { known }: Pick<ServiceParts, "known">,
+  namespace: string,
+  owner: string,
+): { sizes: number[]; unfinished: number } {
   const isOwn = ({ metadata }: Checkpoint | NamedSnapshot): boolean =>
     metadata.annotations?.[annotations.owner] === owner;
   // Each version of a named snapshot has a checkpoint of its own, which the controllers create.
   const snapshots = known.snapshotsIn(namespace).filter(isOwn);
   const checkpoints = known.checkpointsIn(namespace).filter(isOwn);
-  return [
+  const sizes = [
     ...snapshots.flatMap(({ status }) => status?.versions ?? []),
     ...checkpoints.map(({ status }) => status?.ramet ?? {}),
-  ].reduce((sum, { sizeBytes = 0 }) => sum + sizeBytes, 0);
+  ].flatMap(({ sizeBytes = 0 }) => (sizeBytes > 0 ? [sizeBytes] : []));
+  return { sizes, unfinished: checkpoints.filter(isUnfinished).length };
 }

@@ -136,6 +136,8 @@ const apiKey = fc.record(
       {
         sandboxes: fc.constantFrom(-1, 0, 1, 1.5, 1_000_001),
         requestsPerSecond: fc.constantFrom(0, 1, "1"),
+        concurrentRequests: fc.constantFrom(0, 1, "1"),
+        bytesInFlight: fc.constantFrom(-1, 0, "1", "64Mi", "1MB"),
         snapshotBytes: fc.constantFrom(-1, 0, 1.5, 2 ** 53, "1", "1.5Gi", "1e3", "Gi", "-1", "1 Gi", ""),
       },
       { requiredKeys: [] },

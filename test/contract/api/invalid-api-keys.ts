@@ -61,6 +61,8 @@ export const invalidApiKeys: InvalidObject[] = [
     { requestsPerSecond: 0 },
     /spec\.limits\.requestsPerSecond: .*should be greater than or equal to 1/,
   ),
+  ofLimit("no requests at a time", { concurrentRequests: 0 }, /spec\.limits\.concurrentRequests: .*equal to 1/),
+  ofLimit("an unknown unit of held bytes", { bytesInFlight: "1MB" }, /spec\.limits\.bytesInFlight: Invalid value/),
   ofLimit("negative bytes", { snapshotBytes: -1 }, /spec\.limits\.snapshotBytes: .*greater than or equal to 0/),
   ofLimit("an unknown unit of bytes", { snapshotBytes: "20GB" }, /spec\.limits\.snapshotBytes: Invalid value/),
 ];

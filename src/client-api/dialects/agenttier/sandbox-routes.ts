@@ -15,7 +15,7 @@ import type { Caller } from "../../keys/callers.ts";
 import { needs } from "../../keys/needs.ts";
 import { requestIdOf } from "../../routes/route.ts";
 import { type CloneSandbox, startClone, type StartedClone as Started } from "../../service/clone-sandbox.ts";
-import { checkSnapshotLimit, withinSandboxLimit } from "../../service/key-limits.ts";
+import { takeSnapshot, withinSandboxLimit } from "../../service/key-limits.ts";
 import {
   currentState,
   killSandbox,
@@ -140,7 +140,7 @@ export const sandboxRoutes: readonly AgentTierRoute[] = [
       const { service } = agentTier;
       const { request, caller, signal } = call;
       const { snapshotClass = "", name: requested } = call.body ?? {};
-      checkSnapshotLimit(service, caller);
+      takeSnapshot(service, caller);
       const source = await sandboxOf(agentTier, call);
       const { name: clonedFrom, namespace } = source.metadata;
       const requestId = requestIdOf(caller.key, request) ?? randomUUID();

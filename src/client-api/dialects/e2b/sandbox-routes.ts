@@ -9,7 +9,7 @@ import { leastAutoResumeSeconds } from "../../service/auto-resume.ts";
 import { createSandbox, type OnTimeout } from "../../service/create-sandbox.ts";
 import { sandboxIdOf, isForClients, stateOf } from "../../service/find-sandbox.ts";
 import { forkSandbox } from "../../service/clone-sandbox.ts";
-import { checkSnapshotLimit, withinSandboxLimit } from "../../service/key-limits.ts";
+import { takeSnapshot, withinSandboxLimit } from "../../service/key-limits.ts";
 import {
   connectSandbox,
   killSandbox,
@@ -185,7 +185,7 @@ export const sandboxRoutes: readonly E2bRoute[] = [
       const { timeout = defaultLife.v1, count = 1 } = call.body ?? {};
       const { caller, signal } = call;
       const lifeMilliseconds = lifeOf(e2b, timeout);
-      checkSnapshotLimit(e2b.service, caller);
+      takeSnapshot(e2b.service, caller);
       const source = await sandboxOf(e2b, call);
       const state = await verifiedState(e2b.service, source, signal, ["starting", ...servingStates]);
       if (state !== "running" && state !== "starting")

@@ -5,7 +5,7 @@ import { RametError } from "../../../base/errors.ts";
 import { needs } from "../../keys/needs.ts";
 import { uidOf } from "../../service/find-sandbox.ts";
 import { deleteSnapshot } from "../../service/delete-snapshot.ts";
-import { checkSnapshotLimit } from "../../service/key-limits.ts";
+import { takeSnapshot } from "../../service/key-limits.ts";
 import { createSnapshot, type CreateSnapshot, listSnapshots, type Snapshot } from "../../service/snapshots.ts";
 import { SnapshotInfo } from "./answers.ts";
 import { type E2bRoute, route, sandboxOf } from "./call.ts";
@@ -27,7 +27,7 @@ export const snapshotRoutes: readonly E2bRoute[] = [
       const { name, memory } = call.body ?? {};
       const { headers, caller, signal } = call;
       if (name !== undefined) await e2b.callers.require(caller, ...needs.nameSnapshot);
-      checkSnapshotLimit(e2b.service, caller);
+      takeSnapshot(e2b.service, caller);
       const contents = contentsOf(memory, headers["x-e2b-kruise-snapshot-persistent-contents"]);
       const waitSeconds = headers["x-e2b-kruise-snapshot-wait-success-seconds"] ?? defaultWaitSeconds;
       const ttl = headers["x-e2b-kruise-snapshot-ttl"];

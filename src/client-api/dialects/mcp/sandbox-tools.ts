@@ -2,7 +2,7 @@ import * as z from "zod";
 import { defined } from "../../../base/defined.ts";
 import { createSandbox } from "../../service/create-sandbox.ts";
 import { forkSandbox } from "../../service/clone-sandbox.ts";
-import { checkSnapshotLimit, withinSandboxLimit } from "../../service/key-limits.ts";
+import { takeSnapshot, withinSandboxLimit } from "../../service/key-limits.ts";
 import { killSandbox } from "../../service/lifecycle.ts";
 import { isForClients } from "../../service/find-sandbox.ts";
 import { needs } from "../../keys/needs.ts";
@@ -84,7 +84,7 @@ export function sandboxTools(parts: ToolParts): void {
     hints: { readOnlyHint: false, destructiveHint: false },
     needs: [...needs.create, ...needs.capture],
     call: async ({ sandbox: text, count, lifetime_seconds, when_over }, signal) => {
-      checkSnapshotLimit(service, actor);
+      takeSnapshot(service, actor);
       const source = await runningSandbox(parts, text, signal);
       const given = {
         owner,

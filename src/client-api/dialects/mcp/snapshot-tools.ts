@@ -6,7 +6,7 @@ import type { Sandbox } from "../../../api/kinds/sandbox.ts";
 import { RametError } from "../../../base/errors.ts";
 import { objectOf } from "../../../operations/objects.ts";
 import { requestRollback, untilRolledBack } from "../../../operations/roll-back.ts";
-import { checkSnapshotLimit } from "../../service/key-limits.ts";
+import { takeSnapshot } from "../../service/key-limits.ts";
 import type { ServiceParts } from "../../service/parts.ts";
 import { currentSource } from "../../service/source.ts";
 import { needs } from "../../keys/needs.ts";
@@ -34,7 +34,7 @@ export function snapshotTools(parts: ToolParts): void {
     needs: needs.capture,
     call: async ({ sandbox: text, name }, signal) => {
       if (name !== undefined) await actor.require(...needs.nameSnapshot);
-      checkSnapshotLimit(service, actor);
+      takeSnapshot(service, actor);
       const sandbox = await runningSandbox(parts, text, signal);
       const snapshot = await createSnapshot(service, sandbox, {
         owner: actor.key,

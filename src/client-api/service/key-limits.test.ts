@@ -1,0 +1,56 @@
+import { expect, it } from "vitest";
+import { ManualClock } from "../../../test/setup/manual-clock.ts";
+import { limitsOfKey } from "../../api/keys/api-key-rules.ts";
+import { Checkpoint } from "../../api/kinds/checkpoint.ts";
+import { annotations } from "../../api/names/labels.ts";
+import { checkSnapshotLimit, takeSnapshot } from "./key-limits.ts";
+
+const mebibyte = 1024 ** 2;
+
+function checkpoint(name: string, owner: string, sizeBytes?: number): Checkpoint {
+  return Checkpoint.parse({
+    apiVersion: "agents.kruise.io/v1alpha1",
+    kind: "Checkpoint",
+    metadata: {
+      name,
+      namespace: "t",
+      uid: name,
+      resourceVersion: "1",
+      creationTimestamp: "2030-01-01T00:00:00Z",
+      annotations: { [annotations.owner]: owner },
+    },
+    spec: { sandboxName: "a" },
+    ...(sizeBytes !== undefined && { status: { phase: "Succeeded", checkpointId: name, ramet: { sizeBytes } } }),
+  });
+}
+
+function open(checkpoints: Checkpoint[], snapshotBytes: string) {
+  const clock = new ManualClock();
+  const known = { snapshotsIn: () => [], checkpointsIn: () => checkpoints };
+  const parts = { clock, known, capturing: new Set<{ owner: string }>() } as unknown as Parameters<
+    typeof takeSnapshot
+  >[0];
+  return { clock, parts, caller: { key: "t/ci", namespace: "t", limits: limitsOfKey({ limits: { snapshotBytes } }) } };
+}
+
+it("counts captures that wait as the key's largest snapshot", () => {
+  const own = [checkpoint("a", "t/ci", 100 * mebibyte), checkpoint("b", "t/ci", 50 * mebibyte)];
+  const waiting = [checkpoint("c", "t/ci"), checkpoint("d", "t/ci"), checkpoint("e", "t/other")];
+  const { parts, caller } = open([...own, ...waiting], "351Mi");
+  takeSnapshot(parts, caller);
+  expect(() => {
+    takeSnapshot(parts, caller);
+  }).toThrow(/157286400 bytes, 3 more are being captured, and may have 368050176/);
+});
+
+it("counts captures at the same time, before the cluster shows them", () => {
+  const { clock, parts, caller } = open([], "2Gi");
+  takeSnapshot(parts, caller);
+  takeSnapshot(parts, caller);
+  expect(() => {
+    takeSnapshot(parts, caller);
+  }).toThrow(/have 0 bytes, 2 more are being captured/);
+  takeSnapshot(parts, { ...caller, key: "t/other" });
+  clock.advance(1_000);
+  checkSnapshotLimit(parts, caller);
+});
