@@ -4,7 +4,7 @@ import { SignJWT, decodeJwt, decodeProtectedHeader } from "jose";
 import type { FloodName, FloodOrder, FloodTarget } from "./floods.ts";
 
 /**
- * Sends one flood to a gateway, in a process of its own, so that the honest clients do not wait for it. The parent sends
+ * Sends one flood to a server, in a process of its own, so that the honest clients do not wait for it. The parent sends
  * "on", "count" and "off", and gets the number of attacks after the last two.
  */
 interface Flood {
@@ -29,7 +29,7 @@ function dial(bytes?: string | Buffer): Socket {
   return socket;
 }
 
-/** Keeps this many connections open, and opens those again that the gateway closes. */
+/** Keeps this many connections open, and opens those again that the server closes. */
 function keepOpen(keeps: number, bytes?: string): Flood {
   return { rate: 500, keeps, attack: () => dial(bytes) };
 }
@@ -53,6 +53,15 @@ function requests(connections: number, bytes: () => string): () => void {
     else [...open][turn++ % connections]?.write(bytes());
   };
 }
+
+/** A request to the client API. */
+const post = (path: string, key: string | undefined, more: readonly string[]): string =>
+  [`POST ${path} HTTP/1.1`, "Host: server", ...(key === undefined ? [] : [`X-API-Key: ${key}`]), ...more, "", ""].join(
+    "\r\n",
+  );
+
+const invoke = "/api/v1/sandboxes/private/invoke";
+const mebibyte = 1 << 20;
 
 const close = "Connection: close";
 const upgrade = ["Connection: Upgrade", "Upgrade: websocket"];
@@ -78,8 +87,8 @@ const floods: Record<FloodName, () => Promise<Flood> | Flood> = {
   },
   "bodies without a token": () => {
     const size = 1 << 20;
-    const post = head([`Content-Length: ${size}`, close], "private").replace("GET", "POST");
-    const bytes = Buffer.concat([Buffer.from(post), Buffer.alloc(size)]);
+    const asked = head([`Content-Length: ${size}`, close], "private").replace("GET", "POST");
+    const bytes = Buffer.concat([Buffer.from(asked), Buffer.alloc(size)]);
     return { rate: 20, attack: () => dial(bytes) };
   },
   "made-up tokens": () => ({
@@ -89,6 +98,30 @@ const floods: Record<FloodName, () => Promise<Flood> | Flood> = {
     const forged = await forgedTokens();
     const next = (): string => forged[++made % forged.length] ?? "";
     return { attack: requests(32, () => head([`Ramet-Access-Token: ${next()}`], "private")) };
+  },
+  "bodies without a key": () => {
+    const bytes = post("/sandboxes", undefined, [`Content-Length: ${mebibyte}`]) + "a".repeat(mebibyte);
+    return { rate: 20, attack: () => dial(bytes) };
+  },
+  "made-up keys": () => ({
+    attack: requests(32, () => {
+      const digits = String(++made).padStart(48, "0");
+      return post("/sandboxes", `e2b_${digits}`, ["Content-Length: 0"]);
+    }),
+  }),
+  "held bodies": () => {
+    const bytes = post(invoke, target.key, [`Content-Length: ${16 * mebibyte}`]) + "a".repeat(15 * mebibyte);
+    return { rate: 20, keeps: 30, attack: () => dial(bytes) };
+  },
+  "chunked bodies": () => {
+    const chunk = `${mebibyte.toString(16)}\r\n${"a".repeat(mebibyte)}\r\n`;
+    const bytes = post(invoke, target.key, ["Transfer-Encoding: chunked"]) + chunk.repeat(15);
+    return { rate: 20, keeps: 30, attack: () => dial(bytes) };
+  },
+  "bodies of many objects": () => {
+    const body = `{"metadata":[${"{},".repeat(340_000)}{}]}`;
+    const bytes = post("/sandboxes", target.key, [`Content-Length: ${body.length}`]) + body;
+    return { rate: 5, attack: () => dial(bytes) };
   },
   "hostile answers": () => ({ attack: () => dial(head([close], "hostile")) }),
 };

@@ -2,15 +2,18 @@ import { fork, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import type { Duplex } from "node:stream";
 import { setTimeout as delay } from "node:timers/promises";
-import { Agent, request } from "undici";
+import { annotations } from "../../src/api/names/labels.ts";
+import { sandboxResources } from "../../src/controllers/cluster/resources.ts";
+import { allRights, createKey } from "../cluster/client-api-world.ts";
 import { GatewayWorld, namespace, type GatewayProcess } from "../hostile/gateway-world.ts";
 import { setup as buildPackage } from "../setup/built-package.ts";
 import { accountToken, allowToReach } from "../setup/gateway.ts";
-import { cpuSecondsOf } from "./cpu-of-processes.ts";
+import { type Asked, HonestClients, mebibytesOf, watch, type Window, windowMilliseconds } from "./honest-clients.ts";
 import { summary } from "./samples.ts";
 
-/** The share that honest clients of a gateway get while one flood runs, compared with the time just before and after it. */
+/** The share that honest clients of a server get while one flood runs, compared with the time just before and after it. */
 export interface FloodFigure {
+  server: FloodedServer;
   flood: FloodName;
   /** Attacks per second that were sent. */
   attacksPerSecond: number;
@@ -19,13 +22,20 @@ export interface FloodFigure {
   floodedPerSecond: number;
   /** The median ratio of a window with the flood to the mean of its neighbours without it. */
   ratio: number;
-  /** The same for honest requests per second of the gateway's CPU time, so without the CPU time that the flood's sender takes. */
+  /** The same for honest requests per second of the server's CPU time, so without the CPU time that the flood's sender takes. */
   cpuRatio: number;
   /** Honest requests that failed. */
   failed: number;
+  /** The most memory of the server during the flood, and that before all floods. MiB. */
+  peakMebibytes: number;
+  restMebibytes: number;
+  /** Of requests for its health during the flood, each on its own connection. */
+  slowestHealthMilliseconds: number;
 }
 
-export const floodNames = [
+export type FloodedServer = "gateway" | "client API";
+
+const gatewayFloods = [
   "silent connections",
   "half requests",
   "upgraded connections",
@@ -39,7 +49,18 @@ export const floodNames = [
   "forged tokens",
   "hostile answers",
 ] as const;
-export type FloodName = (typeof floodNames)[number];
+const clientApiFloods = [
+  "silent connections",
+  "half requests",
+  "no HTTP",
+  "headers of 64 KiB",
+  "bodies without a key",
+  "made-up keys",
+  "held bodies",
+  "chunked bodies",
+  "bodies of many objects",
+] as const;
+export type FloodName = (typeof gatewayFloods | typeof clientApiFloods)[number];
 
 export type FloodOrder = "on" | "count" | "off";
 
@@ -48,17 +69,18 @@ export interface FloodTarget {
   port: number;
   namespace: string;
   honestPort: number;
+  /** For the gateway. */
   token: string;
+  /** Of the attacker, for the client API. */
+  key: string;
 }
 
 const honestPort = 8000;
-const honestClients = 8;
-/** How long the gateway has after the start and the end of a flood. */
+/** How long the server has after the start and the end of a flood. */
 const settleMilliseconds = 300;
-const windowMilliseconds = 1_000;
 
 /**
- * Measures the built gateway with a real API server. All traffic is on loopback and bounded. **The sandboxes are simulated**:
+ * Measures the built gateway and client API with a real API server. All traffic is on loopback and bounded. **The sandboxes are simulated**:
  * stand-in cells in this process answer. Each flood alternates with windows without one.
  */
 export async function measureFloods({ quick }: { quick: boolean }, signal: AbortSignal): Promise<FloodFigure[]> {
@@ -69,26 +91,78 @@ export async function measureFloods({ quick }: { quick: boolean }, signal: Abort
     const account = { namespace, name: "bench" };
     const token = await accountToken(world.client, account);
     await allowToReach(world.client, namespace, account);
-    const gateway = await world.startGateway();
-    const clients = new HonestClients(gateway, token);
-    const target: FloodTarget = { port: gateway.port, namespace, honestPort, token };
-    const figures: FloodFigure[] = [];
-    try {
-      await clients.window();
-      for (const flood of floodNames) {
-        signal.throwIfAborted();
-        process.stderr.write(`\r${flood} \x1b[K`);
-        figures.push(await measureFlood({ flood, target, clients, pairs: quick ? 2 : 10 }));
-      }
-      process.stderr.write("\r\x1b[K");
-    } finally {
-      await clients.close();
-      await gateway.child.kill();
-    }
-    return figures;
+    const limits = { requestsPerSecond: 1_000_000 };
+    const own = await createKey(world.client, { namespace, name: "honest", rules: allRights, limits });
+    const key = await createKey(world.client, { namespace, name: "attacker", rules: allRights });
+    const target = { namespace, honestPort, token, key };
+    const pairs = quick ? 2 : 10;
+    return [
+      ...(await underFloods(await world.startGateway(), gatewayOf(token), { target, pairs, signal })),
+      ...(await underFloods(await world.startClientApi(), clientApiOf(own), { target, pairs, signal })),
+    ];
   } finally {
     await world.close();
   }
+}
+
+function gatewayOf(token: string): Target {
+  return {
+    server: "gateway",
+    floods: gatewayFloods,
+    path: "/",
+    healthPath: "/healthz",
+    headers: {
+      "e2b-sandbox-id": `${namespace}--private`,
+      "e2b-sandbox-port": `${honestPort}`,
+      "ramet-access-token": token,
+    },
+    isAnswer: (_, body) => body === "honest",
+  };
+}
+
+function clientApiOf(key: string): Target {
+  return {
+    server: "client API",
+    floods: clientApiFloods,
+    path: "/v2/sandboxes?limit=1",
+    healthPath: "/health",
+    headers: { "x-api-key": key },
+    isAnswer: (status) => status === 200,
+  };
+}
+
+/** A server under test, and what honest clients ask it. */
+interface Target extends Asked {
+  server: FloodedServer;
+  floods: readonly FloodName[];
+}
+
+interface FloodsRun {
+  target: Omit<FloodTarget, "port">;
+  /** How many windows with each flood, each between two without it. */
+  pairs: number;
+  signal: AbortSignal;
+}
+
+async function underFloods(process: GatewayProcess, asked: Target, run: FloodsRun): Promise<FloodFigure[]> {
+  const clients = new HonestClients(process, asked);
+  const target = { ...run.target, port: process.port };
+  const figures: FloodFigure[] = [];
+  try {
+    await clients.window();
+    const restMebibytes = await mebibytesOf(process);
+    for (const flood of asked.floods) {
+      run.signal.throwIfAborted();
+      globalThis.process.stderr.write(`\r${asked.server}: ${flood} \x1b[K`);
+      const figure = await measureFlood({ flood, target, clients, pairs: run.pairs });
+      figures.push({ server: asked.server, restMebibytes, ...figure });
+    }
+    globalThis.process.stderr.write("\r\x1b[K");
+  } finally {
+    await clients.close();
+    await process.child.kill();
+  }
+  return figures;
 }
 
 async function openSandboxes(world: GatewayWorld): Promise<void> {
@@ -101,6 +175,10 @@ async function openSandboxes(world: GatewayWorld): Promise<void> {
   await world.sandbox("hostile", (stream) => stream.once("data", () => stream.end(hostile)), { publicPorts });
   await world.sandbox("endless", drip, { publicPorts });
   await world.sandbox("upgraded", switchProtocols, { publicPorts });
+  // Its entrypoint never runs: no body of a flood ends.
+  const agent = { entrypoint: ["/bin/true"], installHash: "", configuredAt: "2030-01-01T00:00:00Z", installLog: "" };
+  const noted = { metadata: { annotations: { [annotations.clientAgent]: JSON.stringify(agent) } } };
+  await world.client.resource(sandboxResources.sandboxes).mergePatch({ namespace, name: "private" }, noted);
 }
 
 function switchProtocols(stream: Duplex): void {
@@ -119,61 +197,6 @@ function drip(stream: Duplex): void {
   });
 }
 
-interface Window {
-  perSecond: number;
-  perCpuSecond: number;
-}
-
-/** Clients with a good token, each with a kept connection and the next request as soon as it has the answer. */
-class HonestClients {
-  readonly #gateway: GatewayProcess;
-  readonly #token: string;
-  readonly #dispatcher = new Agent({ connections: honestClients });
-  failed = 0;
-
-  constructor(gateway: GatewayProcess, token: string) {
-    this.#gateway = gateway;
-    this.#token = token;
-  }
-
-  async window(): Promise<Window> {
-    const { pid } = this.#gateway.child;
-    const [since, cpuSince] = [performance.now(), await cpuSecondsOf([pid])];
-    let answered = 0;
-    const ask = async (): Promise<void> => {
-      while (performance.now() - since < windowMilliseconds) {
-        if (await this.#request()) answered++;
-        else this.failed++;
-      }
-    };
-    await Promise.all(Array.from({ length: honestClients }, ask));
-    const seconds = (performance.now() - since) / 1000;
-    const used = (await cpuSecondsOf([pid])) - cpuSince;
-    return { perSecond: answered / seconds, perCpuSecond: answered / used };
-  }
-
-  close(): Promise<void> {
-    return this.#dispatcher.close();
-  }
-
-  async #request(): Promise<boolean> {
-    const headers = {
-      "e2b-sandbox-id": `${namespace}--private`,
-      "e2b-sandbox-port": `${honestPort}`,
-      "ramet-access-token": this.#token,
-    };
-    try {
-      const { body } = await request(`http://127.0.0.1:${this.#gateway.port}/`, {
-        dispatcher: this.#dispatcher,
-        headers,
-      });
-      return (await body.text()) === "honest";
-    } catch {
-      return false;
-    }
-  }
-}
-
 interface FloodRun {
   flood: FloodName;
   target: FloodTarget;
@@ -182,18 +205,30 @@ interface FloodRun {
   pairs: number;
 }
 
-async function measureFlood({ flood, target, clients, pairs }: FloodRun): Promise<FloodFigure> {
+async function measureFlood({
+  flood,
+  target,
+  clients,
+  pairs,
+}: FloodRun): Promise<Omit<FloodFigure, "server" | "restMebibytes">> {
   const sender = fork(new URL("flood-program.ts", import.meta.url), [JSON.stringify({ name: flood, target })]);
   await once(sender, "message");
   const failedBefore = clients.failed;
   const normal = [await clients.window()];
   const flooded: Window[] = [];
   let attacks = 0;
+  let worst = { peakMebibytes: 0, slowestHealthMilliseconds: 0 };
   for (let turn = 0; turn < pairs; turn++) {
     await order(sender, "on");
     await delay(settleMilliseconds);
     const before = await order(sender, "count");
+    const endWatch = watch(clients);
     const window = await clients.window();
+    const seen = await endWatch();
+    worst = {
+      peakMebibytes: Math.max(worst.peakMebibytes, seen.peakMebibytes),
+      slowestHealthMilliseconds: Math.max(worst.slowestHealthMilliseconds, seen.slowestHealthMilliseconds),
+    };
     const sent = (await order(sender, "count")) - before;
     await order(sender, "off");
     await delay(settleMilliseconds);
@@ -214,6 +249,7 @@ async function measureFlood({ flood, target, clients, pairs }: FloodRun): Promis
     ratio: ratioOf("perSecond"),
     cpuRatio: ratioOf("perCpuSecond"),
     failed: clients.failed - failedBefore,
+    ...worst,
   };
 }
 
