@@ -74,12 +74,13 @@ export class Connections {
     const counts = new Map<string, number>();
     for (const { address } of this.#strangers.values()) counts.set(address, (counts.get(address) ?? 0) + 1);
     const most = Math.max(...counts.values());
-    const oldest = [...this.#strangers].find(([, { address }]) => counts.get(address) === most);
-    if (oldest === undefined) return;
-    const [socket, { release }] = oldest;
-    socket.destroy();
-    this.authenticated(socket);
-    // The connection reports its end later.
-    release();
+    for (const [socket, { address, release }] of this.#strangers) {
+      if (counts.get(address) !== most) continue;
+      socket.destroy();
+      this.authenticated(socket);
+      // The connection reports its end later.
+      release();
+      return;
+    }
   }
 }

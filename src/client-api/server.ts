@@ -162,18 +162,26 @@ async function parseBody(request: FastifyRequest, payload: Readable): Promise<un
   return parseJson(text);
 }
 
-/** About as much memory as the text takes once it is parsed: values that are objects or numbers take more than their characters. */
+/**
+ * About as much memory as the text takes once it is parsed: an object takes more than its characters.
+ * @throws RametError `InvalidArgument` if it has so many values that parsing them would delay other requests
+ */
 function parsedBytes(text: string): number {
   let values = 0;
+  let isInString = false;
   for (let at = 0; at < text.length; at++) {
     const character = text.charCodeAt(at);
-    if (character === comma || character === bracket || character === brace) values++;
+    if (character === quote) isInString = !isInString;
+    else if (isInString) at += character === backslash ? 1 : 0;
+    else if (character === comma || character === bracket || character === brace) values++;
   }
+  if (values > mostValues) throw new RametError("InvalidArgument", `The body has more than ${mostValues} values`);
   return text.length + values * valueBytes;
 }
 
-const [comma, bracket, brace] = [0x2c, 0x5b, 0x7b];
+const [quote, comma, bracket, backslash, brace] = [0x22, 0x2c, 0x5b, 0x5c, 0x7b];
 const valueBytes = 64;
+const mostValues = 100_000;
 
 /** A request without a body, and a body that is not JSON, are validated by the schema of the route. */
 function parseJson(text: string): unknown {

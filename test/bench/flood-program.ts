@@ -110,13 +110,13 @@ const floods: Record<FloodName, () => Promise<Flood> | Flood> = {
     }),
   }),
   "held bodies": () => {
-    const bytes = post(invoke, target.key, [`Content-Length: ${16 * mebibyte}`]) + "a".repeat(15 * mebibyte);
-    return { rate: 20, keeps: 30, attack: () => dial(bytes) };
+    const bytes = post(invoke, target.key, [`Content-Length: ${16 * mebibyte}`]) + "a".repeat(mebibyte);
+    return { rate: 20, keeps: 200, attack: () => dial(bytes) };
   },
   "chunked bodies": () => {
     const chunk = `${mebibyte.toString(16)}\r\n${"a".repeat(mebibyte)}\r\n`;
-    const bytes = post(invoke, target.key, ["Transfer-Encoding: chunked"]) + chunk.repeat(15);
-    return { rate: 20, keeps: 30, attack: () => dial(bytes) };
+    const bytes = post(invoke, target.key, ["Transfer-Encoding: chunked"]) + chunk;
+    return { rate: 20, keeps: 200, attack: () => dial(bytes) };
   },
   "bodies of many objects": () => {
     const body = `{"metadata":[${"{},".repeat(340_000)}{}]}`;

@@ -87,12 +87,12 @@ export class GatewayWorld {
     return this.#startServer("gateway", args, environment);
   }
 
-  /** Starts a process of the client API, which cannot reach the sandboxes. */
-  async startClientApi(args: string[] = []): Promise<GatewayProcess> {
+  /** Starts a process of the client API. @param gateway through which it reaches sandboxes @default there is none */
+  async startClientApi(gateway = "http://127.0.0.1:1"): Promise<GatewayProcess> {
     const data = { [guestSecretEntry]: Buffer.alloc(32).toString("base64") };
     const metadata = { name: guestKeySecret, namespace: systemNamespace };
     await this.client.resource(coreResources.secrets).create({ apiVersion: "v1", kind: "Secret", metadata, data });
-    return this.#startServer("client-api", ["--gateway", "http://127.0.0.1:1", ...args], {});
+    return this.#startServer("client-api", ["--gateway", gateway], {});
   }
 
   async #startServer(

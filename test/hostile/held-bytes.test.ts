@@ -1,9 +1,12 @@
 import { once } from "node:events";
-import { connect, type Socket } from "node:net";
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import { type AddressInfo, connect, type Socket } from "node:net";
+import { Readable } from "node:stream";
 import { readFile } from "node:fs/promises";
 import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, beforeAll, beforeEach, expect, it } from "vitest";
 import { annotations } from "../../src/api/names/labels.ts";
+import { envelope } from "../../src/cell/client/guest-wire.ts";
 import { sandboxResources } from "../../src/controllers/cluster/resources.ts";
 import { allRights, createKey } from "../cluster/client-api-world.ts";
 import { type GatewayProcess, GatewayWorld, namespace } from "./gateway-world.ts";
@@ -18,6 +21,8 @@ const sandbox = "agent";
 let world: GatewayWorld;
 let server: GatewayProcess;
 let keys: string[];
+/** Stands in for the gateway and the guest behind it. */
+let guest: Server;
 const open = new Set<Socket>();
 
 beforeAll(async () => {
@@ -29,10 +34,15 @@ beforeAll(async () => {
   keys = await Promise.all(
     ["one", "two", "three", "honest"].map((name) => createKey(world.client, { namespace, name, rules: allRights })),
   );
-  server = await world.startClientApi();
+  guest = createServer(printWithoutEnd);
+  guest.listen(0, "127.0.0.1");
+  await once(guest, "listening");
+  server = await world.startClientApi(`http://127.0.0.1:${(guest.address() as AddressInfo).port}`);
 });
 afterAll(async () => {
   await server.child.kill();
+  guest.closeAllConnections();
+  guest.close();
   await world.close();
 });
 beforeEach(() => {
@@ -61,7 +71,11 @@ function send({ localAddress = "127.0.0.2", head, body, times = 1, pauseMillisec
   open.add(socket);
   let received = "";
   socket.on("error", () => undefined).once("close", () => open.delete(socket));
-  socket.on("data", (bytes: Buffer) => (received += bytes.toString("latin1")));
+  socket.on("data", (bytes: Buffer) => {
+    received += bytes.toString("latin1");
+    // A client that does not read its answer to the end.
+    if (received.length > mebibyte) socket.pause();
+  });
   socket.write(head);
   const sendBody = async (): Promise<void> => {
     for (let turn = 0; turn < times && body !== undefined && socket.writable; turn++) {
@@ -91,6 +105,24 @@ async function memory(field: "VmRSS" | "VmHWM"): Promise<number> {
   const status = await readFile(`/proc/${server.child.pid}/status`, "utf8");
   return Number(new RegExp(`^${field}:\\s+(\\d+) kB$`, "m").exec(status)?.[1]) / 1024;
 }
+
+/** A command that prints 31 MiB of NUL bytes, each of which is six characters in JSON. */
+function printWithoutEnd(request: IncomingMessage, response: ServerResponse): void {
+  request.resume();
+  response.writeHead(200, { "content-type": "application/connect+json" });
+  const part = envelope({ event: { data: { stdout: Buffer.alloc(16 * 1024).toString("base64") } } });
+  const end = envelope({});
+  end[0] = 2;
+  const events = function* (): Generator<Buffer> {
+    yield envelope({ event: { start: { pid: 7 } } });
+    for (let left = printedBytes; left > 0; left -= 16 * 1024) yield part;
+    yield envelope({ event: { end: { exitCode: 3, exited: true } } });
+    yield end;
+  };
+  Readable.from(events()).pipe(response);
+}
+
+const printedBytes = 31 * mebibyte;
 
 interface Seen {
   /** MiB above the memory at rest. */
@@ -163,6 +195,13 @@ it("bounds bodies of JSON that are small and become many objects", async () => {
     body: Buffer.from(text),
   }));
   expect(await under(flood)).toEqual(bounded(0));
+  const refused = send(flood[0] ?? { head: "" });
+  await expect.poll(refused.received).toMatch(/^HTTP\/1\.1 400 [^]*more than 100000 values/);
+  // A file has any characters.
+  const file = JSON.stringify({ files: [{ path: "/a", content: '{},[\\",'.repeat(100_000) }] });
+  const headers = head(`/api/v1/sandboxes/${sandbox}/configure`, keys[0], `Content-Length: ${file.length}`);
+  const accepted = send({ head: headers, body: Buffer.from(file) });
+  await expect.poll(accepted.received).toMatch(/^HTTP\/1\.1 200 [^]*uploading \/a/);
 });
 
 it("gives a key its share again when its requests have ended, and each key and address its own", async () => {
@@ -181,6 +220,23 @@ it("gives a key its share again when its requests have ended, and each key and a
     return third.received();
   };
   await expect.poll(received).toBe("");
+});
+
+it("bounds the output of commands, which it sends in pieces", async () => {
+  const body = JSON.stringify({ command: "head -c 32505856 /dev/zero" });
+  const exec = (key: string | undefined) =>
+    head(`/api/v1/sandboxes/${sandbox}/exec`, key, `Content-Length: ${body.length}`, "Connection: close") + body;
+  const answer = await fetch(`http://127.0.0.1:${server.port}/api/v1/sandboxes/${sandbox}/exec`, {
+    method: "POST",
+    headers: { "x-api-key": keys[0] ?? "", "content-type": "application/json" },
+    body,
+  });
+  expect(answer.headers.get("content-type")).toMatch(/^application\/json/);
+  const { stdout, ...ended } = (await answer.json()) as { stdout: string; stderr: string; exitCode: number };
+  expect(ended).toEqual({ stderr: "", exitCode: 3 });
+  expect(stdout === "\0".repeat(printedBytes)).toBe(true);
+  const flood = Array.from({ length: 12 }, (_, turn) => ({ head: exec(keys[turn % 2]) }));
+  expect(await under(flood, 8_000)).toEqual(bounded(8));
 });
 
 it("limits the requests of a key that are in progress", async () => {

@@ -19,7 +19,8 @@ export interface Envelope {
 
 const endFlag = 2;
 const headerBytes = 5;
-const maxMessageBytes = 16 << 20;
+/** A guest sends output in parts of 16 KiB. */
+const maxMessageBytes = 256 << 10;
 
 /** Decodes a Connect stream. @throws RametError `GuestUnreachable` if it ends without an end message */
 export async function* envelopes(stream: AsyncIterable<Buffer>): AsyncGenerator<Envelope> {
