@@ -266,6 +266,6 @@ function layerPart(checkpointId: string): CheckpointPart {
     cutAt: at,
     sizeBytes: 1,
     consistency: "atomic",
-    layers: [{ checkpointId, manifestDigest: handle }],
+    layers: [{ checkpointId, manifestDigest: handle, sizeBytes: 1 }],
   };
 }
