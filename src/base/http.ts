@@ -203,6 +203,7 @@ const statuses: Partial<Record<ErrorCode, number>> = {
   NotFound: 404,
   Conflict: 409,
   SandboxNotReady: 409,
+  TooManyRequests: 429,
   Timeout: 504,
   Unavailable: 503,
 };

@@ -35,6 +35,7 @@ export async function answer(gateway: AnswerOptions, given: Exchange, send: Send
     named = destinationOf(given.request);
     if (answersItself(gateway, given, named?.destination)) return;
     releases.push(takeForClient(gateway, given));
+    releases.push(gateway.slots.holdBody(given));
     if (named === undefined) {
       status = await clientApi?.proxy(given);
     } else {

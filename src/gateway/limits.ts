@@ -1,5 +1,7 @@
+import { ByteBudget } from "../base/byte-budget.ts";
 import { RametError } from "../base/errors.ts";
 import { Slots } from "../base/slots.ts";
+import type { Exchange } from "./exchange.ts";
 import type { GatewayMetrics } from "./metrics.ts";
 
 /** How many connections a gateway has at a time. A request in progress counts as one. */
@@ -22,9 +24,13 @@ export const defaultLimits: GatewayLimits = {
 /** A load balancer that gets 503 selects another gateway, while a connection that is closed looks like a failure. */
 export const shedFrom = 0.9;
 
+/** Bodies that are being proxied. Each has at most the window of a stream in memory. */
+const bodyBytes = { all: 384 * 1024 ** 2, ofAddress: 192 * 1024 ** 2, each: 128 * 1024 };
+
 /** The slots of requests and upgraded connections in progress. */
 export class ExchangeSlots {
   readonly #metrics: GatewayMetrics;
+  readonly #bytes = new ByteBudget(bodyBytes);
   readonly #slots: Readonly<Record<"overload" | "client" | "namespace" | "sandbox", Slots>>;
 
   constructor({ connections, perClient, perNamespace, perSandbox }: GatewayLimits, metrics: GatewayMetrics) {
@@ -44,6 +50,23 @@ export class ExchangeSlots {
   takeForClient(address: string, { isStream }: { isStream: boolean }): () => void {
     const all: Wanted[] = isStream ? [["overload", "", "All clients together"]] : [];
     return this.#take([...all, ["client", address, "The client"]]);
+  }
+
+  /**
+   * Counts the part of a body that the gateway has in memory.
+   * @returns the function that ends that @throws RametError `TooManyRequests`; `Unavailable`
+   */
+  holdBody({ request: { hasBody, headers }, origin }: Pick<Exchange, "request" | "origin">): () => void {
+    const held = this.#bytes.open({ address: origin.address });
+    try {
+      if (hasBody) held.hold(Math.min(Number(headers["content-length"] ?? bodyBytes.each), bodyBytes.each));
+    } catch (error) {
+      this.#metrics.refused(RametError.from(error).code === "Unavailable" ? "overload" : "client");
+      throw error;
+    }
+    return () => {
+      held.end();
+    };
   }
 
   /** @returns the function that gives the slots back @throws RametError `Unavailable` */

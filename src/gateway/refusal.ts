@@ -35,6 +35,7 @@ const statuses: Partial<Record<ErrorCode, number>> = {
   NotFound: 502,
   SandboxNotReady: 502,
   SandboxUnreachable: 502,
+  TooManyRequests: 429,
   Unavailable: 503,
   Timeout: 504,
 };
@@ -57,7 +58,7 @@ export function refuse(
     return status;
   }
   const headers = ["content-type", "application/json", "cache-control", "no-store"];
-  response.writeHead(status, status === 503 ? [...headers, "retry-after", "1"] : headers);
+  response.writeHead(status, status === 429 || status === 503 ? [...headers, "retry-after", "1"] : headers);
   response.body.end(bodyOf(error, status, destination));
   return status;
 }
@@ -87,6 +88,7 @@ export function isGrpc({ stream, headers }: Pick<ClientRequest, "stream" | "head
 const codes: Partial<Record<ErrorCode, number>> = {
   InvalidArgument: 3,
   Forbidden: 7,
+  TooManyRequests: 8,
   NotFound: 14,
   SandboxNotReady: 14,
   SandboxUnreachable: 14,

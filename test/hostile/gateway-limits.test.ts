@@ -75,6 +75,24 @@ it("refuses a client with too many connections, and serves others", async () => 
   await expect.poll(() => ask("127.0.0.2")).toMatch(served);
 });
 
+it("refuses the bodies of a client that has too many bytes in flight, and serves its other requests", async () => {
+  await world.sandbox("silent", (stream) => stream.resume(), { publicPorts: [port] });
+  gateway = await world.startGateway(["--max-connections-per-sandbox", "2000"]);
+  const post = head("silent", port, ["Transfer-Encoding: chunked"]).replace("GET", "POST");
+  const open = await openSilent("127.0.0.2", 1_600);
+  for (const { socket } of open) socket.write(post);
+  await expect.poll(() => open.filter(({ received }) => received !== "").length).toBe(64);
+  const answers = open.map(({ received }) => received).filter((received) => received !== "");
+  for (const answer of answers)
+    expect(answer).toMatch(/^HTTP\/1.1 429 .*Retry-After: 1\r\n.*too many bytes in flight/is);
+  expect(await ask("127.0.0.2")).toMatch(served);
+  const other = await gateway.connect("127.0.0.3");
+  other.socket.write(post);
+  for (const { socket } of open) socket.destroy();
+  await expect.poll(() => ask("127.0.0.2", "a", ["Content-Length: 0"])).toMatch(served);
+  expect(other.received).toBe("");
+});
+
 it("refuses new connections with 503 before it reaches its limit, and accepts them again afterwards", async () => {
   gateway = await world.startGateway(["--max-connections", "20"]);
   const held = await hold("127.0.0.2");
