@@ -1,6 +1,7 @@
 import { timingSafeEqual } from "node:crypto";
 import { quantityToBytes } from "../../base/quantity.ts";
 import type { ApiKey, ApiKeySpec } from "../kinds/api-key.ts";
+import { defaultKeyLimits } from "../schema/default-key-limits.ts";
 
 type KeyDigest = ApiKeySpec["digests"][number];
 
@@ -61,9 +62,6 @@ export interface ApiKeyLimits {
   bytesInFlight: number;
   snapshotBytes: number;
 }
-
-/** More than clients need that work, so one key cannot occupy the client API. */
-export const defaultKeyLimits = { requestsPerSecond: 500, concurrentRequests: 1_000, bytesInFlight: "64Mi" } as const;
 
 /** @throws RametError `InvalidArgument` for a quantity that the schema does not allow */
 export function limitsOfKey({ limits = {} }: Pick<ApiKeySpec, "limits">): ApiKeyLimits {

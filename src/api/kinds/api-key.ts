@@ -1,6 +1,6 @@
 import * as z from "zod";
 import { Digest } from "../schema/digest.ts";
-import { defaultKeyLimits } from "../keys/api-key-rules.ts";
+import { defaultKeyLimits } from "../schema/default-key-limits.ts";
 import { defineKind, rametGroup } from "../schema/kind.ts";
 import { Time } from "../schema/metadata.ts";
 import { atomicList, int32, withRules } from "../schema/rules.ts";

@@ -1,6 +1,6 @@
 import { Argument, InvalidArgumentError, Option } from "commander";
 import { parseDuration } from "../../base/duration.ts";
-import { defaultKeyLimits } from "../../api/keys/api-key-rules.ts";
+import { defaultKeyLimits } from "../../api/schema/default-key-limits.ts";
 import { apiKeyFormats } from "../../api/keys/api-key-text.ts";
 import { type KeyPower, keyPowers } from "../../api/names/system-names.ts";
 import { getCommand, listCommand } from "../object/commands.ts";
